@@ -1,7 +1,7 @@
-"""`kernel-tables record`: runs a program, records a window of it, keeps the capture, and tells what is in it.
+"""`kernel-tables record`: runs a program, records a window of it, keeps the capture, and summarises it.
 
-All that it says stands on standard error, since standard output is the program's. The exit status is the program's; 3
-where the program succeeded and nothing was recorded.
+All messages go to standard error, since standard output is the program's. The exit status is the program's; 3 if the
+program succeeded and nothing was recorded.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from kernel_tables.reading import nsys
 if TYPE_CHECKING:
     from kernel_tables.trace import Trace
 
-SAID_OF_WINDOWS = frozenset({"nsys_hedge"})  # nsys warns of every one that ends before its program
-SAID_OF_ENDS = frozenset({"short_steps"})  # the program's own range of a step in which it ended, which is told
+OF_EVERY_WINDOW = frozenset({"nsys_hedge"})  # nsys warns of every window that ends before the program
+OF_CUT_WINDOWS = frozenset({"short_steps"})  # the step in which the program ended, which is reported separately
 NOTHING_RECORDED = 3  # the exit status
 MOST_ROWS = 40  # of ranges; the capture has them all
-MOST_LOSSES = 3  # `kernel-tables diagnose` tells them all
+MOST_LOSSES = 3  # `kernel-tables diagnose` prints them all
 
 
 def record(options: argparse.Namespace) -> int:
-    """The program's exit status. Raises TraceError, before the program runs, where it cannot be recorded."""
+    """The program's exit status. Raises TraceError before the program runs if it cannot be recorded."""
     settings = settings_of(options, options.profiler or profiler_of_this_machine())
     program = options.program[1:] if options.program[:1] == ["--"] else options.program
     require_program(program)
@@ -55,18 +55,18 @@ def record(options: argparse.Namespace) -> int:
         )  # fmt: skip
         processes = outcomes(settings, read_notes(handover), ended, folder_is_gone=not handover.exists())
         recorded = [outcome for outcome in processes if outcome.has_recording]
-        kept = _keep(recorded, handover, output, program_text(program))
-    with suppress(BrokenPipeError):  # nobody reads what is said; the captures are kept, and the exit status is the same
+        captures = _keep(recorded, handover, output, program_text(program))
+    with suppress(BrokenPipeError):  # nobody reads the messages; the captures are kept, and the exit status is the same
         for sentence in _end_sentences(ended, options.time_limit):
             _say(sentence)
         for outcome in processes:
             if not outcome.has_recording:
                 _say(f"nothing was recorded{outcome.of_rank()}: {outcome.why_nothing()}")
-        if isinstance(kept, str):
-            _say(kept)
-        elif kept:
-            _tell(recorded, kept)
-    is_kept = not isinstance(kept, str) and any(isinstance(path, Path) for path in kept)
+        if isinstance(captures, str):
+            _say(captures)
+        elif captures:
+            _print_captures(recorded, captures)
+    is_kept = not isinstance(captures, str) and any(isinstance(path, Path) for path in captures)
     return ended.exit_status or (0 if is_kept else NOTHING_RECORDED)
 
 
@@ -80,67 +80,67 @@ def _end_sentences(ended: Ended, time_limit_s: float | None) -> Iterator[str]:
 
 
 def _keep(recorded: Sequence[Outcome], handover: Path, output: Path, program: str) -> list[Path | TraceError] | str:
-    """Of each process its capture, or why there is none; or why there is none of any."""
+    """The capture of each process or the error why there is none; or a sentence why nothing is kept."""
     if not recorded:
         return []
     try:
-        return keep_recordings(handover, output, [outcome.kept(program) for outcome in recorded])
+        return keep_recordings(handover, output, [outcome.recorded_process(program) for outcome in recorded])
     except TraceError as error:
         return f"nothing is kept: {error}"
     except OSError as error:
         return f"{output}: {error.strerror or error}, so nothing is kept; check the path and the space on its disk"
 
 
-def _tell(recorded: Sequence[Outcome], kept: Sequence[Path | TraceError]) -> None:
-    """Says what was kept and what is in it."""
+def _print_captures(recorded: Sequence[Outcome], captures: Sequence[Path | TraceError]) -> None:
+    """Prints which captures were kept and what is in them."""
     remarks = [sentence for outcome in recorded for sentence in outcome.remarks()]
     for sentence in filter(None, (*remarks, *recorded[0].elsewhere(), recorded[0].cost())):
         _say(sentence)
-    whole = []
-    for outcome, capture in zip(recorded, kept, strict=True):
+    kept = []
+    for outcome, capture in zip(recorded, captures, strict=True):
         if isinstance(capture, TraceError):
             _say(f"nothing is kept{outcome.of_rank()}: {capture}")
         else:
             _say(f"{capture}: {outcome.window()}; kernel-tables report {capture} makes a page of it")
-            whole.append((outcome, capture))
-    for outcome, capture in whole[1:]:
-        _tell_contents(capture, outcome, in_full=False)
-    for outcome, capture in whole[:1]:
-        _tell_contents(capture, outcome, in_full=True)
-    if len(whole) > 1:
-        _tell_communication(whole)
+            kept.append((outcome, capture))
+    for outcome, capture in kept[1:]:
+        _print_contents(capture, outcome, in_full=False)
+    for outcome, capture in kept[:1]:
+        _print_contents(capture, outcome, in_full=True)
+    if len(kept) > 1:
+        _print_communication(kept)
 
 
 def _expected(outcome: Outcome) -> frozenset[str]:
-    """The findings that follow from how the window was found and ended."""
-    return SAID_OF_WINDOWS | SAID_OF_ENDS if outcome.was_cut else SAID_OF_WINDOWS
+    """The codes of findings that follow from how the window began and ended."""
+    return OF_EVERY_WINDOW | OF_CUT_WINDOWS if outcome.was_cut else OF_EVERY_WINDOW
 
 
-def _tell_communication(whole: Sequence[tuple[Outcome, Path]]) -> None:
-    """Prints what the steps of all ranks wait for each other."""
+def _print_communication(kept: Sequence[tuple[Outcome, Path]]) -> None:
+    """Prints the cost of communication between the ranks."""
     from kernel_tables.ranks.communication import communication
     from kernel_tables.ranks.ranks import ranks_of
     from kernel_tables.terminal.communication import sentences
     from kernel_tables.trace import Trace
 
-    captures = [capture for _, capture in whole]
-    step_name = whole[0][0].settings.range or STEP
+    captures = [capture for _, capture in kept]
+    step_name = kept[0][0].settings.range or STEP
     try:
         with ExitStack() as stack:
             ranks = ranks_of([stack.enter_context(Trace(path)) for path in captures])
-            said = list(sentences(communication(ranks, step_name), [outcome.rank for outcome, _ in whole]))
+            lines = list(sentences(communication(ranks, step_name), [outcome.rank for outcome, _ in kept]))
     except TraceError as error:
         _say(f"the cost of communication is unknown: {error}")
         return
-    for sentence in said:
+    for sentence in lines:
         _say(sentence)
-    if said:
-        named = "" if step_name == STEP else f" --step-name {shlex.quote(step_name)}"
+    if lines:
+        option = "" if step_name == STEP else f" --step-name {shlex.quote(step_name)}"
         files = shlex.join(map(str, captures))
-        _say(f"each collective: kernel-tables communication {files} --collectives{named}")
+        _say(f"each collective: kernel-tables communication {files} --collectives{option}")
 
 
-def _tell_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
+def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
     """Prints the reasons to doubt the capture; in full also its ranges or kernels, and where time is lost."""
     from kernel_tables.trace import Trace
 

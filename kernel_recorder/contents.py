@@ -1,4 +1,4 @@
-"""What a window held beyond its times, in sentences: what a step is, what varies between steps, what was compiled."""
+"""Sentences on the content of a window: what a step is, what varies between steps, what was compiled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MOST_DIFFERENCES = 3
 
 
 def step_sentence(window: dict) -> Iterator[str]:
-    """What defines a step, where that is not obvious."""
+    """What defines a step, if that is not obvious."""
     optimizers = _numbered([visible(str(name)) for kind, name, _ in window.get("repeated", ()) if kind == "optimizer"])
     by, name = window.get("by"), visible(str(window.get("name")))
     if by == "optimizer" and len(optimizers) > 1:
@@ -29,7 +29,7 @@ def _numbered(names: list[str]) -> list[str]:
 
 
 def contents_sentences(window: dict) -> Iterator[str]:
-    """What varies between the steps, and what was compiled meanwhile."""
+    """What varies between the steps, and what was compiled during the window."""
     passes, first = window.get("passes", [])[: window.get("done", 0)], window.get("first", 0)
     texts = sorted({text for step in passes for text in step})
     varying = [text for text in texts if len({step.get(text, 0) for step in passes}) > 1]

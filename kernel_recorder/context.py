@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class recorded:
-    """Records what runs inside, by PyTorch's profiler, with the range NAME around it:
+    """Records a block or a function by PyTorch's profiler, with the range `name` around it:
 
         with kernel_tables.recorded("step") as recording:
             train_step()
@@ -29,12 +29,12 @@ class recorded:
         @kernel_tables.recorded("step", skip=5, steps=3, ranges="modules")
         def train_step(): ...
 
-    The first SKIP times go by, the next STEPS are recorded together; from then on it does nothing but open the range.
-    One that stands in a loop is made once, before the loop. `ranges="modules"` or `"modules:DEPTH"` gives ranges to the
-    modules of the models. `capture` is the file, OUTPUT or recording.sqlite, once it is written; `trace()` reads it.
+    The first `skip` times are skipped, the next `steps` are recorded together; afterwards it only opens the range.
+    Create it once, before a loop. `ranges="modules"` or `"modules:DEPTH"` gives ranges to the modules. `capture`
+    is the file (`output` or recording.sqlite), once it is written; `trace()` reads it.
 
-    Raises TraceError where OUTPUT is there or the profiler left nothing, RuntimeError where PyTorch's profiler runs
-    already; a block that raises leaves no capture. `kernel-tables record` leaves the profiler to it.
+    Raises TraceError if `output` exists or the profiler recorded nothing, RuntimeError if PyTorch's profiler is running
+    already; if the block raises, there is no capture. `kernel-tables record` leaves the profiler to it.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class recorded:
         return called
 
     def __repr__(self) -> str:
-        where = self.capture or f"ran {self._seen} of {self.skip + self.steps} times"
-        return f"<recorded {self.name!r}: {where}>"
+        status = self.capture or f"ran {self._seen} of {self.skip + self.steps} times"
+        return f"<recorded {self.name!r}: {status}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: where the time went, once it is recorded."""
+        """The view in a notebook: where the time went, once it is recorded."""
         if self.capture is None:
             return escape(repr(self))
         from kernel_tables.terminal.notebook import notebook_html
@@ -94,7 +94,7 @@ class recorded:
             return notebook_html(trace, self.name)
 
     def trace(self) -> Trace:
-        """The capture, to read tables from. TraceError where none has been written."""
+        """The capture, to read tables from. TraceError if none has been written."""
         from kernel_tables.trace import Trace
 
         if self.capture is None:

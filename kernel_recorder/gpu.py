@@ -1,4 +1,4 @@
-"""Whether this machine has a GPU, and so which profiler a capture is made with."""
+"""Whether this machine has a GPU, and which profiler it can use."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from kernel_tables.reading import nsys
 
 
 def gpu_is_visible() -> bool:
-    """Whether the NVIDIA driver shows a GPU, asked without importing torch."""
+    """Whether the NVIDIA driver shows a GPU, without importing torch."""
     return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
 
 
 def profiler_of_this_machine() -> str:
-    """`nsys` where there is one and a GPU; else `torch`, PyTorch's own."""
+    """`nsys` if it is on PATH and there is a GPU; else `torch`."""
     return NSYS if nsys.find() is not None and gpu_is_visible() else TORCH

@@ -1,4 +1,4 @@
-"""From what a profiler left behind to the capture that is kept, which tells nothing of the host."""
+"""Turns what a profiler wrote into captures, which contain nothing about the host."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ DEFAULT, EXPORT = Path("recording.sqlite"), "export.sqlite"
 
 
 def free_output(wanted: Path | None, *, of_ranks: bool = True) -> Path:
-    """Where the capture will be written, and those OF_RANKS beside it. TraceError where a file of such a name is
-    there, or none can be made."""
+    """The path of the capture; with `of_ranks`, captures of other ranks may be written next to it. TraceError if a file
+    of such a name exists, or none can be written."""
     output = _numbered(DEFAULT, of_ranks) if wanted is None else wanted
-    if there := _in_the_way(output, of_ranks):
-        raise TraceError(f"{there}: there is such a file, and nothing is written over it; name another with -o FILE")
+    if existing := _in_the_way(output, of_ranks):
+        raise TraceError(f"{existing}: the file exists and is not overwritten; name another with -o FILE")
     try:
         with written_whole(output) as partial:
             partial.touch()
         output.unlink()
-    except OSError as error:  # the folder is missing, or closed
+    except OSError as error:  # the folder is missing, or not writable
         raise TraceError(
             f"{output}: {error.strerror}; no capture can be written there; name another with -o"
         ) from error
@@ -45,27 +45,29 @@ def free_output(wanted: Path | None, *, of_ranks: bool = True) -> Path:
 
 @dataclass(frozen=True)
 class RecordedProcess:
-    """What is kept of one process: the trace of its PyTorch, or its part of nsys's report, which holds them all.
+    """The recording of one process: the trace of its PyTorch, or its part of nsys's report of all processes.
 
-    `rank` is its number where it is one `of` several; `window` has facts about what the window held."""
+    `rank` is its number if there are several ranks; `window` has facts about the content of the window.
+    """
 
     pid: int
     by_nsys: bool
     torch_version: str
     ended_in_step: bool = False  # the program ended inside the last range `step`
     rank: int | None = None
-    of: int = 1
+    rank_count: int = 1
     window: dict[str, object] = field(default_factory=dict)
 
 
 def keep_recordings(
     handover: Path, output: Path, recorded: Sequence[RecordedProcess], *, of_ranks: bool = True
 ) -> list[Path | TraceError]:
-    """Of each process the path of its capture, or why there is none. The path is OUTPUT, and of a rank N that is not 0
-    `output_rankN`; where one of these has appeared meanwhile, the next free number.
+    """Writes the capture of each process, and returns its path, or the error why there is none.
 
-    A capture is whole or not there. Raises TraceError where there is nothing to make any of, OSError where the disk is
-    full; then none is there."""
+    The path is `output`, for a rank N > 0 `output_rankN`; if a file has appeared there meanwhile, the next free number.
+    Captures appear complete or not at all. Raises TraceError if the profiler wrote nothing, OSError if the disk is
+    full; then there is no capture.
+    """
     output = _numbered(output, of_ranks)
     if any(process.by_nsys for process in recorded):
         _export(handover)  # of all of them
@@ -101,18 +103,18 @@ def _write(handover: Path, process: RecordedProcess, path: Path) -> None:
 
 
 def _note_facts(capture: Path, process: RecordedProcess) -> None:
-    """Writes into a capture which rank it is of and what its window held, where it has a table for such facts."""
-    facts = [] if process.rank is None else [(RANK_KEY, str(process.rank)), (RANKS_KEY, str(process.of))]
+    """Adds the rank and the facts about the window to a capture, if it has a table for such facts."""
+    facts = [] if process.rank is None else [(RANK_KEY, str(process.rank)), (RANKS_KEY, str(process.rank_count))]
     if process.window:
         facts.append((WINDOW_KEY, json.dumps(process.window)))
     with closing(sqlite3.connect(capture)) as database, database:
-        there = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
-        for table in [table for table in METADATA if table in there][:1]:
+        existing = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+        for table in [table for table in METADATA if table in existing][:1]:
             database.executemany(f"INSERT INTO {table} (name, value) VALUES (?, ?)", facts)
 
 
 def _export(handover: Path) -> None:
-    """Exports the report, with what NCCL says of its calls."""
+    """Exports the report with the payloads of NCCL's calls."""
     report = handover / REPORT
     if not report.exists():
         raise TraceError(f"nsys wrote no report; it said: {_last_line(handover / NSYS_LOG)}")
@@ -133,17 +135,17 @@ def _write_trace(path: Path, target: Path, torch_version: str) -> None:
 
 def _numbered(path: Path, of_ranks: bool) -> Path:
     """The path, or the first of recording-2.sqlite, recording-3.sqlite, ... that is free."""
-    others = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
-    return next(free for free in chain([path], others) if not _in_the_way(free, of_ranks))
+    numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
+    return next(free for free in chain([path], numbered) if not _in_the_way(free, of_ranks))
 
 
 def _in_the_way(path: Path, of_ranks: bool) -> Path | None:
-    """A file that is there and would be written over, or, where captures OF_RANKS may be written, taken for one."""
+    """An existing file that would be overwritten, or with `of_ranks`, mistaken for the capture of a rank."""
     if path.exists() or path.is_symlink():
         return path
     of_rank = re.compile(rf"{re.escape(path.stem)}_rank\d+{re.escape(path.suffix)}")
-    beside = path.parent.iterdir() if of_ranks and path.parent.is_dir() else ()
-    return next((other for other in beside if of_rank.fullmatch(other.name)), None)
+    neighbours = path.parent.iterdir() if of_ranks and path.parent.is_dir() else ()
+    return next((file for file in neighbours if of_rank.fullmatch(file.name)), None)
 
 
 def _last_line(log: Path) -> str:

@@ -21,8 +21,8 @@ ALL, MULTIPLYING = "regex:^(?!nccl)", f"regex:^(?!nccl)((?!{PLAIN})|.*({MATMUL})
 
 @dataclass(frozen=True)
 class Round:
-    """What one process counts: of kernels with these `names`, and of each size that they are launched in, so many
-    `launches`, by these metrics; of the layers that a model has there half where `half`."""
+    """What one process counts: these metrics, for so many `launches` of each launch size of the kernels with these
+    `names`; with `half`, in a model with half as many layers."""
 
     names: str
     launches: int
@@ -43,13 +43,13 @@ ROUNDS = (
 
 
 def find() -> Path | None:
-    """The path of the ncu on PATH, None where there is none."""
+    """The path of the ncu on PATH, None if there is none."""
     found = shutil.which("ncu")
     return Path(found) if found else None
 
 
 def version(ncu: Path) -> str | None:
-    """What this ncu says its version is, such as 2025.3.1.0; None where it cannot run."""
+    """The version of this ncu, such as 2025.3.1.0; None if it cannot run."""
     try:
         done = subprocess.run([ncu, "--version"], capture_output=True, text=True, errors="replace", timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -59,12 +59,12 @@ def version(ncu: Path) -> str | None:
 
 
 def counters_command(program: Sequence[str], table: Path, of_round: Round) -> list[str]:
-    """`ncu` around a program: of what lies between cudaProfilerStart and cudaProfilerStop it counts what a round says,
-    and writes the table to a file. No report is written.
+    """`ncu` around a program: counts a round between cudaProfilerStart and cudaProfilerStop, and writes the table to a
+    file. No report is written.
 
-    Configurations are told apart by full names: without --kernel-name-base all instances of a template would be one,
-    in silence; with --rename-kernels it shortens them. Clocks stay as they are, since times are not taken from here;
-    caches are emptied before each pass, so that bytes are what a kernel moves where nothing is left to it in a cache.
+    Configurations are distinguished by full names: without --kernel-name-base all instances of a template would be
+    one, without notice; --rename-kernels would shorten them. Clocks are not changed, since times are not taken from
+    here; caches are emptied before each pass, so that bytes are those of a kernel that finds nothing in a cache.
     """
     return [
         "ncu", "--profile-from-start", "off", "--clock-control", "none", "--cache-control", "all",

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 OF_THE_HOST = OS_RUNTIME, PYTHON = ("osrt", "python")
-CUDA_CALLS = "cudaProfilerApi"  # the window lies between cudaProfilerStart and cudaProfilerStop
+CUDA_CALLS = "cudaProfilerApi"  # the window is between cudaProfilerStart and cudaProfilerStop
 
 
 def profile_command(
@@ -19,10 +19,10 @@ def profile_command(
 ) -> list[str]:
     """`nsys profile` around a program; the report becomes `report`.nsys-rep.
 
-    Of a `window`, CUDA_CALLS or an NVTX range as "name@domain", no more is recorded, and the program goes on after it
-    (the default, stop-shutdown, would end it). Neither sampling nor context switches are asked for: they need
-    rights that many hosts do not give, and no question here needs them. HOST adds what slows the program down: calls of
-    the OS runtime of 1 µs and longer, and a thousand Python stacks a second.
+    With a `window`, CUDA_CALLS or an NVTX range as "name@domain", only that is recorded, and the program goes on after
+    it (the default, stop-shutdown, would end it). Sampling and context switches are off: they need rights that many
+    hosts do not give, and no question here needs them. `host` adds what slows the program down: calls of the OS runtime
+    of 1 µs and longer, and a thousand Python stacks a second.
     """
     trace = ",".join(["cuda", "nvtx", *([OS_RUNTIME] if OS_RUNTIME in host else [])])
     command = ["nsys", "profile", f"--trace={trace}", "--sample=none", "--cpuctxsw=none", "--force-overwrite=true"]
@@ -32,5 +32,5 @@ def profile_command(
         command += [f"--capture-range={CUDA_CALLS}", "--capture-range-end=stop"]
     elif window:
         command += ["--capture-range=nvtx", f"--nvtx-capture={window}", "--capture-range-end=stop"]
-        command += ["--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0"]  # else only a registered text is looked at
+        command += ["--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0"]  # else only registered texts are compared
     return [*command, f"--output={report}", *options, *program]

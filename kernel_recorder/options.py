@@ -79,7 +79,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
 
 
 def settings_of(options: argparse.Namespace, profiler: str) -> Settings:
-    """What the arguments ask for. TraceError where they contradict each other."""
+    """The settings from the arguments. TraceError if they contradict each other."""
     if options.steps < 1 or options.skip < 0:
         raise TraceError("--steps has to be at least 1, and --skip at least 0")
     window = _window(options)
@@ -106,7 +106,7 @@ def _window(options: argparse.Namespace) -> str:
 
 
 def modules_of(text: str) -> tuple[str, int | None]:
-    """Whether modules get ranges, and to which depth, as --ranges says it. TraceError where it says neither."""
+    """Whether modules get ranges, and to which depth, from the text of --ranges. TraceError if it is invalid."""
     if text in (AUTO, NONE):
         return (AUTO if text == AUTO else NEVER), None
     kind, colon, depth = text.partition(":")

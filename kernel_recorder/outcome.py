@@ -1,4 +1,4 @@
-"""What became of a recording, in sentences: what is kept or why nothing is, and what it cost."""
+"""The outcome of a recording, in sentences: what is kept or why nothing is, and what it cost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROFILERS = {NSYS: "nsys", "torch": "PyTorch's profiler"}
 
 
 def outcomes(settings: Settings, notes: list[dict], ended: Ended, *, folder_is_gone: bool = False) -> list[Outcome]:
-    """What became of each process that was to be recorded, in the order of ranks; where none was, of the program."""
+    """The outcome of each recorded process, in the order of ranks; if there is none, that of the program."""
     opened = [note["pid"] for note in notes if note["event"] == "open"]
     if not opened:
         return [Outcome(settings, notes, ended, folder_is_gone=folder_is_gone)]
@@ -38,7 +38,7 @@ def outcomes(settings: Settings, notes: list[dict], ended: Ended, *, folder_is_g
 
 
 def _ranks_of(notes: list[dict], opened: list[int]) -> dict[int, dict]:
-    """Of the run whose ranks opened their windows, the note of each rank by its process; empty where no rank did."""
+    """The note of each rank, by process, of the run whose ranks opened windows; empty if no rank did."""
     joined = {note["pid"]: note for note in notes if note["event"] == RANK}  # the last time that each did
     runs = {joined[pid]["run"] for pid in opened if pid in joined}
     return {pid: note for pid, note in joined.items() if note["run"] in runs}
@@ -46,26 +46,26 @@ def _ranks_of(notes: list[dict], opened: list[int]) -> dict[int, dict]:
 
 def is_recorded(notes: list[dict]) -> bool:
     """Whether all windows that opened are written, and those of the other ranks too, unless these do not come."""
-    of = {event: {note["pid"] for note in notes if note["event"] == event} for event in ("open", "saved", *OVER)}
+    pids = {event: {note["pid"] for note in notes if note["event"] == event} for event in ("open", "saved", *OVER)}
     saved_s = [note["unix_s"] for note in notes if note["event"] == "saved"]
     if not saved_s:
         return False
-    over = of["saved"].union(*(of[event] for event in OVER))
-    others = set(_ranks_of(notes, list(of["open"]))) - of["open"]
+    over = pids["saved"].union(*(pids[event] for event in OVER))
+    others = set(_ranks_of(notes, list(pids["open"]))) - pids["open"]
     if time.time() > min(saved_s) + PATIENCE_S:
         others = set()
-    return all(pid in over or not is_alive(pid) for pid in of["open"] | others)
+    return all(pid in over or not is_alive(pid) for pid in pids["open"] | others)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The notes that the processes of the program left, read together; of one that was to be recorded its own."""
+    """The notes of one recorded process; if there is none, those of all processes of the program."""
 
     settings: Settings
     notes: list[dict]
     ended: Ended
-    joined: dict | None = None  # the note on its rank, where it is one of several
-    folder_is_gone: bool = False  # in which the processes leave their notes and recordings
+    joined: dict | None = None  # the note on its rank, if there are several
+    folder_is_gone: bool = False  # the folder for notes and recordings was deleted
 
     @property
     def rank(self) -> int | None:
@@ -89,7 +89,7 @@ class Outcome:
 
     @property
     def was_cut(self) -> bool:
-        """Whether the window ended before it held all that it was to hold."""
+        """Whether the window ended before it was complete."""
         return self.ended_inside or bool(self.closed and self.closed.get("profile"))
 
     @property
@@ -99,27 +99,29 @@ class Outcome:
 
     @property
     def has_recording(self) -> bool:
-        """Whether the profiler left something to make a capture of."""
+        """Whether the profiler wrote anything that can become a capture."""
         under_nsys = self.settings.profiler == NSYS  # which writes what it has when its program ends, however it does
         return self.opened is not None if under_nsys else self._last("saved") is not None
 
     @property
     def expected_steps(self) -> int | None:
-        """How many whole ranges `step` there should be; None where none were opened, or nothing tells."""
+        """The expected number of complete ranges `step`; None if none were opened, or the number is unknown."""
         return self.closed["done"] if self._has_steps and self.closed else None
 
     @property
     def _has_steps(self) -> bool:
         return self.opened is not None and self.opened["modules"] and self.settings.window in (STEPS, CALLS)
 
-    def kept(self, program: str = "") -> RecordedProcess:
-        """What of this process is to be kept; PROGRAM is its command line, as program_text.py writes it."""
+    def recorded_process(self, program: str = "") -> RecordedProcess:
+        """The recording to keep; `program` is the command line, as program_text.py writes it."""
         opened, by_nsys = self.opened, self.settings.profiler == NSYS
-        of = self.joined["of"] if self.joined else 1
+        rank_count = self.joined["of"] if self.joined else 1
         facts = (
             {"program": program, "torch": opened["torch"]} | self._window_facts() if program else self._window_facts()
         )
-        return RecordedProcess(opened["pid"], by_nsys, opened["torch"], self.ended_in_step, self.rank, of, facts)
+        return RecordedProcess(
+            opened["pid"], by_nsys, opened["torch"], self.ended_in_step, self.rank, rank_count, facts
+        )
 
     def of_rank(self) -> str:
         """In words, where there are several: " of rank 1"."""
@@ -147,7 +149,7 @@ class Outcome:
         return self._why_no_window()
 
     def remarks(self) -> Iterator[str]:
-        """What else there is to know of it, a sentence each."""
+        """Further remarks, a sentence each."""
         if self.ended_inside:
             error = self.closed and self.closed.get("error")
             because = f" ({visible(error)})" if error else ""
@@ -172,13 +174,13 @@ class Outcome:
             yield f"other ranks are not recorded: distributed run unknown ({why})"
 
     def elsewhere(self) -> Iterator[str]:
-        """Which processes were not recorded, in a sentence, where there are any."""
+        """A sentence on processes that were not recorded, if there are any."""
         others = len({note["pid"] for note in self.notes if note["event"] == "elsewhere"})
         if others:
             yield f"{others} further process{'es' if others > 1 else ''} came to such a window; the first was recorded"
 
     def cost(self) -> str | None:
-        """What recording cost the program; None where it was ended before that was known."""
+        """The cost of recording to the program; None if it ended before that was known."""
         if self.opened is None or self.closed is None:
             return None
         saved = self._last("saved") or {"save_s": 0.0}
@@ -191,7 +193,7 @@ class Outcome:
         return text
 
     def _window_facts(self) -> dict[str, object]:
-        """What the window held, for the capture."""
+        """The content of the window, for the capture."""
         opened, closed = self.opened or {}, self.closed or {}
         facts = {name: opened[name] for name in ("by", "name", "number", "first") if name in opened}
         facts |= {name: closed[name] for name in ("done", "repeated", *STEP_TIMES) if name in closed}

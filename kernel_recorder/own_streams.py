@@ -1,6 +1,6 @@
-"""Gives a program its own standard streams back, behind nsys, which writes between them what it has to say.
+"""Runs a program under nsys with the original standard streams, so that nsys's own messages stay out of them.
 
-python -I -S own_streams.py INPUT OUTPUT ERROR PROGRAM ...    (three numbers of open files)
+python -I -S own_streams.py INPUT OUTPUT ERROR PROGRAM ...    (three file descriptors)
 """
 
 import os
@@ -8,7 +8,7 @@ import sys
 
 
 def main(arguments: list[str]) -> None:
-    """Becomes the program."""
+    """Restores the streams and executes the program in this process."""
     streams, program = [int(number) for number in arguments[:3]], arguments[3:]
     for standard, stream in enumerate(streams):
         os.dup2(stream, standard)

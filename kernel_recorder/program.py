@@ -1,4 +1,4 @@
-"""Runs the program that is recorded: its streams, signals and folder are its own, its PYTHONPATH has one entry more."""
+"""Runs the recorded program, with its own streams, signals and folder, and one more entry in its PYTHONPATH."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ INJECTED = Path(__file__).with_name("injected")
 OWN_STREAMS = Path(__file__).with_name("own_streams.py")
 HANDOVER = "KERNEL_TABLES_RECORDING"
 REPORT, NSYS_LOG = "capture.nsys-rep", "nsys.log"
-# Without it a replayed CUDA graph is one row without a name: its kernels and the time between them are not told apart.
+# Without it a replayed CUDA graph is one row without a name, which includes the time between its kernels.
 NSYS_OPTIONS = ("--cuda-graph-trace=node",)
 PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-PATIENCE_S = 10.0  # for what a program does at its end
+PATIENCE_S = 10.0  # for the program to end by itself
 POLL_S = 0.2
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How the program ended: its exit status (negative: the signal), and whether this command ended it, at its time
-    limit or since its window was recorded."""
+    """How the program ended: its exit status (negative: the signal), and whether this command ended it, at the time
+    limit or after its window was recorded."""
 
     returncode: int
     timed_out: bool = False
@@ -39,7 +39,7 @@ class Ended:
 
     @property
     def exit_status(self) -> int:
-        """As a shell tells it; 0 where the program was to end behind its window."""
+        """The exit status as in a shell; 0 if the program was to end after its window."""
         if self.recorded:
             return 0
         return self.returncode if self.returncode >= 0 else 128 - self.returncode
@@ -54,7 +54,7 @@ class Ended:
 
 
 def require_program(program: Sequence[str]) -> None:
-    """TraceError where there is nothing to run."""
+    """Raises TraceError if the program cannot be run."""
     if not program:
         raise TraceError("there is no program to record; name it after --, as in `record -- python train.py`")
     if shutil.which(program[0]) is None:
@@ -71,11 +71,11 @@ def run_recorded(
     time_limit_s: float | None,
     end_when: Callable[[], bool],
 ) -> Ended:
-    """Runs the program to its end, its time limit, or until `end_when` says so, which is asked now and then.
+    """Runs the program to its end, to its time limit, or until `end_when` returns true; it is called regularly.
 
-    What its processes note, and what nsys writes, lies in `handover` afterwards.
-
-    Ctrl-C reaches it from the terminal, as always; other signals that this process gets are passed on."""
+    The notes of its processes and the files of nsys are in `handover` afterwards. Ctrl-C reaches the program from the
+    terminal, as always; other signals of this process are passed on.
+    """
     environment = _environment(handover)
     with _started(program, environment, handover, under_nsys=under_nsys) as process, _signals_for(process):
         return _waited_for(process, time_limit_s or float("inf"), end_when, handover / ENDING)
@@ -84,7 +84,7 @@ def run_recorded(
 def _environment(handover: Path) -> dict[str, str]:
     paths = [str(INJECTED), *filter(None, [os.environ.get("PYTHONPATH")])]
     added = {HANDOVER: str(handover), "PYTHONPATH": os.pathsep.join(paths)}
-    quiet = {"KINETO_LOG_LEVEL": "99"}  # else PyTorch's profiler says on standard error that it starts and stops
+    quiet = {"KINETO_LOG_LEVEL": "99"}  # else PyTorch's profiler reports its start and stop on standard error
     return quiet | dict(os.environ) | added
 
 
@@ -97,8 +97,8 @@ def _started(
             yield process
         return
     streams = [os.dup(number) for number in (0, 1, 2)]
-    own = [sys.executable, "-I", "-S", str(OWN_STREAMS), *map(str, streams), *program]
-    command = profile_command(own, handover / REPORT.removesuffix(".nsys-rep"), options=NSYS_OPTIONS)
+    program_with_streams = [sys.executable, "-I", "-S", str(OWN_STREAMS), *map(str, streams), *program]
+    command = profile_command(program_with_streams, handover / REPORT.removesuffix(".nsys-rep"), options=NSYS_OPTIONS)
     with (
         (handover / NSYS_LOG).open("wb") as log,
         subprocess.Popen(
@@ -112,18 +112,18 @@ def _started(
 
 @contextmanager
 def _signals_for(process: subprocess.Popen) -> Iterator[None]:
-    """Passes signals on, and outlives Ctrl-C, for as long as the program runs."""
+    """Passes signals on, and ignores Ctrl-C, while the program runs."""
     handlers = {number: lambda received, _: process.send_signal(received) for number in PASSED_ON}
     handlers |= {signal.SIGINT: lambda *_: None, signal.SIGQUIT: lambda *_: None}
-    # what this process was told to ignore, as by nohup, its program ignores too
+    # signals that this process ignores, as under nohup, its program ignores too
     before = {number: signal.getsignal(number) for number in handlers}
-    taken = {number for number, handler in before.items() if handler is not signal.SIG_IGN}
+    handled = {number for number, handler in before.items() if handler is not signal.SIG_IGN}
     try:
-        for number in taken:
+        for number in handled:
             signal.signal(number, handlers[number])
         yield
     finally:
-        for number in taken:
+        for number in handled:
             signal.signal(number, before[number])
 
 
@@ -142,7 +142,7 @@ def _waited_for(process: subprocess.Popen, time_limit_s: float, end_when: Callab
 
 
 def _end(process: subprocess.Popen) -> int:
-    """Ends a program, with time to write what it recorded."""
+    """Ends a program, with time to write its recording."""
     for number in (signal.SIGINT, signal.SIGTERM):
         process.send_signal(number)
         try:

@@ -1,4 +1,4 @@
-"""The recorded program as one line for the capture, without what may be secret or tells of the machine."""
+"""The recorded program as one line for the capture, without possible secrets and folders of the machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import PurePath
 LONGEST = 300  # characters
 HIDDEN = "***"
 SECRET = re.compile(r"(?i)key|token|secret|passw|pwd|credential|auth|cookie|session|dsn")
-# What values of secrets look like: keys of known services, and long texts of letters and digits mixed.
+# What secret values look like: keys of known services, and long texts that mix letters and digits.
 SECRET_VALUE = re.compile(
     r"(?:hf_|sk-|ghp_|gho_|github_pat_|xox|AKIA|AIza|eyJ)\S{8,}|(?=\S*\d)(?=\S*[A-Za-z])[\w+/=-]{32,}"
 )
@@ -18,13 +18,13 @@ PATH = re.compile(r"(?:~|/|[A-Za-z]:\\)[^\s=,:]*[/\\](?=[^/\\\s])")
 
 
 def program_text(arguments: Sequence[str]) -> str:
-    """The command line: values of options that sound like secrets, and values that look like some, are hidden; of
-    absolute paths the last name is left."""
-    text = " ".join(_shown(arguments))
+    """The command line. Values that look like secrets, or whose options do, are hidden; absolute paths are cut to their
+    last name."""
+    text = " ".join(_cleaned(arguments))
     return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
 
 
-def _shown(arguments: Sequence[str]) -> Iterator[str]:
+def _cleaned(arguments: Sequence[str]) -> Iterator[str]:
     hide_next = False
     for argument in arguments:
         name, equals, _ = argument.partition("=")
@@ -51,5 +51,5 @@ def _without_place(argument: str) -> str:
 
 
 def _last_name(text: str) -> str:
-    """The last name of an absolute path; other texts as they are."""
+    """The last name of an absolute path; other texts unchanged."""
     return PurePath(text).name if PATH.match(text) else text

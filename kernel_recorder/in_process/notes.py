@@ -36,7 +36,7 @@ class Notes:
 
     def claim(self, run: str | None = None) -> bool:
         """Whether this process is recorded: the first to ask is, while the command is there, and where that is a rank,
-        so are the others of its RUN."""
+        so are the others of its `run`."""
         try:
             if self.first_to(CLAIM) == os.getpid():
                 with written_whole(self.folder / CLAIMED_RUN) as partial:
@@ -47,7 +47,7 @@ class Notes:
             return False
 
     def first_to(self, what: str) -> int | None:
-        """The number of the process that was the first to ask for WHAT: this one, or another; None where that has not
+        """The number of the process that was the first to ask for `what`: this one, or another; None where that has not
         said so yet, or the folder is gone."""
         path = self.folder / what
         try:

@@ -14,7 +14,7 @@ from range_marks.uncompiled import uncompiled
 
 
 class OutermostCalls:
-    """Calls BEGINS before every outermost call of a module on the thread that made the first."""
+    """Calls `begins` before every outermost call of a module on the thread that made the first."""
 
     def __init__(self, begins: Callable[[nn.Module, tuple], None]) -> None:
         self._begins = begins

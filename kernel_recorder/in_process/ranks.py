@@ -71,7 +71,7 @@ class Ranks:
         self._notes.add(RANK, run=run, number=number, of=of)
 
     def together(self, what: str, call: Callable[[], Any]) -> None:
-        """Calls once all ranks of this run have come to WHAT: one of them does, and all go on when it is done. Ranks
+        """Calls once all ranks of this run have come to `what`: one of them does, and all go on when it is done. Ranks
         that have ended are not waited for, and others for PATIENCE_S at most; where the one that acts for all ends,
         another does. A process that is no rank just calls."""
         if not self.is_one:

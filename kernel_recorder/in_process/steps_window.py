@@ -25,7 +25,7 @@ MOST_REPEATED = 20  # are noted
 
 @dataclass(frozen=True)
 class Repeated:
-    """Something that a program does again and again: KIND, and the id of the object that does it, which need not be
+    """Something that a program does again and again: `kind`, and the id of the object that does it, which need not be
     hashable."""
 
     kind: str
@@ -150,7 +150,7 @@ class StepsWindow(Window):
 
 
 def _followed_by(plain: Callable[..., Any], call: Callable[[Any], None]) -> Callable[..., Any]:
-    """The method, which then calls CALL with its object."""
+    """The method, which then calls `call` with its object."""
 
     @wraps(plain)
     def followed(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -162,7 +162,7 @@ def _followed_by(plain: Callable[..., Any], call: Callable[[Any], None]) -> Call
 
 
 def _preceded_by(plain: Callable[..., Any], call: Callable[[Any], None]) -> Callable[..., Any]:
-    """The method, before which CALL is called with its object."""
+    """The method, before which `call` is called with its object."""
 
     @wraps(plain)
     def preceded(self: Any, *args: Any, **kwargs: Any) -> Any:

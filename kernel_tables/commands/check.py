@@ -1,4 +1,4 @@
-"""The command that says whether captures can be believed: kernel-tables check CAPTURE ..."""
+"""The command that checks whether captures are complete: kernel-tables check CAPTURE ..."""
 
 from __future__ import annotations
 
@@ -49,25 +49,25 @@ def run(options: argparse.Namespace) -> int:
 def check_table(
     paths: Sequence[Path], expected_steps: int | None, step_name: str, *, up_to_damage: bool = False
 ) -> pd.DataFrame:
-    """One row per finding: severity, code, message. Of several captures the first column is the name of its file, empty
-    for what is wrong of them together."""
+    """One row per finding: severity, code, message. With several captures, the first column is the name of the file,
+    empty for findings about several files."""
     from kernel_tables.ranks.communication import findings_of_ranks
     from kernel_tables.ranks.ranks import ranks_of
     from kernel_tables.trace import Trace
     from kernel_tables.views.completeness import as_table
 
-    found: list[tuple[str, Finding]] = []
+    rows: list[tuple[str, Finding]] = []
     with ExitStack() as stack:
         traces = []
         for path in paths:
             try:
                 traces.append(stack.enter_context(Trace(path, up_to_damage=up_to_damage)))
-                found += [(path.name, one) for one in traces[-1].check(expected_steps, step_name)]
+                rows += [(path.name, finding) for finding in traces[-1].check(expected_steps, step_name)]
             except ImpossibleCapture as error:  # so damaged that it cannot be opened
-                found += [(path.name, one) for one in error.findings]
-        if not any(one.code in IMPOSSIBLE for _, one in found):
-            found += [("", one) for one in findings_of_ranks(ranks_of(traces), step_name)]
-    table = as_table([one for _, one in found])
+                rows += [(path.name, finding) for finding in error.findings]
+        if not any(finding.code in IMPOSSIBLE for _, finding in rows):
+            rows += [("", finding) for finding in findings_of_ranks(ranks_of(traces), step_name)]
+    table = as_table([finding for _, finding in rows])
     if len(paths) > 1:
-        table.insert(0, "capture", [name for name, _ in found])
+        table.insert(0, "capture", [name for name, _ in rows])
     return table

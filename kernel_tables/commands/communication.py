@@ -1,4 +1,4 @@
-"""The command that tells what communication between ranks costs: kernel-tables communication CAPTURE ..."""
+"""The command for the cost of communication between ranks: kernel-tables communication CAPTURE ..."""
 
 from __future__ import annotations
 
@@ -56,8 +56,10 @@ def run(options: argparse.Namespace) -> int:
     if table.empty and not options.collectives:
         print(f"kernel-tables: no range '{visible(options.step_name)}' holds work of a device", file=sys.stderr)
     if in_run > len(ranks):
-        told = f"{len(ranks)} of the {in_run} ranks of the run are given: transfer, waiting and bandwidth need them all"
-        print(f"kernel-tables: {told}", file=sys.stderr)
+        message = (
+            f"{len(ranks)} of the {in_run} ranks of the run are given: transfer, waiting and bandwidth need them all"
+        )
+        print(f"kernel-tables: {message}", file=sys.stderr)
     elif len(ranks) == 1:
         print(
             "kernel-tables: transfer and waiting cannot be separated with one rank; give the captures of all ranks",
@@ -69,6 +71,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _lacks_bytes(table: pd.DataFrame) -> bool:
-    """Whether the size of any collective is not known; a step may have none."""
+    """Whether the size of any collective is unknown; a step may have no collective."""
     has_any = table["collectives"] > 0 if "collectives" in table else True
     return bool((table["bytes"].isna() & has_any).any())

@@ -1,5 +1,5 @@
-"""What the command prints of itself: completion for a shell (eval "$(kernel-tables --print-completion bash)"), and the
-schema of its JSON."""
+"""Options that print information about the command: completion for a shell (eval "$(kernel-tables --print-completion
+bash)"), and the schema of its JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SHELLS = ("bash", "zsh")
 
 
 class PrintCompletion(argparse.Action):
-    """Prints what a shell needs to complete the command, and ends. shtab, which writes it, is imported only then."""
+    """Prints the completion script of a shell, and exits. shtab, which writes it, is imported only then."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: object, shell: str, option: str | None = None):
         try:
@@ -27,7 +27,7 @@ class PrintCompletion(argparse.Action):
 
 
 class PrintJsonSchema(argparse.Action):
-    """Prints the JSON schema of what the commands write, and ends."""
+    """Prints the JSON schema of the commands' output, and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: object, option: str | None = None):
         import json

@@ -1,4 +1,4 @@
-"""The command that tells where a program loses time on the GPU: kernel-tables diagnose CAPTURE."""
+"""The command that finds where a program loses time on the GPU: kernel-tables diagnose CAPTURE."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _limits(texts: Sequence[str], own: Sequence[DiagnosisRule]) -> list[str | float]:
-    """The codes and percentages of --fail-on. TraceError for one that is neither."""
+    """The codes and percentages of --fail-on. TraceError for other texts."""
     from kernel_tables.diagnosis.rules import CODES
 
     codes = (*CODES, *(rule.code for rule in own))

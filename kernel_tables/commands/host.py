@@ -1,4 +1,4 @@
-"""The command that tells what the host did: kernel-tables host CAPTURE."""
+"""The command for the time of the host: kernel-tables host CAPTURE."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _absent(table: pd.DataFrame) -> Iterator[str]:
-    """What the capture does not tell, with how it would."""
+    """What the capture lacks, with the option that records it."""
     sampled = table[table["source"].isin((PYTHON, NATIVE))]
     if not (table["source"] == OS_RUNTIME).any():
         yield NO_CALLS

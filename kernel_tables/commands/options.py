@@ -31,7 +31,7 @@ RANKS_HELP = "several captures are the ranks of one run, rank 0 first"
 
 
 def add_capture(parser: argparse.ArgumentParser, *names: str) -> None:
-    """One capture, or one for each of NAMES."""
+    """One capture, or one for each of `names`."""
     for name in names or ("capture",):
         parser.add_argument(name, type=Path, metavar=name.upper(), help=CAPTURE_HELP)
     _add_up_to_damage(parser)
@@ -76,14 +76,14 @@ def add_classes(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def opened_traces(options: argparse.Namespace) -> Iterator[list[Trace]]:
-    """The traces of the captures that `add_captures` asked for, with one's own classes where these are an option."""
+    """The traces of the captures from `add_captures`, with custom classes if the command has that option."""
     with ExitStack() as stack:
         yield [stack.enter_context(opened_trace(path, options)) for path in options.captures]
 
 
 @contextmanager
 def opened_trace(path: Path, options: argparse.Namespace) -> Iterator[Trace]:
-    """The trace of one capture. What the capture does not hold is said first."""
+    """The trace of one capture. What the capture lacks is printed first."""
     from kernel_tables.trace import Trace
 
     rules = own_classes(options) if "classes" in options else []
@@ -94,16 +94,16 @@ def opened_trace(path: Path, options: argparse.Namespace) -> Iterator[Trace]:
 
 
 def say_rank(capture: Path) -> None:
-    """Says of which rank a capture is, where those of other ranks lie beside it."""
+    """Prints the rank of a capture if those of other ranks are next to it."""
     stem, _, suffixes = capture.name.partition(".")
     name, rank = OF_RANK.fullmatch(stem).groups()
     if rank or os.path.exists(capture.parent / f"{name}_rank1.{suffixes}"):  # False too for a name that is too long
-        told = f"{visible(capture.name)} holds only rank {rank or 0}; for all ranks: kernel-tables communication"
-        print(f"kernel-tables: {told}, with the captures of all", file=sys.stderr)
+        message = f"{visible(capture.name)} holds only rank {rank or 0}; for all ranks: kernel-tables communication"
+        print(f"kernel-tables: {message}, with the captures of all", file=sys.stderr)
 
 
 def own_classes(options: argparse.Namespace) -> list[dict[str, str]]:
-    """The classes that `add_classes` asked for, as rules; TraceError for one that is not CLASS=REGEX."""
+    """The classes from `add_classes` as rules; TraceError for a text that is not CLASS=REGEX."""
     return [_rule(text) for text in options.classes]
 
 
@@ -115,7 +115,7 @@ def _rule(text: str) -> dict[str, str]:
 
 
 def require_output(options: argparse.Namespace, *captures: Path) -> None:
-    """Raises TraceError where a table cannot be written, or would be written over one of CAPTURES."""
+    """Raises TraceError if a table cannot be written, or would overwrite one of `captures`."""
     inputs = [path for capture in captures for path in (capture, *reports_beside(capture))]
     if options.output is not None:
         require_no_capture(options.output, inputs)
@@ -129,17 +129,17 @@ def require_output(options: argparse.Namespace, *captures: Path) -> None:
 
 
 def wants_text(options: argparse.Namespace) -> bool:
-    """Whether a table is to be aligned text: in a terminal, unless another format is asked for."""
+    """Whether a table is printed as aligned text: in a terminal, unless another format is chosen."""
     return options.format == TEXT or (options.output is None and options.format is None and sys.stdout.isatty())
 
 
 def text_width() -> int:
-    """How many columns aligned text may have."""
+    """The width of aligned text in characters."""
     return get_terminal_size((TEXT_WIDTH, 24)).columns
 
 
 def show(text: str, options: argparse.Namespace) -> None:
-    """Writes aligned text where the options say."""
+    """Writes aligned text to the output of the options."""
     if options.output is None:
         print_safely(text)
     else:
@@ -149,14 +149,14 @@ def show(text: str, options: argparse.Namespace) -> None:
 
 
 def print_safely(text: str) -> None:
-    """Writes the text to standard output, with a question mark for what its encoding lacks."""
+    """Writes the text to standard output, with question marks for characters that its encoding lacks."""
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-    sys.stdout.flush()  # before what standard error gets
+    sys.stdout.flush()  # before messages on standard error
 
 
 def write(table, options: argparse.Namespace) -> None:
-    """Writes the table where the options say, in the format that they ask for; for a person, aligned."""
+    """Writes the table to the output and in the format of the options; aligned in a terminal."""
     if wants_text(options):
         from kernel_tables.terminal.any_table import table_lines
 

@@ -13,7 +13,7 @@ SUMMARY = "run a Python program unchanged, record some of its steps, and print w
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
-    """Gives the command its arguments; without the package that records, whatever arguments come are refused."""
+    """Adds the arguments; without the package kernel_recorder, all arguments are refused."""
     if find_spec("kernel_recorder") is None:
         command.parse_known_args = _refuse
         return

@@ -14,8 +14,8 @@ from kernel_tables.whole_files import written_whole
 SUMMARY = "one page of a capture, a file that opens without a network: summary, findings, tables, flame view, timeline"
 
 
-MARK = '<meta name="generator" content="kernel-tables">'  # of a page that may be written over
-HEAD = 2000  # bytes in which the mark stands
+MARK = '<meta name="generator" content="kernel-tables">'  # of a page that may be overwritten
+HEAD = 2000  # bytes in which the mark is searched
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +55,7 @@ def _open(address: str) -> None:
 
 
 def _is_page(output: Path) -> bool:
-    """Whether a page is there already. TraceError where another file is, which is not written over."""
+    """Whether the page exists already. TraceError if another file is there, which is not overwritten."""
     if not output.is_file():
         return False
     with output.open("rb") as file:

@@ -1,4 +1,4 @@
-"""The tables of `ranges`, `kernels` and `classes`: which rows, in which order, and for whom, a person or a program."""
+"""The tables of `ranges`, `kernels` and `classes`: selection, order and format of their rows."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from kernel_tables.trace import Trace
 
 ROWS_IN_A_TERMINAL = 40
-NO_RANGES = "no range was recorded; `kernel-tables kernels` tells what ran\n"
+NO_RANGES = "no range was recorded; `kernel-tables kernels` shows what ran\n"
 TABLES = ("ranges", "kernels", "classes")
 
 
-class Shown(NamedTuple):
-    """A table of a capture, or of one process of it, and of that the rows that are shown."""
+class TableSelection(NamedTuple):
+    """A table of a capture, or of one of its processes, and the rows of it that are written."""
 
     trace: Trace
     process: int | None
-    whole: pd.DataFrame
+    table: pd.DataFrame
     rows: pd.DataFrame
 
 
@@ -44,14 +44,14 @@ def add_shown_options(command: argparse.ArgumentParser, table: str) -> None:
 
 
 def write_shown(traces: Sequence[Trace], options: argparse.Namespace) -> None:
-    """The table as the options ask for it: aligned for a person at a terminal, else in a format.
+    """Writes the table: aligned in a terminal, else in the format of the options.
 
-    Of several captures, and with --ranks, it is a table by rank: with a column more, in a terminal one below the other.
+    Several captures, or --ranks, give a table by rank: with a column `rank`, in a terminal one table per rank.
     """
-    for_a_person = wants_text(options)
-    top = options.top if options.top is not None else ROWS_IN_A_TERMINAL if for_a_person else 0
-    shown = [_shown(trace, process, options, top) for trace, process in _parts(traces, options.ranks)]
-    if for_a_person:
+    is_text = wants_text(options)
+    top = options.top if options.top is not None else ROWS_IN_A_TERMINAL if is_text else 0
+    shown = [_selection(trace, process, options, top) for trace, process in _parts(traces, options.ranks)]
+    if is_text:
         heads = [f"rank {number}\n" for number in range(len(shown))] if len(shown) > 1 else [""]
         parts = [_lines(part, options, text_width()) for part in shown]
         text = "\n".join(head + lines for head, lines in zip(heads, parts, strict=True))
@@ -66,7 +66,7 @@ def write_shown(traces: Sequence[Trace], options: argparse.Namespace) -> None:
 
 
 def by_rank(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The tables of the ranks, in their order, below one another, led by the number of the rank."""
+    """The tables of the ranks in one table, with the column `rank` first."""
     import pandas as pd
 
     numbered = [table.assign(rank=number)[["rank", *table.columns]] for number, table in enumerate(tables)]
@@ -74,7 +74,7 @@ def by_rank(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _parts(traces: Sequence[Trace], wants_ranks: bool) -> list[tuple[Trace, int | None]]:
-    """(trace, process) of every rank; the whole of a single capture where no ranks are asked for."""
+    """(trace, process) of every rank; for a single capture without --ranks, (trace, None)."""
     if len(traces) == 1 and not wants_ranks:
         return [(traces[0], None)]
     from kernel_tables.ranks.ranks import ranks_of
@@ -82,11 +82,11 @@ def _parts(traces: Sequence[Trace], wants_ranks: bool) -> list[tuple[Trace, int 
     return [(rank.trace, rank.process) for rank in ranks_of(traces)]
 
 
-def _shown(trace: Trace, process: int | None, options: argparse.Namespace, top: int) -> Shown:
+def _selection(trace: Trace, process: int | None, options: argparse.Namespace, top: int) -> TableSelection:
     is_tree = getattr(options, "tree", False)
-    made = getattr(trace, "range_tree" if is_tree else options.command)(options.under, process)
-    whole = _sorted(made, options, is_tree)
-    return Shown(trace, process, whole, whole.head(top) if top > 0 else whole)
+    table = getattr(trace, "range_tree" if is_tree else options.command)(options.under, process)
+    table = _sorted(table, options, is_tree)
+    return TableSelection(trace, process, table, table.head(top) if top > 0 else table)
 
 
 def _sorted(table: pd.DataFrame, options: argparse.Namespace, is_tree: bool) -> pd.DataFrame:
@@ -100,32 +100,32 @@ def _sorted(table: pd.DataFrame, options: argparse.Namespace, is_tree: bool) -> 
     return table.sort_values(options.sort, ascending=not is_number, kind="stable", ignore_index=True)
 
 
-def _lines(shown: Shown, options: argparse.Namespace, width: int) -> str:
-    """The rows in the terminal's width, and a line on those left out."""
+def _lines(shown: TableSelection, options: argparse.Namespace, width: int) -> str:
+    """The rows in the terminal's width, and a line on the rows left out."""
     from kernel_tables.terminal.tables import class_lines, kernel_lines, names_of, range_lines, rest_line, tree_lines
 
-    whole, rows, heading = shown.whole, shown.rows, time_heading(shown.trace.is_cpu_only)
+    table, rows, heading = shown.table, shown.rows, time_heading(shown.trace.is_cpu_only)
     all_ns = int(shown.trace.classes(options.under, shown.process)["total_ns"].sum())
-    left = whole.iloc[len(rows) :]
+    left_out = table.iloc[len(rows) :]
     if options.command == "ranges":
-        if whole.empty:
+        if table.empty:
             return NO_RANGES
         if options.tree:
             most = ROWS_IN_A_TERMINAL if options.top is None else options.top
             tree = tree_lines(shown.trace, most, width, options.under, shown.process)
             return tree + (_step_time(shown.trace, width) if options.under is None and shown.process is None else "")
-        return range_lines(rows, all_ns, width, heading) + rest_line(len(left), "ranges", None, width, heading)
-    share = left["total_ns"].sum() / all_ns if all_ns else None
-    names = {} if options.full else names_of(whole)
+        return range_lines(rows, all_ns, width, heading) + rest_line(len(left_out), "ranges", None, width, heading)
+    share = left_out["total_ns"].sum() / all_ns if all_ns else None
+    names = {} if options.full else names_of(table)
     if options.command == "kernels":
         return kernel_lines(rows, all_ns, width, heading, names) + rest_line(
-            len(left), "kernels", share, width, heading
+            len(left_out), "kernels", share, width, heading
         )
-    return class_lines(rows, all_ns, width, heading, names) + rest_line(len(left), "classes", share, width, heading)
+    return class_lines(rows, all_ns, width, heading, names) + rest_line(len(left_out), "classes", share, width, heading)
 
 
 def _step_time(trace: Trace, width: int) -> str:
-    """Where the wall time of a step goes, as lines; "" where there are no steps."""
+    """The wall time of a step by parts, as lines; "" without steps."""
     from kernel_tables.diagnosis.scope import Scope
     from kernel_tables.diagnosis.step_time import step_time
 

@@ -1,1 +1,1 @@
-"""What a capture says of where time is lost, and what could be done about it: rules over unions of intervals."""
+"""Where time is lost in a capture, and what could be done about it: rules over unions of intervals."""

@@ -1,11 +1,11 @@
-"""Attention that is written out in separate kernels, found by what is launched: a product, a softmax, a product.
+"""Attention as separate kernels, found by its launches: a product, a softmax, a product.
 
-The names of ranges are not asked: the same module is called attention, attn or self_attn. On each stream, the products
-next to a softmax are the attention's when only elementwise work lies between, and so are the copies around them, by
-which heads are laid out for the products; the projections are not among them. Both products are launched in one pass of
+Names of ranges are not used: the same module is called attention, attn or self_attn. On each stream, the products
+next to a softmax belong to attention if there is only elementwise work between, and so do the copies around them,
+which lay out heads for the products; the projections do not. Both products are launched in one pass of
 one step: a softmax between the last product of a forward pass and the first one of its backward pass is a loss's. A
-softmax that is written out too is two reductions with an exponential between. The backward pass has two products on
-each side of the softmax; that of a written-out softmax is looked for in the ranges of the forward chains.
+softmax in separate kernels is two reductions with an exponential between. The backward pass has two products on
+each side of the softmax; if the softmax is in separate kernels, it is searched in the ranges of the forward chains.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MOST_BETWEEN_TWINS = 2  # copies between the two products of one node of the bac
 
 @dataclass(frozen=True)
 class Attention:
-    """By activity: whether it is in a chain of the forward pass, in one of the backward pass, and a product."""
+    """By activity: whether it is in a forward chain, whether in a backward chain, and whether it is a product."""
 
     forward: np.ndarray
     backward: np.ndarray
@@ -47,7 +47,7 @@ class Attention:
 
 @dataclass(frozen=True)
 class _Kinds:
-    """By activity: what it can be in a chain. `breaks` is what no chain holds."""
+    """By activity: its possible roles in a chain. No chain contains activities that are `breaks`."""
 
     product: np.ndarray
     softmax: np.ndarray
@@ -60,7 +60,7 @@ class _Kinds:
 
 
 def attention_of(scope: Scope, in_backward: np.ndarray) -> Attention:
-    """The chains in the scope; IN_BACKWARD says of each activity whether a backward pass launched it."""
+    """The chains in the scope; `in_backward` is whether a backward pass launched each activity."""
     kinds = _kinds(scope)
     forward, backward = (np.zeros(len(scope.activities), bool) for _ in range(2))
     passes = _passes(scope)
@@ -119,7 +119,7 @@ class _Stream:
 
     @property
     def reduces(self) -> np.ndarray:
-        """By stretch: whether it may be the backward pass of a softmax that is written out."""
+        """By stretch: whether it may be the backward pass of a softmax in separate kernels."""
         kinds, rows = self._kinds, self._rows
         others = ~(kinds.reduction | kinds.view | kinds.product)[rows]
         return self._is_closed & (self._count(kinds.reduction[rows]) > 0) & (self._count(others) > 1)
@@ -130,7 +130,7 @@ class _Stream:
         return self._is_closed & (self._count(self._kinds.softmax_backward[self._rows]) > 0)
 
     def only(self, mask: np.ndarray) -> np.ndarray:
-        """By stretch: whether all of it, its products included, is of MASK (by activity)."""
+        """By stretch: whether all its activities, with its products, are in `mask` (by activity)."""
         outside = ~mask[self._rows]
         first, last = self._product[:-1], self._product[1:]
         return (self._count(outside) == 0) & ~outside[first] & ~outside[last]
@@ -141,7 +141,7 @@ class _Stream:
         return self._members(self._is_closed & (has_softmax | self._softmax_written_out()))
 
     def backward(self, wanted: np.ndarray) -> np.ndarray:
-        """The activities of the chains of the backward pass around the WANTED stretches: two products on each side."""
+        """The activities of the backward chains around the `wanted` stretches, with two products on each side."""
         if not wanted.any():
             return self._rows[:0]
         work = ~self._kinds.view[self._rows]
@@ -150,7 +150,7 @@ class _Stream:
         return self._members(wanted | (is_twin & (before | after)))
 
     def _members(self, stretches: np.ndarray) -> np.ndarray:
-        """The activities of STRETCHES, with the products at their ends and the copies around these."""
+        """The activities of `stretches`, with the products at their ends and the copies around these."""
         chosen = np.flatnonzero(stretches)
         inside = np.zeros(len(self._rows) + 1, np.int64)
         np.add.at(inside, self._product[chosen], 1)
@@ -174,16 +174,16 @@ class _Stream:
         return is_softmax
 
     def _count(self, values: np.ndarray) -> np.ndarray:
-        """By stretch: the sum of VALUES (one for each of the rows) between its products."""
+        """By stretch: the sum of `values` (one per row) between its products."""
         before = np.append(0, np.cumsum(values.astype(np.int64)))
         return before[self._product[1:]] - before[self._product[:-1] + 1]
 
 
 def _passes(scope: Scope) -> np.ndarray:
-    """By activity: a number of the range directly in the step in which it was launched (without steps, of its outermost
-    range), and of its step where it is in no such range."""
+    """By activity: a number for the range directly in the step in which it was launched (without steps, the outermost
+    range), or for its step if there is no such range."""
     forest, ranges = scope.trace.attribution, scope.trace.range_arrays
-    is_step = np.zeros(len(ranges) + 1, bool)  # the last entry serves nodes without a parent
+    is_step = np.zeros(len(ranges) + 1, bool)  # the last entry is for nodes without a parent
     is_step[scope.steps] = True
     outermost = np.full(len(forest.parent) + 1, NONE)
     range_of = np.append(forest.range, len(ranges))
@@ -197,7 +197,7 @@ def _passes(scope: Scope) -> np.ndarray:
 
 
 def _parts(scope: Scope, forward: np.ndarray) -> set[str]:
-    """The names of the innermost ranges in which chains of the forward pass lie, but for those of phases."""
+    """The names of the innermost ranges around chains of the forward pass, without those of phases."""
     tuples = scope.trace.range_paths.tuples
     paths = [tuples[path] for path in np.unique(scope.trace.activity_path[forward]).tolist()]
     return {path[-1] for path in paths if _depth(path, scope) > 1}

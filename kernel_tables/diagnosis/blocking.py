@@ -1,4 +1,4 @@
-"""What held up the host: the API calls in which it waited, allocated or copied, by what was the matter."""
+"""The API calls that held up the host, because it waited, allocated or copied, by cause."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ SYNC_IN_STEP, SYNC, ALLOCATION_IN_STEP, ALLOCATED, PAGEABLE_COPY, COPY_IN_STEP, 
 
 
 class Blocking:
-    """The copies between host and device, and the calls that hold up the host, each by one of CAUSES.
+    """The causes (indices in CAUSES) of copies between host and device, and of calls that hold up the host.
 
-    A call belongs to a step when the step launches more afterwards: what ends a step, or is between two, is not in it.
+    A call is within a step if the step launches more afterwards; the call that ends a step is not.
     """
 
     def __init__(self, scope: Scope):
@@ -33,69 +33,69 @@ class Blocking:
 
     @cached_property
     def copy_cause(self) -> np.ndarray:
-        """By activity: the index in CAUSES of a copy between host and device, -1 for all else."""
-        found, scope = self._scope.activities, self._scope
-        cause = np.full(len(found), -1, np.int8)
-        rows = np.flatnonzero(found.kind == KINDS.index("memcpy"))
+        """By activity: the index in CAUSES of a copy between host and device, -1 for other activities."""
+        activities, scope = self._scope.activities, self._scope
+        cause = np.full(len(activities), -1, np.int8)
+        rows = np.flatnonzero(activities.kind == KINDS.index("memcpy"))
         if not len(rows):
             return cause
         details, kind = scope.trace.capture.copies(), self._copy_kind[rows]
         pageable = (details["source"] == PAGEABLE) | (details["target"] == PAGEABLE)
-        in_step = self._goes_on(found.launch_ns[rows], scope.step[rows])
+        in_step = self._launches_more(activities.launch_ns[rows], scope.step[rows])
         small = details["bytes"] <= SMALL_COPY_BYTES
         causes = np.select(
             [small & in_step, small, pageable, in_step],
-            [CAUSES.index(one) for one in (SYNC_IN_STEP, SYNC, PAGEABLE_COPY, COPY_IN_STEP)],
+            [CAUSES.index(name) for name in (SYNC_IN_STEP, SYNC, PAGEABLE_COPY, COPY_IN_STEP)],
             CAUSES.index(COPIED),
         )
         cause[rows] = np.where(np.isin(kind, HOST_COPIES), causes, -1)
         return cause
 
     @cached_property
-    def tells_memory(self) -> bool:
-        """Whether the capture says how large copies are, and of what memory."""
+    def has_memory_kinds(self) -> bool:
+        """Whether the capture has the sizes of copies and their kinds of memory."""
         details = self._scope.trace.capture.copies()
         return not any((details[name] == MISSING).all() for name in details if len(details[name]))
 
     @cached_property
     def call_cause(self) -> np.ndarray:
-        """By call: the index in CAUSES of what it holds up the host with, -1 for none."""
+        """By call: the index in CAUSES of why it holds up the host, -1 if it does not."""
         calls = self._scope.calls
         cause = np.full(len(calls), -1, np.int8)
-        in_step = self._goes_on(calls.start_ns, self._step_of_calls)
-        for kinds, mine, inside, outside in (
+        in_step = self._launches_more(calls.start_ns, self._step_of_calls)
+        for kinds, is_inside, inside, outside in (
             ((WAIT, COPY), in_step, SYNC_IN_STEP, SYNC),
             ((ALLOCATION, FREEING), in_step & ~self._freed_between(in_step), ALLOCATION_IN_STEP, ALLOCATED),
         ):
             of_kind = np.isin(calls.kind, kinds)
-            cause[of_kind] = np.where(mine, CAUSES.index(inside), CAUSES.index(outside))[of_kind]
-        found, of_copy = self._scope.activities, self.copy_cause
-        copied = np.flatnonzero((of_copy >= 0) & found.launched)
-        by_call = np.full(len(calls) + 1, -1, np.int8)  # the last entry serves calls without one before
-        by_call[found.launch_row[copied]] = of_copy[copied]
+            cause[of_kind] = np.where(is_inside, CAUSES.index(inside), CAUSES.index(outside))[of_kind]
+        activities, copy_cause = self._scope.activities, self.copy_cause
+        copied = np.flatnonzero((copy_cause >= 0) & activities.launched)
+        by_call = np.full(len(calls) + 1, -1, np.int8)  # the last entry is for calls without a previous one
+        by_call[activities.launch_row[copied]] = copy_cause[copied]
         before = by_call[np.where(calls.previous == NO_CALL, len(calls), calls.previous)]
         waits_for_copy = (calls.kind == WAIT) & (before >= 0)
         cause[waits_for_copy] = before[waits_for_copy]
         return np.where(by_call[:-1] >= 0, by_call[:-1], cause)
 
     def _freed_between(self, in_step: np.ndarray) -> np.ndarray:
-        """By call: whether its process frees memory between steps, and never in one. Then its steps allocate what was
-        freed between them."""
+        """By call: whether its process frees memory only between steps. Then its steps allocate again what was freed
+        between them."""
         calls = self._scope.calls
         freeing = calls.kind == FREEING
-        between, inside = (np.unique(calls.process[freeing & where]) for where in (~in_step, in_step))
+        between, inside = (np.unique(calls.process[freeing & mask]) for mask in (~in_step, in_step))
         return np.isin(calls.process, np.setdiff1d(between, inside))
 
     @cached_property
     def _copy_kind(self) -> np.ndarray:
-        """By activity: the kind of a copy between host and device as its name tells it, 0 for all else."""
+        """By activity: the kind of a copy between host and device, by its name; 0 for other activities."""
         names = self._scope.activities.names
         kinds = [1 if "Host-to-Device" in n else 2 if "Device-to-Host" in n else 0 for n in names]
         return np.array(kinds, np.int8)[self._scope.activities.name]
 
     @cached_property
     def _step_of_calls(self) -> np.ndarray:
-        """By call: the number of the step in whose time it began, in its process; NO_STEP outside."""
+        """By call: the number of the step of its process in which it began; NO_STEP outside."""
         scope, ranges = self._scope, self._scope.trace.range_arrays
         step = np.full(len(scope.calls), NO_STEP)
         for process in np.unique(ranges.process[scope.steps]).tolist():
@@ -108,11 +108,11 @@ class Blocking:
 
     @cached_property
     def _last_launch_ns(self) -> np.ndarray:
-        """By step: when it last launched something."""
+        """By step: the time of its last launch."""
         last = np.full(len(self._scope.steps) + 1, -1)
         np.maximum.at(last, self._scope.step, self._scope.activities.launch_ns)
         return last
 
-    def _goes_on(self, times_ns: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """Whether the STEP of each time launches more after it."""
+    def _launches_more(self, times_ns: np.ndarray, step: np.ndarray) -> np.ndarray:
+        """Whether the `step` of each time launches more afterwards."""
         return (step != NO_STEP) & (self._last_launch_ns[step] > times_ns)

@@ -52,12 +52,12 @@ class Calls:
         return process_of(self.thread)
 
     def during(self, mask: np.ndarray) -> Intervals:
-        """The time in which at least one call of MASK was open."""
+        """The time in which at least one call of `mask` was open."""
         return union(self.start_ns[mask], self.end_ns[mask])
 
     @cached_property
     def previous(self) -> np.ndarray:
-        """The row of the call before each on its thread, NO_CALL for a thread's first."""
+        """The row of the previous call on the same thread, NO_CALL for the first."""
         thread = factorize(self.thread)[1]
         order = np.lexsort((self.start_ns, thread))
         before = np.full(len(order), NO_CALL, np.int64)
@@ -67,13 +67,13 @@ class Calls:
 
 
 def kind_of(function: str) -> int:
-    """What a function of the CUDA runtime or driver, or of HIP, does, by its name."""
+    """The kind of a function of the CUDA runtime or driver, or of HIP, by its name."""
     function = re.sub(OF_HIP, "cuda", function)
     return next((kind for kind, pattern in KINDS if re.match(pattern, function)), OTHER)
 
 
 def read_calls(trace: CaptureArrays) -> Calls:
-    """The calls of a trace; of no duration and kind OTHER where the capture does not tell their ends and names."""
+    """The calls of a trace; without a duration and of kind OTHER if the capture lacks their ends and names."""
     columns = trace.columns[RUNTIME]
     end_ns, name_id, names = trace.capture.call_functions()
     ids, function = factorize(name_id)

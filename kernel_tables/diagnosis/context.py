@@ -1,4 +1,4 @@
-"""What the rules of a diagnosis share: a scope, the gaps of its GPUs by cause, and the kernels by what they serve."""
+"""Shared input of the rules of a diagnosis: a scope, the gaps of its GPUs by cause, and kernels by purpose."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MANY_OPTIMIZER_KERNELS = 20  # of a step; clipping gradients before a fused one 
 
 @dataclass(frozen=True)
 class RuleHit:
-    """What a rule found: the most that mending it gains, in numbers, and which activities it is about (ns of each)."""
+    """The result of a rule: the most that a fix saves, the evidence, and the activities concerned (ns of each)."""
 
     gain_ns: int
     message: str
@@ -40,16 +40,16 @@ class RuleHit:
 
 
 class DiagnosisContext:
-    """What the rules of a diagnosis share. A mask or an array "by activity" is in the order of trace.gpu_activities."""
+    """Shared input of the rules. A mask or an array "by activity" is in the order of trace.gpu_activities."""
 
     def __init__(self, scope: Scope, filling: Filling | None = None):
-        """FILLING is how launches fill the GPU, where they were counted."""
+        """`filling` is how launches fill the GPU, if there are counters."""
         self.scope, self.filling = scope, filling
         self.blocking = Blocking(scope)
         self.claimed_ns = np.zeros(len(scope.activities), np.int64)
 
     def leaving(self, findings: Sequence[RuleHit]) -> DiagnosisContext:
-        """A copy in which the time of FINDINGS is claimed: rules do not count it again. Caches are shared."""
+        """A copy in which the time of `findings` is claimed: rules do not count it again. Caches are shared."""
         if not findings:
             return self
         other = copy(self)
@@ -61,7 +61,7 @@ class DiagnosisContext:
         return [idle_of(self.scope, self.blocking, device) for device in self.scope.devices]
 
     def idle_by_activity(self, *causes: str) -> np.ndarray:
-        """By activity: the idle time of these causes that it ended; without causes, of all."""
+        """By activity: the idle time of these causes (default: all) that it ended."""
         idle_ns = np.zeros(len(self.scope.activities), np.int64)
         for idle in self.idles:
             for cause in causes or idle.by_cause:
@@ -70,7 +70,7 @@ class DiagnosisContext:
 
     @cached_property
     def idle_before_launches(self) -> np.ndarray:
-        """By activity: the idle time that it ended where the host did nothing but launch, whatever its cause."""
+        """By activity: the idle time that it ended during which the host only launched, whatever its cause."""
         idle_ns = self.idle_by_activity(GPU)
         for idle in self.idles:
             of_host = sum(ns for cause, ns in idle.by_cause.items() if cause not in (GPU, HOST, UNKNOWN))
@@ -78,7 +78,7 @@ class DiagnosisContext:
         return idle_ns
 
     def exposed_ns(self, mask: np.ndarray) -> int:
-        """The time in which activities of MASK ran and no kernel did, by device."""
+        """The time in which activities of `mask` ran and no kernel did, by device."""
         if not mask.any():
             return 0
         devices, is_kernel = self.scope.devices, self.scope.is_kernel
@@ -91,14 +91,14 @@ class DiagnosisContext:
 
     @cached_property
     def updates(self) -> np.ndarray:
-        """By activity: what an optimizer launches itself: inside its range, after the backward passes in it. A closure,
-        which Lightning always passes to an optimizer, runs the model inside that range.
+        """By activity: whether an optimizer launched it itself: inside its range, after the backward passes in it. A
+        closure, which Lightning always passes to an optimizer, runs the model inside that range.
         """
         scope, trace = self.scope, self.scope.trace
         launch_ns, updates = scope.activities.launch_ns, np.zeros(len(scope.activities), bool)
         in_backward = scope.within(BACKWARD.search, inside=OPTIMIZER.match)
         for name in filter(OPTIMIZER.match, trace.range_paths.names):
-            instance = trace.enclosing(name)  # NONE, -1, is the last entry of what follows
+            instance = trace.enclosing(name)  # NONE (-1) indexes the last entry below
             last_ns = np.full(len(trace.range_arrays) + 1, -1)
             np.maximum.at(last_ns, instance[in_backward], launch_ns[in_backward])
             updates |= (instance != NONE) & (launch_ns > last_ns[instance])
@@ -106,32 +106,32 @@ class DiagnosisContext:
 
     @cached_property
     def optimizer(self) -> np.ndarray:
-        """By activity: a kernel of an optimizer that is written out; none where a step has few of them."""
+        """By activity: whether it is a kernel of a non-fused optimizer; none if a step has few of them."""
         mask = self.updates & ~self.scope.of_class("optimizer")
         return mask if mask.sum() >= MANY_OPTIMIZER_KERNELS * self.scope.count else np.zeros_like(mask)
 
     @cached_property
     def has_model_in_optimizer(self) -> bool:
-        """Whether kernels of a model cannot be told from those of the optimizer in whose range they run."""
+        """Whether kernels of a model cannot be distinguished from those of the optimizer in whose range they run."""
         return bool((self.updates & self.scope.of_class(*MODEL_CLASSES)).any())
 
     @cached_property
     def attention(self) -> Attention:
-        """The attention that is written out in separate kernels."""
+        """The attention in separate kernels."""
         return attention_of(self.scope, self.scope.within(BACKWARD.search))
 
     @cached_property
     def casts(self) -> np.ndarray:
-        """By activity: a kernel that only converts from one type to another."""
+        """By activity: whether it is a kernel that only converts between types."""
         names = [bool(CAST.search(name)) for name in self.scope.activities.names]
         return self.scope.named(names) & self.scope.of_class("elementwise") & self.scope.inside
 
     @cached_property
     def fp32_matmuls(self) -> np.ndarray:
-        """By activity: a matrix multiply in fp32 without tensor cores."""
+        """By activity: whether it is a matrix multiply in fp32 without tensor cores."""
         names = [is_fp32_without_tensor_cores(name) for name in self.scope.activities.names]
         return self.scope.named(names) & self.scope.of_class("gemm") & self.scope.inside
 
     def with_own_gaps(self, mask: np.ndarray, *causes: str) -> np.ndarray:
-        """By activity: for those of MASK the time that they ran, and the idle time of CAUSES that they ended."""
+        """By activity: for those in `mask`, the time that they ran and the idle time of `causes` that they ended."""
         return np.where(mask, self.time_by_activity + self.idle_by_activity(*(causes or (GPU, LAUNCHING))), 0)

@@ -1,4 +1,4 @@
-"""What rules find in how launches fill the GPU, where there are counters. Each gives what it found, or None."""
+"""Rules on how launches fill the GPU, from counters. Each returns a RuleHit, or None."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ FAST_AT_LOW_OCCUPANCY = ("gemm", "attention")
 
 
 def low_occupancy(context: DiagnosisContext) -> RuleHit | None:
-    """Kernels that fill the GPU with blocks, at least one wave, and yet leave half of its warps empty."""
+    """Kernels of at least one wave that leave more than half of the GPU's warps empty."""
     filling, scope = context.filling, context.scope
     mask = scope.inside & scope.is_kernel & ~scope.of_class(*FAST_AT_LOW_OCCUPANCY)
     mask &= (filling.occupancy < HALF) & (filling.waves >= 1)
     message = "kernels that leave more than half of the warps empty take"
-    return _found(context, mask, 1 - filling.occupancy, message, "mean_empty_warps")
+    return _rule_hit(context, mask, 1 - filling.occupancy, message, "mean_empty_warps")
 
 
 def wave_tail(context: DiagnosisContext) -> RuleHit | None:
     """Kernels of more than one wave whose last wave leaves many places empty."""
     filling, scope = context.filling, context.scope
     mask = scope.inside & scope.is_kernel & (filling.tail >= EMPTY_TAIL) & (filling.waves > 1)
-    return _found(context, mask, filling.tail, "kernels whose last wave is nearly empty take", "mean_tail")
+    return _rule_hit(context, mask, filling.tail, "kernels whose last wave is nearly empty take", "mean_tail")
 
 
-def _found(context: DiagnosisContext, mask: np.ndarray, empty: np.ndarray, message: str, name: str) -> RuleHit | None:
-    """What was found of the activities of MASK, of which a part EMPTY of the GPU is not used."""
+def _rule_hit(
+    context: DiagnosisContext, mask: np.ndarray, empty: np.ndarray, message: str, name: str
+) -> RuleHit | None:
+    """The hit for the activities in `mask`, which do not use a share `empty` of the GPU."""
     scope = context.scope
     total_ns = scope.busy_ns(mask)
     if not total_ns or scope.share(total_ns) < KERNEL_SHARE:

@@ -32,13 +32,13 @@ def data_waits(scope: Scope, device: Device) -> Intervals:
 
 
 def _before_first(waits: Intervals, device: Device) -> int:
-    """The time from the first wait in a device's span to its first activity, 0 where it waits for none before."""
+    """The time from the first wait in a device's span to its first activity, 0 without a wait before it."""
     return max(int(device.start_ns[0] - waits.start_ns[0]), 0) if len(waits) else 0
 
 
 def waiting_for_data(context: DiagnosisContext) -> RuleHit | None:
     """On a GPU only its idle time counts: a wait while it computes costs nothing. The launch after a wait is a part of
-    it. Whether the wait before the first activity cost something is told by the others.
+    it. The wait before the first activity counts if the others cost time.
     """
     scope, weight = context.scope, np.zeros(len(context.scope.activities), np.int64)
     gain_ns, first_ns, longest_ns, batches = 0, 0, 0, 0

@@ -1,4 +1,4 @@
-"""What one GPU of one process did over a span of time; what it did not do are its gaps."""
+"""The activities of one GPU of one process over a span of time, and the gaps between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PARTS = ("compute", "exposed communication", "exposed memory operations", "idle"
 
 @dataclass(frozen=True)
 class Device:
-    """The activities of a GPU of a process that lie in its span, in order of their start; times cut to the span."""
+    """The activities of a GPU of a process within its span, by start; times are cut to the span."""
 
     process: int  # global id
     number: int
@@ -37,12 +37,12 @@ class Device:
         return Intervals(reached[:-1][ends_gap], self.start_ns[1:][ends_gap]), self.rows[1:][ends_gap]
 
     def during(self, mask: np.ndarray) -> Intervals:
-        """The time in which at least one activity of MASK (over all activities) ran."""
+        """The time in which at least one activity of `mask` (over all activities) ran."""
         mine = mask[self.rows]
         return union(self.start_ns[mine], self.end_ns[mine])
 
     def parts_ns(self, is_memory: np.ndarray, is_communication: np.ndarray) -> dict[str, int]:
-        """The span by PARTS: what computes comes first, then what only communicates, then what only moves memory.
+        """The span by PARTS: computation has priority, then communication, then memory operations.
 
         Raises NotConserved unless they add up to the span, to the nanosecond.
         """
@@ -57,7 +57,7 @@ class Device:
 
 
 def device_of(process: int, number: int, rows: np.ndarray, start_ns, end_ns, first_ns: int, last_ns: int) -> Device:
-    """The device's activities among ROWS (with START and END) that lie in the span, cut to it."""
+    """The device's activities among `rows` (with `start_ns` and `end_ns`) within the span, cut to it."""
     inside = (end_ns > first_ns) & (start_ns < last_ns)
     rows, start_ns, end_ns = rows[inside], start_ns[inside], end_ns[inside]
     order = np.argsort(start_ns, kind="stable")

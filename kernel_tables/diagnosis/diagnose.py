@@ -1,4 +1,4 @@
-"""The findings of a capture: what every rule says, and which of them cannot say anything."""
+"""The findings of a capture: the results of all rules, and the rules that cannot be checked."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ MOST_NAMED = 3  # ranges and kernels of a finding
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What one rule says. Times are milliseconds of one step, on one device; of the capture, where it has no steps."""
+    """The result of one rule. Times are milliseconds of a step (without steps, of the capture) on one device."""
 
     code: str
-    message: str  # one sentence; of a rule that abstains, why
+    message: str  # one sentence; the reason if the rule abstains
     abstained: bool
     evidence: dict[str, object]
     where: dict[str, object]  # ranges and kernels with their ms, longest first; steps
@@ -43,7 +43,7 @@ class Diagnosis:
 
     @property
     def sentence(self) -> str:
-        """What is lost, what fixing it saves, and how, of a rule that speaks."""
+        """What is lost, what a fix saves, and how, for a rule that reports a finding."""
         return f"{self.message}; fixing it saves at most {self.gain_percent:.0f} %: {self.advice}"
 
 
@@ -54,9 +54,9 @@ def diagnose(
     counters: pd.DataFrame | None = None,
     rules: Sequence[DiagnosisRule] = RULES,
 ) -> list[Diagnosis]:
-    """What the rules say that speak, largest gain first; then those that abstain. One that found nothing is not here.
+    """The findings, largest gain first, then the rules that abstain. Rules that found nothing are left out.
 
-    COUNTERS are those of Nsight Compute, as counters/reading.py reads them.
+    `counters` are those of Nsight Compute, as counters/reading.py reads them.
     Raises ImpossibleCapture for a capture that cannot be believed.
     """
     context = DiagnosisContext(Scope(trace, step_name), _filling(trace, counters))
@@ -66,7 +66,7 @@ def diagnose(
 
 
 def silent_by_reason(findings: list[Diagnosis]) -> dict[str, list[str]]:
-    """The rules that cannot tell, by why."""
+    """The codes of the rules that abstain, by reason."""
     reasons: dict[str, list[str]] = {}
     for finding in findings:
         if finding.abstained:
@@ -99,7 +99,7 @@ def _filling(trace: CaptureArrays, counters: pd.DataFrame | None) -> Filling | N
 
 
 def _diagnoses(rules: Sequence[DiagnosisRule], context: DiagnosisContext) -> list[Diagnosis]:
-    """What RULES say, in their order; each is asked after those to which it leaves something."""
+    """The results of `rules`, in their order; a rule runs after those that it leaves kernels or time to."""
     by_code = {rule.code: rule for rule in rules}
     diagnoses, hits = {}, {}
     for code in TopologicalSorter({rule.code: (*rule.leaves_to, *rule.silent_where) for rule in rules}).static_order():
@@ -116,7 +116,7 @@ def _diagnoses(rules: Sequence[DiagnosisRule], context: DiagnosisContext) -> lis
 
 
 def _hit(rule: DiagnosisRule, context: DiagnosisContext, hits: dict[str, RuleHit]) -> RuleHit | None:
-    """What a rule finds beyond the HITS of others before it, by code."""
+    """The result of a rule without what the earlier `hits` (by code) claim."""
     if any(code in hits for code in rule.silent_where):
         return None
     return rule.find(context.leaving([hits[code] for code in rule.leaves_to if code in hits]))
@@ -132,7 +132,7 @@ def _diagnosis(
 
 
 def _gain(scope: Scope, hit: RuleHit) -> tuple[float, float]:
-    """(ms of a step, percent of the span) that mending it gains at most; never more than there is."""
+    """(ms of a step, percent of the span) that a fix saves at most; never more than the span."""
     gain_ns = min(hit.gain_ns, scope.span_ns)
     return scope.per_step_ms(gain_ns), 100 * scope.share(gain_ns)
 
@@ -151,7 +151,7 @@ def _where(context: DiagnosisContext, hit: RuleHit) -> dict[str, object]:
 
 
 def _largest(key: np.ndarray, weight_ns: np.ndarray) -> list[tuple[int, int]]:
-    """The keys with the most nanoseconds, and these."""
+    """The keys with the most nanoseconds, and their nanoseconds."""
     if not len(key):
         return []
     total_ns = np.zeros(int(key.max()) + 1, np.int64)

@@ -1,4 +1,4 @@
-"""What rules find where the GPU waits for the host. Each gives what it found, or None."""
+"""Rules on time in which the GPU waits for the host. Each returns a RuleHit, or None."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from kernel_tables.intervals import NOTHING, Intervals, difference, intersection
 
 IDLE_SHARE = 0.15  # nsys-ai's line for idle time
 CAUSE_SHARE = 0.05  # a third of that, for one cause of several
-WORTH_SHARE = 0.01  # below that, a gain cannot be told from the scatter of processes
+WORTH_SHARE = 0.01  # a smaller gain cannot be distinguished from the scatter of processes
 
 
 def launch_bound(context: DiagnosisContext) -> RuleHit | None:
@@ -42,8 +42,8 @@ def launch_bound(context: DiagnosisContext) -> RuleHit | None:
     )
 
 
-def held_up(context: DiagnosisContext, cause: str, share: float, what: str) -> RuleHit | None:
-    """The GPU idles because of CAUSE, or only copies because of it, for at least this SHARE of its time."""
+def held_up(context: DiagnosisContext, cause: str, share: float, waits: str) -> RuleHit | None:
+    """The GPU idles, or only copies, because of `cause` for at least this `share` of its time."""
     claimed_idle_ns = np.maximum(context.claimed_ns - context.time_by_activity, 0)
     weight = np.maximum(context.idle_by_activity(cause) - claimed_idle_ns, 0)
     if not weight.any() and not (context.blocking.copy_cause == CAUSES.index(cause)).any():
@@ -56,7 +56,7 @@ def held_up(context: DiagnosisContext, cause: str, share: float, what: str) -> R
     evidence = _calls_of(context, cause) | (
         {"copying_alone_ms": context.scope.per_step_ms(copying_ns)} if copying_ns else {}
     )
-    message = f"the GPU waits {context.scope.in_words(total_ns)} {what}"
+    message = f"the GPU waits {context.scope.in_words(total_ns)} {waits}"
     if cause in (ALLOCATION_IN_STEP, ALLOCATED):
         calls = [f"{n:.3g} {name.partition('_v')[0]}" for name, n in evidence["functions_per_step"].items()]
         message += f" ({', '.join(calls)} per step)"
@@ -64,19 +64,22 @@ def held_up(context: DiagnosisContext, cause: str, share: float, what: str) -> R
 
 
 sync_in_step = partial(
-    held_up, cause=SYNC_IN_STEP, share=WORTH_SHARE, what="after the host waited for it in the middle of a step"
+    held_up, cause=SYNC_IN_STEP, share=WORTH_SHARE, waits="after the host waited for it in the middle of a step"
 )
 allocation_in_step = partial(
-    held_up, cause=ALLOCATION_IN_STEP, share=WORTH_SHARE, what="while the host allocates or frees memory within a step"
+    held_up, cause=ALLOCATION_IN_STEP, share=WORTH_SHARE, waits="while the host allocates or frees memory within a step"
 )
-copy_in_step = partial(held_up, cause=COPY_IN_STEP, share=WORTH_SHARE, what="for copies within a step")
-pageable_copy = partial(held_up, cause=PAGEABLE_COPY, share=WORTH_SHARE, what="for copies from or to pageable memory")
+copy_in_step = partial(held_up, cause=COPY_IN_STEP, share=WORTH_SHARE, waits="for copies within a step")
+pageable_copy = partial(held_up, cause=PAGEABLE_COPY, share=WORTH_SHARE, waits="for copies from or to pageable memory")
 idle_sync = partial(
-    held_up, cause=SYNC, share=CAUSE_SHARE, what="after the host waited for it at the end of a step or outside of steps"
+    held_up,
+    cause=SYNC,
+    share=CAUSE_SHARE,
+    waits="after the host waited for it at the end of a step or outside of steps",
 )
-idle_copy = partial(held_up, cause=COPIED, share=CAUSE_SHARE, what="for copies outside of steps")
+idle_copy = partial(held_up, cause=COPIED, share=CAUSE_SHARE, waits="for copies outside of steps")
 idle_allocation = partial(
-    held_up, cause=ALLOCATED, share=WORTH_SHARE, what="while the host allocates or frees memory outside of steps"
+    held_up, cause=ALLOCATED, share=WORTH_SHARE, waits="while the host allocates or frees memory outside of steps"
 )
 
 
@@ -95,7 +98,7 @@ def idle_host(context: DiagnosisContext) -> RuleHit | None:
 
 
 def _calls_of(context: DiagnosisContext, cause: str) -> dict[str, object]:
-    """How often, by function, and for how long the host was held up by CAUSE within the devices' spans."""
+    """How often, by function, and for how long the host was held up by `cause` within the devices' spans."""
     calls, scope = context.scope.calls, context.scope
     first, last = min(d.first_ns for d in scope.devices), max(d.last_ns for d in scope.devices)
     mask = context.blocking.call_cause == CAUSES.index(cause)
@@ -110,8 +113,8 @@ def _calls_of(context: DiagnosisContext, cause: str) -> dict[str, object]:
 
 
 def _host_per_launch(context: DiagnosisContext, launches: int) -> dict[str, float]:
-    """Where the time of the host goes, in microseconds per launch; the parts add up. Threads are not added up: what
-    several do at once counts once, for the first of the parts that it is."""
+    """The time of the host by parts, in microseconds per launch; the parts add up. If several threads are busy at once,
+    the time counts once, for the first of their parts."""
     scope = context.scope
     parts = [_host_parts(context, device) for device in scope.devices]
     names = ("driver_call_us", "waiting_us", "other_calls_us", "python_and_dispatcher_us")
@@ -122,13 +125,13 @@ def _host_per_launch(context: DiagnosisContext, launches: int) -> dict[str, floa
 
 
 def _host_parts(context: DiagnosisContext, device: Device) -> tuple[Intervals, ...]:
-    """The time from the first to the last launch of a device: in calls that launch, in those that wait, in others, in
-    none."""
-    calls, found = context.scope.calls, context.scope.activities
-    launch_ns = found.launch_ns[device.rows[found.launched[device.rows]]]
-    whole = union(launch_ns.min(keepdims=True), launch_ns.max(keepdims=True)) if len(launch_ns) else NOTHING
-    mine = calls.process == device.process
-    in_any = intersection(whole, calls.during(mine))
-    launching = intersection(whole, calls.during(mine & (calls.kind == LAUNCH)))
-    waiting = difference(intersection(whole, calls.during(mine & (context.blocking.call_cause >= 0))), launching)
-    return launching, waiting, difference(in_any, launching, waiting), difference(whole, in_any)
+    """The time from the first to the last launch of a device: in calls that launch, in calls that wait, in other calls,
+    and outside of calls."""
+    calls, activities = context.scope.calls, context.scope.activities
+    launch_ns = activities.launch_ns[device.rows[activities.launched[device.rows]]]
+    span = union(launch_ns.min(keepdims=True), launch_ns.max(keepdims=True)) if len(launch_ns) else NOTHING
+    of_process = calls.process == device.process
+    in_any = intersection(span, calls.during(of_process))
+    launching = intersection(span, calls.during(of_process & (calls.kind == LAUNCH)))
+    waiting = difference(intersection(span, calls.during(of_process & (context.blocking.call_cause >= 0))), launching)
+    return launching, waiting, difference(in_any, launching, waiting), difference(span, in_any)

@@ -1,9 +1,9 @@
-"""Why the GPU had nothing to do: every nanosecond of its gaps, given to one cause.
+"""Why the GPU was idle: every nanosecond of its gaps has one cause.
 
-A gap is the host's when the activity that ends it was launched too late to be there in time. What held up the host
-until that launch then has it: first the stretches without any API call, which lie in the gap itself, and the launch
-after them; then the calls in which it allocated, copied or waited. These hold up more than the next launch: without
-them the host would be that much ahead, so what a call took and no gap has used yet counts for the gaps that follow.
+The host causes a gap if the activity that ends it was launched too late. The gap is assigned to what held up the host
+until that launch: first the stretches without any API call, which are in the gap itself, and the launch
+after them; then the calls in which it allocated, copied or waited. These delay more than the next launch: without
+them the host would be further ahead, so the part of a call's time that no gap has used yet counts for later gaps.
 The rest is launching itself.
 """
 
@@ -42,7 +42,7 @@ IN_ORDER = (ALLOCATION_IN_STEP, ALLOCATED, PAGEABLE_COPY, COPY_IN_STEP, COPIED, 
 class Idle:
     """The gaps of a device: the activity that ended each, and its nanoseconds by cause, which add up to it.
 
-    `only_launches` are the gaps before which the host, since its last late launch, was in no call that holds it up:
+    `only_launches` are the gaps before which no call held up the host since its last late launch:
     such a gap may be due to an earlier call, and to launching all the same.
     """
 
@@ -53,38 +53,38 @@ class Idle:
 
 
 def idle_of(scope: Scope, blocking: Blocking, device: Device) -> Idle:
-    """The gaps of one device by cause. Raises NotConserved where they do not add up to the gaps."""
-    found, (between, next_row) = scope.activities, device.gaps
+    """The gaps of one device by cause. Raises NotConserved if the causes do not add up to the gaps."""
+    activities, (between, next_row) = scope.activities, device.gaps
     length = between.lengths_ns
-    launched = found.launch_row[next_row] != NO_LAUNCH
-    launch_ns = found.launch_ns[next_row]
+    launched = activities.launch_row[next_row] != NO_LAUNCH
+    launch_ns = activities.launch_ns[next_row]
     of_host = launched & (launch_ns + LAUNCH_LATENCY_NS > between.start_ns)
-    left = np.where(of_host, length, 0)
+    unexplained = np.where(of_host, length, 0)
     by_cause = {GPU: np.where(launched & ~of_host, length, 0), UNKNOWN: np.where(launched, 0, length)}
     paused = covered_ns(_pauses(scope, device), between.start_ns, between.end_ns)
-    by_cause[HOST] = np.where(paused > 0, np.minimum(left, paused + between.end_ns - launch_ns), 0)
-    left = left - by_cause[HOST]
+    by_cause[HOST] = np.where(paused > 0, np.minimum(unexplained, paused + between.end_ns - launch_ns), 0)
+    unexplained = unexplained - by_cause[HOST]
     order = np.flatnonzero(of_host)
     order = order[np.argsort(launch_ns[order], kind="stable")]
     until = launch_ns[order]
     since = np.append(min(device.start_ns[0], *until[:1].tolist()) if len(until) else 0, until[:-1])
     only_launches = by_cause[HOST] == 0
     for cause in IN_ORDER:
-        claimed = np.zeros(len(left), np.int64)
+        claimed = np.zeros(len(unexplained), np.int64)
         calls = _held_up(scope, blocking, device, cause)
         if len(calls):
             held_up_ns = covered_ns(calls, since, until)
-            claimed[order] = claims(left[order], held_up_ns)
+            claimed[order] = claims(unexplained[order], held_up_ns)
             only_launches[order] &= held_up_ns == 0
-        by_cause[cause], left = claimed, left - claimed
-    by_cause[LAUNCHING] = left
+        by_cause[cause], unexplained = claimed, unexplained - claimed
+    by_cause[LAUNCHING] = unexplained
     if not (sum(by_cause.values()) == length).all():
         raise NotConserved(f"the causes of the gaps of device {device.number} are not the gaps")
     return Idle(between, next_row, by_cause, only_launches)
 
 
 def claims(gap_ns: np.ndarray, held_up_ns: np.ndarray) -> np.ndarray:
-    """What each gap, in turn, takes of the time that the host was held up until then and no gap has taken before."""
+    """For each gap in turn, the time that the host was held up before it and that no earlier gap has used."""
     if not len(gap_ns):
         return gap_ns
     balance = np.cumsum(held_up_ns - gap_ns)
@@ -102,5 +102,5 @@ def _pauses(scope: Scope, device: Device) -> Intervals:
 
 def _held_up(scope: Scope, blocking: Blocking, device: Device, cause: str) -> Intervals:
     """The time in which the device's process was in a call of this cause."""
-    mine = scope.calls.process == device.process
-    return scope.calls.during(mine & (blocking.call_cause == CAUSES.index(cause)))
+    of_process = scope.calls.process == device.process
+    return scope.calls.during(of_process & (blocking.call_cause == CAUSES.index(cause)))

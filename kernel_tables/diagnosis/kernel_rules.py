@@ -1,4 +1,4 @@
-"""What rules find in the kernels themselves. Each gives what it found, or None."""
+"""Rules on the kernels themselves. Each returns a RuleHit, or None."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def unfused_elementwise(context: DiagnosisContext) -> RuleHit | None:
 
 
 def _chains(context: DiagnosisContext, mask: np.ndarray) -> tuple[int, np.ndarray, int, int]:
-    """(how many chains of kernels of MASK there are, which activities they are, what they take but for the shortest of
-    each, what they take): kernels one after the other on a stream, launched in the same ranges."""
+    """(number of chains of kernels in `mask`, mask of their activities, their time without the shortest kernel of each
+    chain, their time): kernels in a row on a stream, launched in the same ranges."""
     scope, members = context.scope, np.zeros(len(mask), bool)
     chains = gain_ns = total_ns = 0
     for device in scope.devices:
@@ -85,19 +85,19 @@ def no_tensor_cores(context: DiagnosisContext) -> RuleHit | None:
     return _taking(context, context.fp32_matmuls, "matrix multiplies in fp32, without tensor cores, take")
 
 
-def _taking(context: DiagnosisContext, mask: np.ndarray, what: str) -> RuleHit | None:
+def _taking(context: DiagnosisContext, mask: np.ndarray, subject: str) -> RuleHit | None:
     scope, total_ns = context.scope, context.scope.busy_ns(mask)
     if not total_ns or scope.share(total_ns) < KERNEL_SHARE:
         return None
     evidence = {"kernels_per_step": round(int(mask.sum()) / scope.count, 1), "ms": scope.per_step_ms(total_ns)}
     return RuleHit(
-        total_ns, f"{what} {scope.in_words(total_ns)}", evidence, np.where(mask, context.time_by_activity, 0)
+        total_ns, f"{subject} {scope.in_words(total_ns)}", evidence, np.where(mask, context.time_by_activity, 0)
     )
 
 
 def unfused_attention(context: DiagnosisContext) -> RuleHit | None:
-    """The chains of kernels that a fused one replaces, products included; where no chain of the backward pass is known,
-    that is bounded by the forward pass."""
+    """The chains of kernels that a fused kernel replaces, with their products. If no chain of the backward pass is
+    known, its time is bounded by the forward pass."""
     scope, attention = context.scope, context.attention
     forward_ns, seen_ns = scope.busy_ns(attention.forward), scope.busy_ns(attention.backward)
     in_backward = scope.within(BACKWARD.search) & scope.inside & scope.is_kernel

@@ -1,4 +1,4 @@
-"""What a rule needs of a capture. Each gives why the capture cannot answer, or None where it can."""
+"""What rules need from a capture. Each function returns the reason why the capture lacks it, or None."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def several_steps(context: DiagnosisContext) -> str | None:
 
 
 def memory_kinds(context: DiagnosisContext) -> str | None:
-    known = context.blocking.tells_memory
+    known = context.blocking.has_memory_kinds
     return None if known else "the capture lacks the sizes of copies and their kinds of memory"
 
 

@@ -1,4 +1,4 @@
-"""Rules of one's own: kernels by name, class and range, or API calls by name, that take too much of the span."""
+"""Custom rules: kernels by name, class and range, or API calls by name, that take too much of the span."""
 
 from __future__ import annotations
 
@@ -36,31 +36,31 @@ def rules_of_file(path: Path) -> tuple[DiagnosisRule, ...]:
     return own_rules(written["rule"], str(path))
 
 
-def own_rules(written: Sequence[Mapping], where: str) -> tuple[DiagnosisRule, ...]:
-    """The rules as they are written in a file or a configuration, which is called WHERE in errors (TraceError)."""
-    rules = tuple(_rule(one, f"{where}, rule {number}") for number, one in enumerate(written, start=1))
+def own_rules(written: Sequence[Mapping], source: str) -> tuple[DiagnosisRule, ...]:
+    """The rules from the entries of a file or a configuration; errors (TraceError) name it `source`."""
+    rules = tuple(_rule(entry, f"{source}, rule {number}") for number, entry in enumerate(written, start=1))
     codes = [*CODES, *(rule.code for rule in rules)]
     twice = next((code for code in codes if codes.count(code) > 1), None)
     if twice:
-        raise TraceError(f"{where}: there are two rules {twice!r}; give each a code of its own")
+        raise TraceError(f"{source}: there are two rules {twice!r}; give each a code of its own")
     return rules
 
 
-def _rule(written: Mapping, where: str) -> DiagnosisRule:
+def _rule(written: Mapping, source: str) -> DiagnosisRule:
     if problem := _problem(written):
-        raise TraceError(f"{where}: {problem}; write {EXAMPLE}")
-    named = ", ".join(f"{key} {written[key]!r}" for key in SELECTORS if key in written)
+        raise TraceError(f"{source}: {problem}; write {EXAMPLE}")
+    selection = ", ".join(f"{key} {written[key]!r}" for key in SELECTORS if key in written)
     share, launches = float(written["share"]), written.get("launches", 1)
     of_calls, of_kernels = ("calls", _calling, (kernels, gpu, calls)), ("kernels", _taking, (kernels,))
     looks_for, find, needs = of_calls if CALL in written else of_kernels
     return DiagnosisRule(
-        written["code"], f"{looks_for} of {named}", f"{share:.4g} of the span, {launches} {looks_for} a step",
-        "custom rule", written["advice"], POSSIBLE, partial(find, written=dict(written), what=named), needs,
+        written["code"], f"{looks_for} of {selection}", f"{share:.4g} of the span, {launches} {looks_for} a step",
+        "custom rule", written["advice"], POSSIBLE, partial(find, written=dict(written), selection=selection), needs,
     )  # fmt: skip
 
 
 def _problem(written: Mapping) -> str | None:
-    """Why a rule cannot be used, None where it can."""
+    """Why a rule cannot be used, None if it can."""
     if not isinstance(written, Mapping):
         return f"{written!r} is no table"
     unknown = [key for key in written if key not in KEYS]
@@ -76,8 +76,8 @@ def _problem(written: Mapping) -> str | None:
         return "it names a call and kernels; write a rule for each"
     if not re.fullmatch(r"[a-z][a-z0-9_]*", written["code"]) or not 0 <= written["share"] <= 1:
         return "a code is of small letters and _, a share between 0 and 1"
-    found = ((written[key], unusable(written[key])) for key in PATTERNS if key in written)
-    return next((f"the pattern {text!r} cannot be used ({reason})" for text, reason in found if reason), None)
+    reasons = ((written[key], unusable(written[key])) for key in PATTERNS if key in written)
+    return next((f"the pattern {text!r} cannot be used ({reason})" for text, reason in reasons if reason), None)
 
 
 def _is(value: object, kind: type) -> bool:
@@ -86,7 +86,7 @@ def _is(value: object, kind: type) -> bool:
     return isinstance(value, (int, float) if kind is float else int) and not isinstance(value, bool)
 
 
-def _taking(context: DiagnosisContext, written: Mapping, what: str) -> RuleHit | None:
+def _taking(context: DiagnosisContext, written: Mapping, selection: str) -> RuleHit | None:
     scope = context.scope
     mask = scope.inside & scope.is_kernel
     if "kernel" in written:
@@ -101,20 +101,20 @@ def _taking(context: DiagnosisContext, written: Mapping, what: str) -> RuleHit |
         return None
     evidence = {"kernels_per_step": round(launches / scope.count, 1), "ms": scope.per_step_ms(total_ns)}
     weight = np.where(mask, context.time_by_activity, 0)
-    return RuleHit(total_ns, f"kernels of {what} take {scope.in_words(total_ns)}", evidence, weight)
+    return RuleHit(total_ns, f"kernels of {selection} take {scope.in_words(total_ns)}", evidence, weight)
 
 
-def _calling(context: DiagnosisContext, written: Mapping, what: str) -> RuleHit | None:
-    """The host's time in such calls within the spans of its GPUs, once where they nest: no more is gained without."""
+def _calling(context: DiagnosisContext, written: Mapping, selection: str) -> RuleHit | None:
+    """The host's time in such calls within the spans of its GPUs, nested calls count once."""
     scope, total_ns, count = context.scope, 0, 0
     wanted = np.array(found_in(written[CALL], scope.calls.functions), bool)[scope.calls.function]
     for device in scope.devices:
         first, last = (np.array([end]) for end in (device.first_ns, device.last_ns))
-        mine = wanted & (scope.calls.process == device.process)
-        total_ns += intersection(scope.calls.during(mine), union(first, last)).total_ns
-        count += int((mine & (scope.calls.start_ns >= first) & (scope.calls.start_ns < last)).sum())
+        matches = wanted & (scope.calls.process == device.process)
+        total_ns += intersection(scope.calls.during(matches), union(first, last)).total_ns
+        count += int((matches & (scope.calls.start_ns >= first) & (scope.calls.start_ns < last)).sum())
     if not count or count < written.get("launches", 1) * scope.count or scope.share(total_ns) < written["share"]:
         return None
     evidence = {"calls_per_step": round(count / scope.count, 1), "ms": scope.per_step_ms(total_ns)}
-    message = f"the host is in calls of {what} for {scope.in_words(total_ns)}"
+    message = f"the host is in calls of {selection} for {scope.in_words(total_ns)}"
     return RuleHit(total_ns, message, evidence, np.zeros(len(scope.activities), np.int64))

@@ -1,4 +1,4 @@
-"""The rules of a diagnosis, declared: what each looks for, its threshold, what to do, when it abstains."""
+"""The declared rules of a diagnosis: what each looks for, its threshold, its advice, and when it abstains."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from kernel_tables.diagnosis import counter_rules, data_rules, host_rules, kerne
 from kernel_tables.diagnosis.context import MANY_OPTIMIZER_KERNELS, DiagnosisContext, RuleHit
 from kernel_tables.markdown import code, compact_table
 
-CERTAIN, LIKELY, POSSIBLE = "certain", "likely", "possible"  # counted; profiling adds to it; the program has to tell
+CERTAIN, LIKELY, POSSIBLE = (
+    "certain",
+    "likely",
+    "possible",
+)  # counted; increased by profiling; to be checked in the program
 OWN = "this project's own"
 WORTH = f"{host_rules.WORTH_SHARE:.0%} of the span, and a call in a step that launches kernels afterwards"
 CAUSE = f"{host_rules.CAUSE_SHARE:.0%} of the span"
@@ -18,10 +22,10 @@ KERNELS = f"{kernel_rules.KERNEL_SHARE:.0%} of the span"
 
 @dataclass(frozen=True)
 class DiagnosisRule:
-    """One rule. `needs` are asked in turn, and the first reason that one gives is why the rule abstains.
+    """One rule. `needs` are called in turn; a rule abstains for the first reason that one of them returns.
 
-    Where several rules could say the same, one does: this one is silent where a rule of `silent_where` speaks, and
-    does not count the kernels and idle time that a rule of `leaves_to` found.
+    Of several rules that could report the same, one does: this one is silent if a rule of `silent_where` reports, and
+    does not count the kernels and idle time of rules in `leaves_to`.
     """
 
     code: str
@@ -39,7 +43,7 @@ class DiagnosisRule:
 HOST = (needs.kernels, needs.gpu, needs.calls)
 IN_STEP = (*HOST, needs.steps)
 GPU = (needs.kernels, needs.gpu)
-# Rules of idle time, and of nothing else.
+# Rules that only concern idle time.
 OF_IDLE_TIME = ("launch_bound", "idle_host", "waiting_for_data", "idle_allocation", "allocation_in_step")
 HOLDING_IDLE_TIME = (
     "launch_bound", "idle_host", "waiting_for_data", "idle_sync", "idle_copy", "idle_allocation", "small_kernels",

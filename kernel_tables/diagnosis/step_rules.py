@@ -1,4 +1,4 @@
-"""What a rule finds in how steps differ. It gives what it found, or None."""
+"""The rule on steps that differ. It returns a RuleHit, or None."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MORE_WORK = 1.05  # times the launches of other steps
 
 
 def unsteady_steps(context: DiagnosisContext) -> RuleHit | None:
-    """Idle time that other findings hold is left to them. Of fewer than FEWEST_STEPS steps, only those are told that do
-    more work than the others: without that, a slow step may be chance. On the CPU, which other programs use, always."""
+    """Idle time of other findings is left to them. With fewer than FEWEST_STEPS steps, or on the CPU, which other
+    programs use, only steps that do more work than the others are reported: other slow steps may be chance."""
     scope, busy_ns = context.scope, _busy_ns(context)
     if scope.trace.is_cpu_only and not differ_in_work(scope):
         return None
@@ -81,7 +81,7 @@ def _what_varies(scope: Scope, slow: np.ndarray) -> str:
 
 
 def _instances_by_step(scope: Scope, slow: np.ndarray) -> tuple[str, np.ndarray]:
-    """(the outermost range within the steps that occurs more often in SLOW ones, its instances by step); ("", none)
+    """(the outermost range within the steps that occurs more often in `slow` ones, its instances by step); ("", none)
     where each range occurs equally often."""
     ranges, paths = scope.trace.range_arrays, scope.trace.range_paths
     code = paths.code(scope.step_name)

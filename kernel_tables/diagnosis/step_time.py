@@ -1,4 +1,4 @@
-"""How long a step takes, and what with: every nanosecond of the steps' wall time in one part."""
+"""The time of a step by parts: every nanosecond of the steps' wall time is in one part."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ ON_CPU = ON_GPU | {COMPUTE: "operators", "waiting": "waiting for data", IDLE: "o
 
 @dataclass(frozen=True)
 class StepTime:
-    """The mean of the steps on all devices, in ns; of the capture where it has no steps. The parts add up to it.
+    """The mean of the steps (without steps, the capture) on all devices, in ns. The parts add up to it.
 
-    Steps last from the start of the first one's range to the end of the last one's, or of what it launched.
+    Steps last from the start of the first range to the end of the last range or of its activities.
     """
 
-    steps: int  # 0 where the capture has none
+    steps: int  # 0 if the capture has none
     ns: float
     parts: dict[str, float]  # without those that take no time
     idle: dict[str, float]  # the parts in which no device did anything
@@ -45,7 +45,7 @@ class StepTime:
 
     @property
     def title(self) -> str:
-        """What the time is of: "a step, mean of 3"."""
+        """The subject of the time: "a step, mean of 3"."""
         if not self.steps:
             return "the capture"
         return "the step" if self.steps == 1 else f"a step, mean of {self.steps}"
@@ -64,7 +64,7 @@ class StepTime:
 
 
 def step_time(scope: Scope) -> StepTime | None:
-    """The time of a step; None where nothing ran. Raises NotConserved unless its parts add up to it."""
+    """The time of a step; None if nothing ran. Raises NotConserved unless its parts add up to it."""
     if not scope.span_ns:
         return None
     on_cpu = scope.trace.is_cpu_only

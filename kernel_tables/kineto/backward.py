@@ -2,7 +2,7 @@
 
 A node has the number ("Sequence number") of the operator that made it, which that operator's own event has, too: of
 several operators with the number, the one that began last. Every thread counts by itself, and a node names its thread
-by a number of PyTorch's own ("Fwd thread id"). Which thread that is, arrows from forward to backward operators say
+by a number of PyTorch's own ("Fwd thread id"). Arrows from forward to backward operators show which thread that is
 (`fwdbwd`); without them, it is the thread whose operators have most of the numbers.
 """
 
@@ -32,7 +32,7 @@ class Range(NamedTuple):
 
 def is_node(trace: TorchTrace) -> np.ndarray:
     """Whether each operator is a node of autograd that runs. Older traces have nodes without the engine around them."""
-    operators, names = trace[OPERATOR], trace.names.things
+    operators, names = trace[OPERATOR], trace.names.values
     of_engine = [number for number, name in enumerate(names) if name.startswith(NODE)]
     by_name = np.isin(operators["name"], of_engine)
     return by_name if by_name.any() else operators["forward_thread"] > 0
@@ -40,7 +40,7 @@ def is_node(trace: TorchTrace) -> np.ndarray:
 
 def backward_ranges(trace: TorchTrace, calls: ModuleCalls, passes_end_ns: np.ndarray) -> Iterator[Range]:
     """The ranges of modules in backward passes, and of modules that are computed again there. No range lasts over one
-    of PASSES_END_NS, ascending times, between two nodes."""
+    of `passes_end_ns`, ascending times, between two nodes."""
     operators, node = trace[OPERATOR], is_node(trace)
     sequence, number = _numbers(trace, node)
     module = _module_of_nodes(trace, calls, node, sequence, number)
@@ -56,12 +56,12 @@ def backward_ranges(trace: TorchTrace, calls: ModuleCalls, passes_end_ns: np.nda
         )
         chains = [None if sequence[row] == NONE else chains_of[module[row]] for row in rows.tolist()]
         chains += [()] * len(recomputed)
-        yield from _OfThread(thread, calls.names, passes_end_ns).ranges(Nest(start, end), chains)
+        yield from _ThreadModules(thread, calls.names, passes_end_ns).ranges(Nest(start, end), chains)
 
 
 def _chains(calls: ModuleCalls, again: np.ndarray, asked_by: np.ndarray) -> list[tuple[int, ...]]:
-    """The modules of what is differentiated in each call, and, last, in none. Those of a call that is made AGAIN lie in
-    those of the node that asked for it."""
+    """By call, the modules of the operations that are differentiated; last, of those in no call. The modules of a call
+    that runs `again` are inside those of the node that requested it."""
     chains = [*calls.chains, ()]
     around = dict(zip(again.tolist(), asked_by.tolist(), strict=True))
     for call in sorted(range(len(calls)), key=calls.start.__getitem__) if around else ():
@@ -73,8 +73,8 @@ def _chains(calls: ModuleCalls, again: np.ndarray, asked_by: np.ndarray) -> list
 
 
 def _follow_siblings(nest: Nest, chains: list[tuple[int, ...] | None]) -> None:
-    """Gives a node without a chain that lies in another one the chain of the node before it there. Outermost ones
-    have to wait: whether the node before is of the same pass is not known here."""
+    """Gives an inner node without a chain the chain of the previous node inside the same node. Outermost nodes are not
+    changed here, since the previous node may be of another pass."""
     before: dict[int, tuple[int, ...] | None] = {}
     for node in nest.order:
         around = nest.parent[node]
@@ -83,8 +83,8 @@ def _follow_siblings(nest: Nest, chains: list[tuple[int, ...] | None]) -> None:
         before[around] = chains[node]
 
 
-class _OfThread:
-    """The modules that are open again on a thread, as its nodes run."""
+class _ThreadModules:
+    """The modules that are reopened on a thread while its nodes run."""
 
     def __init__(self, thread: int, names: list[str], passes_end_ns: np.ndarray) -> None:
         self._thread, self._names, self._passes_end_ns = thread, names, passes_end_ns
@@ -92,7 +92,7 @@ class _OfThread:
         self._since: list[int] = []
 
     def ranges(self, nest: Nest, chains: list[tuple[int, ...] | None]) -> Iterator[Range]:
-        """The ranges of nodes that nest, of which one without a chain of modules belongs to the one before it."""
+        """The ranges of nested nodes; a node without a chain of modules belongs to the previous node."""
         _follow_siblings(nest, chains)
         last_ns = 0  # when the node before ended
         times = nest.times_ns.tolist()
@@ -118,22 +118,24 @@ class _OfThread:
         self._since += [begin] * (len(chain) - common)
         self._open = chain
 
-    def _close(self, kept: int, end_ns: int) -> Iterator[Range]:
-        while len(self._since) > kept:
+    def _close(self, depth: int, end_ns: int) -> Iterator[Range]:
+        while len(self._since) > depth:
             call = self._open[len(self._since) - 1]
             yield Range(self._since.pop(), end_ns, self._thread, self._names[call])
-        self._open = self._open[:kept]
+        self._open = self._open[:depth]
 
 
 def _numbers(trace: TorchTrace, node: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(sequence number, number of the forward thread) of each operator; of a node that has none itself, those of what
+    """(sequence number, number of the forward thread) of each operator; for a node without numbers, those of what
     the engine calls in it."""
     operators = trace[OPERATOR]
     sequence, number = operators["sequence"].copy(), operators["forward_thread"].copy()
     inner = by_thread(operators["thread"], ~node & (sequence != NONE) & (number > 0))
     for thread, rows in by_thread(operators["thread"], node).items():
         if thread in inner:
-            around = Nest(operators["start"][rows], operators["end"][rows]).at(operators["start"][inner[thread]])
+            around = Nest(operators["start"][rows], operators["end"][rows]).innermost_at(
+                operators["start"][inner[thread]]
+            )
             outer, within = rows[around[around != NONE]], inner[thread][around != NONE]
             lacking = sequence[outer] == NONE
             sequence[outer[lacking]], number[outer[lacking]] = sequence[within[lacking]], number[within[lacking]]
@@ -143,7 +145,7 @@ def _numbers(trace: TorchTrace, node: np.ndarray) -> tuple[np.ndarray, np.ndarra
 def _module_of_nodes(
     trace: TorchTrace, calls: ModuleCalls, node: np.ndarray, sequence: np.ndarray, number: np.ndarray
 ) -> np.ndarray:
-    """The innermost call of a module in which each node's operation was made, NONE where there is none."""
+    """The innermost call of a module in which each node's operation ran, NONE if there is none."""
     start, thread_of = trace[OPERATOR]["start"], trace[OPERATOR]["thread"]
     forward = by_thread(thread_of, ~node & (sequence != NONE) & (number == 0))
     made = {thread: _last_of_each(sequence[rows], start[rows]) for thread, rows in forward.items()}
@@ -157,12 +159,12 @@ def _module_of_nodes(
             numbers, times_ns = made[thread]
             place = np.minimum(np.searchsorted(numbers, sequence[rows]), len(numbers) - 1)
             is_known = numbers[place] == sequence[rows]
-            module[rows[is_known]] = calls.at(thread, times_ns[place[is_known]])
+            module[rows[is_known]] = calls.innermost_at(thread, times_ns[place[is_known]])
     return module
 
 
 def _linked_threads(trace: TorchTrace, number: np.ndarray) -> dict[int, int]:
-    """The forward thread of each of PyTorch's own numbers, as the arrows from forward to backward operators say."""
+    """The forward thread by PyTorch's own number, from the arrows between forward and backward operators."""
     arrows, operators = trace[ARROW], trace[OPERATOR]
     rows = np.flatnonzero(number > 0)
     keys = zip(operators["thread"][rows].tolist(), operators["start"][rows].tolist(), strict=True)
@@ -177,7 +179,7 @@ def _linked_threads(trace: TorchTrace, number: np.ndarray) -> dict[int, int]:
 
 
 def _thread_of_most(made: dict[int, tuple[np.ndarray, np.ndarray]], sequence: np.ndarray) -> int | None:
-    """The thread that MADE most of the nodes with these numbers."""
+    """The thread that `made` most of the nodes with these numbers."""
     return max(made, key=lambda thread: int(np.isin(sequence, made[thread][0]).sum()), default=None)
 
 
@@ -194,7 +196,7 @@ def _computed_again(trace: TorchTrace, calls: ModuleCalls, node: np.ndarray) -> 
     found_calls, nodes = [none], [none]
     for thread, rows in by_thread(operators["thread"], node).items():
         here = np.flatnonzero(calls.thread == thread)
-        around = Nest(operators["start"][rows], operators["end"][rows]).at(calls.start[here])
+        around = Nest(operators["start"][rows], operators["end"][rows]).innermost_at(calls.start[here])
         here, around = here[around != NONE], rows[around[around != NONE]]
         parent = calls.parent[here]
         is_outermost = (parent == NONE) | (calls.start[parent] < operators["start"][around])

@@ -61,7 +61,7 @@ class CaptureError(RuntimeError):
 
 def export_capture(profiler: Any, path_to_capture: Path, on_gpu: bool, torch_version: str) -> None:
     """Writes the window that a finished torch.profiler.profile recorded to `path_to_capture`, as SQLite. The file
-    appears under its name only when it is whole; the trace between lies in a temporary folder."""
+    appears under its name only when it is complete; the intermediate trace is in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="kineto-") as folder:
         path_to_trace = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path_to_trace))
@@ -74,8 +74,8 @@ def export_capture(profiler: Any, path_to_capture: Path, on_gpu: bool, torch_ver
 def capture_tables(
     trace: TorchTrace, on_gpu: bool, torch_version: str = "unknown", *, without_marks: bool = False
 ) -> dict[str, Table]:
-    """The columns of every table by its name; of a program WITHOUT MARKS of ours, ranges are made of what the trace
-    tells. CaptureError when nothing that took time on the device was recorded."""
+    """The columns of every table by name; `without_marks` of this project, ranges are derived from modules and
+    operators. CaptureError if nothing that took time on the device was recorded."""
     strings = Strings()
     tables = _gpu_tables(trace, strings) if on_gpu else _cpu_tables(trace, strings)
     if not len(tables["CUPTI_ACTIVITY_KIND_KERNEL"]["start"]) and not trace.count(COPY, FILL):
@@ -88,7 +88,7 @@ def capture_tables(
     began = trace.began_utc_ns
     tables["TARGET_INFO_SESSION_START_TIME"] = {"utcEpochNs": [began]}
     tables["TARGET_INFO_GPU"] = _gpu_table(trace.facts.get("deviceProperties"))
-    last_ns = trace.last_ns  # no time that is read later may lie outside
+    last_ns = trace.last_ns  # no time that is read later may be outside
     tables["ANALYSIS_DETAILS"] = {"globalVid": [0], "duration": [last_ns], "startTime": [0], "stopTime": [last_ns]}
     tables["META_DATA_EXPORT"] = _metadata(torch_version)
     tables["StringIds"] = {"id": range(len(strings.ids)), "value": list(strings.ids)}
@@ -98,7 +98,7 @@ def capture_tables(
 def write_capture(tables: dict[str, Table], path: Path) -> None:
     """A new SQLite file with every table of the schema, empty where there are no rows."""
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA journal_mode = OFF")  # the file appears when it is whole, or not at all
+    connection.execute("PRAGMA journal_mode = OFF")  # the file appears when it is complete, or not at all
     connection.execute("PRAGMA synchronous = OFF")
     with connection:
         for table, columns in SCHEMA.items():
@@ -120,25 +120,25 @@ def _values(column: Sequence[Any]) -> Sequence[Any]:
 
 
 class Strings:
-    """The StringIds table while it grows: one id per different string."""
+    """The StringIds table while it grows: one id per distinct string."""
 
     def __init__(self) -> None:
         self.ids: dict[str, int] = {}
 
-    def ids_of(self, trace: TorchTrace, kind: str, rows: np.ndarray | slice = slice(None), of=str) -> np.ndarray:
-        """The id of the name of each event of a kind, or of what OF makes of it."""
-        names = trace.names.things
+    def ids_of(self, trace: TorchTrace, kind: str, rows: np.ndarray | slice = slice(None), convert=str) -> np.ndarray:
+        """The id of the name of each event of a kind, converted by `convert`."""
+        names = trace.names.values
         distinct, place = np.unique(trace[kind]["name"][rows], return_inverse=True)
-        ids = [self.ids.setdefault(of(names[number]), len(self.ids)) for number in distinct.tolist()]
+        ids = [self.ids.setdefault(convert(names[number]), len(self.ids)) for number in distinct.tolist()]
         return np.array(ids, np.int64)[place]
 
 
 def outermost_operators(trace: TorchTrace) -> np.ndarray:
-    """The rows of the ATen operators, and inductor's own kernels, with none of them around on their thread, by start.
+    """The rows of the outermost ATen operators and inductor's kernels of each thread, by start.
     Autograd's nodes ("MulBackward0") are no operators: they launch nothing themselves, and what they call is counted.
     """
     operators = trace[OPERATOR]
-    names = trace.names.things
+    names = trace.names.values
     wanted = [n for n, name in enumerate(names) if name.startswith("aten::") or INDUCTOR_KERNEL.match(name)]
     threads = by_thread(operators["thread"], np.isin(operators["name"], wanted))
     by_start = [
@@ -205,16 +205,16 @@ def _gpu_tables(trace: TorchTrace, strings: Strings) -> dict[str, Table]:
     def operations(kind: str) -> Table:
         return _operation_table(trace[kind], process(trace[kind]["correlation"].tolist()))
 
-    full, short = strings.ids_of(trace, KERNEL), strings.ids_of(trace, KERNEL, of=short_name)
+    full, short = strings.ids_of(trace, KERNEL), strings.ids_of(trace, KERNEL, convert=short_name)
     sizes = {name: kernels[name] for name in SIZES} | {"registersPerThread": kernels["registers"]}
-    collectives = collective_rows(trace.asked)
+    collectives = collective_rows(trace.collectives)
     columns = ("correlationId", "operation", "bytes", "communicator")
     return {
         "CUPTI_ACTIVITY_KIND_RUNTIME": _launch_table(calls, strings.ids_of(trace, CALL, called)),
         "CUPTI_ACTIVITY_KIND_KERNEL": operations(KERNEL) | _name_columns(full, short) | sizes,
         "CUPTI_ACTIVITY_KIND_MEMCPY": operations(COPY)
-        | {"bytes": trace[COPY]["bytes"], "copyKind": [copy_kind(name) for name in trace.named(COPY)]}
-        | dict(zip(("srcKind", "dstKind"), _memory_kinds(trace.named(COPY)), strict=True)),
+        | {"bytes": trace[COPY]["bytes"], "copyKind": [copy_kind(name) for name in trace.names_of(COPY)]}
+        | dict(zip(("srcKind", "dstKind"), _memory_kinds(trace.names_of(COPY)), strict=True)),
         "CUPTI_ACTIVITY_KIND_MEMSET": operations(FILL)
         | {"bytes": trace[FILL]["bytes"], "value": [0] * trace.count(FILL)},
         COLLECTIVES: {name: [row[name] for row in collectives] for name in columns}
@@ -232,7 +232,7 @@ def _operation_table(events: Columns, process: np.ndarray) -> Table:
     return {
         "start": events["start"],
         "end": events["end"],
-        "deviceId": events["device"].tolist(),  # as it is: the processor is -1, and no place is unknown
+        "deviceId": events["device"].tolist(),  # unchanged: the processor is -1, and no device is unknown
         "contextId": events["context"].tolist(),
         "streamId": events["stream"].tolist(),
         "correlationId": events["correlation"],
@@ -269,7 +269,7 @@ def _range_table(ranges: Sequence[Range]) -> Table:
 
 
 def _gpu_table(devices: Any) -> Table:
-    """TARGET_INFO_GPU from Kineto's deviceProperties, without what cannot be of a device."""
+    """TARGET_INFO_GPU from Kineto's deviceProperties, without impossible values."""
     devices = [device for device in devices if isinstance(device, dict)] if isinstance(devices, list) else []
     devices = [device for device in devices if _is_number(device.get("id"))]
     sizes = {

@@ -18,11 +18,11 @@ def launched_collectives(trace: TorchTrace) -> list[tuple[int, int | None]]:
     yet and came before it.
     """
     calls: dict[str, deque[int]] = defaultdict(deque)
-    names = trace.named(OPERATOR)
+    names = trace.names_of(OPERATOR)
     for row in _named_in_order(trace, OPERATOR, names, CALL_PREFIX):
         calls[_kind(names[row].removeprefix(CALL_PREFIX))].append(row)
     launched = []
-    names = trace.named(ANNOTATION)
+    names = trace.names_of(ANNOTATION)
     for row in _named_in_order(trace, ANNOTATION, names, PREFIX):
         waiting = calls[_kind(names[row].removeprefix(PREFIX))]
         came_before = waiting and trace[OPERATOR]["start"][waiting[0]] <= trace[ANNOTATION]["start"][row]

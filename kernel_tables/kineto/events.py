@@ -1,4 +1,4 @@
-"""One event of a trace: decoded by msgspec where it is installed, else by Python's json, which is slower.
+"""One event of a trace: decoded by msgspec if it is installed, else by Python's json, which is slower.
 
 Times stay text: microseconds since 1970 with three decimals need more digits than a float64 has.
 """
@@ -14,7 +14,7 @@ import numpy as np
 
 try:
     import msgspec
-except ModuleNotFoundError:  # an environment of others; the slow way gives the same events
+except ModuleNotFoundError:  # the slow way gives the same events
     msgspec = None
 
 TEXTS, PLAIN, EXACT = ("ph", "cat", "name"), ("pid", "tid", "id"), ("ts", "dur")
@@ -52,19 +52,19 @@ NO_ARGS = Args()
 
 
 def decoded_block(text: bytes) -> list[Event] | None:
-    """The events of a JSON array; None where the slow way has to look what they are."""
+    """The events of a JSON array; None if only the slow way can decode them."""
     if msgspec is None:
         return None
     try:
         if not text.isascii():
-            text.decode()  # what msgspec leaves out it does not check
+            text.decode()  # msgspec does not check what it skips
         return _FAST.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
 def event_of(content: Any) -> Event:
-    """The event of an object from SLOW. ValueError for what cannot be an event."""
+    """The event of an object decoded by SLOW. ValueError if it cannot be an event."""
     if not isinstance(content, dict):
         raise ValueError("an event is no object")
     args = content.get("args")
@@ -73,7 +73,7 @@ def event_of(content: Any) -> Event:
     texts = [content.get(name) for name in TEXTS]
     if not all(isinstance(text, str | None) for text in texts):
         raise ValueError("the name or category of an event is no text")
-    texts = [text and text.encode(errors="replace").decode() for text in texts]  # half a pair of surrogates is no text
+    texts = [text and text.encode(errors="replace").decode() for text in texts]  # a lone surrogate is not valid text
     rest = (content.get(name) for name in (*PLAIN, *EXACT))
     if args is None:
         return Event(*texts, *rest, None)
@@ -82,7 +82,7 @@ def event_of(content: Any) -> Event:
 
 
 def written(times: Sequence[Any]) -> bytes:
-    """The numbers as they are written, with a space after each. ValueError where one is missing."""
+    """The numbers as in the file, with a space after each. ValueError if one is missing."""
     try:
         joined = b" ".join(times)
     except TypeError:
@@ -91,7 +91,7 @@ def written(times: Sequence[Any]) -> bytes:
 
 
 def integers(values: Sequence[Any], otherwise: int) -> np.ndarray:
-    """The values as integers, OTHERWISE for None and what is none; a number in quotes is one."""
+    """The values as integers, `otherwise` for None and values that are not integers; quoted numbers count."""
     try:
         return np.array([otherwise if v is None else v for v in values] if None in values else values, np.int64)
     except (TypeError, ValueError, OverflowError):

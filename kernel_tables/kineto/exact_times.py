@@ -1,4 +1,4 @@
-"""Microseconds as they are written, in integer nanoseconds."""
+"""Decimal microseconds as integer nanoseconds, without rounding errors."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ LARGEST_NS = 1 << 63
 
 
 def nanoseconds(written: bytes) -> np.ndarray:
-    """The times, each with a space after it, rounded where one has more than three decimals. ValueError for what is no
-    time."""
+    """The times, each followed by a space; more than three decimals are rounded. ValueError if one is not a time."""
     if WHOLE.fullmatch(written):
         return np.fromstring(written, np.int64, sep=" ") * 1000
     if THREE_DECIMALS.fullmatch(written):
@@ -27,7 +26,7 @@ def nanoseconds(written: bytes) -> np.ndarray:
 
 
 def has_fractions(written: bytes) -> bool:
-    """Whether a time is no whole microsecond."""
+    """Whether any time is not a multiple of a microsecond."""
     return FRACTION.search(written) is not None
 
 

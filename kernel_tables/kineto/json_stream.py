@@ -1,7 +1,7 @@
 """The events of a trace's JSON, a few megabytes at a time, and where the JSON is invalid.
 
-A block ends between two events. Where that is, is guessed, and the block decoded: a guess inside of an event, or a
-text, leaves a block that is no JSON. Then, and where the JSON is damaged, the events are decoded one by one.
+A block ends between two events. The end is guessed, and the block decoded: if the guess is inside an event or a
+text, the block is not valid JSON. Then, and if the JSON is damaged, the events are decoded one by one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from kernel_tables.kineto.events import SLOW, Event, decoded_block, event_of
 
 BLOCK_BYTES, PACKED_BYTES = 4 << 20, 1 << 18
-LONGEST_EVENT = 16 << 20  # bytes; JSON that is wrong for so long is not only cut by the end of a block
+LONGEST_EVENT = 16 << 20  # bytes; JSON that is invalid for longer is damaged, not cut by the end of a block
 GZIP_MAGIC, GZIP_WINDOW = b"\x1f\x8b", 31
 EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 BETWEEN = re.compile(rb"\}\s*,\s*\{")
@@ -31,11 +31,11 @@ class NotATrace(ValueError):
 
 
 class InvalidJson(ValueError):
-    """Where and why the JSON is invalid; the events before that place have been given."""
+    """Where and why the JSON is invalid; all events before that position have been yielded."""
 
 
 def pieces(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, unpacked where it is gzipped. InvalidJson where it cannot be unpacked further."""
+    """The bytes of a file, unpacked if it is gzipped. InvalidJson if the rest cannot be unpacked."""
     with path.open("rb") as file:
         if file.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
             file.seek(0)
@@ -55,9 +55,9 @@ def pieces(path: Path) -> Iterator[bytes]:
 
 
 class EventStream:
-    """The blocks of events of a file, as an iterator; then `facts` holds all else that its JSON object holds.
+    """The blocks of events of a file, as an iterator; afterwards `facts` holds the other keys of its JSON object.
 
-    Raises NotATrace or InvalidJson, the latter when all events before the damage have been given.
+    Raises NotATrace, or InvalidJson after all events before the damage.
     """
 
     def __init__(self, path: Path) -> None:
@@ -65,7 +65,7 @@ class EventStream:
         self._pieces = pieces(path)
         self._text = b""
         self._at_end = False
-        self._is_first = True  # no event has been taken
+        self._is_first = True  # no event has been decoded
         self._bytes = self._lines = 0  # before the text
         self._line_bytes = 0  # of these, since the last end of a line
         self._cut: InvalidJson | None = None
@@ -80,7 +80,7 @@ class EventStream:
         self._read_rest(is_object)
 
     def _open(self) -> bool:
-        """Goes to the first event; whether the events are in an object. An array alone is a trace, too."""
+        """Goes to the first event. Returns whether the events are in an object; a bare array is a trace, too."""
         self._more()
         begin = self._text.removeprefix(b"\xef\xbb\xbf").lstrip()
         if begin.startswith(b"["):
@@ -125,7 +125,7 @@ class EventStream:
         return self._one_by_one()
 
     def _last_end(self) -> int:
-        """Where the last event but one seems to end; 0 where there is no such place."""
+        """The likely end of the last event but one; 0 if there is none."""
         for first in (max(0, len(self._text) - NEAR_THE_END), 0):
             ends = [match.start() + 1 for match in BETWEEN.finditer(self._text, first)]
             if ends:
@@ -133,7 +133,7 @@ class EventStream:
         return 0
 
     def _one_by_one(self) -> tuple[list[Event], bool]:
-        """The same, of what cannot be decoded as a block. InvalidJson where there is not even one event more."""
+        """The next events, of a text that cannot be decoded as a block. InvalidJson if there is no further event."""
         text, fault = _utf8(self._text)
         events, place, done, wrong = [], 0, 0, "invalid JSON"
         try:
@@ -185,7 +185,7 @@ class EventStream:
             self.facts |= rest
 
     def _more(self) -> None:
-        """Reads on. What cannot be unpacked ends the text."""
+        """Reads on. The text ends where it cannot be unpacked."""
         try:
             self._text += next(self._pieces)
         except StopIteration:
@@ -208,7 +208,7 @@ class EventStream:
 
 
 def _parsed(text: bytes) -> Any:
-    """What the JSON means, None for what is none."""
+    """The value of the JSON, None if it is invalid."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -216,7 +216,7 @@ def _parsed(text: bytes) -> Any:
 
 
 def _utf8(text: bytes) -> tuple[str, str]:
-    """(the text up to what is no UTF-8, what that is)"""
+    """(the text up to the first byte that is not UTF-8, the fault)"""
     try:
         return text.decode(), ""
     except UnicodeDecodeError as error:

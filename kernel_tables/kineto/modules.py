@@ -15,26 +15,26 @@ from kernel_tables.kineto.nests import Nest, by_thread
 from kernel_tables.kineto.trace import FUNCTION, MODULE, NONE, TorchTrace
 
 INSTANCE = re.compile(r"_\d+$|^FSDP(?=[A-Z])")  # fully_shard makes FSDPBlock of a Block
-# What stands around a module and is none of its model.
+# Wrappers around a module that are not part of its model.
 WRAPPERS = {
     "DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "OptimizedModule", "CheckpointWrapper",
 }  # fmt: skip
 
 
 class ModuleCalls:
-    """The calls of modules, without wrappers and those that are named as the module around them."""
+    """The calls of modules, without wrappers and without calls that have the name of the outer module."""
 
     def __init__(self, trace: TorchTrace) -> None:
-        functions, names = trace[FUNCTION], trace.names.things
+        functions, names = trace[FUNCTION], trace.names.values
         class_of = {
             number: INSTANCE.sub("", names[number].removeprefix(MODULE))
             for number in np.unique(functions["name"]).tolist()
             if names[number].startswith(MODULE)
         }
         wanted = [number for number, name in class_of.items() if name not in WRAPPERS]
-        kept = np.isin(functions["name"], wanted)
-        self.start, self.end, self.thread = (functions[name][kept] for name in ("start", "end", "thread"))
-        self.names = [class_of[number] for number in functions["name"][kept].tolist()]
+        is_wanted = np.isin(functions["name"], wanted)
+        self.start, self.end, self.thread = (functions[name][is_wanted] for name in ("start", "end", "thread"))
+        self.names = [class_of[number] for number in functions["name"][is_wanted].tolist()]
         self._threads = by_thread(self.thread)
 
     def __len__(self) -> int:
@@ -55,7 +55,7 @@ class ModuleCalls:
 
     @cached_property
     def chains(self) -> list[tuple[int, ...]]:
-        """Of each call the calls that it lies in and itself, outermost first; without those that repeat a name."""
+        """For each call, the calls around it and itself, outermost first, without those that repeat a name."""
         chains: list[tuple[int, ...]] = [()] * len(self)
         for call in np.lexsort((-self.end, self.start)).tolist():
             around = chains[self.parent[call]] if self.parent[call] != NONE else ()
@@ -64,13 +64,13 @@ class ModuleCalls:
         return chains
 
     @property
-    def shown(self) -> list[int]:
+    def ranges(self) -> list[int]:
         """The calls that are ranges."""
         return [call for call, chain in enumerate(self.chains) if chain and chain[-1] == call]
 
-    def at(self, thread: int, times_ns: np.ndarray) -> np.ndarray:
-        """The innermost call that is open on the thread at each time, NONE where none is."""
+    def innermost_at(self, thread: int, times_ns: np.ndarray) -> np.ndarray:
+        """The innermost open call on the thread at each time, NONE if no call is open."""
         if thread not in self._threads:
             return np.full(len(times_ns), NONE)
-        inner = self._nests[thread].at(times_ns)
+        inner = self._nests[thread].innermost_at(times_ns)
         return np.where(inner == NONE, NONE, self._threads[thread][inner])

@@ -1,4 +1,4 @@
-"""Collectives of NCCL: PyTorch's profiler tells of each of its kernels what PyTorch asked for, in the kernel's `args`
+"""Collectives of NCCL: PyTorch's profiler records what PyTorch requested of each kernel in the kernel's `args`
 (2.11: "Collective name", "In msg nelems", "Out msg nelems", "dtype", "Process Group Name", "Process Group Ranks")."""
 
 import hashlib
@@ -26,11 +26,11 @@ ITEM_BYTES = {
     "Byte": 1, "Bool": 1, "Float8_e4m3fn": 1, "Float8_e5m2": 1,
 }  # fmt: skip
 
-MOST = 1 << 56  # elements, or the number of a call; with the size of an element it fits in 64 bits
+MAX_COUNT = 1 << 56  # elements, or the number of a call; with the size of an element it fits in 64 bits
 
 
-class Asked(NamedTuple):
-    """What PyTorch says of a kernel, as the trace has it."""
+class CollectiveArgs(NamedTuple):
+    """The request for a collective, as the trace has it in the args of a kernel."""
 
     correlation: int | None
     call: Any  # the same for all kernels of a call of PyTorch
@@ -40,11 +40,11 @@ class Asked(NamedTuple):
     communicator: int
 
 
-def asked(kernels: Iterable[Event]) -> list[Asked]:
-    """What PyTorch says of kernels; nothing of kernels that are no collectives."""
+def collective_args(kernels: Iterable[Event]) -> list[CollectiveArgs]:
+    """The requests of the kernels that are collectives."""
     collectives = [event.args for event in kernels if event.args and event.args.collective is not None]
     return [
-        Asked(
+        CollectiveArgs(
             correlation=args.correlation if _is_count(args.correlation) else None,
             call=str(args.external_id),
             name=str(args.collective).replace("_", "").lower(),
@@ -56,19 +56,19 @@ def asked(kernels: Iterable[Event]) -> list[Asked]:
     ]
 
 
-def collective_rows(kernels: Sequence[Asked]) -> list[dict[str, Any]]:
-    """A row for each kernel of which PyTorch told what it asked for: correlationId, operation, bytes, communicator.
+def collective_rows(kernels: Sequence[CollectiveArgs]) -> list[dict[str, Any]]:
+    """A row per kernel with a request: correlationId, operation, bytes, communicator.
 
     `bytes` are those of the larger side of one rank: of what is reduced, of all that is gathered or scattered. They are
-    missing where PyTorch's call launched several kernels.
+    missing if PyTorch's call launched several kernels.
     """
     of_call = Counter(kernel.call for kernel in kernels)
-    return [_row(kernel, is_alone=of_call[kernel.call] == 1) for kernel in kernels]
+    return [_row(kernel, is_only_kernel=of_call[kernel.call] == 1) for kernel in kernels]
 
 
-def _row(kernel: Asked, *, is_alone: bool) -> dict[str, Any]:
+def _row(kernel: CollectiveArgs, *, is_only_kernel: bool) -> dict[str, Any]:
     item = ITEM_BYTES.get(kernel.dtype) if isinstance(kernel.dtype, str) else None
-    is_known = is_alone and item is not None and all(map(_is_count, kernel.elements))
+    is_known = is_only_kernel and item is not None and all(map(_is_count, kernel.elements))
     return {
         "correlationId": kernel.correlation,
         "operation": next((OPERATIONS[begin] for begin in OPERATIONS if kernel.name.startswith(begin)), None),
@@ -78,9 +78,9 @@ def _row(kernel: Asked, *, is_alone: bool) -> dict[str, Any]:
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and 0 <= value < MOST
+    return isinstance(value, int) and 0 <= value < MAX_COUNT
 
 
 def _communicator(name: str, ranks: str) -> int:
-    """A number that a group of ranks has on each of them, and no other group."""
+    """A number of a group of ranks that is the same on each rank, and differs between groups."""
     return int.from_bytes(hashlib.sha256(f"{name} {ranks}".encode()).digest()[:7])

@@ -7,25 +7,25 @@ import numpy as np
 from kernel_tables.kineto.trace import NONE
 
 
-def by_thread(thread: np.ndarray, kept: np.ndarray | None = None) -> dict[int, np.ndarray]:
-    """The positions of each thread's events, of all or of those KEPT."""
-    rows = np.arange(len(thread)) if kept is None else np.flatnonzero(kept)
+def by_thread(thread: np.ndarray, mask: np.ndarray | None = None) -> dict[int, np.ndarray]:
+    """The positions of each thread's events (only those in `mask`, if given)."""
+    rows = np.arange(len(thread)) if mask is None else np.flatnonzero(mask)
     order = rows[np.argsort(thread[rows], kind="stable")]
     ids, first = np.unique(thread[order], return_index=True)
-    return dict(zip(ids.tolist(), np.split(order, first[1:]), strict=False))  # of no events there is one part
+    return dict(zip(ids.tolist(), np.split(order, first[1:]), strict=False))  # np.split returns one part for no events
 
 
 def outermost(start_ns: np.ndarray, end_ns: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """The positions of those events of one thread that lie in no other, by start; of two with equal times the one whose
-    ORDER is less."""
+    """The positions of the events of one thread that are in no other event, by start; of two events with equal times,
+    the one with the lower `order`."""
     rows = np.lexsort((order, -end_ns, start_ns))
     covered_ns = np.maximum.accumulate(end_ns[rows])
     return rows[np.append(True, start_ns[rows[1:]] >= covered_ns[:-1])[: len(rows)]]
 
 
 class Nest:
-    """Which event of a thread is the innermost one over time, and which one is around each. An event of no duration is
-    never open; one that ends after the event around it ends with that."""
+    """The innermost event of a thread over time, and the event around each event. Events without a duration are never
+    open; an event that ends after its outer event is cut there."""
 
     def __init__(self, start_ns: np.ndarray, end_ns: np.ndarray) -> None:
         times: list[int] = []
@@ -52,6 +52,6 @@ class Nest:
         close(float("inf"))
         self.times_ns, self.innermost = np.array(times, np.int64), np.array([*innermost, NONE], np.int64)
 
-    def at(self, times_ns: np.ndarray) -> np.ndarray:
-        """The innermost event that is open at each time, NONE where none is."""
+    def innermost_at(self, times_ns: np.ndarray) -> np.ndarray:
+        """The innermost open event at each time, NONE if no event is open."""
         return self.innermost[np.searchsorted(self.times_ns, times_ns, "right") - 1]

@@ -1,4 +1,4 @@
-"""The ranges of a trace: annotations of the program, modules where the trace has stacks, operators where it has not."""
+"""The ranges of a trace: annotations of the program, modules if the trace has stacks, else operators."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROFILER_STEP = re.compile(r"ProfilerStep#\d+")
 
 
 def ranges_of(trace: TorchTrace, *, on_gpu: bool) -> list[Range]:
-    """All ranges. On a processor operators are what takes time, so they are ranges on a GPU alone."""
+    """All ranges. Operators are ranges only `on_gpu`: on a processor they are the activities."""
     ranges = _with_steps(annotations(trace, with_gloo=on_gpu))
     calls = ModuleCalls(trace)
     ranges += _outside(_backward_passes(trace, calls), [row for row in ranges if row.name == BACKWARD])
@@ -29,7 +29,7 @@ def ranges_of(trace: TorchTrace, *, on_gpu: bool) -> list[Range]:
         passes_end_ns = np.unique([row.end_ns for row in ranges])
         # Of ranges with equal times the earlier row is the outer one; inner ones end first.
         ranges += reversed(list(backward_ranges(trace, calls, passes_end_ns)))
-        ranges += [_range_of_call(calls, call) for call in calls.shown]
+        ranges += [_range_of_call(calls, call) for call in calls.ranges]
     elif on_gpu:
         ranges += _operators(trace)
     return ranges
@@ -37,12 +37,12 @@ def ranges_of(trace: TorchTrace, *, on_gpu: bool) -> list[Range]:
 
 def has_modules(trace: TorchTrace) -> bool:
     """Whether the trace has calls of modules."""
-    return any(name.startswith(MODULE) for name in trace.names.things)
+    return any(name.startswith(MODULE) for name in trace.names.values)
 
 
 def annotations(trace: TorchTrace, *, with_gloo: bool) -> list[Range]:
-    """The ranges that the program opened. Those of Gloo's threads are collectives, which a processor has as work."""
-    names = [decoded(name) for name in trace.named(ANNOTATION)]
+    """The ranges that the program opened. On Gloo's threads they are collectives, activities of a processor."""
+    names = [decoded(name) for name in trace.names_of(ANNOTATION)]
     columns = (trace[ANNOTATION][name].tolist() for name in ("start", "end", "thread"))
     rows = [Range(*times, name) for *times, name in zip(*columns, names, strict=True)]
     return [row for row in rows if with_gloo or not row.name.startswith(OF_GLOO)]
@@ -55,8 +55,8 @@ def _with_steps(ranges: list[Range]) -> list[Range]:
 
 
 def _backward_passes(trace: TorchTrace, calls: ModuleCalls) -> list[Range]:
-    """The calls of torch.autograd.backward; without stacks, the time in which a thread runs nodes one after another."""
-    functions, names = trace[FUNCTION], trace.names.things
+    """The calls of torch.autograd.backward; without stacks, the times in which a thread runs nodes in a row."""
+    functions, names = trace[FUNCTION], trace.names.values
     rows = [row for row, name in enumerate(functions["name"].tolist()) if not names[name].startswith(MODULE)]
     if rows or len(calls):
         columns = (functions[name][rows].tolist() for name in ("start", "end", "thread"))
@@ -80,7 +80,7 @@ def _runs_of_nodes(trace: TorchTrace) -> Iterator[Range]:
 
 
 def _outside(ranges: list[Range], outer: list[Range]) -> list[Range]:
-    """Those of RANGES that do not lie in one of OUTER in time."""
+    """Those of `ranges` that do not lie in one of `outer` in time."""
     if not ranges or not outer:
         return ranges
     start_ns, end_ns = (np.array(times) for times in zip(*sorted(row[:2] for row in outer), strict=True))
@@ -96,8 +96,8 @@ def _range_of_call(calls: ModuleCalls, call: int) -> Range:
 
 def _operators(trace: TorchTrace) -> Iterator[Range]:
     """The outermost operators, with the shapes of their inputs."""
-    operators, names = trace[OPERATOR], trace.names.things
-    shapes = [_shapes(text) for text in trace.shapes.things]
+    operators, names = trace[OPERATOR], trace.names.values
+    shapes = [_shapes(text) for text in trace.shapes.values]
     for thread, rows in by_thread(operators["thread"]).items():
         for row in rows[outermost(*(operators[name][rows] for name in ("start", "end", "order")))].tolist():
             name, shape = names[operators["name"][row]], shapes[operators["shapes"][row]]

@@ -17,7 +17,7 @@ import numpy as np
 from kernel_tables.kineto.events import NO_ARGS, Event, integers, written
 from kernel_tables.kineto.exact_times import has_fractions, nanoseconds
 from kernel_tables.kineto.json_stream import EventStream, InvalidJson, NotATrace
-from kernel_tables.kineto.nccl_kernels import Asked, asked
+from kernel_tables.kineto.nccl_kernels import CollectiveArgs, collective_args
 
 KERNEL, COPY, FILL, CALL, OPERATOR, ANNOTATION, FUNCTION, ARROW = (
     "kernel", "copy", "fill", "call", "operator", "annotation", "function", "arrow",
@@ -41,26 +41,26 @@ ColumnOf = Callable[["TorchTrace", Sequence[Event], Sequence[Any]], np.ndarray] 
 
 
 class Numbers:
-    """A number for each different thing, in the order in which they come."""
+    """A number for each distinct value, in order of first appearance."""
 
     def __init__(self) -> None:
-        self.of: dict[Any, int] = {}
+        self._numbers: dict[Any, int] = {}
 
-    def number(self, thing: Any) -> int:
-        return self.of.setdefault(thing, len(self.of))
+    def number(self, value: Any) -> int:
+        return self._numbers.setdefault(value, len(self._numbers))
 
-    def numbers(self, things: Sequence[Any]) -> np.ndarray:
-        for thing in dict.fromkeys(things):
-            self.number(thing)
-        return np.array(list(map(self.of.__getitem__, things)), np.int64)
+    def numbers(self, values: Sequence[Any]) -> np.ndarray:
+        for value in dict.fromkeys(values):
+            self.number(value)
+        return np.array(list(map(self._numbers.__getitem__, values)), np.int64)
 
     @property
-    def things(self) -> list[Any]:
-        return list(self.of)
+    def values(self) -> list[Any]:
+        return list(self._numbers)
 
 
 class Threads:
-    """Global ids of threads, as nsys packs them. A process or thread that has no such number gets a free one."""
+    """Global ids of threads, as nsys packs them. A process or thread whose id does not fit gets an unused number."""
 
     def __init__(self) -> None:
         self._ids: dict[tuple, int] = {}
@@ -81,13 +81,13 @@ class Threads:
 
 
 class TorchTrace:
-    """The columns of every kind of event by its name: start, end (nanoseconds from the first event), name (a number
-    of `names`), and those of _COLUMNS. `facts` is what else the JSON holds."""
+    """The columns by kind of event: start, end (nanoseconds from the first event), name (a number of `names`), and
+    those of _COLUMNS. `facts` are the other keys of the JSON."""
 
     def __init__(self, path: Path, *, up_to_damage: bool = False) -> None:
-        """With UP_TO_DAMAGE, what invalid JSON holds before the damage, and `damage` says where that is."""
+        """With `up_to_damage`, invalid JSON is read as far as it is valid, and `damage` says where it is invalid."""
         self.names, self.shapes, self.threads = Numbers(), Numbers(), Threads()
-        self.asked: list[Asked] = []
+        self.collectives: list[CollectiveArgs] = []
         self.counts: Counter[str | None] = Counter()
         self.damage: str | None = None
         self.whole_microseconds = True
@@ -112,12 +112,12 @@ class TorchTrace:
         return self.columns[kind]
 
     def count(self, *kinds: str) -> int:
-        """How many events there are of these kinds."""
+        """The number of events of these kinds."""
         return sum(len(self.columns[kind]["start"]) for kind in kinds)
 
-    def named(self, kind: str) -> list[str]:
+    def names_of(self, kind: str) -> list[str]:
         """The name of each event of a kind."""
-        names = self.names.things
+        names = self.names.values
         return [names[number] for number in self.columns[kind]["name"].tolist()]
 
     @property
@@ -126,7 +126,7 @@ class TorchTrace:
 
     @property
     def began_utc_ns(self) -> int | None:
-        """When the first event was, in nanoseconds since 1970; None where the trace does not say."""
+        """The time of the first event in nanoseconds since 1970; None if the trace does not contain it."""
         base_ns = self.facts.get("baseTimeNanoseconds")
         return base_ns + self.first_ns if isinstance(base_ns, int) and abs(base_ns) < LONGEST_NS else None
 
@@ -134,16 +134,16 @@ class TorchTrace:
         by_kind: dict[str, list[Event]] = {kind: [] for kind in _COLUMNS}
         lasting = {category: by_kind[kind].append for category, kind in CATEGORIES.items()}
         arrows = dict.fromkeys(ARROWS, by_kind[ARROW].append)
-        by_phase, others = {"X": lasting, "s": arrows, "f": arrows}, {}
+        by_phase = {"X": lasting, "s": arrows, "f": arrows}
         for event in events:
-            if keep := by_phase.get(event.ph, others).get(event.cat):
+            if keep := by_phase.get(event.ph, {}).get(event.cat):
                 keep(event)
         self.counts.update([event.cat for event in events])
         by_kind[FUNCTION] = [event for event in by_kind[FUNCTION] if _is_kept(event.name or "")]
-        for kind, kept in by_kind.items():
-            if kept:
+        for kind, kind_events in by_kind.items():
+            if kind_events:
                 try:
-                    self._blocks[kind].append(self._columns(kind, kept))
+                    self._blocks[kind].append(self._columns(kind, kind_events))
                 except ValueError as error:
                     raise NotATrace(f"no trace of PyTorch's profiler: {error}") from error
 
@@ -156,14 +156,14 @@ class TorchTrace:
         if np.abs(start_ns).max() > LONGEST_NS or np.abs(duration_ns).max() > LONGEST_NS:
             raise ValueError("a time or duration is longer than 73 years")
         columns = {"start": start_ns, "end": start_ns + duration_ns}
-        if kind in (ANNOTATION, FUNCTION):  # Kineto writes a negative duration for one that it did not see end
+        if kind in (ANNOTATION, FUNCTION):  # Kineto writes a negative duration if it did not see the end
             columns["end"] = np.maximum(start_ns, columns["end"])
         columns["name"] = self.names.numbers([event.name or "" for event in events])
         args = [event.args or NO_ARGS for event in events]
         for name, column_of in _COLUMNS[kind].items():
             columns[name] = column_of(self, events, args)
         if kind == KERNEL:
-            self.asked += asked(events)
+            self.collectives += collective_args(events)
             columns |= _sizes(args)
         return columns
 
@@ -189,8 +189,8 @@ def _argument(name: str, otherwise: int = NONE) -> ColumnOf:
     return lambda trace, events, args: integers(list(map(value, args)), otherwise)
 
 
-def _place(name: str, field: str) -> ColumnOf:
-    """An argument, or the field of an event that says the same."""
+def _argument_or_field(name: str, field: str) -> ColumnOf:
+    """An argument, or if it is missing, a field of the event with the same meaning."""
     of_args, of_event = attrgetter(name), attrgetter(field)
 
     def column(_: TorchTrace, events: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
@@ -212,7 +212,7 @@ def _correlation(_: TorchTrace, __: Sequence[Event], args: Sequence[Any]) -> np.
 
 
 def _sizes(args: Sequence[Any]) -> Columns:
-    """The columns of SIZES; NONE for what is not three numbers."""
+    """The columns of SIZES; NONE for a size that is not three numbers."""
     columns = []
     for name in ("grid", "block"):
         values = list(map(attrgetter(name), args))
@@ -227,13 +227,13 @@ def _sizes(args: Sequence[Any]) -> Columns:
 
 _THREAD = {"thread": lambda trace, events, _: trace.threads.ids(events)}
 _OPERATION = {
-    "device": _place("device", "pid"),
-    "stream": _place("stream", "tid"),
+    "device": _argument_or_field("device", "pid"),
+    "stream": _argument_or_field("stream", "tid"),
     "context": _argument("context", 0),
     "correlation": _correlation,
 }
 _MEMORY = _OPERATION | {"bytes": _argument("bytes")}
-_ORDER = {"order": _argument("external_id", 0)}  # in which they began, which settles equal times
+_ORDER = {"order": _argument("external_id", 0)}  # the order of events with equal times
 _OF_OPERATORS = {
     "sequence": _argument("sequence"),
     "forward_thread": _argument("forward_thread", 0),

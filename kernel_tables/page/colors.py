@@ -1,4 +1,4 @@
-"""Colours that the colour-blind and a grey printer tell apart: Okabe & Ito, Color Universal Design (2008)."""
+"""Colours that colour-blind people and grey printers can distinguish: Okabe & Ito, Color Universal Design (2008)."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ FAMILIES = {  # of kernel classes, in the order in which they are stacked: colou
     "unknown": (PALE, 2),
 }
 PHASES = {"forward": (BLUE, 0), "loss": (YELLOW, 0), "backward": (VERMILLION, 2), "optimizer": (GREEN, 1)}
-PLAIN = (GREY, 0)  # ranges that are no phase, API calls
+PLAIN = (GREY, 0)  # API calls, and ranges that are not phases
 DARK = (BLUE, VERMILLION, GREEN)  # as a ground: text on it is white
 LINES = {0: (), 1: ((0.73, 0.84),), 2: ((0.16, 0.27), (0.73, 0.84))}  # of a bar's height: a text in its middle is clear
 LOOKS = tuple(dict.fromkeys((PLAIN, *PHASES.values(), *FAMILIES.values())))  # bars in a page hold numbers of them
 
 
 def family_look(family: str) -> int:
-    """The look of a family of kernel classes, in LOOKS; one that has none of its own looks like "unknown"."""
+    """The index in LOOKS of a family of kernel classes; families without a look have that of "unknown"."""
     return LOOKS.index(FAMILIES.get(family, FAMILIES["unknown"]))
 
 
 def phase_look(phase: str) -> int:
-    """The look of a phase, such as "optimizer (AdamW)", in LOOKS; of any other range the plain one."""
+    """The index in LOOKS of a phase, such as "optimizer (AdamW)"; other ranges have the plain look."""
     return LOOKS.index(PHASES.get(phase.partition(" (")[0], PLAIN))
 
 
 def background(look: int) -> str:
-    """The CSS of a ground of this look: its colour, and lines in that of the page."""
+    """The CSS background of this look: its colour, and lines in the colour of the page."""
     color, lines = LOOKS[look]
     stops = [
         f"transparent {low:.0%}, var(--ground) {low:.0%} {high:.0%}, transparent {high:.0%}"
@@ -53,7 +53,7 @@ def background(look: int) -> str:
 
 
 def looks() -> list[dict]:
-    """What scripts draw bars with: of each of LOOKS its colour, its lines, whether text on it is white, its CSS."""
+    """The LOOKS for scripts: the colour, the lines, whether text on it is white, and the CSS of each."""
     return [
         {"color": color, "lines": LINES[lines], "dark": color in DARK, "background": background(number)}
         for number, (color, lines) in enumerate(LOOKS)
@@ -61,6 +61,6 @@ def looks() -> list[dict]:
 
 
 def phase_rank(phase: str) -> int:
-    """The place of a phase in a step; phases of other programs come last."""
+    """The position of a phase in a step; unknown phases come last."""
     kind = phase.partition(" (")[0]
     return list(PHASES).index(kind) if kind in PHASES else len(PHASES)

@@ -1,4 +1,4 @@
-"""Values as JSON that can stand in a page, whatever names they hold; the home of Jinja for HTML."""
+"""Values as JSON that is safe in a page, whatever names they contain; Jinja for HTML."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from kernel_tables.clean_text import in_json, visible_lines
 from kernel_tables.page.colors import background, family_look, looks, phase_look
 from kernel_tables.units import duration, percent
 
-HERE = Path(__file__).parent
+PAGE_FOLDER = Path(__file__).parent
 SCRIPTS = ("shared.js", "flame.js", "timeline.js")
 
 
 def for_script(value: object) -> Markup:
-    """A value as JSON that can stand in a script element, whatever names it holds."""
+    """A value as JSON that is safe in a script element, whatever names it contains."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return Markup(in_json(text).replace("<", "\\u003c"))
 
 
 def html_environment(*folders: Path) -> jinja2.Environment:
-    """Jinja for HTML with the templates of FOLDERS and of this one: names are escaped, what cannot be seen in them too;
-    an unknown one is an error."""
+    """Jinja for HTML with the templates of `folders` and of this folder. Names and invisible characters are escaped;
+    an undefined variable is an error."""
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader([*folders, HERE]), autoescape=True, undefined=jinja2.StrictUndefined,
+        loader=jinja2.FileSystemLoader([*folders, PAGE_FOLDER]), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, finalize=_seen,
     )  # fmt: skip
     environment.filters |= {
@@ -42,18 +42,18 @@ def html_environment(*folders: Path) -> jinja2.Environment:
 
 
 def _seen(value: object) -> object:
-    """A text that is not markup yet with what cannot be seen as escapes, as in a terminal."""
+    """A text (that is not markup yet) with invisible characters escaped, as in a terminal."""
     return visible_lines(value) if type(value) is str else value
 
 
 def style(*more: Path) -> Markup:
-    """The style sheet of every page, and after it others."""
-    return _joined([HERE / "style.css", *more])
+    """The style sheet of every page, followed by others."""
+    return _joined([PAGE_FOLDER / "style.css", *more])
 
 
 def script(*files: Path) -> Markup:
-    """The scripts of every page, and after them others, as one."""
-    return _joined([*(HERE / name for name in SCRIPTS), *files])
+    """The scripts of every page, followed by others, as one script."""
+    return _joined([*(PAGE_FOLDER / name for name in SCRIPTS), *files])
 
 
 def _joined(files: Sequence[Path]) -> Markup:

@@ -1,4 +1,4 @@
-"""Names on the page: each full name once, in one list, and beside it the short name of a kernel."""
+"""Names on the page: each full name once, in one list, and the short names of kernels."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from kernel_tables.kernel_names.short import short_names
 class Names:
     """Full names, each once, and their numbers: a step has thousands of kernels and dozens of names.
 
-    `taken` are the short names that sentences and figures give to their kernels.
+    `reserved` are the short names of kernels in sentences and figures, by full name.
     """
 
-    def __init__(self, taken: Mapping[str, str] | None = None) -> None:
-        self._taken = dict(taken or {})
+    def __init__(self, reserved: Mapping[str, str] | None = None) -> None:
+        self._reserved = dict(reserved or {})
         self._numbers: dict[str, int] = {}
         self._kernels: dict[str, None] = {}
 
@@ -28,6 +28,6 @@ class Names:
         return self.number(name)
 
     def as_lists(self) -> dict[str, list[str]]:
-        """{"full": the names, "short": the same, but the short names of kernels}."""
-        short = short_names(self._kernels, self._taken)
+        """{"full": the names, "short": the names, with the short names of kernels}."""
+        short = short_names(self._kernels, self._reserved)
         return {"full": list(self._numbers), "short": [short.get(name, name) for name in self._numbers]}

@@ -1,4 +1,4 @@
-"""One step as a page shows it: its ranges by path with kernels as leaves, and the picture of its phases and parts."""
+"""One step on a page: its ranges by path with kernels as leaves, and the picture of its phases and parts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kernel_tables.page.names import Names
 NO_PARENT = -1
 MOST_PARTS = 7  # of a phase
 WORTH_SPLITTING = 0.4  # of its phase: a part that takes more is shown by its own parts
-WORTH_SHOWING, WORTH_TELLING = 0.02, 0.001
-WORTH_A_COLOR = 0.005  # of the step: less is told as "other"
+MIN_SHARE_OF_PART, MIN_SHARE_OF_REST = 0.02, 0.001  # of its phase
+WORTH_A_COLOR = 0.005  # of the step: families with less are shown as "other"
 NO_RANGE, OTHERS, OUTSIDE, OTHER = "(no inner range)", "others", "outside the phases", "other"
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """What one kernel takes of one step within a range path, the phase first: () for none."""
+    """The time of one kernel in a step within a range path (the phase first; () for no range)."""
 
     ranges: tuple[str, ...]
     kernel: str
@@ -40,7 +40,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class PhaseBar:
-    """A phase: its time, its share of the step, the length of its bar as a share of the longest, what it holds."""
+    """A phase: its time, its share of the step, the length of its bar as a share of the longest, its content."""
 
     name: str
     ms: float
@@ -70,22 +70,22 @@ def flame(leaves: Iterable[Leaf], names: Names, root: str = "step") -> dict[str,
     """The nodes of the step that these leaves make: parent (position, -1 for the step), name (number), ms, launches,
     look.
 
-    A node's time holds that of its children. Parents stand before their children.
+    A node's time includes that of its children. Parents precede their children.
     """
     plain = LOOKS.index(PLAIN)
     nodes: dict[tuple[str, ...], list] = {(): [NO_PARENT, names.number(root), 0, 0, plain]}
-    place = {(): 0}
-    for one in sorted(leaves, key=lambda one: phase_rank(one.ranges[0]) if one.ranges else len(FAMILIES)):
-        path = (*one.ranges, f"\0{one.kernel}")  # a range and a kernel may bear the same name
-        look = phase_look(one.ranges[0]) if one.ranges else plain
-        shown = [(names.number(name), look) for name in one.ranges]
-        shown.append((names.kernel(one.kernel), family_look(family(one.kernel_class))))
-        for length, (number, look) in enumerate(shown, 1):
-            place.setdefault(path[:length], len(place))
-            nodes.setdefault(path[:length], [place[path[: length - 1]], number, 0, 0, look])
+    position = {(): 0}
+    for leaf in sorted(leaves, key=lambda leaf: phase_rank(leaf.ranges[0]) if leaf.ranges else len(FAMILIES)):
+        path = (*leaf.ranges, f"\0{leaf.kernel}")  # a range and a kernel may have the same name
+        look = phase_look(leaf.ranges[0]) if leaf.ranges else plain
+        labels = [(names.number(name), look) for name in leaf.ranges]
+        labels.append((names.kernel(leaf.kernel), family_look(family(leaf.kernel_class))))
+        for length, (number, look) in enumerate(labels, 1):
+            position.setdefault(path[:length], len(position))
+            nodes.setdefault(path[:length], [position[path[: length - 1]], number, 0, 0, look])
         for length in range(len(path) + 1):
-            nodes[path[:length]][2] += one.ms
-            nodes[path[:length]][3] += one.launches
+            nodes[path[:length]][2] += leaf.ms
+            nodes[path[:length]][3] += leaf.launches
     columns = zip(*nodes.values(), strict=True)
     return dict(zip(("parent", "name", "ms", "launches", "look"), map(list, columns), strict=True))
 
@@ -93,57 +93,67 @@ def flame(leaves: Iterable[Leaf], names: Names, root: str = "step") -> dict[str,
 def picture(leaves: Sequence[Leaf], step_ms: float | None = None, idle: Mapping[str, float] | None = None) -> Picture:
     """The picture of one step: phases in their order, each with its parts and the families of its kernels.
 
-    Shares are of STEP_MS, or of the kernels' time. IDLE is what else the step's time went to, in ms, a bar each.
+    Shares are of `step_ms`, or of the kernels' time. `idle` are the other parts of the step's time, in ms, a bar each.
     """
     phases: dict[str, list[Leaf]] = {}
     for leaf in leaves:
         phases.setdefault(leaf.ranges[0] if leaf.ranges else OUTSIDE, []).append(leaf)
-    times = {name: sum(leaf.ms for leaf in own) for name, own in phases.items()}
+    times = {name: sum(leaf.ms for leaf in phase_leaves) for name, phase_leaves in phases.items()}
     kernels_ms, idle = sum(times.values()), idle or {}
-    whole, longest = step_ms or kernels_ms, max((*times.values(), *idle.values()), default=0.0)
-    known = _worth_telling(leaves, kernels_ms)
+    total_ms, longest = step_ms or kernels_ms, max((*times.values(), *idle.values()), default=0.0)
+    colored = _families_with_color(leaves, kernels_ms)
     order = sorted(phases, key=lambda name: (name == OUTSIDE, phase_rank(name), -times[name]))
     bars = tuple(
         PhaseBar(
-            name, times[name], _share(times[name], whole), _share(times[name], longest),
-            _parts(phases[name], times[name]), _families(phases[name], times[name], known),
+            name, times[name], _share(times[name], total_ms), _share(times[name], longest),
+            _parts(phases[name], times[name]), _families(phases[name], times[name], colored),
         )
         for name in order
     )  # fmt: skip
     present = {segment.name for bar in bars for segment in bar.families}
-    bars += tuple(PhaseBar(name, ms, _share(ms, whole), _share(ms, longest), (), (), True) for name, ms in idle.items())
+    bars += tuple(
+        PhaseBar(name, ms, _share(ms, total_ms), _share(ms, longest), (), (), True) for name, ms in idle.items()
+    )
     return Picture(bars, _in_order(present), kernels_ms)
 
 
-def _parts(leaves: Iterable[Leaf], whole: float) -> tuple[Segment, ...]:
-    """The parts of a phase: the ranges directly in it, and of one that takes much of it those directly in that."""
+def _parts(leaves: Iterable[Leaf], total_ms: float) -> tuple[Segment, ...]:
+    """The parts of a phase: the ranges directly in it; a range that takes much of it is split into inner ranges."""
     root = _Node()
     for leaf in leaves:
         node = root
         for name in leaf.ranges[1:]:
             node = node.children.setdefault(name, _Node())
             node.ms += leaf.ms
-    found = dict(root.children)
-    direct = whole - sum(node.ms for node in found.values())
-    while len(found) < MOST_PARTS:
-        largest = max((name for name in found if found[name].children), key=lambda name: found[name].ms, default=None)
-        if largest is None or found[largest].ms < WORTH_SPLITTING * whole:
+    part_nodes = dict(root.children)
+    direct = total_ms - sum(node.ms for node in part_nodes.values())
+    while len(part_nodes) < MOST_PARTS:
+        largest = max(
+            (name for name in part_nodes if part_nodes[name].children),
+            key=lambda name: part_nodes[name].ms,
+            default=None,
+        )
+        if largest is None or part_nodes[largest].ms < WORTH_SPLITTING * total_ms:
             break
-        node = found.pop(largest)
-        own = node.ms - sum(child.ms for child in node.children.values())
+        node = part_nodes.pop(largest)
+        own_ms = node.ms - sum(child.ms for child in node.children.values())
         for name, child in node.children.items():
-            if name in found:
-                found[name] = _Node(found[name].ms + child.ms)
+            if name in part_nodes:
+                part_nodes[name] = _Node(part_nodes[name].ms + child.ms)
             else:
-                found[name] = child
-        if own > 0:
-            found[largest] = _Node(found[largest].ms + own if largest in found else own)
-    told = ((name, node.ms) for name, node in found.items() if node.ms >= WORTH_SHOWING * whole)
-    parts = sorted(told, key=lambda part: -part[1])[:MOST_PARTS]
-    rest = whole - direct - sum(ms for _, ms in parts)
-    parts += [(name, ms) for name, ms in ((NO_RANGE, direct), (OTHERS, rest)) if parts and ms > WORTH_TELLING * whole]
+                part_nodes[name] = child
+        if own_ms > 0:
+            part_nodes[largest] = _Node(part_nodes[largest].ms + own_ms if largest in part_nodes else own_ms)
+    large = ((name, node.ms) for name, node in part_nodes.items() if node.ms >= MIN_SHARE_OF_PART * total_ms)
+    parts = sorted(large, key=lambda part: -part[1])[:MOST_PARTS]
+    rest = total_ms - direct - sum(ms for _, ms in parts)
+    parts += [
+        (name, ms) for name, ms in ((NO_RANGE, direct), (OTHERS, rest)) if parts and ms > MIN_SHARE_OF_REST * total_ms
+    ]
     labels = _labels([name for name, _ in parts])
-    return tuple(Segment(name, ms, _share(ms, whole), label) for (name, ms), label in zip(parts, labels, strict=True))
+    return tuple(
+        Segment(name, ms, _share(ms, total_ms), label) for (name, ms), label in zip(parts, labels, strict=True)
+    )
 
 
 def _labels(names: Sequence[str]) -> list[str]:
@@ -154,20 +164,20 @@ def _labels(names: Sequence[str]) -> list[str]:
     ]
 
 
-def _worth_telling(leaves: Iterable[Leaf], whole: float) -> set[str]:
+def _families_with_color(leaves: Iterable[Leaf], total_ms: float) -> set[str]:
     """The families of kernel classes that take enough of a step to have a colour of their own."""
     times: dict[str, float] = {}
     for leaf in leaves:
         times[family(leaf.kernel_class)] = times.get(family(leaf.kernel_class), 0.0) + leaf.ms
-    return {name for name, ms in times.items() if ms >= WORTH_A_COLOR * whole}
+    return {name for name, ms in times.items() if ms >= WORTH_A_COLOR * total_ms}
 
 
-def _families(leaves: Iterable[Leaf], whole: float, known: set[str]) -> tuple[Segment, ...]:
+def _families(leaves: Iterable[Leaf], total_ms: float, colored: set[str]) -> tuple[Segment, ...]:
     times: dict[str, float] = {}
     for leaf in leaves:
-        name = family(leaf.kernel_class) if family(leaf.kernel_class) in known else OTHER
+        name = family(leaf.kernel_class) if family(leaf.kernel_class) in colored else OTHER
         times[name] = times.get(name, 0.0) + leaf.ms
-    return tuple(Segment(name, times[name], _share(times[name], whole)) for name in _in_order(times))
+    return tuple(Segment(name, times[name], _share(times[name], total_ms)) for name in _in_order(times))
 
 
 def _in_order(families: Iterable[str]) -> tuple[str, ...]:
@@ -175,5 +185,5 @@ def _in_order(families: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(families, key=lambda name: (order.index(name) if name in order else len(order), name)))
 
 
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole else 0.0
+def _share(part: float, total_ms: float) -> float:
+    return part / total_ms if total_ms else 0.0

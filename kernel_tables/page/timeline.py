@@ -1,4 +1,4 @@
-"""One step on a time axis as a page shows it: lanes of bars, each on what its script reads, and their key."""
+"""One step on a time axis: lanes of bars as data for the page's script, and their key."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ TITLES = {RANGE: "ranges", LAUNCH: "API calls"}
 
 @dataclass(frozen=True, slots=True)
 class TimelineBar:
-    """A range, a call, or what ran on a device. `lane` sorts, and stands for the lane's `title`; `path` are the ranges
-    below the step, its own name last where it is one."""
+    """A range, a call, or an activity of a device. Lanes are sorted by `lane` and labelled `title`; `path` are the
+    ranges below the step, for a range with its own name last."""
 
     lane: tuple
     title: str
@@ -31,25 +31,25 @@ class TimelineBar:
 
 @dataclass(frozen=True)
 class Timeline:
-    """What the script reads; the phases of its ranges, and the families of kernel classes, that have colours."""
+    """The data for the script; the phases and the families of kernel classes in the key."""
 
     data: dict[str, list]
     phases: tuple[str, ...]
     families: tuple[str, ...]
 
 
-def lane_title(track: str, place: str, level: int = 0) -> str:
-    """What a lane is called: its track and its thread, the level below the outermost ranges; or where a kernel ran."""
-    title = f"{TITLES[track]}, {place}" if track in TITLES else place
+def lane_title(track: str, source: str, level: int = 0) -> str:
+    """The title of a lane: track, thread (or device and stream) and level below the outermost ranges."""
+    title = f"{TITLES[track]}, {source}" if track in TITLES else source
     return title + (f", level {level + 1}" if level else "")
 
 
 def timeline(bars: Iterable[TimelineBar], names: Names) -> Timeline:
-    """The timeline of these bars, in ns from its begin.
+    """The timeline of these bars, in ns from its start.
 
-    Of each lane the data has its title and how many bars it has; of each bar, lane by lane in the order of time, how
-    long after the one before it begins, its length, and what it is: a number in `name`, `path` (numbers of names, the
-    path null where there is none) and `look`.
+    The data has the title and the number of bars of each lane, and for each bar, lane by lane in order of time: the gap
+    since the start of the previous bar, its length, and its kind, an index into `name`, `path` (both numbers of names;
+    a path may be null) and `look`.
     """
     order = sorted(bars, key=lambda bar: (bar.lane, bar.start_ns))
     lanes: dict[tuple, list] = {}
@@ -59,7 +59,7 @@ def timeline(bars: Iterable[TimelineBar], names: Names) -> Timeline:
         lane = lanes.setdefault(bar.lane, [bar.title, 0, 0])
         gap.append(bar.start_ns - lane[2])
         length.append(bar.end_ns - bar.start_ns)
-        kind.append(kinds.setdefault(_what(bar, names), len(kinds)))
+        kind.append(kinds.setdefault(_kind(bar, names), len(kinds)))
         lane[1:] = lane[1] + 1, bar.start_ns
     name, path, look = (list(column) for column in zip(*kinds, strict=True)) if kinds else ([], [], [])
     titles, count = [lane[0] for lane in lanes.values()], [lane[1] for lane in lanes.values()]
@@ -73,7 +73,7 @@ def timeline(bars: Iterable[TimelineBar], names: Names) -> Timeline:
     )
 
 
-def _what(bar: TimelineBar, names: Names) -> tuple[int, int | None, int]:
+def _kind(bar: TimelineBar, names: Names) -> tuple[int, int | None, int]:
     around = bar.path[:-1] if bar.track == RANGE else bar.path
     path = names.number(as_path(around)) if around else None
     if bar.track == KERNEL:

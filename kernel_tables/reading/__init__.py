@@ -1,1 +1,1 @@
-"""From a file to columns: reports, exports and their schemas; what of a capture may be published."""
+"""From a file to columns: reports, exports and their schemas; publishable copies of captures."""

@@ -1,6 +1,6 @@
 """The columns of a capture as numpy arrays: the only home of SQL.
 
-What is read, and what stands in for a column that a version of nsys lacks, is named in schema.py.
+schema.py lists the columns that are read, and what replaces a column that a version of nsys lacks.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ RANGES = (PUSH_POP, START_END)
 class Capture(SmallTables):
     """An open capture. Use as a context manager; the file is opened read-only and is left as it was.
 
-    Rows that `reading` gives are possible. That the file is sound is proven meanwhile: no figure may be given away
+    The rows from `reading` are possible. Meanwhile the file itself is checked: no figure may be returned
     before `require_sound`.
     """
 
     def __init__(self, path: str | os.PathLike, *, up_to_damage: bool = False):
-        """UP_TO_DAMAGE, JSON that is invalid is read as far as it is valid."""
+        """With `up_to_damage`, invalid JSON is read as far as it is valid."""
         self._stack = ExitStack()
         try:
             file = self._stack.enter_context(sqlite_file(path, up_to_damage=up_to_damage))
@@ -90,9 +90,9 @@ class Capture(SmallTables):
         """The wanted columns of each table, one integer array per name, while they are read; all are there at the end.
 
         Times are nanoseconds; MISSING stands for NULL; arrays are empty for a table that is not there. NVTX_EVENTS
-        yields its ranges only, and also `text`: their inline names, or what OF_TEXT makes of them, a batch at a time
+        yields its ranges only, and also `text`: their inline names, or what `of_text` makes of them, a batch at a time
         while the next is read. Two tables are read at a time, in the order given, each on a connection of its own.
-        Raises ImpossibleCapture, at the end, with all that cannot be of them.
+        Raises ImpossibleCapture at the end, with every impossibility.
         """
         _ = self.bounds  # read once, before several threads ask for it
         of_block = None
@@ -104,14 +104,14 @@ class Capture(SmallTables):
                 of_block = error
         wrong = [finding for read in reads.values() for finding in _findings(read.exception())]
         if wrong:
-            self.require_sound()  # what is damaged may well be impossible, too
+            self.require_sound()  # a damaged file may well seem impossible, too
             raise ImpossibleCapture(self.path, wrong)
         if of_block:
             raise of_block
 
     def domains(self) -> dict[tuple[int, int], str]:
         """The names of NVTX domains by (process, domain id); the default domain has no name."""
-        # not their times: a domain may have been made before the capture began, at a time below zero
+        # not their times: a domain may have been created before the capture began, at a time below zero
         events = self._events((DOMAIN_CREATE,), DOMAIN_NAME, of_text=_unchanged)
         names = self.strings(events["text_id"])
         inline = events["text"].to_pylist()
@@ -120,13 +120,13 @@ class Capture(SmallTables):
         return {(p, domain): text or names.get(text_id, "") for p, domain, text, text_id in rows}
 
     def range_domains(self) -> np.ndarray:
-        """The domain id of each range, in the order of reading(NVTX); read apart, since few tables ask for it."""
+        """The domain id of each range, in the order of reading(NVTX); read separately, since few tables need it."""
         return self._events(RANGES, DOMAIN)["domain"]
 
     def calls(self, *beginnings: str) -> Columns:
-        """The API calls whose name begins with one of BEGINNINGS: start, end, thread, correlation, returned.
+        """The API calls whose names begin with one of `beginnings`: start, end, thread, correlation, returned.
 
-        None of them where the export has no names or no ends of calls (has_nameless_calls).
+        No rows if the export has no names or no ends of calls (has_nameless_calls).
         """
         if not (self.has(RUNTIME, "nameId", "end") and self.has(STRINGS, "id", "value")):
             return {name: np.empty(0, np.int64) for name in CALLS}
@@ -144,7 +144,7 @@ class Capture(SmallTables):
     def graph_node_events(self) -> Columns:
         """The creations of nodes of CUDA graphs: time, thread, node, and the original that it was cloned from.
 
-        None of them if the export lacks a column.
+        No rows if the export lacks a column.
         """
         if not self.has(GRAPH_NODES, *(columns[0] for columns in GRAPH_NODE_EVENTS.values())):
             return {name: np.empty(0, np.int64) for name in GRAPH_NODE_EVENTS}
@@ -159,14 +159,14 @@ class Capture(SmallTables):
         return self._selected(MEMCPY, COPY_DETAILS)
 
     def host_rows(self, table: str) -> Columns:
-        """The rows of one of HOST_COLUMNS' tables; empty where the capture does not hold it."""
+        """The rows of one of HOST_COLUMNS' tables; empty if the capture lacks it."""
         return self._selected(table, HOST_COLUMNS[table])
 
     def call_functions(self) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
         """The end and the string id of every API call, in the order of reading(RUNTIME), and the functions by that id,
         without their versions.
 
-        An export that has neither has calls of no duration, and MISSING ids.
+        Without these columns, calls have no duration and MISSING ids.
         """
         if RUNTIME not in self.tables:
             return np.empty(0, np.int64), np.empty(0, np.int64), {}
@@ -177,7 +177,7 @@ class Capture(SmallTables):
         return calls.get("end", calls["start"]), name_id, names
 
     def call_ends_and_names(self) -> tuple[np.ndarray, list[str]]:
-        """The end and the name of every API call, in the order of reading(RUNTIME); "launch" where it has no name."""
+        """The end and the name of every API call, in the order of reading(RUNTIME); "launch" without a name."""
         ends, ids, names = self.call_functions()
         return ends, [names.get(number, "launch") for number in ids.tolist()]
 
@@ -187,7 +187,7 @@ class Capture(SmallTables):
         return self._selected(table, WANTED[table])
 
     def _events(self, types: tuple[int, ...], wanted: dict, of_text: TextMap | None = None) -> Columns:
-        """The wanted columns of the NVTX events of these types, and `text` where there is an OF_TEXT."""
+        """The wanted columns of the NVTX events of these types; with `of_text`, also `text`."""
         if NVTX not in self.tables:
             return self._selected(NVTX, wanted) | ({"text": pa.chunked_array([], pa.string())} if of_text else {})
         more = [f"{self._term(NVTX, 'type', ('eventType',))} AS type"]
@@ -197,7 +197,7 @@ class Capture(SmallTables):
         return self._selected(NVTX, wanted, more=more, types=types, of_text=of_text)
 
     def _selected(self, table: str, wanted: dict, where: str = "", more: Sequence[str] = (), **options) -> Columns:
-        """The WANTED integer columns of a table; MORE are terms that the OPTIONS of TableColumns need."""
+        """The `wanted` integer columns of a table; `more` are terms that the `options` of TableColumns need."""
         if table not in self.tables:
             return {name: np.empty(0, np.int64) for name in wanted}
         terms = [f'{self._term(table, name, holders)} AS "{name}"' for name, holders in wanted.items()]
@@ -208,7 +208,7 @@ class Capture(SmallTables):
         return columns.finished()
 
     def _term(self, table: str, name: str, holders: tuple[str, ...]) -> str:
-        """The SQL expression that yields the column NAME: a column that is there, or the sign for a missing one."""
+        """The SQL expression for the column `name`: an existing column, or MISSING."""
         present = [column for column in holders if column in self.tables[table]]
         if present:
             return f'"{present[0]}"'
@@ -226,7 +226,7 @@ def _unchanged(text: pa.Array) -> pa.Array:
 
 
 def _findings(error: BaseException | None) -> tuple[Finding, ...]:
-    """What cannot be, of the error of one read; another error is raised."""
+    """The impossibilities in the error of one read; any other error is raised."""
     if error is None or isinstance(error, ImpossibleCapture):
         return error.findings if error else ()
     raise error

@@ -11,22 +11,22 @@ FIRST_LENGTH = 65536
 
 
 class GrowingColumn:
-    """Integers as they come, MISSING for NULL."""
+    """Integers in order of arrival, MISSING for NULL."""
 
     def __init__(self) -> None:
         self._values = np.empty(FIRST_LENGTH, np.int64)
         self._length = 0
 
-    def append(self, more: pa.Array) -> None:
-        """Puts integers, or NULLs, behind those that are there."""
-        end = self._length + len(more)
+    def append(self, values: pa.Array) -> None:
+        """Appends integers or NULLs."""
+        end = self._length + len(values)
         if end > len(self._values):
             self._values.resize(2 * end, refcheck=False)  # remapped, not copied, where the system can
-        known = more.fill_null(MISSING) if more.null_count else more
+        known = values.fill_null(MISSING) if values.null_count else values
         self._values[self._length : end] = known.to_numpy()
         self._length = end
 
     def values(self) -> np.ndarray:
-        """All of them. Nothing can be appended afterwards."""
+        """All integers. Nothing can be appended afterwards."""
         self._values.resize(self._length, refcheck=False)
         return self._values

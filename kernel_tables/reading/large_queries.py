@@ -20,10 +20,10 @@ BatchUse = Callable[[pa.RecordBatch], None]
 
 
 def use_batches(path: Path, named: Path, sql: str, use: BatchUse, before_each: Callable[[], None]) -> None:
-    """Calls USE for the rows of one SELECT, a batch at a time and in order, while the next ones are read.
+    """Calls `use` for the rows of one SELECT, a batch at a time and in order, while the next ones are read.
 
-    There is a batch without rows where there are none. BEFORE_EACH batch is called, and may end the reading by an
-    exception. Raises ImpossibleCapture, which calls the file NAMED, where SQLite refuses it.
+    There is a batch without rows where there are none. `before_each` batch is called, and may end the reading by an
+    exception. Raises ImpossibleCapture, which calls the file `named`, where SQLite refuses it.
     """
     try:
         with (  # not adbc's dbapi module, whose import takes longer than most captures
@@ -41,7 +41,7 @@ def use_batches(path: Path, named: Path, sql: str, use: BatchUse, before_each: C
 
 
 def readable(text: pa.Array) -> pa.StringArray:
-    """The text, with replacement marks for what is no UTF-8, which Arrow takes as it comes from SQLite."""
+    """The text, with replacement marks for invalid UTF-8, which Arrow accepts from SQLite."""
     text = text.cast(pa.string())
     try:
         text.validate(full=True)

@@ -17,15 +17,15 @@ VERSION = re.compile(r"version\s+(\d[\w.]*)")
 
 
 def find() -> Path | None:
-    """The path of the nsys on PATH, None where there is none."""
+    """The path of the nsys on PATH, None if there is none."""
     found = shutil.which("nsys")
     return Path(found) if found else None
 
 
 def version(nsys: Path | None = None) -> str | None:
-    """What the nsys on PATH says its version is, such as 2025.3.1.90; None where there is none.
+    """The version of the nsys on PATH, such as 2025.3.1.90; None if there is none.
 
-    Raises TraceError where it cannot run.
+    Raises TraceError if it cannot run.
     """
     nsys = nsys or find()
     if nsys is None:
@@ -38,16 +38,16 @@ def version(nsys: Path | None = None) -> str | None:
 
 
 def version_numbers(nsys: Path | None = None) -> tuple[int, ...]:
-    """The version as numbers to compare, (2025, 3, 1, 90); empty where there is no nsys."""
+    """The version as numbers to compare, (2025, 3, 1, 90); empty without nsys."""
     return tuple(int(number) for number in re.findall(r"\d+", (version(nsys) or "").partition("-")[0]))
 
 
 def export_report(report: Path, target: Path, nsys: Path | None = None, payloads: bool = False) -> Path:
-    """TARGET, the SQLite export of REPORT, whole or not there; with the PAYLOADS of NVTX, which hold Python stacks and
-    the bytes of NCCL's calls, where this nsys can write them.
+    """Exports `report` as SQLite to `target`, completely or not at all. With `payloads`, NVTX payloads (Python stacks,
+    bytes of NCCL's calls) are exported, too, if this nsys can.
 
-    A failed export leaves a partial file that is newer than its report, so nsys writes to another name, and what it
-    wrote is looked at before it is renamed. Raises TraceError with nsys's own reason.
+    A failed export leaves a partial file that is newer than its report, so nsys writes to another name, and the file is
+    checked before it is renamed. Raises TraceError with nsys's own reason.
     """
     nsys = nsys or find()
     if nsys is None:
@@ -74,7 +74,7 @@ def export_report(report: Path, target: Path, nsys: Path | None = None, payloads
 
 
 def _require_readable(exported: Path, report: Path) -> None:
-    """Raises TraceError unless the export is whole and has tables of nsys."""
+    """Raises TraceError unless the export is complete and has tables of nsys."""
     try:
         require_whole_sqlite(exported)
         tables_of_nsys(exported, named=exported)

@@ -15,7 +15,7 @@ OF_DOMAIN = (  # a condition on rows of NVTX_EVENTS; domains are numbered by pro
 
 
 def data_of(payload: object) -> tuple[int, int, bytes] | None:
-    """The domain, the layout and the data of a payload; None for what is none, or has lost bytes."""
+    """The domain, the layout and the data of a payload; None if it is not a payload, or incomplete."""
     if not isinstance(payload, bytes) or len(payload) < HEAD.size:
         return None
     domain, layout, size, begin = HEAD.unpack_from(payload)

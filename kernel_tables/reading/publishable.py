@@ -1,10 +1,10 @@
 """A copy of a capture that may be shown to anybody.
 
 nsys writes the environment, the command line and every process of the host, with its environment, into each export;
-some of it stands in StringIds, as values with NUL bytes inside that the sqlite3 shell does not show. So the copy is
-made from lists of what may stay, tables and columns of text; of another column numbers alone stay, so that a later nsys
-may add columns. Of the strings only those stay that a kept row refers to. What is left out is never written: a value
-that is deleted afterwards may still stand in the file's free space.
+some of it is in StringIds, as values with NUL bytes inside that the sqlite3 shell does not show. So the copy is
+made from lists of the tables and text columns that may stay; of other columns only numbers stay, so that a later nsys
+may add columns. Only strings that a kept row refers to stay. What is left out is never written: a value
+that is deleted afterwards may remain in the file's free space.
 """
 
 from __future__ import annotations
@@ -90,12 +90,12 @@ ASSIGNED = re.compile(r"\b([A-Za-z_]\w*)=\S+")
 
 
 def write_publishable(source: Path, target: Path, window: str | None = None, process: int | None = None) -> None:
-    """Writes `target`: what of the capture `source` tells of its ranges, launches and GPU, and no more; with `window`,
-    the name of a range, nothing that began before the longest of that name where there is one; with `process`, the
-    operating system's number of one, nothing of another.
+    """Writes only the ranges, launches and GPU of the capture `source` to `target`; with `window`, the name of a range,
+    only what began within or after the longest range of that name, if there is any; with `process`, an operating
+    system's number, only that process.
 
-    The source is opened read-only. `target` must not exist; it is complete when this returns. Raises TraceError where
-    the source is damaged (a copy would be sound, and lack what was lost), OSError where the disk is full.
+    The source is opened read-only. `target` must not exist; it is complete when this returns. Raises TraceError if the
+    source is damaged (a copy would be sound, and lack what was lost), OSError if the disk is full.
     """
     require_sound(source, named=source)
     try:
@@ -118,7 +118,7 @@ def write_publishable(source: Path, target: Path, window: str | None = None, pro
 
 
 def without_paths(text: str) -> str:
-    """The text with `<path>` in the place of paths of files, absolute or of three parts and more; URLs stay."""
+    """The text with `<path>` for file paths that are absolute or have at least three parts; URLs stay."""
     return " ".join(word if "://" in word else PATH.sub("<path>", word) for word in text.split(" "))
 
 
@@ -128,17 +128,17 @@ def without_names(text: str) -> str:
 
 
 def _published_text(value: bytes | None) -> str | None:
-    """A message of nsys, whatever its type, to the length that is searched in no time."""
+    """A message of nsys, whatever its type, cut to a length that can be searched quickly."""
     return None if value is None else without_names(shown(value)[:LONGEST_MESSAGE])
 
 
 def _published_stack(payload: bytes | None) -> bytes | None:
-    """A sampled Python stack, which is numbers alone; None for another payload."""
+    """A sampled Python stack, which consists of numbers; None for another payload."""
     return None if frames_of(payload) is None else payload
 
 
 def _layouts(database: sqlite3.Connection) -> Layouts:
-    """Where the payloads of NCCL's calls have what may be published."""
+    """The offsets of the publishable fields in the payloads of NCCL's calls."""
     columns = {row[1] for row in database.execute(f"PRAGMA source.table_info({LAYOUTS})")}
     if not columns.issuperset(LAYOUT_COLUMNS):
         return {}
@@ -163,7 +163,7 @@ def _copy_kept_tables(database: sqlite3.Connection, window: str | None, process:
 
 
 def _create(database: sqlite3.Connection, table: str, statement: str) -> None:
-    """Makes the table as the source has it; one with columns that are computed is none of nsys's."""
+    """Creates the table as in the source. nsys writes no table with computed columns, so such a table is an error."""
     database.execute(statement)
     if any(row[-1] for row in database.execute(f'PRAGMA main.table_xinfo("{table}")')):
         raise sqlite3.DatabaseError(f"columns of {table} are computed")
@@ -175,8 +175,8 @@ def _copy_rows(database: sqlite3.Connection, table: str, where: str) -> None:
 
 
 def _start_of(database: sqlite3.Connection, window: str, tables: Collection[str]) -> int | None:
-    """When the longest range of this name begins, ns on the clock of the source; None where there is none. The parts of
-    somebody else's model may be called like the window around them."""
+    """The start of the longest range of this name, ns on the clock of the source; None if there is none. Parts of a
+    model may have the name of the window around them."""
     columns = {row[1] for row in database.execute(f"PRAGMA source.table_info({NVTX})")}
     of_string = f"(SELECT value FROM source.{STRINGS} WHERE id = textId)"
     texts = [sql for name, sql in (("text", "text"), ("textId", of_string)) if name in columns]
@@ -191,7 +191,7 @@ def _start_of(database: sqlite3.Connection, window: str, tables: Collection[str]
 
 
 def _begun(table: str, columns: Sequence[str], since: int | None) -> str:
-    """The SQL condition that a row did not begin before; for one that begins nowhere it holds."""
+    """The SQL condition that a row did not begin before `since`; rows without a start fulfil it."""
     if since is None or "start" not in columns:
         return "TRUE"
     began = f"start >= {since:d} OR start IS NULL"
@@ -199,7 +199,7 @@ def _begun(table: str, columns: Sequence[str], since: int | None) -> str:
 
 
 def _of_process(columns: Sequence[str], process: int | None) -> str:
-    """The SQL condition that a row is of this process, or of none."""
+    """The SQL condition that a row belongs to this process, or to none."""
     numbers = {name: f"{name} >> {BITS} & {MASK}" for name in ("globalTid", "globalPid")}
     numbers |= {name: name for name in ("processId", "pid")}
     holder = next((column for column in numbers if column in columns), None)
@@ -209,8 +209,8 @@ def _of_process(columns: Sequence[str], process: int | None) -> str:
 
 
 def _published(table: str, column: str) -> str:
-    """The SQL expression of what is published of a column: of one that is not listed numbers, and an empty text in the
-    place of all else, which is no number either."""
+    """The SQL expression for the published values of a column: of a column that is not listed, only numbers; other
+    values become an empty text."""
     if column in IDENTIFYING_COLUMNS:
         return "NULL"
     if (table, column) == (NVTX, "binaryData"):

@@ -1,8 +1,8 @@
-"""Python stacks that nsys sampled: NVTX marks of a domain of its own, whose payload holds the frames.
+"""Python stacks that nsys sampled: NVTX marks of a separate domain, whose payloads hold the frames.
 
-The stack, as NVTX_PAYLOAD_SCHEMA_ENTRIES says, is the thread's number, its state, the number of frames, and of each
-frame, innermost first, the string ids of function and file, and the line. What does not fit that to the byte is not
-taken for a stack.
+By NVTX_PAYLOAD_SCHEMA_ENTRIES, a stack is the thread's number, its state, the number of frames, and for each
+frame, innermost first, the string ids of function and file, and the line. A payload that does not fit this to the
+byte is not a stack.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FUNCTION = re.compile(r"[\w<>.]{1,200}")
 MODULE = re.compile(r"<[\w .:-]{1,200}>|[\w-]+(?:\.[\w-]+)*")
 INSTALLED = re.compile(r"\A.*/(?:site|dist)-packages/", re.DOTALL)
 STANDARD = re.compile(r"\A.*/lib(?:64)?/python\d\.\d+/", re.DOTALL)
-HERE = Path(__file__).parents[2]  # the folder from which this package is imported
+PACKAGE_PARENT = Path(__file__).parents[2]  # the folder from which this package is imported
 OF_SAMPLES = "eventType = 34 AND " + OF_DOMAIN.format(table="{table}", domain=DOMAIN)
 
 
@@ -47,7 +47,7 @@ class PythonSample(NamedTuple):
 
 
 def frames_of(payload: object) -> tuple[Frame, ...] | None:
-    """The frames of a payload, innermost first; None where it is no stack, to the byte."""
+    """The frames of a payload, innermost first; None if it is not a stack, to the byte."""
     _, _, data = data_of(payload) or (0, 0, b"")
     if len(data) < STACK.size:
         return None
@@ -59,25 +59,25 @@ def frames_of(payload: object) -> tuple[Frame, ...] | None:
 
 
 def distinct_frames(payloads: Iterable[object]) -> set[Frame]:
-    """The frames of all payloads, of which one at a time is taken apart: a stack takes ten times its payload."""
+    """The frames of all payloads, unpacked one at a time: a stack takes ten times the memory of its payload."""
     return {frame for payload in payloads for frame in frames_of(payload) or ()}
 
 
 def string_ids(frames: Iterable[Frame]) -> set[int]:
-    """The ids of all names of the frames, but for what nsys never gives."""
+    """The ids of all names of the frames, without ids that nsys never uses."""
     return {number for frame in frames for number in frame[:2] if number < MOST_STRINGS}
 
 
 def function_name(text: str) -> str | None:
-    """The name of a function as Python has it; None for what is none."""
+    """The name of a function as in Python; None if it is not a function's name."""
     name = html.unescape(text)  # nsys writes &lt;module&gt;
     return name if FUNCTION.fullmatch(name) else None
 
 
 def module_name(path: str) -> str | None:
-    """A file as Python names its module, torch.nn.modules.linear, or by its last part alone where it is neither
-    installed nor of Python's own library nor of a package next to this one, so that no folder of a user is shown; None
-    for what is no file of Python's."""
+    """The module of a file, such as torch.nn.modules.linear; only its last part if it is neither installed nor in
+    Python's library nor in a package next to this one, so that no folder of a user is shown; None if it is not a
+    Python file."""
     file = _without_folders(html.unescape(path).replace("\\", "/"))
     name = file.removesuffix(".py").replace("/", ".")
     return name if MODULE.fullmatch(name) and (file.endswith(".py") or file.startswith("<")) else None
@@ -86,7 +86,7 @@ def module_name(path: str) -> str | None:
 def _without_folders(file: str) -> str:
     if installed := INSTALLED.match(file):
         return file[installed.end() :]
-    # folders of these names may be a user's: what lies below has to be known
+    # folders of these names may be a user's: the files below have to be known
     standard = STANDARD.sub("", file, count=1)
     if standard != file and standard.partition("/")[0].removesuffix(".py") in sys.stdlib_module_names:
         return standard
@@ -99,16 +99,16 @@ def _without_folders(file: str) -> str:
 @functools.cache
 def _packages() -> frozenset[str]:
     """The packages next to this one: those of its project, or of the environment in which it is installed."""
-    return frozenset(path.parent.name for path in HERE.glob("*/__init__.py"))
+    return frozenset(path.parent.name for path in PACKAGE_PARENT.glob("*/__init__.py"))
 
 
 @functools.cache
 def _files(package: str) -> frozenset[tuple[str, ...]]:
     """The files of a package by the parts of their paths, from its folder on."""
-    return frozenset(path.relative_to(HERE).parts for path in (HERE / package).rglob("*.py"))
+    return frozenset(path.relative_to(PACKAGE_PARENT).parts for path in (PACKAGE_PARENT / package).rglob("*.py"))
 
 
 def frame_name(function: str | None, file: str | None) -> str:
-    """How a frame is told, `forward (torch.nn.modules.linear)`; the file may be named as a module already."""
+    """A frame in words, `forward (torch.nn.modules.linear)`; the file may be named as a module already."""
     name, module = function_name(function or ""), module_name(file or "") or file or ""
     return f"{name} ({module})" if name and MODULE.fullmatch(module) else name or "(unknown)"

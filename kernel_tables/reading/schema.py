@@ -24,14 +24,16 @@ GPUS = "TARGET_INFO_GPU"
 SESSION = "TARGET_INFO_SESSION_START_TIME"
 OSRT, SAMPLES, SAMPLE_FRAMES = "OSRT_API", "COMPOSITE_EVENTS", "SAMPLING_CALLCHAINS"
 METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")
-# Facts among the metadata: of which rank it is, and of how many; where JSON is invalid, what it does not tell,
+# Facts among the metadata: its rank, and the number of ranks; where JSON is invalid, what it lacks,
 # and the nanoseconds of which all its times are multiples.
 RANK_KEY, RANKS_KEY = "RECORDED_RANK", "RECORDED_RANKS"
 DAMAGE_KEY, NOTES_KEY, RESOLUTION_KEY = "TRACE_DAMAGE", "TRACE_NOTES", "TRACE_RESOLUTION_NS"
-WINDOW_KEY = "RECORDED_WINDOW"  # what the window of `record` held, as JSON
-WRITER_KEY = "writtenBy"  # a key of our own timelines, by which they are told from traces of PyTorch's profiler
+WINDOW_KEY = "RECORDED_WINDOW"  # the content of the window of `record`, as JSON
+WRITER_KEY = (
+    "writtenBy"  # a key of this project's timelines, which distinguishes them from traces of PyTorch's profiler
+)
 PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
-MISSING = -1  # what a NULL or a lacking column is read as
+MISSING = -1  # replaces NULL and missing columns
 
 # table: {name here: columns that may hold it, the first present wins}; a name in OPTIONAL may be lacking
 ACTIVITY = {
@@ -90,7 +92,7 @@ OPTIONAL = {
 def tables_of_nsys(path: Path, named: Path) -> dict[str, set[str]]:
     """The columns of every table of the SQLite file, by table; a view is no table, and may never end.
 
-    Raises TraceError, which calls the file NAMED, where it is damaged or holds none of nsys's tables.
+    Raises TraceError, with `named` as the file's name, if it is damaged or has none of nsys's tables.
     """
     with opened(path, named) as connection:
         found = connection.execute(

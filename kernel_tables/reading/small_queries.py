@@ -19,10 +19,10 @@ OPERATIONS_BETWEEN_LOOKS = 100_000  # a millisecond; a look waits for Python's l
 
 @contextmanager
 def opened(path: Path, named: Path, abandoned: Event | None = None) -> Iterator[sqlite3.Connection]:
-    """A connection that reads the file and leaves it as it is.
+    """A read-only connection to the file.
 
-    Text that is no UTF-8 has replacement marks; a value is no longer than the file. A statement ends when it outlasts a
-    slow disk, or when it is ABANDONED. Raises ImpossibleCapture, which calls the file NAMED, for what SQLite refuses.
+    Invalid UTF-8 becomes replacement marks; a value is no longer than the file. A statement ends when it takes longer
+    than on a slow disk, or is `abandoned`. Raises ImpossibleCapture for `named` if SQLite refuses the file.
     """
     size = path.stat().st_size
     try:
@@ -49,7 +49,7 @@ def damaged(named: Path, reason: str):
 
 
 def shown(raw: bytes) -> str:
-    """The text of bytes, with a replacement mark for what is no UTF-8."""
+    """The bytes as text, with replacement marks for invalid UTF-8."""
     return raw.decode("utf-8", "replace")
 
 

@@ -1,4 +1,4 @@
-"""What a capture says in a few rows: names, messages, labels, its own bounds."""
+"""The small tables of a capture: names, messages, labels, its own bounds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from kernel_tables.reading.nccl_calls import (
     NcclCall,
     bytes_of,
     layouts,
-    told,
+    payload_fields,
 )
 from kernel_tables.reading.python_samples import (
     OF_SAMPLES,
@@ -49,10 +49,10 @@ MAX_METADATA = 10_000  # an export has some ten; the pages of a damaged table ma
 
 
 class SmallTables:
-    """Any value may be of any type here: SQLite does not hold a column to its own."""
+    """Any value may be of any type here: SQLite does not enforce the types of columns."""
 
     def __init__(self, path: Path, file: Path, tables: dict[str, set[str]]):
-        """PATH is what the user named, FILE the SQLite file to read, TABLES its columns by table."""
+        """`path` is the user's, `file` the SQLite file to read, `tables` its columns by table."""
         self.path, self._file, self.tables = path, file, tables
 
     @cached_property
@@ -66,7 +66,7 @@ class SmallTables:
 
     @cached_property
     def bounds(self) -> Bounds:
-        """When the capture ended and how long it was, as it says itself; no bounds where it does not say."""
+        """The end and the length that the capture states; no bounds if it states none."""
         if not self.has(BOUNDS, "startTime", "stopTime", "duration"):
             return Bounds()
         rows = self._rows(f"SELECT startTime, stopTime, duration FROM {BOUNDS}")
@@ -79,7 +79,7 @@ class SmallTables:
         return Bounds(max(stop for _, stop, _ in rows), max(length for *_, length in rows)) if rows else Bounds()
 
     def has(self, table: str, *columns: str) -> bool:
-        """Whether the table is there, with these columns."""
+        """Whether the table exists and has these columns."""
         return set(columns) <= self.tables.get(table, set()) and table in self.tables
 
     def strings(self, ids: np.ndarray) -> dict[int, str]:
@@ -97,7 +97,7 @@ class SmallTables:
             return {number: as_text(value) for number, value in found}
 
     def diagnostics(self) -> list[tuple[int, str, int]]:
-        """(severity, text, processes that said it) of what nsys says of its own capture; 2 is a warning, 3 an error."""
+        """(severity, text, number of processes) of nsys's messages about the capture; 2 is a warning, 3 an error."""
         if not self.has(DIAGNOSTICS, "severity", "text"):
             return []
         speaker = "globalPid" if self.has(DIAGNOSTICS, "globalPid") else "NULL"
@@ -108,14 +108,14 @@ class SmallTables:
         return [(severity, text, len(by)) for (severity, text), by in processes.items()]
 
     def labels(self, table: str) -> dict[int, str]:
-        """The `label` column of one of nsys's ENUM tables by id; empty where the table is not there."""
+        """The `label` column of one of nsys's ENUM tables by id; empty without the table."""
         if not self.has(table, "id", "label", "name"):
             return {}
         rows = self._rows(f"SELECT id, ifnull(label, name) FROM {table}")
         return {number: as_text(label) for number, label in rows if label is not None}
 
     def python_samples(self) -> list[PythonSample]:
-        """The Python stacks that nsys sampled; without frames where the export left the payloads out."""
+        """The Python stacks that nsys sampled; without frames if the export lacks the payloads."""
         if not self.has(NVTX, "start", "eventType", "text", "globalTid", "domainId"):
             return []
         payload = "CAST(binaryData AS BLOB)" if self.has(NVTX, "binaryData") else "NULL"
@@ -133,8 +133,8 @@ class SmallTables:
 
     @cached_property
     def nccl_calls(self) -> list[NcclCall]:
-        """The calls of NCCL by thread, then time; without bytes where the export left the payloads out. One that was
-        not over when the capture ended is left out, since nothing tells when it was."""
+        """The calls of NCCL by thread, then time; without bytes if the export lacks the payloads. A call that was not
+        over when the capture ended is left out, since its end is unknown."""
         if not self.has(NVTX, "start", "end", "eventType", "text", "textId", "globalTid", "domainId"):
             return []
         known: Layouts = {}
@@ -148,7 +148,7 @@ class SmallTables:
         )
         if any(not isinstance(number, int) for row in rows for number in row[:3]):
             raise impossible(self.path, "wrong_type", "the time or thread of a call is no integer; export it again")
-        fields = [told(row[4], known) for row in rows]
+        fields = [payload_fields(row[4], known) for row in rows]
         calls = [
             NcclCall(*row[:3], as_text(row[3]) or "", bytes_of(of_call), of_call.get(COMMUNICATOR))
             for row, of_call in zip(rows, fields, strict=True)
@@ -157,8 +157,8 @@ class SmallTables:
 
     @cached_property
     def torch_collectives(self) -> dict[tuple[int, int], tuple[str | None, int | None, int | None]]:
-        """What PyTorch asked of kernels of NCCL, as (operation, bytes, communicator) by global process id and
-        correlation id; in captures of its own profiler."""
+        """PyTorch's requests to kernels of NCCL, (operation, bytes, communicator) by global process id and
+        correlation id; only in captures of PyTorch's profiler."""
         if not self.has(COLLECTIVES, "globalPid", "correlationId", "operation", "bytes", "communicator"):
             return {}
         rows = self._rows(f"SELECT globalPid, correlationId, operation, bytes, communicator FROM {COLLECTIVES}")
@@ -174,18 +174,17 @@ class SmallTables:
         }
 
     def gpus(self) -> list[str]:
-        """The names of the GPUs that the capture tells of, sorted."""
+        """The names of the GPUs in the capture, sorted."""
         if not self.has(GPUS, "name"):
             return []
         return sorted(as_text(name) or "unnamed" for (name,) in self._rows(f"SELECT name FROM {GPUS}"))
 
     def began_utc_ns(self) -> int | None:
-        """The time of day, in nanoseconds since 1970, at which the capture's own clock was zero; None where it does
-        not say."""
+        """The time, in nanoseconds since 1970, at which the capture's clock was zero; None if it is not stated."""
         if not self.has(SESSION, "utcEpochNs"):
             return None
-        told = [time for (time,) in self._rows(f"SELECT utcEpochNs FROM {SESSION}") if isinstance(time, int)]
-        return min(told, default=None)
+        epochs_ns = [time for (time,) in self._rows(f"SELECT utcEpochNs FROM {SESSION}") if isinstance(time, int)]
+        return min(epochs_ns, default=None)
 
     def last_time_ns(self) -> int:
         """The end of the capture: the latest end of any event that is read here."""
@@ -199,7 +198,7 @@ class SmallTables:
         return last_ns
 
     def has_nameless_calls(self) -> bool:
-        """Whether the function of some API call is not known, or the ends of all of them are not."""
+        """Whether the function of any API call is unknown, or the ends of all calls are."""
         if RUNTIME not in self.tables:
             return False
         if not (self.has(RUNTIME, "nameId", "end") and self.has(STRINGS, "id", "value")):

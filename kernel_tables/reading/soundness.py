@@ -1,6 +1,6 @@
-"""The proof that a file is sound: SQLite's own check of all of it, made beside the reading.
+"""The proof that a file is sound: SQLite's own check of the file, which runs while it is read.
 
-Reading alone does not find cells of zeros, a page that stands in twice or one that nothing refers to any more.
+Reading does not find cells of zeros, pages that occur twice or pages that nothing refers to.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from kernel_tables.reading.quick_check import require_sound
 
 
 class Proof:
-    """PRAGMA quick_check on a thread of its own, begun when it is made.
+    """PRAGMA quick_check on a separate thread, started at once.
 
     It takes half as long as the reading of the same file by two threads together, and is the longest piece of work that
     cannot be divided: it shares the processors as an equal, so that on two of them it ends with the figures.
@@ -29,7 +29,7 @@ class Proof:
         self._verdict.result()
 
     def require_so_far(self) -> None:
-        """Raises ImpossibleCapture where the file is known not to be sound: damaged pages may lead round and round."""
+        """Raises ImpossibleCapture if damage has been found: reading damaged pages may never end."""
         if self._verdict.done():
             self._verdict.result()
 

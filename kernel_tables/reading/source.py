@@ -22,11 +22,11 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 @contextmanager
 def sqlite_file(path: str | os.PathLike, *, up_to_damage: bool = False) -> Iterator[Path]:
-    """The path of a whole SQLite file with what PATH holds, for as long as the block lasts.
+    """The path of a complete SQLite file with the content of `path`, inside the block.
 
-    PATH is an SQLite file, an nsys report (exported by the nsys on PATH), JSON of PyTorch's profiler, or any of them
-    gzipped. What is unpacked or made of it lies in a temporary folder that goes with the block. UP_TO_DAMAGE, invalid
-    JSON is read as far as it is valid. Raises TraceError for what is none of these.
+    `path` is an SQLite file, an nsys report (exported by the nsys on PATH), JSON of PyTorch's profiler, or any of them
+    gzipped. Unpacked and converted files are in a temporary folder that the block deletes. With `up_to_damage`, invalid
+    JSON is read as far as it is valid. Raises TraceError for other files.
     """
     path = Path(path)
     _require_readable(path)
@@ -53,7 +53,7 @@ def _require_readable(path: Path) -> None:
 
 
 def _unpacked(path: Path, folder: Path) -> Path:
-    """The file in FOLDER with what the gzipped PATH holds, named without `.gz`."""
+    """The file in `folder` with the unpacked content of `path`, named without `.gz`."""
     target = folder / (path.stem if path.suffix == ".gz" else path.name)
     try:
         with gzip.open(path, "rb") as packed, target.open("wb") as unpacked:

@@ -1,4 +1,4 @@
-"""Whether a file is SQLite and whole, from its first bytes and its size."""
+"""Whether a file is SQLite and complete, from its first bytes and its size."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def require_whole_sqlite(path: Path, named: Path | None = None) -> None:
             " the copy or the export did not finish: copy or export it again"
         )
     for suffix in ("-journal", "-wal"):
-        beside = path.with_name(path.name + suffix)
-        if beside.exists() and beside.stat().st_size:
+        journal = path.with_name(path.name + suffix)
+        if journal.exists() and journal.stat().st_size:
             raise TraceError(
-                f"{named}: {beside.name} lies beside it, so its writer has not finished;"
+                f"{named}: {journal.name} is next to it, so its writer has not finished;"
                 " wait for the export to end, or export the report again"
             )
 
 
 def _bytes_wanted(header: bytes) -> int:
-    """The size in bytes that a header promises; 0 where it makes no valid promise (SQLite older than 3.7)."""
+    """The size in bytes by the header; 0 if it states no valid size (SQLite older than 3.7)."""
     page_size = int.from_bytes(header[16:18], "big")
     page_size = 65536 if page_size == 1 else page_size
     valid = header[24:28] == header[92:96]
@@ -44,6 +44,6 @@ def _bytes_wanted(header: bytes) -> int:
 
 
 def first_bytes(path: Path, count: int) -> bytes:
-    """The first COUNT bytes of the file, fewer where it is shorter."""
+    """The first `count` bytes of the file, or all if it is shorter."""
     with path.open("rb") as file:
         return file.read(count)

@@ -1,4 +1,4 @@
-"""The columns of one table, made of its rows while they are read."""
+"""The columns of one table, built while its rows are read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TextMap = Callable[[pa.StringArray], pa.Array]
 
 
 class TableColumns:
-    """Columns of integers of one table, and its texts where they are asked for; all rows, or those of some types."""
+    """Integer columns of one table, and its texts if requested; all rows, or those of some types."""
 
     def __init__(
         self,
@@ -30,9 +30,9 @@ class TableColumns:
         types: tuple[int, ...] = (),
         of_text: TextMap | None = None,
     ):
-        """The columns NAMES of TABLE, in the file that messages call PATH; TIMES looks at all of them.
+        """The columns `names` of `table`, in the file that messages call `path`; `times` checks all rows.
 
-        TYPES are the values of the column `type` whose rows are kept; `text` becomes what OF_TEXT makes of it.
+        `types` are the values of the column `type` whose rows are kept; `text` becomes what `of_text` makes of it.
         """
         self._path, self._table = path, table
         self._columns = {name: GrowingColumn() for name in names}
@@ -40,7 +40,7 @@ class TableColumns:
         self._texts: list[pa.Array] = []
 
     def use(self, batch: pa.RecordBatch) -> None:
-        """Takes the next rows. Raises ImpossibleCapture where a column does not hold integers."""
+        """Adds the next rows. Raises ImpossibleCapture if a column does not hold integers."""
         if self._types:
             batch = self._of_types(batch)
         for name in self._columns:
@@ -52,7 +52,7 @@ class TableColumns:
             self._texts.append(self._of_text(readable(batch["text"])))
 
     def finished(self) -> Columns:
-        """The columns by name. Raises ImpossibleCapture for times that cannot be."""
+        """The columns by name. Raises ImpossibleCapture for impossible times."""
         wrong = self._times.findings()
         if wrong:
             raise ImpossibleCapture(self._path, wrong)
@@ -60,7 +60,7 @@ class TableColumns:
         return columns | {"text": pa.chunked_array(self._texts)} if self._of_text else columns
 
     def _of_types(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of the types. Not left to SQL, where a damaged file may be searched for ever without a row."""
+        """The rows of the types. Not selected by SQL, which may search a damaged file for ever without a row."""
         self._require_integers(batch, "type")
         wanted = pc.is_in(batch["type"], value_set=pa.array(self._types, batch["type"].type))
         return batch if pc.all(wanted).as_py() else batch.filter(wanted)

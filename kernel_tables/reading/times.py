@@ -1,4 +1,4 @@
-"""Times that cannot be: what no clock and no capture gives."""
+"""Impossible times, which no clock and no capture can have."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Bounds:
 
 
 class Times:
-    """What cannot be of the columns `start` and `end` of a table, or of `start` alone, looked at a batch at a time."""
+    """Impossible values in the columns `start` and `end` of a table (or only `start`), checked batch by batch."""
 
     def __init__(self, table: str, bounds: Bounds, may_be_open: bool):
-        """An end may be lacking where MAY_BE_OPEN."""
+        """With `may_be_open`, an end may be missing."""
         self._table, self._bounds, self._may_be_open = table, bounds, may_be_open
         self._lacking = 0
         self._extent: dict[str, Extent] = {}
@@ -37,7 +37,7 @@ class Times:
         self._total_ns = 0.0
 
     def look_at(self, batch: pa.RecordBatch) -> None:
-        """Takes the times of more rows, which are integers, into account."""
+        """Checks the times of further rows, which are integers."""
         columns = [name for name in ("start", "end") if name in batch.schema.names]
         for name in columns:
             self._lacking += 0 if self._may_be_open and name == "end" else batch[name].null_count
@@ -49,7 +49,7 @@ class Times:
             self._total_ns += pc.sum(length.cast("float64", safe=False)).as_py() or 0.0
 
     def findings(self) -> list[Finding]:
-        """What cannot be of the times so far."""
+        """The impossibilities so far."""
         found = [*self._beyond()]
         if self._lacking:
             found.insert(0, _finding("no_time", f"{self._lacking} times of {self._table} are missing"))
@@ -81,13 +81,13 @@ class Times:
 
 
 class Extent(NamedTuple):
-    """The least and the greatest of some numbers; None of none."""
+    """The least and the greatest of some numbers; None without numbers."""
 
     least: int | None = None
     greatest: int | None = None
 
     def with_(self, more: pa.Array) -> Extent:
-        """The extent of these numbers and of those of MORE that are not NULL."""
+        """The extent of these numbers and of those in `more` that are not NULL."""
         found = pc.min_max(more).as_py()
         known = [value for value in (*self, found["min"], found["max"]) if value is not None]
         return Extent(min(known), max(known)) if known else self

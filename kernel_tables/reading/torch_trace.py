@@ -1,4 +1,4 @@
-"""JSON of PyTorch's profiler, made into the tables that captures have."""
+"""JSON of PyTorch's profiler, converted to the tables of captures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UP_TO_DAMAGE = "--up-to-damage"
 
 
 def is_json(path: Path) -> bool:
-    """Whether a file, gzipped or not, begins as JSON, or is named so."""
+    """Whether a file, gzipped or not, begins like JSON or has its suffix."""
     begin = first_bytes(path, FIRST_BYTES)
     if begin.startswith(GZIP_MAGIC):
         try:
@@ -32,9 +32,9 @@ def is_json(path: Path) -> bool:
 
 
 def sqlite_of_trace(path: Path, target: Path, *, up_to_damage: bool) -> Path:
-    """TARGET, an SQLite file with what the JSON at PATH holds; UP_TO_DAMAGE, what invalid JSON holds before the damage.
+    """Writes the JSON at `path` to `target` as SQLite; with `up_to_damage`, invalid JSON as far as it is valid.
 
-    Raises TraceError for JSON that is invalid, is no trace, or holds nothing that took time.
+    Raises TraceError for JSON that is invalid, not a trace, or without activities.
     """
     try:
         trace = TorchTrace(path, up_to_damage=up_to_damage)
@@ -51,12 +51,12 @@ def sqlite_of_trace(path: Path, target: Path, *, up_to_damage: bool) -> Path:
 
 
 def _is_of_gpu(trace: TorchTrace) -> bool:
-    """Whether the trace is of a program on a GPU. CaptureError where nothing in it took time."""
+    """Whether the program used a GPU. CaptureError if the trace has no activities."""
     if WRITER_KEY in trace.facts:
         raise CaptureError("a timeline written by `kernel-tables trace`, not a capture")
     if trace.count(*ON_DEVICE):
         return True
-    if launches := sum("Launch" in name for name in trace.named(CALL)):
+    if launches := sum("Launch" in name for name in trace.names_of(CALL)):
         raise CaptureError(
             f"a trace without kernels, though with {launches:,} calls that launch them: the profiler saw nothing of the"
             " GPU; record with ProfilerActivity.CUDA, and without another profiler around the program"
@@ -84,7 +84,7 @@ def _add_facts(metadata: Table, trace: TorchTrace) -> None:
 
 
 def _notes(trace: TorchTrace):
-    """What the trace does not hold, a line each."""
+    """What the trace lacks, a line each."""
     if trace.damage:
         yield f"only what comes before the damage was read: {trace.damage}"
     if not trace.count(*ON_DEVICE):

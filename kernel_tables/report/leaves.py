@@ -1,4 +1,4 @@
-"""What each kernel takes of one step within each range path: what the picture and the flame view are made of."""
+"""The time of each kernel in a step within each range path: the data of the picture and the flame view."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SMALLER = "(smaller ones)"
 
 
 def step_leaves(scope: Scope) -> list[Leaf]:
-    """The leaves of a step, the mean of all on every device; of the whole capture where it has no steps."""
+    """The leaves of a step, the mean over steps and devices; without steps, of the complete capture."""
     activities, trace = scope.activities, scope.trace
     rows = np.flatnonzero(scope.step != NO_STEP) if len(scope.steps) else np.arange(len(activities))
     key = trace.activity_path[rows].astype(np.int64) * max(len(activities.names), 1) + activities.name[rows]
@@ -34,19 +34,19 @@ def step_leaves(scope: Scope) -> list[Leaf]:
 
 
 def inside_step(path: tuple[str, ...], scope: Scope) -> tuple[str, ...]:
-    """The names of a path below the step; all of them where there are no steps."""
+    """The names of a path below the step; without steps, all names."""
     has_step = len(scope.steps) and scope.step_name in path
     return path[path.index(scope.step_name) + 1 :] if has_step else path
 
 
 def _part(path: tuple[str, ...], kernel_class: str) -> tuple[str, ...]:
-    """The path; of communication, that of its phase, since it is no work of the module that happened to start it."""
+    """The path; for communication, that of its phase, since modules only happen to start it."""
     return (path[0], COMMUNICATION) if path and family(kernel_class) == COMMUNICATION else path
 
 
 def with_phases(paths: Sequence[tuple[str, ...]], scope: Scope) -> list[tuple[str, ...]]:
-    """The paths below the step, each beginning with its phase: as in views/readable_tree.py, a closure's passes stand
-    beside their optimizer, and what a backward pass has as its parts is the forward pass of these."""
+    """The paths below the step, each beginning with its phase: as in views/readable_tree.py, the passes of a closure
+    are siblings of their optimizer, and models that are parts of a backward pass are in the forward pass."""
     inner = [inside_step(path, scope) for path in paths]
     pairs = {path[:2] for path in inner if len(path) > 1}
     with_closure = {outer for outer, name in pairs if OPTIMIZER.match(outer) and BACKWARD.search(name)}
@@ -60,7 +60,7 @@ def with_phases(paths: Sequence[tuple[str, ...]], scope: Scope) -> list[tuple[st
 
 
 def within_room(leaves: list[Leaf]) -> tuple[list[Leaf], str]:
-    """The leaves that a flame view has room for, the smallest of each phase as one; and a sentence on these."""
+    """The leaves that fit into a flame view, the smallest of each phase as one leaf; and a sentence on these."""
     if len(leaves) <= MOST_LEAVES:
         return leaves, ""
     leaves = sorted(leaves, key=lambda leaf: -leaf.ms)
@@ -68,8 +68,14 @@ def within_room(leaves: list[Leaf]) -> tuple[list[Leaf], str]:
     for leaf in leaves[MOST_LEAVES:]:
         rest.setdefault(leaf.ranges[0] if leaf.ranges else "", []).append(leaf)
     together = [
-        Leaf((phase,) if phase else (), SMALLER, "other", sum(one.ms for one in own), sum(one.launches for one in own))
-        for phase, own in rest.items()
+        Leaf(
+            (phase,) if phase else (),
+            SMALLER,
+            "other",
+            sum(leaf.ms for leaf in small),
+            sum(leaf.launches for leaf in small),
+        )
+        for phase, small in rest.items()
     ]
     return leaves[:MOST_LEAVES] + together, (
         f"For want of room {len(leaves) - MOST_LEAVES:,} kernels in ranges, those with the least time, stand together"

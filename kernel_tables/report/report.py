@@ -1,4 +1,4 @@
-"""The page of one capture: one file without a network, bounded in size whatever the capture holds."""
+"""The page of one capture: one file that needs no network and has a limited size."""
 
 from __future__ import annotations
 
@@ -20,10 +20,14 @@ from kernel_tables.report.timeline import capture_timeline
 from kernel_tables.trace import Trace
 from kernel_tables.units import device_phrase, time_heading
 
-HERE = Path(__file__).parent
+REPORT_FOLDER = Path(__file__).parent
 MOST_NAME = 1000  # characters of a full name
-STATIC_ROWS = 20  # of a table, before more are asked for
-TOLD = {"EXPORT_PRODUCT_NAME": "exported by", "EXPORT_PRODUCT_VERSION": "version", "EXPORT_SCHEMA_VERSION": "schema"}
+STATIC_ROWS = 20  # of a table, before a click shows more
+EXPORT_LABELS = {
+    "EXPORT_PRODUCT_NAME": "exported by",
+    "EXPORT_PRODUCT_VERSION": "version",
+    "EXPORT_SCHEMA_VERSION": "schema",
+}
 
 
 def report(trace: Trace, step_name: str = "step", title: str | None = None) -> str:
@@ -41,7 +45,7 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
     findings = diagnose(trace, step_name)
     lists = _lists(names, leaves, findings)
     short = dict(zip(lists["full"], lists["short"], strict=True))
-    return html_environment(HERE).get_template("report.html.j2").render(
+    return html_environment(REPORT_FOLDER).get_template("report.html.j2").render(
         title=title or trace.capture.path.name,
         on_cpu=trace.is_cpu_only,
         of_what=summary.of_what(scope),
@@ -65,10 +69,10 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
         timeline_left=bars_left,
         static_rows=STATIC_ROWS,
         short=short,
-        names={kind: tables.cut_names(whole, MOST_NAME) for kind, whole in lists.items()},
-        facts={told: trace.metadata[key] for key, told in TOLD.items() if key in trace.metadata},
-        style=style(HERE / "report.css"),
-        script=script(HERE / "report.js"),
+        names={kind: tables.cut_names(all_names, MOST_NAME) for kind, all_names in lists.items()},
+        facts={label: trace.metadata[key] for key, label in EXPORT_LABELS.items() if key in trace.metadata},
+        style=style(REPORT_FOLDER / "report.css"),
+        script=script(REPORT_FOLDER / "report.js"),
     )  # fmt: skip
 
 
@@ -82,7 +86,7 @@ def _tables(scope: Scope, trace: Trace, under: str | None, names: Names) -> list
 
 
 def _lists(names: Names, leaves: Sequence[Leaf], findings: Sequence[Diagnosis]) -> dict[str, list[str]]:
-    """The names of all that the page shows, its sentences and findings included."""
+    """The names of everything on the page, with its sentences and findings."""
     for name in (name for finding in findings for name in finding.where.get("kernels", {})):
         names.kernel(name)
     if leaves:

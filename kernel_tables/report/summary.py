@@ -1,4 +1,4 @@
-"""What a capture says, in sentences."""
+"""The summary of a capture, in sentences."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MOST_CLASSES = 3
 
 
 def sentences(scope: Scope, leaves: Sequence[Leaf], short: Mapping[str, str]) -> list[str]:
-    """The kernel and the classes with the most time, and what moves memory."""
+    """The kernel and the classes with the most time, and memory operations."""
     if not leaves:
         return ["No kernel and no memory operation was recorded in what is looked at."]
     return [*_on_cpu(scope), *_steps(scope), _kernel(leaves, short), _classes(leaves), *_memory(scope)]
 
 
 def about(trace: Trace) -> list[str]:
-    """What was recorded, where, by what and when, as far as the capture says it."""
+    """The GPU, the versions, the steps and the time of the recording, as far as the capture contains them."""
     window = _window(trace)
     version = trace.metadata.get("EXPORT_PRODUCT_VERSION", "")
     product = trace.metadata.get("EXPORT_PRODUCT_NAME", "")
@@ -48,7 +48,7 @@ def about(trace: Trace) -> list[str]:
 
 
 def program(trace: Trace) -> str:
-    """The recorded program's command line; "" where the capture does not say it."""
+    """The recorded program's command line; "" if the capture lacks it."""
     return str(_window(trace).get("program", ""))
 
 
@@ -65,7 +65,7 @@ def _on_cpu(scope: Scope) -> list[str]:
 
 
 def of_what(scope: Scope) -> str:
-    """ "one step", or "the capture" where it has no steps."""
+    """ "one step", or "the capture" without steps."""
     return "one step" if len(scope.steps) else "the capture"
 
 
@@ -75,7 +75,7 @@ def _steps(scope: Scope) -> list[str]:
 
 
 def kernel_with_most_time(leaves: Sequence[Leaf]) -> str:
-    """The full name of the kernel that takes most of a step, of those that have leaves."""
+    """The full name of the kernel with the most time among the leaves."""
     times: dict[str, float] = {}
     for leaf in leaves:
         times[leaf.kernel] = times.get(leaf.kernel, 0.0) + leaf.ms
@@ -97,15 +97,15 @@ def _classes(leaves: Sequence[Leaf]) -> str:
     times: dict[str, float] = {}
     for leaf in leaves:
         times[family(leaf.kernel_class)] = times.get(family(leaf.kernel_class), 0.0) + leaf.ms
-    whole = max(sum(times.values()), 1e-12)
+    total_ms = max(sum(times.values()), 1e-12)
     order = sorted(times, key=lambda name: -times[name])[:MOST_CLASSES]
-    return "By class: " + ", ".join(f"{name} {percent(times[name] / whole)}" for name in order) + "."
+    return "By class: " + ", ".join(f"{name} {percent(times[name] / total_ms)}" for name in order) + "."
 
 
 def _memory(scope: Scope) -> list[str]:
-    looked_at = scope.step != NO_STEP if len(scope.steps) else np.ones(len(scope.activities), bool)
-    mine = scope.is_memory & looked_at
-    if not mine.any():
+    in_scope = scope.step != NO_STEP if len(scope.steps) else np.ones(len(scope.activities), bool)
+    is_memory = scope.is_memory & in_scope
+    if not is_memory.any():
         return []
-    ns = int(scope.activities.duration_ns[mine].sum()) / scope.count
-    return [f"Copies and sets of memory take {duration(ns)}, {mine.sum() / scope.count:,.0f} of them."]
+    ns = int(scope.activities.duration_ns[is_memory].sum()) / scope.count
+    return [f"Copies and sets of memory take {duration(ns)}, {is_memory.sum() / scope.count:,.0f} of them."]

@@ -1,4 +1,4 @@
-"""The tables of the page of a capture, as rows of texts and numbers, with what has no room counted."""
+"""The tables of the page of a capture, as rows of texts and numbers; rows that do not fit are counted."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 MOST_ROWS = 1000
 SHARE = "share"
 MEMORY = ("memcpy", "memset")
-MISSING = -1.0  # what a missing number sorts as
+MISSING = -1.0  # the sort key of a missing number
 
 
 @dataclass(frozen=True)
 class ReportCell:
-    """What stands in a cell, the number by which it sorts, and more: a share for its bar, the number of a full name,
-    a depth in a tree."""
+    """The text of a cell, the number by which it sorts, and optionally a share for its bar, the number of a full name
+    and a depth in a tree."""
 
     text: str
     number: float | None = None
@@ -43,7 +43,7 @@ NO_COUNT = ReportCell("", MISSING)
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table of the page. `rest` says what has no room."""
+    """A table of the page. `rest` is a sentence on the rows that do not fit."""
 
     name: str
     title: str
@@ -85,7 +85,7 @@ def classes(trace: Trace, under: str | None, all_ns: int, names: Names) -> Repor
 
 
 def kernels(trace: Trace, under: str | None, all_ns: int, names: Names) -> ReportTable:
-    """One row per range path and kernel; memory operations have a table of their own."""
+    """One row per range path and kernel; memory operations have a separate table."""
     table = trace.kernels(under)
     table = table[~table["class"].isin(MEMORY)]
     rows = tuple(
@@ -101,21 +101,21 @@ def kernels(trace: Trace, under: str | None, all_ns: int, names: Names) -> Repor
 
 
 def memory(scope: Scope, names: Names) -> ReportTable:
-    """Copies by their way, with what they moved where the capture knows it, and sets."""
-    found, is_copy = scope.activities, scope.activities.kind == KINDS.index("memcpy")
-    all_ns = int(found.duration_ns.sum())
-    moved = np.full(len(found), np.nan)
+    """Copies by source and target, with their bytes if the capture has them, and sets."""
+    activities, is_copy = scope.activities, scope.activities.kind == KINDS.index("memcpy")
+    all_ns = int(activities.duration_ns.sum())
+    moved = np.full(len(activities), np.nan)
     sizes = scope.trace.capture.copies()["bytes"] if is_copy.any() else np.empty(0)
     if len(sizes) == is_copy.sum():
         moved[is_copy] = np.where(sizes < 0, np.nan, sizes)
     rows = []
-    for code in np.unique(found.name[scope.is_memory]).tolist():
-        mine = scope.is_memory & (found.name == code)
-        ns, count, amount = int(found.duration_ns[mine].sum()), int(mine.sum()), float(moved[mine].sum())
+    for code in np.unique(activities.name[scope.is_memory]).tolist():
+        mask = scope.is_memory & (activities.name == code)
+        ns, count, amount = int(activities.duration_ns[mask].sum()), int(mask.sum()), float(moved[mask].sum())
         rate = amount / ns if ns and amount == amount else None
         rows.append(
             (
-                _kernel(found.names[code], names), _count(count), *_time(ns, all_ns), _duration(ns / count),
+                _kernel(activities.names[code], names), _count(count), *_time(ns, all_ns), _duration(ns / count),
                 _bytes(amount), _rate(rate),
             )
         )  # fmt: skip
@@ -125,21 +125,21 @@ def memory(scope: Scope, names: Names) -> ReportTable:
 
 
 def streams(scope: Scope) -> ReportTable:
-    """The streams of each device: what ran on them, and for how much of the capture's device time something did."""
-    found, places = scope.activities, scope.trace.places
+    """The streams of each device: their activities, and the share of the time in which they were busy."""
+    activities, places = scope.activities, scope.trace.places
     key = places["device"].astype(np.int64) * (1 << 32) + places["stream"]
     codes, of_stream = factorize(key)
-    whole = int(found.end_ns.max() - found.start_ns.min()) if len(found) else 0
+    span_ns = int(activities.end_ns.max() - activities.start_ns.min()) if len(activities) else 0
     rows = []
     for number, code in enumerate(codes.tolist()):
-        mine = of_stream == number
-        busy = union(found.start_ns[mine], found.end_ns[mine]).total_ns
+        mask = of_stream == number
+        busy = union(activities.start_ns[mask], activities.end_ns[mask]).total_ns
         rows.append(
             (
                 ReportCell(device_name(code >> 32), code >> 32),
                 ReportCell(f"stream {code & 0xFFFFFFFF}", code & 0xFFFFFFFF),
-                _count(int((mine & scope.is_kernel).sum())), _count(int((mine & scope.is_memory).sum())),
-                *_time(busy, whole),
+                _count(int((mask & scope.is_kernel).sum())), _count(int((mask & scope.is_memory).sum())),
+                *_time(busy, span_ns),
             )
         )  # fmt: skip
     headings = ("device", "stream", "kernels", "copies, sets", "busy", SHARE)
@@ -147,16 +147,16 @@ def streams(scope: Scope) -> ReportTable:
 
 
 def device_name(number: int) -> str:
-    """A GPU by its number; operators of PyTorch have none."""
+    """The name of a GPU by its number, or of the processor."""
     return "processor" if number == CPU_DEVICE else f"device {number}"
 
 
 def threads(scope: Scope) -> ReportTable:
-    """The threads that opened ranges or launched, by numbers of their own."""
+    """The threads that opened ranges or launched, numbered on this page."""
     launched, opened, order = thread_order(scope)
     rows = [
-        (ReportCell(f"thread {number}", number), _count(launched.get(one, 0)), _count(opened.get(one, 0)))
-        for number, one in enumerate(order, 1)
+        (ReportCell(f"thread {number}", number), _count(launched.get(thread, 0)), _count(opened.get(thread, 0)))
+        for number, thread in enumerate(order, 1)
     ]
     headings = ("thread", "launches", "ranges opened")
     return ReportTable(
@@ -166,9 +166,11 @@ def threads(scope: Scope) -> ReportTable:
 
 def thread_order(scope: Scope) -> tuple[dict[int, int], dict[int, int], list[int]]:
     """Launches and opened ranges by thread, and the threads, those that opened most ranges first."""
-    found, held = scope.activities, scope.trace.range_arrays
-    launched, opened = _occurrences(found.thread[found.launched]), _occurrences(held.thread)
-    order = sorted(launched.keys() | opened.keys(), key=lambda one: (-opened.get(one, 0), -launched.get(one, 0), one))
+    activities, ranges = scope.activities, scope.trace.range_arrays
+    launched, opened = _occurrences(activities.thread[activities.launched]), _occurrences(ranges.thread)
+    order = sorted(
+        launched.keys() | opened.keys(), key=lambda thread: (-opened.get(thread, 0), -launched.get(thread, 0), thread)
+    )
     return launched, opened, order
 
 
@@ -181,8 +183,8 @@ def _count(number: int) -> ReportCell:
     return ReportCell(f"{number:,}", int(number))
 
 
-def _time(ns: float, whole: int) -> tuple[ReportCell, ReportCell]:
-    share = ns / whole if whole else 0.0
+def _time(ns: float, total_ns: int) -> tuple[ReportCell, ReportCell]:
+    share = ns / total_ns if total_ns else 0.0
     return _duration(ns), ReportCell(percent(share), share, share)
 
 
@@ -199,12 +201,12 @@ def _bytes(count: float) -> ReportCell:
 
 
 def _rest(count: int, noun: str) -> str:
-    left = count - MOST_ROWS
-    return f"{left:,} more {noun} have no room here; kernel-tables prints all." if left > 0 else ""
+    hidden = count - MOST_ROWS
+    return f"{hidden:,} more {noun} have no room here; kernel-tables prints all." if hidden > 0 else ""
 
 
 def cut_names(names: Sequence[str], most: int) -> list[str]:
-    """The names with their ends cut where they are longer than so many characters."""
+    """The names, cut at the end if they have more than `most` characters."""
     return [name if len(name) <= most else name[:most] + "…" for name in names]
 
 

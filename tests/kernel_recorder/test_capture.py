@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from kernel_recorder.command import _tell_contents
+from kernel_recorder.command import _print_contents
 from kernel_recorder.in_process.notes import Notes, read_notes
 from kernel_recorder.in_process.profilers import BEGINNING, ENDING, NsysProfiler, TorchProfiler
 from kernel_recorder.in_process.ranks import Ranks
@@ -155,7 +155,7 @@ def test_a_capture_of_a_crash_that_lost_all_ranges_stays_as_it_is(tmp_path):
 def test_where_no_range_was_open_the_kernels_are_printed(tmp_path, capsys):
     made = Synthetic().metadata("CAPTURE_BACKEND", "torch").kernel("ampere_sgemm_128x64_tn", at=1)
     outcome = SimpleNamespace(expected_steps=None, was_cut=False, settings=SimpleNamespace(range=None))
-    _tell_contents(made.write(tmp_path / "capture.sqlite"), outcome, in_full=True)
+    _print_contents(made.write(tmp_path / "capture.sqlite"), outcome, in_full=True)
     said = capsys.readouterr().err
     assert "sgemm 128×64 tn  (no range)" in said
     assert "warning: no range was open in the window" in said

@@ -169,7 +169,8 @@ def test_a_profile_of_the_program_outside_the_window_is_told(profiler, remark):
 
 def test_the_facts_of_a_window_are_kept_with_it():
     contents = {"passes": [{"GPT forward 4x8": 1}], "compilations": 2}
-    kept = outcome(OPENED | {"by": "optimizer", "name": "Adam"}, CLOSED | {"contents": contents}, SAVED).kept()
+    recorded = outcome(OPENED | {"by": "optimizer", "name": "Adam"}, CLOSED | {"contents": contents}, SAVED)
+    kept = recorded.recorded_process()
     assert kept.window == {
         "by": "optimizer", "name": "Adam", "first": 6, "done": 3, **contents, "step_before_s": 0.01,
         "step_within_s": 0.012,

@@ -227,9 +227,7 @@ def runs_nothing(record, *options, **how):
 
 def test_nothing_is_written_over_a_file_and_the_program_does_not_run_in_vain(record):
     Path("mine.sqlite").write_text("precious")
-    assert "mine.sqlite: there is such a file, and nothing is written over it" in runs_nothing(
-        record, "-o", "mine.sqlite"
-    )
+    assert "mine.sqlite: the file exists and is not overwritten" in runs_nothing(record, "-o", "mine.sqlite")
     assert Path("mine.sqlite").read_text() == "precious"
 
 

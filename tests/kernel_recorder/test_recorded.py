@@ -102,7 +102,7 @@ def test_a_block_that_raises_leaves_no_capture_and_the_next_can_be_recorded():
 def test_nothing_is_written_over():
     Path("mine.sqlite").write_text("precious")
     with (
-        pytest.raises(TraceError, match="nothing is written over it"),
+        pytest.raises(TraceError, match="is not overwritten"),
         kernel_tables.recorded("step", output="mine.sqlite"),
     ):
         raise AssertionError("the block runs though it cannot be kept")

@@ -29,7 +29,7 @@ KINDS = (OPERATOR, ANNOTATION)
 def operators_of(trace: TorchTrace) -> list[tuple]:
     """The outermost operators: name, thread, start and end."""
     rows, columns = outermost_operators(trace), trace[OPERATOR]
-    names = [trace.named(OPERATOR)[row] for row in rows]
+    names = [trace.names_of(OPERATOR)[row] for row in rows]
     threads = [thread & 0xFFFFFF for thread in columns["thread"][rows].tolist()]
     return list(zip(names, threads, columns["start"][rows].tolist(), columns["end"][rows].tolist(), strict=True))
 
@@ -44,7 +44,7 @@ def test_times_are_integer_nanoseconds_since_the_first_event(tmp_path):
     path = tmp_path / "trace.json"
     path.write_text(json.dumps({"traceEvents": [second, first]}))
     trace = TorchTrace(path)
-    times = {kind: (trace.named(kind), trace[kind]["start"].tolist(), trace[kind]["end"].tolist()) for kind in KINDS}
+    times = {kind: (trace.names_of(kind), trace[kind]["start"].tolist(), trace[kind]["end"].tolist()) for kind in KINDS}
     assert times == {
         OPERATOR: (["aten::mm"], [251_408], [258_408]),
         ANNOTATION: (["measure"], [0], [6_230_385]),

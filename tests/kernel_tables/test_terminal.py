@@ -209,7 +209,7 @@ def test_the_findings_of_a_check_are_sentences_within_the_width_and_none_is_said
 
 def test_a_capture_without_ranges_names_the_command_that_tells_what_ran(printed, tmp_path):
     bare = Synthetic().kernel(GEMM, at=1).write(tmp_path / "bare.sqlite")
-    assert printed("ranges", bare) == ["no range was recorded; `kernel-tables kernels` tells what ran"]
+    assert printed("ranges", bare) == ["no range was recorded; `kernel-tables kernels` shows what ran"]
 
 
 def test_what_the_host_did_fits_the_width_and_the_columns_that_do_not_are_named(printed, capture):

@@ -12,7 +12,7 @@ from kernel_tables.__main__ import main
 from kernel_tables.ranks.collectives import collectives, unmatched_steps
 from kernel_tables.ranks.nccl_requests import CollectiveRequest, match_requests
 from kernel_tables.ranks.ranks import ranks_of
-from kernel_tables.reading.nccl_calls import NcclCall, bytes_of, layouts, publishable_call, told
+from kernel_tables.reading.nccl_calls import NcclCall, bytes_of, layouts, payload_fields, publishable_call
 from kernel_tables.reading.publishable import write_publishable
 from kernel_tables.trace import Trace
 from tests.kernel_tables.synthetic import Synthetic, changed
@@ -196,16 +196,18 @@ WHOLE = payload(struct.pack("<QQQ", 7, 1 << 20, 0xABCDEF))
     ],
 )  # fmt: skip
 def test_what_is_no_payload_of_a_call_tells_no_bytes(damaged):
-    assert bytes_of(told(damaged, layouts(ENTRY))) is None
+    assert bytes_of(payload_fields(damaged, layouts(ENTRY))) is None
     assert publishable_call(damaged, layouts(())) is None
 
 
 def test_a_payload_tells_what_its_layout_names_and_no_more_of_it_is_published():
     known = layouts(ENTRY)
-    assert told(WHOLE, known) == {"Message size [bytes]": 1 << 20, "NCCL communicator ID": 7}
+    assert payload_fields(WHOLE, known) == {"Message size [bytes]": 1 << 20, "NCCL communicator ID": 7}
     published = publishable_call(WHOLE, known)
-    assert (told(published, known), published[-8:]) == (told(WHOLE, known), bytes(8))
-    assert bytes_of(told(payload(struct.pack("<QQ", 7, 1 << 63)), known)) is None  # more than there is in the world
+    assert (payload_fields(published, known), published[-8:]) == (payload_fields(WHOLE, known), bytes(8))
+    assert (
+        bytes_of(payload_fields(payload(struct.pack("<QQ", 7, 1 << 63)), known)) is None
+    )  # more than there is in the world
 
 
 @pytest.mark.parametrize(
