@@ -24,14 +24,14 @@ class Menu:
 def menus(runs: pd.DataFrame, tables: Iterable[pd.DataFrame] = ()) -> list[Menu]:
     """The menus in the order of the dimensions. If no run has values of a dimension, they come from the tables: one
     process may measure several."""
-    offered = []
+    shown_menus = []
     for dimension in EVERY_DIMENSION:
         key = dimension.key
         rows = next((table for table in (runs, *tables) if key in table and table[key].notna().any()), None)
         if rows is not None and rows[key].nunique() > 1:
             choices = tuple((str(value), dimension.name_of(value)) for value in _in_order(rows, dimension))
-            offered.append(Menu(key, dimension.heading, choices))
-    return offered
+            shown_menus.append(Menu(key, dimension.heading, choices))
+    return shown_menus
 
 
 def _in_order(runs: pd.DataFrame, dimension: Dimension) -> list:

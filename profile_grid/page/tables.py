@@ -87,8 +87,8 @@ def page_tables(
 
 def every_table(questions: Iterable[Question] = QUESTIONS) -> dict[str, PageTable]:
     """The tables of the page by name, in the order of the page."""
-    of_questions = [table for question in questions for table in tables_with(question)]
-    return {table.name: table for table in (RUNS, *of_questions, KERNELS)}
+    chosen = [table for question in questions for table in tables_with(question)]
+    return {table.name: table for table in (RUNS, *chosen, KERNELS)}
 
 
 def tables_with(question: Question) -> tuple[PageTable, ...]:

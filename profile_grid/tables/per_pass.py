@@ -41,8 +41,8 @@ class Merged:
     def busy_ms(self) -> pd.Series:
         """The mean time per captured step in which the GPU runs anything, by run on a GPU."""
         phases, runs = as_texts(self.tables["phases"]), self.tables["runs"]
-        of_gpus = runs.loc[runs["device"] != "cpu", "run"]
-        steps = phases[(phases["phase"] == WHOLE_STEP) & phases["run"].isin(of_gpus)]
+        gpu_runs = runs.loc[runs["device"] != "cpu", "run"]
+        steps = phases[(phases["phase"] == WHOLE_STEP) & phases["run"].isin(gpu_runs)]
         return numbers(steps["gpu_busy_ns"]).groupby(steps["run"]).mean() / 1e6
 
     @cached_property

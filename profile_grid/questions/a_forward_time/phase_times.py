@@ -93,8 +93,8 @@ def _panel(rows: pd.DataFrame, missing: pd.DataFrame, contexts: Contexts, series
 def result_phase_times(tables: Tables) -> str:
     """How long each phase takes without a profiler, from the shortest to the longest."""
     times = phase_times(tables["runs"], tables["timings"], tables["phases"])
-    of_phases = {phase: times[times["phase"] == phase]["mean_ms"] for phase in DRAWN_PHASES}
-    parts = [f"{phase} {interval(ms, significant)} ms" for phase, ms in of_phases.items() if ms.notna().any()]
+    ms_by_phase = {phase: times[times["phase"] == phase]["mean_ms"] for phase in DRAWN_PHASES}
+    parts = [f"{phase} {interval(ms, significant)} ms" for phase, ms in ms_by_phase.items() if ms.notna().any()]
     return f"Without a profiler: {', '.join(parts)}" if parts else ""
 
 

@@ -125,8 +125,8 @@ def result_class_shares(tables: Tables) -> str:
     """The share of matrix multiplies in inference and in training."""
     shares = family_shares(tables["runs"], tables["class_shares"])
     matmul = shares[shares["family"] == MATMUL]
-    of_sides = {side: matmul[matmul["side"] == side]["share"] for side in SIDES}
-    parts = [f"{interval(rows, percent)} in {side}" for side, rows in of_sides.items() if len(rows)]
+    share_by_side = {side: matmul[matmul["side"] == side]["share"] for side in SIDES}
+    parts = [f"{interval(rows, percent)} in {side}" for side, rows in share_by_side.items() if len(rows)]
     time = words(tables["runs"]).time
     return f"Of the {time}, matrix multiplies take {', '.join(parts)}" if parts else ""
 

@@ -41,8 +41,8 @@ def draw(tables: Tables) -> Drawing:
         bars = marks.bars(data, channels, fills, tooltip)
         return bars.properties(width=WIDTH - NAMES_PX, height=alt.Step(marks.BAR_PX))
 
-    room = f"The first {MAX_BARS} of {len(names)} runs are drawn; the table has all."
-    notes = [room] if len(names) > MAX_BARS else []
+    note = f"The first {MAX_BARS} of {len(names)} runs are drawn; the table has all."
+    notes = [note] if len(names) > MAX_BARS else []
     return Frame(KEYS, NO_FIGURES).drawing(rows, runs, without_figures(runs, MEMORY), panel, notes)
 
 

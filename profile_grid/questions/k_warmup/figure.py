@@ -44,11 +44,11 @@ def draw(tables: Tables) -> Drawing:
 def every_step(tables: Tables) -> pd.DataFrame:
     """Warm-up and measured steps of every run that has both, numbered consecutively: `number`, `ratio` to the measured
     mean."""
-    warm, measured = (tables[name][tables[name]["phase"] == WHOLE_STEP] for name in ("warmup_steps", "steps"))
-    mean, taken = measured.groupby("run")["ms"].mean(), warm.groupby("run")["step"].count()
-    both = warm["run"].isin(mean.index), measured["run"].isin(taken.index)
+    warmup, measured = (tables[name][tables[name]["phase"] == WHOLE_STEP] for name in ("warmup_steps", "steps"))
+    mean, taken = measured.groupby("run")["ms"].mean(), warmup.groupby("run")["step"].count()
+    both = warmup["run"].isin(mean.index), measured["run"].isin(taken.index)
     later = measured[both[1]].assign(number=measured["step"] + measured["run"].map(taken))
-    rows = pd.concat([warm[both[0]].assign(number=warm["step"]), later], ignore_index=True)
+    rows = pd.concat([warmup[both[0]].assign(number=warmup["step"]), later], ignore_index=True)
     rows = rows.assign(ratio=rows["ms"] / rows["run"].map(mean), begins=rows["run"].map(taken) - 0.5)
     return rows.sort_values(["run", "number"], kind="stable", ignore_index=True)
 

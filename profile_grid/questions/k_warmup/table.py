@@ -26,7 +26,7 @@ def warmup_reports(merged: Merged) -> pd.DataFrame:
     for (run, phase), first in warm.groupby(KEYS, sort=False):
         later = steps.get((run, phase))
         if not later:
-            continue  # memory ran out behind the warm-up
+            continue  # memory ran out after the warm-up
         every, leading = first["ms"].tolist() + later, first.iloc[0][LEADING].tolist()
         for count in range(len(first) + 1):
             reported = np.array(every[count : count + len(later)], dtype="float64")

@@ -139,12 +139,12 @@ def kernels_table(measured: Measured) -> MarkdownTable:
 
     def cells(row: dict) -> tuple[str, ...]:
         waits = listed([reason for reason in (row["stall"], row["second_stall"]) if reason])
-        filled = f"{percent(row['occupancy'])} of {percent(row['occupancy_possible'])}"
+        occupancy = f"{percent(row['occupancy'])} of {percent(row['occupancy_possible'])}"
         return (
             measured.label(row["kernel"]), escaped(row["grid"]), row["verdict"], row["limited_by"] or ABSENT,
             waits or ABSENT, significant(row["gpu_time_ms"]), percent(row["share"]), rate(row["flop_per_s"]),
             percent(row["compute_share"]), speed(row["dram_bytes_per_s"]), percent(row["memory_share"]),
-            significant(row["flops_per_byte"]), filled, significant(row["waves"]), percent(row["tail"]),
+            significant(row["flops_per_byte"]), occupancy, significant(row["waves"]), percent(row["tail"]),
         )  # fmt: skip
 
     headings = (

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kernel_tables.kernel_names.matrix import matrix_parts
 
-MAX_PADDING = 0.05  # of the FLOPs of the shapes: what padding may add where names do not tell it
-MAX_SUMS = 0.02  # of the FLOPs of the shapes: adding up slices of the depth, which names do not tell
-ROUNDING = 1e-6  # of the FLOPs: no product has fewer than by its shape, but for rounding
+MAX_PADDING = 0.05  # of the FLOPs of the shapes, for padding of unknown tiles
+MAX_SUMS = 0.02  # of the FLOPs of the shapes, for sums of slices of the depth, which names do not have
+ROUNDING = 1e-6  # of the FLOPs
 Product = tuple[int, int, int]  # m, n, k
 Tile = tuple[int, int, int]  # the same of a tile
 
@@ -66,5 +66,5 @@ def tile_of(kernel: str) -> Tile | None:
     if "tile" not in written:
         return None
     rows, columns, *depth = written["tile"]
-    stages = written.get("stages", [])  # 64x5: 64 deep, five in flight; of stage3 the depth stands with the tile
+    stages = written.get("stages", [])  # 64x5: 64 deep, five in flight; for stage3 the depth is in the tile
     return int(rows), int(columns), int(depth[0] if depth else stages[0] if len(stages) == 2 else 1)

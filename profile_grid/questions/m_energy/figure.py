@@ -34,21 +34,21 @@ def parts_of_energy(use: pd.DataFrame) -> pd.DataFrame:
 
 def draw(tables: Tables) -> Drawing:
     """A bar per run: the energy of a token; its value and the mean power after the bar."""
-    runs, use = tables["runs"], by_size(tables["energy_use"], tables["runs"])
-    power = [f"{millijoules(row.joules_per_token)}, {significant(row.power_w)} W" for row in use.itertuples()]
-    use = use.assign(bar=labels(use), text=power)
-    rows = parts_of_energy(use.head(MAX_BARS))
+    runs, energies = tables["runs"], by_size(tables["energy_use"], tables["runs"])
+    power = [f"{millijoules(row.joules_per_token)}, {significant(row.power_w)} W" for row in energies.itertuples()]
+    energies = energies.assign(bar=labels(energies), text=power)
+    rows = parts_of_energy(energies.head(MAX_BARS))
     fills, axis = marks.part_fills(rows, "part"), alt.Axis(title="energy of a token (mJ)")
 
     def panel(data: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
         tooltip = marks.tooltip(data, ("part", "part"), ("mj", "mJ", marks.DIGITS), ("power_w", "mean W", marks.DIGITS))
-        channels = {"x": alt.X("start:Q", axis=axis), "y": marks.bar_axis(list(use["bar"].head(MAX_BARS)))}
+        channels = {"x": alt.X("start:Q", axis=axis), "y": marks.bar_axis(list(energies["bar"].head(MAX_BARS)))}
         bars = marks.bars(data, channels, fills, tooltip)
         return bars.properties(width=WIDTH - NAMES_PX, height=alt.Step(marks.BAR_PX))
 
     notes = ["After each bar: the energy of a token, and the mean power while the model steps."]
-    if len(use) > MAX_BARS:
-        notes.append(f"The first {MAX_BARS} of {len(use)} runs are drawn; the table has all.")
+    if len(energies) > MAX_BARS:
+        notes.append(f"The first {MAX_BARS} of {len(energies)} runs are drawn; the table has all.")
     return Frame(KEYS, "The energy of no run was counted.").drawing(
         rows, runs, without_figures(runs, ENERGY), panel, notes
     )

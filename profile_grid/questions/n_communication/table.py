@@ -22,7 +22,7 @@ KEY_COLUMNS = ["run", "rank", "device"]
 PARTS = ("compute", "exposed_communication", "exposed_memory", "idle")  # their times add up to that of a step
 TIMES = ("step", *PARTS, "communication", "overlapped", "transfer", "waiting")
 OF_A_COLLECTIVE = ("duration", "exposed", "transfer", "waiting")
-NOT_KNOWN = -1  # stands for a missing number where rows are grouped
+NOT_KNOWN = -1  # replaces missing numbers, which groupby would drop
 
 
 def communication_times(merged: Merged) -> pd.DataFrame:
