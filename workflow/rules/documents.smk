@@ -258,8 +258,8 @@ FROM_ARCHIVE = [
     TRACE,
     "results/grid.json",
 ]
-# Each is asked for by its name, since Snakemake does not miss a deleted file that stands between others. Of the files of
-# a run those that tell of the others are: the input functions of their jobs miss these.
+# Each is requested by name, since Snakemake does not notice a deleted intermediate file. Of a run only the status files
+# are: the input functions of their jobs notice the others.
 MADE_FROM_RESULTS = [
     of_every_run(RUNS, status_of),
     "results/grid.json",
