@@ -37,11 +37,11 @@ class Closures:
         self._is_on = True
 
     def end(self) -> None:
-        """Closes no more."""
+        """Stops closing ranges."""
         self._is_on = False
 
     def leave(self) -> None:
-        """Takes the hook away."""
+        """Removes the hook."""
         if self._hook is not None:
             self._hook.remove()
 

@@ -1,4 +1,4 @@
-"""What a range is in a capture: a push/pop range of NVTX, or a record_function of PyTorch's profiler."""
+"""Two kinds of ranges: push/pop ranges of NVTX, or record_function of PyTorch's profiler."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Emitter:
 def nvtx_emitter() -> Emitter:
     """Push/pop ranges in NVTX's default domain, which nsys records. ModuleNotFoundError without the package nvtx.
 
-    They are lighter than nvtx.annotate, which makes attributes anew for every range."""
+    They are lighter than nvtx.annotate, which creates attributes for every range."""
     try:
         import nvtx
     except ModuleNotFoundError as error:

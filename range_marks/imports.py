@@ -1,4 +1,4 @@
-"""Something to do as soon as a module has been imported by whoever imports it."""
+"""Calls a function as soon as a module has been imported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def when_imported(name: str, call: Callable[[ModuleType], None]) -> None:
-    """Calls `call` with the module once it has been imported; at once where it has been."""
+    """Calls `call` with the module once it has been imported; at once if it is already."""
     if name in sys.modules:
         call(sys.modules[name])
     else:
@@ -20,7 +20,7 @@ def when_imported(name: str, call: Callable[[ModuleType], None]) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds one module as the other finders do, and lends it a loader that calls back."""
+    """Finds one module like the other finders, with a loader that calls back."""
 
     def __init__(self, name: str, call: Callable[[ModuleType], None]) -> None:
         self.name, self.call = name, call
@@ -40,7 +40,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads the module by its own loader, gives that back to it, and calls."""
+    """Loads the module by its own loader, restores that loader, and calls back."""
 
     def __init__(self, finder: _Finder, loader: Any) -> None:
         self._finder, self._loader = finder, loader

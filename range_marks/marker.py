@@ -1,8 +1,8 @@
 """Parts of a model as ranges, and the record of which part made which node of autograd's graph.
 
 Autograd numbers its nodes: every thread counts the nodes that it makes, one by one. So a part is known by the numbers
-that the counter ran through while it was open, and reading the counter where a part opens and closes is all that the
-forward pass pays (see `backward` for what is done with it).
+that the counter had while it was open, and the forward pass only reads the counter where a part opens and closes
+(see `backward` for how it is used).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Chain = tuple["PartInstance", ...]  # parts, each inside the one before
 
 
 class PartInstance:
-    """One time that a part was open in a forward pass. `chain` holds the parts around it and, last, itself."""
+    """One call of a part in a forward pass. `chain` holds the parts around it and, last, itself."""
 
     __slots__ = ("chain", "name")
 
@@ -35,18 +35,18 @@ class PartInstance:
 
 
 class MarkerState(threading.local):
-    """What the marker knows of the calling thread."""
+    """The state of the marker on the calling thread."""
 
     def __init__(self) -> None:
         self.forward: Chain = ()  # the open parts of a forward pass
         self.backward: Chain = ()  # the parts that are open again, since a node of theirs runs
         self.suspended: Chain | None = None  # those parts while a part of a forward pass is computed again
-        # The chain open from one number on until the next, the numbers ascending.
+        # Each chain was open from its number to the next one; numbers ascend.
         self.numbers: list[int] = []
         self.chains: list[Chain] = []
 
     def record(self) -> None:
-        """Notes that from the next node on the open parts are those of now."""
+        """Notes the open parts for the nodes from the next one on."""
         number = next_number()
         if self.numbers and self.numbers[-1] == number:
             self.chains[-1] = self.forward
@@ -57,8 +57,8 @@ class MarkerState(threading.local):
             del self.numbers[: MOST_CHANGES // 2], self.chains[: MOST_CHANGES // 2]
 
     def made_in(self, number: int) -> tuple[int, int, Chain]:
-        """The parts that were open when this thread made the node of that number, () where none was; and the numbers
-        of the first node that was made in them, and of the first one after."""
+        """(first, end, chain): the parts that were open when this thread made node `number` (() if none), which hold
+        for the nodes from first to end - 1."""
         place = bisect_right(self.numbers, number)
         first = self.numbers[place - 1] if place else 0
         after = self.numbers[place] if place < len(self.numbers) else sys.maxsize
@@ -69,7 +69,7 @@ class Marker:
     """Opens ranges by an emitter, on the calling thread.
 
     A part that opens while autograd runs a backward pass on its thread is computed again, by a checkpoint: its ranges
-    stand inside one of its own name, and not inside the part whose node asked for it.
+    are inside a range `recomputation`, and not inside the part whose node requested it.
     """
 
     def __init__(self, emitter: Emitter, recomputation: str = RECOMPUTATION) -> None:
@@ -91,7 +91,7 @@ class Marker:
         its second forward pass by an exception (so a module's forward hook has to be registered with always_call)."""
         thread = self.thread
         if not thread.forward and torch._C._current_graph_task_id() != -1:
-            # In a graph that is made now its parts stand inside that of the node which asked for it.
+            # The parts of a recomputed graph are inside that of the node which requested it.
             thread.suspended = thread.forward = thread.backward
             self.reopen(())
             self.push(self._recomputation)
@@ -113,8 +113,8 @@ class Marker:
 
     @uncompiled
     def reopen(self, chain: Chain) -> None:
-        """Makes `chain` the parts that are open again on this thread: closes those that are not of it, opens the rest.
-        One instance of a part in the forward pass is one in the backward pass, as long as its nodes run in a row."""
+        """Makes `chain` the reopened parts of this thread: closes parts that are not in it, and opens the others.
+        An instance in the forward pass is one instance in the backward pass, as long as its nodes run in a row."""
         thread, opened = self.thread, self.thread.backward
         common = 0
         for part, other in zip(opened, chain, strict=False):

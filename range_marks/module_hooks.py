@@ -29,13 +29,13 @@ class ModuleHooks:
         self._handles: list[RemovableHandle] = []
 
     def begin(self) -> None:
-        """Sets them."""
+        """Registers the hooks."""
         _hide_from_compiler()
         self._all.append(self)
         self._set()
 
     def end(self) -> None:
-        """Takes them away."""
+        """Removes the hooks."""
         if self in self._all:
             self._all.remove(self)
         self._take_away()

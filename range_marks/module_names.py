@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from torch import nn
 
-# What stands around a module and is none of its model: a compiler's, a sharder's, a checkpointer's.
+# Wrappers around a module that are not part of its model: of compilers, sharding and checkpoints.
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
 
@@ -22,7 +22,7 @@ def names_in(
     parameters' names.
 
     Numbers are left out, so that the layers of one list have one name: `blocks.3.attention` is `blocks.attention`.
-    Where a list holds different things, or is called itself, its members have their class beside them: `head.Linear`.
+    If a list holds different modules, or is called itself, the class follows the name of its members: `head.Linear`.
     A name of more than `depth` parts is None.
     """
     whole = name_of_model or model_name(model)

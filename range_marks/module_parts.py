@@ -46,7 +46,7 @@ class ModuleParts:
         self._hooks.begin()
 
     def end(self) -> None:
-        """Opens no more, and closes those of the calling thread."""
+        """Stops opening parts, and closes those of the calling thread."""
         self._is_on = False
         self._hooks.end()
         while self._thread.called:

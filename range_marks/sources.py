@@ -1,4 +1,4 @@
-"""Which part of the model a line of source stands in: the blocks `with span(...)` that are written around it.
+"""The part of the model around a line of source: the blocks `with span(...)` that enclose it.
 
 A compiler drops ranges from the graph that it traces, or breaks it at them; but it notes of every operation the lines
 that called it, one inside the other. So the parts that those lines stand in are known without running anything.

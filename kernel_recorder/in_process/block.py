@@ -18,7 +18,7 @@ from range_marks.marker import Marker
 
 
 class BlockWindow:
-    """Opens when it is made. RuntimeError where PyTorch's profiler runs already."""
+    """A window that opens at once. RuntimeError if PyTorch's profiler is running already."""
 
     torch_version = torch.__version__
 
@@ -45,10 +45,10 @@ class BlockWindow:
         self._profiler.stop()
 
     def save(self, folder: Path) -> None:
-        """Leaves the trace in the folder."""
+        """Writes the trace into the folder."""
         self._profiler.save(folder)
 
 
 def named_range(name: str) -> record_function:
-    """A range, to be entered."""
+    """A range as a context manager."""
     return record_function(name)

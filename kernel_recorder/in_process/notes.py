@@ -1,4 +1,4 @@
-"""What the processes of a recorded program leave for the command: one line of JSON for each thing that happened."""
+"""Messages of the processes of a recorded program to the command: one line of JSON per event."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_RANK = "no_rank"  # of one that has, where the run could not be notes out
 
 
 class Notes:
-    """The folder in which the command and the processes of its program meet."""
+    """The folder that the command and the processes of the program share."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""What the outermost calls of modules are, by gradients and shapes: forward pass, inference, prefill, decode."""
+"""The kind of an outermost call of a module, by gradients and shapes: forward, inference, prefill, decode."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Passes:
         self.steps.append(Counter())
 
     def kind(self, module: nn.Module, args: tuple, keywords: dict[str, Any]) -> str:
-        """What a call is that is about to be made."""
+        """The kind of a call that is about to begin."""
         if torch.is_grad_enabled():
             return FORWARD
         tokens, number = _tokens(args, keywords), id(module)
@@ -45,7 +45,7 @@ class Passes:
 
 
 def _tokens(args: tuple, keywords: dict[str, Any]) -> int | None:
-    """How many tokens of each sequence a call has, where its first tensor of whole numbers has two dimensions."""
+    """Tokens per sequence of a call, if its first integer tensor with two dimensions gives them; else None."""
     numbers = (tensor for tensor in _tensors(args, keywords) if not tensor.is_floating_point() and tensor.dim() == 2)
     return next((tensor.shape[1] for tensor in numbers), None)
 

@@ -1,4 +1,4 @@
-"""The window of one process: opened once, closed once, and noted with what it cost.
+"""The window of one process: opened once, closed once, and noted with its cost.
 
 It runs inside other people's programs, in the middle of their steps. So whatever fails here is noted, for the command
 to tell, and never raised.
@@ -84,7 +84,7 @@ class Recorder:
         return True
 
     def add_facts(self, **facts: Any) -> None:
-        """Notes what is known of the steps of an open window only now."""
+        """Notes further facts about the steps of the open window."""
         self._notes.add("steps", **facts)
 
     def note_profile(self) -> None:
@@ -99,7 +99,7 @@ class Recorder:
             self.close(profile=True)
 
     def close(self, *, program_ended: bool = False, **facts: Any) -> None:
-        """Ends the window, and writes what it holds."""
+        """Ends the window, and writes its content."""
         if not self.is_open:
             return
         self.state = OVER
@@ -121,7 +121,7 @@ class Recorder:
         self._notes.add("saved", save_s=time.perf_counter() - stopped)
 
     def end_with_process(self) -> None:
-        """Sees to it that a window in which this process ends is closed, and that a child of it has none."""
+        """Closes the window when this process ends, and leaves forked children without a window."""
         atexit.register(self._at_exit)
         os.register_at_fork(after_in_child=self._in_forked_child)
 
@@ -136,14 +136,14 @@ class Recorder:
             multiprocessing.util.Finalize(None, self._at_exit, exitpriority=0)
 
     def _in_forked_child(self) -> None:
-        """A child of the process that is recorded is not: its profiler is its parent's."""
+        """A child of the recorded process is not recorded: the profiler belongs to its parent."""
         self._ranks.forget()
         if self.is_open:
             self.state = OVER
 
 
 def wait_for_device() -> None:
-    """Waits for what was launched, so that the window holds what was launched in it."""
+    """Waits for all launched work, so that the window contains the work launched in it."""
     if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
         torch.cuda.synchronize()
 
@@ -154,6 +154,6 @@ def _in_a_line(error: Exception) -> str:
 
 
 def _uncaught() -> str | None:
-    """The name of the error that ends this process, where one does that Python itself reports."""
+    """The name of the uncaught error that ends this process, None without one."""
     error = getattr(sys, "last_type", None)
     return error and error.__name__

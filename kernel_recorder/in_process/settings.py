@@ -1,4 +1,4 @@
-"""What is to be recorded of a program, as the command tells it to every process."""
+"""What to record of a program: the settings that the command passes to every process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Settings:
     quiet_end: bool = False
 
     def write(self, folder: Path) -> None:
-        """Leaves the settings where the processes of the program look for them."""
+        """Writes the settings for the processes of the program."""
         (folder / FILE).write_text(json.dumps(asdict(self)))
 
 

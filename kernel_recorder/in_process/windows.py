@@ -1,4 +1,4 @@
-"""What opens the window and what closes it: a named range, or the program's own calls; see also the modules beside.
+"""Windows that open and close by a named range or by the program's own calls; see steps_window and seconds_window.
 
 Each window listens to the program's ranges.
 """
@@ -15,7 +15,7 @@ from kernel_recorder.in_process.settings import Settings
 
 
 class Window:
-    """What all have in common: whether the program opened a range of its own before the window opened."""
+    """The base of all windows: notes whether the program opened a range of its own before the window."""
 
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
         self.recorder, self.settings = recorder, settings
@@ -32,12 +32,12 @@ class Window:
         """A range has closed."""
 
     def progress(self) -> dict[str, Any]:
-        """How far this process came towards the window."""
+        """The progress of this process towards the window."""
         return {}
 
 
 class RangeWindow(Window):
-    """Counts the instances of a range by its name; one inside another of the same name is part of it."""
+    """Counts the instances of a named range; instances inside another one do not count."""
 
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
         super().__init__(recorder, settings)

@@ -1,4 +1,4 @@
-"""What each Python of a recorded program runs at its start, since this folder stands first in its PYTHONPATH.
+"""Runs at the start of each Python of a recorded program, since this folder is first in its PYTHONPATH.
 
 The folder then leaves sys.path, and the environment's own sitecustomize runs. Nothing but the recorder and what it
 imports is added to what the program can import. Older Pythons have to understand this file too.
@@ -25,7 +25,7 @@ class OnlyTheRecorder:
 
 
 def run_the_environments_own():
-    """Runs the sitecustomize that this one stands before, where there is one."""
+    """Runs the environment's own sitecustomize, if there is one."""
     spec = PathFinder.find_spec("sitecustomize", sys.path)
     if spec is not None and spec.loader is not None:
         module = importlib.util.module_from_spec(spec)
