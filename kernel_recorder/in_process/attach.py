@@ -1,4 +1,4 @@
-"""From the start of a Python to a recorder that waits for its window, once that Python has imported PyTorch."""
+"""Starts a recorder in this process once PyTorch has been imported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from range_marks.imports import when_imported
 
 
 def attach_to_this_process(handover: str) -> None:
-    """Lets a recorder wait in this process for the window that the settings in the folder describe."""
+    """Starts a recorder that waits for the window described by the settings in the folder."""
     folder = Path(handover)
     settings, notes = read_settings(folder), Notes(folder)
     notes.add("python")
@@ -25,14 +25,14 @@ def attach_to_this_process(handover: str) -> None:
         notes.add("torch")
         try:
             watch_for_window(settings, notes)
-        except Exception as error:  # the program goes on without a recorder, and the command tells why
+        except Exception as error:  # the program goes on without a recorder, and the command prints why
             notes.add("refused", reason=f"{type(error).__name__}: {error}".partition("\n")[0])
 
     when_imported("torch", attach)
 
 
 def _report_no_end(ending: Path) -> None:
-    """From now on the Ctrl-C by which the command ends the program prints no traceback."""
+    """Hides the traceback of the Ctrl-C with which the command ends the program."""
     plain = sys.excepthook
 
     def report(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:

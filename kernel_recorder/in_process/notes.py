@@ -12,9 +12,9 @@ from kernel_tables.whole_files import written_whole
 
 FILE = "notes.jsonl"
 CLAIM, CLAIMED_RUN = "claim", "claimed-run"
-PATIENCE_S = 10.0  # for ranks that do not come to a window: their program may do something else, or have ended
+PATIENCE_S = 10.0  # for ranks that reach no window: their program may do something else, or have ended
 RANK = "rank"  # the event of a process that has joined others
-NO_RANK = "no_rank"  # of one that has, where the run could not be notes out
+NO_RANK = "no_rank"  # of a process that has, if its run could not be determined
 
 
 class Notes:
@@ -24,8 +24,8 @@ class Notes:
         self.folder = folder
 
     def add(self, event: str, **facts: object) -> None:
-        """Appends one line, in one write, since other processes append to the same file. Where the disk is full, or the
-        command is gone, the program goes on without."""
+        """Appends one line, in one write, since other processes append to the same file. If the disk is full, or the
+        folder is gone, nothing is written."""
         line = json.dumps({"event": event, "pid": os.getpid(), "unix_s": time.time(), **facts}) + "\n"
         with suppress(OSError):
             descriptor = os.open(self.folder / FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -35,8 +35,8 @@ class Notes:
                 os.close(descriptor)
 
     def claim(self, run: str | None = None) -> bool:
-        """Whether this process is recorded: the first to ask is, while the command is there, and where that is a rank,
-        so are the others of its `run`."""
+        """Whether this process is recorded: the first process that calls this is, and if it is a rank, so are the other
+        ranks of its `run`; none if the folder is gone."""
         try:
             if self.first_to(CLAIM) == os.getpid():
                 with written_whole(self.folder / CLAIMED_RUN) as partial:
@@ -47,8 +47,8 @@ class Notes:
             return False
 
     def first_to(self, what: str) -> int | None:
-        """The number of the process that was the first to ask for `what`: this one, or another; None where that has not
-        said so yet, or the folder is gone."""
+        """The id of the first process that called this with `what`; None if that process has not written its id yet, or
+        the folder is gone."""
         path = self.folder / what
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -73,7 +73,7 @@ class Notes:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and waits for its parent to take note does not."""
+    """Whether a process is running; a zombie is not."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -84,12 +84,12 @@ def is_alive(pid: int) -> bool:
 
 
 def trace_file(folder: Path, pid: int) -> Path:
-    """Where PyTorch's profiler of a process leaves its trace."""
+    """The path of the trace of a process."""
     return folder / f"trace-{pid}.json"
 
 
 def read_notes(folder: Path) -> list[dict]:
-    """What the processes noted, in order; a line that a full disk cut off is left out."""
+    """The notes of all processes, in order, without lines that a full disk cut off."""
     path = folder / FILE
     notes = []
     for line in path.read_text().splitlines() if path.exists() else ():

@@ -1,9 +1,9 @@
-"""The ranks of a program that runs on several GPUs: which process is one, and where they wait for each other.
+"""The ranks of a program on several GPUs: which processes are ranks, and where they wait for each other.
 
-nsys has one window for all processes of its session. Where it begins while a rank is in the middle of a step, of that
-step kernels are lost; where it ends while a kernel of NCCL waits for another rank, the rank that ended it is held up
-until nsys has waited for the other in vain, for 30 s (nsys 2025.3, two ranks). So ranks meet at both ends. In the
-processes that did not ask for it the window begins up to 3 ms later (seen), so all wait SETTLED_S then.
+nsys has one window for all processes of its session. If it opens while a rank is in the middle of a step, kernels of
+that step are lost. If it closes while a kernel of NCCL waits for another rank, nsys blocks the rank that closed it for
+30 s (nsys 2025.3, two ranks). So ranks meet at both ends. In the other processes the window opens up to 3 ms later
+(measured), so all ranks then wait for SETTLED_S.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Ranks:
 
     @property
     def are_others(self) -> bool:
-        """Whether processes of this program other than this one are ranks now."""
+        """Whether other processes of this program are ranks."""
         return any(pid != os.getpid() for pid in self._alive())
 
     def watch(self) -> None:
@@ -62,18 +62,17 @@ class Ranks:
                 setattr(module, plain.__name__, joined)
 
     def forget(self) -> None:
-        """This process is none of the ranks: a child of one."""
+        """Makes this process no rank, as in a forked child of a rank."""
         self.run = None
 
     def join(self, run: str, number: int, of: int) -> None:
-        """This process is the rank of this number."""
+        """Notes that this process is the rank with this number."""
         self.run = run
         self._notes.add(RANK, run=run, number=number, of=of)
 
     def together(self, what: str, call: Callable[[], Any]) -> None:
-        """Calls once all ranks of this run have come to `what`: one of them does, and all go on when it is done. Ranks
-        that have ended are not waited for, and others for PATIENCE_S at most; where the one that acts for all ends,
-        another does. A process that is no rank just calls."""
+        """A barrier: when all live ranks of this run have reached `what`, or after PATIENCE_S, one of them makes the
+        call; if it dies, another one does. All return when it is done. A process that is no rank just calls."""
         if not self.is_one:
             call()
             return
@@ -104,7 +103,7 @@ class Ranks:
             time.sleep(POLL_S)
 
     def _note(self) -> None:
-        """What fails here is noted, and never raised in the program."""
+        """Notes this process's rank. Errors are noted, and never raised in the program."""
         self.forget()
         try:
             of = torch.distributed.get_world_size()
@@ -116,7 +115,7 @@ class Ranks:
             self._notes.add(NO_RANK, reason=f"{type(error).__name__}: {error}".partition("\n")[0])
 
     def _alive(self, run: str | None = None) -> set[int]:
-        """The processes of the ranks, of one run or of any, that were started here and have not ended."""
+        """The running processes of the ranks of this run (default: of any run)."""
         notes = read_notes(self._notes.folder)
         ended = {note["pid"] for note in notes if note["event"] == "exit"}
         ranks = {note["pid"] for note in notes if note["event"] == RANK and run in (None, note["run"])}

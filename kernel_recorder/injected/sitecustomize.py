@@ -17,7 +17,7 @@ NEEDED = (3, 11)
 
 
 class OnlyTheRecorder:
-    """Finds the recorder and what it imports where the command runs it from, whatever else lies there."""
+    """Finds only the recorder and the packages that it imports, in the folder from which the command runs."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
