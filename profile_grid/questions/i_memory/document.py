@@ -17,6 +17,7 @@ from profile_grid.tables.measured import Measured
 from profile_grid.tables.model_parts import if_parts_differ
 from profile_grid.tables.names import FORWARD, OUTSIDE
 from profile_grid.tables.pivoting import pivoted, split, unstacked
+from profile_grid.tables.ratio_tables import LEADING_KEYS
 from profile_grid.tables.wording import PASSES, capital, leaders, listed, run_in_words, where
 
 EXPECTED = (
@@ -25,7 +26,6 @@ EXPECTED = (
 )
 NOT_RECORDED = Claim("Not answered: no run whose allocations were to be recorded has a complete history.", "missing")
 MAX_FAILURES = 3  # whose allocations are shown; the table has all
-LEADING_KEYS = ("model", "context_length", "mode")
 COUNTED_AS = {
     "requested_peak_bytes": "requested",
     "allocated_peak_bytes": "allocated",

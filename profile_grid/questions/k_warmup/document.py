@@ -6,23 +6,24 @@ import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, percent, ratio, significant, with_spread
-from profile_grid.questions.k_warmup.table import TOLERANCE, of_whole_steps
+from profile_grid.questions.k_warmup.table import TOLERANCE
 from profile_grid.tables.cells import rows_table
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.evidence import UNTOLD
+from profile_grid.tables.gains import whole_steps
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.ratio_tables import LEADING_KEYS
 from profile_grid.tables.wording import leaders, listed, of_all, places, run_in_words
 
 NOT_KEPT = Claim("Not answered: no timed run kept the times of its warm-up steps.", "missing")
 MAX_CAUSES = 3
 REPORTED_COUNTS = (0, 1, 2, 5)
-LEADING_KEYS = ("model", "context_length", "mode")
 
 
 def sentences(measured: Measured) -> list[str]:
     """(k) How long the first step takes and how many warm-up steps are enough; then why the first step takes longer."""
-    enough, reports = (of_whole_steps(measured.tables[name]) for name in ("warmup_enough", "warmup_reports"))
+    enough, reports = (whole_steps(measured.tables[name]) for name in ("warmup_enough", "warmup_reports"))
     causes = [_causes(run_rows) for _, run_rows in measured.tables["warmup_first_step"].groupby("run", sort=False)]
     if enough.empty:
         return [NOT_KEPT, *causes]
@@ -112,7 +113,7 @@ def _steps(number: int) -> str:
 
 def reports_table(measured: Measured) -> MarkdownTable | None:
     """(k) One line per run: the mean step that would have been reported after fewer warm-up steps."""
-    rows = of_whole_steps(measured.tables["warmup_reports"])
+    rows = whole_steps(measured.tables["warmup_reports"])
     taken = int(rows["warmup_steps"].max())
     counts = [number for number in REPORTED_COUNTS if number < taken] + [taken]
     cells = {(row.run, row.warmup_steps): with_spread(row.mean_ms, row.std_ms) for row in rows.itertuples()}
@@ -146,7 +147,7 @@ def enough_table(measured: Measured) -> MarkdownTable | None:
         ("tolerance", lambda row: percent(row["tolerance"])),
         ("enough", _enough_cell),
     )
-    return rows_table(of_whole_steps(measured.tables["warmup_enough"]), LEADING_KEYS, columns)
+    return rows_table(whole_steps(measured.tables["warmup_enough"]), LEADING_KEYS, columns)
 
 
 def _enough_cell(row: dict) -> str:

@@ -9,7 +9,6 @@ import pandas as pd
 from profile_grid.stages.cold_start.tables import FIRST_STEP
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged
 from profile_grid.tables.texts import as_texts
 
@@ -60,11 +59,6 @@ def warmup_first_step(merged: Merged) -> pd.DataFrame:
     """(k) One row per run with the stage cold_start and cause: the time by which its first step is longer than later
     ones."""
     return as_texts(merged["first_step"])
-
-
-def of_whole_steps(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows on complete steps."""
-    return table[table["phase"] == WHOLE_STEP]
 
 
 TABLES = (

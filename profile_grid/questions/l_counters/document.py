@@ -17,6 +17,7 @@ from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD, NO_RANGE
 from profile_grid.tables.pivoting import pivoted
+from profile_grid.tables.ratio_tables import LEADING_KEYS
 from profile_grid.tables.wording import capital, listed, places, run_in_words
 
 NOT_COUNTED = Claim("Not answered: no run has counters of its kernels.", "missing")
@@ -129,7 +130,6 @@ def bandwidth(bytes_per_s: float) -> str:
     )
 
 
-LEADING_KEYS = ("model", "context_length", "mode")
 MAX_KERNELS, MAX_PARTS = 8, 10  # of a run
 
 
