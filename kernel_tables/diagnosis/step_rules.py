@@ -48,8 +48,8 @@ def differ_in_work(scope: Scope) -> bool:
 
 
 def step_times_ns(scope: Scope) -> np.ndarray:
-    """By step: from the start of its first activity (on the CPU, of its range) to that of the next step's, which tells
-    the time of host and GPU alike where the host runs ahead. The last one lasts to the end of the span."""
+    """By step: the time from its first activity (on the CPU, from its range) to that of the next step, which
+    holds even if the host runs ahead. The last step lasts to the end of the span."""
     return np.diff(np.append(_first_ns(scope), max(device.last_ns for device in scope.devices)))
 
 
@@ -67,7 +67,7 @@ def _sentence(scope: Scope, slow: np.ndarray, usual_ns: float, drift: float) -> 
 
 
 def _what_varies(scope: Scope, slow: np.ndarray) -> str:
-    """What slow steps do more often than the others, in words."""
+    """The work that slow steps do more often than the others, in words."""
     name, times = _instances_by_step(scope, slow)
     if name:
         more, usual = np.median(times[slow]), np.median(times[~slow])
@@ -102,12 +102,12 @@ def _instances_by_step(scope: Scope, slow: np.ndarray) -> tuple[str, np.ndarray]
 
 
 def _launches(scope: Scope) -> np.ndarray:
-    """By step: how many kernels it launched."""
+    """By step: the number of kernels that it launched."""
     return np.bincount(scope.step[(scope.step != NO_STEP) & scope.is_kernel], minlength=len(scope.steps))
 
 
 def _first_ns(scope: Scope) -> np.ndarray:
-    """By step: when it begins."""
+    """By step: its start."""
     if scope.trace.is_cpu_only:
         return scope.trace.range_arrays.start_ns[scope.steps]
     inside = scope.step != NO_STEP
@@ -117,8 +117,8 @@ def _first_ns(scope: Scope) -> np.ndarray:
 
 
 def _claimed_ns(context: DiagnosisContext) -> np.ndarray:
-    """By step: the idle time in it that the findings hold to which it is left, the mean of the devices. What ended an
-    idle time may be the first activity of the step after."""
+    """By step: its idle time that other findings claim, the mean of the devices. An idle time may be ended by the first
+    activity of the next step."""
     idle_ns = np.minimum(context.claimed_ns, context.idle_by_activity())
     rows = np.flatnonzero(idle_ns)
     step = np.searchsorted(_first_ns(context.scope), context.scope.activities.start_ns[rows]) - 1

@@ -7,8 +7,8 @@ from decimal import Decimal, InvalidOperation
 
 import numpy as np
 
-# Fewer than 2^63 nanoseconds; every number of a text is of one kind. What matched is not tried again (*+): many numbers
-# before a wrong one would be matched in every other way, too.
+# Fewer than 2^63 nanoseconds; all numbers of a text have one form. Possessive (*+): else, before a wrong number, many
+# correct ones would be matched again in every other way.
 WHOLE = re.compile(rb"(?:-?(?:[0-8]\d{15}|\d{1,15}) )*+")
 THREE_DECIMALS = re.compile(rb"(?:-?(?:[0-8]\d{15}|\d{1,15})\.\d{3} )*+")
 FRACTION = re.compile(rb"\.0*[1-9]")
