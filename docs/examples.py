@@ -6,6 +6,7 @@ questions. Figures are SVG; pages are committed only as digests (docs/pages.py).
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections import ChainMap
 from collections.abc import Mapping
@@ -73,11 +74,15 @@ class Example:
     @property
     def links(self) -> dict[str, str]:
         """By question Markdown that links to the study that answers it too."""
-        up = "../" if self is WHOLE else "../../"
-        return {
-            question: f"See also the [study {study.folder.name}]({up}{study.folder.name}/answers/{study.document}.md)."
-            for question, study in ((question, _study(name)) for question, name in self.see)
-        }
+        return {question: self._link(_study(name)) for question, name in self.see}
+
+    def _link(self, study: Example) -> str:
+        up, name = "../" if self is WHOLE else "../../", study.folder.name
+        here, there = ({*example.merged()["runs"]["run"]} for example in (self, study))
+        return (
+            f"See also the [study {name}]({up}{name}/answers/{study.document}.md), which answers this question."
+            f" Runs: {len(there)}; of these with the settings of runs here: {len(here & there)}."
+        )
 
     def documents(self, runs: pd.DataFrame) -> list[str]:
         """The committed documents."""
@@ -158,4 +163,5 @@ def remake(example: Example) -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     main()

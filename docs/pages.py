@@ -3,6 +3,7 @@ digest of each is, so that a change of a page is a diff; `python -m docs.pages` 
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import re
 from collections.abc import Callable, Mapping
@@ -86,4 +87,5 @@ def page_of_recording() -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()
     write_digests()

@@ -34,7 +34,7 @@ INCOMPLETE = {  # errors: numbers are wrong or missing
     "no_api_calls": "no CUDA API call was recorded",
     "step_count": "there are more or fewer steps than expected",
     "ranks_differ": "ranks of one run hold different numbers of steps",
-    "short_steps": "steps hold fewer kernels than is usual among them",
+    "short_steps": "steps hold fewer kernels than most steps",
     "launches_without_kernels": "launches have no kernel",
     "lost_launches": "kernels were launched within the capture by calls that were not recorded",
     "nsys_lost_events": "nsys reports lost events",

@@ -66,12 +66,12 @@ RULES = (
     ),
     DiagnosisRule(
         "idle_host", "the GPU idle while the host makes no CUDA call for 1 ms or longer", CAUSE, OWN,
-        "prepare data in other processes, ahead of the step; spare Python's full collections (gc.freeze()); see what"
+        "prepare data in other processes, ahead of the step; avoid full garbage collections (gc.freeze()); see what"
         " the host does meanwhile (kernel-tables host)",
         LIKELY, host_rules.idle_host, HOST, leaves_to=("waiting_for_data",),
     ),
     DiagnosisRule(
-        "idle_sync", "the GPU idle after synchronisation at the end of a step or outside of steps", CAUSE, OWN,
+        "idle_sync", "the GPU idle after synchronization at the end of a step or outside of steps", CAUSE, OWN,
         "do not wait for the GPU after each step: read losses later, or now and then",
         LIKELY, host_rules.idle_sync, HOST, leaves_to=("small_kernels",),
     ),
@@ -94,7 +94,7 @@ RULES = (
         POSSIBLE, kernel_rules.small_kernels, GPU, leaves_to=("unfused_optimizer",), silent_where=("launch_bound",),
     ),
     DiagnosisRule(
-        "sync_in_step", "synchronisation within a step: .item(), .cpu(), print, a condition on a tensor", WORTH, OWN,
+        "sync_in_step", "synchronization within a step: .item(), .cpu(), print, a condition on a tensor", WORTH, OWN,
         "keep the value on the GPU, and read it after the step; use torch.where instead of a condition",
         LIKELY, host_rules.sync_in_step, IN_STEP, leaves_to=("small_kernels",),
     ),

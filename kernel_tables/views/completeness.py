@@ -203,7 +203,7 @@ def _launches(trace: CaptureArrays) -> Iterator[Finding]:
         yield finding(
             "launched_before",
             f"{before} activities were launched before the capture began: they are in '(launched before the capture)'"
-            " and in no range; synchronise before the capture starts to have none",
+            " and in no range; synchronize before the capture starts to have none",
         )
 
 

@@ -12,9 +12,9 @@ from profile_grid.tables.declared import declared_tables
 def dictionary() -> str:
     """The data dictionary of all tables, in Markdown."""
     parts = [
-        "# Data dictionary\n\nEvery table is there twice: as CSV for people, as Parquet for programs. GPU time is"
-        " the sum of the durations of kernels and memory operations (on a CPU: of outermost ATen operators). What was"
-        " not measured is empty, never zero. Every table but those of operators alone begins with the same columns:",
+        "# Data dictionary\n\nEvery table is stored as CSV for people and as Parquet for programs. GPU time is the sum"
+        " of the durations of kernels and memory operations (on a CPU: of outermost ATen operators). Values that were"
+        " not measured are empty, never zero. All tables but those of attention alone begin with the same columns:",
         _as_table(LEADING_COLUMNS),
     ]
     return "\n\n".join([*parts, *sections(declared_tables().values())]) + "\n"

@@ -65,7 +65,7 @@ def _memory(row: dict) -> str:
     during = f" during {escaped(row['oom_during'])}" if known(row.get("oom_during")) else ""
     requested = memory(row.get("oom_requested_bytes"))
     free, total = memory(row.get("oom_free_bytes")), memory(row.get("oom_total_bytes"))
-    return f"OOM, out of memory{during}: asked for {requested}, {free} free of {total}"
+    return f"out of memory{during}: {requested} requested, {free} free of {total}"
 
 
 def _some(names: list[str], most: int = 4) -> str:

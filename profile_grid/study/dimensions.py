@@ -116,12 +116,12 @@ BATCH_SIZE = Dimension(
 COMPILE = Dimension(
     key="compile", heading="compile", meaning="torch.compile: off, on (the entire model), or attention (this part)",
     listed="compiles", default=NOT_COMPILED, values=COMPILES, spellings={False: NOT_COMPILED, True: WHOLE_MODEL},
-    names={NOT_COMPILED: "not compiled", WHOLE_MODEL: "whole model", ATTENTION_ALONE: "attention alone"},
+    names={NOT_COMPILED: "not compiled", WHOLE_MODEL: "entire model", ATTENTION_ALONE: "only attention"},
     in_name="compile-{}", in_words="compiled ({})",
 )  # fmt: skip
 ATTENTION = Dimension(
     key="attention", heading="attention",
-    meaning="eager (written out), or this backend of PyTorch's scaled_dot_product_attention",
+    meaning="eager (separate operations), or this backend of PyTorch's scaled_dot_product_attention",
     listed="attentions", default=EAGER, values=ATTENTIONS, in_name="{}-attention", in_words="with {} attention",
 )  # fmt: skip
 CHECKPOINT = Dimension(

@@ -83,4 +83,4 @@ def _part(rows: pd.DataFrame, every: pd.DataFrame, verdict: str) -> str:
 def _needed(unclear: pd.DataFrame) -> str:
     """The number of processes per side that would show a difference of WORTH in these runs."""
     needed = processes_for(float(unclear["spread"].max()) / 2**0.5)
-    return f"{needed} processes a side would show a difference of {100 * WORTH:.0f} %"
+    return f"{needed} processes per run would show a difference of {100 * WORTH:.0f} %"

@@ -86,7 +86,7 @@ def test_out_of_memory_is_a_cell_of_its_own_with_what_was_asked_for(failed_grid)
     run = pd.read_csv(folder / "results/tables/runs.csv").set_index("model").loc["three"]
     assert run["oom_requested_bytes"] == 20.25 * 2**30
     assert run["oom_during"] == "initialise"
-    assert "asked for 20.2 GiB" in (folder / "results/answers/answers.md").read_text()
+    assert "20.2 GiB requested" in (folder / "results/answers/answers.md").read_text()
 
 
 def test_what_nsys_and_the_model_print_when_they_fail_stays_in_the_logs(failed_grid):

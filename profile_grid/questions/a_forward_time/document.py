@@ -38,9 +38,9 @@ def _takes(timed: pd.DataFrame, both: pd.DataFrame, measured: Measured) -> Claim
     profiler = "no run has both a timing and a capture"
     if len(both):
         agreeing = of_all(len(both) - len(off), len(both), "run")
-        profiler = f"the same under the profiler differs by at most {TOLERANCE} in {agreeing}"
+        profiler = f"under the profiler, the time differs by at most {TOLERANCE} in {agreeing}"
     if len(both) == 1:
-        profiler = f"under the profiler {ratio(both['overhead_ratio'].iloc[0])} of that"
+        profiler = f"under the profiler, it takes {ratio(both['overhead_ratio'].iloc[0])} of that"
     return Claim(
         "{step} takes {times} ms{median}; {profiler}.", "counted",
         step=capital(step), times=interval(times, significant), median=median, profiler=profiler,
@@ -56,7 +56,7 @@ def _off(both: pd.DataFrame) -> list[Claim]:
     untold = judged(off["overhead_ratio"], spread)["verdict"] == UNTOLD
     claims = [
         Claim(
-            "Under the profiler, {places} {take} {ratios} of the time: more than processes differ by themselves.",
+            "Under the profiler, {places} {take} {ratios} of the time; processes of the same work differ by less.",
             "difference", places=places(rows), take="takes" if len(rows) == 1 else "take",
             ratios=interval(rows["overhead_ratio"], ratio),
         )
@@ -105,7 +105,7 @@ def _ahead(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
     return [
         Claim(
             "The NVTX range `forward` is shorter than the GPU is busy in {ahead}, because kernels are launched ahead:"
-            " Python's timer waits for the GPU, the range does not.",
+            " Python's timer waits for the GPU, but the range does not.",
             "counted", ahead=of_all(len(ahead), len(captured), "run"),
         )
     ] if len(ahead) else []  # fmt: skip

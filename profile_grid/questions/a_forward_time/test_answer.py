@@ -51,13 +51,13 @@ def test_a_run_out_of_memory_has_a_row_with_statuses_and_no_figures():
 
 def test_a_grid_that_matches_python_says_in_how_many_runs():
     assert Said(grid())["a"].startswith(
-        "A forward pass takes 4.03 to 16.6 ms (median 8.11 ms); the same under the profiler differs by at most 5 % in"
-        " all 4 runs."
+        "A forward pass takes 4.03 to 16.6 ms (median 8.11 ms); under the profiler, the time differs by at most 5 %"
+        " in all 4 runs."
     )
 
 
 def test_a_single_run_has_its_time_and_its_ratio():
-    assert Said(forward())["a"].startswith("A forward pass takes 11.8 ms; under the profiler × 1.02 of that.")
+    assert Said(forward())["a"].startswith("A forward pass takes 11.8 ms; under the profiler, it takes × 1.02 of that.")
 
 
 def test_many_short_kernels_and_an_idle_gpu_are_called_launch_bound():
@@ -89,7 +89,7 @@ def test_a_difference_that_two_processes_could_have_is_no_cost_of_the_profiler()
 
 def test_a_busy_gpu_whose_profiled_step_is_far_longer_is_slowed_by_the_profiler():
     text = Said(forward(step_wall_ms=20.0, unprofiled_ms=9.9))["a"]
-    assert "Under the profiler, small at context 512 takes × 2.02 of the time: more than processes differ" in text
+    assert "Under the profiler, small at context 512 takes × 2.02 of the time; processes of the same" in text
 
 
 def test_some_that_match_and_some_that_do_not_are_counted():

@@ -52,8 +52,8 @@ def _largest(gains: pd.DataFrame) -> Claim:
     row = longest.loc[longest["gain"].idxmax()]
     texts = int((gains["verdict"] == FASTER).sum())
     return Claim(
-        "In {precision} at context {context}, d {d}, {variant} is {gain} times as fast as written-out attention"
-        " ({ms} against {base} ms); {texts} are faster.", "difference",
+        "In {precision} at context {context}, d {d}, {variant} is {gain} times as fast as eager"
+        " attention ({ms} instead of {base} ms); {texts} are faster than eager.", "difference",
         precision=row["precision"], context=row["context_length"], d=row["head_dim"], variant=escaped(row["variant"]),
         gain=significant(row["gain"]), ms=significant(row["ms"]), base=significant(row["base_ms"]),
         texts=of_all(texts, len(gains), "cell"),
@@ -69,7 +69,7 @@ def _fastest(both: pd.DataFrame) -> list[Claim]:
             at_length = cells[cells["context_length"] == length]
             names = [escaped(best) for best in at_length.loc[at_length.groupby(KEY_COLUMNS)["ms"].idxmin(), "variant"]]
             texts.append(f"{leaders(names, noun='cell')} at context {length} in {precision}")
-    return [Claim("Shortest measured passes: {texts}.", texts="; ".join(texts))] if texts else []
+    return [Claim("Fastest: {texts}.", texts="; ".join(texts))] if texts else []
 
 
 def _memory(table: pd.DataFrame) -> list[Claim]:

@@ -46,8 +46,8 @@ def draw(tables: Tables) -> Drawing:
 
     widths = tables["attention_sweep"][HEAD_DIM.key].nunique()
     note = (
-        f"Head width d = {cells[HEAD_DIM.key].iloc[0]}; {counted(widths, 'width')} in the table. The device is waited"
-        " for after each pass; ± is the standard deviation between passes. eager: written out; compiled: the same by"
+        f"Head width d = {cells[HEAD_DIM.key].iloc[0]}; {counted(widths, 'width')} in the table. Times include waiting"
+        " for the device; ± is the standard deviation between passes. eager: separate operations; compiled: the same by"
         " torch.compile."
     )
     measured, missing = cells[cells["both_ms"].notna()], cells[cells["status"] != COMPLETE]
@@ -77,7 +77,7 @@ def result(tables: Tables) -> str:
     longest = gains[gains["context_length"] == gains["context_length"].max()]
     best = longest.loc[longest["forward_speed_up"].idxmax()]
     factor, config = significant(best["forward_speed_up"]), f"context {best['context_length']} in {best['precision']}"
-    return f"At {config}, the forward pass of {best['variant']} is {factor} times as fast as written out"
+    return f"At {config}, the forward pass of {best['variant']} is {factor} times as fast as eager"
 
 
 FIGURES = (

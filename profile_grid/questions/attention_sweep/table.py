@@ -59,12 +59,12 @@ TABLES = (
         "attention_sweep",
         "One row per cell: one attention operator at one width of head and context length",
         columns(
-            "variant | text | | attention, or compiled: the written-out one by torch.compile",
+            "variant | text | | attention, or compiled: eager attention by torch.compile",
             OPERATOR_TIMES.columns,
             """
-    forward_speed_up | float | | forward time of the written-out attention ÷ forward_ms
+    forward_speed_up | float | | forward time of eager attention ÷ forward_ms
     forward_speed_up_std | float | | its standard deviation, from those of both
-    backward_speed_up | float | | backward time of the written-out attention ÷ backward_ms
+    backward_speed_up | float | | backward time of eager attention ÷ backward_ms
     backward_speed_up_std | float | | its standard deviation, from those of both
     ideal_forward_ms | float | ms | the later of: unmasked products at the peak FLOP/s, inputs and output at the peak \
         bytes/s

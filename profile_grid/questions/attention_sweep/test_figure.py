@@ -17,4 +17,4 @@ def test_the_figure_has_a_point_for_every_cell_with_times_and_a_cross_for_every_
     assert len([row for row in data if "both_ms_low" in row and row["status"] == "complete"]) == 5
     assert {row["label"] for row in data if "label" in row} == {"eager: out of memory"}
     assert FIGURE.draw(tables).absent == ("Out of memory: eager in fp32 at 1024.",)
-    assert FIGURE.result(tables).endswith(" times as fast as written out")
+    assert FIGURE.result(tables).endswith(" times as fast as eager")

@@ -53,7 +53,7 @@ def _leads(top: pd.DataFrame, scopes: list[tuple[str, pd.DataFrame]], measured: 
     if scopes:
         _, rows = scopes[-1]
         same = of_all(int(rows["same_as_forward"].astype(bool).sum()), len(rows), "run")
-        training = f"; it leads training in {same}"
+        training = f", and leads training in {same}"
     median = f" (median {percent(top['share'].median())})" if len(top) > 2 else ""
     return Claim(
         "{kind} leads the forward pass in {runs}; the leader takes {share} of it{median}{training}.",
@@ -73,7 +73,7 @@ def _invocations(top: pd.DataFrame, measured: Measured) -> Claim:
     elif len(uneven):
         every = f"the mean of captured steps that differ in {places(uneven)}"
     times = f"{counted(top['invocations'], 'time')} per pass"
-    return Claim("It runs {times}, {every}.", "counted", times=times, every=every)
+    return Claim("The leader runs {times}, {every}.", "counted", times=times, every=every)
 
 
 def _others(mode: str, rows: pd.DataFrame, measured: Measured) -> Claim:

@@ -101,7 +101,7 @@ def _parts(first: pd.DataFrame, measured: Measured) -> list[Claim]:
                 "missing", kernels=measured.words.kernels,
             )
         ]  # fmt: skip
-    return [Claim("That part takes {share} of it.", share=interval(first["share_of_others"], percent))]
+    return [Claim("The longest part takes {share} of this time.", share=interval(first["share_of_others"], percent))]
 
 
 def class_table(measured: Measured) -> MarkdownTable:

@@ -72,7 +72,7 @@ def _other_classes(measured: Measured) -> list[Claim]:
         if rows.abs().median() >= SAME_SHARE and ((rows > 0).all() or (rows < 0).all()):
             texts.append(f"{escaped(name)} ({interval(rows, points)})")
     return (
-        [Claim("Other classes that change alike in every run, in points: {texts}.", texts=listed(texts))]
+        [Claim("Classes that also change in one direction in every run, in points: {texts}.", texts=listed(texts))]
         if texts
         else []
     )

@@ -62,9 +62,9 @@ def _backward(measured: Measured) -> list[Claim]:
         return []
     rows = measured.mode("attention_backward", measured.training_mode)
     if rows.empty:
-        return [Claim("Backward times are missing: these captures do not mark parts there.", "missing")]
+        return [Claim("Backward times are missing: these captures have no parts in the backward pass.", "missing")]
     times = rows.loc[rows["part"] == SOFTMAX, "runtime_to_matmuls"].dropna()
-    text = "In the backward pass it takes {times} times as long as they do."
+    text = "In the backward pass, softmax takes {times} times as long as both matrix multiplies."
     return [Claim(text, times=interval(times, significant))] if len(times) else []
 
 

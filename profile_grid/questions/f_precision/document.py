@@ -43,7 +43,8 @@ def _parts(measured: Measured, times: pd.DataFrame) -> list[Claim]:
         return []
     return [
         Claim(
-            "By {time} of the forward pass {in_lowest}, {most} gains {gain}, {least} only {loss}.",
+            "By {time} of the forward pass {in_lowest}, the largest speed-up is that of {most} ({gain}), the smallest"
+            " that of {least} ({loss}).",
             time=measured.words.time, in_lowest=PRECISION.words(lowest), most=most, least=least,
             gain=interval(ranges[most], ratio), loss=interval(ranges[least], ratio),
         )

@@ -65,7 +65,7 @@ def test_the_parts_say_what_gains_and_what_does_not():
     others = parts[(parts["part"] == "feed-forward")]
     assert len(others) and others["speed_up"].tolist() == pytest.approx([4.0] * len(others), rel=1e-3)
     text = Said(in_two())["f"]
-    assert "feed-forward gains × 4.00, computing softmax only × 1.00." in text
+    assert "that of feed-forward (× 4.00), the smallest that of computing softmax (× 1.00)." in text
 
 
 def test_the_sentences_say_how_much_faster_a_step_is_in_how_many_runs_and_the_errors():
@@ -108,6 +108,6 @@ def test_a_kernel_without_a_range_counts_in_its_phase():
 def test_what_two_processes_differ_by_themselves_is_no_gain_and_says_how_many_processes_would_do():
     waiting = Made(kernels=forward_kernels(), unprofiled_ms=40.0)
     text = Said([waiting, faster(waiting, 1.2)])["f"]
-    assert text.startswith("Whether a step is faster than in fp32 cannot be told in 1 run: 39 processes a side")
-    assert "39 processes a side would show a difference of 10 %" in text
+    assert text.startswith("Whether a step is faster than in fp32 cannot be told in 1 run: 39 processes per")
+    assert "39 processes per run would show a difference of 10 %" in text
     assert "faster in" not in text

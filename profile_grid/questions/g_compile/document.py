@@ -59,7 +59,7 @@ def _kernels(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
 def _cost(times: pd.DataFrame, cost: pd.DataFrame) -> list[Claim]:
     """The seconds of compilation, and after how many steps they are repaid, if there is a gain."""
     if cost["compile_s"].dropna().empty:
-        return [Claim("What compiling cost is not known.", "missing")]
+        return [Claim("The cost of compiling is not known.", "missing")]
     steps = times[(times["phase"] == WHOLE_STEP) & (times["verdict"] == FASTER)]
     paid = cost[cost["run"].isin(steps["run"]) & cost["steps_to_pay"].notna()]["steps_to_pay"].round()
     repaid = f", repaid after {interval(paid, count)} steps where it gains" if len(paid) else ""

@@ -46,14 +46,14 @@ def test_compiling_has_paid_when_its_seconds_are_gained_back_and_never_without_a
     assert cost["steps_to_pay"].isna().tolist() == [False, True]
     text = told("g_compile", [plain, faster, slower])
     assert "Compiling takes 20.0 s with an empty cache, repaid after 4,000 steps where it gains." in text
-    assert "Compiled (attention alone): slower in the one run (× 0.500, small at context 512, forward pass)." in text
+    assert "Compiled (only attention): slower in the one run (× 0.500, small at context 512, forward pass)." in text
 
 
 def test_the_sentences_say_what_is_left_of_the_kernels_and_what_took_their_place():
     plain = Made(kernels=forward_kernels())
     text = told("g_compile", [plain, compiled(plain)])
     assert text.startswith(
-        "Compiled (whole model), the forward pass of small at context 512 is 2.00 times as fast as not compiled."
+        "Compiled (entire model), the forward pass of small at context 512 is 2.00 times as fast as not compiled."
     )
     assert "there remain 64.8 % of the kernels of the forward pass (91.8 % of its GPU time)." in text
 

@@ -16,7 +16,7 @@ def tables(**changes):
 def test_every_speed_up_is_a_point_and_values_have_the_names_that_people_read():
     made = tables(compiles=("off", "on", "attention"))
     chart = json.dumps(on_paper(FIGURE, {name: made[name] for name in FIGURE.tables}))
-    assert '"whole model"' in chart and '"attention alone"' in chart and "times as fast as not compiled" in chart
+    assert '"entire model"' in chart and '"only attention"' in chart and "times as fast as not compiled" in chart
     points = {(row["run"], row["phase"]) for rows in FIGURE.draw(made).chart["datasets"].values() for row in rows
               if "compile" in row}  # fmt: skip
     times = made["compile_times"][["run", "phase"]]

@@ -37,11 +37,11 @@ def draw_attention_times(tables: Tables) -> Drawing:
     def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> alt.LayerChart:
         tooltip = marks.tooltip(
             rows, ("mean_ms", "time (ms)", marks.DIGITS), ("std_ms", "± (ms)", marks.DIGITS),
-            ("speed_up", "times as fast as written out", marks.DIGITS),
+            ("speed_up", "times as fast as eager", marks.DIGITS),
         )  # fmt: skip
         return marks.against_context(rows, absent, contexts, "time of a step (ms)", series, TIME, tooltip, SIZE)
 
-    note = "Times without a profiler, ± the standard deviation between steps. eager: attention written out."
+    note = "Times without a profiler, ± the standard deviation between steps. eager: separate operations."
     return Frame(PANEL_DIMENSIONS, NO_TIMES, COLUMNS).drawing(steps, runs, missing, panel, (note,))
 
 
@@ -54,9 +54,7 @@ def result_attention_times(tables: Tables) -> str:
     best = steps.loc[steps[steps["context_length"] == steps["context_length"].max()]["speed_up"].idxmax()]
     name = ", ".join(MODE.name_of(best[key]) if key == MODE.key else str(best[key]) for key in ("model", "mode"))
     factor = significant(best["speed_up"])
-    return (
-        f"At context {best['context_length']} {best[ATTENTION.key]} is {factor} times as fast as written out ({name})"
-    )
+    return f"At context {best['context_length']} {best[ATTENTION.key]} is {factor} times as fast as eager ({name})"
 
 
 FIGURES = (

@@ -97,7 +97,7 @@ TABLES = (
 """,
             BASE_RUN,
             """
-    base_gpu_time_ms | float | ms | GPU time with written-out attention
+    base_gpu_time_ms | float | ms | GPU time with eager attention
     base_gpu_time_std_ms | float | ms | its standard deviation
 """,
             SPEED_UP,

@@ -54,7 +54,7 @@ def _fullest(peaks: pd.DataFrame, failures: pd.DataFrame) -> Claim:
         step = "that" if first["mode"] == peak_row["mode"] else PASSES[first["mode"]]
         failure = f"; {step} of {where(first)} does not fit"
     return Claim(
-        "{step} of {place} needs {peak} at its fullest moment, {share} of it {category}{lacking}.", "counted",
+        "{step} of {place} needs {peak} at its peak, {share} of it {category}{lacking}.", "counted",
         step=capital(PASSES[peak_row["mode"]]),
         place=where(peak_row), peak=memory(peak_row["peak_bytes"]), share=percent(peak_row["share"]),
         category=peak_row["category"], lacking=failure,

@@ -59,7 +59,7 @@ def test_the_fullest_moment_is_shown_by_category_with_its_phase():
     assert peaks.loc["activations", "bytes"] == 50 * MIB and peaks["peak_bytes"].unique().tolist() == [518 * MIB]
     assert peaks["share"].sum() == pytest.approx(1) and set(peaks["fullest_phase"]) == {"backward"}
     text = answered(recorded([training()]))
-    assert "needs 518 MiB at its fullest moment, 38.6 % of it optimizer state." in text
+    assert "needs 518 MiB at its peak, 38.6 % of it optimizer state." in text
     cells = [cell.strip() for cell in line_of(text, "small", "512", "training step", "backward").split("|")]
     assert cells[4:7] == ["backward", "518 MiB", "100 MiB"]
 
@@ -88,7 +88,7 @@ def test_what_the_allocator_gave_out_and_held_stands_beside_what_was_asked_for()
 
 def test_on_a_processor_the_document_says_what_cannot_be_told_and_shows_no_empty_columns():
     text = answered(recorded([training()], counters=None))
-    assert "What this recording cannot tell:" in text and "- no snapshot" in text
+    assert "What is not in the recording:" in text and "- no snapshot" in text
     assert "reserved |" not in text and "times what was asked" not in text.lower()
 
 
@@ -135,7 +135,7 @@ def test_where_memory_runs_out_the_moment_and_what_was_live_then_are_told():
         cell.strip() for cell in line_of(text, "small", "512", "training step", r"forward \> block \> norm").split("|")
     ]
     assert line[5:10] == ["900 MiB", "70.0 MiB", "3.91 GiB", "2.93 GiB", "1,000 MiB"]
-    assert "What was live when `small_ctx512_train_step` ran out of memory, the largest groups first:" in text
+    assert "What was allocated when `small_ctx512_train_step` ran out of memory, the largest groups first:" in text
     assert "12 | " in line_of(text, "activations")
     before = answered(tables | {"runs": runs, "memory_failed": out_of_memory(in_phase="(outside)", in_range="")})
     assert (

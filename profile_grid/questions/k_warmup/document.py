@@ -56,7 +56,7 @@ def _scattering(enough: pd.DataFrame) -> list[Claim]:
         return []
     return [
         Claim(
-            "How many are enough {untold} in {runs} ({places}): two standard errors of the mean are {errors} of it.",
+            "In {runs} ({places}), how many are enough {untold}: two standard errors of the mean are {errors} of it.",
             "untold", untold=UNTOLD, runs=of_all(len(rows), len(enough), "run"), places=places(rows, most=2),
             errors=interval(rows["tolerance"], percent),
         )
@@ -80,7 +80,7 @@ def _phase(enough: pd.DataFrame) -> list[Claim]:
     extra = phases.assign(extra=phases["first_ms"] - phases["measured_mean_ms"])
     most = extra.loc[extra.groupby("run")["extra"].idxmax()]
     phases = leaders([escaped(phase) for phase in most["phase"]])
-    return [Claim("Most of the difference is in {phases}.", "counted", phases=phases)]
+    return [Claim("Most of the first step's additional time is in {phases}.", "counted", phases=phases)]
 
 
 def _fewer(enough: pd.DataFrame, reports: pd.DataFrame) -> list[Claim]:
@@ -91,7 +91,8 @@ def _fewer(enough: pd.DataFrame, reports: pd.DataFrame) -> list[Claim]:
         errors = (reports[(reports["warmup_steps"] == number) & (warmup_steps > number)]["ratio"] - 1).abs()
         median = f" (median {percent(errors.median())})" if len(errors) > 2 else ""
         texts.append(f"{interval(errors, percent)}{median} after {number}")
-    return [Claim("The mean would have been off by {texts}.", texts=listed(texts))] if texts else []
+    text = "After fewer warm-up steps, the mean would have been off by {texts}."
+    return [Claim(text, texts=listed(texts))] if texts else []
 
 
 def _causes(run_rows: pd.DataFrame) -> Claim:

@@ -82,7 +82,7 @@ def _contexts(rows: pd.DataFrame) -> list[Claim]:
         group = group.sort_values(CONTEXT_LENGTH.key)
         if len(group) > 1:
             ends.append(group[TOKEN].iloc[-1] / group[TOKEN].iloc[0])
-    text = "At its longest context a run takes {shares} of the energy per token at its shortest."
+    text = "At the longest context, a token takes {shares} of the energy that it takes at the shortest."
     return [Claim(text, shares=interval(ends, percent))] if ends else []
 
 

@@ -115,7 +115,11 @@ def _bandwidth(measured: Measured) -> list[Claim]:
         ]
         size = significant(largest["bytes"].iloc[0] / 1e6)
         return [
-            Claim("All-reduce alone, of {size} MB, has a bus bandwidth of {texts}.", size=size, texts=listed(texts))
+            Claim(
+                "Without a model, all-reduce of {size} MB has a bus bandwidth of {texts}.",
+                size=size,
+                texts=listed(texts),
+            )
         ]
     table = measured.tables["communication_collectives"]
     fast = table[table["bus_gb_per_s"].notna()]
@@ -136,12 +140,15 @@ def _losses(table: pd.DataFrame) -> list[Claim]:
     off = unexplained[unexplained["agreeing"] < BEHIND_A_REDUCTION]
     if len(off):
         runs = listed([where(row) for _, row in off.iterrows()])
-        return [Claim("Losses are not those of one GPU: {runs}.", "counted", runs=runs)]
+        return [Claim("Losses differ from those on one GPU: {runs}.", "counted", runs=runs)]
     most = f"{compared['largest_off'].max():.1e}"
     if unexplained.empty:
-        text = "Losses are those of one GPU within the precision, off by {most} at most."
+        text = "Losses match those on one GPU within the precision; they differ by at most {most}."
         return [Claim(text, "counted", most=most)]
-    text = "Losses match one GPU for the first {agreeing} of {losses} steps, then drift by at most {most} in {runs}."
+    text = (
+        "Losses match those on one GPU for the first {agreeing} of {losses} steps, then drift by at most {most} in"
+        " {runs}."
+    )
     agreeing, losses = (interval(unexplained[name], str) for name in ("agreeing", "losses"))
     runs = of_all(len(unexplained), len(compared), "run")
     return [Claim(text, "counted", agreeing=agreeing, losses=losses, most=most, runs=runs)]

@@ -203,7 +203,7 @@ def test_all_reduce_alone_has_its_bandwidths_by_size_and_number_of_gpus():
         [4, 1000 * MS, 10.0, 100.0, 150.0],
     ]
     text = document(tables)
-    assert "of 1000 MB, has a bus bandwidth of 100 GB/s on 2 GPUs and 150 GB/s on 4 GPUs." in text
+    assert "of 1000 MB has a bus bandwidth of 100 GB/s on 2 GPUs and 150 GB/s on 4 GPUs." in text
     assert "| 4 | naive | 1000 | 10.0 ± 1.0 | 100 | 150 |" in " ".join(text.split())
 
 
@@ -211,7 +211,7 @@ def test_all_reduce_alone_of_several_runs_on_as_many_gpus_is_told_of_all():
     tables = merged([NAIVE, DDP])
     with_all_reduce(tables, NAIVE, {1000: 10.0})
     with_all_reduce(tables, DDP, {1000: 5.0})
-    assert "of 1000 MB, has a bus bandwidth of 100 to 200 GB/s on 2 GPUs." in document(tables)
+    assert "of 1000 MB has a bus bandwidth of 100 to 200 GB/s on 2 GPUs." in document(tables)
 
 
 def with_losses(tables: dict[str, pd.DataFrame], *losses: tuple[Made, list[float]]) -> None:
@@ -231,7 +231,7 @@ def test_losses_of_several_gpus_are_held_against_those_of_one_with_the_same_batc
     assert 1e-5 > table["explained"][1] > 5e-6  # the second of two steps may be off by twice as much
     assert table["base_run"].tolist()[:2] == [ONE.name, ONE.name]
     text = document(tables)
-    assert "Losses are not those of one GPU: small at context 512 with batch 8 on 2 GPUs by naive." in text
+    assert "Losses differ from those on one GPU: small at context 512 with batch 8 on 2 GPUs by naive." in text
     assert "| 0.0e+00 | 1.0e-05 | 8.1e-06 | the same |" in " ".join(text.split())
 
 
@@ -240,20 +240,20 @@ def test_losses_that_agree_until_training_is_unstable_are_no_error(tables):
     table = summaries(tables)["communication_losses"]
     assert table[["agreeing", "within_precision"]].values.tolist() == [[2, False], [3, True]]
     text = document(tables)
-    assert "Losses match one GPU for the first 2 of 3 steps, then drift by at most 3.3e-02 in 1 of 2 runs." in text
+    assert "those on one GPU for the first 2 of 3 steps, then drift by at most 3.3e-02 in 1 of 2 runs." in text
     assert "| the same for 2, then apart |" in " ".join(text.split())
-    assert "not those of one GPU" not in text
+    assert "differ from those" not in text
 
 
 def test_losses_that_agree_again_do_not_count(tables):
     with_losses(tables, (ONE, [4.0, 2.0, 3.0]), (NAIVE, [4.0, 2.1, 3.0]))
     assert summaries(tables)["communication_losses"]["agreeing"].tolist() == [1]
-    assert "Losses are not those of one GPU: small" in document(tables)
+    assert "Losses differ from those on one GPU: small" in document(tables)
 
 
 def test_losses_that_are_the_same_say_how_far_they_are_off(tables):
     with_losses(tables, (ONE, [4.0, 2.0]), (NAIVE, [4.0, 2.0]), (DDP, [4.0, 2.00002]))
-    said = "Losses are those of one GPU within the precision, off by 1.0e-05 at most."
+    said = "Losses match those on one GPU within the precision; they differ by at most 1.0e-05."
     assert said in document(tables)
     with_losses(tables, (NAIVE, [4.0, 2.0]))
     assert "no run on one GPU has this batch" in document(tables)

@@ -18,11 +18,11 @@ NOT_DIAGNOSED = Claim("Not answered: no capture of these runs was diagnosed.", "
 LOSSES = {  # of a rule: what it finds, as the subject of a sentence
     "launch_bound": "late launches",
     "idle_host": "pauses of the host",
-    "idle_sync": "synchronisation between steps",
+    "idle_sync": "synchronization between steps",
     "idle_copy": "copies between steps",
     "idle_allocation": "allocations between steps",
     "small_kernels": "many short kernels",
-    "sync_in_step": "synchronisation within a step",
+    "sync_in_step": "synchronization within a step",
     "copy_in_step": "copies within a step",
     "pageable_copy": "copies of pageable memory",
     "allocation_in_step": "allocations within a step",
@@ -77,7 +77,7 @@ def _bounds(losses: pd.DataFrame, runs: int) -> list[Claim]:
         f"{LOSSES.get(name, code(name))} {interval(rows['percent'] / 100, percent)}"
         for name, rows in first.groupby("code", sort=False)
     ]
-    text = "Bounds on the gain, as if this time vanished, by the largest loss of a run: {texts}{quiet}."
+    text = "Removing the largest loss of a run saves at most this share of a step: {texts}{quiet}."
     return [Claim(text, "predicted", texts=listed(texts), quiet=quiet)] if texts else []
 
 
@@ -134,7 +134,7 @@ def _functions(stacks: pd.DataFrame, outside_us: pd.Series) -> list[Claim]:
         texts.append(
             f"in {PASSES[mode]} {leaders([code(name) for name in first['function']])} ({interval(share, percent)})"
         )
-    return [Claim("Outside calls, Python is mostly {texts}.", texts="; ".join(texts))] if texts else []
+    return [Claim("The Python function most sampled outside calls: {texts}.", texts="; ".join(texts))] if texts else []
 
 
 def findings_table(measured: Measured) -> MarkdownTable:
@@ -148,7 +148,7 @@ def findings_table(measured: Measured) -> MarkdownTable:
         nothing = "nothing" if run["run"] in set(findings["run"]) else ABSENT
         return [", ".join([*map(_told, run_losses.head(MAX_FINDINGS).itertuples()), *more]) or nothing]
 
-    return lines_table(measured.runs, ALL_LEADING, ("found, with the most that it could gain",), cells, words=1)
+    return lines_table(measured.runs, ALL_LEADING, ("findings, with the most that fixing them saves",), cells, words=1)
 
 
 def predictions_table(measured: Measured) -> MarkdownTable | None:
@@ -207,4 +207,4 @@ def _told(row) -> str:
 
 
 def _codes(codes: str) -> str:
-    return ", ".join(code(name, in_table=True) for name in codes.split(", ") if name) or "no rule spoke"
+    return ", ".join(code(name, in_table=True) for name in codes.split(", ") if name) or "no finding"

@@ -184,8 +184,8 @@ def test_the_document_tells_what_the_host_does_and_where_its_python_is_in_no_cal
     text = document_of("time_lost", tables)
     assert (
         "Under the trace, the host needs 20.0 µs per launch, 75.0 % of it in no call.\n\n- By what it does, in µs per"
-        " launch: in no call 15.0 and launching 5.00.\n- Outside calls, Python is mostly in the forward pass `linear"
-        " (torch.nn.functional)` (66.7 %)."
+        " launch: in no call 15.0 and launching 5.00.\n- The Python function most sampled outside calls: in the forward"
+        " pass `linear (torch.nn.functional)` (66.7 %)."
     ) in text
     assert cells_of(text, "backward", "100") == ["2.00", "20.0", "15.0", "5.00"]
     assert cells_of(text, "`linear (torch.nn.functional)`") == ["30", "10", "1.00", "10.0"]
@@ -193,4 +193,4 @@ def test_the_document_tells_what_the_host_does_and_where_its_python_is_in_no_cal
 
 
 def test_a_run_whose_host_was_not_traced_tells_nothing_of_it():
-    assert "traced by a process" not in rendered([PLAIN])["time_lost"]
+    assert "traced in a separate process" not in rendered([PLAIN])["time_lost"]

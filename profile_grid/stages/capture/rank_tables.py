@@ -123,7 +123,7 @@ COLLECTIVES = TableSpec(
     kernel | text | | full name of its kernel; gloo:all_reduce on a CPU
     bytes | int | B | of the tensor that is reduced, on one rank
     bucket | int | | number of the bucket of gradients, if they are reduced in buckets
-    start_ns | int | ns | its start, from the begin of the step on this device
+    start_ns | int | ns | its start, counted from the start of the step on this device
     duration_ns | int | ns | its time on this rank, waiting for the others included
     exposed_ns | int | ns | of that, while no kernel computed
     transfer_ns | int | ns | the shortest of its times on all ranks

@@ -31,7 +31,7 @@ CAPTURE = Stage(
         ),
         "nsys_options": Setting(
             {
-                "description": "Options for `nsys profile`, long ones only; those that move the report are refused.",
+                "description": "Options of `nsys profile`, in long form; those that move the report are refused.",
                 "type": "array",
                 "items": {
                     "type": "string",

@@ -23,7 +23,7 @@ COUNTERS = Stage(
             {
                 "description": "Runs whose kernels are counted, in addition to products with `stages: [counters]`: a"
                 f" pattern of names, such as small_ctx512_*; empty for none; or `{PAGE_RUN}`, the default: the run"
-                " whose step the page shows or, if that is on several GPUs, the same choice among runs on one GPU.",
+                " whose step the page shows or, if that uses several GPUs, a run on one GPU.",
                 "type": "string",
             },
             default=None,  # `shown` if the grid has such a run

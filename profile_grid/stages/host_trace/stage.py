@@ -19,8 +19,8 @@ HOST_TRACE = Stage(
         "backend": Setting({"description": "The profiler.", "enum": ["nsys"]}, default="nsys"),
         "sources": Setting(
             {
-                "description": "What is recorded of the host besides CUDA calls: `osrt` for calls of the OS runtime of"
-                " 1 µs and longer, `python` for a thousand Python stacks per second.",
+                "description": "What is recorded in addition to CUDA calls: `osrt` for operating system calls of"
+                " 1 µs or longer, `python` for a thousand Python stacks per second.",
                 "type": "array",
                 "items": {"enum": ["osrt", "python"]},
                 "minItems": 1,

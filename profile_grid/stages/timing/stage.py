@@ -13,7 +13,7 @@ TIMING = Stage(
         "warmup_steps": Setting(WARMUP, default=5, of_program=True),
         "measured_steps": Setting(COUNT, default=10, of_program=True),
         "processes": Setting(
-            {"description": "Number of processes that time every run, in rounds over the runs.", **COUNT},
+            {"description": "Number of processes that time each run; every round times all runs once.", **COUNT},
             default=1,
             of_study=True,
         ),
