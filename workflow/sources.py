@@ -14,7 +14,6 @@ from profile_grid.freshness.imports import UnreadableSource, digest_of_code, fil
 from profile_grid.freshness.making import NoSuchSource, matching
 from profile_grid.study.program import functions_named, program_of
 from profile_grid.study.schema import unusable_sources
-from profile_grid.study.stage import Stage
 from profile_grid.study.stages import STAGES
 
 JOB = "workflow/scripts/measure.py"
@@ -42,10 +41,6 @@ def measurement_sources(root: Path, config: Mapping) -> dict[str, str]:
     except (UnreadableSource, NoSuchSource) as error:
         raise WorkflowError(f"{error}; nothing can be planned before that is corrected") from error
     return {stage.name: digest_of_settings([measured[stage.workload], jobs[stage], listed]) for stage in STAGES}
-
-
-def _digest_of_job(root: Path, stage: Stage) -> str:
-    return digest_of_code(root, matching(root, (stage.file("measure"), *stage.sources, JOB)))
 
 
 def _programs(root: Path, program: Mapping) -> list[str]:

@@ -9,7 +9,7 @@ from kernel_recorder.program_text import HIDDEN, LONGEST, program_text
     ("arguments", "text"),
     [
         (["python", "train.py", "--lr", "3e-4"], "python train.py --lr 3e-4"),
-        (["/home/ada/.venv/bin/python", "/home/ada/work/train.py"], "python train.py"),
+        (["/home/ada/.venv/bin/python", "/home/ada/project/train.py"], "python train.py"),
         (["torchrun", "--nproc_per_node=2", "-m", "pkg.train"], "torchrun --nproc_per_node=2 -m pkg.train"),
         (["t", "--data=/scratch/ada/c4", "--out", "~/runs/1"], "t --data=c4 --out 1"),
         (["t", "--wandb-api-key", "abc", "--epochs", "3"], f"t --wandb-api-key {HIDDEN} --epochs 3"),

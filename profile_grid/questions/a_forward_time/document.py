@@ -56,7 +56,8 @@ def _off(both: pd.DataFrame) -> list[Claim]:
     untold = judged(off["overhead_ratio"], spread)["verdict"] == UNTOLD
     claims = [
         Claim(
-            "Under the profiler, {places} {take} {ratios} of the time; processes of the same work differ by less.",
+            "Under the profiler, {places} {take} {ratios} of the time; processes of the same work are assumed to differ"
+            " by less.",
             "difference", places=places(rows), take="takes" if len(rows) == 1 else "take",
             ratios=interval(rows["overhead_ratio"], ratio),
         )
@@ -64,7 +65,8 @@ def _off(both: pd.DataFrame) -> list[Claim]:
     ]  # fmt: skip
     claims += [
         Claim(
-            "Whether the profiler slows {places} ({ratios}) cannot be told: two processes differ as much without it.",
+            "Whether the profiler slows {places} ({ratios}) cannot be told: two processes without it are assumed to"
+            " differ as much.",
             "untold", places=places(rows), ratios=interval(rows["overhead_ratio"], ratio),
         )
         for rows in (off[untold],) if len(rows)

@@ -1,4 +1,4 @@
-"""The largest gain of a step without a profiler from mending a finding that was made with one.
+"""The largest gain of a step without a profiler from fixing a finding that was made with one.
 
 Under a profiler the host takes longer, so the GPU idles longer. Without one, it idles for the time of the step minus
 the GPU's own time, which a profiler does not change. Idle time of any cause is at most that.

@@ -21,9 +21,9 @@ SPREADS = 2  # standard deviations by which a measured gain may exceed a bound
 
 @dataclass(frozen=True)
 class Remedy:
-    """Values of a dimension (None: all) that mend the findings of some rules. `halves_the_rest`: numbers of half the
+    """Values of a dimension (None: all) that fix the findings of some rules. `halves_the_rest`: numbers of half the
     size at best halve the traffic of the remaining work. `on_one_gpu`: with several GPUs a larger batch also divides
-    their communication by more sequences, which is scaling (question n) and mends no finding."""
+    their communication by more sequences, which is scaling (question n) and fixes no finding."""
 
     dimension: Dimension
     values: tuple | None
