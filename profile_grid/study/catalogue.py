@@ -148,7 +148,7 @@ QUESTIONS = (
         advises=True,
     ),
     Question(
-        "attention_sweep", "How fast is attention alone, by width of head and context length?",
+        "attention_sweep", "How fast is attention alone, by head size and context length?",
         workload=ATTENTION_ALONE, tables=("attention_sweep",), figures=("attention_sweep",),
     ),
     Question("scaling", "How does time grow with size?", figures=("scaling",), has_document=False),

@@ -26,52 +26,47 @@ def sentences(measured: Measured) -> list[str]:
     timed, profiled = rows.dropna(subset="unprofiled_step_ms"), rows.dropna(subset="step_wall_ms")
     if timed.empty:
         return [Claim("Not answered: no run was timed without a profiler.", "missing"), *stand_in(measured)]
-    both = timed[timed["run"].isin(profiled["run"])]
-    claims = [_takes(timed, both, measured), *stand_in(measured), *_off(both), *_launch_bound(profiled, measured)]
-    return [*claims, *_ahead(profiled, measured)]
+    compared = timed[timed["run"].isin(profiled["run"])]
+    claims = [_step_times(timed, compared, measured), *stand_in(measured), *_profiler_effect(compared)]
+    return [*claims, *_launch_bound(profiled, measured), *_launched_ahead(profiled, measured)]
 
 
-def _takes(timed: pd.DataFrame, both: pd.DataFrame, measured: Measured) -> Claim:
-    times, off = timed["unprofiled_step_ms"], both[~both["matches_python"].astype(bool)]
+def _step_times(timed: pd.DataFrame, compared: pd.DataFrame, measured: Measured) -> Claim:
+    times, agreeing = timed["unprofiled_step_ms"], int(compared["matches_python"].astype(bool).sum())
     step = PASSES[measured.inference_mode].replace("the ", "a ")
     median = f" (median {significant(times.median())} ms)" if len(times) > 2 else ""
     profiler = "no run has both a timing and a capture"
-    if len(both):
-        agreeing = of_all(len(both) - len(off), len(both), "run")
-        profiler = f"under the profiler, the time differs by at most {TOLERANCE} in {agreeing}"
-    if len(both) == 1:
-        profiler = f"under the profiler, it takes {ratio(both['overhead_ratio'].iloc[0])} of that"
+    if len(compared):
+        runs = of_all(agreeing, len(compared), "run")
+        profiler = f"under the profiler, the time differs by at most {TOLERANCE} in {runs}"
+    if len(compared) == 1:
+        profiler = f"under the profiler, it takes {ratio(compared['overhead_ratio'].iloc[0])} of that"
     return Claim(
         "{step} takes {times} ms{median}; {profiler}.", "counted",
         step=capital(step), times=interval(times, significant), median=median, profiler=profiler,
     )  # fmt: skip
 
 
-def _off(both: pd.DataFrame) -> list[Claim]:
+def _profiler_effect(compared: pd.DataFrame) -> list[Claim]:
     """The runs whose profiled step differs by more than this, and whether two processes could differ as much."""
-    off = both[~both["matches_python"].astype(bool)]
-    if off.empty:
+    different = compared[~compared["matches_python"].astype(bool)]
+    if different.empty:
         return []
-    spread = assumed_spread(gpu_waits(off)) * 2**0.5
-    untold = judged(off["overhead_ratio"], spread)["verdict"] == UNTOLD
-    claims = [
+    error = assumed_spread(gpu_waits(different)) * 2**0.5
+    is_unclear = judged(different["overhead_ratio"], error)["verdict"] == UNTOLD
+    clear = "Under the profiler, {places} {take} {ratios} of the time; processes of the same work differ by less."
+    unclear = (
+        "Whether the profiler slows {places} ({ratios}) cannot be told: processes of the same work differ as much."
+    )
+    return [
         Claim(
-            "Under the profiler, {places} {take} {ratios} of the time; processes of the same work are assumed to differ"
-            " by less.",
-            "difference", places=places(rows), take="takes" if len(rows) == 1 else "take",
-            ratios=interval(rows["overhead_ratio"], ratio),
+            text, rule, places=places(rows), ratios=interval(rows["overhead_ratio"], ratio),
+            take="takes" if len(rows) == 1 else "take",
         )
-        for rows in (off[~untold],) if len(rows)
+        for text, rule, rows in (
+            (clear, "difference", different[~is_unclear]), (unclear, "untold", different[is_unclear]),
+        ) if len(rows)
     ]  # fmt: skip
-    claims += [
-        Claim(
-            "Whether the profiler slows {places} ({ratios}) cannot be told: two processes without it are assumed to"
-            " differ as much.",
-            "untold", places=places(rows), ratios=interval(rows["overhead_ratio"], ratio),
-        )
-        for rows in (off[untold],) if len(rows)
-    ]  # fmt: skip
-    return claims
 
 
 def _launch_bound(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
@@ -96,21 +91,21 @@ def _launch_bound(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _ahead(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
+def _launched_ahead(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
     """In how many runs the range `forward` ends long before the GPU has finished."""
     captured = profiled.dropna(subset="forward_gpu_busy_ms")
     if captured.empty or measured.machine.on_cpu:
         return []
     squares = captured["forward_wall_std_ms"].fillna(0.0) ** 2 + captured["forward_gpu_busy_std_ms"].fillna(0.0) ** 2
     error = (squares / captured["steps_captured"].clip(lower=1)) ** 0.5
-    ahead = captured[captured["forward_gpu_busy_ms"] - captured["forward_wall_ms"] > ERRORS * error]
+    is_ahead = captured["forward_gpu_busy_ms"] - captured["forward_wall_ms"] > ERRORS * error
     return [
         Claim(
-            "The NVTX range `forward` is shorter than the GPU is busy in {ahead}, because kernels are launched ahead:"
+            "The NVTX range `forward` is shorter than the GPU is busy in {runs}, because kernels are launched ahead:"
             " Python's timer waits for the GPU, but the range does not.",
-            "counted", ahead=of_all(len(ahead), len(captured), "run"),
+            "counted", runs=of_all(int(is_ahead.sum()), len(captured), "run"),
         )
-    ] if len(ahead) else []  # fmt: skip
+    ] if is_ahead.any() else []  # fmt: skip
 
 
 def forward_time_table(measured: Measured) -> MarkdownTable:

@@ -1,1 +1,1 @@
-"""How fast attention alone is, by width of head and context length."""
+"""How fast attention alone is, by head size and context length."""

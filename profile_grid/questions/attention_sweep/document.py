@@ -21,7 +21,11 @@ from profile_grid.tables.wording import leaders, listed, of_all
 
 CELL = ["forward_ms", "forward_std_ms", "backward_ms", "backward_std_ms", "memory_before_backward_bytes", "status"]
 WHERE_IN_PYTORCH = re.compile(r" *\(Triggered internally at [^)]*\)?")
-TITLES = {"forward": "Forward pass, ms", "backward": "Backward pass, ms", "memory": "In use before the backward pass"}
+TITLES = {
+    "forward": "Forward pass, ms",
+    "backward": "Backward pass, ms",
+    "memory": "Memory in use before the backward pass",
+}
 
 
 def sentences(measured: Measured) -> list[str]:
@@ -52,8 +56,8 @@ def _largest(gains: pd.DataFrame) -> Claim:
     row = longest.loc[longest["gain"].idxmax()]
     texts = int((gains["verdict"] == FASTER).sum())
     return Claim(
-        "In {precision} at context {context}, d {d}, {variant} is {gain} times as fast as eager"
-        " attention ({ms} instead of {base} ms); {texts} are faster than eager.", "difference",
+        "In {precision} at context {context} and head size {d}, {variant} is {gain} times as fast as eager attention"
+        " ({ms} instead of {base} ms); {texts} are faster than eager.", "difference",
         precision=row["precision"], context=row["context_length"], d=row["head_dim"], variant=escaped(row["variant"]),
         gain=significant(row["gain"]), ms=significant(row["ms"]), base=significant(row["base_ms"]),
         texts=of_all(texts, len(gains), "cell"),
@@ -89,7 +93,7 @@ def _memory(table: pd.DataFrame) -> list[Claim]:
         for variant, variant_cells in longest.groupby("variant", sort=False)
     ]
     if texts:
-        text = "In use before the backward pass at context {context}: {texts}."
+        text = "Memory in use before the backward pass at context {context}: {texts}."
         claims.append(Claim(text, context=longest["context_length"].iloc[0], texts=listed(texts)))
     return claims
 
@@ -117,7 +121,7 @@ def _compiling(table: pd.DataFrame) -> list[Claim]:
 
 
 def cell_tables(measured: Measured) -> Iterator[tuple[str, MarkdownTable]]:
-    """A table with its title per precision and quantity: a line per head width and context length, a column per
+    """A table with its title per precision and quantity: a line per head size and context length, a column per
     variant."""
     for precision, cells in measured.tables["attention_sweep"].groupby("precision", sort=False):
         for name, title in TITLES.items():
@@ -141,7 +145,7 @@ def _table(cells: pd.DataFrame, text: Callable[[pd.Series], str]) -> MarkdownTab
         cell_values = wide.loc[key_values]
         texts = (text(pd.Series({name: cell_values[(name, variant)] for name in CELL})) for variant in variants)
         lines.append((*leading, *texts))
-    headings = ("d", "context", *(["batch"] if several else []), *(escaped(variant) for variant in variants))
+    headings = ("head size", "context", *(["batch"] if several else []), *(escaped(variant) for variant in variants))
     return MarkdownTable(headings, tuple(lines), first_right=0)
 
 

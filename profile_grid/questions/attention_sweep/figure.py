@@ -22,7 +22,7 @@ TIME = ("both_ms", "both_std_ms")
 
 
 def of_one_width(tables: Tables) -> pd.DataFrame:
-    """The cells of one head width, the usual one if it was measured: times of both passes together, in ms."""
+    """The cells of one head size, the usual one if it was measured: times of both passes together, in ms."""
     cells = tables["attention_sweep"]
     widths = sorted(set(cells[HEAD_DIM.key]))
     usual = cells[cells[HEAD_DIM.key] == (USUAL_WIDTH if USUAL_WIDTH in widths else widths[0])]
@@ -39,14 +39,14 @@ def draw(tables: Tables) -> Drawing:
     def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> alt.LayerChart:
         absent = absent[absent["variant"].isin(rows["variant"])]  # others have no line here
         tooltip = marks.tooltip(
-            rows, ("variant", "variant"), ("head_dim", "d", "d"), ("forward_ms", "forward (ms)", marks.DIGITS),
+            rows, ("variant", "variant"), ("head_dim", "head size", "d"), ("forward_ms", "forward (ms)", marks.DIGITS),
             ("backward_ms", "backward (ms)", marks.DIGITS),
         )  # fmt: skip
         return marks.against_context(rows, absent, contexts, "forward + backward (ms)", series, TIME, tooltip, SIZE)
 
     widths = tables["attention_sweep"][HEAD_DIM.key].nunique()
     note = (
-        f"Head width d = {cells[HEAD_DIM.key].iloc[0]}; {counted(widths, 'width')} in the table. Times include waiting"
+        f"Head size {cells[HEAD_DIM.key].iloc[0]}; {counted(widths, 'head size')} in the table. Times include waiting"
         " for the device; ± is the standard deviation between passes. eager: separate operations; compiled: the same by"
         " torch.compile."
     )

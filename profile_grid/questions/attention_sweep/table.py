@@ -57,7 +57,7 @@ def _with_ideal(table: pd.DataFrame, devices: pd.Series) -> pd.DataFrame:
 TABLES = (
     TableSpec(
         "attention_sweep",
-        "One row per cell: one attention operator at one width of head and context length",
+        "One row per cell: an attention operator at a head size and context length",
         columns(
             "variant | text | | attention, or compiled: eager attention by torch.compile",
             OPERATOR_TIMES.columns,
@@ -66,7 +66,7 @@ TABLES = (
     forward_speed_up_std | float | | its standard deviation, from those of both
     backward_speed_up | float | | backward time of eager attention ÷ backward_ms
     backward_speed_up_std | float | | its standard deviation, from those of both
-    ideal_forward_ms | float | ms | the later of: unmasked products at the peak FLOP/s, inputs and output at the peak \
+    ideal_forward_ms | float | ms | the longer of: unmasked products at the peak FLOP/s; inputs and output at the peak \
         bytes/s
     forward_flop_per_s | float | FLOP/s | FLOPs of the unmasked products ÷ forward_ms
 """,

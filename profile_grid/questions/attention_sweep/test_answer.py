@@ -61,16 +61,16 @@ def test_its_tables_are_as_they_are_declared():
 
 def test_the_sentences_say_what_is_fastest_where_and_where_memory_ends():
     text = told_of(QUESTION, merged(three(), NOWHERE))
-    assert text.startswith("In fp32 at context 256, d 64, flash is 4.00 times as fast as eager attention (")
+    assert text.startswith("In fp32 at context 256 and head size 64, flash is 4.00 times as fast as eager attention (")
     assert "Fastest: flash at context 256 in fp32; flash at context 1024 in fp32." in text
     assert "Out of memory: eager in fp32 from context 1024." in text
-    assert "In use before the backward pass at context 1024: flash 512 MiB and compiled 1.0 GiB." in text
+    assert "Memory in use before the backward pass at context 1024: flash 512 MiB and compiled 1.0 GiB." in text
 
 
 def test_the_document_has_the_tables_of_the_course_with_a_word_where_there_is_no_figure():
     refused = cell(None, 256, None, "unsupported", reason="attention cudnn: No kernel.")
     text = document_of([*three(), run("cudnn", refused, attention="cudnn")])
-    memory = text.partition("In use before the backward pass, in fp32:")[2]
+    memory = text.partition("Memory in use before the backward pass, in fp32:")[2]
     lines = [[word.strip() for word in line.split("|")[1:-1]] for line in memory.splitlines() if line.startswith("|")]
     assert lines[0] == ["d", "context", "eager", "flash", "compiled", "cudnn"]
     assert lines[2:] == [

@@ -106,7 +106,7 @@ TABLES = (
     TableSpec("attention", "(e) One row per run and range of attention in the forward pass", COLUMNS, make=attention),
     TableSpec(
         "attention_backward",
-        "(e) One row per run and range of attention in the backward pass, computed again left out",
+        "(e) One row per run and range of attention in the backward pass, without recomputation",
         COLUMNS,
         make=attention_backward,
     ),

@@ -78,7 +78,7 @@ TABLES = (
             TIME_OF_A_RUN,
             """
     status | text | | as timing_status of runs; without figures where it is not complete
-    peak_allocated_bytes | float | B | most memory that tensors took; empty on a CPU
+    peak_allocated_bytes | float | B | peak memory of tensors; empty on a CPU
     process_spread | float | | relative standard deviation of mean_ms between processes, assumed of one process
 """,
             TIME_OF_BASE,

@@ -15,7 +15,7 @@ from profile_grid.study.dimensions import KEYS
 from profile_grid.study.stages import MEMORY
 
 NAMES_PX, MAX_BARS = 270, 60
-NO_FIGURES = "No run whose allocations were to be recorded has a whole history."
+NO_FIGURES = "No run whose allocations were to be recorded has a complete history."
 
 
 def unit_of(largest_bytes: float) -> tuple[int, str]:
@@ -33,10 +33,10 @@ def draw(tables: Tables) -> Drawing:
     names = list(dict.fromkeys(parts["bar"]))
     rows = rows[rows["bar"].isin(names[:MAX_BARS])]
     fills = marks.part_fills(rows, "category")
-    x = alt.X("start:Q", axis=alt.Axis(title=f"live at the fullest moment of a step ({unit_name})"))
+    x = alt.X("start:Q", axis=alt.Axis(title=f"in use at the peak of a step ({unit_name})"))
 
     def panel(data: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
-        tooltip = marks.tooltip(data, ("category", "category"), ("size", "live"), ("share", "share", marks.SHARE))
+        tooltip = marks.tooltip(data, ("category", "category"), ("size", "in use"), ("share", "share", marks.SHARE))
         channels = {"x": x, "y": marks.bar_axis(names[:MAX_BARS])}
         bars = marks.bars(data, channels, fills, tooltip)
         return bars.properties(width=WIDTH - NAMES_PX, height=alt.Step(marks.BAR_PX))
@@ -52,5 +52,5 @@ def result(tables: Tables) -> str:
     if peaks.empty:
         return ""
     activations = peaks[(peaks["category"] == "activations") & (peaks["bytes"] > 0)]["share"]
-    shares = f"; activations are {interval(activations, percent)} of it in training" if len(activations) else ""
-    return f"At its fullest moment a step needs {interval(peaks['peak_bytes'], memory)}{shares}"
+    shares = f"; in training, {interval(activations, percent)} of it are activations" if len(activations) else ""
+    return f"The peak of a step is {interval(peaks['peak_bytes'], memory)}{shares}"

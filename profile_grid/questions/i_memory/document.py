@@ -31,7 +31,7 @@ COUNTED_AS = {
     "allocated_peak_bytes": "allocated",
     "reserved_peak_bytes": "reserved",
     "driver_used_bytes": "driver",
-    "estimated_peak_bytes": "by the shapes",
+    "estimated_peak_bytes": "predicted",
 }
 
 
@@ -67,9 +67,9 @@ def _modes(peaks: pd.DataFrame) -> list[Claim]:
     for mode, rows in peaks.groupby("mode", sort=False):
         runs = rows.drop_duplicates("run")
         texts.append(
-            f"{PASSES[mode]} {interval(runs['peak_bytes'], memory)}, in {leaders(list(runs['fullest_phase']))}"
+            f"{interval(runs['peak_bytes'], memory)} in {PASSES[mode]} (phase: {leaders(list(runs['fullest_phase']))})"
         )
-    return [Claim("Peak by mode and phase: {texts}.", "counted", texts="; ".join(texts))]
+    return [Claim("Peaks: {texts}.", "counted", texts="; ".join(texts))]
 
 
 def _kept(measured: Measured) -> list[Claim]:
@@ -81,7 +81,7 @@ def _kept(measured: Measured) -> list[Claim]:
     total = parts.groupby("run", sort=False)["bytes"].sum()
     return [
         Claim(
-            "Kept for the backward pass: {total}; most by {parts} ({share}).", "counted",
+            "For the backward pass, {total} are kept, most of it by {parts} ({share}).", "counted",
             total=interval(total, memory), parts=leaders([escaped(part) for part in first["part"]]),
             share=interval(first["share"], percent),
         )
@@ -112,8 +112,8 @@ def _predicted(measured: Measured) -> list[Claim]:
     fits = ""
     if len(trains):
         longest, batch = (interval(trains[name], count) for name in (LONGEST_CONTEXT, LARGEST_BATCH))
-        fits = f"; by these, contexts up to {longest} or batches up to {batch} would train (predicted, not measured)"
-    text = "Estimates from the shapes are {near}{fits}."
+        fits = f"; they predict that contexts up to {longest}, or batches up to {batch}, can be trained"
+    text = "Predictions from the shapes are {near}{fits}."
     return [Claim(text, "predicted", near=listed(ratios), fits=fits)] if ratios else []
 
 
@@ -138,9 +138,9 @@ def _failure(live: pd.DataFrame) -> Claim:
     path = innermost(first["in_range"])
     phase = escaped(first["in_phase"]) + (f" ({escaped(path)})" if path else "")
     if first["in_phase"] == OUTSIDE:
-        phase = "the making of model and optimizer"
+        phase = "the setup of model and optimizer"
     return Claim(
-        "Out of memory in {run}, in {at}: {asked} requested, {free} free; {share} of the {live} in use are"
+        "{run}, runs out of memory in {at}: {asked} requested, {free} free; {share} of the {live} in use are"
         " {category}.",
         run=run_in_words(first), at=phase, asked=memory(first["requested_bytes"]),
         free=memory(first["free_bytes"]), live=memory(first["live_bytes"]),
@@ -157,7 +157,7 @@ def peak_table(measured: Measured) -> MarkdownTable:
     def cells(row: dict) -> list[str]:
         return [row["fullest_phase"], size(row["peak_bytes"]), *(size(wide[name][row["run"]]) for name in names)]
 
-    return lines_table(rows.drop_duplicates("run"), LEADING_KEYS, ("in", "peak", *names), cells, words=1)
+    return lines_table(rows.drop_duplicates("run"), LEADING_KEYS, ("phase", "peak", *names), cells, words=1)
 
 
 def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
@@ -211,7 +211,7 @@ def bisected_table(measured: Measured) -> MarkdownTable | None:
         figures = (count(row[name]) for name in ("largest", "fails_at", "predicted"))
         return [BY_KEY[row["fitted"]].heading, *figures, size(row["limit_bytes"]), count(row["tries"])]
 
-    headings = ("largest", "measured", "fails at", "by the shapes", "memory", "tries")
+    headings = ("dimension", "fits", "does not fit", "predicted", "memory", "tries")
     return lines_table(rows, LEADING_KEYS, headings, cells, words=1)
 
 
@@ -237,7 +237,7 @@ def failures_table(measured: Measured) -> MarkdownTable | None:
         sizes = (size(row[name]) for name in ("requested_bytes", "free_bytes", "live_bytes"))
         return [_place(row["in_phase"], row["in_range"]), *sizes, *(size(bytes_) for bytes_ in sums.loc[row["run"]])]
 
-    headings = ("in", "asked for", "free", "live", *sums.columns)
+    headings = ("range", "requested", "free", "in use", *sums.columns)
     return lines_table(rows.drop_duplicates("run"), LEADING_KEYS, headings, cells, words=1)
 
 
@@ -256,7 +256,9 @@ def _groups_table(rows: pd.DataFrame) -> MarkdownTable:
         )
         for row in rows.to_dict("records")
     ]  # fmt: skip
-    return MarkdownTable(("category", "made in", "by", "number", "each", "together"), tuple(lines), first_right=3)
+    return MarkdownTable(
+        ("category", "allocated in", "operator", "number", "size of each", "total"), tuple(lines), first_right=3
+    )
 
 
 def _place(phase: str, path: str) -> str:

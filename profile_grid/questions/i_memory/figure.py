@@ -7,11 +7,11 @@ from profile_grid.questions.i_memory import categories_figure, timeline_figure
 
 FIGURES = (
     Figure(
-        "memory_categories", "Live memory at the fullest moment of a step, by category",
+        "memory_categories", "Memory at the peak of a step, by category",
         categories_figure.draw, categories_figure.result, tables=("runs", "memory_peak"),
     ),
     Figure(
-        "memory_timeline", "Live memory in the course of the step that needs most, by category",
+        "memory_timeline", "Memory during the step with the highest peak, by category",
         timeline_figure.draw, timeline_figure.result, tables=("runs", "memory_peak", "memory_timeline"),
     ),
 )  # fmt: skip

@@ -66,7 +66,7 @@ def memory_groups(merged: Merged) -> pd.DataFrame:
 
 
 def memory_at_failure(merged: Merged) -> pd.DataFrame:
-    """(i) The largest groups of allocations that were live when memory ran out, of each such run."""
+    """(i) The largest groups of allocations in use when memory ran out, of each such run."""
     return as_texts(merged["memory_failed"])
 
 
@@ -84,13 +84,13 @@ def _last_step(rows: pd.DataFrame) -> pd.DataFrame:
 TABLES = (
     TableSpec(
         "memory_peak",
-        "(i) One row per run and category: the fullest moment of the last measured step",
+        "(i) One row per run and category: memory at the peak of the last measured step",
         columns("""
     category | text | | as in memory_phases
     bytes | int | B | requested by live allocations of the category
     peak_bytes | int | B | of all categories
     share | float | of 1 | of peak_bytes
-    fullest_phase | text | | the phase in which that moment is
+    fullest_phase | text | | the phase of the peak
 """),
         make=memory_peak,
     ),
@@ -108,11 +108,11 @@ TABLES = (
     ),
     TableSpec(
         "memory_room",
-        "(i) One row per run: what was counted, what the shapes let expect, and what would fit",
+        "(i) One row per run: memory as counted, memory as predicted from the shapes, and what would fit",
         columns(
             MEMORY_TOTALS.as_in(*COUNTED, "estimated_peak_bytes", "estimated_activation_bytes", "not_seen"),
             f"""
-    activation_bytes | int | B | what was found kept for the backward pass
+    activation_bytes | int | B | recorded activations that are kept for the backward pass
     device_total_bytes | int | B | memory of the GPU
     {LONGEST_CONTEXT} | int | tokens | longest context whose estimated peak fits, all else as in the run; empty \
         without a GPU
@@ -124,13 +124,13 @@ TABLES = (
     ),
     TableSpec(
         "memory_groups",
-        "(i) The largest groups of allocations that are live at the fullest moment of the last step",
+        "(i) The largest groups of allocations in use at the peak of the last step",
         MEMORY_LARGEST.as_in(),
         make=memory_groups,
     ),
     TableSpec(
         "memory_at_failure",
-        "(i) The largest groups of allocations that were live when memory ran out",
+        "(i) The largest groups of allocations in use when memory ran out",
         MEMORY_FAILED.as_in(),
         make=memory_at_failure,
     ),
@@ -142,9 +142,9 @@ TABLES = (
     ),
 )
 PAGE_TABLES = (
-    PageTable("memory_peak", "Memory at the fullest moment of a step"),
+    PageTable("memory_peak", "Memory at the peak of a step"),
     PageTable("memory_parts", "Kept for the backward pass, by part"),
-    PageTable("memory_groups", "Largest allocations at the fullest moment"),
+    PageTable("memory_groups", "Largest allocations at the peak"),
     PageTable("memory_at_failure", "Largest allocations when memory ran out"),
     PageTable("memory_fits", "What fits, measured by bisection"),
     PageTable("memory_room", "Counted, expected, and what would fit"),

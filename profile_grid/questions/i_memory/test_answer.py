@@ -66,7 +66,7 @@ def test_the_fullest_moment_is_shown_by_category_with_its_phase():
 
 def test_the_parts_that_keep_the_most_are_named_with_their_share():
     text = answered(recorded([training()]))
-    assert "most by computing softmax (60.0 %)" in text
+    assert "most of it by computing softmax (60.0 %)" in text
     assert "| computing softmax | 30.0 MiB (60.0 %) |" in text and "| head " in text
 
 
@@ -88,7 +88,7 @@ def test_what_the_allocator_gave_out_and_held_stands_beside_what_was_asked_for()
 
 def test_on_a_processor_the_document_says_what_cannot_be_told_and_shows_no_empty_columns():
     text = answered(recorded([training()], counters=None))
-    assert "What is not in the recording:" in text and "- no snapshot" in text
+    assert "Not in the recording:" in text and "- no snapshot" in text
     assert "reserved |" not in text and "times what was asked" not in text.lower()
 
 
@@ -128,18 +128,18 @@ def test_where_memory_runs_out_the_moment_and_what_was_live_then_are_told():
     runs = tables["runs"].assign(memory_status="out_of_memory")
     text = answered(tables | {"runs": runs, "memory_failed": out_of_memory()})
     assert (
-        "Out of memory in small at context 512, training step, in forward (norm): 900 MiB requested, 70 MiB free;"
+        "small at context 512, training step, runs out of memory in forward (norm): 900 MiB requested, 70 MiB free;"
         " 75.0 % of the 3.9 GiB in use are activations."
     ) in text
     line = [
         cell.strip() for cell in line_of(text, "small", "512", "training step", r"forward \> block \> norm").split("|")
     ]
     assert line[5:10] == ["900 MiB", "70.0 MiB", "3.91 GiB", "2.93 GiB", "1,000 MiB"]
-    assert "What was allocated when `small_ctx512_train_step` ran out of memory, the largest groups first:" in text
+    assert "The largest groups of allocations when `small_ctx512_train_step` ran out of memory:" in text
     assert "12 | " in line_of(text, "activations")
     before = answered(tables | {"runs": runs, "memory_failed": out_of_memory(in_phase="(outside)", in_range="")})
     assert (
-        "Out of memory in small at context 512, training step, in the making of model and optimizer: 900 MiB" in before
+        "small at context 512, training step, runs out of memory in the setup of model and optimizer: 900 MiB" in before
     )
 
 

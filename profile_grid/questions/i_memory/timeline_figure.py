@@ -36,7 +36,7 @@ def draw(tables: Tables) -> Drawing:
     if len(moments):
         count = moments["moment"].nunique()
         name = labels(moments.head(1))[0]
-        notes = [f"{name}, its last measured step. Each of {count} moments is the fullest of its part of the step."]
+        notes = [f"{name}, last measured step, in {count} slices of its allocations, each drawn at its peak."]
     runs = tables["runs"]
     return Frame(KEYS, NO_FIGURES).drawing(rows, runs, without_figures(runs, MEMORY), panel, notes)
 
@@ -46,9 +46,9 @@ def _areas(rows: pd.DataFrame, unit_name: str) -> alt.Chart:
     time = alt.Axis(title="time on the host since the step began (ms)", grid=False)
     x = alt.X("ms:Q", scale=alt.Scale(nice=False, zero=False), axis=time)
     tooltip = marks.tooltip(
-        rows, ("category", "category"), ("size", "live"), ("phase", "phase"), ("ms", "after (ms)", marks.DIGITS)
+        rows, ("category", "category"), ("size", "in use"), ("phase", "phase"), ("ms", "after (ms)", marks.DIGITS)
     )
-    y = alt.Y("start:Q", axis=alt.Axis(title=f"live ({unit_name})"))
+    y = alt.Y("start:Q", axis=alt.Axis(title=f"in use ({unit_name})"))
     areas = alt.Chart(rows).mark_area(interpolate="step-after", opacity=1)
     return areas.encode(x=x, y=y, y2="end", fill=marks.part_fills(rows, "category", lined=False), tooltip=tooltip)
 
@@ -97,4 +97,4 @@ def result(tables: Tables) -> str:
     if run is None:
         return ""
     row = peaks[peaks["run"] == run].iloc[0]
-    return f"The step is fullest in {row['fullest_phase']}: {memory(row['peak_bytes'])}"
+    return f"The peak of the step is in {row['fullest_phase']}: {memory(row['peak_bytes'])}"

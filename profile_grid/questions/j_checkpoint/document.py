@@ -19,15 +19,15 @@ from profile_grid.tables.pivoting import sorted_values
 from profile_grid.tables.wording import capital, listed, places, where
 
 NO_ANSWER = Claim(
-    "Not answered: no two training runs differ in checkpoints alone, with times of at least one.", "missing"
+    "Not answered: no two training runs differ only in checkpoints, with times of at least one.", "missing"
 )
 PEAKS = ("peak_allocated_bytes", "recorded_peak_bytes")
 LEAST_SAVING = 0.01  # of the memory, below which further checkpoints save nothing
 MEMORY = {
-    "peak_allocated_bytes": "most memory",
-    "recorded_peak_bytes": "most recorded",
+    "peak_allocated_bytes": "peak",
+    "recorded_peak_bytes": "recorded peak",
     "recorded_kept_bytes": "kept, recorded",
-    "kept_bytes": "kept, by shapes",
+    "kept_bytes": "kept, predicted",
 }
 
 
@@ -77,8 +77,8 @@ def _wasted(taken: pd.DataFrame, steps: pd.DataFrame) -> list[Claim]:
             more = percent(longer[most["run"]] / longer[fewer["run"]] - 1)
             config = where(most.to_dict() | {CHECKPOINT.key: CHECKPOINT.default})
             texts.append(
-                f"{config} ({memory(fewer['peak_allocated_bytes'])} {CHECKPOINT.words(fewer[CHECKPOINT.key])}; a step"
-                f" takes {more} longer {CHECKPOINT.words(most[CHECKPOINT.key])})"
+                f"{config} ({memory(fewer['peak_allocated_bytes'])} {CHECKPOINT.words(fewer[CHECKPOINT.key])}), but"
+                f" take {more} more time {CHECKPOINT.words(most[CHECKPOINT.key])}"
             )
     return [Claim("More checkpoints save no memory in {texts}.", "measured", texts=listed(texts))] if texts else []
 
@@ -95,12 +95,13 @@ def _longer(steps: pd.DataFrame) -> list[Claim]:
             f", {UNTOLD} in {places(with_value[unclear].assign(**{CHECKPOINT.key: 0}))}" if unclear.any() else ""
         )
         texts.append(f"{CHECKPOINT.words(value)} {interval(1 / with_value['speed_up'], ratio)}{flops}{unclear_text}")
-    return [Claim("Times as long as without: {texts}.", "difference", texts="; ".join(texts))] if texts else []
+    text = "Time of a step, compared with no checkpoints: {texts}."
+    return [Claim(text, "difference", texts="; ".join(texts))] if texts else []
 
 
 def _again(taken: pd.DataFrame, measured: Measured) -> list[Claim]:
     shares = taken.loc[taken[CHECKPOINT.key] != CHECKPOINT.default, "recomputed_share"].dropna()
-    text = "Recomputing takes {shares} of the {time} of a step."
+    text = "Recomputation takes {shares} of the {time} of a step."
     return [Claim(text, shares=interval(shares, percent), time=measured.words.time)] if len(shares) else []
 
 
@@ -133,7 +134,7 @@ def trade_table(measured: Measured) -> MarkdownTable | None:
         longer = _longer_cells(steps.loc[row["run"]]) if row["run"] in steps.index else (ABSENT, ABSENT)
         return time, *longer, *_memory_cells(row, sizes)
 
-    headings = ("step, ms", "times as long", "by FLOPs", *(MEMORY[name] for name in sizes), "computed again")
+    headings = ("step, ms", "times as long", "by FLOPs", *(MEMORY[name] for name in sizes), "recomputation")
     return lines_table(taken, (*ratio_tables.LEADING_KEYS, CHECKPOINT.key), headings, cells)
 
 

@@ -20,11 +20,11 @@ from profile_grid.tables.pivoting import sorted_values
 from profile_grid.tables.ratios import compared
 
 COLUMNS, HEIGHT_PX, VALUE = 3, 170, "blocks"
-NO_TIMES = "No two timed training runs differ in checkpoints alone."
+NO_TIMES = "No two timed training runs differ only in checkpoints."
 TITLES = {  # the first that any run has
-    "peak_allocated_bytes": "most memory (GiB)",
-    "recorded_peak_bytes": "most memory, recorded (GiB)",
-    "kept_bytes": "activations kept, by shapes (GiB)",
+    "peak_allocated_bytes": "peak memory (GiB)",
+    "recorded_peak_bytes": "recorded peak memory (GiB)",
+    "kept_bytes": "activations kept, predicted (GiB)",
 }
 
 
@@ -44,8 +44,8 @@ def draw_checkpoint(tables: Tables) -> Drawing:
     rows = rows.assign(order=rows[CHECKPOINT.key].map(lambda value: 1 / value if value else 0))
     series = Series(VALUE, tuple(CHECKPOINT.name_of(value) for value in values))
     note = (
-        "Times without a profiler, ± the standard deviation between steps. Checkpointed blocks are computed again in"
-        " the backward pass. A point above another saves nothing for its time. Neither axis begins at 0."
+        "Times without a profiler, ± the standard deviation between steps. Checkpointed blocks are recomputed in the"
+        " backward pass. Of two points at the same memory, the upper one only costs time. Neither axis begins at 0."
     )
     missing = without_figures(compared(runs, CHECKPOINT), TIMING)
     return Frame((CHECKPOINT.key,), NO_TIMES, COLUMNS).drawing(

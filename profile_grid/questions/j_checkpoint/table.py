@@ -103,25 +103,25 @@ TABLES = (
         "(j) One row per checkpointed run and phase, from the processes without a profiler",
         columns(
             TIMES_WITH_BASE,
-            "ideal_by_flops | float | | FLOPs of the phase without ÷ with what is computed again, from the shapes; \
+            "ideal_by_flops | float | | FLOPs of the phase without ÷ with recomputation, from the shapes; \
         empty if unknown",
         ),
         make=checkpoint_times,
     ),
     TableSpec(
         "checkpoint_memory",
-        "(j) One row per training run that another differs from in checkpoints alone",
+        "(j) One row per training run that another differs from only in checkpoints",
         columns("""
     status | text | | as timing_status of runs
     mean_ms | float | ms | mean time of a step without a profiler
     std_ms | float | ms | its standard deviation (n − 1)
-    peak_allocated_bytes | float | B | most memory that tensors took; empty on a CPU, and where the run is not complete
+    peak_allocated_bytes | float | B | peak memory of tensors; empty on a CPU, and where the run is not complete
     recorded_peak_bytes | float | B | most that was requested at once, by the stage memory; empty where that was not \
         asked for
     recorded_kept_bytes | float | B | activations that it found kept for the backward pass
     kept_bytes | float | B | what the forward pass keeps for the backward pass, from the shapes; empty if unknown
     recomputed_share | float | of 1 | part of the GPU time of a step that is inside the range of recomputation
-    base_peak_allocated_bytes | float | B | most memory of the run without checkpoints that differs in nothing else
+    base_peak_allocated_bytes | float | B | peak memory of the run without checkpoints that differs in nothing else
     base_recorded_peak_bytes | float | B | recorded_peak_bytes of that run
     base_recorded_kept_bytes | float | B | recorded_kept_bytes of that run
     base_kept_bytes | float | B | what the forward pass of that run keeps
@@ -130,6 +130,6 @@ TABLES = (
     ),
 )
 PAGE_TABLES = (
-    PageTable("checkpoint_times", "Time beside that without checkpoints"),
+    PageTable("checkpoint_times", "Times, compared with no checkpoints"),
     PageTable("checkpoint_memory", "Memory and recomputation"),
 )

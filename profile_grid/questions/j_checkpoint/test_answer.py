@@ -63,15 +63,18 @@ def test_the_sentences_tell_time_memory_and_what_computes_again():
     assert text.startswith(
         "With every block checkpointed, small at context 512 trains in 10.0 GiB instead of 40.0 GiB, for"
     )
-    assert "Times as long as without: with every block checkpointed × 1.30 (FLOPs predict × 1.31)" in text
-    assert "Recomputing takes 20.0 % of the GPU time of a step." in text
+    assert (
+        "Time of a step, compared with no checkpoints: with every block checkpointed × 1.30 (FLOPs predict × 1.31)"
+        in text
+    )
+    assert "Recomputation takes 20.0 % of the GPU time of a step." in text
 
 
 def test_further_checkpoints_that_save_no_memory_are_named_with_what_they_cost():
     text = told("j_checkpoint", [step(), step(1, 130.0, 20), step(2, 115.0, 20)])
     assert (
-        "More checkpoints save no memory in small at context 512 (20.0 GiB with 1 block in 2 checkpointed; a step takes"
-        " 13.0 % longer with every block checkpointed)." in text
+        "More checkpoints save no memory in small at context 512 (20.0 GiB with 1 block in 2 checkpointed), but take"
+        " 13.0 % more time with every block checkpointed." in text
     )
     assert "save no memory" not in told("j_checkpoint", [step(), step(1, 130.0, 15), step(2, 115.0, 20)])
 
@@ -101,7 +104,7 @@ def test_on_a_processor_the_recorded_peak_stands_in_for_that_of_the_timing():
     tables = recorded((plain, 36, 30), (checkpointed, 9, 6))
     text = documents(own_tables("j_checkpoint", tables), tables["runs"], PROVENANCE, ["j_checkpoint"])["j_checkpoint"]
     assert "small at context 512 trains in 9.0 GiB instead of 36.0 GiB, for" in text
-    assert "| most memory |" not in text
+    assert "| peak |" not in text
 
 
 def test_what_fits_by_checkpoints_alone_is_told_with_the_fewest_of_them_and_no_ratio_is_made_up():

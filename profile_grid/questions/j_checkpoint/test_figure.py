@@ -22,7 +22,7 @@ def tables(**changes):
     return made_up_tables(**(grid | changes))
 
 
-@pytest.mark.parametrize(("peak", "title"), [(2**33, "most memory (GiB)"), (None, "activations kept, by shapes (GiB)")])
+@pytest.mark.parametrize(("peak", "title"), [(2**33, "peak memory (GiB)"), (None, "activations kept, predicted (GiB)")])
 def test_every_timed_run_is_a_point_at_its_memory_as_far_as_the_device_tells_it(peak, title):
     names = [
         f"small_ctx{context}_train_step{end}" for context in (128, 512) for end in ("", "_checkpoint1", "_checkpoint2")

@@ -18,7 +18,7 @@ from profile_grid.tables.wording import PASSES, capital, listed, of_all, run_in_
 
 TOKEN, TOKEN_STD = "joules_per_token", "joules_per_token_std"
 LEADING_KEYS = ("model", "context_length", "mode", "precision")
-FIGURES = {  # column: heading, factor
+COLUMNS = {  # column: heading, factor
     "joules_per_step": ("J per step", 1),
     "joules_per_token": ("mJ per token", 1e3),
     "power_w": ("power, W", 1),
@@ -30,13 +30,13 @@ FIGURES = {  # column: heading, factor
 def sentences(measured: Measured) -> list[str]:
     """(m) The energy of a token; by mode, by context, power, energy while waiting, and the accuracy of the counter."""
     rows, runs = measured.tables["energy_use"], measured.runs
-    lacking = int((~runs[ENERGY.status_column].isin((COMPLETE, NOT_ASKED))).sum())
+    missing_runs = int((~runs[ENERGY.status_column].isin((COMPLETE, NOT_ASKED))).sum())
     if rows.empty:
-        text = "Not answered: the energy of no run was counted; that of {lacking} was requested."
-        return [Claim(text, "missing", lacking=lacking)]
-    both = with_base(rows, PRECISION, TOKEN, TOKEN_STD)
-    lead = _precisions(both) if len(both) else _fullest(rows)
-    return [lead, *_waiting(rows), _modes(rows, both), *_contexts(rows), _power(rows, measured), _counter(rows)]
+        text = "Not answered: the energy of no run was counted; that of {missing_runs} was requested."
+        return [Claim(text, "missing", missing_runs=missing_runs)]
+    compared = with_base(rows, PRECISION, TOKEN, TOKEN_STD)
+    claims = [_saving(compared) if len(compared) else _most(rows), *_waiting(rows), _token_energy(rows, compared)]
+    return [*claims, *_context_shares(rows), _power(rows, measured), _counter(rows)]
 
 
 def millijoules(joules: float) -> str:
@@ -44,38 +44,40 @@ def millijoules(joules: float) -> str:
     return f"{significant(1e3 * joules)} mJ"
 
 
-def _precisions(both: pd.DataFrame) -> Claim:
+def _saving(compared: pd.DataFrame) -> Claim:
     """The largest saving by a precision, in the fullest mode."""
-    mode = next(mode for mode in FULLEST_FIRST if (both["mode"] == mode).any())
-    row = both.loc[both.loc[both["mode"] == mode, "speed_up"].idxmax()]
+    mode = next(mode for mode in FULLEST_FIRST if (compared["mode"] == mode).any())
+    row = compared.loc[compared.loc[compared["mode"] == mode, "speed_up"].idxmax()]
     configuration = where(row.to_dict() | {PRECISION.key: PRECISION.default})
     share = row[TOKEN] / row[f"base_{TOKEN}"]
     return Claim(
-        "{in_precision}, a token takes {own} in {step} of {place}, {share} of the {base} in {default}.",
-        in_precision=capital(PRECISION.words(row[PRECISION.key])), own=millijoules(row[TOKEN]),
+        "{in_precision}, a token takes {energy} in {step} of {place}, {share} of the {base} in {default}.",
+        in_precision=capital(PRECISION.words(row[PRECISION.key])), energy=millijoules(row[TOKEN]),
         step=PASSES[row["mode"]], place=configuration, share=percent(share), base=millijoules(row[f"base_{TOKEN}"]),
         default=PRECISION.default,
     )  # fmt: skip
 
 
-def _fullest(rows: pd.DataFrame) -> Claim:
+def _most(rows: pd.DataFrame) -> Claim:
     row = rows.loc[rows[TOKEN].idxmax()]
     median = f"; the median of {len(rows)} runs is {millijoules(rows[TOKEN].median())}" if len(rows) > 2 else ""
     text = "A token takes at most {most} ({run}){median}."
     return Claim(text, most=millijoules(row[TOKEN]), run=run_in_words(row), median=median)
 
 
-def _modes(rows: pd.DataFrame, both: pd.DataFrame) -> Claim:
+def _token_energy(rows: pd.DataFrame, compared: pd.DataFrame) -> Claim:
     """The energy of a token by mode, and by precision as a share of the default's."""
-    texts = [f"{PASSES[mode]} {interval(own[TOKEN], millijoules)}" for mode, own in rows.groupby("mode", sort=False)]
+    by_mode = rows.groupby("mode", sort=False)[TOKEN]
+    texts = [f"{PASSES[mode]} {interval(energies, millijoules)}" for mode, energies in by_mode]
+    shares_of_base = {value: 1 / at_value["speed_up"] for value, at_value in compared.groupby(PRECISION.key)}
     shares = [
-        f"{PRECISION.words(value)} {interval(1 / own['speed_up'], percent)} of that in {PRECISION.default}"
-        for value, own in ((value, both[both["precision"] == value]) for value in sorted_values(both, PRECISION.key))
+        f"{PRECISION.words(value)} {interval(shares_of_base[value], percent)} of that in {PRECISION.default}"
+        for value in sorted_values(compared, PRECISION.key)
     ]
     return Claim("Per token: {texts}.", texts=listed([*texts, *shares]))
 
 
-def _contexts(rows: pd.DataFrame) -> list[Claim]:
+def _context_shares(rows: pd.DataFrame) -> list[Claim]:
     """The energy of a token at the longest context as a share of that at the shortest, all else equal."""
     ends = []
     for _, group in rows.groupby(keys_without(CONTEXT_LENGTH.key), sort=False):
@@ -89,9 +91,9 @@ def _contexts(rows: pd.DataFrame) -> list[Claim]:
 def _power(rows: pd.DataFrame, measured: Measured) -> Claim:
     power, idle = (interval(rows[name], _watts) for name in ("power_w", "idle_power_w"))
     efficiency = rows["tflops_per_watt"].dropna()
-    done = f", for {interval(efficiency, significant)} TFLOP/s per watt" if len(efficiency) else ""
-    text = "The {device} draws {power} while the model steps{done}, and {idle} when idle."
-    return Claim(text, device=measured.words.device, power=power, done=done, idle=idle)
+    work = f", for {interval(efficiency, significant)} TFLOP/s per watt" if len(efficiency) else ""
+    text = "The {device} draws {power} while the model steps{work}, and {idle} when idle."
+    return Claim(text, device=measured.words.device, power=power, work=work, idle=idle)
 
 
 def _waiting(rows: pd.DataFrame) -> list[Claim]:
@@ -100,17 +102,16 @@ def _waiting(rows: pd.DataFrame) -> list[Claim]:
         return []
     bound = rows[rows["launch_bound"]]
     if bound.empty:
-        waited = interval(rows["waiting_energy_share"], percent)
         text = "No run is launch-bound; idle power while the GPU waits takes {share} of a step's energy."
-        return [Claim(text, "counted", share=waited)]
-    most = bound.loc[bound["waiting_energy_share"].idxmax()]
+        return [Claim(text, "counted", share=interval(rows["waiting_energy_share"], percent))]
+    highest = bound.loc[bound["waiting_energy_share"].idxmax()]
     return [
         Claim(
             "{runs} {are} launch-bound: the GPU waits {waits} of a step, and idle power takes up to {share} of its"
             " energy ({run}).", "counted",
             runs=capital(of_all(len(bound), len(rows), "run")), are="is" if len(bound) == 1 else "are",
-            waits=interval(bound["waiting_share"], percent), share=percent(most["waiting_energy_share"]),
-            run=run_in_words(most),
+            waits=interval(bound["waiting_share"], percent), share=percent(highest["waiting_energy_share"]),
+            run=run_in_words(highest),
         )
     ]  # fmt: skip
 
@@ -130,12 +131,12 @@ def _watts(watts: float) -> str:
 
 def energy_table(measured: Measured) -> MarkdownTable | None:
     """(m) One line per run: energy of a step and a token, power, and energy of idle power while the GPU waits."""
-    figures = [
-        (heading, lambda row, name=name, times=times: with_spread(times * row[name], times * row[f"{name}_std"]))
-        for name, (heading, times) in FIGURES.items()
+    energies = [
+        (heading, lambda row, name=name, factor=factor: with_spread(factor * row[name], factor * row[f"{name}_std"]))
+        for name, (heading, factor) in COLUMNS.items()
     ]
     shares = (
         ("waits", lambda row: percent(row["waiting_share"])),
         ("energy while it waits", lambda row: percent(row["waiting_energy_share"])),
     )
-    return rows_table(measured.tables["energy_use"], LEADING_KEYS, (*figures, *shares))
+    return rows_table(measured.tables["energy_use"], LEADING_KEYS, (*energies, *shares))

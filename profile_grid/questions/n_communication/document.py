@@ -35,25 +35,25 @@ def sentences(measured: Measured) -> list[str]:
     times = measured.tables["communication_times"].dropna(subset=["cost_ms"])
     steps = communication_of_steps(measured.tables["communication_steps"])
     scaling = measured.tables["communication_scaling"]
-    claims = [*_scaling(scaling, WEAK), *_scaling(scaling, STRONG), *_cost(times), *_exposed(steps)]
-    claims += [*_bandwidth(measured), *_losses(measured.tables["communication_losses"])]
-    wrong = _not_explained(measured.tables["communication_accuracy"])
+    claims = [*_scaling(scaling, WEAK), *_scaling(scaling, STRONG), *_cost(times), *_exposed_communication(steps)]
+    claims += [*_bandwidth(measured), *_loss_differences(measured.tables["communication_losses"])]
+    errors = _first_step_errors(measured.tables["communication_accuracy"])
     if not claims:
-        return wrong or [NO_ANSWER]
-    return [claims[0], *wrong, *([ON_PROCESSOR] if measured.machine.on_cpu else []), *claims[1:]]
+        return errors or [NO_ANSWER]
+    return [claims[0], *errors, *([ON_PROCESSOR] if measured.machine.on_cpu else []), *claims[1:]]
 
 
 def _scaling(table: pd.DataFrame, kind: str) -> list[Claim]:
     """The best and the worst way to reduce gradients at the largest number of GPUs, in the cell where they differ
     most."""
-    scaled = table[(table["kind"] == kind) & table["efficiency"].notna()]
-    scaled = scaled[scaled[GPUS.key] == scaled[GPUS.key].max()]
-    if scaled.empty:
+    rows = table[(table["kind"] == kind) & table["efficiency"].notna()]
+    rows = rows[rows[GPUS.key] == rows[GPUS.key].max()]
+    if rows.empty:
         return []
     keys = keys_without(PARALLEL.key)
-    cells = scaled.groupby(keys, sort=False)["efficiency"]
-    widest = scaled.loc[(cells.transform("max") - cells.transform("min")).idxmax(), keys]
-    cell = scaled[(scaled[keys] == widest).all(axis=1)]
+    cells = rows.groupby(keys, sort=False)["efficiency"]
+    widest = rows.loc[(cells.transform("max") - cells.transform("min")).idxmax(), keys]
+    cell = rows[(rows[keys] == widest).all(axis=1)]
     best, worst = cell.loc[cell["efficiency"].idxmax()], cell.loc[cell["efficiency"].idxmin()]
     gain = pd.Series([best["efficiency"] / worst["efficiency"]])
     error = pd.Series([(best["process_spread"] ** 2 + worst["process_spread"] ** 2) ** 0.5])
@@ -75,22 +75,22 @@ def _cost(times: pd.DataFrame) -> list[Claim]:
     """The time that communication adds to a step, if it exceeds the differences between processes of the same work."""
     if times.empty:
         return []
-    clear = times[times["verdict"] == SLOWER]
+    slower = times[times["verdict"] == SLOWER]
     cost = ""
-    if len(clear):
-        most = where(clear.loc[clear["cost_share"].idxmax()])
-        cost = f" ({interval(clear['cost_share'], percent)} of the step; most: {most})"
+    if len(slower):
+        costliest = where(slower.loc[slower["cost_share"].idxmax()])
+        cost = f" ({interval(slower['cost_share'], percent)} of the step; most: {costliest})"
     return [
         Claim(
-            "Without a profiler, communication costs time in {clear}{cost}; in the others it {untold}, since processes"
+            "Without a profiler, communication costs time in {runs}{cost}; in the others it {untold}, since processes"
             " of the same work differ by {spread}.", "difference",
-            clear=of_all(len(clear), len(times), "run"), cost=cost, untold=UNTOLD,
+            runs=of_all(len(slower), len(times), "run"), cost=cost, untold=UNTOLD,
             spread=interval(times["baseline_spread"].dropna(), percent),
         )
     ]  # fmt: skip
 
 
-def _exposed(steps: pd.DataFrame) -> list[Claim]:
+def _exposed_communication(steps: pd.DataFrame) -> list[Claim]:
     """By variant the exposed communication of captured steps, waiting for late ranks included."""
     texts = []
     for value in sorted_values(steps, PARALLEL.key):
@@ -122,43 +122,45 @@ def _bandwidth(measured: Measured) -> list[Claim]:
             )
         ]
     table = measured.tables["communication_collectives"]
-    fast = table[table["bus_gb_per_s"].notna()]
-    if fast.empty:
+    timed = table[table["bus_gb_per_s"].notna()]
+    if timed.empty:
         return [Claim("Bandwidths are not known: no range names the bytes.", "missing")] if len(table) else []
-    best = fast.loc[fast["bus_gb_per_s"].idxmax()]
+    fastest = timed.loc[timed["bus_gb_per_s"].idxmax()]
     text = "The fastest {operation}, of {size} MB, has a bus bandwidth of {rate} GB/s ({place})."
-    size, rate = significant(best["bytes"] / 1e6), significant(best["bus_gb_per_s"])
-    return [Claim(text, operation=best["operation"], size=size, rate=rate, place=where(best))]
+    size, rate = significant(fastest["bytes"] / 1e6), significant(fastest["bus_gb_per_s"])
+    return [Claim(text, operation=fastest["operation"], size=size, rate=rate, place=where(fastest))]
 
 
-def _losses(table: pd.DataFrame) -> list[Claim]:
+def _loss_differences(table: pd.DataFrame) -> list[Claim]:
     """Whether several GPUs compute the same as one."""
     compared = table[table["within_precision"].notna()]
     if compared.empty:
         return []
     unexplained = compared[~compared["within_precision"].astype(bool)]
-    off = unexplained[unexplained["agreeing"] < BEHIND_A_REDUCTION]
-    if len(off):
-        runs = listed([where(row) for _, row in off.iterrows()])
+    different = unexplained[unexplained["agreeing"] < BEHIND_A_REDUCTION]
+    if len(different):
+        runs = listed([where(row) for _, row in different.iterrows()])
         return [Claim("Losses differ from those on one GPU: {runs}.", "counted", runs=runs)]
-    most = f"{compared['largest_off'].max():.1e}"
+    largest = f"{compared['largest_off'].max():.1e}"
     if unexplained.empty:
-        text = "Losses match those on one GPU within the precision; they differ by at most {most}."
-        return [Claim(text, "counted", most=most)]
+        text = "Losses match those on one GPU within the precision; they differ by at most {largest}."
+        return [Claim(text, "counted", largest=largest)]
     text = (
-        "Losses match those on one GPU for the first {agreeing} of {losses} steps, then drift by at most {most} in"
+        "Losses match those on one GPU for the first {agreeing} of {losses} steps, then drift by at most {largest} in"
         " {runs}."
     )
     agreeing, losses = (interval(unexplained[name], str) for name in ("agreeing", "losses"))
     runs = of_all(len(unexplained), len(compared), "run")
-    return [Claim(text, "counted", agreeing=agreeing, losses=losses, most=most, runs=runs)]
+    return [Claim(text, "counted", agreeing=agreeing, losses=losses, largest=largest, runs=runs)]
 
 
-def _not_explained(table: pd.DataFrame) -> list[Claim]:
+def _first_step_errors(table: pd.DataFrame) -> list[Claim]:
     """The runs whose first step, gradients reduced, differs from fp64 by more than rounding; the table has all."""
-    off = table[table["within_precision"].notna() & ~table["within_precision"].fillna(True).astype(bool)]
-    text = "Rounding does not explain the error of the first step in {runs}."
-    return [Claim(text, "counted", runs=listed([where(row) for _, row in off.iterrows()]))] if len(off) else []
+    unexplained = table[table["within_precision"].notna() & ~table["within_precision"].fillna(True).astype(bool)]
+    if unexplained.empty:
+        return []
+    runs = listed([where(row) for _, row in unexplained.iterrows()])
+    return [Claim("Rounding does not explain the error of the first step in {runs}.", "counted", runs=runs)]
 
 
 def times_table(measured: Measured) -> MarkdownTable | None:
@@ -184,11 +186,11 @@ def steps_table(measured: Measured) -> MarkdownTable | None:
         "transfer, ms", "waiting, ms",
     )  # fmt: skip
     names = (*PARTS, "step", "communication", "transfer", "waiting")
-    figures = [
+    times = [
         (heading, lambda row, name=name: significant(row[f"{name}_ms"]))
         for heading, name in zip(headings, names, strict=True)
     ]
-    columns = (("rank", lambda row: count(row["rank"])), *figures, ("overlap", lambda row: percent(row["overlap"])))
+    columns = (("rank", lambda row: count(row["rank"])), *times, ("overlap", lambda row: percent(row["overlap"])))
     return rows_table(communication_of_steps(measured.tables["communication_steps"]), LEADING_KEYS, columns)
 
 

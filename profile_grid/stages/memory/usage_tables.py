@@ -193,7 +193,7 @@ EXPLAINED = (
 )
 MEMORY_PHASES = TableSpec(
     "memory_phases",
-    "One row per run with the stage memory, measured step, phase and category, at the phase's fullest moment",
+    "One row per run with the stage memory, measured step, phase and category, at the peak of the phase",
     columns(f"""
     step | int | | number of the measured step, from 0; −1 for the whole process
     phase | text | | step, one phase of it, or process: from before the model is made to the end of the last step
@@ -213,7 +213,7 @@ MEMORY_ACTIVATIONS = TableSpec(
 )
 MEMORY_LARGEST = TableSpec(
     "memory_largest",
-    "The largest groups of allocations live at the fullest moment of the last step, equal in all but their block",
+    "The largest groups of allocations in use at the peak of the last step, equal in all but their block",
     columns("""
     category | text | | as in memory_phases
     phase | text | | phase in which they were made; (outside) of all steps
@@ -226,7 +226,7 @@ MEMORY_LARGEST = TableSpec(
 )
 MEMORY_TIMELINE = TableSpec(
     "memory_timeline",
-    "At most 400 moments of the last measured step of a run, each the fullest of its slice of the events",
+    "At most 400 moments of the last measured step of a run, each the peak of its slice of the events",
     columns(
         "moment | int | | number, in order\n ms | float | ms | since the step began, with the recorder on\n"
         "phase | text | | the phase that was open\n"

@@ -79,7 +79,7 @@ def _std_ms(seconds: Sequence[float]) -> float | None:
 
 OPERATOR_TIMES = TableSpec(
     "operator_times",
-    "One row per cell: one attention operator at one width of head and context length",
+    "One row per cell: an attention operator at a head size and context length",
     columns("""
     status | text | | complete, out_of_memory, or unsupported (PyTorch refuses it here)
     reason | text | | the reason by PyTorch
