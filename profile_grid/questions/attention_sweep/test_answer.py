@@ -72,7 +72,7 @@ def test_the_document_has_the_tables_of_the_course_with_a_word_where_there_is_no
     text = document_of([*three(), run("cudnn", refused, attention="cudnn")])
     memory = text.partition("Memory in use before the backward pass, in fp32:")[2]
     lines = [[word.strip() for word in line.split("|")[1:-1]] for line in memory.splitlines() if line.startswith("|")]
-    assert lines[0] == ["d", "context", "eager", "flash", "compiled", "cudnn"]
+    assert lines[0] == ["head size", "context", "eager", "flash", "compiled", "cudnn"]
     assert lines[2:] == [
         ["64", "256", "1.0 GiB", "1.0 GiB", "1.0 GiB", "unsupported"],
         ["64", "1024", "OOM", "512 MiB", "1.0 GiB", "–"],

@@ -56,7 +56,7 @@ def test_a_figure_can_be_drawn_on_paper_and_says_why_where_there_is_nothing(figu
     assert "518 MiB" in figure.result(made)
     nothing = merged([training()])
     nothing |= summary_tables(nothing, OWN)
-    assert "whole history" in figure.draw(nothing).reason and figure.result(nothing) == ""
+    assert "complete history" in figure.draw(nothing).reason and figure.result(nothing) == ""
 
 
 def parts_of(chart: dict):
