@@ -6,8 +6,6 @@ them as Parquet and CSV. Ratios are of CPU seconds, which other programs hardly 
 about five minutes.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

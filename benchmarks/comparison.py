@@ -9,8 +9,6 @@ not mistaken for a difference. The exit status is 1 if the comparison reports so
 measuring; the rounds that both sides have finished are compared.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

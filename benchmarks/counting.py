@@ -6,8 +6,6 @@ libraries then. Needs a GPU that nothing else uses, and ncu with permission to c
 metrics instead; write a group of ncu as group:NAME.
 """
 
-from __future__ import annotations
-
 import os
 import statistics
 import subprocess

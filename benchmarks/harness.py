@@ -3,8 +3,6 @@
 A benchmark declares its commands or calls, and the peer or bound to compare with in the same run.
 """
 
-from __future__ import annotations
-
 import argparse
 import inspect
 import json

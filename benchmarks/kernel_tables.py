@@ -7,8 +7,6 @@ The bare read is the SELECTs that `kernels` needs, two tables at a time, into Nu
 capture once, starts every command REPEATS times (nsys once), and takes the fastest.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

@@ -7,8 +7,6 @@ Snakemake, called again, must finish the run. The exit status is 1 if something 
 Nothing else may use the GPUs (those of CUDA_VISIBLE_DEVICES, by number) meanwhile.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """Generates captures of any size, with rows as wide as real ones, to measure how fast they are read."""
 
-from __future__ import annotations
-
 import gzip
 import sqlite3
 from collections.abc import Mapping

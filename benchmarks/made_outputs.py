@@ -4,8 +4,6 @@ They serve to measure the planning of a finished grid. They look measured on thi
 settings, code, versions and variables.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import platform

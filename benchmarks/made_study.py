@@ -4,8 +4,6 @@ A generated run has the tables of a run of the example in the same mode, with al
 whole number, so that what adds up there adds up here. The last model runs out of memory.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

@@ -8,8 +8,6 @@ status is 1 if a number of kernels differs, or GPU time by more than 0.5 %.
 Uses the GPU without a lease; about nine seconds per capture. Rows are in FOLDER/marked.json.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -13,8 +13,6 @@ those of the host, from the start of the step to the end of the last launch. Tak
 Outside a profiler a range costs its call; under nsys every range is also written, so measure there as well.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from contextlib import AbstractContextManager, nullcontext

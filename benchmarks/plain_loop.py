@@ -6,8 +6,6 @@ from start to end, one after the other, on the visible GPUs; the loop uses the f
 and their ratio. With --only, one of them is measured; the seconds of a loop over many runs, cut in pieces, add up.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from functools import partial

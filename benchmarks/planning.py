@@ -8,8 +8,6 @@ Dry runs of workflows, each in a separate folder. Ratios are to the first:
 - an empty Snakefile: the time to start Snakemake.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

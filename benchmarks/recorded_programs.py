@@ -8,8 +8,6 @@ must have as many kernels as torch.profiler counts. The exit status is 1 if anyt
 --jobs programs run at once. --keep FOLDER keeps captures and outputs.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

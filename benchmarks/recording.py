@@ -9,8 +9,6 @@ sum of an SQL query over the capture, to the nanosecond.
 --keep keeps the output and the capture of each recording, and all rows in recordings.json.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

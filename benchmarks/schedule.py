@@ -7,8 +7,6 @@ order of arrival. The seconds that the example lacks are assumed: the constants 
 that of the pipeline, and both with the bound: all leases, shared evenly.
 """
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import random

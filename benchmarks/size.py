@@ -4,8 +4,6 @@ Prints the lines of Python, rules, templates and scripts; the statements of Pyth
 docstrings; and the bytes of all tracked files, including tests.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 import subprocess

@@ -5,8 +5,6 @@ their timing.json, in one process, and torch.utils.benchmark.Timer times their s
 the median. The output is the ratio by the timer, the ratio of the means in timing.json, and how they compare.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import statistics

@@ -6,8 +6,6 @@ Without a TRACE one is generated: steps of a model of blocks with stacks, forwar
 If Holistic Trace Analysis is installed (the package HolisticTraceAnalysis), its parser is also measured.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import tempfile

@@ -1,7 +1,5 @@
 """How far the studies of the example are apart where they measured the same run: the floor for claims between them."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from docs.examples import EXAMPLES, H200

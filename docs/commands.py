@@ -1,7 +1,5 @@
 """Generates Markdown from the code: commands, rules, settings, and the patches of the pages on extending."""
 
-from __future__ import annotations
-
 import argparse
 import ast
 import re

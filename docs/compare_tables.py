@@ -4,8 +4,6 @@ Every column of every table at the commit must have the same values here, under 
 Tables without rows may be absent, rows may be in another order, and further tables and columns are no difference.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import subprocess

@@ -1,7 +1,5 @@
 """Reads and writes the committed tables and comparisons below docs/; a table without rows has no file."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

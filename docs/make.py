@@ -4,8 +4,6 @@ A page is Markdown from files, or generated from the code: commands from the par
 from the data dictionary. No page is committed.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import os

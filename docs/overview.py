@@ -1,7 +1,5 @@
 """The overview of the example, docs/example-h200/README.md, and the list of all its sentences: made of its tables."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

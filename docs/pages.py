@@ -1,8 +1,6 @@
 """The HTML pages of the examples, which `python -m docs.make` builds. They are not committed: one has up to 5 MB. The
 digest of each is, so that a change of a page is a diff; `python -m docs.pages` writes the digests."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import re

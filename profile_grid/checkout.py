@@ -1,7 +1,5 @@
 """Which version and which commit of this project is running."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

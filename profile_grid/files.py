@@ -1,7 +1,5 @@
 """Files written whole or not at all: beside their place, then renamed into it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Numbers as text: with their unit, and with as many digits as their spread allows."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 

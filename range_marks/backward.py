@@ -19,8 +19,6 @@ What is not known: the parts of nodes that another thread than the one calling b
 every thread counts for itself; and those of a graph that a compiler made, which is one node, of the part around it.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ passes it, forward and backward pass run inside that call, and their kernels wou
 range is closed while the closure runs. It has one instance before each call of the closure, and one after it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import wraps

@@ -7,8 +7,6 @@ before the call). Here a line more is written there, which opens a range named a
 no such range. The backward graph has the lines of the operations that it differentiates.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """Two kinds of ranges: push/pop ranges of NVTX, or record_function of PyTorch's profiler."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The names of a model's modules, from the tree that they form."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from torch import nn

@@ -1,7 +1,5 @@
 """A part for every call of a module, from hooks that PyTorch calls around all modules of the process."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager

@@ -4,8 +4,6 @@ A compiler drops ranges from the graph that it traces, or breaks it at them; but
 that called it, one inside the other. So the parts that those lines stand in are known without running anything.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

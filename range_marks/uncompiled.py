@@ -1,7 +1,5 @@
 """Functions that torch.compile leaves alone: hooks that run between functions of a program, some of them compiled."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

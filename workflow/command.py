@@ -1,7 +1,5 @@
 """The end of a script of the workflow: success, or one line on what is wrong; no temporary files are left."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

@@ -1,7 +1,5 @@
 """Differences between a file on disk and the file that would be made now."""
 
-from __future__ import annotations
-
 import gzip
 from itertools import zip_longest
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The environment of the jobs of a workflow."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -4,8 +4,6 @@ Files without a record are the user's. Folders of runs are kept: measurements ta
 those of other grids.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Collection, Iterator

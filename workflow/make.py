@@ -5,8 +5,6 @@ RECIPE is the JSON of a `Making` (profile_grid/freshness/making.py). Code and in
 script runs: if they changed meanwhile, the job fails and the outputs get no record.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import runpy

@@ -1,7 +1,5 @@
 """The reason why the result of a measurement is stale."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

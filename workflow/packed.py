@@ -1,7 +1,5 @@
 """The archive of other people's results, from which a grid is read instead of measured."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

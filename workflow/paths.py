@@ -1,7 +1,5 @@
 """Paths of the files of a study, relative to the working folder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 
 from profile_grid.study.stage import Stage

@@ -3,8 +3,6 @@
 The only module that uses undocumented parts of Snakemake: the sets of files and rules that --forcerun fills.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

@@ -1,7 +1,5 @@
 """The resources that the jobs of a run request from a scheduler, by their wildcards."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,8 +1,6 @@
 """The source files on which jobs depend: of the analysis by imports; of measurements only what can change a result,
 since an edit of the analysis must not cost hours of GPU time."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path

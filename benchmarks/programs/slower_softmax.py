@@ -1,7 +1,5 @@
 """A softmax with one slower kernel, for the trial of the comparison: benchmarks/comparison.py."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """The measured program whose backward pass is not marked, for benchmarks/marked_captures.py: the same arguments."""
 
-from __future__ import annotations
-
 from cs336_model.program import benchmark
 from range_marks import backward
 

@@ -1,8 +1,6 @@
 """Options that print information about the command: completion for a shell (eval "$(kernel-tables --print-completion
 bash)"), and the schema of its JSON."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator
 from pathlib import Path

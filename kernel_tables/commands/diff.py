@@ -1,7 +1,5 @@
 """The command that compares two captures: kernel-tables diff BEFORE AFTER."""
 
-from __future__ import annotations
-
 import argparse
 
 from kernel_tables.commands.options import (

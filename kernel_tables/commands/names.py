@@ -1,7 +1,5 @@
 """The command that explains a kernel's name: kernel-tables names NAME."""
 
-from __future__ import annotations
-
 import argparse
 
 from kernel_tables.commands.options import (

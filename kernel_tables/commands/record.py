@@ -1,7 +1,5 @@
 """The command that runs a program and records it: kernel-tables record -- python train.py."""
 
-from __future__ import annotations
-
 import argparse
 from importlib.util import find_spec
 from typing import NoReturn

@@ -1,7 +1,5 @@
 """The command that makes the page of a capture: kernel-tables report CAPTURE."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -5,8 +5,6 @@ records; their times differ. So if several launches of a configuration were coun
 joined with the one that took as long, or with none.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """How launches fill the GPU: occupancy and its limits, waves of blocks and the tail of the last wave, and stalls."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ FLOPs: instructions by the threads that executed them (an FMA is two operations)
 themselves, by the type of their operands. Occupancy, waves and limits are those of the launch.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 KINDS = ("fp32", "tf32", "bf16", "fp16")  # of FLOPs: on ordinary cores, then on tensor cores

@@ -4,8 +4,6 @@ It names the host, the program and its process; these are not read. One row per 
 requested metrics.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Sequence
 from pathlib import Path

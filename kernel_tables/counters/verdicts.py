@@ -1,7 +1,5 @@
 """What limits a kernel: memory, compute, latency, or that it is too small; and the rules."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from kernel_tables.counters.joining import NOT_PROFILED

@@ -1,7 +1,5 @@
 """The work of launches, from their counters: FLOPs by kind and bytes, and how close their rates are to the roofs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

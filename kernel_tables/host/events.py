@@ -1,7 +1,5 @@
 """Events of the host, all kinds in the same columns, each with the ranges around it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """When each phase was open, so that every moment of a thread is in one phase or in none."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from kernel_tables.attribution.arrays import factorize, grouped

@@ -1,7 +1,5 @@
 """The time of the host by thread, phase or range, and function."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Host time of one thread: its calls by function, its samples, and the time in no call."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Classes of kernels by their full names: gemm, attention, elementwise/copy, ...; the rules are in class_rules.toml."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

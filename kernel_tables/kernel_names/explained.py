@@ -1,7 +1,5 @@
 """A kernel's name explained, for `kernel-tables names`: short name, class and its rule, meaning of the parts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
 from typing import NamedTuple

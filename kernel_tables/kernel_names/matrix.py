@@ -5,8 +5,6 @@ cuBLAS `ampere_sgemm_128x64_nn`; CUTLASS `cutlass_80_simt_sgemm_256x128_8x4_nn_a
 documents its names; the others have the same pattern, and parts that nobody documents say so.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """Names of other kernels: memory operations, NCCL, Triton, and any function of C++."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

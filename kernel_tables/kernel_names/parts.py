@@ -1,7 +1,5 @@
 """The parts of a kernel's name, and the syntax and types of C++ that occur in names of every origin."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Names of PyTorch's kernels: the loop, and in its arguments the function that it applies."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Short, readable names of kernels, different for different kernels of a table."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from itertools import count, zip_longest

@@ -1,7 +1,5 @@
 """Colours that colour-blind people and grey printers can distinguish: Okabe & Ito, Color Universal Design (2008)."""
 
-from __future__ import annotations
-
 ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE = (
     "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
 )  # fmt: skip

@@ -1,7 +1,5 @@
 """Values as JSON that is safe in a page, whatever names they contain; Jinja for HTML."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

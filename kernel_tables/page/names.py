@@ -1,7 +1,5 @@
 """Names on the page: each full name once, in one list, and the short names of kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from kernel_tables.kernel_names.short import short_names

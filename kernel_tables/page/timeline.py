@@ -1,7 +1,5 @@
 """One step on a time axis: lanes of bars as data for the page's script, and their key."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

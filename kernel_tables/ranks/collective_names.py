@@ -3,8 +3,6 @@
 A range names the bytes that are reduced or gathered on one rank: `all-reduce, bytes = 26214400, bucket = 0`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import NamedTuple

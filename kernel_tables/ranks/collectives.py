@@ -6,8 +6,6 @@ kernel of NCCL also waits until the other ranks have arrived: the shortest durat
 a rank takes beyond that is waiting for the slowest rank.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

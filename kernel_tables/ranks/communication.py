@@ -1,7 +1,5 @@
 """The cost of communication by step, device and rank, and whether the ranks fit together."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 

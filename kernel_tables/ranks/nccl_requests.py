@@ -4,8 +4,6 @@ A call launches its own kernel, unless it is between ncclGroupStart and ncclGrou
 launches what all calls between them request (NCCL's manual, "Group Calls").
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -4,8 +4,6 @@ A run on several GPUs has a process for each. nsys captures each in its own file
 their correlation ids collide; both work. Every capture has its own clock, so no duration may span two of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The measured steps of a rank on one of its devices: their windows and their parts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """nsys's global ids: bits 0 to 23 are the thread, 24 to 47 the process, those above the host. Numbers or arrays."""
 
-from __future__ import annotations
-
 BITS = 24
 MASK = (1 << BITS) - 1
 

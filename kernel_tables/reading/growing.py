@@ -1,7 +1,5 @@
 """A column of numbers that grows while it is read, in memory that goes back to the system when it is freed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pyarrow as pa
 

@@ -1,7 +1,5 @@
 """Large SELECTs, a batch of Arrow's columns at a time."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor

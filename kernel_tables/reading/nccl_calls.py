@@ -4,8 +4,6 @@ NVTX_PAYLOAD_SCHEMA_ENTRIES lists where a payload has them, by domain and layout
 (src/include/nvtx_payload_schemas.h of NCCL). Seen with NCCL 2.28 and nsys 2025.3.
 """
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The nsys on this machine: where it is, which version, and the export of its reports."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

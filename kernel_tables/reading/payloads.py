@@ -3,8 +3,6 @@
 A payload begins with four numbers of 8 bytes: its domain, its layout, the size of its data, and where these begin.
 """
 
-from __future__ import annotations
-
 import struct
 
 HEAD = struct.Struct("<QQQQ")

@@ -7,8 +7,6 @@ may add columns. Only strings that a kept row refers to stay. What is left out i
 that is deleted afterwards may remain in the file's free space.
 """
 
-from __future__ import annotations
-
 import re
 import sqlite3
 from collections.abc import Collection, Sequence

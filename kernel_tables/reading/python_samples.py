@@ -5,8 +5,6 @@ frame, innermost first, the string ids of function and file, and the line. A pay
 byte is not a stack.
 """
 
-from __future__ import annotations
-
 import functools
 import html
 import re

@@ -1,7 +1,5 @@
 """SQLite's own check of a file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from threading import Event
 

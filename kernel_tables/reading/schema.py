@@ -3,8 +3,6 @@
 Tables are in no promised order and exist only when they have rows; columns come and go with nsys's versions.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from kernel_tables.errors import TraceError

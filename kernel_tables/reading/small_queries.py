@@ -1,7 +1,5 @@
 """Small SELECTs, through Python's own SQLite: each ends within a limit of time, and any text can be read."""
 
-from __future__ import annotations
-
 import sqlite3
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The small tables of a capture: names, messages, labels, its own bounds."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from pathlib import Path
 

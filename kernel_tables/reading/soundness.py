@@ -3,8 +3,6 @@
 Reading does not find cells of zeros, pages that occur twice or pages that nothing refers to.
 """
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """From the path that a user names to an SQLite file that can be read: gzip, reports, damaged files."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import shutil

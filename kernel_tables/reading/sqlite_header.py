@@ -1,7 +1,5 @@
 """Whether a file is SQLite and complete, from its first bytes and its size."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from kernel_tables.errors import TraceError

@@ -1,7 +1,5 @@
 """The columns of one table, built while its rows are read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """JSON of PyTorch's profiler, converted to the tables of captures."""
 
-from __future__ import annotations
-
 import zlib
 from pathlib import Path
 

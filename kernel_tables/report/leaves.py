@@ -1,7 +1,5 @@
 """The time of each kernel in a step within each range path: the data of the picture and the flame view."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

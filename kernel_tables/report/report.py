@@ -1,7 +1,5 @@
 """The page of one capture: one file that needs no network and has a limited size."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

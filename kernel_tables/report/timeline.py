@@ -1,7 +1,5 @@
 """The timeline of a capture: its middle step, or all of it, as a limited number of bars in lanes."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from kernel_tables.diagnosis.scope import Scope

@@ -1,7 +1,5 @@
 """What `diff` prints where standard output is a terminal."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from kernel_tables.comparison import FACT, SAME, Change

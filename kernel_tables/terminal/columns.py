@@ -1,7 +1,5 @@
 """Columns of text side by side, in a given width."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

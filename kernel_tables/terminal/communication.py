@@ -1,7 +1,5 @@
 """The cost of communication, in a sentence for each rank."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """The messages of nsys about its own capture, as findings: the only module that reads its English."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 

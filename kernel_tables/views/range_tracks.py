@@ -1,7 +1,5 @@
 """Ranges on the time axis of a stream, from the first activity in them to the last."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import takewhile
 from typing import NamedTuple

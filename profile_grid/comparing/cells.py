@@ -1,7 +1,5 @@
 """Every cell of a grid before and after: the ratio of its times with an interval, a verdict, the energy of a step."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

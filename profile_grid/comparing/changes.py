@@ -1,7 +1,5 @@
 """Changes in the captures of each cell, by phase, part, class and kernel; and different facts of the measurements."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

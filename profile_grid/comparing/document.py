@@ -1,7 +1,5 @@
 """A comparison as a document in Markdown: what differs, then every cell with its verdict, then changes in captures."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The ratios of all cells with their intervals, as a figure: a line per cell, a panel per mode."""
 
-from __future__ import annotations
-
 import altair as alt
 import pandas as pd
 

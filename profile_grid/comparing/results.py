@@ -1,8 +1,6 @@
 """The results of one grid as a comparison reads them: a folder with tables, or only with timings, and further
 processes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The sections of a comparison, as Markdown from its tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """A comparison as files: its tables, its figure, its document, and a page without scripts that opens from a mail."""
 
-from __future__ import annotations
-
 import base64
 from pathlib import Path
 

@@ -4,8 +4,6 @@ The time of a file never counts. It only saves reading the file again: a digest 
 and both times of the file. The time at which the inode changed cannot be set, so `cp -p` and `touch -d` hide nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -5,8 +5,6 @@ is not kept: it is judged by the code that was loaded and by the kind of device.
 names a salted digest is kept, since they may hold a password.
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import os

@@ -4,8 +4,6 @@ Snakemake does not see what the program of a job imports. A file is parsed once:
 the digest of its content, since parsing all of this project takes half a second and looking it up 10 ms.
 """
 
-from __future__ import annotations
-
 import ast
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Whether a measured program would load the code that it loaded: judged by name and content, without importing it."""
 
-from __future__ import annotations
-
 import marshal
 import os
 import sys

@@ -5,8 +5,6 @@ made from, and of the file itself. It is written after the file. A job removes t
 begins, so that what a killed job leaves is not taken for what it would have made.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

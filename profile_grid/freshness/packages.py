@@ -1,7 +1,5 @@
 """The versions of the installed packages with which a job of the analysis makes its outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

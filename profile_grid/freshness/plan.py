@@ -3,8 +3,6 @@
 It knows nothing of Snakemake, which gets the answer from workflow/reruns.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 

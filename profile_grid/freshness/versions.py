@@ -1,7 +1,5 @@
 """Whether this host would measure with other versions, or on another device, than a result names. Imports no torch."""
 
-from __future__ import annotations
-
 import os
 import platform
 import sys

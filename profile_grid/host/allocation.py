@@ -1,8 +1,6 @@
 """The resources that a measurement needs of a scheduler such as Slurm: memory, cores and time. Imports nothing
 heavy."""
 
-from __future__ import annotations
-
 import math
 
 from profile_grid.host.gpu_check import needed_bytes

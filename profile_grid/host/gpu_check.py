@@ -1,7 +1,5 @@
 """The GPU before a measurement: is it free, cool, and large enough? Problems are printed, and noted with the run."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """One line per measurement on standard error: its number, name and time, and what remains."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

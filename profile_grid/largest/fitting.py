@@ -1,7 +1,5 @@
 """Searches the largest value of a dimension with which a run fits into memory, by measuring it with few values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

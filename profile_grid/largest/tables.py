@@ -1,7 +1,5 @@
 """The table of the largest values that fit, from the searches of workflow/scripts/largest.py."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The time of every measurement, and how much of it was neither a warm-up nor a measured step."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """The runs of a grid brought together: one table of each kind."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Where the numbers of a grid come from: machine, software, commit, dates and configuration."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from importlib import metadata

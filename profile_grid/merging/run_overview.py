@@ -1,7 +1,5 @@
 """The table of runs: shape, status of each stage, machine, and notes for the reader."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

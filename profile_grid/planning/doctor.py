@@ -1,7 +1,5 @@
 """What this machine can do for a grid, in ten lines or fewer, and why the grid would fail here."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

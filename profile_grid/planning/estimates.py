@@ -1,7 +1,5 @@
 """Estimates for a grid before it runs: time, disk and memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path

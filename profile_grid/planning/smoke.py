@@ -1,7 +1,5 @@
 """A test capture of about a second, with the same code as every other, to check the profiler on this machine."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass, replace
 from math import prod

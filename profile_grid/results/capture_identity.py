@@ -1,7 +1,5 @@
 """Whether a file belongs to the result next to it: by its digest, and by the specification inside it."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing

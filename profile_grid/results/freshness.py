@@ -1,7 +1,5 @@
 """Whether a result on disk is what would be measured now, by what it says of itself."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from functools import cache

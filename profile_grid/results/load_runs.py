@@ -3,8 +3,6 @@
 A stale result raises StaleRun; no number is taken from it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

@@ -4,8 +4,6 @@ A file that is missing, damaged, of another version or impossible is named in on
 command that makes it again; it never ends as a traceback, or as a figure.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Dataclasses made from JSON, every value checked against the type that its field declares."""
 
-from __future__ import annotations
-
 import types
 import typing
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@ An archive may come from anybody. Only files that its manifest lists with size a
 of results, and only up to a limit of size. Links and devices are refused.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

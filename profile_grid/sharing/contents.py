@@ -1,7 +1,5 @@
 """The names of the files of results that are packed and unpacked; all others are refused."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

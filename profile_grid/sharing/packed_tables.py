@@ -4,8 +4,6 @@ The metadata of each file is checked first: it has the number of values. But it 
 text, and may be false; so all tables are also read once, in a process whose memory is limited.
 """
 
-from __future__ import annotations
-
 import resource
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

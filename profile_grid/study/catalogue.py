@@ -4,8 +4,6 @@ A question is a folder below profile_grid/questions: table.py makes its tables, 
 document.md.j2, figure.py its figures. Other code knows a question only by its entry here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 

@@ -9,8 +9,6 @@ default. Without a default, the dimension does not apply: its value is None, an 
 nor sentences mention it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product

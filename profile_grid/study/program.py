@@ -1,7 +1,5 @@
 """The measured program as config.yaml declares it. Imports nothing heavy."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

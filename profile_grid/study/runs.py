@@ -3,8 +3,6 @@
 The plan of a grid is made on every start of Snakemake, so nothing heavy is imported here.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace

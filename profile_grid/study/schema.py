@@ -1,7 +1,5 @@
 """The schema of config.yaml, from config.schema.yaml, dimensions and stages, and checks that it cannot express."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterator, Mapping

@@ -12,8 +12,6 @@ A stage is a folder profile_grid/stages/NAME with
 and their tests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module

@@ -4,8 +4,6 @@ Rules, progress, estimates, merge, cost, verify, sentences about missing results
 stage writes results/runs/RUN/NAME.json (profile_grid.results.results) and the files that it declares.
 """
 
-from __future__ import annotations
-
 from profile_grid.stages.all_reduce.stage import ALL_REDUCE
 from profile_grid.stages.capture.stage import CAPTURE
 from profile_grid.stages.cold_start.stage import COLD_START

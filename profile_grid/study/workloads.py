@@ -4,8 +4,6 @@ A product of a grid names its workload as `program`; without it, it is of models
 workload. Stages, tables and questions belong to a workload.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any

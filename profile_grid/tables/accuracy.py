@@ -1,7 +1,5 @@
 """Errors of first steps against fp64, for the questions that show them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pandas as pd

@@ -1,8 +1,6 @@
 """The tables of the documents: one line per run, which begins with its dimensions, with a status if there is no
 result."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """GPU time by kernel class, in the forward pass and by phase: tables of (c), (d) and (e)."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from profile_grid.study.dimensions import LEADING

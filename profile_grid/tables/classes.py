@@ -1,7 +1,5 @@
 """Kernel classes and their families: which are matrix multiplies, and what share each family has."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from profile_grid.study.dimensions import LEADING

@@ -1,7 +1,5 @@
 """Conservation laws between a capture and its tables."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from kernel_tables.errors import NotConserved

@@ -1,7 +1,5 @@
 """The declarations of all tables of a study, each read from the module that makes the table."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib import import_module
 

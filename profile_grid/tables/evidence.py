@@ -6,8 +6,6 @@ measured but assumed from the share of the step in which the GPU waits: SPREADS,
 runs in 14 processes each, and 75 that several studies measured; tests/profile_grid/test_evidence.py).
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Claims on one dimension: speed-ups at its values compared with its default."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Least times by the data sheet of a device: the ideal for measured ratios."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pandas as pd

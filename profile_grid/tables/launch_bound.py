@@ -1,7 +1,5 @@
 """The definition of launch-bound for all documents."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from kernel_tables.diagnosis.host_rules import IDLE_SHARE

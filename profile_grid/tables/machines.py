@@ -1,7 +1,5 @@
 """The machines of the results; the results of two machines are never in one table."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 

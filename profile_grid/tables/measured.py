@@ -1,7 +1,5 @@
 """The results of one machine, for the sentences, tables and figures of a question."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The part of the model, and the pass through it, of every range path."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from kernel_tables.attribution.path_text import names_in

@@ -1,7 +1,5 @@
 """Names that occur as values of the tables. Imports nothing heavy."""
 
-from __future__ import annotations
-
 from cs336_model import ranges
 
 MEASURE, STEP = ranges.MEASURE, ranges.STEP

@@ -1,8 +1,6 @@
 """The tables in results/tables, each read on first use. Tables with a row per kernel or range have categories instead
 of text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType

@@ -5,8 +5,6 @@ kernels and memory operations (on a CPU: of outermost operators). "Per pass" is 
 without the kernel counts as zero.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cached_property
 

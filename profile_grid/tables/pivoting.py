@@ -1,7 +1,5 @@
 """Wide tables that refuse to put two rows into one cell, and tables split by the dimensions that they do not show."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import pandas as pd

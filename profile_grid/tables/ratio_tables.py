@@ -1,7 +1,5 @@
 """Tables of documents on one dimension: times at its default, and times and speed-ups at its other values."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, escaped

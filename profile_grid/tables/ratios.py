@@ -1,7 +1,5 @@
 """Speed-ups: ratios of two runs that differ in one dimension only, with their spread."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pandas as pd

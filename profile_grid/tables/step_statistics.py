@@ -1,7 +1,5 @@
 """Statistics of the times of several steps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

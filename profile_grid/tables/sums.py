@@ -1,7 +1,5 @@
 """Sums that keep NaN, which pandas would leave out."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pandas as pd

@@ -4,8 +4,6 @@ In Arrow these are dictionary-encoded columns, in pandas categories. Categories 
 them sorts by text; group them with `observed=True`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

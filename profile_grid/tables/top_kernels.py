@@ -1,7 +1,5 @@
 """The kernels with the most GPU time of each run: the table of (b) and (c)."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from profile_grid.study.dimensions import LEADING, MODE, keys_without

@@ -1,7 +1,5 @@
 """Wording that the sentences of all questions share: names of runs, lists, extremes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 

@@ -1,7 +1,5 @@
 """Writes the documents: `python -m workflow.scripts.answers --tables results/tables --output results/answers`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

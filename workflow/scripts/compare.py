@@ -4,8 +4,6 @@ Writes the document and its tables, and prints the verdicts. With --fail-on slow
 status is 1 if a cell has that verdict, after everything is written.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Writes complete.json if every run is complete, out of memory or unsupported; else fails and names the other runs."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """Lists the files of the grid, and removes those of earlier grids: `python -m workflow.scripts.contents ...`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

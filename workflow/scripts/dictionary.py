@@ -1,7 +1,5 @@
 """The data dictionary: `python -m workflow.scripts.dictionary --tables results/tables --output .../README.md`."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

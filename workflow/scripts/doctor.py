@@ -4,8 +4,6 @@ Prints ten lines, or five for a grid of attention alone; --output also writes th
 here, the lines say why, and the exit status is 1.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -1,7 +1,5 @@
 """Draws the figures: `python -m workflow.scripts.figures --tables results/tables --output results/figures`."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

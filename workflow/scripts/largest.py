@@ -5,8 +5,6 @@ GPU, a value that does not fit exhausts the memory; on a CPU, --memory-gib sets 
 the next `snakemake` shows the result there.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

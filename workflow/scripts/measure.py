@@ -4,8 +4,6 @@ The result is one JSON; further files of the stage are written next to it. A res
 incomplete are results, a crash of the measured program is not.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

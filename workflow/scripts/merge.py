@@ -1,7 +1,5 @@
 """Merges the results of all runs: `python -m workflow.scripts.merge --plan grid.json --runs results/runs ...`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

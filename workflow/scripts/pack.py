@@ -1,7 +1,5 @@
 """Packs results for other people: `python -m workflow.scripts.pack --results results --output results.zip`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

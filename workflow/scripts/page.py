@@ -1,7 +1,5 @@
 """Builds the page: `python -m workflow.scripts.page --tables results/tables --figures results/figures ...`."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

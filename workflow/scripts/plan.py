@@ -1,7 +1,5 @@
 """Writes grid.json: the runs of the grid, and the specification of each of their processes."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

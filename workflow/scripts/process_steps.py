@@ -5,8 +5,6 @@ Writes FOLDER/steps.csv and steps.parquet: run and its dimensions, process (from
 table of steps), phase, step (from 0), ms.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Iterator

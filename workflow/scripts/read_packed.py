@@ -1,7 +1,5 @@
 """Reads all inputs of documents, figures and page from an archive."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import tempfile

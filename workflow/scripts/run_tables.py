@@ -4,8 +4,6 @@ Writes them as CSV and Parquet, the status (whether the result is complete, with
 nothing to read (out of memory, incomplete), the tables are empty and the status says why.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The tables that answer the questions: `python -m workflow.scripts.summaries --tables results/tables`."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Writes tables as documents: `python -m workflow.scripts.table_documents --tables results/tables --output ...`."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One step of one run for the page: `python -m workflow.scripts.timeline --run NAME --folder results/runs/NAME ...`."""
 
-from __future__ import annotations
-
 import argparse
 import gzip
 import json

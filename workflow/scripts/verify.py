@@ -3,8 +3,6 @@
 The same rules make it in a separate folder, with links to the results. Exit status 1 if a file differs.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """One job of a stage: its settings, folders and leases, and the problems that make its capture unusable."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from pathlib import Path

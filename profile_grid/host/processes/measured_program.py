@@ -1,7 +1,5 @@
 """The program that is measured: its command line, and its result."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Programs run to their end or to a time limit, in an environment that is listed name by name."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """The processes of a run on several GPUs, one for each rank: files, and results as the result of one run."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Measures all-reduce alone, for several sizes, between the GPUs of a run."""
 
-from __future__ import annotations
-
 import json
 
 from profile_grid.host.processes.job import Job

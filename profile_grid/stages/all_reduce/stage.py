@@ -1,7 +1,5 @@
 """The stage of all-reduce alone, between the GPUs of a run."""
 
-from __future__ import annotations
-
 from profile_grid.study.stage import COUNT, PROCESSES, WARMUP, Setting, Stage
 
 ALL_REDUCE = Stage(

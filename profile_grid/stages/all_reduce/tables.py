@@ -1,7 +1,5 @@
 """The table of all-reduce alone: the time of one by run and size, always of the slowest rank."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pandas as pd

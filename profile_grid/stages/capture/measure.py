@@ -4,8 +4,6 @@ A job leaves one JSON that says how it ended and, if it ended well, the SQLite o
 (kernel_tables.reading.publishable). An incomplete capture is attempted once more; then its reason is the result.
 """
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 from contextlib import closing

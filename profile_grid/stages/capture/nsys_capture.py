@@ -5,8 +5,6 @@ Each of these is a problem in words of this project, so that runs with one cause
 of nsys. Only a crash of the program itself raises.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path

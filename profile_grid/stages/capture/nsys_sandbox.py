@@ -6,8 +6,6 @@ option of nsys leaves that out. So nsys runs in namespaces without other process
 of links with neutral names.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

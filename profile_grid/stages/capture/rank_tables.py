@@ -1,7 +1,5 @@
 """The tables of a run on several GPUs: every rank's phases, what communication costs its steps, and each collective."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The stage under a profiler: Nsight Systems, or PyTorch's."""
 
-from __future__ import annotations
-
 from profile_grid.study.stage import COUNT, OWN_RULES, PROCESSES, WARMUP, Setting, Stage, TablesOfARun
 
 CAPTURE = Stage(

@@ -5,8 +5,6 @@ the model. A kernel is counted in the step and phase that were open when it was 
 nanoseconds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The tables of one run from the captures of all its ranks, and the summaries that Nsight Systems itself makes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tempfile

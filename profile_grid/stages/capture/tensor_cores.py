@@ -1,7 +1,5 @@
 """Whether a run's matrix multiplies ran on tensor cores: its precision, compared with the names of its kernels."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from cs336_model.program.variants.values import FP32

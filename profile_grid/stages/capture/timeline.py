@@ -1,7 +1,5 @@
 """One measured step of all ranks of a run on a time axis: ranges, launching calls, and activities of devices."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Captures a process from its very first step: later steps show what was cold in it."""
 
-from __future__ import annotations
-
 from profile_grid.host.processes.job import Job
 from profile_grid.stages.capture.measure import captured_separately
 from profile_grid.study.stages import COLD_START

@@ -1,7 +1,5 @@
 """The stage whose capture starts before the first step."""
 
-from __future__ import annotations
-
 from profile_grid.stages.capture.stage import CAPTURE
 from profile_grid.study.stage import Setting, Stage, TablesOfARun
 

@@ -3,8 +3,6 @@
 Every nanosecond of a step has one cause: the first in the table that any thread is in. So they add up to the step.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The tables of the counters of one run: by kernel configuration, by range and class, and the roofs."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from kernel_tables.counters.joining import NONE, configurations, joined

@@ -1,7 +1,5 @@
 """Why Nsight Compute counts nothing, in words of this project, with what removes the cause."""
 
-from __future__ import annotations
-
 from profile_grid.host.processes.job import INSTALL_NSYS, Problem
 
 LACKS = "no counters: "

@@ -1,7 +1,5 @@
 """The stage that counts what kernels do, under Nsight Compute."""
 
-from __future__ import annotations
-
 from profile_grid.study.stage import COUNT, PAGE_RUN, PROCESSES, WARMUP, Setting, Stage, TablesOfARun
 
 COUNTERS = Stage(

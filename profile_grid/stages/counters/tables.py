@@ -1,7 +1,5 @@
 """The tables of the counters of one run, and whether they are complete."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Measures the energy of a process in windows of seconds, with no profiler attached."""
 
-from __future__ import annotations
-
 import json
 
 from profile_grid.host.processes.job import Job

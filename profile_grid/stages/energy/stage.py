@@ -1,7 +1,5 @@
 """The stage that measures energy, in windows of seconds."""
 
-from __future__ import annotations
-
 from profile_grid.study.stage import COUNT, PROCESSES, WARMUP, Setting, Stage
 
 ENERGY = Stage(

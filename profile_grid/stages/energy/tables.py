@@ -1,7 +1,5 @@
 """The tables of energy: every window of a process, and the energy of a step and a token by run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Traces the host of a run, in a separate capture, since that slows the program down."""
 
-from __future__ import annotations
-
 from kernel_recorder.gpu import gpu_is_visible
 from kernel_tables.reading import nsys
 from profile_grid.host.processes.job import INSTALL_NSYS, Job, Problem

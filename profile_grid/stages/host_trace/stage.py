@@ -1,7 +1,5 @@
 """The stage that traces the host: its calls and its Python stacks."""
 
-from __future__ import annotations
-
 from profile_grid.stages.capture.stage import CAPTURE
 from profile_grid.study.stage import COUNT, Setting, Stage, TablesOfARun
 

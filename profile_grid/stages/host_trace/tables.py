@@ -3,8 +3,6 @@
 On every thread, the exclusive times of calls and the time in no call add up to the phase, to the nanosecond.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

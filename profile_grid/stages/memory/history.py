@@ -8,8 +8,6 @@ begins, it is an activation; made in a backward pass and live at its end, a grad
 otherwise temporary.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Records every allocation of a process, from before the model is made."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

@@ -1,7 +1,5 @@
 """The stage that records every allocation."""
 
-from __future__ import annotations
-
 from profile_grid.study.stage import COUNT, PROCESSES, WARMUP, Setting, Stage, TablesOfARun
 
 MEMORY = Stage(

@@ -1,7 +1,5 @@
 """The tables of the memory stage of one run, and whether its history is complete."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """The tables of the memory of one run: its fullest moments, what is kept, what is largest, the course of a step, and
 what was live when memory ran out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 import numpy as np

@@ -3,8 +3,6 @@
 A context length whose tensors do not fit ends at once, as a result.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from cs336_model.program.variants.values import EAGER, ELEMENT_BYTES, NOT_COMPILED

@@ -1,7 +1,5 @@
 """Measures an operator alone: one process that goes through every context length."""
 
-from __future__ import annotations
-
 from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.measured_program import program_command, run_to_result, stage_output
 

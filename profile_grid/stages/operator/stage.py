@@ -1,7 +1,5 @@
 """The stage of an operator alone, the only stage of such a run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from cs336_model.program.variants.values import NOT_COMPILED

@@ -1,7 +1,5 @@
 """The table of operators alone: a row per cell, from the results of the runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev

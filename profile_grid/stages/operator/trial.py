@@ -1,7 +1,5 @@
 """A pass of a small operator, with which `doctor` checks whether this machine can measure one."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from pathlib import Path

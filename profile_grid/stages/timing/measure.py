@@ -1,7 +1,5 @@
 """Times every step and phase in every rank of a run, without a profiler."""
 
-from __future__ import annotations
-
 from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.measured_program import stage_output
 from profile_grid.host.processes.ranks import merge_rank_results, results_of_ranks

@@ -1,7 +1,5 @@
 """The stage without a profiler: the time of every step."""
 
-from __future__ import annotations
-
 from profile_grid.study.stage import COUNT, PROCESSES, WARMUP, Setting, Stage
 
 TIMING = Stage(

@@ -1,7 +1,5 @@
 """The tables of times without a profiler, and how far the first step of each run is from one in fp64."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pandas as pd
