@@ -19,7 +19,7 @@ BARE_READ = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from kernel_tables.reading.growing import GrowingColumn
+from kernel_tables.reading.table_columns import GrowingColumn
 from kernel_tables.reading.large_queries import use_batches
 
 def read(columns):

@@ -24,7 +24,7 @@ from profile_grid.figures.registry import all_figures
 from profile_grid.files import write_text
 from profile_grid.study.catalogue import MERGED, QUESTIONS, merged_of, questions_asked, summaries_of, workloads_of
 from profile_grid.study.workloads import MODEL_STEPS
-from profile_grid.tables.declared import declared_tables
+from profile_grid.tables.on_disk import declared_tables
 
 DOCS = Path(__file__).parent
 

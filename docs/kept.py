@@ -14,8 +14,7 @@ from profile_grid.comparing.written import write_comparison
 from profile_grid.files import replacing
 from profile_grid.study.dimensions import BY_KEY
 from profile_grid.study.stages import NOT_ASKED
-from profile_grid.tables.declared import declared_tables
-from profile_grid.tables.on_disk import TablesOnDisk
+from profile_grid.tables.on_disk import TablesOnDisk, declared_tables
 
 
 class KeptTables(TablesOnDisk):

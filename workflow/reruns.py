@@ -19,8 +19,8 @@ from profile_grid.files import write_text
 from profile_grid.freshness.digests import FileDigests
 from profile_grid.freshness.made import Recipe, Records
 from profile_grid.freshness.making import Making
-from profile_grid.freshness.packages import digest_of_packages
 from profile_grid.freshness.plan import Job, Plan
+from profile_grid.freshness.versions import digest_of_packages
 
 MEMORY = Path(".snakemake", "digests.json")
 FORMAT = 1

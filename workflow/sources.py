@@ -1,15 +1,18 @@
 """The source files on which jobs depend: of the analysis by imports; of measurements only what can change a result,
 since an edit of the analysis must not cost hours of GPU time."""
 
+import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from profile_grid.freshness.digests import digest_of_settings
+from profile_grid.freshness.digests import FileDigests, digest_of_settings
 from profile_grid.freshness.imports import UnreadableSource, digest_of_code, files_of_module, imported_files
 from profile_grid.freshness.making import NoSuchSource, matching
+from profile_grid.results.load_runs import stale_reason
+from profile_grid.results.results import BadResult, read_origin
 from profile_grid.study.program import functions_named, program_of
 from profile_grid.study.schema import unusable_sources
 from profile_grid.study.stages import STAGES
@@ -56,3 +59,26 @@ def _digest_of_listed(paths: Sequence[str]) -> str:
     for message in unusable_sources(Path.cwd(), paths):
         raise WorkflowError(f"config.yaml: {message}")
     return digest_of_code(Path.cwd(), paths) if paths else ""
+
+
+def result_reason(
+    outputs: Sequence[str], specification: str, sources: str, digest_of: FileDigests
+) -> Callable[[], str | None]:
+    """A function that returns why a result (the first of `outputs`) and the files next to it are stale, given this
+    specification and these sources; None if they are not."""
+
+    def reason() -> str | None:
+        result, *files = map(Path, outputs)
+        try:
+            origin = read_origin(result)
+        except BadResult as error:
+            return f"a result cannot be used: {error.what}"
+        for name in dict.fromkeys([*(path.name for path in files), *origin.files]):
+            digest = digest_of(str(result.parent / name))
+            if digest is None:
+                return f"a file was deleted: {name}"
+            if name not in origin.files or digest != origin.files[name].sha256:
+                return f"a file is not the one that was measured: {name}"
+        return stale_reason(origin, json.loads(specification), sources)
+
+    return reason

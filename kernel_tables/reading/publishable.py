@@ -32,9 +32,9 @@ from kernel_tables.reading.python_samples import (
     module_name,
     string_ids,
 )
-from kernel_tables.reading.quick_check import require_sound
 from kernel_tables.reading.schema import METADATA, RANK_KEY, RANKS_KEY, WINDOW_KEY
 from kernel_tables.reading.small_queries import damaged, shown
+from kernel_tables.reading.soundness import require_sound
 
 NVTX, STRINGS = "NVTX_EVENTS", "StringIds"
 ENUM = "ENUM_"  # how the names of tables begin that name the values of a column

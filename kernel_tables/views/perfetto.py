@@ -5,18 +5,17 @@ their ranges. An arrow leads from a launch to its kernel. Times in the file are 
 decimals.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from kernel_tables.attribution.activities import KINDS
+from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TIMELINE
 from kernel_tables.attribution.path_text import as_path
 from kernel_tables.attribution.paths import WINDOW
@@ -24,10 +23,88 @@ from kernel_tables.attribution.ranges import NONE
 from kernel_tables.attribution.steps import aligned_clocks
 from kernel_tables.reading.global_ids import BITS, process_number, process_of, thread_number
 from kernel_tables.reading.schema import RUNTIME, WRITER_KEY
-from kernel_tables.views.range_tracks import stretches
 
-if TYPE_CHECKING:
-    from kernel_tables.attribution.capture_arrays import CaptureArrays
+Stream = tuple[int, int, int]  # process, device, stream
+
+
+class Stretch(NamedTuple):
+    """A time in which a stream runs only activities of one range."""
+
+    stream: Stream
+    name: int
+    start_ns: int
+    end_ns: int
+
+
+def stretches(trace: CaptureArrays, activities: np.ndarray) -> list[Stretch]:
+    """The ranges of these activities on their streams; outer ranges precede inner ones with equal times."""
+    rows = trace.gpu_activities
+    node = trace.attribution.activity_node
+    stream_columns = (rows.process, trace.places["device"], trace.places["stream"])
+    order = activities[
+        np.lexsort((rows.start_ns[activities], *(column[activities] for column in reversed(stream_columns))))
+    ]
+    columns = (column[order].tolist() for column in (*stream_columns, node, rows.start_ns, rows.end_ns))
+    finished: list[Stretch] = []
+    chains = _Chains(trace)
+    stream, opened, last_ns = None, _OpenRanges(trace), 0
+    for process, device, number, innermost, start_ns, end_ns in zip(*columns, strict=True):
+        if (process, device, number) != stream:
+            finished += opened.close(0, last_ns)
+            stream = opened.stream = process, device, number
+            last_ns = start_ns
+        chain = chains.chain(innermost)
+        common = _common(opened.chain, chain)
+        finished += opened.close(common, last_ns)
+        opened.open(chain, start_ns)
+        last_ns = max(last_ns, end_ns)
+    finished += opened.close(0, last_ns)
+    return finished[::-1]  # inner ones were closed first
+
+
+class _Chains:
+    """The nodes of chains of ranges, outermost first."""
+
+    def __init__(self, trace: CaptureArrays) -> None:
+        self._parent = trace.attribution.parent
+        self._chains: dict[int, tuple[int, ...]] = {NONE: ()}
+
+    def chain(self, node: int) -> tuple[int, ...]:
+        path = []
+        while node not in self._chains:
+            path.append(node)
+            node = int(self._parent[node])
+        for inner in reversed(path):
+            self._chains[inner] = (*self._chains[node], inner)
+            node = inner
+        return self._chains[node]
+
+
+class _OpenRanges:
+    """The ranges that are open on a stream."""
+
+    def __init__(self, trace: CaptureArrays) -> None:
+        self._name_of = trace.range_arrays.name[trace.attribution.range]
+        self.stream: Stream = (0, 0, 0)
+        self.chain: tuple[int, ...] = ()
+        self._since_ns: list[int] = []
+
+    def open(self, chain: tuple[int, ...], start_ns: int) -> None:
+        self._since_ns += [start_ns] * (len(chain) - len(self._since_ns))
+        self.chain = chain
+
+    def close(self, depth: int, end_ns: int) -> Iterator[Stretch]:
+        while len(self._since_ns) > depth:
+            name = int(self._name_of[self.chain[len(self._since_ns) - 1]])
+            yield Stretch(self.stream, name, self._since_ns.pop(), end_ns)
+        self.chain = self.chain[:depth]
+
+
+def _common(first: tuple[int, ...], second: tuple[int, ...]) -> int:
+    """The number of nodes that two chains share at their beginning."""
+    pairs = zip(first, second, strict=False)
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+
 
 STREAM_TRACK = 1 << 24  # thread ids of the operating system are below this, tracks of streams above
 RANGE_TRACK = 1 << 29  # and those of their ranges above these

@@ -11,8 +11,7 @@ import numpy as np
 import pandas as pd
 
 from profile_grid.errors import OutsideError
-from profile_grid.merging.merge import checkouts
-from profile_grid.merging.provenance import provenance
+from profile_grid.merging.merge import checkouts, provenance
 from profile_grid.merging.run_overview import runs_table
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import Status, read_result

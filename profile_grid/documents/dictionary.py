@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from kernel_tables.markdown import MarkdownTable, code, escaped, pipe_table
 from profile_grid.study.table_spec import LEADING_COLUMNS, Column, TableSpec
-from profile_grid.tables.declared import declared_tables
+from profile_grid.tables.on_disk import declared_tables
 
 
 def dictionary() -> str:

@@ -24,7 +24,7 @@ from profile_grid.study.catalogue import Question
 from profile_grid.study.stages import STAGES
 from profile_grid.tables import evidence
 from profile_grid.tables.claims import MOST_BULLETS, Claim
-from profile_grid.tables.launch_bound import LAUNCH_BOUND_SHARE
+from profile_grid.tables.evidence import LAUNCH_BOUND_SHARE
 from profile_grid.tables.machines import Machine, by_machine, command_to_measure_again
 from profile_grid.tables.measured import Measured, measured_on
 

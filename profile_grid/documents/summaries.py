@@ -8,7 +8,7 @@ import pandas as pd
 
 from profile_grid.study.catalogue import SUMMARIES, summaries_of, workloads_of
 from profile_grid.tables.conservation import check_conservation
-from profile_grid.tables.declared import declared_tables
+from profile_grid.tables.on_disk import declared_tables
 from profile_grid.tables.per_pass import Merged
 
 

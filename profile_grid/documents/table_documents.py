@@ -8,7 +8,7 @@ import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, code, escaped, pipe_table
 from profile_grid.quantities import ABSENT, known, significant
-from profile_grid.tables.declared import declared_tables
+from profile_grid.tables.on_disk import declared_tables
 
 LONGEST = 1000  # rows; a longer table comes as one document per run
 NAMES = ("kernel",)

@@ -1,7 +1,5 @@
 """The types of figures. A question defines each figure once, for paper and for the page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

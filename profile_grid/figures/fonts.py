@@ -5,8 +5,6 @@ name. Therefore all modules that draw import vl_convert from here. On macOS and 
 the fonts of the system are still read.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

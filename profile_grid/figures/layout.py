@@ -3,8 +3,6 @@
 Altair can do it too, but copies every panel again at each level: seconds for a figure of thirty panels.
 """
 
-from __future__ import annotations
-
 import altair as alt
 
 Spec = dict

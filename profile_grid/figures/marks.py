@@ -1,7 +1,5 @@
 """Marks that the figures share: measured points with their spread, stacked bars, runs without results, tooltips."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import altair as alt

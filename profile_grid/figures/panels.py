@@ -3,8 +3,6 @@
 So no run is drawn over another, and nothing is averaged.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """All figures by name: those that the questions of the catalogue define."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from importlib import import_module
 

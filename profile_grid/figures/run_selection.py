@@ -1,8 +1,6 @@
 """Which runs a figure shows (of one machine, one mode per configuration), which have no results, and their labels and
 order."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from profile_grid.figures.drawing import Tables

@@ -1,7 +1,5 @@
 """The figure of a question about one dimension: the speed-up of each phase over the default."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import altair as alt

@@ -3,8 +3,6 @@
 Colours of text and lines are parameters of a chart, since the page draws the same chart on a light and a dark ground.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from itertools import count

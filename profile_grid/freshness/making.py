@@ -14,7 +14,7 @@ from pathlib import Path
 from profile_grid.freshness.digests import FileDigests, digest_of_settings
 from profile_grid.freshness.imports import digest_of_code, imported_files
 from profile_grid.freshness.made import Recipe, Records, stale_reason
-from profile_grid.freshness.packages import digest_of_packages
+from profile_grid.freshness.versions import digest_of_packages
 from profile_grid.study.stages import BY_NAME
 
 

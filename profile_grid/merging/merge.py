@@ -1,5 +1,8 @@
 """The runs of a grid brought together: one table of each kind."""
 
+import hashlib
+import json
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -7,16 +10,20 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from profile_grid.checkout import git_state
 from profile_grid.largest.tables import largest_table
 from profile_grid.merging.cost import cost_table
 from profile_grid.merging.run_overview import runs_table
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.study.catalogue import merged_of, workloads_of
-from profile_grid.study.dimensions import LEADING
+from profile_grid.study.dimensions import LEADING, MACHINE_KEYS
 from profile_grid.study.stage import Stage
-from profile_grid.study.stages import STAGES
-from profile_grid.tables.declared import declared_tables
+from profile_grid.study.stages import NOT_ASKED, STAGES
+from profile_grid.tables.on_disk import declared_tables
 from profile_grid.tables.texts import encoded, repeated, with_categories
+
+LARGEST = "largest"  # the table, and the folder next to that of the runs
+LEFT_OUT = ("device",)  # the device's name implies it
 
 
 def joined_tables(runs: list[MeasuredRun], folder: Path, stage: str, name: str) -> pd.DataFrame:
@@ -35,9 +42,6 @@ def joined_tables(runs: list[MeasuredRun], folder: Path, stage: str, name: str) 
 def _read(path: Path) -> pa.Table:
     with pq.ParquetFile(path) as file:
         return encoded(file.read(use_threads=False))
-
-
-LARGEST = "largest"  # the table, and the folder next to that of the runs
 
 
 def merged_tables(runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFrame]:
@@ -73,3 +77,32 @@ def _joined(stage: Stage, runs: list[MeasuredRun], folder: Path) -> dict[str, pd
 def checkouts(runs: list[MeasuredRun]) -> list[dict]:
     """The git commit at which each process of each run was measured, and whether the tree was clean."""
     return [vars(result.git) for run in runs for result in run.results.values()]
+
+
+def provenance(runs: pd.DataFrame, plan: dict, checkouts: list[dict]) -> dict:
+    """The provenance at the end of every document; a value is a list if runs differ, and None if unknown."""
+    requested = [stage for stage in STAGES if (runs[stage.status_column] != NOT_ASKED).any()]
+    started = pd.concat([runs[f"{stage.name}_started_utc"] for stage in requested]).dropna()
+    statuses = runs[[stage.status_column for stage in requested]].agg(" / ".join, axis=1).value_counts()
+    return {
+        "runs": len(runs),
+        "stages": " / ".join(stage.name for stage in requested),
+        "statuses": {name: int(count) for name, count in statuses.items()},
+        **{key: _agreed(runs[key]) for key in MACHINE_KEYS if key not in LEFT_OUT},
+        "snakemake": metadata.version("snakemake"),
+        "measured_git_commit": _agreed(pd.Series([_commit(checkout) for checkout in checkouts], dtype="object")),
+        **git_state(),
+        "first_run_utc": started.min(),
+        "last_run_utc": started.max(),
+        "config_sha256": hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest(),
+    }
+
+
+def _commit(checkout: dict) -> str | None:
+    commit = checkout["git_commit"]
+    return commit if commit is None or checkout["git_clean"] else f"{commit} with changes"
+
+
+def _agreed(values: pd.Series):
+    distinct = sorted(str(value) for value in values.dropna().unique())
+    return distinct[0] if len(distinct) == 1 else (distinct or None)

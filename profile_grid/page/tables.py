@@ -19,7 +19,7 @@ from profile_grid.study.catalogue import QUESTIONS, Question, tables_of
 from profile_grid.study.dimensions import BY_KEY, EVERY_DIMENSION, LEADING, OF_OPERATORS, WITHOUT_DEFAULT
 from profile_grid.study.stages import NOT_ASKED, STAGES
 from profile_grid.study.table_spec import SHARE, TEXT, Column, PageTable, TableSpec
-from profile_grid.tables.declared import declared_tables
+from profile_grid.tables.on_disk import declared_tables
 from profile_grid.tables.pivoting import shown_dimensions
 
 SIGNIFICANT = 6

@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri, stdtr, stdtrit
 
+from kernel_tables.diagnosis.host_rules import IDLE_SHARE
+
 FASTER, SLOWER, UNTOLD = "faster", "slower", "cannot be told"
 CONFIDENCE = 0.95
 RATE = 0.05  # of false verdicts among all verdicts
@@ -21,6 +23,7 @@ SPREADS = {False: 0.01, True: 0.15}  # relative standard deviation between proce
 WORTH = 0.1  # the difference for which `processes_for` says how many processes a side would show it
 POWER = 0.8
 TIMER = 1e-4  # relative; equal times of several processes differ by less than they are known
+LAUNCH_BOUND_SHARE = IDLE_SHARE  # of a step in which the GPU idles; the line of the diagnosis, too
 
 
 def assumed_spread(waiting_share: pd.Series) -> pd.Series:
@@ -88,3 +91,8 @@ def of_processes(before: np.ndarray, after: np.ndarray) -> tuple[float, float, f
 def typical_ms(times: np.ndarray) -> float:
     """The geometric mean over processes of the median over steps."""
     return float(np.exp(np.log(np.median(times, axis=1)).mean()))
+
+
+def is_launch_bound(idle_share: pd.Series, launch_us: pd.Series, kernel_us: pd.Series) -> pd.Series:
+    """Whether the GPU idles for LAUNCH_BOUND_SHARE of a step and launching a kernel takes longer than running it."""
+    return (idle_share >= LAUNCH_BOUND_SHARE) & (launch_us > kernel_us)

@@ -1,17 +1,29 @@
 """The tables in results/tables, each read on first use. Tables with a row per kernel or range have categories instead
-of text."""
+of text.
+
+Every table is declared in the module that makes it; `declared_tables` reads the declarations."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 
 import pandas as pd
 import pyarrow.parquet as pq
 
-from profile_grid.study.catalogue import TABLES_OF_A_RUN
+from profile_grid.study.catalogue import MODULES_OF_TABLES, TABLES, TABLES_OF_A_RUN
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import TableSpec
 from profile_grid.tables.texts import with_categories
+
+
+@cache
+def declared_tables() -> dict[str, TableSpec]:
+    """The declaration of every table by name, in the catalogue's order."""
+    by_name = {table.name: table for module in MODULES_OF_TABLES for table in import_module(module).TABLES}
+    return {name: by_name[name] for name in TABLES}
+
 
 # What sums are made of: all but the mean, shortest and longest time of a row, which are for readers of the table.
 SUMS = {"kernels": (*LEADING, "step", "phase", "range", "kernel", "class", "launches", "total_ns")}

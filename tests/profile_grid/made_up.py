@@ -13,7 +13,7 @@ from profile_grid.largest.tables import largest_table
 from profile_grid.stages.all_reduce.tables import study_tables as all_reduce_tables
 from profile_grid.stages.capture.rank_tables import TABLES as RANK_TABLES
 from profile_grid.stages.energy.tables import study_tables as energy_tables
-from profile_grid.stages.timing.tables import explained_error
+from profile_grid.stages.timing.tables import STATISTICS, explained_error
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
 from profile_grid.study.stages import (
     CAPTURE,
@@ -25,7 +25,6 @@ from profile_grid.study.stages import (
     STAGES,
     TIMING,
 )
-from profile_grid.tables.step_statistics import STATISTICS
 
 KERNEL = ["step", "phase", "range", "kernel", "class", "launches", "total_ns", "mean_ns", "min_ns", "max_ns"]
 PHASE = ["step", "phase", "wall_ns", "gpu_span_ns", "gpu_busy_ns", "kernel_ns", "kernels", "memop_ns", "memops"]

@@ -9,8 +9,7 @@ from profile_grid.documents.table_documents import LONGEST, table_document, tabl
 from profile_grid.files import write_table
 from profile_grid.study.catalogue import TABLES
 from profile_grid.study.table_spec import FLOAT, INT, TEXT, WrongTable, columns
-from profile_grid.tables.declared import declared_tables
-from profile_grid.tables.on_disk import TablesOnDisk
+from profile_grid.tables.on_disk import TablesOnDisk, declared_tables
 from tests.profile_grid.made_up import grid, merged
 
 

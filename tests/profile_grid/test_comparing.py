@@ -9,10 +9,9 @@ import pytest
 
 from profile_grid.comparing.cells import cells, energies
 from profile_grid.comparing.changes import changes, facts_that_differ
-from profile_grid.comparing.document import document, sections, summary
+from profile_grid.comparing.document import document, memory_section, sections, summary
 from profile_grid.comparing.figure import FIGURE
 from profile_grid.comparing.results import Results, read_results, sides_of_study
-from profile_grid.comparing.sections import memory_section
 from profile_grid.comparing.written import comparison, page
 from profile_grid.errors import OutsideError
 from profile_grid.figures import paper

@@ -3,7 +3,7 @@
 import pytest
 
 from docs.kept import KEPT, SIDES, comparisons, make_comparison, write_kept
-from workflow.file_difference import file_difference
+from workflow.scripts.verify import file_difference
 
 
 @pytest.mark.parametrize("kept", comparisons(), ids=lambda kept: kept.name)

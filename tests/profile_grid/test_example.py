@@ -17,9 +17,9 @@ from profile_grid.figures.registry import all_figures
 from profile_grid.page.tables import tables_with
 from profile_grid.study.catalogue import MERGED, QUESTIONS, questions_asked
 from profile_grid.study.workloads import MODEL_STEPS
-from profile_grid.tables.declared import declared_tables
+from profile_grid.tables.on_disk import declared_tables
 from tests.profile_grid.drawn_text import PIXEL
-from workflow.file_difference import file_difference
+from workflow.scripts.verify import file_difference
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "example-h200"
 PROVENANCE = EXAMPLE / "tables" / "provenance.json"

@@ -6,8 +6,8 @@ import pytest
 
 from cs336_model.cpu import cpu_name
 from profile_grid.freshness import versions
-from profile_grid.results import freshness
-from profile_grid.results.freshness import first_difference, stale_reason
+from profile_grid.results import load_runs
+from profile_grid.results.load_runs import first_difference, stale_reason
 from profile_grid.results.results import Origin
 from profile_grid.results.typed_json import parse_as
 from tests.profile_grid.made_up_results import CAPTURE, ENVIRONMENT, MACHINE, changed
@@ -32,9 +32,9 @@ def stale(specification=SPECIFICATION, sources="00", **changes):
 def another_process(monkeypatch):
     """No GPU, and an environment that is read again."""
     monkeypatch.setattr(versions, "gpu_names", lambda: ())
-    freshness._variables.cache_clear()
+    load_runs._variables.cache_clear()
     yield
-    freshness._variables.cache_clear()
+    load_runs._variables.cache_clear()
 
 
 def test_a_result_of_the_same_settings_sources_code_versions_and_variables_is_fresh():

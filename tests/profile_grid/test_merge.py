@@ -11,7 +11,7 @@ from cs336_model.program.variants.values import DEFAULT_VALUES
 from profile_grid.documents.missing import not_measured
 from profile_grid.merging import merge
 from profile_grid.merging.cost import cost_in_words, cost_table
-from profile_grid.merging.provenance import provenance
+from profile_grid.merging.merge import provenance
 from profile_grid.merging.run_overview import runs_table
 from profile_grid.results.load_runs import MeasuredRun, StaleRun, read_runs
 from profile_grid.results.results import FORMAT, Status

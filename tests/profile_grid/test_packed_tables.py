@@ -20,7 +20,7 @@ from profile_grid.sharing.archive import write_archive
 from profile_grid.sharing.packed_tables import TooLarge, UnusableTable, read_columns
 from profile_grid.study.catalogue import merged_of
 from profile_grid.study.workloads import MODEL_STEPS
-from profile_grid.tables.declared import declared_tables
+from profile_grid.tables.on_disk import declared_tables
 from tests.profile_grid.test_sharing import RUN
 from workflow.scripts import read_packed
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import vl_convert
 
-from profile_grid.figures.png import packed
+from profile_grid.figures.paper import packed
 
 FEW, MANY = 3, 500  # colours
 LEFT, UP = 1, 2

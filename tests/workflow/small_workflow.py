@@ -30,7 +30,7 @@ from profile_grid.freshness.digests import digest_of_settings
 from profile_grid.freshness.imports import digest_of_code
 from profile_grid.freshness.making import Making
 from workflow.job_environment import prepare_job_environment
-from workflow.measurements import result_reason
+from workflow.sources import result_reason
 from workflow.reruns import Reruns
 
 SETTINGS = json.loads(Path("settings.json").read_text())

@@ -12,7 +12,7 @@ from snakemake.exceptions import WorkflowError
 from profile_grid.freshness.digests import digest_of_settings, digest_of_text
 from profile_grid.freshness.imports import remember_sources
 from profile_grid.freshness.making import Making
-from profile_grid.host.allocation import max_minutes
+from workflow.resources import max_minutes
 from profile_grid.study.catalogue import (
     MODULES_OF_TABLES,
     TABLES_OF_A_RUN,
@@ -37,7 +37,7 @@ from profile_grid.study.stage import OWN_RULES
 from profile_grid.study.stages import CAPTURE, NOT_ASKED, STAGES, TIMING
 from workflow.job_environment import count_measurements, in_allocation, longest_first, prepare_job_environment
 from workflow.leftovers import leftover_reason
-from workflow.measurements import result_reason
+from workflow.sources import result_reason
 from workflow.packed import MARKER, packed_manifest
 from workflow.paths import (
     files_of_tables,

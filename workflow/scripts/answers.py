@@ -8,8 +8,7 @@ from profile_grid.documents.documents import NAMES, documents
 from profile_grid.documents.formats import SUFFIXES, document_in
 from profile_grid.files import write_text
 from profile_grid.study.catalogue import summaries_of, workloads_of
-from profile_grid.tables.declared import declared_tables
-from profile_grid.tables.on_disk import TablesOnDisk
+from profile_grid.tables.on_disk import TablesOnDisk, declared_tables
 from workflow.command import run_command
 
 

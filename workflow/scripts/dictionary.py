@@ -6,8 +6,7 @@ from pathlib import Path
 from profile_grid.documents.dictionary import data_package, dictionary
 from profile_grid.files import write_json, write_text
 from profile_grid.study.catalogue import tables_of
-from profile_grid.tables.declared import declared_tables
-from profile_grid.tables.on_disk import TablesOnDisk
+from profile_grid.tables.on_disk import TablesOnDisk, declared_tables
 from workflow.command import run_command
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from profile_grid.figures.paper import write_figure
 from profile_grid.figures.registry import all_figures
-from profile_grid.tables.declared import declared_tables
-from profile_grid.tables.on_disk import SUMS, TablesOnDisk
+from profile_grid.tables.on_disk import SUMS, TablesOnDisk, declared_tables
 from workflow.command import run_command
 
 

@@ -9,7 +9,7 @@ from profile_grid.files import write_json, write_table
 from profile_grid.host.gpu_check import visible_gpus
 from profile_grid.merging import merge
 from profile_grid.merging.cost import cost_in_words
-from profile_grid.merging.provenance import provenance
+from profile_grid.merging.merge import provenance
 from profile_grid.results.load_runs import read_runs
 from workflow.command import run_command
 

@@ -9,8 +9,7 @@ import pandas as pd
 from profile_grid.checkout import version
 from profile_grid.errors import OutsideError
 from profile_grid.quantities import counted
-from profile_grid.sharing.archive import RUN_COLUMNS, write_archive
-from profile_grid.sharing.contents import is_capture
+from profile_grid.sharing.archive import RUN_COLUMNS, is_capture, write_archive
 from profile_grid.study.catalogue import tables_of
 from workflow.command import run_command
 

@@ -10,8 +10,7 @@ from profile_grid.files import write_text
 from profile_grid.page import libraries, needed_tables, page
 from profile_grid.stages.capture.timeline import empty_timeline
 from profile_grid.study.catalogue import questions_asked
-from profile_grid.tables.declared import declared_tables
-from profile_grid.tables.on_disk import SUMS, TablesOnDisk
+from profile_grid.tables.on_disk import SUMS, TablesOnDisk, declared_tables
 from workflow.command import run_command
 
 

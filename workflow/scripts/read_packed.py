@@ -8,12 +8,11 @@ from pathlib import Path
 from kernel_tables.clean_text import visible
 from profile_grid.errors import OutsideError
 from profile_grid.files import write_json
-from profile_grid.sharing.archive import MAX_MESSAGE_CHARACTERS, BadArchive, Manifest, unpack
-from profile_grid.sharing.contents import is_capture, is_source
+from profile_grid.sharing.archive import MAX_MESSAGE_CHARACTERS, BadArchive, Manifest, is_capture, is_source, unpack
 from profile_grid.sharing.packed_tables import TooLarge, UnusableTable, read_columns
 from profile_grid.study.catalogue import merged_of, workloads_of
 from profile_grid.study.table_spec import WrongTable
-from profile_grid.tables.declared import declared_tables
+from profile_grid.tables.on_disk import declared_tables
 from workflow.command import run_command
 
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.files import write_table
-from profile_grid.tables.declared import declared_tables
-from profile_grid.tables.on_disk import SUMS, TablesOnDisk
+from profile_grid.tables.on_disk import SUMS, TablesOnDisk, declared_tables
 from workflow.command import run_command
 
 

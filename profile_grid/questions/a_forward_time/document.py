@@ -10,8 +10,7 @@ from profile_grid.questions.a_forward_time.table import MATCH_TOLERANCE, gpu_wai
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODEL
 from profile_grid.tables.cells import NOT_IN_GRID, run_table, status_word
 from profile_grid.tables.claims import Claim
-from profile_grid.tables.evidence import UNTOLD, assumed_spread, judged
-from profile_grid.tables.launch_bound import is_launch_bound
+from profile_grid.tables.evidence import UNTOLD, assumed_spread, is_launch_bound, judged
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.pivoting import sorted_values, split
 from profile_grid.tables.wording import PASSES, capital, of_all, places, stand_in

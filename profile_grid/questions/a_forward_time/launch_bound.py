@@ -15,7 +15,7 @@ from profile_grid.figures.theme import GROUND, WIDTH
 from profile_grid.quantities import interval, percent
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL, MODES
 from profile_grid.study.stages import CAPTURE
-from profile_grid.tables.launch_bound import LAUNCH_BOUND_SHARE
+from profile_grid.tables.evidence import LAUNCH_BOUND_SHARE
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.wording import of_all
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from profile_grid.tables.launch_bound import is_launch_bound
+from profile_grid.tables.evidence import is_launch_bound
 from tests.profile_grid.made_up import GEMM, Kernel, Made, forward_kernels, grid, merged
 from tests.profile_grid.made_up_answers import Said, forward, summaries, told_of
 

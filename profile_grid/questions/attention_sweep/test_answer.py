@@ -8,11 +8,11 @@ import pytest
 
 from profile_grid.documents.documents import asked_of, documents
 from profile_grid.documents.summaries import summary_tables
-from profile_grid.merging.provenance import provenance
+from profile_grid.merging.merge import provenance
 from profile_grid.page import needed_tables, page
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.stages.capture.timeline import empty_timeline
-from profile_grid.tables.declared import declared_tables
+from profile_grid.tables.on_disk import declared_tables
 from tests.profile_grid.made_up import Made
 from tests.profile_grid.made_up import merged as merged_of_models
 from tests.profile_grid.made_up_answers import told_of

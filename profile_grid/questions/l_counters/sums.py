@@ -8,12 +8,12 @@ import pandas as pd
 from kernel_tables.counters.metrics import KINDS
 from kernel_tables.counters.work import WORK, Roofs, rates_of
 from profile_grid.quantities import known
+from profile_grid.stages.counters.counter_tables import known_sums
 from profile_grid.study.dimensions import LEADING
 from profile_grid.tables.conservation import check_shares, require_same
 from profile_grid.tables.model_parts import KEY_COLUMNS, places_with_parts
 from profile_grid.tables.names import ALL_PHASES, BACKWARD, FORWARD, LOSS
 from profile_grid.tables.per_pass import Merged
-from profile_grid.tables.sums import known_sums
 from profile_grid.tables.texts import as_texts
 
 BY = ("phase", "class", "part", "range")

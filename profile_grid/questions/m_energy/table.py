@@ -7,7 +7,7 @@ import pandas as pd
 from profile_grid.stages.energy.tables import ENERGY_TABLE, SPREAD
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables.launch_bound import LAUNCH_BOUND_SHARE
+from profile_grid.tables.evidence import LAUNCH_BOUND_SHARE
 from profile_grid.tables.per_pass import Merged, numbers
 from profile_grid.tables.texts import as_texts
 

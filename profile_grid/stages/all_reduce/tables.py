@@ -7,9 +7,9 @@ import pandas as pd
 from profile_grid.host.processes.ranks import slowest
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.typed_json import parse_as
+from profile_grid.stages.timing.tables import statistics
 from profile_grid.study.stages import ALL_REDUCE
 from profile_grid.study.table_spec import TableSpec, columns
-from profile_grid.tables.step_statistics import statistics
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from profile_grid.results.results import COMPLETE, ProgramResult, _require_times
 from profile_grid.results.typed_json import parse_as
 from profile_grid.stages.all_reduce.measure import measure
 from profile_grid.stages.all_reduce.tables import study_tables
+from profile_grid.stages.timing.tables import STATISTICS
 from profile_grid.study.dimensions import LEADING
-from profile_grid.tables.step_statistics import STATISTICS
 from tests.profile_grid.test_ranks import job
 
 

@@ -11,19 +11,19 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from cs336_model.program.variants.values import FP32
 from kernel_tables.attribution.path_text import as_path, names_in
 from kernel_tables.diagnosis.own_rules import own_rules
 from kernel_tables.errors import TraceError
-from kernel_tables.kernel_classes.categories import users_rules
+from kernel_tables.kernel_classes.categories import ON_TENSOR_CORES, users_rules
 from kernel_tables.trace import Trace
 from profile_grid.host.processes.job import joined
 from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
 from profile_grid.results.run_tables import RunTables, tables_status
 from profile_grid.stages.capture.capture_problems import errors_and_warnings
-from profile_grid.stages.capture.tensor_cores import tensor_core_warnings
 from profile_grid.study.table_spec import WHERE, TableSpec, columns
 from profile_grid.tables import findings
-from profile_grid.tables.classes import MEMORY_OPERATIONS
+from profile_grid.tables.classes import MEMORY_OPERATIONS, is_matmul
 from profile_grid.tables.conservation import require_same
 from profile_grid.tables.names import MEASURE, OUTSIDE, STEP, WHOLE_STEP
 
@@ -270,3 +270,16 @@ TABLES = (
     PHASES,
     RANGES,
 )
+
+
+def tensor_core_warnings(kernels: pd.DataFrame, precision: str) -> list[str]:
+    """Contradictions between the kernels (columns kernel, class, total_ns) of a GPU program and its precision: no
+    matrix multiply on tensor cores in another precision than fp32, or some in fp32."""
+    matmuls = kernels[is_matmul(kernels["class"])]
+    on_tensor_cores = matmuls["kernel"].str.contains(ON_TENSOR_CORES, case=False, regex=True)
+    if precision == FP32 and on_tensor_cores.any():
+        share = matmuls.loc[on_tensor_cores, "total_ns"].sum() / matmuls["total_ns"].sum()
+        return [f"precision is fp32, and {100 * share:.0f} % of the matrix multiplies' time is on tensor cores"]
+    if precision != FP32 and len(matmuls) and not on_tensor_cores.any():
+        return [f"precision is {precision}, and no matrix multiply has a kernel whose name belongs to tensor cores"]
+    return []

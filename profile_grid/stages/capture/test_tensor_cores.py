@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from profile_grid.stages.capture.tensor_cores import tensor_core_warnings
+from profile_grid.stages.capture.step_tables import tensor_core_warnings
 
 SIMT = (
     "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_stage3_warpsize2x2x1_ffma_aligna4_alignc4_execute_kernel"

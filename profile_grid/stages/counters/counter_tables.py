@@ -1,5 +1,7 @@
 """The tables of the counters of one run: by kernel configuration, by range and class, and the roofs."""
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from kernel_tables.counters.joining import NONE, configurations, joined
@@ -14,7 +16,14 @@ from profile_grid.tables import findings
 from profile_grid.tables.classes import MEMORY_OPERATIONS, family
 from profile_grid.tables.conservation import require_same
 from profile_grid.tables.names import MEASURE
-from profile_grid.tables.sums import known_sums
+
+
+def known_sums(rows: pd.DataFrame, by: Sequence[str], columns: Sequence[str], sort: bool = True) -> pd.DataFrame:
+    """The sums of these columns by these keys, NaN if any term is NaN."""
+    keys, columns = [rows[name] for name in by], list(columns)
+    sums = rows.groupby(keys, sort=sort, observed=True)[columns].sum()
+    return sums.mask(rows[columns].isna().groupby(keys, sort=sort, observed=True).any())
+
 
 OF_FLOPS = columns("""
     fp32_flops | float | FLOP | additions and multiplications in fp32 on ordinary cores, an FMA as two, by counters

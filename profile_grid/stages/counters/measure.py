@@ -23,14 +23,53 @@ from kernel_tables.errors import TraceError
 from kernel_tables.reading import nsys
 from profile_grid.files import replacing
 from profile_grid.host.processes import programs
-from profile_grid.host.processes.job import Job, Problem
+from profile_grid.host.processes.job import INSTALL_NSYS, Job, Problem
 from profile_grid.host.processes.measured_program import Attempt, program_command, result_of, stage_output, started_for
 from profile_grid.results.results import COMPLETE, INCOMPLETE, UNSUPPORTED
-from profile_grid.stages.counters import problems
 from profile_grid.study.stages import COUNTERS
 
 if TYPE_CHECKING:
     import pandas as pd
+
+LACKS = "no counters: "
+NO_GPU = Problem("no_gpu", f"{LACKS}kernels are counted on an NVIDIA GPU, and this grid is measured without one")
+NO_NSYS = Problem("nsys_missing", f"{LACKS}they are joined to a capture of nsys, and none is on PATH; {INSTALL_NSYS}")
+NO_NCU = Problem(
+    "ncu_missing",
+    f"{LACKS}there is no ncu on PATH; install Nsight Compute (https://developer.nvidia.com/nsight-compute, or the CUDA"
+    " toolkit's nsight-compute package)",
+)
+NO_COUNTERS = Problem("no_counters", f"{LACKS}ncu ended well and counted no kernel")
+NO_TABLE = Problem("no_table", f"{LACKS}the program ended well, and ncu wrote no table that can be read")
+CRASHED = Problem(
+    "crashed",
+    f"{LACKS}the program crashed under ncu, where its model has fewer layers; see its log. If the model cannot run"
+    ' with fewer layers, switch counters off: counters: {runs: ""}',
+)
+TIME_LIMIT = Problem("time_limit", f"{LACKS}ncu was killed at the time limit; raise time_limit_s")
+REFUSALS = {  # by words of ncu
+    "ERR_NVGPUCTRPERM": Problem(
+        "no_permission",
+        f"{LACKS}the NVIDIA driver lets only administrators read them (ERR_NVGPUCTRPERM); have the host's"
+        " administrator load it with NVreg_RestrictProfilingToAdminUsers=0, or run with CAP_SYS_ADMIN"
+        " (https://developer.nvidia.com/ERR_NVGPUCTRPERM)",
+    ),
+    "driver resource was unavailable": Problem(
+        "counters_in_use",
+        f"{LACKS}another tool reads them, such as DCGM; pause it (dcgmi profiling --pause)",
+    ),
+    "Profiling is not supported on device": Problem(
+        "gpu_not_supported",
+        f"{LACKS}ncu does not know this GPU, or a hypervisor hides its counters; try a newer Nsight Compute, or a host"
+        " without virtual GPUs",
+    ),
+}
+
+
+def refusal_in(output: str) -> Problem | None:
+    """Why ncu refuses to count, by its output; None if it does not."""
+    return next((problem for words, problem in REFUSALS.items() if words in output), None)
+
 
 ROOFS = "cs336_model.program.roofs"
 LAYERS = "num_layers"
@@ -60,10 +99,10 @@ def measure(job: Job) -> dict:
 def _obstacle(job: Job) -> Problem | None:
     """Why nothing can be counted on this machine, found without running anything; None if it can."""
     if job.program["device"] == "cpu" or not gpu_is_visible():
-        return problems.NO_GPU
+        return NO_GPU
     if not nsys.find():
-        return problems.NO_NSYS
-    return None if ncu_profile.find() else problems.NO_NCU
+        return NO_NSYS
+    return None if ncu_profile.find() else NO_NCU
 
 
 def with_layers(job: Job, max_layers: int) -> Job:
@@ -109,7 +148,7 @@ def _counted(counting: Iterable[tuple[Job, programs.RunningProgram]]) -> tuple[A
             return replace(attempt, seconds=seconds), []
         tables.append(_table(job.scratch / TABLE))
     if not any(map(len, tables)):
-        return replace(attempt, seconds=seconds, problem=problems.NO_COUNTERS), []
+        return replace(attempt, seconds=seconds, problem=NO_COUNTERS), []
     return replace(attempt, seconds=seconds), tables
 
 
@@ -148,23 +187,23 @@ def _problem(job: Job, table: Path, program: dict | None, outcome: programs.Proc
     """Why a round gave no table, or None. A crash is one such reason here: by default nobody asked for counters, and a
     model may not run under ncu, or with fewer layers. Its timing fails if it crashes by itself."""
     output = outcome.output(job.log) + "".join(_messages(table))
-    if refusal := problems.refusal_in(output):
+    if refusal := refusal_in(output):
         return refusal
     if outcome.timed_out:
-        return problems.TIME_LIMIT
+        return TIME_LIMIT
     if program is None:
         if programs.code_changed(output):
             name = f"counters of {job.program['run']}"
             raise programs.ProgramFailed(programs.failure_message(name, outcome, job.log, job.time_limit_s))
         if programs.python_crashed(output):
             last_line = outcome.output(job.log).rstrip().rpartition("\n")[2]
-            return replace(problems.CRASHED, quote=programs.cut_line(last_line))
+            return replace(CRASHED, quote=programs.cut_line(last_line))
         return Problem("ncu_ended_early", f"ncu {outcome.description} before the program had written its result")
     try:
         _table(table)
     except (TraceError, OSError) as error:
         job.append_to_log(str(error))
-        return problems.NO_TABLE
+        return NO_TABLE
     return None
 
 

@@ -1,7 +1,8 @@
 """The tables of times without a profiler, and how far the first step of each run is from one in fp64."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+import numpy as np
 import pandas as pd
 
 from cs336_model.program.variants.values import FP32, UNIT_ROUNDOFF
@@ -10,7 +11,19 @@ from profile_grid.results.results import Accuracy, ProgramResult, StageResult
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import TIMING
 from profile_grid.study.table_spec import TableSpec, columns
-from profile_grid.tables.step_statistics import statistics
+
+STATISTICS = ["n", "mean_ms", "std_ms", "min_ms", "max_ms"]
+
+
+def statistics(seconds: Sequence[float]) -> dict[str, float]:
+    """STATISTICS of times in seconds: number, mean, standard deviation (n - 1), minimum and maximum; NaN without
+    times."""
+    ms = np.asarray(seconds, dtype="float64") * 1e3
+    if not len(ms):
+        return {"n": 0} | dict.fromkeys(STATISTICS[1:], np.nan)
+    std = ms.std(ddof=1) if len(ms) > 1 else np.nan
+    return {"n": len(ms), "mean_ms": ms.mean(), "std_ms": std, "min_ms": ms.min(), "max_ms": ms.max()}
+
 
 # Measured on a CPU with 2 to 48 layers: logits in fp32 are off by 5 to 13 roundings, in bf16 by 1 to 3, with bf16
 # weights by 2 to 5. Real errors (a missing mask or scale, another precision) are far larger.
