@@ -1,7 +1,8 @@
 """Records typical programs and compares them with plain runs: `python -m benchmarks.recorded_programs [nanogpt ...]`.
 
-Each program of tests/kernel_recorder/programs runs three times: plainly, recorded by nsys (without it by PyTorch's
-profiler), and under torch.profiler with ranges around its phases (benchmarks/programs/in_phases.py). The output, the
+Each program of tests/kernel_recorder/programs and benchmarks/programs runs three times: plainly, recorded by nsys
+(without it by PyTorch's profiler), and under torch.profiler with ranges around its phases
+(benchmarks/programs/in_phases.py). Without a GPU, the larger programs are small. The output, the
 exit status, the weights and the random state of the first two must be equal; six steps and each phase
 must have as many kernels as torch.profiler counts. The exit status is 1 if anything differs.
 
@@ -28,6 +29,8 @@ from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 
 PROGRAMS = ROOT / "tests" / "kernel_recorder" / "programs"
+LARGER_PROGRAMS = Path(__file__).with_name("programs")
+SIZE = "large" if gpu_is_visible() else "small"
 LIMIT_S = 240
 
 
@@ -43,6 +46,7 @@ class Program:
     needs: str | None = None  # a package
     needs_gpu: bool = False
     truth: tuple[str, ...] | None = None
+    folder: Path = PROGRAMS
 
     @property
     def name(self) -> str:
@@ -67,6 +71,9 @@ ALL = [
     Program("hugging_face", needs="accelerate"),
     Program("hugging_face_generate", step="module", needs="transformers"),
     Program("lightning_fit", needs="pytorch_lightning"),
+    Program("gpt", (SIZE,), folder=LARGER_PROGRAMS),
+    Program("llama", (SIZE,), needs="transformers", folder=LARGER_PROGRAMS),
+    Program("loader_and_graph", (SIZE,), folder=LARGER_PROGRAMS),
 ]
 COLUMNS = (
     "program",
@@ -130,14 +137,14 @@ def why_left_out(program: Program) -> str | None:
 
 
 def ran(program: Program, folder: Path, start: list[str]) -> subprocess.CompletedProcess:
-    """The program, run in a copy of its folder."""
-    shutil.copytree(PROGRAMS, folder)
+    """The program, run in an empty folder."""
+    folder.mkdir()
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(paths), "KINETO_LOG_LEVEL": "99",
         "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),  # no run finds what an earlier one compiled
     }  # fmt: skip
-    command = [*start, f"{program.file}.py", *program.arguments]
+    command = [*start, str(program.folder / f"{program.file}.py"), *program.arguments]
     options = {"cwd": folder, "env": environment, "capture_output": True, "text": True, "check": False}
     try:
         return subprocess.run(command, timeout=LIMIT_S, **options)

@@ -9,8 +9,7 @@ from typing import Literal
 
 import pytest
 
-from benchmarks import comparison, counting, harness, schedule
-from kernel_tables.counters.metrics import DO_OPERATIONS, METRICS
+from benchmarks import comparison, harness
 
 BENCHMARKS = sorted(
     path.stem for path in harness.ROOT.glob("benchmarks/*.py") if "run(main)" in path.read_text(encoding="utf-8")
@@ -104,35 +103,3 @@ def test_sides_of_a_comparison_are_ended_at_the_limit_and_finished_rounds_count(
     started = sides(monkeypatch, **dict.fromkeys(comparison.SIDES, "import time; time.sleep(60)"))
     assert comparison.measured(Namespace(folder=tmp_path, limit_s=0.1)) == 1
     assert [side.returncode for side in started] == [-15, -15]
-
-
-def test_simulated_leases_of_a_gpu_follow_each_other_and_a_runs_tables_follow_both():
-    queue = [schedule.Measurement("run", "timing", 10.0, 0.0), schedule.Measurement("run", "capture", 4.0, 0.0)]
-    start, behind = schedule.BEFORE_S, schedule.AFTER_S["capture"] + schedule.TABLES_S
-    for cores, gpus, ends in ((2, 1, start + 14.0), (2, 2, start + 10.0), (1, 2, 2 * start + 14.0 + 0.3)):
-        found = schedule.simulated(queue, gpus, cores)
-        assert found[0] == pytest.approx(ends)
-    assert found[1] == pytest.approx(ends + behind)  # the capture came last
-
-
-def test_the_order_of_the_grid_is_simulated_with_every_measurement_of_it():
-    every = schedule.measurements()
-    assert len(every) == len({(one.run, one.stage) for one in every}) == 120
-    longest = max(every, key=lambda one: one.usual_s)
-    assert longest.run.startswith("2.7B_ctx1024") and longest.lease_s > 0.9 * max(one.lease_s for one in every)
-    assert min(every, key=lambda one: one.usual_s).run.startswith("small_ctx128")
-
-
-def test_every_metric_that_is_counted_is_in_one_group_of_those_whose_cost_is_told():
-    grouped = [name for names in counting.GROUPS.values() for name in names]
-    assert sorted(grouped) == sorted(metric.name for metric in (*METRICS, *DO_OPERATIONS))
-
-
-def test_seconds_of_launches_are_those_that_the_program_tells_but_for_the_first(tmp_path, monkeypatch):
-    (tmp_path / "ncu").write_text("#!/bin/sh\necho '==PROF== Connected'\necho 'seconds 3.5 0.25 0.125'\n")
-    (tmp_path / "ncu").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert counting.seconds_of_launches({"dram__bytes_read.sum"}) == [0.25, 0.125]
-    (tmp_path / "ncu").write_text("#!/bin/sh\necho no permission\nexit 9\n")
-    with pytest.raises(SystemExit, match=r"(?s)status 9.*no permission"):
-        counting.seconds_of_launches({"dram__bytes_read.sum"})

@@ -1,1 +1,1 @@
-"""Training scripts as people write them, without code for recording: for benchmarks/recording.py."""
+"""Training scripts as people write them, without code for recording: for benchmarks/recorded_programs.py."""

@@ -10,8 +10,7 @@ import sys
 
 import torch
 import torch.distributed as dist
-from gpt import GPT, SIZES
-from reference import train
+from gpt import GPT, SIZES, STEPS
 from torch import nn
 
 if __name__ == "__main__":
@@ -45,9 +44,8 @@ if __name__ == "__main__":
         if fails and done == 7 and dist.get_rank() == 1:
             raise ValueError("made up")
 
-    if "REFERENCE" in os.environ:  # a file for each rank
-        os.environ["REFERENCE"] += str(dist.get_rank())
-    train(step)
+    for _ in range(STEPS):
+        step()
     if dist.get_rank() == 0:
         print(f"{numbers} parameters, {4 * numbers} bytes in fp32")
     dist.destroy_process_group()

@@ -3,9 +3,9 @@
 import sys
 
 import torch
-from reference import train
 from transformers import LlamaConfig, LlamaForCausalLM
 
+STEPS = 12
 SIZES = {"small": (64, 128, 2, 4, 128, 32), "large": (1024, 2816, 12, 16, 32000, 1024)}
 
 if __name__ == "__main__":
@@ -24,4 +24,5 @@ if __name__ == "__main__":
         optimizer.step()
         optimizer.zero_grad()
 
-    train(step)
+    for _ in range(STEPS):
+        step()

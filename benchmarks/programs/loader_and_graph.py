@@ -6,10 +6,10 @@ python loader_and_graph.py small|large
 import sys
 
 import torch
-from reference import train
 from torch import nn
 from torch.utils.data import DataLoader
 
+STEPS = 12
 WIDTHS = {"small": 16, "large": 4096}
 
 if __name__ == "__main__":
@@ -29,4 +29,5 @@ if __name__ == "__main__":
         optimizer.step()
         optimizer.zero_grad()
 
-    train(step)
+    for _ in range(STEPS):
+        step()
