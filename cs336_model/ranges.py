@@ -28,7 +28,8 @@ Nesting, with a block's ranges once per layer (no layer numbers: a block's range
         optimizer, synchronize
 
 On several GPUs `all-reduce, bytes = N` stands inside the backward pass around each call that communicates, of DDP with
-`, bucket = K`, and `wait for all-reduce` around what waits for those that were begun in it.
+`, bucket = K`, and `wait for all-reduce` around what waits for those that were begun in it. With FSDP, `all-gather`,
+`wait for all-gather` and `reduce-scatter` stand around the communication of parameters and gradients.
 
 This module imports neither torch nor nvtx until an emitter that needs them is chosen.
 """
@@ -52,6 +53,8 @@ SYNCHRONIZE = "synchronize"
 RECOMPUTATION = "recomputation"
 ALL_REDUCE = "all-reduce"
 ALL_REDUCE_WAIT = "wait for all-reduce"
+ALL_GATHER, ALL_GATHER_WAIT, REDUCE_SCATTER = "all-gather", "wait for all-gather", "reduce-scatter"
+COMMUNICATION = (ALL_REDUCE, ALL_REDUCE_WAIT, ALL_GATHER, ALL_GATHER_WAIT, REDUCE_SCATTER)  # their first words
 
 EMBEDDING = "embedding"
 BLOCK = "block"
@@ -70,14 +73,15 @@ FEED_FORWARD = "feed-forward"
 ACTIVATION = "activation"
 HEAD = "head"
 
+TRAIN_STEP = "train_step"  # a mode
 PHASES = (FORWARD, LOSS, BACKWARD, OPTIMIZER)
 PHASES_OF_MODE = {
     "forward": (FORWARD,),
     "forward_backward": (FORWARD, LOSS, BACKWARD),
-    "train_step": (FORWARD, LOSS, BACKWARD, OPTIMIZER),
+    TRAIN_STEP: (FORWARD, LOSS, BACKWARD, OPTIMIZER),
 }
 MODULE_RANGE = "module {}"  # of a module whose name is taken
-AROUND_PARTS = {COMPILE, WARMUP, MEASURE, NO_SYNC, STEP, FORWARD, BACKWARD, OPTIMIZER, SYNCHRONIZE, ALL_REDUCE_WAIT}
+AROUND_PARTS = {COMPILE, WARMUP, MEASURE, NO_SYNC, STEP, FORWARD, BACKWARD, OPTIMIZER, SYNCHRONIZE}
 EMITTERS = ("none", "nvtx", "record_function")
 
 Span = Callable[[str], AbstractContextManager]
@@ -185,4 +189,4 @@ def silence_where(inside: Callable[[], bool]) -> None:
 
 def _is_part(name: str) -> bool:
     """Whether a range is a part of the model, which the backward pass opens again."""
-    return name not in AROUND_PARTS and not name.startswith(ALL_REDUCE)
+    return name not in AROUND_PARTS and not name.startswith(COMMUNICATION)

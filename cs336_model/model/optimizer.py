@@ -4,7 +4,17 @@ import math
 from collections.abc import Iterable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+
+def is_sharded(tensor: Tensor) -> bool:
+    """Whether processes divide the tensor (torch's DTensor, which takes long to import)."""
+    return hasattr(tensor, "to_local")
+
+
+def local_part(tensor: Tensor) -> Tensor:
+    """The part of a tensor that this process has: all of it, unless it is sharded."""
+    return tensor.to_local() if is_sharded(tensor) else tensor
 
 
 class AdamW:
@@ -12,7 +22,7 @@ class AdamW:
 
     About ten small kernels per parameter tensor and no fill: both moments are made here, and a step only updates them.
     A loop over tensors launches thousands of kernels per step, so on a fast device the host is the limit, as a profile
-    shows; this is why fused optimizers exist."""
+    shows; this is why fused optimizers exist. Of parameters that processes divide, each updates its part."""
 
     def __init__(
         self,
@@ -25,8 +35,8 @@ class AdamW:
         self.parameters = list(parameters)
         self.lr, self.betas, self.eps, self.weight_decay = lr, betas, eps, weight_decay
         self.steps = 0
-        self.first_moments = [torch.zeros_like(parameter) for parameter in self.parameters]
-        self.second_moments = [torch.zeros_like(parameter) for parameter in self.parameters]
+        self.first_moments = [torch.zeros_like(local_part(parameter)) for parameter in self.parameters]
+        self.second_moments = [torch.zeros_like(local_part(parameter)) for parameter in self.parameters]
 
     @torch.no_grad()
     def step(self) -> None:
@@ -39,6 +49,7 @@ class AdamW:
             gradient = parameter.grad
             if gradient is None:
                 continue
+            parameter, gradient = local_part(parameter), local_part(gradient)
             parameter.mul_(1 - self.lr * self.weight_decay)
             first.mul_(beta1).add_(gradient, alpha=1 - beta1)
             second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from cs336_model import ranges
 from cs336_model.arithmetic.flops import sequences_per_gpu, shape_of
 from cs336_model.model.functional import cross_entropy
+from cs336_model.model.optimizer import is_sharded, local_part
 from cs336_model.program.outputs import Output, loss_of
-from cs336_model.program.parallel.ranks import fits_all_ranks, gather_numbers, this_rank
+from cs336_model.program.parallel.ranks import fits_all_ranks, gather_numbers, sum_over_ranks, this_rank
 from cs336_model.program.steps import Subject
 from cs336_model.program.subject import build_model, inputs_and_targets, whole_batch
 
@@ -112,13 +113,14 @@ def one_pass(
 
 
 def norm_of_gradients(parameters: Iterable[Tensor], max_elements: int = MAX_PART) -> Tensor:
-    """The Euclidean norm of all gradients together, in fp64; converts at most so many elements at once."""
-    total = None
-    for gradient in (parameter.grad for parameter in parameters if parameter.grad is not None):
-        for part in gradient.detach().reshape(-1).split(max_elements):
+    """The Euclidean norm of all gradients together, those on other processes included, in fp64; converts at most so
+    many elements at once."""
+    total, gradients = None, [parameter.grad for parameter in parameters if parameter.grad is not None]
+    for gradient in gradients:
+        for part in local_part(gradient.detach()).reshape(-1).split(max_elements):
             square = torch.linalg.vector_norm(part, dtype=torch.float64).square()
             total = square if total is None else total.add_(square)
-    return total.sqrt()
+    return (sum_over_ranks(total) if any(map(is_sharded, gradients)) else total).sqrt()
 
 
 def errors(measured: FirstStepOutputs, expected: FirstStepOutputs, device: torch.device) -> dict[str, float]:

@@ -32,9 +32,9 @@ from cs336_model.program.named import UnusableModel
 from cs336_model.program.non_finite import where_not_finite
 from cs336_model.program.options import program_parser, wait_for_lease
 from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
+from cs336_model.program.parallel.choice import import_ahead
 from cs336_model.program.parallel.launch import RESULT_WITHOUT_TIMES, WORLD_SIZE
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank, wait_for_all
-from cs336_model.program.parallel.reduction import import_ahead
 from cs336_model.program.process_cost import Progress, process_age_seconds
 from cs336_model.program.result import (
     Result,

@@ -17,6 +17,7 @@ from cs336_model.program.loading import code_loaded
 from cs336_model.program.process_cost import Progress, process_age_seconds
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.steps import Subject
+from cs336_model.program.variants.compilation import is_compiled
 from kernel_tables.whole_files import written_whole
 
 
@@ -41,9 +42,11 @@ def counted_flops(subject: Subject) -> dict[str, int | None]:
     """{"forward": FLOPs of the matrix products of one forward pass in its mode, by torch's counter}."""
     from torch.utils.flop_counter import FlopCounterMode  # slow to import, and only custom models need it
 
-    model, arguments = subject.model, subject.arguments(with_loss=ranges.LOSS in subject.spec.phases)
+    arguments = subject.arguments(with_loss=ranges.LOSS in subject.spec.phases)
+    # of a compiled call nothing would be counted; only a call gathers the parameters of FSDP
+    model = subject.model.forward if is_compiled(subject.spec) else subject.model
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        model.forward(subject.inputs, **arguments)  # not compiled: nothing would be counted
+        model(subject.inputs, **arguments)
     return {"forward": counter.get_total_flops()}
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from cs336_model.arguments import given_arguments
-from cs336_model.program.variants.values import ATTENTIONS, COMPILES, PARALLELS, PRECISIONS, impossible
+from cs336_model.program.variants.values import ATTENTIONS, COMPILES, OPTIMIZERS, PARALLELS, PRECISIONS, impossible
 from cs336_model.ranges import PHASES_OF_MODE
 
 Spec = TypeVar("Spec")
@@ -14,7 +14,7 @@ DEVICES = ("auto", "cuda", "cpu")
 MODULES = "modules"  # as `annotate`: every module of the model
 CHOICES = {
     "mode": tuple(PHASES_OF_MODE), "precision": PRECISIONS, "compile": COMPILES, "attention": ATTENTIONS,
-    "parallel": PARALLELS,
+    "parallel": PARALLELS, "optimizer": OPTIMIZERS,
 }  # fmt: skip
 MIN_COUNTS = {"batch_size": 1, "context_length": 1, "checkpoint": 0, "gpus": 1}
 

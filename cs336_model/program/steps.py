@@ -10,17 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from cs336_model import ranges
-from cs336_model.model.optimizer import AdamW
 from cs336_model.program.device import synchronize
 from cs336_model.program.outputs import Output, asking_for_loss, loss_of, read_output
+from cs336_model.program.parallel.choice import Optimizer, optimizer_of, reduction_of
 from cs336_model.program.parallel.ranks import mean_over_ranks, wait_for_all
-from cs336_model.program.parallel.reduction import NoReduction, reduction_of
+from cs336_model.program.parallel.reduction import NoReduction
 from cs336_model.program.process_cost import Progress
 from cs336_model.program.spec import MODULES, RunSpec
 from cs336_model.program.subject import build_model, make_batch
 from cs336_model.program.variants.compilation import is_compiled
 from cs336_model.program.variants.effects import change_model
 from cs336_model.program.variants.precision import autocast
+from cs336_model.program.variants.values import reduces_only_gradients
 from cs336_model.ranges import span
 
 
@@ -32,7 +33,7 @@ class Subject:
     spec: RunSpec
     device: torch.device
     model: nn.Module
-    optimizer: AdamW | None
+    optimizer: Optimizer | None
     inputs: Tensor
     targets: Tensor
     losses: list[Tensor] = field(default_factory=list)
@@ -69,9 +70,10 @@ def make_subject(spec: RunSpec, device: torch.device) -> Subject:
     change_model(spec, model, device)
     if spec.annotate == MODULES and not is_compiled(spec):  # in a compiled graph no module is called
         ranges.mark_modules(model)
-    optimizer = AdamW(model.parameters()) if ranges.OPTIMIZER in spec.phases else None
     reduction = reduction_of(spec)
-    subject = Subject(spec, device, reduction.wrap(model), optimizer, *make_batch(spec, device), reduction=reduction)
+    model = reduction.wrap(model)
+    optimizer = optimizer_of(spec, model.parameters())  # of the parts of parameters that a reduction leaves here
+    subject = Subject(spec, device, model, optimizer, *make_batch(spec, device), reduction=reduction)
     synchronize(device)
     return subject
 
@@ -141,8 +143,9 @@ def timed_step(subject: Subject, clock: PhaseClock) -> float:
 
 def seconds_without_communication(subject: Subject, progress: Progress) -> list[float]:
     """Seconds of half as many steps as were measured, in which no rank waits for another: gradients are those of its
-    part of the batch. [] for a run of one process. The weights are of no use afterwards."""
-    if subject.spec.dimensions["gpus"] == 1:
+    part of the batch. [] for a run of one process, and where more than gradients is communicated. The weights are of no
+    use afterwards."""
+    if subject.spec.dimensions["gpus"] == 1 or not reduces_only_gradients(subject.spec.dimensions):
         return []
     wait_for_all(subject.device)
     with subject.reduction.paused():

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from cs336_model.program.variants.values import (
+    ADAMW,
     ATTENTION_ALONE,
     ATTENTIONS,
     COMPILES,
@@ -22,6 +23,7 @@ from cs336_model.program.variants.values import (
     NO_CHECKPOINT,
     NOT_COMPILED,
     NOT_PARALLEL,
+    OPTIMIZERS,
     PARALLELS,
     PRECISIONS,
     WHOLE_MODEL,
@@ -143,11 +145,21 @@ GPUS = Dimension(
 PARALLEL = Dimension(
     key="parallel", heading="parallel",
     meaning="how gradients are reduced: none, naive (each after the backward pass), flat (all at once), overlapped"
-    " (each when it is ready), or ddp (PyTorch's DistributedDataParallel, with buckets of 25 MB or as named)",
+    " (each when it is ready), ddp (PyTorch's DistributedDataParallel, with buckets of 25 MB or as named), or fsdp"
+    " (PyTorch's fully_shard: each process has a part of every parameter)",
     listed="parallels", default=NOT_PARALLEL, values=PARALLELS, in_words="by {}",
 )  # fmt: skip
 
-DIMENSIONS = (MODEL, CONTEXT_LENGTH, MODE, PRECISION, BATCH_SIZE, COMPILE, ATTENTION, CHECKPOINT, GPUS, PARALLEL)
+OPTIMIZER = Dimension(
+    key="optimizer", heading="optimizer",
+    meaning="adamw (every process updates every parameter), or zero1 (PyTorch's ZeroRedundancyOptimizer: each updates"
+    " its part of the parameters with AdamW, and sends them to the others)",
+    listed="optimizers", default=ADAMW, values=OPTIMIZERS, in_words="with optimizer {}",
+)  # fmt: skip
+
+DIMENSIONS = (
+    MODEL, CONTEXT_LENGTH, MODE, PRECISION, BATCH_SIZE, COMPILE, ATTENTION, CHECKPOINT, GPUS, PARALLEL, OPTIMIZER,
+)  # fmt: skip
 KEYS = tuple(dimension.key for dimension in DIMENSIONS)
 LEADING = ["run", *KEYS]  # the columns with which every table of the study begins
 OF_OPERATORS = (HEAD_DIM,)  # further columns of the table of runs, and of the tables of operators alone

@@ -7,8 +7,9 @@ from pathlib import Path
 import torch
 
 from cs336_model import ranges
+from cs336_model.program.accuracy import norm_of_gradients
+from cs336_model.program.parallel.choice import import_ahead
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank
-from cs336_model.program.parallel.reduction import import_ahead
 from cs336_model.program.process_cost import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, finite_losses, make_subject, run_steps
@@ -33,7 +34,7 @@ def outcome(text: str) -> dict:
 
 def gradients(subject) -> float:
     """A number that differs where gradients do."""
-    return sum(float(one.grad.double().square().sum()) for one in subject.parameters)
+    return float(norm_of_gradients(subject.parameters))
 
 
 folder = Path(sys.argv[1])

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from cs336_model.program.parallel import launch
-from cs336_model.program.variants.values import PARALLELS
+from cs336_model.program.variants.values import DDP, DEFAULT_VALUES, PARALLELS, ZERO1, reduces_only_gradients
 from tests.cs336_model.launched_ranks import ended, started, told_by_two
 from tests.cs336_model.specs import changed
 
-WAYS = PARALLELS[1:]
+WAYS = [*({"parallel": way} for way in PARALLELS[1:]), {"parallel": DDP, "optimizer": ZERO1}]
+ONLY_GRADIENTS = [way for way in WAYS if reduces_only_gradients(DEFAULT_VALUES | way)]
 SAME = {"rel": 2e-6}  # another order of sums in fp32
 
 
@@ -27,31 +28,37 @@ def two_ranks(tmp_path_factory):
     def run(spec: dict) -> list[dict]:
         if not found:
             folder = tmp_path_factory.mktemp("ranks")
-            texts = [json.dumps(changed(spec, gpus=2, parallel=way)) for way in WAYS]
-            found.update(zip(WAYS, told_by_two(folder, "tests.cs336_model.ranks_program", texts), strict=True))
+            texts = [json.dumps(changed(spec, gpus=2, **way)) for way in WAYS]
+            told = told_by_two(folder, "tests.cs336_model.ranks_program", texts)
+            found.update(zip(map(str, WAYS), told, strict=True))
         return found
 
     return run
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", WAYS, ids=str)
 def test_losses_of_two_ranks_are_those_of_one_process_with_the_whole_batch(two_ranks, run_benchmark, spec_values, way):
     spec = changed(spec_values, batch_size=4, measured_steps=4, warmup_steps=0)
     alone = run_benchmark(batch_size=4, measured_steps=4, warmup_steps=0)["losses"]
-    for rank in two_ranks(spec)[way]:
+    for rank in two_ranks(spec)[str(way)]:
         assert rank["losses"] == pytest.approx(alone, **SAME)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_ranks_have_the_same_gradients_and_without_communication_each_its_own(two_ranks, spec_values, way):
-    one, other = two_ranks(changed(spec_values, batch_size=4, measured_steps=4, warmup_steps=0))[way]
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_ranks_have_the_same_gradients(two_ranks, spec_values, way):
+    one, other = two_ranks(changed(spec_values, batch_size=4, measured_steps=4, warmup_steps=0))[str(way)]
     assert one["gradients"] == other["gradients"]
+
+
+@pytest.mark.parametrize("way", ONLY_GRADIENTS, ids=str)
+def test_without_communication_each_rank_has_its_own_gradients(two_ranks, spec_values, way):
+    one, other = two_ranks(changed(spec_values, batch_size=4, measured_steps=4, warmup_steps=0))[str(way)]
     assert one["apart"] != pytest.approx(other["apart"], rel=1e-3)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", WAYS, ids=str)
 def test_ranks_import_what_they_need_before_they_have_their_gpus(two_ranks, spec_values, way):
-    for rank in two_ranks(changed(spec_values, batch_size=4, measured_steps=4, warmup_steps=0))[way]:
+    for rank in two_ranks(changed(spec_values, batch_size=4, measured_steps=4, warmup_steps=0))[str(way)]:
         assert rank["imported"] < 10
 
 

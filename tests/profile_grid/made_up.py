@@ -90,6 +90,7 @@ class Made:
     checkpoint: int = 0
     gpus: int = 1
     parallel: str = "none"
+    optimizer: str = "adamw"
     compile_s: float = 0.0
     peak_allocated_bytes: int | None = None
     findings: tuple = ()

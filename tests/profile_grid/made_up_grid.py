@@ -120,12 +120,15 @@ INCOMPLETE = {"capture_status": "incomplete", "reason": "no kernel table: nsys 2
 def made_up_tables(
     models=tuple(MODELS), contexts=CONTEXTS, modes=MODES, machine=MACHINE, changes=None, hostile=False,
     precisions=("fp32",), batch_sizes=(4,), compiles=("off",), attentions=("eager",), checkpoints=(0,),
-    gpus=(1,), parallels=("none",),
+    gpus=(1,), parallels=("none",), optimizers=("adamw",),
 ):  # fmt: skip
     """Every table of results/tables by name, those of answers made when they are read. `changes` maps a run's name to
     columns of `runs` that differ."""
     makers = {name: [] for name in ("runs", "timings", "accuracy", "cost", "kernels", "phases", "ranges", "findings")}
-    lists = (models, contexts, modes, precisions, batch_sizes, compiles, attentions, checkpoints, gpus, parallels)
+    lists = (
+        models, contexts, modes, precisions, batch_sizes, compiles, attentions, checkpoints, gpus, parallels,
+        optimizers,
+    )  # fmt: skip
     for values in itertools.product(*lists):
         made = _run(dict(zip(KEYS, values, strict=True)), machine, changes or {}, hostile)
         for name, table in made.items():

@@ -7,9 +7,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from cs336_model.model.optimizer import local_part
 from cs336_model.program.memory.allocator import AllocatorMemory
 from cs336_model.program.memory.history import write
 from cs336_model.program.memory.processor import ProcessorMemory
+from cs336_model.program.parallel.sharding import state_of
 from cs336_model.program.steps import Subject
 
 Recorder = AllocatorMemory | ProcessorMemory
@@ -32,15 +34,13 @@ def save_memory(recorder: Recorder, subject: Subject | None, path: Path) -> None
 
 def held_by(subject: Subject) -> dict[str, list[int]]:
     """The addresses of the storages that live as long as the subject does, by category."""
-    optimizer = subject.optimizer
-    moments = [*optimizer.first_moments, *optimizer.second_moments] if optimizer else []
     return {
         "parameters": _addresses(subject.parameters),
         "gradients": _addresses(parameter.grad for parameter in subject.parameters if parameter.grad is not None),
-        "optimizer state": _addresses(moments),
+        "optimizer state": _addresses(state_of(subject.optimizer)),
         "data": _addresses([subject.inputs, subject.targets, *subject.model.buffers(), *subject.losses]),
     }
 
 
 def _addresses(tensors: Iterable[Tensor]) -> list[int]:
-    return [tensor.untyped_storage().data_ptr() for tensor in tensors]
+    return [local_part(tensor).untyped_storage().data_ptr() for tensor in tensors]

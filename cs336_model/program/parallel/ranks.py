@@ -70,6 +70,12 @@ def mean_over_ranks(losses: Sequence[Tensor]) -> list[Tensor]:
     return list(together / this_rank().count)
 
 
+def sum_over_ranks(number: Tensor) -> Tensor:
+    """The sum of the number of every rank; in place."""
+    dist.all_reduce(number)
+    return number
+
+
 def gather_numbers(numbers: Sequence[float], device: torch.device) -> Tensor:
     """The numbers of every rank: fp64 (rank, number), on the host."""
     values = torch.tensor(numbers, dtype=torch.float64, device=device)

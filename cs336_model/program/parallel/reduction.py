@@ -15,8 +15,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from cs336_model import ranges
 from cs336_model.program.parallel.ranks import this_rank
-from cs336_model.program.spec import RunSpec
-from cs336_model.program.variants.values import BUCKET_MB, FLAT, NAIVE, OVERLAPPED
 from cs336_model.ranges import span
 
 
@@ -103,23 +101,6 @@ class Buckets(NoReduction):
 
     def paused(self) -> AbstractContextManager:
         return self.model.no_sync()
-
-
-def reduction_of(spec: RunSpec) -> NoReduction:
-    """The reduction of a run's gradients, by its dimension `parallel`."""
-    parallel = spec.dimensions["parallel"]
-    if parallel in BUCKET_MB:
-        return Buckets(BUCKET_MB[parallel])
-    ways = {NAIVE: lambda: AfterBackward(flat=False), FLAT: lambda: AfterBackward(flat=True), OVERLAPPED: Overlapped}
-    return ways.get(parallel, NoReduction)()
-
-
-def import_ahead(spec: RunSpec) -> None:
-    """Imports what DistributedDataParallel imports when it is made: torch._dynamo, 800 modules, which take seconds. To
-    be called before the process has its GPUs. Does not use CUDA."""
-    if spec.dimensions["parallel"] in BUCKET_MB:
-        import torch._dynamo
-        import torch.distributed.algorithms.ddp_comm_hooks.default_hooks  # noqa: F401
 
 
 def mean_of_ranks(tensor: Tensor, asynchronous: bool = False) -> dist.Work | None:

@@ -31,7 +31,7 @@ def with_checkpoints(spec: RunSpec, model: nn.Module) -> None:
 # model and context_length choose the arguments of the constructor, mode the phases of a step
 KNOWN_DIMENSIONS = (
     "model", "context_length", "mode", "precision", "batch_size", "compile", "attention", "checkpoint",
-    "gpus", "parallel",
+    "gpus", "parallel", "optimizer",
 )  # fmt: skip
 
 

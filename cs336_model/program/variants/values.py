@@ -4,15 +4,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from cs336_model.arithmetic.flops import PROJECT_CONSTRUCTOR
-from cs336_model.ranges import FORWARD
+from cs336_model.ranges import FORWARD, TRAIN_STEP
 
 FP32, TF32, BF16, BF16_WEIGHTS = PRECISIONS = ("fp32", "tf32", "bf16", "bf16-weights")
 NOT_COMPILED, WHOLE_MODEL, ATTENTION_ALONE = COMPILES = ("off", "on", "attention")
 EAGER, *FUSED = ATTENTIONS = ("eager", "math", "flash", "efficient", "cudnn")
 NO_CHECKPOINT = 0  # otherwise every n-th block is recomputed
 NOT_PARALLEL, NAIVE, FLAT, OVERLAPPED = "none", "naive", "flat", "overlapped"
-BUCKET_MB = {"ddp": 25, "ddp-1mb": 1, "ddp-10mb": 10, "ddp-100mb": 100, "ddp-1000mb": 1000}  # 25 is PyTorch's default
-PARALLELS = (NOT_PARALLEL, NAIVE, FLAT, OVERLAPPED, *BUCKET_MB)
+DDP, FSDP = "ddp", "fsdp"  # with FSDP, every process has a part of each parameter
+BUCKET_MB = {DDP: 25, "ddp-1mb": 1, "ddp-10mb": 10, "ddp-100mb": 100, "ddp-1000mb": 1000}  # 25 is PyTorch's default
+DIVIDED = (FSDP,)
+PARALLELS = (NOT_PARALLEL, NAIVE, FLAT, OVERLAPPED, *BUCKET_MB, FSDP)
+ADAMW, ZERO1 = OPTIMIZERS = ("adamw", "zero1")
 
 ELEMENT_BYTES = {FP32: 4, TF32: 4, BF16: 2, BF16_WEIGHTS: 2}  # of an activation
 # The largest relative error of rounding one number: 2^-p for a significand of p bits. TF32 keeps 11 of them in the
@@ -20,8 +23,13 @@ ELEMENT_BYTES = {FP32: 4, TF32: 4, BF16: 2, BF16_WEIGHTS: 2}  # of an activation
 UNIT_ROUNDOFF = {FP32: 2**-24, TF32: 2**-11, BF16: 2**-8, BF16_WEIGHTS: 2**-8}
 DEFAULT_VALUES = {
     "precision": FP32, "compile": NOT_COMPILED, "attention": EAGER, "checkpoint": NO_CHECKPOINT,
-    "gpus": 1, "parallel": NOT_PARALLEL,
+    "gpus": 1, "parallel": NOT_PARALLEL, "optimizer": ADAMW,
 }  # fmt: skip
+
+
+def reduces_only_gradients(dimensions: Mapping[str, Any]) -> bool:
+    """Whether a run on several GPUs communicates gradients and nothing else, so that a step can also be run without."""
+    return dimensions["parallel"] not in DIVIDED and dimensions["optimizer"] == ADAMW
 
 
 def impossible(dimensions: Mapping[str, Any], constructor: str) -> str | None:
@@ -48,6 +56,8 @@ def _impossible_on_several_gpus(dimensions: Mapping[str, Any]) -> str | None:
     several = f"gpus {gpus} with parallel {parallel}"
     if (gpus > 1) != (parallel != NOT_PARALLEL):
         return f"{several}: gradients are reduced on several GPUs, and only there; list one with the other"
+    if reason := _impossible_optimizer(dimensions):
+        return reason
     if gpus == 1:
         return None
     if dimensions["mode"] == FORWARD:
@@ -56,4 +66,17 @@ def _impossible_on_several_gpus(dimensions: Mapping[str, Any]) -> str | None:
         return f"{several} with batch_size {batch}: all GPUs share a batch, and {gpus} does not divide it"
     if compiled != NOT_COMPILED:
         return f"{several} with compile {compiled}: a compiled graph is split at the buckets of gradients; leave it off"
+    return None
+
+
+def _impossible_optimizer(dimensions: Mapping[str, Any]) -> str | None:
+    optimizer, gpus, parallel, mode = (dimensions[key] for key in ("optimizer", "gpus", "parallel", "mode"))
+    if optimizer == ADAMW:
+        return None
+    if mode != TRAIN_STEP:
+        return f"optimizer {optimizer} with mode {mode}: only {TRAIN_STEP} has an optimizer; list them separately"
+    if gpus == 1:
+        return f"optimizer {optimizer} with gpus 1: its state is divided among several GPUs; list 2 or more"
+    if parallel in DIVIDED:
+        return f"optimizer {optimizer} with parallel {parallel}: its state is already divided; leave it at {ADAMW}"
     return None

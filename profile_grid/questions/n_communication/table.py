@@ -6,6 +6,7 @@ import math
 
 import pandas as pd
 
+from cs336_model.program.variants.values import DIVIDED
 from profile_grid.questions.n_communication.losses import COMMUNICATION_LOSSES
 from profile_grid.questions.n_communication.scaling import COMMUNICATION_SCALING
 from profile_grid.stages.timing.tables import ACCURACY, SLOWEST, WITHOUT_COMMUNICATION
@@ -50,7 +51,8 @@ def communication_times(merged: Merged) -> pd.DataFrame:
 def _baselines(table: pd.DataFrame) -> pd.DataFrame:
     """Per row the pooled time without communication of all runs with the same work, its spread and their number."""
     rows = []
-    for _, group in table.groupby(keys_without(PARALLEL.key), sort=False):
+    whole = table[~table[PARALLEL.key].isin(DIVIDED)]  # otherwise a process updates only its part of the parameters
+    for _, group in whole.groupby(keys_without(PARALLEL.key), sort=False):
         times = group["without_mean_ms"].dropna()
         median, spread = pooled(times)
         rows += [(index, median, spread, float(len(times))) for index in group.index]

@@ -1,0 +1,100 @@
+"""Parameters and optimizer state that the processes of a run divide: by PyTorch's FSDP2 and ZeroRedundancyOptimizer."""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cs336_model import ranges
+from cs336_model.model.optimizer import AdamW
+from cs336_model.program.parallel.ranks import this_rank
+from cs336_model.program.parallel.reduction import NoReduction
+from cs336_model.ranges import span
+
+# methods of torch's FSDPParamGroup that communicate or allocate buffers for it, and their ranges
+RANGES_OF_FSDP = {
+    "unshard": ranges.ALL_GATHER,
+    "wait_for_unshard": ranges.ALL_GATHER_WAIT,
+    "post_backward": ranges.REDUCE_SCATTER,
+}
+
+
+class FullySharded(NoReduction):
+    """PyTorch's FSDP2: every process has a part of each parameter, and gathers those of a layer when it is computed.
+    Parameters are gathered in their data type, and gradients are reduced in it."""
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        mark_fsdp()
+        mesh = init_device_mesh(next(model.parameters()).device.type, (this_rank().count,))
+        for layer in layers_of(model):
+            fully_shard(layer, mesh=mesh)
+        return fully_shard(model, mesh=mesh)
+
+
+def layers_of(model: nn.Module) -> Iterator[nn.Module]:
+    """The items of every list of modules that is in no other list."""
+    for child in model.children():
+        yield from child if isinstance(child, nn.ModuleList) else layers_of(child)
+
+
+@functools.cache
+def mark_fsdp() -> None:
+    """Makes spans of the communication of FSDP2, in this process from now on: nsys sees no other names of it."""
+    from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
+
+    for method, name in RANGES_OF_FSDP.items():
+        setattr(FSDPParamGroup, method, _in_range(name, getattr(FSDPParamGroup, method)))
+
+
+def _in_range(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with span(name):
+            return method(*args, **kwargs)
+
+    return wrapped
+
+
+class GroupedAdamW(torch.optim.Optimizer):
+    """AdamW as an optimizer of PyTorch, which sharded optimizers need: they give it groups of parameters, and may add
+    more."""
+
+    def __init__(self, parameters: Iterable[Any], **settings: Any) -> None:
+        self.of_groups: list[AdamW] = []
+        super().__init__(parameters, settings)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        super().add_param_group(param_group)
+        settings = {key: value for key, value in self.param_groups[-1].items() if key != "params"}
+        adamw = AdamW(self.param_groups[-1]["params"], **settings)
+        moments = zip(adamw.parameters, adamw.first_moments, adamw.second_moments, strict=True)
+        self.state.update({parameter: {"first": first, "second": second} for parameter, first, second in moments})
+        self.of_groups.append(adamw)
+
+    def step(self, closure: None = None) -> None:
+        for adamw in self.of_groups:
+            adamw.step()
+
+
+def zero_redundancy(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """PyTorch's ZeroRedundancyOptimizer around AdamW."""
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+
+    return ZeroRedundancyOptimizer(parameters, optimizer_class=GroupedAdamW)
+
+
+def state_of(optimizer: Any) -> list[Tensor]:
+    """The tensors that this process keeps for its optimizer, or the one inside it; [] without an optimizer."""
+    if optimizer is None:
+        return []
+    if isinstance(optimizer, AdamW):
+        return [*optimizer.first_moments, *optimizer.second_moments]
+    inner = [value for value in vars(optimizer).values() if isinstance(value, torch.optim.Optimizer)]
+    states = [state for each in (optimizer, *inner) for state in each.state.values()]
+    tensors = [value for state in states for value in state.values() if isinstance(value, Tensor)]
+    return list({id(tensor): tensor for tensor in tensors}.values())
