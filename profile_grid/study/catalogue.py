@@ -141,6 +141,11 @@ QUESTIONS = (
         figures=("communication", "all_reduce"), further=(ALL_REDUCE,),
     ),
     Question(
+        "communication_limits", "When does communication take longer than computation?",
+        needs=lambda run: run[GPUS.key] > 1 and run[ALL_REDUCE.status_column] not in (NOT_ASKED, UNSUPPORTED),
+        tables=("layer_limits", "bucket_costs"),
+    ),
+    Question(
         "time_lost", "Where is time lost, and what would help?",
         tables=("time_lost", "predictions", "host_per_launch", "host_stacks"), further=(COUNTERS, HOST_TRACE),
         advises=True,

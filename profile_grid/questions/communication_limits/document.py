@@ -1,0 +1,142 @@
+"""What the document on limits of communication says: sentences and tables."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from cs336_model.arithmetic.layer_limits import DATA, LAYOUTS
+from cs336_model.ranges import BACKWARD
+from kernel_tables.markdown import MarkdownTable
+from profile_grid.quantities import ABSENT, count, interval, known, percent, rate, significant, with_spread
+from profile_grid.study.dimensions import BATCH_SIZE, CONTEXT_LENGTH, GPUS, MODEL, PARALLEL
+from profile_grid.tables.cells import rows_table
+from profile_grid.tables.claims import Claim
+from profile_grid.tables.measured import Measured
+from profile_grid.tables.wording import of_all
+
+ALWAYS = (MODEL.key, CONTEXT_LENGTH.key, BATCH_SIZE.key, GPUS.key)
+NO_ANSWER = Claim(
+    "Not answered: all-reduce alone, and runs of this project's model, were not measured on the same number of GPUs.",
+    "missing",
+)
+
+
+def sentences(measured: Measured) -> list[str]:
+    """Communication as a share of computation; limits by layout; measured times; how well buckets are predicted."""
+    layers, buckets = measured.tables["layer_limits"], measured.tables["bucket_costs"]
+    claims = [*_ratio(layers), *_limits(layers), *_measured(layers), *_buckets(buckets)]
+    return claims or [NO_ANSWER]
+
+
+def _data_parallel(layers: pd.DataFrame) -> pd.DataFrame:
+    return layers[(layers["layout"] == DATA) & (layers["pass"] == BACKWARD)]
+
+
+def _ratio(layers: pd.DataFrame) -> list[Claim]:
+    rows = _data_parallel(layers)
+    text = (
+        "By measured rates, reducing the gradients of a feed-forward layer takes {share} of the time of its backward"
+        " pass, in {runs}."
+    )
+    runs = of_all(len(rows), len(rows))
+    return [Claim(text, "predicted", share=interval(rows["ratio"], percent), runs=runs)] if len(rows) else []
+
+
+def _limits(layers: pd.DataFrame) -> list[Claim]:
+    """The limits of the pass that needs more, by layout."""
+    texts = []
+    for layout in LAYOUTS:
+        rows = layers[layers["layout"] == layout]
+        if len(rows):
+            tokens = rows.groupby("run")["fewest_tokens"].max()
+            limit = f"from {interval(tokens, count)} tokens on" if (tokens > 0).any() else "with any number of tokens"
+            gpus = interval(rows.groupby("run")["most_devices"].min(), count)
+            texts.append(f"{layout} {limit}, and with this batch on up to {gpus} GPUs")
+    text = "Communication takes no longer than computation: {texts}."
+    return [Claim(text, "predicted", texts="; ".join(texts))] if texts else []
+
+
+def _measured(layers: pd.DataFrame) -> list[Claim]:
+    rows = _data_parallel(layers)
+    rows = rows[rows["measured_transfer_ms"].notna() & rows["measured_compute_ms"].notna()]
+    if rows.empty:
+        return []
+    text = (
+        "Measured, the backward pass of these layers takes {compute} times as long, and their all-reduces {transfer}."
+    )
+    compute = interval(rows["measured_compute_ms"] / rows["compute_ms"], significant)
+    transfer = interval(rows["measured_transfer_ms"] / rows["communication_ms"], significant)
+    return [Claim(text, compute=compute, transfer=transfer)]
+
+
+def _buckets(table: pd.DataFrame) -> list[Claim]:
+    """The errors of predictions for sizes of buckets that the model has not seen, and those of the mean."""
+    rows = table[table["error_ms"].notna() & table["other_sizes_ms"].notna()]
+    if rows.empty:
+        return []
+    errors, without = rows["error_ms"].abs(), (rows["other_sizes_ms"] - rows["measured_ms"]).abs()
+    text = (
+        "Predicted from the other sizes of buckets, the cost of {runs} is off by {mean} ms on average, and by"
+        " {most} ms at most; the mean cost of the other sizes is off by {without} ms on average."
+    )
+    runs = of_all(len(rows), len(rows), "run")
+    means = {"mean": significant(errors.mean()), "without": significant(without.mean())}
+    claims = [Claim(text, "predicted", runs=runs, most=significant(errors.max()), **means)]
+    known_spread = rows[rows["within_spread"].notna()]
+    within = of_all(int(known_spread["within_spread"].sum()), len(known_spread), "prediction")
+    text = (
+        "{within} are within the differences between processes; by the fit, a second of hidden communication prolongs"
+        " computation by {slowdown} s."
+    )
+    slowdown = interval(rows["slowdown"], significant)
+    return [*claims, Claim(text, "predicted", within=within[:1].upper() + within[1:], slowdown=slowdown)]
+
+
+def limits_table(measured: Measured) -> MarkdownTable | None:
+    """One line per configuration, layout and pass: times by measured rates, and limits."""
+    columns = (
+        ("layout", lambda row: row["layout"]),
+        ("pass", lambda row: row["pass"]),
+        ("C", lambda row: rate(row["flop_per_s"])),
+        ("W, GB/s", lambda row: significant(row["bus_gb_per_s"])),
+        ("computation, ms", lambda row: significant(row["compute_ms"])),
+        ("communication, ms", lambda row: significant(row["communication_ms"])),
+        ("ratio", lambda row: percent(row["ratio"])),
+        ("fewest tokens", lambda row: count(row["fewest_tokens"]) if known(row["fewest_tokens"]) else "none"),
+        ("most GPUs", lambda row: count(row["most_devices"])),
+    )
+    return rows_table(measured.tables["layer_limits"], ALWAYS, columns, words=2)
+
+
+def layers_table(measured: Measured) -> MarkdownTable | None:
+    """One line per configuration: data parallelism as predicted and as measured."""
+    columns = (
+        ("tokens", lambda row: count(row["tokens"])),
+        ("computation, ms", lambda row: significant(row["compute_ms"])),
+        ("measured, ms", lambda row: significant(row["measured_compute_ms"])),
+        ("communication, ms", lambda row: significant(row["communication_ms"])),
+        ("measured, ms", lambda row: significant(row["measured_transfer_ms"])),
+    )
+    return rows_table(_data_parallel(measured.tables["layer_limits"]), ALWAYS, columns)
+
+
+def buckets_table(measured: Measured) -> MarkdownTable | None:
+    """One line per run with buckets: the model's parts, its prediction, and the measurement."""
+    columns = (
+        ("buckets", lambda row: count(row["buckets"])),
+        ("communication, ms", lambda row: significant(row["communication_ms"])),
+        ("measured, ms", lambda row: significant(row["transfer_ms"])),
+        ("exposed, ms", lambda row: significant(row["exposed_ms"])),
+        ("slowdown", lambda row: significant(row["slowdown"])),
+        ("cost predicted, ms", lambda row: significant(row["predicted_ms"])),
+        ("cost measured, ms", lambda row: with_spread(row["measured_ms"], row["spread_ms"])),
+        ("error, ms", _error),
+    )
+    return rows_table(measured.tables["bucket_costs"], (*ALWAYS, PARALLEL.key), columns)
+
+
+def _error(row: dict) -> str:
+    if not known(row["error_ms"]):
+        return ABSENT
+    text = f"{row['error_ms']:+.2f}".replace("-", "−")
+    return text if row["within_spread"] is not False else f"{text} !"

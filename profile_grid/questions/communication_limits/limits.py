@@ -1,0 +1,185 @@
+"""One feed-forward layer on several GPUs: its times by measured rates, the limits that follow, and measured times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+
+import pandas as pd
+
+from cs336_model import ranges
+from cs336_model.arithmetic.flops import ModelShape
+from cs336_model.arithmetic.layer_limits import (
+    DATA,
+    LAYOUTS,
+    MATRICES,
+    PASSES,
+    Layer,
+    Rates,
+    fewest_tokens,
+    most_devices,
+)
+from cs336_model.arithmetic.memory import SAVED_BYTES
+from cs336_model.arithmetic.rings import Links
+from cs336_model.program.variants.values import ELEMENT_BYTES
+from profile_grid.study.dimensions import GPUS, LEADING, PARALLEL, keys_without
+from profile_grid.study.table_spec import TableSpec, columns
+from profile_grid.tables.classes import is_matmul
+from profile_grid.tables.ideal import shape_of_run
+from profile_grid.tables.model_parts import KEY_COLUMNS, places_with_parts
+from profile_grid.tables.per_pass import Merged, numbers
+from profile_grid.tables.texts import as_texts
+
+ROOF, LAYER = "roof", "layer"
+ROOF_OF = {"bf16-weights": "bf16"}  # of a precision whose roof has another name
+TIMES = ("transfer_ms", "compute_ms")
+
+
+def layer_limits(merged: Merged) -> pd.DataFrame:
+    """One row per configuration on several GPUs, layout and pass, for one feed-forward layer of this project's model;
+    none for numbers of GPUs on which all-reduce alone was not measured."""
+    bandwidths, rates = bus_bytes_per_s(merged), _flop_rates(merged)
+    measured = _measured_ms(merged)
+    rows = []
+    for run in _runs(merged):
+        shape, links = shape_of_run(run), bandwidths.get(run[GPUS.key])
+        flop_per_s, source = rates.get(run["run"], (None, None))
+        if shape is None or links is None or flop_per_s is None:
+            continue
+        known = {"rate_from": source, "flop_per_s": flop_per_s, "bus_gb_per_s": links.bytes_per_s / 1e9}
+        layer = layer_of(shape, run)
+        for row in _predicted(layer, run[GPUS.key], Rates(flop_per_s, links)):
+            times = {f"measured_{name}": measured.get((run["run"], row["pass"], name)) for name in TIMES}
+            if row["layout"] != DATA:
+                times = dict.fromkeys(times)
+            rows.append({name: run[name] for name in LEADING} | row | known | times)
+    return LAYER_LIMITS.table([{name: row[name] for name in LAYER_LIMITS.all_names} for row in rows])
+
+
+def _predicted(layer: Layer, devices: int, rates: Rates) -> Iterator[dict]:
+    """Sizes, times and limits of every layout and pass that communicates."""
+    for layout in LAYOUTS:
+        for of_pass in PASSES:
+            communication_s = rates.communication_s(layer, layout, of_pass, devices)
+            if not communication_s:
+                continue
+            compute_s = rates.compute_s(layer, of_pass, devices)
+            fewest = fewest_tokens(layer, layout, of_pass, devices, rates)
+            yield {
+                "layout": layout, "pass": of_pass, "tokens": layer.tokens, "d_model": layer.d_model,
+                "d_ff": layer.d_ff, "weight_bytes": layer.weight_bytes, "activation_bytes": layer.activation_bytes,
+                "compute_ms": 1e3 * compute_s, "communication_ms": 1e3 * communication_s,
+                "ratio": communication_s / compute_s,
+                "fewest_tokens": None if fewest == math.inf else math.ceil(fewest),
+                "most_devices": most_devices(layer, layout, of_pass, rates),
+            }  # fmt: skip
+
+
+def layer_of(shape: ModelShape, run: Mapping) -> Layer:
+    """The feed-forward layer of a run, with the tokens of all GPUs; `shape` is that on one of them."""
+    precision = run["precision"]
+    return Layer(
+        shape.tokens * run[GPUS.key], shape.d_model, shape.d_ff, SAVED_BYTES[precision].number, ELEMENT_BYTES[precision]
+    )
+
+
+def _runs(merged: Merged) -> list[dict]:
+    """One run of every configuration on several GPUs: if there is one, a run whose gradients are reduced one by one
+    after the backward pass, which disturbs neither its kernels nor its collectives."""
+    runs = as_texts(merged["runs"])
+    runs = runs[numbers(runs[GPUS.key]) > 1]
+    order = runs[PARALLEL.key].map({name: place for place, name in enumerate(PARALLEL.values)})
+    first = runs.assign(_order=order).sort_values("_order", kind="stable").drop_duplicates(keys_without(PARALLEL.key))
+    return first.sort_index().to_dict("records")
+
+
+def bus_bytes_per_s(merged: Merged) -> dict[int, Links]:
+    """Links with the bus bandwidth of the largest all-reduce alone, by number of GPUs."""
+    table = as_texts(merged["all_reduce"])
+    links = {}
+    for count, rows in table.groupby(GPUS.key):
+        largest = rows[rows["bytes"] == rows["bytes"].max()]
+        seconds = numbers(largest["mean_ms"]).mean() / 1e3
+        links[int(count)] = Links(2 * (count - 1) / count * float(largest["bytes"].iloc[0]) / seconds)
+    return links
+
+
+def _flop_rates(merged: Merged) -> dict[str, tuple[float, str]]:
+    """(FLOP/s of a matrix multiply, where it is from) by run: the roof that a run of the grid measured for this
+    precision, else that of the run's feed-forward layers in the forward pass."""
+    runs, roofs = as_texts(merged["runs"]), as_texts(merged["roofs"])
+    reached = numbers(roofs["reached_per_s"]).groupby(roofs["roof"]).max().dropna()
+    of_layers = _layer_kernels_ms(merged)
+    rates = {}
+    for run in runs.to_dict("records"):
+        shape, roof = shape_of_run(run), ROOF_OF.get(run["precision"], run["precision"])
+        if roof in reached:
+            rates[run["run"]] = (float(reached[roof]), ROOF)
+        elif shape is not None and (ms := of_layers.get((run["run"], ranges.FORWARD))):
+            flops = layer_of(shape, run).flops(ranges.FORWARD) / run[GPUS.key]
+            rates[run["run"]] = (flops / (ms / 1e3), LAYER)
+    return rates
+
+
+def _layer_kernels_ms(merged: Merged) -> dict[tuple[str, str], float]:
+    """Mean GPU time of the matrix multiplies of one feed-forward layer, by run and pass."""
+    kernels = merged.kernels
+    kernels = as_texts(kernels[is_matmul(kernels["class"])])
+    places = places_with_parts(kernels)
+    rows = kernels.merge(places[places["part"] == ranges.FEED_FORWARD], on=KEY_COLUMNS, validate="many_to_one")
+    sums = numbers(rows["total_ns"]).groupby([rows["run"], rows["pass"]]).sum() / 1e6
+    layers = as_texts(merged["runs"]).set_index("run")["num_layers"]
+    return {
+        (run, of_pass): ms / float(merged.captured_steps[run]) / float(layers[run])
+        for (run, of_pass), ms in sums.items()
+        if layers.notna()[run]
+    }
+
+
+def _measured_ms(merged: Merged) -> dict[tuple[str, str, str], float]:
+    """Measured times of one layer by run, pass and name of TIMES: of its matrix multiplies and, where each matrix is
+    reduced alone, of the transfers of its all-reduces."""
+    times = {(run, of_pass, "compute_ms"): ms for (run, of_pass), ms in _layer_kernels_ms(merged).items()}
+    runs, collectives = as_texts(merged["runs"]), as_texts(merged["collectives"])
+    alone = collectives[collectives["bucket"].isna()]
+    for run in runs[numbers(runs[GPUS.key]) > 1].to_dict("records"):
+        shape = shape_of_run(run)
+        if shape is not None:
+            size = shape.d_model * shape.d_ff * SAVED_BYTES[run["precision"]].number
+            of_matrix = alone[(alone["run"] == run["run"]) & (numbers(alone["bytes"]) == size)]
+            if len(of_matrix):
+                mean_ns = numbers(of_matrix["transfer_ns"]).mean()
+                times[run["run"], ranges.BACKWARD, "transfer_ms"] = MATRICES * mean_ns / 1e6
+    return times
+
+
+LAYER_LIMITS = TableSpec(
+    "layer_limits",
+    "One row per configuration on several GPUs, layout and pass: a feed-forward layer, its times by measured rates, and"
+    " when communication takes longer than computation",
+    columns(f"""
+    layout | text | | {", ".join(LAYOUTS)}: see cs336_model/arithmetic/layer_limits.py
+    pass | text | | forward or backward; only passes that communicate
+    tokens | int | tokens | of the batch of all GPUs
+    d_model | int | | width of the model
+    d_ff | int | | width of the layer
+    weight_bytes | int | B | of a weight, and of its gradient
+    activation_bytes | int | B | of an activation
+    flop_per_s | float | FLOP/s | measured rate of one GPU
+    rate_from | text | | {ROOF}: the fastest matrix multiply that the stage counters measured in this precision; \
+        {LAYER}: the matrix multiplies of this layer in the forward pass of this run
+    bus_gb_per_s | float | 10^9 B/s | measured bus bandwidth of the largest all-reduce alone on as many GPUs
+    compute_ms | float | ms | FLOPs of the pass ÷ GPUs ÷ flop_per_s
+    communication_ms | float | ms | of its collectives, one after another, without latency
+    ratio | float | | communication ÷ computation
+    fewest_tokens | float | tokens | of a batch, from which on communication takes no longer than computation; 0 if \
+        any number does, empty if none does
+    most_devices | int | | largest power of two of GPUs on which that holds for this batch, if both rates stay; 1 if \
+        on none
+    measured_compute_ms | float | ms | GPU time of the matrix multiplies of one layer, mean over layers and steps; \
+        only for data parallel
+    measured_transfer_ms | float | ms | transfers of the three all-reduces of one layer, mean over layers, ranks and \
+        steps; empty where matrices are not reduced alone
+"""),
+    make=layer_limits,
+)
