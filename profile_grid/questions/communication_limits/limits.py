@@ -22,7 +22,7 @@ from cs336_model.arithmetic.layer_limits import (
 from cs336_model.arithmetic.memory import SAVED_BYTES
 from cs336_model.arithmetic.rings import Links
 from cs336_model.program.variants.values import ELEMENT_BYTES
-from profile_grid.study.dimensions import GPUS, LEADING, PARALLEL, keys_without
+from profile_grid.study.dimensions import GPUS, LEADING, OPTIMIZER, PARALLEL, keys_without
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.classes import is_matmul
 from profile_grid.tables.ideal import shape_of_run
@@ -32,6 +32,7 @@ from profile_grid.tables.texts import as_texts
 
 ROOF, LAYER = "roof", "layer"
 ROOF_OF = {"bf16-weights": "bf16"}  # of a precision whose roof has another name
+SAME_LAYER = keys_without(PARALLEL.key, OPTIMIZER.key)
 TIMES = ("transfer_ms", "compute_ms")
 
 
@@ -89,7 +90,7 @@ def _runs(merged: Merged) -> list[dict]:
     runs = as_texts(merged["runs"])
     runs = runs[numbers(runs[GPUS.key]) > 1]
     order = runs[PARALLEL.key].map({name: place for place, name in enumerate(PARALLEL.values)})
-    first = runs.assign(_order=order).sort_values("_order", kind="stable").drop_duplicates(keys_without(PARALLEL.key))
+    first = runs.assign(_order=order).sort_values("_order", kind="stable").drop_duplicates(SAME_LAYER)
     return first.sort_index().to_dict("records")
 
 
