@@ -7,11 +7,10 @@ import math
 import pandas as pd
 
 from cs336_model.program.variants.values import DIVIDED
-from profile_grid.stages.timing.tables import SLOWEST, WITHOUT_COMMUNICATION
 from profile_grid.study.dimensions import GPUS, LEADING, PARALLEL, keys_without
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.evidence import SPREADS, assumed_spread, judged, pooled
-from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.names import SLOWEST, WHOLE_STEP, WITHOUT_COMMUNICATION
 from profile_grid.tables.per_pass import Merged, numbers
 
 

@@ -9,12 +9,11 @@ from cs336_model.arithmetic.memory import SAVED_BYTES
 from cs336_model.arithmetic.rings import Links, links_of
 from cs336_model.program.variants.values import BUCKET_MB
 from cs336_model.ranges import BACKWARD
-from profile_grid.stages.timing.tables import WITHOUT_COMMUNICATION
 from profile_grid.study.dimensions import BATCH_SIZE, CONTEXT_LENGTH, GPUS, LEADING, MODEL, PARALLEL, keys_without
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.communication_cost import communication_times
 from profile_grid.tables.ideal import shape_of_run
-from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.names import WHOLE_STEP, WITHOUT_COMMUNICATION
 from profile_grid.tables.per_pass import Merged, numbers
 from profile_grid.tables.texts import as_texts
 

@@ -62,8 +62,8 @@ def _measured(layers: pd.DataFrame) -> list[Claim]:
     if rows.empty:
         return []
     text = (
-        "Measured, these layers compute for {compute} times as long as by these rates, and communicate for {transfer} times"
-        " as long."
+        "Measured, these layers compute for {compute} times as long as by these rates, and communicate for {transfer}"
+        " times as long."
     )
     compute = interval(rows["measured_compute_ms"] / rows["compute_ms"], significant)
     transfer = interval(rows["measured_transfer_ms"] / rows["communication_ms"], significant)

@@ -11,6 +11,7 @@ from profile_grid.results.results import Accuracy, ProgramResult, StageResult
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import TIMING
 from profile_grid.study.table_spec import TableSpec, columns
+from profile_grid.tables.names import SLOWEST, WITHOUT_COMMUNICATION
 
 STATISTICS = ["n", "mean_ms", "std_ms", "min_ms", "max_ms"]
 
@@ -88,8 +89,6 @@ ACCURACY = TableSpec(
 
 
 STEP = "step"
-SLOWEST = -1  # as rank: the slowest of all ranks at every step
-WITHOUT_COMMUNICATION = "step without communication"
 Times = dict[str, list[float]]  # seconds by phase
 
 
