@@ -7,12 +7,13 @@ program succeeded and nothing was recorded.
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,6 @@ from kernel_recorder.keeping import free_output, keep_recordings
 from kernel_recorder.options import settings_of
 from kernel_recorder.outcome import Outcome, is_recorded, outcomes
 from kernel_recorder.program import Ended, require_program, run_recorded
-from kernel_recorder.program_text import program_text
 from kernel_tables.clean_text import visible
 from kernel_tables.errors import ERROR, TraceError
 from kernel_tables.reading import nsys
@@ -31,11 +31,21 @@ from kernel_tables.reading import nsys
 if TYPE_CHECKING:
     from kernel_tables.trace import Trace
 
+
 OF_EVERY_WINDOW = frozenset({"nsys_hedge"})  # nsys warns of every window that ends before the program
 OF_CUT_WINDOWS = frozenset({"short_steps"})  # the step in which the program ended, which is reported separately
 NOTHING_RECORDED = 3  # the exit status
 MOST_ROWS = 40  # of ranges; the capture has them all
 MOST_LOSSES = 3  # `kernel-tables diagnose` prints them all
+LONGEST = 300  # characters
+HIDDEN = "***"
+SECRET = re.compile(r"(?i)key|token|secret|passw|pwd|credential|auth|cookie|session|dsn")
+# What secret values look like: keys of known services, and long texts that mix letters and digits.
+SECRET_VALUE = re.compile(
+    r"(?:hf_|sk-|ghp_|gho_|github_pat_|xox|AKIA|AIza|eyJ)\S{8,}|(?=\S*\d)(?=\S*[A-Za-z])[\w+/=-]{32,}"
+)
+ADDRESS = re.compile(r"(\w+://)[^/\s@]*@")
+PATH = re.compile(r"(?:~|/|[A-Za-z]:\\)[^\s=,:]*[/\\](?=[^/\\\s])")
 
 
 def record(options: argparse.Namespace) -> int:
@@ -120,7 +130,7 @@ def _print_communication(kept: Sequence[tuple[Outcome, Path]]) -> None:
     """Prints the cost of communication between the ranks."""
     from kernel_tables.ranks.communication import communication
     from kernel_tables.ranks.ranks import ranks_of
-    from kernel_tables.terminal.communication import sentences
+    from kernel_tables.terminal.tables import sentences
     from kernel_tables.trace import Trace
 
     captures = [capture for _, capture in kept]
@@ -194,3 +204,41 @@ def _losses(trace: Trace, step_name: str) -> list[str]:
 
 def _say(sentence: str) -> None:
     print(f"kernel-tables record: {visible(' '.join(sentence.split()))}", file=sys.stderr, flush=True)
+
+
+def program_text(arguments: Sequence[str]) -> str:
+    """The command line. Values that look like secrets, or whose options do, are hidden; absolute paths are cut to their
+    last name."""
+    text = " ".join(_cleaned(arguments))
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def _cleaned(arguments: Sequence[str]) -> Iterator[str]:
+    hide_next = False
+    for argument in arguments:
+        name, equals, _ = argument.partition("=")
+        is_option = argument.startswith("-")
+        if hide_next and not is_option:
+            yield HIDDEN
+        elif equals and SECRET.search(name):
+            yield f"{name}={HIDDEN}"
+        else:
+            yield _without_place(argument)
+        hide_next = is_option and not equals and bool(SECRET.search(argument))
+
+
+def _without_place(argument: str) -> str:
+    name, equals, value = argument.partition("=")
+    if SECRET_VALUE.search(value if equals else argument):
+        return f"{name}={HIDDEN}" if equals else HIDDEN
+    argument = ADDRESS.sub(rf"\1{HIDDEN}@", argument)
+    if "://" in argument:
+        return argument
+    if equals:
+        return f"{name}={_last_name(value)}"
+    return _last_name(argument)
+
+
+def _last_name(text: str) -> str:
+    """The last name of an absolute path; other texts unchanged."""
+    return PurePath(text).name if PATH.match(text) else text

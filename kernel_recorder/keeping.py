@@ -12,8 +12,8 @@ from itertools import chain, count
 from pathlib import Path
 
 from kernel_recorder.in_process.notes import trace_file
+from kernel_recorder.in_process.settings import STEP, UNFINISHED
 from kernel_recorder.program import NSYS_LOG, REPORT
-from kernel_recorder.unfinished import name_unfinished_step
 from kernel_tables.errors import TraceError
 from kernel_tables.files import full_disk_as_os_error
 from kernel_tables.kineto.capture import CaptureError, capture_tables, write_capture
@@ -24,6 +24,13 @@ from kernel_tables.reading.schema import METADATA, RANK_KEY, RANKS_KEY, WINDOW_K
 from kernel_tables.whole_files import written_whole
 
 DEFAULT, EXPORT = Path("recording.sqlite"), "export.sqlite"
+# The recorder's last range is the last of this name to end, and is around any range of the program with that name.
+LAST_STEP = """
+    SELECT event.rowid FROM NVTX_EVENTS AS event LEFT JOIN StringIds ON StringIds.id = event.textId
+    WHERE COALESCE(event.text, StringIds.value) = ?
+    ORDER BY event.end IS NULL DESC, event.end DESC, event.start LIMIT 1
+"""
+ANY_RANGES = "SELECT 1 FROM sqlite_master WHERE name = 'NVTX_EVENTS'"
 
 
 def free_output(wanted: Path | None, *, of_ranks: bool = True) -> Path:
@@ -151,3 +158,13 @@ def _in_the_way(path: Path, of_ranks: bool) -> Path | None:
 def _last_line(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     return lines[-1][:200] if lines else "nothing"
+
+
+def name_unfinished_step(capture: Path) -> None:
+    """Gives the last step of a new capture the name UNFINISHED; a capture without steps is unchanged."""
+    with closing(sqlite3.connect(capture)) as database, database:
+        if not database.execute(ANY_RANGES).fetchone():
+            return  # nsys writes no empty tables, and a program that crashed may have no ranges
+        database.execute(
+            f"UPDATE NVTX_EVENTS SET text = ?, textId = NULL WHERE rowid = ({LAST_STEP})", (UNFINISHED, STEP)
+        )

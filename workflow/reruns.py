@@ -1,4 +1,4 @@
-"""Tells Snakemake which jobs to run: profile_grid/freshness/plan.py decides, by content and not by time.
+"""Tells Snakemake which jobs to run: profile_grid/freshness/making.py decides, by content and not by time.
 
 The only module that uses undocumented parts of Snakemake: the sets of files and rules that --forcerun fills.
 """
@@ -18,8 +18,7 @@ from snakemake.logging import logger
 from profile_grid.files import write_text
 from profile_grid.freshness.digests import FileDigests
 from profile_grid.freshness.made import Recipe, Records
-from profile_grid.freshness.making import Making
-from profile_grid.freshness.plan import Job, Plan
+from profile_grid.freshness.making import Job, Making, Plan
 from profile_grid.freshness.versions import digest_of_packages
 
 MEMORY = Path(".snakemake", "digests.json")

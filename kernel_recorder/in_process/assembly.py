@@ -12,7 +12,6 @@ from kernel_recorder.in_process.profilers import NsysProfiler, TorchProfiler
 from kernel_recorder.in_process.program_ranges import PLAIN_POP, PLAIN_PUSH, ProgramRanges, printable
 from kernel_recorder.in_process.ranks import Ranks
 from kernel_recorder.in_process.recorder import Recorder
-from kernel_recorder.in_process.seconds_window import SecondsWindow
 from kernel_recorder.in_process.settings import (
     ALWAYS,
     CALLS,
@@ -25,7 +24,7 @@ from kernel_recorder.in_process.settings import (
     Settings,
 )
 from kernel_recorder.in_process.steps_window import StepsWindow
-from kernel_recorder.in_process.windows import ProgramWindow, RangeWindow
+from kernel_recorder.in_process.windows import ProgramWindow, RangeWindow, SecondsWindow
 from range_marks.closures import Closures
 from range_marks.emitters import Emitter, record_function_emitter
 from range_marks.imports import when_imported

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kernel_tables.diagnosis import counter_rules, data_rules, host_rules, kernel_rules, needs, step_rules
+from kernel_tables.diagnosis import data_rules, host_rules, kernel_rules, needs, step_rules
 from kernel_tables.diagnosis.context import MANY_OPTIMIZER_KERNELS, DiagnosisContext, RuleHit
 from kernel_tables.markdown import code, compact_table
 
@@ -145,12 +145,12 @@ RULES = (
     DiagnosisRule(
         "low_occupancy", "kernels of a wave or more, except matrix multiplies, in which half of the warps are empty",
         KERNELS, OWN, "see what limits them (registers, shared memory, block size), and let a block take less of it",
-        POSSIBLE, counter_rules.low_occupancy, (needs.counters,),
+        POSSIBLE, kernel_rules.low_occupancy, (needs.counters,),
     ),
     DiagnosisRule(
         "wave_tail", "kernels of several waves whose last wave leaves a fifth of all block slots empty",
         KERNELS, OWN, "choose sizes whose blocks fill complete waves, or kernels that divide the last wave (stream-K)",
-        POSSIBLE, counter_rules.wave_tail, (needs.counters,),
+        POSSIBLE, kernel_rules.wave_tail, (needs.counters,),
     ),
     DiagnosisRule(
         "exposed_communication", "communication that is not overlapped by computation",

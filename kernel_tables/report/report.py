@@ -19,8 +19,7 @@ from kernel_tables.page.names import Names
 from kernel_tables.page.step import Leaf, flame, picture
 from kernel_tables.reading.schema import WINDOW_KEY
 from kernel_tables.report import tables
-from kernel_tables.report.leaves import step_leaves, within_room
-from kernel_tables.report.timeline import capture_timeline
+from kernel_tables.report.timeline import capture_timeline, step_leaves, within_room
 from kernel_tables.trace import Trace
 from kernel_tables.units import CPU_ONLY_NOTE, device_phrase, duration, percent, time_heading
 

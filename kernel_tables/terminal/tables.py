@@ -1,11 +1,11 @@
-"""The tables of `ranges`, `kernels` and `classes` as lines for a terminal.
+"""The tables of `ranges`, `kernels` and `classes` as lines for a terminal, and sentences on communication.
 
 `heading` is the heading of times: GPU time, or operators' time on a processor.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kernel_tables.kernel_names.short import short_names
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from kernel_tables.trace import Trace
+
 
 INDENT = "  "
 BAR = 12  # characters
@@ -119,3 +120,22 @@ def _shares(times: Sequence[float], all_ns: int, bar_rank: int = 3) -> list[Text
 
 def _counts(heading: str, counts: pd.Series, rank: int) -> TextColumn:
     return TextColumn(heading, [f"{count:,}" for count in counts.tolist()], rank=rank)
+
+
+def sentences(table: pd.DataFrame, numbers: Sequence[int]) -> Iterator[str]:
+    """A sentence with the means over the steps for each rank and device in a table of `communication`; none for those
+    that ran no collective. `numbers` are the printed numbers of the ranks."""
+    has_several = table.groupby("rank")["device"].nunique().gt(1)
+    for (rank, device), steps in table.groupby(["rank", "device"]):
+        mean = steps.mean(numeric_only=True)
+        if not mean["collectives"]:
+            continue
+        exposed_ns, step_ns = mean["exposed_communication_ns"], mean["step_ns"]
+        device_name = f"rank {numbers[rank]}, device {device}" if has_several[rank] else f"rank {numbers[rank]}"
+        text = (
+            f"{device_name}: communication takes {duration(mean['communication_ns'])} of a step of {duration(step_ns)},"
+            f" {duration(exposed_ns)} of it ({percent(exposed_ns / step_ns)} of the step) not overlapped by computation"
+        )
+        if not steps["waiting_ns"].isna().any():
+            text += f"; its collectives wait {duration(mean['waiting_ns'])} for the slowest rank"
+        yield text

@@ -11,7 +11,7 @@ from kernel_tables.page.markup import for_script
 from profile_grid.figures.drawing import Figure, Tables
 from profile_grid.figures.layout import Spec
 from profile_grid.figures.paper import specification
-from profile_grid.page.room import fitting
+from profile_grid.page.tables import fitting
 
 SIGNIFICANT = 6
 MAX_CHART_BYTES, MAX_IMAGE_BYTES = 1_500_000, 1_900_000  # of all figures together

@@ -13,7 +13,6 @@ import pandas as pd
 from kernel_tables.page.markup import for_script
 from kernel_tables.page.names import Names
 from profile_grid.figures.run_selection import with_dimensions
-from profile_grid.page.room import shared
 from profile_grid.quantities import known
 from profile_grid.study.catalogue import QUESTIONS, Question, tables_of
 from profile_grid.study.dimensions import BY_KEY, EVERY_DIMENSION, LEADING, OF_OPERATORS, WITHOUT_DEFAULT
@@ -36,6 +35,25 @@ HEADINGS = {dimension.key: dimension.heading for dimension in EVERY_DIMENSION} |
 STATIC_ROWS = 8
 MAX_ROWS, MAX_BYTES = 3500, 3_200_000  # of one table, and of all together; the files have everything
 ALWAYS_SHOWN = WITHOUT_DEFAULT  # another dimension has a column where a run is not at its default
+
+
+def fitting(sizes: Mapping[str, int], room: int) -> set[str]:
+    """The names of the items that fit into the room together, the smallest first."""
+    names, used = set(), 0
+    for name in sorted(sizes, key=sizes.__getitem__):
+        used += sizes[name]
+        if used <= room:
+            names.add(name)
+    return names
+
+
+def shared(sizes: Mapping[str, int], room: int) -> dict[str, int]:
+    """The room divided between the items: equal shares; what a small item does not need goes to the larger ones."""
+    shares, remaining = {}, room
+    for position, name in enumerate(sorted(sizes, key=sizes.__getitem__)):
+        shares[name] = min(sizes[name], remaining // (len(sizes) - position))
+        remaining -= shares[name]
+    return shares
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from kernel_recorder.in_process.notes import Notes, read_notes
 from kernel_recorder.in_process.profilers import BEGINNING, ENDING, NsysProfiler, TorchProfiler
 from kernel_recorder.in_process.ranks import Ranks
 from kernel_recorder.in_process.recorder import Recorder
-from kernel_recorder.keeping import RecordedProcess, keep_recordings
-from kernel_recorder.unfinished import name_unfinished_step
+from kernel_recorder.keeping import RecordedProcess, keep_recordings, name_unfinished_step
 from kernel_tables.trace import Trace
 from tests.kernel_tables.synthetic import Synthetic
 

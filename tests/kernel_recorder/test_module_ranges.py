@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from kernel_recorder.in_process.compilations import Compilations, compilations_since
 from kernel_recorder.in_process.module_ranges import ModuleRanges, models_of_this_process, numbered_models
 from kernel_recorder.in_process.passes import DECODE, FORWARD, INFERENCE, PREFILL, Passes
+from kernel_recorder.in_process.recorder import Compilations, compilations_since
 from range_marks.emitters import Emitter
 from range_marks.marker import Marker
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernel_recorder.program_text import HIDDEN, LONGEST, program_text
+from kernel_recorder.command import HIDDEN, LONGEST, program_text
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,9 @@ from kernel_recorder.in_process.parts import Parts
 from kernel_recorder.in_process.profilers import NsysProfiler, TorchProfiler
 from kernel_recorder.in_process.ranks import Ranks
 from kernel_recorder.in_process.recorder import Recorder
-from kernel_recorder.in_process.seconds_window import SecondsWindow, on_main_thread
 from kernel_recorder.in_process.settings import CALLS, NSYS, PROGRAM, RANGE, SECONDS, Settings
 from kernel_recorder.in_process.steps_window import StepsWindow
-from kernel_recorder.in_process.windows import ProgramWindow, RangeWindow
+from kernel_recorder.in_process.windows import ProgramWindow, RangeWindow, SecondsWindow, on_main_thread
 from range_marks.closures import Closures
 
 
@@ -318,7 +317,7 @@ def test_nsys_is_told_once_more_what_the_program_told_it(cudart, tmp_path):
 @pytest.mark.parametrize("skip", [1, 5])
 def test_the_median_step_before_the_window_and_in_it_is_known(monkeypatch, skip):
     now = iter([float(second) for second in range(100)])
-    monkeypatch.setattr("kernel_recorder.in_process.step_clock.time.perf_counter", lambda: next(now))
+    monkeypatch.setattr("kernel_recorder.in_process.steps_window.time.perf_counter", lambda: next(now))
     window = StepsWindow(Noting(), Settings(skip=skip, steps=3))
     steps_of(window, *[Optimizer()] * (skip + 3))
     progress = window.progress()

@@ -8,7 +8,7 @@ import pytest
 
 from kernel_tables.__main__ import main
 from kernel_tables.diagnosis.scope import Scope
-from kernel_tables.report import leaves, report, tables, timeline
+from kernel_tables.report import report, tables, timeline
 from kernel_tables.report.report import report as page_of
 from kernel_tables.trace import Trace
 from tests.browser import needs_browser, until
@@ -75,7 +75,7 @@ def test_the_timeline_has_a_bar_for_each_range_launch_and_activity_of_the_middle
 
 def test_what_has_no_room_is_counted(capture, monkeypatch):
     monkeypatch.setattr(tables, "MOST_ROWS", 1)
-    monkeypatch.setattr(leaves, "MOST_LEAVES", 0)
+    monkeypatch.setattr(timeline, "MOST_LEAVES", 0)
     monkeypatch.setattr(timeline, "MOST_BARS", 3)
     monkeypatch.setattr(report, "MOST_NAME", 5)
     with Trace(capture) as trace:
@@ -268,7 +268,7 @@ def test_communication_is_a_part_of_its_phase_in_the_picture(tmp_path):
     made = Synthetic().range("step", 0, 1000).range("backward", 10, 900).range("Linear", 20, 800)
     made.kernel("aten::mm", at=30, device=-1).kernel("gloo:all_reduce", at=40, duration=200, device=-1)
     with Trace(made.write(tmp_path / "c.sqlite")) as trace:
-        found = {leaf.kernel: leaf.ranges for leaf in leaves.step_leaves(Scope(trace))}
+        found = {leaf.kernel: leaf.ranges for leaf in timeline.step_leaves(Scope(trace))}
     assert found == {"aten::mm": ("backward", "Linear"), "gloo:all_reduce": ("backward", "communication")}
 
 
@@ -277,5 +277,5 @@ def test_a_closure_and_a_model_have_their_phases_in_the_picture(tmp_path):
     made.range("Net", 20, 100).kernel("f", at=30)
     made.range("backward", 200, 600).range("Net", 210, 500).kernel("b", at=220).kernel("u", at=700)
     with Trace(made.write(tmp_path / "c.sqlite")) as trace:
-        found = {leaf.kernel: leaf.ranges for leaf in leaves.step_leaves(Scope(trace))}
+        found = {leaf.kernel: leaf.ranges for leaf in timeline.step_leaves(Scope(trace))}
     assert found == {"f": ("forward", "Net"), "b": ("backward", "Net"), "u": ("optimizer (Adam)",)}

@@ -8,8 +8,7 @@ from pathlib import Path
 from profile_grid.freshness.digests import FileDigests, digest_of_settings
 from profile_grid.freshness.imports import forget_imports
 from profile_grid.freshness.made import Recipe, Records, remove_records, write_records
-from profile_grid.freshness.making import Making
-from profile_grid.freshness.plan import Job, Plan
+from profile_grid.freshness.making import Job, Making, Plan
 
 # name: the program, the keys of the settings, inputs, outputs
 JOBS = {

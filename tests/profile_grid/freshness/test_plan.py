@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from profile_grid.freshness import digests, versions
 from profile_grid.freshness.digests import FileDigests, digest_of_source
 from profile_grid.freshness.made import NAME
-from profile_grid.freshness.plan import Job, Plan
+from profile_grid.freshness.making import Job, Plan
 from tests.profile_grid.freshness.small_study import JOBS, PROGRAMS, SmallStudy, older
 
 OUTPUTS = [output for *_, outputs in JOBS.values() for output in outputs]
