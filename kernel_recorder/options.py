@@ -5,19 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from kernel_recorder.in_process.settings import (
-    ALWAYS,
-    AUTO,
-    CALLS,
-    DEFAULT_SKIP,
-    DEFAULT_STEPS,
-    NEVER,
-    PROGRAM,
-    RANGE,
-    SECONDS,
-    STEPS,
-    Settings,
-)
+from kernel_recorder.in_process import settings
 from kernel_tables.errors import TraceError
 
 MODULES, NONE = "modules", "none"
@@ -31,12 +19,12 @@ def add_options(command: argparse.ArgumentParser) -> None:
         " a CUDA graph.",
     )
     window.add_argument(
-        "--skip", type=int, default=DEFAULT_SKIP, metavar="N",
-        help=f"steps, calls or instances to skip first (default: {DEFAULT_SKIP})",
+        "--skip", type=int, default=settings.DEFAULT_SKIP, metavar="N",
+        help=f"steps, calls or instances to skip first (default: {settings.DEFAULT_SKIP})",
     )  # fmt: skip
     window.add_argument(
-        "--steps", type=int, default=DEFAULT_STEPS, metavar="N",
-        help=f"steps, calls or instances to record (default: {DEFAULT_STEPS})",
+        "--steps", type=int, default=settings.DEFAULT_STEPS, metavar="N",
+        help=f"steps, calls or instances to record (default: {settings.DEFAULT_STEPS})",
     )  # fmt: skip
     other = window.add_mutually_exclusive_group()
     other.add_argument("--range", metavar="NAME", help="record instances of this range of the program instead")
@@ -55,7 +43,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         help="with --seconds: start S seconds after the first call of a model (default: 0)",
     )
     command.add_argument(
-        "--ranges", default=AUTO, metavar=f"{MODULES}[:DEPTH]|{NONE}",
+        "--ranges", default=settings.AUTO, metavar=f"{MODULES}[:DEPTH]|{NONE}",
         help="ranges for every module of the models (to DEPTH parts of their names), or none; default: modules, if the"
         " program opens no ranges itself",
     )  # fmt: skip
@@ -78,17 +66,17 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )
 
 
-def settings_of(options: argparse.Namespace, profiler: str) -> Settings:
+def settings_of(options: argparse.Namespace, profiler: str) -> settings.Settings:
     """The settings from the arguments. TraceError if they contradict each other."""
     if options.steps < 1 or options.skip < 0:
         raise TraceError("--steps has to be at least 1, and --skip at least 0")
     window = _window(options)
-    if window == STEPS and options.skip < 1:
+    if window == settings.STEPS and options.skip < 1:
         raise TraceError("--skip 0: a step begins where the one before ends, so the first cannot be recorded; --skip 1")
     if (options.seconds is not None and options.seconds <= 0) or options.after < 0:
         raise TraceError("--seconds has to be more than 0, and --after no less than 0")
     modules, depth = modules_of(options.ranges)
-    return Settings(
+    return settings.Settings(
         profiler=profiler, window=window, skip=options.skip, steps=options.steps, range=options.range,
         after=options.after, seconds=options.seconds, modules=modules, depth=depth,
         quiet_end=options.end,
@@ -97,19 +85,19 @@ def settings_of(options: argparse.Namespace, profiler: str) -> Settings:
 
 def _window(options: argparse.Namespace) -> str:
     if options.range is not None:
-        return RANGE
+        return settings.RANGE
     if options.seconds is not None:
-        return SECONDS
+        return settings.SECONDS
     if options.calls:
-        return CALLS
-    return PROGRAM if options.cuda_profiler_api else STEPS
+        return settings.CALLS
+    return settings.PROGRAM if options.cuda_profiler_api else settings.STEPS
 
 
 def modules_of(text: str) -> tuple[str, int | None]:
     """Whether modules get ranges, and to which depth, from the text of --ranges. TraceError if it is invalid."""
-    if text in (AUTO, NONE):
-        return (AUTO if text == AUTO else NEVER), None
+    if text in (settings.AUTO, NONE):
+        return (settings.AUTO if text == settings.AUTO else settings.NEVER), None
     kind, colon, depth = text.partition(":")
     if kind != MODULES or (colon and not (depth.isascii() and depth.isdigit() and int(depth) > 0)):
         raise TraceError(f"--ranges {text!r}: expected {MODULES}, {MODULES}:DEPTH such as {MODULES}:2, or {NONE}")
-    return ALWAYS, int(depth) if colon else None
+    return settings.ALWAYS, int(depth) if colon else None

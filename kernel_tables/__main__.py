@@ -17,16 +17,8 @@ from types import ModuleType
 from typing import NoReturn
 
 from kernel_tables.clean_text import visible
-from kernel_tables.commands import check, communication, diagnose, diff, host, names, record, report
+from kernel_tables.commands import check, communication, diagnose, diff, host, names, record, report, shared
 from kernel_tables.commands.completion import SHELLS, PrintCompletion, PrintJsonSchema
-from kernel_tables.commands.options import (
-    add_captures,
-    add_classes,
-    add_output,
-    add_trace_output,
-    opened_traces,
-    require_output,
-)
 from kernel_tables.commands.shown import TABLES, add_shown_options, write_shown
 from kernel_tables.errors import TraceError
 from kernel_tables.version import __version__
@@ -102,7 +94,7 @@ def command_parser() -> argparse.ArgumentParser:
     _add_modules(commands, FIRST)
     for name, summary in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary)
-        add_captures(command)
+        shared.add_captures(command)
         _add_options(command, name)
     _add_modules(commands, MODULES)
     return parser
@@ -118,13 +110,13 @@ def _add_modules(commands: argparse._SubParsersAction, modules: Sequence[ModuleT
 
 
 def _add_options(command: argparse.ArgumentParser, name: str) -> None:
-    (add_trace_output if name == "trace" else add_output)(command)
+    (shared.add_trace_output if name == "trace" else shared.add_output)(command)
     default = "measure, if there is such a range" if name == "trace" else "everything"
     command.add_argument("--under", metavar="NAME", help=f"only inside ranges of this name (default: {default})")
     if name in TABLES:
         add_shown_options(command, name)
     if name != "ranges":
-        add_classes(command)
+        shared.add_classes(command)
 
 
 def _require_packages() -> None:
@@ -139,8 +131,8 @@ def _run(options: argparse.Namespace) -> int:
     _require_packages()
     if "run" in options:
         return options.run(options)
-    require_output(options, *options.captures)
-    with opened_traces(options) as traces:
+    shared.require_output(options, *options.captures)
+    with shared.opened_traces(options) as traces:
         if options.command == "trace":
             return _write_timeline(traces, options)
         _import_while_reading(traces)

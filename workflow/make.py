@@ -12,16 +12,9 @@ import sys
 from pathlib import Path
 
 from profile_grid.errors import OutsideError
+from profile_grid.freshness import made
 from profile_grid.freshness.digests import FileDigests
 from profile_grid.freshness.imports import forget_imports, remember_sources
-from profile_grid.freshness.made import (
-    LOCK,
-    NAME,
-    Recipe,
-    remove_records,
-    write_folder_records,
-    write_records,
-)
 from profile_grid.freshness.making import Making
 from workflow.command import run_command
 
@@ -37,9 +30,9 @@ def main() -> None:
     digest_of = FileDigests()
     before = making_now(options.recipe, digest_of)
     remember_sources()
-    remove_records(options.recipe.outputs)
+    made.remove_records(options.recipe.outputs)
     for folder in options.recipe.folders:
-        Path(folder, NAME).unlink(missing_ok=True)
+        Path(folder, made.NAME).unlink(missing_ok=True)
     sys.argv = [options.script, *options.arguments]
     runpy.run_module(options.script, run_name="__main__", alter_sys=True)
     if making_now(options.recipe, digest_of) != before:
@@ -49,12 +42,12 @@ def main() -> None:
     digests = {path: digest_of(path) for path in options.recipe.outputs}
     if missing := [path for path, digest in digests.items() if digest is None]:
         raise OutsideError(f"{options.script} did not write {missing[0]}")
-    write_records(digests, before)
+    made.write_records(digests, before)
     for folder in options.recipe.folders:
-        write_folder_records(folder, {path: digest_of(path) for path in files_below(folder)}, before)
+        made.write_folder_records(folder, {path: digest_of(path) for path in files_below(folder)}, before)
 
 
-def making_now(making: Making, digest_of: FileDigests) -> Recipe:
+def making_now(making: Making, digest_of: FileDigests) -> made.Recipe:
     """The `Making` of the outputs, from the current files."""
     forget_imports()
     return making.recipe(making.code(ROOT), making.packages(ROOT), digest_of)
@@ -63,7 +56,7 @@ def making_now(making: Making, digest_of: FileDigests) -> Recipe:
 def files_below(folder: str) -> list[str]:
     """The files in a folder and its subfolders, without records."""
     paths = (os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names)
-    return sorted(path for path in paths if os.path.basename(path) not in (NAME, LOCK))
+    return sorted(path for path in paths if os.path.basename(path) not in (made.NAME, made.LOCK))
 
 
 if __name__ == "__main__":

@@ -8,16 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernel_tables.commands.options import (
-    add_captures,
-    add_output,
-    add_step_name,
-    require_output,
-    show,
-    text_width,
-    wants_text,
-    write,
-)
+from kernel_tables.commands import shared
 from kernel_tables.errors import ERROR, IMPOSSIBLE, Finding, ImpossibleCapture
 
 if TYPE_CHECKING:
@@ -28,21 +19,21 @@ COMPLETE, INCOMPLETE = 0, 1
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_captures(parser)
-    add_output(parser)
+    shared.add_captures(parser)
+    shared.add_output(parser)
     parser.add_argument("--steps", type=int, metavar="N", help="how many measured steps each process should have")
-    add_step_name(parser)
+    shared.add_step_name(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    require_output(options, *options.captures)
+    shared.require_output(options, *options.captures)
     table = check_table(options.captures, options.steps, options.step_name, up_to_damage=options.up_to_damage)
-    if wants_text(options):
+    if shared.wants_text(options):
         from kernel_tables.terminal.findings import completeness_lines
 
-        show(completeness_lines(table, text_width()), options)
+        shared.show(completeness_lines(table, shared.text_width()), options)
     else:
-        write(table, options)
+        shared.write(table, options)
     return INCOMPLETE if (table["severity"] == ERROR).any() else COMPLETE
 
 

@@ -7,15 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from kernel_tables.clean_text import visible
-from kernel_tables.commands.options import (
-    add_captures,
-    add_classes,
-    add_output,
-    add_step_name,
-    opened_traces,
-    require_output,
-    write,
-)
+from kernel_tables.commands import shared
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,20 +21,20 @@ SUMMARY = "by rank, device and step: computation, exposed communication, memory 
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_captures(parser)
-    add_output(parser)
-    add_step_name(parser)
-    add_classes(parser)
+    shared.add_captures(parser)
+    shared.add_output(parser)
+    shared.add_step_name(parser)
+    shared.add_classes(parser)
     parser.add_argument("--collectives", action="store_true", help="by collective: its bytes, times and bandwidth")
 
 
 def run(options: argparse.Namespace) -> int:
-    require_output(options, *options.captures)
+    shared.require_output(options, *options.captures)
     from kernel_tables.ranks.collectives import collectives
     from kernel_tables.ranks.communication import communication, findings_of_ranks
     from kernel_tables.ranks.ranks import ranks_in_run, ranks_of
 
-    with opened_traces(options) as traces:
+    with shared.opened_traces(options) as traces:
         ranks = ranks_of(traces)
         table = (collectives if options.collectives else communication)(ranks, options.step_name)
         findings = findings_of_ranks(ranks, options.step_name)
@@ -50,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
         by_nsys = all(trace.metadata.get("CAPTURE_BACKEND") != "torch" for trace in traces)
         for trace in traces:
             trace.require_possible()
-    write(table, options)
+    shared.write(table, options)
     for finding in findings:
         print(f"kernel-tables: {finding.message}", file=sys.stderr)
     if table.empty and not options.collectives:

@@ -8,18 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernel_tables.commands.options import (
-    add_capture,
-    add_output,
-    add_step_name,
-    opened_trace,
-    require_output,
-    say_rank,
-    show,
-    text_width,
-    wants_text,
-    write,
-)
+from kernel_tables.commands import shared
 from kernel_tables.errors import TraceError
 
 if TYPE_CHECKING:
@@ -31,9 +20,9 @@ SUMMARY = "where time is lost: evidence, the most that fixing it saves, and advi
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_capture(parser)
-    add_output(parser)
-    add_step_name(parser)
+    shared.add_capture(parser)
+    shared.add_output(parser)
+    shared.add_step_name(parser)
     parser.add_argument(
         "--counters",
         type=Path,
@@ -54,8 +43,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    require_output(options, options.capture)
-    say_rank(options.capture)
+    shared.require_output(options, options.capture)
+    shared.say_rank(options.capture)
     from kernel_tables.counters.reading import read_counters
     from kernel_tables.diagnosis.diagnose import as_json, as_table, diagnose
     from kernel_tables.diagnosis.own_rules import rules_of_file
@@ -66,16 +55,16 @@ def run(options: argparse.Namespace) -> int:
 
     own = rules_of_file(options.rules) if options.rules else ()
     limits = _limits(options.fail_on, own)
-    with opened_trace(options.capture, options) as trace:
+    with shared.opened_trace(options.capture, options) as trace:
         counters = read_counters(options.counters) if options.counters else None
         findings = diagnose(trace, options.step_name, own, counters)
-        time = step_time(Scope(trace, options.step_name)) if wants_text(options) else None
-    if wants_text(options):
-        show(finding_lines(findings, text_width(), time, everything=options.all), options)
+        time = step_time(Scope(trace, options.step_name)) if shared.wants_text(options) else None
+    if shared.wants_text(options):
+        shared.show(finding_lines(findings, shared.text_width(), time, everything=options.all), options)
     elif (options.format or format_of(options.output)) == "json":
         write_text(as_json(findings), options.output)
     else:
-        write(as_table(findings), options)
+        shared.write(as_table(findings), options)
     failing = [finding for finding in findings if _exceeds(finding, limits)]
     for finding in failing:
         print(f"kernel-tables: --fail-on: {finding.code}, {finding.gain_percent:.1f} % of a step", file=sys.stderr)

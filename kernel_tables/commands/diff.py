@@ -2,27 +2,16 @@
 
 import argparse
 
-from kernel_tables.commands.options import (
-    add_capture,
-    add_output,
-    add_step_name,
-    opened_trace,
-    require_output,
-    say_rank,
-    show,
-    text_width,
-    wants_text,
-    write,
-)
+from kernel_tables.commands import shared
 
 SUMMARY = "what differs between two captures: GPU and versions, phases, parts, classes, kernels; exit status 1 if any"
 DIFFERENT = 1
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_capture(parser, "before", "after")
-    add_output(parser)
-    add_step_name(parser)
+    shared.add_capture(parser, "before", "after")
+    shared.add_output(parser)
+    shared.add_step_name(parser)
     parser.add_argument(
         "--tolerance",
         type=_percent,
@@ -34,22 +23,22 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    require_output(options, options.before, options.after)
-    say_rank(options.before)
-    say_rank(options.after)
+    shared.require_output(options, options.before, options.after)
+    shared.say_rank(options.before)
+    shared.say_rank(options.after)
     from kernel_tables.comparison import SAME, as_table, changes, side_of
 
     sides = []
     for path in (options.before, options.after):
-        with opened_trace(path, options) as trace:
+        with shared.opened_trace(path, options) as trace:
             sides.append(side_of(trace, options.step_name))
     found = changes(*sides, tolerance=options.tolerance / 100, everything=options.all)
-    if wants_text(options):
+    if shared.wants_text(options):
         from kernel_tables.terminal.changes import change_lines
 
-        show(change_lines(found, options.tolerance / 100, text_width()), options)
+        shared.show(change_lines(found, options.tolerance / 100, shared.text_width()), options)
     else:
-        write(as_table(found), options)
+        shared.write(as_table(found), options)
     return DIFFERENT if any(change.change != SAME for change in found) else 0
 
 

@@ -7,15 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kernel_tables.commands.options import (
-    add_capture,
-    add_output,
-    add_step_name,
-    opened_trace,
-    require_output,
-    say_rank,
-    write,
-)
+from kernel_tables.commands import shared
 from kernel_tables.host import CUDA, NATIVE, OS_RUNTIME, PYTHON, UNKNOWN
 
 if TYPE_CHECKING:
@@ -30,9 +22,9 @@ NO_FRAMES = "the export holds no frames of its Python samples (nsys export --typ
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_capture(parser)
-    add_output(parser)
-    add_step_name(parser)
+    shared.add_capture(parser)
+    shared.add_output(parser)
+    shared.add_step_name(parser)
     parser.add_argument(
         "--by",
         choices=("phase", "range"),
@@ -42,15 +34,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    require_output(options, options.capture)
-    say_rank(options.capture)
+    shared.require_output(options, options.capture)
+    shared.say_rank(options.capture)
     from kernel_tables.host.table import host_table
 
-    with opened_trace(options.capture, options) as trace:
+    with shared.opened_trace(options.capture, options) as trace:
         table = host_table(trace, options.by, options.step_name)
         if trace.is_cpu_only:  # its calls are operators
             table["source"] = table["source"].replace(CUDA, OPERATOR)
-    write(table, options)
+    shared.write(table, options)
     by_torch = trace.metadata.get("CAPTURE_BACKEND") == "torch"
     for sentence in (NOT_BY_TORCH,) if by_torch else _absent(table):
         print(f"kernel-tables: {sentence}", file=sys.stderr)

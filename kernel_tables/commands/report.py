@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from kernel_tables.commands.options import add_capture, add_classes, add_step_name, opened_trace, say_rank
+from kernel_tables.commands.shared import add_capture, add_classes, add_step_name, opened_trace, say_rank
 from kernel_tables.errors import TraceError
 from kernel_tables.files import reports_beside, require_no_capture
 from kernel_tables.whole_files import written_whole

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, NamedTuple
 
-from kernel_tables.commands.options import show, text_width, wants_text, write
+from kernel_tables.commands.shared import show, text_width, wants_text, write
 from kernel_tables.errors import TraceError
 from kernel_tables.units import CPU_ONLY_NOTE, GRAPHS_NOTE, time_heading
 

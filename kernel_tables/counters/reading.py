@@ -11,15 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from kernel_tables.counters.metrics import (
-    DO_OPERATIONS,
-    METRICS,
-    STALLS,
-    TENSOR_INSTRUCTIONS,
-    TENSOR_OPERATIONS,
-    WITHOUT_MATRICES,
-    Metric,
-)
+from kernel_tables.counters import metrics
 from kernel_tables.errors import TraceError
 
 CONFIGURATION = ["kernel", "grid", "block"]
@@ -45,7 +37,7 @@ def read_counters(path: Path) -> pd.DataFrame:
         "grid": [size(row[place["Grid Size"]]) for row in launches],
         "block": [size(row[place["Block Size"]]) for row in launches],
     }
-    for metric in (*METRICS, *DO_OPERATIONS):
+    for metric in (*metrics.METRICS, *metrics.DO_OPERATIONS):
         table[metric.name] = _values(path, metric, place.get(metric.name), units, launches)
     return pd.DataFrame(table)
 
@@ -75,13 +67,13 @@ def rounds_together(rounds: Sequence[pd.DataFrame]) -> pd.DataFrame:
     executed such instructions and has no counted operation, as in fp8.
     """
     table = pd.concat(rounds, ignore_index=True)
-    stalls, operations = list(STALLS.values()), list(TENSOR_OPERATIONS.values())
+    stalls, operations = list(metrics.STALLS.values()), list(metrics.TENSOR_OPERATIONS.values())
     first = table.groupby(CONFIGURATION, sort=False)[stalls].transform("first")
     table = table.assign(**table[stalls].fillna(first))
     of_configuration = [table[name] for name in CONFIGURATION]
     told = table[operations].notna().any(axis=1)
     elsewhere = told.groupby(of_configuration).transform("any")
-    executed = table[TENSOR_INSTRUCTIONS] - table[WITHOUT_MATRICES].fillna(0.0)
+    executed = table[metrics.TENSOR_INSTRUCTIONS] - table[metrics.WITHOUT_MATRICES].fillna(0.0)
     multiplies = executed.groupby(of_configuration).transform("max").gt(0)  # only one round requests it
     of_other_kinds = told & multiplies & table[operations].sum(axis=1).eq(0)
     left_out = of_other_kinds | (~told & (elsewhere | multiplies))
@@ -98,11 +90,11 @@ def size(text: str) -> str:
 def no_counters() -> pd.DataFrame:
     """The same table without rows."""
     return pd.DataFrame({name: pd.Series(dtype="str") for name in CONFIGURATION}).assign(
-        **{metric.name: pd.Series(dtype="float64") for metric in METRICS}
+        **{metric.name: pd.Series(dtype="float64") for metric in metrics.METRICS}
     )
 
 
-def _values(path: Path, metric: Metric, column: int | None, units: Sequence[str], launches: list) -> np.ndarray:
+def _values(path: Path, metric: metrics.Metric, column: int | None, units: Sequence[str], launches: list) -> np.ndarray:
     if column is None:
         return np.full(len(launches), np.nan)
     values = np.array([_number(row[column]) for row in launches], dtype="float64")

@@ -5,14 +5,8 @@ from functools import lru_cache
 from itertools import count, zip_longest
 
 from kernel_tables.clean_text import visible
+from kernel_tables.kernel_names import others
 from kernel_tables.kernel_names.matrix import matrix_parts
-from kernel_tables.kernel_names.others import (
-    function_parts,
-    memory_operation_parts,
-    nccl_parts,
-    operator_parts,
-    triton_parts,
-)
 from kernel_tables.kernel_names.parts import NamePart
 from kernel_tables.kernel_names.pytorch import pytorch_parts
 
@@ -22,7 +16,8 @@ HEAD = 18  # of them, before the mark in names that differ only in their ends
 LEFT_OUT = "…"
 FIRST = ("library", "operands", "access", "type")  # parts that are added before others
 READERS = (
-    memory_operation_parts, operator_parts, triton_parts, nccl_parts, matrix_parts, pytorch_parts, function_parts,
+    others.memory_operation_parts, others.operator_parts, others.triton_parts, others.nccl_parts, matrix_parts,
+    pytorch_parts, others.function_parts,
 )  # fmt: skip
 
 

@@ -16,40 +16,16 @@ import numpy as np
 import pyarrow as pa
 
 from kernel_tables.errors import Finding, ImpossibleCapture, TraceError
+from kernel_tables.reading import schema
 from kernel_tables.reading.global_ids import process_of
 from kernel_tables.reading.large_queries import use_batches
-from kernel_tables.reading.schema import (
-    CALL_NAMES,
-    CALLS,
-    COPY_DETAILS,
-    DOMAIN,
-    DOMAIN_CREATE,
-    DOMAIN_NAME,
-    GRAPH_NODE,
-    GRAPH_NODE_EVENTS,
-    GRAPH_NODES,
-    HOST_COLUMNS,
-    KERNEL,
-    MEMCPY,
-    MISSING,
-    NVTX,
-    OPTIONAL,
-    PLACE,
-    PUSH_POP,
-    RUNTIME,
-    SIZES,
-    START_END,
-    STRINGS,
-    WANTED,
-    tables_of_nsys,
-)
 from kernel_tables.reading.small_tables import SmallTables
 from kernel_tables.reading.soundness import Proof
 from kernel_tables.reading.source import sqlite_file
 from kernel_tables.reading.table_columns import Columns, TableColumns, TextMap
 from kernel_tables.reading.times import Times
 
-RANGES = (PUSH_POP, START_END)
+RANGES = (schema.PUSH_POP, schema.START_END)
 
 
 class Capture(SmallTables):
@@ -66,7 +42,7 @@ class Capture(SmallTables):
             file = self._stack.enter_context(sqlite_file(path, up_to_damage=up_to_damage))
             self._proof = Proof(file, named=Path(path))
             self._stack.callback(self._proof.close)
-            super().__init__(Path(path), file, tables_of_nsys(file, named=Path(path)))
+            super().__init__(Path(path), file, schema.tables_of_nsys(file, named=Path(path)))
         except BaseException:
             self._stack.close()
             raise
@@ -112,7 +88,7 @@ class Capture(SmallTables):
     def domains(self) -> dict[tuple[int, int], str]:
         """The names of NVTX domains by (process, domain id); the default domain has no name."""
         # not their times: a domain may have been created before the capture began, at a time below zero
-        events = self._events((DOMAIN_CREATE,), DOMAIN_NAME, of_text=_unchanged)
+        events = self._events((schema.DOMAIN_CREATE,), schema.DOMAIN_NAME, of_text=_unchanged)
         names = self.strings(events["text_id"])
         inline = events["text"].to_pylist()
         process = process_of(events["thread"])
@@ -121,46 +97,48 @@ class Capture(SmallTables):
 
     def range_domains(self) -> np.ndarray:
         """The domain id of each range, in the order of reading(NVTX); read separately, since few tables need it."""
-        return self._events(RANGES, DOMAIN)["domain"]
+        return self._events(RANGES, schema.DOMAIN)["domain"]
 
     def calls(self, *beginnings: str) -> Columns:
         """The API calls whose names begin with one of `beginnings`: start, end, thread, correlation, returned.
 
         No rows if the export has no names or no ends of calls (has_nameless_calls).
         """
-        if not (self.has(RUNTIME, "nameId", "end") and self.has(STRINGS, "id", "value")):
-            return {name: np.empty(0, np.int64) for name in CALLS}
+        if not (self.has(schema.RUNTIME, "nameId", "end") and self.has(schema.STRINGS, "id", "value")):
+            return {name: np.empty(0, np.int64) for name in schema.CALLS}
         named = " OR ".join(f"value GLOB '{beginning}*'" for beginning in beginnings)
-        return self._selected(RUNTIME, CALLS, f"WHERE nameId IN (SELECT id FROM {STRINGS} WHERE {named})")
+        return self._selected(
+            schema.RUNTIME, schema.CALLS, f"WHERE nameId IN (SELECT id FROM {schema.STRINGS} WHERE {named})"
+        )
 
     def places(self, *tables: str) -> list[Columns]:
         """The device and stream of each row of the tables, in the order of reading()."""
-        return [self._selected(table, PLACE) for table in tables]
+        return [self._selected(table, schema.PLACE) for table in tables]
 
     def graph_nodes(self, *tables: str) -> list[Columns]:
         """The node of a CUDA graph that each row of the tables ran, in the order of reading()."""
-        return [self._selected(table, GRAPH_NODE) for table in tables]
+        return [self._selected(table, schema.GRAPH_NODE) for table in tables]
 
     def graph_node_events(self) -> Columns:
         """The creations of nodes of CUDA graphs: time, thread, node, and the original that it was cloned from.
 
         No rows if the export lacks a column.
         """
-        if not self.has(GRAPH_NODES, *(columns[0] for columns in GRAPH_NODE_EVENTS.values())):
-            return {name: np.empty(0, np.int64) for name in GRAPH_NODE_EVENTS}
-        return self._selected(GRAPH_NODES, GRAPH_NODE_EVENTS)
+        if not self.has(schema.GRAPH_NODES, *(columns[0] for columns in schema.GRAPH_NODE_EVENTS.values())):
+            return {name: np.empty(0, np.int64) for name in schema.GRAPH_NODE_EVENTS}
+        return self._selected(schema.GRAPH_NODES, schema.GRAPH_NODE_EVENTS)
 
     def launch_sizes(self) -> Columns:
         """grid_x to block_z of each kernel, in the order of reading(KERNEL)."""
-        return self._selected(KERNEL, SIZES)
+        return self._selected(schema.KERNEL, schema.SIZES)
 
     def copies(self) -> Columns:
         """The bytes of each memory copy, and the kinds of memory (ENUM_CUDA_MEM_KIND) of its source and target."""
-        return self._selected(MEMCPY, COPY_DETAILS)
+        return self._selected(schema.MEMCPY, schema.COPY_DETAILS)
 
     def host_rows(self, table: str) -> Columns:
         """The rows of one of HOST_COLUMNS' tables; empty if the capture lacks it."""
-        return self._selected(table, HOST_COLUMNS[table])
+        return self._selected(table, schema.HOST_COLUMNS[table])
 
     def call_functions(self) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
         """The end and the string id of every API call, in the order of reading(RUNTIME), and the functions by that id,
@@ -168,11 +146,11 @@ class Capture(SmallTables):
 
         Without these columns, calls have no duration and MISSING ids.
         """
-        if RUNTIME not in self.tables:
+        if schema.RUNTIME not in self.tables:
             return np.empty(0, np.int64), np.empty(0, np.int64), {}
-        known = {name: columns for name, columns in CALL_NAMES.items() if self.has(RUNTIME, *columns)}
-        calls = self._selected(RUNTIME, known)
-        name_id = calls.get("name_id", np.full(len(calls["start"]), MISSING))
+        known = {name: columns for name, columns in schema.CALL_NAMES.items() if self.has(schema.RUNTIME, *columns)}
+        calls = self._selected(schema.RUNTIME, known)
+        name_id = calls.get("name_id", np.full(len(calls["start"]), schema.MISSING))
         names = {number: re.sub(r"_v\d+$", "", name) for number, name in self.strings(name_id).items()}
         return calls.get("end", calls["start"]), name_id, names
 
@@ -182,19 +160,21 @@ class Capture(SmallTables):
         return ends, [names.get(number, "launch") for number in ids.tolist()]
 
     def _columns(self, table: str, of_text: TextMap | None) -> Columns:
-        if table == NVTX:
-            return self._events(RANGES, WANTED[NVTX], of_text or _unchanged)
-        return self._selected(table, WANTED[table])
+        if table == schema.NVTX:
+            return self._events(RANGES, schema.WANTED[schema.NVTX], of_text or _unchanged)
+        return self._selected(table, schema.WANTED[table])
 
     def _events(self, types: tuple[int, ...], wanted: dict, of_text: TextMap | None = None) -> Columns:
         """The wanted columns of the NVTX events of these types; with `of_text`, also `text`."""
-        if NVTX not in self.tables:
-            return self._selected(NVTX, wanted) | ({"text": pa.chunked_array([], pa.string())} if of_text else {})
-        more = [f"{self._term(NVTX, 'type', ('eventType',))} AS type"]
+        if schema.NVTX not in self.tables:
+            return self._selected(schema.NVTX, wanted) | (
+                {"text": pa.chunked_array([], pa.string())} if of_text else {}
+            )
+        more = [f"{self._term(schema.NVTX, 'type', ('eventType',))} AS type"]
         if of_text:
-            text = "CAST(text AS TEXT)" if "text" in self.tables[NVTX] else "''"
+            text = "CAST(text AS TEXT)" if "text" in self.tables[schema.NVTX] else "''"
             more.append(f"ifnull({text}, '') AS text")
-        return self._selected(NVTX, wanted, more=more, types=types, of_text=of_text)
+        return self._selected(schema.NVTX, wanted, more=more, types=types, of_text=of_text)
 
     def _selected(self, table: str, wanted: dict, where: str = "", more: Sequence[str] = (), **options) -> Columns:
         """The `wanted` integer columns of a table; `more` are terms that the `options` of TableColumns need."""
@@ -202,7 +182,7 @@ class Capture(SmallTables):
             return {name: np.empty(0, np.int64) for name in wanted}
         terms = [f'{self._term(table, name, holders)} AS "{name}"' for name, holders in wanted.items()]
         sql = f"SELECT {', '.join([*terms, *more])} FROM {table} {where}"
-        times = Times(table, self.bounds, may_be_open=table == NVTX)
+        times = Times(table, self.bounds, may_be_open=table == schema.NVTX)
         columns = TableColumns(self.path, table, list(wanted), times, **options)
         use_batches(self._file, self.path, sql, columns.use, self._proof.require_so_far)
         return columns.finished()
@@ -212,8 +192,8 @@ class Capture(SmallTables):
         present = [column for column in holders if column in self.tables[table]]
         if present:
             return f'"{present[0]}"'
-        if name in OPTIONAL:
-            return str(MISSING)
+        if name in schema.OPTIONAL:
+            return str(schema.MISSING)
         version = self.metadata.get("EXPORT_SCHEMA_VERSION", "unknown")
         raise TraceError(
             f"{self.path}: table {table} has no column {holders[0]} (schema {version}), which is needed to know what"

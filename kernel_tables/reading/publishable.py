@@ -14,6 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 from kernel_tables.files import full_disk_as_os_error
+from kernel_tables.reading import python_samples
 from kernel_tables.reading.global_ids import BITS, MASK
 from kernel_tables.reading.nccl_calls import (
     FIELDS,
@@ -23,14 +24,6 @@ from kernel_tables.reading.nccl_calls import (
     Layouts,
     layouts,
     publishable_call,
-)
-from kernel_tables.reading.python_samples import (
-    OF_SAMPLES,
-    distinct_frames,
-    frames_of,
-    function_name,
-    module_name,
-    string_ids,
 )
 from kernel_tables.reading.schema import METADATA, RANK_KEY, RANKS_KEY, WINDOW_KEY
 from kernel_tables.reading.small_queries import damaged, shown
@@ -132,7 +125,7 @@ def _published_text(value: bytes | None) -> str | None:
 
 def _published_stack(payload: bytes | None) -> bytes | None:
     """A sampled Python stack, which consists of numbers; None for another payload."""
-    return None if frames_of(payload) is None else payload
+    return None if python_samples.frames_of(payload) is None else payload
 
 
 def _layouts(database: sqlite3.Connection) -> Layouts:
@@ -212,7 +205,7 @@ def _published(table: str, column: str) -> str:
     if column in IDENTIFYING_COLUMNS:
         return "NULL"
     if (table, column) == (NVTX, "binaryData"):
-        of_samples, of_calls = (sql.format(table=f'source."{NVTX}"') for sql in (OF_SAMPLES, OF_CALLS))
+        of_samples, of_calls = (sql.format(table=f'source."{NVTX}"') for sql in (python_samples.OF_SAMPLES, OF_CALLS))
         return (
             f"CASE WHEN {of_samples} THEN published_stack(CAST(binaryData AS BLOB))"
             f" WHEN {of_calls} THEN published_call(CAST(binaryData AS BLOB)) END"
@@ -238,13 +231,13 @@ def _copy_used_strings(database: sqlite3.Connection, tables: list[str]) -> None:
 def _copy_names_of_stacks(database: sqlite3.Connection) -> None:
     """The names of functions, and of files without their folders, that sampled Python stacks refer to."""
     payloads = database.execute(f"SELECT binaryData FROM main.{NVTX} WHERE binaryData IS NOT NULL")
-    frames = distinct_frames(payload for (payload,) in payloads)
+    frames = python_samples.distinct_frames(payload for (payload,) in payloads)
     files = {frame.file for frame in frames}
     there = {number for (number,) in database.execute("SELECT id FROM main.StringIds")}
-    for number in sorted(string_ids(frames) - there):
+    for number in sorted(python_samples.string_ids(frames) - there):
         found = database.execute("SELECT CAST(value AS BLOB) FROM source.StringIds WHERE id = ?", (number,)).fetchone()
         text = shown(found[0]) if found and found[0] else ""
-        if name := (module_name if number in files else function_name)(text):
+        if name := (python_samples.module_name if number in files else python_samples.function_name)(text):
             database.execute("INSERT INTO main.StringIds (id, value) VALUES (?, ?)", (number, name))
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from kernel_tables.errors import impossible
 from kernel_tables.kineto.capture_schema import COLLECTIVES
+from kernel_tables.reading import schema
 from kernel_tables.reading.nccl_calls import (
     COMMUNICATOR,
     LAYOUT_COLUMNS,
@@ -27,18 +28,6 @@ from kernel_tables.reading.python_samples import (
     frames_of,
     string_ids,
 )
-from kernel_tables.reading.schema import (
-    BOUNDS,
-    DIAGNOSTICS,
-    GPUS,
-    METADATA,
-    MISSING,
-    NVTX,
-    RUNTIME,
-    SESSION,
-    STRINGS,
-    WANTED,
-)
 from kernel_tables.reading.small_queries import as_text, opened
 from kernel_tables.reading.times import Bounds
 
@@ -56,7 +45,7 @@ class SmallTables:
     @cached_property
     def metadata(self) -> dict[str, str]:
         """The export's own metadata by name: EXPORT_PRODUCT_VERSION, EXPORT_SCHEMA_VERSION, CAPTURE_BACKEND, ..."""
-        for table in METADATA:
+        for table in schema.METADATA:
             if self.has(table, "name", "value"):
                 rows = self._rows(f"SELECT name, value FROM {table} LIMIT {MAX_METADATA}")
                 return {as_text(name) or "": as_text(value) or "" for name, value in rows}
@@ -65,9 +54,9 @@ class SmallTables:
     @cached_property
     def bounds(self) -> Bounds:
         """The end and the length that the capture states; no bounds if it states none."""
-        if not self.has(BOUNDS, "startTime", "stopTime", "duration"):
+        if not self.has(schema.BOUNDS, "startTime", "stopTime", "duration"):
             return Bounds()
-        rows = self._rows(f"SELECT startTime, stopTime, duration FROM {BOUNDS}")
+        rows = self._rows(f"SELECT startTime, stopTime, duration FROM {schema.BOUNDS}")
         if not all(_are_bounds(*row) for row in rows):
             raise impossible(
                 self.path,
@@ -82,25 +71,25 @@ class SmallTables:
 
     def strings(self, ids: np.ndarray) -> dict[int, str]:
         """The strings of the distinct ids that are used; an id without a string is left out."""
-        used = np.unique(ids[ids != MISSING]).tolist()
-        if not self.has(STRINGS, "id", "value") or not used:
+        used = np.unique(ids[ids != schema.MISSING]).tolist()
+        if not self.has(schema.STRINGS, "id", "value") or not used:
             return {}
         with opened(self._file, self.path) as connection:
             connection.execute("PRAGMA temp_store = MEMORY")
             connection.execute("CREATE TEMP TABLE used (id INTEGER PRIMARY KEY)")
             connection.executemany("INSERT INTO used VALUES (?)", ((number,) for number in used))
             found = connection.execute(
-                f"SELECT id, value FROM main.{STRINGS} WHERE id IN (SELECT id FROM used) AND value IS NOT NULL"
+                f"SELECT id, value FROM main.{schema.STRINGS} WHERE id IN (SELECT id FROM used) AND value IS NOT NULL"
             )
             return {number: as_text(value) for number, value in found}
 
     def diagnostics(self) -> list[tuple[int, str, int]]:
         """(severity, text, number of processes) of nsys's messages about the capture; 2 is a warning, 3 an error."""
-        if not self.has(DIAGNOSTICS, "severity", "text"):
+        if not self.has(schema.DIAGNOSTICS, "severity", "text"):
             return []
-        speaker = "globalPid" if self.has(DIAGNOSTICS, "globalPid") else "NULL"
+        speaker = "globalPid" if self.has(schema.DIAGNOSTICS, "globalPid") else "NULL"
         processes: dict[tuple[int, str], set] = {}
-        for severity, text, process in self._rows(f"SELECT severity, text, {speaker} FROM {DIAGNOSTICS}"):
+        for severity, text, process in self._rows(f"SELECT severity, text, {speaker} FROM {schema.DIAGNOSTICS}"):
             severity = severity if isinstance(severity, int) else NSYS_WARNING
             processes.setdefault((severity, as_text(text) or ""), set()).add(process)
         return [(severity, text, len(by)) for (severity, text), by in processes.items()]
@@ -114,11 +103,11 @@ class SmallTables:
 
     def python_samples(self) -> list[PythonSample]:
         """The Python stacks that nsys sampled; without frames if the export lacks the payloads."""
-        if not self.has(NVTX, "start", "eventType", "text", "globalTid", "domainId"):
+        if not self.has(schema.NVTX, "start", "eventType", "text", "globalTid", "domainId"):
             return []
-        payload = "CAST(binaryData AS BLOB)" if self.has(NVTX, "binaryData") else "NULL"
-        of_samples = OF_SAMPLES.format(table=NVTX)
-        rows = self._rows(f"SELECT start, globalTid, {payload} FROM {NVTX} WHERE {of_samples}")
+        payload = "CAST(binaryData AS BLOB)" if self.has(schema.NVTX, "binaryData") else "NULL"
+        of_samples = OF_SAMPLES.format(table=schema.NVTX)
+        rows = self._rows(f"SELECT start, globalTid, {payload} FROM {schema.NVTX} WHERE {of_samples}")
         if any(not (isinstance(start, int) and isinstance(thread, int)) for start, thread, _ in rows):
             raise impossible(self.path, "wrong_type", "the time or thread of a sample is no integer; export it again")
         frames = distinct_frames(payload for *_, payload in rows)
@@ -133,16 +122,20 @@ class SmallTables:
     def nccl_calls(self) -> list[NcclCall]:
         """The calls of NCCL by thread, then time; without bytes if the export lacks the payloads. A call that was not
         over when the capture ended is left out, since its end is unknown."""
-        if not self.has(NVTX, "start", "end", "eventType", "text", "textId", "globalTid", "domainId"):
+        if not self.has(schema.NVTX, "start", "end", "eventType", "text", "textId", "globalTid", "domainId"):
             return []
         known: Layouts = {}
         if self.has(LAYOUTS, *LAYOUT_COLUMNS):
             known = layouts(self._rows(f"SELECT {', '.join(LAYOUT_COLUMNS)} FROM {LAYOUTS}"))
-        payload = "CAST(binaryData AS BLOB)" if self.has(NVTX, "binaryData") else "NULL"
-        name = f"ifnull(text, (SELECT value FROM {STRINGS} WHERE id = textId))" if STRINGS in self.tables else "text"
+        payload = "CAST(binaryData AS BLOB)" if self.has(schema.NVTX, "binaryData") else "NULL"
+        name = (
+            f"ifnull(text, (SELECT value FROM {schema.STRINGS} WHERE id = textId))"
+            if schema.STRINGS in self.tables
+            else "text"
+        )
         rows = self._rows(
-            f'SELECT start, "end", globalTid, {name}, {payload} FROM {NVTX} WHERE "end" IS NOT NULL AND '
-            + OF_CALLS.format(table=NVTX)
+            f'SELECT start, "end", globalTid, {name}, {payload} FROM {schema.NVTX} WHERE "end" IS NOT NULL AND '
+            + OF_CALLS.format(table=schema.NVTX)
         )
         if any(not isinstance(number, int) for row in rows for number in row[:3]):
             raise impossible(self.path, "wrong_type", "the time or thread of a call is no integer; export it again")
@@ -173,20 +166,22 @@ class SmallTables:
 
     def gpus(self) -> list[str]:
         """The names of the GPUs in the capture, sorted."""
-        if not self.has(GPUS, "name"):
+        if not self.has(schema.GPUS, "name"):
             return []
-        return sorted(as_text(name) or "unnamed" for (name,) in self._rows(f"SELECT name FROM {GPUS}"))
+        return sorted(as_text(name) or "unnamed" for (name,) in self._rows(f"SELECT name FROM {schema.GPUS}"))
 
     def began_utc_ns(self) -> int | None:
         """The time, in nanoseconds since 1970, at which the capture's clock was zero; None if it is not stated."""
-        if not self.has(SESSION, "utcEpochNs"):
+        if not self.has(schema.SESSION, "utcEpochNs"):
             return None
-        epochs_ns = [time for (time,) in self._rows(f"SELECT utcEpochNs FROM {SESSION}") if isinstance(time, int)]
+        epochs_ns = [
+            time for (time,) in self._rows(f"SELECT utcEpochNs FROM {schema.SESSION}") if isinstance(time, int)
+        ]
         return min(epochs_ns, default=None)
 
     def last_time_ns(self) -> int:
         """The end of the capture: the latest end of any event that is read here."""
-        tables = [table for table in WANTED if self.has(table, "start", "end")]
+        tables = [table for table in schema.WANTED if self.has(table, "start", "end")]
         latest = [self._rows(f'SELECT max(ifnull("end", start)) FROM {table}')[0][0] for table in tables]
         last_ns = max((time for time in latest if isinstance(time, int)), default=0)
         if last_ns > self.bounds.last_ns:
@@ -197,12 +192,12 @@ class SmallTables:
 
     def has_nameless_calls(self) -> bool:
         """Whether the function of any API call is unknown, or the ends of all calls are."""
-        if RUNTIME not in self.tables:
+        if schema.RUNTIME not in self.tables:
             return False
-        if not (self.has(RUNTIME, "nameId", "end") and self.has(STRINGS, "id", "value")):
+        if not (self.has(schema.RUNTIME, "nameId", "end") and self.has(schema.STRINGS, "id", "value")):
             return True
-        known = f"SELECT id FROM {STRINGS} WHERE value IS NOT NULL"
-        return bool(self._rows(f"SELECT DISTINCT nameId FROM {RUNTIME} EXCEPT {known} LIMIT 1"))
+        known = f"SELECT id FROM {schema.STRINGS} WHERE value IS NOT NULL"
+        return bool(self._rows(f"SELECT DISTINCT nameId FROM {schema.RUNTIME} EXCEPT {known} LIMIT 1"))
 
     def _rows(self, sql: str, parameters: tuple = ()) -> list[tuple]:
         with opened(self._file, self.path) as connection:

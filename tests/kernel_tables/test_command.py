@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from kernel_tables import __main__ as entry
-from kernel_tables.commands.options import say_rank
+from kernel_tables.commands.shared import say_rank
 from tests.forked_python import run_module
 from tests.kernel_tables.synthetic import Synthetic
 

@@ -8,15 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from profile_grid.host.processes import programs
 from profile_grid.host.processes.job import Job, Problem
-from profile_grid.host.processes.programs import (
-    ProcessExit,
-    ProgramFailed,
-    RunningProgram,
-    allowed_environment,
-    failure_message,
-    started_program,
-)
 from profile_grid.results.results import INCOMPLETE
 
 STARTER = "cs336_model.program"  # notes what a program loads
@@ -46,17 +39,17 @@ def program_command(job: Job, result: Path, module: str | None = None, **options
     return [sys.executable, "-m", STARTER, module or MODULE, *(text for option in given.items() for text in option)]
 
 
-def run_to_result(job: Job, name: str, result: Path, command: Sequence[str]) -> tuple[dict, ProcessExit]:
+def run_to_result(job: Job, name: str, result: Path, command: Sequence[str]) -> tuple[dict, programs.ProcessExit]:
     """The JSON that the program wrote to `result`, and how it ended; raises ProgramFailed if it did not write it."""
     with started_for(job, command) as program:
         outcome = program.outcome()
     return result_of(job, name, result, outcome), outcome
 
 
-def result_of(job: Job, name: str, result: Path, outcome: ProcessExit) -> dict:
+def result_of(job: Job, name: str, result: Path, outcome: programs.ProcessExit) -> dict:
     """The JSON that a program of the job wrote to `result` before it ended; raises ProgramFailed if it did not."""
     if not outcome.succeeded or not result.exists():
-        raise ProgramFailed(failure_message(name, outcome, job.log, job.time_limit_s))
+        raise programs.ProgramFailed(programs.failure_message(name, outcome, job.log, job.time_limit_s))
     return json.loads(result.read_text())
 
 
@@ -77,12 +70,12 @@ def stage_output(
 
 def started_for(
     job: Job, command: Sequence[str], variables: Mapping[str, str] = MappingProxyType({})
-) -> AbstractContextManager[RunningProgram]:
+) -> AbstractContextManager[programs.RunningProgram]:
     """A command of the job in the background of a with block: in the environment of the job and these `variables`,
     within its time limit, with its leases."""
-    return started_program(
+    return programs.started_program(
         command,
-        environment=allowed_environment(job.specification["environment"]) | variables,
+        environment=programs.allowed_environment(job.specification["environment"]) | variables,
         log=job.log,
         time_limit_s=job.time_limit_s,
         leases=job.leases,
