@@ -18,8 +18,7 @@ from snakemake.logging import logger
 from profile_grid.files import write_text
 from profile_grid.freshness.digests import FileDigests
 from profile_grid.freshness.made import Recipe, Records
-from profile_grid.freshness.making import Job, Making, Plan
-from profile_grid.freshness.versions import digest_of_packages
+from profile_grid.freshness.making import Job, Making, Plan, digest_of_packages
 
 MEMORY = Path(".snakemake", "digests.json")
 FORMAT = 1

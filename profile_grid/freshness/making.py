@@ -15,10 +15,33 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from profile_grid.freshness.digests import FileDigests, digest_of_settings
-from profile_grid.freshness.imports import digest_of_code, imported_files
-from profile_grid.freshness.made import Recipe, Records, stale_reason
-from profile_grid.freshness.versions import digest_of_packages
+from profile_grid.freshness.imports import digest_of_code, imported_files, imported_packages
+from profile_grid.freshness.made import UNKNOWN, Recipe, Records, stale_reason
+from profile_grid.freshness.versions import is_planners_python, present_version
 from profile_grid.study.stages import BY_NAME
+
+DISTRIBUTIONS = {  # by the name that is imported
+    "adbc_driver_sqlite": "adbc-driver-sqlite",
+    "altair": "altair",
+    "itables": "itables",
+    "jinja2": "Jinja2",
+    "markdown_it": "markdown-it-py",
+    "numpy": "numpy",
+    "pandas": "pandas",
+    "pyarrow": "pyarrow",
+    "pypandoc": "pypandoc_binary",
+    "scipy": "scipy",
+    "vl_convert": "vl-convert-python",
+}
+
+
+def digest_of_packages(root: Path, programs: Iterable[str]) -> str:
+    """A digest of the versions of the packages that programs below `root` import; UNKNOWN in a Python that is not that
+    of the plan, since the plan cannot see its packages."""
+    if not is_planners_python():
+        return UNKNOWN
+    names = imported_packages(root, *programs) & DISTRIBUTIONS.keys()
+    return digest_of_settings({name: present_version(DISTRIBUTIONS[name]) for name in names})
 
 
 class NoSuchSource(ValueError):

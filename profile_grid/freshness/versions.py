@@ -3,7 +3,7 @@
 import os
 import platform
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,26 +16,10 @@ from kernel_recorder import ncu_profile
 from kernel_recorder.gpu import NSYS, TORCH, gpu_is_visible, profiler_of_this_machine
 from kernel_tables.errors import TraceError
 from kernel_tables.reading import nsys
-from profile_grid.freshness.digests import digest_of_settings
 from profile_grid.freshness.environment import Given
-from profile_grid.freshness.imports import imported_packages
-from profile_grid.freshness.made import UNKNOWN
 
 PREFIX_VARIABLE = "PROFILE_GRID_PREFIX"  # where the Python of Snakemake lies; jobs may have a conda environment each
 VERSION = "a version has changed"
-DISTRIBUTIONS = {  # by the name that is imported
-    "adbc_driver_sqlite": "adbc-driver-sqlite",
-    "altair": "altair",
-    "itables": "itables",
-    "jinja2": "Jinja2",
-    "markdown_it": "markdown-it-py",
-    "numpy": "numpy",
-    "pandas": "pandas",
-    "pyarrow": "pyarrow",
-    "pypandoc": "pypandoc_binary",
-    "scipy": "scipy",
-    "vl_convert": "vl-convert-python",
-}
 
 
 class Machine(Protocol):
@@ -154,12 +138,3 @@ def _version_of(path: Path, mtime_ns: int, size: int) -> str | None:
         return nsys.version(path)
     except TraceError:
         return None  # why not is said where it is needed: by the capture
-
-
-def digest_of_packages(root: Path, programs: Iterable[str]) -> str:
-    """A digest of the versions of the packages that programs below `root` import; UNKNOWN in a Python that is not that
-    of the plan, since the plan cannot see its packages."""
-    if not is_planners_python():
-        return UNKNOWN
-    names = imported_packages(root, *programs) & DISTRIBUTIONS.keys()
-    return digest_of_settings({name: present_version(DISTRIBUTIONS[name]) for name in names})

@@ -14,7 +14,6 @@ COUNTERS = Stage(
         "kernel_tables/counters/metrics.py",
         "kernel_tables/counters/reading.py",
         "kernel_recorder/ncu_profile.py",
-        "profile_grid/stages/counters/measure.py",
     ),
     settings={
         "runs": Setting(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profile_grid.freshness import digests, versions
+from profile_grid.freshness import digests, making
 from profile_grid.freshness.digests import FileDigests, digest_of_source
 from profile_grid.freshness.made import NAME
 from profile_grid.freshness.making import Job, Plan
@@ -145,10 +145,10 @@ def test_another_version_of_a_package_that_a_program_imports_makes_its_outputs_s
     small.write("code/shared.py", "def table():\n    import pandas.api\n")  # `left` and `both` import it
     monkeypatch.chdir(small.folder)
     run_all(small, None)
-    monkeypatch.setattr(versions, "present_version", {"pandas": "0.1"}.get)
+    monkeypatch.setattr(making, "present_version", {"pandas": "0.1"}.get)
     assert small.planned() == {"left", "both", "end"}
-    monkeypatch.setattr(versions, "present_version", {"altair": "0.1"}.get)
-    monkeypatch.setattr(versions, "is_planners_python", lambda: False)  # whose packages nobody knows
+    monkeypatch.setattr(making, "present_version", {"altair": "0.1"}.get)
+    monkeypatch.setattr(making, "is_planners_python", lambda: False)  # whose packages nobody knows
     assert small.planned() == set()
 
 
