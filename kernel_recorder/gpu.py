@@ -1,7 +1,5 @@
 """Whether this machine has a GPU, and which profiler it can use."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from kernel_recorder.in_process.settings import NSYS, TORCH

@@ -1,7 +1,5 @@
 """Turns what a profiler wrote into captures, which contain nothing about the host."""
 
-from __future__ import annotations
-
 import json
 import re
 import sqlite3

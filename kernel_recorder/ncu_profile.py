@@ -1,7 +1,5 @@
 """The command line of Nsight Compute, and the ncu on this machine."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The command line of a capture under Nsight Systems."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The arguments of `kernel-tables record`. Nothing heavy is imported, so that --help is answered at once."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

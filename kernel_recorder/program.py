@@ -1,7 +1,5 @@
 """Runs the recorded program, with its own streams, signals and folder, and one more entry in its PYTHONPATH."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -3,8 +3,6 @@
 Only modules that parse arguments are imported here, so that --help and wrong arguments are answered at once.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -3,8 +3,6 @@
 The page of columns and the JSON schema are made of them.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 from kernel_tables.markdown import code, compact_table

@@ -3,8 +3,6 @@
 Programs read the codes, which do not change; people read the messages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Checks before a file is written: a capture is never overwritten, and a full disk is reported as such."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Iterable, Iterator

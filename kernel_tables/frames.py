@@ -1,7 +1,5 @@
 """Captures as frames of pandas: `kernel_tables.read("trace.json.gz")`."""
 
-from __future__ import annotations
-
 import os
 from contextlib import ExitStack
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Markdown from untrusted text, such as names of kernels and models, and its tables. Imports nothing heavy."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass

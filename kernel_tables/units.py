@@ -1,7 +1,5 @@
 """Times, sizes and shares as people read them, and their headings with and without a GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))

@@ -1,7 +1,5 @@
 """Files that appear complete or not at all. Imported by everything that writes files, also in measured programs."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

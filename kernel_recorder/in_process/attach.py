@@ -1,7 +1,5 @@
 """Starts a recorder in this process once PyTorch has been imported."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import ModuleType, TracebackType

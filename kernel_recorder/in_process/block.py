@@ -1,7 +1,5 @@
 """A window of PyTorch's profiler around a block of code that asks for it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

@@ -1,7 +1,5 @@
 """The outermost calls of modules, heard from hooks that PyTorch calls around all modules of the process."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any

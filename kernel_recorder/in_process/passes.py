@@ -1,7 +1,5 @@
 """The kind of an outermost call of a module, by gradients and shapes: forward, inference, prefill, decode."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any

@@ -5,8 +5,6 @@ program opens by one becomes a range of the other too. Ranges of NVTX domains th
 are not seen by PyTorch's profiler.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 import weakref

@@ -6,8 +6,6 @@ that step are lost. If it closes while a kernel of NCCL waits for another rank, 
 (measured), so all ranks then wait for SETTLED_S.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -1,7 +1,5 @@
 """What to record of a program: the settings that the command passes to every process."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path

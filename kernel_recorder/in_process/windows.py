@@ -3,8 +3,6 @@
 Each window listens to the program's ranges.
 """
 
-from __future__ import annotations
-
 import ctypes
 import threading
 import time

@@ -1,7 +1,5 @@
 """Activities of the GPU, all kinds in the same columns, each with the API call that launched it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ Temporary arrays of a block stay small, so that their memory is reused, and two 
 memory costs more than the computation.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 

@@ -3,8 +3,6 @@
 Times are integer nanoseconds on the clock of the capture; processes and threads are nsys's global ids.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

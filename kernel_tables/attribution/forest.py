@@ -1,7 +1,5 @@
 """Chains of ranges as a forest: which range is inside which, where the same range may occur in several chains."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

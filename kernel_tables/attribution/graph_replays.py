@@ -12,8 +12,6 @@ at the launch. The first range inside the capture is left out if the innermost r
 module that launches its own graph.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Limits that no real program reaches, beyond which tables would take hours and all memory."""
 
-from __future__ import annotations
-
 DEEPEST_NESTING = 1_000
 MOST_PAIRS = 30_000_000
 MOST_TEXT_OF_A_TABLE = 400_000_000  # characters: some 2 GB while it is written

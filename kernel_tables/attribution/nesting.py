@@ -5,8 +5,6 @@ that nest: while a range is open, the ranges around it change only when one that
 times, each segment has the same ranges around it from start to end, and lies within one segment of each of them.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass

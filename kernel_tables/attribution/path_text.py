@@ -1,7 +1,5 @@
 """A path of range names as one text, and back, also where names contain the separator."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

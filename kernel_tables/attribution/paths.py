@@ -1,7 +1,5 @@
 """Paths of range names: chains of the attribution with the same names are one path, numbered."""
 
-from __future__ import annotations
-
 from functools import cached_property
 from itertools import pairwise
 

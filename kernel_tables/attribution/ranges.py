@@ -3,8 +3,6 @@
 A range's number is its position in opening order, so a smaller number was opened earlier.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -12,8 +12,6 @@ A launch on thread 2 at 55 has the chain step > backward > MulBackward, since bo
 step > backward, since these are open at 70. One at 95 has step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from threading import Lock

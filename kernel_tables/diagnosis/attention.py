@@ -8,8 +8,6 @@ softmax in separate kernels is two reductions with an exponential between. The b
 each side of the softmax; if the softmax is in separate kernels, it is searched in the ranges of the forward chains.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The API calls that held up the host, because it waited, allocated or copied, by cause."""
 
-from __future__ import annotations
-
 from functools import cached_property
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The CUDA API calls of a capture by what they do to the host: launch, wait, allocate, free, copy."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The time in which a program waits for its data, by the ranges that PyTorch's DataLoader opens itself."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rules on the kernels themselves and, from counters, on how launches fill the GPU. Each returns a RuleHit, or None."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from kernel_tables.diagnosis.context import BACKWARD, MANY_OPTIMIZER_KERNELS, DiagnosisContext, RuleHit

@@ -1,7 +1,5 @@
 """What rules need from a capture. Each function returns the reason why the capture lacks it, or None."""
 
-from __future__ import annotations
-
 from kernel_tables.diagnosis.context import OPTIMIZER, DiagnosisContext
 from kernel_tables.diagnosis.step_rules import FEWEST_STEPS, differ_in_work
 

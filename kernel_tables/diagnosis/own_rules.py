@@ -1,7 +1,5 @@
 """Custom rules: kernels by name, class and range, or API calls by name, that take too much of the span."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Mapping, Sequence

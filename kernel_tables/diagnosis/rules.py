@@ -1,7 +1,5 @@
 """The declared rules of a diagnosis: what each looks for, its threshold, its advice, and when it abstains."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The scope of a diagnosis: the measured steps of a capture (all of it without steps), by GPU and process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cached_property
 

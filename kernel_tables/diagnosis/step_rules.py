@@ -1,7 +1,5 @@
 """The rule on steps that differ. It returns a RuleHit, or None."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from kernel_tables.diagnosis.context import DiagnosisContext, RuleHit

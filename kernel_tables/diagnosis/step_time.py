@@ -1,7 +1,5 @@
 """The time of a step by parts: every nanosecond of the steps' wall time is in one part."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from kernel_tables.diagnosis.data_rules import data_waits

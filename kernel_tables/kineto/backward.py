@@ -6,8 +6,6 @@ by a number of PyTorch's own ("Fwd thread id"). Arrows from forward to backward 
 (`fwdbwd`); without them, it is the thread whose operators have most of the numbers.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import pairwise

@@ -3,8 +3,6 @@
 Times stay text: microseconds since 1970 with three decimals need more digits than a float64 has.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import make_dataclass

@@ -1,7 +1,5 @@
 """Decimal microseconds as integer nanoseconds, without rounding errors."""
 
-from __future__ import annotations
-
 import re
 from decimal import Decimal, InvalidOperation
 

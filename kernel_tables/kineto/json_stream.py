@@ -4,8 +4,6 @@ A block ends between two events. The end is guessed, and the block decoded: if t
 text, the block is not valid JSON. Then, and if the JSON is damaged, the events are decoded one by one.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import zlib

@@ -4,8 +4,6 @@ Such a trace has an event for each call of a module, `nn.Module: Block_3`: its c
 class. The names of attributes are not there. Only the class names a layer, so all blocks of a model have one name.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """How the events of a thread nest."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from kernel_tables.kineto.trace import NONE

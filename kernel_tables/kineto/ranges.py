@@ -1,7 +1,5 @@
 """The ranges of a trace: annotations of the program, modules if the trace has stacks, else operators."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

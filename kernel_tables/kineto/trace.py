@@ -4,8 +4,6 @@ Categories changed over the years: 2021 has `Kernel`, `Runtime` and `Operator` f
 `cpu_op`. ROCm writes the calls of HIP into `cuda_runtime`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """What every column of every table means: the data dictionary, from the declarations of the tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from kernel_tables.markdown import MarkdownTable, code, escaped, pipe_table

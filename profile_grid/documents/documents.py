@@ -4,8 +4,6 @@ A template arranges a document; its sentences and tables come from the folder of
 each has its own section in every document.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Markdown documents and tables as LaTeX (booktabs) and Typst, through pandoc."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from profile_grid.errors import OutsideError

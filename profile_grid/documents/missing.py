@@ -1,7 +1,5 @@
 """Sentences on what was not measured (out of memory, not supported, incomplete, missing), and notes on other runs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 

@@ -1,7 +1,5 @@
 """The summary tables of all questions, made from the merged tables."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Tables as readable documents: any DataFrame as Markdown, and so in every format."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pandas as pd

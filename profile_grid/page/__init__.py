@@ -4,8 +4,6 @@ Everything is in it: the tables as data, the figures on paper as images (for pri
 same figures as Vega-Lite reads them, both libraries. Names are escaped by Jinja, by the JSON below, and by the script.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Mapping
 from pathlib import Path

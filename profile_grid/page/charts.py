@@ -1,8 +1,6 @@
 """The figures of the page: Vega-Lite specifications with data in columnar form, so that keys are not repeated in every
 row."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

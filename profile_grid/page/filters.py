@@ -1,7 +1,5 @@
 """What the menus of the page offer: a menu per dimension in which the runs differ."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Flame views of the captured runs, and the picture of the longest step."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from kernel_tables.attribution.path_text import names_in

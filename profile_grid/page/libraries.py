@@ -1,7 +1,5 @@
 """The two libraries of the page, from the packages vl-convert-python and itables: opening it fetches nothing."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Markdown of sentences as HTML for the page; names in them cannot add markup."""
 
-from __future__ import annotations
-
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 

@@ -1,7 +1,5 @@
 """The tables of the page as data: columns with what they hold, and rows of plain values."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace

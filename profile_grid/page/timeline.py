@@ -1,7 +1,5 @@
 """The timeline of one step of a run: ranges and calls of its threads, and what ran on the device."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from kernel_tables.attribution.path_text import names_in

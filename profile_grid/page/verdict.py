@@ -1,7 +1,5 @@
 """The first statements of the page: how fast the step of the picture is, and what would shorten it."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from kernel_tables.markdown import escaped

@@ -1,7 +1,5 @@
 """Figure of (a): how long the device is busy in a step, which shows whether the program launches fast enough."""
 
-from __future__ import annotations
-
 import altair as alt
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """Figure of (a): the time of each phase by model and context, with the profiler and without."""
 
-from __future__ import annotations
-
 import altair as alt
 import pandas as pd
 

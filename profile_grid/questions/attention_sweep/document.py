@@ -1,7 +1,5 @@
 """The sentences of the document on attention alone, and a table per precision and quantity, as the course has them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator
 

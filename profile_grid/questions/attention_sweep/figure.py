@@ -1,7 +1,5 @@
 """Figure of attention alone: forward and backward pass together against context length, a line per variant."""
 
-from __future__ import annotations
-
 import altair as alt
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """The table of attention alone: a row per cell, with its speed-up over the written-out attention."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

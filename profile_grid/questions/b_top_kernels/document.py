@@ -1,7 +1,5 @@
 """What the document of (b) says: sentences and tables."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pandas as pd

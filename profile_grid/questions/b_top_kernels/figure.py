@@ -1,7 +1,5 @@
 """Figure of (b): the kernels with the longest times in the largest run."""
 
-from __future__ import annotations
-
 import altair as alt
 import pandas as pd
 

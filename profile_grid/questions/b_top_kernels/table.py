@@ -1,7 +1,5 @@
 """The table of (b), which (c) reads too, and what the page shows of it."""
 
-from __future__ import annotations
-
 from profile_grid.study.table_spec import PageTable
 from profile_grid.tables.names import ALL_PHASES, FORWARD
 from profile_grid.tables.top_kernels import TOP_KERNELS

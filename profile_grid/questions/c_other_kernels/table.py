@@ -1,7 +1,5 @@
 """The tables of (c): the forward pass by kernel class and by part of the model."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from kernel_tables.attribution.path_text import innermost

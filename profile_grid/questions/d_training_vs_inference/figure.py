@@ -1,7 +1,5 @@
 """Figure of (d): the share of each family of kernels in a step, inference next to training."""
 
-from __future__ import annotations
-
 import altair as alt
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """The parts of the model in training: time of each in the forward and in the backward pass."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from profile_grid.tables.conservation import check_shares, require_same

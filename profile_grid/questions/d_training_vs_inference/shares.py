@@ -1,7 +1,5 @@
 """The shares that (d) compares: of kernel families in inference and in training, and by phase."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from profile_grid.study.dimensions import LEADING, MODE, keys_without

@@ -1,7 +1,5 @@
 """The tables of (d): GPU time by phase and kernel class, and of each part of the model forward and backward."""
 
-from __future__ import annotations
-
 from profile_grid.questions.d_training_vs_inference.parts import training_parts
 from profile_grid.study.table_spec import PER_PASS, PageTable, TableSpec, columns
 from profile_grid.tables.class_tables import CLASS_SHARES

@@ -1,7 +1,5 @@
 """Figure of (e): the time of attention's parts, and their shares of its time and of its FLOPs."""
 
-from __future__ import annotations
-
 import altair as alt
 import pandas as pd
 

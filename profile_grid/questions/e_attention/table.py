@@ -1,7 +1,5 @@
 """The table of (e): GPU time and floating-point operations of the parts of attention."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from cs336_model.arithmetic.flops import sequences_per_gpu

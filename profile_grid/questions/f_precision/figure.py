@@ -1,7 +1,5 @@
 """Figure of (f): the speed-up of each phase in lower precisions."""
 
-from __future__ import annotations
-
 from profile_grid.figures.speed_ups import SpeedUps
 from profile_grid.study.dimensions import PRECISION
 

@@ -1,7 +1,5 @@
 """The tables of (f): times compared with fp32, by phase and by part of the model, and the relative errors."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from cs336_model.program.variants.values import ELEMENT_BYTES

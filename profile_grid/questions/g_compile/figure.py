@@ -1,7 +1,5 @@
 """Figure of (g): the speed-up of the compiled model in each phase."""
 
-from __future__ import annotations
-
 from profile_grid.figures.speed_ups import SpeedUps
 from profile_grid.study.dimensions import COMPILE
 

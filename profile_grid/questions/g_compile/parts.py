@@ -5,8 +5,6 @@ The range of a compiled kernel names all parts that it serves: `norm + qkv proje
 part. So times add up to the step on both sides, and no kernel is divided.
 """
 
-from __future__ import annotations
-
 import re
 
 import pandas as pd

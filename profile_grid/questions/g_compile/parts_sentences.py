@@ -1,7 +1,5 @@
 """The sentences of (g) on parts of the model: fused parts, and parts whose number of matrix multiplies differs."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from kernel_tables.markdown import escaped

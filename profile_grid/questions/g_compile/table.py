@@ -1,7 +1,5 @@
 """The tables of (g): times and kernels compared with the uncompiled run, and the cost of compilation."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from profile_grid.questions.g_compile.parts import COMPILE_PARTS

@@ -1,7 +1,5 @@
 """Figure of (h): time of a step against context length, a line per attention, and where memory runs out."""
 
-from __future__ import annotations
-
 import altair as alt
 import pandas as pd
 

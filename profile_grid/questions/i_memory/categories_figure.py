@@ -1,7 +1,5 @@
 """A stacked bar per run: live bytes by category at the peak of its step."""
 
-from __future__ import annotations
-
 import altair as alt
 import pandas as pd
 

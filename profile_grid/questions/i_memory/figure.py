@@ -1,7 +1,5 @@
 """Figures of (i): the peak of a step by category, and the course of one step."""
 
-from __future__ import annotations
-
 from profile_grid.figures.drawing import Figure
 from profile_grid.questions.i_memory import categories_figure, timeline_figure
 

@@ -1,7 +1,5 @@
 """The longest context and the largest batch that fit into a GPU, estimated from the shapes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The tables of (i): the peak of a step by category, bytes kept by part, and what would fit."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from profile_grid.largest.tables import LARGEST

@@ -1,7 +1,5 @@
 """The course of one step: live bytes by category in the run with the highest peak."""
 
-from __future__ import annotations
-
 import altair as alt
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """Figure of (k): every step of a process, including the first, divided by the mean of the measured ones."""
 
-from __future__ import annotations
-
 import altair as alt
 import pandas as pd
 

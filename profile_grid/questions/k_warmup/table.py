@@ -1,8 +1,6 @@
 """The tables of (k): the means that would have been reported after fewer warm-up steps, and the number that is
 enough."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

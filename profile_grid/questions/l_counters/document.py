@@ -1,7 +1,5 @@
 """What the document of (l) says: sentences and tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Figure of (l): measured intensity and speed of every kernel configuration, below the roofs of the GPU."""
 
-from __future__ import annotations
-
 import altair as alt
 import pandas as pd
 

@@ -5,8 +5,6 @@ depth is padded too. A kernel's name has the size of the tile and its depth, but
 which product of a part it computed.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence

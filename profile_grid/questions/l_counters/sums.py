@@ -1,7 +1,5 @@
 """The work of kernels in a single pass, summed by phase, class, part and range."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

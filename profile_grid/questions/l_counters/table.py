@@ -1,7 +1,5 @@
 """The tables of (l): kernel configurations with their verdicts, sums, roofs, and FLOPs compared with the shapes."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from kernel_tables.counters.verdicts import RULES

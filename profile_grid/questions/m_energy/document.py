@@ -1,7 +1,5 @@
 """What the document of (m) says: sentences and tables."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, escaped

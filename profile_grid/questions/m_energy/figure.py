@@ -1,7 +1,5 @@
 """Figure of (m): the energy of a token in every run, divided into idle power and the rest."""
 
-from __future__ import annotations
-
 import altair as alt
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """The table of (m): the energy of a step and a token by run, and how much of it is idle power."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from profile_grid.stages.energy.tables import ENERGY_TABLE, SPREAD

@@ -1,7 +1,5 @@
 """Figure of (n): the bus bandwidth of all-reduce without other work against its size, a line per number of GPUs."""
 
-from __future__ import annotations
-
 import altair as alt
 import pandas as pd
 

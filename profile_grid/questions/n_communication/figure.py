@@ -1,7 +1,5 @@
 """Figures of (n): the cost of communication in a step without a profiler, and all-reduce without other work."""
 
-from __future__ import annotations
-
 import altair as alt
 import pandas as pd
 

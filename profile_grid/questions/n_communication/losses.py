@@ -1,7 +1,5 @@
 """Whether several GPUs compute the same as one: the losses of every step compared with the run on one GPU."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from profile_grid.stages.timing.tables import explained_error

@@ -1,7 +1,5 @@
 """Figure of the roofline: FLOP/s and bytes/s of each part of the forward pass, against the peaks of the device."""
 
-from __future__ import annotations
-
 import altair as alt
 import pandas as pd
 

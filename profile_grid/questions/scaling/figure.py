@@ -1,7 +1,5 @@
 """Figure of scaling: the time of a step against parameters and against context length."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -4,8 +4,6 @@ Under a profiler the host takes longer, so the GPU idles longer. Without one, it
 the GPU's own time, which a profiler does not change. Idle time of any cause is at most that.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

@@ -1,7 +1,5 @@
 """What the document on lost time says: sentences and tables."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, code, escaped

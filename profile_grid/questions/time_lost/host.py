@@ -1,7 +1,5 @@
 """Host time per launch on the launching thread, from runs with the stage host_trace."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from profile_grid.stages.host_trace.tables import STACK

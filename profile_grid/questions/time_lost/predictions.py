@@ -1,8 +1,6 @@
 """The gain that the diagnosis predicts for a remedy at most, compared with the measured gain of the run with the
 remedy."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

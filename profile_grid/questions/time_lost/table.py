@@ -1,7 +1,5 @@
 """The tables of the diagnosis: findings of every run, and predicted and measured gains of remedies."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from kernel_tables.diagnosis.rules import OF_COUNTERS
