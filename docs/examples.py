@@ -4,8 +4,6 @@ The first example is a complete study. Each other one has the merged tables, and
 questions. Figures are SVG; pages are committed only as digests (docs/pages.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections import ChainMap
@@ -76,7 +74,7 @@ class Example:
         """By question Markdown that links to the study that answers it too."""
         return {question: self._link(_study(name)) for question, name in self.see}
 
-    def _link(self, study: Example) -> str:
+    def _link(self, study: "Example") -> str:
         up, name = "../" if self is WHOLE else "../../", study.folder.name
         here, there = ({*example.merged()["runs"]["run"]} for example in (self, study))
         return (

@@ -130,7 +130,7 @@ def _print_communication(kept: Sequence[tuple[Outcome, Path]]) -> None:
     """Prints the cost of communication between the ranks."""
     from kernel_tables.ranks.communication import communication
     from kernel_tables.ranks.ranks import ranks_of
-    from kernel_tables.terminal.tables import sentences
+    from kernel_tables.terminal.tables import communication_sentences
     from kernel_tables.trace import Trace
 
     captures = [capture for _, capture in kept]

@@ -1,7 +1,5 @@
 """Unions, intersections, gaps and covered time of half-open intervals of integer nanoseconds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import reduce
 
@@ -26,7 +24,7 @@ class Intervals:
     def total_ns(self) -> int:
         return int(self.lengths_ns.sum())
 
-    def longer_than(self, least_ns: int) -> Intervals:
+    def longer_than(self, least_ns: int) -> "Intervals":
         """The intervals of at least this length."""
         is_long = self.lengths_ns >= least_ns
         return Intervals(self.start_ns[is_long], self.end_ns[is_long])

@@ -5,8 +5,6 @@ that the counter had while it was open, and the forward pass only reads the coun
 (see `backward` for how it is used).
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from bisect import bisect_right
@@ -77,11 +75,11 @@ class Marker:
         self._recomputation = recomputation
         self.thread = MarkerState()
 
-    def part(self, name: str) -> RangeContext:
+    def part(self, name: str) -> "RangeContext":
         """A context manager: a range that is a part of the model. Backward kernels get it too (`follow_backward`)."""
         return RangeContext(self.open_part, self.close_part, name)
 
-    def range(self, name: str) -> RangeContext:
+    def range(self, name: str) -> "RangeContext":
         """A context manager: a range around parts, such as a step or a phase, which no backward kernel gets again."""
         return RangeContext(self.push, self.pop, name)
 

@@ -3,8 +3,6 @@
 If it saw them, it would put their number into the guards of the compiled model, and compile again once they are gone.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -22,7 +20,7 @@ from range_marks.imports import when_imported
 class ModuleHooks:
     """Hooks before and after each call, also where the call raises."""
 
-    _all: ClassVar[list[ModuleHooks]] = []  # that are set, in this order
+    _all: ClassVar[list["ModuleHooks"]] = []  # that are set, in this order
 
     def __init__(self, before: Callable[[nn.Module, tuple], None], after: Callable[..., None]) -> None:
         self._before, self._after = before, after

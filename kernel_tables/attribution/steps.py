@@ -1,17 +1,13 @@
 """The steps of a capture, the phases and parts inside them, and the clocks of several captures aligned by them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.ranges import NONE
-
-if TYPE_CHECKING:
-    from kernel_tables.attribution.capture_arrays import CaptureArrays
 
 OUTSIDE = "(outside)"  # the phase and the part where no range is open inside the step
 BY_TIME_OF_DAY, BY_FIRST_STEP = "the time of day at which each capture began", "the start of the first step of each"

@@ -1,7 +1,5 @@
 """Time without overlaps: intervals that share no moment, each owned by the interval that has priority there."""
 
-from __future__ import annotations
-
 from heapq import heappop, heappush
 from typing import NamedTuple
 
@@ -38,7 +36,7 @@ class OwnedIntervals(NamedTuple):
         is_inside = (index >= 0) & (times_ns < np.append(self.end_ns, 0)[index])
         return np.where(is_inside, np.append(self.owner, NO_OWNER)[index], NO_OWNER)
 
-    def renumbered(self, new_owner: np.ndarray) -> OwnedIntervals:
+    def renumbered(self, new_owner: np.ndarray) -> "OwnedIntervals":
         """These intervals with a new number for each owner; intervals whose new owner is NO_OWNER are dropped."""
         owner = new_owner[self.owner]
         has_owner = owner != NO_OWNER

@@ -1,7 +1,5 @@
 """One step on a page: its ranges by path with kernels as leaves, and the picture of its phases and parts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -63,7 +61,7 @@ class Picture:
 @dataclass
 class _Node:
     ms: float = 0.0
-    children: dict[str, _Node] = field(default_factory=dict)
+    children: dict[str, "_Node"] = field(default_factory=dict)
 
 
 def flame(leaves: Iterable[Leaf], names: Names, root: str = "step") -> dict[str, list]:

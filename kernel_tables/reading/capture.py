@@ -3,8 +3,6 @@
 schema.py lists the columns that are read, and what replaces a column that a version of nsys lacks.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -47,7 +45,7 @@ class Capture(SmallTables):
             self._stack.close()
             raise
 
-    def __enter__(self) -> Capture:
+    def __enter__(self) -> "Capture":
         return self
 
     def __exit__(self, *_) -> None:

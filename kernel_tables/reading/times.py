@@ -1,7 +1,5 @@
 """Impossible times, which no clock and no capture can have."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -86,7 +84,7 @@ class Extent(NamedTuple):
     least: int | None = None
     greatest: int | None = None
 
-    def with_(self, more: pa.Array) -> Extent:
+    def with_(self, more: pa.Array) -> "Extent":
         """The extent of these numbers and of those in `more` that are not NULL."""
         found = pc.min_max(more).as_py()
         known = [value for value in (*self, found["min"], found["max"]) if value is not None]

@@ -1,10 +1,7 @@
 """The tables of the page of a capture, as rows of texts and numbers; rows that do not fit are counted."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,11 +11,9 @@ from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.intervals import union
 from kernel_tables.kineto.capture_schema import CPU_DEVICE
 from kernel_tables.page.names import Names
+from kernel_tables.trace import Trace
 from kernel_tables.units import duration, percent, size, time_heading
 from kernel_tables.views.readable_tree import RangeTree
-
-if TYPE_CHECKING:
-    from kernel_tables.trace import Trace
 
 MOST_ROWS = 1000
 SHARE = "share"

@@ -1,15 +1,11 @@
 """Any table in a terminal: readable units, and as many columns as fit."""
 
-from __future__ import annotations
-
 from textwrap import fill
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from kernel_tables.terminal.columns import TextColumn, aligned, fitting
 from kernel_tables.units import duration
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LEAST_TEXT = 16
 KEYS = ("rank", "device", "step")  # numbers that identify a row; they are never dropped

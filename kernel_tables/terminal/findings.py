@@ -1,18 +1,14 @@
 """The findings of `diagnose` and `check` as lines for a terminal."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from kernel_tables.clean_text import visible
 from kernel_tables.diagnosis.diagnose import Diagnosis, silent_by_reason
 from kernel_tables.diagnosis.step_time import StepTime
 from kernel_tables.kernel_names.short import short_names
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 INDENT = "    "
 

@@ -1,19 +1,14 @@
 """A capture in a notebook: the time of a step, the tree of ranges, and the findings."""
 
-from __future__ import annotations
-
 from html import escape
-from typing import TYPE_CHECKING
 
 from kernel_tables.clean_text import visible_lines
 from kernel_tables.diagnosis.diagnose import diagnose
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.diagnosis.step_time import step_time
 from kernel_tables.terminal.tables import tree_lines
+from kernel_tables.trace import Trace
 from kernel_tables.units import CPU_ONLY_NOTE
-
-if TYPE_CHECKING:
-    from kernel_tables.trace import Trace
 
 MOST_ROWS, WIDTH, MOST_FINDINGS = 30, 110, 3
 

@@ -3,21 +3,15 @@
 `heading` is the heading of times: GPU time, or operators' time on a processor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from kernel_tables.kernel_names.short import short_names
 from kernel_tables.terminal.columns import TextColumn, aligned, cut
+from kernel_tables.trace import Trace
 from kernel_tables.units import bar, duration, percent, time_heading
 from kernel_tables.views.readable_tree import RangeTree
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from kernel_tables.trace import Trace
-
 
 INDENT = "  "
 BAR = 12  # characters
@@ -122,7 +116,7 @@ def _counts(heading: str, counts: pd.Series, rank: int) -> TextColumn:
     return TextColumn(heading, [f"{count:,}" for count in counts.tolist()], rank=rank)
 
 
-def sentences(table: pd.DataFrame, numbers: Sequence[int]) -> Iterator[str]:
+def communication_sentences(table: pd.DataFrame, numbers: Sequence[int]) -> Iterator[str]:
     """A sentence with the means over the steps for each rank and device in a table of `communication`; none for those
     that ran no collective. `numbers` are the printed numbers of the ranks."""
     has_several = table.groupby("rank")["device"].nunique().gt(1)

@@ -1,19 +1,15 @@
 """The tree of ranges in few rows: phases as siblings, and `(own)` for time outside of inner ranges."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.path_text import as_path, names_in
 from kernel_tables.kernel_classes.categories import family
 from kernel_tables.views.tables import range_tree
-
-if TYPE_CHECKING:
-    from kernel_tables.attribution.capture_arrays import CaptureArrays
 
 STEP, FORWARD, OWN, COMMUNICATION = "step", "forward", "(own)", "communication"
 BACKWARD, OPTIMIZER = re.compile(r"(?i)backward"), re.compile(r"(?i)^optimizer")
@@ -31,15 +27,15 @@ class Node:
     kernels: int = 0
     ns: int = 0
     memops: int = 0
-    children: dict[str, Node] = field(default_factory=dict)
+    children: dict[str, "Node"] = field(default_factory=dict)
 
-    def add(self, other: Node, sign: int = 1) -> None:
+    def add(self, other: "Node", sign: int = 1) -> None:
         """Adds the sums of another node, or subtracts them (`sign` -1)."""
         self.kernels += sign * other.kernels
         self.ns += sign * other.ns
         self.memops += sign * other.memops
 
-    def adopt(self, child: Node) -> None:
+    def adopt(self, child: "Node") -> None:
         """Adds a child whose sums this node includes already; merges it into a child of the same name."""
         waiting = [(self, child)]
         while waiting:  # ranges may be a thousand deep

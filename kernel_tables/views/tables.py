@@ -1,9 +1,5 @@
 """The tables of a trace as pandas DataFrames; their columns are documented at the methods of Trace."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -11,13 +7,11 @@ import pyarrow.compute as pc
 
 from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS
 from kernel_tables.attribution.arrays import factorize, map_blocks, sums_by_group
+from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TABLE, require_text
 from kernel_tables.attribution.path_text import as_path
 from kernel_tables.attribution.paths import NO_RANGE, Paths
 from kernel_tables.kernel_classes.categories import UNKNOWN
-
-if TYPE_CHECKING:
-    from kernel_tables.attribution.capture_arrays import CaptureArrays
 
 SUMS = ("instances", "kernels", "gpu_time_ns", "memops", "memop_time_ns")
 CLASS_COLUMNS = ["class", "kernels", "launches", "total_ns", "share_of_gpu_time", "largest_kernel", "unknown_names"]

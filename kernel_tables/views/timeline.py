@@ -1,16 +1,10 @@
 """Ranges, launches and activities as rows with a start and an end."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
+from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.launches import NO_LAUNCH
-
-if TYPE_CHECKING:
-    from kernel_tables.attribution.capture_arrays import CaptureArrays
 
 RANGE, LAUNCH, KERNEL = TRACKS = ("range", "launch", "kernel")
 NOWHERE = -1

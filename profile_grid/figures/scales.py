@@ -1,7 +1,5 @@
 """Scales and axes that the figures share: logarithmic ones with plain numbers, context lengths, and series."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,12 +25,12 @@ class Log:
     length_px: int
 
     @classmethod
-    def around(cls, values: Iterable[float], length_px: int, margin: float = 1.3) -> Log:
+    def around(cls, values: Iterable[float], length_px: int, margin: float = 1.3) -> "Log":
         """The axis that holds the positive ones of these values, with a margin at both ends."""
         present = [float(value) for value in values if value > 0 and math.isfinite(value)] or [1.0]
         return cls(min(present) / margin, max(present) * margin, length_px)
 
-    def with_room(self, below_px: float = 0, above_px: float = 0) -> Log:
+    def with_room(self, below_px: float = 0, above_px: float = 0) -> "Log":
         """The same axis with this many pixels more at its ends, for marks that are no values."""
         per_px = math.log(self.high / self.low) / max(self.length_px - below_px - above_px, 1)
         return Log(self.low * math.exp(-below_px * per_px), self.high * math.exp(above_px * per_px), self.length_px)
@@ -69,7 +67,7 @@ class Contexts:
     lengths: tuple[int, ...]
 
     @classmethod
-    def of(cls, lengths: Iterable[int]) -> Contexts:
+    def of(cls, lengths: Iterable[int]) -> "Contexts":
         return cls(tuple(sorted({int(length) for length in lengths})))
 
     @property

@@ -5,8 +5,6 @@ would be made now have to run, and so do those that read what such jobs make. Th
 gets the answer from workflow/reruns.py.
 """
 
-from __future__ import annotations
-
 import glob
 import json
 import os
@@ -68,7 +66,7 @@ class Making:
     of_runs: str | None = None
 
     @classmethod
-    def from_json(cls, text: str) -> Making:
+    def from_json(cls, text: str) -> "Making":
         """The job that `to_json` wrote."""
         values = json.loads(text)
         return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
@@ -77,7 +75,7 @@ class Making:
         """The job as one line for a command."""
         return json.dumps(asdict(self), sort_keys=True)
 
-    def by_command(self, command: str) -> Making:
+    def by_command(self, command: str) -> "Making":
         """The job as this command line of a rule runs it: another command makes other outputs."""
         return replace(self, settings=digest_of_settings([self.settings, command]))
 

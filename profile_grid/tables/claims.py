@@ -1,7 +1,5 @@
 """Sentences as claims: with the numbers in them and the rule by which they hold."""
 
-from __future__ import annotations
-
 import re
 
 RULES = {
@@ -23,7 +21,7 @@ class Claim(str):
     rule: str
     numbers: dict[str, str]
 
-    def __new__(cls, template: str, rule: str = "measured", **numbers: object) -> Claim:
+    def __new__(cls, template: str, rule: str = "measured", **numbers: object) -> "Claim":
         if rule not in RULES or re.search(r"\d", FIELD.sub("", template)):
             raise ValueError(f"no claim: {template!r} by the rule {rule!r} (a typed number, or an unknown rule)")
         claim = super().__new__(cls, template.format(**numbers))

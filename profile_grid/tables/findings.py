@@ -1,21 +1,14 @@
 """Findings of the diagnosis: the table of one run, and the meaning of its columns."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from kernel_tables.diagnosis.diagnose import as_table, diagnose
-from kernel_tables.diagnosis.rules import OF_COUNTERS
+from kernel_tables.diagnosis.diagnose import Diagnosis, as_table, diagnose
+from kernel_tables.diagnosis.rules import OF_COUNTERS, DiagnosisRule
+from kernel_tables.trace import Trace
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.names import STEP
-
-if TYPE_CHECKING:
-    from kernel_tables.diagnosis.diagnose import Diagnosis
-    from kernel_tables.diagnosis.rules import DiagnosisRule
-    from kernel_tables.trace import Trace
 
 GAIN_OF_A_FINDING = columns("""
     abstained | bool | | whether the rule cannot tell from this capture; then `message` says why

@@ -13,8 +13,6 @@ waits, whose lock says that it still does, and whose content says what it needs.
 attempt: a stopped process (Ctrl-Z) keeps its lock, and must not keep out everybody after it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -79,7 +77,7 @@ class QueueTicket:
         names = [name for name in sorted(lock_names(WAITING)) if name < self.path.name and TICKET_NAME.fullmatch(name)]
         return [name for name in names if time.time() - _last_attempt_unix_s(self.path.with_name(name)) < STALE_S]
 
-    def earlier(self) -> Iterator[QueueTicket]:
+    def earlier(self) -> Iterator["QueueTicket"]:
         """Earlier tickets whose processes still wait, oldest first."""
         return (ticket for name in self.earlier_names() if (ticket := _read_ticket(name)) is not None)
 

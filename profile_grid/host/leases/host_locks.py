@@ -4,8 +4,6 @@ A lock is a flock on a file of a folder in /tmp. The kernel releases it when the
 gone, after SIGKILL too; namespaces make no difference to it. The file says who has it.
 """
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os
@@ -51,7 +49,7 @@ class HostLock:
         self._make = make
         self.file = -1  # the descriptor that the lock belongs to: whoever has it open keeps the lock
 
-    def __enter__(self) -> HostLock:
+    def __enter__(self) -> "HostLock":
         try:
             if self._make:
                 _make(self.path)

@@ -5,8 +5,6 @@ Interpreters start, profilers finish, exports and tables are made while other me
 warming up and measuring happen alone. On the CPU imports would disturb, so there a lease spans the job.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import select
@@ -132,7 +130,7 @@ def leases_for(
             server.result()
 
 
-def _serve(listener: socket.socket, count: int, lease_to: Callable[[Sequence[Asker]], None]) -> None:
+def _serve(listener: socket.socket, count: int, lease_to: Callable[[Sequence["Asker"]], None]) -> None:
     """Leases to every `count` processes that ask, until the listener is shut down."""
     askers: list[Asker] = []
     try:
