@@ -138,7 +138,9 @@ def _print_communication(kept: Sequence[tuple[Outcome, Path]]) -> None:
     try:
         with ExitStack() as stack:
             ranks = ranks_of([stack.enter_context(Trace(path)) for path in captures])
-            lines = list(sentences(communication(ranks, step_name), [outcome.rank for outcome, _ in kept]))
+            lines = list(
+                communication_sentences(communication(ranks, step_name), [outcome.rank for outcome, _ in kept])
+            )
     except TraceError as error:
         _say(f"the cost of communication is unknown: {error}")
         return
