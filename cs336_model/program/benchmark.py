@@ -6,9 +6,10 @@
     python -m cs336_model.program.benchmark ... --profiler energy --capture energy.json --windows 3 --window-s 5
     nsys profile --capture-range=nvtx ... python -m cs336_model.program.benchmark ... --profiler nsys
 
-Exits 0 with a result whose status is `complete`, `out_of_memory` on a real torch.OutOfMemoryError, or `unsupported`
-if this machine cannot run the variant, or has no energy counter. A model that cannot be measured as declared gives one
-line, every other failure a traceback; in both cases the exit status is not 0, and there is no result.
+Exits 0 with a result whose status is `complete`, `out_of_memory` on a real torch.OutOfMemoryError, `unsupported` if
+this machine cannot run the variant, or has no energy counter, or `wrong` or `failed` if a student's code does not
+compute what it should, or raises. A model that cannot be measured as declared gives one line, every other failure a
+traceback; in both cases the exit status is not 0, and there is no result.
 """
 
 import gc
@@ -23,6 +24,8 @@ import torch
 
 from cs336_model import ranges
 from cs336_model.program.accuracy import Comparison
+from cs336_model.program.adapters.draft import Draft, drafted
+from cs336_model.program.adapters.run import checked_adapters
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
 from cs336_model.program.energy import EnergyPlan, Meter, counted_energy, energy_counter
 from cs336_model.program.lease import give_back_lease
@@ -58,7 +61,6 @@ from cs336_model.program.steps import (
 )
 from cs336_model.program.variants.compilation import compiling, graph_counts, is_compiled
 from cs336_model.program.variants.effects import process_settings
-from cs336_model.program.variants.unsupported import Unsupported
 from cs336_model.program.windows import (
     EMITTER_OF_PROFILER,
     ENERGY,
@@ -72,6 +74,7 @@ from cs336_model.program.windows import (
     profiled_window,
     save_capture,
 )
+from cs336_model.program.without_times import WithoutTimes
 
 LEFT_BYTES = 256 * 2**20  # a batch, and the workspace of cuBLAS: no problem for the next process on the GPU
 
@@ -85,6 +88,9 @@ class Watch:
     accuracy: bool = True  # whether the first step is compared with fp64 afterwards
     energy: EnergyPlan | None = None
     close_recording: Callable[[], None] = no_recording  # ends nsys's recording
+    output: Path | None = None  # of the result
+    time_limit_s: float | None = None  # of the process
+    draft: Draft | None = None  # of the result
     recorder: Recorder | None = None  # of memory
     subject: Subject | None = None  # once it is made
 
@@ -119,7 +125,8 @@ def main(arguments: list[str] | None = None) -> None:
         close_recording = open_recording(options.profiler)
     wait_for_lease(options, progress)
     energy = EnergyPlan(options.windows, options.window_s) if options.profiler == ENERGY else None
-    watch = Watch(options.profiler, options.capture, options.accuracy == "yes", energy, close_recording)
+    accuracy, limit_s = options.accuracy == "yes", options.time_limit_s
+    watch = Watch(options.profiler, options.capture, accuracy, energy, close_recording, options.output, limit_s)
     try:
         result = run(spec, watch, progress)
     except UnusableModel as error:
@@ -130,13 +137,18 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(spec: RunSpec, watch: Watch, progress: Progress) -> Result:
-    """The result of one run: complete, out of memory with the failed request, or unsupported with the reason."""
+    """The result of one run: complete, out of memory with the failed request, or without times for another reason."""
     device = resolve_device(spec.device, this_rank().number)
     recorder = recorder_on(device) if watch.profiler == MEMORY else None
     ranges.emit_ranges(recorder.emitter if recorder else EMITTER_OF_PROFILER[watch.profiler])
     result = empty_result(spec, watch.profiler)
-    with process_settings(spec):
-        result |= measured_or_reason(spec, device, replace(watch, recorder=recorder), progress)
+
+    def record() -> Result:
+        facts = {"memory": memory_facts(device), "machine": machine_facts(device)}
+        return result | facts | facts_of_process(progress, device, spec.named)
+
+    with process_settings(spec), drafted(spec, watch.output, record, watch.time_limit_s) as draft:
+        result |= measured_or_reason(spec, device, replace(watch, recorder=recorder, draft=draft), progress)
         if watch.profiler != NCU:  # ncu keeps the GPU's counters until this process is gone
             leave_device(device)
     return result | facts_of_process(progress, device, spec.named)
@@ -150,9 +162,9 @@ def measured_or_reason(spec: RunSpec, device: torch.device, watch: Watch, progre
         _say(spec, f"out of memory during {progress.during}: {error}")
         ended = {"status": "out_of_memory", "out_of_memory": out_of_memory_record(error, progress.during)}
         watch.save_memory()
-    except Unsupported as error:
-        _say(spec, f"not supported here: {error}")
-        ended = {"status": "unsupported", "unsupported": str(error)}
+    except WithoutTimes as error:
+        _say(spec, f"{error.status}: {error}")
+        ended = {"status": error.status, "reason": str(error), "checks": error.checks}
     return ended | {"memory": memory_facts(device), "machine": machine_facts(device)}
 
 
@@ -162,6 +174,8 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
         open_context(device)
         join_group(device)
         meter = Meter(device, energy_counter(device)) if watch.energy else None  # says at once that there is none
+    with watch.draft.checking(progress):
+        checks = checked_adapters(spec, device)
     with progress.stage("initialise"):
         watch.subject = subject = make_subject(spec, device)
     _say(spec, f"initialised on {device.type} in {progress.seconds['initialise']:.1f} s")
@@ -200,7 +214,7 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
         with progress.stage("accuracy"):
             result["accuracy"] = comparison.errors(subject)
     leave_group()  # not after an exception: the others may hang, and the launcher ends them
-    return {"status": "complete"} | result
+    return {"status": "complete", "checks": checks} | result
 
 
 def subject_facts(subject: Subject, device: torch.device) -> Result:

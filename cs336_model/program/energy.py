@@ -19,7 +19,7 @@ from cs336_model.program.device import gpu_uuid, synchronize
 from cs336_model.program.gpu_state import GpuState, gpu_state
 from cs336_model.program.process_cost import Progress
 from cs336_model.program.steps import PhaseClock, Subject, run_steps
-from cs336_model.program.variants.unsupported import Unsupported
+from cs336_model.program.without_times import Unsupported
 
 POWERCAP = Path("/sys/class/powercap")
 TICKS, PATIENCE_S, POLL_S = 10, 3.0, 0.0002

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-STAGES = ("import", "wait", "context", "initialise", "compile", "warmup", "measured", "energy", "profiler", "accuracy")
+STAGES = (
+    "import", "wait", "context", "checks", "initialise", "compile", "warmup", "measured", "energy", "profiler",
+    "accuracy",
+)  # fmt: skip
 _IMPORTED_S = time.perf_counter()
 
 
@@ -43,6 +46,7 @@ class Progress:
 
 
 BEFORE_LIMIT_S = 5.0
+_stacks_at_s: list[float] = []  # when stacks are printed, by time.monotonic; at most one
 
 
 def print_stacks_before(time_limit_s: float | None, elapsed_s: float) -> None:
@@ -50,4 +54,25 @@ def print_stacks_before(time_limit_s: float | None, elapsed_s: float) -> None:
     needs no lock of Python: a thread that waits inside a library, such as NCCL, is shown too."""
     if time_limit_s is not None:
         early = min(BEFORE_LIMIT_S, time_limit_s / 4)
-        faulthandler.dump_traceback_later(max(time_limit_s - early - elapsed_s, 0.1))
+        _stacks_at_s[:] = [time.monotonic() + max(time_limit_s - early - elapsed_s, 0.1)]
+        _print_stacks_in_time()
+
+
+def _print_stacks_in_time() -> None:
+    for at_s in _stacks_at_s:
+        faulthandler.dump_traceback_later(max(at_s - time.monotonic(), 0.1))
+
+
+@contextmanager
+def ended_after(seconds: float | None) -> Iterator[None]:
+    """A with block that ends the process, with its stacks, if it lasts longer than so many seconds (None: it may).
+    This needs no lock of Python either."""
+    if seconds is None:
+        yield
+        return
+    faulthandler.dump_traceback_later(seconds, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+        _print_stacks_in_time()

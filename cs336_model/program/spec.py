@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from cs336_model.arguments import given_arguments
+from cs336_model.program.adapters.names import ADAPTERS, missing_adapter
 from cs336_model.program.variants.values import ATTENTIONS, COMPILES, OPTIMIZERS, PARALLELS, PRECISIONS, impossible
 from cs336_model.ranges import PHASES_OF_MODE
 
@@ -25,7 +26,8 @@ class RunSpec:
 
     The model is what `constructor` makes of `arguments` (cs336_model.arguments), or of the one object that `config`
     makes of them; both are "module:callable". `annotate` maps a range name to the "module:function" that becomes that
-    range, or is "modules"; `replace` maps a "module:function" to the one that is put in its place."""
+    range, or is "modules"; `replace` maps a "module:function" to the one that is put in its place; `adapters` maps the
+    name of each adapter that the values of the dimensions need to its "module:name"."""
 
     run: str
     dimensions: dict[str, Any]
@@ -35,6 +37,7 @@ class RunSpec:
     sizes: dict[str, Any]
     annotate: dict[str, str] | str
     replace: dict[str, str]
+    adapters: dict[str, str]
     vocab_size: int
     warmup_steps: int
     measured_steps: int
@@ -51,7 +54,7 @@ class RunSpec:
         """Every "module:function" in the specification."""
         annotated = () if self.annotate == MODULES else self.annotate.values()
         makers = (self.constructor, self.config) if self.config else (self.constructor,)
-        return (*makers, *annotated, *self.replace, *self.replace.values())
+        return (*makers, *annotated, *self.replace, *self.replace.values(), *self.adapters.values())
 
 
 def read_spec(text: str) -> RunSpec:
@@ -68,6 +71,7 @@ def read_spec(text: str) -> RunSpec:
     check_count("measured_steps", spec.measured_steps, minimum=1)
     check_count("warmup_steps", spec.warmup_steps, minimum=0)
     given_arguments(vars(spec))
+    check_adapters(spec.adapters, spec.dimensions)
     if reason := impossible(spec.dimensions, spec.constructor):
         raise ValueError(f"specification: {reason}")
     return spec
@@ -98,6 +102,13 @@ def check_missing(name: str, values: dict, needed: Iterable[str]) -> None:
     """Raises ValueError with the missing keys."""
     if missing := sorted(set(needed) - values.keys()):
         raise ValueError(f"{name}: missing keys {missing}")
+
+
+def check_adapters(adapters: dict[str, str], dimensions: dict[str, Any]) -> None:
+    """Raises ValueError with adapters that are unknown, or that the run needs and does not have."""
+    check_unknown("adapters of the specification", adapters, ADAPTERS)
+    if reason := missing_adapter(adapters, dimensions):
+        raise ValueError(f"specification: {reason}")
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

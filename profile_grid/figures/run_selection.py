@@ -3,8 +3,9 @@ order."""
 
 import pandas as pd
 
+from cs336_model.program.without_times import FAILED, UNSUPPORTED, WRONG
 from profile_grid.figures.drawing import Tables
-from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, UNSUPPORTED
+from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY
 from profile_grid.study.dimensions import (
     BY_KEY,
     CONTEXT_LENGTH,
@@ -29,6 +30,8 @@ from profile_grid.tables.pivoting import shown_dimensions
 STATUS_WORDS = {
     OUT_OF_MEMORY: "out of memory",
     UNSUPPORTED: "not supported",
+    WRONG: "wrong",
+    FAILED: "failed",
     INCOMPLETE: "capture incomplete",
     "missing": "not measured",
 }

@@ -9,8 +9,9 @@ from itertools import count
 
 import altair as alt
 
+from cs336_model.program.variants.values import OWN_ATTENTIONS, PYTORCH_ATTENTIONS
 from kernel_tables.page.colors import BLUE, FAMILIES, GREEN, GREY, LINES, ORANGE, PALE, PURPLE, SKY, VERMILLION
-from profile_grid.study.dimensions import ATTENTION, CHECKPOINT, COMPILE, PARALLEL, PRECISION
+from profile_grid.study.dimensions import CHECKPOINT, COMPILE, PARALLEL, PRECISION
 
 WIDTH = 740  # of a figure, in pixels: a page of paper between its margins, at 100 pixels per inch
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # the first is the one that vl-convert ships
@@ -21,7 +22,7 @@ SERIES = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, INK, GREY)
 KINDS = (  # what has the colour and shape of its place in its list, in every figure
     ("small", "medium", "large", "xl", "2.7B", "10B", "xl-2026"),
     PRECISION.values,
-    (*ATTENTION.values, "compiled"),
+    (*PYTORCH_ATTENTIONS, "compiled", *OWN_ATTENTIONS),
     PARALLEL.values,
     tuple(COMPILE.names.values()),
     tuple(CHECKPOINT.names.values()),

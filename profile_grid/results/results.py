@@ -10,15 +10,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cs336_model.program.without_times import FAILED, UNSUPPORTED, WRONG
 from profile_grid.errors import OutsideError
 from profile_grid.freshness.environment import Given
 from profile_grid.results.typed_json import Built, Mismatch, parse_as
-from profile_grid.study.stages import UNSUPPORTED
 
-FORMAT = 6  # of a stage's JSON; raised when a field changes its meaning
+FORMAT = 7  # of a stage's JSON; raised when a field changes its meaning
 COMPLETE, OUT_OF_MEMORY, INCOMPLETE = ("complete", "out_of_memory", "incomplete")
-STATUSES = (COMPLETE, OUT_OF_MEMORY, UNSUPPORTED, INCOMPLETE)
-MEASURED_OR_KNOWN = (COMPLETE, OUT_OF_MEMORY, UNSUPPORTED)  # final: measuring again would not change them
+MEASURED_OR_KNOWN = (
+    COMPLETE,
+    OUT_OF_MEMORY,
+    UNSUPPORTED,
+    WRONG,
+    FAILED,
+)  # final: the same again
+STATUSES = (*MEASURED_OR_KNOWN, INCOMPLETE)
 
 Seconds = dict[str, float]
 
@@ -89,14 +95,28 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
+class AdapterCheck:
+    """One comparison of a student's code with its reference: see cs336_model/program/adapters/checking.py."""
+
+    implementation: str
+    case: str
+    precision: str
+    quantity: str
+    error: float | None
+    tolerance: float
+    verdict: str
+
+
+@dataclass(frozen=True)
 class ProgramResult:
-    """What the measured program wrote: see cs336_model/program/benchmark.py. Times are seconds; `unsupported` is
-    PyTorch's reason where it refuses the variant."""
+    """What the measured program wrote: see cs336_model/program/benchmark.py. Times are seconds; `reason` says why
+    there are none, where memory did not run out."""
 
     status: str
     spec: dict[str, Any]
     out_of_memory: OutOfMemory | None
-    unsupported: str | None
+    reason: str | None
+    checks: list[AdapterCheck]
     compilation: Compilation | None
     accuracy: Accuracy | None
     step_seconds: list[float]

@@ -7,6 +7,7 @@ document.md.j2, figure.py its figures. Other code knows a question only by its e
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from cs336_model.program.without_times import UNSUPPORTED
 from profile_grid.study.dimensions import GPUS
 from profile_grid.study.stage import PACKAGE, Stage
 from profile_grid.study.stages import (
@@ -18,7 +19,6 @@ from profile_grid.study.stages import (
     MEMORY,
     NOT_ASKED,
     STAGES,
-    UNSUPPORTED,
 )
 from profile_grid.study.workloads import ATTENTION_ALONE, MODEL_STEPS, Workload
 

@@ -121,7 +121,8 @@ COMPILE = Dimension(
 )  # fmt: skip
 ATTENTION = Dimension(
     key="attention", heading="attention",
-    meaning="eager (separate operations), or this backend of PyTorch's scaled_dot_product_attention",
+    meaning="eager (separate operations), this backend of PyTorch's scaled_dot_product_attention, or a student's own"
+    " FlashAttention (own-pytorch, own-triton)",
     listed="attentions", default=EAGER, values=ATTENTIONS, in_name="{}-attention", in_words="with {} attention",
 )  # fmt: skip
 CHECKPOINT = Dimension(

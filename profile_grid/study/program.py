@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cs336_model.arguments import MARK, PROJECT_ARGUMENTS, run_values_named
+from cs336_model.program.adapters.names import ADAPTERS
 from profile_grid.study.dimensions import KEYS
 
 ROPE_THETA = 10000.0
@@ -18,13 +19,17 @@ KNOWN_PROGRAMS: dict[str, dict[str, Any]] = {  # by the word that config.yaml ma
         },
     },
 }
-NOTHING_ELSE = {"config": None, "arguments": None, "annotate": {}, "replace": {}, "sources": []}
+NOTHING_ELSE = {"config": None, "arguments": None, "annotate": {}, "replace": {}, "adapters": {}, "sources": []}
+NOT_OF_THE_MODEL = ("adapters", "sources")
 
 
 def program_of(config: Mapping) -> dict[str, Any]:
-    """Every key of the program of a configuration; `arguments` is None for the arguments of this project's model."""
+    """Every key of the program of a configuration; `arguments` is None for the arguments of this project's model, and
+    `adapters` is the "module:name" of each by its name."""
     declared = config["program"]
-    return NOTHING_ELSE | (KNOWN_PROGRAMS[declared] if isinstance(declared, str) else dict(declared))
+    program = NOTHING_ELSE | (KNOWN_PROGRAMS[declared] if isinstance(declared, str) else dict(declared))
+    module = program["adapters"]
+    return program | ({"adapters": {name: f"{module}:{name}" for name in ADAPTERS}} if isinstance(module, str) else {})
 
 
 def has_custom_arguments(config: Mapping) -> bool:
@@ -42,7 +47,7 @@ def functions_named(program: Mapping) -> list[str]:
 def model_specification(config: Mapping, model: str) -> dict[str, Any]:
     """The specification of a model for the measured program: constructor, sizes, and functions with ranges."""
     program, sizes = program_of(config), config["models"][model]
-    model_part = {key: value for key, value in program.items() if key != "sources"} | {"sizes": sizes}
+    model_part = {key: value for key, value in program.items() if key not in NOT_OF_THE_MODEL} | {"sizes": sizes}
     if program["arguments"] is None:
         sizes = sizes | {"rope_theta": float(sizes.get("rope_theta", ROPE_THETA))}
         model_part |= {"arguments": PROJECT_ARGUMENTS, "sizes": sizes}

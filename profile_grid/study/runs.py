@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
+from cs336_model.program.adapters.names import adapters_of_run, missing_adapter
 from profile_grid.study.dimensions import (
     DIMENSIONS,
     FULLEST_FIRST,
@@ -74,9 +75,9 @@ def checked_config(config: dict) -> dict:
 
 def grid_runs(config: dict) -> dict[str, Run]:
     """The runs of the chosen grid by name, in the order of the file, each once."""
-    runs = {}
+    runs, adapters = {}, program_of(config)["adapters"]
     for run in _runs_of_products(config):
-        if reason := run.workload.impossible(config, run.values):
+        if reason := run.workload.impossible(config, run.values) or missing_adapter(adapters, run.values):
             raise ConfigError(f"grids.{config['grid']}: {run.name} cannot be measured: {reason}")
         known = runs.setdefault(run.name, run)
         if known.values != run.values:
@@ -260,6 +261,7 @@ def _program(config: dict, run: Run, stage: Stage) -> dict:
         "dimensions": {dimension.key: run[dimension.key] for dimension in run.workload.dimensions},
         **{name: list(values) for name, values in run.in_process.items()},
         **run.workload.arguments(config, run.values),
+        "adapters": adapters_of_run(program_of(config)["adapters"], run.values),
         "seed": config["seed"],
         "device": config["device"],
         **settings_of(config, stage, of_program=True),

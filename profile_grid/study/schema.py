@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from cs336_model.program.adapters.names import ADAPTERS
 from profile_grid.errors import OutsideError
 from profile_grid.study.dimensions import DIMENSIONS
 from profile_grid.study.program import KNOWN_PROGRAMS
@@ -72,6 +73,7 @@ def config_schema() -> dict:
         if dimension.setting
     }
     schema["properties"] |= {stage.name: _section(stage) for stage in BY_NAME.values()}
+    schema["$defs"]["adapter"] = {"enum": list(ADAPTERS)}
     schema["$defs"]["known_program"] = {"enum": list(KNOWN_PROGRAMS)}
     schema["$defs"]["product"] = _product_of_any()
     return schema

@@ -15,7 +15,6 @@ from profile_grid.stages.operator.stage import OPERATOR
 from profile_grid.stages.timing.stage import TIMING
 
 NOT_ASKED = "not_asked"  # the status of a stage that was not requested for a run
-UNSUPPORTED = "unsupported"  # the status of a stage that this machine cannot measure, or PyTorch refuses
 
 STAGES = (TIMING, CAPTURE, MEMORY, ENERGY, COUNTERS, COLD_START, ALL_REDUCE, HOST_TRACE, OPERATOR)
 BY_NAME = {stage.name: stage for stage in STAGES}

@@ -7,14 +7,14 @@ import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT
-from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, UNSUPPORTED
+from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.study.dimensions import BY_KEY, CONTEXT_LENGTH, MODE, MODEL
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.pivoting import shown_dimensions
 
-STATUS_WORDS = {OUT_OF_MEMORY: "OOM", UNSUPPORTED: "unsupported", INCOMPLETE: "incomplete", "missing": "missing"}
+STATUS_WORDS = {OUT_OF_MEMORY: "OOM"}  # other statuses are words already
 NOT_IN_GRID = "not run"
 LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key)
 

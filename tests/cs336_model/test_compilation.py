@@ -13,7 +13,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.variants import compilation
 from cs336_model.program.variants.compilation import compiler_settings
-from cs336_model.program.variants.unsupported import Unsupported
+from cs336_model.program.without_times import Unsupported
 from tests.cs336_model.specs import changed
 
 ROOT = Path(__file__).parents[2]
@@ -64,8 +64,8 @@ def test_without_a_cpp_compiler_a_compiled_run_is_a_result_with_the_reason(tmp_p
     subprocess.run(command, check=True, cwd=ROOT, capture_output=True, env=environment)
     result = json.loads(path.read_text())
     assert result["status"] == "unsupported" and result["step_seconds"] == []
-    assert result["unsupported"].startswith("compile on: InvalidCxxCompiler: No working C++ compiler found")
-    assert "/nowhere" not in result["unsupported"]
+    assert result["reason"].startswith("compile on: InvalidCxxCompiler: No working C++ compiler found")
+    assert "/nowhere" not in result["reason"]
 
 
 def test_another_failure_while_compiling_is_no_result(spec_values):

@@ -10,7 +10,7 @@ import torch
 
 from cs336_model.program import benchmark
 from cs336_model.program.energy import Meter, NvmlCounter, RaplCounter, idle_window, measured_tick_s, window_of_steps
-from cs336_model.program.variants.unsupported import Unsupported
+from cs336_model.program.without_times import Unsupported
 
 TICK_S = 0.1
 CPU = torch.device("cpu")
@@ -188,4 +188,4 @@ def test_without_a_counter_the_run_says_why_before_a_model_is_made(run_benchmark
     monkeypatch.setattr(benchmark, "energy_counter", lambda _: RaplCounter(tmp_path))
     result = run_benchmark("--profiler", "energy", "--capture", str(tmp_path / "energy.json"))
     assert result["status"] == "unsupported"
-    assert result["unsupported"].startswith("energy: this host shows no counter of its CPU")
+    assert result["reason"].startswith("energy: this host shows no counter of its CPU")

@@ -20,7 +20,7 @@ from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS, causal_attention_flo
 
 CPU = torch.device("cpu")
 VALUES = {
-    "run": "attention_d8", "dimensions": {
+    "run": "attention_d8", "adapters": {}, "dimensions": {
         "precision": "fp32", "batch_size": 2, "compile": "off", "attention": "eager", "head_dim": 8,
     }, "context_lengths": [8, 16], "warmup_passes": 1, "measured_passes": 3, "seed": 0, "device": "cpu",
 }  # fmt: skip

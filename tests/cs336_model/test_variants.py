@@ -11,8 +11,8 @@ from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, Subject, make_subject, run_steps
 from cs336_model.program.variants import attention
 from cs336_model.program.variants.effects import process_settings
-from cs336_model.program.variants.unsupported import Unsupported
 from cs336_model.program.variants.values import UNIT_ROUNDOFF
+from cs336_model.program.without_times import Unsupported
 from tests.cs336_model.specs import changed
 
 CPU = torch.device("cpu")
@@ -80,7 +80,7 @@ def test_fused_attention_is_one_operator_of_the_forced_backend(spec_values, monk
 def test_a_backend_that_this_machine_refuses_is_a_result_with_pytorchs_reason(run_benchmark, backend):
     result = run_benchmark(attention=backend)
     assert result["status"] == "unsupported"
-    assert result["unsupported"].startswith(f"attention {backend}: No viable backend for scaled_dot_product_attention")
+    assert result["reason"].startswith(f"attention {backend}: No viable backend for scaled_dot_product_attention")
     assert result["step_seconds"] == [] and result["machine"]["device"] == "cpu"
 
 

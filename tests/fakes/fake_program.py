@@ -33,7 +33,7 @@ if manner == "hangs":
     Path("pid").write_text(str(os.getpid()))
     time.sleep(120)
 status = "out_of_memory" if manner == "runs out of memory" else "complete"
-result = {"status": status, "unsupported": None, "spec": spec, "machine": {"device": "cuda"}}
+result = {"status": status, "reason": None, "checks": [], "spec": spec, "machine": {"device": "cuda"}}
 if manner == "shows its environment":
     result["environment"] = dict(os.environ)
 if options.capture:

@@ -29,8 +29,9 @@ PROGRAM = {
     "run": "tiny",
     "dimensions": {"model": "tiny", "context_length": 8, "mode": "train_step", "batch_size": 4, **DEFAULT_VALUES}
     | {"gpus": 2, "parallel": "flat"},
-    "constructor": PROJECT_CONSTRUCTOR, "config": None, "arguments": PROJECT_ARGUMENTS, "sizes": SIZES, "replace": {},
-    "annotate": {}, "vocab_size": 50, "warmup_steps": 1, "measured_steps": 2, "seed": 0, "device": "cpu",
+    "constructor": PROJECT_CONSTRUCTOR, "config": None, "arguments": PROJECT_ARGUMENTS, "sizes": SIZES,
+    "annotate": {}, "replace": {}, "adapters": {},
+    "vocab_size": 50, "warmup_steps": 1, "measured_steps": 2, "seed": 0, "device": "cpu",
 }  # fmt: skip
 
 

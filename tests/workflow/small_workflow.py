@@ -113,7 +113,7 @@ machine = {"device": "cpu", "device_name": cpu_name(), "cpu_name": cpu_name(), "
            "python": platform.python_version()}
 write_text(Path(capture), measured)
 write_json(Path(output), {
-    "format": 6, "specification": specification, "sources": sources, "facts": {"measured": measured},
+    "format": 7, "specification": specification, "sources": sources, "facts": {"measured": measured},
     "program": {"loaded": loaded, "loaded_distributions": {}, "machine": machine},
     "environment": variables_record(os.environ, specification["environment"]) | host_record(),
     "files": {"capture.txt": identity(Path(capture))},

@@ -2,14 +2,15 @@
 
     python -m cs336_model.program.operator.row --spec '{...}' --output operator.json
 
-A cell that runs out of memory or that PyTorch refuses is a result. Every other failure is a traceback, an exit status
-other than 0, and no result.
+A cell that runs out of memory or that PyTorch refuses is a result, and so is one of a student's code that is wrong or
+fails. Every other failure is a traceback, an exit status other than 0, and no result.
 """
 
 import gc
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from pathlib import Path
 from timeit import default_timer
 from typing import Any
 
@@ -17,7 +18,11 @@ import torch
 from torch import Tensor
 
 from cs336_model.model.transformer import scaled_dot_product_attention
+from cs336_model.program.adapters.attention import checked_attention, own_attention
+from cs336_model.program.adapters.checking import calling
+from cs336_model.program.adapters.draft import MEASURED, Draft, drafted
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device, synchronize
+from cs336_model.program.loading import count_packages
 from cs336_model.program.operator.spec import RowSpec, read_row
 from cs336_model.program.options import program_parser, wait_for_lease
 from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
@@ -26,14 +31,14 @@ from cs336_model.program.result import empty_result, facts_of_process, write_res
 from cs336_model.program.variants.attention import forced_backend, fused_attention, refusals
 from cs336_model.program.variants.compilation import compiler_settings, compiling, is_compiled
 from cs336_model.program.variants.precision import autocast, choose_matmul_precision
-from cs336_model.program.variants.unsupported import Unsupported
-from cs336_model.program.variants.values import BF16, BF16_WEIGHTS, EAGER
+from cs336_model.program.variants.values import BF16, BF16_WEIGHTS, EAGER, OWN_ATTENTIONS
+from cs336_model.program.without_times import UNFINISHED, WithoutTimes
 
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 
 
 def cell(spec: RowSpec, context_length: int, device: torch.device, progress: Progress) -> dict[str, Any]:
-    """The measurements at one context length, or why there are none: out of memory, or refused by PyTorch.
+    """The measurements at one context length, or why there are none: out of memory, refused by PyTorch, failed.
 
     Seconds of every forward and backward pass, including the wait for the device; bytes in use between them in the
     first measured pass, and peak bytes; seconds of the pass in which the operator was compiled."""
@@ -42,8 +47,8 @@ def cell(spec: RowSpec, context_length: int, device: torch.device, progress: Pro
         return entry | measured_cell(spec, context_length, device, progress) | {"status": "complete"}
     except OutOfMemoryError as error:
         ended = {"status": "out_of_memory", "out_of_memory": out_of_memory_record(error, f"context {context_length}")}
-    except Unsupported as error:
-        ended = {"status": "unsupported", "reason": str(error)}
+    except WithoutTimes as error:
+        ended = reason_of(error)
     return entry | ended
 
 
@@ -64,7 +69,9 @@ def measured_cell(spec: RowSpec, context_length: int, device: torch.device, prog
         attend, future = operator(spec), mask(spec, context_length, device)
     # separate: checking for refusals takes time, and a compiled operator is compiled in it
     compiled = compiling(spec) if is_compiled(spec) else nullcontext()
-    with progress.stage("compile" if is_compiled(spec) else "warmup"), compiled, refusals(spec.dimensions["attention"]):
+    attention = spec.dimensions["attention"]
+    caught = calling(attention, f"length {context_length}") if attention in OWN_ATTENTIONS else refusals(attention)
+    with progress.stage("compile" if is_compiled(spec) else "warmup"), compiled, caught:
         first = one_pass(spec, attend, heads, future, gradient, device)
     with progress.stage("warmup"):
         for _ in range(spec.warmup_passes):
@@ -83,7 +90,10 @@ def measured_cell(spec: RowSpec, context_length: int, device: torch.device, prog
 
 def operator(spec: RowSpec) -> Attend:
     """The row's attention; compiled for one shape if the row compiles it."""
-    if spec.dimensions["attention"] != EAGER:
+    attention = spec.dimensions["attention"]
+    if attention in OWN_ATTENTIONS:
+        return own_attention(attention, spec.adapters)
+    if attention != EAGER:
         return fused_attention
     if not is_compiled(spec):
         return scaled_dot_product_attention
@@ -141,26 +151,67 @@ def main(arguments: list[str] | None = None) -> None:
     """Measures one run and writes its result."""
     options = program_parser("cs336_model.program.operator.row", __doc__.partition("\n")[0]).parse_args(arguments)
     spec, progress = read_row(options.spec), Progress()
+    count_packages(spec.named)
     progress.seconds["import"] = process_age_seconds()
     wait_for_lease(options, progress)
-    write_result(row(spec, progress), options.output)
+    write_result(row(spec, progress, options.output, options.time_limit_s), options.output)
 
 
-def row(spec: RowSpec, progress: Progress) -> dict[str, Any]:
-    """The keys of every result, and `cells`: one for each context length."""
-    device = resolve_device(spec.device)
+def row(
+    spec: RowSpec, progress: Progress, output: Path | None = None, time_limit_s: float | None = None
+) -> dict[str, Any]:
+    """The keys of every result, and `cells`: one for each context length. A student's code that ends the process within
+    `time_limit_s` leaves a draft of the result at `output`."""
+    device, memory, cells = resolve_device(spec.device), {}, []
     choose_matmul_precision(spec)
-    cells, memory = [], {}
-    with compiler_settings(spec), forced_backend(spec):
+
+    def record() -> dict[str, Any]:
+        every_cell = [*cells, *unfinished_cells(spec)[len(cells) :]]
+        facts = {"machine": machine_facts(device), "memory": memory or memory_facts(device), "cells": every_cell}
+        return empty_result(spec, "none") | facts | facts_of_process(progress, device, spec.named)
+
+    with compiler_settings(spec), forced_backend(spec), drafted(spec, output, record, time_limit_s) as draft:
         with progress.stage("context"):
             open_context(device)
+        checks, refused = checks_or_reason(spec, device, draft, progress)
         for context_length in spec.context_lengths:
-            cells.append(cell(spec, context_length, device, progress))
+            entry = empty_cell(context_length)
+            cells.append(entry | refused if refused else cell(spec, context_length, device, progress))
             print(f"{spec.run}: context {context_length}: {cells[-1]['status']}", file=sys.stderr, flush=True)
             memory = most_of(memory, memory_facts(device))
             make_room(device)
-    facts = {"machine": machine_facts(device), "memory": memory} | facts_of_process(progress, device)
-    return empty_result(spec, "none") | {"status": "complete", "cells": cells} | facts
+            draft.write(MEASURED)
+        return record() | {"status": "complete", "checks": checks}
+
+
+def checks_or_reason(
+    spec: RowSpec, device: torch.device, draft: Draft, progress: Progress
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The checks of a student's attention, and the entries of every cell if it is not to be measured; both empty for
+    another attention."""
+    try:
+        with draft.checking(progress):
+            return checked_row(spec, device), {}
+    except WithoutTimes as error:
+        return error.checks, reason_of(error)
+
+
+def checked_row(spec: RowSpec, device: torch.device) -> list[dict[str, Any]]:
+    """The checks of a student's attention; [] for another one. Raises Wrong or Failed."""
+    attention, precision, width = (spec.dimensions[key] for key in ("attention", "precision", "head_dim"))
+    if attention not in OWN_ATTENTIONS:
+        return []
+    return checked_attention(attention, spec.adapters, precision, spec.context_lengths, width, device)
+
+
+def unfinished_cells(spec: RowSpec) -> list[dict[str, Any]]:
+    """The cells of a row of which none is measured."""
+    return [empty_cell(context_length) | {"status": UNFINISHED} for context_length in spec.context_lengths]
+
+
+def reason_of(error: WithoutTimes) -> dict[str, str]:
+    """The entries of a cell that has no times."""
+    return {"status": error.status, "reason": str(error)}
 
 
 def most_of(memory: dict[str, int | None], added: dict[str, int | None]) -> dict[str, int | None]:

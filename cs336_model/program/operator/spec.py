@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from cs336_model.program.spec import DEVICES, check_choice, check_count, check_keys, read_fields
+from cs336_model.program.spec import DEVICES, check_adapters, check_choice, check_count, check_keys, read_fields
 from cs336_model.program.variants.values import ATTENTIONS, COMPILES, EAGER, NOT_COMPILED, PRECISIONS, WHOLE_MODEL
 
 KNOWN_DIMENSIONS = ("precision", "batch_size", "compile", "attention", "head_dim")
@@ -11,15 +11,22 @@ KNOWN_DIMENSIONS = ("precision", "batch_size", "compile", "attention", "head_dim
 
 @dataclass(frozen=True)
 class RowSpec:
-    """One run: the value of every dimension by its key, the context lengths of the process, and the passes at each."""
+    """One run: the value of every dimension by its key, the context lengths of the process, and the passes at each;
+    `adapters` are as of a RunSpec."""
 
     run: str
     dimensions: dict[str, Any]
+    adapters: dict[str, str]
     context_lengths: list[int]
     warmup_passes: int
     measured_passes: int
     seed: int
     device: str
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """Every "module:name" in the specification."""
+        return tuple(self.adapters.values())
 
 
 def read_row(text: str) -> RowSpec:
@@ -29,6 +36,7 @@ def read_row(text: str) -> RowSpec:
     for name, choices in (("precision", PRECISIONS), ("compile", COMPILES), ("attention", ATTENTIONS)):
         check_choice(name, spec.dimensions[name], choices)
     check_choice("device", spec.device, DEVICES)
+    check_adapters(spec.adapters, spec.dimensions)
     counts = {name: spec.dimensions[name] for name in ("batch_size", "head_dim")}
     counts |= {"measured_passes": spec.measured_passes} | {"context_lengths": min(spec.context_lengths, default=0)}
     for name, value in counts.items():

@@ -1,4 +1,5 @@
-"""Attention by one backend of PyTorch's scaled_dot_product_attention, instead of the written-out one."""
+"""Attention by one backend of PyTorch's scaled_dot_product_attention, or by a student's code, instead of the
+written-out one."""
 
 import warnings
 from collections.abc import Iterator
@@ -12,10 +13,11 @@ from torch.nn.functional import scaled_dot_product_attention
 from cs336_model import ranges
 from cs336_model.arithmetic.flops import shape_of
 from cs336_model.model.transformer import CausalSelfAttention
+from cs336_model.program.adapters.attention import own_attention
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.variants.precision import autocast
-from cs336_model.program.variants.unsupported import Unsupported
 from cs336_model.program.variants.values import BF16_WEIGHTS, EAGER
+from cs336_model.program.without_times import Unsupported
 from cs336_model.ranges import span
 
 BACKENDS = {
@@ -30,7 +32,7 @@ REFUSALS = ("No available kernel", "No viable backend")  # of PyTorch on a GPU, 
 def forced_backend(spec: RunSpec) -> AbstractContextManager:
     """Only this backend is allowed in scaled_dot_product_attention, including backward pass and recomputation."""
     attention = spec.dimensions["attention"]
-    return nullcontext() if attention == EAGER else sdpa_kernel(BACKENDS[attention])
+    return sdpa_kernel(BACKENDS[attention]) if attention in BACKENDS else nullcontext()
 
 
 def fused_attention(queries: Tensor, keys: Tensor, values: Tensor, future: Tensor) -> Tensor:
@@ -42,12 +44,15 @@ def fused_attention(queries: Tensor, keys: Tensor, values: Tensor, future: Tenso
 
 def with_attention(spec: RunSpec, model: nn.Module, device: torch.device) -> None:
     """Puts the run's attention into every block. Raises Unsupported if PyTorch's backend refuses it here."""
-    if spec.dimensions["attention"] == EAGER:
+    attention = spec.dimensions["attention"]
+    if attention == EAGER:
         return
-    _try_once(spec, device)
+    if attention in BACKENDS:
+        _try_once(spec, device)
+    attend = fused_attention if attention in BACKENDS else own_attention(attention, spec.adapters)
     for module in model.modules():
         if isinstance(module, CausalSelfAttention):
-            module.attend = fused_attention
+            module.attend = attend
 
 
 def _try_once(spec: RunSpec, device: torch.device) -> None:

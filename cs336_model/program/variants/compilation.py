@@ -12,8 +12,8 @@ from cs336_model import ranges
 from cs336_model.model.transformer import CausalSelfAttention
 from cs336_model.program.out_of_memory import OutOfMemoryError
 from cs336_model.program.spec import RunSpec
-from cs336_model.program.variants.unsupported import Unsupported
 from cs336_model.program.variants.values import NOT_COMPILED, WHOLE_MODEL
+from cs336_model.program.without_times import Unsupported
 
 
 def is_compiled(spec: RunSpec) -> bool:

@@ -8,7 +8,9 @@ from cs336_model.ranges import FORWARD, TRAIN_STEP
 
 FP32, TF32, BF16, BF16_WEIGHTS = PRECISIONS = ("fp32", "tf32", "bf16", "bf16-weights")
 NOT_COMPILED, WHOLE_MODEL, ATTENTION_ALONE = COMPILES = ("off", "on", "attention")
-EAGER, *FUSED = ATTENTIONS = ("eager", "math", "flash", "efficient", "cudnn")
+EAGER, *_ = PYTORCH_ATTENTIONS = ("eager", "math", "flash", "efficient", "cudnn")
+OWN_PYTORCH, OWN_TRITON = OWN_ATTENTIONS = ("own-pytorch", "own-triton")  # of a student (cs336_model.program.adapters)
+ATTENTIONS = (*PYTORCH_ATTENTIONS, *OWN_ATTENTIONS)
 NO_CHECKPOINT = 0  # otherwise every n-th block is recomputed
 NOT_PARALLEL, NAIVE, FLAT, OVERLAPPED = "none", "naive", "flat", "overlapped"
 DDP, FSDP = "ddp", "fsdp"  # with FSDP, every process has a part of each parameter

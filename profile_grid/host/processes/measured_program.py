@@ -1,6 +1,7 @@
 """The program that is measured: its command line, and its result."""
 
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -8,12 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from cs336_model.program.without_times import FAILED, UNFINISHED
 from profile_grid.host.processes import programs
 from profile_grid.host.processes.job import Job, Problem
 from profile_grid.results.results import INCOMPLETE
 
 STARTER = "cs336_model.program"  # notes what a program loads
 MODULE = "cs336_model.program.benchmark"
+TIMED_OUT = re.compile(r"^Timeout \(\d+:\d\d:\d\d", re.MULTILINE)  # as faulthandler prints it
 
 
 @dataclass(frozen=True)
@@ -48,9 +51,20 @@ def run_to_result(job: Job, name: str, result: Path, command: Sequence[str]) -> 
 
 def result_of(job: Job, name: str, result: Path, outcome: programs.ProcessExit) -> dict:
     """The JSON that a program of the job wrote to `result` before it ended; raises ProgramFailed if it did not."""
-    if not outcome.succeeded or not result.exists():
+    record = finished(json.loads(result.read_text()), outcome, job) if result.exists() else None
+    if record is None or not (outcome.succeeded or record["status"] == FAILED):
         raise programs.ProgramFailed(programs.failure_message(name, outcome, job.log, job.time_limit_s))
-    return json.loads(result.read_text())
+    return record
+
+
+def finished(record: dict, outcome: programs.ProcessExit, job: Job) -> dict:
+    """The result; the draft that a student's code has left by ending the process (cs336_model.program.adapters)
+    becomes a failed result that says how it ended."""
+    if record["status"] != UNFINISHED:
+        return record
+    hangs = outcome.timed_out or bool(TIMED_OUT.search(outcome.output(job.log)))
+    ending = f"did not end in time (limit {job.time_limit_s:g} s)" if hangs else outcome.description
+    return record | {"status": FAILED, "reason": f"{record['reason']}, the process {ending}"}
 
 
 def stage_output(
@@ -60,7 +74,7 @@ def stage_output(
     stage; after a `problem`, that and `status`."""
     return {
         "status": status if problem else program["status"],
-        "reason": problem.text if problem else program["unsupported"],
+        "reason": problem.text if problem else program["reason"],
         "reason_code": problem and problem.code,
         "program": program,
         "facts": facts,

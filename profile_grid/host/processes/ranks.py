@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cs336_model.program.parallel.launch import FIRST_TO_FAIL
+from cs336_model.program.without_times import FAILED, UNFINISHED
 from profile_grid.host.processes.job import Job
-from profile_grid.host.processes.measured_program import program_command, started_for
+from profile_grid.host.processes.measured_program import finished, program_command, started_for
 from profile_grid.host.processes.programs import ProcessExit, ProgramFailed, failure_message
 from profile_grid.results.results import COMPLETE
 
@@ -65,18 +66,20 @@ def results_of_ranks(
     with started_for(job, launch_command(logs, commands)) as program:
         outcome = program.outcome()
     gather_logs(logs, job.log)
-    results = read_rank_results(job, result)
-    if not outcome.succeeded or not results:
+    results = read_rank_results(job, result, outcome)
+    if not results or not (outcome.succeeded or results[0]["status"] == FAILED):
         raise ProgramFailed(failure_message(name, outcome, job.log, job.time_limit_s))
     return results, outcome
 
 
-def read_rank_results(job: Job, result: Path) -> list[dict]:
-    """The results of all ranks in their order; only the result without times if there is one; [] if one is missing."""
+def read_rank_results(job: Job, result: Path, outcome: ProcessExit) -> list[dict]:
+    """The results of all ranks in their order; only the result without times if there is one; [] if one is missing.
+    `outcome` says how the processes ended."""
     paths = [result.with_name(rank_filename(result.name, rank)) for rank in range(rank_count(job.program))]
     results = [json.loads(path.read_text()) for path in paths if path.exists()]
     if without_times := [record for record in results if record["status"] != COMPLETE]:
-        return without_times[:1]
+        first = min(without_times, key=lambda record: record["status"] == UNFINISHED)
+        return [finished(first, outcome, job)]
     return results if len(results) == len(paths) else []
 
 

@@ -43,7 +43,7 @@ def nsys_attempt(job: Job, trial: Path, number: int) -> Attempt:
         return Attempt(None, problem=_logged(job, "nsys_cannot_run", CANNOT_RUN, error))
     outcome = _profiled(job, trial, number)
     attempt = Attempt(None, {"program": outcome.seconds}, None, version, bool(namespace_command()))
-    results = ranks.read_rank_results(job, trial / RESULT)
+    results = ranks.read_rank_results(job, trial / RESULT, outcome)
     if not results:
         return replace(attempt, problem=_problem_without_result(job, outcome))
     program, _ = ranks.merge_rank_results(results)

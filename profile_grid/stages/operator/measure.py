@@ -1,7 +1,9 @@
 """Measures an operator alone: one process that goes through every context length."""
 
+from cs336_model.program.without_times import FAILED, UNFINISHED
 from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.measured_program import program_command, run_to_result, stage_output
+from profile_grid.results.results import COMPLETE
 
 MODULE = "cs336_model.program.operator.row"
 
@@ -12,5 +14,7 @@ def measure(job: Job) -> dict:
     result = job.scratch / "operator.json"
     command = program_command(job, result, MODULE)
     program, outcome = run_to_result(job, f"operator of {job.program['run']}", result, command)
-    cells = program.pop("cells")
+    ended = {"status": FAILED, "reason": program["reason"]}
+    cells = [cell | ended if cell["status"] == UNFINISHED else cell for cell in program.pop("cells")]
+    program |= {"status": COMPLETE, "reason": None}  # the cells have theirs
     return stage_output(program, {"program": outcome.seconds}, {"cells": cells})

@@ -79,8 +79,8 @@ OPERATOR_TIMES = TableSpec(
     "operator_times",
     "One row per cell: an attention operator at a head size and context length",
     columns("""
-    status | text | | complete, out_of_memory, or unsupported (PyTorch refuses it here)
-    reason | text | | the reason by PyTorch
+    status | text | | complete, out_of_memory, unsupported (PyTorch refuses it here), wrong or failed (a student's code)
+    reason | text | | why there are no times
     passes | int | | measured passes
     forward_ms | float | ms | mean time of a forward pass, including the wait for the device
     forward_std_ms | float | ms | its standard deviation (n − 1)

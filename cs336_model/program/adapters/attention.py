@@ -1,0 +1,156 @@
+"""A student's FlashAttention as the attention of a run, and its comparison with attention in fp64.
+
+The adapter returns a torch.autograd.Function; `apply(q, k, v, is_causal)` takes tensors (batch, length, width). The
+handout promises lengths and widths that are powers of two from 16, so nothing else is demanded.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cs336_model import ranges
+from cs336_model.program.adapters.checking import Check, calling, check, require_right
+from cs336_model.program.adapters.names import NEEDED
+from cs336_model.program.device import synchronize
+from cs336_model.program.named import find
+from cs336_model.program.variants.values import BF16, BF16_WEIGHTS, FP32, TF32, UNIT_ROUNDOFF
+from cs336_model.ranges import span
+
+Apply = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
+QUANTITIES = ("output", "gradient of queries", "gradient of keys", "gradient of values")
+# Tolerances in unit roundoffs, of errors relative to the magnitudes of `reference`: the spread of a row if each of its
+# terms had an independent relative error of 1. A term of the output goes through about eight roundings: of the result
+# and the scale of a score, and of its inputs (which count twice: numerator and denominator of the softmax), of the
+# probability, and of the output. A gradient goes through the same again. In all precisions, products add up in fp32,
+# which adds at most one roundoff of fp32 per element of the width to a score, and counts twice. PyTorch's own
+# implementations reach half of these tolerances (tests/cs336_model/test_adapter_checks.py).
+TOLERANCES = (8.0, 16.0, 16.0, 16.0)
+LENGTHS = (16, 64, 256)  # shorter than a tile, one, and several: tiles of 16 to 128 are usual
+LONGEST, BATCH = 1024, 2
+
+
+def function_of(attention: str, adapters: dict[str, str]) -> Apply:
+    """`apply` of the student's class. Raises Failed if there is none."""
+    (name,) = NEEDED["attention"][attention]
+    with calling(attention):
+        return find(adapters[name])().apply
+
+
+def own_attention(attention: str, adapters: dict[str, str]) -> Callable[..., Tensor]:
+    """The student's causal attention with the signature of an attention of the model: (queries, keys, values, mask) of
+    shape (batch, head, position, d_head). Batch and heads become one dimension, contiguous, as the handout's tests pass
+    them, and so do the gradients. Under autocast it gets tensors of autocast's type, and runs without autocast."""
+    apply = function_of(attention, adapters)
+
+    def attend(queries: Tensor, keys: Tensor, values: Tensor, future: Tensor | None) -> Tensor:
+        device = queries.device.type
+        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else queries.dtype
+        folded = (tensor.to(dtype).flatten(0, 1).contiguous() for tensor in (queries, keys, values))
+        with span(ranges.SCALED_DOT_PRODUCT_ATTENTION), torch.autocast(device, enabled=False):
+            output = apply(*folded, True)
+        if output.requires_grad:
+            output.register_hook(Tensor.contiguous)
+        return output.unflatten(0, queries.shape[:2])
+
+    return attend
+
+
+def checked_attention(
+    attention: str, adapters: dict[str, str], precision: str, lengths: list[int], width: int, device: torch.device
+) -> list[dict[str, Any]]:
+    """The checks of a student's attention, as JSON has them: in fp32 and in the run's precision, causal and not, at
+    `LENGTHS` and at those of the run up to `LONGEST`. Raises Wrong, or Failed if it raises an exception."""
+    apply = function_of(attention, adapters)
+    shapes = [(BATCH, length, width) for length in sorted({*LENGTHS, *(n for n in lengths if n <= LONGEST)})]
+    checks = [
+        one
+        for kind in dict.fromkeys((FP32, precision))
+        for shape in shapes
+        for causal in (True, False)
+        for one in checks_of_shape(attention, apply, kind, shape, causal, device)
+    ]
+    return require_right(checks)
+
+
+def tried_attention(
+    attention: str, adapters: dict[str, str], precision: str, shape: tuple[int, int, int], device: torch.device
+) -> None:
+    """A forward and a backward pass in the shape of the run: what raises there is not inside a model. Raises Failed."""
+    apply = function_of(attention, adapters)
+    inputs = [torch.randn(shape, dtype=dtype_of(precision), device=device) for _ in range(4)]
+    with calling(attention, f"{in_words(shape, True)}, {precision}"):
+        outputs_and_gradients(apply, inputs[:3], inputs[3], True)
+        synchronize(device)
+
+
+def dtype_of(precision: str) -> torch.dtype:
+    """The type of queries, keys and values."""
+    return torch.bfloat16 if precision in (BF16, BF16_WEIGHTS) else torch.float32
+
+
+def in_words(shape: tuple[int, int, int], causal: bool) -> str:
+    """ "batch 2, length 64, width 16, causal"."""
+    return f"batch {shape[0]}, length {shape[1]}, width {shape[2]}, {'causal' if causal else 'not causal'}"
+
+
+def checks_of_shape(
+    attention: str, apply: Apply, precision: str, shape: tuple[int, int, int], causal: bool, device: torch.device
+) -> Iterator[Check]:
+    """A check of the output and of each gradient for random inputs of one shape (batch, length, width)."""
+    case, dtype = in_words(shape, causal), dtype_of(precision)
+    generator = torch.Generator(device=device).manual_seed(shape[1])
+    *inputs, upstream = (torch.randn(shape, generator=generator, device=device, dtype=dtype) for _ in range(4))
+    with calling(attention, f"{case}, {precision}"):
+        computed = outputs_and_gradients(apply, inputs, upstream, causal)
+        synchronize(device)
+    expected, magnitudes = reference([tensor.double() for tensor in (*inputs, upstream)], causal)
+    parts = zip(QUANTITIES, TOLERANCES, computed, expected, magnitudes, strict=True)
+    for quantity, roundoffs, result, right, magnitude in parts:
+        error = largest_error(attention, quantity, result, right, magnitude)
+        tolerance, tf32 = (tolerance_of(roundoffs, kind, shape[2]) for kind in (precision, TF32))
+        yield check(attention, case, precision, quantity, error, tolerance, tf32)
+
+
+def tolerance_of(roundoffs: float, precision: str, width: int) -> float:
+    """The largest relative error of a right implementation."""
+    return roundoffs * UNIT_ROUNDOFF[precision] + 2 * width * UNIT_ROUNDOFF[FP32]
+
+
+def outputs_and_gradients(apply: Apply, inputs: list[Tensor], upstream: Tensor, causal: bool) -> list[Tensor | None]:
+    """The output, and the gradients of the inputs, from copies: an implementation may overwrite what it gets."""
+    leaves = [tensor.clone().requires_grad_() for tensor in inputs]
+    output = apply(*leaves, causal)
+    output.backward(upstream.to(output.dtype, copy=True))
+    return [output.detach(), *(leaf.grad for leaf in leaves)]
+
+
+def reference(tensors: list[Tensor], causal: bool) -> tuple[list[Tensor], list[Tensor]]:
+    """(values, magnitudes) of the output and of the gradients of queries, keys and values, from fp64 queries, keys,
+    values and upstream gradient. A magnitude is the root of the sum of the squares of the terms of a sum."""
+    queries, keys, values, upstream = tensors
+    scale = queries.shape[-1] ** -0.5
+    scores = queries @ keys.mT * scale
+    if causal:
+        future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(diagonal=1)
+        scores = scores.masked_fill(future, -math.inf)
+    weights = scores.softmax(dim=-1)
+    output = weights @ values
+    of_weights, of_rows = upstream @ values.mT, (upstream * output).sum(dim=-1, keepdim=True)
+    of_scores = weights * (of_weights - of_rows) * scale
+    squares = (weights * scale) ** 2 * (of_weights**2 + of_rows**2)
+    results = [output, of_scores @ keys, of_scores.mT @ queries, weights.mT @ upstream]
+    sums = [weights**2 @ values**2, squares @ keys**2, squares.mT @ queries**2, (weights**2).mT @ upstream**2]
+    return results, [total.sqrt() for total in sums]
+
+
+def largest_error(attention: str, quantity: str, result: Tensor | None, expected: Tensor, magnitude: Tensor) -> float:
+    """The largest norm of an error of a row, divided by that of its magnitude; inf if a number is not finite."""
+    if result is None or result.shape != expected.shape:
+        shape = "missing" if result is None else f"of shape {tuple(result.shape)}, not {tuple(expected.shape)}"
+        with calling(attention):
+            raise ValueError(f"{quantity} is {shape}")
+    error = (result.double() - expected).norm(dim=-1) / magnitude.norm(dim=-1)
+    return float(error.max()) if bool(torch.isfinite(result).all()) else math.inf

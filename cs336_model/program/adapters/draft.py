@@ -1,0 +1,73 @@
+"""The result of a process that a student's code keeps from its end: it hangs, or the process crashes.
+
+While such code runs, a draft of the result is in the place of the result. Whoever started the process turns it into a
+result with the status `failed` (profile_grid.host.processes.measured_program).
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+
+from cs336_model.program.adapters.checking import calling
+from cs336_model.program.adapters.names import needed_adapters
+from cs336_model.program.named import one_line_error
+from cs336_model.program.operator.spec import RowSpec
+from cs336_model.program.process_cost import Progress, ended_after
+from cs336_model.program.result import Result, write_result
+from cs336_model.program.spec import RunSpec
+from cs336_model.program.without_times import FAILED, UNFINISHED, publishable
+
+CHECKED, MEASURED = "while it was checked", "while it was measured"
+SHARE_OF_CHECKS = 0.25  # of the time limit of the process
+OF_CUDA = "CUDA error"  # begins the messages of errors after which a process cannot use the GPU
+
+
+class Draft:
+    """The draft of a result; nothing for a run without a student's code."""
+
+    def __init__(
+        self, spec: RunSpec | RowSpec, path: Path, record: Callable[[], Result], limit_s: float | None
+    ) -> None:
+        values = (value.partition(" ")[2] for value, _ in needed_adapters(spec.dimensions))
+        self.name = ", ".join(dict.fromkeys(values))
+        self._modules = {target.partition(":")[0] for target in spec.adapters.values()}
+        self._path, self._record, self._limit_s = path, record, limit_s
+
+    def write(self, what: str, status: str = UNFINISHED) -> None:
+        """Writes the draft; `what` is being done."""
+        if self.name:
+            write_result(self._record() | {"status": status, "reason": f"{self.name}: {publishable(what)}"}, self._path)
+
+    @contextmanager
+    def checking(self, progress: Progress) -> Iterator[None]:
+        """A with block for the checks: the process ends if they last longer than a quarter of its time limit. The code
+        is imported before the draft is written, which says what was loaded. Raises Failed if that raises."""
+        if not self.name:
+            yield
+            return
+        with progress.stage("checks"):
+            for module in self._modules:
+                with calling(self.name):
+                    import_module(module)
+            self.write(CHECKED)
+            with ended_after(self._limit_s and self._limit_s * SHARE_OF_CHECKS):
+                yield
+        self.write(MEASURED)
+
+
+@contextmanager
+def drafted(
+    spec: RunSpec | RowSpec, path: Path | None, record: Callable[[], Result], time_limit_s: float | None
+) -> Iterator[Draft]:
+    """The draft of a run; `record` gives a result with every key and what is known by now. An exception removes the
+    draft, so that the process fails, unless it says that the GPU can no longer be used."""
+    draft = Draft(spec, path, record, time_limit_s)
+    try:
+        yield draft
+    except BaseException as error:
+        if draft.name and OF_CUDA in str(error):
+            draft.write(f"raised {one_line_error(error)}", FAILED)
+        elif draft.name:
+            path.unlink(missing_ok=True)
+        raise

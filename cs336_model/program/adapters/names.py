@@ -1,0 +1,52 @@
+"""The names of adapters, which values of dimensions need them, and what config.yaml gives. Imports no torch.
+
+The names are those of the handout's tests/adapters.py (Stanford CS336, assignment 2).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cs336_model.program.variants.values import OWN_PYTORCH, OWN_TRITON
+
+ADAPTERS = (
+    "get_flashattention_autograd_function_pytorch",
+    "get_flashattention_autograd_function_triton",
+    "get_ddp",
+    "ddp_on_after_backward",
+    "get_fsdp",
+    "fsdp_on_after_backward",
+    "fsdp_gather_full_params",
+    "get_sharded_optimizer",
+)
+NEEDED: Mapping[str, Mapping[Any, tuple[str, ...]]] = {  # by dimension and value
+    "attention": {OWN_PYTORCH: ADAPTERS[:1], OWN_TRITON: ADAPTERS[1:2]},
+}
+
+
+def needed_adapters(dimensions: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(value of a dimension in words, name of an adapter that it needs), for the values of a run."""
+    for dimension, adapters in NEEDED.items():
+        value = dimensions.get(dimension)
+        yield from ((f"{dimension} {value}", name) for name in adapters.get(value, ()))
+
+
+def uses_adapters(dimensions: Mapping[str, Any]) -> bool:
+    """Whether a run measures a student's code."""
+    return any(True for _ in needed_adapters(dimensions))
+
+
+def adapters_of_run(declared: Mapping[str, str], dimensions: Mapping[str, Any]) -> dict[str, str]:
+    """Of the declared adapters, "module:name" by name, those that the values of a run need: a change of another one
+    does not concern it."""
+    return {name: declared[name] for _, name in needed_adapters(dimensions) if name in declared}
+
+
+def missing_adapter(declared: Mapping[str, str], dimensions: Mapping[str, Any]) -> str | None:
+    """Which adapter a run needs that is not declared, in one line; None if it has all."""
+    for value, name in needed_adapters(dimensions):
+        if name not in declared:
+            return (
+                f"{value} needs program.adapters.{name}: name the module that has it (program: {{adapters:"
+                f' "tests.adapters"}}), or the object itself as "module:name"'
+            )
+    return None

@@ -1,0 +1,49 @@
+"""Why a run has no times, as a result of the grid and not a failure: a status and one line. No torch.
+
+A variant does not run on this machine (`unsupported`); a student's code computes something else (`wrong`), or does not
+come to its end (`failed`). Out of memory has further facts (out_of_memory.py).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+UNSUPPORTED, WRONG, FAILED = "unsupported", "wrong", "failed"
+UNFINISHED = "unfinished"  # of the draft of a result, as long as the process runs
+MAX_CHARACTERS = 400
+_PATH = re.compile(r"(?<![\w:/])/(?:[\w.+@-]+/)+")
+
+
+class WithoutTimes(Exception):
+    """There are no times; the message is the name of what was to be measured and the reason, in one line and without
+    paths, and `checks` the comparisons that were made. Only its kinds are raised."""
+
+    status: str
+
+    def __init__(self, name: str, reason: str, checks: Sequence[Mapping[str, Any]] = ()) -> None:
+        super().__init__(f"{name}: {publishable(reason)}")
+        self.checks = list(checks)
+
+
+class Unsupported(WithoutTimes):
+    """This machine lacks what a run needs."""
+
+    status = UNSUPPORTED
+
+
+class Wrong(WithoutTimes):
+    """What was to be measured does not compute what it should."""
+
+    status = WRONG
+
+
+class Failed(WithoutTimes):
+    """What was to be measured raised an exception, or did not return."""
+
+    status = FAILED
+
+
+def publishable(text: str) -> str:
+    """One line of limited length, with only the last name of every path: it is published with the tables."""
+    line = _PATH.sub("", " ".join(text.split()))
+    return line if len(line) <= MAX_CHARACTERS else f"{line[:MAX_CHARACTERS]} ..."
