@@ -8,6 +8,7 @@ from cs336_model.program.adapters.names import ADAPTERS
 from profile_grid.study.dimensions import KEYS
 
 ROPE_THETA = 10000.0
+VOCABULARY = "vocab_size"  # of all models, or of one: under models, next to its sizes
 KNOWN_PROGRAMS: dict[str, dict[str, Any]] = {  # by the word that config.yaml may use instead
     "cs336_basics": {  # the course's model; its attention is replaced by one with ranges inside, as in its handout
         "constructor": "cs336_basics.model:BasicsTransformerLM",
@@ -46,8 +47,10 @@ def functions_named(program: Mapping) -> list[str]:
 
 def model_specification(config: Mapping, model: str) -> dict[str, Any]:
     """The specification of a model for the measured program: constructor, sizes, and functions with ranges."""
-    program, sizes = program_of(config), config["models"][model]
+    program, declared = program_of(config), config["models"][model]
+    sizes = {name: value for name, value in declared.items() if name != VOCABULARY}
     model_part = {key: value for key, value in program.items() if key not in NOT_OF_THE_MODEL} | {"sizes": sizes}
+    model_part[VOCABULARY] = declared.get(VOCABULARY, config[VOCABULARY])
     if program["arguments"] is None:
         sizes = sizes | {"rope_theta": float(sizes.get("rope_theta", ROPE_THETA))}
         model_part |= {"arguments": PROJECT_ARGUMENTS, "sizes": sizes}
@@ -56,11 +59,11 @@ def model_specification(config: Mapping, model: str) -> dict[str, Any]:
 
 def unusable_program(config: Mapping) -> Iterator[str]:
     """One line for each argument without a value, and for each size whose name is taken, in the models of the grid."""
-    known = (*KEYS, "vocab_size")
+    known = (*KEYS, VOCABULARY)
     models = [name for product in config["grids"][config["grid"]] for name in product.get("models", [])]
     for model in dict.fromkeys(name for name in models if name in config["models"]):
         sizes = config["models"][model]
-        for name in sorted(set(known) & set(sizes)):
+        for name in sorted(set(KEYS) & set(sizes)):
             yield f"models.{model}.{name}: every run has a {name} already; give the size another name"
         for argument, name in run_values_named(program_of(config)["arguments"] or {}).items():
             if name not in (*known, *sizes):

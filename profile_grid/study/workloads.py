@@ -46,9 +46,7 @@ MODEL_STEPS = Workload(
     name="model",
     dimensions=DIMENSIONS,
     impossible=lambda config, values: impossible(values, program_of(config)["constructor"]),
-    arguments=lambda config, values: (
-        model_specification(config, values[MODEL.key]) | {"vocab_size": config["vocab_size"]}
-    ),
+    arguments=lambda config, values: model_specification(config, values[MODEL.key]),
     tried_by="profile_grid.planning.doctor:try_capture",
     tables=("largest",),
 )

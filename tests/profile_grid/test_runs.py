@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from cs336_model.arithmetic.flops import shape_of
 from profile_grid.study.runs import checked_config, grid_part, grid_plan, grid_runs, specification
 from profile_grid.study.schema import ConfigError
 from profile_grid.study.stages import CAPTURE, TIMING
@@ -106,6 +107,17 @@ def change(config, path, value):
     for key in parents:
         config = config[key]
     config[last] = value
+
+
+def test_a_model_may_have_its_own_vocabulary_which_is_no_size_of_its_layers(config):
+    config["models"]["small"]["vocab_size"] = 151936
+    config["grids"]["both"] = [{"models": ["small", "medium"], "context_lengths": [128], "modes": ["forward"]}]
+    runs = grid_runs(checked_config(config | {"grid": "both"}))
+    programs = {name: json.loads(specification(config, run, TIMING))["program"] for name, run in runs.items()}
+    assert [program["vocab_size"] for program in programs.values()] == [151936, 10000]
+    assert "vocab_size" not in programs["small_ctx128_forward"]["sizes"]
+    shape = shape_of(programs["small_ctx128_forward"])
+    assert shape.vocab_size == 151936
 
 
 FIRST_PRODUCT = ("grids", "cs336-2025", 0)
