@@ -29,11 +29,13 @@ from kernel_tables.errors import ERROR, TraceError
 from kernel_tables.reading import nsys
 
 if TYPE_CHECKING:
+    from kernel_tables.diagnosis.diagnose import Diagnosis
     from kernel_tables.trace import Trace
 
 
 OF_EVERY_WINDOW = frozenset({"nsys_hedge"})  # nsys warns of every window that ends before the program
 OF_CUT_WINDOWS = frozenset({"short_steps"})  # the step in which the program ended, which is reported separately
+VARIES, UNSTEADY = "steps_vary", "unsteady_steps"  # two codes of findings that say that steps differ
 NOTHING_RECORDED = 3  # the exit status
 MOST_ROWS = 40  # of ranges; the capture has them all
 MOST_LOSSES = 3  # `kernel-tables diagnose` prints them all
@@ -104,7 +106,7 @@ def _keep(recorded: Sequence[Outcome], handover: Path, output: Path, program: st
 def _print_captures(recorded: Sequence[Outcome], captures: Sequence[Path | TraceError]) -> None:
     """Prints which captures were kept and what is in them."""
     remarks = [sentence for outcome in recorded for sentence in outcome.remarks()]
-    for sentence in filter(None, (*remarks, *recorded[0].elsewhere(), recorded[0].cost())):
+    for sentence in filter(None, (*dict.fromkeys(remarks), *recorded[0].elsewhere(), recorded[0].cost())):
         _say(sentence)
     kept = []
     for outcome, capture in zip(recorded, captures, strict=True):
@@ -168,10 +170,21 @@ def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
     except TraceError as error:
         _say(f"no table is made of it: {error}")
         return
+    varying = list(outcome.varying())
     for finding in findings:
-        _say(f"{finding.severity}{'' if in_full else outcome.of_rank()}: {finding.message}")
-    for sentence in lost:
+        if finding.code != VARIES or not varying:
+            _say(f"{finding.severity}{'' if in_full else outcome.of_rank()}: {finding.message}")
+    for sentence in (*(varying if in_full else ()), *(loss.sentence for loss in lost if not _is_said(loss, outcome))):
         _say(sentence)
+
+
+def _is_said(loss: Diagnosis, outcome: Outcome) -> bool:
+    """Whether the sentence on what varies between steps says already why some are slow."""
+    from kernel_tables.diagnosis.step_rules import DRIFT
+
+    if loss.code != UNSTEADY or abs(loss.evidence["drift_percent"]) >= 100 * DRIFT:
+        return False
+    return outcome.explains([int(number) for number in loss.evidence["slow_steps_ms"]])
 
 
 def _print_rows(trace: Trace, step_name: str) -> None:
@@ -197,11 +210,11 @@ def _print_rows(trace: Trace, step_name: str) -> None:
         _say(time.sentence)
 
 
-def _losses(trace: Trace, step_name: str) -> list[str]:
-    """Where time is lost, a sentence each, the largest first."""
+def _losses(trace: Trace, step_name: str) -> list[Diagnosis]:
+    """Where time is lost, the largest first."""
     from kernel_tables.diagnosis.diagnose import diagnose
 
-    return [finding.sentence for finding in diagnose(trace, step_name) if not finding.abstained][:MOST_LOSSES]
+    return [finding for finding in diagnose(trace, step_name) if not finding.abstained][:MOST_LOSSES]
 
 
 def _say(sentence: str) -> None:

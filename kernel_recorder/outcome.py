@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from kernel_recorder.contents import contents_sentences, step_sentence
+from kernel_recorder.contents import compilation_sentence, odd_steps, step_sentence, varying_sentence
 from kernel_recorder.in_process.notes import NO_RANK, PATIENCE_S, RANK, is_alive
 from kernel_recorder.in_process.settings import CALLS, NSYS, PROGRAM, RANGE, SECONDS, STEPS, Settings
 from kernel_recorder.keeping import RecordedProcess
@@ -168,10 +168,27 @@ class Outcome:
                 else "the window starts later, since the program used PyTorch's profiler itself until then"
             )
         yield from step_sentence(self._window_facts())
-        yield from contents_sentences(self._window_facts())
+        yield from self._steps_afterwards()
+        yield from compilation_sentence(self._window_facts())
         if unknown := self._last(NO_RANK):
             why = visible(unknown["reason"])[:300]
             yield f"other ranks are not recorded: distributed run unknown ({why})"
+
+    def varying(self) -> Iterator[str]:
+        """A sentence on what varies between the steps, if anything does."""
+        return varying_sentence(self._window_facts())
+
+    def explains(self, slow_steps: Collection[int]) -> bool:
+        """Whether steps with these numbers, from 0, are slow because they call models differently than the others."""
+        return bool(slow_steps) and odd_steps(self._window_facts()).issuperset(slow_steps)
+
+    def _steps_afterwards(self) -> Iterator[str]:
+        """A sentence on the optimizer that the program made after a window of calls, if it did."""
+        steps = max((count for kind, _, count in self._repeated() if kind == "optimizer"), default=0)
+        if self.settings.window == STEPS and self.opened.get("by") == "module" and steps:
+            skip = self.settings.skip
+            advice = "--skip N, with N above the number of these calls," if steps > skip else f"--skip {steps - 1}"
+            yield f"the program took {steps} optimizer steps after these calls; {advice} records steps instead"
 
     def elsewhere(self) -> Iterator[str]:
         """A sentence on processes that were not recorded, if there are any."""
@@ -237,8 +254,8 @@ class Outcome:
             and not self._steps_made()
         ):
             return (
-                "the program has an optimizer, and no step of it could be counted (a compiled step cannot be); --calls"
-                " records calls of the model instead"
+                "the program has an optimizer, which changed no weights between calls of a model (or all of it is"
+                " compiled as one function); --calls records calls of the model instead, and --seconds S a fixed time"
             )
         if settings.window in (STEPS, CALLS) and reached == "0":
             return (

@@ -15,6 +15,8 @@ CLAIM, CLAIMED_RUN = "claim", "claimed-run"
 PATIENCE_S = 10.0  # for ranks that reach no window: their program may do something else, or have ended
 RANK = "rank"  # the event of a process that has joined others
 NO_RANK = "no_rank"  # of a process that has, if its run could not be determined
+DROPPED = "dropped"  # of a process that starts its window over
+OF_WINDOW = ("open", "steps", "closed", "saved", "lost")
 
 
 class Notes:
@@ -89,7 +91,7 @@ def trace_file(folder: Path, pid: int) -> Path:
 
 
 def read_notes(folder: Path) -> list[dict]:
-    """The notes of all processes, in order, without lines that a full disk cut off."""
+    """The notes of all processes, in order, without lines that a full disk cut off, and those of dropped windows."""
     path = folder / FILE
     notes = []
     for line in path.read_text().splitlines() if path.exists() else ():
@@ -97,4 +99,9 @@ def read_notes(folder: Path) -> list[dict]:
             notes.append(json.loads(line))
         except ValueError:
             continue
-    return notes
+    dropped = {note["pid"]: place for place, note in enumerate(notes) if note["event"] == DROPPED}
+    return [
+        note
+        for place, note in enumerate(notes)
+        if note["event"] not in OF_WINDOW or place > dropped.get(note["pid"], -1)
+    ]

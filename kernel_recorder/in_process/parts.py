@@ -27,6 +27,7 @@ class Parts:
         self.are_wanted = self._wanted()
         self._closures.begin()
         if self.are_wanted:
+            self._modules.passes.steps.clear()
             self._modules.begin()
 
     def end(self) -> None:

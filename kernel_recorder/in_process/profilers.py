@@ -29,6 +29,7 @@ class TorchProfiler:
     until it ends it.
     """
 
+    can_start_again = True
     _step_back: ClassVar[Callable[[], None]] = staticmethod(lambda: None)  # of the recorder of this process
 
     def __init__(self) -> None:
@@ -97,7 +98,7 @@ class TorchProfiler:
 class NsysProfiler:
     """Tells the nsys around this program where its capture range begins and ends, which is the same for all ranks."""
 
-    is_taken = False
+    is_taken = can_start_again = False  # it records one range of a program
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks

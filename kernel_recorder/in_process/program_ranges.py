@@ -11,8 +11,8 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from types import FrameType, ModuleType
-from typing import Any, Protocol
+from types import ModuleType
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch.autograd.profiler import record_function
@@ -25,11 +25,12 @@ PLAIN_PUSH, PLAIN_POP = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
 
 
 class Listener(Protocol):
-    """What is told of every range of the program: before it opens, and after it has closed."""
+    """What is told of every range of the program: before it opens, and after it has closed; `optimizer` is the one
+    whose step has ended with it."""
 
     def entering(self, name: str, *, of_torch: bool) -> None: ...
 
-    def left(self, name: str) -> None: ...
+    def left(self, name: str, optimizer: Any = None) -> None: ...
 
 
 class _NoListener:
@@ -37,7 +38,7 @@ class _NoListener:
 
     def entering(self, name: str, *, of_torch: bool) -> None: ...
 
-    def left(self, name: str) -> None: ...
+    def left(self, name: str, optimizer: Any = None) -> None: ...
 
 
 class ProgramRanges:
@@ -79,18 +80,21 @@ class ProgramRanges:
         def enter(range_: record_function) -> record_function:
             caller = sys._getframe(1)
             self._listener.entering(range_.name, of_torch=_is_of_torch(caller))
-            written = self._written(range_.name, caller)
-            self._thread.innermost.append((range_, written))
+            optimizer = caller.f_locals.get("self") if range_.name.startswith(OPTIMIZER_STEP) else None
+            written = self._written(range_.name, optimizer)
+            self._thread.innermost.append(_OpenRange(range_, written, optimizer))
             return self._enter(range_, written)
 
         @wraps(record_function.__exit__)
         def exit_(range_: record_function, *error: Any) -> Any:
             opened = self._thread.innermost
-            opened[:] = [entry for entry in opened if entry[0] is not range_]
+            has_failed = any(part is not None for part in error)
+            optimizer = next((entry.optimizer for entry in opened if entry.range_ is range_ and not has_failed), None)
+            opened[:] = [entry for entry in opened if entry.range_ is not range_]
             try:
                 return self._exit(range_, *error)
             finally:
-                self._listener.left(range_.name)
+                self._listener.left(range_.name, optimizer)
 
         record_function.__enter__, record_function.__exit__ = uncompiled(enter), uncompiled(exit_)
 
@@ -101,7 +105,7 @@ class ProgramRanges:
     @contextmanager
     def outside_optimizer(self) -> Iterator[None]:
         """The range of the optimizer's step that runs on this thread is closed inside, where it is the innermost."""
-        range_, written = next(iter(self._thread.innermost[-1:]), (None, ""))
+        range_, written, _ = next(iter(self._thread.innermost[-1:]), (None, "", None))
         if range_ is None or not range_.name.startswith(OPTIMIZER_STEP):
             yield
             return
@@ -111,9 +115,8 @@ class ProgramRanges:
         finally:
             self._enter(range_, written)
 
-    def _written(self, name: str, caller: FrameType) -> str:
+    def _written(self, name: str, optimizer: Any) -> str:
         """The name that is recorded of a range: the step of the second Adam is "Optimizer.step#Adam 2.step"."""
-        optimizer = caller.f_locals.get("self") if name.startswith(OPTIMIZER_STEP) else None
         if optimizer is None:
             return name
         alike = [known for known in self._optimizers.get(name, []) if known() is not None]
@@ -196,12 +199,20 @@ class ProgramRanges:
             self._listener.left(name)
 
 
+class _OpenRange(NamedTuple):
+    """A range of record_function, its recorded name, and the optimizer whose step it is around, if it is."""
+
+    range_: record_function
+    written: str
+    optimizer: Any
+
+
 class _OpenRanges(threading.local):
-    """The ranges that are open on the calling thread: those of record_function with their recorded names; and those of
-    NVTX by name, with what stands for each."""
+    """The ranges that are open on the calling thread: those of record_function; and those of NVTX by name, with what
+    stands for each."""
 
     def __init__(self) -> None:
-        self.innermost: list[tuple[record_function, str]] = []
+        self.innermost: list[_OpenRange] = []
         self.opened: list[tuple[str, record_function | None]] = []
 
 

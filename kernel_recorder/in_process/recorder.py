@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from kernel_recorder.in_process.notes import Notes
+from kernel_recorder.in_process.notes import DROPPED, Notes
 from kernel_recorder.in_process.ranks import Ranks
 
 MOST_REASONS, MOST_CHARACTERS = 3, 200
@@ -73,7 +73,7 @@ class Recorder:
         self.state = WAITING
         self.done = 0  # steps, or instances of a range, that the window holds so far
         self.progress: Callable[[], dict[str, Any]] = dict  # how far the search for the window came
-        self._has_profile = False
+        self._has_profile = self._has_opened = False
         self._compilations_before = Compilations()
 
     @property
@@ -83,6 +83,11 @@ class Recorder:
     @property
     def is_open(self) -> bool:
         return self.state == OPEN
+
+    @property
+    def can_start_over(self) -> bool:
+        """Whether another window can take the place of the one that this process opened."""
+        return self._has_opened and self._profiler.can_start_again and not self._ranks.is_one
 
     def step_begins(self) -> None:
         self._parts.step_begins()
@@ -118,7 +123,9 @@ class Recorder:
             self._notes.add("refused", reason=_in_a_line(error))
             return False
         self.state = OPEN
-        self._end_with_forked_process()
+        if not self._has_opened:
+            self._end_with_forked_process()
+        self._has_opened = True
         self._compilations_before = compilations()
         facts |= {"torch": torch.__version__, "modules": self._parts.are_wanted}
         self._notes.add("open", start_s=time.perf_counter() - started, **facts)
@@ -160,6 +167,15 @@ class Recorder:
             self._notes.add("lost", reason=_in_a_line(error))
             return
         self._notes.add("saved", save_s=time.perf_counter() - stopped)
+
+    def start_over(self) -> None:
+        """Drops what was recorded, and waits for another window."""
+        if self.is_open:
+            wait_for_device()
+            self._parts.end()
+            self._profiler.stop(program_ended=False)
+        self._notes.add(DROPPED)
+        self.state, self.done = WAITING, 0
 
     def end_with_process(self) -> None:
         """Closes the window when this process ends, and leaves forked children without a window."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
@@ -11,17 +12,18 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook
+from torch.optim.optimizer import Optimizer
 
 from kernel_recorder.in_process.outermost_calls import OutermostCalls
 from kernel_recorder.in_process.recorder import Recorder
 from kernel_recorder.in_process.settings import CALLS, NSYS, Settings
+from kernel_recorder.in_process.weight_changes import WeightChanges
 from kernel_recorder.in_process.windows import Window
 from range_marks.module_names import model_name
-from range_marks.uncompiled import uncompiled
 
 NOTED_STEPS = 20  # the durations of so many steps before the window are kept
-OPTIMIZER, GRAPH, MODULE = "optimizer", "graph", "module"
+# What is repeated: steps of an optimizer, changes of weights by one whose steps are not heard, replays, calls.
+OPTIMIZER, WEIGHTS, GRAPH, MODULE = "optimizer", "weights", "graph", "module"
 MOST_REPEATED = 20  # are noted
 
 
@@ -66,9 +68,13 @@ class StepsWindow(Window):
 
     A step lasts from the end of an optimizer's step or of a replay to the next; of a model from call to call. A step of
     an optimizer ends where the range closes that PyTorch opens around it, so that no range stands half in the window.
+    A compiled optimizer runs no Python that could be heard: then a step begins with the first call of a model after the
+    weights have changed.
 
     Replays count since the last step that an optimizer made in Python: a graph may hold a part of a step only. Calls of
-    modules with parameters count until the program makes an optimizer, or always where the settings ask for CALLS.
+    modules with parameters count until the program makes an optimizer, or always where the settings ask for CALLS. If
+    the window opened by such calls, and an optimizer makes steps afterwards, the program only evaluated its model
+    before it trained it: the window starts over, where the profiler can.
 
     A replay runs no Python: what its kernels belong to is told by the ranges that are open while the graph is captured.
     So under nsys, which records the creation of a graph's nodes, the window opens before the first capture.
@@ -78,45 +84,43 @@ class StepsWindow(Window):
         super().__init__(recorder, settings)
         self._counts: dict[Repeated, int] = {}
         self._names: dict[Repeated, str] = {}
-        self._ended: Any = None  # the optimizer whose step is over but for its range
         self._step: Repeated | None = None  # what defines a step
-        self._has_optimizer = False
-        self._clock = StepClock()
+        self._optimizers = WeightChanges()
+        self._clocks: defaultdict[Repeated, StepClock] = defaultdict(StepClock)
         self._calls = OutermostCalls(self._call_begins)
 
     def attach(self) -> None:
         self._calls.begin()
         if self.settings.window == CALLS:
             return
-        register_optimizer_step_post_hook(self._after_step)
         graph = torch.cuda.graphs.CUDAGraph
         graph.replay = _followed_by(graph.replay, self._after_replay)
         if self.settings.profiler == NSYS:
             graph.capture_begin = _preceded_by(graph.capture_begin, self._before_capture)
         Optimizer.__init__ = _followed_by(Optimizer.__init__, self._after_creation)
 
-    def left(self, name: str) -> None:
-        if self._ended is not None:
-            optimizer, self._ended = self._ended, None
-            for graph in [repeated for repeated in self._counts if repeated.kind == GRAPH and self._step != repeated]:
-                del self._counts[graph]
+    def left(self, name: str, optimizer: Any = None) -> None:
+        if optimizer is not None and self.settings.window != CALLS and not _is_capturing():
+            self._hears_steps()
             self._boundary(Repeated(OPTIMIZER, id(optimizer)), type(optimizer).__name__)
 
     def progress(self) -> dict[str, Any]:
         repeated = [[known.kind, self._names[known], count] for known, count in self._counts.items()]
         reached = max((count for *_, count in repeated), default=0)
-        facts = {"reached": reached, "repeated": repeated[:MOST_REPEATED], **self._clock.facts()}
-        return facts | ({"has_optimizer": True} if self._has_optimizer else {})
+        facts = {"reached": reached, "repeated": repeated[:MOST_REPEATED]}
+        facts |= {} if self._step is None else self._clocks[self._step].facts()
+        return facts | ({"has_optimizer": True} if self._optimizers else {})
 
-    @uncompiled
-    def _after_step(self, optimizer: Any, *_: Any) -> None:
-        if not torch.compiler.is_compiling() and not _is_capturing():
-            self._ended = optimizer
+    def _after_creation(self, optimizer: Optimizer) -> None:
+        self._optimizers.add(optimizer)
 
-    def _after_creation(self, _: Optimizer) -> None:
-        self._has_optimizer = True
-        if self._step is None:
+    def _hears_steps(self) -> None:
+        """An optimizer has made a step that was heard, so nothing else that is counted is a step."""
+        self._optimizers.stop()
+        if self._step is None or self._step.kind != MODULE:
             self._calls.end()
+        for other in [known for known in self._counts if known.kind in (GRAPH, MODULE) and known != self._step]:
+            del self._counts[other]
 
     def _before_capture(self, _: Any) -> None:
         if not _is_capturing():
@@ -134,7 +138,11 @@ class StepsWindow(Window):
             return
         if waited:
             self.recorder.call_before_window(module, args)
-        self._boundary(Repeated(MODULE, id(module)), model_name(module))
+        if self._optimizers and (self._step is None or self._step.kind != MODULE):
+            for optimizer in self._optimizers.changed():
+                self._boundary(Repeated(WEIGHTS, id(optimizer)), type(optimizer).__name__)
+        else:
+            self._boundary(Repeated(MODULE, id(module)), model_name(module))
         if waited and self.recorder.is_open:
             self.recorder.call_begins(module, args)
 
@@ -147,8 +155,8 @@ class StepsWindow(Window):
         recorder = self.recorder
         self._counts[repeated] = count = self._counts.get(repeated, 0) + 1
         self._names[repeated] = name
+        self._clocks[repeated].tick()
         if recorder.is_open and repeated == self._step:
-            self._clock.tick()
             recorder.done += 1
             recorder.step_ends()
             if recorder.done == self.settings.steps:
@@ -156,16 +164,22 @@ class StepsWindow(Window):
                 recorder.close()
             else:
                 recorder.step_begins()
-        elif self._step is None and (recorder.waits or recorder.is_open):
-            if count == max(self._counts.values()):
-                self._clock.tick()
+        elif self._may_define_steps(repeated):
             over = count - (repeated.kind == MODULE)
             if over >= self.settings.skip:
                 self._begin(repeated, first=over + 1, by=repeated.kind, name=name)
 
+    def _may_define_steps(self, repeated: Repeated) -> bool:
+        if self._step is None:
+            return self.recorder.waits or self.recorder.is_open
+        is_of_calls = self._step.kind == MODULE and self.settings.window != CALLS
+        return is_of_calls and repeated.kind == OPTIMIZER and self.recorder.can_start_over
+
     def _begin(self, repeated: Repeated, **facts: Any) -> None:
         """The first step of the window begins here, if the window can open."""
         facts["number"] = self._number(repeated)
+        if self._step is not None:
+            self.recorder.start_over()
         if self.recorder.is_open:
             self.recorder.add_facts(**facts)
         elif not self.recorder.open(**facts):
@@ -173,7 +187,7 @@ class StepsWindow(Window):
                 self._calls.end()
             return
         self._step = repeated
-        self._clock.restart()
+        self._clocks[repeated].restart()
         self.recorder.step_begins()
 
 

@@ -30,8 +30,8 @@ class Window:
     def entering(self, name: str, *, of_torch: bool) -> None:
         self.has_own_ranges |= not of_torch and self.recorder.waits
 
-    def left(self, name: str) -> None:
-        """A range has closed."""
+    def left(self, name: str, optimizer: Any = None) -> None:
+        """A range has closed, and with it the step of an optimizer, if one is given."""
 
     def progress(self) -> dict[str, Any]:
         """The progress of this process towards the window."""
@@ -56,7 +56,7 @@ class RangeWindow(Window):
             if self._seen > self.settings.skip:
                 self.recorder.open(first=self._seen)
 
-    def left(self, name: str) -> None:
+    def left(self, name: str, optimizer: Any = None) -> None:
         if name != self.settings.range or not getattr(self._depth, "value", 0):
             return
         self._depth.value -= 1

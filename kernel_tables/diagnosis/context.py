@@ -14,9 +14,9 @@ import numpy as np
 from kernel_tables.attribution.ranges import NONE
 from kernel_tables.diagnosis.attention import Attention, attention_of
 from kernel_tables.diagnosis.blocking import Blocking
-from kernel_tables.diagnosis.idle import GPU, HOST, LAUNCHING, UNKNOWN, Idle, idle_of
+from kernel_tables.diagnosis.idle import GPU, HOST, LAUNCHING, UNKNOWN, Idle, held_up_by, idle_of
 from kernel_tables.diagnosis.scope import Scope
-from kernel_tables.intervals import difference
+from kernel_tables.intervals import covered_ns, difference
 from kernel_tables.kernel_classes.categories import is_fp32_without_tensor_cores
 
 if TYPE_CHECKING:
@@ -67,6 +67,19 @@ class DiagnosisContext:
             for cause in causes or idle.by_cause:
                 idle_ns[idle.next_row] += idle.by_cause[cause]
         return idle_ns
+
+    def idle_at_most_ns(self, cause: str) -> int:
+        """The idle time that is gone, at most, if the calls of this cause take no time, other than at the edges."""
+        return sum(int(idle.at_most[cause].sum()) for idle in self.idles)
+
+    def idle_at_edges_ns(self, cause: str) -> int:
+        """The idle time before the first activity of a device, and after its last, with a call of this cause in it."""
+        total_ns = 0
+        for device in self.scope.devices:
+            edges = device.edges
+            held_up_ns = covered_ns(held_up_by(self.scope, self.blocking, device, cause), edges.start_ns, edges.end_ns)
+            total_ns += int(edges.lengths_ns[held_up_ns > 0].sum())
+        return total_ns
 
     @cached_property
     def idle_before_launches(self) -> np.ndarray:

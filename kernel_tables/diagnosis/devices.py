@@ -36,6 +36,12 @@ class Device:
         ends_gap = np.flatnonzero(self.start_ns[1:] > reached[:-1])
         return Intervals(reached[:-1][ends_gap], self.start_ns[1:][ends_gap]), self.rows[1:][ends_gap]
 
+    @cached_property
+    def edges(self) -> Intervals:
+        """The time in which nothing ran before the first activity, and after the last one."""
+        first, last = int(self.start_ns.min()), int(self.end_ns.max())
+        return Intervals(np.array([self.first_ns, last]), np.array([first, self.last_ns]))
+
     def during(self, mask: np.ndarray) -> Intervals:
         """The time in which at least one activity of `mask` (over all activities) ran."""
         mine = mask[self.rows]

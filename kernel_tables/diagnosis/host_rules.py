@@ -56,11 +56,17 @@ def held_up(context: DiagnosisContext, cause: str, share: float, waits: str) -> 
     evidence = _calls_of(context, cause) | (
         {"copying_alone_ms": context.scope.per_step_ms(copying_ns)} if copying_ns else {}
     )
+    at_edges_ns = context.idle_at_edges_ns(cause)
+    gain_ns = max(total_ns, context.idle_at_most_ns(cause) + copying_ns) + at_edges_ns
+    total_ns += at_edges_ns
     message = f"the GPU waits {context.scope.in_words(total_ns)} {waits}"
     if cause in (ALLOCATION_IN_STEP, ALLOCATED):
         calls = [f"{n:.3g} {name.partition('_v')[0]}" for name, n in evidence["functions_per_step"].items()]
         message += f" ({', '.join(calls)} per step)"
-    return RuleHit(total_ns, message, evidence, weight + np.where(copies, context.time_by_activity, 0))
+    if context.scope.share(gain_ns - total_ns) >= WORTH_SHARE:
+        more_ms = context.scope.per_step_ms(gain_ns - total_ns)
+        message += f", and up to {more_ms:.3g} ms more because the host is then no longer ahead of it"
+    return RuleHit(gain_ns, message, evidence, weight + np.where(copies, context.time_by_activity, 0))
 
 
 sync_in_step = partial(

@@ -25,15 +25,18 @@ from kernel_tables.diagnosis.blocking import (
     SYNC_IN_STEP,
     Blocking,
 )
+from kernel_tables.diagnosis.calls import NO_CALL
 from kernel_tables.diagnosis.devices import Device
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.errors import NotConserved
-from kernel_tables.intervals import Intervals, covered_ns, gaps
+from kernel_tables.intervals import Intervals, covered_ns, gaps, union
 
 # From the call to the start of a kernel that finds the GPU idle, H200: 5.4 us at least, 7.3 us the median of 15,772.
 LAUNCH_LATENCY_NS = 6_000
 # The host makes no CUDA call for this long: 70 times the 14 us that it takes per launch in eager PyTorch.
 LONG_PAUSE_NS = 1_000_000
+# From one cudaFree of empty_cache() to the next, H200 under nsys: 15 us at most.
+LONGEST_BETWEEN_NS = 50_000
 HOST, LAUNCHING, GPU, UNKNOWN = "idle_host", "launching", "gpu", "unknown"
 IN_ORDER = (ALLOCATION_IN_STEP, ALLOCATED, PAGEABLE_COPY, COPY_IN_STEP, COPIED, SYNC_IN_STEP, SYNC)
 
@@ -42,13 +45,16 @@ IN_ORDER = (ALLOCATION_IN_STEP, ALLOCATED, PAGEABLE_COPY, COPY_IN_STEP, COPIED, 
 class Idle:
     """The gaps of a device: the activity that ended each, and its nanoseconds by cause, which add up to it.
 
-    `only_launches` are the gaps before which no call held up the host since its last late launch:
-    such a gap may be due to an earlier call, and to launching all the same.
+    `at_most` has, by cause of IN_ORDER, the nanoseconds that would be gone if its calls took no time: what they claim,
+    and the pauses and launches after them, which a host that is further ahead hides. `only_launches` are the gaps
+    before which no call held up the host since its last late launch: such a gap may be due to an earlier call, and to
+    launching all the same.
     """
 
     gaps: Intervals
     next_row: np.ndarray
     by_cause: dict[str, np.ndarray]
+    at_most: dict[str, np.ndarray]
     only_launches: np.ndarray
 
 
@@ -68,19 +74,20 @@ def idle_of(scope: Scope, blocking: Blocking, device: Device) -> Idle:
     order = order[np.argsort(launch_ns[order], kind="stable")]
     until = launch_ns[order]
     since = np.append(min(device.start_ns[0], *until[:1].tolist()) if len(until) else 0, until[:-1])
-    only_launches = by_cause[HOST] == 0
+    only_launches, at_most = by_cause[HOST] == 0, {}
     for cause in IN_ORDER:
-        claimed = np.zeros(len(unexplained), np.int64)
-        calls = _held_up(scope, blocking, device, cause)
+        claimed, reached = np.zeros((2, len(unexplained)), np.int64)
+        calls = held_up_by(scope, blocking, device, cause)
         if len(calls):
             held_up_ns = covered_ns(calls, since, until)
             claimed[order] = claims(unexplained[order], held_up_ns)
+            reached[order] = claims(length[order], held_up_ns + _lost_before(scope, device, calls, held_up_ns))
             only_launches[order] &= held_up_ns == 0
-        by_cause[cause], unexplained = claimed, unexplained - claimed
+        by_cause[cause], at_most[cause], unexplained = claimed, reached, unexplained - claimed
     by_cause[LAUNCHING] = unexplained
     if not (sum(by_cause.values()) == length).all():
         raise NotConserved(f"the causes of the gaps of device {device.number} are not the gaps")
-    return Idle(between, next_row, by_cause, only_launches)
+    return Idle(between, next_row, by_cause, at_most, only_launches)
 
 
 def claims(gap_ns: np.ndarray, held_up_ns: np.ndarray) -> np.ndarray:
@@ -100,7 +107,25 @@ def _pauses(scope: Scope, device: Device) -> Intervals:
     return gaps(busy, device.first_ns, device.last_ns).longer_than(LONG_PAUSE_NS)
 
 
-def _held_up(scope: Scope, blocking: Blocking, device: Device, cause: str) -> Intervals:
-    """The time in which the device's process was in a call of this cause."""
-    of_process = scope.calls.process == device.process
-    return scope.calls.during(of_process & (blocking.call_cause == CAUSES.index(cause)))
+def _lost_before(scope: Scope, device: Device, calls: Intervals, held_up_ns: np.ndarray) -> np.ndarray:
+    """By gap: for the first, how far the host was held up before the first activity of a device, as in later steps.
+
+    A window opens when the GPU is done, so the calls in its first step found nothing left to wait for.
+    """
+    before_ns = np.zeros(len(held_up_ns), np.int64)
+    if len(before_ns) and covered_ns(calls, *np.array([[device.first_ns], [device.start_ns[0]]])).any():
+        before_ns[0] = held_up_ns.sum() // max(len(scope.steps) - 1, 1)
+    return before_ns
+
+
+def held_up_by(scope: Scope, blocking: Blocking, device: Device, cause: str) -> Intervals:
+    """The time in which the device's process was in a call of this cause, or between two that allocate or free."""
+    calls = scope.calls
+    mask = (calls.process == device.process) & (blocking.call_cause == CAUSES.index(cause))
+    start_ns = calls.start_ns
+    if cause in (ALLOCATION_IN_STEP, ALLOCATED):
+        before = np.where(calls.previous == NO_CALL, 0, calls.previous)
+        follows = mask & mask[before] & (calls.previous != NO_CALL)
+        follows &= start_ns - calls.end_ns[before] < LONGEST_BETWEEN_NS
+        start_ns = np.where(follows, np.minimum(start_ns, calls.end_ns[before]), start_ns)
+    return union(start_ns[mask], calls.end_ns[mask])

@@ -135,7 +135,20 @@ def test_what_the_program_repeated_is_told_where_it_was_too_little():
 def test_an_optimizer_that_takes_no_step_is_told_with_what_records_its_program():
     exit_ = {"event": "exit", "reached": 4, "repeated": [["module", "GPT", 4]], "has_optimizer": True}
     told = outcome({"event": "python"}, {"event": "torch"}, exit_)
-    assert "no step of it could be counted (a compiled step cannot be); --calls" in told.why_nothing()
+    assert "an optimizer, which changed no weights between calls of a model" in told.why_nothing()
+
+
+@pytest.mark.parametrize(
+    ("steps", "settings", "advice"),
+    [
+        (4, {}, "the program took 4 optimizer steps after these calls; --skip 3 records steps instead"),
+        (40, {"profiler": NSYS}, "40 optimizer steps after these calls; --skip N, with N above the number of these"),
+    ],
+)
+def test_calls_before_an_optimizer_are_told_from_its_steps(steps, settings, advice):
+    exit_ = {"event": "exit", "pid": 7, "repeated": [["module", "GPT", 12], ["optimizer", "Adam", steps]]}
+    told = outcome(OPENED | {"by": "module", "name": "GPT"}, CLOSED, SAVED, exit_, **settings)
+    assert advice in "".join(told.remarks())
 
 
 def test_a_folder_that_was_deleted_is_the_reason():

@@ -16,7 +16,7 @@ class Heard(list):
     def entering(self, name, *, of_torch):
         self.append(("of torch " if of_torch else "") + f"enter {name}")
 
-    def left(self, name):
+    def left(self, name, optimizer=None):
         self.append(f"left {name}")
 
 

@@ -27,6 +27,11 @@ class Noting:
     is_open: bool = False
     done: int = 0
     seen: list = field(default_factory=list)
+    can_start_over: bool = True
+
+    def start_over(self):
+        self.waits, self.is_open, self.done = True, False, 0
+        self.seen.append("over")
 
     def open(self, **facts):
         self.waits, self.is_open = False, True
@@ -62,8 +67,7 @@ class Optimizer:
 def steps_of(window, *optimizers):
     for optimizer in optimizers:
         window.entering("Optimizer.step#Adam.step", of_torch=True)
-        window._after_step(optimizer, (), {})
-        window.left("Optimizer.step#Adam.step")
+        window.left("Optimizer.step#Adam.step", optimizer)
 
 
 def test_so_many_steps_go_by_and_so_many_are_recorded():
@@ -88,9 +92,8 @@ def test_an_optimizer_that_makes_a_few_steps_first_does_not_hinder():
 def test_a_step_ends_where_the_range_around_it_closes_and_not_before():
     window = StepsWindow(Noting(), Settings(skip=1, steps=1))
     window.entering("Optimizer.step#Adam.step", of_torch=True)
-    window._after_step(Optimizer(), (), {})
     assert window.recorder.seen == []
-    window.left("Optimizer.step#Adam.step")
+    window.left("Optimizer.step#Adam.step", Optimizer())
     assert window.recorder.seen == [("open", 2), "step"]
 
 
@@ -189,6 +192,42 @@ def test_without_an_optimizer_the_calls_of_the_model_are_the_steps_from_their_be
         loss(model(torch.ones(2)), torch.ones(2))
     assert window.recorder.seen == [("open", 3), "step", "call", "end", "step", "end", ("close", 2)]
     assert window.progress()["repeated"] == [["module", "Calling", 5]]
+
+
+@pytest.mark.parametrize("calls_before", [5, 20])
+def test_an_evaluation_before_there_is_an_optimizer_gives_its_window_to_the_steps(calls, calls_before):
+    window, model = calls(skip=2, steps=3), Calling()
+    for _ in range(calls_before):
+        model(torch.ones(2))
+    optimizer = torch.optim.SGD(model.parameters())
+    for _ in range(6):
+        model(torch.ones(2)).sum().backward()
+        steps_of(window, optimizer)
+    seen = window.recorder.seen
+    assert seen[seen.index("over") :] == ["over", ("open", 3), "step", *["end", "step"] * 2, "end", ("close", 3)]
+    assert seen[0] == ("open", 3)
+
+
+def test_calls_keep_their_window_where_the_profiler_records_one(calls):
+    window, model = calls(skip=2, steps=1), Calling()
+    window.recorder.can_start_over = False
+    for _ in range(4):
+        model(torch.ones(2))
+    steps_of(window, *[torch.optim.SGD(model.parameters())] * 6)
+    assert window.recorder.seen == [("open", 3), "step", "call", "end", ("close", 1)]
+
+
+def test_steps_that_are_not_heard_are_counted_by_the_weights_that_they_change(calls):
+    window, model = calls(skip=2, steps=2), Calling()
+    torch.optim.SGD(model.parameters())
+    kept = torch.optim.SGD(model.part.parameters())
+    for _ in range(5):
+        for _ in range(2):  # gradient accumulation
+            model(torch.ones(2))
+        with torch.no_grad():
+            kept.param_groups[0]["params"][0].add_(1)  # as compiled code does
+    assert window.recorder.seen == [("open", 3), "step", "call", "end", "step", "end", ("close", 2)]
+    assert window.progress()["repeated"] == [["weights", "SGD", 4]]
 
 
 def test_with_an_optimizer_calls_are_no_steps_unless_they_are_asked_for(calls):
