@@ -9,6 +9,7 @@ import json
 from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -16,7 +17,7 @@ import pandas as pd
 from docs.kept import KeptTables, as_declared, comparisons, remake_comparison, write_kept
 from profile_grid.documents.dictionary import dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents
-from profile_grid.documents.summaries import Summaries, summary_tables
+from profile_grid.documents.summaries import Summaries
 from profile_grid.figures.paper import drawn, on_paper
 from profile_grid.figures.registry import all_figures
 from profile_grid.files import write_text
@@ -51,8 +52,9 @@ class Example:
         """The merged tables."""
         return KeptTables(self.folder / "tables", declared=declared_tables())
 
+    @cache  # noqa: B019 the examples are constants
     def tables(self) -> Mapping[str, pd.DataFrame]:
-        """All tables: merged tables, and tables of answers, computed when they are read."""
+        """All tables: merged tables, and tables of answers, computed when they are first read."""
         merged = self.merged()
         return ChainMap(Summaries(merged), merged)
 
@@ -149,7 +151,7 @@ def remake(example: Example) -> None:
         if list(table.columns) != list(on_disk[name].columns):
             write_kept(folder / "tables" / f"{name}.parquet", table)
     merged = example.merged()
-    summaries = summary_tables(merged)
+    summaries = Summaries(merged)
     for name in example.summaries:
         write_kept(folder / "tables" / f"{name}.parquet", summaries[name])
     made = documents(summaries, merged["runs"], example.provenance(), example.documents(merged["runs"]), example.links)

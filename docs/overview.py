@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import jinja2
@@ -25,7 +26,7 @@ README, SENTENCES = H200 / "README.md", H200 / "sentences.csv"
 
 def overview() -> str:
     """The README of the example."""
-    answers = {example.folder.name: dict(answers_of(example)) for example in EXAMPLES}
+    answers = {example.folder.name: answers_of(example) for example in EXAMPLES}
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         provenance=WHOLE.provenance(),
@@ -39,13 +40,14 @@ def overview() -> str:
     )
 
 
-def answers_of(example: Example) -> Iterator[tuple[str, list[Claim]]]:
+@cache
+def answers_of(example: Example) -> dict[str, list[Claim]]:
     """By question the sentences of an example's documents, of all its machines."""
     tables = example.tables()
     runs = tables["runs"]
     asked = example.asked(runs)
     sections = [section(*machine, runs, tables, asked) for machine in by_machine(runs)]
-    yield from ((name, [claim for one in sections for claim in one.sentences[name]]) for name in asked)
+    return {name: [claim for part in sections for claim in part.sentences[name]] for name in asked}
 
 
 def sentences() -> str:
@@ -54,7 +56,7 @@ def sentences() -> str:
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(("study", "question", "place", "rule", "sentence", "numbers"))
     for example in EXAMPLES:
-        for question, said in answers_of(example):
+        for question, said in answers_of(example).items():
             for place, claim in enumerate(said):
                 numbers = json.dumps(claim.numbers, ensure_ascii=False)
                 rows.writerow((example.folder.name, question, place, claim.rule, str(claim), numbers))

@@ -70,7 +70,7 @@ class Section:
 
 
 def documents(
-    summaries: dict[str, pd.DataFrame],
+    summaries: Mapping[str, pd.DataFrame],
     runs: pd.DataFrame,
     provenance: dict,
     names: Iterable[str] | None = None,
@@ -104,7 +104,7 @@ def section(
     machine: Machine,
     names: list[str],
     runs: pd.DataFrame,
-    summaries: dict[str, pd.DataFrame],
+    summaries: Mapping[str, pd.DataFrame],
     questions: Iterable[str] | None = None,
 ) -> Section:
     """The section of one machine in the documents of these questions, by default of all that the runs can answer."""

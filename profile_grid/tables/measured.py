@@ -1,7 +1,7 @@
 """The results of one machine, for the sentences, tables and figures of a question."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pandas as pd
@@ -12,6 +12,7 @@ from profile_grid.study.catalogue import SUMMARIES
 from profile_grid.study.dimensions import FULLEST_FIRST, MODES
 from profile_grid.tables.machines import Machine
 from profile_grid.tables.names import FORWARD
+from profile_grid.tables.on_disk import declared_tables
 
 TIME_OF_KERNELS = "gpu_time_ms"
 KERNEL_AND_TIME = ["kernel", TIME_OF_KERNELS]
@@ -39,7 +40,7 @@ class Measured:
 
     machine: Machine
     runs: pd.DataFrame
-    tables: dict[str, pd.DataFrame]
+    tables: Mapping[str, pd.DataFrame]
     short_names: dict[str, str]
 
     @property
@@ -61,7 +62,7 @@ class Measured:
     @property
     def has_kernels(self) -> bool:
         """Whether any table of kernels has a row: even a complete capture may have no kernels."""
-        return any(not table.empty for table in self.tables.values() if TIME_OF_KERNELS in table)
+        return any(not self.tables[name].empty for name in _with_columns(self.tables, [TIME_OF_KERNELS]))
 
     def inference(self, name: str) -> pd.DataFrame:
         """The rows of a summary table that belong to the runs of the inference mode."""
@@ -78,10 +79,30 @@ class Measured:
         return f"`{kernel}`" if short == kernel and PLAIN.fullmatch(kernel) else f"**{escaped(short)}**"
 
 
-def measured_on(machine: Machine, names: list[str], runs: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> Measured:
+class OfRuns(Mapping[str, pd.DataFrame]):
+    """The rows of these runs in each table; a table is read or made when it is first asked for."""
+
+    def __init__(self, names: list[str], tables: Mapping[str, pd.DataFrame]) -> None:
+        self._names, self._tables = names, tables
+        self._selected: dict[str, pd.DataFrame] = {}
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        if name not in self._selected:
+            table = self._tables[name]
+            self._selected[name] = table[table["run"].isin(self._names)]
+        return self._selected[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tables)
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+
+def measured_on(machine: Machine, names: list[str], runs: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> Measured:
     """The results of these runs, all of one machine."""
-    machine_tables = {name: table[table["run"].isin(names)] for name, table in tables.items()}
-    return Measured(machine, runs[runs["run"].isin(names)], machine_tables, names_of_summary_kernels(machine_tables))
+    of_machine = OfRuns(names, tables)
+    return Measured(machine, runs[runs["run"].isin(names)], of_machine, names_of_summary_kernels(of_machine))
 
 
 def names_of_summary_kernels(tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
@@ -90,10 +111,15 @@ def names_of_summary_kernels(tables: Mapping[str, pd.DataFrame]) -> dict[str, st
 
     Figures and page choose other names for their further kernels.
     """
-    summaries = [table for name, table in tables.items() if name in SUMMARIES]
-    kernel_times = [table[KERNEL_AND_TIME] for table in summaries if {*KERNEL_AND_TIME} <= {*table.columns}]
+    kernel_times = [tables[name][KERNEL_AND_TIME] for name in _with_columns(tables, KERNEL_AND_TIME)]
     if not kernel_times:
         return {}
     times = pd.concat(kernel_times).groupby("kernel", sort=False, observed=True).sum().reset_index()
     times = times.sort_values(["gpu_time_ms", "kernel"], ascending=[False, True])
     return short_names(times["kernel"])
+
+
+def _with_columns(tables: Mapping[str, pd.DataFrame], columns: list[str]) -> list[str]:
+    """The summary tables that are declared with these columns; no table is read or made for that."""
+    summaries = [name for name in tables if name in SUMMARIES]
+    return [name for name in summaries if {*columns} <= {*declared_tables()[name].all_names}]

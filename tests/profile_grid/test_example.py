@@ -11,7 +11,7 @@ from docs.examples import STUDIES, WHOLE
 from docs.kept import KeptTables, write_kept
 from profile_grid.documents.dictionary import dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents
-from profile_grid.documents.summaries import summary_tables
+from profile_grid.documents.summaries import Summaries, summary_tables
 from profile_grid.figures.paper import drawn, on_paper
 from profile_grid.figures.registry import all_figures
 from profile_grid.page.tables import tables_with
@@ -98,7 +98,7 @@ def test_a_study_beside_it_is_the_same_byte_for_byte(example, tmp_path):
     tables = example.merged()
     for name in example.merged_names:
         declared_tables()[name].check(tables[name])
-    summaries = summary_tables(tables)
+    summaries = Summaries(tables)
     for name in example.summaries:
         assert table_difference(name, summaries[name], example.folder / "tables", tmp_path) is None
     made = documents(summaries, tables["runs"], example.provenance(), example.documents(tables["runs"]), example.links)

@@ -2,7 +2,6 @@
 
 import json
 import re
-from functools import cache
 
 import pandas as pd
 import pytest
@@ -66,15 +65,9 @@ def test_every_sentence_of_the_documents_is_listed_with_its_rule():
 HEADINGS_BY_NAME = {name: heading for heading, name in HEADINGS.items()}
 
 
-@cache
-def kept(example):
-    """The tables of a study as they are kept; those of answers that are not are made."""
-    return example.tables()
-
-
 @pytest.mark.parametrize(("example", "question"), BY_QUESTION, ids=lambda value: getattr(value, "folder", H200).name)
 def test_a_change_of_a_table_changes_the_answer(example, question):
-    tables = kept(example)
+    tables = example.tables()
     runs = tables["runs"]
     names = next(one.tables for one in QUESTIONS if one.name == question)
     machine = by_machine(runs)[0]
@@ -123,7 +116,8 @@ def test_no_number_is_typed_in_the_overview():
 def test_studies_are_apart_as_far_as_their_tables_say():
     table = agreement.agreement()
     row = table.query("models == 'large' and context_length == 512 and mode == 'forward' and precision == 'bf16'")
-    times = [kept(example)["timings"] for example in EXAMPLES if "timings" in kept(example)]
+    tables = [example.tables() for example in EXAMPLES]
+    times = [kept["timings"] for kept in tables if "timings" in kept]
     own = pd.concat(times).query(
         "phase == 'step' and run == 'large_ctx512_forward_bf16' and attention == 'eager' and compile == 'off'"
     )["mean_ms"]

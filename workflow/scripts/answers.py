@@ -7,7 +7,6 @@ from pathlib import Path
 from profile_grid.documents.documents import NAMES, documents
 from profile_grid.documents.formats import SUFFIXES, document_in
 from profile_grid.files import write_text
-from profile_grid.study.catalogue import summaries_of, workloads_of
 from profile_grid.tables.on_disk import TablesOnDisk, declared_tables
 from workflow.command import run_command
 
@@ -20,10 +19,8 @@ def main() -> None:
     parser.add_argument("--formats", nargs="+", choices=list(SUFFIXES), default=["markdown"], help="besides Markdown")
     arguments = parser.parse_args()
     tables = TablesOnDisk(arguments.tables, declared=declared_tables())
-    names = summaries_of(workloads_of(tables["runs"].to_dict("records")))
-    summaries = {name: tables[name] for name in names}
     provenance = json.loads((arguments.tables / "provenance.json").read_text())
-    for name, markdown in documents(summaries, tables["runs"], provenance, arguments.documents).items():
+    for name, markdown in documents(tables, tables["runs"], provenance, arguments.documents).items():
         for style in dict.fromkeys(["markdown", *arguments.formats]):
             write_text(arguments.output / f"{name}{SUFFIXES[style]}", document_in(style, markdown))
 
