@@ -34,6 +34,7 @@ On several GPUs `all-reduce, bytes = N` stands inside the backward pass around e
 This module imports neither torch nor nvtx until an emitter that needs them is chosen.
 """
 
+import functools
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -53,6 +54,7 @@ SYNCHRONIZE = "synchronize"
 RECOMPUTATION = "recomputation"
 ALL_REDUCE = "all-reduce"
 ALL_REDUCE_WAIT = "wait for all-reduce"
+ALL_REDUCE_BUFFERS = "all-reduce buffers"  # makes or fills them
 ALL_GATHER, ALL_GATHER_WAIT, REDUCE_SCATTER = "all-gather", "wait for all-gather", "reduce-scatter"
 COMMUNICATION = (ALL_REDUCE, ALL_REDUCE_WAIT, ALL_GATHER, ALL_GATHER_WAIT, REDUCE_SCATTER)  # their first words
 
@@ -95,6 +97,17 @@ _modules = None  # opens ranges around modules, after mark_modules
 def span(name: str) -> AbstractContextManager:
     """A context manager that is the range `name` for the emitter of this process; does nothing until one is chosen."""
     return _open_span(name)
+
+
+def in_range(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function inside the range `name`."""
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with span(name):
+            return function(*args, **kwargs)
+
+    return wrapped
 
 
 def all_reduce_of(byte_count: int, bucket: int | None = None) -> str:

@@ -1,15 +1,13 @@
 """What "module:name" names: found, wrapped in a range, or replaced; or the reason in one line why it cannot be."""
 
-import functools
 import inspect
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from cs336_model.program.spec import MODULES, RunSpec
-from cs336_model.ranges import span
+from cs336_model.ranges import in_range
 
 
 class UnusableModel(Exception):
@@ -80,7 +78,7 @@ def annotate(name: str, target: str) -> None:
     """Puts the range `name` around the function at "module:function", in that module. Modules that have imported the
     function by name keep the original: name the module that calls it."""
     owner, attribute = find_owner(target)
-    setattr(owner, attribute, _in_range(name, getattr(owner, attribute)))
+    setattr(owner, attribute, in_range(name, getattr(owner, attribute)))
 
 
 def replace(target: str, replacement: str) -> None:
@@ -92,12 +90,3 @@ def replace(target: str, replacement: str) -> None:
     if old != new:
         raise UnusableModel(f"{replacement!r} takes ({new}) and cannot replace {target!r}, which takes ({old})")
     setattr(owner, attribute, functions[1])
-
-
-def _in_range(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(function)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        with span(name):
-            return function(*args, **kwargs)
-
-    return wrapped

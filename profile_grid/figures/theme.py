@@ -36,6 +36,7 @@ PARTS = FAMILIES | {  # of a bar, in the order in which they are stacked: colour
     "gradients": (GREEN, 0),
     "activations": (VERMILLION, 2),
     "temporary": (ORANGE, 0),
+    "communication": (SKY, 2),
     "workspace": (GREY, 1),
     "data": (PALE, 0),
     "idle power while waiting": (GREY, 1),

@@ -152,7 +152,7 @@ def _pattern_of_runs(config: dict, stage: Stage) -> str | None:
 
 def _fits(stage: Stage, run: Run) -> bool:
     """Whether a stage that is not of every run can be measured in this one, by its workload and number of GPUs."""
-    return stage.workload is run.workload and stage.of_several_gpus == (run[GPUS.key] > 1)
+    return stage.workload is run.workload and stage.of_several_gpus in (None, run[GPUS.key] > 1)
 
 
 def _gpus_of(stage: Stage) -> str:

@@ -79,7 +79,7 @@ class Stage:
     settings: Mapping[str, Setting] = field(default_factory=dict)
     tables_of_a_run: TablesOfARun | None = None
     of_every_run: bool = True  # otherwise measured if a product of the grid lists it under `stages`
-    of_several_gpus: bool = False  # if not of every run: measured in runs on several GPUs, otherwise on one
+    of_several_gpus: bool | None = False  # if not of every run: of runs on several GPUs, or on one; None for both
     only_with_gpu: bool = False  # without a GPU, it ends at once as unsupported
     workload: Workload = MODEL_STEPS  # of the runs that have it
     has_estimates: bool = False  # its folder has estimates.py, since its work is not the steps of a model

@@ -27,6 +27,7 @@ from cs336_model.program.memory.history import (
     innermost,
     paired,
 )
+from cs336_model.program.memory.processor import with_unseen_releases
 
 
 def made(address: int, size: int = 8, at: float = 0.0) -> AllocatorEvent:
@@ -301,3 +302,15 @@ def test_a_recording_on_a_processor_says_what_it_cannot_tell(recorded):
     _, record = recorded(mode="forward")
     assert any("nothing in reserve" in line for line in record["cannot"])
     assert record["counters"]["reserved_peak"] is None
+
+
+def test_memory_that_is_given_out_again_was_released_before_by_a_thread_that_is_not_seen():
+    seen = [(1, made(7, 64)), (2, made(7, 32)), (3, freed(7, 32))]
+    complete = with_unseen_releases(seen)
+    assert [(event.allocates, event.size) for _, event in complete] == [
+        (True, 64),
+        (False, 64),
+        (True, 32),
+        (False, 32),
+    ]
+    assert paired([event for _, event in complete]) == ([(0, 1), (2, 3)], {})

@@ -73,7 +73,7 @@ def test_a_combination_that_no_machine_can_run_is_refused_before_anything_is_mea
         ),
         ({"gpus": [3], "parallels": ["flat"]}, "gpus 3 with parallel flat with batch_size 4: all GPUs share a batch"),
         ({"gpus": [2], "parallels": ["ddp"], "compiles": ["on"]}, "a compiled graph is split at the buckets"),
-        ({"gpus": [2], "parallels": ["ddp"], "stages": ["memory"]}, "stage memory needs one GPU"),
+        ({"gpus": [2], "parallels": ["ddp"], "stages": ["energy"]}, "stage energy needs one GPU"),
         ({"stages": ["all_reduce"]}, "stage all_reduce needs several GPUs"),
     ],
 )

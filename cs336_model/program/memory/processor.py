@@ -1,6 +1,7 @@
 """The recorder on a CPU: the memory events of PyTorch's profiler, which have the address of every allocation."""
 
 from bisect import bisect_left
+from operator import itemgetter
 from typing import Any
 
 from torch import _C
@@ -11,6 +12,7 @@ from cs336_model.program.memory.history import AllocatorEvent, AllocatorRecordin
 CANNOT = [
     "a processor's allocator keeps nothing in reserve and rounds nothing: requested, allocated and reserved are one",
     "what libraries (oneDNN, OpenMP, the C++ runtime) allocate by themselves is not seen, workspaces among it",
+    "what a thread of Gloo releases counts as live until its memory is used again",
     "there is no snapshot for pytorch.org/memory_viz",
 ]
 ALLOCATION, OPERATION = _C._profiler._EventType.Allocation, _C._profiler._EventType.TorchOp
@@ -38,15 +40,15 @@ class ProcessorMemory:
 
 def history_of_tree(roots: list[Any]) -> tuple[list[AllocatorEvent], list[RecordedRange], int]:
     """Events and ranges of the profiler's tree, and the peak of its allocator."""
-    events, ranges, times, peak = [], [], [], 0
+    events, ranges, peak = [], [], 0
     waiting = [(node, None, None) for node in sorted(roots, key=_started, reverse=True)]
     while waiting:
         node, inside, operator = waiting.pop()
         kind, fields = node.typed
         if kind == ALLOCATION and fields.device.type == "cpu":
             size, time_us = fields.alloc_size, node.start_time_ns / 1e3
-            events.append(AllocatorEvent(size > 0, fields.ptr, abs(size), time_us, inside, operator))
-            times.append(node.start_time_ns)
+            event = AllocatorEvent(size > 0, fields.ptr, abs(size), time_us, inside, operator)
+            events.append((node.start_time_ns, event))
             peak = max(peak, fields.total_allocated)
         elif kind == OPERATION and fields.scope == _C._profiler.RecordScope.USER_SCOPE:
             ranges.append((node, inside))
@@ -54,13 +56,28 @@ def history_of_tree(roots: list[Any]) -> tuple[list[AllocatorEvent], list[Record
         elif kind == OPERATION:
             operator = operator or node.name
         waiting += [(child, inside, operator) for child in sorted(node.children, key=_started, reverse=True)]
-    order = sorted(range(len(events)), key=times.__getitem__)
-    times = [times[number] for number in order]
+    events = with_unseen_releases(sorted(events, key=itemgetter(0)))
+    times = [time_ns for time_ns, _ in events]
     opened = [
         RecordedRange(node.name, inside, bisect_left(times, node.start_time_ns), bisect_left(times, node.end_time_ns))
         for node, inside in ranges
     ]
-    return [events[number] for number in order], opened, peak
+    return [event for _, event in events], opened, peak
+
+
+def with_unseen_releases(events: list[tuple[int, AllocatorEvent]]) -> list[tuple[int, AllocatorEvent]]:
+    """The timed events with a release before each allocation where one is live: a thread of Gloo may be the last to use
+    a tensor, and the profiler sees no release there."""
+    complete, live = [], {}
+    for time_ns, event in events:
+        if event.allocates and (unreleased := live.pop(event.address, None)):
+            complete.append((time_ns, unreleased._replace(allocates=False)))
+        complete.append((time_ns, event))
+        if event.allocates:
+            live[event.address] = event
+        else:
+            live.pop(event.address, None)
+    return complete
 
 
 def _started(node: Any) -> int:

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from cs336_model import ranges
 from cs336_model.program.parallel.ranks import this_rank
-from cs336_model.ranges import span
+from cs336_model.ranges import in_range, span
 
 
 class NoReduction:
@@ -49,10 +49,12 @@ class AfterBackward(NoReduction):
             for gradient in gradients:
                 mean_of_ranks(gradient)
         elif gradients:
-            together = _flatten_dense_tensors(gradients)
+            with span(ranges.ALL_REDUCE_BUFFERS):
+                together = _flatten_dense_tensors(gradients)
             mean_of_ranks(together)
-            for gradient, reduced in zip(gradients, _unflatten_dense_tensors(together, gradients), strict=True):
-                gradient.copy_(reduced)
+            with span(ranges.ALL_REDUCE_BUFFERS):
+                for gradient, reduced in zip(gradients, _unflatten_dense_tensors(together, gradients), strict=True):
+                    gradient.copy_(reduced)
 
     @contextmanager
     def paused(self):
@@ -92,9 +94,12 @@ class Buckets(NoReduction):
         self.bucket_mb = bucket_mb
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        with warnings.catch_warnings(category=FutureWarning, action="ignore"):  # PyTorch 2.13 renames the option
+        quiet = warnings.catch_warnings(category=FutureWarning, action="ignore")  # PyTorch 2.13 renames the option
+        with quiet, span(ranges.ALL_REDUCE_BUFFERS):
             # buffers hold constants (angles, a mask), which need not be sent again in every step
             self.model = DistributedDataParallel(model, bucket_cap_mb=self.bucket_mb, broadcast_buffers=False)
+        # the buckets of the second step are made in the order in which the first has used them
+        self.model._pre_forward = in_range(ranges.ALL_REDUCE_BUFFERS, self.model._pre_forward)
         if ranges.are_recorded():  # a hook in Python takes time, so timed runs have none
             self.model.register_comm_hook(None, _marked_all_reduce)
         return self.model

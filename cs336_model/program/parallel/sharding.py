@@ -1,7 +1,7 @@
 """Parameters and optimizer state that the processes of a run divide: by PyTorch's FSDP2 and ZeroRedundancyOptimizer."""
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from cs336_model import ranges
 from cs336_model.model.optimizer import AdamW
 from cs336_model.program.parallel.ranks import this_rank
 from cs336_model.program.parallel.reduction import NoReduction
-from cs336_model.ranges import span
+from cs336_model.ranges import in_range
 
 # methods of torch's FSDPParamGroup that communicate or allocate buffers for it, and their ranges
 RANGES_OF_FSDP = {
@@ -48,16 +48,7 @@ def mark_fsdp() -> None:
     from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
 
     for method, name in RANGES_OF_FSDP.items():
-        setattr(FSDPParamGroup, method, _in_range(name, getattr(FSDPParamGroup, method)))
-
-
-def _in_range(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(method)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
-        with span(name):
-            return method(*args, **kwargs)
-
-    return wrapped
+        setattr(FSDPParamGroup, method, in_range(name, getattr(FSDPParamGroup, method)))
 
 
 class GroupedAdamW(torch.optim.Optimizer):

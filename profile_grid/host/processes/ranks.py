@@ -24,8 +24,8 @@ def rank_count(program: Mapping) -> int:
 
 def rank_filename(name: str, rank: int | str) -> str:
     """The file of a rank: `capture.sqlite` for the first, `capture_rank1.sqlite` for the next."""
-    path = Path(name)
-    return name if rank == 0 else f"{path.stem}_rank{rank}{path.suffix}"
+    stem, dot, suffix = name.partition(".")
+    return name if rank == 0 else f"{stem}_rank{rank}{dot}{suffix}"
 
 
 def existing_rank_files(folder: Path, *names: str) -> list[Path]:

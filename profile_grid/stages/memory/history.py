@@ -5,7 +5,8 @@ An event is one allocation or release; state n is what is live after event n, st
 Parameters, gradients, optimizer state and data are known from what held an allocation at the end of the process. The
 rest follows from when it was made and freed: made in a forward pass or loss and live when the backward pass of its step
 begins, it is an activation; made in a backward pass and live at its end, a gradient; never freed, a workspace;
-otherwise temporary.
+otherwise temporary. If none holds it at the end and it is no gradient, what a range of communication made is
+communication: buckets, flattened gradients, gathered parameters.
 """
 
 import gzip
@@ -126,6 +127,7 @@ class Category(StrEnum):
     OPTIMIZER_STATE = "optimizer state"
     ACTIVATIONS = "activations"
     TEMPORARY = "temporary"
+    COMMUNICATION = "communication"
     WORKSPACE = "workspace"
     DATA = "data"
 
@@ -152,6 +154,9 @@ def names_of(category: np.ndarray) -> list[str]:
 def _by_life(history: AllocationHistory, number: int, phase: str, backward: RangeSpan | None) -> Category:
     """The category of an allocation that nothing held at the end; `backward` is the backward pass of its step."""
     freed = history.freed[number]
+    if any(name.startswith(ranges.COMMUNICATION) for name in history.names(int(history.range[number]))):
+        is_gradient = backward is not None and phase == ranges.BACKWARD and backward.closed <= freed < history.events
+        return Category.GRADIENTS if is_gradient else Category.COMMUNICATION
     if freed >= history.events:
         return Category.WORKSPACE
     if backward is not None and phase in MAKING_ACTIVATIONS and freed >= backward.opened:

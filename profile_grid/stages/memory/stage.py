@@ -18,6 +18,7 @@ MEMORY = Stage(
     tables_of_a_run=TablesOfARun(
         names=(
             "memory_phases",
+            "memory_moments",
             "memory_activations",
             "memory_largest",
             "memory_timeline",
@@ -27,4 +28,5 @@ MEMORY = Stage(
         status_file="memory_status.json",
     ),
     of_every_run=False,
+    of_several_gpus=None,
 )

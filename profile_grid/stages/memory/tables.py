@@ -9,12 +9,13 @@ import pandas as pd
 from cs336_model.arithmetic.flops import shape_of
 from cs336_model.arithmetic.memory import estimated_peak_bytes, saved_activation_bytes
 from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
+from profile_grid.host.processes.ranks import rank_filename
 from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, StageResult
 from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
 from profile_grid.stages.memory import usage_tables as tables
 from profile_grid.stages.memory.history import AllocationHistory, categories_of, live_bytes, names_of, read_history
+from profile_grid.stages.memory.usage_tables import MEMORY_MOMENTS, failure_table
 from profile_grid.stages.memory.usage_tables import TABLES as TABLES
-from profile_grid.stages.memory.usage_tables import failure_table
 from profile_grid.study.stages import MEMORY
 
 (HISTORY,) = MEMORY.files
@@ -22,11 +23,19 @@ COUNTERS = ("requested_peak", "allocated_peak", "reserved_peak", "driver_used")
 
 
 def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> RunTables:
-    """The status of a run's memory stage and its tables; no tables unless the history is complete."""
-    if status := status_without_tables(result, folder / HISTORY, "history"):
-        failure = _failure(result, folder) if status["status"] == OUT_OF_MEMORY else {}
-        return RunTables(status, failure)
-    return tables_of_history(read_history(folder / HISTORY), result.program.spec)
+    """The status of a run's memory stage and its tables: of the first rank, but `memory_moments` of all. No tables
+    unless every history is complete."""
+    moments = []
+    for rank in reversed(range(len(result.facts.get("ranks") or [HISTORY]))):
+        path = folder / rank_filename(HISTORY, rank)
+        if status := status_without_tables(result, path, "history"):
+            failure = _failure(result, folder) if status["status"] == OUT_OF_MEMORY else {}
+            return RunTables(status, failure)
+        status, made = tables_of_history(read_history(path), result.program.spec)
+        if not made:
+            return RunTables(status, made)
+        moments.insert(0, made["memory_moments"].assign(rank=rank))
+    return RunTables(status, made | {"memory_moments": pd.concat(moments, ignore_index=True)[MEMORY_MOMENTS.names]})
 
 
 def tables_of_history(history: AllocationHistory, program: dict) -> RunTables:
@@ -38,6 +47,7 @@ def tables_of_history(history: AllocationHistory, program: dict) -> RunTables:
         return RunTables(tables_status(INCOMPLETE, reason), {})
     made_tables = {
         "memory_phases": tables.phases_table(history, live),
+        "memory_moments": tables.moments_table(history, live).assign(rank=0)[MEMORY_MOMENTS.names],
         "memory_activations": tables.activations_table(history, category),
         "memory_largest": tables.largest_table(history, names_of(category), tables.fullest_of_last_step(history, live)),
         "memory_timeline": tables.timeline_table(history, live),

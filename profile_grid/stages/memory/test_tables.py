@@ -229,7 +229,7 @@ def result_of(folder, content: bytes, status: str = "complete") -> SimpleNamespa
     name = "memory_history.json.gz"
     files = {name: SimpleNamespace(**identity(folder / name))}
     program = SimpleNamespace(spec=OTHERS_MODEL)
-    return SimpleNamespace(status=status, reason="no memory", files=files, program=program, specification={})
+    return SimpleNamespace(status=status, reason="no memory", files=files, program=program, specification={}, facts={})
 
 
 def test_the_tables_of_a_run_come_from_its_own_file_and_from_no_other(tmp_path):

@@ -20,9 +20,12 @@ from profile_grid.stages.memory.history import (
     phases_and_backward,
 )
 from profile_grid.study.table_spec import TableSpec, columns
-from profile_grid.tables.names import NO_RANGE, OUTSIDE, STEP, WHOLE_STEP
+from profile_grid.tables.names import NO_RANGE, OPTIMIZER, OUTSIDE, STEP, WHOLE_STEP
 
 WHOLE_PROCESS = "process"
+INITIALISED, BEFORE_OPTIMIZER, AFTER_OPTIMIZER = MOMENTS_OF_A_RUN = (
+    "initialised", "before the optimizer", "after the optimizer",
+)  # fmt: skip
 MOMENTS = 400  # of a timeline: the fullest moment of each slice of the events
 LARGEST = 20
 SMALLER = "(smaller ones)"
@@ -40,6 +43,24 @@ def phases_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
             rows += _rows_at(live, fullest(live, span), number, name)
     rows += _rows_at(live, int(live.sum(axis=1).argmax()), -1, WHOLE_PROCESS) if len(live) else []
     return pd.DataFrame(rows, columns=MEMORY_PHASES.names)
+
+
+def moments_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
+    """One row per moment and category: when everything is made, and before and after the optimizer in the last measured
+    step; with the fullest moment since the one before."""
+    step = history.measured_steps()[-1]
+    first = next(span for span in history.ranges if span.name == STEP)
+    spans = {INITIALISED: RangeSpan("", None, 0, first.opened)}
+    if OPTIMIZER in (phases := dict(history.phases_of(step))):
+        optimizer = phases[OPTIMIZER]
+        begin = history.ranges[step].opened
+        spans |= {BEFORE_OPTIMIZER: RangeSpan("", None, begin, optimizer.opened), AFTER_OPTIMIZER: optimizer}
+    rows = [
+        (moment, str(name), int(live[span.closed - 1, index]), int(live[fullest(live, span), index]))
+        for moment, span in spans.items()
+        for index, name in enumerate(CATEGORIES)
+    ]
+    return pd.DataFrame(rows, columns=["moment", "category", "bytes", "peak_bytes"])
 
 
 def fullest(live: np.ndarray, span: RangeSpan) -> int:
@@ -187,7 +208,8 @@ def _range(unmet: FailedRequest) -> int:
 
 EXPLAINED = (
     "parameters, gradients, optimizer state, activations (made before the backward pass, live when it begins),"
-    " temporary, workspace (never freed, and no tensor of the step), data (tokens, buffers, losses)"
+    " temporary, communication (its buffers), workspace (never freed, no tensor of the step), data (tokens, buffers,"
+    " losses)"
 )
 MEMORY_PHASES = TableSpec(
     "memory_phases",
@@ -197,6 +219,19 @@ MEMORY_PHASES = TableSpec(
     phase | text | | step, one phase of it, or process: from before the model is made to the end of the last step
     category | text | | {EXPLAINED}
     bytes | int | B | requested by live allocations of the category; the categories of a phase add up to its peak
+"""),
+)
+MEMORY_MOMENTS = TableSpec(
+    "memory_moments",
+    "One row per run with the stage memory, rank, moment and category",
+    columns(f"""
+    rank | int | | number of the process, from 0
+    moment | text | | {INITIALISED} (before the first step), or {BEFORE_OPTIMIZER} and {AFTER_OPTIMIZER} of the last \
+        measured step
+    category | text | | as in memory_phases
+    bytes | int | B | requested by live allocations of the category at this moment
+    peak_bytes | int | B | the same at the fullest moment since the one before: of making everything, of forward and \
+        backward pass, of the optimizer
 """),
 )
 MEMORY_ACTIVATIONS = TableSpec(
@@ -267,6 +302,7 @@ MEMORY_FAILED = TableSpec(
 )
 TABLES = (
     MEMORY_PHASES,
+    MEMORY_MOMENTS,
     MEMORY_ACTIVATIONS,
     MEMORY_LARGEST,
     MEMORY_TIMELINE,

@@ -1,0 +1,72 @@
+"""The memory of two processes by component: equal to sums over their tensors, and less where they divide it."""
+
+import json
+
+import pytest
+
+from profile_grid.stages.memory.history import CATEGORIES, categories_of, history_of, live_bytes
+from profile_grid.stages.memory.usage_tables import (
+    AFTER_OPTIMIZER,
+    BEFORE_OPTIMIZER,
+    INITIALISED,
+    moments_table,
+)
+from tests.cs336_model.launched_ranks import told_by_two
+from tests.cs336_model.specs import changed
+
+WAYS = {
+    "naive": {"parallel": "naive"},
+    "flat": {"parallel": "flat"},
+    "ddp": {"parallel": "ddp"},
+    "zero1": {"parallel": "naive", "optimizer": "zero1"},
+    "fsdp": {"parallel": "fsdp"},
+}
+
+
+@pytest.fixture(scope="module")
+def both_ranks(tmp_path_factory):
+    """(bytes by moment and category, most bytes by category, sums over tensors) of each rank, by way, from one pair of
+    processes."""
+    made = {}
+
+    def of_way(spec: dict, way: str) -> list[tuple]:
+        if not made:
+            texts = [json.dumps(changed(spec, gpus=2, batch_size=4, **values)) for values in WAYS.values()]
+            told = told_by_two(tmp_path_factory.mktemp("ranks"), "tests.cs336_model.memory_ranks_program", texts)
+            made.update(zip(WAYS, told, strict=True))
+        return [_of_rank(rank) for rank in made[way]]
+
+    return of_way
+
+
+def _of_rank(rank: dict) -> tuple:
+    history = history_of(rank["record"])
+    live = live_bytes(history, categories_of(history))
+    table = moments_table(history, live).set_index(["moment", "category"])
+    return table["bytes"], dict(zip(map(str, CATEGORIES), live.max(axis=0).tolist(), strict=True)), rank["sums"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_components_are_the_sums_over_the_tensors_of_the_process(both_ranks, spec_values, way):
+    for live, _, sums in both_ranks(spec_values, way):
+        for moment in (BEFORE_OPTIMIZER, AFTER_OPTIMIZER):
+            assert {name: live[moment, name] for name in sums} == sums
+        assert live[INITIALISED, "parameters"] == sums["parameters"]
+        assert live[INITIALISED, "gradients"] == 0
+
+
+def test_fsdp_divides_everything_and_zero1_only_the_state(both_ranks, spec_values):
+    whole = both_ranks(spec_values, "naive")[0][2]
+    for way, divided in {"fsdp": set(whole), "zero1": {"optimizer state"}}.items():
+        one, other = (sums for _, _, sums in both_ranks(spec_values, way))
+        for name, total in whole.items():
+            assert one[name] + other[name] == (total if name in divided else 2 * total)
+
+
+def test_buffers_of_communication_are_as_large_as_what_they_hold(both_ranks, spec_values):
+    (_, most, sums), _ = both_ranks(spec_values, "flat")
+    assert most["communication"] >= sums["gradients"]
+    (live, _, sums), _ = both_ranks(spec_values, "ddp")
+    assert live[AFTER_OPTIMIZER, "communication"] == pytest.approx(sums["gradients"], rel=0.01)
+    (_, most, sums), _ = both_ranks(spec_values, "fsdp")
+    assert most["communication"] >= sums["parameters"] / 4  # a block, and the root, are gathered
