@@ -1,7 +1,7 @@
 """Measures commands on a capture, as processes, compared with reading its columns and with nsys stats.
 
     python -m benchmarks.kernel_tables [--folder FOLDER] [--repeats 3]
-        [--sizes 1m_kernels 1m_ranges 200k_overlapping 10m_kernels]
+        [--sizes 1m_kernels 1m_ranges 200k_overlapping 10m_kernels 16m_ranges]
 
 The bare read is the SELECTs that `kernels` needs, two tables at a time, into NumPy arrays, without checks. Makes each
 capture once, starts every command REPEATS times (nsys once), and takes the fastest.
@@ -53,7 +53,7 @@ def main(*, folder: Path = FOLDER, sizes: list[str] = DEFAULT, repeats: int = 3)
             write_capture(path, size)
         overlapping = ", overlapping without nesting" if size.overlap > 1 else ""
         costs = Costs(
-            f"\n{size.kernels:,} kernels, as many launches, {size.ranges:,} ranges {len(size.ranges_by_level)} deep"
+            f"\n{size.kernels:,} kernels, {size.calls:,} API calls, {size.ranges:,} ranges {len(size.ranges_by_level)} deep"
             f"{overlapping}: {path.stat().st_size / 1e6:.0f} MB",
             "wall_s",
         )

@@ -17,25 +17,30 @@ PUSH_POP, START_END = 59, 60
 NS_PER_LAUNCH = 5000
 KERNEL_NAMES = 60
 NAMES_OF_INNER_RANGES = 20  # on each of the two innermost levels; the others have one name each, as a model has
-LAUNCH_NAME_ID = 1000
+LAUNCH_NAME_ID, OTHER_NAME_ID = 1000, 1001
 KERNEL_TERMS = {  # SQL of the row's number n; other columns are those of a row of the real capture
-    "start": f"n * {NS_PER_LAUNCH} + 4000", "end": f"n * {NS_PER_LAUNCH} + 7000 + n % 97", "correlationId": "n + 100",
-    "globalPid": PROCESS, "gridId": "n + 1",
+    "start": f"n * {NS_PER_LAUNCH} + 4000", "end": f"n * {NS_PER_LAUNCH} + 7000 + n % 97",
+    "correlationId": "n * {calls} / {kernels} + 100", "globalPid": PROCESS, "gridId": "n + 1",
     **dict.fromkeys(("demangledName", "shortName", "mangledName"), f"n % {KERNEL_NAMES}"),
 }  # fmt: skip
+START_OF_CALL = f"n * {NS_PER_LAUNCH} * {{kernels}} / {{calls}} + 2000"
 RUNTIME_TERMS = {
-    "start": f"n * {NS_PER_LAUNCH} + 2000", "end": f"n * {NS_PER_LAUNCH} + 3500", "correlationId": "n + 100",
-    "nameId": LAUNCH_NAME_ID, "globalTid": f"iif(n % 3 = 0, {AUTOGRAD_THREAD}, {MAIN_THREAD})",
+    "start": START_OF_CALL, "end": f"{START_OF_CALL} + {3 * NS_PER_LAUNCH // 10} * {{kernels}} / {{calls}}",
+    "correlationId": "n + 100",
+    "nameId": "iif((n * {kernels} + {calls} - 1) / {calls} * {calls} / {kernels} = n,"
+    f" {LAUNCH_NAME_ID}, {OTHER_NAME_ID})",
+    "globalTid": f"iif(n % 3 = 0, {AUTOGRAD_THREAD}, {MAIN_THREAD})",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Size:
-    """Kernels, each with a launch, and ranges by level of nesting; each number divides the next."""
+    """Kernels, each with a launch among the API calls, and ranges by level of nesting; each number divides the next."""
 
     name: str
     kernels: int
     ranges_by_level: tuple[int, ...]
+    other_calls: int = 0  # which launch nothing
     numbered_calls: bool = False  # a name per call, as with emit_nvtx
     overlap: float = 1.0  # length of an innermost range, in shares of its level; above 1 they do not nest
 
@@ -43,12 +48,21 @@ class Size:
     def ranges(self) -> int:
         return sum(self.ranges_by_level)
 
+    @property
+    def calls(self) -> int:
+        return self.kernels + self.other_calls
+
+    def terms(self, terms: Mapping[str, object]) -> dict[str, object]:
+        """The terms of rows of a capture of this size."""
+        return {name: str(term).format(kernels=self.kernels, calls=self.calls) for name, term in terms.items()}
+
 
 LEVELS_OF_OPERATIONS = (100, 1_000, 10_000, 100_000, 100_000, 200_000, 200_000, 400_000)
 _SIZES = (
     Size("1m_kernels", 1_000_000, (10, 1_000, 50_000, 150_000)),
     Size("1m_ranges", 100_000, LEVELS_OF_OPERATIONS, numbered_calls=True),
     Size("200k_overlapping", 1_000_000, (10, 1_000, 200_000), overlap=2.5),
+    Size("16m_ranges", 2_200_000, (100, 10_000, 100_000, 1_000_000, 5_000_000, 10_000_000), 4_800_000, True),
     Size("10m_kernels", 10_000_000, (100, 10_000, 500_000, 1_500_000)),
 )
 SIZES = {size.name: size for size in _SIZES}
@@ -64,15 +78,16 @@ def write_capture(path: Path, size: Size) -> None:
         for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
             if table not in (KERNEL, RUNTIME, NVTX, "StringIds", "META_DATA_EXPORT"):
                 connection.execute(f"DROP TABLE {table}")
-        _fill(connection, KERNEL, [(size.kernels, KERNEL_TERMS)])
-        _fill(connection, RUNTIME, [(size.kernels, RUNTIME_TERMS)])
+        _fill(connection, KERNEL, [(size.kernels, size.terms(KERNEL_TERMS))])
+        _fill(connection, RUNTIME, [(size.calls, size.terms(RUNTIME_TERMS))])
         _fill(
             connection, NVTX, [(count, _range_terms(size, level)) for level, count in enumerate(size.ranges_by_level)]
         )
         names = [(i, f"void kernel_{i}<float, {i}>(float const*, float*, int)") for i in range(KERNEL_NAMES)]
         connection.execute("DELETE FROM StringIds")
         connection.executemany(
-            "INSERT INTO StringIds VALUES (?, ?)", [*names, (LAUNCH_NAME_ID, "cudaLaunchKernel_v7000")]
+            "INSERT INTO StringIds VALUES (?, ?)",
+            [*names, (LAUNCH_NAME_ID, "cudaLaunchKernel_v7000"), (OTHER_NAME_ID, "cudaEventRecord_v3020")],
         )
     partial.replace(path)
 

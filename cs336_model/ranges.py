@@ -180,7 +180,9 @@ def mark_compiled_graphs() -> None:
     if _marker is not None:
         from range_marks import compiled, sources
 
-        compiled.follow_compiled(_marker, sources.WrittenParts(span).innermost)
+        part_of = sources.WrittenParts(span).innermost
+        compiled.follow_compiled(lambda origins: compiled.set_of_parts(map(part_of, origins.stack_traces)))
+        compiled.open_ranges(_marker)
 
 
 def open_with(opened: Span) -> None:

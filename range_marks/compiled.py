@@ -1,55 +1,77 @@
 """A compiled graph by parts of the model: ranges in the program that inductor writes, none in the graph that it traces.
 
 Inductor makes a graph into kernels, and a Python program that calls them one by one, GEMMs of libraries included. It
-knows of each call from which lines of the model its operations came (its "provenance", which it writes as a comment
-before the call). Here a line more is written there, which opens a range named after the parts that the kernel serves:
-`norm + qkv projection` if it is fused of two. Kernels and graph stay as they are; a call without known lines stands in
-no such range. The backward graph has the lines of the operations that it differentiates.
+knows of each call which operations of the model it serves (its "provenance"): the lines of the source they came from,
+and the modules that were called there. Here a line more is written before each call, which opens ranges for the parts
+that the kernel serves: `norm + qkv projection` if it is fused of two. Kernels and graph stay as they are; a call of
+unknown origin is in no such range. The backward graph has the lines and modules of the operations that it
+differentiates.
 """
 
 import threading
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from range_marks import JOINT
 from range_marks.marker import Marker
 
 PATCHED = ("write_provenance_debug_handle", "generate_return")  # methods of inductor's PythonWrapperCodegen
 TRACES = "_inductor_kernel_stack_trace"  # in torch._inductor.debug: by kernel and handle, the stacks of calls
+NODES = "_inductor_triton_kernel_to_post_grad_node_info"  # the same, names of nodes of the graph
 IMPORT = "from range_marks import compiled as marked_parts"
 
 
-class _ActiveParts(threading.local):
-    """The set of parts whose kernels the calling thread launches."""
+class KernelOrigins(NamedTuple):
+    """The operations that a kernel is made of, as far as inductor knows them."""
 
-    parts = ""
+    stack_traces: list[str]  # of calls, as Python prints them
+    nodes: list[Any]  # of the FX graph that inductor lowers
+
+
+class PartRange(NamedTuple):
+    """A range for parts. It stays open from kernel to kernel as long as both are the same."""
+
+    name: str
+    instance: Any = None
+
+
+Parts = Any  # what a kernel serves: a constant that Python can write and read; false if it is not known
+
+
+class _ActiveParts(threading.local):
+    """The parts whose kernels the calling thread launches, and the ranges that are open for them."""
+
+    parts: Parts = ""
+    ranges: Sequence[PartRange] = ()
 
 
 _ACTIVE = _ActiveParts()
 _marker: Marker | None = None
+_ranges_of: Callable[[Parts], Sequence[PartRange]] = list
 _plain: dict[str, Callable[..., Any]] = {}
 
 
-def follow_compiled(marker: Marker, part_of: Callable[[str], str | None]) -> None:
-    """From now on what inductor compiles opens the marker's ranges. `part_of` gives the part of a stack of calls, which
-    is a text as Python prints it. What is compiled must not come from a cache that was filled without this."""
-    global _marker
+def follow_compiled(parts_of: Callable[[KernelOrigins], Parts]) -> None:
+    """From now on what inductor compiles enters the parts of each kernel before it calls it. What is compiled must not
+    come from a cache that was filled without this."""
     from torch._inductor import config, debug
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 
     leave_compiled()
-    if not (hasattr(debug, TRACES) and all(hasattr(PythonWrapperCodegen, name) for name in PATCHED)):
-        return  # an inductor that keeps other books: its kernels stand in the ranges around the graph alone
-    _marker = marker
+    if not (
+        all(hasattr(debug, name) for name in (TRACES, NODES))
+        and all(hasattr(PythonWrapperCodegen, name) for name in PATCHED)
+    ):
+        return  # an inductor that keeps other books: its kernels are in the ranges around the graph alone
     config.trace.provenance_tracking_level = 1
     _plain.update({name: getattr(PythonWrapperCodegen, name) for name in PATCHED})
 
     def write_handle(self, kernel_name: str, debug_handle: int | None = None) -> None:
         _plain["write_provenance_debug_handle"](self, kernel_name, debug_handle)
-        self.add_import_once(IMPORT)
-        self.opens_parts = True
-        parts = set_of_parts(map(part_of, _stack_traces(kernel_name, debug_handle)))
-        self.writeline(f"marked_parts.enter({parts!r})")
+        if _writes_python(self):
+            self.add_import_once(IMPORT)
+            self.opens_parts = True
+            self.writeline(f"marked_parts.enter({parts_of(_origins(kernel_name, debug_handle))!r})")
 
     def generate_return(self, output_refs: list[str]) -> None:
         if getattr(self, "opens_parts", False):
@@ -61,9 +83,7 @@ def follow_compiled(marker: Marker, part_of: Callable[[str], str | None]) -> Non
 
 
 def leave_compiled() -> None:
-    """What is compiled from now on is as inductor makes it, and what was compiled before opens nothing."""
-    global _marker
-    _marker = None
+    """What is compiled from now on is as inductor makes it."""
     if _plain:
         from torch._inductor import config
         from torch._inductor.codegen.wrapper import PythonWrapperCodegen
@@ -74,24 +94,47 @@ def leave_compiled() -> None:
         _plain.clear()
 
 
+def open_ranges(
+    marker: Marker | None, ranges_of: Callable[[Parts], Sequence[PartRange]] = lambda parts: [PartRange(parts)]
+) -> None:
+    """From now on parts that are entered open the marker's ranges, with None none; `ranges_of` gives the ranges of some
+    parts, outermost first."""
+    global _marker, _ranges_of
+    _marker, _ranges_of = marker, ranges_of
+
+
 def set_of_parts(parts: Iterable[str | None]) -> str:
     """The name of a set of parts: each once, in alphabetical order, so that a set has one name."""
     return JOINT.join(sorted({part for part in parts if part}))
 
 
-def enter(parts: str) -> None:
+def enter(parts: Parts) -> None:
     """Called by compiled programs: the kernels that follow serve these parts ("": it is not known which)."""
-    if _ACTIVE.parts == parts or _marker is None:
+    if _marker is None or _ACTIVE.parts == parts:
         return
-    if _ACTIVE.parts:
+    opened, ranges = _ACTIVE.ranges, _ranges_of(parts) if parts else ()
+    common = 0
+    while common < min(len(opened), len(ranges)) and opened[common] == ranges[common]:
+        common += 1
+    for _ in opened[common:]:
         _marker.pop()
-    if parts:
-        _marker.push(parts)
-    _ACTIVE.parts = parts
+    for opening in ranges[common:]:
+        _marker.push(opening.name)
+    _ACTIVE.parts, _ACTIVE.ranges = parts, ranges
 
 
-def _stack_traces(kernel_name: str, debug_handle: int | None) -> list[str]:
-    """The stacks of calls of the operations that a kernel is made of, as far as inductor knows them."""
+def _writes_python(wrapper: Any) -> bool:
+    from torch._inductor.codegen import wrapper as of_python
+    from torch._inductor.virtualized import V
+
+    return type(wrapper).__module__ == of_python.__name__ and not V.graph.cpp_wrapper
+
+
+def _origins(kernel_name: str, debug_handle: int | None) -> KernelOrigins:
     from torch._inductor import debug
+    from torch._inductor.virtualized import V
 
-    return getattr(debug, TRACES).get(f"{kernel_name}:{debug_handle}", [])
+    key = f"{kernel_name}:{debug_handle}"
+    names = set(getattr(debug, NODES).get(key, ()))
+    nodes = [node for node in V.graph.graph.nodes if node.name in names]
+    return KernelOrigins(getattr(debug, TRACES).get(key, []), nodes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from kernel_recorder.in_process.compiled_ranges import follow_modules
 from kernel_recorder.in_process.module_ranges import ModuleRanges
 from kernel_recorder.in_process.notes import Notes
 from kernel_recorder.in_process.parts import Parts
@@ -48,6 +49,8 @@ def watch_for_window(settings: Settings, notes: Notes) -> None:
         Emitter(lambda name: PLAIN_PUSH(printable(name)), PLAIN_POP) if to_nvtx else record_function_emitter()
     )
     modules = ModuleRanges(marker, settings.depth, Passes())
+    if settings.modules != NEVER:
+        follow_modules(in_torch_profile=not to_nvtx)
 
     def wanted() -> bool:
         return settings.modules == ALWAYS or (settings.modules != NEVER and not window.has_own_ranges)

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from kernel_recorder.in_process.compiled_ranges import close_modules, open_modules
 from kernel_recorder.in_process.passes import Passes
 from range_marks.backward import follow_backward
 from range_marks.marker import Marker
@@ -43,11 +44,13 @@ class ModuleRanges:
         self._before_us = torch.autograd.backward, torch.autograd.grad
         follow_backward(self._marker)
         torch.autograd.backward = self._in_range(BACKWARD, torch.autograd.backward)
+        open_modules(self._marker, self._names.get)
         self._parts.begin()
 
     def end(self) -> None:
         """Opens no more."""
         self._parts.end()
+        close_modules()
         if self._before_us is not None:
             follow_backward(None)
             torch.autograd.backward, torch.autograd.grad = self._before_us  # which may be another's than PyTorch's own

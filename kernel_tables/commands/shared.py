@@ -6,7 +6,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from shutil import get_terminal_size
@@ -27,7 +27,7 @@ CAPTURE_HELP = (
 
 
 OF_RANK = re.compile(r"(.*?)(?:_rank(\d+))?", re.DOTALL)  # how the pipeline names the captures of a run
-RANKS_HELP = "several captures are the ranks of one run, rank 0 first"
+RANKS_HELP = "several captures are the ranks of one run, by the ranks that they name, else rank 0 first"
 
 
 def add_capture(parser: argparse.ArgumentParser, *names: str) -> None:
@@ -78,7 +78,19 @@ def add_classes(parser: argparse.ArgumentParser) -> None:
 def opened_traces(options: argparse.Namespace) -> Iterator[list[Trace]]:
     """The traces of the captures from `add_captures`, with custom classes if the command has that option."""
     with ExitStack() as stack:
-        yield [stack.enter_context(opened_trace(path, options)) for path in options.captures]
+        traces = [stack.enter_context(opened_trace(path, options)) for path in options.captures]
+        if len(traces) > 1 and any(trace.metadata.get("CAPTURE_BACKEND") == "torch" for trace in traces):
+            _say_order(traces)
+        yield traces
+
+
+def _say_order(traces: Sequence[Trace]) -> None:
+    """Prints that ranks are numbered in the order of the arguments, if the captures do not tell their numbers."""
+    from kernel_tables.ranks.ranks import numbers_in_run
+
+    if numbers_in_run(traces) is None:
+        reason = "not every capture names its rank (distributedInfo), or two name the same"
+        print(f"kernel-tables: {reason}: ranks are numbered in the order of the arguments", file=sys.stderr)
 
 
 @contextmanager

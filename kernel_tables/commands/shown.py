@@ -25,6 +25,7 @@ class TableSelection(NamedTuple):
     """A table of a capture, or of one of its processes, and the rows of it that are written."""
 
     trace: Trace
+    rank: int
     process: int | None
     table: pd.DataFrame
     rows: pd.DataFrame
@@ -50,9 +51,9 @@ def write_shown(traces: Sequence[Trace], options: argparse.Namespace) -> None:
     """
     is_text = wants_text(options)
     top = options.top if options.top is not None else ROWS_IN_A_TERMINAL if is_text else 0
-    shown = [_selection(trace, process, options, top) for trace, process in _parts(traces, options.ranks)]
+    shown = [_selection(*part, options, top) for part in _parts(traces, options.ranks)]
     if is_text:
-        heads = [f"rank {number}\n" for number in range(len(shown))] if len(shown) > 1 else [""]
+        heads = [f"rank {part.rank}\n" for part in shown] if len(shown) > 1 else [""]
         parts = [_lines(part, options, text_width()) for part in shown]
         text = "\n".join(head + lines for head, lines in zip(heads, parts, strict=True))
         notes = [CPU_ONLY_NOTE] * any(trace.is_cpu_only for trace in traces)
@@ -60,33 +61,33 @@ def write_shown(traces: Sequence[Trace], options: argparse.Namespace) -> None:
         text += "".join(fill(note, text_width()) + "\n" for note in notes)
         show(text, options)
     elif options.ranks or len(traces) > 1:
-        write(by_rank([part.rows for part in shown]), options)
+        write(_by_rank(shown), options)
     else:
         write(shown[0].rows, options)
 
 
-def by_rank(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def _by_rank(shown: Sequence[TableSelection]) -> pd.DataFrame:
     """The tables of the ranks in one table, with the column `rank` first."""
     import pandas as pd
 
-    numbered = [table.assign(rank=number)[["rank", *table.columns]] for number, table in enumerate(tables)]
+    numbered = [part.rows.assign(rank=part.rank)[["rank", *part.rows.columns]] for part in shown]
     return pd.concat(numbered, ignore_index=True)
 
 
-def _parts(traces: Sequence[Trace], wants_ranks: bool) -> list[tuple[Trace, int | None]]:
-    """(trace, process) of every rank; for a single capture without --ranks, (trace, None)."""
+def _parts(traces: Sequence[Trace], wants_ranks: bool) -> list[tuple[Trace, int, int | None]]:
+    """(trace, number, process) of every rank; for a single capture without --ranks, (trace, 0, None)."""
     if len(traces) == 1 and not wants_ranks:
-        return [(traces[0], None)]
+        return [(traces[0], 0, None)]
     from kernel_tables.ranks.ranks import ranks_of
 
-    return [(rank.trace, rank.process) for rank in ranks_of(traces)]
+    return [(rank.trace, rank.number, rank.process) for rank in ranks_of(traces)]
 
 
-def _selection(trace: Trace, process: int | None, options: argparse.Namespace, top: int) -> TableSelection:
+def _selection(trace: Trace, rank: int, process: int | None, options: argparse.Namespace, top: int) -> TableSelection:
     is_tree = getattr(options, "tree", False)
     table = getattr(trace, "range_tree" if is_tree else options.command)(options.under, process)
     table = _sorted(table, options, is_tree)
-    return TableSelection(trace, process, table, table.head(top) if top > 0 else table)
+    return TableSelection(trace, rank, process, table, table.head(top) if top > 0 else table)
 
 
 def _sorted(table: pd.DataFrame, options: argparse.Namespace, is_tree: bool) -> pd.DataFrame:

@@ -12,7 +12,7 @@ import numpy as np
 
 from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.steps import measured_steps
-from kernel_tables.reading.schema import MISSING, RANKS_KEY
+from kernel_tables.reading.schema import MISSING, RANK_KEY, RANKS_KEY
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,22 @@ class RankTrace:
 
 
 def ranks_of(traces: Sequence[CaptureArrays]) -> list[RankTrace]:
-    """The ranks, numbered in the order of the captures, and within one by device, then by process.
+    """The ranks: numbered as the captures say, if each is of one process and names its rank; else in the order of the
+    captures, and within one by device, then by process.
 
     A capture in which nothing ran on a device counts as one rank, so that later ones keep their numbers.
     """
     pairs = [(trace, process) for trace in traces for process in processes_with_work(trace) or [_only_process(trace)]]
-    return [RankTrace(number, trace, process) for number, (trace, process) in enumerate(pairs)]
+    numbers = numbers_in_run(traces) if len(pairs) == len(traces) else None
+    ranks = [RankTrace(number, *pair) for number, pair in zip(numbers or range(len(pairs)), pairs, strict=True)]
+    return sorted(ranks, key=lambda rank: rank.number)
+
+
+def numbers_in_run(traces: Sequence[CaptureArrays]) -> list[int] | None:
+    """The rank that each capture names; None if one names none, or two name the same."""
+    texts = [trace.metadata.get(RANK_KEY, "") for trace in traces]
+    numbers = [int(text) for text in texts if text.isascii() and text.isdigit()]
+    return numbers if len(set(numbers)) == len(texts) else None
 
 
 def ranks_in_run(ranks: Sequence[RankTrace]) -> int:

@@ -1,14 +1,15 @@
 """A trace in Chrome's JSON format, which ui.perfetto.dev and chrome://tracing open.
 
 Tracks: each thread of each process with its ranges and launches, and each stream of each GPU with its activities and
-their ranges. An arrow leads from a launch to its kernel. Times in the file are microseconds since the first event, with
-decimals.
+their ranges. Slices of a track that overlap without nesting get further tracks (tracks.py). An arrow leads from a launch
+to its kernel. Times in the file are microseconds since the first event, with decimals.
 """
 
 import gzip
+import heapq
 import json
 from collections.abc import Iterator, Sequence
-from itertools import chain, takewhile
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,90 +22,10 @@ from kernel_tables.attribution.path_text import as_path
 from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.ranges import NONE
 from kernel_tables.attribution.steps import aligned_clocks
+from kernel_tables.ranks.ranks import numbers_in_run
 from kernel_tables.reading.global_ids import BITS, process_number, process_of, thread_number
 from kernel_tables.reading.schema import RUNTIME, WRITER_KEY
-
-Stream = tuple[int, int, int]  # process, device, stream
-
-
-class Stretch(NamedTuple):
-    """A time in which a stream runs only activities of one range."""
-
-    stream: Stream
-    name: int
-    start_ns: int
-    end_ns: int
-
-
-def stretches(trace: CaptureArrays, activities: np.ndarray) -> list[Stretch]:
-    """The ranges of these activities on their streams; outer ranges precede inner ones with equal times."""
-    rows = trace.gpu_activities
-    node = trace.attribution.activity_node
-    stream_columns = (rows.process, trace.places["device"], trace.places["stream"])
-    order = activities[
-        np.lexsort((rows.start_ns[activities], *(column[activities] for column in reversed(stream_columns))))
-    ]
-    columns = (column[order].tolist() for column in (*stream_columns, node, rows.start_ns, rows.end_ns))
-    finished: list[Stretch] = []
-    chains = _Chains(trace)
-    stream, opened, last_ns = None, _OpenRanges(trace), 0
-    for process, device, number, innermost, start_ns, end_ns in zip(*columns, strict=True):
-        if (process, device, number) != stream:
-            finished += opened.close(0, last_ns)
-            stream = opened.stream = process, device, number
-            last_ns = start_ns
-        chain = chains.chain(innermost)
-        common = _common(opened.chain, chain)
-        finished += opened.close(common, last_ns)
-        opened.open(chain, start_ns)
-        last_ns = max(last_ns, end_ns)
-    finished += opened.close(0, last_ns)
-    return finished[::-1]  # inner ones were closed first
-
-
-class _Chains:
-    """The nodes of chains of ranges, outermost first."""
-
-    def __init__(self, trace: CaptureArrays) -> None:
-        self._parent = trace.attribution.parent
-        self._chains: dict[int, tuple[int, ...]] = {NONE: ()}
-
-    def chain(self, node: int) -> tuple[int, ...]:
-        path = []
-        while node not in self._chains:
-            path.append(node)
-            node = int(self._parent[node])
-        for inner in reversed(path):
-            self._chains[inner] = (*self._chains[node], inner)
-            node = inner
-        return self._chains[node]
-
-
-class _OpenRanges:
-    """The ranges that are open on a stream."""
-
-    def __init__(self, trace: CaptureArrays) -> None:
-        self._name_of = trace.range_arrays.name[trace.attribution.range]
-        self.stream: Stream = (0, 0, 0)
-        self.chain: tuple[int, ...] = ()
-        self._since_ns: list[int] = []
-
-    def open(self, chain: tuple[int, ...], start_ns: int) -> None:
-        self._since_ns += [start_ns] * (len(chain) - len(self._since_ns))
-        self.chain = chain
-
-    def close(self, depth: int, end_ns: int) -> Iterator[Stretch]:
-        while len(self._since_ns) > depth:
-            name = int(self._name_of[self.chain[len(self._since_ns) - 1]])
-            yield Stretch(self.stream, name, self._since_ns.pop(), end_ns)
-        self.chain = self.chain[:depth]
-
-
-def _common(first: tuple[int, ...], second: tuple[int, ...]) -> int:
-    """The number of nodes that two chains share at their beginning."""
-    pairs = zip(first, second, strict=False)
-    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
-
+from kernel_tables.views.tracks import Lanes, Stream, Track, stretches
 
 STREAM_TRACK = 1 << 24  # thread ids of the operating system are below this, tracks of streams above
 RANGE_TRACK = 1 << 29  # and those of their ranges above these
@@ -119,6 +40,7 @@ class PlacedTrace(NamedTuple):
     offset_ns: int  # to add to its times
     number: int  # among the captures
     count: int  # of the captures
+    rank: int
 
     def us(self, time_ns: int) -> float:
         """A time of the capture in microseconds on the common axis."""
@@ -127,6 +49,10 @@ class PlacedTrace(NamedTuple):
     def pid(self, global_id: int) -> int:
         """The number of a process, with that of its capture: two captures may have the same process."""
         return (self.number << BITS) + process_number(global_id)
+
+    def thread_track(self, thread: int) -> Track:
+        """The track of a thread."""
+        return Track(self.pid(thread), thread_number(thread))
 
 
 def write_timeline(
@@ -153,10 +79,11 @@ def write_timeline(
 
 def _placed(traces: Sequence[CaptureArrays], under: str | None) -> list[PlacedTrace]:
     selections, offsets = [_selection(trace, under) for trace in traces], aligned_clocks(traces).offsets_ns
+    ranks = numbers_in_run(traces) or range(len(traces))
     firsts = [_first_ns(*selection) + offset for selection, offset in zip(selections, offsets, strict=True)]
     return [
-        PlacedTrace(*selection, offset - min(firsts), number, len(traces))
-        for number, (selection, offset) in enumerate(zip(selections, offsets, strict=True))
+        PlacedTrace(*selection, offset - min(firsts), number, len(traces), rank)
+        for number, (selection, offset, rank) in enumerate(zip(selections, offsets, ranks, strict=True))
     ]
 
 
@@ -177,89 +104,136 @@ def _first_ns(trace: CaptureArrays, activities: np.ndarray, ranges: np.ndarray) 
     return int(min((column.min() for column in times if len(column)), default=0))
 
 
+class Slice(NamedTuple):
+    """A bar of the timeline; times are integer nanoseconds of the capture."""
+
+    start_ns: int
+    end_ns: int
+    track: Track
+    name: str
+    category: str
+    arguments: dict
+
+
 def _events(placed: PlacedTrace) -> Iterator[dict]:
-    yield from _range_events(placed)
-    yield from _launch_events(placed)
-    yield from _stretch_events(placed)
-    yield from _activity_events(placed)
-    yield from _track_names(placed)
+    streams = {stream: number for number, stream in enumerate(_streams(placed))}
+    tracks_of_launches: dict[int, Track] = {}
+    lanes = Lanes()
+    yield from _host_events(placed, lanes, tracks_of_launches)
+    yield from (_slice(placed, bar, lanes) for bar in _stretches(placed, streams))
+    yield from _activity_events(placed, lanes, streams, tracks_of_launches)
+    yield from _track_names(placed, lanes, streams)
 
 
-def _range_events(placed: PlacedTrace) -> Iterator[dict]:
+def _host_events(placed: PlacedTrace, lanes: Lanes, tracks_of_launches: dict[int, Track]) -> Iterator[dict]:
+    """Ranges, and one slice per API call that launched something; `tracks_of_launches` gets their tracks by row."""
+    for bar, row in heapq.merge(
+        _ranges(placed), _launches(placed), key=lambda item: (item[0].start_ns, -item[0].end_ns)
+    ):
+        event = _slice(placed, bar, lanes)
+        if row != NONE:
+            tracks_of_launches[row] = Track(event["pid"], event["tid"])
+        yield event
+
+
+def _ranges(placed: PlacedTrace) -> Iterator[tuple[Slice, int]]:
     ranges, names = placed.trace.range_arrays, placed.trace.range_names.names
     columns = (ranges.start_ns, ranges.end_ns, ranges.thread, ranges.name)
     for start, end, thread, name in zip(*(column[placed.ranges].tolist() for column in columns), strict=True):
-        yield _slice(names[name], "range", start, end, placed, thread, thread_number(thread), {})
+        yield Slice(start, end, placed.thread_track(thread), names[name], "range", {}), NONE
 
 
-def _launch_events(placed: PlacedTrace) -> Iterator[dict]:
-    """One slice per API call that launched something."""
+def _launches(placed: PlacedTrace) -> Iterator[tuple[Slice, int]]:
+    """The API calls that launched something, by start, with their rows."""
     trace = placed.trace
     rows = np.unique(trace.gpu_activities.launch_row[placed.activities])
     rows = rows[rows != NONE]
-    starts, threads = (trace.columns[RUNTIME][name][rows].tolist() for name in ("start", "thread"))
+    starts, threads = (trace.columns[RUNTIME][name][rows] for name in ("start", "thread"))
     ends, names = trace.capture.call_ends_and_names()
-    for row, start, thread in zip(rows.tolist(), starts, threads, strict=True):
-        yield _slice(names[row], "launch", start, int(ends[row]), placed, thread, thread_number(thread), {})
+    order = np.lexsort((-ends[rows], starts))
+    columns = (column[order].tolist() for column in (rows, starts, ends[rows], threads))
+    for row, start, end, thread in zip(*columns, strict=True):
+        yield Slice(start, end, placed.thread_track(thread), names[row], "launch", {}), row
 
 
-def _stretch_events(placed: PlacedTrace) -> Iterator[dict]:
+def _streams(placed: PlacedTrace) -> list[Stream]:
+    columns = (
+        column[placed.activities] for column in (placed.trace.gpu_activities.process, *placed.trace.places.values())
+    )
+    return sorted(set(zip(*(column.tolist() for column in columns), strict=True)))
+
+
+def _stretches(placed: PlacedTrace, streams: dict[Stream, int]) -> list[Slice]:
     """The ranges of activities on GPUs; those of a processor are on the tracks of its threads."""
     trace, names = placed.trace, placed.trace.range_names.names
     on_gpu = placed.activities[trace.places["device"][placed.activities] >= 0]
-    for (process, device, stream), name, start, end in stretches(trace, on_gpu):
-        tid = RANGE_TRACK + _stream_track(device, stream)
-        yield _slice(names[name], "range of a stream", start, end, placed, process, tid, {})
+    bars = [
+        Slice(
+            start,
+            end,
+            Track(placed.pid(stream[0]), RANGE_TRACK + streams[stream]),
+            names[name],
+            "range of a stream",
+            {},
+        )
+        for stream, name, start, end in stretches(trace, on_gpu)
+    ]
+    return sorted(bars, key=lambda bar: (bar.start_ns, -bar.end_ns))
 
 
-def _activity_events(placed: PlacedTrace) -> Iterator[dict]:
+def _activity_events(
+    placed: PlacedTrace, lanes: Lanes, streams: dict[Stream, int], tracks_of_launches: dict[int, Track]
+) -> Iterator[dict]:
     trace, activities = placed.trace, placed.trace.gpu_activities
     paths, classes = trace.range_paths.tuples, trace.activity_classes
+    order = placed.activities[
+        np.lexsort((-activities.end_ns[placed.activities], activities.start_ns[placed.activities]))
+    ]
     columns = (
         activities.start_ns, activities.end_ns, activities.process, trace.places["device"], trace.places["stream"],
         activities.name, activities.kind, trace.activity_path, activities.launch_row, activities.launch_ns,
-        activities.thread,
     )  # fmt: skip
-    rows = zip(*(column[placed.activities].tolist() for column in columns), strict=True)
-    for number, (start, end, process, device, stream, name, kind, path, row, launch, thread) in enumerate(rows):
-        tid = _stream_track(device, stream)
+    rows = zip(*(column[order].tolist() for column in columns), strict=True)
+    for number, (start, end, process, device, stream, name, kind, path, row, launch) in enumerate(rows):
+        track = Track(placed.pid(process), STREAM_TRACK + streams[process, device, stream])
         arguments = {"range": as_path(paths[path]), "class": classes[name], "device": device}
-        yield _slice(activities.names[name], KINDS[kind], start, end, placed, process, tid, arguments)
+        event = _slice(placed, Slice(start, end, track, activities.names[name], KINDS[kind], arguments), lanes)
+        yield event
         if row != NONE:
             arrow = {"id": number * placed.count + placed.number, "cat": "launch", "name": "launch"}
-            begin = {"ts": placed.us(launch), "pid": placed.pid(thread), "tid": thread_number(thread)}
-            yield arrow | {"ph": "s"} | begin
-            yield arrow | {"ph": "f", "bp": "e", "ts": placed.us(start), "pid": placed.pid(process), "tid": tid}
+            yield arrow | {"ph": "s", "ts": placed.us(launch)} | tracks_of_launches[row]._asdict()
+            yield arrow | {"ph": "f", "bp": "e"} | {key: event[key] for key in ("ts", "pid", "tid")}
 
 
-def _track_names(placed: PlacedTrace) -> Iterator[dict]:
+def _track_names(placed: PlacedTrace, lanes: Lanes, streams: dict[Stream, int]) -> Iterator[dict]:
     trace, activities = placed.trace, placed.trace.gpu_activities
     launching = activities.thread[placed.activities][activities.launched[placed.activities]]
     threads = np.unique(np.append(trace.range_arrays.thread[placed.ranges], launching)).tolist()
-    columns = (column[placed.activities].tolist() for column in (activities.process, *trace.places.values()))
-    streams = sorted(set(zip(*columns, strict=True)))
-    rank = f"rank {placed.number}, " if placed.count > 1 else ""
+    rank = f"rank {placed.rank}, " if placed.count > 1 else ""
     for process in sorted({process_of(thread) for thread in threads} | {process for process, _, _ in streams}):
-        yield _name("process_name", placed.pid(process), 0, f"{rank}process {process_number(process)}")
-    for thread in threads:
-        yield _name("thread_name", placed.pid(thread), thread_number(thread), f"thread {thread_number(thread)}")
-    for process, device, stream in streams:
-        tid, label = _stream_track(device, stream), f"{'CPU' if device < 0 else f'GPU {device}'}, stream {stream}"
-        yield _name("thread_name", placed.pid(process), tid, label)
+        yield _name("process_name", Track(placed.pid(process), 0), f"{rank}process {process_number(process)}")
+    labels = {placed.thread_track(thread): f"thread {thread_number(thread)}" for thread in threads}
+    for (process, device, stream), number in streams.items():
+        label, pid = f"{'CPU' if device < 0 else f'GPU {device}'}, stream {stream}", placed.pid(process)
+        labels[Track(pid, STREAM_TRACK + number)] = label
         if device >= 0:
-            yield _name("thread_name", placed.pid(process), RANGE_TRACK + tid, f"{label}: ranges")
+            labels[Track(pid, RANGE_TRACK + number)] = f"{label}: ranges"
+    for track, label in labels.items():
+        yield _name("thread_name", track, label)
+        for lane, further in enumerate(lanes.further.get(track, ()), start=2):
+            yield _name("thread_name", further, f"{label} ({lane})")
 
 
-def _slice(
-    name: str, category: str, start: int, end: int, placed: PlacedTrace, process: int, tid: int, arguments: dict
-) -> dict:
-    track = {"pid": placed.pid(process), "tid": tid, "ts": placed.us(start), "dur": (end - start) / 1000}
-    return {"ph": "X", "name": name, "cat": category, **track, "args": arguments}
+def _order(bar: Slice) -> tuple[int, int]:
+    """Outer bars precede inner ones."""
+    return bar.start_ns, -bar.end_ns
 
 
-def _name(kind: str, pid: int, tid: int, name: str) -> dict:
-    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}
+def _slice(placed: PlacedTrace, bar: Slice, lanes: Lanes) -> dict:
+    track = lanes.place(bar.track, bar.start_ns, bar.end_ns)
+    times = {"ts": placed.us(bar.start_ns), "dur": (bar.end_ns - bar.start_ns) / 1000}
+    return {"ph": "X", "name": bar.name, "cat": bar.category, **track._asdict(), **times, "args": bar.arguments}
 
 
-def _stream_track(device: int, stream: int) -> int:
-    return STREAM_TRACK + (device + 1) * (1 << 16) + stream
+def _name(kind: str, track: Track, name: str) -> dict:
+    return {"ph": "M", "name": kind, **track._asdict(), "args": {"name": name}}

@@ -65,10 +65,11 @@ def test_a_set_of_parts_has_one_name():
 def opened():
     """The names of ranges as they open, closed ones as "/"; and inductor as it was afterwards."""
     names = []
-    compiled.follow_compiled(
-        Marker(Emitter(names.append, lambda: names.append("/"))), WrittenParts(span).innermost
-    )  # fmt: skip
+    part_of = WrittenParts(span).innermost
+    compiled.follow_compiled(lambda origins: compiled.set_of_parts(map(part_of, origins.stack_traces)))
+    compiled.open_ranges(Marker(Emitter(names.append, lambda: names.append("/"))))
     yield names
+    compiled.open_ranges(None)
     compiled.leave_compiled()
 
 
@@ -92,6 +93,6 @@ def test_a_compiled_graph_opens_ranges_around_its_calls_forward_and_backward(ope
 
 
 def test_what_was_compiled_before_opens_nothing_once_nobody_follows(opened):
-    compiled.leave_compiled()
+    compiled.open_ranges(None)
     compiled.enter("norm")
     assert opened == []
