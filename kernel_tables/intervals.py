@@ -36,13 +36,16 @@ NOTHING = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
 def union(start_ns: np.ndarray, end_ns: np.ndarray) -> Intervals:
     """The time covered by at least one of the intervals, which may be in any order and empty."""
     is_not_empty = end_ns > start_ns
-    start_ns, end_ns = start_ns[is_not_empty], end_ns[is_not_empty]
+    if not is_not_empty.all():
+        start_ns, end_ns = start_ns[is_not_empty], end_ns[is_not_empty]
     if not len(start_ns):
         return NOTHING
-    order = np.argsort(start_ns, kind="stable")
-    start_ns, reached = start_ns[order], np.maximum.accumulate(end_ns[order])
-    first = np.flatnonzero(np.append(True, start_ns[1:] > reached[:-1]))
-    return Intervals(start_ns[first], reached[np.append(first[1:], len(reached)) - 1])
+    if (start_ns[1:] < start_ns[:-1]).any():
+        order = np.argsort(start_ns, kind="stable")
+        start_ns, end_ns = start_ns[order], end_ns[order]
+    reached = np.maximum.accumulate(end_ns)
+    is_first = np.append(True, start_ns[1:] > reached[:-1])
+    return Intervals(start_ns[is_first], reached[np.append(is_first[1:], True)])
 
 
 def unions(start_ns: np.ndarray, end_ns: np.ndarray, group: np.ndarray) -> tuple[Intervals, np.ndarray]:

@@ -40,6 +40,17 @@ def map_blocks(values_of: Callable[[slice], np.ndarray], rows: int, dtype: type)
     return values
 
 
+def compact(values: np.ndarray) -> np.ndarray:
+    """The same integers in less memory: none if all are equal, half of it if they fit into 32 bits."""
+    if not len(values):
+        return values
+    low, high = int(values.min()), int(values.max())
+    if low == high:
+        return np.broadcast_to(values[0], values.shape)
+    fits = np.iinfo(np.int32).min <= low and high <= np.iinfo(np.int32).max
+    return values.astype(np.int32) if fits else values
+
+
 def factorize(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct keys, ascending, and the index of each key among them as int32; nothing long is sorted."""
     if not len(keys):

@@ -12,7 +12,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from kernel_tables.attribution.activities import KINDS, TABLES, Activities, read_activities
-from kernel_tables.attribution.arrays import map_blocks
+from kernel_tables.attribution.arrays import compact, map_blocks
 from kernel_tables.attribution.forest import Attribution
 from kernel_tables.attribution.graph_replays import attribute_with_replays, node_creations
 from kernel_tables.attribution.launches import NO_LAUNCH
@@ -80,7 +80,7 @@ class CaptureArrays:
 
     def enclosing(self, name: str) -> np.ndarray:
         """For each activity, the instance of the outermost range `name` open at its launch, -1 if none."""
-        return np.append(self._outermost(name), NONE)[self.attribution.launch_node]
+        return np.append(self._outermost(name), NONE).astype(np.int32)[self.attribution.launch_node]
 
     def require_range(self, name: str) -> None:
         """Raises TraceError if no range has this name."""
@@ -105,7 +105,7 @@ class CaptureArrays:
     def places(self) -> dict[str, np.ndarray]:
         """The device and the stream of each activity; read separately, since few tables need them."""
         tables = self.capture.places(*TABLES)
-        return {name: np.concatenate([table[name] for table in tables]) for name in ("device", "stream")}
+        return {name: compact(np.concatenate([table[name] for table in tables])) for name in ("device", "stream")}
 
     @cached_property
     def is_cpu_only(self) -> bool:

@@ -5,7 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from kernel_tables.attribution.activities import KINDS
-from kernel_tables.diagnosis.calls import ALLOCATION, COPY, FREEING, NO_CALL, WAIT
+from kernel_tables.diagnosis.calls import ALLOCATION, COPY, FREEING, WAIT
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
 from kernel_tables.reading.schema import MISSING
 
@@ -60,7 +60,7 @@ class Blocking:
         """By call: the index in CAUSES of why it holds up the host, -1 if it does not."""
         calls = self._scope.calls
         cause = np.full(len(calls), -1, np.int8)
-        in_step = self._launches_more(calls.start_ns, self._step_of_calls)
+        in_step = self._launches_more(calls.start_ns, self._step_of_calls())
         for kinds, is_inside, inside, outside in (
             ((WAIT, COPY), in_step, SYNC_IN_STEP, SYNC),
             ((ALLOCATION, FREEING), in_step & ~self._freed_between(in_step), ALLOCATION_IN_STEP, ALLOCATED),
@@ -71,9 +71,9 @@ class Blocking:
         copied = np.flatnonzero((copy_cause >= 0) & activities.launched)
         by_call = np.full(len(calls) + 1, -1, np.int8)  # the last entry is for calls without a previous one
         by_call[activities.launch_row[copied]] = copy_cause[copied]
-        before = by_call[np.where(calls.previous == NO_CALL, len(calls), calls.previous)]
-        waits_for_copy = (calls.kind == WAIT) & (before >= 0)
-        cause[waits_for_copy] = before[waits_for_copy]
+        waits = np.flatnonzero(calls.kind == WAIT)
+        before = by_call[calls.previous(waits)]
+        cause[waits[before >= 0]] = before[before >= 0]
         return np.where(by_call[:-1] >= 0, by_call[:-1], cause)
 
     def _freed_between(self, in_step: np.ndarray) -> np.ndarray:
@@ -91,11 +91,10 @@ class Blocking:
         kinds = [1 if "Host-to-Device" in n else 2 if "Device-to-Host" in n else 0 for n in names]
         return np.array(kinds, np.int8)[self._scope.activities.name]
 
-    @cached_property
     def _step_of_calls(self) -> np.ndarray:
         """By call: the number of the step of its process in which it began; NO_STEP outside."""
         scope, ranges = self._scope, self._scope.trace.range_arrays
-        step = np.full(len(scope.calls), NO_STEP)
+        step = np.full(len(scope.calls), NO_STEP, np.int32)
         for process in np.unique(ranges.process[scope.steps]).tolist():
             numbers = np.flatnonzero(ranges.process[scope.steps] == process)
             starts, ends = ranges.start_ns[scope.steps][numbers], ranges.end_ns[scope.steps][numbers]

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from kernel_tables.attribution.arrays import factorize
+from kernel_tables.attribution.arrays import compact, factorize, matched
 from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.intervals import Intervals, union
 from kernel_tables.reading.global_ids import process_of
@@ -47,20 +47,20 @@ class Calls:
 
     @cached_property
     def process(self) -> np.ndarray:
-        return process_of(self.thread)
+        return compact(process_of(self.thread))
 
     def during(self, mask: np.ndarray) -> Intervals:
         """The time in which at least one call of `mask` was open."""
         return union(self.start_ns[mask], self.end_ns[mask])
 
-    @cached_property
-    def previous(self) -> np.ndarray:
-        """The row of the previous call on the same thread, NO_CALL for the first."""
-        thread = factorize(self.thread)[1]
-        order = np.lexsort((self.start_ns, thread))
-        before = np.full(len(order), NO_CALL, np.int64)
-        same = thread[order][1:] == thread[order][:-1]
-        before[order[1:][same]] = order[:-1][same]
+    def previous(self, rows: np.ndarray) -> np.ndarray:
+        """The row of the previous call on the same thread as each of `rows`, NO_CALL for the first."""
+        before = np.full(len(rows), NO_CALL)
+        for here, in_calls in matched(self.thread[rows], self.thread) if len(rows) else ():
+            order = in_calls[np.argsort(self.start_ns[in_calls], kind="stable")]
+            place = np.empty(len(self), np.int32)
+            place[order] = np.arange(len(order))
+            before[here] = np.append(order, NO_CALL)[place[rows[here]] - 1]
         return before
 
 

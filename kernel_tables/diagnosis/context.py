@@ -64,13 +64,13 @@ class DiagnosisContext:
         """By activity: the idle time of these causes (default: all) that it ended."""
         idle_ns = np.zeros(len(self.scope.activities), np.int64)
         for idle in self.idles:
-            for cause in causes or idle.by_cause:
+            for cause in idle.by_cause.keys() & set(causes or idle.by_cause):
                 idle_ns[idle.next_row] += idle.by_cause[cause]
         return idle_ns
 
     def idle_at_most_ns(self, cause: str) -> int:
         """The idle time that is gone, at most, if the calls of this cause take no time, other than at the edges."""
-        return sum(int(idle.at_most[cause].sum()) for idle in self.idles)
+        return sum(int(idle.at_most[cause].sum()) for idle in self.idles if cause in idle.at_most)
 
     def idle_at_edges_ns(self, cause: str) -> int:
         """The idle time before the first activity of a device, and after its last, with a call of this cause in it."""
@@ -80,6 +80,10 @@ class DiagnosisContext:
             held_up_ns = covered_ns(held_up_by(self.scope, self.blocking, device, cause), edges.start_ns, edges.end_ns)
             total_ns += int(edges.lengths_ns[held_up_ns > 0].sum())
         return total_ns
+
+    def has_idle(self, cause: str) -> bool:
+        """Whether any idle time has this cause."""
+        return any(cause in idle.by_cause for idle in self.idles)
 
     @cached_property
     def idle_before_launches(self) -> np.ndarray:

@@ -41,7 +41,10 @@ def waiting_for_data(context: DiagnosisContext) -> RuleHit | None:
     scope, weight = context.scope, np.zeros(len(context.scope.activities), np.int64)
     gain_ns, first_ns, longest_ns, batches = 0, 0, 0, 0
     for device in scope.devices:
-        waits, (idle, next_row) = data_waits(scope, device), device.gaps
+        waits = data_waits(scope, device)
+        if not len(waits):
+            continue
+        idle, next_row = device.gaps
         waited_ns = covered_ns(waits, idle.start_ns, idle.end_ns)
         launching_ns = idle.end_ns - scope.activities.launch_ns[next_row]
         weight[next_row] += np.where(waited_ns > 0, np.minimum(idle.lengths_ns, waited_ns + launching_ns), 0)

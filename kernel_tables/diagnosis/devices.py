@@ -65,9 +65,9 @@ class Device:
 def device_of(process: int, number: int, rows: np.ndarray, start_ns, end_ns, first_ns: int, last_ns: int) -> Device:
     """The device's activities among `rows` (with `start_ns` and `end_ns`) within the span, cut to it."""
     inside = (end_ns > first_ns) & (start_ns < last_ns)
-    rows, start_ns, end_ns = rows[inside], start_ns[inside], end_ns[inside]
-    order = np.argsort(start_ns, kind="stable")
-    return Device(
-        process, number, rows[order], np.maximum(start_ns[order], first_ns), np.minimum(end_ns[order], last_ns),
-        first_ns, last_ns,
-    )  # fmt: skip
+    if not inside.all():
+        rows, start_ns, end_ns = rows[inside], start_ns[inside], end_ns[inside]
+    if (start_ns[1:] < start_ns[:-1]).any():
+        order = np.argsort(start_ns, kind="stable")
+        rows, start_ns, end_ns = rows[order], start_ns[order], end_ns[order]
+    return Device(process, number, rows, np.maximum(start_ns, first_ns), np.minimum(end_ns, last_ns), first_ns, last_ns)

@@ -44,11 +44,12 @@ def launch_bound(context: DiagnosisContext) -> RuleHit | None:
 
 def held_up(context: DiagnosisContext, cause: str, share: float, waits: str) -> RuleHit | None:
     """The GPU idles, or only copies, because of `cause` for at least this `share` of its time."""
+    copies = context.blocking.copy_cause == CAUSES.index(cause)
+    if not (context.has_idle(cause) or copies.any()):
+        return None
+    copies &= context.scope.inside
     claimed_idle_ns = np.maximum(context.claimed_ns - context.time_by_activity, 0)
     weight = np.maximum(context.idle_by_activity(cause) - claimed_idle_ns, 0)
-    if not weight.any() and not (context.blocking.copy_cause == CAUSES.index(cause)).any():
-        return None
-    copies = (context.blocking.copy_cause == CAUSES.index(cause)) & context.scope.inside
     copying_ns = context.exposed_ns(copies)
     total_ns = int(weight.sum()) + copying_ns
     if context.scope.share(total_ns) < share or not total_ns:
@@ -90,6 +91,8 @@ idle_allocation = partial(
 
 
 def idle_host(context: DiagnosisContext) -> RuleHit | None:
+    if not context.has_idle(HOST):
+        return None
     weight = np.maximum(context.idle_by_activity(HOST) - context.claimed_ns, 0)
     idle_ns, scope = int(weight.sum()), context.scope
     if scope.share(idle_ns) < CAUSE_SHARE:

@@ -43,7 +43,8 @@ IN_ORDER = (ALLOCATION_IN_STEP, ALLOCATED, PAGEABLE_COPY, COPY_IN_STEP, COPIED, 
 
 @dataclass(frozen=True)
 class Idle:
-    """The gaps of a device: the activity that ended each, and its nanoseconds by cause, which add up to it.
+    """The gaps of a device: the activity that ended each, and its nanoseconds by cause, which add up to it. Causes of
+    no gap are left out.
 
     `at_most` has, by cause of IN_ORDER, the nanoseconds that would be gone if its calls took no time: what they claim,
     and the pauses and launches after them, which a host that is further ahead hides. `only_launches` are the gaps
@@ -76,17 +77,19 @@ def idle_of(scope: Scope, blocking: Blocking, device: Device) -> Idle:
     since = np.append(min(device.start_ns[0], *until[:1].tolist()) if len(until) else 0, until[:-1])
     only_launches, at_most = by_cause[HOST] == 0, {}
     for cause in IN_ORDER:
-        claimed, reached = np.zeros((2, len(unexplained)), np.int64)
         calls = held_up_by(scope, blocking, device, cause)
-        if len(calls):
-            held_up_ns = covered_ns(calls, since, until)
-            claimed[order] = claims(unexplained[order], held_up_ns)
-            reached[order] = claims(length[order], held_up_ns + _lost_before(scope, device, calls, held_up_ns))
-            only_launches[order] &= held_up_ns == 0
+        if not len(calls):
+            continue
+        claimed, reached = np.zeros((2, len(unexplained)), np.int64)
+        held_up_ns = covered_ns(calls, since, until)
+        claimed[order] = claims(unexplained[order], held_up_ns)
+        reached[order] = claims(length[order], held_up_ns + _lost_before(scope, device, calls, held_up_ns))
+        only_launches[order] &= held_up_ns == 0
         by_cause[cause], at_most[cause], unexplained = claimed, reached, unexplained - claimed
     by_cause[LAUNCHING] = unexplained
     if not (sum(by_cause.values()) == length).all():
         raise NotConserved(f"the causes of the gaps of device {device.number} are not the gaps")
+    by_cause = {cause: ns for cause, ns in by_cause.items() if ns.any()}
     return Idle(between, next_row, by_cause, at_most, only_launches)
 
 
@@ -121,11 +124,12 @@ def _lost_before(scope: Scope, device: Device, calls: Intervals, held_up_ns: np.
 def held_up_by(scope: Scope, blocking: Blocking, device: Device, cause: str) -> Intervals:
     """The time in which the device's process was in a call of this cause, or between two that allocate or free."""
     calls = scope.calls
-    mask = (calls.process == device.process) & (blocking.call_cause == CAUSES.index(cause))
-    start_ns = calls.start_ns
+    rows = np.flatnonzero(blocking.call_cause == CAUSES.index(cause))
+    rows = rows[calls.process[rows] == device.process]
+    start_ns, end_ns = calls.start_ns[rows], calls.end_ns[rows]
     if cause in (ALLOCATION_IN_STEP, ALLOCATED):
-        before = np.where(calls.previous == NO_CALL, 0, calls.previous)
-        follows = mask & mask[before] & (calls.previous != NO_CALL)
+        before = calls.previous(rows)
+        follows = (before != NO_CALL) & np.isin(before, rows)
         follows &= start_ns - calls.end_ns[before] < LONGEST_BETWEEN_NS
         start_ns = np.where(follows, np.minimum(start_ns, calls.end_ns[before]), start_ns)
-    return union(start_ns[mask], calls.end_ns[mask])
+    return union(start_ns, end_ns)

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS
-from kernel_tables.attribution.arrays import factorize
+from kernel_tables.attribution.arrays import factorize, grouped
 from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.steps import measured_steps
 from kernel_tables.diagnosis.calls import Calls, read_calls
@@ -49,7 +49,7 @@ class Scope:
     @cached_property
     def step(self) -> np.ndarray:
         """By activity: the number of its step, from 0; NO_STEP outside."""
-        number = np.full(len(self.trace.range_arrays) + 1, NO_STEP)  # the last entry is for activities of no range
+        number = np.full(len(self.trace.range_arrays) + 1, NO_STEP, np.int32)  # the last entry is for no range
         number[self.steps] = np.arange(len(self.steps))
         return number[self.trace.enclosing(self.step_name)]
 
@@ -59,18 +59,17 @@ class Scope:
         steps, from the first start to the last end of its activities."""
         activities = self.activities
         device = self.trace.places["device"]
-        key = factorize(activities.process)[1].astype(np.int64) * (1 << 16) + device
+        keys, key = factorize(factorize(activities.process)[1].astype(np.int64) * (1 << 16) + device)
         in_scope = self.step != NO_STEP if len(self.steps) else np.ones(len(activities), bool)
         devices = []
-        for code in factorize(key)[0].tolist():
-            rows = np.flatnonzero(key == code)
-            scope_rows = rows[in_scope[rows]]
-            if len(scope_rows):
-                first, last = int(activities.start_ns[scope_rows].min()), int(activities.end_ns[scope_rows].max())
+        for rows in grouped(key, len(keys)):
+            is_in_scope = in_scope[rows]
+            if is_in_scope.any():
+                start_ns, end_ns = activities.start_ns[rows], activities.end_ns[rows]
+                first, last = int(start_ns[is_in_scope].min()), int(end_ns[is_in_scope].max())
                 process, number = int(activities.process[rows[0]]), int(device[rows[0]])
-                first, last = self._with_steps(process, first, last)
-                times = activities.start_ns[rows], activities.end_ns[rows]
-                devices.append(device_of(process, number, rows, *times, first, last))
+                bounds = self._with_steps(process, first, last)
+                devices.append(device_of(process, number, rows.astype(np.int32), start_ns, end_ns, *bounds))
         return devices
 
     def _with_steps(self, process: int, first_ns: int, last_ns: int) -> tuple[int, int]:

@@ -24,6 +24,10 @@ from kernel_tables.reading.table_columns import Columns, TableColumns, TextMap
 from kernel_tables.reading.times import Times
 
 RANGES = (schema.PUSH_POP, schema.START_END)
+# A table is read in parts, by row number, if it is worth more connections to the file.
+LARGE_BYTES, LARGE_ROWS, MOST_PARTS = 100_000_000, 500_000, 4
+OTHER_THREADS = 2  # that read another table and check the file
+ROW_NUMBERS = {"rowid", "oid", "_rowid_"}  # columns of these names hide the number of a row
 
 
 class Capture(SmallTables):
@@ -179,11 +183,35 @@ class Capture(SmallTables):
         if table not in self.tables:
             return {name: np.empty(0, np.int64) for name in wanted}
         terms = [f'{self._term(table, name, holders)} AS "{name}"' for name, holders in wanted.items()]
-        sql = f"SELECT {', '.join([*terms, *more])} FROM {table} {where}"
-        times = Times(table, self.bounds, may_be_open=table == schema.NVTX)
-        columns = TableColumns(self.path, table, list(wanted), times, **options)
-        use_batches(self._file, self.path, sql, columns.use, self._proof.require_so_far)
-        return columns.finished()
+        sql = f"SELECT {', '.join([*terms, *more])} FROM {table} "
+
+        def read(part: str) -> TableColumns:
+            times = Times(table, self.bounds, may_be_open=table == schema.NVTX)
+            columns = TableColumns(self.path, table, list(wanted), times, **options)
+            use_batches(self._file, self.path, sql + part, columns.use, self._proof.require_so_far)
+            return columns
+
+        parts = [where] if where else self._parts(table)
+        if len(parts) == 1:
+            return read(parts[0]).finished()
+        with ThreadPoolExecutor(len(parts)) as pool:
+            first, *others = pool.map(read, parts)
+        while others:
+            first.append(others.pop(0))
+        return first.finished()
+
+    def _parts(self, table: str) -> list[str]:
+        """WHERE clauses that divide the rows of a large table, in their order, between processors."""
+        count = min(_processors() - OTHER_THREADS, MOST_PARTS)
+        has_numbers = ROW_NUMBERS.isdisjoint(column.lower() for column in self.tables[table])
+        if count < 2 or self._file.stat().st_size < LARGE_BYTES or not has_numbers:
+            return [""]
+        first, last = self._rows(f"SELECT (SELECT min(rowid) FROM {table}), (SELECT max(rowid) FROM {table})")[0]
+        if first is None or last - first < LARGE_ROWS:
+            return [""]
+        bounds = [first + (last - first) * part // count for part in range(1, count)]
+        lower, upper = ["", *(f"rowid > {bound}" for bound in bounds)], [*(f"rowid <= {bound}" for bound in bounds), ""]
+        return [f"WHERE {' AND '.join(filter(None, pair))}" for pair in zip(lower, upper, strict=True)]
 
     def _term(self, table: str, name: str, holders: tuple[str, ...]) -> str:
         """The SQL expression for the column `name`: an existing column, or MISSING."""
@@ -197,6 +225,11 @@ class Capture(SmallTables):
             f"{self.path}: table {table} has no column {holders[0]} (schema {version}), which is needed to know what"
             " launched what; export the report with an nsys of 2022.4 or later"
         )
+
+
+def _processors() -> int:
+    """The number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _unchanged(text: pa.Array) -> pa.Array:

@@ -24,11 +24,18 @@ class GrowingColumn:
 
     def append(self, values: pa.Array) -> None:
         """Appends integers or NULLs."""
+        known = values.fill_null(MISSING) if values.null_count else values
+        self._append(known.to_numpy(), room=2)
+
+    def take(self, other: "GrowingColumn") -> None:
+        """Appends the integers of another column."""
+        self._append(other.values(), room=1)
+
+    def _append(self, values: np.ndarray, room: int) -> None:
         end = self._length + len(values)
         if end > len(self._values):
-            self._values.resize(2 * end, refcheck=False)  # remapped, not copied, where the system can
-        known = values.fill_null(MISSING) if values.null_count else values
-        self._values[self._length : end] = known.to_numpy()
+            self._values.resize(room * end, refcheck=False)  # remapped, not copied, where the system can
+        self._values[self._length : end] = values
         self._length = end
 
     def values(self) -> np.ndarray:
@@ -73,6 +80,13 @@ class TableColumns:
             column.append(batch[name])
         if self._of_text:
             self._texts.append(self._of_text(readable(batch["text"])))
+
+    def append(self, other: "TableColumns") -> None:
+        """Adds the rows that another one has read, which is empty afterwards."""
+        self._times.add(other._times)
+        for name, column in self._columns.items():
+            column.take(other._columns.pop(name))
+        self._texts += other._texts
 
     def finished(self) -> Columns:
         """The columns by name. Raises ImpossibleCapture for impossible times."""

@@ -46,6 +46,15 @@ class Times:
             self._backwards += pc.sum(pc.less(length, 0)).as_py() or 0
             self._total_ns += pc.sum(length.cast("float64", safe=False)).as_py() or 0.0
 
+    def add(self, other: "Times") -> None:
+        """Adds the times that another one has looked at."""
+        self._lacking += other._lacking
+        self._backwards += other._backwards
+        self._total_ns += other._total_ns
+        for name, extent in other._extent.items():
+            self._extent[name] = self._extent.get(name, Extent()).joined(extent)
+        self._length = self._length.joined(other._length)
+
     def findings(self) -> list[Finding]:
         """The impossibilities so far."""
         found = [*self._beyond()]
@@ -87,7 +96,11 @@ class Extent(NamedTuple):
     def with_(self, more: pa.Array) -> "Extent":
         """The extent of these numbers and of those in `more` that are not NULL."""
         found = pc.min_max(more).as_py()
-        known = [value for value in (*self, found["min"], found["max"]) if value is not None]
+        return self.joined(Extent(found["min"], found["max"]))
+
+    def joined(self, other: "Extent") -> "Extent":
+        """The extent of the numbers of both."""
+        known = [value for value in (*self, *other) if value is not None]
         return Extent(min(known), max(known)) if known else self
 
 

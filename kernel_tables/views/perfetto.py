@@ -1,8 +1,8 @@
 """A trace in Chrome's JSON format, which ui.perfetto.dev and chrome://tracing open.
 
 Tracks: each thread of each process with its ranges and launches, and each stream of each GPU with its activities and
-their ranges. Slices of a track that overlap without nesting get further tracks (tracks.py). An arrow leads from a launch
-to its kernel. Times in the file are microseconds since the first event, with decimals.
+their ranges. Slices that overlap without nesting are on further tracks (tracks.py). An arrow leads from a launch to its
+kernel. Times in the file are microseconds since the first event, with decimals.
 """
 
 import gzip
@@ -100,7 +100,9 @@ def _selection(trace: CaptureArrays, under: str | None) -> tuple[CaptureArrays, 
 
 
 def _first_ns(trace: CaptureArrays, activities: np.ndarray, ranges: np.ndarray) -> int:
-    times = [trace.gpu_activities.start_ns[activities], trace.range_arrays.start_ns[ranges]]
+    rows = trace.gpu_activities
+    launch_ns = rows.launch_ns[activities[rows.launched[activities]]]
+    times = [rows.start_ns[activities], launch_ns, trace.range_arrays.start_ns[ranges]]
     return int(min((column.min() for column in times if len(column)), default=0))
 
 

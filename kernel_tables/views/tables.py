@@ -30,8 +30,8 @@ def activities(trace: CaptureArrays) -> pd.DataFrame:
             "duration_ns": rows.duration_ns,
             "process": rows.process,
             "thread": rows.thread,
-            "device": trace.places["device"],
-            "stream": trace.places["stream"],
+            "device": trace.places["device"].astype(np.int64),
+            "stream": trace.places["stream"].astype(np.int64),
             "launch_ns": pd.arrays.IntegerArray(rows.launch_ns, mask=~rows.launched),
             "path_id": trace.activity_path,
         }

@@ -104,8 +104,8 @@ FIRST_OF_LANES = 1 << 30  # numbers of tracks are below this
 
 
 class Lanes:
-    """Gives each slice a track on which it nests: its own, or a further lane of that. Viewers drop or misplace slices of
-    a track that only overlap."""
+    """Gives each slice a track on which it nests: its own, or a further lane of that. Viewers drop or misplace slices
+    of a track that only overlap."""
 
     def __init__(self) -> None:
         self._open: dict[Track, list[list[int]]] = defaultdict(list)  # by lane, the ends of open slices

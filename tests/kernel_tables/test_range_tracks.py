@@ -6,7 +6,7 @@ from collections import defaultdict
 from kernel_tables.__main__ import main
 from kernel_tables.attribution.path_text import as_path
 from kernel_tables.trace import Trace
-from kernel_tables.views.perfetto import RANGE_TRACK
+from kernel_tables.views.perfetto import RANGE_TRACK, STREAM_TRACK
 from tests.kernel_tables.torch_formats import STYLES, write_trace
 
 
@@ -22,9 +22,10 @@ def test_every_kernel_lies_on_its_streams_track_of_ranges_in_the_ranges_of_its_p
     kernels = [event for event in events if event.get("cat") == "kernel" and event["args"]["range"].startswith("step")]
     assert len(kernels) == 5
     for kernel in kernels:
-        assert names[kernel["tid"] + RANGE_TRACK] == f"{names[kernel['tid']]}: ranges"
+        of_ranges = kernel["tid"] - STREAM_TRACK + RANGE_TRACK
+        assert names[of_ranges] == f"{names[kernel['tid']]}: ranges"
         begin, end = kernel["ts"], kernel["ts"] + kernel["dur"]
-        around = [one for first, last, one in tracks[kernel["tid"] + RANGE_TRACK] if first <= begin and end <= last]
+        around = [one for first, last, one in tracks[of_ranges] if first <= begin and end <= last]
         assert as_path([one["name"] for one in around]) == kernel["args"]["range"]
 
 

@@ -136,6 +136,33 @@ def test_the_rank_that_a_trace_names_is_among_its_facts(tmp_path):
         assert (trace.metadata["RECORDED_RANK"], trace.metadata["RECORDED_RANKS"]) == ("3", "8")
 
 
+def of_rank(path: Path, rank: int) -> str:
+    text = trace_text(RECENT).replace(
+        '"schemaVersion": 1', f'"distributedInfo": {{"rank": {rank}, "world_size": 8}}', 1
+    )
+    path.write_text(text.replace("kernel0", f"kernel_of_rank_{rank}"))
+    return str(path)
+
+
+def test_ranks_have_the_numbers_that_their_traces_name_in_any_order(tmp_path, capsys):
+    paths = [of_rank(tmp_path / f"{name}.json", rank) for name, rank in (("a", 5), ("b", 2))]
+    assert main(["kernels", *paths, "--format", "json"]) == 0
+    out, err = capsys.readouterr()
+    assert "in the order of the arguments" not in err
+    found = [(row["rank"], row["kernel"]) for row in json.loads(out) if "of_rank" in row["kernel"]]
+    assert found == [(rank, f"void kernel_of_rank_{rank}<float>(int, {{lambda()#1}})") for rank in (2, 5)]
+
+
+def test_ranks_that_are_not_named_or_named_twice_are_numbered_in_order_and_that_is_said(tmp_path, capsys):
+    unnamed = str(write_trace(tmp_path / "trace.json", RECENT))
+    named = [of_rank(tmp_path / f"{name}.json", 3) for name in "ab"]
+    for paths in ([named[0], unnamed], named):
+        assert main(["classes", *paths, "--format", "json"]) == 0
+        out, err = capsys.readouterr()
+        assert {row["rank"] for row in json.loads(out)} == {0, 1}
+        assert "ranks are numbered in the order of the arguments" in err
+
+
 def only(*categories: str) -> str:
     """The trace with events of these categories alone."""
     content = json.loads(trace_text(RECENT))
