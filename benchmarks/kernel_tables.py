@@ -52,9 +52,9 @@ def main(*, folder: Path = FOLDER, sizes: list[str] = DEFAULT, repeats: int = 3)
         if not path.exists():
             write_capture(path, size)
         overlapping = ", overlapping without nesting" if size.overlap > 1 else ""
+        ranges = f"{size.ranges:,} ranges {len(size.ranges_by_level)} deep{overlapping}"
         costs = Costs(
-            f"\n{size.kernels:,} kernels, {size.calls:,} API calls, {size.ranges:,} ranges {len(size.ranges_by_level)} deep"
-            f"{overlapping}: {path.stat().st_size / 1e6:.0f} MB",
+            f"\n{size.kernels:,} kernels, {size.calls:,} API calls, {ranges}: {path.stat().st_size / 1e6:.0f} MB",
             "wall_s",
         )
         for name, command in commands(path).items():

@@ -4,8 +4,6 @@ What inductor compiles for a recorded program says of every kernel which modules
 is compiled for this process alone: inductor's caches, which outlast it, give nothing and keep nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache, partial
 from types import ModuleType
