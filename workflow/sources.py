@@ -12,7 +12,7 @@ from profile_grid.freshness.digests import FileDigests, digest_of_settings
 from profile_grid.freshness.imports import UnreadableSource, digest_of_code, files_of_module, imported_files
 from profile_grid.freshness.making import NoSuchSource, matching
 from profile_grid.results.load_runs import stale_reason
-from profile_grid.results.results import BadResult, read_origin
+from profile_grid.results.results import STOPPED_AT_S, BadResult, read_origin
 from profile_grid.study.program import functions_named, program_of
 from profile_grid.study.schema import unusable_sources
 from profile_grid.study.stages import STAGES
@@ -62,10 +62,14 @@ def _digest_of_listed(paths: Sequence[str]) -> str:
 
 
 def result_reason(
-    outputs: Sequence[str], specification: str, sources: str, digest_of: FileDigests
+    outputs: Sequence[str],
+    specification: str,
+    sources: str,
+    digest_of: FileDigests,
+    time_limit_s: float = 0.0,
 ) -> Callable[[], str | None]:
     """A function that returns why a result (the first of `outputs`) and the files next to it are stale, given this
-    specification and these sources; None if they are not."""
+    specification, these sources and this time limit; None if they are not."""
 
     def reason() -> str | None:
         result, *files = map(Path, outputs)
@@ -79,6 +83,8 @@ def result_reason(
                 return f"a file was deleted: {name}"
             if name not in origin.files or digest != origin.files[name].sha256:
                 return f"a file is not the one that was measured: {name}"
+        if (stopped_at_s := origin.facts.get(STOPPED_AT_S, time_limit_s)) < time_limit_s:
+            return f"it was stopped at {stopped_at_s:g} s, and time_limit_s is {time_limit_s:g}"
         return stale_reason(origin, json.loads(specification), sources)
 
     return reason

@@ -16,6 +16,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -38,7 +39,7 @@ from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_re
 from cs336_model.program.parallel.choice import import_ahead
 from cs336_model.program.parallel.launch import RESULT_WITHOUT_TIMES, WORLD_SIZE
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank, wait_for_all
-from cs336_model.program.process_cost import Progress, process_age_seconds
+from cs336_model.program.process_cost import Progress, before_limit, process_age_seconds
 from cs336_model.program.result import (
     Result,
     count_parameters,
@@ -74,7 +75,7 @@ from cs336_model.program.windows import (
     profiled_window,
     save_capture,
 )
-from cs336_model.program.without_times import WithoutTimes
+from cs336_model.program.without_times import OVERDUE, WithoutTimes
 
 LEFT_BYTES = 256 * 2**20  # a batch, and the workspace of cuBLAS: no problem for the next process on the GPU
 
@@ -147,8 +148,13 @@ def run(spec: RunSpec, watch: Watch, progress: Progress) -> Result:
         facts = {"memory": memory_facts(device), "machine": machine_facts(device)}
         return result | facts | facts_of_process(progress, device, spec.named)
 
+    def overdue() -> None:
+        write_result(record() | {"status": OVERDUE, "reason": progress.during}, watch.output)
+
     with process_settings(spec), drafted(spec, watch.output, record, watch.time_limit_s) as draft:
-        result |= measured_or_reason(spec, device, replace(watch, recorder=recorder, draft=draft), progress)
+        late = nullcontext() if draft.name else before_limit(overdue)  # a student's code has a draft from its start
+        with late:
+            result |= measured_or_reason(spec, device, replace(watch, recorder=recorder, draft=draft), progress)
         if watch.profiler != NCU:  # ncu keeps the GPU's counters until this process is gone
             leave_device(device)
     return result | facts_of_process(progress, device, spec.named)

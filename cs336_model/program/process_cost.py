@@ -2,8 +2,9 @@
 
 import faulthandler
 import os
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -61,6 +62,22 @@ def print_stacks_before(time_limit_s: float | None, elapsed_s: float) -> None:
 def _print_stacks_in_time() -> None:
     for at_s in _stacks_at_s:
         faulthandler.dump_traceback_later(max(at_s - time.monotonic(), 0.1))
+
+
+@contextmanager
+def before_limit(act: Callable[[], object]) -> Iterator[None]:
+    """A with block that calls `act` when the stacks are printed, in another thread: not while a thread keeps Python's
+    lock."""
+    timers = [threading.Timer(max(at_s - time.monotonic(), 0.1), act) for at_s in _stacks_at_s]
+    for timer in timers:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield
+    finally:
+        for timer in timers:
+            timer.cancel()
+            timer.join()
 
 
 @contextmanager

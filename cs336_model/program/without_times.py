@@ -1,15 +1,17 @@
 """Why a run has no times, as a result of the grid and not a failure: a status and one line. No torch.
 
 A variant does not run on this machine (`unsupported`); a student's code computes something else (`wrong`), or does not
-come to its end (`failed`). Out of memory has further facts (out_of_memory.py).
+come to its end (`failed`); the process reached its time limit (`stopped`). Out of memory has further facts
+(out_of_memory.py).
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-UNSUPPORTED, WRONG, FAILED = "unsupported", "wrong", "failed"
+UNSUPPORTED, WRONG, FAILED, STOPPED = "unsupported", "wrong", "failed", "stopped"
 UNFINISHED = "unfinished"  # of the draft of a result, as long as the process runs
+OVERDUE = "overdue"  # of the draft that a process writes shortly before its time limit
 MAX_CHARACTERS = 400
 _PATH = re.compile(r"(?<![\w:/])/(?:[\w.+@-]+/)+")
 

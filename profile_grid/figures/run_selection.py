@@ -3,7 +3,7 @@ order."""
 
 import pandas as pd
 
-from cs336_model.program.without_times import FAILED, UNSUPPORTED, WRONG
+from cs336_model.program.without_times import FAILED, STOPPED, UNSUPPORTED, WRONG
 from profile_grid.figures.drawing import Tables
 from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY
 from profile_grid.study.dimensions import (
@@ -32,6 +32,7 @@ STATUS_WORDS = {
     UNSUPPORTED: "not supported",
     WRONG: "wrong",
     FAILED: "failed",
+    STOPPED: "stopped at the time limit",
     INCOMPLETE: "capture incomplete",
     "missing": "not measured",
 }

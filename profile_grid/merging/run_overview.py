@@ -16,8 +16,8 @@ from profile_grid.study.table_spec import TEXT, Column, TableSpec, column_of, co
 
 LOSS_TOLERANCE = 1e-3  # relative; atomic additions in the backward pass change the last digits from process to process
 STATUSES = (
-    "complete, out_of_memory, unsupported (this machine cannot), wrong or failed (a student's code), incomplete,"
-    " missing or not_asked"
+    "complete, out_of_memory, unsupported (this machine cannot), wrong or failed (a student's code), stopped (at the"
+    " time limit), incomplete, missing or not_asked"
 )
 CAPTURE_FACTS = ("backend", "nsys")
 MACHINE_FACTS = tuple(dimension for dimension in MACHINE_DIMENSIONS if dimension.key not in CAPTURE_FACTS)

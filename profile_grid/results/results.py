@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cs336_model.program.without_times import FAILED, UNSUPPORTED, WRONG
+from cs336_model.program.without_times import FAILED, STOPPED, UNSUPPORTED, WRONG
 from profile_grid.errors import OutsideError
 from profile_grid.freshness.environment import Given
 from profile_grid.results.typed_json import Built, Mismatch, parse_as
@@ -23,8 +23,10 @@ MEASURED_OR_KNOWN = (
     UNSUPPORTED,
     WRONG,
     FAILED,
+    STOPPED,
 )  # final: the same again
 STATUSES = (*MEASURED_OR_KNOWN, INCOMPLETE)
+STOPPED_AT_S = "stopped_at_s"  # of the facts of a stopped result: the time limit, whose increase makes it stale
 
 Seconds = dict[str, float]
 

@@ -1,5 +1,6 @@
 """Where the seconds of a process are booked."""
 
+import faulthandler
 import subprocess
 import sys
 import time
@@ -50,3 +51,33 @@ def test_without_proc_the_age_is_counted_from_the_import(monkeypatch, clock):
     monkeypatch.setattr(process_cost.Path, "exists", lambda path: False)
     monkeypatch.setattr(process_cost, "_IMPORTED_S", 40.0)
     assert process_age_seconds() == 60.0
+
+
+def test_shortly_before_the_limit_a_run_writes_during_what_it_will_be_stopped(run_benchmark, monkeypatch):
+    from cs336_model.program import benchmark
+
+    written, steps = [], benchmark.run_steps
+
+    def as_long_as_it_takes(subject, count, clock):
+        """The steps again and again, until the draft is written."""
+        seconds = steps(subject, count, clock)
+        while not written:
+            steps(subject, count, clock)
+        return seconds
+
+    def write(result, path):
+        written.append(result)
+        write_result(result, path)
+
+    write_result = benchmark.write_result
+    monkeypatch.setattr(process_cost, "_stacks_at_s", [])
+    monkeypatch.setattr(benchmark, "run_steps", as_long_as_it_takes)
+    monkeypatch.setattr(benchmark, "write_result", write)
+    try:
+        result = run_benchmark("--time-limit-s", "1", "--accuracy", "no")
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+    draft = written[0]
+    assert draft["status"] == "overdue" and draft["reason"].split()[0] in ("warmup", "measure")
+    assert draft["machine"]["device"] == "cpu" and draft["step_seconds"] == []
+    assert len(written) == 2 and result["status"] == "complete"  # a run that ends in time replaces it

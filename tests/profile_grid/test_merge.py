@@ -183,6 +183,21 @@ def test_a_run_out_of_memory_has_a_row_with_what_it_asked_for_and_no_figures(rec
     assert timing["mean_ms"].isna().all()
 
 
+def test_a_stopped_run_has_a_row_with_its_reason_and_no_figures(records, runs_of):
+    reason = "stopped at the time limit of 600 s, during measure step 1: forward"
+    for name in ("timing", "capture"):
+        records[name] |= {"status": "stopped", "reason": reason}
+        records[name]["program"] |= {"status": "stopped", "reason": reason, "step_seconds": [], "losses": []}
+    records["status"] |= {"status": "stopped", "reason": reason}
+    runs = runs_of(records)
+    row = runs_table(runs).iloc[0]
+    assert (row["timing_status"], row["capture_status"], row["reason"]) == ("stopped", "stopped", reason)
+    assert timings_table(runs)["mean_ms"].isna().all()
+    assert [line.partition(": ")[2] for line in not_measured(runs_table(runs))] == [
+        f"timing and capture stopped: {reason}"
+    ]
+
+
 def test_of_a_run_that_lacks_stages_for_several_reasons_each_is_told_once_with_its_stages(records, runs_of):
     def lacking(**ended) -> tuple[str, list[str]]:
         statuses = {name: Status(status, reason, []) for name, (status, reason) in ended.items()}

@@ -11,12 +11,14 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 from tests.kernel_tables.synthetic import Synthetic
 from tests.workflow.conftest import FAKES, ROOT, copy_sources, draw_only, write_config
+from workflow import sources
 
 OUT_OF_MEMORY = """
 import torch
@@ -160,6 +162,27 @@ def test_a_run_that_hangs_ends_at_the_limit_of_the_configuration(fake_project, s
     assert run.status != 0
     assert "timing of one_ctx8_forward was killed at the time limit of 1 s" in run.output
     assert not is_alive(int((fake_project / "pid").read_text()))
+
+
+def test_a_run_that_says_in_time_what_it_is_stopped_during_is_a_result_and_no_failed_job(fake_project, snakemake):
+    (fake_project / "program-two").write_text("is late")
+    write_config(fake_project, time_limit_s=3)
+    run = snakemake(fake_project, *map(timing_of, ("one", "two")), "--cores", "1")
+    assert run.status == 0
+    one, two = (json.loads((fake_project / timing_of(model)).read_text()) for model in ("one", "two"))
+    assert (one["status"], two["status"]) == ("complete", "stopped")
+    assert two["reason"] == "stopped at the time limit of 3 s, during measure step 2: backward"
+    assert two["facts"]["stopped_at_s"] == 3 and two["program"]["status"] == "stopped"
+    assert not is_alive(int((fake_project / "pid").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "reason"), [(600, None), (601, "it was stopped at 600 s, and time_limit_s is 601")]
+)
+def test_a_stopped_result_is_stale_once_the_time_limit_is_raised(monkeypatch, tmp_path, limit_s, reason):
+    origin = SimpleNamespace(facts={"stopped_at_s": 600.0}, files={}, specification={}, sources="s", program=None)
+    monkeypatch.setattr(sources, "read_origin", lambda path: origin)
+    assert sources.result_reason([str(tmp_path / "timing.json")], "{}", "s", lambda path: None, limit_s)() == reason
 
 
 def is_alive(pid):

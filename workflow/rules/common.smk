@@ -95,7 +95,7 @@ wildcard_constraints:
 def add_measurement(stage, job, folder, specification):
     """Adds the job that measures a stage of a run into a folder."""
     outputs = [f"{folder}/{name}" for name in (stage.result, *stage.files)]
-    reason = result_reason(outputs, specification, SOURCES[stage.name], RERUNS.digest_of)
+    reason = result_reason(outputs, specification, SOURCES[stage.name], RERUNS.digest_of, config["time_limit_s"])
     RERUNS.add_measurement(job, outputs, reason)
 
 

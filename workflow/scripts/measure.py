@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cs336_model.nvml import nvml
+from cs336_model.program.without_times import STOPPED
 from profile_grid.checkout import git_state
 from profile_grid.files import remove_leftovers, write_json
 from profile_grid.freshness.environment import variables_record
@@ -25,7 +26,7 @@ from profile_grid.host.processes.job import Job, utc
 from profile_grid.host.processes.ranks import existing_rank_files, rank_count
 from profile_grid.host.progress import ProgressLine, say, say_notes
 from profile_grid.results.capture_identity import identity
-from profile_grid.results.results import FORMAT, OUT_OF_MEMORY
+from profile_grid.results.results import FORMAT, OUT_OF_MEMORY, STOPPED_AT_S
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import BY_NAME
 from workflow.command import run_command
@@ -87,6 +88,8 @@ def measured(stage: Stage, job_with: Callable[[Leases], Job], arguments: argpars
             scratch.mkdir()
             notes.clear()  # of a GPU that was not empty
             result = run(replace(job, scratch=scratch))
+    if result["status"] == STOPPED:
+        result["facts"] |= {STOPPED_AT_S: arguments.time_limit_s}
     if result["reason"]:
         say_notes([f"{result['status']}: {result['reason']}; see {arguments.log}"])
     seconds = time.monotonic() - started - leases.waited_s()

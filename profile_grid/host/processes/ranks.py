@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from cs336_model.program.parallel.launch import FIRST_TO_FAIL
-from cs336_model.program.without_times import FAILED, UNFINISHED
+from cs336_model.program.without_times import FAILED, STOPPED, UNFINISHED
 from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.measured_program import finished, program_command, started_for
 from profile_grid.host.processes.programs import ProcessExit, ProgramFailed, failure_message
@@ -67,7 +67,7 @@ def results_of_ranks(
         outcome = program.outcome()
     gather_logs(logs, job.log)
     results = read_rank_results(job, result, outcome)
-    if not results or not (outcome.succeeded or results[0]["status"] == FAILED):
+    if not results or not (outcome.succeeded or results[0]["status"] in (FAILED, STOPPED)):
         raise ProgramFailed(failure_message(name, outcome, job.log, job.time_limit_s))
     return results, outcome
 

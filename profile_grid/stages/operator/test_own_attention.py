@@ -8,8 +8,8 @@ import pytest
 from cs336_model.program.adapters.names import ADAPTERS
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes.job import Job
-from profile_grid.host.processes.measured_program import finished
-from profile_grid.host.processes.programs import ProcessExit
+from profile_grid.host.processes.measured_program import finished, result_of
+from profile_grid.host.processes.programs import ProcessExit, ProgramFailed
 from profile_grid.stages.operator.measure import measure
 
 
@@ -45,6 +45,20 @@ def test_a_draft_becomes_a_result_that_says_how_the_process_ended(tmp_path, outc
     draft = {"status": "unfinished", "reason": "own-triton: while it was measured"}
     ended = finished(draft, outcome, job(tmp_path, "hanging"))
     assert ended == {"status": "failed", "reason": f"own-triton: while it was measured, {says}"}
+
+
+def test_a_late_draft_is_a_stopped_result_only_if_the_process_was_killed_at_its_limit(tmp_path):
+    draft = {"status": "overdue", "reason": "measure step 2: forward"}
+    stopped = finished(draft, ProcessExit(-9, True, 120.0), job(tmp_path, "right"))
+    assert stopped == {
+        "status": "stopped",
+        "reason": "stopped at the time limit of 120 s, during measure step 2: forward",
+    }
+    assert finished(draft, ProcessExit(-11, False, 119.0), job(tmp_path, "right")) is draft
+    (tmp_path / "result").write_text(json.dumps(draft))
+    (tmp_path / "log").touch()
+    with pytest.raises(ProgramFailed, match="SIGSEGV"):
+        result_of(job(tmp_path, "right"), "timing", tmp_path / "result", ProcessExit(-11, False, 119.0))
 
 
 def test_a_finished_result_stays_as_it_is(tmp_path):
