@@ -13,7 +13,7 @@ from cs336_model.program.parallel.launch import FIRST_TO_FAIL
 from cs336_model.program.variants.values import DEFAULT_VALUES
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes.job import Job
-from profile_grid.host.processes.programs import ProgramFailed
+from profile_grid.host.processes.programs import ProcessExit, ProgramFailed
 from profile_grid.host.processes.ranks import (
     existing_rank_files,
     gather_logs,
@@ -24,6 +24,7 @@ from profile_grid.host.processes.ranks import (
 from profile_grid.stages.capture.measure import measure as measure_capture
 from profile_grid.stages.timing.measure import measure as measure_timing
 
+ENDED = ProcessExit(0, False, 1.0)
 SIZES = {"rope_theta": 10000.0, "d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32}
 PROGRAM = {
     "run": "tiny",
@@ -72,12 +73,12 @@ def test_files_of_the_first_rank_have_the_names_of_a_run_of_one(tmp_path):
 
 def test_a_result_without_times_is_that_of_the_run_whatever_the_others_have(tmp_path):
     (tmp_path / "r_rank1.json").write_text(json.dumps({"status": "out_of_memory"}))
-    assert read_rank_results(job(tmp_path), tmp_path / "r.json") == [{"status": "out_of_memory"}]
+    assert read_rank_results(job(tmp_path), tmp_path / "r.json", ENDED) == [{"status": "out_of_memory"}]
 
 
 def test_ranks_of_which_one_wrote_nothing_wrote_nothing(tmp_path):
     (tmp_path / "r.json").write_text(json.dumps({"status": "complete"}))
-    assert read_rank_results(job(tmp_path), tmp_path / "r.json") == []
+    assert read_rank_results(job(tmp_path), tmp_path / "r.json", ENDED) == []
 
 
 def test_the_log_of_the_rank_that_failed_first_is_the_end_of_the_log(tmp_path):
