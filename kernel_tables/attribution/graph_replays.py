@@ -8,8 +8,8 @@ open at the launch of the replay, and continues with those that were open when i
     measure > step                    open at the launch of the replay
 
 gives measure > step > forward > GPT. Ranges around the capture are left out up to the innermost one whose name is open
-at the launch. The first range inside the capture is left out if the innermost range at the launch has its name: it is a
-module that launches its own graph.
+at the launch. The first ranges inside the capture are left out if they repeat ranges at the launch: those of a module
+that launches its own graph, `forward > GPT` captured and `step > forward > GPT` at the launch.
 """
 
 from collections.abc import Callable
@@ -163,8 +163,7 @@ def _with_replays(
     keys = _with_all_above(activity_keys, keys_above)
     above, launch_node = keys_above(keys), replays.launch_node[keys // count]
     captured = innermost[keys % count]
-    name_at_launch = np.append(ranges.name[innermost], NONE)[launch_node]
-    is_repeated = (above == NONE) & (ranges.name[captured] == name_at_launch)
+    is_repeated = _repeated(attribution, replays, ranges, keys // count, ranges.name[captured], above, keys)
     node = np.where(is_repeated, launch_node, count - 1 + np.cumsum(~is_repeated))
     parents = np.where(above == NONE, launch_node, node[np.searchsorted(keys, above) % max(len(keys), 1)])
     activity_node = attribution.launch_node.copy()
@@ -176,6 +175,31 @@ def _with_replays(
         activity_node=activity_node,
         first_replayed=count,
     )
+
+
+def _repeated(
+    attribution: Attribution, replays: _Replays, ranges: Ranges, replay: np.ndarray, name: np.ndarray, above, keys
+) -> np.ndarray:
+    """Whether each pair repeats a range that is open at the launch: outermost captured ranges by their names, and inner
+    ones if they follow one another as at the launch."""
+    names, node = [], replays.launch_node
+    while (node != NONE).any():
+        names.append(np.where(node == NONE, NONE, ranges.name[attribution.range[node]]))
+        node = np.where(node == NONE, NONE, attribution.parent[node])
+    at_launch = np.stack([*names, np.full(len(node), NONE)])  # by distance from the launch, then by replay
+    distance = np.full(len(keys), NONE)  # of the repeated range from the launch
+    outermost, inner = np.flatnonzero(above == NONE), np.flatnonzero(above != NONE)
+    for place in reversed(range(len(names))):  # of several ranges of one name, the innermost
+        distance[outermost[at_launch[place, replay[outermost]] == name[outermost]]] = place
+    around = np.searchsorted(keys, above[inner])
+    while len(inner):
+        next_place = np.maximum(distance[around] - 1, -1)
+        follows = (next_place >= 0) & (at_launch[next_place, replay[inner]] == name[inner])
+        distance[inner[follows]] = next_place[follows]
+        inner, around = inner[~follows], around[~follows]
+        if not follows.any():
+            break
+    return distance != NONE
 
 
 def _with_all_above(keys: np.ndarray, keys_above: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:

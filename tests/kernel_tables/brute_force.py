@@ -111,8 +111,13 @@ def captured_below(ranges: list[Range], marks: dict, launch: tuple, creation: tu
     names = {r.name for r in at_launch}
     around = [r.order() for r in chain_at(ranges, *first) if r.start < began and r.name in names]
     captured = [r for r in chain_at(ranges, *creation) if not around or r.order() > max(around)]
-    repeats = captured and at_launch and captured[0].name == at_launch[-1].name
-    return captured[1:] if repeats else captured
+    names, opened = [r.name for r in captured], [r.name for r in at_launch]
+    if not names or names[0] not in opened:
+        return captured
+    first, count = len(opened) - 1 - opened[::-1].index(names[0]), 1
+    while count < min(len(names), len(opened) - first) and names[count] == opened[first + count]:
+        count += 1
+    return captured[count:]
 
 
 def chain_at(ranges: list[Range], time: int, thread: int) -> list[Range]:

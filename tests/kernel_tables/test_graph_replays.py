@@ -80,6 +80,14 @@ def test_a_module_that_launches_its_own_graph_counts_once(paths):
     assert paths(replay(captured_step().range("norm", 100, 200), 110, 1)) == ["norm/forward/norm"]
 
 
+def test_ranges_that_a_capture_repeats_in_their_order_count_once(paths):
+    """As torch.cuda.make_graphed_callables captures a model, outside of any step."""
+    capture = captured_step().range("step", 100, 300).range("forward", 105, 290).range("norm", 106, 280)
+    assert paths(replay(capture, 110, 1, 2, 4)) == [f"step/forward/norm{rest}" for rest in ("", "/mlp", "/backward")]
+    capture = captured_step().range("forward", 100, 300).range("step", 101, 290).range("forward", 105, 280)
+    assert paths(replay(capture, 110, 1)) == ["forward/step/forward/norm"]
+
+
 def test_ranges_around_nodes_that_were_added_by_hand_are_those_at_the_first_node(paths):
     capture = Synthetic().range("step", 0, 50).range("build", 5, 40).node(1, 10).node(2, 45).range("step", 60, 90)
     assert paths(replay(capture, 70, 1, 2)) == ["step/build", "step"]
