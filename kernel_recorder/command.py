@@ -165,7 +165,7 @@ def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
                 finding for finding in trace.check(outcome.expected_steps) if finding.code not in _expected(outcome)
             ]
             if in_full:
-                _print_rows(trace, step_name)
+                _print_rows(trace, step_name, under=STEP if outcome.has_prelude else None)
                 lost = [] if any(finding.severity == ERROR for finding in findings) else _losses(trace, step_name)
     except TraceError as error:
         _say(f"no table is made of it: {error}")
@@ -187,8 +187,8 @@ def _is_said(loss: Diagnosis, outcome: Outcome) -> bool:
     return outcome.explains([int(number) for number in loss.evidence["slow_steps_ms"]])
 
 
-def _print_rows(trace: Trace, step_name: str) -> None:
-    """The tree of ranges, and where the time of a step goes; without ranges, the kernels."""
+def _print_rows(trace: Trace, step_name: str, under: str | None) -> None:
+    """The tree of ranges, all or those `under` one, and where the time of a step goes; without ranges, the kernels."""
     from kernel_tables.diagnosis.scope import Scope
     from kernel_tables.diagnosis.step_time import step_time
     from kernel_tables.terminal.tables import kernel_lines, names_of, rest_line, tree_lines
@@ -196,7 +196,7 @@ def _print_rows(trace: Trace, step_name: str) -> None:
 
     width = get_terminal_size().columns
     if trace.range_names[1]:
-        lines = tree_lines(trace, MOST_ROWS, width)
+        lines = tree_lines(trace, MOST_ROWS, width, under)
     else:
         kernels, heading = trace.kernels(), time_heading(trace.is_cpu_only)
         all_ns = int(kernels["total_ns"].sum())

@@ -79,6 +79,11 @@ class Outcome:
         return opened and {**opened, **(steps or {})}
 
     @property
+    def has_prelude(self) -> bool:
+        """Whether the window has steps, and opened before the first of them, since a CUDA graph was captured."""
+        return bool(self.expected_steps) and self._last("steps") is not None
+
+    @property
     def closed(self) -> dict | None:
         return self._last("closed")
 
@@ -168,6 +173,10 @@ class Outcome:
                 else "the window starts later, since the program used PyTorch's profiler itself until then"
             )
         yield from step_sentence(self._window_facts())
+        if self.has_prelude:
+            yield (
+                "the capture begins earlier, where a CUDA graph was captured; these steps alone: --under step, as below"
+            )
         yield from self._steps_afterwards()
         yield from compilation_sentence(self._window_facts())
         if unknown := self._last(NO_RANK):

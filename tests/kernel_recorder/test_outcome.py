@@ -43,6 +43,15 @@ def test_every_window_is_named(settings, done, window):
     assert told.window() == f"{window} of process 7, by PyTorch's profiler"
 
 
+def test_a_window_that_opened_at_the_capture_of_a_graph_says_that_more_than_the_steps_was_recorded():
+    opened = {name: value for name, value in OPENED.items() if name != "first"}
+    steps = {"event": "steps", "pid": 7, "first": 6, "by": "graph", "name": "a CUDA graph"}
+    told = outcome(opened, steps, CLOSED, SAVED)
+    assert told.has_prelude and "the capture begins earlier" in "".join(told.remarks())
+    assert not outcome(opened, steps, CLOSED | {"done": 0}, SAVED).has_prelude
+    assert not outcome(*WHOLE).has_prelude
+
+
 def test_a_program_that_ends_in_the_window_keeps_what_there_is_and_expects_the_steps_that_it_ended():
     told = outcome(OPENED, CLOSED | {"done": 1, "ended": True, "error": "KeyboardInterrupt"}, SAVED, returncode=-2)
     assert told.has_recording
