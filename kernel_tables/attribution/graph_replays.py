@@ -49,6 +49,15 @@ def replayed_without_creation(capture: Capture, activities: Activities) -> int:
     return len(_replayed(capture, activities)[0]) - known
 
 
+def replayed_in_torch_trace(capture: Capture, activities: Activities) -> int:
+    """The number of replayed activities in a capture of PyTorch's profiler, which does not record their nodes; 0 in
+    others."""
+    if capture.metadata.get("CAPTURE_BACKEND") != "torch":
+        return 0
+    launches = capture.calls("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
+    return int(np.isin(activities.correlation, launches["correlation"]).sum())
+
+
 def node_creations(capture: Capture, activities: Activities) -> NodeCreations | None:
     """The creations in the capture; None without any (nsys records them with --cuda-graph-trace=node)."""
     events = capture.graph_node_events()

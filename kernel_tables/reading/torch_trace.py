@@ -3,6 +3,8 @@
 import zlib
 from pathlib import Path
 
+import numpy as np
+
 from kernel_tables.errors import TraceError, impossible
 from kernel_tables.files import full_disk_as_os_error
 from kernel_tables.kineto.capture import CaptureError, Table, capture_tables, write_capture
@@ -95,6 +97,14 @@ def _notes(trace: TorchTrace):
         yield (
             f"{without:,} of {trace.count(KERNEL):,} kernels have no call in the trace (launched before it began):"
             " their time counts, their range is not known"
+        )
+    names = trace.names_of(CALL)
+    graphs = [row for row, name in enumerate(names) if "GraphLaunch" in name]
+    replayed = int(np.isin(kernels["correlation"], trace[CALL]["correlation"][graphs]).sum())
+    if replayed:
+        yield (
+            f"{replayed:,} of {trace.count(KERNEL):,} kernels ran in replayed CUDA graphs: their range is that of the"
+            " launch, since the trace does not say which node of the graph each is (nsys does)"
         )
     if trace.whole_microseconds:
         yield "times are whole microseconds: a kernel of 0.9 µs counts as 0 or 1"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS
-from kernel_tables.attribution.graph_replays import replayed_without_creation
+from kernel_tables.attribution.graph_replays import replayed_in_torch_trace, replayed_without_creation
 from kernel_tables.attribution.launches import kernels_without_calls, launches_without_kernels
 from kernel_tables.attribution.ranges import NONE
 from kernel_tables.attribution.steps import measured_steps
@@ -222,6 +222,15 @@ def _graph_replays(trace: CaptureArrays) -> Iterator[Finding]:
             f"{unknown} activities of replayed CUDA graphs were captured before the recording: they belong to the range"
             " that launched the replay, not to the module that was captured; record from the start of the program"
             " (`nsys profile --cuda-graph-trace=node` without --capture-range)",
+        )
+    elif trace.metadata.get("CAPTURE_BACKEND") == "torch" and (
+        replayed := replayed_in_torch_trace(trace.capture, activities)
+    ):
+        yield finding(
+            "nodes_not_recorded",
+            f"{replayed} activities of replayed CUDA graphs belong to the range that launched the replay: PyTorch's"
+            " profiler does not say which node of a graph each of them is; record with nsys for their modules"
+            " (`kernel-tables record --profiler nsys`)",
         )
 
 

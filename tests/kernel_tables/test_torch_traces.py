@@ -114,6 +114,13 @@ def test_a_trace_without_modules_says_why(tmp_path, stacks, reason):
         ]
 
 
+def test_replayed_kernels_are_in_the_range_of_their_launch_and_that_is_said(tmp_path):
+    (tmp_path / "trace.json").write_text(trace_text(RECENT).replace("cudaLaunchKernel", "cudaGraphLaunch"))
+    with Trace(tmp_path / "trace.json") as trace:
+        assert "5 of 6 kernels ran in replayed CUDA graphs" in "".join(trace.notes)
+        assert [found.message[:12] for found in trace.check() if found.code == "nodes_not_recorded"] == ["5 activities"]
+
+
 def test_a_trace_in_whole_microseconds_says_so(tmp_path, capsys):
     path = write_trace(tmp_path / "trace.json", STYLES["2022, whole microseconds"])
     assert main(["check", str(path), "--format", "json"]) == 0
