@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from cs336_model import nvidia_smi
 from cs336_model.arithmetic.flops import shape_of
-from cs336_model.arithmetic.memory import estimated_peak_bytes
 from cs336_model.nvml import nvml
+from cs336_model.program.variants.predicted_memory import predicted_peak_bytes
 from profile_grid.quantities import counted
 
 FIELDS = ("memory.used", "memory.free", "clocks_throttle_reasons.active")
@@ -106,7 +106,7 @@ def _uuid(name: str, uuids: dict[str, str]) -> str:
 def needed_bytes(program: dict) -> int | None:
     """Estimated bytes of a run's tensors; None for custom models."""
     shape = shape_of(program)
-    return estimated_peak_bytes(shape, program["dimensions"]["mode"], program["dimensions"]) if shape else None
+    return predicted_peak_bytes(shape, program["dimensions"]) if shape else None
 
 
 def _gib(count: int) -> str:

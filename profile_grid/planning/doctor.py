@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from cs336_model.arithmetic.flops import shape_of
+from cs336_model.program.variants.predicted_memory import predicted_parts
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.planning import estimates
 from profile_grid.planning.smoke import SmokeCapture, smoke_capture, smoke_specification
@@ -13,6 +15,7 @@ from profile_grid.stages.capture.nsys_capture import NSYS_MISSING
 from profile_grid.study.stages import CAPTURE
 
 GIB = 2**30
+MOST_PARTS = 3  # components of memory
 OLD_NVTX = "pip install 'nvtx<0.2.12'"
 NO_RANGES = "no_ranges"  # the code of the finding
 
@@ -65,7 +68,7 @@ def report(host: Host, trial: Trial, plan: dict, remaining: list, pace: estimate
         _gpu(host, device),
         _torch(trial.machine),
         *trial.lines,
-        _memory(host, device, {entry["run"]: estimates.needed_by(entry) for entry in plan["runs"]}),
+        _memory(host, device, {entry["run"]: entry for entry in plan["runs"]}),
         _time(host, device, plan, remaining, pace),
     ]
 
@@ -186,20 +189,33 @@ def _disk(host: Host, measurements: list) -> DoctorLine:
     )
 
 
-def _memory(host: Host, device: str, needs: Mapping[str, int | None]) -> DoctorLine:
-    """Free memory, compared with the needs of each run by name; None for unknown needs."""
+def _memory(host: Host, device: str, entries: Mapping[str, dict]) -> DoctorLine:
+    """Free memory, compared with the needs of the runs, by name their entries in the plan; of the run with the largest
+    need, its components."""
+    needs = {name: estimates.needed_by(entry) for name, entry in entries.items()}
     available, known = _free_bytes(host, device), {name: need for name, need in needs.items() if need}
     if not known or available is None:
         free = "unknown" if available is None else f"{available / GIB:.1f} GiB free"
         return DoctorLine("memory", free if known else f"{free}; the needs of the runs are unknown")
     kind, largest = "GPU" if _on_gpu(host, device) else "memory", max(known, key=known.__getitem__)
-    text = f"{largest} needs about {known[largest] / GIB:.1f} GiB of the {available / GIB:.1f} GiB of {kind} free"
+    needed = f"{largest} needs about {known[largest] / GIB:.1f} GiB{_components(entries[largest])}"
+    text = f"{needed} of the {available / GIB:.1f} GiB of {kind} free"
     over = [name for name, need in known.items() if need > available]
     if not over:
         return DoctorLine("memory", text)
     names = ", ".join(over[:3]) + (f" and {len(over) - 3} more" if len(over) > 3 else "")
     ending = "will end as out of memory" if kind == "GPU" else "may be killed by the operating system (out of memory)"
     return DoctorLine("memory", f"{text}; {len(over)} of {counted(len(needs), 'run')} {ending}: {names}")
+
+
+def _components(entry: dict) -> str:
+    """The largest components of what a run needs; empty for other people's models and attention alone."""
+    program = estimates.first_program(entry)
+    shape = shape_of(program)
+    if shape is None:
+        return ""
+    parts = sorted(predicted_parts(shape, program["dimensions"]).items(), key=lambda item: -item[1])[:MOST_PARTS]
+    return f" (at most {', '.join(f'{name} {size / GIB:.1f}' for name, size in parts)})"
 
 
 def _time(host: Host, device: str, plan: dict, measurements: list, pace: estimates.Pace) -> DoctorLine:

@@ -141,6 +141,9 @@ QUESTIONS = (
         figures=("communication", "all_reduce"), further=(ALL_REDUCE,),
     ),
     Question(
+        "memory_predicted", "What should fit by the shapes, and what did?", stage=MEMORY, tables=("memory_predicted",),
+    ),
+    Question(
         "communication_limits", "When does communication take longer than computation?",
         needs=lambda run: run[GPUS.key] > 1 and run[ALL_REDUCE.status_column] not in (NOT_ASKED, UNSUPPORTED),
         tables=("layer_limits", "bucket_costs"),

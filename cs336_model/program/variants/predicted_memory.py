@@ -1,0 +1,81 @@
+"""What a run is predicted to need on each GPU, by component, from its shape and variant. Imports no torch.
+
+Of one process, the peak is that of cs336_model/arithmetic/memory.py. Several processes add what they communicate with,
+and divide what their way of reducing gradients or their optimizer divides.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cs336_model import ranges
+from cs336_model.arithmetic.flops import ModelShape, parameter_count
+from cs336_model.arithmetic.memory import (
+    ACTIVATION_BYTES,
+    FP32_BYTES,
+    SAVED_BYTES,
+    estimated_peak_bytes,
+    saved_activation_bytes,
+)
+from cs336_model.program.variants.values import ADAMW, BUCKET_MB, DIVIDED, FLAT
+from cs336_model.ranges import PHASES_OF_MODE
+
+PARAMETERS, GATHERED, MOMENTS, GRADIENTS, BUCKETS, ACTIVATIONS, LOGITS = PARTS = (
+    "parameters", "gathered parameters", "optimizer moments", "gradients", "buckets of gradients", "activations",
+    "logits and loss",
+)  # fmt: skip
+
+
+def predicted_parts(shape: ModelShape, dimensions: Mapping[str, Any]) -> dict[str, int]:
+    """Bytes of each component at its largest on one GPU, without those that are 0. They are not all needed at the same
+    time: see `predicted_peak_bytes`. `shape` has the sequences of one GPU."""
+    phases, saved = PHASES_OF_MODE[dimensions["mode"]], SAVED_BYTES[dimensions["precision"]]
+    of_all = saved.number * parameter_count(shape)
+    parts = {PARAMETERS: of_all - _elsewhere(of_all, dimensions), GATHERED: _gathered(shape, dimensions)}
+    logits = shape.tokens * shape.vocab_size
+    activation = ACTIVATION_BYTES.get(dimensions["precision"], FP32_BYTES)
+    if ranges.BACKWARD not in phases:
+        return _present(parts | {LOGITS: activation * logits})
+    without_head = ModelShape(**vars(shape) | {"vocab_size": 0})
+    parts |= {
+        GRADIENTS: of_all - _elsewhere(of_all, dimensions),
+        BUCKETS: of_all if dimensions["parallel"] in (*BUCKET_MB, FLAT) else 0,
+        ACTIVATIONS: saved_activation_bytes(without_head, dimensions),
+        LOGITS: (4 * FP32_BYTES + (activation if activation < FP32_BYTES else 0)) * logits,
+    }
+    if ranges.OPTIMIZER in phases:
+        parts[MOMENTS] = 2 * of_all - _moments_elsewhere(of_all, dimensions)
+    return _present(parts)
+
+
+def predicted_peak_bytes(shape: ModelShape, dimensions: Mapping[str, Any]) -> int:
+    """Bytes of tensors at the fullest moment of a step on one GPU; with divided parameters at most that, since all
+    gradients of a moment are counted. `shape` has the sequences of one GPU."""
+    of_all = SAVED_BYTES[dimensions["precision"]].number * parameter_count(shape)
+    peak = estimated_peak_bytes(shape, dimensions["mode"], dimensions) - _elsewhere(of_all, dimensions)
+    parts = predicted_parts(shape, dimensions)
+    peak += parts.get(GATHERED, 0) + parts.get(BUCKETS, 0)
+    return peak - (_moments_elsewhere(of_all, dimensions) if MOMENTS in parts else 0)
+
+
+def _elsewhere(of_all: int, dimensions: Mapping[str, Any]) -> int:
+    """Bytes of the parameters that other processes keep."""
+    return of_all - of_all // dimensions["gpus"] if dimensions["parallel"] in DIVIDED else 0
+
+
+def _moments_elsewhere(of_all: int, dimensions: Mapping[str, Any]) -> int:
+    """Bytes of the optimizer's moments that other processes keep."""
+    divided = dimensions["parallel"] in DIVIDED or dimensions.get("optimizer", ADAMW) != ADAMW
+    return 2 * (of_all - of_all // dimensions["gpus"]) if divided else 0
+
+
+def _gathered(shape: ModelShape, dimensions: Mapping[str, Any]) -> int:
+    """Bytes of the parameters that FSDP gathers at a time: those outside the layers, and two layers."""
+    if dimensions["parallel"] not in DIVIDED:
+        return 0
+    layers = ModelShape(**vars(shape) | {"vocab_size": 0, "num_layers": min(shape.num_layers, 2)})
+    outside = 2 * shape.vocab_size * shape.d_model
+    return SAVED_BYTES[dimensions["precision"]].number * (outside + parameter_count(layers))
+
+
+def _present(parts: Mapping[str, int]) -> dict[str, int]:
+    return {name: parts[name] for name in PARTS if parts.get(name)}

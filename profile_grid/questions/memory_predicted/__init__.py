@@ -1,0 +1,1 @@
+"""What every run needs by the shapes, by component, and whether it fitted."""

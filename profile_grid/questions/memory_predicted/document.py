@@ -1,0 +1,92 @@
+"""What the document on predicted memory says: sentences and tables."""
+
+import pandas as pd
+
+from kernel_tables.markdown import MarkdownTable
+from profile_grid.quantities import ABSENT, GIBIBYTE, known, memory, percent, significant
+from profile_grid.results.results import COMPLETE
+from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL
+from profile_grid.tables.cells import lines_table, status_word
+from profile_grid.tables.claims import Claim
+from profile_grid.tables.measured import Measured
+from profile_grid.tables.wording import of_all, places, run_in_words
+
+NO_ANSWER = Claim("Not answered: only the memory of this project's model is predicted from its shape.", "missing")
+ALWAYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
+MOST_PARTS = 4
+
+
+def sentences(measured: Measured) -> list[str]:
+    """How many runs fit by the shapes; whether measurements agree; the largest run and its largest component."""
+    table = measured.tables["memory_predicted"]
+    runs = table.drop_duplicates("run")
+    if runs.empty:
+        return [NO_ANSWER]
+    return [*_fitting(runs), *_agreement(runs), _largest(table), *_errors(runs)]
+
+
+def _fitting(runs: pd.DataFrame) -> list[Claim]:
+    with_gpu = runs[runs["fits"].notna()]
+    if with_gpu.empty:
+        return []
+    fitting = int(with_gpu["fits"].sum())
+    text = "By the shapes, {fitting} fit into {total}."
+    total = memory(with_gpu["device_total_bytes"].max())
+    return [Claim(text, "predicted", fitting=of_all(fitting, len(with_gpu), "run"), total=total)]
+
+
+def _agreement(runs: pd.DataFrame) -> list[Claim]:
+    both = runs[runs["fits"].notna() & runs["fitted"].notna()]
+    if both.empty:
+        return []
+    wrong = both[both["fits"].astype(bool) != both["fitted"].astype(bool)]
+    other = f"; it was otherwise in {places(wrong)}" if len(wrong) else ""
+    text = "The measurement ended as predicted in {same}{other}."
+    return [Claim(text, "counted", same=of_all(len(both) - len(wrong), len(both), "run"), other=other)]
+
+
+def _largest(table: pd.DataFrame) -> Claim:
+    rows = table[table["run"] == table.loc[table["peak_bytes"].astype("float64").idxmax(), "run"]]
+    first = rows.iloc[0]
+    text = "{run} needs most: {peak} by the shapes; its largest component is {component} ({size})."
+    size = memory(first["bytes"])
+    return Claim(
+        text, "predicted", run=run_in_words(first), peak=memory(first["peak_bytes"]),
+        component=first["component"], size=size,
+    )  # fmt: skip
+
+
+def _errors(runs: pd.DataFrame) -> list[Claim]:
+    """How far the predicted peaks are from the measured ones."""
+    both = runs[runs["measured_peak_bytes"].notna()]
+    if both.empty:
+        return []
+    errors = both["peak_bytes"].astype("float64") / both["measured_peak_bytes"].astype("float64") - 1
+    text = "Predicted peaks differ from the measured ones by {low} to {high}."
+    low, high = (f"{'−' if error < 0 else '+'}{percent(abs(error))}" for error in (errors.min(), errors.max()))
+    return [Claim(text, low=low, high=high)]
+
+
+def components_table(measured: Measured) -> MarkdownTable:
+    """One line per run: the predicted peak and whether it fits, what was measured, and the largest components."""
+    table = measured.tables["memory_predicted"]
+    parts = dict(iter(table.groupby("run", sort=False)))
+
+    def cells(row: dict) -> list[str]:
+        fits = ABSENT if not known(row["fits"]) else "yes" if row["fits"] else "no"
+        texts = [
+            f"{part['component']} {_gib(part['bytes'])}"
+            for part in parts[row["run"]].head(MOST_PARTS).to_dict("records")
+        ]
+        return [fits, _gib(row["peak_bytes"]), _measured(row), "; ".join(texts)]
+
+    headings = ("fits", "predicted, GiB", "measured, GiB", "largest components, GiB")
+    return lines_table(table.drop_duplicates("run"), ALWAYS, headings, cells, words=len(headings))
+
+
+def _measured(row: dict) -> str:
+    return _gib(row["measured_peak_bytes"]) if row["status"] == COMPLETE else status_word(row["status"])
+
+
+def _gib(size: float) -> str:
+    return significant(size / GIBIBYTE) if known(size) else ABSENT

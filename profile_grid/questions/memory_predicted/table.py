@@ -1,0 +1,63 @@
+"""The table of predicted memory: components of each run by its shape, the predicted peak, and what was measured."""
+
+import pandas as pd
+
+from cs336_model.arithmetic.flops import ModelShape, sequences_per_gpu
+from cs336_model.arithmetic.memory import OUTSIDE_TENSORS
+from cs336_model.program.variants.predicted_memory import PARTS, predicted_parts, predicted_peak_bytes
+from profile_grid.quantities import known
+from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
+from profile_grid.study.dimensions import KEYS, LEADING
+from profile_grid.study.stages import TIMING
+from profile_grid.study.table_spec import PageTable, TableSpec, columns
+from profile_grid.tables.per_pass import Merged
+from profile_grid.tables.texts import as_texts
+
+SIZES = ("vocab_size", "d_model", "num_layers", "num_heads", "d_ff", "context_length")
+
+
+def memory_predicted(merged: Merged) -> pd.DataFrame:
+    """One row per run of this project's model and component, the largest first."""
+    runs = as_texts(merged["runs"])
+    gpus = runs["device_total_bytes"].dropna()
+    rows = []
+    for run in runs.to_dict("records"):
+        if not all(known(run[name]) for name in SIZES):
+            continue
+        shape = ModelShape(batch_size=int(sequences_per_gpu(run)), **{name: int(run[name]) for name in SIZES})
+        dimensions = {key: run[key] for key in KEYS}
+        parts = predicted_parts(shape, dimensions)
+        total = run["device_total_bytes"] if known(run["device_total_bytes"]) else gpus.max()
+        peak = predicted_peak_bytes(shape, dimensions)
+        facts = {
+            "peak_bytes": peak, "device_total_bytes": total if known(total) else None,
+            "fits": bool(peak + OUTSIDE_TENSORS <= total) if known(total) else None,
+            "status": run[TIMING.status_column], "fitted": _fitted(run[TIMING.status_column]),
+            "measured_peak_bytes": run["peak_allocated_bytes"] if run[TIMING.status_column] == COMPLETE else None,
+        }  # fmt: skip
+        for part, size in sorted(parts.items(), key=lambda item: -item[1]):
+            rows.append({name: run[name] for name in LEADING} | {"component": part, "bytes": size} | facts)
+    return MEMORY_PREDICTED.table(rows)
+
+
+def _fitted(status: str) -> bool | None:
+    return {COMPLETE: True, OUT_OF_MEMORY: False}.get(status)
+
+
+MEMORY_PREDICTED = TableSpec(
+    "memory_predicted",
+    "One row per run of this project's model and component: what one GPU needs by the shapes, and whether it fitted",
+    columns(f"""
+    component | text | | {", ".join(PARTS)}
+    bytes | int | B | the component at its largest; not all components are that large at the same time
+    peak_bytes | int | B | predicted peak of the tensors of a step; with divided parameters at most that
+    device_total_bytes | int | B | memory of the GPU
+    fits | bool | | whether the predicted peak and {OUTSIDE_TENSORS // 2**20} MiB outside of tensors fit into it
+    status | text | | how the timing ended
+    fitted | bool | | whether the run fitted; empty unless it is complete or out of memory
+    measured_peak_bytes | int | B | the most that was allocated; empty unless the timing is complete, and on a CPU
+"""),
+    make=memory_predicted,
+)
+TABLES = (MEMORY_PREDICTED,)
+PAGE_TABLES = (PageTable("memory_predicted", "Memory by the shapes, by component"),)

@@ -1,0 +1,107 @@
+"""What fits by the shapes, from runs with planted memory, and from the example on several GPUs."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from cs336_model.arithmetic.flops import ModelShape, parameter_count
+from cs336_model.arithmetic.memory import estimated_peak_bytes
+from cs336_model.program.variants.predicted_memory import (
+    ACTIVATIONS,
+    BUCKETS,
+    GATHERED,
+    GRADIENTS,
+    MOMENTS,
+    PARAMETERS,
+    predicted_parts,
+    predicted_peak_bytes,
+)
+from cs336_model.program.variants.values import BUCKET_MB, DEFAULT_VALUES
+from profile_grid.documents.documents import asked_of, documents
+from profile_grid.documents.summaries import summary_tables
+from profile_grid.questions.memory_predicted.table import memory_predicted
+from profile_grid.tables.per_pass import Merged
+from tests.profile_grid.made_up import Made, merged
+from tests.profile_grid.test_answers import PROVENANCE
+
+NAME, GIB = "memory_predicted", 2**30
+EXAMPLE = Path(__file__).parents[3] / "docs/example-h200/parallel/tables"
+SHAPE = ModelShape(2, 512, 10000, 768, 12, 12, 3072)
+TRAINING = DEFAULT_VALUES | {"mode": "train_step"}
+OF_ALL = 4 * parameter_count(SHAPE)
+
+
+def test_one_process_has_all_of_everything_and_the_peak_of_its_step():
+    parts = predicted_parts(SHAPE, TRAINING)
+    assert [parts[name] for name in (PARAMETERS, GRADIENTS, MOMENTS)] == [OF_ALL, OF_ALL, 2 * OF_ALL]
+    assert not {GATHERED, BUCKETS} & {*parts}
+    assert predicted_peak_bytes(SHAPE, TRAINING) == estimated_peak_bytes(SHAPE, "train_step", TRAINING)
+    assert set(predicted_parts(SHAPE, TRAINING | {"mode": "forward"})) == {PARAMETERS, "logits and loss"}
+
+
+def test_what_is_divided_among_gpus_is_a_part_on_each():
+    several = TRAINING | {"gpus": 4}
+    ddp = predicted_parts(SHAPE, several | {"parallel": "ddp"})
+    assert (ddp[PARAMETERS], ddp[BUCKETS]) == (OF_ALL, OF_ALL)
+    zero = predicted_parts(SHAPE, several | {"parallel": "ddp", "optimizer": "zero1"})
+    assert zero == ddp | {MOMENTS: OF_ALL // 2}
+    fsdp = predicted_parts(SHAPE, several | {"parallel": "fsdp"})
+    assert [fsdp[name] for name in (PARAMETERS, GRADIENTS, MOMENTS)] == [OF_ALL // 4, OF_ALL // 4, OF_ALL // 2]
+    block = 4 * 768**2 + 3 * 768 * 3072 + 2 * 768
+    assert fsdp[GATHERED] == 4 * (2 * 10000 * 768 + 2 * block + 768)
+    assert fsdp[ACTIVATIONS] == ddp[ACTIVATIONS]
+    peaks = {way: predicted_peak_bytes(SHAPE, several | {"parallel": way}) for way in ("naive", "ddp", "fsdp")}
+    assert peaks["ddp"] == peaks["naive"] + OF_ALL and peaks["fsdp"] < peaks["naive"]
+
+
+def test_measured_peaks_on_several_gpus_are_the_predicted_ones_or_hold_buckets_twice():
+    tables = {"runs": pd.read_parquet(EXAMPLE / "runs.parquet").assign(optimizer="adamw")}
+    rows = memory_predicted(Merged(tables)).drop_duplicates("run")
+    assert len(rows) == 58 and rows["fits"].all() and rows["fitted"].all()
+    rows = rows.set_index("run")
+    error = (rows["measured_peak_bytes"] - rows["peak_bytes"]).astype("float64")
+    with_buckets = rows["parallel"].isin(BUCKET_MB)
+    assert (error[~with_buckets & (rows["parallel"] != "flat")].abs() / rows["peak_bytes"] < 0.035).all()
+    # DistributedDataParallel makes its buckets again after the first step, and may hold both for a moment
+    buckets = 4 * tables["runs"].set_index("run")["parameters"].reindex(rows.index)
+    slack = 0.035 * rows["peak_bytes"]
+    assert (error > -slack)[with_buckets].all() and (error < 1.05 * buckets + slack)[with_buckets].all()
+
+
+MEASURED = {"memory_status": "complete", "device_total_bytes": 80 * GIB}
+FITS = Made(mode="train_step", peak_allocated_bytes=8 * GIB, others=MEASURED)
+TOO_LARGE = replace(
+    FITS, batch_size=256, timing_status="out_of_memory", capture_status="out_of_memory",
+    others={"memory_status": "out_of_memory"},
+)  # fmt: skip
+
+
+@pytest.fixture
+def tables() -> dict[str, pd.DataFrame]:
+    return merged([FITS, TOO_LARGE])
+
+
+def document(tables) -> str:
+    return documents(summary_tables(tables, (NAME,)), tables["runs"], PROVENANCE, [NAME])[NAME]
+
+
+def test_the_document_says_what_fits_by_the_shapes_and_whether_it_did(tables):
+    assert NAME in asked_of(tables["runs"])
+    text = document(tables)
+    assert "By the shapes, 1 of 2 runs fit into 80.0 GiB." in text
+    assert "The measurement ended as predicted in both runs." in text
+    line = next(line for line in text.splitlines() if line.startswith("| small") and "| 256 " in line)
+    assert "| no " in line and "| OOM " in line and "activations" in line
+
+
+def test_a_run_that_ended_otherwise_is_named(tables):
+    runs = tables["runs"]
+    runs.loc[runs["batch_size"] == 256, "timing_status"] = "complete"
+    assert "in 1 of 2 runs; it was otherwise in small at context 512 with batch 256." in document(tables)
+
+
+def test_without_shapes_nothing_is_predicted(tables):
+    tables["runs"]["d_model"] = None
+    assert "Not answered: only the memory of this project's model is predicted" in document(tables)
