@@ -63,8 +63,7 @@ def main(
         return f"{rounds} rounds were finished on both sides: give more time"
     sides = [options.folder / side / "results" for side in SIDES]
     for side in sides:
-        files = ["--plan", str(side / "grid.json"), "--folder", str(side / "processes")]
-        process_steps.main([*files, f"--processes={rounds}"])
+        process_steps.main(plan=side / "grid.json", folder=side / "processes", processes=rounds)
     tables = comparison(*map(read_results, sides))
     print(summary(tables["cells"]))
     return (difference_reported if trial == SAME else slowdown_missed)(tables)

@@ -3,8 +3,6 @@
 A benchmark declares its commands or calls, and the peer or bound to compare with in the same run.
 """
 
-import argparse
-import inspect
 import json
 import os
 import subprocess
@@ -15,8 +13,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import UnionType
-from typing import Literal, Union, get_args, get_origin
+from typing import Literal
+
+from workflow.command import options_of
 
 ROOT = Path(__file__).parent.parent
 PYTHON = [sys.executable, "-m"]
@@ -25,31 +24,8 @@ SIZES = {60: (5, 4, 1, 1), 600: (10, 5, 2, 2), 6000: (25, 20, 2, 2)}  # models, 
 
 
 def run(main: Callable[..., int | str | None]) -> None:
-    """Calls a benchmark with the options of the command line, and exits with what it returns. Its keyword-only
-    parameters are options, the others arguments; a list takes several values."""
-    parser = argparse.ArgumentParser(
-        description=inspect.getmodule(main).__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    for name, parameter in inspect.signature(main, eval_str=True).parameters.items():
-        kind, is_optional = parameter.annotation, parameter.default is not parameter.empty
-        kind = get_args(kind)[0] if get_origin(kind) in (Union, UnionType) else kind
-        settings: dict = {"default": parameter.default} if is_optional else {}
-        if parameter.default not in (parameter.empty, None, ""):
-            settings["help"] = "default: %(default)s"
-        if kind is bool:
-            settings["action"] = "store_true"
-        elif get_origin(kind) is list:
-            settings |= {"type": get_args(kind)[0], "nargs": "*" if is_optional else "+"}
-        elif get_origin(kind) is Literal:
-            settings |= {"type": type(get_args(kind)[0]), "choices": get_args(kind)}
-        else:
-            settings["type"] = kind
-        if parameter.kind is parameter.KEYWORD_ONLY:
-            name = f"--{name.replace('_', '-')}"
-        elif is_optional and "nargs" not in settings:
-            settings["nargs"] = "?"
-        parser.add_argument(name, **settings)
-    sys.exit(main(**vars(parser.parse_args())))
+    """Calls a benchmark with the options of the command line, and exits with what it returns."""
+    sys.exit(main(**options_of(main)))
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,16 @@
-"""The end of a script of the workflow: success, or one line on what is wrong; no temporary files are left."""
+"""A script as a command: its options, from the parameters of a function; and its end: success, or one line on what is
+wrong. No temporary files are left."""
 
+import argparse
 import errno
+import inspect
+import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 from kernel_tables.errors import TraceError
 from profile_grid.errors import OutsideError
@@ -19,13 +25,14 @@ NEXT_STEP = {
 }
 
 
-def run_command(main: Callable[[], None]) -> None:
-    """Runs `main`. An error outside the project ends the process with status 1 and one line on standard error; a defect
-    of the project shows its traceback. A signal to terminate lets every with block clean up first."""
+def run_command(main: Callable[..., None]) -> None:
+    """Runs `main` with the options of the command line. An error outside the project ends the process with status 1 and
+    one line on standard error; a defect of the project shows its traceback. A signal to terminate lets every with block
+    clean up first."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     try:
-        main()
+        main(**options_of(main))
     except (OutsideError, TraceError) as error:
         sys.exit(str(error))
     except OSError as error:
@@ -33,6 +40,39 @@ def run_command(main: Callable[[], None]) -> None:
             raise
         verb, path = "open" if number in (errno.EACCES, errno.EPERM) else "write", error.filename or os.getcwd()
         sys.exit(f"cannot {verb} {path}: {os.strerror(number)}; {NEXT_STEP[number]}, then run snakemake again")
+
+
+def options_of(function: Callable, arguments: Sequence[str] | None = None) -> dict[str, Any]:
+    """The arguments of a call of `function`, from the command line by default. Its keyword-only parameters are options,
+    the others arguments. A parameter of type list[...] takes several values; one of type list or dict is JSON. The help
+    is the docstring of its module."""
+    parser = argparse.ArgumentParser(
+        description=inspect.getmodule(function).__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+        _add_argument(parser, name, parameter)
+    return vars(parser.parse_args(arguments))
+
+
+def _add_argument(parser: argparse.ArgumentParser, name: str, parameter: inspect.Parameter) -> None:
+    kind, is_optional = parameter.annotation, parameter.default is not parameter.empty
+    kind = get_args(kind)[0] if get_origin(kind) in (Union, UnionType) else kind
+    settings: dict = {"default": parameter.default} if is_optional else {}
+    if parameter.default not in (parameter.empty, None, ""):
+        settings["help"] = "default: %(default)s"
+    if kind is bool:
+        settings["action"] = "store_true"
+    elif get_origin(kind) is list:
+        settings |= {"type": get_args(kind)[0], "nargs": "*" if is_optional else "+"}
+    elif get_origin(kind) is Literal:
+        settings |= {"type": type(get_args(kind)[0]), "choices": get_args(kind)}
+    else:
+        settings["type"] = json.loads if kind in (dict, list) else kind
+    if parameter.kind is parameter.KEYWORD_ONLY:
+        name, settings["required"] = f"--{name.replace('_', '-')}", not is_optional
+    elif is_optional and "nargs" not in settings:
+        settings["nargs"] = "?"
+    parser.add_argument(name, **settings)
 
 
 def _number(error: OSError) -> int | None:

@@ -161,7 +161,7 @@ def read_back(results: Path) -> Path:
     """The folder into which an archive of these results is read."""
     archive, theirs = results.with_name("a.zip"), results.with_name("theirs")
     write_archive(results, archive, captures=False, version="1\x1b[2J", grid="g", runs=[RUN])
-    read_packed.main(["--archive", str(archive), "--results", str(theirs), "--marker", "packed.json"])
+    read_packed.main(archive=archive, results=theirs, marker="packed.json")
     return theirs
 
 

@@ -74,16 +74,14 @@ def test_what_was_made_is_compared_with_the_runs_and_each_file_that_differs_is_n
 
 def test_it_is_packed_and_its_documents_are_planned_from_the_archive_without_measuring(measured, snakemake, tmp_path):
     folder, _ = measured
-    pack.main(["--results", str(folder / "results"), "--output", str(tmp_path / "alone.zip")])
+    pack.main(results=folder / "results", output=tmp_path / "alone.zip")
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     here = ("--directory", str(theirs), "--config", f"packed={tmp_path / 'alone.zip'}", "--cores", "1")
     planned = snakemake(ROOT, "--dry-run", *here)
     assert planned.status == 0, planned.output
     assert sorted(planned.jobs) == sorted(["all", *OF_DOCUMENTS, "contents", "read_packed"])
-    read_packed.main(
-        ["--archive", str(tmp_path / "alone.zip"), "--results", str(theirs / "results"), "--marker", "packed.json"]
-    )
+    read_packed.main(archive=tmp_path / "alone.zip", results=theirs / "results", marker="packed.json")
     merged = [f"{name}.{suffix}" for name in ("cost", "operator_times", "runs") for suffix in ("csv", "parquet")]
     assert sorted(path.name for path in (theirs / "results").rglob("*.*") if path.is_file()) == sorted(
         ["grid.json", "packed.json", "provenance.json", "operator.json", *merged]

@@ -15,7 +15,7 @@ from workflow.scripts import pack
 @pytest.fixture(scope="module")
 def archive(finished_project, tmp_path_factory):
     path = tmp_path_factory.mktemp("packed") / "results.zip"
-    pack.main(["--results", str(finished_project / "results"), "--output", str(path)])
+    pack.main(results=finished_project / "results", output=path)
     return path
 
 
@@ -71,4 +71,4 @@ def test_an_archive_holds_nothing_that_tells_of_the_place_where_it_was_packed(ar
 
 def test_results_that_are_not_there_are_not_packed(tmp_path):
     with pytest.raises(OutsideError, match=r"grid\.json is not there; before packing: snakemake --cores 1 all"):
-        pack.main(["--results", str(tmp_path), "--output", str(tmp_path / "a.zip")])
+        pack.main(results=tmp_path, output=tmp_path / "a.zip")

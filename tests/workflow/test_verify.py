@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import sys
 
 import pandas as pd
 import pytest
@@ -20,9 +19,7 @@ def test_files_that_are_what_the_results_give_are_counted(finished_project, caps
     results, config = finished_project / "results", yaml.safe_load(TINY_GRID)
     monkeypatch.setattr(verify, "require_results", lambda plan, folder, sources: None)
     monkeypatch.setattr(verify, "make_again", lambda config, folder, cores: copied_tables(results, folder / "results"))
-    told = ["--config", json.dumps(config), "--sources", "{}", "--results", str(results)]
-    monkeypatch.setattr(sys, "argv", ["verify", *told])
-    verify.main()
+    verify.main(config=config, sources={}, results=results)
     made = [path for path in (results / "tables").rglob("*") if path.name not in (NAME, LOCK)]
     count = sum(path.is_file() for path in made)
     assert capsys.readouterr().out == f"{count} files, made from the results of 2 runs, are what these give\n"

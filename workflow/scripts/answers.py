@@ -1,28 +1,22 @@
 """Writes the documents: `python -m workflow.scripts.answers --tables results/tables --output results/answers`."""
 
-import argparse
 import json
 from pathlib import Path
 
-from profile_grid.documents.documents import NAMES, documents
+from profile_grid.documents.documents import documents as make_documents
 from profile_grid.documents.formats import SUFFIXES, document_in
 from profile_grid.files import write_text
 from profile_grid.tables.on_disk import TablesOnDisk, declared_tables
 from workflow.command import run_command
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tables", type=Path, required=True, help="folder of runs, summaries and provenance.json")
-    parser.add_argument("--output", type=Path, required=True, help="folder of the documents")
-    parser.add_argument("--documents", nargs="+", choices=NAMES, help="only these, by name")
-    parser.add_argument("--formats", nargs="+", choices=list(SUFFIXES), default=["markdown"], help="besides Markdown")
-    arguments = parser.parse_args()
-    tables = TablesOnDisk(arguments.tables, declared=declared_tables())
-    provenance = json.loads((arguments.tables / "provenance.json").read_text())
-    for name, markdown in documents(tables, tables["runs"], provenance, arguments.documents).items():
-        for style in dict.fromkeys(["markdown", *arguments.formats]):
-            write_text(arguments.output / f"{name}{SUFFIXES[style]}", document_in(style, markdown))
+def main(*, tables: Path, output: Path, documents: list[str] | None = None, formats: list[str] | None = None) -> None:
+    """Writes the documents of these names, by default all, in Markdown and in other `formats`."""
+    on_disk = TablesOnDisk(tables, declared=declared_tables())
+    provenance = json.loads((tables / "provenance.json").read_text())
+    for name, markdown in make_documents(on_disk, on_disk["runs"], provenance, documents).items():
+        for style in dict.fromkeys(["markdown", *(formats or [])]):
+            write_text(output / f"{name}{SUFFIXES[style]}", document_in(style, markdown))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """Writes complete.json if every run is complete, out of memory or unsupported; else fails and names the other runs."""
 
-import argparse
 import sys
 from collections import Counter
 from pathlib import Path
@@ -14,23 +13,20 @@ from profile_grid.study.stages import NOT_ASKED, STAGES
 from workflow.command import run_command
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=Path, required=True, help="the merged table of runs")
-    parser.add_argument("--output", type=Path, required=True)
-    arguments = parser.parse_args()
-    with ParquetFile(arguments.runs) as file:
-        runs = file.read().to_pylist()
-    lacking = [(row, stage) for row in runs for stage in STAGES if is_incomplete(row, stage)]
+def main(*, runs: Path, output: Path) -> None:
+    """Reads the merged table `runs`."""
+    with ParquetFile(runs) as file:
+        rows = file.read().to_pylist()
+    lacking = [(row, stage) for row in rows for stage in STAGES if is_incomplete(row, stage)]
     if lacking:
         count = len({row["run"] for row, _ in lacking})
-        lines = [f"{count} of {len(runs)} runs are incomplete; the documents say so where figures are missing:"]
+        lines = [f"{count} of {len(rows)} runs are incomplete; the documents say so where figures are missing:"]
         lines += [f"  {row['run']}: {row['reason']} (logs/{row['run']}/{stage.name}.log)" for row, stage in lacking]
         files = " ".join(f"results/runs/{row['run']}/{stage.result}" for row, stage in lacking)
         lines.append(f"once the cause is fixed: snakemake --cores 1 all --forcerun {files}")
         sys.exit("\n".join(lines))
-    statuses = Counter(status_of_last(row) for row in runs)
-    write_json(arguments.output, {"runs": len(runs), "statuses": dict(statuses.most_common())})
+    statuses = Counter(status_of_last(row) for row in rows)
+    write_json(output, {"runs": len(rows), "statuses": dict(statuses.most_common())})
     print("read results/answers/answers.md, open results/report.html in a browser", file=sys.stderr)
 
 

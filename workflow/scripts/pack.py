@@ -1,6 +1,5 @@
 """Packs results for other people: `python -m workflow.scripts.pack --results results --output results.zip`."""
 
-import argparse
 import json
 from pathlib import Path
 
@@ -14,24 +13,19 @@ from profile_grid.study.catalogue import tables_of
 from workflow.command import run_command
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", type=Path, required=True, help="folder of runs, tables and documents")
-    parser.add_argument("--captures", action="store_true", help="also pack the captures, except .nsys-rep files")
-    parser.add_argument("--output", type=Path, required=True, help="the archive")
-    options = parser.parse_args(arguments)
-    require(options.results, ["grid.json", "tables/runs.parquet"])
-    plan = json.loads((options.results / "grid.json").read_text())
-    runs = facts_of_runs(options.results)
+def main(*, results: Path, output: Path, captures: bool = False) -> None:
+    require(results, ["grid.json", "tables/runs.parquet"])
+    plan = json.loads((results / "grid.json").read_text())
+    runs = facts_of_runs(results)
     tables = [f"tables/{name}.parquet" for name in tables_of(runs)]
-    require(options.results, ["tables/provenance.json", *tables, "report.html"])
+    require(results, ["tables/provenance.json", *tables, "report.html"])
     manifest = write_archive(
-        options.results, options.output, captures=options.captures, version=version(), grid=plan["grid"], runs=runs,
+        results, output, captures=captures, version=version(), grid=plan["grid"], runs=runs,
     )  # fmt: skip
     recordings = sum(is_capture(name) for name in manifest.files)
-    size = options.output.stat().st_size
+    size = output.stat().st_size
     print(
-        f"{options.output}: {len(manifest.files)} files of {counted(len(runs), 'run')}, {size / 1e6:.1f} MB,"
+        f"{output}: {len(manifest.files)} files of {counted(len(runs), 'run')}, {size / 1e6:.1f} MB,"
         f" {recordings or 'without'} recordings; to read it, give its path:"
         " snakemake --cores 1 --directory theirs all --config packed=PATH"
     )

@@ -1,6 +1,5 @@
 """Builds the page: `python -m workflow.scripts.page --tables results/tables --figures results/figures ...`."""
 
-import argparse
 import json
 from pathlib import Path
 
@@ -14,22 +13,17 @@ from profile_grid.tables.on_disk import SUMS, TablesOnDisk, declared_tables
 from workflow.command import run_command
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tables", type=Path, required=True, help="folder of the tables and provenance.json")
-    parser.add_argument("--figures", type=Path, required=True, help="folder of the figures as PNG")
-    parser.add_argument("--timeline", type=Path, help="timeline.parquet of one run, if a run has steps")
-    parser.add_argument("--trace", help="path of the trace for Perfetto, relative to the page")
-    parser.add_argument("--output", type=Path, required=True, help="report.html")
-    arguments = parser.parse_args()
+def main(*, tables: Path, figures: Path, output: Path, timeline: Path | None = None, trace: str | None = None) -> None:
+    """Writes the page to `output`. `timeline` is the table of one run; `trace` the path of its trace for Perfetto, from
+    the page."""
     libraries.begin_plots()
-    on_disk = TablesOnDisk(arguments.tables, columns=SUMS, declared=declared_tables())
-    tables = {name: on_disk[name] for name in needed_tables(on_disk["runs"])}
-    provenance = json.loads((arguments.tables / "provenance.json").read_text())
-    timeline = pd.read_parquet(arguments.timeline) if arguments.timeline else empty_timeline()
-    figures = [name for question in questions_asked(tables["runs"].to_dict("records")) for name in question.figures]
-    images = {name: (arguments.figures / f"{name}.png").read_bytes() for name in figures}
-    write_text(arguments.output, page(tables, provenance, timeline, images, arguments.trace))
+    on_disk = TablesOnDisk(tables, columns=SUMS, declared=declared_tables())
+    needed = {name: on_disk[name] for name in needed_tables(on_disk["runs"])}
+    provenance = json.loads((tables / "provenance.json").read_text())
+    bars = pd.read_parquet(timeline) if timeline else empty_timeline()
+    names = [name for question in questions_asked(needed["runs"].to_dict("records")) for name in question.figures]
+    images = {name: (figures / f"{name}.png").read_bytes() for name in names}
+    write_text(output, page(needed, provenance, bars, images, trace))
 
 
 if __name__ == "__main__":

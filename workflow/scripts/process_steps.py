@@ -5,7 +5,6 @@ Writes FOLDER/steps.csv and steps.parquet: run and its dimensions, process (from
 table of steps), phase, step (from 0), ms.
 """
 
-import argparse
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,20 +21,15 @@ from workflow.command import run_command
 COLUMNS = [*LEADING, "process", "phase", "step", "ms"]
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--plan", type=Path, required=True, help="the planned runs, grid.json")
-    parser.add_argument("--folder", type=Path, required=True, help="holds a folder of results for every process")
-    parser.add_argument("--processes", type=int, required=True)
-    options = parser.parse_args(arguments)
-    runs = json.loads(options.plan.read_text())["runs"]
-    rows = [row for number in range(2, options.processes + 1) for run in runs for row in times(options, number, run)]
-    write_table(options.folder / "steps.csv", pd.DataFrame(rows, columns=COLUMNS))
+def main(*, plan: Path, folder: Path, processes: int) -> None:
+    runs = json.loads(plan.read_text())["runs"]
+    rows = [row for number in range(2, processes + 1) for run in runs for row in times(folder, number, run)]
+    write_table(folder / "steps.csv", pd.DataFrame(rows, columns=COLUMNS))
 
 
-def times(options: argparse.Namespace, number: int, run: dict) -> Iterator[dict]:
+def times(folder: Path, number: int, run: dict) -> Iterator[dict]:
     """The times of one process of a run; none if it has none. Raises BadResult."""
-    result = read_result(options.folder / str(number) / run["run"] / TIMING.result)
+    result = read_result(folder / str(number) / run["run"] / TIMING.result)
     if result.status != COMPLETE:
         return
     leading = {key: run[key] for key in LEADING}

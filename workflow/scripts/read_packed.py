@@ -1,6 +1,5 @@
 """Reads all inputs of documents, figures and page from an archive."""
 
-import argparse
 import os
 import tempfile
 from pathlib import Path
@@ -16,20 +15,15 @@ from profile_grid.tables.on_disk import declared_tables
 from workflow.command import run_command
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--archive", type=Path, required=True, help="archive that `snakemake pack` wrote")
-    parser.add_argument("--results", type=Path, required=True, help="folder to which the results are written")
-    parser.add_argument("--marker", required=True, help="file in that folder that names the archive")
-    options = parser.parse_args(arguments)
-    options.results.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=options.results, prefix=".packed-") as scratch:
-        manifest = unpack(options.archive, Path(scratch))
-        require_tables(Path(scratch), options.archive, manifest)
-        write_json(options.results / options.marker, {"version": manifest.version, "grid": manifest.grid})
+def main(*, archive: Path, results: Path, marker: str) -> None:
+    results.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=results, prefix=".packed-") as scratch:
+        manifest = unpack(archive, Path(scratch))
+        require_tables(Path(scratch), archive, manifest)
+        write_json(results / marker, {"version": manifest.version, "grid": manifest.grid})
         for name in filter(lambda name: is_source(name) or is_capture(name), manifest.files):
-            (options.results / name).parent.mkdir(parents=True, exist_ok=True)
-            os.replace(Path(scratch, name), options.results / name)
+            (results / name).parent.mkdir(parents=True, exist_ok=True)
+            os.replace(Path(scratch, name), results / name)
 
 
 def require_tables(folder: Path, archive: Path, manifest: Manifest) -> None:

@@ -1,6 +1,5 @@
 """Writes tables as documents: `python -m workflow.scripts.table_documents --tables results/tables --output ...`."""
 
-import argparse
 from pathlib import Path
 
 import pandas as pd
@@ -14,20 +13,15 @@ from workflow.command import run_command
 CONTENTS = "contents.txt"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tables", type=Path, required=True, help="folder of the tables")
-    parser.add_argument("--output", type=Path, required=True, help="folder; one folder per format is made in it")
-    parser.add_argument("--formats", nargs="+", choices=list(SUFFIXES), default=["markdown"], help="besides Markdown")
-    arguments = parser.parse_args()
-    runs = pd.read_parquet(arguments.tables / "runs.parquet")
+def main(*, tables: Path, output: Path, formats: list[str] | None = None) -> None:
+    runs = pd.read_parquet(tables / "runs.parquet")
     documents = {
         stem: markdown
         for name in tables_of(runs.to_dict("records"))
-        for stem, markdown in table_documents(name, pd.read_parquet(arguments.tables / f"{name}.parquet"))
+        for stem, markdown in table_documents(name, pd.read_parquet(tables / f"{name}.parquet"))
     }
-    for style in dict.fromkeys(["markdown", *arguments.formats]):
-        write_documents(documents, style, arguments.output / style)
+    for style in dict.fromkeys(["markdown", *(formats or [])]):
+        write_documents(documents, style, output / style)
 
 
 def write_documents(documents: dict[str, str], style: str, folder: Path) -> None:

@@ -3,7 +3,6 @@
 The same rules make it in a separate folder, with links to the results. Exit status 1 if a file differs.
 """
 
-import argparse
 import gzip
 import json
 import os
@@ -98,18 +97,14 @@ def _shown(line: str | None) -> str:
     return "not there" if line is None else repr(line[:MAX_CHARS])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", type=json.loads, required=True, help="the configuration")
-    parser.add_argument("--sources", type=json.loads, required=True, help="digests of what measures each stage")
-    parser.add_argument("--results", type=Path, required=True, help="folder of runs, tables and documents")
-    parser.add_argument("--cores", type=int, default=1)
-    arguments = parser.parse_args()
-    measured = measured_runs(arguments)
+def main(*, config: dict, sources: dict, results: Path, cores: int = 1) -> None:
+    plan = grid_plan(config)["runs"]
+    require_results(plan, results, sources)
+    measured = {f"runs/{entry['run']}": files_of_run(entry) for entry in plan}
     with tempfile.TemporaryDirectory() as scratch:
-        link_results(measured, arguments.results, Path(scratch, "results"))
-        make_again(arguments.config, Path(scratch), arguments.cores)
-        count, lines = differences(Path(scratch, "results"), arguments.results)
+        link_results(measured, results, Path(scratch, "results"))
+        make_again(config, Path(scratch), cores)
+        count, lines = differences(Path(scratch, "results"), results)
     print("".join(f"{line}\n" for line in lines.values()), end="")
     if lines:
         printed = [*list(lines)[:MAX_SHOWN], *(["..."] if len(lines) > MAX_SHOWN else [])]
@@ -118,13 +113,6 @@ def main() -> None:
             f" snakemake --cores 1 all --forcerun {' '.join(printed)}"
         )
     print(f"{count} files, made from the results of {len(measured)} runs, are what these give")
-
-
-def measured_runs(arguments: argparse.Namespace) -> dict[str, list[str]]:
-    """The files of each run, by its folder below results. Raises OutsideError if one cannot be used."""
-    plan = grid_plan(arguments.config)["runs"]
-    require_results(plan, arguments.results, arguments.sources)
-    return {f"runs/{entry['run']}": files_of_run(entry) for entry in plan}
 
 
 def require_results(plan: list[dict], results: Path, sources: dict[str, str]) -> None:
