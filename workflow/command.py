@@ -26,13 +26,13 @@ NEXT_STEP = {
 
 
 def run_command(main: Callable[..., None]) -> None:
-    """Runs `main` with the options of the command line. An error outside the project ends the process with status 1 and
-    one line on standard error; a defect of the project shows its traceback. A signal to terminate lets every with block
-    clean up first."""
+    """Runs `main` with the options of the command line; without parameters, it reads them itself. An error outside the
+    project ends the process with status 1 and one line on standard error; a defect of the project shows its traceback.
+    A signal to terminate lets every with block clean up first."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
     try:
-        main(**options_of(main))
+        main(**(options_of(main) if inspect.signature(main).parameters else {}))
     except (OutsideError, TraceError) as error:
         sys.exit(str(error))
     except OSError as error:

@@ -20,10 +20,9 @@ from profile_grid.figures.run_selection import of_one_machine
 from profile_grid.page import libraries
 from profile_grid.page.charts import page_figures
 from profile_grid.page.filters import menus
-from profile_grid.page.flame import flames, opening, opening_run
+from profile_grid.page.flame import flames, opening, opening_run, run_timeline
 from profile_grid.page.markup import markdown
 from profile_grid.page.tables import STATIC_ROWS, every_table, page_tables, tables_with
-from profile_grid.page.timeline import run_timeline
 from profile_grid.page.verdict import OF_VERDICT, advice, scope, speed
 from profile_grid.study.catalogue import SUMMARIES, questions_asked, tables_of
 from profile_grid.tables.machines import by_machine

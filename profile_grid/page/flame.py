@@ -1,17 +1,22 @@
-"""Flame views of the captured runs, and the picture of the longest step."""
+"""Flame views of the captured runs, the picture of the longest step, and the timeline of one."""
 
 import pandas as pd
 
 from kernel_tables.attribution.path_text import names_in
 from kernel_tables.page.names import Names
 from kernel_tables.page.step import Leaf, Picture, flame, picture
+from kernel_tables.page.timeline import Timeline, TimelineBar, lane_title, timeline
+from kernel_tables.views.timeline import KERNEL, TRACKS
 from profile_grid.figures.drawing import Tables
 from profile_grid.quantities import count, percent
+from profile_grid.stages.capture.timeline import MAIN
 from profile_grid.study.dimensions import FULLEST_FIRST
+from profile_grid.tables.names import STEP
 from profile_grid.tables.wording import run_in_words
 
 MAX_RUNS = 60
 KEYS = ["phase", "range", "kernel", "class"]
+RANK_END = ": "  # after the rank in the name of a lane
 
 
 def flames(tables: Tables, names: Names) -> tuple[dict[str, dict], str]:
@@ -62,3 +67,23 @@ def _busy(phases: pd.DataFrame, run: str) -> list[str]:
     step = phases[(phases["run"] == run) & (phases["phase"] == "step") & (phases["step"] >= 0)]
     span, busy = step["gpu_span_ns"].sum(), step["gpu_busy_ns"].sum()
     return [f"Something ran on it for {percent(busy / span)} of the step."] if span > 0 else []
+
+
+def run_timeline(table: pd.DataFrame, names: Names) -> Timeline | None:
+    """The timeline of a step from its table: a lane per thread and level of ranges, per calling thread, and per stream,
+    rank by rank; None without rows."""
+    rows = table.rename(columns={"class": "kernel_class"}).itertuples(index=False)
+    return timeline(map(_bar, rows), names) if len(table) else None
+
+
+def _bar(row) -> TimelineBar:
+    """The bar of a row of the table."""
+    rank, end, device = row.lane.rpartition(RANK_END)
+    level = 0 if row.track == KERNEL else row.depth
+    lane = (len(rank), rank, TRACKS.index(row.track), device != MAIN, len(device), device, level)
+    title = lane_title(row.track, f"device, {device}" if row.track == KERNEL else device, level)
+    path = names_in(row.path)
+    below = tuple(path[path.index(STEP) + 1 :] if STEP in path else path)
+    return TimelineBar(
+        lane, f"{rank}{end}{title}", row.track, row.name, row.kernel_class, below, row.start_ns, row.end_ns
+    )

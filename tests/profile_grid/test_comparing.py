@@ -223,12 +223,12 @@ def test_a_peak_of_memory_that_changed_is_shown_with_its_ratio(tmp_path):
 def test_the_status_is_1_where_a_cell_is_what_the_caller_fails_on_and_all_is_written(tmp_path, capsys, monkeypatch):
     written(tmp_path / "before", three())
     written(tmp_path / "after", three(), slower={"large": 1.05}, seed=2)
-    sides = [f"--before={tmp_path / 'before'}", f"--after={tmp_path / 'after'}", f"--output={tmp_path / 'out'}"]
+    folders = {name: str(tmp_path / name) for name in ("before", "after")} | {"output": tmp_path / "out"}
     monkeypatch.setattr(paper, "drawn", lambda specification, suffix: b"drawn")  # a second, twice
-    main([*sides, "--fail-on", "faster"])
+    main(**folders, fail_on="faster")
     assert "1 slower" in capsys.readouterr().out
     with pytest.raises(Changed, match=r"1 cells are slower: large_ctx512_forward"):
-        main([*sides, "--fail-on", "slower"])
+        main(**folders, fail_on="slower")
     assert (
         (tmp_path / "out" / "comparison.md")
         .read_text()
@@ -242,7 +242,7 @@ def test_a_folder_without_results_is_refused_with_its_name(tmp_path):
     with pytest.raises(OutsideError, match=r"nowhere: no tables/runs\.parquet; name a folder of results"):
         read_results(tmp_path / "nowhere")
     with pytest.raises(OutsideError, match="before=DIR after=DIR"):
-        main(["--before", "", "--after", "x", "--output", str(tmp_path)])
+        main(after="x", output=tmp_path)
 
 
 def test_what_an_earlier_grid_of_attention_left_beside_a_study_does_not_make_it_one(tmp_path):

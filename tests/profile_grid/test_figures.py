@@ -21,7 +21,7 @@ from profile_grid.figures.registry import all_figures
 from profile_grid.figures.run_selection import by_size, labels, of_one_machine
 from profile_grid.figures.theme import SERIES, series_styles
 from profile_grid.gpu_peaks import PEAKS, peaks_in_words, peaks_of
-from profile_grid.questions.a_forward_time.launch_bound import busy_and_wall
+from profile_grid.questions.a_forward_time.figure import busy_and_wall
 from profile_grid.questions.b_top_kernels.figure import top_kernels
 from profile_grid.questions.d_training_vs_inference.figure import family_shares
 from profile_grid.questions.e_attention.figure import attention_parts

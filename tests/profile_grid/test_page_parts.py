@@ -14,10 +14,9 @@ from profile_grid.page import charts
 from profile_grid.page import tables as page_tables_module
 from profile_grid.page.charts import compact, page_figures
 from profile_grid.page.filters import menus
-from profile_grid.page.flame import leaves, opening_run
+from profile_grid.page.flame import leaves, opening_run, run_timeline
 from profile_grid.page.markup import markdown
 from profile_grid.page.tables import fitting, page_table, page_tables, shared
-from profile_grid.page.timeline import run_timeline
 from profile_grid.page.verdict import advice, scope, speed
 from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.study.table_spec import PageTable, TableSpec, columns

@@ -202,7 +202,7 @@ CHANGED_SOURCES = {
     "profile_grid/merging/merge.py": MERGE,
     "profile_grid/documents/documents.py": [*ANSWERS, "page", *END],
     "profile_grid/figures/scales.py": [*FIGURES, "page", *END],
-    "profile_grid/questions/a_forward_time/phase_times.py": [
+    "profile_grid/questions/a_forward_time/figure.py": [
         "figure phase_times",
         "figure launch_bound",
         "page",

@@ -4,8 +4,8 @@ Writes the document and its tables, and prints the verdicts. With --fail-on slow
 status is 1 if a cell has that verdict, after everything is written.
 """
 
-import argparse
 from pathlib import Path
+from typing import Literal
 
 from profile_grid.comparing.cells import FASTER, SLOWER
 from profile_grid.comparing.document import summary
@@ -22,38 +22,35 @@ class Changed(OutsideError):
     """A cell has a verdict on which the caller wants to fail."""
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--before", default="", help="folder of results before the change")
-    parser.add_argument("--after", required=True, help="folder of results of the same grid after the change")
-    parser.add_argument(
-        "--varies",
-        default="",
-        choices=["", *BY_KEY],
-        help="instead of --before: compare runs of --after with those at the default of this dimension",
-    )
-    parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--fail-on", choices=list(FAIL_ON), default="nothing")
-    options = parser.parse_args(arguments)
-    cells = write_comparison(*sides(options), options.output)["cells"]
-    print(f"{' '.join(summary(cells)[:2])} See {options.output / 'comparison.md'}")
-    failing = cells[cells["verdict"].isin(FAIL_ON[options.fail_on])]
+def main(
+    *,
+    after: str,
+    output: Path,
+    before: str = "",
+    varies: Literal["", *BY_KEY] = "",
+    fail_on: Literal[*FAIL_ON] = "nothing",
+) -> None:
+    """Compares the results in the folder `after` with those of the same grid in `before`, or with those of its runs at
+    the default of the dimension that `varies`."""
+    cells = write_comparison(*sides(before, after, varies), output)["cells"]
+    print(f"{' '.join(summary(cells)[:2])} See {output / 'comparison.md'}")
+    failing = cells[cells["verdict"].isin(FAIL_ON[fail_on])]
     if len(failing):
         runs = ", ".join(f"{row.run} (× {row.ratio:.3f})" for row in failing.itertuples())
-        raise Changed(f"{len(failing)} cells are {options.fail_on}: {runs}")
+        raise Changed(f"{len(failing)} cells are {fail_on}: {runs}")
 
 
-def sides(options: argparse.Namespace) -> tuple[Results, Results]:
-    """The two sides in the options. Raises OutsideError if they are missing or no results."""
-    if not options.after or bool(options.before) == bool(options.varies):
+def sides(before: str, after: str, varies: str) -> tuple[Results, Results]:
+    """The two sides by the options of the command. Raises OutsideError if they are missing or no results."""
+    if not after or bool(before) == bool(varies):
         raise OutsideError(
             "name both folders of results: snakemake compare --config before=DIR after=DIR; or one study and the"
             " dimension that it is about: after=DIR varies=precision"
         )
-    after = read_results(Path(options.after))
-    if options.varies:
-        return sides_of_study(after, BY_KEY[options.varies])
-    return read_results(Path(options.before)), after
+    results = read_results(Path(after))
+    if varies:
+        return sides_of_study(results, BY_KEY[varies])
+    return read_results(Path(before)), results
 
 
 if __name__ == "__main__":

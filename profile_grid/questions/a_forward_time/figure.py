@@ -1,6 +1,179 @@
 """The figures of (a)."""
 
-from profile_grid.questions.a_forward_time.launch_bound import LAUNCH_BOUND
-from profile_grid.questions.a_forward_time.phase_times import PHASE_TIMES
+import altair as alt
+import pandas as pd
+
+from kernel_tables.page.colors import GREY, PALE
+from profile_grid.figures import marks
+from profile_grid.figures.drawing import Drawing, Figure, Tables
+from profile_grid.figures.layout import Spec
+from profile_grid.figures.panels import AXIS_PX, Frame, side_by_side
+from profile_grid.figures.run_selection import fullest_runs, models_in_order, with_dimensions, without_figures, words
+from profile_grid.figures.scales import Contexts, Log, Series
+from profile_grid.figures.theme import GROUND, WIDTH
+from profile_grid.quantities import interval, percent, significant
+from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODE, MODEL, MODES
+from profile_grid.study.stages import CAPTURE, TIMING
+from profile_grid.tables.evidence import LAUNCH_BOUND_SHARE
+from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.wording import of_all
+
+DRAWN_PHASES = ("forward", "backward", "optimizer")
+PROFILED_SHIFT = 1.07
+PANEL_PX = 200
+TIME = ["mean_ms", "std_ms"]
+PANEL_DIMENSIONS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
+MODE_FILLS = {"forward": GROUND, "forward_backward": PALE, "train_step": GREY}
+WIDTH_PX, HEIGHT_PX = WIDTH - AXIS_PX, 260
+
+
+def phase_times(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
+    """One row per phase of the fullest run of each configuration: mean_ms, std_ms (unprofiled), profiled_ms and
+    profiled_std_ms.
+
+    Profiled times are from the first kernel to the last, or the wall time of the range if there are no kernels.
+    """
+    chosen = fullest_runs(runs)["run"]
+    keys = ["run", "phase"]
+    unprofiled = timings[timings["run"].isin(chosen) & timings["phase"].isin(DRAWN_PHASES)]
+    captured = phases[phases["run"].isin(chosen) & phases["phase"].isin(DRAWN_PHASES)]
+    span_ms = captured["gpu_span_ns"].where(captured["kernels"] > 0, captured["wall_ns"]).astype("float64") / 1e6
+    profiled = span_ms.groupby([captured[key] for key in keys], observed=True).agg(["mean", "std"]).reset_index()
+    profiled = profiled.rename(columns={"mean": "profiled_ms", "std": "profiled_std_ms"})
+    times = unprofiled[[*keys, "mean_ms", "std_ms"]].merge(profiled, on=keys, how="outer", validate="one_to_one")
+    return with_dimensions(times, runs).sort_values("context_length", kind="stable", ignore_index=True)
+
+
+def draw_phase_times(tables: Tables) -> Drawing:
+    """A panel per phase: ms against context length, a line per model, with and without the profiler."""
+    runs = tables["runs"]
+    times = phase_times(runs, tables["timings"], tables["phases"]).drop(columns="mode")
+    times = times[times[["mean_ms", "profiled_ms"]].notna().any(axis=1)]
+    chosen = fullest_runs(runs)
+    missing = without_figures(chosen, TIMING, CAPTURE)
+    series = Series("model", tuple(models_in_order(runs)))
+    contexts = Contexts.of(runs["context_length"])
+
+    def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> Spec:
+        phases = [phase for phase in DRAWN_PHASES if phase in set(rows["phase"])]
+        panels = {
+            phase: _panel(rows[rows["phase"] == phase], absent.drop(columns="mode"), contexts, series, phase)
+            for phase in phases
+        }
+        return side_by_side(panels, PANEL_PX, len(DRAWN_PHASES))
+
+    kernel = words(runs).kernel
+    modes = " or ".join(MODES[mode] for mode in FULLEST_FIRST if mode in set(chosen["mode"]))
+    note = (
+        f"Phases of one {modes}, mean ± standard deviation of the steps. With the profiler, moved right: first {kernel}"
+        f" to last (wall time where no {kernel} was captured)."
+    )
+    return Frame(PANEL_DIMENSIONS, "No run was measured to its end.").drawing(times, chosen, missing, panel, (note,))
+
+
+def _panel(rows: pd.DataFrame, missing: pd.DataFrame, contexts: Contexts, series: Series, phase: str) -> alt.LayerChart:
+    ends = marks.with_ends(rows, "profiled_ms", "profiled_std_ms", "profiled")
+    ends = ends.assign(context_profiled=ends["context_length"] * PROFILED_SHIFT)
+    both = pd.concat([ends[["mean_ms", "std_ms"]], ends[["profiled_ms", "profiled_std_ms"]].set_axis(TIME, axis=1)])
+    y = marks.axis_of(both, *TIME, PANEL_PX).with_room(below_px=marks.room_px(missing))
+    title = "time (ms)" if phase == DRAWN_PHASES[0] else None
+    tips = marks.tooltip(
+        ends, ("phase", "phase"), ("mean_ms", "without profiler (ms)", marks.DIGITS),
+        ("std_ms", "± (ms)", marks.DIGITS),
+        ("profiled_ms", "profiled (ms)", marks.DIGITS), ("profiled_std_ms", "profiled ± (ms)", marks.DIGITS),
+    )  # fmt: skip
+    captured = ends[ends["profiled_ms"].notna()]
+    profiled = alt.Chart(captured).encode(x=contexts.x("context_profiled"), color=series.color())
+    low, middle = (alt.Y(f"{name}:Q", scale=y.scale, axis=y.axis(title)) for name in ("profiled_low", "profiled_ms"))
+    return alt.layer(
+        profiled.mark_rule().encode(y=low, y2="profiled_high"),
+        profiled.mark_point(fill=GROUND, strokeWidth=1.3).encode(y=middle, shape=series.shape(), tooltip=tips),
+        *marks.measured(ends, contexts.x(), y, title, series, *TIME, tips),
+        *marks.missing_marks(missing, contexts, y, series),
+        marks.hollow_and_filled("with the profiler", "without a profiler"),
+    )
+
+
+def result_phase_times(tables: Tables) -> str:
+    """How long each phase takes without a profiler, from the shortest to the longest."""
+    times = phase_times(tables["runs"], tables["timings"], tables["phases"])
+    ms_by_phase = {phase: times[times["phase"] == phase]["mean_ms"] for phase in DRAWN_PHASES}
+    parts = [f"{phase} {interval(ms, significant)} ms" for phase, ms in ms_by_phase.items() if ms.notna().any()]
+    return f"Without a profiler: {', '.join(parts)}" if parts else ""
+
+
+PHASE_TIMES = Figure(
+    "phase_times", "Time of forward, backward and optimizer by model and context length", draw_phase_times,
+    result_phase_times, tables=("runs", "timings", "phases"),
+)  # fmt: skip
+
+
+def busy_and_wall(runs: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
+    """One row per run that has kernels: wall_ms and busy_ms of a step, its kernels, mean kernel_us, busy_share."""
+    steps = phases[(phases["phase"] == WHOLE_STEP) & (phases["kernels"] > 0) & (phases["wall_ns"] > 0)]
+    means = (
+        steps.groupby("run", sort=False, observed=True)[["wall_ns", "gpu_busy_ns", "kernel_ns", "kernels"]]
+        .mean()
+        .reset_index()
+    )
+    rows = means[["run", "kernels"]].assign(
+        wall_ms=means["wall_ns"] / 1e6,
+        busy_ms=means["gpu_busy_ns"] / 1e6,
+        kernel_us=means["kernel_ns"] / 1e3 / means["kernels"],
+        busy_share=means["gpu_busy_ns"] / means["wall_ns"],
+    )
+    return with_dimensions(rows, runs)
+
+
+def draw_launch_bound(tables: Tables) -> Drawing:
+    """The busy share of a step against the mean length of a kernel, a marker per run: models by colour, modes by
+    fill."""
+    runs, terms = tables["runs"], words(tables["runs"])
+    busy = busy_and_wall(runs, tables["phases"])
+    busy = busy.assign(how=busy["mode"].map(MODES))
+    models = tuple(model for model in models_in_order(runs) if model in set(busy["model"]))
+    series = Series("model", models, hollow=True)
+    fills = {MODES[mode]: fill for mode, fill in MODE_FILLS.items() if mode in set(busy["mode"])}
+    tooltip = marks.tooltip(
+        busy, ("wall_ms", "wall (ms)", marks.DIGITS), ("busy_ms", "busy (ms)", marks.DIGITS),
+        ("busy_share", "busy share", marks.SHARE), ("kernels", terms.kernels, ",.0f"),
+        ("kernel_us", f"mean {terms.kernel} (µs)", marks.DIGITS),
+    )  # fmt: skip
+
+    def panel(rows: pd.DataFrame, _: pd.DataFrame) -> alt.Chart:
+        lengths = Log.around(rows["kernel_us"], WIDTH_PX)
+        share = alt.Axis(title=f"{terms.device} busy (share of wall time)", format="%")
+        markers = alt.Chart(rows, width=WIDTH_PX, height=HEIGHT_PX).mark_point(strokeWidth=1.4)
+        return markers.encode(
+            x=alt.X("kernel_us:Q", scale=lengths.scale, axis=lengths.axis(f"mean {terms.kernel} length (µs)")),
+            y=alt.Y("busy_share:Q", scale=alt.Scale(domain=[0, 1.04], nice=False), axis=share),
+            color=series.color(), shape=series.shape(), fill=marks.fill_key("how", fills), tooltip=tooltip,
+        )  # fmt: skip
+
+    note = (
+        f"One marker per run, means of the captured steps. Where the {terms.device} is not busy, it mostly waits: the "
+        f"program issues {terms.kernels} more slowly than they finish. The profiler adds to every launch."
+    )
+    frame = Frame(
+        PANEL_DIMENSIONS, f"No capture holds {terms.kernels}, so how long the {terms.device} was busy is not known."
+    )
+    return frame.drawing(busy, runs, without_figures(runs, CAPTURE), panel, (note,))
+
+
+def result_launch_bound(tables: Tables) -> str:
+    """The share of a step in which the device is busy, and the number of runs in which it waits for long."""
+    busy, device = busy_and_wall(tables["runs"], tables["phases"]), words(tables["runs"]).device
+    if busy.empty:
+        return ""
+    waits = (1 - busy["busy_share"] >= LAUNCH_BOUND_SHARE).sum()
+    share = f"The {device} is busy for {interval(busy['busy_share'], percent)} of a step"
+    return f"{share}; it waits for {percent(LAUNCH_BOUND_SHARE)} or more in {of_all(waits, len(busy), 'run')}"
+
+
+LAUNCH_BOUND = Figure(
+    "launch_bound", "Share of a step in which the device works, against the mean length of a kernel",
+    draw_launch_bound, result_launch_bound, tables=("runs", "phases"),
+)  # fmt: skip
+
 
 FIGURES = (PHASE_TIMES, LAUNCH_BOUND)

@@ -5,8 +5,7 @@ from collections import defaultdict
 
 import pytest
 
-from profile_grid.questions.a_forward_time.launch_bound import busy_and_wall
-from profile_grid.questions.a_forward_time.phase_times import DRAWN_PHASES, phase_times
+from profile_grid.questions.a_forward_time.figure import DRAWN_PHASES, busy_and_wall, phase_times
 from tests.profile_grid.made_up_grid import FOUR_WAYS, TWO_MODELS, made_up_tables, rows_of
 
 

@@ -1,8 +1,34 @@
 """The tables of (d): GPU time by phase and kernel class, and of each part of the model forward and backward."""
 
-from profile_grid.questions.d_training_vs_inference.parts import training_parts
+import pandas as pd
+
 from profile_grid.study.table_spec import PER_PASS, PageTable, TableSpec, columns
 from profile_grid.tables.class_tables import CLASS_SHARES
+from profile_grid.tables.conservation import check_shares, require_same
+from profile_grid.tables.model_parts import KEY_COLUMNS, places_with_parts
+from profile_grid.tables.names import BACKWARD, FORWARD, LOSS, NO_RANGE
+from profile_grid.tables.per_pass import Merged, in_run_order, per_pass, with_share
+
+PHASES = (FORWARD, LOSS, BACKWARD)
+
+
+def training_parts(merged: Merged) -> pd.DataFrame:
+    """(d) GPU time by part of the model and pass: forward (loss included), backward, and recomputation.
+
+    No rows for captures without backward ranges. The times of a run add up to its phases, to the nanosecond.
+    """
+    kernels = merged.kernels[merged.kernels["phase"].isin(PHASES)]
+    places = places_with_parts(kernels)
+    runs_with_parts = places.loc[(places["pass"] == BACKWARD) & (places["part"] != NO_RANGE), "run"].unique()
+    rows = kernels[kernels["run"].isin(runs_with_parts)]
+    rows = rows.merge(places, on=KEY_COLUMNS, how="left", validate="many_to_one")
+    table = with_share(per_pass(rows, ["pass", "part"], merged.captured_steps), ["run", "pass"], "share")
+    phases = merged["phases"]
+    main_phases = phases[phases["run"].isin(runs_with_parts) & phases["phase"].isin(PHASES) & (phases["step"] >= 0)]
+    require_same("GPU time by part", table["total_ns"].sum(), main_phases[["kernel_ns", "memop_ns"]].to_numpy().sum())
+    check_shares(table, ["run", "pass"])
+    return in_run_order(table, kernels, []).drop(columns=["total_ns", "same_in_every_step"])
+
 
 TABLES = (
     CLASS_SHARES,

@@ -4,7 +4,6 @@ import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, known, percent, significant
-from profile_grid.questions.g_compile.parts_sentences import fused_sentences, matmuls_sentence
 from profile_grid.study.dimensions import COMPILE, MODEL
 from profile_grid.tables import ratio_tables
 from profile_grid.tables.cells import lines_table, rows_table
@@ -14,9 +13,9 @@ from profile_grid.tables.evidence import FASTER
 from profile_grid.tables.gains import by_value, largest_gain
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.model_parts import parts_in
-from profile_grid.tables.names import BACKWARD, FORWARD, WHOLE_STEP
+from profile_grid.tables.names import BACKWARD, FORWARD, NO_RANGE, WHOLE_STEP
 from profile_grid.tables.pivoting import sorted_values, split
-from profile_grid.tables.wording import PASSES, listed, places
+from profile_grid.tables.wording import PASSES, capital, listed, places, run_in_words
 
 BASE = COMPILE.name_of(COMPILE.default)
 NO_PAIR = Claim(
@@ -25,6 +24,7 @@ NO_PAIR = Claim(
 )  # fmt: skip
 SMALLER = "(smaller ones)"
 LEADING_KEYS = (*ratio_tables.LEADING_KEYS, COMPILE.key)
+MAX_NAMED = 3
 
 
 def sentences(measured: Measured) -> list[str]:
@@ -149,3 +149,32 @@ def cost_table(measured: Measured) -> MarkdownTable | None:
 
 def _change(figures) -> str:
     return f"{significant(figures['base_gpu_time_ms'])} → {significant(figures['gpu_time_ms'])}"
+
+
+def fused_sentences(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
+    """By phase the share of time in kernels that serve several parts."""
+    passes = rows[rows["phase"].isin((FORWARD, BACKWARD)) & (rows["gpu_time_ms"] > 0)]
+    if passes.empty or (passes["parts"] == NO_RANGE).all():
+        return []
+    several = passes["share"].where(passes["parts"].map(lambda name: len(parts_in(name)) > 1), 0.0)
+    shares = several.groupby([passes["run"], passes["phase"]]).sum()
+    texts = [
+        f"{interval(shares.xs(phase, level='phase'), percent)} of {phase}"
+        for phase in (FORWARD, BACKWARD)
+        if phase in set(passes["phase"])
+    ]
+    text = "{kernels} that serve several parts of the model at once take {texts}."
+    return [Claim(text, kernels=capital(measured.words.kernels), texts=listed(texts))]
+
+
+def matmuls_sentence(rows: pd.DataFrame) -> list[Claim]:
+    """The parts whose number of matrix multiplies differs when compiled."""
+    differing = rows[rows["matmuls"] != rows["base_matmuls"]]
+    texts = [
+        f"**{escaped(row['parts'])}** in {run_in_words(row)}, {row['phase']} ({count(row['base_matmuls'])} before,"
+        f" {count(row['matmuls'])} after)"
+        for row in differing.head(MAX_NAMED).to_dict("records")
+    ]
+    rest = f" and {len(differing) - MAX_NAMED} more" if len(differing) > MAX_NAMED else ""
+    text = "The number of matrix multiplies differs when compiled: {named}{more}."
+    return [Claim(text, "counted", named="; ".join(texts), more=rest)] if texts else []

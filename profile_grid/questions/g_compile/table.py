@@ -1,18 +1,88 @@
-"""The tables of (g): times and kernels compared with the uncompiled run, and the cost of compilation."""
+"""The tables of (g): times and kernels compared with the uncompiled run, and the cost of compilation.
+
+The range of a compiled kernel names all parts that it serves: `norm + qkv projection`. An uncompiled kernel serves one
+part. So times add up to the step on both sides, and no kernel is divided.
+"""
+
+import re
 
 import pandas as pd
 
-from profile_grid.questions.g_compile.parts import COMPILE_PARTS
 from profile_grid.study.dimensions import COMPILE, LEADING
 from profile_grid.study.stages import TIMING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables.classes import family
+from profile_grid.tables.classes import family, is_matmul
+from profile_grid.tables.conservation import require_same
 from profile_grid.tables.ideal import IDEAL, with_ideal
+from profile_grid.tables.model_parts import KEY_COLUMNS, parts_in, places_with_parts
 from profile_grid.tables.names import WHOLE_STEP
-from profile_grid.tables.per_pass import Merged, per_pass
-from profile_grid.tables.ratios import TIMES_WITH_BASE, both_sides, times_with_base
+from profile_grid.tables.per_pass import Merged, numbers, per_pass, total_by_run
+from profile_grid.tables.ratios import TIMES_WITH_BASE, both_sides, pairs, times_with_base
 
+BY = ["phase", "parts"]
+SECOND_PASS = re.compile(r"splitk_?reduce|reduce_1Block|epilogue::impl", re.IGNORECASE)  # of a matrix multiply
 FIGURES = ("gpu_time_ms", "invocations")
+
+
+def compile_parts(merged: Merged) -> pd.DataFrame:
+    """(g) One row per compiled run, phase and set of parts that kernels of it or of the uncompiled run serve: GPU time,
+    launches and matrix multiplies of both, 0 if one side has none. Raises NotConserved if a kernel is lost."""
+    rows, steps = _kernels_by_parts(merged), merged.captured_steps
+    multiplies = is_matmul(rows["class"]).astype("bool")
+    counted = multiplies & ~rows["kernel"].map(lambda name: bool(SECOND_PASS.search(name))).astype("bool")
+    times, matmuls, other_launches = (
+        per_pass(part, BY, steps).set_index(["run", *BY]) for part in (rows, rows[counted], rows[~multiplies])
+    )
+    times = times[["gpu_time_ms", "invocations", "total_ns"]].assign(matmuls=matmuls["invocations"])
+    table = both_sides(merged, COMPILE, times.reset_index(), BY)
+    _check_conserved(table, rows)
+    share = table["gpu_time_ms"] / table.groupby(["run", "phase"])["gpu_time_ms"].transform("sum")
+    table = table.assign(share=share, base_others_ms=_of_all_parts(table, other_launches["gpu_time_ms"].to_dict()))
+    return table.drop(columns=["total_ns", "base_total_ns"])
+
+
+def _kernels_by_parts(merged: Merged) -> pd.DataFrame:
+    """The kernels of compiled runs and their base runs, each with the set of parts that it serves."""
+    both = pairs(merged["runs"], COMPILE)
+    kernels = merged.kernels[merged.kernels["run"].isin({*both["run"], *both["base_run"]})]
+    places = places_with_parts(kernels).rename(columns={"part": "parts"})
+    return kernels.merge(places, on=KEY_COLUMNS, how="left", validate="many_to_one")
+
+
+def _of_all_parts(table: pd.DataFrame, times: dict[tuple, float]) -> pd.Series:
+    """Per row of the table the sum of these times over the parts in its set."""
+    rows = table[["base_run", *BY]].itertuples(index=False, name=None)
+    sums = [sum(times.get((run, phase, part), 0.0) for part in parts_in(parts)) for run, phase, parts in rows]
+    return pd.Series(sums, index=table.index, dtype="float64")
+
+
+def _check_conserved(table: pd.DataFrame, rows: pd.DataFrame) -> None:
+    """Raises NotConserved unless the rows of either side add up to the kernels of its runs, to the nanosecond."""
+    step_ns = numbers(total_by_run(rows))
+    for side, column in (("run", "total_ns"), ("base_run", "base_total_ns")):
+        expected = step_ns.reindex(table.drop_duplicates("run")[side]).sum()
+        require_same("GPU time by set of parts", table[column].sum(), expected)
+
+
+COMPILE_PARTS = TableSpec(
+    "compile_parts",
+    "(g) One row per compiled run, phase and set of parts of the model, from the captures; times of a phase add up",
+    columns("""
+    base_run | text | | the run at the default that differs in nothing else
+    phase | text | | range directly inside step
+    parts | text | | parts that a kernel serves at once, joined by " + "; (no inner range): it is not told which
+    gpu_time_ms | float | ms | GPU time of such kernels in a single step of the compiled run
+    invocations | float | | their launches in a single step
+    matmuls | float | | matrix multiplies among them
+    base_gpu_time_ms | float | ms | GPU time of the part in a single step of the run not compiled; 0 for a set of \
+        several
+    base_invocations | float | | its launches in a single step
+    base_matmuls | float | | matrix multiplies among them
+    share | float | of 1 | of the GPU time of the compiled run's phase; empty where that has none
+    base_others_ms | float | ms | all parts of the set in the run not compiled, without matrix multiplies; sets overlap
+"""),
+    make=compile_parts,
+)
 
 
 def compile_times(merged: Merged) -> pd.DataFrame:

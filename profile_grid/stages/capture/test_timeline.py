@@ -5,7 +5,7 @@ import pandas as pd
 from cs336_model.program.variants.values import DEFAULT_VALUES
 from kernel_tables.page.names import Names
 from kernel_tables.trace import Trace
-from profile_grid.page.timeline import run_timeline
+from profile_grid.page.flame import run_timeline
 from profile_grid.stages.capture.timeline import COLUMNS, empty_timeline, timeline
 from profile_grid.study.runs import Run, run_to_show
 from tests.kernel_tables.ranks.test_ranks import began
