@@ -1,6 +1,6 @@
 """The arguments of a model's constructor: its parameter names, with values by the names of a grid. Imports nothing.
 
-A text "$name" stands for the run's value of that name: one of its dimensions (context_length, batch_size), vocab_size,
+A text "$name" means the run's value of that name: one of its dimensions (context_length, batch_size), vocab_size,
 or a size of its model. Other values are passed unchanged.
 """
 

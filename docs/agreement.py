@@ -1,4 +1,4 @@
-"""How far the studies of the example are apart where they measured the same run: the floor for claims between them."""
+"""How much the studies of the example differ where they measured the same run: the floor for claims between them."""
 
 import pandas as pd
 
@@ -39,7 +39,7 @@ def _steps(study: str, merged: Merged) -> pd.DataFrame:
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:
-    """How far studies are apart where the GPU hardly waits, and elsewhere; and which models are one."""
+    """How much studies differ if the GPU hardly waits, and otherwise; and which names belong to one model."""
     found = []
     waits = table["waiting_share"] >= WAITING
     for which, rows in (("less", table[~waits]), ("more", table[waits])):

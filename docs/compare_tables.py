@@ -96,7 +96,7 @@ def _texts(path: Path, *, as_csv: bool = False) -> pd.DataFrame:
     one."""
     text = path
     if path.suffix == ".parquet":
-        table = pd.read_parquet(path, dtype_backend="numpy_nullable")  # integers stay exact beside absent values
+        table = pd.read_parquet(path, dtype_backend="numpy_nullable")  # keeps integers exact
         text = io.StringIO((with_clean_cells(table) if as_csv else table).to_csv(index=False))
     values = pd.read_csv(text, dtype=str, keep_default_na=False)
     return values.replace(r"^(-?\d+)\.0$", r"\1", regex=True)

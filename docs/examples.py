@@ -35,7 +35,7 @@ class Example:
     folder: Path
     questions: tuple[str, ...] = ()
     document: str = ALL
-    see: tuple[tuple[str, str], ...] = ()  # a question, and the study beside this one that answers it too
+    see: tuple[tuple[str, str], ...] = ()  # a question, and another study that also answers it
 
     @property
     def summaries(self) -> tuple[str, ...]:

@@ -199,12 +199,12 @@ def main() -> None:
     parser.add_argument(
         "--studies", action="store_true", help="also build the page of each study of the example (40 MB)"
     )
-    made = pages() | (pages_of_studies() if parser.parse_args().studies else {})
+    example_pages = pages() | (pages_of_studies() if parser.parse_args().studies else {})
     for name, text in site().items():
         write_text(DOCS / name, text)
-    for path, make in made.items():
+    for path, make in example_pages.items():
         write_text(path, make())
-    print(f"{len(made)} pages of the example; open {DOCS / 'index.html'}")
+    print(f"{len(example_pages)} pages of the example; open {DOCS / 'index.html'}")
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ def _studies(answers: dict[str, dict[str, list[Claim]]]) -> Iterator[dict]:
     """One entry per question that a study is about: its heading and document, its answer, and a figure."""
     for example in EXAMPLES[1:]:
         runs, name = example.merged()["runs"], example.folder.name
-        for question in (one for one in QUESTIONS if one.name in example.questions):
+        for question in (asked for asked in QUESTIONS if asked.name in example.questions):
             drawn = [figure for figure in question.figures if (example.folder / "figures" / f"{figure}.svg").exists()]
             yield {
                 "study": name, "heading": question.heading, "document": f"{name}/answers/{example.document}.md",

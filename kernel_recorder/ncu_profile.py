@@ -30,13 +30,22 @@ class Round:
 
 # A matrix multiply of one name, grid and block may be of several depths: queries, keys, values and output projection of
 # a block are alike, and the fifth launch of such a kernel may be one of the feed-forward. What its warps wait for is
-# told of the first launch alone. The operations of tensor cores are counted of what may use them: on an H200 they take
-# 0.10 of the 0.25 s that a launch takes with all metrics. A round for each few metrics would
-# take longer: each is a process with a model of its own.
+# counted for the first launch alone. The operations of tensor cores are counted of what may use them: on an H200 they
+# take 0.10 of the 0.25 s that a launch takes with all metrics. A round for each few metrics would take longer: each is
+# a separate process with its model.
 NAMES_OF_OPERATIONS, NAMES_OF_STALLS = set(TENSOR_OPERATIONS.values()), set(STALLS.values())
 ROUNDS = (
-    Round(ALL, launches=1, metrics=(*(one for one in METRICS if one.name not in NAMES_OF_OPERATIONS), *DO_OPERATIONS)),
-    Round(MULTIPLYING, launches=5, metrics=tuple(one for one in METRICS if one.name not in NAMES_OF_STALLS), half=True),
+    Round(
+        ALL,
+        launches=1,
+        metrics=(*(metric for metric in METRICS if metric.name not in NAMES_OF_OPERATIONS), *DO_OPERATIONS),
+    ),
+    Round(
+        MULTIPLYING,
+        launches=5,
+        metrics=tuple(metric for metric in METRICS if metric.name not in NAMES_OF_STALLS),
+        half=True,
+    ),
 )
 
 

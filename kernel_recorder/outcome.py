@@ -272,7 +272,7 @@ class Outcome:
                 " --seconds S, or a range that the program opens with --range NAME"
             )
         if self._last("profile") and settings.profiler != NSYS:
-            return "the program used PyTorch's profiler itself; --profiler nsys can record it beside that"
+            return "the program used PyTorch's profiler itself; --profiler nsys can record it at the same time"
         return {
             STEPS: f"the window starts after step {settings.skip}, and the program made {reached}{self._repetitions()};"
             " a smaller --skip starts it earlier",

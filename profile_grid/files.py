@@ -1,4 +1,4 @@
-"""Files written whole or not at all: beside their place, then renamed into it."""
+"""Files written completely or not at all: under a temporary name in the same folder, then renamed."""
 
 import json
 import shutil
@@ -14,15 +14,15 @@ def replacing(path: Path) -> Iterator[Path]:
     """A path to write to, in the same folder; it replaces `path` when the block ends well, else it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with written_whole(path) as beside:
-            yield beside
+        with written_whole(path) as partial:
+            yield partial
     except OSError as error:
-        error.filename = error.filename or str(path)  # a full disk is told without the name of what was written
+        error.filename = error.filename or str(path)  # the error of a full disk lacks the name of the file
         raise
 
 
 def remove_leftovers(*paths: Path, scratch: str | None = None) -> None:
-    """Removes these files, what a killed job had half written of them, and its scratch folders beside them."""
+    """Removes these files, what a killed job wrote of them, and its scratch folders next to them."""
     for path in paths:
         for leftover in (path, *path.parent.glob(f".{path.name}.*.partial")):
             leftover.unlink(missing_ok=True)
@@ -32,8 +32,8 @@ def remove_leftovers(*paths: Path, scratch: str | None = None) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Writes a UTF-8 text file, whole or not at all."""
-    with replacing(path) as beside:
-        beside.write_text(text, encoding="utf-8")
+    with replacing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: object) -> None:
@@ -45,7 +45,7 @@ def write_table(path: Path, table) -> None:
     """Writes a DataFrame as CSV for people, with clean cells, and as Parquet, with the same stem, for programs."""
     from kernel_tables.clean_text import with_clean_cells  # here, since planning writes files too and needs no tables
 
-    with replacing(path.with_suffix(".csv")) as beside:
-        with_clean_cells(table).to_csv(beside, index=False)
-    with replacing(path.with_suffix(".parquet")) as beside:
-        table.to_parquet(beside, index=False)
+    with replacing(path.with_suffix(".csv")) as partial:
+        with_clean_cells(table).to_csv(partial, index=False)
+    with replacing(path.with_suffix(".parquet")) as partial:
+        table.to_parquet(partial, index=False)

@@ -2,13 +2,13 @@
 
 How: before a backward pass the graph is walked from its roots. A node's number says which part made it (see `marker`),
 and a hook on the node opens that part on the thread that runs it, where it is not open already. A part stays open until
-a node of another part runs. So what autograd itself launches behind a node, sums of gradients and their accumulation in
-`.grad`, stands with the node that gave the last summand; PyTorch's profiler, which links backward operations to forward
+a node of another part runs. So what autograd itself launches after a node, sums of gradients and their accumulation in
+`.grad`, counts with the node that gave the last summand; PyTorch's profiler, which links backward operations to forward
 ones by the same numbers, says the same.
 
 Why so. Identity functions at the ends of a part would have to know its tensors, add nodes and views, and forbid
 operations in place. Ranges of `emit_nvtx` name every operation by its number, forward and backward: ten times as many
-ranges to record, which whoever reads the capture has to join. A second hook that closes each part behind its node
+ranges to record, which whoever reads the capture has to join. A second hook that closes each part after its node
 would lose the sums, and cost as many ranges as hooks. A hook before each node needs no kernel, no tensor and no copy,
 and relies on no order of the engine, since a node without a part has one too, which closes the part of the node before:
 several devices, several threads that call backward, retained graphs and nodes that are left out are all right. What it
@@ -47,7 +47,7 @@ def follow_backward(marker: Marker | None) -> None:
 @contextmanager
 def parts_of_backward(marker: Marker, roots: Iterable[Any]) -> Iterator[None]:
     """The backward pass from these tensors (or GradientEdges) runs inside, on whatever threads, and nothing else is
-    left open behind it. One inside another one's node, by a checkpoint, may be."""
+    left open after it. One inside another one's node, by a checkpoint, may be."""
     thread = marker.thread
     before, around = thread.backward, thread.forward
     thread.forward = ()  # a part that opens inside is computed again, and not inside the parts around
@@ -84,7 +84,7 @@ class _Running:
 
     @uncompiled
     def hook_nodes(self, roots: Iterable[Any], thread: MarkerState) -> None:
-        """Gives every node behind the roots a hook that opens the parts in which `thread` made it, less those that are
+        """Gives every node below the roots a hook that opens the parts in which `thread` made it, less those that are
         open around the backward pass.
 
         Node.register_prehook would make a dictionary and a handle for each. Here the nodes of a chain share one, handed
@@ -116,7 +116,7 @@ class _Running:
 
 
 def _numbered_nodes(roots: Iterable[Any]) -> Iterator[tuple[int, Node]]:
-    """Every node of the graph behind these tensors but those that accumulate, each once, with its number."""
+    """Every node of the graph below these tensors but those that accumulate, each once, with its number."""
     rest = [root.grad_fn if isinstance(root, Tensor) else root.node for root in roots]
     rest = [node for node in rest if node is not None]
     seen = set(rest)

@@ -26,7 +26,7 @@ class WrittenParts:
         self._blocks = cache(self._blocks_of)
 
     def innermost(self, stack_trace: str) -> str | None:
-        """The innermost part that a stack of calls, outermost first as Python writes it, stands in."""
+        """The innermost part that a stack of calls, outermost first as Python writes it, is in."""
         for path, line in reversed(FRAME.findall(stack_trace)):
             around = [name for first, last, name in self._blocks(path) if first <= int(line) <= last]
             if around:
@@ -57,7 +57,7 @@ class WrittenParts:
 
 
 def _value(expression: ast.expr, module: ModuleType) -> Any:
-    """What a constant, a global name or an attribute of one stands for; None for all else."""
+    """What a constant, a global name or an attribute of one means; None for everything else."""
     if isinstance(expression, ast.Constant):
         return expression.value
     if isinstance(expression, ast.Name):

@@ -41,7 +41,7 @@ WINDOWS = {
 
 
 def watch_for_window(settings: Settings, notes: Notes) -> None:
-    """From now on this process opens and closes its window by itself. RuntimeError where that cannot be."""
+    """Lets this process open and close its window by itself from now on. Raises RuntimeError if it cannot."""
     to_nvtx = settings.profiler == NSYS
     if to_nvtx and not torch.backends.cuda.is_built():
         raise RuntimeError("this PyTorch is built without CUDA, so nsys has nothing to record of it")

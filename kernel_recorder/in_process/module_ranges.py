@@ -21,7 +21,7 @@ from range_marks.module_parts import ModuleParts
 from range_marks.uncompiled import uncompiled_wrapper
 
 BACKWARD = "backward"
-MOST_MODELS = 4  # of one class that have names of their own; more are the layers of a model that keeps them in a list
+MOST_MODELS = 4  # of one class that get separate names; more are the layers of a model that keeps them in a list
 
 
 class ModuleRanges:

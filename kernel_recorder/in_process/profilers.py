@@ -38,7 +38,7 @@ class TorchProfiler:
         self._is_of_recorder = False
 
     def watch_program(self, step_back: Callable[[], None]) -> None:
-        """Calls `step_back` before the program begins a profile of its own."""
+        """Calls `step_back` before the program starts a profile itself."""
 
         def begins() -> None:
             if not self._is_at_work:
@@ -104,7 +104,7 @@ class NsysProfiler:
         self._ranks = ranks
 
     def watch_program(self, note: Callable[[], None]) -> None:
-        """Calls `note` before the program begins a profile of its own, from which nsys takes the records of the GPU."""
+        """Calls `note` before the program starts a profile itself, from which nsys takes the records of the GPU."""
         for name in BEGINNING:
             setattr(torch_profiler, name, _with_calls(getattr(torch_profiler, name), before=note))
 

@@ -1,6 +1,6 @@
 """The ranges that a program opens itself, by record_function, torch.cuda.nvtx or the package nvtx.
 
-Each is told to a listener, and translated: nsys sees no record_function and PyTorch's profiler no NVTX, so what the
+Each is reported to a listener, and translated: nsys sees no record_function and PyTorch's profiler no NVTX, so what the
 program opens by one becomes a range of the other too. Ranges of NVTX domains that are opened through a Domain object
 are not seen by PyTorch's profiler.
 """

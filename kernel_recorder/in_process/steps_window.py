@@ -76,7 +76,7 @@ class StepsWindow(Window):
     the window opened by such calls, and an optimizer makes steps afterwards, the program only evaluated its model
     before it trained it: the window starts over, where the profiler can.
 
-    A replay runs no Python: what its kernels belong to is told by the ranges that are open while the graph is captured.
+    A replay runs no Python: its kernels belong to the ranges that are open while the graph is captured.
     So under nsys, which records the creation of a graph's nodes, the window opens before the first capture.
     """
 

@@ -17,7 +17,7 @@ from kernel_recorder.in_process.settings import NSYS, Settings
 
 
 class Window:
-    """The base of all windows: notes whether the program opened a range of its own before the window."""
+    """The base of all windows: notes whether the program opened a range itself before the window."""
 
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
         self.recorder, self.settings = recorder, settings

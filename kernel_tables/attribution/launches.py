@@ -113,7 +113,7 @@ def _has_activity(process: np.ndarray, correlation: np.ndarray, activities: Acti
 
 
 def _overlaps(launches: Columns, rows: np.ndarray, other_rows: np.ndarray) -> np.ndarray:
-    """Whether each of the launches `rows` lies inside or around one of `other_rows` on its thread."""
+    """Whether each of the launches `rows` is inside or around one of `other_rows` on its thread."""
     overlaps = np.zeros(len(rows), bool)
     starts, ends, threads = launches["start"], launches["end"], launches["thread"]
     other_rows = other_rows[np.argsort(starts[other_rows], kind="stable")]

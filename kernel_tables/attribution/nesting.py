@@ -2,7 +2,7 @@
 
 Ranges of a thread may overlap without nesting (in different domains, or start/end ranges). They are cut into segments
 that nest: while a range is open, the ranges around it change only when one that was opened before it ends. Cut at those
-times, each segment has the same ranges around it from start to end, and lies within one segment of each of them.
+times, each segment has the same ranges around it from start to end, and is within one segment of each of them.
 """
 
 from bisect import bisect_left

@@ -1,4 +1,4 @@
-"""Commands in modules of their own: each has a SUMMARY, add_options(parser) and run(options), which gives the status.
+"""Commands, each in a module that has a SUMMARY, add_options(parser) and run(options), which gives the status.
 
 What a module imports at its top is imported before any argument is read, so it is light.
 """

@@ -94,7 +94,7 @@ def _sorted(table: pd.DataFrame, options: argparse.Namespace, is_tree: bool) -> 
     if options.sort is None:
         return table
     if is_tree:
-        raise TraceError("--sort and --tree: a tree has an order of its own; ask for one of the two")
+        raise TraceError("--sort and --tree: a tree has a fixed order; give only one of the two")
     if options.sort not in table:
         raise TraceError(f"--sort {options.sort}: no such column; there are {', '.join(table.columns)}")
     is_number = table[options.sort].dtype.kind in "iuf"

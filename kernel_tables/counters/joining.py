@@ -73,12 +73,12 @@ def _keys_of_several_names(keys: pd.Series, names: pd.Series) -> set[str]:
 
 def _of_different_work(rows: pd.DataFrame) -> pd.Series:
     """The counted times of the rows whose FLOPs differ from those of all rows before them, by row."""
-    kept: list[int] = []
+    distinct: list[int] = []
     flops = total_flops(rows).fillna(0.0).to_numpy()
     for row, count in enumerate(flops):
-        if all(abs(count - flops[other]) > SAME_WORK * max(count, flops[other]) for other in kept):
-            kept.append(row)
-    return rows[TIME_NS].iloc[kept]
+        if all(abs(count - flops[other]) > SAME_WORK * max(count, flops[other]) for other in distinct):
+            distinct.append(row)
+    return rows[TIME_NS].iloc[distinct]
 
 
 def _nearest(duration_ns: np.ndarray, counted_ns: pd.Series, several: bool) -> np.ndarray:

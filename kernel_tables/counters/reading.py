@@ -71,14 +71,14 @@ def rounds_together(rounds: Sequence[pd.DataFrame]) -> pd.DataFrame:
     first = table.groupby(CONFIGURATION, sort=False)[stalls].transform("first")
     table = table.assign(**table[stalls].fillna(first))
     of_configuration = [table[name] for name in CONFIGURATION]
-    told = table[operations].notna().any(axis=1)
-    elsewhere = told.groupby(of_configuration).transform("any")
+    is_counted = table[operations].notna().any(axis=1)
+    elsewhere = is_counted.groupby(of_configuration).transform("any")
     executed = table[metrics.TENSOR_INSTRUCTIONS] - table[metrics.WITHOUT_MATRICES].fillna(0.0)
     multiplies = executed.groupby(of_configuration).transform("max").gt(0)  # only one round requests it
-    of_other_kinds = told & multiplies & table[operations].sum(axis=1).eq(0)
-    left_out = of_other_kinds | (~told & (elsewhere | multiplies))
+    of_other_kinds = is_counted & multiplies & table[operations].sum(axis=1).eq(0)
+    left_out = of_other_kinds | (~is_counted & (elsewhere | multiplies))
     of_this_gpu = [name for name in operations if table[name].notna().any()]
-    table = table.assign(**table[of_this_gpu].mask(~told, 0.0))
+    table = table.assign(**table[of_this_gpu].mask(~is_counted, 0.0))
     return table.loc[~left_out, no_counters().columns].reset_index(drop=True)
 
 

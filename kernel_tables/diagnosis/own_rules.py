@@ -40,7 +40,7 @@ def own_rules(written: Sequence[Mapping], source: str) -> tuple[DiagnosisRule, .
     codes = [*CODES, *(rule.code for rule in rules)]
     twice = next((code for code in codes if codes.count(code) > 1), None)
     if twice:
-        raise TraceError(f"{source}: there are two rules {twice!r}; give each a code of its own")
+        raise TraceError(f"{source}: there are two rules {twice!r}; give each a different code")
     return rules
 
 

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class NamePart(NamedTuple):
-    """One part of a full name. `text` is its contribution to the short name: always, or only to tell apart short names
+    """One part of a full name. `text` is its contribution to the short name: always, or only to distinguish short names
     that would be equal; empty if it contributes nothing."""
 
     key: str  # a heading for the part: tile, layout, type

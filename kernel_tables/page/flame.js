@@ -1,4 +1,4 @@
-// ---- the flame view: a button per range and kernel, drawn anew for the one that fills the width
+// ---- the flame view: a button per range and kernel, redrawn for the one that fills the width
 function startFlame(place, run) {
   const { parent, name, ms, launches, look } = read("flames")[run];
   const above = parent.map(() => [0]);
@@ -9,7 +9,7 @@ function startFlame(place, run) {
     left[i] = left[parent[i]] + used[parent[i]];
     used[parent[i]] += ms[i];
   }
-  const told = (i) =>
+  const description = (i) =>
     `${names.full[name[i]]}: ${ms[i].toFixed(4)} ${place.dataset.unit ?? "ms per step"}, ${((100 * ms[i]) / ms[0]).toFixed(1)} % of it, ` +
     `${launches[i].toLocaleString("en", { maximumFractionDigits: 1 })} launches`;
   const show = (root) => {
@@ -17,7 +17,7 @@ function startFlame(place, run) {
       const around = above[root].includes(i);
       const width = around ? 1 : ms[i] / ms[root];
       if (!around && !(above[i].includes(root) && width > 0.001)) return [];
-      const bar = Object.assign(document.createElement("button"), { type: "button", textContent: names.short[name[i]], title: told(i) });
+      const bar = Object.assign(document.createElement("button"), { type: "button", textContent: names.short[name[i]], title: description(i) });
       const from = around ? 0 : (left[i] - left[root]) / ms[root];
       Object.assign(bar.style, { left: `${100 * from}%`, width: `${100 * width}%`, top: `${1.5 * (above[i].length - 1)}rem`, background: looks[look[i]].background });
       bar.classList.toggle("on-dark", looks[look[i]].dark);
@@ -29,7 +29,7 @@ function startFlame(place, run) {
     const hadFocus = place.contains(document.activeElement);
     place.replaceChildren(...bars);
     if (hadFocus) bars.find((bar) => bar.node === root).focus();
-    document.getElementById("flame-told").textContent = told(root);
+    document.getElementById("flame-description").textContent = description(root);
   };
   show(0);
 }

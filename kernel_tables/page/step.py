@@ -163,7 +163,7 @@ def _labels(names: Sequence[str]) -> list[str]:
 
 
 def _families_with_color(leaves: Iterable[Leaf], total_ms: float) -> set[str]:
-    """The families of kernel classes that take enough of a step to have a colour of their own."""
+    """The families of kernel classes that take enough of a step to have a separate colour."""
     times: dict[str, float] = {}
     for leaf in leaves:
         times[family(leaf.kernel_class)] = times.get(family(leaf.kernel_class), 0.0) + leaf.ms

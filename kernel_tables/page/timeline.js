@@ -1,7 +1,7 @@
-// ---- the timeline: bars in lanes on a canvas, zoomed by buttons, keys and the wheel; the one that is chosen is told
+// ---- the timeline: bars in lanes on a canvas, zoomed by buttons, keys and the wheel; the chosen one is described
 function startTimeline(canvas, { lanes, count, gap, length, kind, name, path, look }) {
   const ROW = 26, TOP = 22, FONT = "system-ui, sans-serif";
-  const told = document.getElementById("timeline-told");
+  const description = document.getElementById("timeline-description");
   const bars = []; // { lane, start, end, kind }, lane by lane in the order of time
   const first = []; // of each lane the number of its first bar, and at last how many there are
   count.forEach((own, lane) => {
@@ -33,7 +33,7 @@ function startTimeline(canvas, { lanes, count, gap, length, kind, name, path, lo
   const zoom = (factor, middle = (from + to) / 2) => zoomTo(middle - (middle - from) * factor, middle + (to - middle) * factor);
   const tell = ({ lane, start, end, kind }) => {
     const around = path[kind] === null ? "" : `; in ${names.full[path[kind]]}`;
-    told.textContent = `${names.full[name[kind]]}: ${time(end - start)}, from ${start ? time(start) : "0"}${around}; ${lanes[lane]}`;
+    description.textContent = `${names.full[name[kind]]}: ${time(end - start)}, from ${start ? time(start) : "0"}${around}; ${lanes[lane]}`;
   };
   /** Chooses a bar, and brings it into sight. */
   const choose = (i) => {
@@ -51,7 +51,7 @@ function startTimeline(canvas, { lanes, count, gap, length, kind, name, path, lo
     for (let i = found; i < first[lane + 1]; i++) if (far(i) < far(found)) found = i;
     return found;
   };
-  const beside = (by) => () => {
+  const neighbor = (by) => () => {
     if (chosen === undefined) return choose(nearest(0, (from + to) / 2));
     if (bars[chosen + by]?.lane === bars[chosen].lane) choose(chosen + by);
   };
@@ -68,8 +68,8 @@ function startTimeline(canvas, { lanes, count, gap, length, kind, name, path, lo
     left: () => zoomTo(from - (to - from) / 2, to - (to - from) / 2),
     right: () => zoomTo(from + (to - from) / 2, to + (to - from) / 2),
     all: () => zoomTo(...whole),
-    next: beside(1),
-    previous: beside(-1),
+    next: neighbor(1),
+    previous: neighbor(-1),
     up: across(-1),
     down: across(1),
     chosen: () => bars[chosen] && zoomTo(bars[chosen].start, bars[chosen].end),

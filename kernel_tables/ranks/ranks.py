@@ -24,14 +24,14 @@ class RankTrace:
     process: int  # global id; MISSING if its capture contains no work of any process
 
     @cached_property
-    def is_own(self) -> np.ndarray:
+    def is_of_process(self) -> np.ndarray:
         """By activity: whether this process launched it."""
         return self.trace.gpu_activities.process == self.process
 
     @cached_property
     def devices(self) -> list[int]:
         """The numbers of its devices in its capture; -1 for the processor."""
-        return np.unique(self.trace.places["device"][self.is_own]).tolist()
+        return np.unique(self.trace.places["device"][self.is_of_process]).tolist()
 
     def steps(self, step_name: str) -> np.ndarray:
         """The numbers of the ranges that are its measured steps, in order of time.

@@ -39,7 +39,7 @@ class DeviceSteps:
     @cached_property
     def is_here(self) -> np.ndarray:
         """Whether this rank ran the activity on this device, in a step or not."""
-        return self.rank.is_own & (self.rank.trace.places["device"] == self.device)
+        return self.rank.is_of_process & (self.rank.trace.places["device"] == self.device)
 
     @cached_property
     def is_communication(self) -> np.ndarray:

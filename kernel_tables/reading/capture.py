@@ -67,9 +67,9 @@ class Capture(SmallTables):
     def reading(self, *tables: str, of_text: TextMap | None = None) -> Iterator[dict[str, Future[Columns]]]:
         """The wanted columns of each table, one integer array per name, while they are read; all are there at the end.
 
-        Times are nanoseconds; MISSING stands for NULL; arrays are empty for a table that is not there. NVTX_EVENTS
+        Times are nanoseconds; NULL becomes MISSING; arrays are empty for a table that is not there. NVTX_EVENTS
         yields its ranges only, and also `text`: their inline names, or what `of_text` makes of them, a batch at a time
-        while the next is read. Two tables are read at a time, in the order given, each on a connection of its own.
+        while the next is read. Two tables are read at a time, in the order given, each on a separate connection.
         Raises ImpossibleCapture at the end, with every impossibility.
         """
         _ = self.bounds  # read once, before several threads ask for it

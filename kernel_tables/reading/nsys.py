@@ -28,10 +28,10 @@ def version(nsys: Path | None = None) -> str | None:
     nsys = nsys or find()
     if nsys is None:
         return None
-    said = _run([str(nsys), "--version"], patience_s=60).stdout
-    found = VERSION.search(said)
+    output = _run([str(nsys), "--version"], patience_s=60).stdout
+    found = VERSION.search(output)
     if not found:
-        raise TraceError(f"{nsys}: `--version` said {said.strip()[:80]!r}, not a version; is this NVIDIA's nsys?")
+        raise TraceError(f"{nsys}: `--version` said {output.strip()[:80]!r}, not a version; is this NVIDIA's nsys?")
     return found[1]
 
 

@@ -35,7 +35,7 @@ MOST_CLASSES = 3
 
 
 def report(trace: Trace, step_name: str = "step", title: str | None = None) -> str:
-    """The page as HTML. Raises ImpossibleCapture, a TraceError, for a capture that cannot be believed."""
+    """The page as HTML. Raises ImpossibleCapture, a TraceError, for an impossible capture."""
     scope, names = Scope(trace, step_name), Names()
     leaves = step_leaves(scope)
     in_flame, leaves_left = within_room(leaves)
@@ -101,7 +101,7 @@ def _lists(names: Names, leaves: Sequence[Leaf], findings: Sequence[Diagnosis]) 
 def sentences(scope: Scope, leaves: Sequence[Leaf], short: Mapping[str, str]) -> list[str]:
     """The kernel and the classes with the most time, and memory operations."""
     if not leaves:
-        return ["No kernel and no memory operation was recorded in what is looked at."]
+        return [f"No kernel and no memory operation was recorded in {of_what(scope)}."]
     return [*_on_cpu(scope), *_steps(scope), _kernel(leaves, short), _classes(leaves), *_memory(scope)]
 
 

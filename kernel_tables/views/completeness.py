@@ -258,7 +258,7 @@ def _several_threads(trace: CaptureArrays) -> Iterator[Finding]:
         yield finding(
             "several_threads",
             f"{launches} launches inherit ranges from more than one other thread: all of them count, ordered by start,"
-            " then longest, then thread; name a range in one thread only to tell them apart",
+            " then longest, then thread; name a range in one thread only to distinguish them",
         )
 
 

@@ -7,7 +7,7 @@ import altair as alt
 
 Spec = dict
 Panel = alt.Chart | alt.LayerChart | Spec
-OF_TOP_LEVEL = ("$schema", "config")
+TOP_LEVEL_KEYS = ("$schema", "config")
 
 
 def row(*panels: Panel, spacing: int, **properties) -> Spec:
@@ -37,7 +37,7 @@ def _specification(panel: Panel) -> Spec:
         return panel
     with alt.data_transformers.enable("default", max_rows=None):
         chart = panel.to_dict(validate=False)  # its parts were checked when they were made
-    return {name: value for name, value in chart.items() if name not in OF_TOP_LEVEL}
+    return {name: value for name, value in chart.items() if name not in TOP_LEVEL_KEYS}
 
 
 def _plain(value):

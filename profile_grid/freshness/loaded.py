@@ -55,7 +55,7 @@ _reasons: dict[tuple, str | None] = {}
 def changed_code(record: Mapping[str, Any], same_machine: bool) -> str | None:
     """Why the program would load other code now; None where it would not, or where that cannot be known here.
 
-    What lies where pip installs, and extension modules, are judged on the `same_machine` alone: elsewhere they are
+    Files that pip installed, and extension modules, are judged on the `same_machine` alone: elsewhere they are
     others. Thousands of results have the same record, so each is judged once.
     """
     key = (marshal.dumps(record, 2), same_machine, *search_folders())  # version 2: equal records are equal bytes

@@ -18,7 +18,7 @@ from kernel_tables.errors import TraceError
 from kernel_tables.reading import nsys
 from profile_grid.freshness.environment import Given
 
-PREFIX_VARIABLE = "PROFILE_GRID_PREFIX"  # where the Python of Snakemake lies; jobs may have a conda environment each
+PREFIX_VARIABLE = "PROFILE_GRID_PREFIX"  # the prefix of the Python of Snakemake; jobs may have a conda environment each
 VERSION = "a version has changed"
 
 
@@ -137,4 +137,4 @@ def _version_of(path: Path, mtime_ns: int, size: int) -> str | None:
     try:
         return nsys.version(path)
     except TraceError:
-        return None  # why not is said where it is needed: by the capture
+        return None  # the capture says why, where that is needed

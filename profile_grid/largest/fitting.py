@@ -66,6 +66,6 @@ def try_fit(job: Job, limit_bytes: int | None) -> FitResult:
     if result["status"] != COMPLETE:
         raise OutsideError(f"{job.program['run']} cannot be measured: {result['reason']}")
     if limit_bytes is None and not on_gpu:
-        raise OutsideError("a CPU has no memory of its own that could run out; set a limit: --memory-gib")
+        raise OutsideError("a CPU has no separate memory that could run out; set a limit: --memory-gib")
     peak = program["memory"]["peak_reserved_bytes"] if limit_bytes is None else memory.counted_peak_bytes(job.folder)
     return FitResult(limit_bytes is None or peak <= limit_bytes, peak, total)

@@ -1,6 +1,6 @@
 // Glue between the page and its two libraries: starts a table or figure when it comes near the window, applies the filters.
 
-/** The text of a library that stands compressed in the page. */
+/** The text of a library that is compressed in the page. */
 async function unpacked(id) {
   const packed = Uint8Array.from(atob(document.getElementById(id).textContent), (c) => c.charCodeAt(0));
   return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text();

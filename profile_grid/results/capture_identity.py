@@ -13,7 +13,7 @@ TABLE = "RUN_SPECIFICATION"
 
 
 def write_specification(sqlite: Path, specification: dict) -> None:
-    """Writes into a capture what was captured: one row of canonical JSON in a table of its own."""
+    """Writes into a capture what was captured: one row of canonical JSON in a separate table."""
     with full_disk_as_os_error(sqlite), closing(sqlite3.connect(sqlite)) as database, database:
         database.execute(f"CREATE TABLE {TABLE} (specification TEXT NOT NULL)")
         database.execute(f"INSERT INTO {TABLE} VALUES (?)", (json.dumps(specification, sort_keys=True),))

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 Built = TypeVar("Built")
-Check = Callable[[Any, str], Any]  # of a value and where it stands: the value, or Mismatch
+Check = Callable[[Any, str], Any]  # of a value and its path: returns the value, or raises Mismatch
 NAMES = {
     str: "text",
     int: "a whole number",

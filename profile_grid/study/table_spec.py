@@ -38,8 +38,8 @@ class Column:
     meaning: str
 
     def fits(self, values: pd.Series) -> bool:
-        """Whether these values have the dtype. Integers beside missing values may be floats; a column without values
-        fits any dtype."""
+        """Whether these values have the dtype. Integers in a column with missing values may be floats; a column
+        without values fits any dtype."""
         import pandas as pd
 
         present = values.dropna()

@@ -1,1 +1,1 @@
-"""From captures to tables: of a run, of the grid, and behind each answer."""
+"""From captures to tables: of a run, of the grid, and of each answer."""

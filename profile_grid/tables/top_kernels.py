@@ -13,7 +13,7 @@ KERNELS_KEPT = 5
 
 def top_kernels(merged: Merged) -> pd.DataFrame:
     """(b, c) The kernels with the most GPU time per run and scope, by rank; `same_as_forward` compares the top kernel
-    of all phases with that of the model's inference run, or else of its own forward pass."""
+    of all phases with that of the model's inference run, or else of the forward pass in the same run."""
     kernels = merged.kernels
     forward = kernels[kernels["phase"] == FORWARD]
     scopes = {FORWARD: forward, FORWARD_OTHERS: forward[~is_matmul(forward["class"])], ALL_PHASES: kernels}

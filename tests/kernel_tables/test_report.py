@@ -171,7 +171,7 @@ def test_the_page_opens_without_a_message_and_works_by_the_keyboard(opened):
     for key, expected in (("+", (0.25, 0.75)), ("\ue014", (0.5, 1)), ("-", (0, 1)), ("+", (0.25, 0.75)), ("0", (0, 1))):
         opened.switch_to.active_element.send_keys(key)
         assert opened.execute_script(seen) == pytest.approx([part * whole for part in expected], abs=1), key
-    told = opened.find_element("id", "timeline-told")
+    told = opened.find_element("id", "timeline-description")
     moves = (
         ("\ue015", "step: "),
         ("\ue015", "backward: "),

@@ -261,7 +261,7 @@ def test_the_full_name_of_a_kernel_appears_over_its_bar_as_text(browser, tmp_pat
         canvas = browser.find_element("id", "timeline-canvas")
         browser.execute_script("arguments[0].focus()", canvas)
         canvas.send_keys(*4 * [ARROW_DOWN], *50 * [","], *7 * ["."])
-        told = browser.find_element("id", "timeline-told").text
+        told = browser.find_element("id", "timeline-description").text
         assert told == f"{HOSTILE}: 9 µs, from 90 µs; in forward; device, stream 7"
 
 
@@ -311,7 +311,7 @@ def test_the_flame_view_holds_ranges_and_kernels_of_the_chosen_run(grid_page):
     )
     kernels = made_up_grid()["kernels"]
     total_ms = kernels[kernels["run"] == run]["total_ns"].sum() / 3 / 1e6
-    told = "return document.getElementById('flame-told').textContent"
+    told = "return document.getElementById('flame-description').textContent"
     assert until(lambda: grid_page.execute_script(told).startswith(f"step: {total_ms:.4f} ms per step, 100.0 % of it"))
     labels = "return [...document.querySelectorAll('[data-flame] button')].map(b => b.textContent)"
     whole = grid_page.execute_script(labels)

@@ -1,4 +1,4 @@
-"""Where this project lies, and its packages on Python's path: included first, before anything of it is imported.
+"""The folder of this project, and its packages on Python's path: included first, before anything of it is imported.
 
 ROOT    the project's folder. Of a module named by github(...) or gitlab(...) Snakemake fetches the rules alone: then it is a
         checkout of the same commit in .snakemake, since the rules need their programs too
@@ -42,7 +42,7 @@ ROOT = root_of(workflow.current_basedir)
 if set("{}").intersection(str(ROOT)):
     raise WorkflowError(f"the project's path holds a brace, which Snakemake takes for a wildcard; move it: {ROOT}")
 if workflow.modifier.modify_path("results") != "results":
-    raise WorkflowError("the results stand in results/ of the working folder: leave prefix away, and use --directory")
+    raise WorkflowError("the results are in results/ of the working folder: leave prefix out, and use --directory")
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 

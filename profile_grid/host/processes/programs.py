@@ -173,8 +173,7 @@ def cut_line(line: str) -> str:
 
 
 def _ends_within(process: subprocess.Popen, since_s: float, limit_s: Callable[[], float]) -> bool:
-    """Whether the process ended before the limit, or has ended when it is asked later; checks every second that this
-    job's Snakemake still lives."""
+    """Whether the process ended before the limit; checks every second that this job's Snakemake is still alive."""
     workflow = int(os.environ.get(WORKFLOW_VARIABLE, 0))
     is_below_workflow = workflow in _ancestors()
     while (remaining_s := since_s + limit_s() - time.monotonic()) > 0:
