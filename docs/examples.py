@@ -91,8 +91,8 @@ class Example:
     def figures(self, runs: pd.DataFrame) -> list[str]:
         """The committed figures."""
         asked = questions_asked(runs.to_dict("records"))
-        kept = [question for question in asked if not self.questions or question.name in self.questions]
-        return [name for question in kept for name in question.figures]
+        questions = [question for question in asked if not self.questions or question.name in self.questions]
+        return [name for question in questions for name in question.figures]
 
 
 H200 = DOCS / "example-h200"
@@ -133,8 +133,8 @@ def main() -> None:
 
     for example in EXAMPLES:
         remake(example)
-    for kept in comparisons():
-        remake_comparison(kept)
+    for comparison in comparisons():
+        remake_comparison(comparison)
     write_text(H200 / "tables" / "README.md", dictionary())
     write_text(agreement.FILE, agreement.agreement().to_csv(index=False))
     write_text(overview.README, overview.overview())
@@ -154,8 +154,8 @@ def remake(example: Example) -> None:
     summaries = Summaries(merged)
     for name in example.summaries:
         write_kept(folder / "tables" / f"{name}.parquet", summaries[name])
-    made = documents(summaries, merged["runs"], example.provenance(), example.documents(merged["runs"]), example.links)
-    for name, text in made.items():
+    texts = documents(summaries, merged["runs"], example.provenance(), example.documents(merged["runs"]), example.links)
+    for name, text in texts.items():
         write_text(folder / "answers" / f"{name}.md", text)
     for name in example.figures(merged["runs"]):
         figure = on_paper(all_figures()[name], ChainMap(summaries, merged))

@@ -145,15 +145,15 @@ def relative_link(link: str, folder: Path) -> str:
 
 def with_anchors(tokens: list[Token]) -> str:
     """Sets the anchor of every heading; returns the contents of the page as HTML, "" for fewer than three headings."""
-    entries, seen = [], set()
+    entries, anchors = [], set()
     for token, inner in itertools.pairwise(tokens):
         if token.type != "heading_open":
             continue
         text = "".join(child.content for child in inner.children or ())
         anchor = re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-")
-        while anchor in seen:
+        while anchor in anchors:
             anchor += "-again"
-        seen.add(anchor)
+        anchors.add(anchor)
         token.attrs["id"] = anchor
         if token.tag == "h2":
             entries.append(f'<li><a href="#{escape(anchor)}">{escape(text)}</a></li>')

@@ -30,8 +30,11 @@ EMBEDDED = re.compile(r"base64,[A-Za-z0-9+/=]+|[A-Za-z0-9+/]{200,}=*")  # images
 
 def pages() -> dict[Path, Callable[[], str]]:
     """Functions that return the pages of the first study, of a recording and of comparisons, by path."""
-    made = {H200 / "report.html": partial(page_of, WHOLE), RECORDING.with_name("report.html"): page_of_recording}
-    return made | {kept / "comparison.html": partial(page_of_comparison, kept) for kept in comparisons()}
+    by_path = {
+        H200 / "report.html": partial(page_of, WHOLE),
+        RECORDING.with_name("report.html"): page_of_recording,
+    }
+    return by_path | {kept / "comparison.html": partial(page_of_comparison, kept) for kept in comparisons()}
 
 
 def pages_of_studies() -> dict[Path, Callable[[], str]]:
@@ -53,11 +56,11 @@ def page_of(example: Example) -> str:
     """The page of a study, from its committed tables; only the first study has a timeline, and none has captures."""
     tables = example.tables()
     needed = {name: tables[name] for name in needed_tables(tables["runs"])}
-    made = partial(page, needed, example.provenance(), images=_images(tables), table_files=_table_files(example))
+    make_page = partial(page, needed, example.provenance(), images=_images(tables), table_files=_table_files(example))
     if example.questions:
-        return made(timeline=empty_timeline())
+        return make_page(timeline=empty_timeline())
     timeline = pd.read_parquet(example.folder / "page" / "timeline.parquet")
-    return made(timeline=timeline, trace_file="page/trace.json.gz", diagnosis=DIAGNOSIS)
+    return make_page(timeline=timeline, trace_file="page/trace.json.gz", diagnosis=DIAGNOSIS)
 
 
 def _table_files(example: Example) -> dict[str, str]:

@@ -239,8 +239,8 @@ class Outcome:
         numbers = f"{kind} {first}" if last == first else f"{kind}s {first} to {last}"
         if settings.window == RANGE:
             return f"{numbers} of range '{visible(settings.range)}'"
-        of = f" of {visible(self.opened['name'])}" if self.opened.get("by") in REPEATED else ""
-        return numbers + (f" and a part of {kind} {last + 1}" if self.was_cut else "") + of
+        range_name = f" of {visible(self.opened['name'])}" if self.opened.get("by") in REPEATED else ""
+        return numbers + (f" and a part of {kind} {last + 1}" if self.was_cut else "") + range_name
 
     def _why_no_window(self) -> str:
         if old := self._last("old_python"):

@@ -58,9 +58,9 @@ def _tables(trace: Trace, under: str | None, rank: RankTrace | None) -> tuple[pd
 def _activities(trace: Trace, under: str | None, process: int | None) -> pd.DataFrame:
     table = trace.activities()
     path = table["path_id"].to_numpy()
-    kept = np.ones(len(table), bool) if process is None else table["process"].to_numpy() == process
+    is_kept = np.ones(len(table), bool) if process is None else table["process"].to_numpy() == process
     if under is not None:
         trace.require_range(under)
-        kept &= trace.range_paths.inside(under)[path]
+        is_kept &= trace.range_paths.inside(under)[path]
     table["range"] = np.array([as_path(names) for names in trace.paths], object)[path]
-    return table.loc[kept, [name for name in TABLES["activities"] if name in table]].reset_index(drop=True)
+    return table.loc[is_kept, [name for name in TABLES["activities"] if name in table]].reset_index(drop=True)

@@ -49,15 +49,15 @@ def parts_of_backward(marker: Marker, roots: Iterable[Any]) -> Iterator[None]:
     """The backward pass from these tensors (or GradientEdges) runs inside, on whatever threads, and nothing else is
     left open after it. One inside another one's node, by a checkpoint, may be."""
     thread = marker.thread
-    before, around = thread.backward, thread.forward
+    before, parts_before = thread.backward, thread.forward
     thread.forward = ()  # a part that opens inside is computed again, and not inside the parts around
-    running = _Running(marker, around)
+    running = _Running(marker, parts_before)
     running.hook_nodes(roots, thread)
     try:
         yield
     finally:
         running.let_go()
-        thread.forward = around
+        thread.forward = parts_before
         marker.reopen(before)
         for device in running.devices:
             _on_thread_of(device, partial(marker.reopen, ()))
@@ -117,11 +117,11 @@ class _Running:
 
 def _numbered_nodes(roots: Iterable[Any]) -> Iterator[tuple[int, Node]]:
     """Every node of the graph below these tensors but those that accumulate, each once, with its number."""
-    rest = [root.grad_fn if isinstance(root, Tensor) else root.node for root in roots]
-    rest = [node for node in rest if node is not None]
-    seen = set(rest)
-    while rest:
-        node = rest.pop()
+    nodes = [root.grad_fn if isinstance(root, Tensor) else root.node for root in roots]
+    nodes = [node for node in nodes if node is not None]
+    seen = set(nodes)
+    while nodes:
+        node = nodes.pop()
         number = node._sequence_nr()
         if number == UNNUMBERED:
             continue
@@ -129,7 +129,7 @@ def _numbered_nodes(roots: Iterable[Any]) -> Iterator[tuple[int, Node]]:
         for following, _ in node.next_functions:
             if following is not None and following not in seen:
                 seen.add(following)
-                rest.append(following)
+                nodes.append(following)
 
 
 @uncompiled

@@ -28,9 +28,9 @@ class WrittenParts:
     def innermost(self, stack_trace: str) -> str | None:
         """The innermost part that a stack of calls, outermost first as Python writes it, is in."""
         for path, line in reversed(FRAME.findall(stack_trace)):
-            around = [name for first, last, name in self._blocks(path) if first <= int(line) <= last]
-            if around:
-                return around[-1]
+            blocks = [name for first, last, name in self._blocks(path) if first <= int(line) <= last]
+            if blocks:
+                return blocks[-1]
         return None
 
     def _blocks_of(self, path: str) -> list[Block]:

@@ -223,8 +223,8 @@ def printable(name: str) -> str:
 
 def _message(annotation: Any) -> str:
     """The message of an nvtx.annotate, whether or not it records anything."""
-    given = getattr(annotation, "init_args", ("",))[0]
-    return given or ""
+    message = getattr(annotation, "init_args", ("",))[0]
+    return message or ""
 
 
 def _is_of_torch(frame: Any) -> bool:

@@ -95,8 +95,8 @@ def sums_by_group(groups: np.ndarray, values: np.ndarray, count: int) -> np.ndar
 def matched(keys: np.ndarray, other_keys: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """For every distinct key of `keys`, its positions in `keys` and its positions in `other_keys`, each ascending."""
     distinct, code = factorize(np.concatenate([keys, other_keys]))
-    here, there = grouped(code[: len(keys)], len(distinct)), grouped(code[len(keys) :], len(distinct))
-    return [pair for pair in zip(here, there, strict=True) if len(pair[0])]
+    here, other_rows = grouped(code[: len(keys)], len(distinct)), grouped(code[len(keys) :], len(distinct))
+    return [pair for pair in zip(here, other_rows, strict=True) if len(pair[0])]
 
 
 def _inverse(values: np.ndarray, size: int) -> np.ndarray:

@@ -103,13 +103,13 @@ class Forest:
         nodes = np.full(count, NONE)
         differs = np.zeros(count, bool)  # whether the chain down to this level differs from that of the query before
         for level in range(length.max(initial=0)):
-            here = np.flatnonzero(length > level)
-            innermost = range_index[first[here] + level]
-            differs[here[0]] = True
-            differs[here[1:]] |= (np.diff(here) > 1) | (innermost[1:] != innermost[:-1])
-            is_new = differs[here]
-            self._parent.append(nodes[here[is_new]])
+            rows = np.flatnonzero(length > level)
+            innermost = range_index[first[rows] + level]
+            differs[rows[0]] = True
+            differs[rows[1:]] |= (np.diff(rows) > 1) | (innermost[1:] != innermost[:-1])
+            is_new = differs[rows]
+            self._parent.append(nodes[rows[is_new]])
             self._range.append(innermost[is_new])
-            nodes[here] = self._count - 1 + np.cumsum(is_new)
+            nodes[rows] = self._count - 1 + np.cumsum(is_new)
             self._count += int(is_new.sum())
         return nodes

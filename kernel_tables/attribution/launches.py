@@ -135,8 +135,8 @@ def rows_of_ids(ids: np.ndarray, start_ns: np.ndarray, wanted: np.ndarray) -> np
         return np.full(len(wanted), NO_LAUNCH, np.int32)
     low, high = int(ids.min()), int(ids.max())
     if low < 0:
-        kept = np.flatnonzero(ids >= 0)
-        return np.append(kept, NO_LAUNCH).astype(np.int32)[rows_of_ids(ids[kept], start_ns[kept], wanted)]
+        numbered = np.flatnonzero(ids >= 0)
+        return np.append(numbered, NO_LAUNCH).astype(np.int32)[rows_of_ids(ids[numbered], start_ns[numbered], wanted)]
     if high - low > SLOTS_PER_CALL * len(ids) + 1024:
         return _rows_of_sparse_ids(ids, start_ns, wanted)
     slots = np.full(high - low + 2, NO_LAUNCH, np.int32)  # the last slot stays empty

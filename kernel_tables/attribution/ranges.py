@@ -55,9 +55,9 @@ def in_opening_order(start_ns: np.ndarray, end_ns: np.ndarray, thread: np.ndarra
     sorted_ns = start_ns[order]
     tied = np.append(False, sorted_ns[1:] == sorted_ns[:-1])
     if tied.any():  # few are; the others are in order
-        here = np.flatnonzero(tied | np.append(tied[1:], False))
-        rows = order[here]
-        order[here] = rows[np.lexsort((thread[rows], -end_ns[rows], sorted_ns[here]))]
+        tied_rows = np.flatnonzero(tied | np.append(tied[1:], False))
+        rows = order[tied_rows]
+        order[tied_rows] = rows[np.lexsort((thread[rows], -end_ns[rows], sorted_ns[tied_rows]))]
     return Ranges(sorted_ns, end_ns[order], thread[order], name[order], order)
 
 

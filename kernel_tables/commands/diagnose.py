@@ -53,11 +53,11 @@ def run(options: argparse.Namespace) -> int:
     from kernel_tables.output import format_of, write_text
     from kernel_tables.terminal.findings import finding_lines
 
-    own = rules_of_file(options.rules) if options.rules else ()
-    limits = _limits(options.fail_on, own)
+    custom_rules = rules_of_file(options.rules) if options.rules else ()
+    limits = _limits(options.fail_on, custom_rules)
     with shared.opened_trace(options.capture, options) as trace:
         counters = read_counters(options.counters) if options.counters else None
-        findings = diagnose(trace, options.step_name, own, counters)
+        findings = diagnose(trace, options.step_name, custom_rules, counters)
         time = step_time(Scope(trace, options.step_name)) if shared.wants_text(options) else None
     if shared.wants_text(options):
         shared.show(finding_lines(findings, shared.text_width(), time, everything=options.all), options)
@@ -71,11 +71,11 @@ def run(options: argparse.Namespace) -> int:
     return FAILED if failing else 0
 
 
-def _limits(texts: Sequence[str], own: Sequence[DiagnosisRule]) -> list[str | float]:
+def _limits(texts: Sequence[str], custom_rules: Sequence[DiagnosisRule]) -> list[str | float]:
     """The codes and percentages of --fail-on. TraceError for other texts."""
     from kernel_tables.diagnosis.rules import CODES
 
-    codes = (*CODES, *(rule.code for rule in own))
+    codes = (*CODES, *(rule.code for rule in custom_rules))
     return [text if text in codes else _percentage(text, codes) for text in texts]
 
 

@@ -32,14 +32,14 @@ def run(options: argparse.Namespace) -> int:
     for path in (options.before, options.after):
         with shared.opened_trace(path, options) as trace:
             sides.append(side_of(trace, options.step_name))
-    found = changes(*sides, tolerance=options.tolerance / 100, everything=options.all)
+    differences = changes(*sides, tolerance=options.tolerance / 100, everything=options.all)
     if shared.wants_text(options):
         from kernel_tables.terminal.changes import change_lines
 
-        shared.show(change_lines(found, options.tolerance / 100, shared.text_width()), options)
+        shared.show(change_lines(differences, options.tolerance / 100, shared.text_width()), options)
     else:
-        shared.write(as_table(found), options)
-    return DIFFERENT if any(change.change != SAME for change in found) else 0
+        shared.write(as_table(differences), options)
+    return DIFFERENT if any(change.change != SAME for change in differences) else 0
 
 
 def _percent(text: str) -> float:

@@ -53,7 +53,7 @@ class DiagnosisContext:
         if not findings:
             return self
         other = copy(self)
-        other.claimed_ns = sum((one.weight_ns for one in findings), start=self.claimed_ns)
+        other.claimed_ns = sum((finding.weight_ns for finding in findings), start=self.claimed_ns)
         return other
 
     @cached_property

@@ -173,7 +173,8 @@ CODES = tuple(rule.code for rule in RULES)
 def as_markdown() -> str:
     """The rules as a Markdown table."""
     rows = [
-        (code(one.code), one.looks_for, one.threshold, one.source, _leaves(one) or "–", one.advice) for one in RULES
+        (code(rule.code), rule.looks_for, rule.threshold, rule.source, _leaves(rule) or "–", rule.advice)
+        for rule in RULES
     ]
     return compact_table(("code", "looks for", "threshold", "source", "yields to", "advice"), rows)
 

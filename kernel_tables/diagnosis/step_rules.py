@@ -84,15 +84,15 @@ def _instances_by_step(scope: Scope, slow: np.ndarray) -> tuple[str, np.ndarray]
     ranges, paths = scope.trace.range_arrays, scope.trace.range_paths
     code = paths.code(scope.step_name)
     path = paths.of_node[: len(ranges)]
-    here = np.flatnonzero(paths.name[paths.parent[path]] == code)
+    phases_of_name = np.flatnonzero(paths.name[paths.parent[path]] == code)
     starts = ranges.start_ns[scope.steps]
-    step = np.searchsorted(starts, ranges.start_ns[here], "right") - 1
-    here, step = here[step >= 0], step[step >= 0]
+    step = np.searchsorted(starts, ranges.start_ns[phases_of_name], "right") - 1
+    phases_of_name, step = phases_of_name[step >= 0], step[step >= 0]
     best, most = ("", np.empty(0)), 0.0
-    for number in np.unique(path[here]).tolist():
-        of_path = path[here] == number
+    for number in np.unique(path[phases_of_name]).tolist():
+        of_path = path[phases_of_name] == number
         times = np.bincount(step[of_path], minlength=len(slow))
-        lasted_ns = int((ranges.end_ns - ranges.start_ns)[here[of_path]].sum())
+        lasted_ns = int((ranges.end_ns - ranges.start_ns)[phases_of_name[of_path]].sum())
         more = float(np.median(times[slow]) - np.median(times[~slow])) if not slow.all() else 0.0
         if more > 0 and more * lasted_ns / times.sum() > most:
             most, best = more * lasted_ns / times.sum(), (paths.names[paths.name[number]], times)

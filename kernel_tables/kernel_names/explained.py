@@ -50,8 +50,8 @@ def as_text(rows: Sequence[NameFact], width: int) -> str:
         start = about + written + 4
         meaning = _lines(row.meaning, width - start)
         if len(text) > written:
-            first, *rest = _lines(text, width - about - 2)
-            lines += [head + first, *(" " * len(head) + line for line in rest)]
+            first, *more_lines = _lines(text, width - about - 2)
+            lines += [head + first, *(" " * len(head) + line for line in more_lines)]
         else:
             lines.append(f"{head}{text:<{written}}  {meaning.pop(0)}".rstrip())
         lines += [" " * start + line for line in meaning]

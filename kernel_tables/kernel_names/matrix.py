@@ -46,8 +46,8 @@ def matrix_parts(name: str) -> tuple[NamePart, ...]:
     if not any(part.key == "tile" for part in parts):
         return ()
     order = [part for key in ("type", "tile", "layout") for part in parts if part.key == key]
-    rest = [part for part in parts if part not in order]
-    return (*order, *rest, *_library(core, name))
+    others = [part for part in parts if part not in order]
+    return (*order, *others, *_library(core, name))
 
 
 def _kind(core: str) -> Iterator[NamePart]:
@@ -71,11 +71,11 @@ def _kind(core: str) -> Iterator[NamePart]:
 
 def _typed(written_type: str, written: str, work: str | None) -> NamePart:
     operands = OPERANDS.get(written_type, written_type)
-    what = WORK.get(work, "matrix multiply")
+    operation = WORK.get(work, "matrix multiply")
     short = (
         {"fp32": "sgemm", "fp64": "dgemm"}.get(operands, f"{operands} gemm") if work is None else f"{operands} {work}"
     )
-    return NamePart("type", written, f"{what} of {operands} operands", short, True)
+    return NamePart("type", written, f"{operation} of {operands} operands", short, True)
 
 
 def _gemm_kind(kind: re.Match) -> Iterator[NamePart]:
@@ -140,8 +140,8 @@ def _architecture(match: re.Match) -> NamePart:
 
 def _alignment(match: re.Match) -> NamePart:
     operand, elements = match.groups()
-    what = {"a": "the first operand", "b": "the second operand", "c": "the result"}.get(operand, "every operand")
-    return NamePart("alignment", match[0], f"{what} is aligned to {elements} element(s)", match[0])
+    in_words = {"a": "the first operand", "b": "the second operand", "c": "the result"}.get(operand, "every operand")
+    return NamePart("alignment", match[0], f"{in_words} is aligned to {elements} element(s)", match[0])
 
 
 def _word(key: str, meaning: str, always: bool = False, text: str | None = None) -> Callable[[re.Match], NamePart]:

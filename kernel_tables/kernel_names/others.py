@@ -63,10 +63,10 @@ def triton_parts(name: str) -> tuple[NamePart, ...]:
 
 def _operators(words: list[str]) -> str:
     """The first operators for which there is room, and how many more there are."""
-    kept = words[:MAX_OPERATORS]
-    while len(kept) > 1 and len(" ".join(kept)) > MAX_TEXT:
-        kept = kept[:-1]
-    return " ".join(kept) + (f" +{len(words) - len(kept)}" if len(kept) < len(words) else "")
+    first_words = words[:MAX_OPERATORS]
+    while len(first_words) > 1 and len(" ".join(first_words)) > MAX_TEXT:
+        first_words = first_words[:-1]
+    return " ".join(first_words) + (f" +{len(words) - len(first_words)}" if len(first_words) < len(words) else "")
 
 
 def nccl_parts(name: str) -> tuple[NamePart, ...]:

@@ -124,7 +124,7 @@ def _parts(leaves: Iterable[Leaf], total_ms: float) -> tuple[Segment, ...]:
             node = node.children.setdefault(name, _Node())
             node.ms += leaf.ms
     part_nodes = dict(root.children)
-    direct = total_ms - sum(node.ms for node in part_nodes.values())
+    direct_ms = total_ms - sum(node.ms for node in part_nodes.values())
     while len(part_nodes) < MOST_PARTS:
         largest = max(
             (name for name in part_nodes if part_nodes[name].children),
@@ -144,9 +144,11 @@ def _parts(leaves: Iterable[Leaf], total_ms: float) -> tuple[Segment, ...]:
             part_nodes[largest] = _Node(part_nodes[largest].ms + own_ms if largest in part_nodes else own_ms)
     large = ((name, node.ms) for name, node in part_nodes.items() if node.ms >= MIN_SHARE_OF_PART * total_ms)
     parts = sorted(large, key=lambda part: -part[1])[:MOST_PARTS]
-    rest = total_ms - direct - sum(ms for _, ms in parts)
+    others_ms = total_ms - direct_ms - sum(ms for _, ms in parts)
     parts += [
-        (name, ms) for name, ms in ((NO_RANGE, direct), (OTHERS, rest)) if parts and ms > MIN_SHARE_OF_REST * total_ms
+        (name, ms)
+        for name, ms in ((NO_RANGE, direct_ms), (OTHERS, others_ms))
+        if parts and ms > MIN_SHARE_OF_REST * total_ms
     ]
     labels = _labels([name for name, _ in parts])
     return tuple(

@@ -72,8 +72,8 @@ def timeline(bars: Iterable[TimelineBar], names: Names) -> Timeline:
 
 
 def _kind(bar: TimelineBar, names: Names) -> tuple[int, int | None, int]:
-    around = bar.path[:-1] if bar.track == RANGE else bar.path
-    path = names.number(as_path(around)) if around else None
+    outer_ranges = bar.path[:-1] if bar.track == RANGE else bar.path
+    path = names.number(as_path(outer_ranges)) if outer_ranges else None
     if bar.track == KERNEL:
         return names.kernel(bar.name), path, family_look(family(bar.kernel_class))
     is_range = bar.track == RANGE and bool(bar.path)

@@ -16,8 +16,8 @@ VERSION = re.compile(r"version\s+(\d[\w.]*)")
 
 def find() -> Path | None:
     """The path of the nsys on PATH, None if there is none."""
-    found = shutil.which("nsys")
-    return Path(found) if found else None
+    path = shutil.which("nsys")
+    return Path(path) if path else None
 
 
 def version(nsys: Path | None = None) -> str | None:
@@ -29,10 +29,10 @@ def version(nsys: Path | None = None) -> str | None:
     if nsys is None:
         return None
     output = _run([str(nsys), "--version"], patience_s=60).stdout
-    found = VERSION.search(output)
-    if not found:
+    match = VERSION.search(output)
+    if not match:
         raise TraceError(f"{nsys}: `--version` said {output.strip()[:80]!r}, not a version; is this NVIDIA's nsys?")
-    return found[1]
+    return match[1]
 
 
 def version_numbers(nsys: Path | None = None) -> tuple[int, ...]:

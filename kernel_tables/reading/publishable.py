@@ -137,18 +137,18 @@ def _layouts(database: sqlite3.Connection) -> Layouts:
 
 
 def _copy_kept_tables(database: sqlite3.Connection, window: str | None, process: int | None) -> None:
-    found = "SELECT name, sql FROM source.sqlite_master WHERE type = 'table' AND rootpage > 0"  # 0: a virtual table
-    statements = dict(database.execute(found))
+    query = "SELECT name, sql FROM source.sqlite_master WHERE type = 'table' AND rootpage > 0"  # 0: a virtual table
+    statements = dict(database.execute(query))
     since = _start_of(database, window, statements) if window else None
-    kept = [table for table in statements if table in KEPT_TABLES or table.startswith(ENUM)]
-    for table in kept:
+    tables = [table for table in statements if table in KEPT_TABLES or table.startswith(ENUM)]
+    for table in tables:
         _create(database, table, statements[table])
         columns = _columns(database, table)
         rows = KEPT_ROWS.get(table) or _begun(table, columns, since)
         _copy_rows(database, table, f"({rows}) AND ({_of_process(columns, process)})")
     if STRINGS in statements:
         _create(database, STRINGS, statements[STRINGS])
-        _copy_used_strings(database, kept)
+        _copy_used_strings(database, tables)
         if "binaryData" in _columns(database, NVTX):
             _copy_names_of_stacks(database)
 
@@ -173,12 +173,12 @@ def _start_of(database: sqlite3.Connection, window: str, tables: Collection[str]
     texts = [sql for name, sql in (("text", "text"), ("textId", of_string)) if name in columns]
     if not texts or STRINGS not in tables or "end" not in columns:
         return None
-    found = database.execute(
+    starts = database.execute(
         f"SELECT start FROM source.{NVTX} WHERE ? IN ({', '.join(texts)}) AND typeof(start) = 'integer'"
         " AND typeof(end) = 'integer' ORDER BY end - start DESC LIMIT 1",
         (window,),
     )
-    return next((start for (start,) in found), None)
+    return next((start for (start,) in starts), None)
 
 
 def _begun(table: str, columns: Sequence[str], since: int | None) -> str:
@@ -233,10 +233,10 @@ def _copy_names_of_stacks(database: sqlite3.Connection) -> None:
     payloads = database.execute(f"SELECT binaryData FROM main.{NVTX} WHERE binaryData IS NOT NULL")
     frames = python_samples.distinct_frames(payload for (payload,) in payloads)
     files = {frame.file for frame in frames}
-    there = {number for (number,) in database.execute("SELECT id FROM main.StringIds")}
-    for number in sorted(python_samples.string_ids(frames) - there):
-        found = database.execute("SELECT CAST(value AS BLOB) FROM source.StringIds WHERE id = ?", (number,)).fetchone()
-        text = shown(found[0]) if found and found[0] else ""
+    copied_ids = {number for (number,) in database.execute("SELECT id FROM main.StringIds")}
+    for number in sorted(python_samples.string_ids(frames) - copied_ids):
+        row = database.execute("SELECT CAST(value AS BLOB) FROM source.StringIds WHERE id = ?", (number,)).fetchone()
+        text = shown(row[0]) if row and row[0] else ""
         if name := (python_samples.module_name if number in files else python_samples.function_name)(text):
             database.execute("INSERT INTO main.StringIds (id, value) VALUES (?, ?)", (number, name))
 

@@ -93,12 +93,12 @@ def tables_of_nsys(path: Path, named: Path) -> dict[str, set[str]]:
     Raises TraceError, with `named` as the file's name, if it is damaged or has none of nsys's tables.
     """
     with opened(path, named) as connection:
-        found = connection.execute(
+        table_columns = connection.execute(
             "SELECT m.name, c.name FROM sqlite_master AS m JOIN pragma_table_info(m.name) AS c"
             " WHERE m.type = 'table' AND m.rootpage > 0"  # a virtual table has no page
         ).fetchall()
     tables: dict[str, set[str]] = {}
-    for table, column in found:
+    for table, column in table_columns:
         tables.setdefault(table, set()).add(column)
     if not any(table in tables for table in (*METADATA, *WANTED)):
         raise TraceError(

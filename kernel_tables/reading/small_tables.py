@@ -78,10 +78,10 @@ class SmallTables:
             connection.execute("PRAGMA temp_store = MEMORY")
             connection.execute("CREATE TEMP TABLE used (id INTEGER PRIMARY KEY)")
             connection.executemany("INSERT INTO used VALUES (?)", ((number,) for number in used))
-            found = connection.execute(
+            strings = connection.execute(
                 f"SELECT id, value FROM main.{schema.STRINGS} WHERE id IN (SELECT id FROM used) AND value IS NOT NULL"
             )
-            return {number: as_text(value) for number, value in found}
+            return {number: as_text(value) for number, value in strings}
 
     def diagnostics(self) -> list[tuple[int, str, int]]:
         """(severity, text, number of processes) of nsys's messages about the capture; 2 is a warning, 3 an error."""

@@ -57,10 +57,10 @@ class Times:
 
     def findings(self) -> list[Finding]:
         """The impossibilities so far."""
-        found = [*self._beyond()]
+        problems = [*self._beyond()]
         if self._lacking:
-            found.insert(0, _finding("no_time", f"{self._lacking} times of {self._table} are missing"))
-        return found or list(self._wrong_lengths())
+            problems.insert(0, _finding("no_time", f"{self._lacking} times of {self._table} are missing"))
+        return problems or list(self._wrong_lengths())
 
     def _beyond(self) -> Iterator[Finding]:
         last_ns = self._bounds.last_ns

@@ -63,8 +63,10 @@ def _is_of_gpu(trace: TorchTrace) -> bool:
         )
     if trace.count(OPERATOR):
         return False
-    held = ", ".join(f"{count:,} {category or 'without a category'}" for category, count in trace.counts.most_common(4))
-    raise CaptureError(f"a trace without kernels and operators (events by category: {held or 'none'})")
+    events = ", ".join(
+        f"{count:,} {category or 'without a category'}" for category, count in trace.counts.most_common(4)
+    )
+    raise CaptureError(f"a trace without kernels and operators (events by category: {events or 'none'})")
 
 
 def _add_facts(metadata: Table, trace: TorchTrace) -> None:

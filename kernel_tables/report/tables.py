@@ -59,8 +59,8 @@ def ranges(trace: Trace, under: str | None, all_ns: int) -> ReportTable:
         for row in tree.rows(MOST_ROWS)
     )  # fmt: skip
     headings = ("range", "times", "kernels", time_heading(trace.is_cpu_only), SHARE, "copies, sets")
-    rest = _rest(len(tree), "ranges")
-    return ReportTable("ranges", "Ranges, inner ones below outer ones", headings, rows, rest, sorts=False)
+    rest_line = _rest(len(tree), "ranges")
+    return ReportTable("ranges", "Ranges, inner ones below outer ones", headings, rows, rest_line, sorts=False)
 
 
 def classes(trace: Trace, under: str | None, all_ns: int, names: Names) -> ReportTable:

@@ -169,11 +169,11 @@ def _complete(root: Node) -> None:
     for entry in reversed(_tree_nodes(root)):
         node = entry.node
         node.children = {name: child for name, child in node.children.items() if not child.is_empty}
-        rest = Node(OWN, None, node.kernels, node.ns, node.memops)
+        own_node = Node(OWN, None, node.kernels, node.ns, node.memops)
         for child in node.children.values():
-            rest.add(child, -1)
-        if node.children and node is not root and not rest.is_empty:
-            node.adopt(rest)
+            own_node.add(child, -1)
+        if node.children and node is not root and not own_node.is_empty:
+            node.adopt(own_node)
 
 
 def _shown_ids(tree_nodes: list[_TreeNode], most: int) -> set[int]:

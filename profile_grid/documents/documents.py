@@ -81,7 +81,7 @@ def documents(
     asked = asked_of(runs)
     names = [*asked, ALL] if names is None else list(names)
     answered = asked if ALL in names else names
-    seen = {
+    context = {
         "sections": [section(machine, run_names, runs, summaries, answered) for machine, run_names in by_machine(runs)],
         "provenance": provenance,
         "links": links,
@@ -91,7 +91,9 @@ def documents(
     by_name = {question.name: question for question in catalogue.QUESTIONS}
     contents = {name: ("", [by_name[name]]) for name in answered}
     contents[ALL] = (TITLE, [by_name[name] for name in asked])
-    rendered = {name: template.render(**seen, title=contents[name][0], questions=contents[name][1]) for name in names}
+    rendered = {
+        name: template.render(**context, title=contents[name][0], questions=contents[name][1]) for name in names
+    }
     return {name: re.sub(r"\n{3,}", "\n\n", text).strip() + "\n" for name, text in rendered.items()}
 
 

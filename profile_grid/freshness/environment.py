@@ -75,9 +75,9 @@ def counting_values(source: Mapping[str, str], custom: Iterable[str] = ()) -> di
 def allowed_variables(source: Mapping[str, str], custom: Iterable[str] = ()) -> dict[str, str]:
     """The variables that a measured program is given; `custom` are the names in the configuration."""
     custom = list(custom)
-    given = {name: source[name] for name in (*LOCATING, *SET_BY_SNAKEMAKE, *custom) if name in source}
+    variables = {name: source[name] for name in (*LOCATING, *SET_BY_SNAKEMAKE, *custom) if name in source}
     users = _users(source)
-    return given | counting_values(source) | {name: users[name] for name in custom if name in users}
+    return variables | counting_values(source) | {name: users[name] for name in custom if name in users}
 
 
 def variables_record(source: Mapping[str, str], custom: Iterable[str]) -> dict:
@@ -116,8 +116,8 @@ def _users(source: Mapping[str, str]) -> Mapping[str, str]:
     """The variables as the user set them, also in a job of Snakemake."""
     if USERS_VARIABLE not in source:
         return source
-    kept = {name: value for name, value in source.items() if name not in SET_BY_SNAKEMAKE}
-    return kept | json.loads(source[USERS_VARIABLE])
+    recorded = {name: value for name, value in source.items() if name not in SET_BY_SNAKEMAKE}
+    return recorded | json.loads(source[USERS_VARIABLE])
 
 
 def _counts(name: str, value: str) -> bool:

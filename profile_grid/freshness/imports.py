@@ -75,12 +75,12 @@ def _digest_of_file(root: Path, path: str) -> str:
 def files_of_module(root: Path, module: str) -> tuple[str, ...]:
     """The file of a module and the __init__.py of the packages around it; none if the module is not below `root`."""
     package, _, _ = module.rpartition(".")
-    around = files_of_module(root, package) if package else ()
+    package_files = files_of_module(root, package) if package else ()
     if package and not os.path.isdir(root / package.replace(".", "/")):
-        return around
+        return package_files
     stem = module.replace(".", "/")
     candidates = [stem + suffix for suffix in ("/__init__.py", *SUFFIXES)]
-    return (*around, *(path for path in candidates if os.path.isfile(f"{root}/{path}")))
+    return (*package_files, *(path for path in candidates if os.path.isfile(f"{root}/{path}")))
 
 
 @cache
@@ -103,8 +103,8 @@ def _packages_named_in(root: Path, path: str) -> frozenset[str]:
 def _modules(content: bytes, package: list[str]) -> Iterator[str]:
     """The modules that the import statements may load; a name imported from a package may be a module of it."""
     for statement in import_statements(content):
-        around = package[: len(package) + 1 - statement.level] if statement.level else []
-        base = [*around, *([statement.module] if statement.module else [])]
+        enclosing = package[: len(package) + 1 - statement.level] if statement.level else []
+        base = [*enclosing, *([statement.module] if statement.module else [])]
         yield from (".".join(parts) for parts in (base, *([*base, name] for name in statement.names)) if parts)
 
 

@@ -47,16 +47,16 @@ def _would_run_otherwise(
     program: Ran | ProgramResult, origin: Origin | StageResult, specification: Mapping
 ) -> str | None:
     """Which device, code, version or variable of a measured program would be another now; what is not here is none."""
-    machine, given = program.machine, origin.environment
-    if device := other_device(specification["program"], machine, given):
+    machine, environment = program.machine, origin.environment
+    if device := other_device(specification["program"], machine, environment):
         return device
-    comparable = same_machine(machine, given)
+    comparable = same_machine(machine, environment)
     if code := changed_code(program.loaded, comparable):
         return code
     if not comparable:
         return None
     version = changed_version(machine, program.loaded_distributions, origin.facts, specification)
-    return version or changed_environment(given, _variables(), specification["environment"])
+    return version or changed_environment(environment, _variables(), specification["environment"])
 
 
 @cache

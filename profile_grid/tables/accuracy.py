@@ -27,5 +27,5 @@ def errors_table(rows: pd.DataFrame, always: Sequence[str]) -> MarkdownTable | N
 
 def _errors(row: dict) -> list[str]:
     errors = [row[f"{name}_error"] for name in ("loss", "logits", "gradient_norm", "explained")]
-    within = VERDICTS[bool(row["within_precision"])] if known(row["within_precision"]) else ABSENT
-    return [*(f"{value:.1e}" if known(value) else ABSENT for value in errors), within]
+    verdict = VERDICTS[bool(row["within_precision"])] if known(row["within_precision"]) else ABSENT
+    return [*(f"{value:.1e}" if known(value) else ABSENT for value in errors), verdict]

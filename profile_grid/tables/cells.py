@@ -84,8 +84,8 @@ def status_word(status) -> str:
 def by_size(shares: pd.DataFrame) -> list[str]:
     """The families by their mean share, matrix multiplies first; without those that never occur."""
     mean = shares.groupby("family")["share"].mean().sort_values(ascending=False)
-    rest = [name for name in mean[mean > 0].index if name != MATMUL]
-    return [MATMUL, *rest] if MATMUL in mean.index else rest
+    other_classes = [name for name in mean[mean > 0].index if name != MATMUL]
+    return [MATMUL, *other_classes] if MATMUL in mean.index else other_classes
 
 
 def small_ones_together(shares: pd.DataFrame, columns: list[str], keys: list[str]) -> pd.DataFrame:

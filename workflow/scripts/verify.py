@@ -52,9 +52,9 @@ def file_difference(wanted: Path, path: Path) -> str | None:
 def text_difference(expected: str, actual: str, path: Path) -> str:
     """The number of lines that differ, and the first of them."""
     pairs = list(zip_longest(expected.split("\n"), actual.split("\n")))
-    lines = [number for number, (wanted, there) in enumerate(pairs, start=1) if wanted != there]
-    wanted, there = pairs[lines[0] - 1]
-    return f"{path}: {len(lines)} line(s) differ; line {lines[0]} is {_shown(there)} and ought to be {_shown(wanted)}"
+    lines = [number for number, (wanted, line) in enumerate(pairs, start=1) if wanted != line]
+    wanted, line = pairs[lines[0] - 1]
+    return f"{path}: {len(lines)} line(s) differ; line {lines[0]} is {_shown(line)} and ought to be {_shown(wanted)}"
 
 
 def parquet_difference(expected: pd.DataFrame, path: Path) -> str | None:

@@ -38,8 +38,8 @@ def program_command(job: Job, result: Path, module: str | None = None, **options
         "spec": json.dumps(job.program, sort_keys=True), "output": result, "time_limit_s": job.time_limit_s,
         "lease": job.leases.address, **options,
     }  # fmt: skip
-    given = {f"--{name.replace('_', '-')}": str(value) for name, value in options.items() if value is not None}
-    return [sys.executable, "-m", STARTER, module or MODULE, *(text for option in given.items() for text in option)]
+    arguments = {f"--{name.replace('_', '-')}": str(value) for name, value in options.items() if value is not None}
+    return [sys.executable, "-m", STARTER, module or MODULE, *(text for option in arguments.items() for text in option)]
 
 
 def run_to_result(job: Job, name: str, result: Path, command: Sequence[str]) -> tuple[dict, programs.ProcessExit]:

@@ -49,9 +49,11 @@ def accuracy_table(runs: list[MeasuredRun]) -> pd.DataFrame:
         errors = {name: getattr(accuracy, name) for name in ERRORS}
         explained = explained_error(run.leading["precision"])
         known = [error for error in errors.values() if error is not None]
-        within = max(known) <= explained if known else None
+        explains = max(known) <= explained if known else None
         rows.append(
-            run.leading | errors | {"explained_error": explained, "within_precision": within, "reason": accuracy.reason}
+            run.leading
+            | errors
+            | {"explained_error": explained, "within_precision": explains, "reason": accuracy.reason}
         )
     return ACCURACY.table(rows)
 
