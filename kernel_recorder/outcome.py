@@ -13,9 +13,9 @@ from kernel_recorder.keeping import RecordedProcess
 from kernel_recorder.program import Ended
 from kernel_tables.clean_text import visible
 
-OVER = ("lost", "refused", "exit")  # of a process that writes no window any more
+OVER = ("lost", "refused", "exit")  # after these notes, a process writes no window
 STEP_TIMES = ("step_before_s", "step_within_s")
-REPEATED = {"module": "call", "graph": "replay"}  # how a step is called that is not an optimizer's
+REPEATED = {"module": "call", "graph": "replay"}  # the name of a step without an optimizer
 PROFILERS = {NSYS: "nsys", "torch": "PyTorch's profiler"}
 
 
@@ -45,7 +45,7 @@ def _ranks_of(notes: list[dict], opened: list[int]) -> dict[int, dict]:
 
 
 def is_recorded(notes: list[dict]) -> bool:
-    """Whether all windows that opened are written, and those of the other ranks too, unless these do not come."""
+    """Whether all windows that opened are written, also those of other ranks that are still expected."""
     pids = {event: {note["pid"] for note in notes if note["event"] == event} for event in ("open", "saved", *OVER)}
     saved_s = [note["unix_s"] for note in notes if note["event"] == "saved"]
     if not saved_s:
@@ -99,13 +99,13 @@ class Outcome:
 
     @property
     def ended_in_step(self) -> bool:
-        """Whether the window ended inside a range `step` of the recorder's."""
+        """Whether the window ended inside a range `step` that the recorder opened."""
         return self.was_cut and self._has_steps and "first" in self.opened
 
     @property
     def has_recording(self) -> bool:
         """Whether the profiler wrote anything that can become a capture."""
-        under_nsys = self.settings.profiler == NSYS  # which writes what it has when its program ends, however it does
+        under_nsys = self.settings.profiler == NSYS  # it writes its records whenever and however the program ends
         return self.opened is not None if under_nsys else self._last("saved") is not None
 
     @property

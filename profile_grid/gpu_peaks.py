@@ -21,7 +21,7 @@ TURING = "NVIDIA T4 datasheet"
 
 @dataclass(frozen=True)
 class Peaks:
-    """Largest rates of one GPU at its boost clock: dense, without sparsity. None where the GPU has no such unit."""
+    """Largest rates of one GPU at its boost clock: dense, without sparsity. None if the GPU has no such unit."""
 
     fp32_flop_per_s: float
     tf32_flop_per_s: float | None

@@ -1,7 +1,7 @@
 """The backward pass by part of the model: each node of autograd runs inside the part whose operation it differentiates.
 
 How: before a backward pass the graph is walked from its roots. A node's number says which part made it (see `marker`),
-and a hook on the node opens that part on the thread that runs it, where it is not open already. A part stays open until
+and a hook on the node opens that part on the thread that runs it, if it is not open already. A part stays open until
 a node of another part runs. So what autograd itself launches after a node, sums of gradients and their accumulation in
 `.grad`, counts with the node that gave the last summand; PyTorch's profiler, which links backward operations to forward
 ones by the same numbers, says the same.

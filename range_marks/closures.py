@@ -45,7 +45,7 @@ class Closures:
 
     @uncompiled
     def _before_step(self, _: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
-        """The arguments of the step with another closure; None where it has none. args[0] is the optimizer."""
+        """The arguments of the step with another closure; None if it has none. args[0] is the optimizer."""
         if torch.compiler.is_compiling() or not self._is_on:
             return None
         if callable(kwargs.get("closure")):

@@ -57,7 +57,7 @@ def diagnose(
     """The findings, largest gain first, then the rules that abstain. Rules that found nothing are left out.
 
     `counters` are those of Nsight Compute, as counters/reading.py reads them.
-    Raises ImpossibleCapture for a capture that cannot be believed.
+    Raises ImpossibleCapture for an impossible capture.
     """
     context = DiagnosisContext(Scope(trace, step_name), _filling(trace, counters))
     findings = _diagnoses((*rules, *own_rules), context)

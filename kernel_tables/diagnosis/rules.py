@@ -12,8 +12,8 @@ CERTAIN, LIKELY, POSSIBLE = (
     "likely",
     "possible",
 )  # counted; increased by profiling; to be checked in the program
-OWN = "this project's own"
-WORTH = f"{host_rules.WORTH_SHARE:.0%} of the span, and a call in a step that launches kernels afterwards"
+HERE = "this project's own"
+SIZE = f"{host_rules.WORTH_SHARE:.0%} of the span, and a call in a step that launches kernels afterwards"
 CAUSE = f"{host_rules.CAUSE_SHARE:.0%} of the span"
 KERNELS = f"{kernel_rules.KERNEL_SHARE:.0%} of the span"
 
@@ -42,8 +42,8 @@ HOST = (needs.kernels, needs.gpu, needs.calls)
 IN_STEP = (*HOST, needs.steps)
 GPU = (needs.kernels, needs.gpu)
 # Rules that only concern idle time.
-OF_IDLE_TIME = ("launch_bound", "idle_host", "waiting_for_data", "idle_allocation", "allocation_in_step")
-HOLDING_IDLE_TIME = (
+IDLE_TIME_RULES = ("launch_bound", "idle_host", "waiting_for_data", "idle_allocation", "allocation_in_step")
+RULES_WITH_IDLE_TIME = (
     "launch_bound", "idle_host", "waiting_for_data", "idle_sync", "idle_copy", "idle_allocation", "small_kernels",
     "sync_in_step", "copy_in_step", "pageable_copy", "allocation_in_step", "unfused_optimizer",
 )  # fmt: skip
@@ -51,7 +51,7 @@ HOLDING_IDLE_TIME = (
 RULES = (
     DiagnosisRule(
         "waiting_for_data", "the GPU idle, or a program on the CPU held up, while a DataLoader gets the next batch",
-        CAUSE, OWN,
+        CAUSE, HERE,
         "load data ahead of the step: more workers (num_workers, prefetch_factor, persistent_workers=True), less work"
         " per sample",
         CERTAIN, data_rules.waiting_for_data, (needs.kernels,),
@@ -63,24 +63,24 @@ RULES = (
         LIKELY, host_rules.launch_bound, HOST, leaves_to=("unfused_optimizer",),
     ),
     DiagnosisRule(
-        "idle_host", "the GPU idle while the host makes no CUDA call for 1 ms or longer", CAUSE, OWN,
+        "idle_host", "the GPU idle while the host makes no CUDA call for 1 ms or longer", CAUSE, HERE,
         "prepare data in other processes, ahead of the step; avoid full garbage collections (gc.freeze()); see what"
         " the host does meanwhile (kernel-tables host)",
         LIKELY, host_rules.idle_host, HOST, leaves_to=("waiting_for_data",),
     ),
     DiagnosisRule(
-        "idle_sync", "the GPU idle after synchronization at the end of a step or outside of steps", CAUSE, OWN,
+        "idle_sync", "the GPU idle after synchronization at the end of a step or outside of steps", CAUSE, HERE,
         "do not wait for the GPU after each step: read losses later, or now and then",
         LIKELY, host_rules.idle_sync, HOST, leaves_to=("small_kernels",),
     ),
     DiagnosisRule(
-        "idle_copy", "the GPU idle during copies between host and device outside of steps", CAUSE, OWN,
+        "idle_copy", "the GPU idle during copies between host and device outside of steps", CAUSE, HERE,
         "copy the next batch on a separate stream while this one is computed (non_blocking=True)",
         CERTAIN, host_rules.idle_copy, (*HOST, needs.memory_kinds),
     ),
     DiagnosisRule(
         "idle_allocation", "the GPU idle because of cudaMalloc, cudaFree or similar calls outside of steps",
-        f"{host_rules.WORTH_SHARE:.0%} of the span", OWN,
+        f"{host_rules.WORTH_SHARE:.0%} of the span", HERE,
         "keep memory between steps: do not call empty_cache(), and keep shapes from growing",
         LIKELY, host_rules.idle_allocation, HOST,
     ),
@@ -92,62 +92,62 @@ RULES = (
         POSSIBLE, kernel_rules.small_kernels, GPU, leaves_to=("unfused_optimizer",), silent_where=("launch_bound",),
     ),
     DiagnosisRule(
-        "sync_in_step", "synchronization within a step: .item(), .cpu(), print, a condition on a tensor", WORTH, OWN,
+        "sync_in_step", "synchronization within a step: .item(), .cpu(), print, a condition on a tensor", SIZE, HERE,
         "keep the value on the GPU, and read it after the step; use torch.where instead of a condition",
         LIKELY, host_rules.sync_in_step, IN_STEP, leaves_to=("small_kernels",),
     ),
     DiagnosisRule(
-        "copy_in_step", "copies of more than 64 KiB between host and device within a step", WORTH, OWN,
+        "copy_in_step", "copies of more than 64 KiB between host and device within a step", SIZE, HERE,
         "create tensors on the device; copy inputs ahead of the step, on a separate stream",
         CERTAIN, host_rules.copy_in_step, (*IN_STEP, needs.memory_kinds),
     ),
     DiagnosisRule(
         "pageable_copy", "copies of more than 64 KiB from or to pageable memory, in or outside of steps",
-        f"{host_rules.WORTH_SHARE:.0%} of the span", OWN,
+        f"{host_rules.WORTH_SHARE:.0%} of the span", HERE,
         "pin the host's memory (pin_memory=True) and copy with non_blocking=True",
         CERTAIN, host_rules.pageable_copy, (*HOST, needs.memory_kinds),
     ),
     DiagnosisRule(
-        "allocation_in_step", "cudaMalloc, cudaFree or similar calls within a step", WORTH, OWN,
+        "allocation_in_step", "cudaMalloc, cudaFree or similar calls within a step", SIZE, HERE,
         "do not call empty_cache() in the loop; keep shapes constant, so that PyTorch's allocator can use its cache",
         LIKELY, host_rules.allocation_in_step, IN_STEP,
     ),
     DiagnosisRule(
-        "unfused_elementwise", "three or more elementwise kernels in a row, in one range on one stream", KERNELS, OWN,
+        "unfused_elementwise", "three or more elementwise kernels in a row, in one range on one stream", KERNELS, HERE,
         "compile that part of the model, or write one kernel for it: one pass over memory instead of several",
         POSSIBLE, kernel_rules.unfused_elementwise, (needs.kernels,),
         leaves_to=("unfused_attention", "unfused_optimizer", "casts", "small_kernels"),
     ),
     DiagnosisRule(
-        "casts", "kernels that only convert between number formats", KERNELS, OWN,
+        "casts", "kernels that only convert between number formats", KERNELS, HERE,
         "keep weights in the format in which they are used, convert once per step, or compile the model",
         POSSIBLE, kernel_rules.casts, GPU,
     ),
     DiagnosisRule(
-        "no_tensor_cores", "matrix multiplies in fp32 without tensor cores, by their kernels' names", KERNELS, OWN,
+        "no_tensor_cores", "matrix multiplies in fp32 without tensor cores, by their kernels' names", KERNELS, HERE,
         "allow TF32 (torch.set_float32_matmul_precision('high')) or use bf16, if the accuracy permits",
         CERTAIN, kernel_rules.no_tensor_cores, GPU,
     ),
     DiagnosisRule(
         "unfused_attention", "attention as separate kernels: a product, a softmax and a product, next to each other",
-        f"{KERNELS} for what is no product", OWN,
+        f"{KERNELS} for what is no product", HERE,
         "use torch.nn.functional.scaled_dot_product_attention with a fused backend (in bf16: flash or cuDNN)",
         LIKELY, kernel_rules.unfused_attention, (needs.kernels,),
     ),
     DiagnosisRule(
         "unfused_optimizer",
         f"an optimizer that launches {MANY_OPTIMIZER_KERNELS} or more non-fused kernels per step, after its closure",
-        KERNELS, OWN, "use an optimizer that updates many tensors in one kernel (fused=True, foreach=True)",
+        KERNELS, HERE, "use an optimizer that updates many tensors in one kernel (fused=True, foreach=True)",
         LIKELY, kernel_rules.unfused_optimizer, (needs.kernels, needs.optimizer_range),
     ),
     DiagnosisRule(
         "low_occupancy", "kernels of a wave or more, except matrix multiplies, in which half of the warps are empty",
-        KERNELS, OWN, "see what limits them (registers, shared memory, block size), and let a block take less of it",
+        KERNELS, HERE, "see what limits them (registers, shared memory, block size), and let a block take less of it",
         POSSIBLE, kernel_rules.low_occupancy, (needs.counters,),
     ),
     DiagnosisRule(
         "wave_tail", "kernels of several waves whose last wave leaves a fifth of all block slots empty",
-        KERNELS, OWN, "choose sizes whose blocks fill complete waves, or kernels that divide the last wave (stream-K)",
+        KERNELS, HERE, "choose sizes whose blocks fill complete waves, or kernels that divide the last wave (stream-K)",
         POSSIBLE, kernel_rules.wave_tail, (needs.counters,),
     ),
     DiagnosisRule(
@@ -164,7 +164,7 @@ RULES = (
         " --skip); if the same work takes longer, see what else ran on the machine, and fix the GPU's clocks"
         " (nvidia-smi -lgc)",
         POSSIBLE, step_rules.unsteady_steps, (needs.kernels, needs.steps, needs.several_steps),
-        leaves_to=HOLDING_IDLE_TIME,
+        leaves_to=RULES_WITH_IDLE_TIME,
     ),
 )  # fmt: skip
 CODES = tuple(rule.code for rule in RULES)

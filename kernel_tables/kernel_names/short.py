@@ -10,7 +10,7 @@ from kernel_tables.kernel_names.matrix import matrix_parts
 from kernel_tables.kernel_names.parts import NamePart
 from kernel_tables.kernel_names.pytorch import pytorch_parts
 
-MAX_READ = 4000  # characters of a full name: a bound in time, whatever it holds
+MAX_READ = 4000  # characters of a full name: a limit of the time for any name
 MAX_CHARACTERS = 40  # without the parts that are added where short names would be equal
 HEAD = 18  # of them, before the mark in names that differ only in their ends
 LEFT_OUT = "…"

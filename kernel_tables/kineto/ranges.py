@@ -104,7 +104,7 @@ def _operators(trace: TorchTrace) -> Iterator[Range]:
 
 
 def _shapes(text: bytes) -> str:
-    """ "(4×256, 256)" of the JSON [[4, 256], [256], []]; "" where there are none."""
+    """ "(4×256, 256)" of the JSON [[4, 256], [256], []]; "" if there are none."""
     try:
         shapes = json.loads(text) if text else []
     except ValueError:

@@ -2,7 +2,7 @@
 
 A record holds digests of the code that made the file, of its settings, of the versions of packages, of the files it was
 made from, and of the file itself. It is written after the file. A job removes the records of its outputs before it
-begins, so that what a killed job leaves is not taken for what it would have made.
+begins, so that files of a killed job never count as complete.
 """
 
 import fcntl
@@ -44,7 +44,7 @@ REASONS = {
 def stale_reason(records: Mapping[str, dict | None], recipe: Recipe, digest_of: DigestOf) -> str | None:
     """Why one of these files is not what the recipe makes now; None if all are.
 
-    `records` are those of the files by their path, None if nothing says what made a file; `digest_of` gives the digest
+    `records` are those of the files by their path, None for a file without a record; `digest_of` gives the digest
     of a file's content, None if it is missing.
     """
     for path, record in records.items():
@@ -53,8 +53,8 @@ def stale_reason(records: Mapping[str, dict | None], recipe: Recipe, digest_of: 
         if record is None:
             return f"nothing says what made it: {path}"
         for key, reason in REASONS.items():
-            then, now = record[key], getattr(recipe, key)
-            if then != now and not (key == "packages" and UNKNOWN in (then, now)):
+            recorded, current = record[key], getattr(recipe, key)
+            if recorded != current and not (key == "packages" and UNKNOWN in (recorded, current)):
                 return reason
         if record["sha256"] != digest:
             return f"a file is not the one that was made: {path}"
@@ -93,8 +93,8 @@ def write_records(outputs: Mapping[str, str], recipe: Recipe) -> None:
 
 
 def write_folder_records(folder: str, outputs: Mapping[str, str], recipe: Recipe) -> None:
-    """The same for all files in and below a folder that one job fills: one `made.json`, so that a folder that is
-    deleted in it is missed."""
+    """The same for all files in and below a folder that one job fills: in one `made.json`, so that a
+    deleted subfolder is noticed."""
     with _changing(folder) as records:
         records.clear()
         names = {os.path.relpath(path, folder): digest for path, digest in outputs.items()}

@@ -43,7 +43,7 @@ def is_planners_python() -> bool:
 
 
 def host_record() -> dict[str, Any]:
-    """What a result keeps of this host: whether a plan can see the packages that measure, and the visible GPUs."""
+    """The facts about this host in a result: whether a plan can see the packages that measure, and the visible GPUs."""
     return {"planners_python": is_planners_python(), "gpus": list(gpu_names())}
 
 
@@ -55,13 +55,13 @@ def is_kind_of_device(machine: Machine) -> bool:
 
 
 def same_machine(machine: Machine, given: Given) -> bool:
-    """Whether what a result was measured with can be compared with what is here: the kind of device is, and the Python
-    is the one that would measure."""
+    """Whether versions in a result can be compared with those of this host: it has the same kind of device, and its
+    Python is the one that would measure."""
     return given.planners_python and is_planners_python() and is_kind_of_device(machine)
 
 
 def other_device(program: Mapping[str, Any], machine: Machine, given: Given) -> str | None:
-    """Why another device would be chosen here: a GPU is visible, and none was. None where the same would be."""
+    """Why this host would choose another device: a GPU is visible, and none was then. None if it would not."""
     if program.get("device") == "auto" and machine.device == "cpu" and not given.gpus and gpu_names():
         return f"the device has changed: it was the processor and is {gpu_names()[0]}"
     return None
@@ -70,19 +70,19 @@ def other_device(program: Mapping[str, Any], machine: Machine, given: Given) -> 
 def changed_version(
     machine: Machine, distributions: Mapping[str, str], facts: Mapping[str, Any], specification: Mapping[str, Any]
 ) -> str | None:
-    """What has another version here, on the same kind of device, or which other profiler would be chosen."""
+    """A message on the first version that differs here, on the same kind of device, or on another profiler; or None."""
     return next(_changed_versions(machine, distributions, facts, specification), None)
 
 
 def _changed_versions(machine, distributions, facts, specification) -> Iterator[str]:
     versions = [("Python", machine.python, platform.python_version())]
-    versions += [(name, then, present_version(name)) for name, then in distributions.items()]
+    versions += [(name, recorded, present_version(name)) for name, recorded in distributions.items()]
     versions += [("the driver", machine.driver, driver_version() if machine.device == "cuda" else None)]
     versions += [("nsys", facts.get("nsys"), nsys_version() if facts.get("nsys") else None)]
     versions += [("ncu", facts.get("ncu"), ncu_version() if facts.get("ncu") else None)]
-    for name, then, now in versions:
-        if then is not None and now is not None and then != now:
-            yield f"{VERSION}: {name} was {then} and is {now}"
+    for name, recorded, current in versions:
+        if recorded is not None and current is not None and recorded != current:
+            yield f"{VERSION}: {name} was {recorded} and is {current}"
     chosen = specification.get("backend") == "auto" and specification["program"].get("device") != "cpu"
     if chosen and facts.get("backend") == TORCH and machine.device == "cuda" and profiler_of_this_machine() == NSYS:
         yield "the profiler has changed: it was PyTorch's and is nsys"
@@ -94,13 +94,13 @@ _cpu_name = cache(cpu_name)
 
 @cache
 def gpu_names() -> tuple[str, ...]:
-    """The names of the GPUs that a program started here may use; () where there is none."""
+    """The names of the GPUs that a program started here may use; () if there is none."""
     return tuple(gpu["name"] for gpu in _gpus())
 
 
 @cache
 def driver_version() -> str | None:
-    """The version of the NVIDIA driver; None where it is not known."""
+    """The version of the NVIDIA driver; None if it is not known."""
     return next((gpu["driver_version"] for gpu in _gpus()), None)
 
 
@@ -120,7 +120,7 @@ def _text(value: str | bytes) -> str:
 
 
 def nsys_version() -> str | None:
-    """The version of the nsys on PATH; None where there is none, or it does not run."""
+    """The version of the nsys on PATH; None if there is none, or if it does not run."""
     path = nsys.find()
     return _version_of(path, path.stat().st_mtime_ns, path.stat().st_size) if path else None
 

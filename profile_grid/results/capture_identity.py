@@ -25,7 +25,7 @@ def identity(path: Path) -> dict:
 
 
 def difference(result: Origin | StageResult, path: Path) -> str | None:
-    """Why a file is not the one that was measured with this result; None where it is."""
+    """Why a file is not the one that was measured with this result; None if it is."""
     if reason := quick_difference(result, path):
         return reason
     same = sha256_of_file(path) == result.files[path.name].sha256

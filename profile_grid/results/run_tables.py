@@ -14,20 +14,20 @@ if TYPE_CHECKING:
 
 
 class RunTables(NamedTuple):
-    """What the tables.py of a stage gives of a run; the tables have no rows unless the status allows it."""
+    """The tables of a stage of one run; without rows, if the status does not allow any."""
 
-    status: dict  # status, reason, warnings: as the status file has them
+    status: dict  # status, reason, warnings: the content of the status file
     tables: dict[str, pd.DataFrame]  # by name
 
 
 def tables_status(status: str, reason: str | None = None, warnings: Sequence[str] = ()) -> dict:
-    """What a status file says, besides what the tables were made from."""
+    """The content of a status file."""
     return {"status": status, "reason": reason, "warnings": list(warnings)}
 
 
-def status_without_tables(result: StageResult, path: Path, what: str = "capture") -> dict | None:
-    """The status where no tables can be made of a file: it belongs to another run, or the stage did not end well; None
-    where they can. `what` names what the file holds."""
+def status_without_tables(result: StageResult, path: Path, content: str = "capture") -> dict | None:
+    """The status if no tables can be made from a file, because it belongs to another run or the stage failed; or None.
+    `content` names the content of the file."""
     if reason := difference(result, path):
-        return tables_status(INCOMPLETE, f"{reason}: it is not the {what} of this run")
+        return tables_status(INCOMPLETE, f"{reason}: it is not the {content} of this run")
     return None if result.status == COMPLETE else tables_status(result.status, result.reason)

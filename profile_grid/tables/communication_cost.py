@@ -31,16 +31,16 @@ def communication_times(merged: Merged) -> pd.DataFrame:
     assumed = numbers(table["run"].map(assumed_spread(merged.waiting_share))).fillna(SPREADS[True])
     spread = table["baseline_spread"].fillna(0.0).clip(lower=assumed)
     error = spread * (1 + 1 / table["baseline_processes"]) ** 0.5
-    freedom = (table["baseline_processes"] - 1).where(table["baseline_processes"] > 1, math.inf)
-    verdict = judged(table["baseline_ms"] / table["mean_ms"], error, freedom)["verdict"]
+    degrees_of_freedom = (table["baseline_processes"] - 1).where(table["baseline_processes"] > 1, math.inf)
+    verdict = judged(table["baseline_ms"] / table["mean_ms"], error, degrees_of_freedom)["verdict"]
     return table.assign(cost_ms=cost, cost_share=cost / table["mean_ms"], verdict=verdict)
 
 
 def _baselines(table: pd.DataFrame) -> pd.DataFrame:
     """Per row the pooled time without communication of all runs with the same work, its spread and their number."""
     rows = []
-    whole = table[~table[PARALLEL.key].isin(DIVIDED)]  # otherwise a process updates only its part of the parameters
-    for _, group in whole.groupby(keys_without(PARALLEL.key), sort=False):
+    undivided = table[~table[PARALLEL.key].isin(DIVIDED)]  # otherwise a process updates only its part of the parameters
+    for _, group in undivided.groupby(keys_without(PARALLEL.key), sort=False):
         times = group["without_mean_ms"].dropna()
         median, spread = pooled(times)
         rows += [(index, median, spread, float(len(times))) for index in group.index]

@@ -7,7 +7,7 @@ the GPU's own time, which a profiler does not change. Idle time of any cause is 
 import numpy as np
 import pandas as pd
 
-from kernel_tables.diagnosis.rules import OF_IDLE_TIME
+from kernel_tables.diagnosis.rules import IDLE_TIME_RULES
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, numbers
 
@@ -19,7 +19,7 @@ def bounded(findings: pd.DataFrame, merged: Merged) -> pd.DataFrame:
     run = findings["run"].astype("str")
     step_ms = numbers(run.map(_step_ms(merged)))
     idle_ms = (step_ms - numbers(run.map(_busy_ms(merged)))).clip(lower=0.0)
-    room_ms = idle_ms.where(findings["code"].isin(OF_IDLE_TIME), step_ms)
+    room_ms = idle_ms.where(findings["code"].isin(IDLE_TIME_RULES), step_ms)
     gain_ms = pd.Series(np.minimum(numbers(findings["gain_ms"]), room_ms), index=findings.index)
     return findings.assign(unprofiled_ms=gain_ms, unprofiled_percent=100 * gain_ms / step_ms)
 
