@@ -11,6 +11,29 @@ MODULES, NONE = "modules", "none"
 
 def add_options(command: argparse.ArgumentParser) -> None:
     """Gives the command its arguments."""
+    _add_window_options(command)
+    command.add_argument(
+        "--ranges", default=settings.AUTO, metavar=f"{MODULES}[:DEPTH]|{NONE}",
+        help="ranges for every module of the models (to DEPTH parts of their names), or none; default: modules, if the"
+        " program opens no ranges itself",
+    )  # fmt: skip
+    command.add_argument(
+        "--profiler", choices=("nsys", "torch"), help="default: nsys if it is on PATH and there is a GPU, else torch"
+    )
+    command.add_argument(
+        "--end", action="store_true", help="stop the program, with status 0, once the window is recorded"
+    )
+    command.add_argument("--time-limit", type=float, metavar="S", help="stop the program after S seconds")
+    command.add_argument(
+        "-o", "--output", type=Path, metavar="FILE",
+        help="the capture (default: recording.sqlite, or the next free number)",
+    )  # fmt: skip
+    command.add_argument(
+        "program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ...", help="the program and its arguments"
+    )
+
+
+def _add_window_options(command: argparse.ArgumentParser) -> None:
     window = command.add_argument_group(
         "the window",
         "By default: some steps. A step is an optimizer step; without an optimizer, a call of the model; or a replay of"
@@ -34,34 +57,9 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "--cuda-profiler-api", action="store_true", help="record between the program's cudaProfilerStart and ...Stop"
     )
     window.add_argument(
-        "--after",
-        type=float,
-        default=0.0,
-        metavar="S",
+        "--after", type=float, default=0.0, metavar="S",
         help="with --seconds: start S seconds after the first call of a model (default: 0)",
-    )
-    command.add_argument(
-        "--ranges", default=settings.AUTO, metavar=f"{MODULES}[:DEPTH]|{NONE}",
-        help="ranges for every module of the models (to DEPTH parts of their names), or none; default: modules, if the"
-        " program opens no ranges itself",
     )  # fmt: skip
-    command.add_argument(
-        "--profiler", choices=("nsys", "torch"), help="default: nsys if it is on PATH and there is a GPU, else torch"
-    )
-    command.add_argument(
-        "--end", action="store_true", help="stop the program, with status 0, once the window is recorded"
-    )
-    command.add_argument("--time-limit", type=float, metavar="S", help="stop the program after S seconds")
-    command.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="the capture (default: recording.sqlite, or the next free number)",
-    )
-    command.add_argument(
-        "program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ...", help="the program and its arguments"
-    )
 
 
 def settings_of(options: argparse.Namespace, profiler: str) -> settings.Settings:

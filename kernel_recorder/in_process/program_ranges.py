@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from types import ModuleType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch.autograd.profiler import record_function
@@ -24,17 +24,9 @@ OPTIMIZER_STEP = "Optimizer.step#"  # how the range begins that PyTorch opens ar
 PLAIN_PUSH, PLAIN_POP = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
 
 
-class Listener(Protocol):
-    """What is told of every range of the program: before it opens, and after it has closed; `optimizer` is the one
-    whose step has ended with it."""
-
-    def entering(self, name: str, *, of_torch: bool) -> None: ...
-
-    def left(self, name: str, optimizer: Any = None) -> None: ...
-
-
-class _NoListener:
-    """Ignores every range."""
+class Listener:
+    """Is called for every range of the program: before it opens, and after it has closed; `optimizer` is the one whose
+    step has ended with it. This listener ignores them."""
 
     def entering(self, name: str, *, of_torch: bool) -> None: ...
 
@@ -42,22 +34,21 @@ class _NoListener:
 
 
 class ProgramRanges:
-    """Listens to this process's ranges. `to_nvtx` says which way they are translated; to ranges of PyTorch's profiler
-    they are while `is_recording`, so that a profile of the program's own has its ranges alone."""
+    """Listens to this process's ranges, and translates them: to NVTX with `to_nvtx`, else to ranges of PyTorch's
+    profiler, but only while `is_recording`, so that a profile by the program itself has only its ranges."""
 
     def __init__(
         self, listener: Listener | None, *, to_nvtx: bool, is_recording: Callable[[], bool] = lambda: True
     ) -> None:
-        self._listener = _NoListener() if listener is None else listener
+        self._listener = Listener() if listener is None else listener
         self._to_nvtx, self._is_recording = to_nvtx, is_recording
         self._thread = _OpenRanges()
-        self._optimizers: dict[
-            str, list[weakref.ref]
-        ] = {}  # by the name of their ranges, in order of their first steps
+        # by the name of their ranges, in order of their first steps
+        self._optimizers: dict[str, list[weakref.ref]] = {}
         self._plain = record_function.__enter__, record_function.__exit__
 
     def watch_torch(self) -> None:
-        """From now on the ranges that go through PyTorch are heard."""
+        """Listens to the ranges that go through PyTorch, from now on."""
         self.watch_record_function()
         nvtx = torch.cuda.nvtx
         nvtx.range_push = self._pushing(nvtx.range_push, lambda message: str(message))
@@ -99,12 +90,12 @@ class ProgramRanges:
         record_function.__enter__, record_function.__exit__ = uncompiled(enter), uncompiled(exit_)
 
     def leave_record_function(self) -> None:
-        """Ranges of record_function are as PyTorch makes them again."""
+        """Restores PyTorch's record_function."""
         record_function.__enter__, record_function.__exit__ = self._plain
 
     @contextmanager
     def outside_optimizer(self) -> Iterator[None]:
-        """The range of the optimizer's step that runs on this thread is closed inside, where it is the innermost."""
+        """Inside the block, the range of the optimizer's step on this thread is closed, if it is the innermost."""
         range_, written, _ = next(iter(self._thread.innermost[-1:]), (None, "", None))
         if range_ is None or not range_.name.startswith(OPTIMIZER_STEP):
             yield

@@ -62,8 +62,6 @@ def page(
     asked = questions_asked(tables["runs"].to_dict("records"))
     shown_tables = page_tables(tables, names, asked, table_files)
     has_steps = "kernels" in names_of_tables
-    flame_views, flames_left_out = flames(of_machine, names) if has_steps else ({}, "")
-    run = opening_run(of_machine) if has_steps else None
     return environment().get_template("template.html.j2").render(
         sections=sections,
         tables_with=tables_with,
@@ -78,23 +76,32 @@ def page(
         static_rows=STATIC_ROWS,
         figures=page_figures(all_figures(asked), of_machine, images, left_out),
         data={name: table.as_data() for name, table in shown_tables.items()},
-        timeline=run_timeline(timeline, names),
-        timeline_run=timeline["run"].iloc[0] if len(timeline) else None,
-        flames=flame_views,
-        flames_left_out=flames_left_out,
-        flame_run=_first_flame(flame_views, timeline),
+        **_views_of_steps(of_machine, timeline, names, has_steps),
         names=names.as_lists(),
         trace_file=trace_file,
         libraries=libraries,
-        picture=opening(of_machine, run) if run else None,
-        speed=speed(of_machine, run) if run else "",
-        advice=advice(of_machine, run) if run else [],
         diagnosis=diagnosis,
         scope=scope(tables["runs"]),
         in_results=table_files is None,
         style=style(HERE / "grid.css"),
         script=script(HERE / "page.js"),
     )  # fmt: skip
+
+
+def _views_of_steps(tables: Mapping, timeline: pd.DataFrame, names: Names, has_steps: bool) -> dict[str, object]:
+    """The timeline of a step, the flame views, and the opening of the page: a picture, its speed, and advice."""
+    flame_views, flames_left_out = flames(tables, names) if has_steps else ({}, "")
+    run = opening_run(tables) if has_steps else None
+    return {
+        "timeline": run_timeline(timeline, names),
+        "timeline_run": timeline["run"].iloc[0] if len(timeline) else None,
+        "flames": flame_views,
+        "flames_left_out": flames_left_out,
+        "flame_run": _first_flame(flame_views, timeline),
+        "picture": opening(tables, run) if run else None,
+        "speed": speed(tables, run) if run else "",
+        "advice": advice(tables, run) if run else [],
+    }
 
 
 def first_sentence(section: Section, question: str) -> Markup:

@@ -94,7 +94,17 @@ def leases_for(
             began(lease)
             yield leases
         return
-    pool, is_closed = visible_gpus(), threading.Event()
+    options = {"whole_host": quiet_host, "say": say}
+    with _served_leases(visible_gpus(), count, purpose, options, began) as leases:
+        yield leases
+
+
+@contextmanager
+def _served_leases(
+    pool: Sequence[str], count: int, purpose: str, options: dict[str, object], began: Callable[[Lease], None]
+) -> Iterator[Leases]:
+    """The leases of GPUs for the programs of one job, which ask for them over a socket."""
+    is_closed = threading.Event()
 
     def lease_to(askers: Sequence[Asker]) -> None:
         """Leases GPUs until each process is gone or has returned them. The end of a connection does not count: the
@@ -103,8 +113,8 @@ def leases_for(
         def wanted() -> bool:
             return not (is_closed.is_set() or any(asker.is_gone() for asker in askers))
 
-        options = {"whole_host": quiet_host, "alone": leases.alone, "say": say, "wanted": wanted}
-        with suppress(NotWanted), leases.acquire(pool, count, purpose, **options) as lease:
+        waiting = options | {"alone": leases.alone, "wanted": wanted}
+        with suppress(NotWanted), leases.acquire(pool, count, purpose, **waiting) as lease:
             began(lease)
             for asker in askers:
                 asker.send(lease)
