@@ -63,4 +63,6 @@ def _activities(trace: Trace, under: str | None, process: int | None) -> pd.Data
         trace.require_range(under)
         is_kept &= trace.range_paths.inside(under)[path]
     table["range"] = np.array([as_path(names) for names in trace.paths], object)[path]
-    return table.loc[is_kept, [name for name in TABLES["activities"] if name in table]].reset_index(drop=True)
+    return table.loc[is_kept, [column.name for column in TABLES["activities"] if column.name in table]].reset_index(
+        drop=True
+    )

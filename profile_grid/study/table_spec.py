@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kernel_tables.columns import BOOL, FLOAT, INT, JSON_TYPES, TEXT, Column, columns
 from profile_grid.errors import OutsideError
 from profile_grid.study.dimensions import DIMENSIONS, Dimension
 
@@ -17,59 +18,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-TEXT, INT, FLOAT, BOOL = DTYPES = ("text", "int", "float", "bool")
 SHARE = "of 1"  # the unit of a share; documents show percent
 PANDAS_DTYPES = {TEXT: "str", INT: "int64", FLOAT: "float64", BOOL: "bool"}
 NULLABLE_DTYPES = PANDAS_DTYPES | {INT: "Int64", BOOL: "boolean"}
-JSON_TYPES = {TEXT: "string", INT: "integer", FLOAT: "number", BOOL: "boolean"}
 
 
 class WrongTable(OutsideError):
     """A table differs from its declaration; the message is one line."""
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column: its dtype, one of DTYPES; its unit, or ""; its meaning in one line. Any value may be missing."""
-
-    name: str
-    dtype: str
-    unit: str
-    meaning: str
-
-    def fits(self, values: pd.Series) -> bool:
-        """Whether these values have the dtype. Integers in a column with missing values may be floats; a column
-        without values fits any dtype."""
-        import pandas as pd
-
-        present = values.dropna()
-        if present.empty:
-            return True
-        kind = pd.api.types.infer_dtype(present.array.categories if hasattr(present, "cat") else present)
-        if self.dtype == INT and kind == "floating":
-            return bool((present % 1 == 0).all())
-        return kind in FITTING[self.dtype]
-
-
-FITTING = {  # results of pandas.api.types.infer_dtype for each dtype
-    TEXT: ("string",), INT: ("integer",), FLOAT: ("floating", "integer", "mixed-integer-float"), BOOL: ("boolean",),
-}  # fmt: skip
-
-
-def columns(*parts: str | Iterable[Column]) -> tuple[Column, ...]:
-    """Columns from texts with lines "name | dtype | unit | meaning", and from columns. Raises ValueError for other
-    lines."""
-    declared = []
-    for part in parts:
-        declared += map(_column_in, filter(str.strip, part.splitlines())) if isinstance(part, str) else part
-    return tuple(declared)
-
-
-def _column_in(line: str) -> Column:
-    fields = [" ".join(field.split()) for field in line.split("|")]
-    if len(fields) != 4 or fields[1] not in DTYPES:
-        raise ValueError(f"no column: {line.strip()!r} is to be name | {', '.join(DTYPES)} | unit | meaning")
-    return Column(*fields)
 
 
 def column_of(dimension: Dimension) -> Column:

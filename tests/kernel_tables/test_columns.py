@@ -59,7 +59,9 @@ def test_read_gives_frames_with_the_declared_columns(tmp_path):
     path = write_trace(tmp_path / "trace.json.gz", RECENT)
     frames = kernel_tables.read(path)
     for table in ("activities", "ranges", "kernels", "classes"):
-        assert list(getattr(frames, table).columns) == [name for name in TABLES[table] if name != "rank"]
+        assert list(getattr(frames, table).columns) == [
+            column.name for column in TABLES[table] if column.name != "rank"
+        ]
     kernels = frames.activities[frames.activities["kind"] == "kernel"]
     assert (len(kernels), kernels["duration_ns"].sum()) == kernels_by_brute_force(trace_text(RECENT))
     assert kernels["range"].iloc[0] == "step > aten::op0(4×256, 256×8)"
