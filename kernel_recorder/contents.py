@@ -1,7 +1,5 @@
 """Sentences on the content of a window: what a step is, what varies between steps, what was compiled."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from kernel_tables.clean_text import visible

@@ -1,7 +1,5 @@
 """What GPUs can do at most: the makers' figures, each with its source. A GPU that is not here has no known peak."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from cs336_model.program.variants.values import BF16, BF16_WEIGHTS, FP32, TF32

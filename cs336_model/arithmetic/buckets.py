@@ -4,8 +4,6 @@ Sizes follow PyTorch's DistributedDataParallel: gradients fill a bucket in the o
 last parameter first, until it holds at least its limit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

@@ -9,8 +9,6 @@ that, for a batch of B tokens. Collectives are those of a ring (rings.py), in th
     2-D              X × Y devices: fully sharded over X, tensor parallel over Y, so that communication is least
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace

@@ -6,8 +6,6 @@ all links at the same time; an all-reduce is a reduce-scatter and then an all-ga
 tests/cs336_model/test_rings.py moves the chunks one by one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The recorder of this process, put together from the settings; PyTorch is imported."""
 
-from __future__ import annotations
-
 import torch
 
 from kernel_recorder.in_process.compiled_ranges import follow_modules

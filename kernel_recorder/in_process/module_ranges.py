@@ -1,7 +1,5 @@
 """A range for every module of the models of a program, forward and backward, for as long as the window is open."""
 
-from __future__ import annotations
-
 import gc
 from collections import defaultdict
 from collections.abc import Callable

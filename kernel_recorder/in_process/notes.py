@@ -1,7 +1,5 @@
 """Messages of the processes of a recorded program to the command: one line of JSON per event."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

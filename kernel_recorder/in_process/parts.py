@@ -1,7 +1,5 @@
 """The ranges that the recorder opens in its window: one for each step, and one for each module."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

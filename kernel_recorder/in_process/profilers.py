@@ -1,7 +1,5 @@
 """The two profilers of a window: PyTorch's own, and nsys around the program."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ It runs inside other people's programs, in the middle of their steps. So whateve
 to tell, and never raised.
 """
 
-from __future__ import annotations
-
 import atexit
 import multiprocessing.util
 import os

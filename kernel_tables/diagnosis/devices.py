@@ -1,7 +1,5 @@
 """The activities of one GPU of one process over a span of time, and the gaps between them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

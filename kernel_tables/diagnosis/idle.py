@@ -7,8 +7,6 @@ them the host would be further ahead, so the part of a call's time that no gap h
 The rest is launching itself.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

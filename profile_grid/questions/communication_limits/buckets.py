@@ -1,7 +1,5 @@
 """What DistributedDataParallel's buckets cost: predicted for each size from the runs with other sizes, and measured."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from cs336_model.arithmetic.buckets import buckets_of, exposed_s, reductions, slowdown

@@ -1,7 +1,5 @@
 """What the document on limits of communication says: sentences and tables."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from cs336_model.arithmetic.layer_limits import DATA, LAYOUTS

@@ -1,7 +1,5 @@
 """One feed-forward layer on several GPUs: its times by measured rates, the limits that follow, and measured times."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 

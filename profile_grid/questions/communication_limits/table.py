@@ -1,7 +1,5 @@
 """The tables on limits of communication: one feed-forward layer by layout, and the cost of buckets."""
 
-from __future__ import annotations
-
 from profile_grid.questions.communication_limits.buckets import BUCKET_COSTS
 from profile_grid.questions.communication_limits.limits import LAYER_LIMITS
 from profile_grid.study.table_spec import PageTable
