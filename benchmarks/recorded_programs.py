@@ -36,8 +36,8 @@ LIMIT_S = 240
 
 @dataclass(frozen=True)
 class Program:
-    """A file with its arguments; what defines a step in the run by torch.profiler; `by` a profiler other than the
-    machine's; the arguments of the run by torch.profiler, if they are other ones."""
+    """A file with its arguments; what ends a step in the run by torch.profiler; `by` a profiler other than the
+    machine's; the arguments of the run by torch.profiler, if they differ."""
 
     file: str
     arguments: tuple[str, ...] = ()

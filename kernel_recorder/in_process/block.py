@@ -1,4 +1,4 @@
-"""A window of PyTorch's profiler around a block of code that asks for it."""
+"""A window of PyTorch's profiler around a block of code."""
 
 from pathlib import Path
 

@@ -1,8 +1,8 @@
-"""The variables that a measured program is given, what a result keeps of them, and whether they are others now.
+"""The environment variables of a measured program, what a result records of them, and whether they have changed.
 
-There are three kinds. Values that may change a measurement are kept in clear. What locates files or chooses among GPUs
-is not kept: it is judged by the code that was loaded and by the kind of device. Of variables that the configuration
-names a salted digest is kept, since they may hold a password.
+There are three kinds. Values that may change a measurement are recorded in clear. Variables that locate files or choose
+GPUs are not recorded: the loaded code and the kind of device are compared instead. For variables that the configuration
+names, a salted digest is recorded, since they may hold a password.
 """
 
 import hmac
@@ -41,16 +41,16 @@ PREFIXES = (
     "PYTORCH_",
     "TORCHINDUCTOR_",
 )
-# the ends of names that locate files or devices, or may hold what is private
+# how names end that locate files or devices, or may hold private values
 NO_VALUES = ("DIR", "PATH", "HOME", "FILE", "_ID", "HOSTID", "_IFNAME", "_HCA", "_ADDR", "_URL", "_TOKEN", "_KEY")
 SET_BY_SNAKEMAKE = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # for every job, to the threads of its rule
-USERS_VARIABLE = "PROFILE_GRID_USERS_THREADS"  # holds those that the user set, as JSON
+USERS_VARIABLE = "PROFILE_GRID_USERS_THREADS"  # holds their values as the user set them, as JSON
 
 
 @dataclass(frozen=True)
-class Given:
-    """What a result keeps of the environment: values in clear, salted digests of the custom variables (None: unset),
-    whether a plan can see the packages that were measured, and the names of the GPUs that could be used."""
+class RecordedEnvironment:
+    """The environment in a result: values in clear, salted digests of the custom variables (None: unset), whether a
+    plan can see the packages that were measured, and the names of the GPUs that could be used."""
 
     values: dict[str, str]
     salt: str | None
@@ -60,13 +60,13 @@ class Given:
 
 
 def keep_users_values(environment: MutableMapping[str, str]) -> None:
-    """Keeps for the jobs what Snakemake hides from them."""
+    """Records the user's values of variables that Snakemake sets for its jobs."""
     users = {name: environment[name] for name in SET_BY_SNAKEMAKE if name in environment}
     environment.setdefault(USERS_VARIABLE, json.dumps(users))
 
 
 def counting_values(source: Mapping[str, str], custom: Iterable[str] = ()) -> dict[str, str]:
-    """The variables that the user set whose values may change a measurement, but for the custom ones."""
+    """The variables set by the user whose values may change a measurement, without the custom ones."""
     users = _users(source)
     hidden = {*LOCATING, *custom}
     return {name: users[name] for name in sorted(users) if name not in hidden and _counts(name, users[name])}
@@ -81,29 +81,29 @@ def allowed_variables(source: Mapping[str, str], custom: Iterable[str] = ()) -> 
 
 
 def variables_record(source: Mapping[str, str], custom: Iterable[str]) -> dict:
-    """What a result keeps of the variables that its program was given."""
+    """The variables of a program, as its result records them."""
     salt, users = secrets.token_hex(16), _users(source)
     names = _hidden_names(custom)
     digests = {name: _digest(salt, users[name]) if name in users else None for name in names}
     return {"values": counting_values(source, names), "salt": salt if names else None, "digests": digests}
 
 
-def changed_environment(given: Given, source: Mapping[str, str], custom: Iterable[str]) -> str | None:
-    """The first variable that a measured program would be given with another value now; None where there is none.
-    Values of custom variables are not shown."""
+def changed_environment(recorded: RecordedEnvironment, source: Mapping[str, str], custom: Iterable[str]) -> str | None:
+    """A message on the first variable that would have another value now; or None. Values of custom variables are
+    not shown."""
     names = _hidden_names(custom)
-    then, now = given.values, counting_values(source, names)
-    for name in sorted(then.keys() | now.keys()):
-        if then.get(name) != now.get(name):
-            return f"the environment has changed: {name} was {_shown(then.get(name))} and is {_shown(now.get(name))}"
+    before, now = recorded.values, counting_values(source, names)
+    for name in sorted(before.keys() | now.keys()):
+        if before.get(name) != now.get(name):
+            return f"the environment has changed: {name} was {_shown(before.get(name))} and is {_shown(now.get(name))}"
     users = _users(source)
     for name in names:
-        digest = given.digests.get(name)
+        digest = recorded.digests.get(name)
         if digest is None and name in users:
             return f"the environment has changed: {name} was unset and has a value"
         if digest is not None and name not in users:
             return f"the environment has changed: {name} had a value and is unset"
-        if digest is not None and not hmac.compare_digest(digest, _digest(given.salt or "", users[name])):
+        if digest is not None and not hmac.compare_digest(digest, _digest(recorded.salt or "", users[name])):
             return f"the environment has changed: {name} has another value"
     return None
 

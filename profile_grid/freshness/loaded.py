@@ -1,4 +1,4 @@
-"""Whether a measured program would load the code that it loaded: judged by name and content, without importing it."""
+"""Whether a measured program would load the same code again, by names and contents; nothing is imported."""
 
 import marshal
 import os
@@ -40,7 +40,7 @@ class LoadedFile:
 
 @dataclass(frozen=True)
 class LoadedCode:
-    """What a measured program loaded: see cs336_model/program/loading.py."""
+    """The code that a measured program loaded: see cs336_model/program/loading.py."""
 
     modules: Mapping[str, LoadedFile]
     namespaces: list[str]
@@ -53,10 +53,10 @@ _reasons: dict[tuple, str | None] = {}
 
 
 def changed_code(record: Mapping[str, Any], same_machine: bool) -> str | None:
-    """Why the program would load other code now; None where it would not, or where that cannot be known here.
+    """Why the program would load other code now; None if it would not, or if this machine cannot know.
 
-    Files that pip installed, and extension modules, are judged on the `same_machine` alone: elsewhere they are
-    others. Thousands of results have the same record, so each is judged once.
+    Files that pip installed, and extension modules, are only compared on the `same_machine`, since they differ
+    between machines. Thousands of results have the same record, so each is compared once.
     """
     key = (marshal.dumps(record, 2), same_machine, *search_folders())  # version 2: equal records are equal bytes
     if key not in _reasons:
@@ -110,7 +110,7 @@ def _path_of(name: str, location: Location) -> str:
 
 
 def _package_is_here(name: str) -> bool:
-    """Whether the package of a module that is not found is: then a file of it was deleted."""
+    """Whether the package of a missing module is present, so that a file of it was deleted."""
     top, dot, _ = name.partition(".")
     package = present_search().find(top) if dot else None
     return package is not None and package.file is not None
@@ -137,7 +137,7 @@ def _is_found(name: str, same_machine: bool) -> bool:
 
 
 def _has_digest(path: str, digest: str) -> bool:
-    """Whether a file is the one that was loaded: by its bytes where it was installed, else by what it does."""
+    """Whether a file is the one that was loaded: by its bytes if it was installed, else by its code."""
     return digest == _bytes_digest(path) or (path.endswith(".py") and digest == _code_digest(path))
 
 
@@ -152,7 +152,7 @@ def _code_digest(path: str) -> str:
 
 
 def search_folders() -> tuple[str, ...]:
-    """The folders of the user's in which a measured program that is started here looks first."""
+    """The user's folders in which a measured program that is started here searches first."""
     named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return (os.getcwd(), *(os.path.abspath(folder) for folder in named if folder))
 

@@ -16,7 +16,7 @@ from kernel_recorder import ncu_profile
 from kernel_recorder.gpu import NSYS, TORCH, gpu_is_visible, profiler_of_this_machine
 from kernel_tables.errors import TraceError
 from kernel_tables.reading import nsys
-from profile_grid.freshness.environment import Given
+from profile_grid.freshness.environment import RecordedEnvironment
 
 PREFIX_VARIABLE = "PROFILE_GRID_PREFIX"  # the prefix of the Python of Snakemake; jobs may have a conda environment each
 VERSION = "a version has changed"
@@ -54,15 +54,15 @@ def is_kind_of_device(machine: Machine) -> bool:
     return machine.device_name in gpu_names()
 
 
-def same_machine(machine: Machine, given: Given) -> bool:
+def same_machine(machine: Machine, environment: RecordedEnvironment) -> bool:
     """Whether versions in a result can be compared with those of this host: it has the same kind of device, and its
     Python is the one that would measure."""
-    return given.planners_python and is_planners_python() and is_kind_of_device(machine)
+    return environment.planners_python and is_planners_python() and is_kind_of_device(machine)
 
 
-def other_device(program: Mapping[str, Any], machine: Machine, given: Given) -> str | None:
+def other_device(program: Mapping[str, Any], machine: Machine, environment: RecordedEnvironment) -> str | None:
     """Why this host would choose another device: a GPU is visible, and none was then. None if it would not."""
-    if program.get("device") == "auto" and machine.device == "cpu" and not given.gpus and gpu_names():
+    if program.get("device") == "auto" and machine.device == "cpu" and not environment.gpus and gpu_names():
         return f"the device has changed: it was the processor and is {gpu_names()[0]}"
     return None
 

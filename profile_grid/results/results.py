@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from cs336_model.program.without_times import FAILED, STOPPED, UNSUPPORTED, WRONG
 from profile_grid.errors import OutsideError
-from profile_grid.freshness.environment import Given
+from profile_grid.freshness.environment import RecordedEnvironment
 from profile_grid.results.typed_json import Built, Mismatch, parse_as
 
 FORMAT = 7  # of a stage's JSON; raised when a field changes its meaning
@@ -164,7 +164,7 @@ class StageResult:
     sources: str  # the digest of what measured it
     program: ProgramResult | None  # None if the program was ended before it wrote its result
     facts: dict[str, Any]  # what only this stage's results hold
-    environment: Given  # what is kept of the variables that the program was given
+    environment: RecordedEnvironment  # of the program
     files: dict[str, FileIdentity]  # the files next to it, by name
     seconds: Seconds
     waited_s: float  # for leases
@@ -213,7 +213,7 @@ class Origin:
     sources: str
     program: Ran | None
     facts: dict[str, Any]
-    environment: Given
+    environment: RecordedEnvironment
     files: dict[str, FileIdentity]
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from profile_grid.freshness.environment import (
-    Given,
+    RecordedEnvironment,
     allowed_variables,
     changed_environment,
     counting_values,
@@ -18,7 +18,7 @@ HOST = {"planners_python": True, "gpus": []}
 
 def changed(then, now, custom=()):
     """Why a result that was measured with some variables is not what would be measured with others."""
-    return changed_environment(Given(**variables_record(then, custom), **HOST), now, custom)
+    return changed_environment(RecordedEnvironment(**variables_record(then, custom), **HOST), now, custom)
 
 
 @pytest.mark.parametrize(

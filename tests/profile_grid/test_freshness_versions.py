@@ -8,10 +8,10 @@ import pytest
 
 from cs336_model.cpu import cpu_name
 from profile_grid.freshness import versions
-from profile_grid.freshness.environment import Given
+from profile_grid.freshness.environment import RecordedEnvironment
 from profile_grid.results.results import RanOn
 
-GIVEN = Given({}, None, {}, planners_python=True, gpus=[])
+GIVEN = RecordedEnvironment({}, None, {}, planners_python=True, gpus=[])
 ON_CPU = RanOn("cpu", cpu_name(), cpu_name(), None, platform.python_version())
 ON_GPU = RanOn("cuda", "NVIDIA H200", "Some CPU", "580.82", platform.python_version())
 AUTO = {"backend": "auto", "program": {"device": "auto"}}

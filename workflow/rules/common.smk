@@ -12,16 +12,7 @@ from snakemake.exceptions import WorkflowError
 from profile_grid.freshness.digests import digest_of_settings, digest_of_text
 from profile_grid.freshness.imports import remember_sources
 from profile_grid.freshness.making import Making
-from workflow.resources import max_minutes
-from profile_grid.study.catalogue import (
-    MODULES_OF_TABLES,
-    TABLES_OF_A_RUN,
-    merged_of,
-    question_of_figure,
-    questions_asked,
-    summaries_of,
-    workloads_of,
-)
+from profile_grid.study import catalogue
 from profile_grid.study.program import program_of
 from profile_grid.study.runs import (
     checked_config,
@@ -35,23 +26,13 @@ from profile_grid.study.runs import (
 from profile_grid.study.schema import ConfigError, check_keys
 from profile_grid.study.stage import OWN_RULES
 from profile_grid.study.stages import CAPTURE, NOT_ASKED, STAGES, TIMING
+from workflow import paths
 from workflow.job_environment import count_measurements, in_allocation, longest_first, prepare_job_environment
 from workflow.leftovers import leftover_reason
-from workflow.sources import result_reason
 from workflow.packed import MARKER, packed_manifest
-from workflow.paths import (
-    files_of_tables,
-    flat,
-    inputs_of_tables,
-    of_every_run,
-    parquet_of,
-    result_of,
-    results_of_round,
-    status_of,
-)
 from workflow.reruns import Reruns
-from workflow.resources import JobResources
-from workflow.sources import measurement_sources, question_files
+from workflow.resources import JobResources, max_minutes
+from workflow.sources import measurement_sources, question_files, result_reason
 
 PACKED = config.get("packed")
 try:
@@ -64,16 +45,16 @@ except ConfigError as error:
 
 
 PLANNED = packed_manifest(PACKED).runs if PACKED else planned_rows(config, RUNS)
-WORKLOADS = workloads_of(PLANNED)
-MERGED, SUMMARIES = merged_of(WORKLOADS), summaries_of(WORKLOADS)
-LARGE_TABLES = [name for name in MERGED if name in ("steps", "warmup_steps", *TABLES_OF_A_RUN)]
+WORKLOADS = catalogue.workloads_of(PLANNED)
+MERGED, SUMMARIES = catalogue.merged_of(WORKLOADS), catalogue.summaries_of(WORKLOADS)
+LARGE_TABLES = [name for name in MERGED if name in ("steps", "warmup_steps", *catalogue.TABLES_OF_A_RUN)]
 CAPTURED = any(row[CAPTURE.status_column] != NOT_ASKED for row in PLANNED)
-ASKED = questions_asked(PLANNED)
+ASKED = catalogue.questions_asked(PLANNED)
 QUESTION_DOCUMENTS = [question.name for question in ASKED if question.has_document]
 FIGURES = [name for question in ASKED for name in question.figures]
 FORMATS = config.get("formats", ["markdown"])
 STAGE_TABLES = [stage.file("tables") for stage in STAGES if stage.has_tables]
-DECLARED_TABLES = [f"{module.replace('.', '/')}.py" for module in MODULES_OF_TABLES]
+DECLARED_TABLES = [f"{module.replace('.', '/')}.py" for module in catalogue.MODULES_OF_TABLES]
 SPECIFICATIONS = {
     stage.name: {name: specification(config, run, stage) for name, run in RUNS.items() if stage in run.stages}
     for stage in STAGES
@@ -108,7 +89,7 @@ def add_tables_of_run(stage, run):
             programs=("workflow/scripts/run_tables.py", stage.file("tables")),
             patterns=of_run.sources,
             settings=digest_of_settings({key: config.get(key, []) for key in of_run.own_rules}),
-            inputs=tuple(f"{folder}/{name}" for name in inputs_of_tables(stage)),
+            inputs=tuple(f"{folder}/{name}" for name in paths.inputs_of_tables(stage)),
             outputs=tuple(f"{folder}/{name}" for name in (of_run.status_file, *of_run.files)),
         )
     )

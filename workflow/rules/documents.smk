@@ -31,15 +31,15 @@ RERUNS.add(
     Making(
         "summaries",
         programs=("workflow/scripts/summaries.py", *question_files(ROOT, "table")),
-        inputs=tuple(parquet_of(MERGED)),
-        outputs=tuple(files_of_tables(SUMMARIES)),
+        inputs=tuple(paths.parquet_of(MERGED)),
+        outputs=tuple(paths.files_of_tables(SUMMARIES)),
     )
 )
 
 
 rule summaries:
     input:
-        RERUNS.inputs(files_of_tables(SUMMARIES)[0]),
+        RERUNS.inputs(paths.files_of_tables(SUMMARIES)[0]),
     output:
         report(expand("results/tables/{table}.csv", table=SUMMARIES), caption="../report/table.rst", category="Tables"),
         expand("results/tables/{table}.parquet", table=SUMMARIES),
@@ -49,7 +49,7 @@ rule summaries:
     conda:
         "../../envs/analysis.yaml"
     params:
-        recipe=RERUNS.recipe(files_of_tables(SUMMARIES)[0]),
+        recipe=RERUNS.recipe(paths.files_of_tables(SUMMARIES)[0]),
     message:
         "the tables that answer the questions"
     shell:
@@ -72,7 +72,7 @@ for document in ["answers", *QUESTION_DOCUMENTS]:
                 f"profile_grid/questions/{'*' if document == 'answers' else document}/document.md.j2",
             ),
             settings=digest_of_settings(FORMATS),
-            inputs=(*parquet_of(["runs", *SUMMARIES]), "results/tables/provenance.json"),
+            inputs=(*paths.parquet_of(["runs", *SUMMARIES]), "results/tables/provenance.json"),
             outputs=tuple(f"results/answers/{document}.{SUFFIX[name]}" for name in FORMATS),
         )
     )
@@ -111,9 +111,9 @@ for figure_name in FIGURES:
             f"figure {figure_name}",
             programs=(
                 "workflow/scripts/figures.py",
-                *question_files(ROOT, "figure", question_of_figure(figure_name).name),
+                *question_files(ROOT, "figure", catalogue.question_of_figure(figure_name).name),
             ),
-            inputs=tuple(parquet_of([*MERGED, *SUMMARIES])),
+            inputs=tuple(paths.parquet_of([*MERGED, *SUMMARIES])),
             outputs=(f"results/figures/{figure_name}.svg", f"results/figures/{figure_name}.png"),
         )
     )
@@ -156,7 +156,7 @@ RERUNS.add(
             for suffix in ("css", "js", "j2")
         ),
         inputs=(
-            *parquet_of([*MERGED, *SUMMARIES]),
+            *paths.parquet_of([*MERGED, *SUMMARIES]),
             *(f"results/figures/{figure}.png" for figure in FIGURES),
             "results/tables/provenance.json",
             *TIMELINE,
@@ -193,7 +193,7 @@ RERUNS.add(
     Making(
         "dictionary",
         programs=("workflow/scripts/dictionary.py", *DECLARED_TABLES),
-        inputs=tuple(parquet_of([*MERGED, *SUMMARIES])),
+        inputs=tuple(paths.parquet_of([*MERGED, *SUMMARIES])),
         outputs=("results/tables/README.md",),
     )
 )
@@ -223,7 +223,7 @@ RERUNS.add(
         programs=("workflow/scripts/table_documents.py", *DECLARED_TABLES),
         patterns=("profile_grid/documents/templates/print.lua",),
         settings=digest_of_settings(FORMATS),
-        inputs=tuple(parquet_of([*MERGED, *SUMMARIES])),
+        inputs=tuple(paths.parquet_of([*MERGED, *SUMMARIES])),
         outputs=(),
         folders=tuple(f"results/tables/{name}" for name in FORMATS),
     )
@@ -261,7 +261,7 @@ FROM_ARCHIVE = [
 # Each is requested by name, since Snakemake does not notice a deleted intermediate file. Of a run only the status files
 # are: the input functions of their jobs notice the others.
 MADE_FROM_RESULTS = [
-    of_every_run(RUNS, status_of),
+    paths.of_every_run(RUNS, paths.status_of),
     "results/grid.json",
     expand("results/tables/{table}.{suffix}", table=[*MERGED, *SUMMARIES], suffix=["csv", "parquet"]),
     "results/tables/provenance.json",
@@ -292,7 +292,7 @@ RERUNS.add(
 rule complete:
     input:
         # every document is made before a missing run is reported
-        RERUNS.inputs("results/complete.json", after=lambda wildcards: flat(DOCUMENTS)),
+        RERUNS.inputs("results/complete.json", after=lambda wildcards: paths.flat(DOCUMENTS)),
     output:
         "results/complete.json",
     log:
@@ -311,6 +311,6 @@ rule complete:
 EVERYTHING = [
     "results/machine.txt",
     "results/complete.json",
-    of_every_run(RUNS, result_of),
+    paths.of_every_run(RUNS, paths.result_of),
     MADE_FROM_RESULTS,
 ]

@@ -11,14 +11,14 @@ RERUNS.add(
         "read_packed",
         programs=("workflow/scripts/read_packed.py", *DECLARED_TABLES),
         inputs=(PACKED,),
-        outputs=tuple(flat(FROM_ARCHIVE)),
+        outputs=tuple(paths.flat(FROM_ARCHIVE)),
     )
 )
 
 
 rule read_packed:
     input:
-        RERUNS.inputs(flat(FROM_ARCHIVE)[0]),
+        RERUNS.inputs(paths.flat(FROM_ARCHIVE)[0]),
     output:
         FROM_ARCHIVE,
     log:
@@ -29,7 +29,7 @@ rule read_packed:
     params:
         archive=lambda wildcards: PACKED,  # no wildcard, whatever its name holds
         marker=MARKER,
-        recipe=RERUNS.recipe(flat(FROM_ARCHIVE)[0]),
+        recipe=RERUNS.recipe(paths.flat(FROM_ARCHIVE)[0]),
     message:
         "reading {params.archive}"
     shell:

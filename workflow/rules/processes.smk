@@ -22,7 +22,7 @@ for number in range(2, PROCESSES + 1):
         )
     RERUNS.add_marker(
         f"round {number - 1}",
-        results_of_round(number - 1, AGAIN_SPECIFICATIONS),
+        paths.results_of_round(number - 1, AGAIN_SPECIFICATIONS),
         f"results/processes/{number - 1}.done",
     )
 if PROCESSES > 1:

@@ -84,7 +84,7 @@ RERUNS.add(
         # the largest sizes that fit are measured by bisection, on request
         inputs=("results/grid.json", *sorted(str(path) for path in Path("results/largest").glob("*.json"))),
         of_runs="results/grid.json",
-        outputs=(*files_of_tables(MERGED), "results/tables/provenance.json"),
+        outputs=(*paths.files_of_tables(MERGED), "results/tables/provenance.json"),
     ),
     grid_plan(config)["runs"],
 )
