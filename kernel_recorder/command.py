@@ -11,7 +11,7 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path, PurePath
 from shutil import get_terminal_size
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from kernel_tables.trace import Trace
 
 
-OF_EVERY_WINDOW = frozenset({"nsys_hedge"})  # nsys warns of every window that ends before the program
+# nsys warns of every window that ends before the program, and of processes that use no GPU, which is no problem.
+OF_EVERY_WINDOW = frozenset({"nsys_hedge", "nsys_warning"})
 OF_CUT_WINDOWS = frozenset({"short_steps"})  # the step in which the program ended, which is reported separately
 VARIES, UNSTEADY = "steps_vary", "unsteady_steps"  # two codes of findings that say that steps differ
 NOTHING_RECORDED = 3  # the exit status
@@ -156,6 +157,8 @@ def _print_communication(kept: Sequence[tuple[Outcome, Path]]) -> None:
 
 def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
     """Prints the reasons to doubt the capture; in full also its ranges or kernels, and where time is lost."""
+    from kernel_tables.diagnosis.scope import Scope
+    from kernel_tables.diagnosis.step_rules import differ_in_work
     from kernel_tables.trace import Trace
 
     lost, step_name = [], outcome.settings.range or STEP
@@ -164,16 +167,18 @@ def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
             findings = [
                 finding for finding in trace.check(outcome.expected_steps) if finding.code not in _expected(outcome)
             ]
+            varying = list(outcome.varying())
+            if varying or not differ_in_work(Scope(trace, step_name)):
+                findings = [finding for finding in findings if finding.code != VARIES]
             if in_full:
-                _print_rows(trace, step_name, under=STEP if outcome.has_prelude else None)
+                _print_rows(trace, step_name, capture, under=STEP if outcome.has_prelude else None)
+                _say_all(outcome.slowed())
                 lost = [] if any(finding.severity == ERROR for finding in findings) else _losses(trace, step_name)
     except TraceError as error:
         _say(f"no table is made of it: {error}")
         return
-    varying = list(outcome.varying())
     for finding in findings:
-        if finding.code != VARIES or not varying:
-            _say(f"{finding.severity}{'' if in_full else outcome.of_rank()}: {finding.message}")
+        _say(f"{finding.severity}{'' if in_full else outcome.of_rank()}: {finding.message}")
     for sentence in (*(varying if in_full else ()), *(loss.sentence for loss in lost if not _is_said(loss, outcome))):
         _say(sentence)
 
@@ -187,21 +192,22 @@ def _is_said(loss: Diagnosis, outcome: Outcome) -> bool:
     return outcome.explains([int(number) for number in loss.evidence["slow_steps_ms"]])
 
 
-def _print_rows(trace: Trace, step_name: str, under: str | None) -> None:
+def _print_rows(trace: Trace, step_name: str, capture: Path, under: str | None) -> None:
     """The tree of ranges, all or those `under` one, and where the time of a step goes; without ranges, the kernels."""
     from kernel_tables.diagnosis.scope import Scope
     from kernel_tables.diagnosis.step_time import step_time
     from kernel_tables.terminal.tables import kernel_lines, names_of, rest_line, tree_lines
     from kernel_tables.units import CPU_ONLY_NOTE, time_heading
 
-    width = get_terminal_size().columns
+    width, command = get_terminal_size().columns, f"kernel-tables {{}} {shlex.quote(str(capture))} --top 0"
     if trace.range_names[1]:
-        lines = tree_lines(trace, MOST_ROWS, width, under)
+        command = command.format(f"ranges --tree{f' --under {under}' if under else ''}")
+        lines = tree_lines(trace, MOST_ROWS, width, under, all_by=command)
     else:
         kernels, heading = trace.kernels(), time_heading(trace.is_cpu_only)
         all_ns = int(kernels["total_ns"].sum())
         lines = kernel_lines(kernels.head(MOST_ROWS), all_ns, width, heading, names_of(kernels))
-        lines += rest_line(max(len(kernels) - MOST_ROWS, 0), "kernels", None, width, heading)
+        lines += rest_line(max(len(kernels) - MOST_ROWS, 0), "kernels", None, width, heading, command.format("kernels"))
     encoding = sys.stderr.encoding or "utf-8"
     print(lines.encode(encoding, "replace").decode(encoding), file=sys.stderr)
     if trace.is_cpu_only:
@@ -215,6 +221,11 @@ def _losses(trace: Trace, step_name: str) -> list[Diagnosis]:
     from kernel_tables.diagnosis.diagnose import diagnose
 
     return [finding for finding in diagnose(trace, step_name) if not finding.abstained][:MOST_LOSSES]
+
+
+def _say_all(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        _say(sentence)
 
 
 def _say(sentence: str) -> None:

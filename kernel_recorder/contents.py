@@ -20,7 +20,7 @@ def step_sentence(window: dict) -> Iterator[str]:
     elif by == "weights":
         yield (
             f"a step begins with the first call of a model after {name} has changed the weights, since its own steps"
-            " are compiled"
+            " are compiled, or inside the backward pass"
         )
     elif by == "graph":
         yield "a step ends with each replay of a CUDA graph"

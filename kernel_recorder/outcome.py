@@ -16,6 +16,7 @@ from kernel_tables.clean_text import visible
 OVER = ("lost", "refused", "exit")  # after these notes, a process writes no window
 STEP_TIMES = ("step_before_s", "step_within_s")
 REPEATED = {"module": "call", "graph": "replay"}  # the name of a step without an optimizer
+NOTABLE = 1.2  # times the time before the window
 PROFILERS = {NSYS: "nsys", "torch": "PyTorch's profiler"}
 
 
@@ -186,6 +187,15 @@ class Outcome:
     def varying(self) -> Iterator[str]:
         """A sentence on what varies between the steps, if anything does."""
         return varying_sentence(self._window_facts())
+
+    def slowed(self) -> Iterator[str]:
+        """A sentence on steps that took notably longer in the window than before it."""
+        before, within = ((self.closed or {}).get(name) for name in STEP_TIMES)
+        if before and within and within > NOTABLE * before:
+            yield (
+                f"a step took {_duration(before)} before the window and {_duration(within)} in it (medians): recording,"
+                " or what else ran on the machine, made steps longer, above all their idle or host time"
+            )
 
     def explains(self, slow_steps: Collection[int]) -> bool:
         """Whether steps with these numbers, from 0, are slow because they call models differently than the others."""

@@ -101,8 +101,8 @@ class Recorder:
 
     def open(self, **facts: Any) -> bool:
         """Whether the window is open now. It is not where another process was first, or the profiler refuses; and not
-        yet, while the program uses PyTorch's profiler itself."""
-        if not self.waits:
+        yet, while the program uses PyTorch's profiler itself, or in a backward pass."""
+        if not self.waits or is_in_backward():
             return False
         if self._profiler.is_taken:
             self.note_profile()
@@ -145,8 +145,8 @@ class Recorder:
             self.close(profile=True)
 
     def close(self, *, program_ended: bool = False, **facts: Any) -> None:
-        """Ends the window, and writes its content."""
-        if not self.is_open:
+        """Ends the window, and writes its content; not in a backward pass, unless the program ends there."""
+        if not self.is_open or (is_in_backward() and not program_ended):
             return
         self.state = OVER
         started = time.perf_counter()
@@ -195,6 +195,12 @@ class Recorder:
         self._ranks.forget()
         if self.is_open:
             self.state = OVER
+
+
+def is_in_backward() -> bool:
+    """Whether autograd runs a backward pass on this thread. It gives the thread another state meanwhile, and with it
+    another profiler: one that is started or ended in it is not afterwards, and the process ends with a SIGSEGV."""
+    return torch._C._current_graph_task_id() != -1
 
 
 def wait_for_device() -> None:

@@ -15,7 +15,7 @@ from torch import nn
 from torch.optim.optimizer import Optimizer
 
 from kernel_recorder.in_process.outermost_calls import OutermostCalls
-from kernel_recorder.in_process.recorder import Recorder
+from kernel_recorder.in_process.recorder import Recorder, is_in_backward
 from kernel_recorder.in_process.settings import CALLS, NSYS, Settings
 from kernel_recorder.in_process.weight_changes import WeightChanges
 from kernel_recorder.in_process.windows import Window
@@ -68,8 +68,9 @@ class StepsWindow(Window):
 
     A step lasts from the end of an optimizer's step or of a replay to the next; of a model from call to call. A step of
     an optimizer ends where the range closes that PyTorch opens around it, so that no range stands half in the window.
-    A compiled optimizer runs no Python that could be heard: then a step begins with the first call of a model after the
-    weights have changed.
+    A compiled optimizer runs no Python that could be heard, and in a backward pass, where hooks may call an optimizer
+    for each weight, no window can open: then a step begins with the first call of a model after the weights have
+    changed.
 
     Replays count since the last step that an optimizer made in Python: a graph may hold a part of a step only. Calls of
     modules with parameters count until the program makes an optimizer, or always where the settings ask for CALLS. If
@@ -84,6 +85,7 @@ class StepsWindow(Window):
         super().__init__(recorder, settings)
         self._counts: dict[Repeated, int] = {}
         self._names: dict[Repeated, str] = {}
+        self._order: dict[Repeated, int] = {}  # of the last repetition of each, among those of all
         self._step: Repeated | None = None  # what defines a step
         self._optimizers = WeightChanges()
         self._clocks: defaultdict[Repeated, StepClock] = defaultdict(StepClock)
@@ -100,7 +102,9 @@ class StepsWindow(Window):
         Optimizer.__init__ = _followed_by(Optimizer.__init__, self._after_creation)
 
     def left(self, name: str, optimizer: Any = None) -> None:
-        if optimizer is not None and self.settings.window != CALLS and not _is_capturing():
+        if optimizer is None or self.settings.window == CALLS or _is_capturing():
+            return
+        if not is_in_backward():  # else its change of the weights is heard, at the next call
             self._hears_steps()
             self._boundary(Repeated(OPTIMIZER, id(optimizer)), type(optimizer).__name__)
 
@@ -152,7 +156,8 @@ class StepsWindow(Window):
 
     def _boundary(self, repeated: Repeated, name: str) -> None:
         """A step of this ends here; or, of a model, the next begins here."""
-        recorder = self.recorder
+        recorder, before = self.recorder, self._order.get(repeated, 0)
+        self._order[repeated] = max(self._order.values(), default=0) + 1
         self._counts[repeated] = count = self._counts.get(repeated, 0) + 1
         self._names[repeated] = name
         self._clocks[repeated].tick()
@@ -166,8 +171,16 @@ class StepsWindow(Window):
                 recorder.step_begins()
         elif self._may_define_steps(repeated):
             over = count - (repeated.kind == MODULE)
-            if over >= self.settings.skip:
+            if over >= self.settings.skip and not self._is_inside(repeated, before):
                 self._begin(repeated, first=over + 1, by=repeated.kind, name=name)
+
+    def _is_inside(self, repeated: Repeated, before: int) -> bool:
+        """Whether optimizers take turns, and another one is next: an iteration ends with the last of them. `before` is
+        the order of the previous step of this one."""
+        return repeated.kind == OPTIMIZER and any(
+            other.kind == OPTIMIZER and count == self._counts[repeated] - 1 and self._order[other] > before
+            for other, count in self._counts.items()
+        )
 
     def _may_define_steps(self, repeated: Repeated) -> bool:
         if self._step is None:

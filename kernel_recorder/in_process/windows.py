@@ -62,7 +62,7 @@ class RangeWindow(Window):
         self._depth.value -= 1
         if self._depth.value == 0 and self.recorder.is_open:
             self.recorder.done += 1
-            if self.recorder.done == self.settings.steps:
+            if self.recorder.done >= self.settings.steps:
                 self.recorder.close()
 
     def progress(self) -> dict[str, Any]:
@@ -124,7 +124,9 @@ class SecondsWindow(Window):
             on_main_thread(self.recorder.open)
             time.sleep(0.05)
         time.sleep(self.settings.seconds)
-        on_main_thread(self.recorder.close)
+        while self.recorder.is_open:
+            on_main_thread(self.recorder.close)
+            time.sleep(0.05)
 
 
 _kept: list[Any] = []  # what the interpreter was asked to call must live until it does

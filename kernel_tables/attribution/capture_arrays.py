@@ -3,6 +3,7 @@
 Times are integer nanoseconds on the clock of the capture; processes and threads are nsys's global ids.
 """
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ from kernel_tables.errors import TraceError, impossible
 from kernel_tables.kernel_classes.categories import classify
 from kernel_tables.kineto.capture_schema import CPU_DEVICE
 from kernel_tables.reading.capture import Capture
-from kernel_tables.reading.schema import KERNEL, MISSING, NVTX, RUNTIME
+from kernel_tables.reading.schema import KERNEL, MISSING, NVTX, RUNTIME, WINDOW_KEY
 
 MAX_NAME = 100  # characters of a name in a message
 
@@ -71,6 +72,15 @@ class CaptureArrays:
     def metadata(self) -> dict[str, str]:
         """Facts about the export: EXPORT_SCHEMA_VERSION, EXPORT_PRODUCT_VERSION, CAPTURE_BACKEND, ..."""
         return self.capture.metadata
+
+    @property
+    def recorded_window(self) -> dict[str, object]:
+        """Facts that `record` noted about its window; empty in other captures."""
+        try:
+            window = json.loads(self.metadata.get(WINDOW_KEY, "{}"))
+        except ValueError:
+            return {}
+        return window if isinstance(window, dict) else {}
 
     def require_possible(self) -> None:
         """Raises ImpossibleCapture if this capture cannot be believed. Every table and command calls it."""

@@ -4,8 +4,10 @@ Names of ranges are not used: the same module is called attention, attn or self_
 next to a softmax belong to attention if there is only elementwise work between, and so do the copies around them,
 which lay out heads for the products; the projections do not. Both products are launched in one pass of
 one step: a softmax between the last product of a forward pass and the first one of its backward pass is a loss's. A
-softmax in separate kernels is two reductions with an exponential between. The backward pass has two products on
-each side of the softmax; if the softmax is in separate kernels, it is searched in the ranges of the forward chains.
+softmax in separate kernels is two reductions with an exponential between. The product that follows takes what the
+softmax gives: if that is reduced before, as by a loss, whose backward pass has the next product, it is no attention.
+The backward pass has two products on each side of the softmax; if the softmax is in separate kernels, it is searched in
+the ranges of the forward chains.
 """
 
 import re
@@ -32,11 +34,15 @@ MOST_BETWEEN_TWINS = 2  # copies between the two products of one node of the bac
 
 @dataclass(frozen=True)
 class Attention:
-    """By activity: whether it is in a forward chain, whether in a backward chain, and whether it is a product."""
+    """By activity: whether it is in a forward chain, whether in a backward chain, and whether it is a product.
+
+    `is_doubtful`: chains are outside of the ranges of a step, and other products inside; they may be those of a loss.
+    """
 
     forward: np.ndarray
     backward: np.ndarray
     is_product: np.ndarray
+    is_doubtful: bool = False
 
     @property
     def chains(self) -> np.ndarray:
@@ -65,13 +71,18 @@ def attention_of(scope: Scope, in_backward: np.ndarray) -> Attention:
     streams = [_Stream(scope, kinds, passes, rows) for device in scope.devices for rows in _streams(scope, device)]
     for stream in streams:
         forward[stream.forward()] = True
+    outside = passes >= len(scope.trace.range_arrays)
+    is_doubtful = bool((forward & outside).any() and (scope.of_class("gemm") & ~outside & ~in_backward).any())
+    if is_doubtful:
+        forward &= ~outside
+    for stream in streams:
         backward[stream.backward(stream.has_softmax_backward)] = True
     if not backward.any() and forward.any():
         parts = _parts(scope, forward)
         candidate = in_backward & scope.within(lambda name: name in parts)
         for stream in streams:
             backward[stream.backward(stream.reduces & stream.only(candidate))] = True
-    return Attention(forward, backward, kinds.product)
+    return Attention(forward, backward, kinds.product, is_doubtful)
 
 
 def _kinds(scope: Scope) -> _Kinds:
@@ -135,8 +146,7 @@ class _Stream:
 
     def forward(self) -> np.ndarray:
         """The activities of the chains of the forward pass."""
-        has_softmax = self._count(self._kinds.softmax[self._rows]) > 0
-        return self._members(self._is_closed & (has_softmax | self._softmax_written_out()))
+        return self._members(self._is_closed & (self._softmax_as_one() | self._softmax_written_out()))
 
     def backward(self, wanted: np.ndarray) -> np.ndarray:
         """The activities of the backward chains around the `wanted` stretches, with two products on each side."""
@@ -159,17 +169,26 @@ class _Stream:
             members = members | (beside & is_copy)
         return self._rows[members]
 
+    def _softmax_as_one(self) -> np.ndarray:
+        """By stretch: whether it holds a kernel of a softmax, and no reduction after it."""
+        places, _, last = self._reductions_around(self._kinds.softmax)
+        return np.isin(np.arange(max(len(self._product) - 1, 0)), places[last == 0])
+
     def _softmax_written_out(self) -> np.ndarray:
-        """By stretch: whether a reduction, an exponential and a reduction follow each other in it."""
-        kinds, rows, is_softmax = self._kinds, self._rows, np.zeros(max(len(self._product) - 1, 0), bool)
-        exponential = np.flatnonzero(kinds.exponential[rows])
-        stretch = np.searchsorted(self._product, exponential) - 1
-        inside = (stretch >= 0) & (stretch < len(is_softmax))
-        reductions = np.append(0, np.cumsum(kinds.reduction[rows]))
-        for place, number in zip(exponential[inside].tolist(), stretch[inside].tolist(), strict=True):
-            first, last = self._product[number], self._product[number + 1]
-            is_softmax[number] |= reductions[place] > reductions[first] and reductions[last] > reductions[place]
-        return is_softmax
+        """By stretch: whether a reduction, an exponential and one more reduction follow each other in it."""
+        places, first, last = self._reductions_around(self._kinds.exponential)
+        return np.isin(np.arange(max(len(self._product) - 1, 0)), places[(first > 0) & (last == 1)])
+
+    def _reductions_around(self, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """For each activity of `mask` between two products: its stretch, and the number of reductions in that before
+        and after it."""
+        places = np.flatnonzero(mask[self._rows])
+        stretch = np.searchsorted(self._product, places) - 1
+        inside = (stretch >= 0) & (stretch < len(self._product) - 1)
+        places, stretch = places[inside], stretch[inside]
+        reductions = np.append(0, np.cumsum(self._kinds.reduction[self._rows]))
+        first, last = self._product[stretch], self._product[stretch + 1]
+        return stretch, reductions[places] - reductions[first], reductions[last] - reductions[places]
 
     def _count(self, values: np.ndarray) -> np.ndarray:
         """By stretch: the sum of `values` (one per row) between its products."""

@@ -102,6 +102,8 @@ def idle_host(context: DiagnosisContext) -> RuleHit | None:
         f"the GPU waits {scope.in_words(idle_ns)} while the host makes no CUDA call for"
         f" {LONG_PAUSE_NS // 1_000_000} ms or longer"
     )
+    if scope.compiled_in_words:
+        message += f" ({scope.compiled_in_words} in the window, which is a part of it)"
     longest_ms = float(weight.max()) / 1e6
     return RuleHit(idle_ns, message, {"pauses_per_step": pauses / scope.count, "longest_ms": longest_ms}, weight)
 

@@ -50,6 +50,13 @@ def optimizer_range(context: DiagnosisContext) -> str | None:
     return None
 
 
+def attention_in_modules(context: DiagnosisContext) -> str | None:
+    attention = context.attention
+    if not attention.is_doubtful or attention.forward.any():
+        return None
+    return "a product, a softmax and a product follow each other outside of the model, as in some losses"
+
+
 def communication(context: DiagnosisContext) -> str | None:
     return None if context.scope.of_class("communication").any() else "no communication between processes was recorded"
 

@@ -132,7 +132,7 @@ RULES = (
         "unfused_attention", "attention as separate kernels: a product, a softmax and a product, next to each other",
         f"{KERNELS} for what is no product", HERE,
         "use torch.nn.functional.scaled_dot_product_attention with a fused backend (in bf16: flash or cuDNN)",
-        LIKELY, kernel_rules.unfused_attention, (needs.kernels,),
+        LIKELY, kernel_rules.unfused_attention, (needs.kernels, needs.attention_in_modules),
     ),
     DiagnosisRule(
         "unfused_optimizer",

@@ -42,6 +42,12 @@ class Scope:
         return steps[has_work[steps]]
 
     @property
+    def compiled_in_words(self) -> str:
+        """What torch.compile compiled in the window of `record`: "torch.compile compiled 2 graphs"; "" if nothing."""
+        count = self.trace.recorded_window.get("compilations")
+        return f"torch.compile compiled {count} graph{'s' if count != 1 else ''}" if isinstance(count, int) else ""
+
+    @property
     def count(self) -> int:
         """The number of steps; without steps 1, for the capture."""
         return max(len(self.steps), 1)

@@ -75,6 +75,8 @@ def _what_varies(scope: Scope, slow: np.ndarray) -> str:
     noun = "operators" if scope.trace.is_cpu_only else "kernels"
     if more > MORE_WORK * usual:
         return f"they run {more:,.0f} {noun}, and the others {usual:,.0f}"
+    if scope.compiled_in_words:
+        return f"{scope.compiled_in_words} in the window"
     return f"they run as many {noun} as the others, so it is the time of the same work that varies"
 
 

@@ -1,6 +1,5 @@
 """The page of one capture: one file that needs no network and has a limited size."""
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +16,6 @@ from kernel_tables.page.colors import PHASES
 from kernel_tables.page.markup import html_environment, script, style
 from kernel_tables.page.names import Names
 from kernel_tables.page.step import Leaf, flame, picture
-from kernel_tables.reading.schema import WINDOW_KEY
 from kernel_tables.report import tables
 from kernel_tables.report.timeline import capture_timeline, step_leaves, within_room
 from kernel_tables.trace import Trace
@@ -107,7 +105,7 @@ def sentences(scope: Scope, leaves: Sequence[Leaf], short: Mapping[str, str]) ->
 
 def about(trace: Trace) -> list[str]:
     """The GPU, the versions, the steps and the time of the recording, as far as the capture contains them."""
-    window = _window(trace)
+    window = trace.recorded_window
     version = trace.metadata.get("EXPORT_PRODUCT_VERSION", "")
     product = trace.metadata.get("EXPORT_PRODUCT_NAME", "")
     by_torch = trace.metadata.get("CAPTURE_BACKEND") == "torch"
@@ -126,15 +124,7 @@ def about(trace: Trace) -> list[str]:
 
 def program(trace: Trace) -> str:
     """The recorded program's command line; "" if the capture lacks it."""
-    return str(_window(trace).get("program", ""))
-
-
-def _window(trace: Trace) -> dict:
-    try:
-        window = json.loads(trace.metadata.get(WINDOW_KEY, "{}"))
-    except ValueError:
-        return {}
-    return window if isinstance(window, dict) else {}
+    return str(trace.recorded_window.get("program", ""))
 
 
 def _on_cpu(scope: Scope) -> list[str]:

@@ -11,6 +11,7 @@ from kernel_tables.trace import Trace
 from kernel_tables.units import CPU_ONLY_NOTE
 
 MOST_ROWS, WIDTH, MOST_FINDINGS = 30, 110, 3
+ALL_BY = "trace().range_tree()"
 
 
 def notebook_html(trace: Trace, step_name: str) -> str:
@@ -18,6 +19,6 @@ def notebook_html(trace: Trace, step_name: str) -> str:
     time = step_time(Scope(trace, step_name))
     findings = [finding for finding in diagnose(trace, step_name) if not finding.abstained][:MOST_FINDINGS]
     notes = [CPU_ONLY_NOTE] if trace.is_cpu_only else []
-    tree = f"<pre>{escape(visible_lines(tree_lines(trace, MOST_ROWS, WIDTH)))}</pre>"
+    tree = f"<pre>{escape(visible_lines(tree_lines(trace, MOST_ROWS, WIDTH, all_by=ALL_BY)))}</pre>"
     texts = [*([time.sentence] if time else []), *notes, *(finding.sentence for finding in findings)]
     return tree + "".join(f"<p>{escape(visible_lines(text[:1].upper() + text[1:]))}.</p>" for text in texts)

@@ -18,6 +18,7 @@ BAR = 12  # characters
 LEAST_NAME, LEAST_PATH = 24, 12
 MOST_NAME = 60  # characters of a range in the tree
 NO_RANGE = "(no range)"
+ALL_BY = "--top 0"  # the option of commands that show tables
 
 
 def range_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str) -> str:
@@ -34,8 +35,16 @@ def range_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str) -> s
     return aligned(columns, width)
 
 
-def tree_lines(trace: Trace, most: int, width: int, under: str | None = None, process: int | None = None) -> str:
-    """The tree of ranges in about `most` rows (0: all), and how many are left out; names are cut last."""
+def tree_lines(
+    trace: Trace,
+    most: int,
+    width: int,
+    under: str | None = None,
+    process: int | None = None,
+    all_by: str = ALL_BY,
+) -> str:
+    """The tree of ranges in about `most` rows (0: all), how many are left out, and what shows all; names are cut
+    last."""
     tree = RangeTree(trace, under, process)
     rows = tree.rows(most)
     left_out = len(tree) - sum(not row.others for row in rows)
@@ -52,7 +61,7 @@ def tree_lines(trace: Trace, most: int, width: int, under: str | None = None, pr
         *_shares(times, all_ns, bar_rank=8),
         *([TextColumn("copies, sets", memops, rank=9)] if any(memops) else []),
     ]
-    return aligned(columns, width) + rest_line(left_out, "ranges", None, width, heading)
+    return aligned(columns, width) + rest_line(left_out, "ranges", None, width, heading, all_by)
 
 
 def names_of(table: pd.DataFrame) -> dict[str, str]:
@@ -91,12 +100,13 @@ def class_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, shor
     return aligned(columns, width)
 
 
-def rest_line(left_out: int, noun: str, share: float | None, width: int, heading: str) -> str:
-    """The line below a table that shows only its first rows; `share` is the share of time of the other rows."""
+def rest_line(left_out: int, noun: str, share: float | None, width: int, heading: str, all_by: str = ALL_BY) -> str:
+    """The line below a table that shows only its first rows: the `share` of time of the other rows, and what shows
+    all."""
     if not left_out:
         return ""
     share_text = "" if share is None else f", {percent(share)} of the {heading}"
-    return cut(f"{left_out:,} more {noun}{share_text}; --top 0 shows all", width) + "\n"
+    return cut(f"{left_out:,} more {noun}{share_text}; {all_by} shows all", width) + "\n"
 
 
 def _kernels(heading: str, names: pd.Series, short: Mapping[str, str], rank: int = 0) -> TextColumn:

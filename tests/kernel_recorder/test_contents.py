@@ -21,7 +21,7 @@ from kernel_recorder.contents import compilation_sentence, step_sentence, varyin
             {"by": "weights", "name": "Adam"},
             [
                 "a step begins with the first call of a model after Adam has changed the weights, since its own steps"
-                " are compiled"
+                " are compiled, or inside the backward pass"
             ],
         ),
         ({"by": "module", "name": "GPT\x1b"}, ["a step is a call of GPT\\x1b, and what follows it until the next"]),

@@ -160,6 +160,12 @@ def test_calls_before_an_optimizer_are_told_from_its_steps(steps, settings, advi
     assert advice in "".join(told.remarks())
 
 
+def test_steps_that_are_longer_in_the_window_are_told():
+    (sentence,) = outcome(OPENED, CLOSED | {"step_within_s": 0.02}, SAVED).slowed()
+    assert sentence.startswith("a step took 10.0 ms before the window and 20.0 ms in it")
+    assert list(outcome(OPENED, CLOSED | {"step_within_s": 0.011}, SAVED).slowed()) == []
+
+
 def test_a_folder_that_was_deleted_is_the_reason():
     deleted = Outcome(Settings(), [], Ended(0), folder_is_gone=True)
     assert "was deleted while it ran" in deleted.why_nothing()

@@ -93,7 +93,7 @@ def test_two_optimizers_and_two_models(compared):
     assert ranges["step > forward > Generator"] == 6
     assert ranges["step > forward > Discriminator"] == 18
     assert ranges["step > Optimizer.step#Adam.step"] == ranges["step > Optimizer.step#Adam 2.step"] == 6
-    assert "the program has several optimizers (Adam, Adam 2); a step ends with a step of Adam\n" in done.err
+    assert "the program has several optimizers (Adam, Adam 2); a step ends with a step of Adam 2\n" in done.err
 
 
 def test_the_wait_for_data_has_a_range_as_long_as_it_lasts(compared):

@@ -83,6 +83,16 @@ def test_of_two_optimizers_in_one_iteration_the_steps_of_one_count():
     assert window.progress()["reached"] == 4
 
 
+def test_an_iteration_ends_with_the_last_optimizer_of_those_that_take_turns():
+    window, one, other = StepsWindow(Noting(), Settings(skip=2, steps=1)), Optimizer(), Optimizer()
+    steps_of(window, one, other, one)
+    assert window.recorder.seen == []
+    steps_of(window, other, one)
+    assert window.recorder.seen == [("open", 3), "step"]
+    steps_of(window, other)
+    assert window.recorder.seen == [("open", 3), "step", "end", ("close", 1)]
+
+
 def test_an_optimizer_that_makes_a_few_steps_first_does_not_hinder():
     window, first, second = StepsWindow(Noting(), Settings(skip=3, steps=1)), Optimizer(), Optimizer()
     steps_of(window, first, first, *[second] * 4)
@@ -375,3 +385,31 @@ def test_a_profiler_that_cannot_stop_is_ended_all_the_same(monkeypatch):
 
 def failing_exit(self, *exception):
     raise RuntimeError("CUDA error: device-side assert triggered")  # while it waits for the GPU
+
+
+class Recording:
+    """Stands for the profiler: it can start."""
+
+    is_taken = can_start_again = False
+
+    def start(self):
+        pass
+
+
+def test_no_window_opens_or_closes_inside_a_backward_pass(tmp_path):
+    notes = Notes(tmp_path)
+    parts = Parts(lambda: False, None, Closures(None), to_nvtx=False)
+    recorder, weight = Recorder(notes, Ranks(notes), Recording(), parts), torch.ones(1, requires_grad=True)
+    seen = []
+
+    def step(_):
+        recorder.open()
+        recorder.close()
+        seen.append(recorder.state)
+
+    handle = weight.register_post_accumulate_grad_hook(step)
+    weight.sum().backward()
+    assert recorder.open()
+    weight.sum().backward()
+    handle.remove()
+    assert seen == ["waiting", "open"]

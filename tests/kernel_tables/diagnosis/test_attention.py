@@ -90,6 +90,8 @@ NO_ATTENTION = {
     "a router of experts": [GEMM, SOFTMAX, TOPK, MUL, GEMM],
     "a norm that is written out": [GEMM, REDUCE, MUL, REDUCE, MUL, GEMM],
     "elementwise work": [GEMM, MUL, MUL, EXP, GEMM],
+    "a loss with a softmax, and its backward pass in the same range": [GEMM, SOFTMAX, MUL, REDUCE, MUL, MUL, GEMM],
+    "the same with the softmax in separate kernels": [GEMM, *WRITTEN_OUT, MUL, REDUCE, MUL, MUL, GEMM],
 }
 
 
@@ -129,12 +131,38 @@ def test_the_softmax_that_ends_an_inference_step_is_no_attention_with_the_next_o
     assert said_of(program, tmp_path) is None
 
 
+def test_products_and_a_softmax_outside_of_the_model_may_be_a_contrastive_loss_and_that_is_said(tmp_path):
+    program = Program()
+    for _ in range(3):
+        with program.range("step"):
+            with program.range("forward"), program.range("Encoder"):
+                launch(program, [GEMM, MUL, GEMM])
+            launch(program, [MUL, GEMM, *WRITTEN_OUT, GEMM, *WRITTEN_OUT, GEMM])
+    said = said_of(program, tmp_path)
+    assert said.abstained
+    assert "follow each other outside of the model" in said.message
+
+
 def test_a_softmax_over_a_row_of_logits_between_two_layers_is_no_attention(tmp_path):
     program = Program()
     with program.range("step"):
         for name in (GEMM, SOFTMAX, GEMM):
             program.launch(name, 4)
     assert said_of(program, tmp_path) is None
+
+
+PROBABILITIES = ("aten::view", "aten::softmax", "aten::dropout")
+
+
+@pytest.mark.parametrize("product", ["aten::baddbmm", "aten::bmm", "aten::einsum"])
+def test_on_the_cpu_eager_attention_of_vision_transformers_is_found(product, tmp_path):
+    capture, at = Synthetic().range("step", 0, 1_000_000), 0
+    for name in ("aten::linear", "aten::mul", "aten::transpose", product, *PROBABILITIES, product, "aten::linear"):
+        capture.kernel(name, at=at, start=at, duration=100_000, device=-1)
+        at += 110_000
+    with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
+        said = [one for one in diagnose(trace) if one.code == "unfused_attention"]
+    assert said[0].evidence["without_matmuls_ms"] == pytest.approx(0.4)  # with the transposition before
 
 
 @pytest.mark.parametrize(("product", "found"), [("aten::matmul", True), ("aten::linear", False)])
