@@ -12,7 +12,8 @@ from typing import Any
 UNSUPPORTED, WRONG, FAILED, STOPPED = "unsupported", "wrong", "failed", "stopped"
 UNFINISHED = "unfinished"  # of the draft of a result, as long as the process runs
 OVERDUE = "overdue"  # of the draft that a process writes shortly before its time limit
-MAX_CHARACTERS = 400
+VERDICTS = RIGHT, AS_TF32, _ = "right", "right as tf32", WRONG  # of a comparison with the reference
+MAX_CHARACTERS = 500
 _PATH = re.compile(r"(?<![\w:/])/(?:[\w.+@-]+/)+")
 
 

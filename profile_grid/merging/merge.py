@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from profile_grid.checkout import git_state
 from profile_grid.largest.tables import largest_table
+from profile_grid.merging.adapter_checks import adapter_checks_table
 from profile_grid.merging.cost import cost_table
 from profile_grid.merging.run_overview import runs_table
 from profile_grid.results.load_runs import MeasuredRun
@@ -53,7 +54,7 @@ def merged_tables(runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFra
     for stage in stages:
         if stage.table_names:
             tables |= stage.load("tables").study_tables(runs)
-    tables["cost"] = cost_table(runs)
+    tables |= {"adapter_checks": adapter_checks_table(runs), "cost": cost_table(runs)}
     if LARGEST in merged_of(workloads):
         tables[LARGEST] = largest_table([run.entry for run in runs], folder.parent / LARGEST)
     for stage in stages:

@@ -178,13 +178,15 @@ def merged_of(workloads: Collection[Workload]) -> tuple[str, ...]:
     of_study = (name for stage in STAGES if stage.workload in workloads for name in stage.table_names)
     of_a_run = (stage.tables_of_a_run for stage in STAGES if stage.workload in workloads and stage.tables_of_a_run)
     further = (name for workload in WORKLOADS if workload in workloads for name in workload.tables)
-    return ("runs", *of_study, "cost", *further, *(name for tables in of_a_run for name in tables.names))
+    names = (name for tables in of_a_run for name in tables.names)
+    return ("runs", *of_study, "adapter_checks", "cost", *further, *names)
 
 
 SUMMARIES, MERGED = summaries_of(WORKLOADS), merged_of(WORKLOADS)
 TABLES = (*MERGED, *SUMMARIES)
 MODULES_OF_TABLES = (  # each declares its tables as TABLES
-    "profile_grid.merging.run_overview", "profile_grid.merging.cost", "profile_grid.largest.tables",
+    "profile_grid.merging.run_overview", "profile_grid.merging.adapter_checks", "profile_grid.merging.cost",
+    "profile_grid.largest.tables",
     *(f"{PACKAGE}.{stage.name}.tables" for stage in STAGES if stage.has_tables),
     *(f"{question.package}.table" for question in QUESTIONS if question.tables),
 )  # fmt: skip

@@ -20,6 +20,9 @@ from profile_grid.tables import names
 
 SHAPE = ("context_length", "vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
 BACKWARD_IN_FORWARDS = 2  # a matrix product has two in the backward pass, each as large
+# The matrix products of attention, each as large: scores and values in the forward pass; in the backward pass the
+# scores once more, and the gradients of values, probabilities, queries and keys (Dao 2023, arXiv:2307.08691).
+FORWARD_PRODUCTS, BACKWARD_PRODUCTS = 2, 5
 NUMBERS_OF_ADAMW = 7  # weight, gradient and two moments are read, all but the gradient written
 OF_ATTENTION = (ranges.ATTENTION_SCORES, ranges.FINAL_MATMUL)
 BOUNDS = ("by_flops", "by_bytes")
@@ -78,6 +81,13 @@ def least_ms_of_attention(
 def causal_attention_flops(batch_size: int, context_length: int, width: int) -> int:
     """FLOPs of both matrix products of attention in the forward pass, without masked scores."""
     return 2 * batch_size * context_length * (context_length + 1) * width
+
+
+def attention_flops(batch_size: int, context_length: int, width: int) -> dict[str, int]:
+    """FLOPs of causal attention without masked scores: of the forward pass, of the backward pass, of both."""
+    forward = causal_attention_flops(batch_size, context_length, width)
+    backward = forward * BACKWARD_PRODUCTS // FORWARD_PRODUCTS
+    return {"forward": forward, "backward": backward, "both": forward + backward}
 
 
 def _least_ms(run: Mapping) -> dict[str, tuple[float | None, float]]:

@@ -1,6 +1,7 @@
 """Attention alone: what a cell measures, what is refused, and its FLOPs held against PyTorch's own counter."""
 
 import json
+import time
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from cs336_model.arithmetic.flops import ModelShape, matmul_flops
 from cs336_model.program.operator import row as cells
+from cs336_model.program.operator.bench import call_seconds
 from cs336_model.program.operator.row import most_of, row
 from cs336_model.program.operator.spec import read_row
 from cs336_model.program.process_cost import Progress
@@ -22,7 +24,7 @@ CPU = torch.device("cpu")
 VALUES = {
     "run": "attention_d8", "adapters": {}, "dimensions": {
         "precision": "fp32", "batch_size": 2, "compile": "off", "attention": "eager", "head_dim": 8,
-    }, "context_lengths": [8, 16], "warmup_passes": 1, "measured_passes": 3, "seed": 0, "device": "cpu",
+    }, "context_lengths": [8, 16], "warmup_passes": 1, "measured_passes": 3, "bench_s": 0, "seed": 0, "device": "cpu",
 }  # fmt: skip
 
 
@@ -142,3 +144,27 @@ def test_the_flops_of_a_fused_backward_pass_are_two_forward_passes_and_the_score
     assert forward.get_total_flops() == scores + values
     assert backward.get_total_flops() == BACKWARD_IN_FORWARDS * (scores + values) + scores
     assert (scores + values) * FUSED_FORWARDS == forward.get_total_flops() + backward.get_total_flops()
+
+
+def test_single_calls_are_timed_for_as_long_as_it_is_asked_for_and_what_comes_before_them_is_not():
+    calls, before = [], []
+
+    def call() -> None:
+        calls.append(len(before))
+        time.sleep(0.002)
+
+    def slow() -> None:
+        before.append(1)
+        time.sleep(0.004)
+
+    seconds = call_seconds(call, 0.05, CPU, before=slow)
+    assert 5 <= len(seconds) <= 25 and min(seconds) >= 0.002 and sorted(seconds)[len(seconds) // 2] < 0.004
+    assert calls == list(range(1, len(before) + 1))  # each call has one before it
+
+
+def test_a_row_has_single_calls_of_each_pass_if_they_are_asked_for():
+    first, _ = measured(json.dumps(json.loads(changed()) | {"bench_s": 0.01}))["cells"]
+    assert set(first["bench_seconds"]) == {"forward", "backward", "both"}
+    assert all(len(times) >= 3 and min(times) > 0 for times in first["bench_seconds"].values())
+    assert first["bench_method"] == "timeit.default_timer"
+    assert measured(changed())["cells"][0]["bench_seconds"] == {}

@@ -1,6 +1,7 @@
 """Runs of attention alone, made up: what their process left, and the tables of the study."""
 
 import json
+from collections.abc import Sequence
 
 import pandas as pd
 
@@ -25,7 +26,7 @@ def cell(ms: float | None, context: int = 256, gib: float | None = 1.0, status: 
     return {
         "context_length": context, "status": status, "reason": None, "out_of_memory": None, "compile_seconds": None,
         "forward_seconds": forward, "backward_seconds": [2 * seconds for seconds in forward],
-        "memory_before_backward_bytes": held, "peak_bytes": held,
+        "memory_before_backward_bytes": held, "peak_bytes": held, "bench_method": None, "bench_seconds": {},
     } | changes  # fmt: skip
 
 
@@ -40,10 +41,22 @@ def operator_result(*cells: dict, machine: dict = MACHINE, specification: dict |
     )  # fmt: skip
 
 
-def run(name: str, *cells: dict, machine: dict = MACHINE, **dimensions) -> MeasuredRun:
-    result = parse_as(StageResult, json.loads(json.dumps(operator_result(*cells, machine=machine))))
+def run(name: str, *cells: dict, machine: dict = MACHINE, checks: Sequence[dict] = (), **dimensions) -> MeasuredRun:
+    record = operator_result(*cells, machine=machine)
+    record["program"]["checks"] = list(checks)
+    result = parse_as(StageResult, json.loads(json.dumps(record)))
     entry = {"run": name, **PLAIN, **dimensions, "specifications": {OPERATOR.name: {}}}
     return MeasuredRun(entry, {OPERATOR.name: result}, {OPERATOR.name: Status("complete", None, [])})
+
+
+def single_calls(ms: float) -> dict:
+    """The entries of a cell whose single forward passes take `ms` ± a tenth, and backward passes twice as long."""
+    forward = [ms / 1e3 * factor for factor in (0.9, 1.0, 1.1)]
+    times = {
+        name: [factor * seconds for seconds in forward]
+        for name, factor in (("forward", 1), ("backward", 2), ("both", 3))
+    }
+    return {"bench_method": "CUDA events", "bench_seconds": times}
 
 
 def out_of_memory(context: int) -> dict:

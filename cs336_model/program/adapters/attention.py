@@ -24,10 +24,12 @@ QUANTITIES = ("output", "gradient of queries", "gradient of keys", "gradient of 
 # Tolerances in unit roundoffs, of errors relative to the magnitudes of `reference`: the spread of a row if each of its
 # terms had an independent relative error of 1. A term of the output goes through about eight roundings: of the result
 # and the scale of a score, and of its inputs (which count twice: numerator and denominator of the softmax), of the
-# probability, and of the output. A gradient goes through the same again. In all precisions, products add up in fp32,
-# which adds at most one roundoff of fp32 per element of the width to a score, and counts twice. PyTorch's own
-# implementations reach half of these tolerances (tests/cs336_model/test_adapter_checks.py).
+# probability, and of the output. A gradient goes through the same again. In all precisions products add up in fp32: at
+# most one roundoff of fp32 per element of the width in a score, which counts twice. And exponentials are in fp32: their
+# arguments are rounded at their size, up to about 10, and vector units are only exact to a few roundoffs. PyTorch's
+# implementations stay below six tenths of these tolerances (tests/cs336_model/test_adapters.py).
 TOLERANCES = (8.0, 16.0, 16.0, 16.0)
+OF_EXPONENTIALS = 128.0  # roundoffs of fp32
 LENGTHS = (16, 64, 256)  # shorter than a tile, one, and several: tiles of 16 to 128 are usual
 LONGEST, BATCH = 1024, 2
 
@@ -92,8 +94,8 @@ def dtype_of(precision: str) -> torch.dtype:
 
 
 def in_words(shape: tuple[int, int, int], causal: bool) -> str:
-    """ "batch 2, length 64, width 16, causal"."""
-    return f"batch {shape[0]}, length {shape[1]}, width {shape[2]}, {'causal' if causal else 'not causal'}"
+    """ "length 64, width 16, causal"."""
+    return f"length {shape[1]}, width {shape[2]}, {'causal' if causal else 'not causal'}"
 
 
 def checks_of_shape(
@@ -116,7 +118,7 @@ def checks_of_shape(
 
 def tolerance_of(roundoffs: float, precision: str, width: int) -> float:
     """The largest relative error of a right implementation."""
-    return roundoffs * UNIT_ROUNDOFF[precision] + 2 * width * UNIT_ROUNDOFF[FP32]
+    return roundoffs * UNIT_ROUNDOFF[precision] + (2 * width + OF_EXPONENTIALS) * UNIT_ROUNDOFF[FP32]
 
 
 def outputs_and_gradients(apply: Apply, inputs: list[Tensor], upstream: Tensor, causal: bool) -> list[Tensor | None]:

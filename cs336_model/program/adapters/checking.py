@@ -14,9 +14,7 @@ from typing import Any
 from cs336_model.program.named import UnusableModel, one_line_error
 from cs336_model.program.out_of_memory import OutOfMemoryError
 from cs336_model.program.variants.values import FP32
-from cs336_model.program.without_times import Failed, WithoutTimes, Wrong
-
-RIGHT, AS_TF32, WRONG = "right", "right as tf32", "wrong"
+from cs336_model.program.without_times import AS_TF32, RIGHT, WRONG, Failed, WithoutTimes, Wrong
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,7 @@ class Check:
     """One quantity of an implementation, compared with its reference."""
 
     implementation: str  # the value of the dimension: own-triton
-    case: str  # what was computed: "batch 2, length 64, width 16, causal"
+    case: str  # what was computed: "length 64, width 16, causal"
     precision: str
     quantity: str  # "output", "gradient of queries"
     error: float | None  # relative; None if a number is not finite

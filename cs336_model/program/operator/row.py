@@ -23,6 +23,7 @@ from cs336_model.program.adapters.checking import calling
 from cs336_model.program.adapters.draft import MEASURED, Draft, drafted
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device, synchronize
 from cs336_model.program.loading import count_packages
+from cs336_model.program.operator.bench import METHODS, call_seconds
 from cs336_model.program.operator.spec import RowSpec, read_row
 from cs336_model.program.options import program_parser, wait_for_lease
 from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
@@ -41,7 +42,8 @@ def cell(spec: RowSpec, context_length: int, device: torch.device, progress: Pro
     """The measurements at one context length, or why there are none: out of memory, refused by PyTorch, failed.
 
     Seconds of every forward and backward pass, including the wait for the device; bytes in use between them in the
-    first measured pass, and peak bytes; seconds of the pass in which the operator was compiled."""
+    first measured pass, and peak bytes; seconds of the pass in which the operator was compiled; seconds of single calls
+    (bench.py)."""
     entry = empty_cell(context_length)
     try:
         return entry | measured_cell(spec, context_length, device, progress) | {"status": "complete"}
@@ -55,9 +57,13 @@ def cell(spec: RowSpec, context_length: int, device: torch.device, progress: Pro
 def empty_cell(context_length: int) -> dict[str, Any]:
     """A cell with all keys and no measurement."""
     nothing = dict.fromkeys(
-        ("status", "reason", "out_of_memory", "compile_seconds", "memory_before_backward_bytes", "peak_bytes")
-    )
-    return {"context_length": context_length, "forward_seconds": [], "backward_seconds": []} | nothing
+        (
+            "status", "reason", "out_of_memory", "compile_seconds", "memory_before_backward_bytes", "peak_bytes",
+            "bench_method",
+        )
+    )  # fmt: skip
+    times = {"forward_seconds": [], "backward_seconds": [], "bench_seconds": {}}
+    return {"context_length": context_length} | times | nothing
 
 
 def measured_cell(spec: RowSpec, context_length: int, device: torch.device, progress: Progress) -> dict[str, Any]:
@@ -79,12 +85,46 @@ def measured_cell(spec: RowSpec, context_length: int, device: torch.device, prog
     with progress.stage("measured"):
         passes = [one_pass(spec, attend, heads, future, gradient, device) for _ in range(spec.measured_passes)]
     require_finite(spec, context_length, heads)
+    peak_bytes = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
+    with progress.stage("measured"):
+        benched = bench(spec, attend, heads, future, gradient, device) if spec.bench_s else {}
     return {
+        "bench_seconds": benched,
+        "bench_method": METHODS[device.type] if benched else None,
         "compile_seconds": sum(first[:2]) if is_compiled(spec) else None,
         "forward_seconds": [forward_s for forward_s, _, _ in passes],
         "backward_seconds": [backward_s for _, backward_s, _ in passes],
         "memory_before_backward_bytes": passes[0][2],
-        "peak_bytes": torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
+        "peak_bytes": peak_bytes,
+    }
+
+
+def bench(
+    spec: RowSpec, attend: Attend, heads: tuple[Tensor, ...], future: Tensor | None, gradient: Tensor,
+    device: torch.device,
+) -> dict[str, list[float]]:  # fmt: skip
+    """Seconds of single calls of the forward pass, of the backward pass, and of both together."""
+    outputs = []
+
+    def forward() -> None:
+        for head in heads:
+            head.grad = None
+        with autocast(spec, device):
+            outputs[:] = [attend(*heads, future)]
+
+    def backward() -> None:
+        outputs.pop().backward(upstream)
+
+    def both() -> None:
+        forward()
+        backward()
+
+    forward()
+    upstream = gradient.to(outputs[0].dtype)
+    return {
+        "forward": call_seconds(forward, spec.bench_s, device, before=outputs.clear),
+        "backward": call_seconds(backward, spec.bench_s, device, before=forward),
+        "both": call_seconds(both, spec.bench_s, device),
     }
 
 

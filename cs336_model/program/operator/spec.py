@@ -1,5 +1,6 @@
 """The specification of a run of attention alone: JSON from the grid, checked. Imports no torch."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +12,8 @@ KNOWN_DIMENSIONS = ("precision", "batch_size", "compile", "attention", "head_dim
 
 @dataclass(frozen=True)
 class RowSpec:
-    """One run: the value of every dimension by its key, the context lengths of the process, and the passes at each;
-    `adapters` are as of a RunSpec."""
+    """One run: the value of every dimension by its key, the context lengths of the process, the passes at each, and the
+    seconds for which single calls are timed (0: none); `adapters` are as of a RunSpec."""
 
     run: str
     dimensions: dict[str, Any]
@@ -20,6 +21,7 @@ class RowSpec:
     context_lengths: list[int]
     warmup_passes: int
     measured_passes: int
+    bench_s: float
     seed: int
     device: str
 
@@ -42,6 +44,8 @@ def read_row(text: str) -> RowSpec:
     for name, value in counts.items():
         check_count(name, value, minimum=1)
     check_count("warmup_passes", spec.warmup_passes, minimum=0)
+    if isinstance(spec.bench_s, bool) or not isinstance(spec.bench_s, int | float) or not 0 <= spec.bench_s < math.inf:
+        raise ValueError(f"specification: bench_s is {spec.bench_s!r}; it must be a number, 0 or more")
     if reason := impossible_row(spec.dimensions):
         raise ValueError(f"specification: {reason}")
     return spec

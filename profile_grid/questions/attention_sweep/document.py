@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pandas as pd
 
-from cs336_model.program.variants.values import EAGER
+from cs336_model.program.variants.values import EAGER, FP32, TF32
+from cs336_model.program.without_times import AS_TF32, FAILED, UNSUPPORTED, WRONG
 from kernel_tables.markdown import MarkdownTable, escaped
-from profile_grid.quantities import ABSENT, interval, known, memory, significant, with_spread
+from profile_grid.quantities import ABSENT, interval, known, memory, percent, significant, with_spread
 from profile_grid.questions.attention_sweep.table import KEY_COLUMNS
-from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
+from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.tables.cells import status_word
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.evidence import FASTER, SPREADS, judged
@@ -17,13 +18,24 @@ from profile_grid.tables.measured import Measured
 from profile_grid.tables.pivoting import pivoted
 from profile_grid.tables.wording import leaders, listed, of_all
 
-CELL = ["forward_ms", "forward_std_ms", "backward_ms", "backward_std_ms", "memory_before_backward_bytes", "status"]
+TIMES = ("bench_forward", "bench_backward", "bench_both", "forward", "backward")
+CELL = [
+    *(f"{name}{suffix}" for name in TIMES for suffix in ("_ms", "_std_ms")),
+    "bench_both_of_peak", "memory_before_backward_bytes", "status",
+]  # fmt: skip
 WHERE_IN_PYTORCH = re.compile(r" *\(Triggered internally at [^)]*\)?")
-TITLES = {
-    "forward": "Forward pass, ms",
-    "backward": "Backward pass, ms",
-    "memory": "Memory in use before the backward pass",
+TITLES = {  # by the column that must have values
+    "bench_forward_ms": "Forward pass, single calls, ms",
+    "bench_backward_ms": "Backward pass, single calls, ms",
+    "bench_both_ms": "Forward and backward pass, single calls, ms",
+    "bench_both_of_peak": "Share of the peak FLOP/s, forward and backward pass, single calls",
+    "forward_ms": "Forward pass, ms",
+    "backward_ms": "Backward pass, ms",
+    "memory_before_backward_bytes": "Memory in use before the backward pass",
 }
+
+
+REASONS = (("Not supported here", (UNSUPPORTED,)), ("Wrong, or failed", (WRONG, FAILED)))
 
 
 def sentences(measured: Measured) -> list[str]:
@@ -32,11 +44,12 @@ def sentences(measured: Measured) -> list[str]:
     done = table[table["status"] == COMPLETE]
     if done.empty:
         return [Claim("Not answered: no cell was measured.", "missing")]
-    both = done.assign(ms=done["forward_ms"] + done["backward_ms"])
+    both = done.assign(ms=done["bench_both_ms"].fillna(done["forward_ms"] + done["backward_ms"]))
     gains = _gains(both)
     if gains.empty:
         return [Claim("One variant was measured, so there is nothing to compare it with; its times are below.")]
-    return [_largest(gains), *_fastest(both), *_memory(table), *_refused(table), *_compiling(table)]
+    first = [_largest(gains), *_peaks(done), *_not_right(table)]
+    return [*first, *_fastest(both), *_memory(table), *_refused(table), *_compiling(table)]
 
 
 def _gains(both: pd.DataFrame) -> pd.DataFrame:
@@ -62,6 +75,22 @@ def _largest(gains: pd.DataFrame) -> Claim:
     )  # fmt: skip
 
 
+def _peaks(done: pd.DataFrame) -> list[Claim]:
+    """By precision the share of the GPU's peak that each variant reaches at the longest context that it has."""
+    known_peak = done[done["bench_both_of_peak"].notna()]
+    claims = []
+    for precision, cells in known_peak.groupby("precision", sort=False):
+        best = cells.loc[cells.groupby("variant", sort=False)["bench_both_of_peak"].idxmax()]
+        texts = [
+            f"{escaped(row['variant'])} {percent(row['bench_both_of_peak'])}"
+            f" (context {row['context_length']}, head size {row['head_dim']})"
+            for row in best.sort_values("bench_both_of_peak", ascending=False).to_dict("records")
+        ]
+        text = "Largest share of the peak FLOP/s in {precision}, forward and backward pass: {texts}."
+        claims.append(Claim(text, precision=precision, texts=listed(texts)))
+    return claims
+
+
 def _fastest(both: pd.DataFrame) -> list[Claim]:
     """By precision the variant with the shortest passes at the longest and at the shortest context."""
     texts = []
@@ -79,9 +108,7 @@ def _memory(table: pd.DataFrame) -> list[Claim]:
     claims = []
     out = table[table["status"] == OUT_OF_MEMORY]
     shortest = out.groupby(["variant", "precision"], sort=False)["context_length"].min()
-    texts = [
-        f"{escaped(variant)} in {precision} from context {length}" for (variant, precision), length in shortest.items()
-    ]
+    texts = _from_lengths(shortest)
     if texts:
         claims.append(Claim("Out of memory: {texts}.", "counted", texts=listed(texts)))
     recorded = table[table["memory_before_backward_bytes"].notna()]
@@ -96,6 +123,13 @@ def _memory(table: pd.DataFrame) -> list[Claim]:
     return claims
 
 
+def _from_lengths(shortest: pd.Series) -> list[str]:
+    """The shortest context of each variant and precision, in words."""
+    return [
+        f"{escaped(variant)} in {precision} from context {length}" for (variant, precision), length in shortest.items()
+    ]
+
+
 def _refused(table: pd.DataFrame) -> list[Claim]:
     """The variants that PyTorch refuses; their reasons are below the tables."""
     refused = table[table["status"] == UNSUPPORTED][["variant", "precision"]].drop_duplicates()
@@ -104,10 +138,27 @@ def _refused(table: pd.DataFrame) -> list[Claim]:
     return [Claim(text, "missing", texts=listed(texts))] if texts else []
 
 
-def reasons(measured: Measured) -> list[str]:
-    """Why PyTorch refuses some cells, each reason once."""
+def _not_right(table: pd.DataFrame) -> list[Claim]:
+    """A student's code that is wrong, fails, or computes with the accuracy of TF32."""
+    claims = []
+    for status in (WRONG, FAILED):
+        cells = table[table["status"] == status]
+        shortest = cells.groupby(["variant", "precision"], sort=False)["context_length"].min()
+        texts = _from_lengths(shortest)
+        if texts:
+            text = "{status}: {texts}; the reasons are below the tables."
+            claims.append(Claim(text, "missing", status=status.capitalize(), texts=listed(texts)))
+    inexact = list(dict.fromkeys(table.loc[table["verdict"] == AS_TF32, "variant"]))
+    if inexact:
+        text = "In {fp32}, {texts} is only as exact as products in {tf32}: compare its times with those in {tf32}."
+        claims.append(Claim(text, fp32=FP32, tf32=TF32, texts=listed([escaped(name) for name in inexact])))
+    return claims
+
+
+def reasons(measured: Measured, *statuses: str) -> list[str]:
+    """Why cells with these statuses have no times, each reason once."""
     table = measured.tables["attention_sweep"]
-    texts = table.loc[table["status"] == UNSUPPORTED, "reason"].dropna()
+    texts = table.loc[table["status"].isin(statuses), "reason"].dropna()
     return list(dict.fromkeys(escaped(WHERE_IN_PYTORCH.sub("", reason)) for reason in texts))
 
 
@@ -123,13 +174,19 @@ def cell_tables(measured: Measured) -> Iterator[tuple[str, MarkdownTable]]:
     variant."""
     for precision, cells in measured.tables["attention_sweep"].groupby("precision", sort=False):
         for name, title in TITLES.items():
-            if name != "memory" or cells["memory_before_backward_bytes"].notna().any():
+            if cells[name].notna().any() or name in ALWAYS_SHOWN:
                 yield f"{title}, in {precision}", _table(cells, TEXT_OF_CELL[name])
 
 
 def most_passes(machines: Iterable[Measured]) -> int:
     """The number of measured passes of a complete cell."""
     return max((int(count) for machine in machines for count in machine.tables["attention_sweep"]["passes"]), default=0)
+
+
+def methods(machines: Iterable[Measured]) -> list[str]:
+    """How single calls were timed; [] if none was."""
+    names = (name for machine in machines for name in machine.tables["attention_sweep"]["bench_method"].dropna())
+    return list(dict.fromkeys(names))
 
 
 def _table(cells: pd.DataFrame, text: Callable[[pd.Series], str]) -> MarkdownTable:
@@ -147,19 +204,23 @@ def _table(cells: pd.DataFrame, text: Callable[[pd.Series], str]) -> MarkdownTab
     return MarkdownTable(headings, tuple(lines), first_right=0)
 
 
-def _pass_cell(which: str) -> Callable[[pd.Series], str]:
-    def text(cell: pd.Series) -> str:
+def _cell_of(name: str, text: Callable[[pd.Series], str]) -> Callable[[pd.Series], str]:
+    """The text of a cell that has a value in this column, else its status."""
+
+    def text_or_status(cell: pd.Series) -> str:
         if cell["status"] == COMPLETE:
-            return with_spread(cell[f"{which}_ms"], cell[f"{which}_std_ms"])
+            return text(cell) if known(cell[name]) else ABSENT
         return status_word(cell["status"]) if known(cell["status"]) else ABSENT
 
-    return text
+    return text_or_status
 
 
-def _memory_cell(cell: pd.Series) -> str:
-    if cell["status"] == COMPLETE and known(cell["memory_before_backward_bytes"]):
-        return memory(cell["memory_before_backward_bytes"])
-    return status_word(cell["status"]) if known(cell["status"]) else ABSENT
+def _time_cell(name: str) -> Callable[[pd.Series], str]:
+    return _cell_of(f"{name}_ms", lambda cell: with_spread(cell[f"{name}_ms"], cell[f"{name}_std_ms"]))
 
 
-TEXT_OF_CELL = {"forward": _pass_cell("forward"), "backward": _pass_cell("backward"), "memory": _memory_cell}
+ALWAYS_SHOWN = ("forward_ms", "backward_ms")
+TEXT_OF_CELL = {f"{name}_ms": _time_cell(name) for name in TIMES} | {
+    name: _cell_of(name, lambda cell, name=name, text=text: text(cell[name]))
+    for name, text in (("bench_both_of_peak", percent), ("memory_before_backward_bytes", memory))
+}

@@ -1,10 +1,10 @@
 """Figure of attention alone: forward and backward pass together against context length, a line per variant."""
 
-import altair as alt
 import pandas as pd
 
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
+from profile_grid.figures.layout import Panel, column
 from profile_grid.figures.panels import AXIS_PX, Frame
 from profile_grid.figures.scales import Contexts, Series
 from profile_grid.figures.theme import PLACES, WIDTH
@@ -16,37 +16,51 @@ PANEL_DIMENSIONS = (CONTEXT_LENGTH.key, COMPILE.key, ATTENTION.key)
 COLUMNS = 2
 SIZE = (WIDTH // COLUMNS - AXIS_PX, 230)
 USUAL_WIDTH = 64  # of a head
-TIME = ("both_ms", "both_std_ms")
+TIME, OF_PEAK = ("both_ms", "both_std_ms"), ("of_peak", "of_peak_std")
 
 
 def of_one_width(tables: Tables) -> pd.DataFrame:
-    """The cells of one head size, the usual one if it was measured: times of both passes together, in ms."""
+    """The cells of one head size, the usual one if it was measured: times of both passes together, in ms, of single
+    calls if these were timed, and then their share of the peak."""
     cells = tables["attention_sweep"]
     widths = sorted(set(cells[HEAD_DIM.key]))
     usual = cells[cells[HEAD_DIM.key] == (USUAL_WIDTH if USUAL_WIDTH in widths else widths[0])]
+    if usual["bench_both_ms"].notna().any():
+        relative = usual["bench_both_std_ms"] / usual["bench_both_ms"]
+        return usual.assign(
+            both_ms=usual["bench_both_ms"], both_std_ms=usual["bench_both_std_ms"],
+            of_peak=usual["bench_both_of_peak"], of_peak_std=relative * usual["bench_both_of_peak"],
+        )  # fmt: skip
     spread = (usual["forward_std_ms"] ** 2 + usual["backward_std_ms"] ** 2) ** 0.5
-    return usual.assign(both_ms=usual["forward_ms"] + usual["backward_ms"], both_std_ms=spread)
+    sums = usual["forward_ms"] + usual["backward_ms"]
+    return usual.assign(both_ms=sums, both_std_ms=spread, of_peak=float("nan"), of_peak_std=float("nan"))
 
 
 def draw(tables: Tables) -> Drawing:
-    """A panel per precision: ms against context length, both logarithmic."""
+    """A panel per precision: ms against context length, both logarithmic; below it the share of the peak, if known."""
     cells = of_one_width(tables)
     series = Series("variant", tuple(sorted(set(cells["variant"]), key=PLACES.get)))
     contexts = Contexts.of(cells["context_length"])
 
-    def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> alt.LayerChart:
+    def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> Panel:
         absent = absent[absent["variant"].isin(rows["variant"])]  # others have no line here
         tooltip = marks.tooltip(
             rows, ("variant", "variant"), ("head_dim", "head size", "d"), ("forward_ms", "forward (ms)", marks.DIGITS),
             ("backward_ms", "backward (ms)", marks.DIGITS),
         )  # fmt: skip
-        return marks.against_context(rows, absent, contexts, "forward + backward (ms)", series, TIME, tooltip, SIZE)
+        times = marks.against_context(rows, absent, contexts, "forward + backward (ms)", series, TIME, tooltip, SIZE)
+        if rows["of_peak"].isna().all():
+            return times
+        title, nothing = "share of the peak FLOP/s", absent.iloc[:0]
+        shares = marks.against_context(rows, nothing, contexts, title, series, OF_PEAK, tooltip, SIZE)
+        return column(times, shares, spacing=8)
 
+    timed_alone = cells["bench_both_ms"].notna().any()
+    what = "Single calls, with an empty L2 cache" if timed_alone else "Times include waiting for the device"
     widths = tables["attention_sweep"][HEAD_DIM.key].nunique()
     note = (
-        f"Head size {cells[HEAD_DIM.key].iloc[0]}; {counted(widths, 'head size')} in the table. Times include waiting"
-        " for the device; ± is the standard deviation between passes. eager: separate operations; compiled: the same by"
-        " torch.compile."
+        f"Head size {cells[HEAD_DIM.key].iloc[0]}; {counted(widths, 'head size')} in the table. {what}; ± is"
+        " the standard deviation between passes. eager: separate operations; compiled: the same by torch.compile."
     )
     measured, missing = cells[cells["both_ms"].notna()], cells[cells["status"] != COMPLETE]
     return Frame(PANEL_DIMENSIONS, "No cell was measured to its end.", COLUMNS).drawing(

@@ -5,9 +5,9 @@ import pandas as pd
 
 from cs336_model.program.variants.values import EAGER, NOT_COMPILED
 from profile_grid.results.results import COMPLETE
-from profile_grid.stages.operator.tables import KEYS, LEADING_COLUMNS, OPERATOR_TIMES
+from profile_grid.stages.operator.tables import BENCHED, KEYS, LEADING_COLUMNS, OPERATOR_TIMES
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables.ideal import causal_attention_flops, least_ms_of_attention, peaks_of_device
+from profile_grid.tables.ideal import attention_flops, least_ms_of_attention, peaks_of_device
 from profile_grid.tables.per_pass import Merged, numbers
 from profile_grid.tables.ratios import with_speed_up
 
@@ -41,15 +41,23 @@ def _with_speed_ups(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_ideal(table: pd.DataFrame, devices: pd.Series) -> pd.DataFrame:
-    """The table with the least time of the forward pass by the data sheet, and its FLOP/s."""
-    least_ms, flops = [], []
+    """The table with the least time of the forward pass by the data sheet, its FLOP/s, and the share of the peak that
+    single calls reach."""
+    least_ms, flops, peaks = [], [], []
     for row in table.to_dict("records"):
         shape = (row["batch_size"], row["context_length"], row["head_dim"])
-        bounds = least_ms_of_attention(peaks_of_device(devices[row["run"]]), row["precision"], *shape)
+        peaks_of_gpu = peaks_of_device(devices[row["run"]])
+        bounds = least_ms_of_attention(peaks_of_gpu, row["precision"], *shape)
         least_ms.append(max(bounds) if None not in bounds else np.nan)
-        flops.append(causal_attention_flops(*shape))
-    flop_per_s = 1e3 * np.asarray(flops, dtype="float64") / numbers(table["forward_ms"])
-    return table.assign(ideal_forward_ms=np.asarray(least_ms, dtype="float64"), forward_flop_per_s=flop_per_s)
+        flops.append(attention_flops(*shape))
+        peaks.append(peaks_of_gpu and peaks_of_gpu.flop_per_s(row["precision"]))
+    done, peak = pd.DataFrame(flops, index=table.index, dtype="float64"), np.asarray(peaks, dtype="float64")
+    rates = {name: 1e3 * done[name] / numbers(table[f"bench_{name}_ms"]) for name in BENCHED}
+    return table.assign(
+        ideal_forward_ms=np.asarray(least_ms, dtype="float64"),
+        forward_flop_per_s=1e3 * done["forward"] / numbers(table["forward_ms"]),
+        **{f"bench_{name}_of_peak": rates[name] / peak for name in BENCHED},
+    )
 
 
 TABLES = (
@@ -67,6 +75,10 @@ TABLES = (
     ideal_forward_ms | float | ms | the longer of: unmasked products at the peak FLOP/s; inputs and output at the peak \
         bytes/s
     forward_flop_per_s | float | FLOP/s | FLOPs of the unmasked products ÷ forward_ms
+    bench_forward_of_peak | float | | FLOP/s of bench_forward_ms ÷ the peak of the data sheet in this precision; \
+        FLOPs: 2 products of 2 d for each unmasked score
+    bench_backward_of_peak | float | | the same of bench_backward_ms, with 5 products
+    bench_both_of_peak | float | | the same of bench_both_ms, with 7 products
 """,
         ),
         make=attention_sweep,
@@ -79,7 +91,8 @@ PAGE_TABLES = (
         (
             "head_dim", "context_length", "variant", "status", "reason", "forward_ms", "forward_std_ms", "backward_ms",
             "backward_std_ms", "memory_before_backward_bytes", "peak_bytes", "compile_s", "forward_speed_up",
-            "backward_speed_up", "ideal_forward_ms",
+            "backward_speed_up", "ideal_forward_ms", "bench_forward_ms", "bench_backward_ms", "bench_both_ms",
+            "bench_both_of_peak",
         ),
     ),
 )  # fmt: skip

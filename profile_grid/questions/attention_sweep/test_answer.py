@@ -16,7 +16,7 @@ from profile_grid.tables.on_disk import declared_tables
 from tests.profile_grid.made_up import Made
 from tests.profile_grid.made_up import merged as merged_of_models
 from tests.profile_grid.made_up_answers import told_of
-from tests.profile_grid.made_up_operator import MACHINE, cell, merged, run, three
+from tests.profile_grid.made_up_operator import MACHINE, cell, merged, run, single_calls, three
 
 NOWHERE = Path("no folder of runs")
 QUESTION = "attention_sweep"
@@ -78,6 +78,39 @@ def test_the_document_has_the_tables_of_the_course_with_a_word_where_there_is_no
         ["64", "1024", "OOM", "512 MiB", "1.0 GiB", "–"],
     ]
     assert "Not supported here:\n\n- attention cudnn: No kernel." in text
+
+
+def test_single_calls_give_the_lead_their_share_of_the_peak_and_tables():
+    runs = [
+        run("eager", cell(9.0, **single_calls(1.0))), run("flash", cell(9.0, **single_calls(0.25)), attention="flash"),
+    ]  # fmt: skip
+    table = table_of(runs).set_index("variant")
+    products = 2 * 8 * 64 * sum(range(1, 257))  # FLOPs of one: a multiplication and an addition for each score
+    assert table.loc["flash", "bench_both_of_peak"] == pytest.approx(7 * products / 0.75e-3 / 67e12)
+    assert table.loc["flash", "bench_backward_of_peak"] == pytest.approx(5 * products / 0.5e-3 / 67e12)
+    text = document_of(runs)
+    assert "flash is 4.00 times as fast as eager attention (0.750 instead of 3.00 ms)" in text
+    assert "Largest share of the peak FLOP/s in fp32, forward and backward pass: flash " in text
+    assert "Forward and backward pass, single calls, ms, in fp32:" in text and "- single calls: CUDA events, as" in text
+
+
+def test_a_students_code_that_is_wrong_or_fails_has_its_reason_in_the_document_and_no_time():
+    right = {"verdict": "right as tf32", "precision": "fp32", "case": "length 16", "quantity": "output", "error": 1e-4}
+    checks = [right | {"implementation": "own-triton", "tolerance": 1e-6}]
+    runs = [
+        *three(),
+        run("pytorch", cell(None, 256, None, "wrong", reason="own-pytorch: output by 0.3"), attention="own-pytorch"),
+        run("triton", cell(0.5), cell(None, 1024, None, "failed", reason="own-triton: raised"), attention="own-triton",
+            checks=checks),
+    ]  # fmt: skip
+    text = document_of(runs)
+    assert "- Wrong: own-pytorch in fp32 from context 256; the reasons are below the tables." in text
+    assert "- Failed: own-triton in fp32 from context 1024; the reasons are below the tables." in text
+    assert "- In fp32, own-triton is only as exact as products in tf32: compare its times with those in tf32." in text
+    assert "Wrong, or failed:\n\n- own-pytorch: output by 0.3\n- own-triton: raised" in text
+    assert merged(runs, NOWHERE)["adapter_checks"][["run", "implementation", "verdict"]].to_numpy().tolist() == [
+        ["triton", "own-triton", "right as tf32"]
+    ]
 
 
 def test_figures_of_two_machines_never_share_a_table():

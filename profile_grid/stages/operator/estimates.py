@@ -16,6 +16,7 @@ FUSED_FORWARDS, FUSED_SHARE_OF_PEAK = 3.5, 0.25  # forward and backward; H200: t
 BYTES_PER_SCORE = {EAGER: (290, 245), "math": (290, 245), COMPILED: (130, 40)}
 PEAK_BYTES_PER_SCORE = {EAGER: (24, 24), "math": (24, 24), COMPILED: (12, 4)}
 TENSORS = 10  # queries, keys, values, output, their gradients and copies: numbers per (token, width)
+QUANTITIES, LEAST_CALLS = 4, 12  # of single calls: forward, both, and forward and backward for backward; three of each
 PASS_S = 1e-3  # a forward and a backward pass that only launches
 
 
@@ -27,12 +28,14 @@ def needed_bytes(program: Mapping) -> int:
 def seconds(program: Mapping, peaks: Peaks | None, memory_bytes: int | None) -> float:
     """Seconds of all passes of a run on a GPU with these peaks; 0 if they are unknown."""
     passes = 1 + program["warmup_passes"] + program["measured_passes"]
+    bench_s = program.get("bench_s", 0)
     fitting = [
         length
         for length in program["context_lengths"]
         if memory_bytes is None or bytes_at(program["dimensions"], length) <= memory_bytes
     ]
-    return sum(passes * _pass_seconds(program["dimensions"], length, peaks) for length in fitting)
+    pass_s = [_pass_seconds(program["dimensions"], length, peaks) for length in fitting]
+    return sum(passes * once_s + max(QUANTITIES * bench_s, LEAST_CALLS * once_s) * bool(bench_s) for once_s in pass_s)
 
 
 def bytes_at(dimensions: Mapping, context_length: int) -> int:

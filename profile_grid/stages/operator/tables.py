@@ -6,16 +6,18 @@ from statistics import fmean, stdev
 
 import pandas as pd
 
+from cs336_model.program.without_times import VERDICTS
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import OutOfMemory
 from profile_grid.results.typed_json import parse_as
 from profile_grid.stages.operator.stage import OPERATOR
-from profile_grid.study.dimensions import CONTEXT_LENGTH, HEAD_DIM
+from profile_grid.study.dimensions import CONTEXT_LENGTH, HEAD_DIM, PRECISION
 from profile_grid.study.table_spec import RUN, TableSpec, column_of, columns
 from profile_grid.study.workloads import ATTENTION_ALONE
 
 DIMENSIONS = (HEAD_DIM, CONTEXT_LENGTH, *ATTENTION_ALONE.dimensions[1:])
 KEYS = tuple(dimension.key for dimension in DIMENSIONS)
+BENCHED = {"forward": "a forward pass", "backward": "a backward pass", "both": "a forward and a backward pass"}
 LEADING_COLUMNS = (RUN, *map(column_of, DIMENSIONS))
 
 
@@ -32,6 +34,8 @@ class OperatorCell:
     compile_seconds: float | None
     memory_before_backward_bytes: int | None
     peak_bytes: int | None
+    bench_method: str | None
+    bench_seconds: dict[str, list[float]]
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,25 @@ def _row(run: MeasuredRun, cell: OperatorCell) -> dict:
         "memory_before_backward_bytes": cell.memory_before_backward_bytes,
         "peak_bytes": cell.peak_bytes,
         "compile_s": cell.compile_seconds,
+        "verdict": _worst_verdict(run),
+        "bench_method": cell.bench_method,
+        **{
+            f"bench_{name}{suffix}": of(cell.bench_seconds.get(name, []))
+            for name in BENCHED
+            for suffix, of in (("_calls", _count), ("_ms", _mean_ms), ("_std_ms", _std_ms))
+        },
     }  # fmt: skip
+
+
+def _worst_verdict(run: MeasuredRun) -> str | None:
+    """The worst verdict of the checks in the run's precision; None if nothing was to be checked."""
+    checks = run.results[OPERATOR.name].program.checks
+    verdicts = {check.verdict for check in checks if check.precision == run.entry[PRECISION.key]}
+    return next((verdict for verdict in reversed(VERDICTS) if verdict in verdicts), None)
+
+
+def _count(seconds: Sequence[float]) -> int | None:
+    return len(seconds) or None
 
 
 def _mean_ms(seconds: Sequence[float]) -> float | None:
@@ -78,7 +100,8 @@ def _std_ms(seconds: Sequence[float]) -> float | None:
 OPERATOR_TIMES = TableSpec(
     "operator_times",
     "One row per cell: an attention operator at a head size and context length",
-    columns("""
+    columns(
+        """
     status | text | | complete, out_of_memory, unsupported (PyTorch refuses it here), wrong or failed (a student's code)
     reason | text | | why there are no times
     passes | int | | measured passes
@@ -89,7 +112,18 @@ OPERATOR_TIMES = TableSpec(
     memory_before_backward_bytes | float | B | bytes in use between forward and backward pass; empty on a CPU
     peak_bytes | float | B | peak bytes in use; empty on a CPU
     compile_s | float | s | the pass that compiled it, with an empty cache
-"""),
+    verdict | text | | of the checks of a student's code in this precision: right, right as tf32, or wrong
+    bench_method | text | | how single calls were timed, as triton.testing.do_bench does; empty if they were not
+""",
+        *(
+            f"""
+    bench_{name}_calls | int | | measured calls of {words}
+    bench_{name}_ms | float | ms | mean time of {words}, without waiting for the host
+    bench_{name}_std_ms | float | ms | its standard deviation (n − 1)
+"""
+            for name, words in BENCHED.items()
+        ),
+    ),
     leading=LEADING_COLUMNS,
 )
 TABLES = (OPERATOR_TIMES,)

@@ -17,7 +17,7 @@ def job(folder: Path, adapter: str) -> Job:
     dimensions = {"precision": "fp32", "batch_size": 1, "compile": "off", "attention": "own-triton", "head_dim": 16}
     program = {
         "run": "own", "dimensions": dimensions, "adapters": {ADAPTERS[1]: f"tests.cs336_model.own_code:{adapter}"},
-        "context_lengths": [16, 32], "warmup_passes": 0, "measured_passes": 1, "seed": 0, "device": "cpu",
+        "context_lengths": [16, 32], "warmup_passes": 0, "measured_passes": 1, "bench_s": 0, "seed": 0, "device": "cpu",
     }  # fmt: skip
     return Job({"program": program, "environment": []}, folder, folder, folder / "log", 120.0, Leases())
 

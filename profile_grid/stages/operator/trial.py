@@ -20,8 +20,8 @@ def small_specification(plan: Mapping) -> dict:
     """A run of one pass with one sequence of 16 tokens, written out."""
     settings = plan["runs"][0]["specifications"][OPERATOR.name]
     program = settings["program"]
-    small = {"run": "smoke", "dimensions": program["dimensions"] | SMALL, "context_lengths": [16]}
-    return settings | {"program": program | small | {"warmup_passes": 0, "measured_passes": 1}}
+    small = {"run": "smoke", "dimensions": program["dimensions"] | SMALL, "context_lengths": [16], "adapters": {}}
+    return settings | {"program": program | small | {"warmup_passes": 0, "measured_passes": 1, "bench_s": 0}}
 
 
 def try_operator(

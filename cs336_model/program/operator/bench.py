@@ -1,0 +1,55 @@
+"""Times of single calls as triton.testing.do_bench takes them: CUDA events around each call, and an empty L2 cache.
+
+Calls are queued without waiting for the device. Before each, a buffer larger than any L2 cache is written, which also
+gives the host time to queue the call. Unlike do_bench, a backward pass has a new forward pass before it, which is not
+timed: compiled code, and code that overwrites what it saved, cannot run one twice.
+"""
+
+from collections.abc import Callable
+from timeit import default_timer
+
+import torch
+
+from cs336_model.program.device import synchronize
+
+METHODS = {"cuda": "CUDA events, L2 cache overwritten before each call", "cpu": "timeit.default_timer"}
+WARMUP_S = 0.025  # as do_bench
+TRIES = 3  # calls from which their number is estimated, and the least number of calls
+MAX_CALLS = 2000
+BUFFER_BYTES = 256 * 2**20
+Call = Callable[[], object]
+
+
+def call_seconds(call: Call, seconds: float, device: torch.device, before: Call | None = None) -> list[float]:
+    """The seconds of each of so many calls that they take `seconds` together, after a warm-up; `before` is called
+    before each, and not timed."""
+    buffer = torch.empty(BUFFER_BYTES, dtype=torch.int8, device=device) if device.type == "cuda" else None
+    once_s = sum(_timed(TRIES, call, device, before, buffer)) / TRIES
+    _timed(min(int(WARMUP_S / once_s), MAX_CALLS), call, device, before, buffer)
+    return _timed(min(max(int(seconds / once_s), TRIES), MAX_CALLS), call, device, before, buffer)
+
+
+def _timed(
+    count: int, call: Call, device: torch.device, before: Call | None, buffer: torch.Tensor | None
+) -> list[float]:
+    bounds = []
+    for _ in range(count):
+        if before:
+            before()
+        if buffer is not None:
+            buffer.zero_()
+        started = _now(device)
+        call()
+        bounds.append((started, _now(device)))
+    synchronize(device)
+    if device.type == "cuda":
+        return [started.elapsed_time(ended) / 1e3 for started, ended in bounds]
+    return [ended - started for started, ended in bounds]
+
+
+def _now(device: torch.device) -> torch.cuda.Event | float:
+    if device.type != "cuda":
+        return default_timer()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
