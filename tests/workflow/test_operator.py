@@ -19,7 +19,7 @@ OF_DOCUMENTS = [
 
 def write_grid(folder, **changes) -> None:
     product = {"program": "attention", "head_dims": [8], "context_lengths": [8, 16], "batch_sizes": [2]} | changes
-    passes = {"warmup_passes": 0, "measured_passes": 2}
+    passes = {"warmup_passes": 0, "measured_passes": 2, "bench_s": 0.01}
     (folder / "config.yaml").write_text(
         yaml.safe_dump(yaml.safe_load(TINY_GRID) | {"grids": {"test": [product]}, "operator": passes})
     )
@@ -49,7 +49,7 @@ def test_a_grid_of_attention_gives_a_table_a_document_and_a_figure_and_nothing_o
     assert json.loads((folder / f"results/runs/{RUN}/operator.json").read_text())["status"] == "complete"
     assert json.loads((folder / "results/complete.json").read_text()) == {"runs": 1, "statuses": {"complete": 1}}
     assert sorted(path.name for path in (folder / "results/tables").glob("*.csv")) == [
-        "attention_sweep.csv", "cost.csv", "operator_times.csv", "runs.csv",
+        "adapter_checks.csv", "attention_sweep.csv", "cost.csv", "operator_times.csv", "runs.csv",
     ]  # fmt: skip
 
 
@@ -82,7 +82,8 @@ def test_it_is_packed_and_its_documents_are_planned_from_the_archive_without_mea
     assert planned.status == 0, planned.output
     assert sorted(planned.jobs) == sorted(["all", *OF_DOCUMENTS, "contents", "read_packed"])
     read_packed.main(archive=tmp_path / "alone.zip", results=theirs / "results", marker="packed.json")
-    merged = [f"{name}.{suffix}" for name in ("cost", "operator_times", "runs") for suffix in ("csv", "parquet")]
+    names = ("adapter_checks", "cost", "operator_times", "runs")
+    merged = [f"{name}.{suffix}" for name in names for suffix in ("csv", "parquet")]
     assert sorted(path.name for path in (theirs / "results").rglob("*.*") if path.is_file()) == sorted(
         ["grid.json", "packed.json", "provenance.json", "operator.json", *merged]
     )
