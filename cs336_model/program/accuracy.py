@@ -20,6 +20,7 @@ from cs336_model.program.outputs import Output, loss_of
 from cs336_model.program.parallel.ranks import fits_all_ranks, gather_numbers, sum_over_ranks, this_rank
 from cs336_model.program.steps import Subject
 from cs336_model.program.subject import build_model, inputs_and_targets, whole_batch
+from cs336_model.program.variants.values import OWN_FSDP
 
 TOO_LARGE = "an fp64 run of this size does not fit into memory"
 SWITCHED_OFF = "the comparison with fp64 is switched off (timing: {accuracy: false})"
@@ -33,7 +34,7 @@ class FirstStepOutputs:
 
     loss: Tensor | None  # None if the mode computes none
     logits: Tensor  # of this rank's part of the batch: (batch, position, vocab)
-    gradient_norm: Tensor | None  # of the entire batch, after a backward pass
+    gradient_norm: Tensor | None  # of the entire batch, after a backward pass, if it is known
 
 
 class Comparison:
@@ -60,7 +61,9 @@ class Comparison:
 
     def _keep(self, subject: Subject, output: Output) -> None:
         loss = subject.losses[0] if subject.losses else None
-        norm = norm_of_gradients(subject.parameters, free_elements(subject.device)) if has_backward(subject) else None
+        # a student's FSDP alone knows which gradients are parts, and of what
+        is_known = has_backward(subject) and subject.spec.dimensions["parallel"] != OWN_FSDP
+        norm = norm_of_gradients(subject.parameters, free_elements(subject.device)) if is_known else None
         self._first = FirstStepOutputs(loss, output.logits.detach().cpu(), norm)
 
 

@@ -42,7 +42,6 @@ from cs336_model.program.parallel.ranks import join_group, leave_group, this_ran
 from cs336_model.program.process_cost import Progress, before_limit, process_age_seconds
 from cs336_model.program.result import (
     Result,
-    count_parameters,
     counted_flops,
     empty_result,
     facts_of_process,
@@ -227,7 +226,7 @@ def subject_facts(subject: Subject, device: torch.device) -> Result:
     """The machine, the memory and the parameters of a subject. Read before anything else runs: the clocks are still
     those under load, and the memory is that of the steps."""
     facts = {"machine": machine_facts(device), "memory": memory_facts(device)}
-    return facts | {"parameters": count_parameters(subject.model)}
+    return facts | {"parameters": subject.parameter_count}
 
 
 def leave_device(device: torch.device) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from cs336_model import ranges
 from cs336_model.arithmetic.flops import forward_flops, parameter_count, shape_of
@@ -31,11 +30,6 @@ def planned_flops(spec: RunSpec) -> dict[str, int | None]:
     """{"forward": FLOPs of the matrix products, and each part}; {"forward": None} for custom models."""
     shape = shape_of(vars(spec))
     return forward_flops(shape) if shape else {"forward": None}
-
-
-def count_parameters(model: nn.Module) -> int:
-    """Elements of all parameters, a shared one counted once."""
-    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def counted_flops(subject: Subject) -> dict[str, int | None]:

@@ -17,7 +17,7 @@ from cs336_model.program.parallel.ranks import mean_over_ranks, wait_for_all
 from cs336_model.program.parallel.reduction import NoReduction
 from cs336_model.program.process_cost import Progress
 from cs336_model.program.spec import MODULES, RunSpec
-from cs336_model.program.subject import build_model, make_batch
+from cs336_model.program.subject import build_model, count_parameters, make_batch
 from cs336_model.program.variants.compilation import is_compiled
 from cs336_model.program.variants.effects import change_model
 from cs336_model.program.variants.precision import autocast
@@ -38,6 +38,7 @@ class Subject:
     targets: Tensor
     losses: list[Tensor] = field(default_factory=list)
     reduction: NoReduction = field(default_factory=NoReduction)
+    parameter_count: int | None = None  # elements of the parameters of all processes together
     after_first_step: Callable[["Subject", Output], None] | None = None  # called once
 
     def __post_init__(self) -> None:
@@ -70,10 +71,12 @@ def make_subject(spec: RunSpec, device: torch.device) -> Subject:
     change_model(spec, model, device)
     if spec.annotate == MODULES and not is_compiled(spec):  # in a compiled graph no module is called
         ranges.mark_modules(model)
-    reduction = reduction_of(spec)
+    reduction, count = reduction_of(spec), count_parameters(model)
     model = reduction.wrap(model)
     optimizer = optimizer_of(spec, model.parameters())  # of the parts of parameters that a reduction leaves here
-    subject = Subject(spec, device, model, optimizer, *make_batch(spec, device), reduction=reduction)
+    subject = Subject(
+        spec, device, model, optimizer, *make_batch(spec, device), reduction=reduction, parameter_count=count
+    )
     synchronize(device)
     return subject
 
@@ -168,7 +171,7 @@ def run_step(subject: Subject, clock: PhaseClock) -> Output:
         subject.losses.append(loss.detach())
     with clock.phase(ranges.BACKWARD):
         loss.backward()
-        subject.reduction.finish()
+        subject.reduction.finish(subject.optimizer)
     if subject.optimizer is not None:
         with clock.phase(ranges.OPTIMIZER):
             subject.optimizer.step()

@@ -50,6 +50,11 @@ def inputs_and_targets(tokens: Tensor) -> tuple[Tensor, Tensor]:
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 
+def count_parameters(model: nn.Module) -> int:
+    """Elements of all parameters, a shared one counted once."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
 def _called(target: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The result of a constructor or function of the user; UnusableModel has its exception in one line."""
     try:

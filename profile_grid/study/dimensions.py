@@ -147,14 +147,14 @@ PARALLEL = Dimension(
     key="parallel", heading="parallel",
     meaning="how gradients are reduced: none, naive (each after the backward pass), flat (all at once), overlapped"
     " (each when it is ready), ddp (PyTorch's DistributedDataParallel, with buckets of 25 MB or as named), or fsdp"
-    " (PyTorch's fully_shard: each process has a part of every parameter)",
+    " (PyTorch's fully_shard: each process has a part of every parameter); own-ddp and own-fsdp are a student's",
     listed="parallels", default=NOT_PARALLEL, values=PARALLELS, in_words="by {}",
 )  # fmt: skip
 
 OPTIMIZER = Dimension(
     key="optimizer", heading="optimizer",
     meaning="adamw (every process updates every parameter), or zero1 (PyTorch's ZeroRedundancyOptimizer: each updates"
-    " its part of the parameters with AdamW, and sends them to the others)",
+    " its part of the parameters with AdamW, and sends them to the others); own-sharded is a student's",
     listed="optimizers", default=ADAMW, values=OPTIMIZERS, in_words="with optimizer {}",
 )  # fmt: skip
 

@@ -15,7 +15,17 @@ from cs336_model.program.variants.values import DDP, DEFAULT_VALUES, PARALLELS, 
 from tests.cs336_model.launched_ranks import ended, started, told_by_two
 from tests.cs336_model.specs import changed
 
-WAYS = [*({"parallel": way} for way in PARALLELS[1:]), {"parallel": DDP, "optimizer": ZERO1}]
+OF_PYTORCH = [way for way in PARALLELS[1:] if not way.startswith("own-")]
+OWN = {name: f"tests.cs336_model.own_ranks_code:{name}" for name in ("get_ddp", "get_fsdp", "get_sharded_optimizer")}
+OWN |= {f"{name}_on_after_backward": "tests.cs336_model.own_ranks_code:after_backward" for name in ("ddp", "fsdp")}
+OWN |= {"fsdp_gather_full_params": "tests.cs336_model.own_ranks_code:gather_full_params"}
+WAYS = [
+    *({"parallel": way} for way in OF_PYTORCH),
+    {"parallel": DDP, "optimizer": ZERO1},
+    {"parallel": "own-ddp", "optimizer": "own-sharded", "adapters": OWN},
+    {"parallel": "own-fsdp", "adapters": OWN},
+]
+IDS = [" ".join(value for key, value in way.items() if key != "adapters") for way in WAYS]
 ONLY_GRADIENTS = [way for way in WAYS if reduces_only_gradients(DEFAULT_VALUES | way)]
 SAME = {"rel": 2e-6}  # another order of sums in fp32
 
@@ -36,7 +46,7 @@ def two_ranks(tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("way", WAYS, ids=IDS)
 def test_losses_of_two_ranks_are_those_of_one_process_with_the_whole_batch(two_ranks, run_benchmark, spec_values, way):
     spec = changed(spec_values, batch_size=4, measured_steps=4, warmup_steps=0)
     alone = run_benchmark(batch_size=4, measured_steps=4, warmup_steps=0)["losses"]
@@ -44,7 +54,7 @@ def test_losses_of_two_ranks_are_those_of_one_process_with_the_whole_batch(two_r
         assert rank["losses"] == pytest.approx(alone, **SAME)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("way", WAYS, ids=IDS)
 def test_ranks_have_the_same_gradients(two_ranks, spec_values, way):
     one, other = two_ranks(changed(spec_values, batch_size=4, measured_steps=4, warmup_steps=0))[str(way)]
     assert one["gradients"] == other["gradients"]
@@ -56,7 +66,7 @@ def test_without_communication_each_rank_has_its_own_gradients(two_ranks, spec_v
     assert one["apart"] != pytest.approx(other["apart"], rel=1e-3)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("way", WAYS, ids=IDS)
 def test_ranks_import_what_they_need_before_they_have_their_gpus(two_ranks, spec_values, way):
     for rank in two_ranks(changed(spec_values, batch_size=4, measured_steps=4, warmup_steps=0))[str(way)]:
         assert rank["imported"] < 10

@@ -6,7 +6,7 @@ The names are those of the handout's tests/adapters.py (Stanford CS336, assignme
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cs336_model.program.variants.values import OWN_PYTORCH, OWN_TRITON
+from cs336_model.program.variants.values import OWN_DDP, OWN_FSDP, OWN_PYTORCH, OWN_SHARDED, OWN_TRITON
 
 ADAPTERS = (
     "get_flashattention_autograd_function_pytorch",
@@ -20,6 +20,8 @@ ADAPTERS = (
 )
 NEEDED: Mapping[str, Mapping[Any, tuple[str, ...]]] = {  # by dimension and value
     "attention": {OWN_PYTORCH: ADAPTERS[:1], OWN_TRITON: ADAPTERS[1:2]},
+    "parallel": {OWN_DDP: ADAPTERS[2:4], OWN_FSDP: ADAPTERS[4:7]},
+    "optimizer": {OWN_SHARDED: ADAPTERS[7:]},
 }
 
 

@@ -6,8 +6,9 @@ import torch
 
 from cs336_model.arithmetic.flops import sequences_per_gpu, shape_of
 from cs336_model.program.adapters.attention import checked_attention, tried_attention
+from cs336_model.program.adapters.distributed_checks import checked_optimizer, checked_reduction
 from cs336_model.program.spec import RunSpec
-from cs336_model.program.variants.values import OWN_ATTENTIONS
+from cs336_model.program.variants.values import OWN_ATTENTIONS, OWN_DDP, OWN_FSDP, OWN_SHARDED
 
 
 def checked_adapters(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
@@ -15,6 +16,10 @@ def checked_adapters(spec: RunSpec, device: torch.device) -> list[dict[str, Any]
     checks = []
     if spec.dimensions["attention"] in OWN_ATTENTIONS:
         checks += _of_attention(spec, device)
+    if spec.dimensions["parallel"] in (OWN_DDP, OWN_FSDP):
+        checks += checked_reduction(spec, device)
+    if spec.dimensions["optimizer"] == OWN_SHARDED:
+        checks += checked_optimizer(spec, device)
     return checks
 
 

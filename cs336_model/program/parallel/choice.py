@@ -7,10 +7,22 @@ from torch import nn
 
 from cs336_model import ranges
 from cs336_model.model.optimizer import AdamW
+from cs336_model.program.adapters.distributed import AdaptedReduction, adapted_optimizer
 from cs336_model.program.parallel.reduction import AfterBackward, Buckets, NoReduction, Overlapped
 from cs336_model.program.parallel.sharding import FullySharded, zero_redundancy
 from cs336_model.program.spec import RunSpec
-from cs336_model.program.variants.values import BUCKET_MB, FLAT, FSDP, NAIVE, NOT_PARALLEL, OVERLAPPED, ZERO1
+from cs336_model.program.variants.values import (
+    BUCKET_MB,
+    FLAT,
+    FSDP,
+    NAIVE,
+    NOT_PARALLEL,
+    OVERLAPPED,
+    OWN_DDP,
+    OWN_FSDP,
+    OWN_SHARDED,
+    ZERO1,
+)
 
 REDUCTIONS = {
     NOT_PARALLEL: NoReduction,
@@ -30,6 +42,8 @@ class Optimizer(Protocol):
 def reduction_of(spec: RunSpec) -> NoReduction:
     """The reduction of a run's gradients, by its dimension `parallel`."""
     parallel = spec.dimensions["parallel"]
+    if parallel in (OWN_DDP, OWN_FSDP):
+        return AdaptedReduction(parallel, spec.adapters, spec.dimensions["precision"])
     return Buckets(BUCKET_MB[parallel]) if parallel in BUCKET_MB else REDUCTIONS[parallel]()
 
 
@@ -37,6 +51,8 @@ def optimizer_of(spec: RunSpec, parameters: Iterable[nn.Parameter]) -> Optimizer
     """The optimizer of a run, by its dimension `optimizer`; None in a mode without one."""
     if ranges.OPTIMIZER not in spec.phases:
         return None
+    if spec.dimensions["optimizer"] == OWN_SHARDED:
+        return adapted_optimizer(parameters, spec.adapters)
     return zero_redundancy(parameters) if spec.dimensions["optimizer"] == ZERO1 else AdamW(parameters)
 
 
@@ -52,4 +68,6 @@ def import_ahead(spec: RunSpec) -> None:
         import torch.distributed.fsdp
     if spec.dimensions["optimizer"] == ZERO1:
         import torch._dynamo
-        import torch.distributed.optim  # noqa: F401
+        import torch.distributed.optim
+    if parallel in (OWN_DDP, OWN_FSDP) or spec.dimensions["optimizer"] == OWN_SHARDED:
+        import torch._dynamo  # noqa: F401

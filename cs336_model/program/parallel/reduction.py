@@ -1,11 +1,12 @@
 """Reductions of the gradients of all ranks to their mean, as in the course: from one all-reduce per parameter to DDP.
 
 Each has three methods: `wrap` returns the model that a step calls, `finish` ends the reduction after loss.backward(),
-and `paused` is a context without communication.
+with the run's optimizer, if any, and `paused` is a context without communication.
 """
 
 import warnings
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -24,7 +25,7 @@ class NoReduction:
     def wrap(self, model: nn.Module) -> nn.Module:
         return model
 
-    def finish(self) -> None:
+    def finish(self, optimizer: Any = None) -> None:
         return
 
     def paused(self) -> AbstractContextManager:
@@ -41,7 +42,7 @@ class AfterBackward(NoReduction):
         self.parameters = list(model.parameters())
         return model
 
-    def finish(self) -> None:
+    def finish(self, optimizer: Any = None) -> None:
         if not self.is_on:
             return
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
@@ -75,7 +76,7 @@ class Overlapped(AfterBackward):
             parameter.register_post_accumulate_grad_hook(self._begin)
         return model
 
-    def finish(self) -> None:
+    def finish(self, optimizer: Any = None) -> None:
         if self.pending:
             with span(ranges.ALL_REDUCE_WAIT):
                 for work in self.pending:

@@ -72,6 +72,9 @@ class GroupedAdamW(torch.optim.Optimizer):
             adamw.step()
 
 
+ADAMW_SETTINGS = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}  # as AdamW's defaults
+
+
 def zero_redundancy(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
     """PyTorch's ZeroRedundancyOptimizer around AdamW."""
     from torch.distributed.optim import ZeroRedundancyOptimizer

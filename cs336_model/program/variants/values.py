@@ -15,9 +15,10 @@ NO_CHECKPOINT = 0  # otherwise every n-th block is recomputed
 NOT_PARALLEL, NAIVE, FLAT, OVERLAPPED = "none", "naive", "flat", "overlapped"
 DDP, FSDP = "ddp", "fsdp"  # with FSDP, every process has a part of each parameter
 BUCKET_MB = {DDP: 25, "ddp-1mb": 1, "ddp-10mb": 10, "ddp-100mb": 100, "ddp-1000mb": 1000}  # 25 is PyTorch's default
-DIVIDED = (FSDP,)
-PARALLELS = (NOT_PARALLEL, NAIVE, FLAT, OVERLAPPED, *BUCKET_MB, FSDP)
-ADAMW, ZERO1 = OPTIMIZERS = ("adamw", "zero1")
+OWN_DDP, OWN_FSDP = "own-ddp", "own-fsdp"  # of a student (cs336_model.program.adapters)
+DIVIDED = (FSDP, OWN_FSDP)
+PARALLELS = (NOT_PARALLEL, NAIVE, FLAT, OVERLAPPED, *BUCKET_MB, FSDP, OWN_DDP, OWN_FSDP)
+ADAMW, ZERO1, OWN_SHARDED = OPTIMIZERS = ("adamw", "zero1", "own-sharded")
 
 ELEMENT_BYTES = {FP32: 4, TF32: 4, BF16: 2, BF16_WEIGHTS: 2}  # of an activation
 # The largest relative error of rounding one number: 2^-p for a significand of p bits. TF32 keeps 11 of them in the
@@ -30,8 +31,8 @@ DEFAULT_VALUES = {
 
 
 def reduces_only_gradients(dimensions: Mapping[str, Any]) -> bool:
-    """Whether a run on several GPUs communicates gradients and nothing else, so that a step can also be run without."""
-    return dimensions["parallel"] not in DIVIDED and dimensions["optimizer"] == ADAMW
+    """Whether a run on several GPUs communicates gradients and nothing else, which can be left out of a step."""
+    return dimensions["parallel"] not in (*DIVIDED, OWN_DDP) and dimensions["optimizer"] == ADAMW
 
 
 def impossible(dimensions: Mapping[str, Any], constructor: str) -> str | None:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from cs336_model.ranges import BLOCK
 from kernel_tables.errors import TraceError
 from kernel_tables.ranks import collectives, communication
 from kernel_tables.ranks.communication import findings_of_ranks
+from kernel_tables.ranks.gathers import lateness_of_gathers
 from kernel_tables.ranks.ranks import RankTrace
 from kernel_tables.trace import Trace
 from profile_grid.host.processes.job import joined
@@ -17,7 +19,7 @@ from profile_grid.stages.capture.capture_problems import errors_and_warnings
 from profile_grid.stages.capture.step_tables import TIMES_OF_A_PHASE, measured_activities, measured_ranges, phase_table
 from profile_grid.study.stages import CAPTURE
 from profile_grid.study.table_spec import TableSpec, columns
-from profile_grid.tables.names import STEP
+from profile_grid.tables.names import BACKWARD, FORWARD, STEP
 
 (RANK_0,) = CAPTURE.files
 
@@ -41,6 +43,7 @@ def tables_of_ranks(
                 "rank_phases": pd.concat([_phases(rank) for rank in ranks], ignore_index=True),
                 "rank_steps": communication.communication(ranks, STEP),
                 "collectives": collectives.collectives(ranks, STEP),
+                "layer_gathers": lateness_of_gathers(ranks, STEP, (FORWARD, BACKWARD), BLOCK),
             }
         except TraceError as error:
             return str(error), {}
@@ -131,8 +134,24 @@ COLLECTIVES = TableSpec(
 """,
     ),
 )
+LAYER_GATHERS = TableSpec(
+    "layer_gathers",
+    "One row per run with all-gathers, rank, device, step, pass and layer, under the profiler",
+    columns(
+        KEY_COLUMNS,
+        """
+    pass | text | | forward or backward
+    layer | int | | number of the block in the pass, from 0, in the order in which blocks are computed
+    begin_ns | int | ns | when it could be computed, counted from the start of the step: the block before had ended
+    end_ns | int | ns | when its computation ended
+    gathers | int | | all-gathers that ended in between
+    lateness_ns | int | ns | of this, while nothing was computed until one of them had ended
+""",
+    ),
+)
 TABLES = (
     RANK_PHASES,
     RANK_STEPS,
     COLLECTIVES,
+    LAYER_GATHERS,
 )

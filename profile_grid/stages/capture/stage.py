@@ -40,7 +40,7 @@ CAPTURE = Stage(
         ),
     },
     tables_of_a_run=TablesOfARun(
-        names=("kernels", "phases", "ranges", "findings", "rank_phases", "rank_steps", "collectives"),
+        names=("kernels", "phases", "ranges", "findings", "rank_phases", "rank_steps", "collectives", "layer_gathers"),
         status_file="status.json",
         texts=("reports/kernel_summary.csv", "reports/nvtx_summary.csv", "reports/api_summary.csv"),
         sources=("kernel_tables/kernel_classes/*.toml",),

@@ -1,0 +1,48 @@
+"""A student's DDP, FSDP and sharded optimizer in a run.
+
+The adapters wrap the model, end the reduction of gradients after the backward pass, and make an optimizer of the class
+and settings of the run's own.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from cs336_model.program.adapters.checking import calling
+from cs336_model.program.adapters.names import NEEDED
+from cs336_model.program.named import find
+from cs336_model.program.parallel.reduction import NoReduction
+from cs336_model.program.parallel.sharding import ADAMW_SETTINGS, GroupedAdamW
+from cs336_model.program.variants.values import BF16, OWN_FSDP, OWN_SHARDED
+
+
+class AdaptedReduction(NoReduction):
+    """A student's DDP or FSDP."""
+
+    def __init__(self, parallel: str, adapters: Mapping[str, str], precision: str) -> None:
+        self.parallel = parallel
+        make, end, *_ = NEEDED["parallel"][parallel]
+        with calling(parallel):
+            self._make, self._end = find(adapters[make]), find(adapters[end])
+        self._arguments = (torch.bfloat16 if precision == BF16 else None,) if parallel == OWN_FSDP else ()
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """The student's model. FSDP gathers parameters in bf16 if the run computes in it."""
+        with calling(self.parallel):
+            self.model = self._make(model, *self._arguments)
+        return self.model
+
+    def finish(self, optimizer: Any = None) -> None:
+        with calling(self.parallel):
+            self._end(self.model, optimizer)
+
+
+def adapted_optimizer(
+    parameters: Iterable[nn.Parameter], adapters: Mapping[str, str], settings: Mapping[str, Any] = ADAMW_SETTINGS
+) -> torch.optim.Optimizer:
+    """A student's sharded optimizer around this project's AdamW."""
+    (name,) = NEEDED["optimizer"][OWN_SHARDED]
+    with calling(OWN_SHARDED):
+        return find(adapters[name])(parameters, GroupedAdamW, **settings)

@@ -1,0 +1,211 @@
+"""A student's DDP, FSDP and sharded optimizer compared with one process that trains on the same batch.
+
+Every process also takes the reference's steps, on the whole batch and without communication. The model is that of the
+run with at most two layers. DDP and FSDP train with SGD, whose updates are as wrong as the gradients: AdamW would hide
+a factor.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cs336_model.arithmetic.flops import sequences_per_gpu
+from cs336_model.program.adapters.checking import Check, calling, check, require_right
+from cs336_model.program.adapters.distributed import AdaptedReduction, adapted_optimizer
+from cs336_model.program.adapters.names import NEEDED
+from cs336_model.program.named import find
+from cs336_model.program.outputs import loss_of, read_output
+from cs336_model.program.parallel.ranks import gather_numbers, mean_over_ranks, this_rank
+from cs336_model.program.parallel.sharding import ADAMW_SETTINGS, GroupedAdamW
+from cs336_model.program.spec import RunSpec
+from cs336_model.program.subject import build_model, inputs_and_targets, whole_batch
+from cs336_model.program.variants.effects import change_model
+from cs336_model.program.variants.precision import autocast
+from cs336_model.program.variants.values import BF16, BF16_WEIGHTS, FP32, OWN_DDP, OWN_SHARDED, TF32, UNIT_ROUNDOFF
+
+LAYERS, STEPS, LEARNING_RATE = 2, 3, 0.1
+# Of an error relative to the gradient or update of a parameter. PyTorch's own reach a tenth (fp32) to a third of these
+# (tests/cs336_model/test_adapters_of_ranks.py); a factor, or gradients of a part of the batch, are off by 0.3 and more.
+TOLERANCES = {FP32: 1e-3, TF32: 3e-2, BF16: 1e-1}
+Step = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What the steps gave: loss of the whole batch in each; gradients of the first; parameters by name afterwards."""
+
+    losses: list[Tensor]
+    gradients: dict[str, Tensor | None]
+    parameters: dict[str, Tensor]
+
+
+def checked_reduction(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
+    """The checks of a student's DDP or FSDP, as JSON has them. Raises Wrong or Failed."""
+    parallel, small = spec.dimensions["parallel"], small_spec(spec)
+    expected = trained_alone(small, device, partial(torch.optim.SGD, lr=LEARNING_RATE))
+    reduction = AdaptedReduction(parallel, spec.adapters, small.dimensions["precision"])
+    model = reduction.wrap(model_of(small, device))
+    with calling(parallel):
+        optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
+    part = part_of_rank(whole_batch(small, device), spec)
+    losses, gradients = [], {}
+    for step in range(STEPS):
+        optimizer.zero_grad(set_to_none=True)
+        with calling(parallel, f"step {step}"):
+            loss = loss_of_part(small, model, part, device)
+            loss.backward()
+        reduction.finish(optimizer)
+        losses.append(loss.detach())
+        if step == 0 and parallel == OWN_DDP:
+            gradients = clones(expected.gradients, [parameter.grad for parameter in model.parameters()], parallel)
+        optimizer.step()
+    if parallel == OWN_DDP:
+        parameters = clones(expected.parameters, [parameter.detach() for parameter in model.parameters()], parallel)
+    else:
+        parameters = gathered(model, spec, expected.parameters)
+    trained = Trained(mean_over_ranks(losses), gradients, parameters)
+    return require_right(compared(small, parallel, trained, expected, device))
+
+
+def checked_optimizer(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
+    """The checks of a student's sharded optimizer, as JSON has them: every process computes the gradients of the whole
+    batch. Raises Wrong or Failed."""
+    small = small_spec(spec)
+    expected = trained_alone(small, device, partial(GroupedAdamW, **ADAMW_SETTINGS))
+    trained = trained_alone(small, device, partial(adapted_optimizer, adapters=spec.adapters), OWN_SHARDED)
+    return require_right(compared(small, OWN_SHARDED, replace(trained, gradients={}), expected, device))
+
+
+def small_spec(spec: RunSpec) -> RunSpec:
+    """The specification with at most two layers, and with weights in fp32: updates of bf16 weights are rounded away."""
+    precision = spec.dimensions["precision"]
+    dimensions = spec.dimensions | {"precision": FP32 if precision == BF16_WEIGHTS else precision}
+    layers = spec.sizes.get("num_layers")
+    sizes = spec.sizes | ({"num_layers": min(layers, LAYERS)} if layers else {})
+    return replace(spec, dimensions=dimensions, sizes=sizes)
+
+
+def model_of(spec: RunSpec, device: torch.device) -> nn.Module:
+    """The run's variant of the model."""
+    model = build_model(spec, device)
+    change_model(spec, model, device)
+    return model
+
+
+def trained_alone(
+    spec: RunSpec, device: torch.device, optimizer_of: Callable[[Iterable[nn.Parameter]], Any], student: str = ""
+) -> Trained:
+    """The steps of one process with the whole batch, one rank's part after another; `student` names the optimizer if it
+    is a student's."""
+    model = model_of(spec, device)
+    optimizer = optimizer_of(model.parameters())
+    parts = whole_batch(spec, device).split(sequences_per_gpu(spec.dimensions))
+    losses, gradients = [], {}
+    for step in range(STEPS):
+        model.zero_grad(set_to_none=True)
+        losses.append(torch.zeros((), device=device))
+        for part in parts:
+            loss = loss_of_part(spec, model, part, device) / len(parts)
+            loss.backward()
+            losses[-1] += loss.detach()
+        if step == 0:
+            gradients = {name: copied(parameter.grad) for name, parameter in model.named_parameters()}
+        with calling(student):
+            optimizer.step()
+    return Trained(losses, gradients, {name: copied(parameter) for name, parameter in model.named_parameters()})
+
+
+def part_of_rank(batch: Tensor, spec: RunSpec) -> Tensor:
+    """The sequences of this process."""
+    return batch.split(sequences_per_gpu(spec.dimensions))[this_rank().number]
+
+
+def loss_of_part(spec: RunSpec, model: nn.Module, part: Tensor, device: torch.device) -> Tensor:
+    """The loss of these sequences in the run's precision."""
+    inputs, targets = inputs_and_targets(part)
+    with autocast(spec, device):
+        return loss_of(read_output(model(inputs), spec), targets)
+
+
+def gathered(model: nn.Module, spec: RunSpec, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The entire parameters of a student's FSDP by the names of the plain model, which may be the ends of its own
+    names. Raises Failed if one is missing or has another shape."""
+    parallel = spec.dimensions["parallel"]
+    *_, name_of_gather = NEEDED["parallel"][parallel]
+    with calling(parallel):
+        full, values = find(spec.adapters[name_of_gather])(model), []
+        for name in expected:
+            fitting = [key for key in full if key == name or key.endswith(f".{name}")]
+            if len(fitting) != 1:
+                raise KeyError(f"{name_of_gather} returned {len(fitting)} parameters named {name}")
+            values.append(full[fitting[0]])
+    return clones(expected, values, parallel)
+
+
+def clones(
+    expected: Mapping[str, Tensor | None], values: list[Tensor | None], implementation: str
+) -> dict[str, Tensor | None]:
+    """Copies of values by name. Raises Failed if their number or shapes are not those of the plain model."""
+    with calling(implementation):
+        shapes, others = (
+            [None if one is None else tuple(one.shape) for one in ones] for ones in (expected.values(), values)
+        )
+        if len(shapes) != len(others):
+            raise ValueError(f"the model has {len(others)} parameters, not {len(shapes)}")
+        for name, shape, other in zip(expected, shapes, others, strict=True):
+            if shape != other:
+                raise ValueError(f"the shape of {name} is {other}, not {shape}")
+    return {name: copied(value) for name, value in zip(expected, values, strict=True)}
+
+
+def copied(tensor: Tensor | None) -> Tensor | None:
+    """A copy without a graph."""
+    return None if tensor is None else tensor.detach().clone()
+
+
+def compared(
+    spec: RunSpec, implementation: str, trained: Trained, expected: Trained, device: torch.device
+) -> list[Check]:
+    """A check of the losses, of the gradients and of the parameters, each of the worst on any rank. An error of
+    parameters is relative to their change, beyond what their rounding explains."""
+    precision, initial = spec.dimensions["precision"], dict(model_of(spec, device).named_parameters())
+    rounding = STEPS * UNIT_ROUNDOFF[FP32]
+    losses = [relative(one, other, other) for one, other in zip(trained.losses, expected.losses, strict=True)]
+    gradients = {
+        name: relative(value, reference, reference)
+        for name, value in trained.gradients.items()
+        if (reference := expected.gradients[name]) is not None
+    }
+    parameters = {
+        name: relative(value, reference, reference - initial[name].detach(), rounding * float(reference.norm()))
+        for name, value in trained.parameters.items()
+        if (reference := expected.parameters[name]) is not None
+    }
+    worst = [("loss", worst_on_any_rank(losses, device)[0])]
+    for kind, errors in (("gradient", gradients), ("parameter", parameters)):
+        if errors:
+            error, place = worst_on_any_rank([*errors.values()], device)
+            worst.append((f"{kind} of {[*errors][place]}", error))
+    case, tolerance = f"{this_rank().count} processes, {STEPS} steps", TOLERANCES[precision]
+    return [check(implementation, case, precision, quantity, error, tolerance) for quantity, error in worst]
+
+
+def worst_on_any_rank(errors: list[float], device: torch.device) -> tuple[float, int]:
+    """(the largest of these errors on any rank, its place); NaN is the largest."""
+    of_ranks = gather_numbers([math.inf if math.isnan(error) else error for error in errors], device)
+    place = int(of_ranks.argmax())
+    return float(of_ranks.flatten()[place]), place % len(errors)
+
+
+def relative(value: Tensor, reference: Tensor, change: Tensor, rounding: float = 0.0) -> float:
+    """|value − reference| beyond the rounding, divided by |change|, in the Euclidean norm; 0 where nothing changes."""
+    off = float((value.double() - reference.double()).norm())
+    if math.isnan(off):
+        return off
+    beyond, size = max(off - rounding, 0.0), float(change.double().norm())
+    return beyond / size if size else (math.inf if beyond else 0.0)
