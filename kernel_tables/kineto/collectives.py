@@ -8,6 +8,10 @@ import numpy as np
 from kernel_tables.kineto.trace import ANNOTATION, OPERATOR, TorchTrace
 
 PREFIX, CALL_PREFIX = "gloo:", "c10d::"
+RUN_AS = {  # what Gloo runs for a call on one tensor: it has no reduce-scatter, reduces all, and keeps its part
+    "allgatherbase": "allgather",
+    "reducescatterbase": "allreduce",
+}
 
 
 def launched_collectives(trace: TorchTrace) -> list[tuple[int, int | None]]:
@@ -37,4 +41,5 @@ def _named_in_order(trace: TorchTrace, kind: str, names: list[str], prefix: str)
 
 
 def _kind(name: str) -> str:
-    return name.replace("_", "")
+    kind = name.replace("_", "")
+    return RUN_AS.get(kind, kind)

@@ -136,9 +136,10 @@ QUESTIONS = (
         "n_communication", "What does communication cost?", needs=lambda run: run[GPUS.key] > 1,
         tables=(
             "communication_times", "communication_steps", "communication_collectives", "communication_scaling",
-            "communication_all_reduce", "communication_losses", "communication_accuracy",
+            "communication_all_reduce", "communication_losses", "communication_accuracy", "communication_volume",
+            "communication_memory", "communication_gathers", "communication_timelines",
         ),
-        figures=("communication", "all_reduce"), further=(ALL_REDUCE,),
+        figures=("communication", "all_reduce", "communication_timelines"), further=(ALL_REDUCE, MEMORY),
     ),
     Question(
         "memory_predicted", "What should fit by the shapes, and what did?", stage=MEMORY, tables=("memory_predicted",),

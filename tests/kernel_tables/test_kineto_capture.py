@@ -130,6 +130,20 @@ def test_a_collective_of_gloo_is_work_of_the_call_that_started_it_and_no_range(t
     assert [row["text"] for row in tables["NVTX_EVENTS"]] == ["all-reduce, bytes = 8"]
 
 
+def test_calls_of_one_tensor_are_what_gloo_runs_for_them(tmp_path):
+    trace = trace_of(
+        tmp_path,
+        event("cpu_op", "c10d::_allgather_base_", 1, 1),
+        event("cpu_op", "c10d::_reduce_scatter_base_", 3, 1),
+        event("user_annotation", "gloo:all_gather", 5, 2, thread=21),
+        event("user_annotation", "gloo:all_reduce", 8, 2, thread=21),
+    )
+    tables = rows_of(trace, on_gpu=False)
+    calls = {row["correlationId"]: row["start"] for row in tables["CUPTI_ACTIVITY_KIND_RUNTIME"]}
+    started = [calls.get(row["correlationId"]) for row in tables["CUPTI_ACTIVITY_KIND_KERNEL"]]
+    assert started == [0, 2_000]
+
+
 def test_a_capture_says_when_its_clock_was_zero(tmp_path):
     path = tmp_path / "trace.json"
     events = [event("cpu_op", "aten::mm", 5.5, 7)]

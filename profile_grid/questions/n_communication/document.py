@@ -6,11 +6,19 @@ import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, known, percent, significant, with_spread
+from profile_grid.questions.n_communication.divided_document import (
+    LEADING_KEYS,
+    claims_of_gathers,
+    claims_of_memory,
+    gathers_table,
+    memory_table,
+    volume_table,
+)
 from profile_grid.questions.n_communication.losses import BEHIND_A_REDUCTION
 from profile_grid.questions.n_communication.scaling import STRONG, WEAK
 from profile_grid.questions.n_communication.table import PARTS, communication_of_steps
 from profile_grid.results.results import COMPLETE
-from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODE, MODEL, PARALLEL, keys_without
+from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODEL, PARALLEL, keys_without
 from profile_grid.tables.accuracy import errors_table
 from profile_grid.tables.cells import rows_table, status_word
 from profile_grid.tables.claims import Claim
@@ -25,7 +33,7 @@ ON_PROCESSOR = Claim(
     " of Gloo are not separated from operators."
 )
 BATCHES = {STRONG: "With one batch for all GPUs", WEAK: "With a full batch per GPU"}
-LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key, GPUS.key, PARALLEL.key)
+__all__ = ["gathers_table", "memory_table", "volume_table"]  # tables that the template reads here
 MAX_COLLECTIVES = 40
 NO_BASE = "no run on one GPU has this batch"
 
@@ -36,6 +44,10 @@ def sentences(measured: Measured) -> list[str]:
     steps = communication_of_steps(measured.tables["communication_steps"])
     scaling = measured.tables["communication_scaling"]
     claims = [*_scaling(scaling, WEAK), *_scaling(scaling, STRONG), *_cost(times), *_exposed_communication(steps)]
+    claims += [
+        *claims_of_memory(measured.tables["communication_memory"]),
+        *claims_of_gathers(measured.tables["communication_gathers"]),
+    ]
     claims += [*_bandwidth(measured), *_loss_differences(measured.tables["communication_losses"])]
     errors = _first_step_errors(measured.tables["communication_accuracy"])
     if not claims:

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from profile_grid.stages.timing.tables import explained_error
-from profile_grid.study.dimensions import GPUS, LEADING, PARALLEL, PRECISION, keys_without
+from profile_grid.study.dimensions import GPUS, LEADING, OPTIMIZER, PARALLEL, PRECISION, keys_without
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.per_pass import Merged, numbers
 from profile_grid.tables.texts import as_texts
@@ -19,7 +19,7 @@ def communication_losses(merged: Merged) -> pd.DataFrame:
     """
     losses = as_texts(merged["losses"]).assign(loss=numbers(merged["losses"]["loss"]))
     several = numbers(losses[GPUS.key]) > 1
-    keys = [*keys_without(GPUS.key, PARALLEL.key), "number"]
+    keys = [*keys_without(GPUS.key, PARALLEL.key, OPTIMIZER.key), "number"]
     base = losses.loc[~several, ["run", *keys, "loss"]].rename(columns={"run": "base_run", "loss": "base_loss"})
     both = losses[several].merge(base, on=keys, how="left", validate="many_to_one")
     off = (both["loss"] - both["base_loss"]).abs() / both["base_loss"].abs()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.study.dimensions import BATCH_SIZE, GPUS, LEADING, PARALLEL, keys_without
+from profile_grid.study.dimensions import BATCH_SIZE, GPUS, LEADING, OPTIMIZER, PARALLEL, keys_without
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.evidence import assumed_spread
 from profile_grid.tables.names import WHOLE_STEP
@@ -28,7 +28,7 @@ def communication_scaling(merged: Merged) -> pd.DataFrame:
 def _scaled(steps: pd.DataFrame, kind: str) -> pd.DataFrame:
     """Efficiency 1 is n times as fast with the same batch, and as fast with n times the batch."""
     several = steps[GPUS.key] > 1
-    keys = keys_without(GPUS.key, PARALLEL.key, BATCH_SIZE.key)
+    keys = keys_without(GPUS.key, PARALLEL.key, OPTIMIZER.key, BATCH_SIZE.key)
     base = steps.loc[~several, ["run", *keys, BATCH_SIZE.key, *FIGURES]]
     base = base.rename(columns={name: f"base_{name}" for name in ("run", *FIGURES)} | {BATCH_SIZE.key: "_batch"})
     scaled = steps[several].assign(kind=kind)

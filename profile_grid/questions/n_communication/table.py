@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from profile_grid.questions.n_communication import divided, timelines
 from profile_grid.questions.n_communication.losses import COMMUNICATION_LOSSES
 from profile_grid.questions.n_communication.scaling import COMMUNICATION_SCALING
 from profile_grid.stages.timing.tables import ACCURACY
@@ -175,6 +176,8 @@ TABLES = (
         make=communication_accuracy,
     ),
     COMMUNICATION_SCALING,
+    *divided.TABLES,
+    timelines.COMMUNICATION_TIMELINES,
 )
 PAGE_TABLES = (
     PageTable("communication_times", "Steps with and without communication"),
@@ -184,4 +187,6 @@ PAGE_TABLES = (
     PageTable("communication_losses", "Losses beside those of one GPU"),
     PageTable("communication_accuracy", "First steps against fp64"),
     PageTable("communication_scaling", "Strong and weak scaling"),
+    *divided.PAGE_TABLES,
+    PageTable("communication_timelines", "Communication on the time axis of a step"),
 )

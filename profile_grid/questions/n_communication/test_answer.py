@@ -277,3 +277,90 @@ def test_runs_that_were_not_held_against_fp64_say_why(tables):
     tables["accuracy"] = tables["accuracy"].assign(**dict.fromkeys(errors), reason="it does not fit")
     text = document(tables)
     assert "norm of the gradients |" not in text
+
+
+ZERO1 = replace(DDP, optimizer="zero1", unprofiled_ms=60.0)
+FSDP = replace(NAIVE, parallel="fsdp", unprofiled_ms=70.0)
+
+
+def with_memory(tables: dict[str, pd.DataFrame], run: Made, gigabytes: dict[str, int]) -> None:
+    """Adds the memory of two ranks; before the optimizer, the fullest moment has one gigabyte of activations more."""
+    rows = []
+    for rank in range(run.gpus):
+        for moment in ("initialised", "before the optimizer", "after the optimizer"):
+            for category, size in ({"activations": 0} | gigabytes).items():
+                more = 10**9 if (moment, category) == ("before the optimizer", "activations") else 0
+                sizes = {"bytes": size * 10**9, "peak_bytes": size * 10**9 + more}
+                rows.append(run.leading | {"rank": rank, "moment": moment, "category": category} | sizes)
+    columns = tables["memory_moments"].columns
+    tables["memory_moments"] = pd.concat([tables["memory_moments"], pd.DataFrame(rows)[columns]], ignore_index=True)
+
+
+def with_gathers(tables: dict[str, pd.DataFrame], run: Made, late_ns: dict[tuple[str, int], tuple[int, int]]) -> None:
+    """Adds the lateness of blocks by pass and number in two steps of rank 0."""
+    rows = [
+        run.leading | {"rank": 0, "device": 0, "step": step, "pass": name, "layer": layer}
+        | {"begin_ns": 0, "end_ns": MS, "gathers": 1, "lateness_ns": late}
+        for (name, layer), of_steps in late_ns.items()
+        for step, late in enumerate(of_steps)
+    ]  # fmt: skip
+    tables["layer_gathers"] = pd.concat([tables["layer_gathers"], pd.DataFrame(rows)], ignore_index=True)
+
+
+def test_memory_is_told_by_component_and_the_least_and_the_most_of_a_step_in_a_sentence():
+    made = merged([ONE, NAIVE, ZERO1])
+    for run, state in ((ONE, 4), (NAIVE, 4), (ZERO1, 2)):
+        with_memory(made, run, {"parameters": 2, "optimizer state": state})
+    table = summaries(made)["communication_memory"]
+    chosen = table[(table["moment"] == "before the optimizer") & (table["rank"] == 0)]
+    columns = ["parallel", "optimizer", "at", "parameters_bytes", "optimizer_state_bytes", "activations_bytes"]
+    assert chosen[[*columns, "all_bytes"]].values.tolist() == [
+        ["none", "adamw", "then", 2e9, 4e9, 0, 6e9],
+        ["none", "adamw", "fullest before", 2e9, 4e9, 1e9, 7e9],
+        ["naive", "adamw", "then", 2e9, 4e9, 0, 6e9],
+        ["naive", "adamw", "fullest before", 2e9, 4e9, 1e9, 7e9],
+        ["ddp", "zero1", "then", 2e9, 2e9, 0, 4e9],
+        ["ddp", "zero1", "fullest before", 2e9, 2e9, 1e9, 5e9],
+    ]
+    text = document(made)
+    assert "a process needs at most 4.7 GiB in" in text and "zero1, and 6.5 GiB in" in text
+    assert summaries(merged([ONE]))["communication_memory"].empty
+
+
+def test_blocks_that_wait_for_their_parameters_are_counted_and_each_has_its_line():
+    made = merged([ONE, FSDP])
+    with_ranks(made, FSDP, overlapped=9)
+    late = {("forward", 0): (0, 2 * MS), ("forward", 1): (0, 0), ("backward", 0): (MS, MS)}
+    with_gathers(made, FSDP, late)
+    table = summaries(made)["communication_gathers"]
+    assert table[["pass", "layer", "steps", "late", "mean_ms", "max_ms"]].values.tolist() == [
+        ["forward", 0, 2, 1, 1.0, 2.0],
+        ["forward", 1, 2, 0, 0.0, 0.0],
+        ["backward", 0, 2, 2, 1.0, 1.0],
+    ]
+    text = document(made)
+    assert "waits for the parameters of 1 of 2 blocks in the forward pass, and of 1 in the backward pass" in text
+    assert line_of(text, "small", "512", "training step", "8", "2", "fsdp", "forward", "1", "2 of 2")
+
+
+def test_a_run_that_divides_its_parameters_has_no_time_without_communication():
+    made = merged([ONE, NAIVE, FSDP])
+    with_ranks(made, NAIVE, overlapped=0)
+    with_ranks(made, FSDP, overlapped=9)
+    table = summaries(made)["communication_times"].set_index("parallel")
+    assert table.loc["naive", "cost_ms"] == 20.0 and pd.isna(table.loc["fsdp", "cost_ms"])
+
+
+def test_the_bytes_of_a_step_are_the_sum_over_its_collectives(tables):
+    table = summaries(tables)["communication_volume"]
+    assert table[["parallel", "operation", "per_step", "bytes", "sent_bytes"]].values.tolist() == [
+        ["naive", "all-reduce", 1.0, 24e6, 24e6],
+        ["ddp", "all-reduce", 1.0, 24e6, 24e6],
+    ]
+
+
+def test_a_divided_optimizer_is_compared_with_the_same_run_on_one_gpu():
+    made = merged([ONE, ZERO1])
+    with_ranks(made, ZERO1, overlapped=9)
+    table = summaries(made)["communication_scaling"]
+    assert table[["kind", "base_run", "optimizer"]].values.tolist() == [["strong", ONE.name, "zero1"]]

@@ -7,10 +7,11 @@ from profile_grid.figures.paper import on_paper
 from profile_grid.questions.n_communication.all_reduce_figure import NOT_MEASURED
 from profile_grid.questions.n_communication.figure import FIGURES, NO_TIMES, costs
 from profile_grid.questions.n_communication.test_answer import DDP, FOUR, NAIVE, TABLES, with_all_reduce, with_ranks
+from profile_grid.questions.n_communication.timelines import NO_PAIR
 from profile_grid.tables.evidence import SLOWER, UNTOLD
 from tests.profile_grid.made_up import merged
 
-FIGURE, ALL_REDUCE = FIGURES
+FIGURE, ALL_REDUCE, TIMELINES = FIGURES
 
 
 @pytest.fixture
@@ -65,3 +66,22 @@ def test_where_all_reduce_alone_was_not_measured_the_figure_says_how_to():
     made = merged([DDP])
     made |= summary_tables(made, TABLES)
     assert (ALL_REDUCE.draw(made).reason, ALL_REDUCE.result(made)) == (NOT_MEASURED, "")
+
+
+def test_the_two_runs_that_overlap_least_and_most_are_drawn_above_each_other(tables):
+    rows = tables["communication_timelines"]
+    assert rows[["parallel", "step_ms", "start_ms", "end_ms", "exposed_ms"]].values.tolist() == [
+        ["naive", 100.0, 0.0, 20.0, 20.0],
+        ["ddp", 100.0, 0.0, 20.0, 11.0],
+    ]
+    drawn = [row for data in TIMELINES.draw(tables).chart["datasets"].values() for row in data if "kind" in row]
+    assert {(row["parallel"], row["kind"]) for row in drawn} == {("naive", "exposed"), ("ddp", "exposed")}
+    assert TIMELINES.result(tables) == ("Communication is overlapped with computation: 0.0 % by naive, 45.0 % by ddp")
+    assert on_paper(TIMELINES, {name: tables[name] for name in TIMELINES.tables})
+
+
+def test_without_a_pair_of_runs_no_timeline_is_drawn():
+    made = merged([NAIVE])
+    with_ranks(made, NAIVE, overlapped=0)
+    made |= summary_tables(made, TABLES)
+    assert (TIMELINES.draw(made).reason, TIMELINES.result(made)) == (NO_PAIR, "")

@@ -76,6 +76,7 @@ def _failure(result: StageResult, folder: Path) -> dict[str, pd.DataFrame]:
 def _totals(history: AllocationHistory, program: dict) -> pd.DataFrame:
     """One row: numbers of the allocator and the driver, and estimates from the shapes."""
     shape, dimensions = shape_of(program), program["dimensions"]
+    shape = shape if dimensions["gpus"] == 1 else None  # the estimate knows of no other process
     trains = BACKWARD in PHASES_OF_MODE[dimensions["mode"]]
     row = {f"{name}_bytes": history.counters[name] for name in COUNTERS} | {
         "estimated_peak_bytes": shape and estimated_peak_bytes(shape, dimensions["mode"], dimensions),

@@ -275,8 +275,8 @@ MEMORY_TOTALS = TableSpec(
     allocated_peak_bytes | int | B | peak of bytes given out by the allocator, in blocks
     reserved_peak_bytes | int | B | peak of bytes that the allocator held of the device
     driver_used_bytes | int | B | memory of the device in use after the last step by all processes, from the driver
-    estimated_peak_bytes | int | B | peak by the shapes; empty for custom models
-    estimated_activation_bytes | int | B | activations by the shapes; empty without a backward pass
+    estimated_peak_bytes | int | B | peak by the shapes; empty for custom models, and on several GPUs
+    estimated_activation_bytes | int | B | activations by the shapes; as above, and empty without a backward pass
     events | int | | allocations and releases
     not_seen | text | | what this kind of recording cannot see
 """),

@@ -1,0 +1,115 @@
+"""What dividing state and parameters saves and costs: memory by component, bytes communicated, all-gathers by layer."""
+
+import pandas as pd
+
+from profile_grid.stages.memory.history import CATEGORIES
+from profile_grid.study.dimensions import GPUS, LEADING
+from profile_grid.study.table_spec import PageTable, TableSpec, columns
+from profile_grid.tables.per_pass import Merged, numbers
+from profile_grid.tables.texts import as_texts
+
+COMPONENTS = [str(name) for name in CATEGORIES]
+THEN, FULLEST = "then", "fullest before"
+KEYS = ["run", "rank", "moment"]
+
+
+def communication_memory(merged: Merged) -> pd.DataFrame:
+    """(n) Two rows per run, rank and moment: its memory by component then, and at the fullest moment before; no rows
+    without a run on several GPUs."""
+    rows = as_texts(merged["memory_moments"])
+    if not (numbers(rows[GPUS.key]) > 1).any():
+        return COMMUNICATION_MEMORY.table([])
+    parts = []
+    for at, column in ((THEN, "bytes"), (FULLEST, "peak_bytes")):
+        wide = rows.assign(value=numbers(rows[column])).pivot(index=KEYS, columns="category", values="value")
+        order = pd.MultiIndex.from_frame(rows[KEYS].drop_duplicates())
+        wide = wide.reindex(index=order, columns=COMPONENTS, fill_value=0)
+        wide.columns = [_column(name) for name in wide.columns]
+        parts.append(wide.assign(at=at, all_bytes=wide.sum(axis=1)).reset_index())
+    table = pd.concat(parts, ignore_index=True)
+    position = {key: number for number, key in enumerate(order)}
+    table = table.loc[table[KEYS].apply(tuple, axis=1).map(position).sort_values(kind="stable").index]
+    table = rows[LEADING].drop_duplicates("run").merge(table, on="run", how="right")
+    return table[COMMUNICATION_MEMORY.all_names]
+
+
+def _column(category: str) -> str:
+    return f"{category.replace(' ', '_')}_bytes"
+
+
+def communication_volume(merged: Merged) -> pd.DataFrame:
+    """(n) One row per run on several GPUs and operation: its bytes in a step of a rank, and those on each link of a
+    ring; empty if one size is unknown."""
+    single = as_texts(merged["collectives"])
+    size, factor = numbers(single["bytes"]), numbers(single["bus_gb_per_s"]) / numbers(single["algorithm_gb_per_s"])
+    single = single.assign(size=size, sent=size * factor)
+    steps = single[["run", "rank", "device", "step"]].drop_duplicates().groupby("run").size()
+    groups = single.groupby(["run", "operation"], sort=False)
+    sums = groups[["size", "sent"]].agg(lambda values: values.sum(skipna=False)).reset_index()
+    sums["per_step"] = groups.size().to_numpy()
+    count = numbers(sums["run"].map(steps))
+    table = sums[["run", "operation"]].assign(
+        per_step=sums["per_step"] / count, bytes=sums["size"] / count, sent_bytes=sums["sent"] / count
+    )
+    return single[LEADING].drop_duplicates("run").merge(table, on="run", how="right")
+
+
+def communication_gathers(merged: Merged) -> pd.DataFrame:
+    """(n) One row per run with all-gathers, pass and layer: how often, and by how much, its computation waited."""
+    rows = as_texts(merged["layer_gathers"])
+    late_ms = numbers(rows["lateness_ns"]) / 1e6
+    table = rows.assign(late_ms=late_ms, is_late=late_ms > 0).groupby(["run", "pass", "layer"], sort=False)
+    table = table.agg(
+        steps=("late_ms", "size"), late=("is_late", "sum"), mean_ms=("late_ms", "mean"), max_ms=("late_ms", "max"),
+        gathers=("gathers", "mean"),
+    ).reset_index()  # fmt: skip
+    return rows[LEADING].drop_duplicates("run").merge(table, on="run", how="right")
+
+
+COMMUNICATION_MEMORY = TableSpec(
+    "communication_memory",
+    "(n) Two rows per run with the stage memory, rank and moment, in grids with runs on several GPUs",
+    columns(
+        """
+    rank | int | | number of the process, from 0
+    moment | text | | as in memory_moments
+"""
+        + f"at | text | | {THEN}, or {FULLEST}: at the fullest moment since the moment before\n"
+        + "\n".join(f"{_column(name)} | int | B | live bytes: {name}" for name in COMPONENTS)
+        + "\nall_bytes | int | B | of all categories"
+    ),
+    make=communication_memory,
+)
+TABLES = (
+    COMMUNICATION_MEMORY,
+    TableSpec(
+        "communication_volume",
+        "(n) One row per run on several GPUs and operation: means over ranks and captured steps",
+        columns("""
+    operation | text | | all-reduce, ...
+    per_step | float | | such collectives in a step of a rank
+    bytes | float | B | of their tensors in a step, on one rank; empty if a size is unknown
+    sent_bytes | float | B | what each link of a ring carries: of an all-reduce of n ranks 2(n − 1)/n times as much
+"""),
+        make=communication_volume,
+    ),
+    TableSpec(
+        "communication_gathers",
+        "(n) One row per run with all-gathers, pass and layer: over all ranks and captured steps",
+        columns("""
+    pass | text | | forward or backward
+    layer | int | | number of the block in the pass, from 0, in the order in which blocks are computed
+    steps | int | | captured steps of all ranks
+    late | int | | of these, in how many its computation waited for an all-gather
+    mean_ms | float | ms | mean time that it waited, 0 in the others
+    max_ms | float | ms | the longest
+    gathers | float | | all-gathers that ended between the end of the block before and its own end
+"""),
+        make=communication_gathers,
+    ),
+)
+PAGE_TABLES = (
+    PageTable("communication_memory", "Memory of every rank by component"),
+    PageTable("communication_volume", "Bytes communicated by operation"),
+    PageTable("communication_gathers", "All-gathers and the layers that need them"),
+)
