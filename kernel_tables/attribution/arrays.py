@@ -1,6 +1,6 @@
 """Long integer arrays: processed by blocks, and their keys numbered without gaps.
 
-Temporary arrays of a block stay small, so that their memory is reused, and two cores share the work. Touching new
+Temporary arrays of a block stay small, so that their memory is reused, and several cores share the work. Touching new
 memory costs more than the computation.
 """
 
@@ -10,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 
+from kernel_tables.processors import processors
+
 ROWS = 1 << 18  # of a block
-THREADS = 2  # as many as read
+THREADS = min(4, max(2, processors()))
 
 
 def blocks(rows: int) -> list[slice]:

@@ -32,7 +32,7 @@ from kernel_tables.errors import TraceError, impossible
 from kernel_tables.kernel_classes.categories import classify
 from kernel_tables.kineto.capture_schema import CPU_DEVICE
 from kernel_tables.reading.capture import Capture
-from kernel_tables.reading.schema import KERNEL, MISSING, NVTX, RUNTIME, WINDOW_KEY
+from kernel_tables.reading.schema import KERNEL, MISSING, NVTX, PLACE, RUNTIME, WINDOW_KEY
 
 MAX_NAME = 100  # characters of a name in a message
 
@@ -57,6 +57,8 @@ class CaptureArrays:
     def __init__(self, path: str | os.PathLike, extra_rules=(), *, up_to_damage: bool = False):
         self.capture = Capture(path, up_to_damage=up_to_damage)
         self._extra_rules = extra_rules
+        self._with_details = False
+        self._place_columns: list[dict] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -103,19 +105,34 @@ class CaptureArrays:
         """The columns read from the file, by table; those of activities are dropped once `gpu_activities` exists."""
         return self._read[0]
 
+    def expect_details(self) -> None:
+        """What follows needs places and functions of calls: they are read with the other columns, not separately."""
+        self._with_details = True
+
     @cached_property
     def gpu_activities(self) -> Activities:
         """The activities as arrays."""
-        activities = read_activities(self.capture, [self.columns[table] for table in TABLES], self.columns[RUNTIME])
+        tables = [self.columns[table] for table in TABLES]
+        if "device" in tables[0]:
+            self._place_columns = [{name: table.pop(name) for name in PLACE} for table in tables]
+        activities = read_activities(self.capture, tables, self.columns[RUNTIME])
         for table in TABLES:
             del self.columns[table]
         return activities
 
     @cached_property
     def places(self) -> dict[str, np.ndarray]:
-        """The device and the stream of each activity; read separately, since few tables need them."""
-        tables = self.capture.places(*TABLES)
-        return {name: compact(np.concatenate([table[name] for table in tables])) for name in ("device", "stream")}
+        """The device and the stream of each activity; read separately where few tables need them."""
+        tables, self._place_columns = self._place_columns or self.capture.places(*TABLES), None
+        return {name: compact(np.concatenate([table.pop(name) for table in tables])) for name in PLACE}
+
+    def call_functions(self) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
+        """The end and the string id of every API call, in the order of `columns`, and the functions by that id."""
+        calls = self.columns[RUNTIME]
+        if "end" not in calls or "name_id" not in calls:
+            return self.capture.call_functions()
+        name_id = calls.pop("name_id")  # takes memory, and is asked for once
+        return calls["end"], name_id, self.capture.function_names(name_id)
 
     @cached_property
     def is_cpu_only(self) -> bool:
@@ -215,7 +232,7 @@ class CaptureArrays:
     def _read(self) -> tuple[dict, _RangesRead]:
         """The columns by table, and the ranges, which are computed while the kernels are still being read."""
         tables = (KERNEL, NVTX, RUNTIME, *(table for table in TABLES if table != KERNEL))
-        with self.capture.reading(*tables, of_text=without_last_numbers) as reads:
+        with self.capture.reading(*tables, of_text=without_last_numbers, with_details=self._with_details) as reads:
             ranges = self._ranges(reads[NVTX].result())
         return {table: read.result() for table, read in reads.items()}, ranges
 

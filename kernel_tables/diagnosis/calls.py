@@ -51,6 +51,8 @@ class Calls:
 
     def during(self, mask: np.ndarray) -> Intervals:
         """The time in which at least one call of `mask` was open."""
+        if mask.all():  # of one process, most often
+            return union(self.start_ns, self.end_ns)
         return union(self.start_ns[mask], self.end_ns[mask])
 
     def previous(self, rows: np.ndarray) -> np.ndarray:
@@ -73,7 +75,7 @@ def kind_of(function: str) -> int:
 def read_calls(trace: CaptureArrays) -> Calls:
     """The calls of a trace; without a duration and of kind OTHER if the capture lacks their ends and names."""
     columns = trace.columns[RUNTIME]
-    end_ns, name_id, names = trace.capture.call_functions()
+    end_ns, name_id, names = trace.call_functions()
     ids, function = factorize(name_id)
     functions = [names.get(number, "") for number in ids.tolist()]
     kinds = np.array([kind_of(name) for name in functions], np.int8)

@@ -22,6 +22,7 @@ class Scope:
 
     def __init__(self, trace: CaptureArrays, step_name: str = "step"):
         self.trace, self.step_name = trace, step_name
+        trace.expect_details()
         self.activities = trace.gpu_activities
 
     @cached_property
@@ -71,7 +72,8 @@ class Scope:
         for rows in grouped(key, len(keys)):
             is_in_scope = in_scope[rows]
             if is_in_scope.any():
-                start_ns, end_ns = activities.start_ns[rows], activities.end_ns[rows]
+                wanted = slice(None) if len(rows) == len(activities) else rows  # a copy takes time and memory
+                start_ns, end_ns = activities.start_ns[wanted], activities.end_ns[wanted]
                 first, last = int(start_ns[is_in_scope].min()), int(end_ns[is_in_scope].max())
                 process, number = int(activities.process[rows[0]]), int(device[rows[0]])
                 bounds = self._with_steps(process, first, last)

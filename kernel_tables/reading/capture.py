@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from kernel_tables.errors import Finding, ImpossibleCapture, TraceError
+from kernel_tables.processors import processors
 from kernel_tables.reading import schema
 from kernel_tables.reading.global_ids import process_of
 from kernel_tables.reading.large_queries import use_batches
@@ -64,8 +65,11 @@ class Capture(SmallTables):
         self._proof.require()
 
     @contextmanager
-    def reading(self, *tables: str, of_text: TextMap | None = None) -> Iterator[dict[str, Future[Columns]]]:
+    def reading(
+        self, *tables: str, of_text: TextMap | None = None, with_details: bool = False
+    ) -> Iterator[dict[str, Future[Columns]]]:
         """The wanted columns of each table, one integer array per name, while they are read; all are there at the end.
+        `with_details`, also those of `places` and `call_functions`.
 
         Times are nanoseconds; NULL becomes MISSING; arrays are empty for a table that is not there. NVTX_EVENTS
         yields its ranges only, and also `text`: their inline names, or what `of_text` makes of them, a batch at a time
@@ -75,7 +79,7 @@ class Capture(SmallTables):
         _ = self.bounds  # read once, before several threads ask for it
         of_block = None
         with ThreadPoolExecutor(2) as pool:
-            reads = {table: pool.submit(self._columns, table, of_text) for table in tables}
+            reads = {table: pool.submit(self._columns, table, of_text, with_details) for table in tables}
             try:
                 yield reads
             except ImpossibleCapture as error:
@@ -150,21 +154,28 @@ class Capture(SmallTables):
         """
         if schema.RUNTIME not in self.tables:
             return np.empty(0, np.int64), np.empty(0, np.int64), {}
-        known = {name: columns for name, columns in schema.CALL_NAMES.items() if self.has(schema.RUNTIME, *columns)}
-        calls = self._selected(schema.RUNTIME, known)
+        calls = self._selected(schema.RUNTIME, self._known_call_columns)
         name_id = calls.get("name_id", np.full(len(calls["start"]), schema.MISSING))
-        names = {number: re.sub(r"_v\d+$", "", name) for number, name in self.strings(name_id).items()}
-        return calls.get("end", calls["start"]), name_id, names
+        return calls.get("end", calls["start"]), name_id, self.function_names(name_id)
+
+    def function_names(self, name_id: np.ndarray) -> dict[int, str]:
+        """The functions by string id, without their versions."""
+        return {number: re.sub(r"_v\d+$", "", name) for number, name in self.strings(name_id).items()}
+
+    @property
+    def _known_call_columns(self) -> dict:
+        return {name: columns for name, columns in schema.CALL_NAMES.items() if self.has(schema.RUNTIME, *columns)}
 
     def call_ends_and_names(self) -> tuple[np.ndarray, list[str]]:
         """The end and the name of every API call, in the order of reading(RUNTIME); "launch" without a name."""
         ends, ids, names = self.call_functions()
         return ends, [names.get(number, "launch") for number in ids.tolist()]
 
-    def _columns(self, table: str, of_text: TextMap | None) -> Columns:
+    def _columns(self, table: str, of_text: TextMap | None, with_details: bool) -> Columns:
         if table == schema.NVTX:
             return self._events(RANGES, schema.WANTED[schema.NVTX], of_text or _unchanged)
-        return self._selected(table, schema.WANTED[table])
+        details = self._known_call_columns if table == schema.RUNTIME else schema.PLACE
+        return self._selected(table, schema.WANTED[table] | (details if with_details else {}))
 
     def _events(self, types: tuple[int, ...], wanted: dict, of_text: TextMap | None = None) -> Columns:
         """The wanted columns of the NVTX events of these types; with `of_text`, also `text`."""
@@ -202,7 +213,7 @@ class Capture(SmallTables):
 
     def _parts(self, table: str) -> list[str]:
         """WHERE clauses that divide the rows of a large table, in their order, between processors."""
-        count = min(_processors() - OTHER_THREADS, MOST_PARTS)
+        count = min(processors() - OTHER_THREADS, MOST_PARTS)
         has_numbers = ROW_NUMBERS.isdisjoint(column.lower() for column in self.tables[table])
         if count < 2 or self._file.stat().st_size < LARGE_BYTES or not has_numbers:
             return [""]
@@ -225,11 +236,6 @@ class Capture(SmallTables):
             f"{self.path}: table {table} has no column {holders[0]} (schema {version}), which is needed to know what"
             " launched what; export the report with an nsys of 2022.4 or later"
         )
-
-
-def _processors() -> int:
-    """The number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _unchanged(text: pa.Array) -> pa.Array:
