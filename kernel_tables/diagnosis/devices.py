@@ -68,4 +68,6 @@ def device_of(process: int, number: int, rows: np.ndarray, start_ns, end_ns, fir
     if (start_ns[1:] < start_ns[:-1]).any():
         order = np.argsort(start_ns, kind="stable")
         rows, start_ns, end_ns = rows[order], start_ns[order], end_ns[order]
-    return Device(process, number, rows, np.maximum(start_ns, first_ns), np.minimum(end_ns, last_ns), first_ns, last_ns)
+    if len(rows) and (start_ns[0] < first_ns or end_ns.max() > last_ns):  # else the columns are used as they are
+        start_ns, end_ns = np.maximum(start_ns, first_ns), np.minimum(end_ns, last_ns)
+    return Device(process, number, rows, start_ns, end_ns, first_ns, last_ns)
