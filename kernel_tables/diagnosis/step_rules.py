@@ -68,8 +68,11 @@ def _what_varies(scope: Scope, slow: np.ndarray) -> str:
     """The work that slow steps do more often than the others, in words."""
     name, times = _instances_by_step(scope, slow)
     if name:
-        more, usual = np.median(times[slow]), np.median(times[~slow])
-        return f"{name} runs {more:g} times there, and {f'{usual:g} times' if usual else 'not'} in the others"
+        usual = np.median(times[~slow])
+        more = times[slow & (times > usual)]
+        where = "there" if len(more) == slow.sum() else f"in {len(more)} of them"
+        others = f"{usual:g} times" if usual else "not"
+        return f"{name} runs {np.median(more):g} times {where}, and {others} in the others"
     launches = _launches(scope)
     more, usual = np.median(launches[slow]), np.median(launches[~slow])
     noun = "operators" if scope.trace.is_cpu_only else "kernels"

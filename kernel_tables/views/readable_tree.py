@@ -15,7 +15,7 @@ STEP, FORWARD, OWN, COMMUNICATION = "step", "forward", "(own)", "communication"
 BACKWARD, OPTIMIZER = re.compile(r"(?i)backward"), re.compile(r"(?i)^optimizer")
 OPTIMIZER_STEP = re.compile(r"Optimizer\.step#(.+)\.step")
 NEXT_BATCH = "enumerate(DataLoader)"
-UNIT = re.compile(r"(FSDP::\w+) \(.*\)")  # a range of FSDP2 for each of its units
+UNIT = re.compile(r"(FSDP::\w+) (?:\(.*\)|for .*)")  # a range of FSDP2 for each of its units
 
 
 @dataclass
@@ -43,7 +43,8 @@ class Node:
             same_name = node.children.setdefault(child.name, child)
             if same_name is not child:
                 same_name.add(child)
-                same_name.times = (same_name.times or 0) + (child.times or 0)
+                if child.times is not None:
+                    same_name.times = (same_name.times or 0) + child.times
                 waiting += [(same_name, inner) for inner in child.children.values()]
 
     @property

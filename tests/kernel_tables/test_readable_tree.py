@@ -75,7 +75,8 @@ def test_units_of_fsdp_stand_together_as_layers_do(tmp_path):
     capture = Synthetic().range("step", 0, 1000)
     for unit in range(5):
         at = 10 + 100 * unit
-        capture.range(f"FSDP::pre_forward (layers.{unit})", at, at + 50).kernel(NCCL, at=at + 1)
+        name = f"FSDP::pre_forward (layers.{unit})" if unit else "FSDP::pre_forward for layers.0"
+        capture.range(name, at, at + 50).kernel(NCCL, at=at + 1)
         capture.range("FSDP::pre_forward" if unit else "root", at + 60, at + 90).kernel(MUL, at=at + 61)
     rows = rows_of(capture, tmp_path)
     assert [row for row in rows if "FSDP" in row[1]] == [(1, "FSDP::pre_forward", 9)]

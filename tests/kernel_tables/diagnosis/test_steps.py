@@ -45,6 +45,19 @@ def test_a_slow_step_is_explained_by_what_it_runs_more_often_even_among_three(st
     assert said.gain_ms == pytest.approx(0.9 / steps, rel=0.05)
 
 
+def test_of_two_slow_steps_the_one_that_evaluates_is_told_from_the_other(tmp_path):
+    program = Program()
+    for number in range(8):
+        with program.range("step"):
+            program.launch(GEMM, 1500 if number == 5 else 600)
+            for _ in range(3 if number == 2 else 0):
+                with program.range("inference"):
+                    program.launch(GEMM, 300)
+    said = said_of(program.capture, tmp_path)
+    assert said.message.startswith("2 of 8 steps take more than")
+    assert said.message.endswith("inference runs 3 times in 1 of them, and not in the others")
+
+
 def test_of_few_steps_of_the_same_work_nothing_is_told_but_why(tmp_path):
     said = said_of(evaluating(3, passes=0), tmp_path)
     assert said.message.startswith("only 3 steps were recorded, and it takes 6 to tell a slow step from chance")
