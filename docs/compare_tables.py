@@ -4,7 +4,6 @@ Every column of every table at the commit must have the same values here, under 
 Tables without rows may be absent, rows may be in another order, and further tables and columns are no difference.
 """
 
-import argparse
 import io
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from kernel_tables.clean_text import with_clean_cells
+from workflow.command import run_command
 
 DOCS = Path(__file__).parent
 EXAMPLE = DOCS / "example-h200"
@@ -38,10 +38,8 @@ class Renamed:
         return self.columns.get(table, {}).get(name, self.columns.get(EVERY_TABLE, {}).get(name, name))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("ref", help="commit to compare with, such as main")
-    ref = parser.parse_args().ref
+def main(ref: str) -> None:
+    """Compares with a commit, such as main."""
     with TemporaryDirectory() as scratch:
         old = _example_at(ref, Path(scratch))
         renamed = Renamed(**tomllib.loads((DOCS / "renamed_tables.toml").read_text()))
@@ -113,4 +111,4 @@ def _example_at(ref: str, scratch: Path) -> Path:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

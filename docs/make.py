@@ -1,10 +1,10 @@
 """Builds the site below docs/ and the pages of the example: `python -m docs.make`.
 
-A page is Markdown from files, or generated from the code: commands from the parsers, settings from the schema, columns
-from the data dictionary. No page is committed.
+With --studies, it also builds the page of each study of the example (40 MB). A page is Markdown from files, or generated
+from the code: commands from the parsers, settings from the schema, columns from the data dictionary. No page is
+committed.
 """
 
-import argparse
 import itertools
 import os
 import re
@@ -21,6 +21,7 @@ from docs.commands import kernel_tables_commands, rules, settings, study_command
 from docs.pages import pages, pages_of_studies
 from profile_grid.documents.dictionary import dictionary
 from profile_grid.files import write_text
+from workflow.command import run_command
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -194,12 +195,9 @@ PAGE = """\
 """
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Builds docs/index.html and all pages that it links to.")
-    parser.add_argument(
-        "--studies", action="store_true", help="also build the page of each study of the example (40 MB)"
-    )
-    example_pages = pages() | (pages_of_studies() if parser.parse_args().studies else {})
+def main(*, studies: bool = False) -> None:
+    """Builds docs/index.html and all pages that it links to; with `studies`, also the page of each study."""
+    example_pages = pages() | (pages_of_studies() if studies else {})
     for name, text in site().items():
         write_text(DOCS / name, text)
     for path, make in example_pages.items():
@@ -208,4 +206,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -4,8 +4,6 @@ Prints ten lines, or five for a grid of attention alone; --output also writes th
 here, the lines say why, and the exit status is 1.
 """
 
-import argparse
-import json
 import re
 import shutil
 import sys
@@ -30,21 +28,16 @@ SMOKE_LIMIT_S = 120
 GPU_FIELDS = ("name", "driver_version", "memory.total", "memory.free")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--config", type=json.loads, required=True, help="what grid_part returns")
-    parser.add_argument("--runs", type=Path, required=True, help="folder of earlier results, one folder per run")
-    parser.add_argument("--output", type=Path, help="file for the lines")
-    parser.add_argument("--time-limit-s", type=float, default=SMOKE_LIMIT_S, help="limit of a measurement, s")
-    arguments = parser.parse_args()
-    plan, workload = grid_plan(arguments.config), workload_of(arguments.config["grids"][arguments.config["grid"]][0])
-    lines = examined(plan, workload, arguments.runs, min(arguments.time_limit_s, SMOKE_LIMIT_S))
+def main(*, config: dict, runs: Path, output: Path | None = None, time_limit_s: float = SMOKE_LIMIT_S) -> None:
+    """Examines this machine for the grid in `config`, by earlier results in the folder `runs`."""
+    plan, workload = grid_plan(config), workload_of(config["grids"][config["grid"]][0])
+    lines = examined(plan, workload, runs, min(time_limit_s, SMOKE_LIMIT_S))
     text = "".join(f"{'FAILS' if line.failure else 'ok':5} {line.topic:9} {line.text}\n" for line in lines)
     print(text, end="", flush=True)
     if (failure := cause(lines)) is not None:
         sys.exit(f"the grid would fail on this machine: {failure.topic}: {failure.text}")
-    if arguments.output:
-        write_text(arguments.output, text)
+    if output:
+        write_text(output, text)
 
 
 def examined(plan: dict, workload: Workload, runs: Path, time_limit_s: float) -> list[DoctorLine]:
