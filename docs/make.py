@@ -1,6 +1,6 @@
 """Builds the site below docs/ and the pages of the example: `python -m docs.make`.
 
-With --studies, it also builds the page of each study of the example (40 MB). A page is Markdown from files, or generated
+With --studies, it also builds the page of each study of the example (40 MB). A page is Markdown from files, or made
 from the code: commands from the parsers, settings from the schema, columns from the data dictionary. No page is
 committed.
 """
