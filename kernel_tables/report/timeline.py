@@ -71,22 +71,16 @@ def within_room(leaves: list[Leaf]) -> tuple[list[Leaf], str]:
     if len(leaves) <= MOST_LEAVES:
         return leaves, ""
     leaves = sorted(leaves, key=lambda leaf: -leaf.ms)
-    rest: dict[str, list[Leaf]] = {}
+    small_leaves: dict[str, list[Leaf]] = {}
     for leaf in leaves[MOST_LEAVES:]:
-        rest.setdefault(leaf.ranges[0] if leaf.ranges else "", []).append(leaf)
-    together = [
-        Leaf(
-            (phase,) if phase else (),
-            SMALLER,
-            "other",
-            sum(leaf.ms for leaf in small),
-            sum(leaf.launches for leaf in small),
-        )
-        for phase, small in rest.items()
-    ]
+        small_leaves.setdefault(leaf.ranges[0] if leaf.ranges else "", []).append(leaf)
+    together = []
+    for phase, small in small_leaves.items():
+        ms, launches = sum(leaf.ms for leaf in small), sum(leaf.launches for leaf in small)
+        together.append(Leaf((phase,) if phase else (), SMALLER, "other", ms, launches))
     return leaves[:MOST_LEAVES] + together, (
-        f"For want of room {len(leaves) - MOST_LEAVES:,} kernels in ranges, those with the least time, stand together"
-        f" as “{SMALLER}”."
+        f"To limit the size of the page, the {len(leaves) - MOST_LEAVES:,} kernels in ranges with the least time are"
+        f" shown together as “{SMALLER}”."
     )
 
 
@@ -97,7 +91,7 @@ def capture_timeline(scope: Scope, names: Names) -> tuple[Timeline, str]:
     limit = _limit(scope, ranges, activities, last)
     ranges, activities = _before(scope, ranges, activities, limit)
     shown, total = duration(limit - first), duration(last - first)
-    cut = f"There is room for its first {shown} of {total}; kernel-tables trace has all."
+    cut = f"Only its first {shown} of {total} are shown; kernel-tables trace writes all of it."
     return timeline(_bars(scope, ranges, activities, first, limit), names), cut if limit < last else ""
 
 

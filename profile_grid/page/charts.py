@@ -43,7 +43,7 @@ def page_figures(
     for name, drawing in drawings.items():
         notes = [drawing.reason, *drawing.notes, *left_out]
         if name in charts and name not in kept_charts:
-            notes.append(f"There is no room here for all its points: see figures/{name}.svg, and the tables.")
+            notes.append(f"The page is too small for all its points: see figures/{name}.svg, and the tables.")
         quantity = drawing.title or figures[name].title
         result = figures[name].result(tables) if drawing.chart else ""
         rendered[name] = PageFigure(

@@ -26,7 +26,7 @@ def flames(tables: Tables, names: Names) -> tuple[dict[str, dict], str]:
     shown, left_out = present[:MAX_RUNS], len(present) - MAX_RUNS
     chosen = tables["kernels"][tables["kernels"]["run"].isin(shown)]
     by_run = {str(run): run_kernels for run, run_kernels in chosen.groupby("run", sort=False, observed=True)}
-    sentence = f"For want of room {left_out} more runs have no flame view here: the table of kernels has them."
+    sentence = f"To limit the size of the page, {left_out} more runs have no flame view; the table of kernels has them."
     return {run: flame(leaves(by_run[run]), names) for run in shown}, sentence if left_out > 0 else ""
 
 

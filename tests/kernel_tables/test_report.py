@@ -84,8 +84,8 @@ def test_what_has_no_room_is_counted(capture, monkeypatch):
     assert ">1 row.</span>" in html
     assert "1 rows" not in html
     assert "The kernel with the most time is sgemm 64×32 nn: 4.00 µs (100.0 %), 1 launch." in html
-    assert "1 kernels in ranges, those with the least time, stand together as “(smaller ones)”." in html
-    assert "There is room for its first 30 ns of 30.0 µs; kernel-tables trace has all." in html
+    assert "the 1 kernels in ranges with the least time are shown together as “(smaller ones)”." in html
+    assert "Only its first 30 ns of 30.0 µs are shown; kernel-tables trace writes all of it." in html
     assert max(map(len, held(html, "names")["full"])) <= 6
     assert held(html, "flames")["step"]["ms"][0] == pytest.approx(0.004)
 
@@ -109,7 +109,7 @@ def test_kernels_that_were_launched_before_the_capture_leave_the_timeline_its_ro
         made.kernel("f", at=None, start=start, duration=50)
     with Trace(made.write(tmp_path / "capture.sqlite")) as trace:
         html = page_of(trace)
-    assert "There is room for its first 3.00 µs of 3.05 µs; kernel-tables trace has all." in html
+    assert "Only its first 3.00 µs of 3.05 µs are shown; kernel-tables trace writes all of it." in html
     assert held(html, "timeline-bars")["count"] == [3]
 
 
