@@ -13,7 +13,7 @@ VERSION = re.compile(r"Version\s+(\d[\w.]*)", re.IGNORECASE)
 MATMUL = "gemm|nvjet|cutlass|cublas|_(add|badd)?b?mm_"
 # How names of PyTorch's own kernels, CUB's and a compiler's passes over memory begin: these use no tensor cores.
 PLAIN = r"(void.)?(at|at_cuda_detail|cub)::|triton_(poi|red|per)_|.*softmax_warp_"
-# A replay of NCCL's waits for ever for the other processes of a collective (NVIDIA/nccl#466).
+# A replayed kernel of NCCL waits forever for the other processes of a collective (NVIDIA/nccl#466).
 ALL, MULTIPLYING = "regex:^(?!nccl)", f"regex:^(?!nccl)((?!{PLAIN})|.*({MATMUL}))"
 
 

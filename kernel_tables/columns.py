@@ -57,7 +57,7 @@ def _column_in(line: str) -> Column:
     fields = [" ".join(field.split()) for field in line.split("|")]
     name, dtype = fields[0], fields[1].removesuffix("?") if len(fields) == 4 else None
     if dtype not in DTYPES:
-        raise ValueError(f"no column: {line.strip()!r} is to be name | {', '.join(DTYPES)} | unit | meaning")
+        raise ValueError(f"no column: {line.strip()!r} has to be name | {', '.join(DTYPES)} | unit | meaning")
     return Column(name.removesuffix("?"), dtype, *fields[2:], fields[1].endswith("?"), name.endswith("?"))
 
 

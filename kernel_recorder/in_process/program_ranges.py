@@ -157,7 +157,7 @@ class ProgramRanges:
         return uncompiled(pop)
 
     def _annotating(self, plain: Callable) -> Callable:
-        """nvtx.annotate as a decorator: without nsys around it gives the function back as it is."""
+        """nvtx.annotate as a decorator: without nsys it returns the function unchanged."""
 
         @wraps(plain)
         def decorate(annotation: Any, function: Callable) -> Callable:

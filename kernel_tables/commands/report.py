@@ -59,7 +59,7 @@ def _is_page(output: Path) -> bool:
     with output.open("rb") as file:
         if MARK.encode() not in file.read(HEAD):
             raise TraceError(
-                f"{output}: there is a file that is no page of kernel-tables, and it is not written over; remove it, or"
+                f"{output}: an existing file that is not a page of kernel-tables is never overwritten; remove it, or"
                 " name another with -o FILE"
             )
     return True

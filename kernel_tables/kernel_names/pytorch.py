@@ -109,7 +109,7 @@ def _operation_name(word: str) -> str:
 
 
 def _numbers(loop: str, rest: str) -> Iterator[NamePart]:
-    """The numbers among the arguments of the loop itself, and which of several lambdas it is."""
+    """The numbers among the arguments of the loop itself, and the number of its lambda, if there are several."""
     numbers = [argument for argument in template_arguments(rest) if argument.isdigit()]
     if loop == "vectorized_elementwise_kernel" and numbers:
         yield NamePart("width", numbers[0], f"{numbers[0]} elements per load", f"vec{numbers[0]}")

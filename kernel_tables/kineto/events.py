@@ -70,7 +70,7 @@ def event_of(content: Any) -> Event:
         raise ValueError("the args of an event are no object")
     texts = [content.get(name) for name in TEXTS]
     if not all(isinstance(text, str | None) for text in texts):
-        raise ValueError("the name or category of an event is no text")
+        raise ValueError("the name or category of an event is not text")
     texts = [text and text.encode(errors="replace").decode() for text in texts]  # a lone surrogate is not valid text
     rest = (content.get(name) for name in (*PLAIN, *EXACT))
     if args is None:

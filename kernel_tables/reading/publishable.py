@@ -104,8 +104,8 @@ def write_publishable(source: Path, target: Path, window: str | None = None, pro
             _copy_kept_tables(database, window, process)
     except sqlite3.Error as error:
         raise damaged(source, str(error)) from error
-    except UnicodeDecodeError as error:  # SQLite's own words may quote what is no text
-        raise damaged(source, "its schema is no text") from error
+    except UnicodeDecodeError as error:  # messages of SQLite may quote invalid text
+        raise damaged(source, "its schema is not text") from error
 
 
 def without_paths(text: str) -> str:

@@ -34,7 +34,7 @@ def opened(path: Path, named: Path, abandoned: Event | None = None) -> Iterator[
                 OPERATIONS_BETWEEN_LOOKS,
             )
             yield connection
-    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite's own words may quote what is no text
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # messages of SQLite may quote invalid text
         raise damaged(named, str(error)) from error
 
 

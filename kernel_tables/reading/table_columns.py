@@ -97,7 +97,7 @@ class TableColumns:
         return columns | {"text": pa.chunked_array(self._texts)} if self._of_text else columns
 
     def _of_types(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows of the types. Not selected by SQL, which may search a damaged file for ever without a row."""
+        """The rows of the types. Not selected by SQL, which may search a damaged file forever without finding a row."""
         self._require_integers(batch, "type")
         wanted = pc.is_in(batch["type"], value_set=pa.array(self._types, batch["type"].type))
         return batch if pc.all(wanted).as_py() else batch.filter(wanted)

@@ -47,7 +47,7 @@ def inside_step(path: tuple[str, ...], scope: Scope) -> tuple[str, ...]:
 
 
 def _part(path: tuple[str, ...], kernel_class: str) -> tuple[str, ...]:
-    """The path; for communication, that of its phase, since modules only happen to start it."""
+    """The path; for communication, that of its phase, since it only happens to be started by a module."""
     return (path[0], COMMUNICATION) if path and family(kernel_class) == COMMUNICATION else path
 
 

@@ -32,7 +32,7 @@ RANGE_TRACK = 1 << 29  # and those of their ranges above these
 
 
 class PlacedTrace(NamedTuple):
-    """A capture on the common time axis, and those of its activities and ranges that are written."""
+    """A capture on the common time axis, and the activities and ranges that are written."""
 
     trace: CaptureArrays
     activities: np.ndarray  # indices

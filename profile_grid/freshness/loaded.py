@@ -75,7 +75,7 @@ def _parsed(record: Mapping[str, Any]) -> LoadedCode:
     namespaces, not_found, others = (list(record[key]) for key in ("namespaces", "not_found", "others"))
     texts = [text for file in (*files.values(), *by_path) for text in vars(file).values()]
     if not all(isinstance(text, str) for text in (*texts, *namespaces, *not_found, *others)):
-        raise TypeError("a name, path or digest is no text")
+        raise TypeError("a name, path or digest is not text")
     return LoadedCode(files, namespaces, by_path, not_found, others)
 
 

@@ -1,4 +1,4 @@
-"""The runs of a grid brought together: one table of each kind."""
+"""The tables of all runs of a grid, merged: one of each kind."""
 
 import hashlib
 import json

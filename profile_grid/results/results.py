@@ -206,7 +206,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class Origin:
-    """What made the result of a stage: the part of it that every start of Snakemake reads for every run."""
+    """The origin of the result of a stage: the part that Snakemake reads of every run whenever it starts."""
 
     format: int
     specification: dict[str, Any]

@@ -79,9 +79,9 @@ def test_every_file_that_is_not_what_the_results_give_is_named_with_its_first_di
     assert run.status != 0
     assert {path: path.stat().st_mtime_ns for path in results.rglob("*")} == before
     for said in (
-        f"kernels.parquet: column(s) total_ns differ; row 3 of total_ns is {true_ns + 1} and ought to be {true_ns}",
+        f"kernels.parquet: column(s) total_ns differ; row 3 of total_ns is {true_ns + 1} and should be {true_ns}",
         f"results/runs/{RUN}/phases.csv: 1 line(s) differ; line 2 is '0,stop,",
-        f'results/runs/{RUN}/status.json: 1 line(s) differ; line 2 is \' "status": "incomplete",\' and ought to be',
+        f'results/runs/{RUN}/status.json: 1 line(s) differ; line 2 is \' "status": "incomplete",\' and should be',
         f"results/runs/{RUN}/ranges.parquet is missing",
         f"results/runs/{RUN}/reports/api_summary.csv: ",
         "results/tables/timings.csv: 1 line(s) differ; line 2",

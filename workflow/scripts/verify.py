@@ -46,7 +46,7 @@ def file_difference(wanted: Path, path: Path) -> str | None:
     try:
         return text_difference(expected.decode(), actual.decode(), path)
     except UnicodeDecodeError:
-        return f"{path}: its {len(actual)} bytes are not the {len(expected)} that ought to be there"
+        return f"{path}: its {len(actual)} bytes are not the {len(expected)} that should be there"
 
 
 def text_difference(expected: str, actual: str, path: Path) -> str:
@@ -54,7 +54,7 @@ def text_difference(expected: str, actual: str, path: Path) -> str:
     pairs = list(zip_longest(expected.split("\n"), actual.split("\n")))
     lines = [number for number, (wanted, line) in enumerate(pairs, start=1) if wanted != line]
     wanted, line = pairs[lines[0] - 1]
-    return f"{path}: {len(lines)} line(s) differ; line {lines[0]} is {_shown(line)} and ought to be {_shown(wanted)}"
+    return f"{path}: {len(lines)} line(s) differ; line {lines[0]} is {_shown(line)} and should be {_shown(wanted)}"
 
 
 def parquet_difference(expected: pd.DataFrame, path: Path) -> str | None:
@@ -64,7 +64,7 @@ def parquet_difference(expected: pd.DataFrame, path: Path) -> str | None:
     except (OSError, ValueError) as error:  # Arrow's errors are of either kind
         return f"{path} cannot be read ({str(error).splitlines()[0]})"
     if list(expected.columns) != list(actual.columns) or len(expected) != len(actual):
-        return f"{path}: {_shape(actual)}, and {_shape(expected)} ought to be there"
+        return f"{path}: {_shape(actual)}, and {_shape(expected)} should be there"
     differing = [column for column in expected if not expected[column].equals(actual[column])]
     if not differing:
         return None
@@ -75,8 +75,8 @@ def _first_value(expected: pd.DataFrame, actual: pd.DataFrame, column: str) -> s
     wanted, there = expected[column].astype(str), actual[column].astype(str)
     rows = [row for row in range(len(actual)) if wanted[row] != there[row]]
     if not rows:
-        return f"{column} is {actual[column].dtype} and ought to be {expected[column].dtype}"
-    return f"row {rows[0]} of {column} is {there[rows[0]][:MAX_CHARS]} and ought to be {wanted[rows[0]][:MAX_CHARS]}"
+        return f"{column} is {actual[column].dtype} and should be {expected[column].dtype}"
+    return f"row {rows[0]} of {column} is {there[rows[0]][:MAX_CHARS]} and should be {wanted[rows[0]][:MAX_CHARS]}"
 
 
 def _content(path: Path) -> bytes:

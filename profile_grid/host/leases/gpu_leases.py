@@ -1,4 +1,4 @@
-"""Leases: a measurement on a GPU, or on the CPU, runs there alone, whoever else measures on this host.
+"""Leases: a measurement on a GPU, or on the CPU, runs there alone, even if others measure on this host.
 
 A lease is a lock on one file per GPU and on one for the host, in a folder that all users share (host_locks.py).
 Measurements on different GPUs share the host. One that needs the host to itself, as every one on the CPU, shares it

@@ -24,7 +24,7 @@ GPU = re.compile(r"GPU-|\d")  # how the name of a GPU begins
 
 
 class LeaseError(OutsideError):
-    """A lock, or as many GPUs as are needed, cannot be had on this host; the message is one line."""
+    """A lock, or as many GPUs as are needed, cannot be leased on this host; the message is one line."""
 
 
 def held_gpus() -> set[str]:
@@ -47,7 +47,7 @@ class HostLock:
         self.name = name
         self.path = _folder() / re.sub(r"[^\w.-]", "_", name)
         self._make = make
-        self.file = -1  # the descriptor that the lock belongs to: whoever has it open keeps the lock
+        self.file = -1  # the descriptor of the lock: every process that has it open keeps the lock
 
     def __enter__(self) -> "HostLock":
         try:

@@ -85,7 +85,7 @@ def leases_for(
     """The leases of one job, for a with block: for each of its programs, of `count` visible GPUs, all or none, or of
     the host if it has no GPU. A program has one process per GPU, which ask together. With `quiet_host` no other GPU of
     the host is leased meanwhile. `began` receives every lease before it is used, in another thread. Raises LeaseError
-    at the end if no lease can be had.
+    at the end if no lease is possible.
     """
     if device == "cpu" or not gpu_is_visible():
         leases = Leases()

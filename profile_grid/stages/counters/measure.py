@@ -1,6 +1,6 @@
 """Counts what kernels do, under Nsight Compute, and calibrates the roofs of the GPU.
 
-If counters cannot be had (no GPU, nsys or ncu, no permission) the result is "unsupported", with the cause and what
+If counters are not available (no GPU, nsys or ncu, no permission) the result is "unsupported", with the cause and what
 removes it; the rest of the run is not affected. Of the output of ncu only its table is kept, and of that only names,
 sizes and metrics (kernel_tables.counters.reading); its report, which would hold the environment, is never written.
 """
