@@ -1,7 +1,5 @@
 """A window of so many steps: steps of an optimizer, replays of a CUDA graph, or calls of a model."""
 
-from __future__ import annotations
-
 import statistics
 import time
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Rules on time in which the GPU waits for the host. Each returns a RuleHit, or None."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

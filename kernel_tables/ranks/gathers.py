@@ -5,8 +5,6 @@ the layer before has ended on the device. If the device then computes nothing, a
 ended, the layer waited for it. An all-gather that still runs when computation goes on was for a later layer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np
