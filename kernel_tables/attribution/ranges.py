@@ -85,10 +85,26 @@ def coded_names(text: pa.ChunkedArray, text_id: np.ndarray, registered: Mapping[
     registered_names = pa.array([registered.get(number, "") for number in ids.tolist()], pa.string())
     is_empty = pc.equal(pc.binary_length(inline.dictionary), 0).to_numpy(zero_copy_only=False).astype(bool)
     value_code = np.where(is_empty[inline_code], len(is_empty) + id_code, inline_code)
-    values = pa.concat_arrays([inline.dictionary, registered_names])
+    values = _without_layers(pa.concat_arrays([inline.dictionary, registered_names]))
     plain = pc.replace_substring_regex(values, CALL_NUMBERS, "").dictionary_encode()
     used, codes = factorize(_codes(plain)[value_code])
     return CodedNames(codes, [name or UNNAMED for name in plain.dictionary.take(pa.array(used)).to_pylist()])
+
+
+def _without_layers(names: pa.StringArray) -> pa.StringArray:
+    """The names; those that FSDP2 gives to its units without the numbers of layers, so that these have one name:
+    "FSDP::pre_backward (layers.mlp)" for "FSDP::pre_backward (layers.5.mlp)"."""
+    of_units = pc.starts_with(names, "FSDP::")
+    if not pc.any(of_units).as_py():
+        return names
+    folded = [_without_layer(name) for name in names.filter(of_units).to_pylist()]
+    return pc.replace_with_mask(names, of_units, pa.array(folded, pa.string()))
+
+
+def _without_layer(name: str) -> str:
+    method, opening, module = name.partition(" (")
+    parts = [part for part in module.removesuffix(")").split(".") if not part.isdecimal()]
+    return f"{method} ({'.'.join(parts)})" if opening and any(parts) else method
 
 
 def _codes(encoded: pa.DictionaryArray) -> np.ndarray:

@@ -14,6 +14,7 @@ from kernel_tables.views.tables import range_tree
 STEP, FORWARD, OWN, COMMUNICATION = "step", "forward", "(own)", "communication"
 BACKWARD, OPTIMIZER = re.compile(r"(?i)backward"), re.compile(r"(?i)^optimizer")
 OPTIMIZER_STEP = re.compile(r"Optimizer\.step#(.+)\.step")
+JOINT = " + "  # in names of ranges, between parts of a compiled model; as in range_marks
 NEXT_BATCH = "enumerate(DataLoader)"
 UNIT = re.compile(r"(FSDP::\w+) (?:\(.*\)|for .*)")  # a range of FSDP2 for each of its units
 
@@ -225,5 +226,7 @@ def readable(name: str) -> str:
 
 
 def _label(name: str, outer: str) -> str:
-    """The name without that of the outer module: `.mlp` for `layers.mlp` inside `layers`."""
-    return name.removeprefix(outer) if outer and name.startswith(f"{outer}.") else name
+    """The name without that of the outer module: `.mlp` for `layers.mlp` inside `layers`. Parts of a compiled model
+    that share a kernel are shortened one by one: `.act + .up`."""
+    parts = name.split(JOINT)
+    return JOINT.join(part.removeprefix(outer) if outer and part.startswith(f"{outer}.") else part for part in parts)

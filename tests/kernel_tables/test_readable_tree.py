@@ -82,6 +82,12 @@ def test_units_of_fsdp_stand_together_as_layers_do(tmp_path):
     assert [row for row in rows if "FSDP" in row[1]] == [(1, "FSDP::pre_forward", 9)]
 
 
+def test_parts_of_a_compiled_model_that_share_a_kernel_are_shortened_one_by_one(tmp_path):
+    capture = Synthetic().range("step", 0, 1000).range("layers", 10, 90)
+    capture.range("head + layers.act + layers.up", 20, 60).kernel(GEMM, at=40)
+    assert rows_of(capture, tmp_path)[-1] == (2, "head + .act + .up", 1)
+
+
 def test_ranges_that_launched_nothing_have_no_row(tmp_path):
     capture = Synthetic().range("step", 0, 1000).range("empty", 10, 20).range("forward", 30, 90).kernel(GEMM, at=40)
     assert rows_of(capture, tmp_path) == [(0, "step", 1), (1, "forward", 1)]

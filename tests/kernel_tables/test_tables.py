@@ -177,3 +177,15 @@ def test_kernels_without_a_process_are_refused_where_two_processes_launched(tmp_
     lacking = ("CUPTI_ACTIVITY_KIND_KERNEL.globalPid",)
     with open_trace(capture, tmp_path, lacking=lacking) as trace, pytest.raises(TraceError, match="2 processes"):
         trace.kernels()
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_units_of_fsdp_have_one_name_in_all_layers(tmp_path, registered):
+    capture = Synthetic()
+    for number, unit in enumerate([" (layers.0.mlp)", " (layers.1.mlp)", " (layers.1)", " (2)", ""]):
+        at = 100 * number
+        capture.range(f"FSDP::pre_forward{unit}", at, at + 90, registered=registered).kernel("k", at=at + 10)
+    with Trace(capture.range("layers.1", 500, 600).write(tmp_path / "capture.sqlite")) as trace:
+        assert trace.ranges().set_index("range")["instances"].to_dict() == {
+            "FSDP::pre_forward (layers.mlp)": 2, "FSDP::pre_forward (layers)": 1, "FSDP::pre_forward": 2, "layers.1": 1,
+        }  # fmt: skip
