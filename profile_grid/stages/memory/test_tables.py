@@ -21,7 +21,7 @@ from profile_grid.stages.memory.usage_tables import (
     largest_table,
     timeline_table,
 )
-from tests.profile_grid.made_up_history import made_up_history, made_up_record
+from tests.profile_grid.made_up_history import EVENTS, made_up_history, made_up_record
 from tests.profile_grid.made_up_results import as_written
 
 OTHERS_MODEL = {"constructor": "theirs:Model", "dimensions": {"mode": "train_step", **DEFAULT_VALUES}}
@@ -249,3 +249,50 @@ def test_a_run_without_a_history_has_no_tables_and_tables_have_the_declared_dtyp
     for name, table in tables()[1].items():
         (declared,) = (declared for declared in TABLES if declared.name == name)
         assert as_written(table) == as_written(declared.empty()), name
+
+
+def test_moments_have_what_is_live_then_and_at_the_fullest_moment_since_the_one_before():
+    table = tables()[1]["memory_moments"].set_index(["moment", "category"])
+    then, before = table["bytes"], table["peak_bytes"]
+    assert then["initialised"].sum() == 308 and before["initialised"].sum() == 600  # a scratch of 500 is gone
+    assert (then["before the optimizer", "activations"], before["before the optimizer", "activations"]) == (20, 50)
+    assert then["before the optimizer", "gradients"] == then["after the optimizer", "gradients"] == 100
+    assert before["after the optimizer", "temporary"] == 25 and then["after the optimizer", "temporary"] == 0
+
+
+def test_of_several_ranks_every_one_has_its_moments_and_the_first_all_other_tables(tmp_path):
+    result = result_of(tmp_path, gzip.compress(json.dumps(made_up_record()).encode()))
+    other = tmp_path / "memory_history_rank1.json.gz"
+    other.write_bytes(gzip.compress(json.dumps(made_up_record(EVENTS.replace("moments 200", "moments 100"))).encode()))
+    result.files[other.name] = SimpleNamespace(**identity(other))
+    result.facts["ranks"] = [{"rank": 0}, {"rank": 1}]
+    status, made = run_tables(result, tmp_path)
+    assert status["status"] == "complete" and len(made["memory_totals"]) == 1
+    state = made["memory_moments"].query("category == 'optimizer state' and moment == 'initialised'")
+    assert state[["rank", "bytes"]].values.tolist() == [[0, 200], [1, 100]]
+    other.unlink()
+    status, made = run_tables(result, tmp_path)
+    assert (status["status"], made) == ("incomplete", {})
+
+
+def test_what_a_range_of_communication_makes_is_communication_unless_it_becomes_a_gradient():
+    text = """
+( measure
+( step
+( forward
+( wait for all-gather
++gathered 7
+)
+)
+( backward
+( reduce-scatter
++part 3
+)
+-gathered
+)
+)
+-part
+)
+"""
+    found = [str(CATEGORIES[number]) for number in categories_of(made_up_history(text))]
+    assert found == ["communication", "gradients"]
