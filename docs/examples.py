@@ -118,7 +118,8 @@ STUDIES = (
     Example(H200 / "diagnosis", ("time_lost",), "time_lost"),
     Example(H200 / "host", ("time_lost",), "time_lost"),
     Example(H200 / "cs336-2026", (*OF_2026, "i_memory"), see=(("i_memory", "memory"), ("f_precision", "precision"))),
-    Example(H200 / "attention-sweep", ("attention_sweep",), "attention_sweep"),
+    Example(H200 / "attention-sweep", ("attention_sweep",), "attention_sweep", see=(("attention_sweep", "flash"),)),
+    Example(H200 / "flash", ("attention_sweep",), "attention_sweep"),
 )
 EXAMPLES = (WHOLE, *STUDIES)
 

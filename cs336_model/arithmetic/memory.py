@@ -40,7 +40,8 @@ SAVED_BYTES = {
     "bf16-weights": SavedBytes(28, 8, 4, 2, 10, 0, 2),
 }
 ACTIVATION_BYTES = {"bf16": 2, "bf16-weights": 2}  # in a block; otherwise fp32
-FUSED = ("flash", "efficient", "cudnn")  # keep their output and a logsumexp per row instead of the scores
+# They keep their output and a logsumexp per row instead of the scores; a student's FlashAttention is to do so, too.
+FUSED = ("flash", "efficient", "cudnn", "own-pytorch", "own-triton")
 DEFAULT_VARIANT = {"precision": "fp32", "attention": "eager", "checkpoint": 0}
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cs336_model.arguments import PROJECT_ARGUMENTS
 from cs336_model.arithmetic.flops import PROJECT_CONSTRUCTOR
-from cs336_model.program.variants.values import NOT_PARALLEL
+from cs336_model.program.variants.values import EAGER, NOT_PARALLEL
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.host.leases.lease_server import Leases
@@ -18,7 +18,7 @@ from profile_grid.stages.capture.capture_problems import errors_and_warnings
 from profile_grid.stages.capture.measure import SQLITE, chosen_backend, last_attempt
 
 CONTEXT_LENGTH = 16
-ON_ONE_GPU = {"batch_size": 1, "gpus": 1, "parallel": NOT_PARALLEL}
+SIMPLEST = {"batch_size": 1, "gpus": 1, "parallel": NOT_PARALLEL, "attention": EAGER}
 STEPS = {"warmup_steps": 1, "measured_steps": 1}
 SMALL_SIZES = {"d_model": 64, "num_layers": 1, "num_heads": 2, "d_ff": 128, "rope_theta": 10000.0}
 SMALL_VOCABULARY = 128
@@ -43,7 +43,8 @@ def smoke_specification(specifications: list[dict]) -> dict:
     smallest = min(specifications, key=lambda specification: _size(specification["program"]["sizes"]))
     program = smallest["program"]
     length = min(CONTEXT_LENGTH, program["dimensions"]["context_length"])
-    changes = {"run": "smoke", "dimensions": program["dimensions"] | ON_ONE_GPU | {"context_length": length}, **STEPS}
+    changes = {"run": "smoke", "dimensions": program["dimensions"] | SIMPLEST | {"context_length": length}, **STEPS}
+    changes["adapters"] = {}
     if program["constructor"] == PROJECT_CONSTRUCTOR and program["arguments"] == PROJECT_ARGUMENTS:
         changes |= {"vocab_size": SMALL_VOCABULARY, "sizes": SMALL_SIZES}
     return smallest | {"program": program | changes}
@@ -89,7 +90,8 @@ def last_line(error: ProgramFailed) -> str:
 def _out_of_memory(program: dict | None) -> Problem | None:
     if program is None or program["status"] == "complete":
         return None
-    return Problem("out_of_memory", f"memory ran out during {program['out_of_memory']['during']}")
+    oom = program["out_of_memory"]
+    return Problem(program["status"], f"memory ran out during {oom['during']}" if oom else program["reason"])
 
 
 def _size(sizes: dict) -> int:

@@ -32,11 +32,6 @@ def needed_adapters(dimensions: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield from ((f"{dimension} {value}", name) for name in adapters.get(value, ()))
 
 
-def uses_adapters(dimensions: Mapping[str, Any]) -> bool:
-    """Whether a run measures a student's code."""
-    return any(True for _ in needed_adapters(dimensions))
-
-
 def adapters_of_run(declared: Mapping[str, str], dimensions: Mapping[str, Any]) -> dict[str, str]:
     """Of the declared adapters, "module:name" by name, those that the values of a run need: a change of another one
     does not concern it."""

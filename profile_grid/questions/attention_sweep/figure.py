@@ -8,7 +8,7 @@ from profile_grid.figures.layout import Panel, column
 from profile_grid.figures.panels import AXIS_PX, Frame
 from profile_grid.figures.scales import Contexts, Series
 from profile_grid.figures.theme import PLACES, WIDTH
-from profile_grid.quantities import counted, significant
+from profile_grid.quantities import counted, percent, significant
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import ATTENTION, COMPILE, CONTEXT_LENGTH, HEAD_DIM
 
@@ -81,8 +81,13 @@ def _named(missing: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def result(tables: Tables) -> str:
-    """The fastest variant at the longest context of the written-out one, where it gains most."""
+    """The variant that comes nearest to the peak; without that, the fastest at the longest context of the written-out
+    one, where it gains most."""
     cells = of_one_width(tables)
+    if cells["of_peak"].notna().any():
+        best = cells.loc[cells["of_peak"].idxmax()]
+        where = f"at context {best['context_length']} in {best['precision']}"
+        return f"{best['variant']} reaches {percent(best['of_peak'])} of the peak FLOP/s {where}"
     gains = cells[cells["forward_speed_up"].notna()]
     if gains.empty:
         return ""
