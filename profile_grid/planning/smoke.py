@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cs336_model.arguments import PROJECT_ARGUMENTS
 from cs336_model.arithmetic.flops import PROJECT_CONSTRUCTOR
-from cs336_model.program.variants.values import EAGER, NOT_PARALLEL
+from cs336_model.program.variants.values import ADAMW, EAGER, NOT_PARALLEL
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.host.leases.lease_server import Leases
@@ -18,7 +18,7 @@ from profile_grid.stages.capture.capture_problems import errors_and_warnings
 from profile_grid.stages.capture.measure import SQLITE, chosen_backend, last_attempt
 
 CONTEXT_LENGTH = 16
-SIMPLEST = {"batch_size": 1, "gpus": 1, "parallel": NOT_PARALLEL, "attention": EAGER}
+SIMPLEST = {"batch_size": 1, "gpus": 1, "parallel": NOT_PARALLEL, "attention": EAGER, "optimizer": ADAMW}
 STEPS = {"warmup_steps": 1, "measured_steps": 1}
 SMALL_SIZES = {"d_model": 64, "num_layers": 1, "num_heads": 2, "d_ff": 128, "rope_theta": 10000.0}
 SMALL_VOCABULARY = 128
