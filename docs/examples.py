@@ -86,7 +86,13 @@ class Example:
 
     def documents(self, runs: pd.DataFrame) -> list[str]:
         """The committed documents."""
-        return [self.document] if self.questions else [*asked_of(runs), ALL]
+        if not self.questions:
+            return [*asked_of(runs), ALL]
+        return [ALL] if self.document == ALL else [*self.questions]
+
+    def document_of(self, question: str) -> str:
+        """The committed document with this question."""
+        return ALL if self.document == ALL else question
 
     def figures(self, runs: pd.DataFrame) -> list[str]:
         """The committed figures."""
@@ -109,15 +115,16 @@ STUDIES = (
     Example(H200 / "precision", ("f_precision",), see=(("f_precision", "energy"),)),
     Example(H200 / "compile", ("g_compile",)),
     Example(H200 / "attention", ("h_attention",)),
-    Example(H200 / "memory", ("i_memory",), see=(("i_memory", "first-step"),)),
+    Example(H200 / "memory", ("i_memory", "memory_predicted"), see=(("i_memory", "first-step"),)),
     Example(H200 / "checkpoint", ("j_checkpoint",)),
     Example(H200 / "first-step", ("k_warmup",)),
     Example(H200 / "counters", ("l_counters",)),
     Example(H200 / "energy", ("m_energy",), see=(("f_precision", "precision"),)),
-    Example(H200 / "parallel", ("n_communication",), "n_communication"),
+    Example(H200 / "parallel", ("n_communication", "communication_limits"), "n_communication"),
     Example(H200 / "diagnosis", ("time_lost",), "time_lost"),
     Example(H200 / "host", ("time_lost",), "time_lost"),
     Example(H200 / "cs336-2026", (*OF_2026, "i_memory"), see=(("i_memory", "memory"), ("f_precision", "precision"))),
+    Example(H200 / "leaderboard", ("d_training_vs_inference", "memory_predicted", "time_lost"), "memory_predicted"),
     Example(H200 / "attention-sweep", ("attention_sweep",), "attention_sweep", see=(("attention_sweep", "flash"),)),
     Example(H200 / "flash", ("attention_sweep",), "attention_sweep"),
 )

@@ -68,9 +68,10 @@ def _studies(answers: dict[str, dict[str, list[Claim]]]) -> Iterator[dict]:
     for example in EXAMPLES[1:]:
         runs, name = example.merged()["runs"], example.folder.name
         for question in (asked for asked in QUESTIONS if asked.name in example.questions):
+            document = example.document_of(question.name)
             drawn = [figure for figure in question.figures if (example.folder / "figures" / f"{figure}.svg").exists()]
             yield {
-                "study": name, "heading": question.heading, "document": f"{name}/answers/{example.document}.md",
+                "study": name, "heading": question.heading, "document": f"{name}/answers/{document}.md",
                 "answer": answers[name][question.name][0], "runs": len(runs),
                 "figure": f"{name}/figures/{drawn[0]}.svg" if drawn else None,
             }  # fmt: skip

@@ -142,7 +142,8 @@ QUESTIONS = (
         figures=("communication", "all_reduce", "communication_timelines"), further=(ALL_REDUCE, MEMORY),
     ),
     Question(
-        "memory_predicted", "What should fit by the shapes, and what did?", stage=MEMORY, tables=("memory_predicted",),
+        "memory_predicted", "What should fit by the shapes, and what did?", tables=("memory_predicted",),
+        needs=lambda run: run[MEMORY.status_column] not in (NOT_ASKED, UNSUPPORTED),
     ),
     Question(
         "communication_limits", "When does communication take longer than computation?",
