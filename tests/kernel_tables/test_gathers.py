@@ -1,8 +1,9 @@
 """Whether all-gathers end before the layers that need them, from a capture whose lateness is known."""
 
+import numpy as np
 import pytest
 
-from kernel_tables.ranks.gathers import lateness_of_gathers
+from kernel_tables.ranks.gathers import lateness, lateness_of_gathers
 from kernel_tables.ranks.ranks import RankTrace
 from kernel_tables.trace import Trace
 from tests.kernel_tables.synthetic import Synthetic, process_id
@@ -38,3 +39,10 @@ def test_steps_without_all_gathers_have_no_rows(tmp_path):
     made = Synthetic().range("step", 0, 100).range("forward", 0, 90).range("block", 0, 80).kernel("gemm", at=10)
     with Trace(made.write(tmp_path / "a.sqlite")) as trace:
         assert lateness_of_gathers([RankTrace(0, trace, process_id(1))]).empty
+
+
+@pytest.mark.parametrize(("ended", "on_gpu", "on_processor"), [(90, 80, 80), (104, 0, 90), (150, 0, 0), (5, 0, 0)])
+def test_on_a_processor_a_collective_may_end_a_little_after_the_thread_that_waited_for_it(ended, on_gpu, on_processor):
+    gather = np.array([2]), np.array([ended])
+    assert lateness(*gather, 10, 100) == on_gpu
+    assert lateness(*gather, 10, 100, noted_late=True) == on_processor
