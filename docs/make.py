@@ -68,6 +68,7 @@ SECTIONS = {
         _page("dimensions", "Choose dimensions"),
         _page("stages", "Add stages"),
         _page("attention-alone", "Measure attention"),
+        _page("course-report", "Measure the course's assignment"),
         _page("adapters", "Measure your FlashAttention"),
         _page("running", "Run on several GPUs"),
         _page("slurm", "Run on Slurm"),
