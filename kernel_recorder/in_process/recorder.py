@@ -5,6 +5,7 @@ to tell, and never raised.
 """
 
 import atexit
+import gc
 import multiprocessing.util
 import os
 import re
@@ -113,6 +114,7 @@ class Recorder:
             return False
         started = time.perf_counter()
         try:
+            collect_what_is_due()
             self._parts.begin()
             wait_for_device()
             self._profiler.start()
@@ -201,6 +203,13 @@ def is_in_backward() -> bool:
     """Whether autograd runs a backward pass on this thread. It gives the thread another state meanwhile, and with it
     another profiler: one that is started or ended in it is not afterwards, and the process ends with a SIGSEGV."""
     return torch._C._current_graph_task_id() != -1
+
+
+def collect_what_is_due() -> None:
+    """Collects all garbage now if Python may do so soon: it takes 0.2 s after an import of PyTorch, and would come in
+    the first step, since recording makes objects too."""
+    if gc.isenabled() and gc.get_count()[2] >= gc.get_threshold()[2]:
+        gc.collect()
 
 
 def wait_for_device() -> None:

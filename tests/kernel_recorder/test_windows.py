@@ -1,5 +1,6 @@
 """What opens and closes the window, on a recorder that notes it, in this process."""
 
+import gc
 import threading
 import time
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from kernel_recorder.in_process.notes import Notes, read_notes
 from kernel_recorder.in_process.parts import Parts
 from kernel_recorder.in_process.profilers import NsysProfiler, TorchProfiler
 from kernel_recorder.in_process.ranks import Ranks
-from kernel_recorder.in_process.recorder import Recorder
+from kernel_recorder.in_process.recorder import Recorder, collect_what_is_due
 from kernel_recorder.in_process.settings import CALLS, NSYS, PROGRAM, RANGE, SECONDS, Settings
 from kernel_recorder.in_process.steps_window import StepsWindow
 from kernel_recorder.in_process.windows import ProgramWindow, RangeWindow, SecondsWindow, on_main_thread
@@ -413,3 +414,13 @@ def test_no_window_opens_or_closes_inside_a_backward_pass(tmp_path):
     weight.sum().backward()
     handle.remove()
     assert seen == ["waiting", "open"]
+
+
+@pytest.mark.parametrize(("count", "collects"), [(10, True), (3, False)])
+def test_a_collection_of_all_garbage_that_is_due_comes_before_the_window(count, collects, monkeypatch):
+    done = []
+    monkeypatch.setattr(gc, "get_count", lambda: (300, 7, count))
+    monkeypatch.setattr(gc, "get_threshold", lambda: (700, 10, 10))
+    monkeypatch.setattr(gc, "collect", lambda: done.append(True))
+    collect_what_is_due()
+    assert bool(done) == collects
