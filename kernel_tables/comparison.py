@@ -63,7 +63,7 @@ class Change:
 
 
 def side_of(trace: CaptureArrays, step_name: str = "step") -> Side:
-    """A trace as one side of a comparison. Raises ImpossibleCapture if the capture cannot be believed."""
+    """A trace as one side of a comparison. Raises ImpossibleCapture if the capture is impossible."""
     scope, activities = Scope(trace, step_name), trace.gpu_activities
     has_steps = bool(len(scope.steps))
     rows = np.flatnonzero(scope.step != NO_STEP) if has_steps else np.arange(len(activities))

@@ -21,12 +21,12 @@ class Trace(CaptureArrays):
     """An nsys SQLite export, an .nsys-rep, JSON of torch.profiler, one of them gzipped, or a file with the same tables.
 
     EXTRA_RULES are custom classes of kernels, tried before the built-in ones. Raises TraceError with one line if the
-    file cannot be read; every table raises ImpossibleCapture, a TraceError, if the content cannot be believed.
+    file cannot be read; every table raises ImpossibleCapture, a TraceError, if the content is impossible.
     """
 
     @property
     def notes(self) -> list[str]:
-        """What JSON of torch.profiler does not hold, a line each; for other captures see `check`."""
+        """What JSON of torch.profiler lacks, a line each; for other captures see `check`."""
         return [note for note in self.metadata.get(NOTES_KEY, "").split("\n") if note]
 
     @property
@@ -82,7 +82,7 @@ class Trace(CaptureArrays):
         return findings(self, expected_steps, step_name)
 
     def _proven(self, table: pd.DataFrame) -> pd.DataFrame:
-        """The table, if its capture can be believed."""
+        """The table, if its capture is possible."""
         self.require_possible()
         return table
 

@@ -17,14 +17,14 @@ from kernel_tables.whole_files import written_whole
 BEGINNING, ENDING = (
     ("_prepare_profiler", "_enable_profiler"),
     "_disable_profiler",
-)  # by which any profile of PyTorch goes
+)  # which every profile of PyTorch calls
 
 
 class TorchProfiler:
     """Records in this process; `save` leaves the trace, which the command makes a capture of.
 
-    PyTorch has one profiler. Where the program wants it, the program has it: `is_taken` from when it prepares a profile
-    until it ends it.
+    A process has one profiler of PyTorch. If the program wants it, it gets it: `is_taken` is true from the preparation
+    of its profile to the end.
     """
 
     can_start_again = True
@@ -52,9 +52,9 @@ class TorchProfiler:
         setattr(torch_profiler, ENDING, _with_calls(getattr(torch_profiler, ENDING), after=ends))
 
     def start(self) -> None:
-        if not self._is_of_recorder:  # but of a program that records itself
+        if not self._is_of_recorder:  # it belongs to a program that records itself
             self._step_back()
-        if torch.autograd._profiler_enabled():  # a second one would take the events of the first
+        if torch.autograd._profiler_enabled():  # a second profiler would take the events of the first
             raise RuntimeError("the program is using PyTorch's profiler itself; record it by nsys, or without that")
         # The class below torch.profiler.profile: that one imports the compiler at its start, which takes seconds.
         use_device = "cuda" if torch.cuda.is_available() else None
@@ -79,9 +79,9 @@ class TorchProfiler:
             raise
 
     def save(self, folder: Path) -> None:
-        """Writes the trace into the folder, whole or not at all. FileNotFoundError where the folder is gone."""
+        """Writes the trace into the folder, whole or not at all. FileNotFoundError if the folder is gone."""
         with written_whole(trace_file(folder, os.getpid())) as partial:
-            partial.touch()  # else Kineto writes about a folder that is gone on standard error
+            partial.touch()  # otherwise Kineto complains on standard error about a missing folder
             self._recording.export_chrome_trace(str(partial))
 
     @contextmanager

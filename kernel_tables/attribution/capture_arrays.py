@@ -85,7 +85,7 @@ class CaptureArrays:
         return window if isinstance(window, dict) else {}
 
     def require_possible(self) -> None:
-        """Raises ImpossibleCapture if this capture cannot be believed. Every table and command calls it."""
+        """Raises ImpossibleCapture if this capture is impossible. Every table and command calls it."""
         self.capture.require_sound()
         _ = self.gpu_activities, self.range_names  # which raise if names are lost
         self._attributor()

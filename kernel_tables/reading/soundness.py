@@ -23,8 +23,8 @@ def require_sound(path: Path, named: Path, abandoned: Event | None = None) -> No
 class Proof:
     """PRAGMA quick_check on a separate thread, started at once.
 
-    It takes half as long as the reading of the same file by two threads together, and is the longest piece of work that
-    cannot be divided: it shares the processors as an equal, so that on two of them it ends with the figures.
+    It takes half as long as two threads together need to read the same file, and it is the longest piece of work that
+    cannot be divided: it runs next to them, and on two processors it ends when they do.
     """
 
     def __init__(self, path: Path, named: Path):

@@ -62,7 +62,7 @@ class TableColumns:
     ):
         """The columns `names` of `table`, in the file that messages call `path`; `times` checks all rows.
 
-        `types` are the values of the column `type` whose rows are kept; `text` becomes what `of_text` makes of it.
+        `types` are the values of the column `type` whose rows are kept; `of_text` converts the column `text`.
         """
         self._path, self._table = path, table
         self._columns = {name: GrowingColumn() for name in names}

@@ -24,7 +24,7 @@ def timeline_rows(trace: CaptureArrays, ranges: np.ndarray, activities: np.ndarr
     Columns: track (one of TRACKS); thread (global id), device, stream, -1 if it has none; depth (how many of these
     ranges are around a range, else 0); name; class ("" if it is not an activity); path_id (index into `trace.paths`,
     with the name of a range at the end); start_ns, end_ns. Operators of a program on the processor have no calls.
-    Raises ImpossibleCapture for a capture that cannot be believed.
+    Raises ImpossibleCapture for an impossible capture.
     """
     trace.require_possible()
     tables = [_ranges(trace, ranges), _calls(trace, activities), _activities(trace, activities)]

@@ -104,7 +104,7 @@ FIRST_OF_LANES = 1 << 30  # numbers of tracks are below this
 
 
 class Lanes:
-    """Gives each slice a track on which it nests: its own, or a further lane of that. Viewers drop or misplace slices
+    """Gives each slice a track on which it nests: its track, or a further lane of it. Viewers drop or misplace slices
     of a track that only overlap."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a run leaves, read into dataclasses: the JSON of every stage, and the status of its tables.
+"""The results of a run, read into dataclasses: the JSON of every stage, and the status of its tables.
 
 A file that is missing, damaged, of another version or impossible is named in one line, with what is wrong in it and the
 command that makes it again; it never ends as a traceback, or as a figure.
@@ -41,7 +41,7 @@ class BadResult(OutsideError):
 
 @dataclass(frozen=True)
 class MachineFacts:
-    """What ran a program; None for what could not be known there."""
+    """Hardware and software of the machine that ran a program; None if unknown."""
 
     device: str
     device_name: str
@@ -69,7 +69,7 @@ class MemoryFacts:
 
 @dataclass(frozen=True)
 class OutOfMemory:
-    """What a program did when memory ran out, what it asked for, and what there was."""
+    """The work of a program when memory ran out, the request that failed, and the memory."""
 
     during: str
     requested_bytes: int | None
@@ -112,7 +112,7 @@ class AdapterCheck:
 @dataclass(frozen=True)
 class ProgramResult:
     """What the measured program wrote: see cs336_model/program/benchmark.py. Times are seconds; `reason` says why
-    there are none, where memory did not run out."""
+    there are none, unless memory ran out."""
 
     status: str
     spec: dict[str, Any]
@@ -146,7 +146,7 @@ class Checkout:
 
 @dataclass(frozen=True)
 class FileIdentity:
-    """What identifies a file next to a result."""
+    """The digest and size by which a file next to a result is identified."""
 
     sha256: str
     bytes: int
@@ -163,7 +163,7 @@ class StageResult:
     specification: dict[str, Any]
     sources: str  # the digest of what measured it
     program: ProgramResult | None  # None if the program was ended before it wrote its result
-    facts: dict[str, Any]  # what only this stage's results hold
+    facts: dict[str, Any]  # that only results of this stage have
     environment: RecordedEnvironment  # of the program
     files: dict[str, FileIdentity]  # the files next to it, by name
     seconds: Seconds
@@ -176,7 +176,7 @@ class StageResult:
 
 @dataclass(frozen=True)
 class Status:
-    """Whether what a stage left gives the tables of the run, why not, and what was odd."""
+    """Whether the tables of a run could be made from the result of a stage, why not, and warnings."""
 
     status: str
     reason: str | None  # why there are no tables
@@ -185,7 +185,7 @@ class Status:
 
 @dataclass(frozen=True)
 class RanOn:
-    """Of the facts of a machine: its kind of device, and versions."""
+    """The kind of device of a machine, and its versions."""
 
     device: str
     device_name: str
@@ -196,8 +196,8 @@ class RanOn:
 
 @dataclass(frozen=True)
 class Ran:
-    """Of a program's result: the code that it loaded (profile_grid.freshness.loaded checks its types, once for
-    thousands of results), the versions of the installed packages that the model refers to, and what ran it."""
+    """A part of a program's result: the code that it loaded (profile_grid.freshness.loaded checks its types, once for
+    thousands of results), the versions of the installed packages that the model refers to, and its machine."""
 
     loaded: dict[str, Any]
     loaded_distributions: dict[str, str]
@@ -226,7 +226,7 @@ def read_result(path: Path) -> StageResult:
 
 
 def read_origin(path: Path) -> Origin:
-    """What made the result of a stage; raises BadResult."""
+    """The origin of the result of a stage; raises BadResult."""
     return _read(path, Origin)
 
 
