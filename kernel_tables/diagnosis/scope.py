@@ -77,7 +77,9 @@ class Scope:
                 first, last = int(start_ns[is_in_scope].min()), int(end_ns[is_in_scope].max())
                 process, number = int(activities.process[rows[0]]), int(device[rows[0]])
                 bounds = self._with_steps(process, first, last)
-                devices.append(device_of(process, number, rows.astype(np.int32), start_ns, end_ns, *bounds))
+                of_device = device_of(process, number, rows.astype(np.int32), start_ns, end_ns, *bounds)
+                if len(of_device.rows):  # not all its activities take no time
+                    devices.append(of_device)
         return devices
 
     def _with_steps(self, process: int, first_ns: int, last_ns: int) -> tuple[int, int]:

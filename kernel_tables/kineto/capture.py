@@ -106,16 +106,18 @@ def write_capture(tables: dict[str, Table], path: Path) -> None:
         for table, columns in tables.items():
             names = ", ".join(f'"{name}"' for name in columns)
             values = ", ".join("?" * len(columns))
-            rows = zip(*map(_values, columns.values()), strict=True)
+            rows = zip(*(_values(*column) for column in columns.items()), strict=True)
             connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({values})", rows)
     connection.close()
 
 
-def _values(column: Sequence[Any]) -> Sequence[Any]:
-    """The values of a column as SQLite takes them; NULL for a number that is missing."""
+def _values(name: str, column: Sequence[Any]) -> Sequence[Any]:
+    """The values of a column as SQLite takes them; NULL for a number that is missing. No time is: -1 is a wrong one."""
     if not isinstance(column, np.ndarray):
         return column
     values = column.tolist()
+    if name in ("start", "end"):
+        return values
     return [None if value == NONE else value for value in values] if (column == NONE).any() else values
 
 

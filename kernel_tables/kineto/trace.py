@@ -66,7 +66,12 @@ class Threads:
 
     def ids(self, events: Sequence[Event]) -> np.ndarray:
         keys = [(event.pid, event.tid) for event in events]
-        for process, thread in set(keys) - self._ids.keys():
+        try:
+            distinct = set(keys)
+        except TypeError:  # ids that are lists or objects
+            keys = [tuple(value if isinstance(value, int | str) else str(value) for value in key) for key in keys]
+            distinct = set(keys)
+        for process, thread in distinct - self._ids.keys():
             numbers = self._number(self._processes, process), self._number(self._threads, thread)
             self._ids[process, thread] = global_thread(*numbers)
         return np.array(list(map(self._ids.__getitem__, keys)), np.int64)

@@ -372,6 +372,7 @@ HOSTILE = {
     "sizes that are none": lambda trace: kernel_of(trace)["args"].update(grid=[1, "a", None], block=7),
     "a huge collective": lambda trace: kernel_of(trace)["args"].update({"Collective name": "x", "In msg nelems": HUGE}),
     "no args": lambda trace: kernel_of(trace).pop("args"),
+    "threads that are objects": lambda trace: [event.update(tid={"a": [1]}, pid=[]) for event in trace["traceEvents"]],
     "threads that are no numbers": lambda trace: [event.update(tid="main", pid=-5) for event in trace["traceEvents"]],
 }  # fmt: skip
 
@@ -386,6 +387,22 @@ def test_values_that_no_profiler_writes_change_no_time_of_a_kernel(tmp_path, dec
     HOSTILE[change](content)
     path.write_text(json.dumps(content))
     assert kernels(path) == kernels_by_brute_force(trace_text(RECENT))
+
+
+def test_a_kernel_that_ends_a_nanosecond_before_the_first_event_is_refused(tmp_path, decoder):
+    path, content = tmp_path / "trace.json", json.loads(trace_text(RECENT))
+    kernel_of(content).update(ts=min(event["ts"] for event in content["traceEvents"]), dur=-0.001)
+    path.write_text(json.dumps(content))
+    with pytest.raises(TraceError):
+        kernels(path)
+
+
+def test_a_trace_whose_kernels_take_no_time_is_diagnosed(tmp_path, capsys):
+    content = json.loads(trace_text(RECENT))
+    alone = kernel_of(content) | {"dur": 0}
+    (tmp_path / "trace.json").write_text(json.dumps(content | {"traceEvents": [alone]}))
+    for command in ("diagnose", "ranges", "check"):
+        assert main([command, str(tmp_path / "trace.json")]) in (0, 1)
 
 
 @pytest.mark.parametrize(("key", "value"), [("ts", 9e18), ("ts", "soon"), ("dur", -5), ("dur", None), ("dur", 1e300)])
