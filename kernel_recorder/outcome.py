@@ -224,7 +224,7 @@ class Outcome:
         costs = ", ".join(f"{_duration(seconds)} {what}" for what, seconds in parts.items())
         text = f"recording took {_duration(sum(parts.values()))} of the program's time: {costs}"
         before, within = self.closed.get("step_before_s"), self.closed.get("step_within_s")
-        if before and within:
+        if before and within and not any(self.slowed()):  # which says the same
             text += f"; the median step took {_duration(within)} in the window, {_duration(before)} before it"
         return text
 

@@ -161,7 +161,9 @@ def test_calls_before_an_optimizer_are_told_from_its_steps(steps, settings, advi
 
 
 def test_steps_that_are_longer_in_the_window_are_told():
-    (sentence,) = outcome(OPENED, CLOSED | {"step_within_s": 0.02}, SAVED).slowed()
+    slower = outcome(OPENED, CLOSED | {"step_within_s": 0.02}, SAVED)
+    (sentence,) = slower.slowed()
+    assert "step" not in slower.cost(), "it is said once"
     assert sentence.startswith("a step took 10.0 ms before the window and 20.0 ms in it")
     assert list(outcome(OPENED, CLOSED | {"step_within_s": 0.011}, SAVED).slowed()) == []
 
