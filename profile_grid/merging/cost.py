@@ -9,7 +9,9 @@ from profile_grid.study.dimensions import GPUS
 from profile_grid.study.stages import STAGES
 from profile_grid.study.table_spec import TableSpec, columns
 
-INSIDE = ("import", "context", "initialise", "compile", "warmup", "measured", "energy", "profiler", "accuracy")
+INSIDE = (
+    "import", "context", "checks", "initialise", "compile", "warmup", "measured", "energy", "profiler", "accuracy",
+)  # fmt: skip
 
 
 def cost_table(runs: list[MeasuredRun]) -> pd.DataFrame:
@@ -59,6 +61,7 @@ COST = TableSpec(
     stage | text | | name of the stage
     import_s | float | s | importing torch and the model
     context_s | float | s | making the CUDA context, and on several GPUs NCCL's communicator
+    checks_s | float | s | comparing a student's code with its reference
     initialise_s | float | s | making weights, optimizer state and data
     compile_s | float | s | first step of a compiled model, in which it is compiled with an empty cache
     warmup_s | float | s | warm-up steps
@@ -67,7 +70,7 @@ COST = TableSpec(
     profiler_s | float | s | start and end of the profiler inside the program
     accuracy_s | float | s | one step in fp64, after all times were measured
     export_s | float | s | exporting the report to SQLite
-    other_s | float | s | interpreter, profiler outside the program, checks of a student's code, writing results
+    other_s | float | s | interpreter, profiler outside the program, writing results
     total_s | float | s | the entire process, without waiting for a lease
     overhead_s | float | s | all but warm-up, measured steps and windows of energy
     leased_s | float | s | the part of the process with a lease of its GPUs or the host
