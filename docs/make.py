@@ -69,7 +69,7 @@ SECTIONS = {
         _page("stages", "Add stages"),
         _page("attention-alone", "Measure attention"),
         _page("course-report", "Measure the course's assignment"),
-        _page("adapters", "Measure your FlashAttention"),
+        _page("adapters", "Measure your own code"),
         _page("running", "Run on several GPUs"),
         _page("slurm", "Run on Slurm"),
         _page("comparing", "Compare two grids"),
