@@ -17,6 +17,7 @@ ON_GPU = {
     "waiting": "idle, waiting for data",
     IDLE: "idle otherwise",
 }
+# On a processor, all time in a DataLoader is waiting, also what it computes there, as the finding counts it.
 ON_CPU = ON_GPU | {COMPUTE: "operators", "waiting": "waiting for data", IDLE: "other host time"}
 
 
@@ -68,13 +69,16 @@ def step_time(scope: Scope) -> StepTime | None:
     on_cpu = scope.trace.is_cpu_only
     names = ON_CPU if on_cpu else ON_GPU
     waiting_ns = sum(_waiting_ns(scope, device) for device in scope.devices)
-    total_ns = scope.parts_ns | {IDLE: scope.parts_ns[IDLE] - waiting_ns, "waiting": waiting_ns}
+    loading_ns = sum(_loading_ns(scope, device) for device in scope.devices) if on_cpu else 0
+    total_ns = scope.parts_ns | {"waiting": waiting_ns + loading_ns}
+    total_ns |= {IDLE: scope.parts_ns[IDLE] - waiting_ns, COMPUTE: scope.parts_ns[COMPUTE] - loading_ns}
     if sum(total_ns.values()) != scope.span_ns or min(total_ns.values()) < 0:
         raise NotConserved(f"{total_ns} are not the {scope.span_ns} ns of the steps")
     count = scope.steps_on_devices
     names = names if waiting_ns or on_cpu else names | {IDLE: "idle"}
     parts = {name: total_ns[part] / count for part, name in names.items() if total_ns[part]}
-    idle = {names[part]: total_ns[part] / count for part in ("waiting", IDLE) if total_ns[part]}
+    idle_ns = {"waiting": waiting_ns, IDLE: total_ns[IDLE]}
+    idle = {names[part]: ns / count for part, ns in idle_ns.items() if ns}
     return StepTime(len(scope.steps), scope.span_ns / count, parts, idle)
 
 
@@ -82,3 +86,9 @@ def _waiting_ns(scope: Scope, device: Device) -> int:
     """The idle time of a device during which its program waited for data."""
     idle = gaps(union(device.start_ns, device.end_ns), device.first_ns, device.last_ns)
     return intersection(idle, data_waits(scope, device)).total_ns
+
+
+def _loading_ns(scope: Scope, device: Device) -> int:
+    """The time in which operators of a processor ran to get the next batch, as a DataLoader without workers does."""
+    compute = device.during(~scope.is_memory & ~scope.of_class("communication"))
+    return intersection(compute, data_waits(scope, device)).total_ns
