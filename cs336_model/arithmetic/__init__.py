@@ -1,1 +1,1 @@
-"""FLOPs and memory of the model from its shapes alone. Imports no torch."""
+"""FLOPs, memory and communication of the model from its shapes alone. Imports no torch."""
