@@ -2,24 +2,22 @@
 
 import pandas as pd
 
-from docs.examples import EXAMPLES, H200
+from docs.examples import EXAMPLES, H200, SIZES, WORK
 from profile_grid.quantities import percent
-from profile_grid.study.dimensions import CONTEXT_LENGTH, KEYS, MODEL
+from profile_grid.study.dimensions import CONTEXT_LENGTH
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.evidence import WAITING
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged
 
 FILE = H200 / "agreement.csv"
-SIZES = ["d_model", "d_ff", "num_layers", "num_heads", "vocab_size"]  # a model of two names is one model
-PLACE = [*SIZES, *(key for key in KEYS if key != MODEL.key)]
 
 
 def agreement() -> pd.DataFrame:
     """One row per run that several studies timed: how many, the shortest and the longest mean step, their ratio, and
     the part of the shortest in which the GPU waits."""
     times = pd.concat([_steps(example.folder.name, Merged(example.merged())) for example in EXAMPLES])
-    groups = times.groupby(PLACE, sort=False)
+    groups = times.groupby(WORK, sort=False)
     table = groups.agg(
         models=("model", lambda names: ", ".join(dict.fromkeys(names))), studies=("study", "nunique"),
         least_ms=("mean_ms", "min"), most_ms=("mean_ms", "max"), waiting_share=("waiting_share", "min"),
@@ -31,11 +29,11 @@ def agreement() -> pd.DataFrame:
 def _steps(study: str, merged: Merged) -> pd.DataFrame:
     timings, runs = merged["timings"], merged["runs"]
     if timings.empty:
-        return pd.DataFrame(columns=[*PLACE, "model", "study", "mean_ms", "waiting_share"])
+        return pd.DataFrame(columns=[*WORK, "model", "study", "mean_ms", "waiting_share"])
     steps = timings[(timings["phase"] == WHOLE_STEP) & timings["mean_ms"].notna()]
     steps = steps.merge(runs[["run", *SIZES]], on="run")
     waiting = steps["run"].astype("str").map(merged.waiting_share)
-    return steps.assign(study=study, waiting_share=waiting)[[*PLACE, "model", "study", "mean_ms", "waiting_share"]]
+    return steps.assign(study=study, waiting_share=waiting)[[*WORK, "model", "study", "mean_ms", "waiting_share"]]
 
 
 def claims(table: pd.DataFrame) -> list[Claim]:

@@ -16,16 +16,22 @@ import pandas as pd
 
 from docs.kept import KeptTables, as_declared, comparisons, remake_comparison, write_kept
 from profile_grid.documents.dictionary import dictionary
-from profile_grid.documents.documents import ALL, asked_of, documents
+from profile_grid.documents.documents import ALL, asked_of, documents, section
 from profile_grid.documents.summaries import Summaries
 from profile_grid.figures.paper import drawn, on_paper
 from profile_grid.figures.registry import all_figures
 from profile_grid.files import write_text
 from profile_grid.study.catalogue import MERGED, QUESTIONS, merged_of, questions_asked, summaries_of, workloads_of
+from profile_grid.study.dimensions import KEYS, MODEL
 from profile_grid.study.workloads import MODEL_STEPS
+from profile_grid.tables.claims import Claim
+from profile_grid.tables.machines import by_machine
 from profile_grid.tables.on_disk import declared_tables
+from profile_grid.tables.wording import listed
 
 DOCS = Path(__file__).parent
+SIZES = ["d_model", "d_ff", "num_layers", "num_heads", "vocab_size"]  # a model of two names is one model
+WORK = [*SIZES, *(key for key in KEYS if key != MODEL.key)]
 
 
 @dataclass(frozen=True)
@@ -72,17 +78,10 @@ class Example:
         return [*self.questions] if self.document != ALL else asked_of(runs)
 
     @property
-    def links(self) -> dict[str, str]:
-        """By question Markdown that links to the study that answers it too."""
-        return {question: self._link(_study(name)) for question, name in self.see}
-
-    def _link(self, study: "Example") -> str:
-        up, name = "../" if self is WHOLE else "../../", study.folder.name
-        here, there = ({*example.merged()["runs"]["run"]} for example in (self, study))
-        return (
-            f"See also the [study {name}]({up}{name}/answers/{study.document}.md), which answers this question."
-            f" Runs: {len(there)}; of these with the settings of runs here: {len(here & there)}."
-        )
+    def links(self) -> dict[str, Claim]:
+        """By question a sentence with a link to the study that answers it too; the answer of that study, if these runs
+        have none."""
+        return {question: _link(self, question, _study(name)) for question, name in self.see}
 
     def documents(self, runs: pd.DataFrame) -> list[str]:
         """The committed documents."""
@@ -131,6 +130,36 @@ STUDIES = (
 EXAMPLES = (WHOLE, *STUDIES)
 
 
+def _link(example: Example, question: str, study: Example) -> Claim:
+    up, name = "../" if example is WHOLE else "../../", study.folder.name
+    link = f"[study {name}]({up}{name}/answers/{study.document}.md)"
+    here, there = (_work(each.merged()["runs"]) for each in (example, study))
+    if answer_of(example, question).rule == "missing":
+        runs = "same runs" if {*there} <= {*here} else f"{len({*here} & {*there})} of these runs"
+        answer = answer_of(study, question)
+        return Claim("{answer} ({link}, {runs}).", answer.rule, answer=answer.removesuffix("."), link=link, runs=runs)
+    names = sorted(
+        {f"{here[work]} here is {there[work]} there" for work in here if there.get(work, here[work]) != here[work]}
+    )
+    return Claim(
+        "See also the {link}: {same} of its {all} runs have the settings of runs here{names}.", "counted", link=link,
+        same=len({*here} & {*there}), all=len(there), names=f" ({listed(names)})" if names else "",
+    )  # fmt: skip
+
+
+def _work(runs: pd.DataFrame) -> dict[tuple, str]:
+    """The name of the model by what a run computes: runs of one model with two names compute the same."""
+    return dict(zip(runs[WORK].itertuples(index=False, name=None), runs[MODEL.key], strict=True))
+
+
+@cache
+def answer_of(example: Example, question: str) -> Claim:
+    """The first sentence of an example on a question."""
+    tables = example.tables()
+    machine = by_machine(tables["runs"])[0]
+    return section(*machine, tables["runs"], tables, [question]).sentences[question][0]
+
+
 def _study(name: str) -> Example:
     return next(study for study in STUDIES if study.folder.name == name)
 
@@ -139,6 +168,8 @@ def main() -> None:
     from docs import agreement, overview  # these import this module
     from docs.pages import write_digests
 
+    for example in EXAMPLES:
+        add_absent_columns(example.folder / "tables")
     for example in EXAMPLES:
         remake(example)
     for comparison in comparisons():
@@ -150,14 +181,18 @@ def main() -> None:
     write_digests()
 
 
-def remake(example: Example) -> None:
-    """Writes all committed files of an example, from its merged tables, to which absent columns are added."""
-    folder = example.folder
-    on_disk = KeptTables(folder / "tables")  # unchecked: absent columns are added here
+def add_absent_columns(folder: Path) -> None:
+    """Adds to the merged tables in a folder the columns that they lack."""
+    on_disk = KeptTables(folder)  # unchecked
     for name in MERGED:
         table = as_declared(name, on_disk[name])
         if list(table.columns) != list(on_disk[name].columns):
-            write_kept(folder / "tables" / f"{name}.parquet", table)
+            write_kept(folder / f"{name}.parquet", table)
+
+
+def remake(example: Example) -> None:
+    """Writes all committed files of an example, from its merged tables."""
+    folder = example.folder
     merged = example.merged()
     summaries = Summaries(merged)
     for name in example.summaries:

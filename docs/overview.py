@@ -13,9 +13,9 @@ import pandas as pd
 from docs.agreement import agreement, claims
 from docs.examples import EXAMPLES, H200, WHOLE, Example
 from docs.kept import comparisons
-from kernel_tables.markdown import MarkdownTable, pipe_table
 from profile_grid.comparing.document import summary
 from profile_grid.documents.documents import section
+from profile_grid.questions.time_lost.document import within_bound
 from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.machines import by_machine
@@ -35,8 +35,6 @@ def overview() -> str:
         agreement=claims(agreement()),
         comparisons={kept.name: summary(pd.read_parquet(kept / "cells.parquet"))[0] for kept in comparisons()},
         held=_held(),
-        profilers=pipe_table(_as_it_is(H200 / "profilers.csv")),
-        timers=pipe_table(_as_it_is(H200 / "timers.csv")),
     )
 
 
@@ -46,7 +44,7 @@ def answers_of(example: Example) -> dict[str, list[Claim]]:
     tables = example.tables()
     runs = tables["runs"]
     asked = example.asked(runs)
-    sections = [section(*machine, runs, tables, asked) for machine in by_machine(runs)]
+    sections = [section(*machine, runs, tables, asked, example.links) for machine in by_machine(runs)]
     return {name: [claim for part in sections for claim in part.sentences[name]] for name in asked}
 
 
@@ -81,12 +79,6 @@ def _held() -> Claim:
     """How many remedies all studies measured, and how many gained no more than was predicted."""
     tables = [example.tables()["predictions"] for example in EXAMPLES if example.predicts]
     every = pd.concat([table for table in tables if len(table)])
-    text = "{held} of {all} remedies that {studies} studies measured stayed within the bound of the diagnosis."
+    text = "{held} of {all} remedies that {studies} studies measured gained no more than the bound of the diagnosis."
     studies = sum(1 for table in tables if len(table))
-    return Claim(text, "difference", held=int(every["holds"].sum()), all=len(every), studies=studies)
-
-
-def _as_it_is(path: Path) -> MarkdownTable:
-    """A CSV file as a table."""
-    table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    return MarkdownTable(tuple(table.columns), tuple(table.itertuples(index=False, name=None)), first_right=1)
+    return Claim(text, "counted", held=within_bound(every), all=len(every), studies=studies)

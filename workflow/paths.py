@@ -43,6 +43,12 @@ def results_of_round(number: int, runs: Iterable[str]) -> list[str]:
     return [f"{folder}/{run}/{TIMING.result}" for run in runs]
 
 
+def further_timings(processes: int, runs: Mapping) -> list[str]:
+    """The timings of the timed runs by all processes but the first."""
+    timed = [name for name, run in runs.items() if TIMING in run.stages]
+    return [path for number in range(2, processes + 1) for path in results_of_round(number, timed)]
+
+
 def inputs_of_tables(stage: Stage) -> list[str]:
     """The files of a run from which its tables of this stage are made: results of this and of other stages."""
     stages = [stage, *(BY_NAME[name] for name in stage.tables_of_a_run.reads)]

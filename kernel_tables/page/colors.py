@@ -23,7 +23,12 @@ FAMILIES = {  # of kernel classes, in the order in which they are stacked: colou
     "other": (PALE, 0),
     "unknown": (PALE, 2),
 }
-PHASES = {"forward": (BLUE, 0), "loss": (YELLOW, 0), "backward": (VERMILLION, 2), "optimizer": (GREEN, 1)}
+PHASES = {
+    "forward": (BLUE, 0),
+    "loss": (YELLOW, 0),
+    "backward": (VERMILLION, 2),
+    "optimizer": FAMILIES["optimizer"],
+}
 PLAIN = (GREY, 0)  # API calls, and ranges that are not phases
 DARK = (BLUE, VERMILLION, GREEN)  # as a ground: text on it is white
 LINES = {0: (), 1: ((0.73, 0.84),), 2: ((0.16, 0.27), (0.73, 0.84))}  # of a bar's height: a text in its middle is clear

@@ -31,7 +31,7 @@ DEFINITIONS = (
     "- changes: from the captures of one process per side (of several GPUs: rank 0). Listed are changed numbers of"
     " launches, and times that changed by more than 1 %, 0.1 % of the step and two standard errors between steps.\n"
     "- not compared: counters, accuracy, first steps and compilation, single ranks (the time of a step on several GPUs"
-    " is that of the slowest), and grids of attention alone."
+    " is that of the slowest), and attention sweeps."
 )
 LEADING_KEYS = ("model", "context_length", "mode")
 MAX_KERNELS = 5  # of one run

@@ -17,11 +17,12 @@ import pandas as pd
 from kernel_tables.markdown import code, escaped, pipe_table
 from profile_grid.documents.missing import not_measured, noted
 from profile_grid.quantities import count, interval, percent
+from profile_grid.results.results import COMPLETE
 from profile_grid.study import catalogue
 from profile_grid.study.catalogue import Question
-from profile_grid.study.stages import STAGES
+from profile_grid.study.stages import STAGES, TIMING
 from profile_grid.tables import evidence
-from profile_grid.tables.claims import MOST_BULLETS, Claim
+from profile_grid.tables.claims import MOST_BULLETS, VERDICTS, Claim
 from profile_grid.tables.evidence import LAUNCH_BOUND_SHARE
 from profile_grid.tables.machines import Machine, by_machine, command_to_measure_again
 from profile_grid.tables.measured import Measured, measured_on
@@ -52,6 +53,18 @@ class Section:
         """The notes on runs that the question's document shows, or on all."""
         return noted(self._runs_of(question))
 
+    def first_verdict(self, questions: Iterable[Question]) -> str | None:
+        """The first of the questions with a sentence that rests on the differences between processes."""
+        answers = ((question.name, self.sentences[question.name]) for question in questions)
+        return next((name for name, claims in answers if any(claim.rule in VERDICTS for claim in claims)), None)
+
+    @property
+    def processes(self) -> tuple[int, int]:
+        """The fewest and the most processes that timed a run."""
+        runs = self.measured.runs
+        timed = runs.loc[runs[TIMING.status_column] == COMPLETE, "processes_timed"].fillna(1)
+        return (int(timed.min()), int(timed.max())) if len(timed) else (1, 1)
+
     def _runs_of(self, question: Question | None) -> pd.DataFrame:
         runs = self.measured.runs
         return runs if question is None else runs[[question.shows(run) for run in runs.to_dict("records")]]
@@ -74,15 +87,18 @@ def documents(
     runs: pd.DataFrame,
     provenance: dict,
     names: Iterable[str] | None = None,
-    links: Mapping[str, str] = MappingProxyType({}),
+    links: Mapping[str, Claim] = MappingProxyType({}),
 ) -> dict[str, str]:
     """The documents of these names, without suffix: one per question, and one with all of them; by default those that
-    the runs can answer. `links`: by question, links in Markdown to other results on it."""
+    the runs can answer. `links`: by question a sentence with a link to other results on it, or their answer, if these
+    runs have none."""
     asked = asked_of(runs)
     names = [*asked, ALL] if names is None else list(names)
     answered = asked if ALL in names else names
     context = {
-        "sections": [section(machine, run_names, runs, summaries, answered) for machine, run_names in by_machine(runs)],
+        "sections": [
+            section(machine, run_names, runs, summaries, answered, links) for machine, run_names in by_machine(runs)
+        ],
         "provenance": provenance,
         "links": links,
         "tables_of": {name: _module(name) for name in answered},
@@ -108,11 +124,16 @@ def section(
     runs: pd.DataFrame,
     summaries: Mapping[str, pd.DataFrame],
     questions: Iterable[str] | None = None,
+    links: Mapping[str, Claim] = MappingProxyType({}),
 ) -> Section:
-    """The section of one machine in the documents of these questions, by default of all that the runs can answer."""
+    """The section of one machine in the documents of these questions, by default of all that the runs can answer. A
+    link of `documents` replaces an answer that is missing."""
     questions = asked_of(runs) if questions is None else questions
     measured = measured_on(machine, names, runs, summaries)
     sentences = {question: _module(question).sentences(measured)[: 1 + MOST_BULLETS] for question in questions}
+    for question in sentences.keys() & links.keys():
+        if sentences[question][0].rule == "missing":
+            sentences[question] = [links[question]]
     return Section(machine, measured, sentences, command_to_measure_again(measured.runs))
 
 

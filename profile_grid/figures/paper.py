@@ -20,7 +20,7 @@ from profile_grid.files import replacing
 
 PNG_SCALE = 2
 SUFFIXES = (".svg", ".png")
-LINE_CHARACTERS, HEADLINE_CHARACTERS = 150, 95  # of small text and of a headline in the width of a figure
+LINE_CHARACTERS, HEADLINE_CHARACTERS = 140, 80  # of small text and of a headline that fit in any usual font
 SEPARATE = dict.fromkeys(("color", "fill", "stroke", "shape", "strokeDash"), "independent")  # legends above notes
 SVG = "http://www.w3.org/2000/svg"
 NUMBERED = re.compile(r"(?:gradient_|clip)\d+")

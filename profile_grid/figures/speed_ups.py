@@ -48,8 +48,8 @@ class SpeedUps:
         series = Series(NAME, tuple(names))
         cells = list(dict.fromkeys(rows[CELL]))[:MAX_CELLS]
         notes = [
-            f"Times without a profiler: {self.base} ÷ the other, with the interval between processes; pale where the"
-            " difference cannot be told from it."
+            f"Times without a profiler: {self.base} ÷ the other, with the interval between processes"
+            " (measured if several timed a run, else assumed); pale where it includes no difference."
         ]
         if rows[CELL].nunique() > MAX_CELLS:
             notes.append(
@@ -59,7 +59,7 @@ class SpeedUps:
         def panel(data: pd.DataFrame, _: pd.DataFrame) -> Spec:
             return _panels(data[data[CELL].isin(cells)], cells, series, f"times as fast as {self.base}")
 
-        frame = Frame(KEYS, f"No two timed runs differ in {dimension.heading} alone, with {self.base} as one of them.")
+        frame = Frame(KEYS, f"No two timed runs differ only in {dimension.heading}, one of them {self.base}.")
         return frame.drawing(rows, runs, without_figures(runs, TIMING), panel, notes)
 
     def result(self, tables: Tables) -> str:
@@ -75,10 +75,10 @@ class SpeedUps:
         ]
         if mode_steps.empty:
             return ""
-        unclear = f"{of_all(len(mode_steps) - len(clear), len(mode_steps), 'comparison')} cannot be told from noise"
+        unclear = f"{of_all(len(mode_steps) - len(clear), len(mode_steps), 'comparison')} cannot be told"
         if not parts:
             return capital(unclear)
-        lead = f"Compared with {self.base}, a {MODES[mode]} is as fast as {', '.join(parts)}"
+        lead = f"Compared with {self.base}, the speed of a {MODES[mode]} is {', '.join(parts)}"
         return lead if len(clear) == len(mode_steps) else f"{lead}; {unclear}"
 
 

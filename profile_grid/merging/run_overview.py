@@ -50,6 +50,7 @@ def _row(run: MeasuredRun) -> dict:
         **{dimension.key: getattr(machine, dimension.key) for dimension in MACHINE_FACTS},
         "nsys": capture and capture.facts["nsys"],
         "steps_timed": len(program.step_seconds),
+        "processes_timed": len(run.timings),
         "steps_captured": captured_steps(run),
         "steps_warmed": len(program.warmup_seconds),
         "peak_allocated_bytes": memory_facts.peak_allocated_bytes,
@@ -121,13 +122,13 @@ def _machine_notes(run: MeasuredRun) -> list[str]:
     first, notes = next(iter(run.results.values())), []
     machine = first.program.machine
     if first.neighbours:
-        notes.append("other GPUs of the host were measured on while it was timed: its launches may be slower")
+        notes.append("measurements on other GPUs of the host ran at the same time, which may slow launches")
     if machine.other_processes:
         notes.append(
             f"{counted(machine.other_processes, 'other process', 'other processes')} on the GPU while it was timed"
         )
     if machine.throttle_reasons:
-        notes.append(f"clocks held back: {', '.join(machine.throttle_reasons)}")
+        notes.append(f"reduced clocks: {', '.join(machine.throttle_reasons)}")
     return notes
 
 
@@ -187,7 +188,8 @@ RUNS = TableSpec(
         (column_of(fact) for fact in MACHINE_FACTS if fact.key not in LEADING),  # a dimension may have the same name
         """
     nsys | text | | version of Nsight Systems
-    steps_timed | int | | measured steps of the timing
+    steps_timed | int | | measured steps of the timing, in each process
+    processes_timed | int | | processes that timed the run completely
     steps_captured | int | | measured steps in the capture
     steps_warmed | int | | warm-up steps of the timing with kept times
     peak_allocated_bytes | int | B | largest sum of live tensors on the GPU while timed

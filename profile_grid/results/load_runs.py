@@ -4,7 +4,7 @@ A stale result raises StaleRun; no number is taken from it.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -29,7 +29,9 @@ from profile_grid.results.results import (
 )
 from profile_grid.study.dimensions import LEADING, MACHINE_DIMENSIONS
 from profile_grid.study.stage import Stage
-from profile_grid.study.stages import BY_NAME, NOT_ASKED, STAGES
+from profile_grid.study.stages import BY_NAME, NOT_ASKED, STAGES, TIMING
+
+FURTHER_PROCESSES = "processes"  # the folder of their results, next to that of the runs
 
 OTHER_SETTINGS = "the settings have changed"
 
@@ -93,6 +95,7 @@ class MeasuredRun:
     entry: Mapping[str, Any]  # its part of the plan
     results: Mapping[str, StageResult]  # by stage
     statuses: Mapping[str, Status]  # by stage
+    further: Sequence[StageResult] = ()  # complete timings by further processes
 
     @property
     def name(self) -> str:
@@ -102,6 +105,11 @@ class MeasuredRun:
     def leading(self) -> dict[str, Any]:
         """The columns with which every table begins: the run and its dimensions."""
         return {key: self.entry[key] for key in LEADING}
+
+    @property
+    def timings(self) -> list[StageResult]:
+        """The complete timings of all processes; none if the first is not complete."""
+        return [self.results[TIMING.name], *self.further] if self.complete(TIMING.name) else []
 
     def complete(self, stage: str) -> bool:
         """Whether the figures of this stage can be used."""
@@ -116,16 +124,31 @@ class MeasuredRun:
         return self.statuses[stage].status if stage in self.statuses else NOT_ASKED
 
 
-def read_runs(plan: list[dict], folder: Path, sources: Mapping[str, str]) -> list[MeasuredRun]:
-    """Every run of the plan, in its order; `folder` holds a folder for each.
+def read_runs(plan: list[dict], folder: Path, sources: Mapping[str, str], processes: int = 1) -> list[MeasuredRun]:
+    """Every run of the plan, in its order; `folder` holds a folder for each. If several processes time each run, the
+    folder `processes` next to it holds the timings by the others.
 
     `sources` are the digests of what measures each stage now. Raises StaleRun or BadResult."""
-    return [_read_run(entry, folder / entry["run"], sources) for entry in plan]
+    further = [folder.parent / FURTHER_PROCESSES / str(number) for number in range(2, processes + 1)]
+    return [
+        _read_run(entry, folder / entry["run"], sources, [path / entry["run"] for path in further]) for entry in plan
+    ]
 
 
-def _read_run(entry: dict, folder: Path, sources: Mapping[str, str]) -> MeasuredRun:
+def _read_run(entry: dict, folder: Path, sources: Mapping[str, str], further: list[Path]) -> MeasuredRun:
     results = require_fresh(entry, folder, sources)
-    return MeasuredRun(entry, results, _statuses(results, folder))
+    timings = [_further_timing(entry, path / TIMING.result, sources) for path in further if TIMING.name in results]
+    complete = [result for result in timings if result.status == COMPLETE]
+    return MeasuredRun(entry, results, _statuses(results, folder), complete)
+
+
+def _further_timing(entry: dict, path: Path, sources: Mapping[str, str]) -> StageResult:
+    """The timing of a run by a further process, which measures no accuracy. Raises StaleRun or BadResult."""
+    result = read_result(path)
+    specification = entry["specifications"][TIMING.name] | {"accuracy": False}
+    if reason := stale_reason(result, specification, sources[TIMING.name]):
+        raise StaleRun(path, reason)
+    return result
 
 
 def require_fresh(entry: dict, folder: Path, sources: Mapping[str, str]) -> dict[str, StageResult]:

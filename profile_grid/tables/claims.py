@@ -10,6 +10,7 @@ RULES = {
     "predicted": "follows from shapes, rules or the data sheet, and was not measured",
     "missing": "what the tables lack, and why",
 }
+VERDICTS = ("difference", "untold")  # rules of sentences that rest on the differences between processes
 FIELD = re.compile(r"\{[^{}]*\}")
 WORD = re.compile(r"\S*\w\S*")
 MOST_WORDS, MOST_BULLETS = 30, 5  # of a lead, and below it

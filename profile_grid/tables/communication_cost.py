@@ -9,8 +9,8 @@ import pandas as pd
 from cs336_model.program.variants.values import DIVIDED
 from profile_grid.study.dimensions import GPUS, LEADING, PARALLEL, keys_without
 from profile_grid.study.stages import TIMING
-from profile_grid.tables.evidence import SPREADS, assumed_spread, judged, pooled
-from profile_grid.tables.names import SLOWEST, WHOLE_STEP, WITHOUT_COMMUNICATION
+from profile_grid.tables.evidence import SPREADS, assumed_spread, error_of_ratio, judged, pooled
+from profile_grid.tables.names import OF_PROCESSES, SLOWEST, WHOLE_STEP, WITHOUT_COMMUNICATION
 from profile_grid.tables.per_pass import Merged, numbers
 
 
@@ -24,15 +24,13 @@ def communication_times(merged: Merged) -> pd.DataFrame:
     table = runs[LEADING].assign(status=runs[TIMING.status_column])
     for name, phase in (("", WHOLE_STEP), ("without_", WITHOUT_COMMUNICATION)):
         phase_times = slowest[slowest["phase"] == phase]
-        for column in ("mean_ms", "std_ms"):
+        for column in ("mean_ms", "std_ms", *OF_PROCESSES):
             table[f"{name}{column}"] = numbers(runs["run"].map(phase_times[column]))
     table = table.join(_baselines(table))
     cost = table["mean_ms"] - table["baseline_ms"]
     assumed = numbers(table["run"].map(assumed_spread(merged.waiting_share))).fillna(SPREADS[True])
-    spread = table["baseline_spread"].fillna(0.0).clip(lower=assumed)
-    error = spread * (1 + 1 / table["baseline_processes"]) ** 0.5
-    degrees_of_freedom = (table["baseline_processes"] - 1).where(table["baseline_processes"] > 1, math.inf)
-    verdict = judged(table["baseline_ms"] / table["mean_ms"], error, degrees_of_freedom)["verdict"]
+    verdict = judged(table["baseline_ms"] / table["mean_ms"], *_error(table, assumed))["verdict"]
+    table = table.drop(columns=[f"{name}{column}" for name in ("", "without_") for column in OF_PROCESSES])
     return table.assign(cost_ms=cost, cost_share=cost / table["mean_ms"], verdict=verdict)
 
 
@@ -41,8 +39,20 @@ def _baselines(table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     undivided = table[~table[PARALLEL.key].isin(DIVIDED)]  # otherwise a process updates only its part of the parameters
     for _, group in undivided.groupby(keys_without(PARALLEL.key), sort=False):
-        times = group["without_mean_ms"].dropna()
-        median, spread = pooled(times)
-        rows += [(index, median, spread, float(len(times))) for index in group.index]
+        timed = group[group["without_mean_ms"].notna()]
+        baseline = pooled(timed["without_mean_ms"], *(timed[f"without_{name}"] for name in OF_PROCESSES))
+        rows += [(index, *baseline) for index in group.index]
     names = ["baseline_ms", "baseline_spread", "baseline_processes"]
     return pd.DataFrame([row[1:] for row in rows], index=[row[0] for row in rows], columns=names, dtype="float64")
+
+
+def _error(table: pd.DataFrame, assumed: pd.Series) -> tuple[pd.Series, pd.Series]:
+    """(standard error of the logarithm of baseline ÷ step, degrees of freedom). If one process timed a step, its
+    spread is that of the baseline's processes, and at least the assumed one."""
+    several, number = table["processes"] > 1, table["baseline_processes"]
+    pooled_spread = table["baseline_spread"].fillna(0.0)
+    base = pd.DataFrame({"spread": pooled_spread, "processes": number})
+    error, freedom = error_of_ratio(table[OF_PROCESSES].set_axis(["processes", "spread"], axis=1), base)
+    of_one = pooled_spread.clip(lower=assumed) * (1 + 1 / number) ** 0.5
+    freedom_of_one = (number - 1).where(number > 1, math.inf)
+    return error.where(several, of_one), freedom.where(several, freedom_of_one)

@@ -1,9 +1,10 @@
 """Verdicts on differences between two times, by the spread between processes: steps of one process share clocks and
 memory.
 
-Every "faster", "slower" and "agrees" of the documents is decided here. If each side has one process, the spread is not
-measured but assumed from the share of the step in which the GPU waits: SPREADS, which the H200 example supports (60
-runs in 14 processes each, and 75 that several studies measured; tests/profile_grid/test_evidence.py).
+Every "faster", "slower" and "agrees" of the documents is decided here. If several processes timed a run, the spread
+between them is measured. If one did, it is assumed from the share of the step in which the GPU waits: SPREADS, which
+the H200 example supports (60 runs in 14 processes each, and 75 that several studies measured;
+tests/profile_grid/test_evidence.py).
 """
 
 import math
@@ -30,6 +31,25 @@ def assumed_spread(waiting_share: pd.Series) -> pd.Series:
     """The relative standard deviation between processes of runs with this waiting share; if unknown, that of
     launch-bound steps."""
     return (waiting_share.isna() | (waiting_share >= WAITING)).map(SPREADS).astype("float64")
+
+
+def spreads(processes: pd.Series, measured: pd.Series, waiting_share: pd.Series) -> pd.DataFrame:
+    """`spread` (the relative standard deviation between processes) and `processes` of each time: measured where several
+    processes timed it, assumed where one did."""
+    number = processes.astype("float64").fillna(1).clip(lower=1)
+    spread = measured.astype("float64").where(number > 1, assumed_spread(waiting_share))
+    return pd.DataFrame({"spread": spread, "processes": number})
+
+
+def error_of_ratio(*sides: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """(standard error of the logarithm of the ratio of two times, its degrees of freedom by Welch and Satterthwaite).
+    The sides have columns as from `spreads` and the same index. A spread below TIMER counts as TIMER; an assumed one
+    has infinite freedom."""
+    variances = [side["spread"].clip(lower=TIMER) ** 2 / side["processes"] for side in sides]
+    variance = sum(variances)
+    several = [(side["processes"] - 1).where(side["processes"] > 1, math.inf) for side in sides]
+    unknown = sum(each**2 / freedom for each, freedom in zip(variances, several, strict=True))
+    return variance**0.5, variance**2 / unknown
 
 
 def judged(ratio: pd.Series, error: pd.Series, freedom: pd.Series | float = math.inf) -> pd.DataFrame:
@@ -70,22 +90,23 @@ def processes_for(spread: float, difference: float = WORTH) -> int:
     return max(FEWEST_PROCESSES, math.ceil(2 * reach**2))
 
 
-def pooled(values: pd.Series) -> tuple[float, float]:
-    """(the median, the relative standard deviation) of times of the same work in several processes."""
-    logarithms = np.log(values.astype("float64"))
-    return float(values.median()), float(logarithms.std()) if len(values) > 1 else math.nan
+def pooled(times: pd.Series, processes: pd.Series, measured: pd.Series) -> tuple[float, float, float]:
+    """(median, relative standard deviation between processes, number of processes) of times of the same work: each by
+    so many processes, with the measured spread between them."""
+    numbers, logarithms = processes.astype("float64").fillna(1), np.log(times.astype("float64"))
+    total = numbers.sum()
+    mean = (numbers * logarithms).sum() / total if total else math.nan
+    squares = (numbers - 1) * measured.astype("float64").fillna(0.0) ** 2 + numbers * (logarithms - mean) ** 2
+    return float(times.median()), float((squares.sum() / (total - 1)) ** 0.5) if total > 1 else math.nan, float(total)
 
 
 def of_processes(before: np.ndarray, after: np.ndarray) -> tuple[float, float, float]:
     """(ratio before ÷ after, standard error of its logarithm, degrees of freedom) of the median steps of the processes
-    of both sides (Welch's test). Arrays have a row per process and a column per step. A spread below TIMER counts as
-    TIMER."""
+    of both sides (Welch's test). Arrays have a row per process and a column per step."""
     sides = [np.log(np.median(times, axis=1)) for times in (before, after)]
-    variances = [max(float(side.var(ddof=1)), TIMER**2) / len(side) for side in sides]
-    freedom = sum(variances) ** 2 / sum(
-        variance**2 / (len(side) - 1) for variance, side in zip(variances, sides, strict=True)
-    )
-    return typical_ms(before) / typical_ms(after), sum(variances) ** 0.5, freedom
+    columns = [(pd.Series([len(side)]), pd.Series([side.std(ddof=1)]), pd.Series([math.nan])) for side in sides]
+    error, freedom = error_of_ratio(*(spreads(*side) for side in columns))
+    return typical_ms(before) / typical_ms(after), float(error.iloc[0]), float(freedom.iloc[0])
 
 
 def typical_ms(times: np.ndarray) -> float:

@@ -11,7 +11,8 @@ from functools import cached_property
 import pandas as pd
 
 from profile_grid.study.dimensions import LEADING
-from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.evidence import spreads
+from profile_grid.tables.names import OF_PROCESSES, WHOLE_STEP
 from profile_grid.tables.texts import as_texts
 
 
@@ -49,6 +50,20 @@ class Merged:
         timings = as_texts(self.tables["timings"])
         step_ms = numbers(timings[timings["phase"] == WHOLE_STEP].set_index("run")["mean_ms"])
         return (1 - self.busy_ms.reindex(step_ms.index) / step_ms).clip(lower=0)
+
+    @cached_property
+    def process_spreads(self) -> pd.DataFrame:
+        """`spread` between processes and `processes`, by run and phase (profile_grid/tables/evidence.py)."""
+        timings = as_texts(self.tables["timings"])
+        waiting = numbers(timings["run"].map(self.waiting_share))
+        table = spreads(*(numbers(timings[name]) for name in OF_PROCESSES), waiting)
+        return table.set_axis(pd.MultiIndex.from_frame(timings[["run", "phase"]]))
+
+    def spreads_of(self, runs: pd.Series, phase: pd.Series | str) -> pd.DataFrame:
+        """The rows of `process_spreads` of these runs and phases, with the index of the runs; NaN for others."""
+        phases = phase if isinstance(phase, pd.Series) else [phase] * len(runs)
+        keys = pd.MultiIndex.from_arrays([runs.astype("str"), phases], names=["run", "phase"])
+        return self.process_spreads.reindex(keys).set_axis(runs.index)
 
 
 def per_pass(rows: pd.DataFrame, by: list[str], steps: pd.Series) -> pd.DataFrame:

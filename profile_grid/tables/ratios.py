@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import pandas as pd
 
 from kernel_tables.attribution.path_text import innermost
 from profile_grid.study.dimensions import LEADING, Dimension, keys_without
 from profile_grid.study.table_spec import PER_PASS, columns
-from profile_grid.tables.evidence import SPREADS, assumed_spread, judged
+from profile_grid.tables.evidence import error_of_ratio, judged
 from profile_grid.tables.names import NO_RANGE
 from profile_grid.tables.per_pass import Merged, numbers, per_pass, total_by_run
 
@@ -78,14 +79,15 @@ def times_with_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
     """Time without a profiler of each run and phase, and of its base at the dimension's default."""
     timings = merged["timings"][[*LEADING, "phase", "mean_ms", "std_ms"]]
     table = with_base(timings, dimension, "mean_ms", "std_ms", by=["phase"])
-    spread = assumed_spread(merged.waiting_share)
-    variant, base = (spread.reindex(table[run]).fillna(SPREADS[True]).to_numpy() for run in ("run", "base_run"))
-    error = pd.Series((variant**2 + base**2) ** 0.5, index=table.index)
-    by_phase = [judged(rows["speed_up"], error[rows.index]) for _, rows in table.groupby("phase", sort=False)]
-    verdict = pd.concat([*by_phase, judged(table["speed_up"][:0], error[:0])]).reindex(table.index)
+    variant, base = (merged.spreads_of(table[run], table["phase"]) for run in ("run", "base_run"))
+    error, freedom = error_of_ratio(variant, base)
+    groups = [rows.index for _, rows in table.groupby("phase", sort=False)]
+    by_phase = [judged(table["speed_up"][rows], error[rows], freedom[rows]) for rows in (*groups, table.index[:0])]
+    verdict = pd.concat(by_phase).reindex(table.index)
     return table.assign(
         speed_up_low=verdict["low"].astype("float64"), speed_up_high=verdict["high"].astype("float64"),
-        verdict=verdict["verdict"].astype("object"), spread=error.astype("float64"),
+        verdict=verdict["verdict"].astype("object"), spread=(variant["spread"] ** 2 + base["spread"] ** 2) ** 0.5,
+        processes=np.minimum(variant["processes"], base["processes"]),
     )  # fmt: skip
 
 
@@ -125,7 +127,8 @@ VERDICT = columns("""
     speed_up_low | float | | lower end of the 95 % interval of speed_up between processes
     speed_up_high | float | | its upper end
     verdict | text | | faster, slower, or cannot be told from these processes, all rows of the phase allowed for
-    spread | float | | relative standard deviation of speed_up between processes, assumed of one process a side
+    spread | float | | relative standard deviation of speed_up between single processes, assumed if processes is 1
+    processes | float | | processes that timed this run or that run, the fewer of both
 """)
 TIMES_WITH_BASE = columns(TIME_OF_A_RUN, TIME_OF_BASE, VERDICT)
 PARTS_WITH_BASE = columns(

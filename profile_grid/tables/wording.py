@@ -90,7 +90,7 @@ def stand_in(measured: Measured) -> list[str]:
     """A sentence that the forward pass of another mode is used, if the grid has no run of the forward pass only."""
     if measured.inference_mode == FORWARD:
         return []
-    text = "The grid has no run of the forward pass alone: the one inside the {mode} stands in."
+    text = "The grid has no run of only the forward pass, so that of the {mode} is used."
     return [Claim(text, "missing", mode=MODES[measured.inference_mode])]
 
 

@@ -25,6 +25,7 @@ from profile_grid.study.stages import (
     STAGES,
     TIMING,
 )
+from profile_grid.tables.names import OF_PROCESSES
 
 KERNEL = ["step", "phase", "range", "kernel", "class", "launches", "total_ns", "mean_ns", "min_ns", "max_ns"]
 PHASE = ["step", "phase", "wall_ns", "gpu_span_ns", "gpu_busy_ns", "kernel_ns", "kernels", "memop_ns", "memops"]
@@ -32,7 +33,7 @@ FINDING = ["code", "abstained", "gain_ms", "gain_percent", "sure", "message", "a
 RANGE = ["step", "phase", "range", "instances", "wall_ns", "gpu_time_ns", "kernels", "memop_time_ns", "memops"]
 ERRORS = ["loss_error", "logits_error", "gradient_norm_error", "explained_error", "within_precision", "reason"]
 LOSSES = pd.DataFrame(columns=["number", "loss"])
-RANK_TIMES = pd.DataFrame(columns=["rank", "phase", *STATISTICS])
+RANK_TIMES = pd.DataFrame(columns=["rank", "phase", *STATISTICS, *OF_PROCESSES])
 MODES = ("forward", "forward_backward", "train_step")
 STATUS_OF_OTHERS = {one.status_column: NOT_ASKED for one in STAGES if one not in (TIMING, CAPTURE)}
 SDPA = "block > attention > scaled dot product attention"
@@ -94,6 +95,8 @@ class Made:
     compile_s: float = 0.0
     peak_allocated_bytes: int | None = None
     findings: tuple = ()
+    processes: int = 1
+    process_spread: float = 0.0
 
     @property
     def leading(self) -> dict:
@@ -157,7 +160,7 @@ def merged(runs: list[Made]) -> dict[str, pd.DataFrame]:
             for name, make in (("kernels", _kernel_rows), ("phases", _phase_rows), ("ranges", _range_rows)):
                 rows[name] += [[*lead, step, *row] for row in make(run, step)]
     columns = {"kernels": KERNEL, "phases": PHASE, "ranges": RANGE, "findings": FINDING}
-    columns["timings"] = ["phase", "n", "mean_ms", "std_ms", "min_ms", "max_ms", "status"]
+    columns["timings"] = ["phase", *STATISTICS, *OF_PROCESSES, "status"]
     columns |= {"accuracy": ERRORS, "cost": ["stage", "compile_s"]}
     tables = {name: pd.DataFrame(rows[name], columns=[*LEADING, *columns[name]]) for name in columns}
     return {"runs": pd.DataFrame(rows["runs"]).convert_dtypes(), **tables, **without_requests()}
@@ -186,6 +189,7 @@ def _run_row(run: Made) -> dict:
     return {
         **run.leading, "d_model": d_model, "d_ff": 4 * d_model, "num_layers": layers,
         "num_heads": heads, "vocab_size": 10000, "steps_timed": 10 if run.timing_status == "complete" else 0,
+        "processes_timed": run.processes if run.timing_status == "complete" else 0,
         "steps_captured": run.steps if run.capture_status == "complete" else 0, "timing_status": run.timing_status,
         "capture_status": run.capture_status, **STATUS_OF_OTHERS, "steps_warmed": 0, "head_dim": None,
         "device_total_bytes": None, "parameters": None,
@@ -197,9 +201,10 @@ def _run_row(run: Made) -> dict:
 
 def _timings(run: Made) -> list[list]:
     if run.timing_status != "complete":
-        return [["step", 0, None, None, None, None, run.timing_status]]
-    mean, std = run.unprofiled_ms, run.unprofiled_std_ms
-    return [["step", 10, mean, std, mean - std, mean + std, "complete"]]
+        return [["step", 0, None, None, None, None, 0, None, run.timing_status]]
+    mean, std, processes = run.unprofiled_ms, run.unprofiled_std_ms, run.processes
+    times = [10 * processes, mean, std, mean - std, mean + std]
+    return [["step", *times, processes, run.process_spread if processes > 1 else None, "complete"]]
 
 
 def _accuracy(run: Made) -> list[list]:

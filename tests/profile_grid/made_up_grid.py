@@ -282,7 +282,7 @@ def _runs_row(shape: ModelShape, machine: dict) -> dict:
         "vocab_size": shape.vocab_size, "d_model": shape.d_model,
         "d_ff": shape.d_ff, "num_layers": shape.num_layers, "num_heads": shape.num_heads,
         "parameters": parameter_count(shape), "forward_flops": forward_flops(shape)["forward"],
-        "steps_timed": 10, "steps_captured": STEPS, "steps_warmed": 0,
+        "steps_timed": 10, "processes_timed": 1, "steps_captured": STEPS, "steps_warmed": 0,
         "device_total_bytes": None, "graphs": None, "graph_breaks": None,
         "peak_allocated_bytes": 16 * parameter_count(shape),
     }  # fmt: skip
@@ -291,11 +291,12 @@ def _runs_row(shape: ModelShape, machine: dict) -> dict:
 def _timing_rows(walls: dict[str, int], status: str, random) -> list[dict]:
     if status != "complete":
         nothing = dict.fromkeys(("mean_ms", "std_ms", "min_ms", "max_ms"), np.nan)
-        return [{"phase": "step", "n": 0, **nothing, "status": status}]
+        return [{"phase": "step", "n": 0, **nothing, "processes": 0, "process_spread": np.nan, "status": status}]
     rows = []
     for phase, wall_ns in {"step": sum(walls.values()), **walls}.items():
         ms = wall_ns / 1e6 * random.normal(0.97, 0.008, 10)
         figures = {"mean_ms": ms.mean(), "std_ms": ms.std(ddof=1), "min_ms": ms.min(), "max_ms": ms.max()}
+        figures |= {"processes": 1, "process_spread": np.nan}
         rows.append({"phase": phase, "n": 10, **figures, "status": status})
     return rows
 

@@ -136,9 +136,18 @@ def test_the_ratio_of_two_sides_is_judged_as_by_scipys_welch_test():
 
 
 def test_the_same_work_is_pooled_to_its_median_and_the_spread_between_its_processes():
-    median, spread = pooled(pd.Series([100.0, 110.0, 90.0]))
-    assert median == 100.0 and spread == pytest.approx(0.1, rel=0.01)
-    assert np.isnan(pooled(pd.Series([100.0]))[1])
+    one = pd.Series([1.0])
+    median, spread, number = pooled(pd.Series([100.0, 110.0, 90.0]), pd.Series([np.nan] * 3), pd.Series([np.nan] * 3))
+    assert (median, number) == (100.0, 3) and spread == pytest.approx(0.1, rel=0.01)
+    assert np.isnan(pooled(pd.Series([100.0]), one, one * np.nan)[1])
+
+
+def test_runs_of_several_processes_each_are_pooled_as_if_all_processes_were_of_one_run():
+    times = np.exp(np.random.default_rng(10).normal(0, 0.05, (3, 4)))  # three runs of four processes
+    logarithms = np.log(times)
+    means, spreads_ = np.exp(logarithms.mean(axis=1)), logarithms.std(axis=1, ddof=1)
+    _, spread, number = pooled(*map(pd.Series, (means, [4] * 3, spreads_)))
+    assert number == 12 and spread == pytest.approx(logarithms.std(ddof=1))
 
 
 def spreads_of_the_example() -> pd.DataFrame:

@@ -49,7 +49,7 @@ def test_a_grid_without_inference_runs_says_what_stands_in():
     runs = [run for run in grid() if run.mode == "train_step"]
     text = Said(runs)
     for question in "abce":
-        assert "The grid has no run of the forward pass alone: the one inside the training step" in text[question]
+        assert "The grid has no run of only the forward pass, so that of the training step" in text[question]
     assert "A training step takes" in text["a"]
 
 

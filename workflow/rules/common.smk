@@ -53,6 +53,7 @@ ASKED = catalogue.questions_asked(PLANNED)
 QUESTION_DOCUMENTS = [question.name for question in ASKED if question.has_document]
 FIGURES = [name for question in ASKED for name in question.figures]
 FORMATS = config.get("formats", ["markdown"])
+PROCESSES = config.get(TIMING.name, {}).get("processes", TIMING.settings["processes"].default)
 STAGE_TABLES = [stage.file("tables") for stage in STAGES if stage.has_tables]
 DECLARED_TABLES = [f"{module.replace('.', '/')}.py" for module in catalogue.MODULES_OF_TABLES]
 SPECIFICATIONS = {

@@ -7,7 +7,6 @@ process_steps  the results of all rounds but the first -> results/processes/step
 The first round is results/runs/RUN/timing.json. In rounds, a GPU that warms up or slows down does it for all runs alike.
 """
 
-PROCESSES = config.get(TIMING.name, {}).get("processes", TIMING.settings["processes"].default)
 FURTHER = config | {TIMING.name: config.get(TIMING.name, {}) | {"accuracy": False}}  # which the first process measures
 AGAIN_SPECIFICATIONS = {name: specification(FURTHER, run, TIMING) for name, run in RUNS.items() if TIMING in run.stages}
 
@@ -33,11 +32,7 @@ if PROCESSES > 1:
             settings=digest_of_settings(PROCESSES),
             inputs=(
                 "results/grid.json",
-                *(
-                    f"results/processes/{number}/{run}/{TIMING.result}"
-                    for number in range(2, PROCESSES + 1)
-                    for run in RUNS
-                ),
+                *paths.further_timings(PROCESSES, RUNS),
             ),
             outputs=("results/processes/steps.csv", "results/processes/steps.parquet"),
         )

@@ -3,7 +3,7 @@
 tables_of_capture   capture.sqlite -> results/runs/RUN/{kernels,phases,ranges}.csv, status.json, reports/*.csv (nsys's own)
 tables_of_counters  ncu.csv and capture.sqlite -> results/runs/RUN/{counters,counter_ranges,roofs}.csv, where asked for
 plan               the grid -> results/grid.json
-merge              every run -> results/tables/*.csv, provenance.json
+merge              every run, and its timings by further processes -> results/tables/*.csv, provenance.json
 timeline           one capture -> results/page/timeline.parquet, and trace.json.gz for Perfetto: one training step
 """
 
@@ -82,7 +82,11 @@ RERUNS.add(
         "merge",
         programs=("workflow/scripts/merge.py", *STAGE_TABLES),
         # the largest sizes that fit are measured by bisection, on request
-        inputs=("results/grid.json", *sorted(str(path) for path in Path("results/largest").glob("*.json"))),
+        inputs=(
+            "results/grid.json",
+            *paths.further_timings(PROCESSES, RUNS),
+            *sorted(str(path) for path in Path("results/largest").glob("*.json")),
+        ),
         of_runs="results/grid.json",
         outputs=(*paths.files_of_tables(MERGED), "results/tables/provenance.json"),
     ),
@@ -109,12 +113,13 @@ rule merge:
         "../../envs/analysis.yaml"
     params:
         sources=json.dumps(SOURCES),
+        processes=PROCESSES,
         recipe=RERUNS.recipe("results/tables/provenance.json"),
     message:
         "merging the runs"
     shell:
         "python -m workflow.make {params.recipe:q} workflow.scripts.merge --plan results/grid.json --runs results/runs"
-        " --output results/tables --sources {params.sources:q} 2> >(tee {log:q} >&2)"
+        " --output results/tables --sources {params.sources:q} --processes {params.processes} 2> >(tee {log:q} >&2)"
 
 
 if CAPTURED:

@@ -13,10 +13,11 @@ from profile_grid.results.load_runs import read_runs
 from workflow.command import run_command
 
 
-def main(*, plan: Path, runs: Path, output: Path, sources: dict) -> None:
-    """Merges the runs of `plan`, which is grid.json; `sources` are digests of what measures each stage."""
+def main(*, plan: Path, runs: Path, output: Path, sources: dict, processes: int = 1) -> None:
+    """Merges the runs of `plan`, which is grid.json, each timed by so many processes; `sources` are digests of what
+    measures each stage."""
     grid = json.loads(plan.read_text())
-    measured = read_runs(grid["runs"], runs, sources)
+    measured = read_runs(grid["runs"], runs, sources, processes)
     tables = merge.merged_tables(measured, runs)
     for name, table in tables.items():
         write_table(output / f"{name}.csv", table)

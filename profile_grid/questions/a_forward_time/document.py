@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, interval, known, percent, ratio, significant, with_spread
-from profile_grid.questions.a_forward_time.table import MATCH_TOLERANCE, gpu_waits
+from profile_grid.questions.a_forward_time.table import MATCH_TOLERANCE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODEL
 from profile_grid.tables.cells import NOT_IN_GRID, run_table, status_word
 from profile_grid.tables.claims import Claim
-from profile_grid.tables.evidence import UNTOLD, assumed_spread, is_launch_bound, judged
+from profile_grid.tables.evidence import UNTOLD, is_launch_bound, judged
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.pivoting import sorted_values, split
 from profile_grid.tables.wording import PASSES, capital, of_all, places, stand_in
@@ -51,17 +53,13 @@ def _profiler_effect(compared: pd.DataFrame) -> list[Claim]:
     different = compared[~compared["matches_python"].astype(bool)]
     if different.empty:
         return []
-    error = assumed_spread(gpu_waits(different)) * 2**0.5
-    is_unclear = judged(different["overhead_ratio"], error)["verdict"] == UNTOLD
-    clear = "Under the profiler, {places} {take} {ratios} of the time; processes of the same work differ by less."
-    unclear = (
-        "Whether the profiler slows {places} ({ratios}) cannot be told: processes of the same work differ as much."
-    )
+    error = different["process_spread"] * (1 + 1 / different["processes"]) ** 0.5  # one process is profiled
+    freedom = (different["processes"] - 1).where(different["processes"] > 1, math.inf)
+    is_unclear = judged(different["overhead_ratio"], error, freedom)["verdict"] == UNTOLD
+    clear = "The profiler slows {places}: a step takes {ratios} the time."
+    unclear = "Whether the profiler slows {places} ({ratios}) cannot be told: processes differ as much without it."
     return [
-        Claim(
-            text, rule, places=places(rows), ratios=interval(rows["overhead_ratio"], ratio),
-            take="takes" if len(rows) == 1 else "take",
-        )
+        Claim(text, rule, places=places(rows), ratios=interval(rows["overhead_ratio"], ratio))
         for text, rule, rows in (
             (clear, "difference", different[~is_unclear]), (unclear, "untold", different[is_unclear]),
         ) if len(rows)
@@ -100,8 +98,8 @@ def _launched_ahead(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
     is_ahead = captured["forward_gpu_busy_ms"] - captured["forward_wall_ms"] > ERRORS * error
     return [
         Claim(
-            "The NVTX range `forward` is shorter than the GPU is busy in {runs}, because kernels are launched ahead:"
-            " Python's timer waits for the GPU, but the range does not.",
+            "In {runs}, the NVTX range `forward` ends before the GPU has finished its kernels: they are launched ahead,"
+            " and unlike Python's timer, the range does not wait for them.",
             "counted", runs=of_all(int(is_ahead.sum()), len(captured), "run"),
         )
     ] if is_ahead.any() else []  # fmt: skip

@@ -34,7 +34,8 @@ def forward_time(merged: Merged) -> pd.DataFrame:
     table["forward_kernels"] = column(forward, "kernels")
     table["mean_kernel_us"] = column(forward, "kernel_ms") * 1e3 / table["forward_kernels"]
     table["idle_share"] = 1 - column(step, "gpu_busy_ms") / table["step_wall_ms"]
-    return _with_overhead(table)
+    spreads = merged.spreads_of(table["run"], WHOLE_STEP)
+    return _with_overhead(table.assign(process_spread=spreads["spread"], processes=spreads["processes"]))
 
 
 def _phase_statistics(phases: pd.DataFrame, phase: str) -> pd.DataFrame:
@@ -62,12 +63,6 @@ def _with_overhead(table: pd.DataFrame) -> pd.DataFrame:
     return table.assign(overhead_ratio=ratio, overhead_ratio_std=ratio * relative**0.5, matches_python=matches)
 
 
-def gpu_waits(rows: pd.DataFrame) -> pd.Series:
-    """The share of a step without a profiler in which the GPU runs nothing, for rows of `forward_time`."""
-    busy_ms = (1 - rows["idle_share"]) * rows["step_wall_ms"]
-    return (1 - busy_ms / rows["unprofiled_step_ms"]).clip(lower=0)
-
-
 TABLES = (
     TableSpec(
         "forward_time",
@@ -90,6 +85,8 @@ TABLES = (
     forward_kernels | float | | kernels in one forward pass
     mean_kernel_us | float | µs | mean duration of a kernel of the forward pass
     idle_share | float | of 1 | share of the profiled step in which the GPU did nothing
+    process_spread | float | | relative standard deviation of unprofiled_step_ms between processes, assumed of one
+    processes | float | | processes that timed the step without a profiler
     overhead_ratio | float | | step_wall_ms ÷ unprofiled_step_ms
     overhead_ratio_std | float | | its standard deviation, from those of both
     matches_python | bool | | whether overhead_ratio is within 5 % of one

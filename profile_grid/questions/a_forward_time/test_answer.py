@@ -89,7 +89,7 @@ def test_a_difference_that_two_processes_could_have_is_no_cost_of_the_profiler()
 
 def test_a_busy_gpu_whose_profiled_step_is_far_longer_is_slowed_by_the_profiler():
     text = Said(forward(step_wall_ms=20.0, unprofiled_ms=9.9))["a"]
-    assert "Under the profiler, small at context 512 takes × 2.02 of the time; processes of the same" in text
+    assert "The profiler slows small at context 512: a step takes × 2.02 the time." in text
 
 
 def test_some_that_match_and_some_that_do_not_are_counted():
@@ -99,7 +99,7 @@ def test_some_that_match_and_some_that_do_not_are_counted():
 
 
 def test_a_range_that_covers_the_work_of_the_gpu_is_not_called_shorter_than_it():
-    shorter = "The NVTX range `forward` is shorter than the GPU is busy in the one run"
+    shorter = "In the one run, the NVTX range `forward` ends before the GPU has finished its kernels"
     assert shorter in Said(forward())["a"]
     assert shorter not in Said(forward(step_wall_ms=20.0))["a"]
 

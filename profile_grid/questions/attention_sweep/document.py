@@ -67,7 +67,7 @@ def _largest(gains: pd.DataFrame) -> Claim:
     row = longest.loc[longest["gain"].idxmax()]
     texts = int((gains["verdict"] == FASTER).sum())
     return Claim(
-        "In {precision} at context {context} and head size {d}, {variant} is {gain} times as fast as eager attention"
+        "In {precision} at context {context}, head size {d}, {variant} is {gain} times as fast as eager attention"
         " ({ms} instead of {base} ms); {texts} are faster than eager.", "difference",
         precision=row["precision"], context=row["context_length"], d=row["head_dim"], variant=escaped(row["variant"]),
         gain=significant(row["gain"]), ms=significant(row["ms"]), base=significant(row["base_ms"]),

@@ -61,7 +61,7 @@ def test_its_tables_are_as_they_are_declared():
 
 def test_the_sentences_say_what_is_fastest_where_and_where_memory_ends():
     text = told_of(QUESTION, merged(three(), NOWHERE))
-    assert text.startswith("In fp32 at context 256 and head size 64, flash is 4.00 times as fast as eager attention (")
+    assert text.startswith("In fp32 at context 256, head size 64, flash is 4.00 times as fast as eager attention (")
     assert "Fastest: flash at context 256 in fp32; flash at context 1024 in fp32." in text
     assert "Out of memory: eager in fp32 from context 1024." in text
     assert "Memory in use before the backward pass at context 1024: flash 512 MiB and compiled 1.0 GiB." in text

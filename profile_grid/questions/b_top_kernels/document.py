@@ -80,7 +80,9 @@ def _others(mode: str, rows: pd.DataFrame, measured: Measured) -> Claim:
     if differing.empty:
         return Claim("In {mode} the same {kernel} leads.", mode=TRAINING[mode], kernel=measured.words.kernel)
     labels = [measured.label(kernel) for kernel in differing["kernel"]]
-    return Claim("Another leads in {mode}: {leaders}.", "counted", mode=TRAINING[mode], leaders=leaders(labels))
+    runs = of_all(len(differing), len(rows), "run")
+    return Claim("In {runs} of {mode}, another {kernel} leads: {leaders}.", "counted", runs=runs, mode=TRAINING[mode],
+                 kernel=measured.words.kernel, leaders=leaders(labels))  # fmt: skip
 
 
 def _kinds(top: pd.DataFrame, noun: str) -> list[str]:

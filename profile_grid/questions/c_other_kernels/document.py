@@ -42,7 +42,7 @@ def sentences(measured: Measured) -> list[str]:
     claims = [_lead(others, parts), *stand_in(measured), *_families(families[families["family"] != MATMUL])]
     claims += _parts(parts, measured)
     if kernels:
-        claims.append(Claim("The longest such {kernel} is {kernels}.", "counted",
+        claims.append(Claim("The {kernel} with the most of this time is {kernels}.", "counted",
                            kernel=measured.words.kernel, kernels=kernels))  # fmt: skip
     return [*claims, *fused_sentence(measured, classes)]
 
@@ -80,7 +80,8 @@ def _families(families: pd.DataFrame) -> list[Claim]:
     above = percent(NON_TRIVIAL_SHARE)
     if not texts:
         return [Claim("No other class reaches {above} in any run.", above=above)]
-    return [Claim("Classes above {above} in any run: {classes}.", above=above, classes=listed(texts))]
+    text = "Classes that reach {above} in any run: {classes}."
+    return [Claim(text, above=above, classes=listed(texts))]
 
 
 def _first_parts(measured: Measured) -> pd.DataFrame:
@@ -99,7 +100,8 @@ def _parts(first: pd.DataFrame, measured: Measured) -> list[Claim]:
                 "missing", kernels=measured.words.kernels,
             )
         ]  # fmt: skip
-    return [Claim("The longest part takes {share} of this time.", share=interval(first["share_of_others"], percent))]
+    text = "The part of the model with the most of this time takes {share} of it."
+    return [Claim(text, share=interval(first["share_of_others"], percent))]
 
 
 def class_table(measured: Measured) -> MarkdownTable:

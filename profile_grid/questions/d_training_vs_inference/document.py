@@ -49,9 +49,9 @@ def _change(change: pd.DataFrame, measured: Measured) -> Claim:
             count = str(int(rows.sum())) if texts else of_all(int(rows.sum()), len(change), "run")
             texts.append(f"{word} in {count} ({amount} points)")
     verdict = ", ".join(texts) or f"the same within {_amount(SAME_SHARE)} points"
-    median = f"; median {points(change['change'].median())}" if len(change) > 2 else ""
+    median = f"; the median change is {points(change['change'].median())}" if len(change) > 2 else ""
     return Claim(
-        "Compared with inference, matrix multiplies' share of {training} is {verdict}{median}.",
+        "Compared with inference, the share of matrix multiplies in {training} is {verdict}{median}.",
         "counted", training=training, verdict=verdict, median=median,
     )  # fmt: skip
 
@@ -69,7 +69,7 @@ def _other_classes(measured: Measured) -> list[Claim]:
         if rows.abs().median() >= SAME_SHARE and ((rows > 0).all() or (rows < 0).all()):
             texts.append(f"{escaped(name)} ({interval(rows, points)})")
     return (
-        [Claim("Classes that also change in one direction in every run, in points: {texts}.", texts=listed(texts))]
+        [Claim("Other shares that grow, or shrink, in all runs (in points): {texts}.", texts=listed(texts))]
         if texts
         else []
     )
@@ -86,7 +86,9 @@ def _phases(measured: Measured) -> list[Claim]:
     ]
     time, training = measured.words.time, TRAINING[measured.training_mode]
     return (
-        [Claim("{time} of {training}: {phases}.", time=time, training=training, phases=listed(texts))] if texts else []
+        [Claim("Shares of the {time} of {training}: {phases}.", time=time, training=training, phases=listed(texts))]
+        if texts
+        else []
     )
 
 

@@ -60,7 +60,9 @@ def _backward(measured: Measured) -> list[Claim]:
         return []
     rows = measured.mode("attention_backward", measured.training_mode)
     if rows.empty:
-        return [Claim("Backward times are missing: these captures have no parts in the backward pass.", "missing")]
+        return [
+            Claim("Backward times are missing: these captures have no ranges of parts in the backward pass.", "missing")
+        ]
     times = rows.loc[rows["part"] == SOFTMAX, "runtime_to_matmuls"].dropna()
     text = "In the backward pass, softmax takes {times} times as long as both matrix multiplies."
     return [Claim(text, times=interval(times, significant))] if len(times) else []

@@ -99,7 +99,7 @@ def test_softmax_is_compared_in_the_backward_pass_too():
 
 def test_a_capture_that_does_not_tell_the_parts_of_the_backward_pass_is_told():
     text = Said(trained(Kernel("backward", "", GEMM, "gemm", 120, 9000.0)))["e"]
-    assert "Backward times are missing: these captures have no parts in the backward pass." in text
+    assert "Backward times are missing: these captures have no ranges of parts in the backward pass." in text
     assert "Backward" not in Said(forward())["e"]
 
 

@@ -15,7 +15,7 @@ from profile_grid.tables.names import FORWARD, NO_RANGE
 from profile_grid.tables.pivoting import sorted_values
 from profile_grid.tables.wording import listed, places
 
-NO_PAIR = Claim("Not answered: no two timed runs differ in precision alone, with {base} as one of them.", "missing",
+NO_PAIR = Claim("Not answered: no two timed runs differ only in precision, one of them in {base}.", "missing",
                 base=PRECISION.default)  # fmt: skip
 
 

@@ -61,7 +61,7 @@ TABLES = (
     ),
 )
 PAGE_TABLES = (
-    PageTable("precision_times", "Time beside that in fp32"),
-    PageTable("precision_parts", "GPU time of each part beside that in fp32"),
+    PageTable("precision_times", "Times, compared with fp32"),
+    PageTable("precision_parts", "GPU time of each part, compared with fp32"),
     PageTable("precision_accuracy", "Relative errors against fp64"),
 )

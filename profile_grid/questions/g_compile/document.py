@@ -19,7 +19,7 @@ from profile_grid.tables.wording import PASSES, capital, listed, places, run_in_
 
 BASE = COMPILE.name_of(COMPILE.default)
 NO_PAIR = Claim(
-    "Not answered: no two timed runs differ in {compile} alone, with one that is {base} among them.", "missing",
+    "Not answered: no two timed runs differ only in {compile}, one of them {base}.", "missing",
     compile=COMPILE.heading, base=BASE,
 )  # fmt: skip
 SMALLER = "(smaller ones)"
@@ -51,7 +51,7 @@ def _kernels(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
         )  # fmt: skip
         texts.append(f"{calls} of the {measured.words.kernels} of {PASSES[mode]} ({time} of its {measured.words.time})")
     value = COMPILE.name_of(rows[COMPILE.key].iloc[0]) if texts else ""
-    return [Claim("Compiled ({value}), there remain {texts}.", value=value, texts=listed(texts))] if texts else []
+    return [Claim("After compilation ({value}), {texts} remain.", value=value, texts=listed(texts))] if texts else []
 
 
 def _cost(times: pd.DataFrame, cost: pd.DataFrame) -> list[Claim]:

@@ -151,8 +151,8 @@ TABLES = (
     ),
 )
 PAGE_TABLES = (
-    PageTable("compile_times", "Time beside that of the run not compiled"),
-    PageTable("compile_kernels", "Kernels beside those of the run not compiled"),
-    PageTable("compile_parts", "Sets of parts beside the parts of the run not compiled"),
+    PageTable("compile_times", "Times, compared with the run that is not compiled"),
+    PageTable("compile_kernels", "Kernels, compared with the run that is not compiled"),
+    PageTable("compile_parts", "Sets of parts, compared with the run that is not compiled"),
     PageTable("compile_cost", "What compiling costs"),
 )

@@ -13,7 +13,7 @@ from profile_grid.study.dimensions import ATTENTION, keys_without
 from profile_grid.tables import ratio_tables
 from profile_grid.tables.cells import lines_table, rows_table, status_word
 from profile_grid.tables.claims import Claim
-from profile_grid.tables.evidence import FASTER, judged
+from profile_grid.tables.evidence import FASTER, error_of_ratio, judged
 from profile_grid.tables.gains import largest_gain, verdict_counts
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
@@ -21,7 +21,7 @@ from profile_grid.tables.pivoting import pivoted, sorted_values
 from profile_grid.tables.wording import PASSES, leaders, listed, places
 
 NO_WINNER = "no clear winner"
-NO_ANSWER = Claim("Not answered: no two runs differ in attention alone, with times of at least one.", "missing")
+NO_ANSWER = Claim("Not answered: no two runs differ only in attention, with times of at least one.", "missing")
 KEY_COLUMNS = keys_without(ATTENTION.key)
 CELL = ["mean_ms", "speed_up", "verdict", "status", "peak_allocated_bytes"]
 
@@ -49,7 +49,7 @@ def _fastest(steps: pd.DataFrame) -> list[Claim]:
         f"{leaders([name for length, name in fastest if length == context], unnamed=NO_WINNER)} at context {context}"
         for context in dict.fromkeys(length for length, _ in fastest)
     ]
-    return [Claim("Fastest: {texts}.", "difference", texts="; ".join(texts))]
+    return [Claim("The fastest attention: {texts}.", "difference", texts="; ".join(texts))]
 
 
 def _fastest_of(times: pd.DataFrame) -> str:
@@ -58,8 +58,10 @@ def _fastest_of(times: pd.DataFrame) -> str:
     if len(times) < 2:
         return str(times[ATTENTION.key].iloc[0])
     best, others = times.loc[times["mean_ms"].idxmin()], times.drop(times["mean_ms"].idxmin())
-    error = (others["process_spread"] ** 2 + best["process_spread"] ** 2) ** 0.5
-    faster = judged(others["mean_ms"] / best["mean_ms"], error)["verdict"] == FASTER
+    columns = {"process_spread": "spread", "timed_processes": "processes"}
+    sides = others[[*columns]].rename(columns=columns), pd.DataFrame([best[[*columns]]] * len(others), others.index)
+    error = error_of_ratio(sides[0], sides[1].rename(columns=columns).astype("float64"))
+    faster = judged(others["mean_ms"] / best["mean_ms"], *error)["verdict"] == FASTER
     return str(best[ATTENTION.key]) if faster.all() else NO_WINNER
 
 
@@ -85,7 +87,7 @@ def _memory(steps: pd.DataFrame) -> list[Claim]:
     sizes_text = f", in {interval(sizes, memory)}" if len(sizes) else ""
     fits_text = f"; there it fits with {listed(fits)}{sizes_text}" if fits else ""
     where_out = places(failed.assign(**{ATTENTION.key: ATTENTION.default}))
-    text = "Out of memory with {names}: {where} ({modes}){also}."
+    text = "With {names}, {where} ({modes}) runs out of memory{also}."
     return [Claim(text, "counted", names=listed(names), where=where_out, modes=_modes(failed), also=fits_text)]
 
 

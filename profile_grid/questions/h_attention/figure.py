@@ -21,7 +21,7 @@ PANEL_DIMENSIONS = (CONTEXT_LENGTH.key, ATTENTION.key)
 COLUMNS = 2
 SIZE = (WIDTH // COLUMNS - AXIS_PX, 210)
 TIME = ("mean_ms", "std_ms")
-NO_TIMES = "No two timed runs differ in attention alone."
+NO_TIMES = "No two timed runs differ only in attention."
 
 
 def draw_attention_times(tables: Tables) -> Drawing:

@@ -9,7 +9,6 @@ from cs336_model.ranges import SCALED_DOT_PRODUCT_ATTENTION
 from kernel_tables.attribution.path_text import names_in
 from profile_grid.study.dimensions import ATTENTION, LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables.evidence import assumed_spread
 from profile_grid.tables.ideal import least_ms_of_attention, peaks_of_device
 from profile_grid.tables.names import FORWARD
 from profile_grid.tables.per_pass import Merged, numbers, per_pass
@@ -35,8 +34,10 @@ def attention_times(merged: Merged) -> pd.DataFrame:
     keys = ["run", "phase"]
     ratios = times_with_base(merged, ATTENTION)[[*keys, *RATIOS]]
     peak = numbers(times["run"].map(merged["runs"].set_index("run")["peak_allocated_bytes"]))
-    spread = numbers(times["run"].map(assumed_spread(merged.waiting_share)))
-    table = times.assign(peak_allocated_bytes=peak, process_spread=spread)
+    spreads = merged.spreads_of(times["run"], times["phase"])
+    table = times.assign(
+        peak_allocated_bytes=peak, process_spread=spreads["spread"], timed_processes=spreads["processes"]
+    )
     return table.merge(ratios, on=keys, how="left", validate="one_to_one")
 
 
@@ -73,13 +74,14 @@ def _least_ms(run: pd.Series, precision: str) -> tuple[float | None, float | Non
 TABLES = (
     TableSpec(
         "attention_times",
-        "(h) One row per phase of every run that another differs from in attention alone",
+        "(h) One row per phase of every run that another differs from only in attention",
         columns(
             TIME_OF_A_RUN,
             """
     status | text | | as timing_status of runs; without figures where it is not complete
     peak_allocated_bytes | float | B | peak memory of tensors; empty on a CPU
-    process_spread | float | | relative standard deviation of mean_ms between processes, assumed of one process
+    process_spread | float | | relative standard deviation of times between processes, assumed of one process
+    timed_processes | float | | processes that timed this run
 """,
             TIME_OF_BASE,
             VERDICT,
@@ -112,5 +114,5 @@ TABLES = (
 )
 PAGE_TABLES = (
     PageTable("attention_times", "Time with every attention"),
-    PageTable("attention_operator", "The operator alone in the forward pass"),
+    PageTable("attention_operator", "Only the attention operator, in the forward pass"),
 )

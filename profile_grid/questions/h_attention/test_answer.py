@@ -59,8 +59,8 @@ def test_the_fastest_is_named_by_length_and_none_where_processes_differ_as_much(
     text = told(
         "h_attention", [*three(ms_flash=11.0, ms_math=11.0, ms_eager=16.0), *three(13, 12, 30, context_length=128)]
     )
-    assert "Fastest: no clear winner at context 512; no clear winner at context 128." in text
-    assert "Fastest: flash at context 512." in told("h_attention", three(60.0, 5.0, 40.0))
+    assert "The fastest attention: no clear winner at context 512; no clear winner at context 128." in text
+    assert "The fastest attention: flash at context 512." in told("h_attention", three(60.0, 5.0, 40.0))
 
 
 def test_the_largest_gain_leads_with_its_place_and_all_are_counted():
@@ -75,7 +75,8 @@ def test_where_memory_ends_is_told_with_what_still_fits():
     longer = three(context_length=2048)
     text = told("h_attention", [*three(), out_of_memory(longer[0]), *longer[1:]])
     assert (
-        "Out of memory with eager: small at context 2048 (the forward pass); there it fits with math and flash." in text
+        "With eager, small at context 2048 (the forward pass) runs out of memory; there it fits with math and flash."
+        in text
     )
     assert "All of them fit into memory." in told("h_attention", three())
 

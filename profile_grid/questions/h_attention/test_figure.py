@@ -26,4 +26,4 @@ def test_every_time_is_a_point_and_what_ran_out_of_memory_a_cross_at_its_length(
 
 def test_without_two_kinds_of_attention_the_figure_says_why():
     drawing = FIGURE.draw(tables(attentions=("eager",)))
-    assert drawing.chart is None and drawing.reason == "No two timed runs differ in attention alone."
+    assert drawing.chart is None and drawing.reason == "No two timed runs differ only in attention."

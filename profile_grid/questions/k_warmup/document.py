@@ -55,7 +55,7 @@ def _scattering(enough: pd.DataFrame) -> list[Claim]:
     return [
         Claim(
             "In {runs} ({places}), how many are enough {untold}: two standard errors of the mean are {errors} of it.",
-            "untold", untold=UNTOLD, runs=of_all(len(rows), len(enough), "run"), places=places(rows, most=2),
+            "counted", untold=UNTOLD, runs=of_all(len(rows), len(enough), "run"), places=places(rows, most=2),
             errors=interval(rows["tolerance"], percent),
         )
     ]  # fmt: skip
@@ -88,8 +88,8 @@ def _fewer(enough: pd.DataFrame, reports: pd.DataFrame) -> list[Claim]:
     for number in fewer:
         errors = (reports[(reports["warmup_steps"] == number) & (warmup_steps > number)]["ratio"] - 1).abs()
         median = f" (median {percent(errors.median())})" if len(errors) > 2 else ""
-        texts.append(f"{interval(errors, percent)}{median} after {number}")
-    text = "After fewer warm-up steps, the mean would have been off by {texts}."
+        texts.append(f"{interval(errors, percent)}{median} after {number or 'none'}")
+    text = "With fewer warm-up steps, the mean would differ by {texts}."
     return [Claim(text, texts=listed(texts))] if texts else []
 
 

@@ -123,7 +123,7 @@ def test_the_document_says_what_fewer_would_have_reported_and_where_the_first_st
     text = answered(timed(Made(), SLOW, STEADY))
     assert "The first step takes 10.0 times as long as later ones;" in text
     assert "Most of the first step's additional time is in forward." in text
-    assert "the mean would have been off by 247.5 % after 0, 25.0 % after 1 and 0.0 % after 2." in text
+    assert "the mean would differ by 247.5 % after none, 25.0 % after 1 and 0.0 % after 2." in text
     cells = [cell.strip() for cell in line_of(text, "small", "512", "forward pass", "35 ± 44").split("|")]
     assert cells[4:8] == ["35 ± 44", "12 ± 5", "10.0 ± 0.8", "10.0 ± 0.8"]
 

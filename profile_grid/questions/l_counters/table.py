@@ -119,7 +119,7 @@ TABLES = (
     ),
     TableSpec(
         "counter_roofs",
-        "(l) One row per run and roof: the data sheet beside what was reached on the GPU",
+        "(l) One row per run and roof: the rate in the data sheet, and the rate reached on the GPU",
         columns(
             ROOFS.as_in(),
             """

@@ -43,7 +43,7 @@ TABLES = (
             """
     busy_ms | float | ms | time of a captured step in which anything ran on the GPU, the mean; empty on a CPU
     waiting_share | float | of 1 | part of step_ms that is not busy_ms
-    idle_share | float | of 1 | idle_power_w ÷ power_w: what idle power alone would take of the energy
+    idle_share | float | of 1 | idle_power_w ÷ power_w: the share of the energy that idle power would take
     waiting_energy_share | float | of 1 | waiting_share × idle_share: what idle power takes of the energy while the \
         GPU waits
     launch_bound | bool | | whether the diagnosis finds the run launch-bound, and the GPU waits for as much of a step \

@@ -15,7 +15,7 @@ from profile_grid.study.stages import ALL_REDUCE as STAGE
 from profile_grid.study.stages import NOT_ASKED
 
 ENDS_PX, HEIGHT_PX = 120, 200
-NOT_MEASURED = "All-reduce alone was measured of no run (stages: [all_reduce])."
+NOT_MEASURED = "No run measured all-reduce without a model (stages: [all_reduce])."
 
 
 def draw(tables: Tables) -> Drawing:
@@ -68,9 +68,13 @@ def result(tables: Tables) -> str:
         f"{interval(sizes['bus_gb_per_s'], significant)} GB/s {GPUS.words(count)}"
         for count, sizes in largest.groupby(GPUS.key)
     ]
-    return f"At its largest size all-reduce alone reaches {', '.join(parts)} on the bus"
+    return f"At its largest size, all-reduce without a model reaches {', '.join(parts)} on the bus"
 
 
 ALL_REDUCE = Figure(
-    "all_reduce", "Bandwidth of all-reduce alone, by size", draw, result, tables=("runs", "communication_all_reduce")
+    "all_reduce",
+    "Bandwidth of all-reduce without a model, by size",
+    draw,
+    result,
+    tables=("runs", "communication_all_reduce"),
 )

@@ -22,7 +22,7 @@ from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODEL, PARALLEL,
 from profile_grid.tables.accuracy import errors_table
 from profile_grid.tables.cells import rows_table, status_word
 from profile_grid.tables.claims import Claim
-from profile_grid.tables.evidence import FASTER, SLOWER, UNTOLD, judged
+from profile_grid.tables.evidence import FASTER, SLOWER, UNTOLD, error_of_ratio, judged
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.pivoting import sorted_values
 from profile_grid.tables.wording import listed, of_all, where
@@ -68,9 +68,10 @@ def _scaling(table: pd.DataFrame, kind: str) -> list[Claim]:
     cell = rows[(rows[keys] == widest).all(axis=1)]
     best, worst = cell.loc[cell["efficiency"].idxmax()], cell.loc[cell["efficiency"].idxmin()]
     gain = pd.Series([best["efficiency"] / worst["efficiency"]])
-    error = pd.Series([(best["process_spread"] ** 2 + worst["process_spread"] ** 2) ** 0.5])
+    sides = ({"spread": [row["process_spread"]], "processes": [row["processes"]]} for row in (best, worst))
+    error = error_of_ratio(*map(pd.DataFrame, sides))
     speed = f"{percent(best['efficiency'])} of ideal speed {PARALLEL.words(best[PARALLEL.key])}"
-    if len(cell) > 1 and judged(gain, error)["verdict"].iloc[0] == FASTER:
+    if len(cell) > 1 and judged(gain, *error)["verdict"].iloc[0] == FASTER:
         speed += f", and at {percent(worst['efficiency'])} {PARALLEL.words(worst[PARALLEL.key])}"
     elif len(cell) > 1:
         speed = f"{interval(cell['efficiency'], percent)} of ideal speed; which way of {len(cell)} is fastest {UNTOLD}"

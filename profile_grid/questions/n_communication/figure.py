@@ -76,7 +76,7 @@ def result(tables: Tables) -> str:
     if rows.empty:
         return ""
     if clear.empty:
-        return "No cost of communication can be told from noise"
+        return "No cost of communication is larger than the differences between processes"
     share = interval(clear["cost_share"], percent)
     return f"Communication costs {share} of a step in {of_all(len(clear), len(rows), 'run')}; elsewhere it {UNTOLD}"
 

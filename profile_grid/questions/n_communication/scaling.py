@@ -6,7 +6,6 @@ import pandas as pd
 
 from profile_grid.study.dimensions import BATCH_SIZE, GPUS, LEADING, OPTIMIZER, PARALLEL, keys_without
 from profile_grid.study.table_spec import TableSpec, columns
-from profile_grid.tables.evidence import assumed_spread
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, numbers
 from profile_grid.tables.texts import as_texts
@@ -22,7 +21,8 @@ def communication_scaling(merged: Merged) -> pd.DataFrame:
     steps = times[(times["phase"] == WHOLE_STEP) & times["mean_ms"].notna()][[*LEADING, *FIGURES]]
     steps = steps.assign(**{name: numbers(steps[name]) for name in FIGURES})
     table = pd.concat([_scaled(steps, kind) for kind in (STRONG, WEAK)], ignore_index=True)
-    return table.assign(process_spread=numbers(table["run"].map(assumed_spread(merged.waiting_share))))
+    spreads = merged.spreads_of(table["run"], WHOLE_STEP)
+    return table.assign(process_spread=spreads["spread"], processes=spreads["processes"])
 
 
 def _scaled(steps: pd.DataFrame, kind: str) -> pd.DataFrame:
@@ -56,7 +56,8 @@ COMMUNICATION_SCALING = TableSpec(
     speed_up | float | | sequences per second ÷ those of the run on one GPU
     efficiency | float | of 1 | that ÷ number of GPUs: T1 ÷ (n Tn) for {STRONG}, T1 ÷ Tn for {WEAK}
     efficiency_std | float | of 1 | its standard deviation, from those of both
-    process_spread | float | | relative standard deviation of mean_ms between processes, assumed of one process
+    process_spread | float | | relative standard deviation of times between processes, assumed of one process
+    processes | float | | processes that timed this run
 """),
     make=communication_scaling,
 )

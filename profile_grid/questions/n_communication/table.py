@@ -156,10 +156,10 @@ TABLES = (
     ),
     TableSpec(
         "communication_all_reduce",
-        "(n) One row per run with the stage all_reduce and size: all-reduce alone, no model beside it",
+        "(n) One row per run with the stage all_reduce and size: all-reduce without a model",
         columns("""
     bytes | int | B | size of the fp32 tensor that every rank has
-    n | int | | all-reduces that were timed, one right behind the other
+    n | int | | all-reduces that were timed, one right after the other
     mean_ms | float | ms | their mean time, in each that of the slowest rank
     std_ms | float | ms | its standard deviation (n − 1)
     algorithm_gb_per_s | float | 10^9 B/s | bytes ÷ mean time
@@ -183,8 +183,8 @@ PAGE_TABLES = (
     PageTable("communication_times", "Steps with and without communication"),
     PageTable("communication_steps", "What fills a step on every GPU"),
     PageTable("communication_collectives", "Collectives by size and bucket"),
-    PageTable("communication_all_reduce", "All-reduce alone by size"),
-    PageTable("communication_losses", "Losses beside those of one GPU"),
+    PageTable("communication_all_reduce", "All-reduce without a model, by size"),
+    PageTable("communication_losses", "Losses, compared with one GPU"),
     PageTable("communication_accuracy", "First steps against fp64"),
     PageTable("communication_scaling", "Strong and weak scaling"),
     *divided.PAGE_TABLES,

@@ -28,6 +28,7 @@ def with_ranks(tables: dict[str, pd.DataFrame], run: Made, overlapped: int, byte
     for rank in (-1, 0, 1):
         for phase, mean in (("step", run.unprofiled_ms), ("step without communication", 60.0)):
             figures = {"n": 10, "mean_ms": mean, "std_ms": 0.5, "min_ms": mean, "max_ms": mean}
+            figures |= {"processes": 1, "process_spread": float("nan")}
             rows["rank_times"].append(run.leading | {"rank": rank, "phase": phase} | figures)
     size = 24 * MS if bytes_named else None
     for rank, step in ((0, 0), (0, 1), (1, 0), (1, 1)):

@@ -57,7 +57,7 @@ def test_all_reduce_alone_is_a_line_for_each_number_of_gpus():
         ("on 2 GPUs", 1.0, 10.0), ("on 2 GPUs", 1000.0, 100.0), ("on 4 GPUs", 1.0, 7.5), ("on 4 GPUs", 1000.0, 150.0),
     ]  # fmt: skip
     assert ALL_REDUCE.result(made) == (
-        "At its largest size all-reduce alone reaches 100 GB/s on 2 GPUs, 150 GB/s on 4 GPUs on the bus"
+        "At its largest size, all-reduce without a model reaches 100 GB/s on 2 GPUs, 150 GB/s on 4 GPUs on the bus"
     )
     assert on_paper(ALL_REDUCE, {name: made[name] for name in ALL_REDUCE.tables})
 

@@ -8,10 +8,12 @@ import numpy as np
 import pandas as pd
 
 from kernel_tables.diagnosis.rules import IDLE_TIME_RULES
+from profile_grid.gpu_peaks import peaks_of
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, numbers
 
 UNITS = ("ms", "percent")
+NO_TENSOR_CORES = "no_tensor_cores"  # its finding holds all of the time of these matrix multiplies
 
 
 def bounded(findings: pd.DataFrame, merged: Merged) -> pd.DataFrame:
@@ -20,8 +22,16 @@ def bounded(findings: pd.DataFrame, merged: Merged) -> pd.DataFrame:
     step_ms = numbers(run.map(_step_ms(merged)))
     idle_ms = (step_ms - numbers(run.map(_busy_ms(merged)))).clip(lower=0.0)
     room_ms = idle_ms.where(findings["code"].isin(IDLE_TIME_RULES), step_ms)
-    gain_ms = pd.Series(np.minimum(numbers(findings["gain_ms"]), room_ms), index=findings.index)
+    saved = numbers(run.map(_saved_by_tensor_cores(merged))).fillna(1.0).where(findings["code"] == NO_TENSOR_CORES, 1.0)
+    gain_ms = pd.Series(np.minimum(numbers(findings["gain_ms"]) * saved, room_ms), index=findings.index)
     return findings.assign(unprofiled_ms=gain_ms, unprofiled_percent=100 * gain_ms / step_ms)
+
+
+def _saved_by_tensor_cores(merged: Merged) -> pd.Series:
+    """By run the share of the time of fp32 matrix multiplies that bf16 saves at the GPU's peaks; NaN if unknown."""
+    peaks = {row.run: peaks_of(row.device_name) for row in merged["runs"].itertuples()}
+    known = {run: each for run, each in peaks.items() if each and each.bf16_flop_per_s}
+    return pd.Series({run: 1 - each.fp32_flop_per_s / each.bf16_flop_per_s for run, each in known.items()}, dtype=float)
 
 
 def at_most(findings: pd.DataFrame) -> pd.DataFrame:

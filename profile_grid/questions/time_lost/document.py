@@ -70,12 +70,12 @@ def _largest(bounds: pd.DataFrame, runs: int) -> Claim:
 def _bounds(losses: pd.DataFrame, runs: int) -> list[Claim]:
     """The largest bounds, of each loss that any run has, and the number of runs without findings."""
     first = at_most(losses.drop_duplicates("run"))
-    quiet = f"; nothing is found in {of_all(runs - len(first), runs, 'run')}" if len(first) < runs else ""
+    quiet = f"; no loss in {of_all(runs - len(first), runs, 'run')}" if len(first) < runs else ""
     texts = [
         f"{LOSSES.get(name, code(name))} {interval(rows['percent'] / 100, percent)}"
         for name, rows in first.groupby("code", sort=False)
     ]
-    text = "Removing the largest loss of a run saves at most this share of a step: {texts}{quiet}."
+    text = "Bounds by largest loss, as shares of a step: {texts}{quiet}."
     return [Claim(text, "predicted", texts=listed(texts), quiet=quiet)] if texts else []
 
 
@@ -93,14 +93,19 @@ def _not_checked(findings: pd.DataFrame) -> list[Claim]:
 
 
 def _held(predictions: pd.DataFrame) -> list[Claim]:
-    """Whether the measured gains of remedies were within their bounds, allowing for the spread between processes."""
+    """How many measured gains of remedies were within their bounds, and which exceeded them by more than processes
+    differ."""
     if predictions.empty:
         return []
     broken = predictions[~predictions["holds"].astype(bool)]
-    also = f"; more than predicted in {places(broken)}" if len(broken) else ""
-    text = "{held} of {all} measured remedies stayed within the predicted bound{also}."
-    held = len(predictions) - len(broken)
-    return [Claim(text, "difference", held=held, all=len(predictions), also=also)]
+    also = f"; more was gained in {places(broken)}" if len(broken) else ""
+    text = "{held} of {all} measured remedies gained no more than the predicted bound{also}."
+    return [Claim(text, "counted", held=within_bound(predictions), all=len(predictions), also=also)]
+
+
+def within_bound(predictions: pd.DataFrame) -> int:
+    """The number of remedies whose measured gain is at most the predicted bound."""
+    return int((predictions["measured_percent"] <= predictions["predicted_percent"]).sum())
 
 
 def _per_launch(measured: Measured) -> list[Claim]:
@@ -119,7 +124,7 @@ def _per_launch(measured: Measured) -> list[Claim]:
         us=interval(total, significant), median=median, share=interval(us[most] / total, percent), most=escaped(most),
     )  # fmt: skip
     parts = [f"{escaped(activity)} {interval(us[activity], significant)}" for activity in order]
-    by_part = Claim("By what it does, in µs per launch: {parts}.", parts=listed(parts))
+    by_part = Claim("Host time by activity, in µs per launch: {parts}.", parts=listed(parts))
     return [lead, by_part, *_functions(measured.tables["host_stacks"], us[most])]
 
 
@@ -132,7 +137,11 @@ def _functions(stacks: pd.DataFrame, outside_us: pd.Series) -> list[Claim]:
         texts.append(
             f"in {PASSES[mode]} {leaders([code(name) for name in first['function']])} ({interval(share, percent)})"
         )
-    return [Claim("The Python function most sampled outside calls: {texts}.", texts="; ".join(texts))] if texts else []
+    return (
+        [Claim("The Python function with the most samples outside calls: {texts}.", texts="; ".join(texts))]
+        if texts
+        else []
+    )
 
 
 def findings_table(measured: Measured) -> MarkdownTable:
@@ -146,7 +155,7 @@ def findings_table(measured: Measured) -> MarkdownTable:
         nothing = "nothing" if run["run"] in set(findings["run"]) else ABSENT
         return [", ".join([*map(_told, run_losses.head(MAX_FINDINGS).itertuples()), *more]) or nothing]
 
-    return lines_table(measured.runs, ALL_LEADING, ("findings, with the most that fixing them saves",), cells, words=1)
+    return lines_table(measured.runs, ALL_LEADING, ("findings, with the largest possible saving",), cells, words=1)
 
 
 def predictions_table(measured: Measured) -> MarkdownTable | None:

@@ -21,6 +21,7 @@ def speaks(code: str, percent: float) -> tuple:
 
 
 SILENT = ("wave_tail", True, None, None, "possible", "no counters", "measure", "{}", "{}")
+SAVED = 1 - 67 / 989.4  # of the time of fp32 matrix multiplies, by bf16: TFLOP/s in the data sheet of the H200
 PLAIN = Made(kernels=forward_kernels(), unprofiled_ms=10.0, findings=(speaks("no_tensor_cores", 60.0), SILENT))
 
 
@@ -36,14 +37,14 @@ def test_a_remedy_stands_beside_what_was_said_of_the_run_without_it():
     (row,) = summaries(PLAIN, faster(5.0, precision="tf32"))["predictions"].to_dict("records")
     assert (row["base_run"], row["remedy"], row["codes"]) == (PLAIN.name, "precision", "no_tensor_cores")
     figures = [row[name] for name in ("predicted_percent", "predicted_ms", "measured_percent", "measured_ms")]
-    assert figures == pytest.approx([60.0, 6.0, 50.0, 5.0])
+    assert figures == pytest.approx([60.0 * SAVED, 6.0 * SAVED, 50.0, 5.0], rel=1e-4)
     assert row["holds"] is True
 
 
 def test_a_gain_beyond_what_was_said_is_told():
     runs = PLAIN, faster(3.0, precision="tf32")
     assert summaries(*runs)["predictions"]["holds"].tolist() == [False]
-    assert "0 of 1 measured remedies stayed within the predicted bound; more than predicted in small" in sentences(
+    assert "0 of 1 measured remedies gained no more than the predicted bound; more was gained in small" in sentences(
         *runs
     )
     assert rendered(list(runs))["time_lost"].count("**no**") == 1
@@ -54,10 +55,10 @@ def test_idle_time_is_at_most_what_a_step_without_a_profiler_takes_beyond_the_gp
     found = summaries(made)["time_lost"].set_index("code")
     busy_ms = sum(kernel.time_us for kernel in PLAIN.kernels) / 1000
     assert list(found.index) == ["no_tensor_cores", "launch_bound"]
-    assert found["unprofiled_ms"].tolist() == pytest.approx([6.0, 10.0 - busy_ms])
+    assert found["unprofiled_ms"].tolist() == pytest.approx([6.0 * SAVED, 10.0 - busy_ms], rel=1e-4)
     assert found.loc["launch_bound", "unprofiled_percent"] == pytest.approx(100 - 10 * busy_ms)
     assert found["gain_ms"].tolist() == [6.0, 7.0]
-    assert "`no_tensor_cores` 6.00 ms (60.0 %), `launch_bound` 0.198 ms (2.0 %)" in rendered([made])["time_lost"]
+    assert "`no_tensor_cores` 5.59 ms (55.9 %), `launch_bound` 0.198 ms (2.0 %)" in rendered([made])["time_lost"]
 
 
 def test_attention_in_one_kernel_is_a_remedy_and_attention_by_pytorch_in_many_is_none():
@@ -83,7 +84,7 @@ def test_a_larger_batch_on_several_gpus_is_scaling_and_no_remedy():
 
 def test_numbers_of_half_the_size_halve_what_no_rule_speaks_of():
     (row,) = summaries(PLAIN, faster(2.0, precision="bf16"))["predictions"].to_dict("records")
-    assert row["predicted_percent"] == pytest.approx(60.0 + 20.0)
+    assert row["predicted_percent"] == pytest.approx(50.0 + 60.0 * SAVED / 2, rel=1e-4)
 
 
 def test_a_run_that_was_not_diagnosed_predicts_nothing():
@@ -114,9 +115,9 @@ def test_every_rule_that_a_remedy_mends_is_there():
 def test_the_sentences_say_what_could_gain_most_and_what_cannot_be_told():
     text = sentences(PLAIN, faster(5.0, precision="tf32"))
     assert text.startswith(
-        "The largest loss is fp32 matrix multiplies without tensor cores (median bound: 60.0 % of a step)."
+        "The largest loss is fp32 matrix multiplies without tensor cores (median bound: 55.9 % of a step)."
     )
-    assert "nothing is found in 1 of 2 runs." in text
+    assert "no loss in 1 of 2 runs." in text
     assert "Not checked: unfilled last waves (no counters)." in text
     others = [("low_occupancy", *SILENT[1:]), *((code, *SILENT[1:5], "a CPU", "-", "{}", "{}") for code in "abcd")]
     assert "unfilled last waves and low occupancy (no counters); 4 kinds of loss (a CPU)." in sentences(
@@ -134,9 +135,9 @@ def test_the_sentences_say_what_could_gain_most_and_what_cannot_be_told():
 
 def test_the_document_shows_findings_silent_rules_and_remedies():
     text = rendered([PLAIN, faster(5.0, precision="tf32")])["time_lost"]
-    assert "`no_tensor_cores` 6.00 ms (60.0 %)" in line_of(text, "small", "512", "forward pass")
+    assert "`no_tensor_cores` 5.59 ms (55.9 %)" in line_of(text, "small", "512", "forward pass")
     assert text.count("unfilled last waves (no counters)") == 1
-    assert "6.00 (60.0 %) | " in text and text.count(" yes |") == 1
+    assert "5.59 (55.9 %) | " in text and text.count(" yes |") == 1
 
 
 def traced(run: Made) -> dict[str, pd.DataFrame]:
@@ -183,9 +184,9 @@ def test_the_document_tells_what_the_host_does_and_where_its_python_is_in_no_cal
     tables = traced(PLAIN)
     text = document_of("time_lost", tables)
     assert (
-        "Under the trace, the host needs 20.0 µs per launch, 75.0 % of it in no call.\n\n- By what it does, in µs per"
-        " launch: in no call 15.0 and launching 5.00.\n- The Python function most sampled outside calls: in the forward"
-        " pass `linear (torch.nn.functional)` (66.7 %)."
+        "Under the trace, the host needs 20.0 µs per launch, 75.0 % of it in no call.\n\n- Host time by activity, in µs"
+        " per launch: in no call 15.0 and launching 5.00.\n- The Python function with the most samples outside calls:"
+        " in the forward pass `linear (torch.nn.functional)` (66.7 %)."
     ) in text
     assert cells_of(text, "backward", "100") == ["2.00", "20.0", "15.0", "5.00"]
     assert cells_of(text, "`linear (torch.nn.functional)`") == ["30", "10", "1.00", "10.0"]

@@ -11,7 +11,7 @@ from profile_grid.results.results import Accuracy, ProgramResult, StageResult
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import TIMING
 from profile_grid.study.table_spec import TableSpec, columns
-from profile_grid.tables.names import SLOWEST, WITHOUT_COMMUNICATION
+from profile_grid.tables.names import OF_PROCESSES, SLOWEST, WITHOUT_COMMUNICATION
 
 STATISTICS = ["n", "mean_ms", "std_ms", "min_ms", "max_ms"]
 
@@ -24,6 +24,22 @@ def statistics(seconds: Sequence[float]) -> dict[str, float]:
         return {"n": 0} | dict.fromkeys(STATISTICS[1:], np.nan)
     std = ms.std(ddof=1) if len(ms) > 1 else np.nan
     return {"n": len(ms), "mean_ms": ms.mean(), "std_ms": std, "min_ms": ms.min(), "max_ms": ms.max()}
+
+
+def statistics_of_processes(seconds: Sequence[Sequence[float]]) -> dict[str, float]:
+    """STATISTICS and OF_PROCESSES of the times of all processes, a sequence for each: all steps together are counted;
+    the mean is the geometric mean of the processes' means, the standard deviation that within a process. The spread is
+    the standard deviation of the logarithms of the processes' means; NaN for one process."""
+    each = [statistics(times) for times in seconds if len(times)]
+    if len(each) < 2:
+        return (each[0] if each else statistics(())) | dict(zip(OF_PROCESSES, (len(each), np.nan), strict=True))
+    n, means, stds, least, most = (np.array([one[name] for one in each], "float64") for name in STATISTICS)
+    logarithms = np.log(means)
+    return {
+        "n": int(n.sum()), "mean_ms": np.exp(logarithms.mean()), "std_ms": (stds**2).mean() ** 0.5,
+        "min_ms": least.min(), "max_ms": most.max(),
+        **dict(zip(OF_PROCESSES, (len(each), logarithms.std(ddof=1)), strict=True)),
+    }  # fmt: skip
 
 
 # Measured on a CPU with 2 to 48 layers: logits in fp32 are off by 5 to 13 roundings, in bf16 by 1 to 3, with bf16
@@ -107,15 +123,18 @@ def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
 
 
 def timings_table(runs: list[MeasuredRun]) -> pd.DataFrame:
-    """One row per run and phase: count, mean, standard deviation (n-1), min and max in ms; NaN where not measured."""
+    """One row per run and phase: the statistics of all processes that timed it, in ms; NaN where not measured."""
     rows = []
     for run in runs:
         status = run.statuses[TIMING.name].status
-        times = times_by_phase(run.results[TIMING.name].program) if run.complete(TIMING.name) else {STEP: []}
-        rows += [
-            run.leading | {"phase": phase, **statistics(seconds), "status": status} for phase, seconds in times.items()
-        ]
+        times = [times_by_phase(result.program) for result in run.timings] or [{STEP: []}]
+        rows += [run.leading | {"phase": phase, **_of_processes(times, phase), "status": status} for phase in times[0]]
     return pd.DataFrame(rows)
+
+
+def _of_processes(times: list[dict], key: str | tuple) -> dict[str, float]:
+    """The statistics of one entry of the times of each process."""
+    return statistics_of_processes([process.get(key, []) for process in times])
 
 
 def steps_table(runs: list[MeasuredRun], times_of: Callable[[ProgramResult], Times]) -> pd.DataFrame:
@@ -139,26 +158,27 @@ def _warmup_times(program: ProgramResult) -> Times:
 
 
 def rank_times_table(runs: list[MeasuredRun]) -> pd.DataFrame:
-    """One row per run on several GPUs, rank and phase: count, mean, standard deviation (n-1), min and max in ms."""
-    rows = [
-        run.leading | {"rank": rank, "phase": phase, **statistics(seconds)}
-        for run in runs
-        if run.complete(TIMING.name)
-        for rank, phase, seconds in _rank_times(run.results[TIMING.name])
-    ]
+    """One row per run on several GPUs, rank and phase: the statistics of all processes that timed it, in ms."""
+    rows = []
+    for run in runs:
+        times = [dict(_rank_times(result)) for result in run.timings]
+        rows += [
+            run.leading | {"rank": rank, "phase": phase, **_of_processes(times, (rank, phase))}
+            for rank, phase in (times[0] if times else ())
+        ]
     return pd.DataFrame(rows, columns=RANK_TIMES.all_names)
 
 
-def _rank_times(result: StageResult) -> Iterator[tuple[int, str, list[float]]]:
-    """(rank, phase, seconds); first the slowest rank at every step."""
+def _rank_times(result: StageResult) -> Iterator[tuple[tuple[int, str], list[float]]]:
+    """((rank, phase), seconds); first the slowest rank at every step."""
     ranks = result.facts.get("ranks") or []
     if ranks:
-        yield SLOWEST, STEP, result.program.step_seconds
-        yield SLOWEST, WITHOUT_COMMUNICATION, result.facts["step_no_sync_seconds"]
+        yield (SLOWEST, STEP), result.program.step_seconds
+        yield (SLOWEST, WITHOUT_COMMUNICATION), result.facts["step_no_sync_seconds"]
     for rank in ranks:
-        yield rank["rank"], STEP, rank["step_seconds"]
-        yield rank["rank"], WITHOUT_COMMUNICATION, rank["step_no_sync_seconds"]
-        yield from ((rank["rank"], phase, seconds) for phase, seconds in rank["phase_seconds"].items() if seconds)
+        yield (rank["rank"], STEP), rank["step_seconds"]
+        yield (rank["rank"], WITHOUT_COMMUNICATION), rank["step_no_sync_seconds"]
+        yield from (((rank["rank"], phase), seconds) for phase, seconds in rank["phase_seconds"].items() if seconds)
 
 
 def losses_table(runs: list[MeasuredRun]) -> pd.DataFrame:
@@ -172,22 +192,29 @@ def losses_table(runs: list[MeasuredRun]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=LOSSES.all_names)
 
 
+PROCESS_COLUMNS = columns("""
+    processes | int | | processes that timed it (timing: {processes: N})
+    process_spread | float | | relative standard deviation between the means of these processes; empty for one
+""")
 TIMINGS = TableSpec(
     "timings",
-    "One row per run and phase, from the process without a profiler",
-    columns("""
+    "One row per run and phase, without a profiler",
+    columns(
+        """
     phase | text | | step (by timeit.default_timer, device synchronize included), or one phase of it
-    n | int | | measured steps
-    mean_ms | float | ms | mean over the measured steps
-    std_ms | float | ms | standard deviation (n − 1)
+    n | int | | measured steps of all processes
+    mean_ms | float | ms | mean over the measured steps; of several processes the geometric mean of their means
+    std_ms | float | ms | standard deviation (n − 1) between the steps of a process
     min_ms | float | ms | shortest step
     max_ms | float | ms | longest step
-    status | text | | as timing_status of runs; without times unless complete
-"""),
+""",
+        PROCESS_COLUMNS,
+        "status | text | | as timing_status of runs; without times unless complete",
+    ),
 )
 STEPS = TableSpec(
     "steps",
-    "One row per run, phase and timed step",
+    "One row per run, phase and timed step of the first process; processes/steps.csv has those of the others",
     columns("""
     phase | text | | step, or one phase of it
     step | int | | number of the measured step, from 0
@@ -214,15 +241,18 @@ LOSSES = TableSpec(
 RANK_TIMES = TableSpec(
     "rank_times",
     "One row per run on several GPUs, rank and phase, without a profiler",
-    columns(f"""
+    columns(
+        f"""
     rank | int | | number of the process, from 0; −1 for the slowest at every step
     phase | text | | step, one phase of it, or {WITHOUT_COMMUNICATION}: gradients are not reduced
-    n | int | | measured steps; half as many without communication
-    mean_ms | float | ms | mean over the measured steps
-    std_ms | float | ms | standard deviation (n − 1)
+    n | int | | measured steps of all processes; half as many without communication
+    mean_ms | float | ms | as in timings
+    std_ms | float | ms | as in timings
     min_ms | float | ms | shortest step
     max_ms | float | ms | longest step
-"""),
+""",
+        PROCESS_COLUMNS,
+    ),
 )
 TABLES = (
     ACCURACY,
