@@ -85,7 +85,7 @@ def test_training_has_this_share_of_matrix_multiplies_and_these_leaders(kernels,
     assert (
         change < 0
     ).all() and f"smaller in all {len(change)} runs ({-change.max():.1f} to {-change.min():.1f}" in text
-    assert f"is −{-change.median():.1f}." in text
+    assert f"median change −{-change.median():.1f}." in text
     same = (pairs["leader"] == pairs["leader_training"]).sum()
     assert lead("cs336-2026", "b_top_kernels").endswith(f"leads training in {same} of {len(pairs)} runs.")
 

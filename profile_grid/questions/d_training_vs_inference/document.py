@@ -49,9 +49,9 @@ def _change(change: pd.DataFrame, measured: Measured) -> Claim:
             count = str(int(rows.sum())) if texts else of_all(int(rows.sum()), len(change), "run")
             texts.append(f"{word} in {count} ({amount} points)")
     verdict = ", ".join(texts) or f"the same within {_amount(SAME_SHARE)} points"
-    median = f"; the median change is {points(change['change'].median())}" if len(change) > 2 else ""
+    median = f"; median change {points(change['change'].median())}" if len(change) > 2 else ""
     return Claim(
-        "Compared with inference, the share of matrix multiplies in {training} is {verdict}{median}.",
+        "Compared with inference, matrix multiplies' share of {training} is {verdict}{median}.",
         "counted", training=training, verdict=verdict, median=median,
     )  # fmt: skip
 
