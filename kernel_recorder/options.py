@@ -36,8 +36,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
 def _add_window_options(command: argparse.ArgumentParser) -> None:
     window = command.add_argument_group(
         "the window",
-        "By default: some steps. A step is an optimizer step; without an optimizer, a call of the model; or a replay of"
-        " a CUDA graph.",
+        f"By default, the first {DEFAULT_SKIP} steps are skipped and the next {DEFAULT_STEPS} recorded. A step is an"
+        " optimizer step; without an optimizer, a call of the model; or a replay of a CUDA graph.",
     )
     window.add_argument(
         "--skip", type=int, default=settings.DEFAULT_SKIP, metavar="N",
@@ -51,7 +51,7 @@ def _add_window_options(command: argparse.ArgumentParser) -> None:
     other.add_argument("--range", metavar="NAME", help="record instances of this range of the program instead")
     other.add_argument("--calls", action="store_true", help="record calls of the model, even if there is an optimizer")
     other.add_argument(
-        "--seconds", type=float, metavar="S", help="record S seconds instead, for programs without steps"
+        "--seconds", type=float, metavar="S", help="record for S seconds instead, from the first call of a model"
     )
     other.add_argument(
         "--cuda-profiler-api", action="store_true", help="record between the program's cudaProfilerStart and ...Stop"
