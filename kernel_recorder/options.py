@@ -37,7 +37,8 @@ def _add_window_options(command: argparse.ArgumentParser) -> None:
     window = command.add_argument_group(
         "the window",
         f"By default, the first {settings.DEFAULT_SKIP} steps are skipped and the next {settings.DEFAULT_STEPS}"
-        " recorded. A step is an optimizer step; without an optimizer, a call of the model; or a replay of a CUDA graph.",
+        " recorded. A step is an optimizer step; without an optimizer, a call of the model; or a replay of a CUDA"
+        " graph.",
     )
     window.add_argument(
         "--skip", type=int, default=settings.DEFAULT_SKIP, metavar="N",
