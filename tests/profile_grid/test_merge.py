@@ -326,3 +326,22 @@ def test_a_capture_that_is_not_there_stops_the_merge_by_its_name(records, runs_o
     records["capture"]["files"] = {"capture.sqlite": {"sha256": "00", "bytes": 10}}
     with pytest.raises(StaleRun, match=r"capture.json is stale: capture.sqlite is missing"):
         runs_of(records)
+
+
+def test_timings_of_two_processes_have_their_geometric_mean_and_the_spread_between_them(records, tmp_path):
+    folders = (tmp_path / "runs" / SPEC["run"], tmp_path / "processes" / "2" / SPEC["run"])
+    for folder in folders:
+        folder.mkdir(parents=True)
+    for name, record in records.items():
+        (folders[0] / f"{name}.json").write_text(json.dumps(record))
+    again = json.loads(json.dumps(records["timing"]))
+    again["program"]["step_seconds"] = [2 * seconds for seconds in again["program"]["step_seconds"]]
+    (folders[1] / "timing.json").write_text(json.dumps(again))
+    with pytest.raises(StaleRun, match="accuracy"):
+        read_runs(PLAN, tmp_path / "runs", SOURCES, 2)
+    again["specification"]["accuracy"] = False
+    (folders[1] / "timing.json").write_text(json.dumps(again))
+    step = timings_table(read_runs(PLAN, tmp_path / "runs", SOURCES, 2)).set_index("phase").loc["step"]
+    assert (step["n"], step["processes"], step["min_ms"], step["max_ms"]) == pytest.approx((6, 2, 10.0, 28.0))
+    assert step["mean_ms"] == pytest.approx((12.0 * 24.0) ** 0.5)
+    assert step["process_spread"] == pytest.approx(np.log(2) / 2**0.5)
