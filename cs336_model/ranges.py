@@ -120,22 +120,20 @@ def are_recorded() -> bool:
     return _marker is not None
 
 
-def emit_ranges(emitter: str | Span) -> None:
+def emit_ranges(emitter: Any) -> None:
     """Sets for the entire process what a span is: "none" (in timed runs, which must not pay for annotations), "nvtx"
-    (push and pop in the default domain, on the calling thread), "record_function" (torch's profiler), or the result of
-    a function of the name. With "nvtx" and "record_function", the backward pass opens the parts of the forward pass
-    again, each around what differentiates it."""
+    (push and pop in the default domain, on the calling thread), "record_function" (torch's profiler), or what an
+    emitter (range_marks.emitters.Emitter) opens. Unless it is "none", the backward pass opens the parts of the forward
+    pass again, each around what differentiates it."""
     global _open_span, _marker
-    if callable(emitter):
-        _open_span = emitter
-        return
-    if emitter not in EMITTERS:
+    if isinstance(emitter, str) and emitter not in EMITTERS:
         raise ValueError(f"unknown range emitter {emitter!r}; known are {', '.join(EMITTERS)}")
     if emitter != "none":
         from kernel_tables.kineto.names import encoded
         from range_marks import backward, emitters, marker
 
-        opened = emitters.nvtx_emitter() if emitter == "nvtx" else emitters.record_function_emitter(encoded)
+        made = {"nvtx": emitters.nvtx_emitter, "record_function": lambda: emitters.record_function_emitter(encoded)}
+        opened = made[emitter]() if isinstance(emitter, str) else emitter
         _marker = marked = marker.Marker(opened, RECOMPUTATION)
         backward.follow_backward(marked)
         _open_span = lambda name: marked.part(name) if _is_part(name) else marked.range(name)  # noqa: E731

@@ -192,13 +192,14 @@ class TransformerLM(nn.Module):
         self.rope = RotaryEmbedding(rope_theta, d_model // num_heads, context_length)
         future = torch.ones(context_length, context_length, dtype=torch.bool).triu(diagonal=1)
         self.register_buffer("future", future, persistent=False)
+        self.grouped = None  # a function of the blocks: what the forward pass calls instead, one after the other
 
     def forward(self, tokens: Int[Tensor, "batch position"]) -> Float[Tensor, "batch position vocab"]:
         length = tokens.shape[-1]
         future = self.future[:length, :length]
         x = self.embedding(tokens)
-        for block in self.blocks:
-            x = block(x, self.rope, future)
+        for run in self.grouped(tuple(self.blocks)) if self.grouped else self.blocks:
+            x = run(x, self.rope, future)
         x = self.final_norm(x)
         with span(ranges.HEAD):
             return self.head(x)

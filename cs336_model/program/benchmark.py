@@ -31,6 +31,8 @@ from cs336_model.program.device import machine_facts, memory_facts, open_context
 from cs336_model.program.energy import EnergyPlan, Meter, counted_energy, energy_counter
 from cs336_model.program.lease import give_back_lease
 from cs336_model.program.loading import count_packages
+from cs336_model.program.memory.dtypes import FirstStepDtypes
+from cs336_model.program.memory.operations import followed_operations
 from cs336_model.program.memory.recording import Recorder, recorder_on, save_memory
 from cs336_model.program.named import UnusableModel
 from cs336_model.program.non_finite import where_not_finite
@@ -93,12 +95,13 @@ class Watch:
     draft: Draft | None = None  # of the result
     recorder: Recorder | None = None  # of memory
     subject: Subject | None = None  # once it is made
+    dtypes: FirstStepDtypes | None = None  # of the subject, if memory is recorded
 
     def save_memory(self) -> None:
         """Ends the recording of memory, if there is one, and writes the history up to now."""
         recorder, self.recorder = self.recorder, None
         if recorder:
-            save_memory(recorder, self.subject, self.path)
+            save_memory(recorder, self.subject, self.dtypes, self.path)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -150,7 +153,8 @@ def run(spec: RunSpec, watch: Watch, progress: Progress) -> Result:
     def overdue() -> None:
         write_result(record() | {"status": OVERDUE, "reason": progress.during}, watch.output)
 
-    with process_settings(spec), drafted(spec, watch.output, record, watch.time_limit_s) as draft:
+    followed = followed_operations(spec, recorder and recorder.operation)
+    with process_settings(spec), followed, drafted(spec, watch.output, record, watch.time_limit_s) as draft:
         late = nullcontext() if draft.name else before_limit(overdue)  # a student's code has a draft from its start
         with late:
             result |= measured_or_reason(spec, device, replace(watch, recorder=recorder, draft=draft), progress)
@@ -184,6 +188,7 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
     with progress.stage("initialise"):
         watch.subject = subject = make_subject(spec, device)
     _say(spec, f"initialised on {device.type} in {progress.seconds['initialise']:.1f} s")
+    watch.dtypes = FirstStepDtypes(subject) if watch.profiler == MEMORY else None
     comparison = Comparison(subject, watch.accuracy) if watch.profiler == "none" else None
     compile_in_first_step(subject, progress)
     graphs = graph_counts(spec)
@@ -232,7 +237,7 @@ def subject_facts(subject: Subject, device: torch.device) -> Result:
 def leave_device(device: torch.device) -> None:
     """Frees unreferenced memory, and returns the lease of the GPU.
 
-    Garbage is only collected if cycles of references, as checkpointing makes them, keep tensors: it takes a tenth of a
+    Garbage is only collected if cycles of references, as checkpoints may make them, keep tensors: it takes a tenth of a
     second, in which the GPU waits."""
     if device.type == "cuda":
         if torch.cuda.memory_allocated(device) > LEFT_BYTES:

@@ -1,11 +1,13 @@
 """The specification of a run: JSON from the grid, checked before anything slow starts. Imports no torch."""
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from cs336_model.arguments import given_arguments
+from cs336_model.arithmetic.checkpoints import PATTERN as CHECKPOINT_PATTERN
 from cs336_model.program.adapters.names import ADAPTERS, missing_adapter
 from cs336_model.program.variants.values import ATTENTIONS, COMPILES, OPTIMIZERS, PARALLELS, PRECISIONS, impossible
 from cs336_model.ranges import PHASES_OF_MODE
@@ -17,7 +19,8 @@ CHOICES = {
     "mode": tuple(PHASES_OF_MODE), "precision": PRECISIONS, "compile": COMPILES, "attention": ATTENTIONS,
     "parallel": PARALLELS, "optimizer": OPTIMIZERS,
 }  # fmt: skip
-MIN_COUNTS = {"batch_size": 1, "context_length": 1, "checkpoint": 0, "gpus": 1}
+MIN_COUNTS = {"batch_size": 1, "context_length": 1, "gpus": 1}
+PATTERNS = {"checkpoint": CHECKPOINT_PATTERN}
 
 
 @dataclass(frozen=True)
@@ -62,12 +65,14 @@ def read_spec(text: str) -> RunSpec:
     spec = read_fields(text, RunSpec)
     if not isinstance(spec.dimensions, dict):
         raise ValueError(f"specification: dimensions is {spec.dimensions!r}, not an object")
-    check_missing("dimensions of the specification", spec.dimensions, [*CHOICES, *MIN_COUNTS])
+    check_missing("dimensions of the specification", spec.dimensions, [*CHOICES, *MIN_COUNTS, *PATTERNS])
     for name, choices in CHOICES.items():
         check_choice(name, spec.dimensions[name], choices)
     check_choice("device", spec.device, DEVICES)
     for name, minimum in MIN_COUNTS.items():
         check_count(name, spec.dimensions[name], minimum)
+    for name, pattern in PATTERNS.items():
+        check_pattern(name, spec.dimensions[name], pattern)
     check_count("measured_steps", spec.measured_steps, minimum=1)
     check_count("warmup_steps", spec.warmup_steps, minimum=0)
     given_arguments(vars(spec))
@@ -115,6 +120,12 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raises ValueError unless the value is one of the choices."""
     if value not in choices:
         raise ValueError(f"specification: {name} is {value!r}; it must be one of {', '.join(choices)}")
+
+
+def check_pattern(name: str, value: Any, pattern: str) -> None:
+    """Raises ValueError unless the value is a text that matches the pattern."""
+    if not isinstance(value, str) or not re.fullmatch(pattern, value):
+        raise ValueError(f"specification: {name} is {value!r}; it must be a text that matches {pattern}")
 
 
 def check_count(name: str, value: Any, minimum: int) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from cs336_model.arithmetic.checkpoints import recomputed_flops
 from cs336_model.arithmetic.flops import forward_flops, shape_of
 from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
 from kernel_recorder.gpu import gpu_is_visible
@@ -170,9 +171,11 @@ def steps_flops(program: dict) -> int:
     if (shape := shape_of(program)) is None:
         return 0
     steps = program["warmup_steps"] + program["measured_steps"]
-    trains, stride = BACKWARD in PHASES_OF_MODE[program["dimensions"]["mode"]], program["dimensions"]["checkpoint"]
-    forwards = 1 + trains * (BACKWARD_IN_FORWARDS + (1 / stride if stride else 0))
-    return round(steps * forwards * forward_flops(shape)["forward"])
+    flops = forward_flops(shape)["forward"]
+    if BACKWARD in PHASES_OF_MODE[program["dimensions"]["mode"]]:
+        again = sum(recomputed_flops(shape, program["dimensions"]["checkpoint"]).values())
+        flops = flops * (1 + BACKWARD_IN_FORWARDS) + again
+    return round(steps * flops)
 
 
 def _too_large(program: dict, memory_bytes: int | None) -> bool:

@@ -111,12 +111,16 @@ QUESTIONS = (
     ),
     Question(
         "i_memory", "Where does memory go, and what fits?", stage=MEMORY,
-        tables=("memory_peak", "memory_parts", "memory_room", "memory_groups", "memory_at_failure", "memory_fits"),
+        tables=(
+            "memory_peak", "memory_parts", "memory_block", "memory_operations", "dtypes", "memory_room",
+            "memory_groups", "memory_at_failure", "memory_fits",
+        ),
         figures=("memory_categories", "memory_timeline"),
     ),
     Question(
         "j_checkpoint", "What does checkpointing trade?", varies="checkpoint",
-        tables=("checkpoint_times", "checkpoint_memory"), figures=("checkpoint",), further=(MEMORY,),
+        tables=("checkpoint_times", "checkpoint_memory"), figures=("checkpoint", "checkpoint_peak"),
+        further=(MEMORY,),
     ),
     Question(
         "k_warmup", "How many warm-up steps are enough?", needs=lambda run: run["steps_warmed"] > 0,

@@ -9,10 +9,12 @@ default. Without a default, the dimension does not apply: its value is None, an 
 nor sentences mention it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
+from cs336_model.arithmetic.checkpoints import NO_CHECKPOINT, group_sizes
+from cs336_model.arithmetic.checkpoints import PATTERN as CHECKPOINT_PATTERN
 from cs336_model.program.variants.values import (
     ADAMW,
     ATTENTION_ALONE,
@@ -20,7 +22,6 @@ from cs336_model.program.variants.values import (
     COMPILES,
     EAGER,
     FP32,
-    NO_CHECKPOINT,
     NOT_COMPILED,
     NOT_PARALLEL,
     OPTIMIZERS,
@@ -46,6 +47,7 @@ class Dimension:
     setting: str | None = None  # key at the top of config.yaml with the value of products without such a list
     default: Value | None = None  # value without either; names and sentences do not mention it
     values: tuple[Value, ...] | None = None  # all values in their order; None if any is allowed
+    order: Callable[[Value], object] | None = None  # sorts values that are neither declared nor numbers
     value_schema: Mapping = field(default_factory=lambda: {"type": "string"})
     in_name: str = "{}"  # in the name of a run
     in_words: str = "{}"  # in a sentence
@@ -71,8 +73,9 @@ class Dimension:
         return self.value_schema.get("type") == "integer"
 
     def spelled(self, value: object) -> Value:
-        """The value that config.yaml means."""
-        return self.spellings.get(value, value)
+        """The value that config.yaml means: a bare number may stand for a text."""
+        value = self.spellings.get(value, value)
+        return value if self.is_number or self.values else str(value)
 
     def name_of(self, value: Value) -> str:
         """The name of a value for people: "forward + backward" for forward_backward."""
@@ -127,10 +130,12 @@ ATTENTION = Dimension(
 )  # fmt: skip
 CHECKPOINT = Dimension(
     key="checkpoint", heading="checkpoint",
-    meaning="blocks that are recomputed in the backward pass: 0 none, 1 every block, k one block in k",
-    listed="checkpoints", default=NO_CHECKPOINT, value_schema={"type": "integer", "minimum": 0, "maximum": 1000},
-    in_name="checkpoint{}", in_words="with {} checkpointed",
-    names={NO_CHECKPOINT: "none", 1: "every block"}, other_names="1 block in {}",
+    meaning="consecutive blocks that share a checkpoint: 0 none, 1 every block, k every k blocks; 8-2 every 8 blocks,"
+    " and inside these every 2",
+    listed="checkpoints", default=NO_CHECKPOINT,
+    value_schema={"type": ["integer", "string"], "minimum": 0, "maximum": 9999, "pattern": CHECKPOINT_PATTERN},
+    in_name="checkpoint{}", in_words="with checkpoints of {}", order=group_sizes,
+    names={NO_CHECKPOINT: "none", "1": "1 block"}, other_names="{} blocks",
 )  # fmt: skip
 
 HEAD_DIM = Dimension(

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 
 from profile_grid.study.catalogue import MODULES_OF_TABLES, TABLES, TABLES_OF_A_RUN
-from profile_grid.study.dimensions import LEADING
+from profile_grid.study.dimensions import BY_KEY, KEYS, LEADING
 from profile_grid.study.table_spec import TableSpec
 from profile_grid.tables.texts import with_categories
 
@@ -27,6 +27,7 @@ def declared_tables() -> dict[str, TableSpec]:
 
 # What sums are made of: all but the mean, shortest and longest time of a row, which are for readers of the table.
 SUMS = {"kernels": (*LEADING, "step", "phase", "range", "kernel", "class", "launches", "total_ns")}
+TEXT_KEYS = [key for key in KEYS if not BY_KEY[key].is_number]
 
 
 class TablesOnDisk(Mapping):
@@ -67,5 +68,11 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
     """The table in a Parquet file, with all or these columns."""
     wanted = None if columns is None else list(columns)
     if path.stem in TABLES_OF_A_RUN:
-        return with_categories(pq.read_table(path, columns=wanted))
-    return pd.read_parquet(path, columns=wanted)
+        return _with_texts(with_categories(pq.read_table(path, columns=wanted)))
+    return _with_texts(pd.read_parquet(path, columns=wanted))
+
+
+def _with_texts(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with texts in the columns of dimensions whose values are texts: they were numbers in older tables."""
+    numbers = [key for key in TEXT_KEYS if key in table and pd.api.types.is_integer_dtype(table[key])]
+    return table.astype(dict.fromkeys(numbers, "str"))

@@ -70,7 +70,9 @@ def split(rows: pd.DataFrame, shown_keys: Sequence[str]) -> Iterator[tuple[str, 
 def sorted_values(rows: pd.DataFrame, key: str) -> list:
     """The values of a dimension in these rows: numbers by size, others in the declared order, else in order of
     appearance."""
-    present = list(dict.fromkeys(rows[key]))
+    present, order = list(dict.fromkeys(rows[key])), BY_KEY[key].order
+    if order:
+        return sorted(present, key=order)
     declared = BY_KEY[key].values
     if declared:
         return [value for value in declared if value in present]

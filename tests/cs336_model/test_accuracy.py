@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 ERRORS = ("loss_error", "logits_error", "gradient_norm_error")
 VARIANTS = [
     {}, {"precision": "tf32"}, {"precision": "bf16"}, {"precision": "bf16-weights"}, {"attention": "math"},
-    {"attention": "flash"}, {"checkpoint": 1}, {"precision": "bf16", "attention": "flash", "checkpoint": 2},
+    {"attention": "flash"}, {"checkpoint": "1"}, {"precision": "bf16", "attention": "flash", "checkpoint": "2"},
     {"mode": "forward", "precision": "bf16"}, {"mode": "train_step", "precision": "bf16"},
 ]  # fmt: skip
 

@@ -58,7 +58,7 @@ def part_of_forward(path: tuple[str, ...]) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"checkpoint": 1}, {"checkpoint": 2}, {"attention": "flash"}, {"precision": "bf16"}], ids=str
+    "changes", [{}, {"checkpoint": "1"}, {"checkpoint": "2"}, {"attention": "flash"}, {"precision": "bf16"}], ids=str
 )
 def test_every_backward_operation_has_the_part_of_the_forward_operation_that_pytorch_links_it_to(
     spec_values, tmp_path, changes

@@ -2,13 +2,16 @@
 
 import json
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
+from torch.utils.flop_counter import FlopCounterMode
 
-from cs336_model.arithmetic.flops import ModelShape, shape_of
+from cs336_model.arithmetic.checkpoints import recomputed_flops
+from cs336_model.arithmetic.flops import ModelShape, forward_flops, shape_of
 from cs336_model.arithmetic.memory import SAVED_BYTES, estimated_peak_bytes, saved_activation_bytes
 from cs336_model.model.functional import cross_entropy
 from cs336_model.model.optimizer import AdamW
@@ -16,6 +19,7 @@ from cs336_model.model.transformer import TransformerLM
 from cs336_model.program.process_cost import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, Subject, make_subject, run_step
+from cs336_model.program.variants.effects import with_checkpoints
 from cs336_model.program.variants.values import DEFAULT_VALUES, PRECISIONS
 from tests.cs336_model.specs import changed
 
@@ -47,11 +51,12 @@ class LiveBytes(TorchDispatchMode):
         self.live -= size
 
 
-def peak_of_two_steps(spec_values: dict, shape: ModelShape, mode: str) -> int:
-    spec = read_spec(json.dumps(changed(spec_values, mode=mode, vocab_size=shape.vocab_size)))
+def peak_of_two_steps(spec_values: dict, shape: ModelShape, mode: str, **variant: str) -> int:
+    spec = read_spec(json.dumps(changed(spec_values, mode=mode, vocab_size=shape.vocab_size, **variant)))
     cpu = torch.device("cpu")
     with LiveBytes() as memory, torch.device("meta"):
         lm = model_of(shape)
+        with_checkpoints(spec, lm)
         tokens = torch.zeros(shape.batch_size, shape.context_length, dtype=torch.int64)
         optimizer = AdamW(lm.parameters()) if mode == "train_step" else None
         subject = Subject(spec, cpu, lm, optimizer, tokens, tokens)
@@ -80,6 +85,35 @@ def test_the_estimate_is_within_three_percent_of_what_a_step_allocates(spec_valu
     assert estimated_peak_bytes(SHAPES[name], mode) == pytest.approx(found, rel=0.03)
 
 
+@pytest.mark.parametrize(
+    ("name", "checkpoint", "mode"),
+    [
+        ("most in attention", "1", "forward_backward"), ("most in attention", "6-2", "forward_backward"),
+        ("most in attention", "4", "train_step"), ("most in parameters", "1", "forward_backward"),
+        ("most in parameters", "4-1", "train_step"), ("most in logits", "2", "forward_backward"),
+    ],
+)  # fmt: skip
+def test_the_estimate_with_checkpoints_is_within_four_percent(spec_values, name, checkpoint, mode):
+    shape = replace(SHAPES[name], num_layers=6)
+    found = peak_of_two_steps(spec_values, shape, mode, checkpoint=checkpoint)
+    estimate = estimated_peak_bytes(shape, mode, DEFAULT_VALUES | {"checkpoint": checkpoint})
+    assert estimate == pytest.approx(found, rel=0.04)
+
+
+@pytest.mark.parametrize("checkpoint", ["0", "3", "9", "5-2-1"])
+def test_what_is_computed_again_is_known_to_the_operation(spec_values, checkpoint):
+    """PyTorch's counter of the backward pass, less the two products of each in the forward pass."""
+    sizes = spec_values["sizes"] | {"num_layers": 5}
+    spec = read_spec(json.dumps(changed(spec_values, sizes=sizes, mode="forward_backward", checkpoint=checkpoint)))
+    subject = make_subject(spec, torch.device("cpu"))
+    loss = cross_entropy(subject.model(subject.inputs), subject.targets)
+    with FlopCounterMode(display=False) as counter:
+        loss.backward()
+    shape = shape_of(vars(spec))
+    again = counter.get_total_flops() - 2 * forward_flops(shape)["forward"]
+    assert sum(recomputed_flops(shape, checkpoint).values()) == again
+
+
 def test_what_the_backward_pass_keeps_is_known_to_the_byte():
     shape, kept = SHAPES["most in attention"], {}
     with torch.device("meta"):
@@ -98,9 +132,9 @@ def test_what_the_backward_pass_keeps_is_known_to_the_byte():
 
 
 VARIANTS = [
-    {}, {"precision": "bf16"}, {"precision": "bf16-weights"}, {"attention": "flash"}, {"checkpoint": 1},
-    {"checkpoint": 2},
-    {"precision": "bf16", "attention": "flash"}, {"precision": "bf16-weights", "checkpoint": 2},
+    {}, {"precision": "bf16"}, {"precision": "bf16-weights"}, {"attention": "flash"}, {"checkpoint": "1"},
+    {"checkpoint": "2"}, {"checkpoint": "2-1"},
+    {"precision": "bf16", "attention": "flash"}, {"precision": "bf16-weights", "checkpoint": "2"},
 ]  # fmt: skip
 
 
@@ -134,7 +168,7 @@ def test_less_is_needed_in_lower_precision_with_fused_attention_and_with_checkpo
 
     assert needed(precision="bf16-weights") < needed(precision="bf16") < needed() == needed(precision="tf32")
     assert needed(attention="flash") < needed()
-    assert needed(checkpoint=1) < needed(checkpoint=2) < needed()
+    assert needed(checkpoint="1") < needed(checkpoint="2") < needed(checkpoint="4") <= needed()
 
 
 def test_every_precision_has_its_bytes():

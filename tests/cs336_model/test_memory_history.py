@@ -3,20 +3,19 @@
 import gzip
 import json
 import random
+from contextlib import nullcontext
 
 import pytest
 import torch
 
 from cs336_model import ranges
 from cs336_model.arithmetic.flops import shape_of
-from cs336_model.arithmetic.memory import saved_activation_bytes
+from cs336_model.arithmetic.memory import gradient_bytes_of_a_block, residual_bytes, saved_activation_bytes
 from cs336_model.program import benchmark
 from cs336_model.program.memory.allocator import (
     AllocatorMemory,
-    MarkedRange,
     events_of_trace,
     publishable,
-    published_path,
     unmet_in,
 )
 from cs336_model.program.memory.history import (
@@ -27,7 +26,13 @@ from cs336_model.program.memory.history import (
     innermost,
     paired,
 )
+from cs336_model.program.memory.operations import published_path
 from cs336_model.program.memory.processor import with_unseen_releases
+from cs336_model.program.spec import read_spec
+from cs336_model.program.steps import make_subject
+from profile_grid.stages.memory.history import history_of
+from profile_grid.stages.memory.tables import tables_of_history
+from tests.cs336_model.specs import changed
 
 
 def made(address: int, size: int = 8, at: float = 0.0) -> AllocatorEvent:
@@ -90,7 +95,7 @@ def test_what_is_written_holds_no_address():
     record = history.as_record()
     assert record["allocations"] == {
         "bytes": [64, 8], "made": [0, 1], "freed": [None, 2], "range": [None, 0], "operator": [None, None],
-        "held": ["parameters", None],
+        "line": [None, None], "held": ["parameters", None],
     }  # fmt: skip
     assert record["time_us"] == [0.0, 2.5, 3.0]
     assert str(0x7F00_1234) not in json.dumps(record)
@@ -161,16 +166,19 @@ def test_on_a_gpu_the_allocators_counters_tell_the_range_of_every_allocation(mon
     allocator = FakeAllocator(monkeypatch)
     recorder = AllocatorMemory(torch.device("cuda", 0))
     allocator.alloc(16, 50)
-    with recorder.emitter("step"):
-        with recorder.emitter("forward"):
+    ranges.emit_ranges(recorder.emitter)
+    with ranges.span("step"):
+        with ranges.span("forward"), recorder.operation("aten::mm", "model.py:7"):
             allocator.alloc(32, 40)
-        with recorder.emitter("backward"):
+        with ranges.span("backward"):
             allocator.free(32, 40)
             allocator.alloc(32, 30)
     record = recorder.ended({"parameters": [16]}).as_record()
     assert allocator.recording == [(), (None,)]  # begun, then ended
     names = [record["ranges"]["name"][one] if one is not None else None for one in record["allocations"]["range"]]
     assert names == [None, "forward", "backward"]
+    made_by = zip(record["allocations"]["operator"], record["allocations"]["line"], strict=True)
+    assert [*made_by] == [(None, None), ("aten::mm", "model.py:7"), (None, None)]
     assert record["allocations"]["held"] == ["parameters", None, None]
     assert record["allocations"]["freed"] == [None, 2, None]
     assert record["counters"] == {
@@ -215,15 +223,6 @@ def test_a_run_that_runs_out_of_memory_leaves_its_history_up_to_then(
     assert names[-1] == "block" and "measure" in names and record["allocations"]["held"][0] == "parameters"
 
 
-def test_a_marked_range_holds_the_events_that_the_allocator_counted_while_it_was_open():
-    ranges, opened, counted = [], [], iter([0, 2, 3, 5])
-    step, forward = (MarkedRange(name, ranges, opened, lambda: next(counted)) for name in ("step", "forward"))
-    with step, forward:
-        pass
-    assert ranges == [RecordedRange("step", None, 0, 5), RecordedRange("forward", 0, 2, 3)]
-    assert opened == []
-
-
 def test_a_snapshot_names_no_folder_of_the_machine_and_keeps_nothing_that_it_does_not_know():
     frames = [
         {"filename": "/home/ada/course/cs336_model/model/transformer.py", "line": 7, "name": "forward"},
@@ -260,9 +259,8 @@ def recorded(run_benchmark, tmp_path):
     return record
 
 
-def test_on_a_processor_the_replay_reaches_the_peak_that_the_allocator_counted(recorded):
-    result, record = recorded()
-    assert result["status"] == "complete" and len(result["step_seconds"]) == 2
+def replayed_peak(record: dict) -> int:
+    """The most bytes that are live at once in a record, by a walk over its events."""
     columns = record["allocations"]
     change = [0] * (len(record["time_us"]) + 1)
     for size, made_by, freed_by in zip(columns["bytes"], columns["made"], columns["freed"], strict=True):
@@ -272,7 +270,13 @@ def test_on_a_processor_the_replay_reaches_the_peak_that_the_allocator_counted(r
     for one in change[:-1]:
         live += one
         peak = max(peak, live)
-    assert peak == record["counters"]["requested_peak"] > 0
+    return peak
+
+
+def test_on_a_processor_the_replay_reaches_the_peak_that_the_allocator_counted(recorded):
+    result, record = recorded()
+    assert result["status"] == "complete" and len(result["step_seconds"]) == 2
+    assert replayed_peak(record) == record["counters"]["requested_peak"] > 0
 
 
 def test_what_the_model_the_gradients_and_the_optimizer_hold_is_found_to_the_byte(recorded):
@@ -314,3 +318,88 @@ def test_memory_that_is_given_out_again_was_released_before_by_a_thread_that_is_
         (False, 32),
     ]
     assert paired([event for _, event in complete]) == ([(0, 1), (2, 3)], {})
+
+
+@pytest.fixture(scope="module")
+def three_blocks(tmp_path_factory):
+    """A function that records a forward and a backward pass of three blocks, and gives the tables of its blocks and
+    activations, and the specification."""
+
+    def record(spec_values, **changes):
+        path = tmp_path_factory.mktemp("memory") / "memory_history.json.gz"
+        changes = {"warmup_steps": 0, "measured_steps": 1, "mode": "forward_backward"} | changes
+        values = changed(spec_values, sizes=spec_values["sizes"] | {"num_layers": 3}, **changes)
+        options = ["--spec", json.dumps(values), "--output", str(path.with_name("result.json"))]
+        benchmark.main([*options, "--profiler", "memory", "--capture", str(path)])
+        record = json.loads(gzip.decompress(path.read_bytes()))
+        record["counters"]["requested_peak"] = replayed_peak(record)  # PyTorch counts on from earlier recordings
+        tables = tables_of_history(history_of(record), values)[1]
+        return tables, read_spec(json.dumps(values))
+
+    return record
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_what_one_block_saves_is_what_autograd_packs_while_it_runs(three_blocks, spec_values, precision):
+    tables, spec = three_blocks(spec_values, precision=precision)
+    subject, packed = make_subject(spec, torch.device("cpu")), [{}, {}, {}]
+    inside = []
+    for number, block in enumerate(subject.model.blocks):
+        block.register_forward_pre_hook(lambda module, inputs, number=number: inside.append(number))
+        block.register_forward_hook(lambda module, inputs, output: inside.clear())
+
+    def pack(tensor: torch.Tensor) -> torch.Tensor:
+        if inside:
+            packed[inside[-1]][tensor.untyped_storage()._cdata] = tensor
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor), subject.autocast():
+        subject.model(subject.inputs).sum()
+    own = (*subject.parameters, *subject.model.buffers())
+    standing = {tensor.untyped_storage()._cdata for tensor in own}
+    expected = [
+        sum(one.untyped_storage().nbytes() for key, one in tensors.items() if key not in standing) for tensors in packed
+    ]
+    kept = tables["memory_activations"]
+    by_operator = kept[kept["operator"] != ""].groupby("block")["bytes"].sum()
+    assert by_operator.loc[0:].tolist() == expected
+    number = 8  # a Python number that a product keeps as a tensor of the host, which autograd does not pack
+    assert tables["memory_blocks"]["saved_bytes"].tolist() == [size + number for size in expected]
+    softmax = kept[(kept["part"] == "computing softmax") & (kept["block"] == 1)]
+    assert {"aten::exp", "aten::sum"} <= set(softmax["operator"])
+    assert all(line.startswith("cs336_model/model/functional.py:") for line in softmax["line"])
+
+
+def test_the_gradients_of_a_block_are_its_parameters_and_what_it_kept_is_freed(three_blocks, spec_values):
+    tables, spec = three_blocks(spec_values)
+    blocks, shape = tables["memory_blocks"].set_index("block"), shape_of(vars(spec))
+    assert blocks["gradient_bytes"].tolist() == [gradient_bytes_of_a_block(shape)] * 3
+    middle = blocks.loc[1]
+    assert middle["backward_change_bytes"] == middle["gradient_bytes"] - middle["saved_bytes"]
+    assert blocks["residual_bytes"].tolist() == [residual_bytes(shape)] * 3
+    again = three_blocks(spec_values, checkpoint="2")[0]["memory_blocks"]
+    assert again["backward_change_bytes"].isna().all() and again["gradient_bytes"].isna().all()
+
+
+def test_the_types_of_a_step_under_autocast_are_those_that_pytorch_gives(three_blocks, spec_values):
+    types = three_blocks(spec_values, precision="bf16")[0]["module_dtypes"].set_index("module")
+    columns = ["modules", "parameters", "output", "gradients"]
+    assert types.loc["blocks.*.feed_forward.up", columns].tolist() == [3, "float32", "bfloat16", "float32"]
+    assert types.loc["blocks.*.attention_norm", "output"] == "float32"
+    assert types.loc[["(logits)", "(loss)"], "output"].tolist() == ["bfloat16", "float32"]
+    lower = three_blocks(spec_values, precision="bf16-weights")[0]["module_dtypes"].set_index("module")
+    assert lower.loc["head", columns].tolist() == [1, "bfloat16", "bfloat16", "bfloat16"]
+
+
+def test_operations_are_followed_without_a_change_of_the_peak(recorded, monkeypatch):
+    _, record = recorded()
+    monkeypatch.setattr(benchmark, "followed_operations", lambda spec, around: nullcontext())
+    _, without = recorded()
+    assert replayed_peak(record) == replayed_peak(without)
+    assert set(without["allocations"]["operator"]) == {None}
+    large = [
+        operator
+        for size, operator in zip(record["allocations"]["bytes"], record["allocations"]["operator"], strict=True)
+        if size > 64
+    ]
+    assert None not in large

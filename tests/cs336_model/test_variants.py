@@ -33,7 +33,7 @@ def gradients(subject: Subject) -> torch.Tensor:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"attention": "math"}, {"attention": "flash"}, {"checkpoint": 1}, {"checkpoint": 2}, {"precision": "tf32"}],
+    [{"attention": "math"}, {"attention": "flash"}, {"checkpoint": "1"}, {"checkpoint": "2-1"}, {"precision": "tf32"}],
     ids=str,
 )
 def test_a_variant_in_fp32_gives_the_loss_and_gradients_of_the_eager_program(spec_values, changes):
@@ -93,9 +93,10 @@ def test_another_failure_of_attention_is_no_result(spec_values, monkeypatch):
         after_one_step(spec_values, attention="math")
 
 
-@pytest.mark.parametrize(("every", "recomputed"), [(1, 4), (2, 2), (3, 2), (4, 1)])
-def test_one_block_in_so_many_runs_again_inside_recomputation(spec_values, monkeypatch, every, recomputed):
-    """Four blocks; a block's range is opened four times forward, and again where it is computed again."""
+@pytest.mark.parametrize(("checkpoint", "recomputed"), [("1", 4), ("2", 4), ("3", 4), ("9", 4), ("4-2", 6), ("3-1", 6)])
+def test_all_blocks_of_a_checkpoint_run_again_inside_recomputation(spec_values, monkeypatch, checkpoint, recomputed):
+    """Four blocks; a block's range is opened four times forward, and again where it is computed again: of nested
+    checkpoints, all but the last group inside a group are computed twice."""
     open_ranges, paths = [], []
 
     def push(name):
@@ -106,7 +107,7 @@ def test_one_block_in_so_many_runs_again_inside_recomputation(spec_values, monke
     monkeypatch.setattr("nvtx.pop_range", open_ranges.pop)
     ranges.emit_ranges("nvtx")
     sizes = spec_values["sizes"] | {"num_layers": 4}
-    after_one_step(spec_values, checkpoint=every, sizes=sizes)
+    after_one_step(spec_values, checkpoint=checkpoint, sizes=sizes)
     blocks = [path[2:] for path in paths if path[-1] == "block"]
     assert blocks.count(("forward", "block")) == 4
     assert blocks.count(("backward", "recomputation", "block")) == recomputed
@@ -122,19 +123,21 @@ def test_what_is_recomputed_is_not_kept_for_the_backward_pass(spec_values):
             subject.model(subject.inputs)
         return sum(one.untyped_storage().nbytes() for one in tensors.values())
 
-    assert kept(checkpoint=1) < kept(checkpoint=2) < kept()
+    assert kept(checkpoint="2") < kept(checkpoint="1") < kept()
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"compile": "on", "checkpoint": 1}, "compile on with checkpoint 1: a compiled graph has no ranges"),
+        ({"compile": "on", "checkpoint": "1"}, "compile on with checkpoint 1: a compiled graph has no ranges"),
         ({"attention": "flash", "constructor": "their_module:LM"}, "attention flash with the model their_module:LM"),
         ({"compile": "attention", "constructor": "their_module:LM"}, "compile attention with the model"),
-        ({"checkpoint": 2, "constructor": "their_module:LM"}, "checkpoint 2 with the model their_module:LM"),
+        ({"checkpoint": "2", "constructor": "their_module:LM"}, "checkpoint 2 with the model their_module:LM"),
         ({"attention": "fastest"}, "attention is 'fastest'; it must be one of eager, math, flash"),
         ({"compile": True}, "compile is True; it must be one of off, on, attention"),
-        ({"checkpoint": -1}, "checkpoint is -1"),
+        ({"checkpoint": "8/2"}, "checkpoint is '8/2'; it must be a text that matches"),
+        ({"checkpoint": 1}, "checkpoint is 1; it must be a text"),
+        ({"checkpoint": "2-2"}, "checkpoint 2-2: the groups inside a group must be smaller"),
     ],
 )
 def test_what_no_machine_can_measure_is_refused_in_one_line(spec_values, changes, message):

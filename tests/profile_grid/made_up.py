@@ -88,7 +88,7 @@ class Made:
     batch_size: int = 4
     compile: str = "off"
     attention: str = "eager"
-    checkpoint: int = 0
+    checkpoint: str = "0"
     gpus: int = 1
     parallel: str = "none"
     optimizer: str = "adamw"

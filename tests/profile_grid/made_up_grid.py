@@ -119,7 +119,7 @@ INCOMPLETE = {"capture_status": "incomplete", "reason": "no kernel table: nsys 2
 
 def made_up_tables(
     models=tuple(MODELS), contexts=CONTEXTS, modes=MODES, machine=MACHINE, changes=None, hostile=False,
-    precisions=("fp32",), batch_sizes=(4,), compiles=("off",), attentions=("eager",), checkpoints=(0,),
+    precisions=("fp32",), batch_sizes=(4,), compiles=("off",), attentions=("eager",), checkpoints=("0",),
     gpus=(1,), parallels=("none",), optimizers=("adamw",),
 ):  # fmt: skip
     """Every table of results/tables by name, those of answers made when they are read. `changes` maps a run's name to
@@ -243,17 +243,17 @@ def _kernels(shape: ModelShape, mode: str, hostile: bool, flop_per_s: float) -> 
 
 def _varied(rows: list[tuple], values: dict) -> list[tuple]:
     """Compiled: what is no matrix multiply is fused into Triton's kernels, in a third of the time. Fused attention: its
-    parts are one kernel, in a fifth. Checkpointed: the forward pass again, so many blocks of it."""
+    parts are one kernel, in a fifth. Checkpointed: the blocks of the forward pass again."""
     if values["compile"] != "off":
         fused = (TRITON, "triton-fused")
         rows = [row if row[3] == "gemm" else (*row[:2], *fused, max(row[4] // 4, 1), row[5] / 3) for row in rows]
     if values["attention"] != "eager":
         rows = [(row[0], SDPA, FLASH, "attention", 1, row[5] / 5) if row[1].startswith(SDPA) else row for row in rows]
-    if values["checkpoint"] and values["mode"] != "forward":
+    if values["checkpoint"] != "0" and values["mode"] != "forward":
         again = [row for row in rows if row[0] == "forward" and row[1].startswith("block")]
         rows = [
             *rows,
-            *(("backward", f"recomputation > {row[1]}", *row[2:5], row[5] / values["checkpoint"]) for row in again),
+            *(("backward", f"recomputation > {row[1]}", *row[2:]) for row in again),
         ]
     return _summed(rows)
 

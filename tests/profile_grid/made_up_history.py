@@ -18,7 +18,7 @@ EVENTS = """
 ( forward
 ( block
 ( computing softmax
-+scores 30 aten::exp
++scores 30 aten::exp model.py:7
 +sum 10 aten::sum
 -sum
 )
@@ -45,6 +45,10 @@ EVENTS = """
 )
 )
 """
+DTYPES = [
+    {"module": "blocks.*.norm", "modules": 1, "parameters": "float32", "output": "bfloat16", "gradients": "float32"},
+    {"module": "(loss)", "modules": 1, "parameters": "", "output": "float32", "gradients": ""},
+]
 HELD = {"weight": "parameters", "gradient": "gradients", "moments": "optimizer state", "tokens": "data", "loss": "data"}
 
 
@@ -63,20 +67,20 @@ def made_up_record(text: str = EVENTS, held: dict[str, str] = HELD) -> dict:
             allocations[last[line[1:]]]["freed"] = len(times)
             times.append(float(len(times)))
         elif line:
-            name, size, *operator = line[1:].split()
+            name, size, *made_by = line[1:].split()
             last[name] = len(allocations)
             allocations.append(
                 {"bytes": int(size), "made": len(times), "freed": None, "range": opened[-1] if opened else None,
-                 "operator": operator[0] if operator else None, "name": name}
+                 "operator": made_by[0] if made_by else None, "line": "".join(made_by[1:]) or None, "name": name}
             )  # fmt: skip
             times.append(float(len(times)))
     for one in allocations:
         one["held"] = held.get(one["name"]) if one["freed"] is None else None
-    columns = ("bytes", "made", "freed", "range", "operator", "held")
+    columns = ("bytes", "made", "freed", "range", "operator", "line", "held")
     counters = dict.fromkeys(("allocated_peak", "reserved_peak", "driver_used")) | {"requested_peak": 600}
     return {
         "format": 1, "time_us": times, "counters": counters, "cannot": ["what NCCL takes", "no snapshot"],
-        "unmet": None,
+        "unmet": None, "dtypes": DTYPES,
         "allocations": {name: [one[name] for one in allocations] for name in columns},
         "ranges": {name: [one[name] for one in ranges] for name in ("name", "inside", "opened", "closed")},
     }  # fmt: skip

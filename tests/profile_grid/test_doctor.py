@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cs336_model.arithmetic.checkpoints import recomputed_flops
+from cs336_model.arithmetic.flops import shape_of
 from profile_grid.host.processes.job import Problem
 from profile_grid.planning import estimates
 from profile_grid.planning.doctor import Gpu, Host, Trial, capture_lines, cause, report
@@ -282,5 +284,7 @@ def test_runs_of_another_precision_have_a_pace_of_their_own(tmp_path):
 def test_what_is_recomputed_counts_as_work():
     program = plan(models=["small"], modes=["train_step"])["runs"][0]["specifications"]["timing"]["program"]
     forward = estimates.steps_flops(program) / 3
-    again = [program | {"dimensions": program["dimensions"] | {"checkpoint": every}} for every in (0, 1, 2)]
-    assert [estimates.steps_flops(one) / forward for one in again] == [3, 4, 3.5]
+    nested = program | {"dimensions": program["dimensions"] | {"checkpoint": "8-2"}}
+    again = sum(recomputed_flops(shape_of(program), "8-2").values())
+    steps = program["warmup_steps"] + program["measured_steps"]
+    assert estimates.steps_flops(nested) == pytest.approx(3 * forward + steps * again)

@@ -30,18 +30,19 @@ def test_every_grid_as_shipped_can_be_planned(config, grid):
 def test_a_run_is_named_after_its_values_that_are_no_defaults(config):
     product = {"models": ["small"], "context_lengths": [512], "modes": ["train_step"]}
     config |= {"grid": "g", "grids": {"g": [
-        product | {"precisions": ["bf16-weights"], "attentions": ["flash"], "checkpoints": [0, 2]},
+        product | {"precisions": ["bf16-weights"], "attentions": ["flash"], "checkpoints": [0, 2, "8-2"]},
         product | {"compiles": [False, True, "attention"]},  # as YAML reads a bare off and on
     ]}}  # fmt: skip
     runs = grid_runs(checked_config(config))
     assert list(runs) == [
         "small_ctx512_train_step_bf16-weights_flash-attention",
         "small_ctx512_train_step_bf16-weights_flash-attention_checkpoint2",
+        "small_ctx512_train_step_bf16-weights_flash-attention_checkpoint8-2",
         "small_ctx512_train_step",
         "small_ctx512_train_step_compile-on",
         "small_ctx512_train_step_compile-attention",
     ]
-    assert [run["compile"] for run in runs.values()] == ["off", "off", "off", "on", "attention"]
+    assert [run["compile"] for run in runs.values()] == ["off", "off", "off", "off", "on", "attention"]
 
 
 def test_a_combination_that_no_machine_can_run_is_refused_before_anything_is_measured(config):

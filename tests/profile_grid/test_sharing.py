@@ -12,7 +12,7 @@ from profile_grid.sharing import archive
 from profile_grid.sharing.archive import RUN_COLUMNS, BadArchive, read_manifest, unpack, write_archive
 from profile_grid.study.stages import NOT_ASKED, OPERATOR
 
-NUMBERS = ("context_length", "batch_size", "checkpoint", "gpus", "steps_warmed")
+NUMBERS = ("context_length", "batch_size", "gpus", "steps_warmed")
 RUN = dict.fromkeys(RUN_COLUMNS, "x") | dict.fromkeys(NUMBERS, 5) | {OPERATOR.status_column: NOT_ASKED}
 FILES = {
     "grid.json": "{}",

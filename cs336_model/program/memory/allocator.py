@@ -1,18 +1,22 @@
 """The recorder on a GPU: the history of PyTorch's caching allocator, and its counters at both ends of every range.
 
 The backward pass runs in its own thread, so no label of a thread tells the range of an allocation. The number of
-allocations and releases that the allocator has counted when a range opens and closes does, to the event.
+allocations and releases that the allocator has counted when a range or an operation begins and ends does, to the event.
 """
 
-from collections.abc import Callable
-from pathlib import PurePath
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 
 from cs336_model.program.memory.history import AllocatorEvent, AllocatorRecording, FailedAllocation, RecordedRange
+from cs336_model.program.memory.operations import published_path
+from cs336_model.program.out_of_memory import OutOfMemoryError
+from range_marks.emitters import Emitter
 
-IN_PACKAGES = ("site-packages", "dist-packages")
 FRAME_KEYS = ("name", "line")
 ENTRY_KEYS = ("action", "addr", "size", "stream", "time_us", "device_free", "pool_id", "segment_pool_id", "version")
 SEGMENT_KEYS = (
@@ -33,19 +37,6 @@ def publishable(snapshot: dict[str, Any]) -> dict[str, Any]:
         ],
         "device_traces": [[_with_frames(ENTRY_KEYS, entry) for entry in trace] for trace in snapshot["device_traces"]],
     }
-
-
-def published_path(file: str) -> str:
-    """The path of a source file below the folder from which it was imported: "cs336_model/model/transformer.py",
-    "torch/nn/modules/module.py"; for any other file only its name."""
-    parts = PurePath(file).parts
-    for folder in IN_PACKAGES:
-        if folder in parts:
-            return "/".join(parts[parts.index(folder) + 1 :])
-    if "cs336_model" in parts:
-        last = len(parts) - 1 - parts[::-1].index("cs336_model")
-        return "/".join(parts[last:])
-    return parts[-1] if parts else ""
 
 
 def _with_frames(keys: tuple[str, ...], entry: dict[str, Any]) -> dict[str, Any]:
@@ -70,14 +61,35 @@ class AllocatorMemory:
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._ranges, self._open = device, [], []
+        self._thread = _OpenRanges()
+        self._operations: list[tuple[int, int, str, str | None]] = []  # first event, event after, name, line
+        self.emitter = Emitter(self._push, self._pop)
         torch.cuda.init()
         self._before = self._event_count()
         torch.cuda.memory._record_memory_history(stacks="python", context="alloc")
         self._snapshot: dict[str, Any] = {}
 
-    def emitter(self, name: str) -> "MarkedRange":
-        """A range of this name that records its ends."""
-        return MarkedRange(name, self._ranges, self._open, lambda: self._event_count() - self._before)
+    @contextmanager
+    def operation(self, name: str, line: str | None) -> Iterator[None]:
+        """A with block whose allocations an operation makes that this line calls."""
+        first = self._position()
+        try:
+            yield
+        finally:
+            if (after := self._position()) > first:
+                self._operations.append((first, after, name, line))
+
+    def _push(self, name: str) -> None:
+        self._thread.numbers.append(len(self._ranges))
+        self._open.append(len(self._ranges))
+        inside = self._open[-2] if len(self._open) > 1 else None
+        self._ranges.append(RecordedRange(name, inside, self._position()))
+
+    def _pop(self) -> None:
+        number = self._thread.numbers.pop()
+        self._open.remove(number)
+        self._ranges[number].closed = self._position()
+        self._ranges[number].failed = isinstance(sys.exc_info()[1], OutOfMemoryError)
 
     def ended(self, held: dict[str, list[int]]) -> AllocatorRecording:
         """Everything since the beginning."""
@@ -91,12 +103,17 @@ class AllocatorMemory:
             "driver_used": total - free,
         }  # fmt: skip
         return AllocatorRecording(
-            events_of_trace(trace), self._ranges, held, counters, CANNOT, unmet_in(trace, self._ranges)
-        )
+            with_operations(events_of_trace(trace), self._operations), self._ranges, held, counters, CANNOT,
+            unmet_in(trace, self._ranges),
+        )  # fmt: skip
 
     def snapshot(self) -> dict[str, Any]:
         """The publishable snapshot for pytorch.org/memory_viz."""
         return publishable(self._snapshot)
+
+    def _position(self) -> int:
+        """The number of the next event."""
+        return self._event_count() - self._before
 
     def _event_count(self) -> int:
         """The number of allocations and completed releases since the process began, which is that of the next event."""
@@ -104,22 +121,21 @@ class AllocatorMemory:
         return stats["allocation"]["all"]["allocated"] + stats["active"]["all"]["freed"]
 
 
-class MarkedRange:
-    """A range that records the number of events when it opened and when it closed."""
+class _OpenRanges(threading.local):
+    """The numbers of the ranges that the calling thread opened and has not closed."""
 
-    __slots__ = ("_name", "_number", "_open", "_position", "_ranges")
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
 
-    def __init__(self, name: str, ranges: list[RecordedRange], opened: list[int], position: Callable[[], int]) -> None:
-        self._name, self._ranges, self._open, self._position = name, ranges, opened, position
 
-    def __enter__(self) -> None:
-        self._number = len(self._ranges)
-        self._ranges.append(RecordedRange(self._name, self._open[-1] if self._open else None, self._position()))
-        self._open.append(self._number)
-
-    def __exit__(self, *error: object) -> None:
-        self._ranges[self._number].closed, self._ranges[self._number].failed = self._position(), error[0] is not None
-        self._open.remove(self._number)
+def with_operations(
+    events: list[AllocatorEvent], operations: list[tuple[int, int, str, str | None]]
+) -> list[AllocatorEvent]:
+    """The events with the operations, (first event, event after, name, line), during which they occurred."""
+    for first, after, name, line in operations:
+        for number in range(first, min(after, len(events))):
+            events[number] = events[number]._replace(operator=name, line=line)
+    return events
 
 
 def events_of_trace(entries: list[dict[str, Any]]) -> list[AllocatorEvent]:

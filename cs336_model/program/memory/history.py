@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-FORMAT = 1
+FORMAT = 2
 FREED_BEFORE = -1  # the allocation of a release came before the recording
 
 
@@ -22,8 +22,8 @@ class AllocatorEvent(NamedTuple):
     address: int
     size: int
     time_us: float
-    range: int | None = None  # the innermost open range, if the recorder knows it
     operator: str | None = None
+    line: str | None = None  # of Python, which called the operator
 
 
 @dataclass
@@ -57,6 +57,7 @@ class AllocatorRecording:
     counters: dict[str, int | None]  # of the allocator
     cannot: list[str] = field(default_factory=list)  # what this kind of recording does not see
     unmet: FailedAllocation | None = None  # the last request that failed
+    dtypes: list[dict[str, Any]] = field(default_factory=list)  # of the first step (dtypes.py)
 
     def as_record(self) -> dict[str, Any]:
         """The history as written: allocations instead of addresses, columns instead of rows."""
@@ -72,11 +73,9 @@ class AllocatorRecording:
                 "bytes": [self.events[allocated].size for allocated, _ in allocations],
                 "made": [allocated for allocated, _ in allocations],
                 "freed": [freed for _, freed in allocations],
-                "range": [
-                    inside[allocated] if self.events[allocated].range is None else self.events[allocated].range
-                    for allocated, _ in allocations
-                ],
+                "range": [inside[allocated] for allocated, _ in allocations],
                 "operator": [self.events[allocated].operator for allocated, _ in allocations],
+                "line": [self.events[allocated].line for allocated, _ in allocations],
                 "held": [category.get(allocated) for allocated, _ in allocations],
             },
             "ranges": {
@@ -85,6 +84,7 @@ class AllocatorRecording:
             "counters": self.counters,
             "cannot": self.cannot,
             "unmet": self.unmet and vars(self.unmet),
+            "dtypes": self.dtypes,
         }
 
 

@@ -5,9 +5,13 @@ from operator import itemgetter
 from typing import Any
 
 from torch import _C
-from torch.autograd.profiler import profile, record_function
+from torch._C._profiler import _RecordFunctionFast  # no operator itself, as record_function is
+from torch.autograd.profiler import profile
 
 from cs336_model.program.memory.history import AllocatorEvent, AllocatorRecording, RecordedRange
+from range_marks.emitters import Emitter
+
+RANGE, OPERATOR = "range of the program: ", "operation of the program: "  # before a name, or an operator and its line
 
 CANNOT = [
     "a processor's allocator keeps nothing in reserve and rounds nothing: requested, allocated and reserved are one",
@@ -15,17 +19,25 @@ CANNOT = [
     "what a thread of Gloo releases counts as live until its memory is used again",
     "there is no snapshot for pytorch.org/memory_viz",
 ]
-ALLOCATION, OPERATION = _C._profiler._EventType.Allocation, _C._profiler._EventType.TorchOp
+ALLOCATION = _C._profiler._EventType.Allocation
 
 
 class ProcessorMemory:
-    """Records until `ended` is called; its ranges are those that record_function opens."""
-
-    emitter = record_function  # without marking the backward pass, which would allocate
+    """Records until `ended` is called."""
 
     def __init__(self) -> None:
+        self._opened: list[_RecordFunctionFast] = []
+        self.emitter = Emitter(self._push, lambda: self._opened.pop().__exit__(None, None, None))
         self._profile = profile(use_kineto=True, profile_memory=True)
         self._profile.__enter__()
+
+    def operation(self, name: str, line: str | None) -> _RecordFunctionFast:
+        """A with block whose allocations an operation makes that this line calls."""
+        return _RecordFunctionFast(f"{OPERATOR}{name} {line or ''}")
+
+    def _push(self, name: str) -> None:  # on a processor, one thread does everything
+        self._opened.append(_RecordFunctionFast(RANGE + name))
+        self._opened[-1].__enter__()
 
     def ended(self, held: dict[str, list[int]]) -> AllocatorRecording:
         """Everything since the beginning."""
@@ -41,28 +53,37 @@ class ProcessorMemory:
 def history_of_tree(roots: list[Any]) -> tuple[list[AllocatorEvent], list[RecordedRange], int]:
     """Events and ranges of the profiler's tree, and the peak of its allocator."""
     events, ranges, peak = [], [], 0
-    waiting = [(node, None, None) for node in sorted(roots, key=_started, reverse=True)]
+    waiting = [(node, (None, None)) for node in sorted(roots, key=_started, reverse=True)]
     while waiting:
-        node, inside, operator = waiting.pop()
+        node, operation = waiting.pop()
         kind, fields = node.typed
         if kind == ALLOCATION and fields.device.type == "cpu":
             size, time_us = fields.alloc_size, node.start_time_ns / 1e3
-            event = AllocatorEvent(size > 0, fields.ptr, abs(size), time_us, inside, operator)
+            event = AllocatorEvent(size > 0, fields.ptr, abs(size), time_us, *operation)
             events.append((node.start_time_ns, event))
             peak = max(peak, fields.total_allocated)
-        elif kind == OPERATION and fields.scope == _C._profiler.RecordScope.USER_SCOPE:
-            ranges.append((node, inside))
-            inside, operator = len(ranges) - 1, None
-        elif kind == OPERATION:
-            operator = operator or node.name
-        waiting += [(child, inside, operator) for child in sorted(node.children, key=_started, reverse=True)]
+        elif node.name.startswith(OPERATOR):
+            name, _, line = node.name.removeprefix(OPERATOR).partition(" ")
+            operation = name, line or None
+        elif node.name.startswith(RANGE):
+            ranges.append(node)
+        waiting += [(child, operation) for child in sorted(node.children, key=_started, reverse=True)]
     events = with_unseen_releases(sorted(events, key=itemgetter(0)))
     times = [time_ns for time_ns, _ in events]
-    opened = [
-        RecordedRange(node.name, inside, bisect_left(times, node.start_time_ns), bisect_left(times, node.end_time_ns))
-        for node, inside in ranges
-    ]
-    return [event for _, event in events], opened, peak
+    return [event for _, event in events], _nested(sorted(ranges, key=_started), times), peak
+
+
+def _nested(nodes: list[Any], times: list[int]) -> list[RecordedRange]:
+    """The ranges of these nodes, in the order in which they began. A range of the backward pass begins inside one node
+    of autograd and ends inside another, so the profiler's tree does not tell what it contains; its times do."""
+    ranges, opened = [], []
+    for number, node in enumerate(nodes):
+        while opened and nodes[opened[-1]].end_time_ns <= node.start_time_ns:
+            opened.pop()
+        first, after = (bisect_left(times, at) for at in (node.start_time_ns, node.end_time_ns))
+        ranges.append(RecordedRange(node.name.removeprefix(RANGE), opened[-1] if opened else None, first, after))
+        opened.append(number)
+    return ranges
 
 
 def with_unseen_releases(events: list[tuple[int, AllocatorEvent]]) -> list[tuple[int, AllocatorEvent]]:

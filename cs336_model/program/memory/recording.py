@@ -9,6 +9,7 @@ from torch import Tensor
 
 from cs336_model.model.optimizer import local_part
 from cs336_model.program.memory.allocator import AllocatorMemory
+from cs336_model.program.memory.dtypes import FirstStepDtypes
 from cs336_model.program.memory.history import write
 from cs336_model.program.memory.processor import ProcessorMemory
 from cs336_model.program.parallel.ranks import this_rank
@@ -24,10 +25,12 @@ def recorder_on(device: torch.device) -> Recorder:
     return AllocatorMemory(device) if device.type == "cuda" else ProcessorMemory()
 
 
-def save_memory(recorder: Recorder, subject: Subject | None, path: Path) -> None:
+def save_memory(recorder: Recorder, subject: Subject | None, dtypes: FirstStepDtypes | None, path: Path) -> None:
     """Ends the recording, and writes the history to `path` and, in the first rank, the snapshot, if any, next to it.
     Without a subject (memory ran out while it was made), nothing is known to be held by it."""
-    write(recorder.ended(held_by(subject) if subject else {}).as_record(), path)
+    recording = recorder.ended(held_by(subject) if subject else {})
+    recording.dtypes = dtypes.rows() if dtypes else []
+    write(recording.as_record(), path)
     if this_rank().number == 0 and (snapshot := recorder.snapshot()):
         with path.with_name(SNAPSHOT).open("wb") as stream:
             pickle.dump(snapshot, stream)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from cs336_model.arithmetic.checkpoints import NO_CHECKPOINT, misfit
 from cs336_model.arithmetic.flops import PROJECT_CONSTRUCTOR
 from cs336_model.ranges import FORWARD, TRAIN_STEP
 
@@ -11,7 +12,6 @@ NOT_COMPILED, WHOLE_MODEL, ATTENTION_ALONE = COMPILES = ("off", "on", "attention
 EAGER, *_ = PYTORCH_ATTENTIONS = ("eager", "math", "flash", "efficient", "cudnn")
 OWN_PYTORCH, OWN_TRITON = OWN_ATTENTIONS = ("own-pytorch", "own-triton")  # of a student (cs336_model.program.adapters)
 ATTENTIONS = (*PYTORCH_ATTENTIONS, *OWN_ATTENTIONS)
-NO_CHECKPOINT = 0  # otherwise every n-th block is recomputed
 NOT_PARALLEL, NAIVE, FLAT, OVERLAPPED = "none", "naive", "flat", "overlapped"
 DDP, FSDP = "ddp", "fsdp"  # with FSDP, every process has a part of each parameter
 BUCKET_MB = {DDP: 25, "ddp-1mb": 1, "ddp-10mb": 10, "ddp-100mb": 100, "ddp-1000mb": 1000}  # 25 is PyTorch's default
@@ -38,14 +38,19 @@ def reduces_only_gradients(dimensions: Mapping[str, Any]) -> bool:
 def impossible(dimensions: Mapping[str, Any], constructor: str) -> str | None:
     """Why no machine can measure this combination, in one line; None where it is possible, or only a machine knows."""
     compiled, attention, checkpoint = (dimensions[key] for key in ("compile", "attention", "checkpoint"))
-    if compiled != NOT_COMPILED and checkpoint:
+    if reason := misfit(checkpoint):
+        return reason
+    if compiled != NOT_COMPILED and checkpoint != NO_CHECKPOINT:
         return (
             f"compile {compiled} with checkpoint {checkpoint}: a compiled graph has no ranges, so recomputation"
             " cannot be recognized; list them in separate products"
         )
     if reason := _impossible_on_several_gpus(dimensions):
         return reason
-    inside = {"compile": compiled == ATTENTION_ALONE, "attention": attention != EAGER, "checkpoint": bool(checkpoint)}
+    inside = {
+        "compile": compiled == ATTENTION_ALONE, "attention": attention != EAGER,
+        "checkpoint": checkpoint != NO_CHECKPOINT,
+    }  # fmt: skip
     if constructor != PROJECT_CONSTRUCTOR and (changed := [key for key, is_inside in inside.items() if is_inside]):
         return (
             f"{changed[0]} {dimensions[changed[0]]} with the model {constructor}"

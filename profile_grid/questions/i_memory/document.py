@@ -4,8 +4,12 @@ import pandas as pd
 
 from kernel_tables import units
 from kernel_tables.attribution.path_text import as_path, innermost, names_in
-from kernel_tables.markdown import MarkdownTable, code, escaped
+from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, known, memory, percent, significant
+from profile_grid.questions.i_memory.block_document import MAKERS, maker_cells, of_a_block
+from profile_grid.questions.i_memory.block_document import block_table as block_table
+from profile_grid.questions.i_memory.block_document import dtypes_tables as dtypes_tables
+from profile_grid.questions.i_memory.block_document import operations_table as operations_table
 from profile_grid.questions.i_memory.fitting import LARGEST_BATCH, LONGEST_CONTEXT
 from profile_grid.questions.i_memory.table import COUNTED
 from profile_grid.study.dimensions import BY_KEY, MODEL
@@ -79,9 +83,9 @@ def _kept(measured: Measured) -> list[Claim]:
     total = parts.groupby("run", sort=False)["bytes"].sum()
     return [
         Claim(
-            "For the backward pass, {total} are kept, most of it by {parts} ({share}).", "counted",
+            "For the backward pass, {total} are kept, most of it by {parts} ({share}){block}.", "counted",
             total=interval(total, memory), parts=leaders([escaped(part) for part in first["part"]]),
-            share=interval(first["share"], percent),
+            share=interval(first["share"], percent), block=of_a_block(measured),
         )
     ]  # fmt: skip
 
@@ -246,17 +250,16 @@ def failures_largest(measured: Measured) -> list[tuple[str, MarkdownTable]]:
 
 
 def _groups_table(rows: pd.DataFrame) -> MarkdownTable:
+    known_makers = [key for key in MAKERS if (rows[key].fillna("") != "").any()]  # older recordings of GPUs have none
     lines = [
         (
-            escaped(row["category"]), _place(row["phase"], row["range"]),
-            code(row["operator"], in_table=True) if row["operator"] else ABSENT,
+            escaped(row["category"]), _place(row["phase"], row["range"]), *maker_cells(row, known_makers),
             count(row["allocations"]), size(row["each_bytes"]), size(row["bytes"]),
         )
         for row in rows.to_dict("records")
     ]  # fmt: skip
-    return MarkdownTable(
-        ("category", "allocated in", "operator", "number", "size of each", "total"), tuple(lines), first_right=3
-    )
+    headings = ("category", "allocated in", *known_makers, "number", "size of each", "total")
+    return MarkdownTable(headings, tuple(lines), first_right=2 + len(known_makers))
 
 
 def _place(phase: str, path: str) -> str:

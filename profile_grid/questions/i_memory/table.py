@@ -3,6 +3,7 @@
 import pandas as pd
 
 from profile_grid.largest.tables import LARGEST
+from profile_grid.questions.i_memory import block_table
 from profile_grid.questions.i_memory.fitting import LARGEST_BATCH, LONGEST_CONTEXT, predicted
 from profile_grid.stages.memory.usage_tables import MEMORY_FAILED, MEMORY_LARGEST, MEMORY_TOTALS
 from profile_grid.study.dimensions import BATCH_SIZE, CONTEXT_LENGTH, LEADING
@@ -34,8 +35,8 @@ def memory_parts(merged: Merged) -> pd.DataFrame:
     """(i) One row per run with a backward pass and part of the model: bytes kept for that pass, in all blocks and in
     one."""
     rows = as_texts(merged["memory_activations"])
-    sums = rows.groupby([*LEADING, "part"], sort=False)["bytes"].agg(["sum", "count"]).reset_index()
-    sums = sums.rename(columns={"sum": "bytes", "count": "places"})
+    parts = rows.groupby([*LEADING, "part"], sort=False)
+    sums = parts.agg(bytes=("bytes", "sum"), places=("block", "nunique")).reset_index()
     total = sums.groupby("run")["bytes"].transform("sum")
     table = sums.assign(bytes_of_a_place=sums["bytes"] / sums["places"], share=sums["bytes"] / total)
     check_shares(table, ["run"])
@@ -80,6 +81,7 @@ def _last_step(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 TABLES = (
+    *block_table.TABLES,
     TableSpec(
         "memory_peak",
         "(i) One row per run and category: memory at the peak of the last measured step",
@@ -140,6 +142,7 @@ TABLES = (
     ),
 )
 PAGE_TABLES = (
+    *block_table.PAGE_TABLES,
     PageTable("memory_peak", "Memory at the peak of a step"),
     PageTable("memory_parts", "Kept for the backward pass, by part"),
     PageTable("memory_groups", "Largest allocations at the peak"),

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from cs336_model.arithmetic.flops import ModelShape
-from cs336_model.arithmetic.memory import OUTSIDE_TENSORS, estimated_peak_bytes
+from cs336_model.arithmetic.flops import ModelShape, forward_flops
+from cs336_model.arithmetic.memory import OUTSIDE_TENSORS, estimated_peak_bytes, saved_in_a_block
 from cs336_model.program.variants.values import DEFAULT_VALUES
 from profile_grid.documents.documents import asked_of
 from profile_grid.documents.summaries import summary_tables
@@ -158,3 +158,25 @@ def test_the_predicted_context_fits_and_one_token_more_does_not():
     assert predicted(row | {"device_total_bytes": None}, "context_length") is None
     assert predicted(row | {"estimated_peak_bytes": None}, "batch_size") is None
     assert predicted(row | {"device_total_bytes": GIB}, "batch_size") == 0
+
+
+def test_one_block_stands_with_what_the_shapes_let_expect_and_its_largest_operations():
+    shape = ModelShape(**SMALL, batch_size=4, context_length=512)
+    own = {"d_ff": 3072, "forward_flops": forward_flops(shape)["forward"]}
+    tables = recorded([training(others=own), training(checkpoint="4", others=own)])
+    block = summary_tables(tables, ["memory_block"])["memory_block"].set_index("checkpoint")
+    assert block.loc["0", "saved_bytes"] == 30 * MIB
+    assert block.loc["0", "estimated_saved_bytes"] == saved_in_a_block(shape)
+    assert pd.isna(block.loc["4", "estimated_saved_bytes"])
+    assert block["estimated_residual_bytes"].tolist() == [4 * 512 * 768 * 4] * 2
+    text = answered(tables)
+    assert "one block keeps 30 MiB" in text
+    assert "| computing softmax | `aten::exp` | `model.py:7` | 30.0 MiB | 100.0 % |" in text
+
+
+def test_the_types_of_one_run_per_precision_are_shown_by_module():
+    text = answered(recorded([Made(), training(), training(precision="bf16")]))
+    assert text.count("Types of parameters, outputs and gradients in the first step of") == 2
+    assert "in the first step of `small_ctx512_train_step`:" in text
+    cells = [cell.strip() for cell in line_of(text, "`blocks.*.norm`").split("|")]
+    assert cells[1:6] == ["`blocks.*.norm`", "1", "float32", "bfloat16", "float32"]

@@ -22,24 +22,24 @@ NO_ANSWER = Claim(
     "Not answered: no two training runs differ only in checkpoints, with times of at least one.", "missing"
 )
 PEAKS = ("peak_allocated_bytes", "recorded_peak_bytes")
-LEAST_SAVING = 0.01  # of the memory, below which further checkpoints save nothing
 MEMORY = {
     "peak_allocated_bytes": "peak",
     "recorded_peak_bytes": "recorded peak",
+    "predicted_peak_bytes": "peak, predicted",
     "recorded_kept_bytes": "kept, recorded",
     "kept_bytes": "kept, predicted",
 }
 
 
 def sentences(measured: Measured) -> list[str]:
-    """(j) The largest saving and its cost; then by number of blocks, what saves nothing more, and what fits."""
+    """(j) The largest saving and its cost; then what fits, the lowest peak, and the cost in time."""
     times, taken = measured.tables["checkpoint_times"], measured.tables["checkpoint_memory"]
     if not (taken["status"] == COMPLETE).any():
         return [NO_ANSWER]
     steps, base = whole_steps(times), CHECKPOINT.default
     both = taken[taken[CHECKPOINT.key] != base].merge(steps[["run", "speed_up", "verdict"]], on="run", how="left")
     lead = _largest_saving(both)
-    return [*lead, *_fits(taken), *_wasted(taken, steps), *_longer(steps), *_again(taken, measured)] or [NO_ANSWER]
+    return [*lead, *_fits(taken), *_least(taken), *_longer(steps), *_again(taken, measured)] or [NO_ANSWER]
 
 
 def _largest_saving(both: pd.DataFrame) -> list[Claim]:
@@ -62,38 +62,37 @@ def _saving(row: pd.Series, peak: str) -> Claim:
     )  # fmt: skip
 
 
-def _wasted(taken: pd.DataFrame, steps: pd.DataFrame) -> list[Claim]:
-    """Where fewer checkpointed blocks need no more memory, and how much longer a step takes with the most."""
-    longer = 1 / steps.set_index("run")["speed_up"]
-    checkpointed = taken[taken[CHECKPOINT.key] != CHECKPOINT.default]
+def _least(taken: pd.DataFrame) -> list[Claim]:
+    """The value with the lowest peak in each configuration, its prediction, and the peaks of the values next to it."""
+    column = next((name for name in PEAKS if taken[name].notna().any()), None)
+    if column is None:
+        return []
     texts = []
-    for _, rows in checkpointed.groupby(keys_without(CHECKPOINT.key), sort=False):
-        rows = rows[rows["peak_allocated_bytes"].notna() & rows["run"].isin(longer.index)].sort_values(CHECKPOINT.key)
-        if len(rows) < 2:
-            continue
-        most, fewer = rows.iloc[0], rows.iloc[1]
-        saved = 1 - most["peak_allocated_bytes"] / fewer["peak_allocated_bytes"]
-        if saved < LEAST_SAVING:
-            more = percent(longer[most["run"]] / longer[fewer["run"]] - 1)
-            config = where(most.to_dict() | {CHECKPOINT.key: CHECKPOINT.default})
-            texts.append(
-                f"{config} ({memory(fewer['peak_allocated_bytes'])} {CHECKPOINT.words(fewer[CHECKPOINT.key])}), but"
-                f" take {more} more time {CHECKPOINT.words(most[CHECKPOINT.key])}"
-            )
-    return [Claim("More checkpoints save no memory in {texts}.", "measured", texts=listed(texts))] if texts else []
+    for _, rows in taken[taken[column].notna()].groupby(keys_without(CHECKPOINT.key), sort=False):
+        values = sorted_values(rows, CHECKPOINT.key)
+        peaks = rows.set_index(CHECKPOINT.key).loc[values]
+        place = values.index(peaks[column].idxmin())
+        least = peaks.iloc[place]
+        expected = known(least["predicted_peak_bytes"])
+        predicted = f", predicted {memory(least['predicted_peak_bytes'])}" if expected else ""
+        beside = [values[at] for at in (place - 1, place + 1) if 0 <= at < len(values)]
+        next_to = [f"{CHECKPOINT.name_of(value)} {memory(peaks.loc[value, column])}" for value in beside]
+        config = where(rows.iloc[0].to_dict() | {CHECKPOINT.key: CHECKPOINT.default})
+        texts.append(f"{config} {memory(least[column])} with {CHECKPOINT.name_of(values[place])}{predicted}"
+                     f" ({listed(next_to)})")  # fmt: skip
+    return [Claim("Lowest peak, and in brackets its neighbours: {texts}.", "measured", texts="; ".join(texts))]
 
 
 def _longer(steps: pd.DataFrame) -> list[Claim]:
-    """By number of checkpointed blocks how many times as long a step takes, and how much of that the FLOPs explain."""
+    """By value how many times as long a step takes, and how much of that the FLOPs explain."""
     texts = []
     for value in sorted_values(steps, CHECKPOINT.key):
         with_value = steps[steps[CHECKPOINT.key] == value]
         ideal = 1 / with_value["ideal_by_flops"].dropna()
         flops = f" (FLOPs predict {interval(ideal, ratio)})" if len(ideal) else ""
         unclear = with_value["verdict"] == UNTOLD
-        unclear_text = (
-            f", {UNTOLD} in {places(with_value[unclear].assign(**{CHECKPOINT.key: 0}))}" if unclear.any() else ""
-        )
+        without = with_value[unclear].assign(**{CHECKPOINT.key: CHECKPOINT.default})
+        unclear_text = f", {UNTOLD} in {places(without)}" if unclear.any() else ""
         texts.append(f"{CHECKPOINT.words(value)} {interval(1 / with_value['speed_up'], ratio)}{flops}{unclear_text}")
     text = "Time of a step, compared with no checkpoints: {texts}."
     return [Claim(text, "difference", texts="; ".join(texts))] if texts else []
@@ -106,7 +105,7 @@ def _again(taken: pd.DataFrame, measured: Measured) -> list[Claim]:
 
 
 def _fits(taken: pd.DataFrame) -> list[Claim]:
-    """Where memory runs out without checkpoints, and the fewest checkpoints with which it does not."""
+    """Where memory runs out without checkpoints, and the values with which it does not."""
     failed = taken[(taken[CHECKPOINT.key] == CHECKPOINT.default) & (taken["status"] == OUT_OF_MEMORY)]
     if failed.empty:
         return []
@@ -114,8 +113,8 @@ def _fits(taken: pd.DataFrame) -> list[Claim]:
     fits = taken[taken["status"] == COMPLETE].merge(failed[keys], on=keys)
     remedy = ""
     if len(fits):
-        fewest = fits.loc[fits.groupby(keys, sort=False)[CHECKPOINT.key].idxmax()]
-        remedy = f"; it fits {listed([CHECKPOINT.words(value) for value in sorted_values(fewest, CHECKPOINT.key)])}"
+        values = [CHECKPOINT.name_of(value) for value in sorted_values(fits, CHECKPOINT.key)]
+        remedy = f"; it fits with checkpoints of {listed(values)}"
     text = "Without checkpoints, {places} {runs} out of memory{named}."
     return [Claim(text, "counted", places=places(failed), runs="runs" if len(failed) == 1 else "run", named=remedy)]
 

@@ -1,4 +1,4 @@
-"""Figure of (j): time of a step against memory, a point for each number of checkpointed blocks."""
+"""Figures of (j): the peak by blocks per checkpoint with its prediction, and time of a step against memory."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from profile_grid.figures.panels import AXIS_PX, Frame
 from profile_grid.figures.run_selection import without_figures
 from profile_grid.figures.scales import Series
 from profile_grid.figures.theme import SOFT, WIDTH
-from profile_grid.quantities import GIBIBYTE, interval, percent, ratio
-from profile_grid.study.dimensions import CHECKPOINT
+from profile_grid.quantities import GIBIBYTE, interval, memory, percent, ratio
+from profile_grid.study.dimensions import CHECKPOINT, KEYS, keys_without
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.evidence import SLOWER
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.pivoting import sorted_values
 from profile_grid.tables.ratios import compared
+from profile_grid.tables.wording import capital
 
 COLUMNS, HEIGHT_PX, VALUE = 3, 170, "blocks"
+PEAKS = ("peak_allocated_bytes", "recorded_peak_bytes")
+MEASURED, PREDICTED = "measured", "predicted"
 NO_TIMES = "No two timed training runs differ only in checkpoints."
 TITLES = {  # the first that any run has
     "peak_allocated_bytes": "peak memory (GiB)",
@@ -31,21 +34,28 @@ TITLES = {  # the first that any run has
 def time_and_memory(taken: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """One row per timed run with its memory in GiB, and the column of that: the measured peak of tensors, else the
     recorded peak, else the bytes kept according to the shapes."""
-    source = next((name for name in TITLES if taken[name].notna().any()), list(TITLES)[-1])
+    source = _source(taken, *TITLES)
     rows = taken.assign(gib=taken[source] / GIBIBYTE, **{VALUE: taken[CHECKPOINT.key].map(CHECKPOINT.name_of)})
     return rows[rows["mean_ms"].notna() & rows["gib"].notna()], source
 
 
+def _source(taken: pd.DataFrame, *names: str) -> str:
+    """The first of these columns, by default those of peaks, that any run has; the last if none has."""
+    names = names or PEAKS
+    return next((name for name in names if taken[name].notna().any()), names[-1])
+
+
 def draw_checkpoint(tables: Tables) -> Drawing:
-    """A panel per configuration: time of a step against memory, points joined from no checkpoint to every block."""
+    """A panel per configuration: time of a step against memory, points joined in the order of the values."""
     runs, taken = tables["runs"], tables["checkpoint_memory"]
     rows, source = time_and_memory(taken)
     values = sorted_values(taken, CHECKPOINT.key)
-    rows = rows.assign(order=rows[CHECKPOINT.key].map(lambda value: 1 / value if value else 0))
+    rows = rows.assign(order=rows[CHECKPOINT.key].map(values.index))
     series = Series(VALUE, tuple(CHECKPOINT.name_of(value) for value in values))
     note = (
-        "Times without a profiler, ± the standard deviation between steps. Checkpointed blocks are recomputed in the"
-        " backward pass. Of two points at the same memory, the upper one only costs time. Neither axis begins at 0."
+        "Times without a profiler, ± the standard deviation between steps. Blocks that share a checkpoint are"
+        " recomputed in the backward pass. Of two points at the same memory, the upper one only costs time. Neither"
+        " axis begins at 0."
     )
     missing = without_figures(compared(runs, CHECKPOINT), TIMING)
     return Frame((CHECKPOINT.key,), NO_TIMES, COLUMNS).drawing(
@@ -74,23 +84,66 @@ def _panel(rows: pd.DataFrame, series: Series, title: str) -> alt.LayerChart:
 
 
 def result_checkpoint(tables: Tables) -> str:
-    """How much longer a step takes with the most checkpointed blocks, and its memory as a share."""
+    """How much longer a step takes with the fewest blocks per checkpoint, and its memory as a share."""
     rows, _ = time_and_memory(tables["checkpoint_memory"])
     times = tables["checkpoint_times"]
     steps = times[(times["phase"] == WHOLE_STEP) & (times["verdict"] == SLOWER)]
     if steps.empty:
         return ""
-    most = next(value for value in sorted_values(steps, CHECKPOINT.key) if value)
-    most_steps, memory = steps[steps[CHECKPOINT.key] == most], rows.set_index("run")["gib"]
-    shares = (most_steps["run"].map(memory) / most_steps["base_run"].map(memory)).dropna()
+    fewest = sorted_values(steps, CHECKPOINT.key)[0]
+    its_steps, gib = steps[steps[CHECKPOINT.key] == fewest], rows.set_index("run")["gib"]
+    shares = (its_steps["run"].map(gib) / its_steps["base_run"].map(gib)).dropna()
     taken = f", in {interval(shares, percent)} of the memory" if len(shares) else ""
-    name, longer = CHECKPOINT.name_of(most), interval(1 / most_steps["speed_up"], ratio)
-    return f"With {name} checkpointed, a step takes {longer} as long{taken}"
+    longer = interval(1 / its_steps["speed_up"], ratio)
+    return f"{capital(CHECKPOINT.words(fewest))}, a step takes {longer} as long{taken}"
+
+
+def draw_peak(tables: Tables) -> Drawing:
+    """A panel per configuration: the peak of a step by blocks per checkpoint, measured and from the shapes."""
+    runs, taken = tables["runs"], tables["checkpoint_memory"]
+    source = _source(taken)
+    values = [CHECKPOINT.name_of(value) for value in sorted_values(taken, CHECKPOINT.key)]
+    columns = {source: MEASURED, "predicted_peak_bytes": PREDICTED}
+    long = taken.melt(["run", *KEYS], list(columns), "kind", "bytes").dropna(subset=["bytes"])
+    names = long[CHECKPOINT.key].map(CHECKPOINT.name_of)
+    rows = long.assign(kind=long["kind"].map(columns), gib=long["bytes"] / GIBIBYTE, **{VALUE: names})
+    series = Series("kind", (MEASURED, PREDICTED))
+    x = alt.X(f"{VALUE}:N", sort=values, axis=alt.Axis(title="blocks that share a checkpoint", labelAngle=0))
+    y = alt.Y("gib:Q", axis=alt.Axis(title="peak of a step (GiB)", tickCount=5))
+
+    def panel(data: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
+        base = alt.Chart(data).encode(x=x, y=y, color=series.color())
+        tooltip = marks.tooltip(data, ("kind", "peak"), ("gib", "GiB", marks.DIGITS))
+        points = base.mark_point(filled=True).encode(shape=series.shape(), tooltip=tooltip)
+        layers = base.mark_line().encode(strokeDash=series.dash()), points
+        return alt.layer(*layers, width=WIDTH // 2 - AXIS_PX, height=HEIGHT_PX)
+
+    note = "8-2 blocks: 8 blocks share a checkpoint, and every 2 of them again while these are recomputed."
+    missing = without_figures(compared(runs, CHECKPOINT), TIMING)
+    return Frame((CHECKPOINT.key,), NO_TIMES, columns=2).drawing(rows, runs, missing, panel, (note,))
+
+
+def result_peak(tables: Tables) -> str:
+    """The value with the lowest peak, in the configuration with the most memory."""
+    taken = tables["checkpoint_memory"]
+    source = _source(taken)
+    rows = taken[taken[source].notna()]
+    if rows.empty:
+        return ""
+    most = rows.loc[rows[source].idxmax()]
+    its_rows = rows[(rows[keys_without(CHECKPOINT.key)] == most[keys_without(CHECKPOINT.key)]).all(axis=1)]
+    least = its_rows.loc[its_rows[source].idxmin()]
+    name = CHECKPOINT.name_of(least[CHECKPOINT.key])
+    return f"The lowest peak, {memory(least[source])}, is that with {name} per checkpoint"
 
 
 FIGURES = (
     Figure(
-        "checkpoint", "Time of a step against memory, by checkpointed blocks", draw_checkpoint, result_checkpoint,
+        "checkpoint", "Time of a step against memory, by blocks per checkpoint", draw_checkpoint, result_checkpoint,
         tables=("runs", "checkpoint_times", "checkpoint_memory"),
+    ),
+    Figure(
+        "checkpoint_peak", "Peak of a step, by blocks per checkpoint", draw_peak, result_peak,
+        tables=("runs", "checkpoint_memory"),
     ),
 )  # fmt: skip

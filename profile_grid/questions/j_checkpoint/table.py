@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import pandas as pd
 
+from cs336_model.arithmetic.checkpoints import recomputed_flops
 from cs336_model.arithmetic.flops import forward_flops
-from cs336_model.arithmetic.memory import saved_activation_bytes
-from cs336_model.ranges import BACKWARD, FORWARD, HEAD, PHASES_OF_MODE, RECOMPUTATION
+from cs336_model.arithmetic.memory import estimated_peak_bytes, saved_activation_bytes
+from cs336_model.ranges import BACKWARD, FORWARD, PHASES_OF_MODE, RECOMPUTATION
 from kernel_tables.attribution.path_text import names_in
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CHECKPOINT, LEADING, keys_without
@@ -20,7 +19,7 @@ from profile_grid.tables.per_pass import Merged, numbers, total_by_run
 from profile_grid.tables.ratios import TIMES_WITH_BASE, compared, times_with_base
 from profile_grid.tables.texts import as_texts
 
-BYTES = ["peak_allocated_bytes", "recorded_peak_bytes", "recorded_kept_bytes", "kept_bytes"]
+BYTES = ["peak_allocated_bytes", "recorded_peak_bytes", "predicted_peak_bytes", "recorded_kept_bytes", "kept_bytes"]
 
 
 def checkpoint_times(merged: Merged) -> pd.DataFrame:
@@ -38,7 +37,7 @@ def checkpoint_memory(merged: Merged) -> pd.DataFrame:
     and the share of its GPU time that recomputes."""
     runs = compared(merged["runs"], CHECKPOINT)
     runs = runs[runs["mode"].isin([mode for mode, phases in PHASES_OF_MODE.items() if BACKWARD in phases])]
-    kept_bytes = [_kept_bytes(run) for run in runs.to_dict("records")]
+    by_shapes = [_by_shapes(run) for run in runs.to_dict("records")]
     steps = merged["timings"][merged["timings"]["phase"] == WHOLE_STEP].set_index("run")
     complete = runs[TIMING.status_column] == COMPLETE  # else the most is what there was when the run ended
     table = runs[LEADING].assign(
@@ -46,8 +45,9 @@ def checkpoint_memory(merged: Merged) -> pd.DataFrame:
         **{name: numbers(runs["run"].map(steps[name])) for name in ("mean_ms", "std_ms")},
         peak_allocated_bytes=numbers(runs["peak_allocated_bytes"]).where(complete),
         recorded_peak_bytes=numbers(runs["run"].map(_recorded_peak(merged))),
+        predicted_peak_bytes=pd.Series([peak for peak, _ in by_shapes], index=runs.index, dtype="float64"),
         recorded_kept_bytes=numbers(runs["run"].map(_recorded_kept(merged))),
-        kept_bytes=pd.Series(kept_bytes, index=runs.index, dtype="float64"),
+        kept_bytes=pd.Series([kept for _, kept in by_shapes], index=runs.index, dtype="float64"),
         recomputed_share=numbers(runs["run"].map(_recomputed_share(merged))),
     )
     keys = keys_without(CHECKPOINT.key)
@@ -87,14 +87,16 @@ def _by_flops(run: pd.Series, phase: str) -> float | None:
     once = {FORWARD: 1, BACKWARD: BACKWARD_IN_FORWARDS, WHOLE_STEP: 1 + BACKWARD_IN_FORWARDS}.get(phase, 0)
     if phase not in (BACKWARD, WHOLE_STEP):
         return 1.0
-    again = math.ceil(shape.num_layers / run[CHECKPOINT.key]) / shape.num_layers
-    return once * flops[FORWARD] / (once * flops[FORWARD] + again * (flops[FORWARD] - flops[HEAD]))
+    again = sum(recomputed_flops(shape, run[CHECKPOINT.key]).values())
+    return once * flops[FORWARD] / (once * flops[FORWARD] + again)
 
 
-def _kept_bytes(run: dict) -> int | None:
-    """The bytes that the forward pass keeps for the backward pass, by the shapes; None for other people's models."""
+def _by_shapes(run: dict) -> tuple[int, int] | tuple[None, None]:
+    """(peak of a step, bytes kept for the backward pass) by the shapes; (None, None) for other people's models."""
     shape = shape_of_run(run)
-    return saved_activation_bytes(shape, run) if shape else None
+    if shape is None:
+        return None, None
+    return estimated_peak_bytes(shape, run["mode"], run), saved_activation_bytes(shape, run)
 
 
 TABLES = (
@@ -118,11 +120,13 @@ TABLES = (
     peak_allocated_bytes | float | B | peak memory of tensors; empty on a CPU, and where the run is not complete
     recorded_peak_bytes | float | B | most that was requested at once, by the stage memory; empty where that was not \
         asked for
+    predicted_peak_bytes | float | B | peak of a step from the shapes; empty if unknown
     recorded_kept_bytes | float | B | activations that it found kept for the backward pass
     kept_bytes | float | B | what the forward pass keeps for the backward pass, from the shapes; empty if unknown
     recomputed_share | float | of 1 | part of the GPU time of a step that is inside the range of recomputation
     base_peak_allocated_bytes | float | B | peak memory of the run without checkpoints that differs in nothing else
     base_recorded_peak_bytes | float | B | recorded_peak_bytes of that run
+    base_predicted_peak_bytes | float | B | predicted_peak_bytes of that run
     base_recorded_kept_bytes | float | B | recorded_kept_bytes of that run
     base_kept_bytes | float | B | what the forward pass of that run keeps
 """),

@@ -8,7 +8,7 @@ from profile_grid.figures.paper import on_paper
 from profile_grid.questions.j_checkpoint.figure import FIGURES
 from tests.profile_grid.made_up_grid import OOM, made_up_tables
 
-(FIGURE,) = FIGURES
+FIGURE, PEAK = FIGURES
 WITHOUT = "small_ctx512_train_step"
 
 
@@ -17,7 +17,7 @@ def tables(**changes):
         "models": ("small",),
         "contexts": (128, 512),
         "modes": ("train_step",),
-        "checkpoints": (0, 1, 2),
+        "checkpoints": ("0", "1", "2"),
     }
     return made_up_tables(**(grid | changes))
 
@@ -36,5 +36,17 @@ def test_every_timed_run_is_a_point_at_its_memory_as_far_as_the_device_tells_it(
 
 
 def test_the_result_says_how_much_longer_a_step_takes():
-    assert FIGURE.result(tables()).startswith("With every block checkpointed, a step takes × 1.")
-    assert FIGURE.draw(tables(checkpoints=(0,))).reason == "No two timed training runs differ only in checkpoints."
+    assert FIGURE.result(tables()).startswith("With checkpoints of 1 block, a step takes × 1.")
+    assert FIGURE.draw(tables(checkpoints=("0",))).reason == "No two timed training runs differ only in checkpoints."
+
+
+def test_every_run_has_its_measured_peak_and_its_prediction():
+    lower = {"peak_allocated_bytes": 2**28}
+    made = tables(changes={WITHOUT: OOM, f"{WITHOUT}_checkpoint2": lower}, contexts=(512,))
+    drawing = PEAK.draw(made)
+    points = [row for rows in drawing.chart["datasets"].values() for row in rows if "gib" in row]
+    measured = {row["run"]: row["gib"] for row in points if row["kind"] == "measured"}
+    assert measured[f"{WITHOUT}_checkpoint2"] == 0.25 and WITHOUT not in measured
+    assert {row["run"] for row in points if row["kind"] == "predicted"} == set(made["checkpoint_memory"]["run"])
+    assert PEAK.result(made) == "The lowest peak, 256 MiB, is that with 2 blocks per checkpoint"
+    assert on_paper(PEAK, {name: made[name] for name in PEAK.tables})

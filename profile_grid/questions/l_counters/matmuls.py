@@ -7,6 +7,7 @@ import math
 import pandas as pd
 
 from cs336_model import ranges
+from cs336_model.arithmetic.checkpoints import recomputed_flops
 from cs336_model.arithmetic.flops import ModelShape, matmul_flops, matmul_shapes
 from cs336_model.program.variants.values import NOT_COMPILED
 from profile_grid.questions.l_counters.padding import Product, gradients, padded_ratio, within_padding
@@ -38,19 +39,21 @@ def counter_matmuls(merged: Merged) -> pd.DataFrame:
     table = table.assign(counted_flops=table["flops"], shape_flops=[flops.get(key, math.nan) for key in keys])
     table = table[table["shape_flops"] > 0].reset_index(drop=True)
     shapes = _shapes(merged)
-    compared = [_compared(row, *shapes[row["run"]], kernels) for row in table.to_dict("records")]
+    compared = [_compared(row, shapes[row["run"]][0], kernels) for row in table.to_dict("records")]
     table = table.join(pd.DataFrame(compared, index=table.index, columns=[*KINDS]).astype(KINDS))
     return led(merged, table)[[*LEADING, *OF_A_PART]]
 
 
-def _compared(row: dict, shape: ModelShape, every: int, kernels: dict[tuple, dict[str, float]]) -> tuple:
+def _compared(row: dict, shape: ModelShape, kernels: dict[tuple, dict[str, float]]) -> tuple:
     """(counted ÷ from the shapes, in tiles ÷ from the shapes, whether these two agree)."""
     if row["counted_share"] < 1:
         return math.nan, math.nan, None
     ratio, name, part = row["counted_flops"] / row["shape_flops"], row["pass"], row["part"]
     products: list[Product] = [*matmul_shapes(shape)[part]]
+    once = matmul_flops(shape)[part] * (2 if name == BACKWARD else 1)
     products = gradients(products) if name == BACKWARD else products
-    times = 1 if part == ranges.HEAD else _layers(shape, every, name)
+    layers = 1 if part == ranges.HEAD else shape.num_layers
+    times = layers * row["shape_flops"] / once  # fewer where not all is computed again
     launches = kernels.get((row["run"], name, part), {})
     tiles = padded_ratio(ratio, {kernel: count / times for kernel, count in launches.items()}, products)
     return ratio, tiles, within_padding(ratio, tiles, products)
@@ -70,26 +73,20 @@ def _launches_of_kernels(merged: Merged) -> dict[tuple, dict[str, float]]:
     return launches_by_kernel
 
 
-def _shapes(merged: Merged) -> dict[str, tuple[ModelShape, int]]:
-    """(shape, setting `checkpoint`) by uncompiled run of this project's model."""
+def _shapes(merged: Merged) -> dict[str, tuple[ModelShape, str]]:
+    """(shape, value of `checkpoint`) by uncompiled run of this project's model."""
     runs = merged["runs"]
     eager_runs = runs[runs[COMPILE.key] == NOT_COMPILED].to_dict("records")
-    shapes = {run["run"]: (shape_of_run(run), int(run["checkpoint"])) for run in eager_runs}
-    return {run: (shape, every) for run, (shape, every) in shapes.items() if shape is not None}
+    shapes = {run["run"]: (shape_of_run(run), run["checkpoint"]) for run in eager_runs}
+    return {run: (shape, checkpoint) for run, (shape, checkpoint) in shapes.items() if shape is not None}
 
 
 def _flops_of_shapes(merged: Merged) -> dict[tuple, float]:
     """The FLOPs of the matrix products in one pass, by run, pass and part."""
-    return {
-        (run, name, part): (2 if name == BACKWARD else 1) * flops * _layers(shape, every, name) / shape.num_layers
-        for run, (shape, every) in _shapes(merged).items()
-        for part, flops in matmul_flops(shape).items()
-        for name in (FORWARD, BACKWARD, RECOMPUTATION)
-    }
-
-
-def _layers(shape: ModelShape, every: int, name: str) -> int:
-    """The number of layers in this pass; recomputation has only those with a checkpoint."""
-    if name != RECOMPUTATION:
-        return shape.num_layers
-    return math.ceil(shape.num_layers / every) if every else 0
+    flops_of_runs = {}
+    for run, (shape, checkpoint) in _shapes(merged).items():
+        once, again = matmul_flops(shape), recomputed_flops(shape, checkpoint)
+        for part, flops in once.items():
+            passes = {FORWARD: flops, BACKWARD: 2 * flops, RECOMPUTATION: again[part]}
+            flops_of_runs |= {(run, name, part): number for name, number in passes.items()}
+    return flops_of_runs

@@ -57,7 +57,7 @@ def test_a_step_takes_the_energy_of_a_window_over_its_steps_and_a_token_its_part
 
 @pytest.mark.parametrize(("mode", "forwards"), [("forward", 1), ("forward_backward", 3), ("train_step", 3)])
 def test_the_model_flops_of_a_step_are_those_of_its_matrix_products_and_nothing_computed_again(mode, forwards):
-    result = energy_result(Made(mode=mode, checkpoint=1).leading, 500.0, 0.02, 125.0, FORWARD_FLOPS)
+    result = energy_result(Made(mode=mode, checkpoint="1").leading, 500.0, 0.02, 125.0, FORWARD_FLOPS)
     assert energy_of_run(result.program, parse_as(EnergyFacts, result.facts))["model_flops"] == forwards * FORWARD_FLOPS
 
 

@@ -12,7 +12,7 @@ communication: buckets, flattened gradients, gathered parameters.
 import gzip
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -54,12 +54,14 @@ class AllocationHistory:
     freed: np.ndarray  # the event that freed it; the number of events if it was never freed
     range: np.ndarray  # number of the innermost range; -1 for none
     operator: list[str | None]  # None if unknown
+    line: list[str | None]  # of Python, which called the operator; None if unknown
     held: list[str | None]  # what held it at the end; None if unknown
     ranges: list[RangeSpan]
     time_us: np.ndarray
     counters: dict[str, int | None]
     cannot: list[str]
     unmet: FailedRequest | None = None
+    dtypes: list[dict] = field(default_factory=list)  # of the first step: cs336_model.program.memory.dtypes
 
     @property
     def events(self) -> int:
@@ -110,12 +112,14 @@ def history_of(record: dict) -> AllocationHistory:
         freed=np.array([events if value is None else value for value in columns["freed"]], dtype="int64"),
         range=np.array([-1 if value is None else value for value in columns["range"]], dtype="int64"),
         operator=columns["operator"],
+        line=columns["line"],
         held=columns["held"],
         ranges=[RangeSpan(name, inside, start, events if end is None else end) for name, inside, start, end in rows],
         time_us=np.array(record["time_us"], dtype="float64"),
         counters=record["counters"],
         cannot=record["cannot"],
         unmet=record["unmet"] and FailedRequest(**record["unmet"]),
+        dtypes=record["dtypes"],
     )
 
 

@@ -24,6 +24,8 @@ MEMORY = Stage(
             "memory_timeline",
             "memory_totals",
             "memory_failed",
+            "memory_blocks",
+            "module_dtypes",
         ),
         status_file="memory_status.json",
     ),

@@ -12,13 +12,15 @@ from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
 from profile_grid.host.processes.ranks import rank_filename
 from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, StageResult
 from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
+from profile_grid.stages.memory import block_tables
 from profile_grid.stages.memory import usage_tables as tables
 from profile_grid.stages.memory.history import AllocationHistory, categories_of, live_bytes, names_of, read_history
 from profile_grid.stages.memory.usage_tables import MEMORY_MOMENTS, failure_table
-from profile_grid.stages.memory.usage_tables import TABLES as TABLES
+from profile_grid.stages.memory.usage_tables import TABLES as USAGE_TABLES
 from profile_grid.study.stages import MEMORY
 
 (HISTORY,) = MEMORY.files
+TABLES = (*USAGE_TABLES, block_tables.MEMORY_BLOCKS, block_tables.MODULE_DTYPES)
 COUNTERS = ("requested_peak", "allocated_peak", "reserved_peak", "driver_used")
 
 
@@ -52,6 +54,8 @@ def tables_of_history(history: AllocationHistory, program: dict) -> RunTables:
         "memory_largest": tables.largest_table(history, names_of(category), tables.fullest_of_last_step(history, live)),
         "memory_timeline": tables.timeline_table(history, live),
         "memory_totals": _totals(history, program),
+        "memory_blocks": block_tables.blocks_table(history, category, live),
+        "module_dtypes": block_tables.dtypes_table(history),
     }
     return RunTables(tables_status(COMPLETE), made_tables)
 

@@ -11,6 +11,7 @@ import pytest
 
 from cs336_model.program.variants.values import DEFAULT_VALUES
 from profile_grid.results.capture_identity import identity
+from profile_grid.stages.memory.block_tables import blocks_table
 from profile_grid.stages.memory.history import CATEGORIES, RangeSpan, categories_of, history_of, live_bytes, names_of
 from profile_grid.stages.memory.tables import TABLES, run_tables, tables_of_history
 from profile_grid.stages.memory.usage_tables import (
@@ -98,7 +99,9 @@ def test_a_replay_that_does_not_reach_what_the_allocator_counted_gives_no_figure
 
 def test_what_is_kept_stands_by_part_and_block():
     kept = tables()[1]["memory_activations"]
-    assert kept.values.tolist() == [["computing softmax", 0, 30, 1], ["head", -1, 20, 1]]
+    assert kept.values.tolist() == [
+        ["computing softmax", 0, "aten::exp", "model.py:7", 30, 1], ["head", -1, "aten::mm", "", 20, 1],
+    ]  # fmt: skip
 
 
 def test_the_largest_allocations_at_the_peak_are_told_with_range_and_operator_and_the_rest_by_category():
@@ -107,7 +110,7 @@ def test_the_largest_allocations_at_the_peak_are_told_with_range_and_operator_an
     category = categories_of(history)
     table = largest_table(history, names_of(category), fullest(live_bytes(history, category), backward))
     first = table.iloc[0].tolist()
-    assert first == ["optimizer state", "(outside)", "", "", 200, 1, 200]
+    assert first == ["optimizer state", "(outside)", "", "", "", 200, 1, 200]
     scores = table[table["operator"] == "aten::exp"].iloc[0]
     assert (scores["phase"], scores["range"]) == ("forward", "block > computing softmax")
     assert table["bytes"].sum() == 518
@@ -296,3 +299,51 @@ def test_what_a_range_of_communication_makes_is_communication_unless_it_becomes_
 """
     found = [str(CATEGORIES[number]) for number in categories_of(made_up_history(text))]
     assert found == ["communication", "gradients"]
+
+
+TWO_BLOCKS = """
+( measure
+( step
+( forward
+( block
+( residual
++first 30 aten::add model.py:3
+)
+)
+( block
+( residual
++second 50 aten::add model.py:3
+)
+)
+)
+( backward
+( block
++gradient_of_second 7 aten::mm
+-second
+)
+( block
++gradient_of_first 9 aten::mm
+-first
+)
+)
+)
+)
+"""
+
+
+def test_each_block_has_what_it_kept_its_gradients_and_the_change_in_its_backward_pass():
+    held = {"gradient_of_first": "gradients", "gradient_of_second": "gradients"}
+    history = history_of(made_up_record(TWO_BLOCKS, held))
+    category = categories_of(history)
+    table = blocks_table(history, category, live_bytes(history, category))
+    assert table.values.tolist() == [[0, 30, 9, 9 - 30, 30], [1, 50, 7, 7 - 50, 50]]
+
+
+def test_ranges_of_a_recomputed_block_are_split_so_its_change_is_not_known():
+    again = "+gradient_of_second 7 aten::mm\n"
+    text = TWO_BLOCKS.replace(again, f")\n( recomputation\n( block\n+again 5\n-again\n)\n)\n( block\n{again}")
+    history = history_of(made_up_record(text, {}))
+    category = categories_of(history)
+    table = blocks_table(history, category, live_bytes(history, category))
+    assert table["saved_bytes"].tolist() == [30, 50]
+    assert table[["gradient_bytes", "backward_change_bytes"]].isna().all(axis=None)

@@ -32,7 +32,7 @@ SMALLER = "(smaller ones)"
 BEING_MADE = "being made"  # before any step: model, optimizer and tokens that were not finished
 MOMENT = ["requested_bytes", "free_bytes", "in_phase", "in_range", "live_bytes"]
 COLUMN_OF = {name: f"{name.replace(' ', '_')}_bytes" for name in CATEGORIES}
-KEY_COLUMNS = ["category", "phase", "range", "operator", "each_bytes"]  # of a group of allocations
+KEY_COLUMNS = ["category", "phase", "range", "operator", "line", "each_bytes"]  # of a group of allocations
 
 
 def phases_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
@@ -79,32 +79,40 @@ def _rows_at(live: np.ndarray, state: int, step: int, phase: str) -> list[tuple]
 
 
 def activations_table(history: AllocationHistory, category: np.ndarray) -> pd.DataFrame:
-    """One row per part of the model and block: the memory that the last measured step keeps for its backward pass."""
+    """One row per part of the model, block, operator and line: the memory that the last measured step keeps for its
+    backward pass."""
     step = history.measured_steps()[-1]
-    activations = [
+    blocks = blocks_of(history, step, ranges.FORWARD)
+    numbers = [
         number
         for number in np.flatnonzero(category == CATEGORIES.index(Category.ACTIVATIONS))
         if step in history.paths[history.range[number]]
     ]
-    blocks = _numbers_of_blocks(history, step)
     rows = [
-        (_part(history, history.range[number]), _block(history, history.range[number], blocks), history.size[number])
-        for number in activations
-    ]
-    table = pd.DataFrame(rows, columns=["part", "block", "size"])
-    grouped = table.groupby(["part", "block"], sort=False)["size"].agg(["sum", "count"]).reset_index()
+        (
+            _part(history, history.range[number]), block_of(history, history.range[number], blocks),
+            history.operator[number] or "", history.line[number] or "", history.size[number],
+        )
+        for number in numbers
+    ]  # fmt: skip
+    keys = MEMORY_ACTIVATIONS.names[:4]
+    table = pd.DataFrame(rows, columns=[*keys, "size"])
+    grouped = table.groupby(keys, sort=False)["size"].agg(["sum", "count"]).reset_index()
     return grouped.set_axis(MEMORY_ACTIVATIONS.names, axis=1)
 
 
-def _numbers_of_blocks(history: AllocationHistory, step: int) -> dict[int, int]:
-    """{number of a block's range in a step: 0, 1, 2 ... in the order in which they open}"""
+def blocks_of(history: AllocationHistory, step: int, phase: str) -> dict[int, int]:
+    """{number of a block's range in a phase of a step: 0, 1, 2 ... in the order in which they open}; without those that
+    recompute."""
     opened = [n for n, span in enumerate(history.ranges) if span.name == BLOCK and step in history.paths[n]]
-    return {number: order for order, number in enumerate(opened)}
+    inside = [(number, history.names(number)) for number in opened]
+    its_own = [number for number, names in inside if phase in names and ranges.RECOMPUTATION not in names]
+    return {number: order for order, number in enumerate(its_own)}
 
 
-def _block(history: AllocationHistory, number: int, blocks: dict[int, int]) -> int:
+def block_of(history: AllocationHistory, number: int, blocks: dict[int, int]) -> int:
     """The block that contains a range; -1 outside of all."""
-    return next((blocks[outer] for outer in history.paths[number] if outer in blocks), -1)
+    return next((blocks[outer] for outer in history.paths[number] if outer in blocks), -1) if number >= 0 else -1
 
 
 def _part(history: AllocationHistory, number: int) -> str:
@@ -115,8 +123,8 @@ def _part(history: AllocationHistory, number: int) -> str:
 
 
 def largest_table(history: AllocationHistory, category: Sequence[str], state: int) -> pd.DataFrame:
-    """The largest groups of allocations that are live in a state, equal in range, operator, category and size; the
-    others as one row per category. `category` has the name of the category of every allocation."""
+    """The largest groups of allocations that are live in a state, equal in range, operator, line, category and size;
+    the others as one row per category. `category` has the name of the category of every allocation."""
     numbers = np.flatnonzero(history.live_at(state))
     rows = [_described(history, number, str(category[number])) for number in numbers]
     table = pd.DataFrame(rows, columns=KEY_COLUMNS).assign(allocations=1)
@@ -124,17 +132,18 @@ def largest_table(history: AllocationHistory, category: Sequence[str], state: in
     table = table.assign(bytes=table["each_bytes"] * table["allocations"])
     table = table.sort_values(["bytes", "each_bytes"], ascending=False, kind="stable", ignore_index=True)
     smaller = table.iloc[LARGEST:].groupby("category", sort=False)[["allocations", "bytes"]].sum().reset_index()
-    smaller = smaller.assign(phase="", range=SMALLER, operator="", each_bytes=pd.NA)
+    smaller = smaller.assign(phase="", range=SMALLER, operator="", line="", each_bytes=pd.NA)
     parts = [_typed(part) for part in (table.iloc[:LARGEST], smaller) if len(part)]
     return pd.concat(parts or [_typed(table)], ignore_index=True)
 
 
 def _described(history: AllocationHistory, number: int, category: str) -> tuple:
-    """Category, phase, range below it, operator and size of an allocation."""
+    """Category, phase, range below it, operator, line and size of an allocation."""
     return (
         category,
         *phase_and_range(history, history.range[number]),
         history.operator[number] or "",
+        history.line[number] or "",
         int(history.size[number]),
     )
 
@@ -236,10 +245,12 @@ MEMORY_MOMENTS = TableSpec(
 )
 MEMORY_ACTIVATIONS = TableSpec(
     "memory_activations",
-    "One row per run with a backward pass, part of the model and block: what the last measured step keeps for it",
+    "One row per run with a backward pass, part, block, operator and line: what the last measured step keeps for it",
     columns("""
     part | text | | innermost range in which it was allocated
     block | int | | number of the block, from 0; −1 outside of all
+    operator | text | | ATen operator that allocated; empty if unknown
+    line | text | | innermost line of Python outside of PyTorch that called it, as file:line; empty if unknown
     bytes | int | B | requested by allocations of the forward pass and loss that are live when the backward pass begins
     allocations | int | | number of these allocations
 """),
@@ -251,7 +262,8 @@ MEMORY_LARGEST = TableSpec(
     category | text | | as in memory_phases
     phase | text | | phase in which they were made; (outside) of all steps
     range | text | | ranges inside the phase, outermost first, joined by " > "; (smaller ones): the others of a category
-    operator | text | | outermost ATen operator that allocated; empty if unknown
+    operator | text | | ATen operator that allocated; empty if unknown
+    line | text | | innermost line of Python outside of PyTorch that called it, as file:line; empty if unknown
     each_bytes | int | B | size of one
     allocations | int | | number of allocations
     bytes | int | B | of all of them
@@ -295,6 +307,7 @@ MEMORY_FAILED = TableSpec(
     phase | text | | as in memory_largest
     range | text | | as in memory_largest
     operator | text | | as in memory_largest
+    line | text | | as in memory_largest
     each_bytes | int | B | as in memory_largest
     allocations | int | | as in memory_largest
     bytes | int | B | as in memory_largest

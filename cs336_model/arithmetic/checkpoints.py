@@ -1,0 +1,58 @@
+"""Which blocks share a checkpoint, and what a backward pass computes again. Imports no torch.
+
+A value of the dimension `checkpoint` is a text: "0" for none; "8" if every 8 consecutive blocks share a checkpoint;
+"8-2" if these are divided again, into checkpoints of 2 blocks, and so on. The last group of a level may be smaller.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from cs336_model import ranges
+from cs336_model.arithmetic.flops import ModelShape, matmul_flops
+
+NO_CHECKPOINT = "0"
+PATTERN = "^(0|[1-9][0-9]{0,3}(-[1-9][0-9]{0,3})*)$"  # of a value
+
+
+def group_sizes(checkpoint: str) -> tuple[int, ...]:
+    """Blocks per checkpoint by level, the outermost first: (8, 2) for "8-2"; () without checkpoints."""
+    return () if checkpoint == NO_CHECKPOINT else tuple(int(size) for size in checkpoint.split("-"))
+
+
+def misfit(checkpoint: str) -> str | None:
+    """What is wrong with a value that fits the pattern; None if nothing is."""
+    if all(outer > inner for outer, inner in pairwise(group_sizes(checkpoint))):
+        return None
+    return f"checkpoint {checkpoint}: the groups inside a group must be smaller than it; write the largest first"
+
+
+def groups(blocks: range, size: int) -> Iterator[range]:
+    """These blocks in groups of so many; the last may be smaller."""
+    for first in range(blocks.start, blocks.stop, size):
+        yield blocks[first - blocks.start : first - blocks.start + size]
+
+
+def recomputed_flops(shape: ModelShape, checkpoint: str) -> dict[str, float]:
+    """FLOPs of the matrix products that a backward pass computes again, by part of the model.
+
+    PyTorch stops to recompute a group as soon as it has the last tensor that the group saved. In a group without inner
+    groups, that is the input of the last product of its last block; in others, it is the input of the last inner group.
+    """
+    blocks, last_products = _recomputed(range(shape.num_layers), group_sizes(checkpoint))
+    flops = {part: blocks * total / shape.num_layers for part, total in matmul_flops(shape).items()}
+    flops[ranges.FEED_FORWARD] -= last_products * 2 * shape.tokens * shape.d_model * shape.d_ff
+    return flops | {ranges.HEAD: 0}
+
+
+def _recomputed(blocks: range, sizes: tuple[int, ...]) -> tuple[int, int]:
+    """(blocks that are recomputed, each as often as it is; those of them without their last matrix product)."""
+    if not sizes:
+        return 0, 0
+    size, *inner = sizes
+    total = without_last = 0
+    for group in groups(blocks, size):
+        again, stopped = _recomputed(group, tuple(inner))
+        *_, last = groups(group, inner[0]) if inner else (range(0),)
+        total += len(group) - len(last) + again
+        without_last += stopped if inner else 1
+    return total, without_last

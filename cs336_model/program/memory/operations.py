@@ -1,0 +1,77 @@
+"""The ATen operations of a process while they run: their names, and the lines of Python that called them."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from pathlib import Path, PurePath
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import range_marks
+from cs336_model.program.spec import RunSpec
+from cs336_model.program.variants.compilation import is_compiled
+
+IN_PACKAGES = ("site-packages", "dist-packages")
+FOLDERS = tuple(f"{Path(package.__file__).parent}/" for package in (torch, range_marks))  # of no program's own lines
+Around = Callable[[str, str | None], AbstractContextManager]
+
+
+class Operations(TorchDispatchMode):
+    """Opens `around(name, line)` around every operation, also of the backward pass, on autograd's threads."""
+
+    def __init__(self, around: Around) -> None:
+        super().__init__()
+        self._around = around
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """False: otherwise PyTorch imports its compiler, which takes seconds. No compiled code runs in this mode."""
+        return False
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        with self._around(operation._schema.name, calling_line()):
+            return operation(*args, **(kwargs or {}))
+
+
+@contextmanager
+def followed_operations(spec: RunSpec, around: Around | None) -> Iterator[None]:
+    """A with block whose operations are followed, if `around` is given. A compiled model is not: under a dispatch mode,
+    it would run without being compiled."""
+    if around is None or is_compiled(spec):
+        yield
+        return
+    with Operations(around):
+        yield
+
+
+def calling_line() -> str | None:
+    """The innermost line that is not PyTorch's, as "cs336_model/model/transformer.py:34"; None on a thread without one,
+    such as autograd's."""
+    frame = sys._getframe().f_back.f_back  # of the operation's caller; None on a thread of autograd
+    while frame is not None:
+        if shown := _shown(frame.f_code.co_filename):
+            return f"{shown}:{frame.f_lineno}"
+        frame = frame.f_back
+    return None
+
+
+@cache
+def _shown(file: str) -> str | None:
+    """The published path of a file; None for the files of PyTorch and of the ranges, and for code without a file."""
+    return None if file.startswith((*FOLDERS, "<")) else published_path(file)
+
+
+def published_path(file: str) -> str:
+    """The path of a source file below the folder from which it was imported: "cs336_model/model/transformer.py",
+    "torch/nn/modules/module.py"; for any other file only its name."""
+    parts = PurePath(file).parts
+    for folder in IN_PACKAGES:
+        if folder in parts:
+            return "/".join(parts[parts.index(folder) + 1 :])
+    if "cs336_model" in parts:
+        last = len(parts) - 1 - parts[::-1].index("cs336_model")
+        return "/".join(parts[last:])
+    return parts[-1] if parts else ""
