@@ -196,6 +196,14 @@ def test_a_stage_measures_without_pandas_and_makes_its_tables_without_torch(modu
     assert dict(zip(stages, done.stdout.splitlines(), strict=True)) == dict.fromkeys(stages, "")
 
 
+def test_tables_are_made_without_the_libraries_of_figures():
+    program = (
+        "import sys; from profile_grid.tables.on_disk import declared_tables; declared_tables();"
+        " assert not {'altair', 'vl_convert', 'torch'} & {*sys.modules}"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+
+
 def test_no_question_is_named_outside_its_folder_and_the_catalogue():
     questions = [path.name for path in (ROOT / "profile_grid/questions").iterdir() if (path / "table.py").exists()]
     assert questions

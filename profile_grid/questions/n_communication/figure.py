@@ -12,7 +12,7 @@ from profile_grid.figures.scales import Series
 from profile_grid.figures.theme import GROUND, WIDTH
 from profile_grid.quantities import interval, percent
 from profile_grid.questions.n_communication.all_reduce_figure import ALL_REDUCE
-from profile_grid.questions.n_communication.timelines import TIMELINES
+from profile_grid.questions.n_communication.timelines_figure import TIMELINES
 from profile_grid.study.dimensions import GPUS, KEYS, PARALLEL
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.evidence import UNTOLD

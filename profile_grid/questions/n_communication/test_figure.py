@@ -7,7 +7,7 @@ from profile_grid.figures.paper import on_paper
 from profile_grid.questions.n_communication.all_reduce_figure import NOT_MEASURED
 from profile_grid.questions.n_communication.figure import FIGURES, NO_TIMES, costs
 from profile_grid.questions.n_communication.test_answer import DDP, FOUR, NAIVE, TABLES, with_all_reduce, with_ranks
-from profile_grid.questions.n_communication.timelines import NO_PAIR
+from profile_grid.questions.n_communication.timelines_figure import NO_PAIR
 from profile_grid.tables.evidence import SLOWER, UNTOLD
 from tests.profile_grid.made_up import merged
 
