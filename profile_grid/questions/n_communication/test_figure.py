@@ -33,13 +33,13 @@ def test_runs_are_ordered_by_what_communication_costs_them_without_a_profiler(ta
     assert on_paper(FIGURE, {name: tables[name] for name in FIGURE.tables})
 
 
-def test_only_costs_that_are_told_from_noise_are_named(tables):
+def test_only_costs_larger_than_the_differences_between_processes_are_named(tables):
     times = tables["communication_times"].assign(cost_share=[0.2, 0.1])
     tables["communication_times"] = times.assign(verdict=[SLOWER, UNTOLD])
     result = "Communication costs 20.0 % of a step in 1 of 2 runs; elsewhere it cannot be told"
     assert FIGURE.result(tables) == result
     tables["communication_times"] = times.assign(verdict=UNTOLD)
-    assert FIGURE.result(tables) == "No cost of communication can be told from noise"
+    assert FIGURE.result(tables) == "No cost of communication is larger than the differences between processes"
 
 
 def test_without_times_of_several_gpus_it_says_so(tables):
