@@ -29,10 +29,11 @@ def _fitting(runs: pd.DataFrame) -> list[Claim]:
     with_gpu = runs[runs["fits"].notna()]
     if with_gpu.empty:
         return []
-    fitting = int(with_gpu["fits"].sum())
-    text = "By the shapes, {fitting} fit into {total}."
+    fitting, fitted = int(with_gpu["fits"].sum()), with_gpu["fitted"].dropna()
     total = memory(with_gpu["device_total_bytes"].max())
-    return [Claim(text, "predicted", fitting=of_all(fitting, len(with_gpu), "run"), total=total)]
+    measured = f"; in the measurement, {int(fitted.sum())} of {len(fitted)} did" if len(fitted) else ""
+    text = "By the shapes, {fitting} fit into {total}{measured}."
+    return [Claim(text, "predicted", fitting=of_all(fitting, len(with_gpu), "run"), total=total, measured=measured)]
 
 
 def _agreement(runs: pd.DataFrame) -> list[Claim]:

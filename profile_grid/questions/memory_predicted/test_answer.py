@@ -90,7 +90,7 @@ def document(tables) -> str:
 def test_the_document_says_what_fits_by_the_shapes_and_whether_it_did(tables):
     assert NAME in asked_of(tables["runs"])
     text = document(tables)
-    assert "By the shapes, 1 of 2 runs fit into 80.0 GiB." in text
+    assert "By the shapes, 1 of 2 runs fit into 80.0 GiB; in the measurement, 1 of 2 did." in text
     assert "The measurement ended as predicted in both runs." in text
     line = next(line for line in text.splitlines() if line.startswith("| small") and "| 256 " in line)
     assert "| no " in line and "| OOM " in line and "activations" in line
