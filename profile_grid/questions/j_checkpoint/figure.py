@@ -18,7 +18,7 @@ from profile_grid.tables.evidence import SLOWER
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.pivoting import sorted_values
 from profile_grid.tables.ratios import compared
-from profile_grid.tables.wording import capital
+from profile_grid.tables.wording import capital, where
 
 COLUMNS, HEIGHT_PX, VALUE = 3, 170, "blocks"
 PEAKS = ("peak_allocated_bytes", "recorded_peak_bytes")
@@ -102,23 +102,21 @@ def draw_peak(tables: Tables) -> Drawing:
     """A panel per configuration: the peak of a step by blocks per checkpoint, measured and from the shapes."""
     runs, taken = tables["runs"], tables["checkpoint_memory"]
     source = _source(taken)
-    values = [CHECKPOINT.name_of(value) for value in sorted_values(taken, CHECKPOINT.key)]
+    values = sorted_values(taken, CHECKPOINT.key)
     columns = {source: MEASURED, "predicted_peak_bytes": PREDICTED}
     long = taken.melt(["run", *KEYS], list(columns), "kind", "bytes").dropna(subset=["bytes"])
-    names = long[CHECKPOINT.key].map(CHECKPOINT.name_of)
-    rows = long.assign(kind=long["kind"].map(columns), gib=long["bytes"] / GIBIBYTE, **{VALUE: names})
+    rows = long.assign(kind=long["kind"].map(columns), gib=long["bytes"] / GIBIBYTE)
     series = Series("kind", (MEASURED, PREDICTED))
-    x = alt.X(f"{VALUE}:N", sort=values, axis=alt.Axis(title="blocks that share a checkpoint", labelAngle=0))
+    axis = alt.Axis(title="blocks that share a checkpoint; 0: no checkpoints", labelAngle=0)
+    x = alt.X(f"{CHECKPOINT.key}:N", sort=values, axis=axis)
     y = alt.Y("gib:Q", axis=alt.Axis(title="peak of a step (GiB)", tickCount=5))
 
-    def panel(data: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
-        base = alt.Chart(data).encode(x=x, y=y, color=series.color())
+    def panel(data: pd.DataFrame, _: pd.DataFrame) -> alt.Chart:
         tooltip = marks.tooltip(data, ("kind", "peak"), ("gib", "GiB", marks.DIGITS))
-        points = base.mark_point(filled=True).encode(shape=series.shape(), tooltip=tooltip)
-        layers = base.mark_line().encode(strokeDash=series.dash()), points
-        return alt.layer(*layers, width=WIDTH // 2 - AXIS_PX, height=HEIGHT_PX)
+        points = alt.Chart(data, width=WIDTH // 2 - AXIS_PX, height=HEIGHT_PX).mark_point(filled=True)
+        return points.encode(x=x, y=y, xOffset="kind:N", color=series.color(), shape=series.shape(), tooltip=tooltip)
 
-    note = "8-2 blocks: 8 blocks share a checkpoint, and every 2 of them again while these are recomputed."
+    note = "8-2: 8 blocks share a checkpoint, and every 2 of them again while these are recomputed."
     missing = without_figures(compared(runs, CHECKPOINT), TIMING)
     return Frame((CHECKPOINT.key,), NO_TIMES, columns=2).drawing(rows, runs, missing, panel, (note,))
 
@@ -134,7 +132,8 @@ def result_peak(tables: Tables) -> str:
     its_rows = rows[(rows[keys_without(CHECKPOINT.key)] == most[keys_without(CHECKPOINT.key)]).all(axis=1)]
     least = its_rows.loc[its_rows[source].idxmin()]
     name = CHECKPOINT.name_of(least[CHECKPOINT.key])
-    return f"The lowest peak, {memory(least[source])}, is that with {name} per checkpoint"
+    place = where({**least, CHECKPOINT.key: CHECKPOINT.default})
+    return f"The lowest peak of {place} is {memory(least[source])}, with {name} per checkpoint"
 
 
 FIGURES = (
