@@ -116,7 +116,7 @@ STUDIES = (
     Example(H200 / "attention", ("h_attention",)),
     Example(H200 / "memory", ("i_memory", "memory_predicted"), see=(("i_memory", "block"),)),
     Example(H200 / "block", ("i_memory",), "i_memory", see=(("i_memory", "memory"),)),
-    Example(H200 / "checkpoint", ("j_checkpoint",)),
+    Example(H200 / "checkpoint", ("j_checkpoint",), "j_checkpoint"),
     Example(H200 / "first-step", ("k_warmup",)),
     Example(H200 / "counters", ("l_counters",)),
     Example(H200 / "energy", ("m_energy",), see=(("f_precision", "precision"),)),
