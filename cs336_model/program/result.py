@@ -17,6 +17,7 @@ from cs336_model.program.process_cost import Progress, process_age_seconds
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.steps import Subject
 from cs336_model.program.variants.compilation import is_compiled
+from cs336_model.program.variants.values import DIVIDED
 from kernel_tables.whole_files import written_whole
 
 
@@ -37,8 +38,10 @@ def counted_flops(subject: Subject) -> dict[str, int | None]:
     from torch.utils.flop_counter import FlopCounterMode  # slow to import, and only custom models need it
 
     arguments = subject.arguments(with_loss=ranges.LOSS in subject.spec.phases)
-    # of a compiled call nothing would be counted; only a call gathers the parameters of FSDP
-    model = subject.model.forward if is_compiled(subject.spec) else subject.model
+    # Of a compiled call nothing would be counted, and the counter's hooks refuse a model that returns views of its
+    # parameters; but only a call gathers the parameters of FSDP.
+    is_divided = subject.spec.dimensions["parallel"] in DIVIDED
+    model = subject.model if is_divided and not is_compiled(subject.spec) else subject.model.forward
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         model(subject.inputs, **arguments)
     return {"forward": counter.get_total_flops()}

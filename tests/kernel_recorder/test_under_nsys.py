@@ -122,9 +122,10 @@ def test_what_the_capture_lacks_is_told_behind_it(under_nsys):
 
 def test_what_nsys_says_of_every_window_is_not_told(under_nsys):
     always = "Not all CUDA events might have been collected."
-    _, _, err = under_nsys(report=whole().diagnostic(2, always).diagnostic(2, "an odd thing"))
+    report = whole().diagnostic(2, always).diagnostic(2, "a process used no GPU").diagnostic(3, "an odd thing")
+    _, _, err = under_nsys(report=report)
     assert "an odd thing" in err
-    assert always not in err
+    assert always not in err and "used no GPU" not in err
 
 
 @pytest.mark.parametrize(("how", "is_told"), [("goes on", True), ("ends inside", False)])

@@ -16,6 +16,7 @@ ROOMS = (
     "clean_text",
     "files",
     "intervals",
+    "processors",
     "units",
     "kernel_classes",
     "kernel_names",

@@ -167,7 +167,7 @@ def test_a_cpu_document_says_what_made_its_numbers():
 def test_provenance_names_every_version_where_runs_disagree():
     text = rendered(grid())["e_attention"]
     assert "- driver 570.1; 580.82, CUDA 13.0, PyTorch 2.11.0, Python 3.12.3, Snakemake 9.27.1" in text
-    assert "- runs: 12 (timing / capture: 11 complete / complete, 1 out_of_memory / out_of_memory)" in text
+    assert "- runs: 12; status (timing / capture): 11 complete / complete, 1 out_of_memory / out_of_memory" in text
     assert "- git commit of the measurements not recorded; of the documents 52a513d, working tree changed" in text
     assert facts(None) == "not recorded"
 

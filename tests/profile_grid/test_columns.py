@@ -74,7 +74,8 @@ def test_every_table_has_a_schema_with_dtype_unit_and_meaning():
     }  # fmt: skip
     fields = {field["name"]: field for field in resources["timings"]["schema"]["fields"]}
     assert fields["mean_ms"] == {
-        "name": "mean_ms", "type": "number", "description": "mean over the measured steps", "unit": "ms",
+        "name": "mean_ms", "type": "number", "unit": "ms",
+        "description": "mean over the measured steps; of several processes the geometric mean of their means",
     }  # fmt: skip
 
 

@@ -66,7 +66,8 @@ def test_a_question_reads_its_own_tables_and_the_merged_ones_alone(summaries, ta
     read |= {shown.source for shown in tables_with(question)}
     assert read <= {*MERGED, *own}
     if question.name in DOCUMENTS:
-        made = documents(own, tables["runs"], json.loads(PROVENANCE.read_text()), [question.name])[question.name]
+        provenance = json.loads(PROVENANCE.read_text())
+        made = documents(own, tables["runs"], provenance, [question.name], WHOLE.links)[question.name]
         whole = (EXAMPLE / "answers" / f"{question.name}.md").read_text()
         assert ("Not answered" in made) == ("Not answered" in whole)
 

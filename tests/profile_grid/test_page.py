@@ -339,7 +339,7 @@ def test_the_page_begins_with_where_one_step_goes_by_phase_and_part_before_any_t
     assert grid_page.execute_script(follows, figure, first_table)
     phases = [one.text for one in figure.find_elements("css selector", ".phase")]
     assert phases == ["forward", "loss", "backward", "optimizer"]
-    assert "attention" in figure.find_element("css selector", ".told").text
+    assert "attention" in figure.find_element("css selector", ".part-list").text
     caption = figure.find_element("css selector", "figcaption").text
     assert caption.startswith("One step of xl at context 1024, training step: time on the device, mean of 3 ")
     widths = "return [...document.querySelectorAll('.step-picture .track')].map(e => e.getBoundingClientRect().width)"

@@ -21,7 +21,7 @@ def rows(*cells):
     return pd.DataFrame([("run", *cell, value) for value, cell in enumerate(cells)], columns=[*LEADING, "share"])
 
 
-OTHERS = ("off", "eager", 0, 1, "none")
+OTHERS = ("off", "eager", "0", 1, "none", "adamw")
 SMALL, SMALL_IN_BF16 = ("small", 512, "forward", "fp32", 4, *OTHERS), ("small", 512, "forward", "bf16", 4, *OTHERS)
 LARGE = ("large", 512, "forward", "fp32", 4, *OTHERS)
 

@@ -112,4 +112,4 @@ def test_a_module_with_a_prefix_is_refused_with_what_to_do_instead(folder, snake
     write_module(folder, f'"{ROOT}/Snakefile"', '    prefix: "elsewhere"\n')
     run = snakemake(folder, "--dry-run", "--cores", "1")
     assert run.status != 0
-    assert "leave prefix away, and use --directory" in run.output
+    assert "leave prefix out, and use --directory" in run.output
