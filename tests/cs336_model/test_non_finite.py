@@ -7,9 +7,9 @@ import torch
 
 from cs336_model import ranges
 from cs336_model.model import transformer
+from cs336_model.model.optimizer import AdamW
 from cs336_model.program.non_finite import where_not_finite
 from cs336_model.program.spec import read_spec
-from cs336_model.model.optimizer import AdamW
 from tests.cs336_model.specs import changed
 
 CPU = torch.device("cpu")
