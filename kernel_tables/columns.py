@@ -201,6 +201,11 @@ TABLES: dict[str, tuple[Column, ...]] = {
 OF_READ = ("activities",)  # tables that no command writes
 
 
+def names_of(table: str) -> list[str]:
+    """The names of the columns of one of TABLES that are always there."""
+    return [column.name for column in TABLES[table] if not column.is_optional]
+
+
 def as_markdown() -> str:
     """All tables with their columns as a Markdown table."""
     rows = [

@@ -1,20 +1,15 @@
 """Two captures compared: the facts about them, and the launches of a step of each."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from kernel_tables.attribution.arrays import factorize, sums_by_group
 from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.steps import phases_and_parts
+from kernel_tables.columns import names_of
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 LEVELS = ("phase", "part", "class", "kernel")
 FACTS = {"EXPORT_PRODUCT_VERSION": "nsys", "EXPORT_SCHEMA_VERSION": "schema", "CAPTURE_BACKEND": "backend"}
@@ -25,41 +20,13 @@ STANDARD_ERRORS = 2  # of the mean over steps; smaller changes of time do not co
 
 
 @dataclass(frozen=True)
-class PerStep:
-    """Launches and nanoseconds of GPU time of one thing, by step."""
-
-    launches: np.ndarray
-    time_ns: np.ndarray
-
-
-@dataclass(frozen=True)
 class Side:
-    """One of the captures: facts by name, its number of steps, and launches and times by level and name.
-
-    A capture without steps counts as one step.
-    """
+    """One of the captures: facts by name, its number of steps, and what they launched, in rows with a name of each of
+    LEVELS, `step`, `launches` and `total_ns`. A capture without steps counts as one step."""
 
     facts: dict[str, str]
     steps: int
-    rows: dict[str, dict[str, PerStep]]
-    time_ns: np.ndarray  # of all activities, by step
-
-
-@dataclass(frozen=True)
-class Change:
-    """One thing that differs, before and after, in a step. A fact has only texts."""
-
-    level: str  # fact, phase, part, class or kernel
-    name: str
-    change: str  # fact, appeared, gone, count or time; same, if everything is listed
-    before: str  # of a fact
-    after: str
-    launches_before: float | None = None
-    launches_after: float | None = None
-    ms_before: float | None = None
-    ms_after: float | None = None
-    ms_more: float | None = None
-    ratio: float | None = None
+    launched: pd.DataFrame
 
 
 def side_of(trace: CaptureArrays, step_name: str = "step") -> Side:
@@ -67,85 +34,59 @@ def side_of(trace: CaptureArrays, step_name: str = "step") -> Side:
     scope, activities = Scope(trace, step_name), trace.gpu_activities
     has_steps = bool(len(scope.steps))
     rows = np.flatnonzero(scope.step != NO_STEP) if has_steps else np.arange(len(activities))
-    step = scope.step[rows] if has_steps else np.zeros(len(rows), np.int64)
+    step, names = scope.step[rows] if has_steps else 0, max(len(activities.names), 1)
+    keys, group = factorize(
+        (trace.activity_path[rows].astype(np.int64) * names + activities.name[rows]) * scope.count + step
+    )
+    path, name = np.divmod(keys // scope.count, names)
     phases, parts = phases_and_parts(trace.range_paths.tuples, step_name)
-    path, name = trace.activity_path[rows], activities.name[rows]
     labels = ((path, phases), (path, parts), (name, trace.activity_classes), (name, activities.names))
-    duration_ns = activities.duration_ns[rows]
-    by_level = {
-        level: _per_step(code, names, step, duration_ns, scope.count)
-        for level, (code, names) in zip(LEVELS, labels, strict=True)
-    }
+    launched = {level: [texts[i] for i in code.tolist()] for level, (code, texts) in zip(LEVELS, labels, strict=True)}
+    launched |= {"step": keys % scope.count, "launches": np.bincount(group, minlength=len(keys))}
+    launched["total_ns"] = sums_by_group(group, activities.duration_ns[rows], len(keys))
     facts = {name: trace.metadata[key] for key, name in FACTS.items() if key in trace.metadata}
     facts |= {"GPUs": "; ".join(trace.capture.gpus()) or "unknown", "steps": str(len(scope.steps))}
     trace.require_possible()
-    return Side(facts, scope.count, by_level, sums_by_group(step, duration_ns, scope.count))
+    return Side(facts, scope.count, pd.DataFrame(launched))
 
 
-def _per_step(
-    code: np.ndarray, names: list[str], step: np.ndarray, duration_ns: np.ndarray, steps: int
-) -> dict[str, PerStep]:
-    """Launches and time by name, where codes with the same name count together."""
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    used, index = factorize(code)
-    number = np.array([numbers[names[used_code]] for used_code in used.tolist()], np.int64)[index]
-    key, size = number * steps + step, len(numbers) * steps
-    launches = np.bincount(key, minlength=size).reshape(-1, steps)
-    time_ns = sums_by_group(key, duration_ns, size).reshape(-1, steps)
-    return {name: PerStep(launches[row], time_ns[row]) for name, row in numbers.items() if launches[row].any()}
-
-
-def changes(before: Side, after: Side, tolerance: float = TOLERANCE, everything: bool = False) -> list[Change]:
-    """What differs: facts first, then phases, parts, classes and kernels, each by how much its time changed.
+def changes(before: Side, after: Side, tolerance: float = TOLERANCE, everything: bool = False) -> pd.DataFrame:
+    """What differs, with the columns of `diff`: facts first, then phases, parts, classes and kernels, each by how much
+    its time changed.
 
     A thing has changed if its launches in a step did, or its time by more than `tolerance` of itself, MIN_SHARE of the
     step and STANDARD_ERRORS of the mean over steps. With `everything`, unchanged things are listed, too.
     """
-    rows = list(_changed_facts(before, after))
-    min_change_ns = MIN_SHARE * max(before.time_ns.mean(), after.time_ns.mean())
-    for level in LEVELS:
-        names = {**before.rows[level], **after.rows[level]}
-        of_level = [_change(level, name, before, after, tolerance, min_change_ns) for name in names]
-        of_level.sort(key=lambda change: (-abs(change.ms_more), change.name))
-        rows += [change for change in of_level if everything or change.change != SAME]
-    return rows
+    facts = pd.DataFrame({"before": before.facts, "after": after.facts}, dtype=object).fillna("unknown")
+    facts = facts[facts["before"] != facts["after"]].rename_axis("name").reset_index()
+    min_change_ms = MIN_SHARE * max(side.launched["total_ns"].sum() / side.steps / 1e6 for side in (before, after))
+    tables = [_changes_of(level, before, after, tolerance, min_change_ms) for level in LEVELS]
+    table = pd.concat([facts.assign(level=FACT, change=FACT), *tables], ignore_index=True)
+    table = table if everything else table[table["change"] != SAME]
+    return table[names_of("diff")].reset_index(drop=True)
 
 
-def as_table(rows: list[Change]) -> pd.DataFrame:
-    """One row per change."""
-    import pandas as pd
-
-    table = pd.DataFrame([asdict(change) for change in rows], columns=list(Change.__dataclass_fields__))
-    numbers = [name for name in table.columns if name.startswith(("launches", "ms", "ratio"))]
-    return table.astype(dict.fromkeys(numbers, "float64"))
-
-
-def _changed_facts(before: Side, after: Side) -> Iterator[Change]:
-    for name in dict.fromkeys([*before.facts, *after.facts]):
-        values = [side.facts.get(name, "unknown") for side in (before, after)]
-        if values[0] != values[1]:
-            yield Change(FACT, name, FACT, *values)
-
-
-def _change(level: str, name: str, before: Side, after: Side, tolerance: float, min_change_ns: float) -> Change:
-    old, new = (side.rows[level].get(name, PerStep(*np.zeros((2, side.steps), np.int64))) for side in (before, after))
-    launches = old.launches.mean(), new.launches.mean()
-    ms = old.time_ns.mean() / 1e6, new.time_ns.mean() / 1e6
-    kind = _kind(old, new, tolerance, min_change_ns)
-    return Change(level, name, kind, "", "", *launches, *ms, ms[1] - ms[0], ms[1] / ms[0] if ms[0] else None)
+def _changes_of(level: str, before: Side, after: Side, tolerance: float, min_change_ms: float) -> pd.DataFrame:
+    """Every name of a level on either side, the largest change of time first."""
+    sides = _means(before, level).add_suffix("_before"), _means(after, level).add_suffix("_after")
+    table = pd.concat(sides, axis=1).fillna(0.0).rename_axis("name").reset_index()
+    old_ms, new_ms = table["ms_before"], table["ms_after"]
+    more_ms = new_ms - old_ms
+    error_ms = STANDARD_ERRORS * np.hypot(table["error_before"], table["error_after"])
+    is_changed = more_ms.abs() > np.maximum(tolerance * np.maximum(old_ms, new_ms), error_ms.clip(lower=min_change_ms))
+    launches = table["launches_before"], table["launches_after"]
+    kinds = {APPEARED: launches[0] == 0, GONE: launches[1] == 0, COUNT: launches[0] != launches[1], TIME: is_changed}
+    table = table.assign(
+        level=level, change=np.select(list(kinds.values()), list(kinds), SAME), before="", after="",
+        ms_more=more_ms, ratio=new_ms / old_ms.where(old_ms > 0), size=-more_ms.abs(),
+    )  # fmt: skip
+    return table.sort_values(["size", "name"])
 
 
-def _kind(before: PerStep, after: PerStep, tolerance: float, min_change_ns: float) -> str:
-    if not before.launches.any() or not after.launches.any():
-        return APPEARED if after.launches.any() else GONE
-    if before.launches.mean() != after.launches.mean():
-        return COUNT
-    means_ns = before.time_ns.mean(), after.time_ns.mean()
-    error_ns = np.hypot(_standard_error(before.time_ns), _standard_error(after.time_ns))
-    threshold_ns = max(tolerance * max(means_ns), min_change_ns, STANDARD_ERRORS * error_ns)
-    return TIME if abs(means_ns[1] - means_ns[0]) > threshold_ns else SAME
-
-
-def _standard_error(time_ns: np.ndarray) -> float:
-    """The standard error of the mean; 0 for a single step, whose error is unknown."""
-    return float(time_ns.std(ddof=1) / len(time_ns) ** 0.5) if len(time_ns) > 1 else 0.0
+def _means(side: Side, level: str) -> pd.DataFrame:
+    """By name of a level, the means over the steps: launches, ms, and the standard error of ms, 0 for a single step."""
+    sums = side.launched.groupby([level, "step"])[["launches", "total_ns"]].sum()
+    by_step = (sums[name].unstack(fill_value=0).reindex(columns=range(side.steps), fill_value=0) for name in sums)
+    launches, ns = by_step
+    error_ns = ns.std(axis=1) / side.steps**0.5 if side.steps > 1 else 0.0
+    return pd.DataFrame({"launches": launches.mean(axis=1), "ms": ns.mean(axis=1) / 1e6, "error": error_ns / 1e6})

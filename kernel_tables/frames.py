@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from kernel_tables.attribution.path_text import as_path
-from kernel_tables.columns import TABLES
+from kernel_tables.columns import names_of
 from kernel_tables.ranks.ranks import RankTrace, ranks_of
 from kernel_tables.trace import Trace
 
@@ -63,6 +63,4 @@ def _activities(trace: Trace, under: str | None, process: int | None) -> pd.Data
         trace.require_range(under)
         is_kept &= trace.range_paths.inside(under)[path]
     table["range"] = np.array([as_path(names) for names in trace.paths], object)[path]
-    return table.loc[is_kept, [column.name for column in TABLES["activities"] if column.name in table]].reset_index(
-        drop=True
-    )
+    return table.loc[is_kept, names_of("activities")].reset_index(drop=True)

@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     shared.require_output(options, options.before, options.after)
     shared.say_rank(options.before)
     shared.say_rank(options.after)
-    from kernel_tables.comparison import SAME, as_table, changes, side_of
+    from kernel_tables.comparison import SAME, changes, side_of
 
     sides = []
     for path in (options.before, options.after):
@@ -38,8 +38,8 @@ def run(options: argparse.Namespace) -> int:
 
         shared.show(change_lines(differences, options.tolerance / 100, shared.text_width()), options)
     else:
-        shared.write(as_table(differences), options)
-    return DIFFERENT if any(change.change != SAME for change in differences) else 0
+        shared.write(differences, options)
+    return DIFFERENT if (differences["change"] != SAME).any() else 0
 
 
 def _percent(text: str) -> float:

@@ -9,6 +9,7 @@ import pandas as pd
 from kernel_tables.attribution.arrays import factorize, grouped, sums_by_group
 from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.steps import OUTSIDE, phases_and_parts
+from kernel_tables.columns import names_of
 from kernel_tables.host import SAMPLED, SOURCES
 from kernel_tables.host.events import Events, read_events
 from kernel_tables.host.owned_intervals import NO_OWNER, OwnedIntervals, by_priority, exclusive_time
@@ -18,7 +19,6 @@ from kernel_tables.reading.global_ids import process_number, process_of, thread_
 NO_CALL = -1  # the function of the time in no call: Python, the dispatcher, and everything that is not traced
 FIGURES = ["calls", "time_ns", "own_ns", "samples", "samples_in_calls"]
 BY = PHASE, RANGE = ("phase", "range")
-COLUMNS = ["process", "thread", "where", "source", "function", *FIGURES, "estimated_ns", "launches", "us_per_launch"]
 ORDER = {"process": True, "thread": True, "where": True, "own_ns": False, "samples": False, "function": True}
 
 
@@ -198,7 +198,7 @@ def _summed(amounts: dict[int, Iterable[Amounts]]) -> pd.DataFrame:
 
 
 def _with_names(table: pd.DataFrame, names: list[str], events: Events, launches: dict[str, int]) -> pd.DataFrame:
-    """The table with COLUMNS, in order. Samples have no times, calls have no estimate."""
+    """The table of `host`, in order. Samples have no times, calls have no estimate."""
     where, function = table["where"].to_numpy(), table["function"].to_numpy()
     source = np.append(events.source_of_function, NO_CALL)[function]
     is_sample = np.append(SAMPLED, False)[source]
@@ -215,7 +215,7 @@ def _with_names(table: pd.DataFrame, names: list[str], events: Events, launches:
     )
     table["launches"] = table["where"].map(launches).fillna(0).astype("int64")
     table["us_per_launch"] = table["own_ns"].astype("float64") / 1e3 / table["launches"].replace(0, np.nan)
-    return table[COLUMNS].sort_values(list(ORDER), ascending=list(ORDER.values()), ignore_index=True)
+    return table[names_of("host")].sort_values(list(ORDER), ascending=list(ORDER.values()), ignore_index=True)
 
 
 def _launches(trace: CaptureArrays, by: str, step_name: str) -> dict[str, int]:

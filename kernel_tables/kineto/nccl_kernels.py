@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 from kernel_tables.kineto.events import Event
 
-OPERATIONS = {  # by how the name of a collective begins, without underscores
+OPERATIONS = {  # by how the name of a collective begins, in lower case without underscores
     "allreduce": "all-reduce",
     "barrier": "all-reduce",
     "allgather": "all-gather",
     "reducescatter": "reduce-scatter",
     "alltoall": "all-to-all",
     "broadcast": "broadcast",
+    "bcast": "broadcast",
     "reduce": "reduce",
     "gather": "gather",
     "scatter": "scatter",
@@ -71,10 +72,15 @@ def _row(kernel: CollectiveArgs, *, is_only_kernel: bool) -> dict[str, Any]:
     is_known = is_only_kernel and item is not None and all(map(_is_count, kernel.elements))
     return {
         "correlationId": kernel.correlation,
-        "operation": next((OPERATIONS[begin] for begin in OPERATIONS if kernel.name.startswith(begin)), None),
+        "operation": operation_named(kernel.name),
         "bytes": max(kernel.elements) * item if is_known else None,
         "communicator": kernel.communicator,
     }
+
+
+def operation_named(name: str) -> str | None:
+    """The operation of a collective by its name in lower case, None if it is unknown."""
+    return next((OPERATIONS[begin] for begin in OPERATIONS if name.startswith(begin)), None)
 
 
 def _is_count(value: Any) -> bool:

@@ -15,9 +15,11 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from kernel_tables.columns import names_of
 from kernel_tables.diagnosis.scope import NO_STEP
 from kernel_tables.intervals import covered_ns
-from kernel_tables.ranks.nccl_requests import OPERATIONS, CollectiveRequest, match_requests
+from kernel_tables.kineto.nccl_kernels import OPERATIONS
+from kernel_tables.ranks.nccl_requests import CollectiveRequest, match_requests
 from kernel_tables.ranks.ranks import RankTrace, ranks_in_run
 from kernel_tables.ranks.steps import COMMUNICATION, DeviceSteps, device_steps
 
@@ -74,10 +76,7 @@ def _spelled(operation: str) -> str:
 
 UNKNOWN = "unknown"  # operation
 UNKNOWN_RANKS = 0
-COLUMNS = [
-    "rank", "device", "step", "number", "operation", "range", "kernel", "bytes", "bucket", "start_ns", "duration_ns",
-    "exposed_ns", "transfer_ns", "waiting_ns", "algorithm_gb_per_s", "bus_gb_per_s",
-]  # fmt: skip
+COLUMNS = names_of("communication --collectives")
 
 
 def collectives(ranks: Sequence[RankTrace], step_name: str = "step") -> pd.DataFrame:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
+from kernel_tables.columns import names_of
 from kernel_tables.diagnosis.devices import PARTS
 from kernel_tables.errors import Finding, finding
 from kernel_tables.ranks.collectives import collectives, unmatched_steps
@@ -17,9 +18,7 @@ PART_COLUMNS = dict(
     zip(PARTS, ("compute_ns", "exposed_communication_ns", "exposed_memory_ns", "idle_ns"), strict=True)
 )  # fmt: skip
 SUMS = ("bytes", "transfer_ns", "waiting_ns")
-COLUMNS = [
-    *KEY, "step_ns", *PART_COLUMNS.values(), "communication_ns", "overlapped_ns", "collectives", *SUMS,
-]  # fmt: skip
+COLUMNS = names_of("communication")
 
 
 def communication(ranks: Sequence[RankTrace], step_name: str = "step") -> pd.DataFrame:

@@ -11,22 +11,9 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
+from kernel_tables.kineto.nccl_kernels import operation_named
 from kernel_tables.reading.nccl_calls import MOST_BYTES, NcclCall
 
-OPERATIONS = {
-    "ncclAllReduce": "all-reduce",
-    "ncclAllGather": "all-gather",
-    "ncclReduceScatter": "reduce-scatter",
-    "ncclBroadcast": "broadcast",
-    "ncclBcast": "broadcast",
-    "ncclReduce": "reduce",
-    "ncclAlltoAll": "all-to-all",
-    "ncclAllToAll": "all-to-all",
-    "ncclGather": "gather",
-    "ncclScatter": "scatter",
-    "ncclSend": "send-recv",
-    "ncclRecv": "send-recv",
-}
 GROUP_START, GROUP_END = "ncclGroupStart", "ncclGroupEnd"
 
 
@@ -87,7 +74,8 @@ def _launch_at(launches: list[_Launch], time_ns: int) -> _Launch | None:
 
 
 def _request_of(calls: Sequence[NcclCall], kernels: int) -> CollectiveRequest:
-    operations, communicators = {OPERATIONS.get(call.name) for call in calls}, {call.communicator for call in calls}
+    operations = {operation_named(call.name.removeprefix("nccl").lower()) for call in calls}
+    communicators = {call.communicator for call in calls}
     sizes = [call.bytes for call in calls]
     knows_bytes = bool(sizes) and None not in sizes and kernels == 1 and sum(sizes) <= MOST_BYTES
     return CollectiveRequest(_only(operations), sum(sizes) if knows_bytes else None, _only(communicators))

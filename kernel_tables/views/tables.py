@@ -11,10 +11,10 @@ from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TABLE, require_text
 from kernel_tables.attribution.path_text import as_path
 from kernel_tables.attribution.paths import NO_RANGE, Paths
+from kernel_tables.columns import names_of
 from kernel_tables.kernel_classes.categories import UNKNOWN
 
 SUMS = ("instances", "kernels", "gpu_time_ns", "memops", "memop_time_ns")
-CLASS_COLUMNS = ["class", "kernels", "launches", "total_ns", "share_of_gpu_time", "largest_kernel", "unknown_names"]
 
 
 def activities(trace: CaptureArrays) -> pd.DataFrame:
@@ -126,11 +126,11 @@ def classes(trace: CaptureArrays, under: str | None, process: int | None = None)
     )
     by_name = _sorted(by_name[by_name["launches"] > 0], "total_ns", "kernel")
     table = [_class_row(name, of_class, by_name["total_ns"].sum()) for name, of_class in by_name.groupby("class")]
-    return _sorted(pd.DataFrame(table, columns=CLASS_COLUMNS), "total_ns", "class")
+    return _sorted(pd.DataFrame(table, columns=names_of("classes")), "total_ns", "class")
 
 
 def _class_row(name: str, of_class: pd.DataFrame, all_ns: int) -> tuple:
-    """The CLASS_COLUMNS of a class, from its kernels, longest time first."""
+    """The columns of `classes` for a class, from its kernels, longest time first."""
     names = of_class["kernel"].tolist()
     launches, total_ns = int(of_class["launches"].sum()), int(of_class["total_ns"].sum())
     share = total_ns / all_ns if all_ns else 0.0

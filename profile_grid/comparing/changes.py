@@ -1,10 +1,9 @@
 """Changes in the captures of each cell, by phase, part, class and kernel; and different facts of the measurements."""
 
-import numpy as np
 import pandas as pd
 
 from kernel_tables.attribution.path_text import names_in
-from kernel_tables.comparison import LEVELS, PerStep, Side, as_table
+from kernel_tables.comparison import LEVELS, Side
 from kernel_tables.comparison import changes as changes_of_sides
 from profile_grid.comparing.results import Results
 from profile_grid.study.dimensions import DIMENSIONS, Dimension
@@ -69,7 +68,7 @@ def changes(before: Results, after: Results) -> pd.DataFrame:
     for run in before.runs:
         sides = [side_of_run(results, run) for results in (before, after)]
         if all(sides):
-            tables.append(as_table(changes_of_sides(*sides)).assign(run=run))
+            tables.append(changes_of_sides(*sides).assign(run=run))
     return pd.concat(tables, ignore_index=True)[CHANGES.names] if tables else pd.DataFrame(columns=CHANGES.names)
 
 
@@ -79,24 +78,8 @@ def side_of_run(results: Results, run: str) -> Side | None:
     if kernels.empty:
         return None
     parts = kernels["range"].astype(object).map(lambda path: (names_in(path) or [NO_RANGE])[-1])
-    labels = dict(zip(LEVELS, (kernels["phase"], parts, kernels["class"], kernels["kernel"]), strict=True))
-    steps = int(kernels["step"].max()) + 1
-    rows = {level: _rows(names.astype(str), kernels, steps) for level, names in labels.items()}
-    time_ns = _by_step(kernels["step"], kernels["total_ns"], steps)
-    return Side({}, steps, rows, time_ns)
-
-
-def _rows(names: pd.Series, kernels: pd.DataFrame, steps: int) -> dict[str, PerStep]:
-    return {
-        str(name): PerStep(*(_by_step(group["step"], group[column], steps) for column in ("launches", "total_ns")))
-        for name, group in kernels.groupby(names, sort=False)
-    }
-
-
-def _by_step(step: pd.Series, values: pd.Series, steps: int) -> np.ndarray:
-    sums = np.zeros(steps, np.int64)
-    np.add.at(sums, step.to_numpy(), values.to_numpy("int64"))
-    return sums
+    launched = kernels.assign(part=parts).astype(dict.fromkeys(LEVELS, "str"))
+    return Side({}, int(kernels["step"].max()) + 1, launched)
 
 
 def _text(value: object) -> str:
