@@ -27,9 +27,10 @@ Nesting, with a block's ranges once per layer (no layer numbers: a block's range
             block (again, as in forward)
         optimizer, synchronize
 
-On several GPUs `all-reduce, bytes = N` stands inside the backward pass around each call that communicates, of DDP with
-`, bucket = K`, and `wait for all-reduce` around what waits for those that were begun in it. With FSDP, `all-gather`,
-`wait for all-gather` and `reduce-scatter` stand around the communication of parameters and gradients.
+On several GPUs `all-reduce, bytes = N` stands around each call that communicates, of DDP inside `all-reduce,
+bucket = K`, and `wait for all-reduce` around what waits for those that were begun in the backward pass. `broadcast`,
+`all-gather` and `reduce-scatter` name their bytes too; FSDP's stand inside `all-gather` and `reduce-scatter` with the
+copies that they need, and `wait for all-gather` around what waits.
 
 This module imports neither torch nor nvtx until an emitter that needs them is chosen.
 """
@@ -56,7 +57,8 @@ ALL_REDUCE = "all-reduce"
 ALL_REDUCE_WAIT = "wait for all-reduce"
 ALL_REDUCE_BUFFERS = "all-reduce buffers"  # makes or fills them
 ALL_GATHER, ALL_GATHER_WAIT, REDUCE_SCATTER = "all-gather", "wait for all-gather", "reduce-scatter"
-COMMUNICATION = (ALL_REDUCE, ALL_REDUCE_WAIT, ALL_GATHER, ALL_GATHER_WAIT, REDUCE_SCATTER)  # their first words
+BROADCAST = "broadcast"
+COMMUNICATION = (ALL_REDUCE, ALL_REDUCE_WAIT, ALL_GATHER, ALL_GATHER_WAIT, REDUCE_SCATTER, BROADCAST)  # first words
 
 EMBEDDING = "embedding"
 BLOCK = "block"
@@ -110,9 +112,14 @@ def in_range(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def all_reduce_of(byte_count: int, bucket: int | None = None) -> str:
-    """The range name of an all-reduce of `byte_count` bytes per rank; `bucket` is DDP's bucket index."""
-    return f"{ALL_REDUCE}, bytes = {byte_count}" + ("" if bucket is None else f", bucket = {bucket}")
+def of_bytes(operation: str, byte_count: int) -> str:
+    """The range name of a collective of `byte_count` bytes on one rank."""
+    return f"{operation}, bytes = {byte_count}"
+
+
+def of_bucket(index: int) -> str:
+    """The range name of the all-reduce of one of DDP's buckets."""
+    return f"{ALL_REDUCE}, bucket = {index}"
 
 
 def are_recorded() -> bool:

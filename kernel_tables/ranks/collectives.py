@@ -43,13 +43,13 @@ class CollectiveInfo(NamedTuple):
 
 
 def parse_range_path(path: Sequence[str]) -> CollectiveInfo:
-    """The collective that the innermost range that names an operation or bytes describes; NCCL's own may be inside."""
+    """The collective that the innermost range that names an operation or bytes describes, with the bucket of the
+    innermost range that names one; NCCL's own ranges may be inside."""
+    bucket = next((int(match[1]) for name in reversed(path) if (match := BUCKET.search(name))), None)
     for name in reversed(path):
-        operation, size, bucket = OF_RANGE.search(name), BYTES.search(name), BUCKET.search(name)
+        operation, size = OF_RANGE.search(name), BYTES.search(name)
         if size or operation:
-            return CollectiveInfo(
-                operation and _spelled(operation[1]), size and int(size[1]), bucket and int(bucket[1])
-            )
+            return CollectiveInfo(operation and _spelled(operation[1]), size and int(size[1]), bucket)
     return CollectiveInfo()
 
 

@@ -1,7 +1,9 @@
 """What the ranks of a run leave, as the result of one run."""
 
 import json
+import re
 import sqlite3
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
@@ -89,15 +91,34 @@ def test_the_log_of_the_rank_that_failed_first_is_the_end_of_the_log(tmp_path):
     assert (tmp_path / "log").read_text().endswith("--- rank0, which failed first\nits own error\n")
 
 
-def test_the_ranks_of_a_run_are_captured_together(tmp_path):
-    result = measure_capture(job(tmp_path))
+PARAMETERS = 2 * 50 * 16 + (4 * 16**2 + 3 * 16 * 32 + 2 * 16) + 16  # embedding and head, block, norm
+BYTES = 4 * PARAMETERS
+IN_NAME = re.compile(r"(.*), bytes = (\d+)")
+
+
+@pytest.mark.parametrize(
+    ("values", "sent"),
+    [
+        ({"parallel": "flat"}, {"all-reduce": BYTES}),
+        ({"parallel": "ddp"}, {"all-reduce": BYTES}),
+        # parameters outside of blocks stay gathered from the forward to the backward pass
+        ({"parallel": "fsdp"}, {"all-gather": 2 * BYTES - 4 * (2 * 50 * 16 + 16), "reduce-scatter": BYTES}),
+        ({"parallel": "ddp", "optimizer": "zero1"}, {"all-reduce": BYTES, "broadcast": BYTES}),
+    ],
+    ids=lambda case: "-".join(case.values()) if "parallel" in case else "",
+)
+def test_the_ranks_of_a_run_are_captured_together_with_the_bytes_that_they_communicate(tmp_path, values, sent):
+    result = measure_capture(job(tmp_path, dimensions=PROGRAM["dimensions"] | values))
     files = ["capture.sqlite", "capture_rank1.sqlite"]
     assert (result["status"], [one["file"] for one in result["facts"]["ranks"]]) == ("complete", files)
     for name in files:
         with closing(sqlite3.connect(tmp_path / "results" / name)) as database:
             texts = [text for (text,) in database.execute("SELECT text FROM NVTX_EVENTS")]
         assert texts.count("step") == 2
-        assert [text for text in texts if text.startswith("all-reduce, bytes = ")]
+        in_steps = Counter()
+        for operation, size in (match.groups() for text in texts if (match := IN_NAME.fullmatch(text))):
+            in_steps[operation] += int(size) / 2
+        assert in_steps == sent
 
 
 def test_a_rank_that_crashes_fails_the_job_with_its_own_error(tmp_path):

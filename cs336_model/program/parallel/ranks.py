@@ -1,15 +1,17 @@
 """The rank of this process in its run, and the group in which the ranks communicate."""
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from cs336_model import ranges
 from cs336_model.program.device import synchronize
 from cs336_model.program.out_of_memory import OutOfMemoryError
 from cs336_model.program.parallel.launch import RANK, STORE, WORLD_SIZE
@@ -46,6 +48,40 @@ def join_group(device: torch.device) -> None:
         init_method=f"file://{os.path.realpath(os.environ[STORE])}",
         rank=rank.number, world_size=rank.count, timeout=NO_LIMIT, device_id=device if on_gpu else None,
     )  # fmt: skip
+    if ranges.are_recorded():
+        mark_collectives()
+
+
+# functions of torch.distributed, and the argument with all that is reduced, gathered or scattered on one rank
+COLLECTIVES = {
+    "all_reduce": (ranges.ALL_REDUCE, 0, "tensor"),
+    "broadcast": (ranges.BROADCAST, 0, "tensor"),
+    "all_gather": (ranges.ALL_GATHER, 0, "tensor_list"),
+    "all_gather_into_tensor": (ranges.ALL_GATHER, 0, "output_tensor"),
+    "all_gather_single": (ranges.ALL_GATHER, 0, "output_tensor"),  # the same since PyTorch 2.13
+    "reduce_scatter": (ranges.REDUCE_SCATTER, 1, "input_list"),
+    "reduce_scatter_tensor": (ranges.REDUCE_SCATTER, 1, "input"),
+    "reduce_scatter_single": (ranges.REDUCE_SCATTER, 1, "input"),
+}
+
+
+def mark_collectives() -> None:
+    """Makes spans of the collectives of torch.distributed, PyTorch's own and a student's, in this process from now on.
+    Their names have the bytes, which nsys does not see."""
+    for name, (operation, position, argument) in COLLECTIVES.items():
+        if hasattr(dist, name):
+            setattr(dist, name, _marked(getattr(dist, name), operation, position, argument))
+
+
+def _marked(collective: Callable[..., Any], operation: str, position: int, argument: str) -> Callable[..., Any]:
+    @functools.wraps(collective)
+    def marked(*args: Any, **kwargs: Any) -> Any:
+        data = kwargs[argument] if argument in kwargs else args[position]
+        tensors = [data] if isinstance(data, Tensor) else data
+        with ranges.span(ranges.of_bytes(operation, sum(tensor.nbytes for tensor in tensors))):
+            return collective(*args, **kwargs)
+
+    return marked
 
 
 def leave_group() -> None:

@@ -112,16 +112,15 @@ class Buckets(NoReduction):
 def mean_of_ranks(tensor: Tensor, asynchronous: bool = False) -> dist.Work | None:
     """Starts to reduce the tensor to its mean over all ranks, in place. With `asynchronous`, returns the work to wait
     for; otherwise later work on the device waits. Gloo has no mean: it sums tensors that are divided first."""
-    with span(ranges.all_reduce_of(tensor.nbytes)):
-        if dist.get_backend() == dist.Backend.NCCL:
-            return dist.all_reduce(tensor, op=dist.ReduceOp.AVG, async_op=asynchronous)
-        tensor.div_(this_rank().count)
-        return dist.all_reduce(tensor, async_op=asynchronous)
+    if dist.get_backend() == dist.Backend.NCCL:
+        return dist.all_reduce(tensor, op=dist.ReduceOp.AVG, async_op=asynchronous)
+    tensor.div_(this_rank().count)
+    return dist.all_reduce(tensor, async_op=asynchronous)
 
 
 def _marked_all_reduce(_: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     """DistributedDataParallel's reduction of a bucket, inside a range."""
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
-    with span(ranges.all_reduce_of(bucket.buffer().nbytes, bucket.index())):
+    with span(ranges.of_bucket(bucket.index())):
         return allreduce_hook(dist.group.WORLD, bucket)

@@ -63,9 +63,9 @@ def _errors(runs: pd.DataFrame) -> list[Claim]:
     if both.empty:
         return []
     errors = both["peak_bytes"].astype("float64") / both["measured_peak_bytes"].astype("float64") - 1
-    text = "Predicted peaks differ from the measured ones by {low} to {high}."
     low, high = (f"{'−' if error < 0 else '+'}{percent(abs(error))}" for error in (errors.min(), errors.max()))
-    return [Claim(text, low=low, high=high)]
+    errors = low if low == high else f"{low} to {high}"
+    return [Claim("Predicted peaks differ from the measured ones by {errors}.", errors=errors)]
 
 
 def components_table(measured: Measured) -> MarkdownTable:

@@ -93,12 +93,13 @@ def _cost(times: pd.DataFrame) -> list[Claim]:
     if len(slower):
         costliest = where(slower.loc[slower["cost_share"].idxmax()])
         cost = f" ({interval(slower['cost_share'], percent)} of the step; most: {costliest})"
+    spread = interval(times["baseline_spread"].dropna(), percent)
+    others = f"; in the others it {UNTOLD}" if len(slower) < len(times) else ""
     return [
         Claim(
-            "Without a profiler, communication costs time in {runs}{cost}; in the others it {untold}, since processes"
-            " of the same work differ by {spread}.", "difference",
-            runs=of_all(len(slower), len(times), "run"), cost=cost, untold=UNTOLD,
-            spread=interval(times["baseline_spread"].dropna(), percent),
+            "Without a profiler, communication costs time in {runs}{cost}{others}; processes of the same work differ by"
+            " {spread}.", "difference",
+            runs=of_all(len(slower), len(times), "run"), cost=cost, others=others, spread=spread,
         )
     ]  # fmt: skip
 

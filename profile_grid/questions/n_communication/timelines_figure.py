@@ -56,7 +56,7 @@ def result(tables: Tables) -> str:
     rows = bars(tables)
     texts = []
     for _, data in rows.groupby("run", sort=False):
-        share = 1 - data["exposed_ms"].sum() / (data["end_ms"] - data["start_ms"]).sum()
+        share = max(1 - data["exposed_ms"].sum() / (data["end_ms"] - data["start_ms"]).sum(), 0.0)  # but for rounding
         words = [key.words(data[key.key].iloc[0]) for key in (PARALLEL, OPTIMIZER)]
         is_usual = data[OPTIMIZER.key].iloc[0] == OPTIMIZER.default
         texts.append(f"{percent(share)} {words[0] if is_usual else ' '.join(words)}")

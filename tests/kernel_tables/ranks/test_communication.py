@@ -186,6 +186,7 @@ def test_operations_are_read_from_kernels_of_nccl_and_gloo():
 def test_the_innermost_range_that_names_a_collective_tells_of_it():
     assert parse_range_path(("step", BUCKETS[1], "ncclAllReduce")) == ("all-reduce", 2000, 1)
     assert parse_range_path(("all-gather, bytes = 5", "all_reduce")) == ("all-reduce", None, None)
+    assert parse_range_path(("all-reduce, bucket = 3", "all-reduce, bytes = 5")) == ("all-reduce", 5, 3)
     assert parse_range_path(("step", "reduced precision")) == (None, None, None)
 
 
