@@ -65,6 +65,12 @@ class WithNan(Right):
         return *gradients[:2], torch.full_like(gradients[2], float("nan"))
 
 
+class WithNanWhereLong(WithNan):
+    @classmethod
+    def change(cls, gradients):
+        return super().change(gradients) if gradients[2].shape[1] > 300 else gradients
+
+
 class Raising(Right):
     @classmethod
     def change(cls, gradients):
@@ -107,6 +113,10 @@ def wrong_gradient_of_queries():
 
 def with_nan():
     return WithNan
+
+
+def with_nan_where_long():
+    return WithNanWhereLong
 
 
 def raising():

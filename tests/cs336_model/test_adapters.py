@@ -125,8 +125,9 @@ ROW = {
 }  # fmt: skip
 
 
-def measured_row(function: str, tmp_path) -> dict:
-    return row(read_row(json.dumps(ROW | {"adapters": adapters(function)})), Progress(), tmp_path / "row.json", 600.0)
+def measured_row(function: str, tmp_path, **changes) -> dict:
+    spec = read_row(json.dumps(ROW | {"adapters": adapters(function)} | changes))
+    return row(spec, Progress(), tmp_path / "row.json", 600.0)
 
 
 def test_a_right_attention_alone_is_timed_at_every_length(tmp_path):
@@ -141,6 +142,14 @@ def test_a_wrong_attention_alone_is_not_timed_and_each_cell_says_why(tmp_path):
     assert result["cells"][1]["reason"].startswith("own-pytorch: 32 of 32 checks differ")
     assert result["cells"][0]["forward_seconds"] == [] and result["cost_seconds"]["measured"] == 0
     assert {one["verdict"] for one in result["checks"]} == {"wrong"}
+
+
+def test_an_attention_with_nan_at_a_length_that_is_not_checked_is_wrong_there(tmp_path, monkeypatch):
+    monkeypatch.setattr("cs336_model.program.adapters.attention.LONGEST", 256)
+    result = measured_row("with_nan_where_long", tmp_path, context_lengths=[16, 512])
+    assert [one["status"] for one in result["cells"]] == ["complete", "wrong"]
+    assert result["cells"][1]["reason"] == "own-pytorch: the gradient of the values is not finite (length 512)"
+    assert result["cells"][1]["forward_seconds"] == []
 
 
 @pytest.mark.parametrize(

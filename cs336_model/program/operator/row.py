@@ -33,7 +33,7 @@ from cs336_model.program.variants.attention import forced_backend, fused_attenti
 from cs336_model.program.variants.compilation import compiler_settings, compiling, is_compiled
 from cs336_model.program.variants.precision import autocast, choose_matmul_precision
 from cs336_model.program.variants.values import BF16, BF16_WEIGHTS, EAGER, OWN_ATTENTIONS
-from cs336_model.program.without_times import UNFINISHED, WithoutTimes
+from cs336_model.program.without_times import UNFINISHED, WithoutTimes, Wrong
 
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 
@@ -179,12 +179,17 @@ def one_pass(
 
 
 def require_finite(spec: RowSpec, context_length: int, heads: tuple[Tensor, ...]) -> None:
-    """Raises FloatingPointError if a gradient of the last pass is NaN or infinite."""
+    """Raises Wrong for a student's attention, FloatingPointError for another, if a gradient of the last pass is NaN or
+    infinite."""
+    attention = spec.dimensions["attention"]
     for name, head in zip(("queries", "keys", "values"), heads, strict=True):
-        if not torch.isfinite(head.grad).all():
-            raise FloatingPointError(
-                f"{spec.run}, context {context_length}: the gradient of the {name} is not finite; no time of it counts"
-            )
+        if torch.isfinite(head.grad).all():
+            continue
+        if attention in OWN_ATTENTIONS:
+            raise Wrong(attention, f"the gradient of the {name} is not finite (length {context_length})")
+        raise FloatingPointError(
+            f"{spec.run}, context {context_length}: the gradient of the {name} is not finite; no time of it counts"
+        )
 
 
 def main(arguments: list[str] | None = None) -> None:
