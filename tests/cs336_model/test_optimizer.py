@@ -6,6 +6,7 @@ from torch.testing import assert_close
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from cs336_model.model.optimizer import AdamW
+from cs336_model.program.parallel.sharding import ADAMW_SETTINGS
 
 SETTINGS = {"lr": 0.01, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.1}
 
@@ -41,6 +42,11 @@ def test_two_steps_agree_with_the_paper_in_numpy():
         corrected = (first / (1 - beta1**step)) / (np.sqrt(second / (1 - beta2**step)) + SETTINGS["eps"])
         theta = theta - SETTINGS["lr"] * corrected - SETTINGS["lr"] * SETTINGS["weight_decay"] * theta
     assert_close(parameter.detach(), torch.from_numpy(theta), rtol=1e-12, atol=1e-14)
+
+
+def test_a_sharded_optimizer_has_the_settings_of_adamw_itself():
+    adamw = vars(AdamW([]))
+    assert {name: adamw[name] for name in ("lr", "betas", "eps", "weight_decay")} == ADAMW_SETTINGS
 
 
 def test_a_parameter_without_a_gradient_stays_as_it_is():

@@ -1,6 +1,7 @@
 """Parameters and optimizer state that the processes of a run divide: by PyTorch's FSDP2 and ZeroRedundancyOptimizer."""
 
 import functools
+import inspect
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -72,7 +73,11 @@ class GroupedAdamW(torch.optim.Optimizer):
             adamw.step()
 
 
-ADAMW_SETTINGS = {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.01}  # as AdamW's defaults
+ADAMW_SETTINGS = {
+    name: parameter.default
+    for name, parameter in inspect.signature(AdamW).parameters.items()
+    if parameter.default is not parameter.empty
+}
 
 
 def zero_redundancy(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
