@@ -19,7 +19,6 @@ SIZES = ("vocab_size", "d_model", "num_layers", "num_heads", "d_ff", "context_le
 def memory_predicted(merged: Merged) -> pd.DataFrame:
     """One row per run of this project's model and component, the largest first."""
     runs = as_texts(merged["runs"])
-    gpus = runs["device_total_bytes"].dropna()
     rows = []
     for run in runs.to_dict("records"):
         if not all(known(run[name]) for name in SIZES):
@@ -27,11 +26,11 @@ def memory_predicted(merged: Merged) -> pd.DataFrame:
         shape = ModelShape(batch_size=int(sequences_per_gpu(run)), **{name: int(run[name]) for name in SIZES})
         dimensions = {key: run[key] for key in KEYS}
         parts = predicted_parts(shape, dimensions)
-        total = run["device_total_bytes"] if known(run["device_total_bytes"]) else gpus.max()
+        total = run["device_total_bytes"] if known(run["device_total_bytes"]) else None
         peak = predicted_peak_bytes(shape, dimensions)
         facts = {
-            "peak_bytes": peak, "device_total_bytes": total if known(total) else None,
-            "fits": bool(peak + OUTSIDE_TENSORS <= total) if known(total) else None,
+            "peak_bytes": peak, "device_total_bytes": total,
+            "fits": bool(peak + OUTSIDE_TENSORS <= total) if total else None,
             "status": run[TIMING.status_column], "fitted": _fitted(run[TIMING.status_column]),
             "measured_peak_bytes": run["peak_allocated_bytes"] if run[TIMING.status_column] == COMPLETE else None,
         }  # fmt: skip
@@ -51,7 +50,7 @@ MEMORY_PREDICTED = TableSpec(
     component | text | | {", ".join(PARTS)}
     bytes | int | B | the component at its largest; not all components are that large at the same time
     peak_bytes | int | B | predicted peak of the tensors of a step; with divided parameters at most that
-    device_total_bytes | int | B | memory of the GPU
+    device_total_bytes | int | B | memory of the GPU; empty if the run did not say
     fits | bool | | whether the predicted peak and {OUTSIDE_TENSORS // 2**20} MiB outside of tensors fit into it
     status | text | | how the timing ended
     fitted | bool | | whether the run fitted; empty unless it is complete or out of memory

@@ -74,7 +74,7 @@ MEASURED = {"memory_status": "complete", "device_total_bytes": 80 * GIB}
 FITS = Made(mode="train_step", peak_allocated_bytes=8 * GIB, others=MEASURED)
 TOO_LARGE = replace(
     FITS, batch_size=256, timing_status="out_of_memory", capture_status="out_of_memory",
-    others={"memory_status": "out_of_memory"},
+    others=MEASURED | {"memory_status": "out_of_memory"},
 )  # fmt: skip
 
 
@@ -105,3 +105,10 @@ def test_a_run_that_ended_otherwise_is_named(tables):
 def test_without_shapes_nothing_is_predicted(tables):
     tables["runs"]["d_model"] = None
     assert "Not answered: only the memory of this project's model is predicted" in document(tables)
+
+
+def test_whether_a_run_fits_is_unknown_where_it_does_not_say_how_large_its_gpu_is():
+    rows = memory_predicted(Merged(merged([FITS, replace(FITS, batch_size=8, others={})])))
+    of_size = rows.drop_duplicates("run").set_index("batch_size")
+    assert of_size["fits"].to_dict() == {FITS.batch_size: True, 8: None}
+    assert of_size["device_total_bytes"].isna().to_dict() == {FITS.batch_size: False, 8: True}
