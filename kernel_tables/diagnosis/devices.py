@@ -9,6 +9,7 @@ from kernel_tables.errors import NotConserved
 from kernel_tables.intervals import Intervals, difference, gaps, union
 
 PARTS = ("compute", "exposed communication", "exposed memory operations", "idle")
+IDLE_SHARE = 0.15  # nsys-ai's line for idle time
 
 
 @dataclass(frozen=True)

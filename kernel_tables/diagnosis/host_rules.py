@@ -16,12 +16,11 @@ from kernel_tables.diagnosis.blocking import (
 )
 from kernel_tables.diagnosis.calls import LAUNCH
 from kernel_tables.diagnosis.context import DiagnosisContext, RuleHit
-from kernel_tables.diagnosis.devices import Device
+from kernel_tables.diagnosis.devices import IDLE_SHARE, Device
 from kernel_tables.diagnosis.idle import HOST, LAUNCHING, LONG_PAUSE_NS
 from kernel_tables.intervals import NOTHING, Intervals, difference, intersection, union
 
-IDLE_SHARE = 0.15  # nsys-ai's line for idle time
-CAUSE_SHARE = 0.05  # a third of that, for one cause of several
+CAUSE_SHARE = 0.05  # a third of IDLE_SHARE, for one cause of several
 WORTH_SHARE = 0.01  # a smaller gain cannot be distinguished from the scatter of processes
 
 

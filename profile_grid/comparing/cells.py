@@ -64,7 +64,7 @@ def _cell(name: str, before: Results, after: Results) -> dict:
     if min(len(old_ms), len(new_ms)) < FEWEST_PROCESSES:
         needed = f"{FEWEST_PROCESSES} processes per side are needed: timing: {{processes: {FEWEST_PROCESSES}}}"
         return row | {"verdict": TOO_FEW, "reason": needed}
-    _, error, freedom = of_processes(old_ms, new_ms)
+    _, (error,), (freedom,) = of_processes(old_ms[None], new_ms[None])
     return row | {"reason": "", "error": error, "freedom": freedom}
 
 

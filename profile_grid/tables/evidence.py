@@ -8,12 +8,12 @@ tests/profile_grid/test_evidence.py).
 """
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtri, stdtr, stdtrit
 
-from kernel_tables.diagnosis.host_rules import IDLE_SHARE
+from kernel_tables.diagnosis.devices import IDLE_SHARE
 
 FASTER, SLOWER, UNTOLD = "faster", "slower", "cannot be told"
 CONFIDENCE = 0.95
@@ -59,6 +59,8 @@ def judged(ratio: pd.Series, error: pd.Series, freedom: pd.Series | float = math
     `error` is the standard error of the logarithm, with these degrees of `freedom`: infinite if it is assumed. The
     interval is not adjusted for the number of ratios.
     """
+    from scipy.special import stdtr, stdtrit  # a sixth of a second, and most tables have nothing to compare
+
     freedom = pd.Series(freedom, index=ratio.index, dtype="float64").clip(upper=1e9)
     distance = np.log(ratio.astype("float64")).abs()
     p_values = 2 * stdtr(freedom, -distance / error)
@@ -86,7 +88,8 @@ def adjusted(p_values: np.ndarray) -> np.ndarray:
 def processes_for(spread: float, difference: float = WORTH) -> int:
     """The processes per side that show this relative difference with probability POWER, given the spread between
     processes."""
-    reach = (ndtri((1 + CONFIDENCE) / 2) + ndtri(POWER)) * spread / math.log1p(difference)
+    quantile = NormalDist().inv_cdf
+    reach = (quantile((1 + CONFIDENCE) / 2) + quantile(POWER)) * spread / math.log1p(difference)
     return max(FEWEST_PROCESSES, math.ceil(2 * reach**2))
 
 
@@ -100,18 +103,20 @@ def pooled(times: pd.Series, processes: pd.Series, measured: pd.Series) -> tuple
     return float(times.median()), float((squares.sum() / (total - 1)) ** 0.5) if total > 1 else math.nan, float(total)
 
 
-def of_processes(before: np.ndarray, after: np.ndarray) -> tuple[float, float, float]:
-    """(ratio before ÷ after, standard error of its logarithm, degrees of freedom) of the median steps of the processes
-    of both sides (Welch's test). Arrays have a row per process and a column per step."""
-    sides = [np.log(np.median(times, axis=1)) for times in (before, after)]
-    columns = [(pd.Series([len(side)]), pd.Series([side.std(ddof=1)]), pd.Series([math.nan])) for side in sides]
-    error, freedom = error_of_ratio(*(spreads(*side) for side in columns))
-    return typical_ms(before) / typical_ms(after), float(error.iloc[0]), float(freedom.iloc[0])
+def of_processes(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(ratio before ÷ after, standard error of its logarithm, degrees of freedom) of each cell, from the median steps
+    of the processes of both sides (Welch's test). Arrays have axes (cell, process, step)."""
+    sides = []
+    for times in (before, after):
+        number, spread = times.shape[1], np.log(np.median(times, axis=2)).std(axis=1, ddof=1)
+        sides.append(spreads(*(pd.Series(each, range(len(times))) for each in (number, spread, math.nan))))
+    error, freedom = error_of_ratio(*sides)
+    return typical_ms(before) / typical_ms(after), error.to_numpy(), freedom.to_numpy()
 
 
-def typical_ms(times: np.ndarray) -> float:
-    """The geometric mean over processes of the median over steps."""
-    return float(np.exp(np.log(np.median(times, axis=1)).mean()))
+def typical_ms(times: np.ndarray) -> np.ndarray:
+    """The geometric mean over processes of the median over steps, the last two axes."""
+    return np.exp(np.log(np.median(times, axis=-1)).mean(axis=-1))
 
 
 def is_launch_bound(idle_share: pd.Series, launch_us: pd.Series, kernel_us: pd.Series) -> pd.Series:

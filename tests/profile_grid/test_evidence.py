@@ -41,9 +41,7 @@ def six_processes(random, cells: int, spread: float, faster: float = 1.0, plante
     of_process = np.exp(spread * draw((2, cells, SIX, 1)))
     times = 10 * of_process * random.normal(1, 0.01, (2, cells, SIX, STEPS))
     times[1, :planted] /= faster
-    figures = [of_processes(times[0, cell], times[1, cell]) for cell in range(cells)]
-    ratio, error, freedom = (pd.Series(column) for column in zip(*figures, strict=True))
-    return judged(ratio, error, freedom)["verdict"]
+    return judged(*map(pd.Series, of_processes(*times)))["verdict"]
 
 
 def allowed(trials: int) -> int:
@@ -88,18 +86,15 @@ def test_as_many_processes_as_are_said_to_be_needed_show_the_difference_in_four_
     random = np.random.default_rng(6)
     needed, cells = processes_for(0.15), 400
     before, after = np.exp(random.normal(0, 0.15, (2, cells, needed, 1)))
-    found = [of_processes(one, other / 1.1) for one, other in zip(before, after, strict=True)]
-    p_values = [judged(*(pd.Series([value]) for value in figures))["p"].iloc[0] for figures in found]
-    assert np.mean(np.array(p_values) < RATE) == pytest.approx(0.8, abs=0.07)
+    p_values = judged(*map(pd.Series, of_processes(before, after / 1.1)))["p"]
+    assert (p_values < RATE).mean() == pytest.approx(0.8, abs=0.07)
     assert processes_for(0.001) == SIX and processes_for(0.15) < processes_for(0.3)
 
 
 def test_ties_are_no_difference_and_a_constant_one_is():
-    same = np.full((SIX, STEPS), 10.0)
-    ratio, error, freedom = (pd.Series([value] * 2) for value in of_processes(same, same))
-    assert judged(ratio, error, freedom)["verdict"].tolist() == [UNTOLD] * 2
-    figures = (pd.Series([value]) for value in of_processes(same, same * 1.02))
-    assert judged(*figures)["verdict"].tolist() == [SLOWER]
+    same = np.full((2, SIX, STEPS), 10.0)
+    assert judged(*map(pd.Series, of_processes(same, same)))["verdict"].tolist() == [UNTOLD] * 2
+    assert judged(*map(pd.Series, of_processes(same[:1], same[:1] * 1.02)))["verdict"].tolist() == [SLOWER]
 
 
 def test_missing_cells_have_no_verdict_and_no_part_in_the_others():
@@ -127,12 +122,12 @@ def test_adjusted_p_values_are_those_of_scipy_and_missing_ones_stay():
 def test_the_ratio_of_two_sides_is_judged_as_by_scipys_welch_test():
     random = np.random.default_rng(9)
     before, after = random.normal(10, 1, (SIX, 1)), random.normal(11, 2, (8, 1))
-    ratio, error, freedom = of_processes(before, after)
+    figures = of_processes(before[None], after[None])
     reference = stats.ttest_ind(np.log(before[:, 0]), np.log(after[:, 0]), equal_var=False)
-    row = judged(pd.Series([ratio]), pd.Series([error]), pd.Series([freedom])).iloc[0]
+    row = judged(*map(pd.Series, figures)).iloc[0]
     low, high = np.exp(reference.confidence_interval(0.95))
     assert (row["p"], row["low"], row["high"]) == pytest.approx((reference.pvalue, low, high))
-    assert freedom == pytest.approx(reference.df)
+    assert figures[2][0] == pytest.approx(reference.df)
 
 
 def test_the_same_work_is_pooled_to_its_median_and_the_spread_between_its_processes():
@@ -186,9 +181,7 @@ def test_three_percent_more_in_one_cell_of_thirty_is_always_found():
 def test_intervals_hold_the_true_ratio_about_as_often_as_they_say():
     random = np.random.default_rng(3)
     of_process = np.exp(0.02 * random.normal(size=(2, 400, SIX, 1)))
-    found = [of_processes(before * 1.02, after) for before, after in zip(*of_process, strict=True)]
-    ratio, error, freedom = (pd.Series(column) for column in zip(*found, strict=True))
-    row = judged(ratio, error, freedom)
+    row = judged(*map(pd.Series, of_processes(of_process[0] * 1.02, of_process[1])))
     assert ((row["low"] <= 1.02) & (row["high"] >= 1.02)).mean() == pytest.approx(0.95, abs=0.03)
 
 
