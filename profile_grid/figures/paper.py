@@ -56,16 +56,13 @@ def specification(chart: Spec) -> Spec:
 
 def drawn(specification: Spec, suffix: str) -> bytes:
     """The bytes of a figure as ".svg" or ".png": the same for the same figure, without dates or paths."""
-    paper = specification | {"background": "white"}
-    if suffix == ".png":
-        return packed(vl_convert.vegalite_to_png(paper, scale=PNG_SCALE))
-    return _renumbered(vl_convert.vegalite_to_svg(paper)).encode()
+    return _in_form(_svg(specification), suffix)
 
 
 def write_figure(figure: Figure, tables: Tables, folder: Path) -> dict[str, bytes]:
     """Writes NAME.svg and NAME.png of the figure on paper, each complete or not at all; returns them by suffix."""
-    specification = on_paper(figure, tables)
-    files = {suffix: drawn(specification, suffix) for suffix in SUFFIXES}
+    svg = _svg(on_paper(figure, tables))
+    files = {suffix: _in_form(svg, suffix) for suffix in SUFFIXES}
     for suffix, content in files.items():
         with replacing(folder / f"{figure.name}{suffix}") as partial:
             partial.write_bytes(content)
@@ -87,6 +84,14 @@ def _notes(lines: list[str]) -> alt.TitleParams:
     return alt.TitleParams(
         lines, orient="bottom", fontSize=SMALL, lineHeight=12, frame="bounds", offset=10, color=alt.ExprRef("soft")
     )
+
+
+def _svg(specification: Spec) -> str:
+    return vl_convert.vegalite_to_svg(specification | {"background": "white"})
+
+
+def _in_form(svg: str, suffix: str) -> bytes:
+    return packed(vl_convert.svg_to_png(svg, scale=PNG_SCALE)) if suffix == ".png" else _renumbered(svg).encode()
 
 
 def _renumbered(svg: str) -> str:
@@ -125,7 +130,10 @@ def packed(png: bytes) -> bytes:
 
 def _fewest_bytes(pixels: np.ndarray) -> tuple[int, list[tuple[bytes, bytes]], np.ndarray]:
     """(colour type, palette chunks, pixels in that type): a palette if there are few colours."""
-    colors, number = np.unique(pixels.view(np.uint32), return_inverse=True)
+    flat = pixels.view(np.uint32).ravel()
+    begins = np.flatnonzero(np.diff(flat, prepend=~flat[:1]))  # of runs of equal pixels, a hundredth of all
+    colors, number = np.unique(flat[begins], return_inverse=True)
+    number = np.repeat(number, np.diff(begins, append=flat.size)).reshape(pixels.shape[:2])
     if len(colors) > MAX_COLORS:
         return COLORS, [], np.ascontiguousarray(pixels[..., :3])
     palette = colors.view(np.uint8).reshape(-1, 4)[:, :3]
