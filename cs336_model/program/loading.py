@@ -93,8 +93,9 @@ class Account:
                 namespaces.update(self.named[name])
             elif root == ELSEWHERE:
                 continue  # nobody can find it again
-            self._require_unchanged(path, below, content)
-            entry = {"root": root, "path": below, "digest": file_digest(path, content)}
+            digest = file_digest(path, content)
+            self._require_unchanged(path, below, content, digest)
+            entry = {"root": root, "path": below, "digest": digest}
             if name in self.named:
                 modules[name] = entry
             else:
@@ -107,13 +108,13 @@ class Account:
             "others": self._others(),
         }
 
-    def _require_unchanged(self, path: str, below: str, content: bytes) -> None:
+    def _require_unchanged(self, path: str, below: str, content: bytes, digest: str) -> None:
         try:
             with open(path, "rb") as file:
                 on_disk = file.read()
         except OSError:
             on_disk = None
-        is_same = on_disk is not None and file_digest(path, on_disk) == file_digest(path, content)
+        is_same = on_disk == content or (on_disk is not None and file_digest(path, on_disk) == digest)
         if not is_same or path in self.changed:
             raise SystemExit(f"{below}: {CHANGED}")
 
