@@ -139,7 +139,7 @@ def _bars(scope: Scope, ranges: np.ndarray, activities: np.ndarray, first: int, 
     number = {thread: i for i, thread in enumerate(thread_order(scope)[2], 1)}  # as in the table of threads
     paths, bars = with_phases(scope.trace.range_paths.tuples, scope), []
     for row in rows.itertuples(index=False):
-        _, thread, device, stream, level, name, kernel_class, path_id, start_ns, end_ns = row
+        _, thread, device, stream, level, name, kernel_class, path_id, start_ns, end_ns, _ = row
         of_device = row.track == KERNEL
         source = f"{device_name(device)}, stream {stream}" if of_device else f"thread {number[thread]}"
         lane = TRACKS.index(row.track), *((device, stream) if of_device else (number[thread], level))

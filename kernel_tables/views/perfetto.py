@@ -6,14 +6,14 @@ kernel. Times in the file are microseconds since the first event, with decimals.
 """
 
 import gzip
-import heapq
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from kernel_tables.attribution.activities import KINDS
 from kernel_tables.attribution.capture_arrays import CaptureArrays
@@ -24,7 +24,8 @@ from kernel_tables.attribution.ranges import NONE
 from kernel_tables.attribution.steps import aligned_clocks
 from kernel_tables.ranks.ranks import numbers_in_run
 from kernel_tables.reading.global_ids import BITS, process_number, process_of, thread_number
-from kernel_tables.reading.schema import RUNTIME, WRITER_KEY
+from kernel_tables.reading.schema import WRITER_KEY
+from kernel_tables.views.timeline import call_rows, range_rows
 from kernel_tables.views.tracks import Lanes, Stream, Track, stretches
 
 STREAM_TRACK = 1 << 24  # thread ids of the operating system are below this, tracks of streams above
@@ -106,56 +107,24 @@ def _first_ns(trace: CaptureArrays, activities: np.ndarray, ranges: np.ndarray) 
     return int(min((column.min() for column in times if len(column)), default=0))
 
 
-class Slice(NamedTuple):
-    """A bar of the timeline; times are integer nanoseconds of the capture."""
-
-    start_ns: int
-    end_ns: int
-    track: Track
-    name: str
-    category: str
-    arguments: dict
-
-
 def _events(placed: PlacedTrace) -> Iterator[dict]:
     streams = {stream: number for number, stream in enumerate(_streams(placed))}
     tracks_of_launches: dict[int, Track] = {}
     lanes = Lanes()
     yield from _host_events(placed, lanes, tracks_of_launches)
-    yield from (_slice(placed, bar, lanes) for bar in _stretches(placed, streams))
+    yield from _stretch_events(placed, lanes, streams)
     yield from _activity_events(placed, lanes, streams, tracks_of_launches)
     yield from _track_names(placed, lanes, streams)
 
 
 def _host_events(placed: PlacedTrace, lanes: Lanes, tracks_of_launches: dict[int, Track]) -> Iterator[dict]:
     """Ranges, and one slice per API call that launched something; `tracks_of_launches` gets their tracks by row."""
-    for bar, row in heapq.merge(
-        _ranges(placed), _launches(placed), key=lambda item: (item[0].start_ns, -item[0].end_ns)
-    ):
-        event = _slice(placed, bar, lanes)
-        if row != NONE:
-            tracks_of_launches[row] = Track(event["pid"], event["tid"])
+    rows = pd.concat([range_rows(placed.trace, placed.ranges), call_rows(placed.trace, placed.activities)])
+    rows = rows.sort_values(["start_ns", "end_ns"], ascending=[True, False], kind="stable")
+    for row in rows.itertuples(index=False):
+        event = _slice(placed, lanes, placed.thread_track(row.thread), row.name, row.track, row.start_ns, row.end_ns)
+        tracks_of_launches[row.call] = Track(event["pid"], event["tid"])
         yield event
-
-
-def _ranges(placed: PlacedTrace) -> Iterator[tuple[Slice, int]]:
-    ranges, names = placed.trace.range_arrays, placed.trace.range_names.names
-    columns = (ranges.start_ns, ranges.end_ns, ranges.thread, ranges.name)
-    for start, end, thread, name in zip(*(column[placed.ranges].tolist() for column in columns), strict=True):
-        yield Slice(start, end, placed.thread_track(thread), names[name], "range", {}), NONE
-
-
-def _launches(placed: PlacedTrace) -> Iterator[tuple[Slice, int]]:
-    """The API calls that launched something, by start, with their rows."""
-    trace = placed.trace
-    rows = np.unique(trace.gpu_activities.launch_row[placed.activities])
-    rows = rows[rows != NONE]
-    starts, threads = (trace.columns[RUNTIME][name][rows] for name in ("start", "thread"))
-    ends, names = trace.capture.call_ends_and_names()
-    order = np.lexsort((-ends[rows], starts))
-    columns = (column[order].tolist() for column in (rows, starts, ends[rows], threads))
-    for row, start, end, thread in zip(*columns, strict=True):
-        yield Slice(start, end, placed.thread_track(thread), names[row], "launch", {}), row
 
 
 def _streams(placed: PlacedTrace) -> list[Stream]:
@@ -165,22 +134,13 @@ def _streams(placed: PlacedTrace) -> list[Stream]:
     return sorted(set(zip(*(column.tolist() for column in columns), strict=True)))
 
 
-def _stretches(placed: PlacedTrace, streams: dict[Stream, int]) -> list[Slice]:
+def _stretch_events(placed: PlacedTrace, lanes: Lanes, streams: dict[Stream, int]) -> Iterator[dict]:
     """The ranges of activities on GPUs; those of a processor are on the tracks of its threads."""
-    trace, names = placed.trace, placed.trace.range_names.names
-    on_gpu = placed.activities[trace.places["device"][placed.activities] >= 0]
-    bars = [
-        Slice(
-            start,
-            end,
-            Track(placed.pid(stream[0]), RANGE_TRACK + streams[stream]),
-            names[name],
-            "range of a stream",
-            {},
-        )
-        for stream, name, start, end in stretches(trace, on_gpu)
-    ]
-    return sorted(bars, key=lambda bar: (bar.start_ns, -bar.end_ns))
+    names = placed.trace.range_names.names
+    on_gpu = placed.activities[placed.trace.places["device"][placed.activities] >= 0]
+    for stream, name, start_ns, end_ns in stretches(placed.trace, on_gpu):
+        track = Track(placed.pid(stream[0]), RANGE_TRACK + streams[stream])
+        yield _slice(placed, lanes, track, names[name], "range of a stream", start_ns, end_ns)
 
 
 def _activity_events(
@@ -199,7 +159,7 @@ def _activity_events(
     for number, (start, end, process, device, stream, name, kind, path, row, launch) in enumerate(rows):
         track = Track(placed.pid(process), STREAM_TRACK + streams[process, device, stream])
         arguments = {"range": as_path(paths[path]), "class": classes[name], "device": device}
-        event = _slice(placed, Slice(start, end, track, activities.names[name], KINDS[kind], arguments), lanes)
+        event = _slice(placed, lanes, track, activities.names[name], KINDS[kind], start, end, arguments)
         yield event
         if row != NONE:
             arrow = {"id": number * placed.count + placed.number, "cat": "launch", "name": "launch"}
@@ -226,15 +186,14 @@ def _track_names(placed: PlacedTrace, lanes: Lanes, streams: dict[Stream, int]) 
             yield _name("thread_name", further, f"{label} ({lane})")
 
 
-def _order(bar: Slice) -> tuple[int, int]:
-    """Outer bars precede inner ones."""
-    return bar.start_ns, -bar.end_ns
-
-
-def _slice(placed: PlacedTrace, bar: Slice, lanes: Lanes) -> dict:
-    track = lanes.place(bar.track, bar.start_ns, bar.end_ns)
-    times = {"ts": placed.us(bar.start_ns), "dur": (bar.end_ns - bar.start_ns) / 1000}
-    return {"ph": "X", "name": bar.name, "cat": bar.category, **track._asdict(), **times, "args": bar.arguments}
+def _slice(
+    placed: PlacedTrace, lanes: Lanes, track: Track, name: str, category: str, start_ns: int, end_ns: int,
+    arguments: Mapping[str, object] = {},
+) -> dict:  # fmt: skip
+    """A bar of the timeline; times are integer nanoseconds of the capture."""
+    track = lanes.place(track, start_ns, end_ns)
+    times = {"ts": placed.us(start_ns), "dur": (end_ns - start_ns) / 1000}
+    return {"ph": "X", "name": name, "cat": category, **track._asdict(), **times, "args": arguments}
 
 
 def _name(kind: str, track: Track, name: str) -> dict:

@@ -2,7 +2,6 @@
 last."""
 
 from collections import defaultdict
-from collections.abc import Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -24,73 +23,45 @@ class Stretch(NamedTuple):
 
 
 def stretches(trace: CaptureArrays, activities: np.ndarray) -> list[Stretch]:
-    """The ranges of these activities on their streams; outer ranges precede inner ones with equal times."""
-    rows = trace.gpu_activities
-    node = trace.attribution.activity_node
-    stream_columns = (rows.process, trace.places["device"], trace.places["stream"])
-    order = activities[
-        np.lexsort((rows.start_ns[activities], *(column[activities] for column in reversed(stream_columns))))
-    ]
-    columns = (column[order].tolist() for column in (*stream_columns, node, rows.start_ns, rows.end_ns))
+    """The ranges of these activities on their streams, by start; outer ranges precede inner ones with equal times."""
+    rows, name_of = trace.gpu_activities, trace.range_arrays.name[trace.attribution.range]
+    keys = (rows.process, trace.places["device"], trace.places["stream"])
+    order = activities[np.lexsort((rows.start_ns[activities], *(column[activities] for column in reversed(keys))))]
+    columns = (*keys, trace.attribution.activity_node, rows.start_ns, rows.end_ns)
+    chains: dict[int, tuple[int, ...]] = {NONE: ()}
     finished: list[Stretch] = []
-    chains = _Chains(trace)
-    stream, opened, last_ns = None, _OpenRanges(trace), 0
-    for process, device, number, innermost, start_ns, end_ns in zip(*columns, strict=True):
-        if (process, device, number) != stream:
-            finished += opened.close(0, last_ns)
-            stream = opened.stream = process, device, number
-            last_ns = start_ns
-        chain = chains.chain(innermost)
-        common = _common(opened.chain, chain)
-        finished += opened.close(common, last_ns)
-        opened.open(chain, start_ns)
+    opened: list[tuple[int, int]] = []  # the nodes that are open on a stream, and since when
+    stream, last_ns = None, 0
+
+    def close(depth: int) -> None:
+        while len(opened) > depth:
+            node, since_ns = opened.pop()
+            finished.append(Stretch(stream, int(name_of[node]), since_ns, last_ns))
+
+    for *place, innermost, start_ns, end_ns in zip(*(column[order].tolist() for column in columns), strict=True):
+        if tuple(place) != stream:
+            close(0)
+            stream, last_ns = tuple(place), start_ns
+        chain = _chain(trace.attribution.parent, innermost, chains)
+        pairs = zip(chain, opened, strict=False)
+        close(len(list(takewhile(lambda pair: pair[0] == pair[1][0], pairs))))
+        opened += [(node, start_ns) for node in chain[len(opened) :]]
         last_ns = max(last_ns, end_ns)
-    finished += opened.close(0, last_ns)
-    return finished[::-1]  # inner ones were closed first
+    close(0)
+    finished.reverse()  # inner ones were closed first
+    return sorted(finished, key=lambda stretch: (stretch.start_ns, -stretch.end_ns))
 
 
-class _Chains:
-    """The nodes of chains of ranges, outermost first."""
-
-    def __init__(self, trace: CaptureArrays) -> None:
-        self._parent = trace.attribution.parent
-        self._chains: dict[int, tuple[int, ...]] = {NONE: ()}
-
-    def chain(self, node: int) -> tuple[int, ...]:
-        path = []
-        while node not in self._chains:
-            path.append(node)
-            node = int(self._parent[node])
-        for inner in reversed(path):
-            self._chains[inner] = (*self._chains[node], inner)
-            node = inner
-        return self._chains[node]
-
-
-class _OpenRanges:
-    """The ranges that are open on a stream."""
-
-    def __init__(self, trace: CaptureArrays) -> None:
-        self._name_of = trace.range_arrays.name[trace.attribution.range]
-        self.stream: Stream = (0, 0, 0)
-        self.chain: tuple[int, ...] = ()
-        self._since_ns: list[int] = []
-
-    def open(self, chain: tuple[int, ...], start_ns: int) -> None:
-        self._since_ns += [start_ns] * (len(chain) - len(self._since_ns))
-        self.chain = chain
-
-    def close(self, depth: int, end_ns: int) -> Iterator[Stretch]:
-        while len(self._since_ns) > depth:
-            name = int(self._name_of[self.chain[len(self._since_ns) - 1]])
-            yield Stretch(self.stream, name, self._since_ns.pop(), end_ns)
-        self.chain = self.chain[:depth]
-
-
-def _common(first: tuple[int, ...], second: tuple[int, ...]) -> int:
-    """The number of nodes that two chains share at their beginning."""
-    pairs = zip(first, second, strict=False)
-    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+def _chain(parent: np.ndarray, node: int, chains: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
+    """The nodes around a node, outermost first, and itself; `chains` keeps those that are known."""
+    path = []
+    while node not in chains:
+        path.append(node)
+        node = int(parent[node])
+    for inner in reversed(path):
+        chains[inner] = (*chains[node], inner)
+        node = inner
+    return chains[node]
 
 
 class Track(NamedTuple):
