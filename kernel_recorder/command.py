@@ -70,8 +70,7 @@ def record(options: argparse.Namespace) -> int:
         recorded = [outcome for outcome in processes if outcome.has_recording]
         captures = _keep(recorded, handover, output, program_text(program))
     with suppress(BrokenPipeError):  # nobody reads the messages; the captures are kept, and the exit status is the same
-        for sentence in _end_sentences(ended, options.time_limit):
-            _say(sentence)
+        _say_all(_end_sentences(ended, options.time_limit))
         for outcome in processes:
             if not outcome.has_recording:
                 _say(f"nothing was recorded{outcome.of_rank()}: {outcome.why_nothing()}")
@@ -107,8 +106,7 @@ def _keep(recorded: Sequence[Outcome], handover: Path, output: Path, program: st
 def _print_captures(recorded: Sequence[Outcome], captures: Sequence[Path | TraceError]) -> None:
     """Prints which captures were kept and what is in them."""
     remarks = [sentence for outcome in recorded for sentence in outcome.remarks()]
-    for sentence in filter(None, (*dict.fromkeys(remarks), *recorded[0].elsewhere(), recorded[0].cost())):
-        _say(sentence)
+    _say_all(filter(None, (*dict.fromkeys(remarks), *recorded[0].elsewhere(), recorded[0].cost())))
     kept = []
     for outcome, capture in zip(recorded, captures, strict=True):
         if isinstance(capture, TraceError):
@@ -116,17 +114,10 @@ def _print_captures(recorded: Sequence[Outcome], captures: Sequence[Path | Trace
         else:
             _say(f"{capture}: {outcome.window()}; kernel-tables report {capture} makes a page of it")
             kept.append((outcome, capture))
-    for outcome, capture in kept[1:]:
-        _print_contents(capture, outcome, in_full=False)
-    for outcome, capture in kept[:1]:
-        _print_contents(capture, outcome, in_full=True)
+    for outcome, capture in [*kept[1:], *kept[:1]]:
+        _print_contents(capture, outcome, in_full=outcome is kept[0][0])
     if len(kept) > 1:
         _print_communication(kept)
-
-
-def _expected(outcome: Outcome) -> frozenset[str]:
-    """The codes of findings that follow from how the window began and ended."""
-    return OF_EVERY_WINDOW | OF_CUT_WINDOWS if outcome.was_cut else OF_EVERY_WINDOW
 
 
 def _print_communication(kept: Sequence[tuple[Outcome, Path]]) -> None:
@@ -141,14 +132,12 @@ def _print_communication(kept: Sequence[tuple[Outcome, Path]]) -> None:
     try:
         with ExitStack() as stack:
             ranks = ranks_of([stack.enter_context(Trace(path)) for path in captures])
-            lines = list(
-                communication_sentences(communication(ranks, step_name), [outcome.rank for outcome, _ in kept])
-            )
+            numbers = [outcome.rank for outcome, _ in kept]
+            lines = list(communication_sentences(communication(ranks, step_name), numbers))
     except TraceError as error:
         _say(f"the cost of communication is unknown: {error}")
         return
-    for sentence in lines:
-        _say(sentence)
+    _say_all(lines)
     if lines:
         option = "" if step_name == STEP else f" --step-name {shlex.quote(step_name)}"
         files = shlex.join(map(str, captures))
@@ -164,12 +153,11 @@ def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
     lost, step_name = [], outcome.settings.range or STEP
     try:
         with Trace(capture) as trace:
-            findings = [
-                finding for finding in trace.check(outcome.expected_steps) if finding.code not in _expected(outcome)
-            ]
+            expected = OF_EVERY_WINDOW | OF_CUT_WINDOWS if outcome.was_cut else OF_EVERY_WINDOW
             varying = list(outcome.varying())
             if varying or not differ_in_work(Scope(trace, step_name)):
-                findings = [finding for finding in findings if finding.code != VARIES]
+                expected |= {VARIES}
+            findings = [finding for finding in trace.check(outcome.expected_steps) if finding.code not in expected]
             if in_full:
                 _print_rows(trace, step_name, capture, under=STEP if outcome.has_prelude else None)
                 _say_all(outcome.slowed())
@@ -179,8 +167,7 @@ def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
         return
     for finding in findings:
         _say(f"{finding.severity}{'' if in_full else outcome.of_rank()}: {finding.message}")
-    for sentence in (*(varying if in_full else ()), *(loss.sentence for loss in lost if not _is_said(loss, outcome))):
-        _say(sentence)
+    _say_all((*(varying if in_full else ()), *(loss.sentence for loss in lost if not _is_said(loss, outcome))))
 
 
 def _is_said(loss: Diagnosis, outcome: Outcome) -> bool:

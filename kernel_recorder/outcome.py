@@ -12,8 +12,9 @@ from kernel_recorder.in_process.settings import CALLS, NSYS, PROGRAM, RANGE, SEC
 from kernel_recorder.keeping import RecordedProcess
 from kernel_recorder.program import Ended
 from kernel_tables.clean_text import visible
+from kernel_tables.units import duration
 
-OVER = ("lost", "refused", "exit")  # after these notes, a process writes no window
+OVER = ("saved", "lost", "refused", "exit")  # after these notes, a process writes no window
 STEP_TIMES = ("step_before_s", "step_within_s")
 REPEATED = {"module": "call", "graph": "replay"}  # the name of a step without an optimizer
 NOTABLE = 1.2  # times the time before the window
@@ -27,15 +28,8 @@ def outcomes(settings: Settings, notes: list[dict], ended: Ended, *, folder_is_g
         return [Outcome(settings, notes, ended, folder_is_gone=folder_is_gone)]
     ranks = _ranks_of(notes, opened)
     numbers = sorted(ranks, key=lambda pid: ranks[pid]["number"]) if ranks else opened
-    return [
-        Outcome(
-            settings,
-            [note for note in notes if note["pid"] == pid or note["event"] == "elsewhere"],
-            ended,
-            ranks.get(pid),
-        )
-        for pid in numbers
-    ]
+    notes_of = {pid: [note for note in notes if note["pid"] == pid or note["event"] == "elsewhere"] for pid in numbers}
+    return [Outcome(settings, notes_of[pid], ended, ranks.get(pid)) for pid in numbers]
 
 
 def _ranks_of(notes: list[dict], opened: list[int]) -> dict[int, dict]:
@@ -47,15 +41,12 @@ def _ranks_of(notes: list[dict], opened: list[int]) -> dict[int, dict]:
 
 def is_recorded(notes: list[dict]) -> bool:
     """Whether all windows that opened are written, also those of other ranks that are still expected."""
-    pids = {event: {note["pid"] for note in notes if note["event"] == event} for event in ("open", "saved", *OVER)}
+    opened, over = ({note["pid"] for note in notes if note["event"] in events} for events in (("open",), OVER))
     saved_s = [note["unix_s"] for note in notes if note["event"] == "saved"]
     if not saved_s:
         return False
-    over = pids["saved"].union(*(pids[event] for event in OVER))
-    others = set(_ranks_of(notes, list(pids["open"]))) - pids["open"]
-    if time.time() > min(saved_s) + PATIENCE_S:
-        others = set()
-    return all(pid in over or not is_alive(pid) for pid in pids["open"] | others)
+    expected = opened if time.time() > min(saved_s) + PATIENCE_S else opened.union(_ranks_of(notes, list(opened)))
+    return all(pid in over or not is_alive(pid) for pid in expected)
 
 
 @dataclass(frozen=True)
@@ -122,9 +113,7 @@ class Outcome:
         """The recording to keep; `program` is the command line, as program_text.py writes it."""
         opened, by_nsys = self.opened, self.settings.profiler == NSYS
         rank_count = self.joined["of"] if self.joined else 1
-        facts = (
-            {"program": program, "torch": opened["torch"]} | self._window_facts() if program else self._window_facts()
-        )
+        facts = ({"program": program, "torch": opened["torch"]} if program else {}) | self._window_facts()
         return RecordedProcess(
             opened["pid"], by_nsys, opened["torch"], self.ended_in_step, self.rank, rank_count, facts
         )
@@ -190,11 +179,11 @@ class Outcome:
 
     def slowed(self) -> Iterator[str]:
         """A sentence on steps that took notably longer in the window than before it."""
-        before, within = ((self.closed or {}).get(name) for name in STEP_TIMES)
+        before, within = self._step_times()
         if before and within and within > NOTABLE * before:
             yield (
-                f"a step took {_duration(before)} before the window and {_duration(within)} in it (medians): recording,"
-                " or what else ran on the machine, made steps longer, above all their idle or host time"
+                f"a step took {duration(1e9 * before)} before the window and {duration(1e9 * within)} in it (medians):"
+                " recording, or what else ran on the machine, made steps longer, above all their idle or host time"
             )
 
     def explains(self, slow_steps: Collection[int]) -> bool:
@@ -211,8 +200,7 @@ class Outcome:
 
     def elsewhere(self) -> Iterator[str]:
         """A sentence on processes that were not recorded, if there are any."""
-        others = len({note["pid"] for note in self.notes if note["event"] == "elsewhere"})
-        if others:
+        if others := len({note["pid"] for note in self.notes if note["event"] == "elsewhere"}):
             yield f"{others} further process{'es' if others > 1 else ''} came to such a window; the first was recorded"
 
     def cost(self) -> str | None:
@@ -221,12 +209,16 @@ class Outcome:
             return None
         saved = self._last("saved") or {"save_s": 0.0}
         parts = {"to begin": self.opened["start_s"], "to stop": self.closed["stop_s"], "to write": saved["save_s"]}
-        costs = ", ".join(f"{_duration(seconds)} {what}" for what, seconds in parts.items())
-        text = f"recording took {_duration(sum(parts.values()))} of the program's time: {costs}"
-        before, within = self.closed.get("step_before_s"), self.closed.get("step_within_s")
+        costs = ", ".join(f"{duration(1e9 * seconds)} {what}" for what, seconds in parts.items())
+        text = f"recording took {duration(1e9 * sum(parts.values()))} of the program's time: {costs}"
+        before, within = self._step_times()
         if before and within and not any(self.slowed()):  # which says the same
-            text += f"; the median step took {_duration(within)} in the window, {_duration(before)} before it"
+            text += f"; the median step took {duration(1e9 * within)} in the window, {duration(1e9 * before)} before it"
         return text
+
+    def _step_times(self) -> list[float | None]:
+        """The median seconds of a step before the window and in it, None where unknown."""
+        return [(self.closed or {}).get(name) for name in STEP_TIMES]
 
     def _window_facts(self) -> dict[str, object]:
         """The content of the window, for the capture."""
@@ -267,11 +259,9 @@ class Outcome:
 
     def _why_not_reached(self, reached: str) -> str:
         settings = self.settings
-        if (
-            settings.window == STEPS
-            and any(note.get("has_optimizer") for note in self.notes)
-            and not self._steps_made()
-        ):
+        steps_made = sum(count for kind, _, count in self._repeated() if kind != "module")  # replays of graphs, too
+        has_optimizer = any(note.get("has_optimizer") for note in self.notes)
+        if settings.window == STEPS and has_optimizer and not steps_made:
             return (
                 "the program has an optimizer, which changed no weights between calls of a model (or all of it is"
                 " compiled as one function); --calls records calls of the model instead, and --seconds S a fixed time"
@@ -297,10 +287,6 @@ class Outcome:
             PROGRAM: "the program did not call cudaProfilerStart through PyTorch",
         }[settings.window]
 
-    def _steps_made(self) -> int:
-        """Steps of optimizers, and replays of graphs."""
-        return sum(count for kind, _, count in self._repeated() if kind != "module")
-
     def _repeated(self) -> list[tuple[str, str, int]]:
         """What the program repeated until it ended: kind, name and count of each."""
         return [row for note in self.notes if note["event"] == "exit" for row in note.get("repeated", ())]
@@ -312,7 +298,3 @@ class Outcome:
 
     def _last(self, event: str) -> dict | None:
         return next((note for note in reversed(self.notes) if note["event"] == event), None)
-
-
-def _duration(seconds: float) -> str:
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
-from kernel_tables.clean_text import visible
 from kernel_tables.commands import check, communication, diagnose, diff, host, names, record, report, shared
 from kernel_tables.commands.completion import SHELLS, PrintCompletion, PrintJsonSchema
 from kernel_tables.commands.shown import TABLES, add_shown_options, write_shown
@@ -43,7 +42,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         return _run(parser.parse_args(arguments))
     except TraceError as error:
-        return _refuse(str(error))
+        shared.say(str(error))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:  # the reader of standard output has seen enough
@@ -51,7 +50,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     except OSError as error:
         where = error.filename2 or error.filename or "standard output"
-        return _refuse(f"{where}: {error.strerror or error}; check the path and the space on its disk")
+        shared.say(f"{where}: {error.strerror or error}; check the path and the space on its disk")
+    return BAD_INPUT
 
 
 class Parser(argparse.ArgumentParser):
@@ -63,11 +63,6 @@ class Parser(argparse.ArgumentParser):
             close = get_close_matches(wrong[1], re.findall(r"[\w-]+", wrong[2]), n=1)
             message += f"; did you mean {close[0]}?" if close else ""
         super().error(message)
-
-
-def _refuse(message: str) -> int:
-    print(f"kernel-tables: {visible(' '.join(message.split()))}", file=sys.stderr)
-    return BAD_INPUT
 
 
 def command_parser() -> argparse.ArgumentParser:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
-from kernel_tables.clean_text import visible
 from kernel_tables.commands import shared
 
 if TYPE_CHECKING:
@@ -44,21 +42,16 @@ def run(options: argparse.Namespace) -> int:
             trace.require_possible()
     shared.write(table, options)
     for finding in findings:
-        print(f"kernel-tables: {finding.message}", file=sys.stderr)
+        shared.say(finding.message)
     if table.empty and not options.collectives:
-        print(f"kernel-tables: no range '{visible(options.step_name)}' holds work of a device", file=sys.stderr)
+        shared.say(f"no range '{options.step_name}' holds work of a device")
     if in_run > len(ranks):
-        message = (
-            f"{len(ranks)} of the {in_run} ranks of the run are given: transfer, waiting and bandwidth need them all"
-        )
-        print(f"kernel-tables: {message}", file=sys.stderr)
+        given = f"{len(ranks)} of the {in_run} ranks of the run are given"
+        shared.say(f"{given}: transfer, waiting and bandwidth need them all")
     elif len(ranks) == 1:
-        print(
-            "kernel-tables: transfer and waiting cannot be separated with one rank; give the captures of all ranks",
-            file=sys.stderr,
-        )
+        shared.say("transfer and waiting cannot be separated with one rank; give the captures of all ranks")
     if _lacks_bytes(table):
-        print(f"kernel-tables: {NO_BYTES}{OF_NSYS if by_nsys else ''}", file=sys.stderr)
+        shared.say(f"{NO_BYTES}{OF_NSYS if by_nsys else ''}")
     return 0
 
 

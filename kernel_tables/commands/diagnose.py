@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         shared.write(as_table(findings), options)
     failing = [finding for finding in findings if _exceeds(finding, limits)]
     for finding in failing:
-        print(f"kernel-tables: --fail-on: {finding.code}, {finding.gain_percent:.1f} % of a step", file=sys.stderr)
+        shared.say(f"--fail-on: {finding.code}, {finding.gain_percent:.1f} % of a step")
     return FAILED if failing else 0
 
 

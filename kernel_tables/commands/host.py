@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -45,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     shared.write(table, options)
     by_torch = trace.metadata.get("CAPTURE_BACKEND") == "torch"
     for sentence in (NOT_BY_TORCH,) if by_torch else _absent(table):
-        print(f"kernel-tables: {sentence}", file=sys.stderr)
+        shared.say(sentence)
     return 0
 
 

@@ -1,10 +1,9 @@
 """The command that makes the page of a capture: kernel-tables report CAPTURE."""
 
 import argparse
-import sys
 from pathlib import Path
 
-from kernel_tables.commands.shared import add_capture, add_classes, add_step_name, opened_trace, say_rank
+from kernel_tables.commands.shared import add_capture, add_classes, add_step_name, opened_trace, say, say_rank
 from kernel_tables.errors import TraceError
 from kernel_tables.files import reports_beside, require_no_capture
 from kernel_tables.whole_files import written_whole
@@ -39,17 +38,13 @@ def run(options: argparse.Namespace) -> int:
         partial.write_text(html, encoding="utf-8")
     print(output)
     address = output.absolute().as_uri()
-    print(f"kernel-tables: {'the page before was replaced; ' if replaces else ''}open {address}", file=sys.stderr)
+    say(f"{'the page before was replaced; ' if replaces else ''}open {address}")
     if options.open:
-        _open(address)
+        import webbrowser
+
+        if not webbrowser.open(address):
+            say("no browser could be opened")
     return 0
-
-
-def _open(address: str) -> None:
-    import webbrowser
-
-    if not webbrowser.open(address):
-        print("kernel-tables: no browser could be opened", file=sys.stderr)
 
 
 def _is_page(output: Path) -> bool:

@@ -90,7 +90,7 @@ def _say_order(traces: Sequence[Trace]) -> None:
 
     if numbers_in_run(traces) is None:
         reason = "not every capture names its rank (distributedInfo), or two name the same"
-        print(f"kernel-tables: {reason}: ranks are numbered in the order of the arguments", file=sys.stderr)
+        say(f"{reason}: ranks are numbered in the order of the arguments")
 
 
 @contextmanager
@@ -101,8 +101,13 @@ def opened_trace(path: Path, options: argparse.Namespace) -> Iterator[Trace]:
     rules = own_classes(options) if "classes" in options else []
     with Trace(path, rules, up_to_damage=options.up_to_damage) as trace:
         for note in trace.notes:
-            print(f"kernel-tables: {visible(path.name)}: {visible(note)}", file=sys.stderr)
+            say(f"{path.name}: {note}")
         yield trace
+
+
+def say(message: str) -> None:
+    """Prints a message on one line of standard error."""
+    print(f"kernel-tables: {visible(' '.join(message.split()))}", file=sys.stderr)
 
 
 def say_rank(capture: Path) -> None:
@@ -110,8 +115,8 @@ def say_rank(capture: Path) -> None:
     stem, _, suffixes = capture.name.partition(".")
     name, rank = OF_RANK.fullmatch(stem).groups()
     if rank or os.path.exists(capture.parent / f"{name}_rank1.{suffixes}"):  # False too for a name that is too long
-        message = f"{visible(capture.name)} holds only rank {rank or 0}; for all ranks: kernel-tables communication"
-        print(f"kernel-tables: {message}, with the captures of all", file=sys.stderr)
+        others = "for all ranks: kernel-tables communication, with the captures of all"
+        say(f"{capture.name} holds only rank {rank or 0}; {others}")
 
 
 def own_classes(options: argparse.Namespace) -> list[dict[str, str]]:

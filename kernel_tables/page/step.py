@@ -1,6 +1,6 @@
 """One step on a page: its ranges by path with kernels as leaves, and the picture of its phases and parts."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kernel_tables.kernel_classes.categories import family
@@ -58,6 +58,20 @@ class Picture:
     ms: float
 
 
+def ms_by(leaves: Iterable[Leaf], text_of: Callable[[Leaf], str]) -> dict[str, float]:
+    """The milliseconds of the leaves by a text, in order of its first leaf."""
+    times: dict[str, float] = {}
+    for leaf in leaves:
+        text = text_of(leaf)
+        times[text] = times.get(text, 0.0) + leaf.ms
+    return times
+
+
+def family_of(leaf: Leaf) -> str:
+    """The family of the class of its kernel."""
+    return family(leaf.kernel_class)
+
+
 @dataclass
 class _Node:
     ms: float = 0.0
@@ -77,7 +91,7 @@ def flame(leaves: Iterable[Leaf], names: Names, root: str = "step") -> dict[str,
         path = (*leaf.ranges, f"\0{leaf.kernel}")  # a range and a kernel may have the same name
         look = phase_look(leaf.ranges[0]) if leaf.ranges else plain
         labels = [(names.number(name), look) for name in leaf.ranges]
-        labels.append((names.kernel(leaf.kernel), family_look(family(leaf.kernel_class))))
+        labels.append((names.kernel(leaf.kernel), family_look(family_of(leaf))))
         for length, (number, look) in enumerate(labels, 1):
             position.setdefault(path[:length], len(position))
             nodes.setdefault(path[:length], [position[path[: length - 1]], number, 0, 0, look])
@@ -99,7 +113,8 @@ def picture(leaves: Sequence[Leaf], step_ms: float | None = None, idle: Mapping[
     times = {name: sum(leaf.ms for leaf in phase_leaves) for name, phase_leaves in phases.items()}
     kernels_ms, idle = sum(times.values()), idle or {}
     total_ms, longest = step_ms or kernels_ms, max((*times.values(), *idle.values()), default=0.0)
-    colored = _families_with_color(leaves, kernels_ms)
+    families_ms = ms_by(leaves, family_of)
+    colored = {name for name, ms in families_ms.items() if ms >= WORTH_A_COLOR * kernels_ms}
     order = sorted(phases, key=lambda name: (name == OUTSIDE, phase_rank(name), -times[name]))
     bars = tuple(
         PhaseBar(
@@ -164,19 +179,9 @@ def _labels(names: Sequence[str]) -> list[str]:
     ]
 
 
-def _families_with_color(leaves: Iterable[Leaf], total_ms: float) -> set[str]:
-    """The families of kernel classes that take enough of a step to have a separate colour."""
-    times: dict[str, float] = {}
-    for leaf in leaves:
-        times[family(leaf.kernel_class)] = times.get(family(leaf.kernel_class), 0.0) + leaf.ms
-    return {name for name, ms in times.items() if ms >= WORTH_A_COLOR * total_ms}
-
-
 def _families(leaves: Iterable[Leaf], total_ms: float, colored: set[str]) -> tuple[Segment, ...]:
-    times: dict[str, float] = {}
-    for leaf in leaves:
-        name = family(leaf.kernel_class) if family(leaf.kernel_class) in colored else OTHER
-        times[name] = times.get(name, 0.0) + leaf.ms
+    """The families of kernel classes; those that take too little of the step for a separate colour are together."""
+    times = ms_by(leaves, lambda leaf: family_of(leaf) if family_of(leaf) in colored else OTHER)
     return tuple(Segment(name, times[name], _share(times[name], total_ms)) for name in _in_order(times))
 
 

@@ -11,11 +11,10 @@ from kernel_tables.attribution.ranges import NONE
 from kernel_tables.diagnosis.diagnose import Diagnosis, diagnose, silent_by_reason
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
 from kernel_tables.diagnosis.step_time import step_time
-from kernel_tables.kernel_classes.categories import family
 from kernel_tables.page.colors import PHASES
 from kernel_tables.page.markup import html_environment, script, style
 from kernel_tables.page.names import Names
-from kernel_tables.page.step import Leaf, flame, picture
+from kernel_tables.page.step import Leaf, family_of, flame, ms_by, picture
 from kernel_tables.report import tables
 from kernel_tables.report.timeline import capture_timeline, step_leaves, within_room
 from kernel_tables.trace import Trace
@@ -100,7 +99,10 @@ def sentences(scope: Scope, leaves: Sequence[Leaf], short: Mapping[str, str]) ->
     """The kernel and the classes with the most time, and memory operations."""
     if not leaves:
         return [f"No kernel and no memory operation was recorded in {of_what(scope)}."]
-    return [*_on_cpu(scope), *_steps(scope), _kernel(leaves, short), _classes(leaves), *_memory(scope)]
+    on_cpu = [f"{CPU_ONLY_NOTE[0].upper()}{CPU_ONLY_NOTE[1:]}."] if scope.trace.is_cpu_only else []
+    nothing = f"No range named {scope.step_name!r} holds work: this page is about the whole capture."
+    without_steps = [] if len(scope.steps) else [nothing]
+    return [*on_cpu, *without_steps, _kernel(leaves, short), _classes(leaves), *_memory(scope)]
 
 
 def about(trace: Trace) -> list[str]:
@@ -127,25 +129,14 @@ def program(trace: Trace) -> str:
     return str(trace.recorded_window.get("program", ""))
 
 
-def _on_cpu(scope: Scope) -> list[str]:
-    return [f"{CPU_ONLY_NOTE[0].upper()}{CPU_ONLY_NOTE[1:]}."] if scope.trace.is_cpu_only else []
-
-
 def of_what(scope: Scope) -> str:
     """ "one step", or "the capture" without steps."""
     return "one step" if len(scope.steps) else "the capture"
 
 
-def _steps(scope: Scope) -> list[str]:
-    nothing = f"No range named {scope.step_name!r} holds work: this page is about the whole capture."
-    return [] if len(scope.steps) else [nothing]
-
-
 def kernel_with_most_time(leaves: Sequence[Leaf]) -> str:
     """The full name of the kernel with the most time among the leaves."""
-    times: dict[str, float] = {}
-    for leaf in leaves:
-        times[leaf.kernel] = times.get(leaf.kernel, 0.0) + leaf.ms
+    times = ms_by(leaves, lambda leaf: leaf.kernel)
     return max(times, key=times.__getitem__)
 
 
@@ -161,9 +152,7 @@ def _kernel(leaves: Sequence[Leaf], short: Mapping[str, str]) -> str:
 
 
 def _classes(leaves: Sequence[Leaf]) -> str:
-    times: dict[str, float] = {}
-    for leaf in leaves:
-        times[family(leaf.kernel_class)] = times.get(family(leaf.kernel_class), 0.0) + leaf.ms
+    times = ms_by(leaves, family_of)
     total_ms = max(sum(times.values()), 1e-12)
     order = sorted(times, key=lambda name: -times[name])[:MOST_CLASSES]
     return "By class: " + ", ".join(f"{name} {percent(times[name] / total_ms)}" for name in order) + "."

@@ -21,7 +21,7 @@ def test_a_whole_recording_says_what_it_holds_and_what_it_cost():
     assert told.has_recording
     assert told.window() == "steps 6 to 8 of process 7, by PyTorch's profiler"
     assert told.cost() == (
-        "recording took 1.75 s of the program's time: 250.0 ms to begin, 500.0 ms to stop, 1.00 s to write;"
+        "recording took 1.75 s of the program's time: 250 ms to begin, 500 ms to stop, 1.00 s to write;"
         " the median step took 12.0 ms in the window, 10.0 ms before it"
     )
     assert (list(told.remarks()), told.expected_steps) == ([], 3)
