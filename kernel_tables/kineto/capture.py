@@ -31,6 +31,7 @@ from kernel_tables.kineto.trace import (
     OPERATOR,
     SIZES,
     Columns,
+    Numbers,
     TorchTrace,
 )  # fmt: skip
 from kernel_tables.whole_files import written_whole
@@ -38,15 +39,7 @@ from kernel_tables.whole_files import written_whole
 PUSH_POP_RANGE = 59  # ENUM_NSYS_EVENT_TYPE: NvtxPushPopRange
 # ENUM_CUDA_MEMCPY_OPER, by the word after "Memcpy" in the names that Kineto gives to copies.
 COPY_KINDS = {"HtoD": 1, "DtoH": 2, "HtoA": 3, "AtoH": 4, "AtoA": 5, "AtoD": 6, "DtoA": 7, "DtoD": 8, "HtoH": 9}
-MEMORY_KINDS = {
-    "Pageable": 0,
-    "Pinned": 1,
-    "Device": 2,
-    "Array": 3,
-    "Managed": 4,
-    "Device Static": 5,
-    "Managed Static": 6,
-}
+MEMORY_KINDS = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static")  # by number
 BETWEEN_KINDS = re.compile(r"\(([\w ]+?) -> ([\w ]+?)\)")
 INDUCTOR_KERNEL = re.compile(r"(graph_\d+_)?cpp_fused_")
 PROCESS = ~((1 << BITS) - 1)
@@ -85,13 +78,12 @@ def capture_tables(
         )
     ranges = ranges_of(trace, on_gpu=on_gpu) if without_marks else annotations(trace, with_gloo=on_gpu)
     tables["NVTX_EVENTS"] = _range_table(ranges)
-    began = trace.began_utc_ns
-    tables["TARGET_INFO_SESSION_START_TIME"] = {"utcEpochNs": [began]}
+    tables["TARGET_INFO_SESSION_START_TIME"] = {"utcEpochNs": [trace.began_utc_ns]}
     tables["TARGET_INFO_GPU"] = _gpu_table(trace.facts.get("deviceProperties"))
     last_ns = trace.last_ns  # no time that is read later may be outside
     tables["ANALYSIS_DETAILS"] = {"globalVid": [0], "duration": [last_ns], "startTime": [0], "stopTime": [last_ns]}
     tables["META_DATA_EXPORT"] = _metadata(torch_version)
-    tables["StringIds"] = {"id": range(len(strings.ids)), "value": list(strings.ids)}
+    tables["StringIds"] = {"id": range(len(strings.values)), "value": strings.values}
     return tables
 
 
@@ -121,18 +113,14 @@ def _values(name: str, column: Sequence[Any]) -> Sequence[Any]:
     return [None if value == NONE else value for value in values] if (column == NONE).any() else values
 
 
-class Strings:
+class Strings(Numbers):
     """The StringIds table while it grows: one id per distinct string."""
-
-    def __init__(self) -> None:
-        self.ids: dict[str, int] = {}
 
     def ids_of(self, trace: TorchTrace, kind: str, rows: np.ndarray | slice = slice(None), convert=str) -> np.ndarray:
         """The id of the name of each event of a kind, converted by `convert`."""
         names = trace.names.values
         distinct, place = np.unique(trace[kind]["name"][rows], return_inverse=True)
-        ids = [self.ids.setdefault(convert(names[number]), len(self.ids)) for number in distinct.tolist()]
-        return np.array(ids, np.int64)[place]
+        return self.numbers([convert(names[number]) for number in distinct.tolist()])[place]
 
 
 def outermost_operators(trace: TorchTrace) -> np.ndarray:
@@ -165,7 +153,8 @@ def copy_kind(name: str) -> int:
 def _memory_kinds(names: Sequence[str]) -> tuple[list[int | None], list[int | None]]:
     """ENUM_CUDA_MEM_KIND of the source and the target of "Memcpy HtoD (Pageable -> Device)"; None where unknown."""
     matches = [BETWEEN_KINDS.search(name) for name in names]
-    return tuple([match and MEMORY_KINDS.get(match[side]) for match in matches] for side in (1, 2))
+    known = [match if match and {*match.groups()} <= {*MEMORY_KINDS} else None for match in matches]
+    return tuple([match and MEMORY_KINDS.index(match[side]) for match in known] for side in (1, 2))
 
 
 def _cpu_tables(trace: TorchTrace, strings: Strings) -> dict[str, Table]:
@@ -260,14 +249,9 @@ def _launch_table(calls: Columns, names: np.ndarray) -> Table:
 
 
 def _range_table(ranges: Sequence[Range]) -> Table:
-    return {
-        "start": [row.start_ns for row in ranges],
-        "end": [row.end_ns for row in ranges],
-        "eventType": [PUSH_POP_RANGE] * len(ranges),
-        "text": [row.name for row in ranges],
-        "globalTid": [row.thread for row in ranges],
-        "domainId": [0] * len(ranges),
-    }
+    columns = zip(*ranges, strict=True) if ranges else [()] * len(Range._fields)
+    table = dict(zip(("start", "end", "globalTid", "text"), map(list, columns), strict=True))
+    return table | {"eventType": [PUSH_POP_RANGE] * len(ranges), "domainId": [0] * len(ranges)}
 
 
 def _gpu_table(devices: Any) -> Table:

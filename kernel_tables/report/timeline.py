@@ -14,7 +14,7 @@ from kernel_tables.page.timeline import Timeline, TimelineBar, lane_title, timel
 from kernel_tables.report.tables import device_name, thread_order
 from kernel_tables.units import duration
 from kernel_tables.views import timeline as rows_of
-from kernel_tables.views.readable_tree import BACKWARD, COMMUNICATION, FORWARD, OPTIMIZER, readable
+from kernel_tables.views.readable_tree import COMMUNICATION, readable, with_phases_as_siblings
 from kernel_tables.views.timeline import KERNEL, TRACKS
 
 MOST_LEAVES = 3000
@@ -52,18 +52,9 @@ def _part(path: tuple[str, ...], kernel_class: str) -> tuple[str, ...]:
 
 
 def with_phases(paths: Sequence[tuple[str, ...]], scope: Scope) -> list[tuple[str, ...]]:
-    """The paths below the step, each beginning with its phase: as in views/readable_tree.py, the passes of a closure
-    are siblings of their optimizer, and models that are parts of a backward pass are in the forward pass."""
-    inner = [inside_step(path, scope) for path in paths]
-    pairs = {path[:2] for path in inner if len(path) > 1}
-    with_closure = {outer for outer, name in pairs if OPTIMIZER.match(outer) and BACKWARD.search(name)}
-    inner = [path[1:] if len(path) > 1 and path[0] in with_closure else path for path in inner]
-    models = {path[1] for path in inner if len(path) > 1 and BACKWARD.search(path[0])}
-    if any(path[:1] == (FORWARD,) for path in inner):
-        models = set()
-    return [
-        (FORWARD, *path) if path[:1] and path[0] in models else (*map(readable, path[:1]), *path[1:]) for path in inner
-    ]
+    """The paths below the step, each beginning with its phase, as in views/readable_tree.py."""
+    inner = with_phases_as_siblings([inside_step(path, scope) for path in paths])
+    return [(*map(readable, path[:1]), *path[1:]) for path in inner]
 
 
 def within_room(leaves: list[Leaf]) -> tuple[list[Leaf], str]:

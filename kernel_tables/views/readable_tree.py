@@ -1,15 +1,17 @@
 """The tree of ranges in few rows: phases as siblings, and `(own)` for time outside of inner ranges."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
+from kernel_tables.attribution.activities import COUNTS_AS_KERNEL
+from kernel_tables.attribution.arrays import sums_by_group
 from kernel_tables.attribution.capture_arrays import CaptureArrays
-from kernel_tables.attribution.path_text import as_path, names_in
 from kernel_tables.kernel_classes.categories import family
-from kernel_tables.views.tables import range_tree
+from kernel_tables.views.tables import range_instance_nodes
 
 STEP, FORWARD, OWN, COMMUNICATION = "step", "forward", "(own)", "communication"
 BACKWARD, OPTIMIZER = re.compile(r"(?i)backward"), re.compile(r"(?i)^optimizer")
@@ -18,13 +20,15 @@ JOINT = " + "  # in names of ranges, between parts of a compiled model; as in ra
 NEXT_BATCH = "enumerate(DataLoader)"
 UNIT = re.compile(r"(FSDP::\w+) (?:\(.*\)|for .*)")  # a range of FSDP2 for each of its units
 
+RangePath = tuple[str, ...]
+
 
 @dataclass
 class Node:
     """A range, with what was launched in it and in its inner ranges."""
 
     name: str
-    times: int | None = 0  # None if it is not a range
+    times: int | None = None  # None if it is not a range
     kernels: int = 0
     ns: int = 0
     memops: int = 0
@@ -35,18 +39,6 @@ class Node:
         self.kernels += sign * other.kernels
         self.ns += sign * other.ns
         self.memops += sign * other.memops
-
-    def adopt(self, child: "Node") -> None:
-        """Adds a child whose sums this node includes already; merges it into a child of the same name."""
-        waiting = [(self, child)]
-        while waiting:  # ranges may be a thousand deep
-            node, child = waiting.pop()
-            same_name = node.children.setdefault(child.name, child)
-            if same_name is not child:
-                same_name.add(child)
-                if child.times is not None:
-                    same_name.times = (same_name.times or 0) + child.times
-                waiting += [(same_name, inner) for inner in child.children.values()]
 
     @property
     def is_empty(self) -> bool:
@@ -76,9 +68,14 @@ class RangeTree:
 
     def __init__(self, trace: CaptureArrays, under: str | None = None, process: int | None = None):
         self._root = Node("")
-        chains = _nodes(trace, self._root, under, process)
-        _move_communication(trace, chains, process)
-        _shape(self._root)
+        launched = _launched(trace, under, process)
+        for path, (_, sums) in zip(with_phases_as_siblings([path for path, _ in launched]), launched, strict=True):
+            node = self._root
+            for name in path:
+                node = node.children.setdefault(name, Node(name))
+                node.add(sums)
+            if sums.times is not None:
+                node.times = (node.times or 0) + sums.times
         _complete(self._root)
         self._tree_nodes = _tree_nodes(self._root)
 
@@ -102,80 +99,72 @@ class RangeTree:
         return rows
 
 
-def _nodes(trace: CaptureArrays, root: Node, under: str | None, process: int | None) -> dict[str, list[Node]]:
-    """By range path, the nodes from the outermost range to that range; all are put below `root`."""
-    chains: dict[str, list[Node]] = {}
-    current = [root]
-    for row in range_tree(trace, under, process).itertuples(index=False):
-        name = UNIT.sub(r"\1", names_in(row.range)[-1])
-        node = Node(name, row.instances, row.kernels, row.gpu_time_ns + row.memop_time_ns, row.memops)
-        del current[row.depth + 1 :]
-        current[-1].adopt(node)
-        current.append(current[-1].children[name])
-        chains[row.range] = current[1:]
-    return chains
-
-
-def _move_communication(trace: CaptureArrays, chains: dict[str, list[Node]], process: int | None) -> None:
-    """Moves communication from the ranges that happened to start it to their phase."""
+def _launched(trace: CaptureArrays, under: str | None, process: int | None) -> list[tuple[RangePath, Node]]:
+    """What was launched directly in each path, as a node; communication in its phase, not in the range that happened to
+    start it."""
+    if under is not None:
+        trace.require_range(under)
     activities, paths = trace.gpu_activities, trace.range_paths
+    rows = slice(None) if process is None else activities.process == process
     of_name = np.array([family(name) == COMMUNICATION for name in trace.activity_classes], bool)
-    is_communication = of_name[activities.name]
-    if process is not None:
-        is_communication &= activities.process == process
-    path_of = trace.activity_path[is_communication]
-    counts, ns = np.bincount(path_of, minlength=len(paths)), np.zeros(len(paths), np.int64)
-    np.add.at(ns, path_of, activities.duration_ns[is_communication])
-    for path in np.flatnonzero(counts).tolist():
-        chain = chains.get(as_path(paths.tuples[path]))
-        if chain is None:
-            continue
-        names = [node.name for node in chain]
-        phase = min(names.index(STEP) + 1 if STEP in names else 0, len(chain) - 1)
-        part = Node(COMMUNICATION, None, int(counts[path]), int(ns[path]))
-        chain[phase].adopt(part)
-        for node in chain[phase + 1 :]:
-            node.add(part, -1)
+    key = 2 * trace.activity_path[rows] + of_name[activities.name[rows]]
+    is_kernel = COUNTS_AS_KERNEL[activities.kind[rows]]
+    kernels, memops = (np.bincount(key[mask], minlength=2 * len(paths)).tolist() for mask in (is_kernel, ~is_kernel))
+    ns = sums_by_group(key, activities.duration_ns[rows], 2 * len(paths)).tolist()
+    times = np.bincount(paths.of_node[range_instance_nodes(trace, None, process)], minlength=len(paths)).tolist()
+    short = {name: UNIT.sub(r"\1", name) for name in paths.names}
+    ranges, communication = [], []
+    for path, names in enumerate(paths.tuples):
+        if names if under is None else under in names:
+            names = tuple(short[name] for name in names[names.index(under) if under else 0 :])
+            own = Node("", times[path], kernels[2 * path], ns[2 * path], memops[2 * path])
+            together = Node("", None, kernels[2 * path + 1], ns[2 * path + 1])
+            if times[path] or not (own.is_empty and together.is_empty):
+                ranges.append((names, own))
+            if not together.is_empty:
+                phase = min(names.index(STEP) + 1 if STEP in names else 0, len(names) - 1)
+                communication.append(((*names[: phase + 1], COMMUNICATION), together))
+    return ranges + communication
 
 
-def _shape(root: Node) -> None:
-    """Makes forward, backward and optimizer siblings, whichever of them calls another."""
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        for optimizer in [child for child in node.children.values() if OPTIMIZER.match(child.name)]:
-            if any(map(BACKWARD.search, optimizer.children)):  # a closure runs the model inside its optimizer
-                for inner in optimizer.children.values():
-                    optimizer.add(inner, -1)
-                    node.adopt(inner)
-                optimizer.children = {}
-        models = [] if FORWARD in node.children else _models(node)
-        if models:
-            forward = node.children[FORWARD] = Node(FORWARD)
-            for model in models:
-                forward.add(model)
-                forward.times += model.times or 0
-                forward.children[model.name] = node.children.pop(model.name)
-        waiting += node.children.values()
-
-
-def _models(node: Node) -> list[Node]:
-    """The children that are parts of a sibling backward pass, too: they are the forward passes of models."""
-    passes = [child for child in node.children.values() if BACKWARD.search(child.name)]
-    parts = {name for node in passes for name in node.children} - {COMMUNICATION} - {node.name for node in passes}
-    return [child for name, child in node.children.items() if name in parts]
+def with_phases_as_siblings(paths: Sequence[RangePath]) -> list[RangePath]:
+    """The paths, in which forward, backward and optimizer are siblings, whichever of them calls another."""
+    changed, waiting = list(paths), [(0, range(len(paths)))]
+    while waiting:  # by the number of names around
+        depth, rows = waiting.pop()
+        rows = [row for row in rows if len(changed[row]) > depth]
+        pairs = {pair for row in rows if len(pair := changed[row][depth : depth + 2]) == 2}
+        # a closure runs the model inside its optimizer
+        with_closure = {outer for outer, name in pairs if OPTIMIZER.match(outer) and BACKWARD.search(name)}
+        for row in rows:
+            if changed[row][depth] in with_closure and len(changed[row]) > depth + 1:
+                changed[row] = changed[row][:depth] + changed[row][depth + 1 :]
+        # parts of a backward pass whose names are next to it are the forward passes of models
+        names = {changed[row][depth] for row in rows}
+        passes = {name for name in names if BACKWARD.search(name)}
+        pairs = {pair for row in rows if len(pair := changed[row][depth : depth + 2]) == 2}
+        models = {name for outer, name in pairs if outer in passes} - {COMMUNICATION} - passes
+        by_name: dict[str, list[int]] = {}
+        for row in rows:
+            if FORWARD not in names and changed[row][depth] in models:
+                changed[row] = (*changed[row][:depth], FORWARD, *changed[row][depth:])
+            by_name.setdefault(changed[row][depth], []).append(row)
+        waiting += [(depth + 1, group) for group in by_name.values()]
+    return changed
 
 
 def _complete(root: Node) -> None:
     """Drops empty children, and adds the time outside of children as a child, so that children add up."""
     for entry in reversed(_tree_nodes(root)):
         node = entry.node
+        if node.name == FORWARD and node.times is None:  # around models
+            node.times = sum(child.times or 0 for child in node.children.values())
         node.children = {name: child for name, child in node.children.items() if not child.is_empty}
         own_node = Node(OWN, None, node.kernels, node.ns, node.memops)
         for child in node.children.values():
             own_node.add(child, -1)
         if node.children and node is not root and not own_node.is_empty:
-            node.adopt(own_node)
+            node.children.setdefault(OWN, Node(OWN)).add(own_node)
 
 
 def _shown_ids(tree_nodes: list[_TreeNode], most: int) -> set[int]:
@@ -210,7 +199,7 @@ def _inner_rows(node: Node, shown_ids: set[int], depth: int) -> list[TreeRow]:
         shown, others = children, []
     rows = [TreeRow(depth, readable(_label(child.name, node.name)), child) for child in shown]
     if rows and others:
-        together = Node("", None)
+        together = Node("")
         for child in others:
             together.add(child)
         rows.append(TreeRow(depth, f"({len(others)} smaller)", together, len(others)))

@@ -60,7 +60,7 @@ def ranges(trace: CaptureArrays, under: str | None, process: int | None = None) 
     paths = trace.range_paths
     used, direct = _sums_by_path(trace, process)
     position, code = paths.names_in(used, under)
-    instances = paths.name[paths.of_node[_instances(trace, under, process)]]
+    instances = paths.name[paths.of_node[range_instance_nodes(trace, under, process)]]
     table = pd.DataFrame({"range": paths.names, "instances": np.bincount(instances, minlength=len(paths.names))})
     for name, sums in direct.items():
         table[name] = sums_by_group(code, sums[position], len(paths.names))
@@ -76,7 +76,7 @@ def range_tree(trace: CaptureArrays, under: str | None, process: int | None = No
     if under is not None:
         trace.require_range(under)
     paths, sums = trace.range_paths, {name: np.zeros(len(trace.range_paths), np.int64) for name in SUMS}
-    sums["instances"] = np.bincount(paths.of_node[_instances(trace, None, process)], minlength=len(paths))
+    sums["instances"] = np.bincount(paths.of_node[range_instance_nodes(trace, None, process)], minlength=len(paths))
     used, direct = _sums_by_path(trace, process)
     for name, values in direct.items():
         sums[name][used] = values
@@ -158,7 +158,7 @@ def _sums_by_path(trace: CaptureArrays, process: int | None) -> tuple[np.ndarray
     return used, dict(zip(SUMS[1:], (counts[:, 0], times_ns[:, 0], counts[:, 1], times_ns[:, 1]), strict=True))
 
 
-def _instances(trace: CaptureArrays, under: str | None, process: int | None) -> np.ndarray:
+def range_instance_nodes(trace: CaptureArrays, under: str | None, process: int | None) -> np.ndarray:
     """The nodes of the instances of ranges, of a process and inside an instance of `under`, if given."""
     nodes, paths = trace.instance_nodes, trace.range_paths
     if process is not None:
