@@ -16,7 +16,7 @@ from kernel_tables.errors import TraceError
 from kernel_tables.files import full_disk_as_os_error
 from kernel_tables.kineto.capture import CaptureError, capture_tables, write_capture
 from kernel_tables.kineto.trace import CALL, ON_DEVICE, TorchTrace
-from kernel_tables.reading.nsys import export_report
+from kernel_tables.reading.nsys import export_report, last_line
 from kernel_tables.reading.publishable import write_publishable
 from kernel_tables.reading.schema import METADATA, RANK_KEY, RANKS_KEY, WINDOW_KEY
 from kernel_tables.whole_files import written_whole
@@ -122,7 +122,9 @@ def _export(handover: Path) -> None:
     """Exports the report with the payloads of NCCL's calls."""
     report = handover / REPORT
     if not report.exists():
-        raise TraceError(f"nsys wrote no report; it said: {_last_line(handover / NSYS_LOG)}")
+        raise TraceError(
+            f"nsys wrote no report; it said: {last_line((handover / NSYS_LOG).read_text(errors='replace'))}"
+        )
     export_report(report, handover / EXPORT, payloads=True)
 
 
@@ -151,11 +153,6 @@ def _in_the_way(path: Path, of_ranks: bool) -> Path | None:
     of_rank = re.compile(rf"{re.escape(path.stem)}_rank\d+{re.escape(path.suffix)}")
     neighbours = path.parent.iterdir() if of_ranks and path.parent.is_dir() else ()
     return next((file for file in neighbours if of_rank.fullmatch(file.name)), None)
-
-
-def _last_line(log: Path) -> str:
-    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "nothing"
 
 
 def name_unfinished_step(capture: Path) -> None:

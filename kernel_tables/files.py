@@ -29,7 +29,8 @@ def require_no_capture(target: Path, inputs: Iterable[Path]) -> None:
     """Raises TraceError if `target` is one of `inputs`, by any name or link, or another capture."""
     if any(is_same_file(target, path) for path in inputs):
         raise TraceError(f"{target}: that is the capture itself, which is never written over; name another file")
-    if target.is_file() and (_is_named_as_capture(target) or _begins_as_sqlite(target)):
+    is_named_so = target.name.removesuffix(".gz").endswith((".sqlite", *REPORT_SUFFIXES))
+    if target.is_file() and (is_named_so or first_bytes(target, len(SQLITE_MAGIC)) == SQLITE_MAGIC):
         raise TraceError(f"{target}: that is a capture, which is never written over; name another file")
 
 
@@ -48,10 +49,7 @@ def is_same_file(file: Path | int, other: Path | int) -> bool:
         return False
 
 
-def _is_named_as_capture(path: Path) -> bool:
-    return path.name.removesuffix(".gz").endswith((".sqlite", *REPORT_SUFFIXES))
-
-
-def _begins_as_sqlite(path: Path) -> bool:
+def first_bytes(path: Path, count: int) -> bytes:
+    """The first `count` bytes of the file, or all if it is shorter."""
     with path.open("rb") as file:
-        return file.read(len(SQLITE_MAGIC)) == SQLITE_MAGIC
+        return file.read(count)

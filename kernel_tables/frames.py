@@ -34,10 +34,8 @@ def read(*paths: str | os.PathLike, under: str | None = None, up_to_damage: bool
         raise TypeError("read() needs the path of a capture")
     with ExitStack() as stack:
         traces = [stack.enter_context(Trace(path, up_to_damage=up_to_damage)) for path in paths]
-        if len(traces) == 1:
-            parts = [_tables(traces[0], under, None)]
-        else:
-            parts = [_tables(rank.trace, under, rank) for rank in ranks_of(traces)]
+        ranks = ranks_of(traces) if len(traces) > 1 else []
+        parts = [_tables(rank.trace, under, rank) for rank in ranks] or [_tables(traces[0], under, None)]
         joined = (pd.concat(tables, ignore_index=True) for tables in zip(*parts, strict=True))
         return Frames(*joined, [note for trace in traces for note in trace.notes])
 

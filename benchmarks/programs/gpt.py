@@ -25,13 +25,10 @@ if __name__ == "__main__":
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     tokens = torch.randint(config.vocab_size, (8, config.block_size + 1), device=device)
 
-    def step() -> None:
+    for _ in range(STEPS):
         with torch.autocast(device, dtype=torch.bfloat16):
             _, loss = model(tokens[:, :-1], tokens[:, 1:])
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-
-    for _ in range(STEPS):
-        step()

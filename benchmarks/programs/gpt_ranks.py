@@ -31,21 +31,14 @@ if __name__ == "__main__":
         fully_shard(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     tokens = torch.randint(config.vocab_size, (8, config.block_size + 1), device=device)
-    done = 0
-
-    def step() -> None:
-        global done
+    for done in range(1, STEPS + 1):
         with torch.autocast(device, dtype=torch.bfloat16):
             _, loss = model(tokens[:, :-1], tokens[:, 1:])
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        done += 1
         if fails and done == 7 and dist.get_rank() == 1:
             raise ValueError("made up")
-
-    for _ in range(STEPS):
-        step()
     if dist.get_rank() == 0:
         print(f"{numbers} parameters, {4 * numbers} bytes in fp32")
     dist.destroy_process_group()

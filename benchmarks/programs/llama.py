@@ -19,10 +19,7 @@ if __name__ == "__main__":
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     tokens = torch.randint(words, (4, length), device=device)
 
-    def step() -> None:
+    for _ in range(STEPS):
         model(input_ids=tokens, labels=tokens).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-
-    for _ in range(STEPS):
-        step()

@@ -23,11 +23,8 @@ if __name__ == "__main__":
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     batches = iter(DataLoader(torch.randn(64 * 16, width), batch_size=64, num_workers=2, pin_memory=on_gpu))
 
-    def step() -> None:
+    for _ in range(STEPS):
         x = next(batches).to(device, non_blocking=True)
         model(x).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
-
-    for _ in range(STEPS):
-        step()

@@ -5,12 +5,10 @@ from pathlib import Path
 
 from kernel_tables.commands.shared import add_capture, add_classes, add_step_name, opened_trace, say, say_rank
 from kernel_tables.errors import TraceError
-from kernel_tables.files import reports_beside, require_no_capture
+from kernel_tables.files import first_bytes, reports_beside, require_no_capture
 from kernel_tables.whole_files import written_whole
 
 SUMMARY = "one page of a capture, a file that opens without a network: summary, findings, tables, flame view, timeline"
-
-
 MARK = '<meta name="generator" content="kernel-tables">'  # of a page that may be overwritten
 HEAD = 2000  # bytes in which the mark is searched
 
@@ -51,10 +49,9 @@ def _is_page(output: Path) -> bool:
     """Whether the page exists already. TraceError if another file is there, which is not overwritten."""
     if not output.is_file():
         return False
-    with output.open("rb") as file:
-        if MARK.encode() not in file.read(HEAD):
-            raise TraceError(
-                f"{output}: an existing file that is not a page of kernel-tables is never overwritten; remove it, or"
-                " name another with -o FILE"
-            )
+    if MARK.encode() not in first_bytes(output, HEAD):
+        raise TraceError(
+            f"{output}: an existing file that is not a page of kernel-tables is never overwritten; remove it, or name"
+            " another with -o FILE"
+        )
     return True

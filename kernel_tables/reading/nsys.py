@@ -20,12 +20,12 @@ def find() -> Path | None:
     return Path(path) if path else None
 
 
-def version(nsys: Path | None = None) -> str | None:
+def version() -> str | None:
     """The version of the nsys on PATH, such as 2025.3.1.90; None if there is none.
 
     Raises TraceError if it cannot run.
     """
-    nsys = nsys or find()
+    nsys = find()
     if nsys is None:
         return None
     output = _run([str(nsys), "--version"], patience_s=60).stdout
@@ -35,19 +35,19 @@ def version(nsys: Path | None = None) -> str | None:
     return match[1]
 
 
-def version_numbers(nsys: Path | None = None) -> tuple[int, ...]:
+def version_numbers() -> tuple[int, ...]:
     """The version as numbers to compare, (2025, 3, 1, 90); empty without nsys."""
-    return tuple(int(number) for number in re.findall(r"\d+", (version(nsys) or "").partition("-")[0]))
+    return tuple(int(number) for number in re.findall(r"\d+", (version() or "").partition("-")[0]))
 
 
-def export_report(report: Path, target: Path, nsys: Path | None = None, payloads: bool = False) -> Path:
+def export_report(report: Path, target: Path, payloads: bool = False) -> Path:
     """Exports `report` as SQLite to `target`, completely or not at all. With `payloads`, NVTX payloads (Python stacks,
     bytes of NCCL's calls) are exported, too, if this nsys can.
 
     A failed export leaves a partial file that is newer than its report, so nsys writes to another name, and the file is
     checked before it is renamed. Raises TraceError with nsys's own reason.
     """
-    nsys = nsys or find()
+    nsys = find()
     if nsys is None:
         raise TraceError(
             f"{report}: a report has to be exported by nsys and none is on PATH; export it where it was made"
@@ -60,9 +60,10 @@ def export_report(report: Path, target: Path, nsys: Path | None = None, payloads
     try:
         done = _run([str(nsys), "export", *options, str(report)], patience_s=900)
         if done.returncode or not partial.exists():
+            said = last_line(f"{done.stderr}\n{done.stdout}")
             raise TraceError(
-                f"{report}: `nsys export` of {nsys} failed (status {done.returncode}: {_last_line(done)}); the"
-                " report is damaged, or newer than this nsys: copy it again, or use the nsys that made it"
+                f"{report}: `nsys export` of {nsys} failed (status {done.returncode}: {said}); the report is damaged,"
+                " or newer than this nsys: copy it again, or use the nsys that made it"
             )
         _require_readable(partial, report)
         os.replace(partial, target)
@@ -98,6 +99,7 @@ def _run(command: list[str], patience_s: float) -> subprocess.CompletedProcess[s
         ) from error
 
 
-def _last_line(done: subprocess.CompletedProcess[str]) -> str:
-    lines = [line.strip() for line in (done.stderr + "\n" + done.stdout).splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "it said nothing"
+def last_line(text: str) -> str:
+    """The last line of a message that is not empty, "nothing" without one."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "nothing"

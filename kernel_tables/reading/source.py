@@ -10,12 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kernel_tables.errors import TraceError
-from kernel_tables.files import REPORT_SUFFIXES
+from kernel_tables.files import REPORT_SUFFIXES, first_bytes
+from kernel_tables.kineto.json_stream import GZIP_MAGIC
 from kernel_tables.reading.nsys import export_report
-from kernel_tables.reading.sqlite_header import first_bytes, require_whole_sqlite
+from kernel_tables.reading.sqlite_header import require_whole_sqlite
 from kernel_tables.reading.torch_trace import is_json, sqlite_of_trace
-
-GZIP_MAGIC = b"\x1f\x8b"
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from kernel_tables.errors import TraceError
-from kernel_tables.files import SQLITE_MAGIC
+from kernel_tables.files import SQLITE_MAGIC, first_bytes
 
 HEADER_BYTES = 100
 
@@ -39,9 +39,3 @@ def _bytes_wanted(header: bytes) -> int:
     page_size = 65536 if page_size == 1 else page_size
     valid = header[24:28] == header[92:96]
     return int.from_bytes(header[28:32], "big") * page_size if valid else 0
-
-
-def first_bytes(path: Path, count: int) -> bytes:
-    """The first `count` bytes of the file, or all if it is shorter."""
-    with path.open("rb") as file:
-        return file.read(count)

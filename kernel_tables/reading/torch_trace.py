@@ -6,13 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from kernel_tables.errors import TraceError, impossible
-from kernel_tables.files import full_disk_as_os_error
+from kernel_tables.files import first_bytes, full_disk_as_os_error
 from kernel_tables.kineto.capture import CaptureError, Table, capture_tables, write_capture
 from kernel_tables.kineto.json_stream import GZIP_MAGIC, GZIP_WINDOW, InvalidJson, NotATrace
 from kernel_tables.kineto.ranges import has_modules
 from kernel_tables.kineto.trace import CALL, KERNEL, ON_DEVICE, OPERATOR, TorchTrace
 from kernel_tables.reading.schema import DAMAGE_KEY, NOTES_KEY, RANK_KEY, RANKS_KEY, RESOLUTION_KEY, WRITER_KEY
-from kernel_tables.reading.sqlite_header import first_bytes
 
 FIRST_BYTES = 4096
 ORIGIN = "give the JSON that torch.profiler wrote (export_chrome_trace)"
