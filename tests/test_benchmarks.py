@@ -10,6 +10,7 @@ from typing import Literal
 import pytest
 
 from benchmarks import comparison, harness
+from benchmarks.programs import in_phases
 
 BENCHMARKS = sorted(
     path.stem for path in harness.ROOT.glob("benchmarks/*.py") if "run(main)" in path.read_text(encoding="utf-8")
@@ -75,6 +76,15 @@ def test_calls_are_made_in_turn():
     calls = {name: lambda name=name: order.append(name) or len(order) for name in ("a", "b")}
     assert harness.in_turn(calls, 2) == {"a": [1, 3], "b": [2, 4]}
     assert order == ["a", "b", "a", "b"]
+
+
+def test_a_launch_after_many_modules_inside_a_model_is_of_its_forward_pass(monkeypatch):
+    monkeypatch.setattr(in_phases.torch.cuda, "is_available", lambda: False)
+    model = {"cat": "user_annotation", "name": in_phases.FORWARD, "ts": 0, "dur": 1000}
+    modules = [model | {"ts": 10 + 5 * number, "dur": 4} for number in range(100)]
+    losses = [{"cat": "cpu_op", "name": "aten::nll_loss", "tid": 1, "ts": ts, "dur": 2000} for ts in (990, 3000)]
+    counted = in_phases.by_phase([model, *modules, *losses])
+    assert [counted[phase]["kernels"] for phase in ("forward", "rest", "all")] == [1, 1, 2]
 
 
 def sides(monkeypatch, **programs: str) -> list[subprocess.Popen]:

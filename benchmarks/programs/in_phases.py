@@ -2,9 +2,8 @@
 
 python -m benchmarks.programs.in_phases FILE optimizer|module SKIPPED STEPS PROGRAM [ARGUMENT ...]
 
-A launch belongs to a phase by its time alone: there are ranges around outermost calls of modules, around
-torch.autograd.backward, and around optimizers and their closures. Without a GPU an outermost operator of PyTorch counts
-as a kernel.
+A launch belongs to a phase by its time alone: there are ranges around calls of modules, around torch.autograd.backward, and
+around optimizers and their closures. Without a GPU an outermost operator of PyTorch counts as a kernel.
 """
 
 import json
@@ -14,6 +13,7 @@ import tempfile
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 
 import torch
@@ -108,9 +108,10 @@ def by_phase(events: list[dict]) -> dict[str, dict[str, float]]:
         phase: sorted((e["ts"], e["ts"] + e["dur"]) for e in events if is_range(e) and e["name"].startswith(prefix))
         for phase, prefix in PHASES.items()
     }
+    latest_us = {phase: list(accumulate((end for _, end in rows), max)) for phase, rows in intervals.items()}
     result = {phase: {"kernels": 0, "ms": 0.0} for phase in (*PHASES, "all")}
     for launch_us, duration_us in launches(events):
-        phase = next((phase for phase in intervals if is_inside(launch_us, intervals[phase])), "rest")
+        phase = next((phase for phase in intervals if is_inside(launch_us, intervals[phase], latest_us[phase])), "rest")
         for row in (result[phase], result["all"]):
             row["kernels"] += 1
             row["ms"] += duration_us / 1e3
@@ -136,10 +137,10 @@ def is_range(event: dict) -> bool:
     return event.get("cat") == "user_annotation"
 
 
-def is_inside(time_us: float, intervals: list[tuple[float, float]]) -> bool:
-    """Whether one of the intervals, by start and none with a later start around an earlier one, holds the time."""
-    index = bisect_right(intervals, (time_us, float("inf")))
-    return any(begin <= time_us <= end for begin, end in intervals[max(0, index - 64) : index])
+def is_inside(time_us: float, intervals: list[tuple[float, float]], latest_us: list[float]) -> bool:
+    """Whether one of the intervals, by start, holds the time; `latest_us` has the latest end until each of them."""
+    begun = bisect_right(intervals, (time_us, float("inf")))
+    return begun > 0 and time_us <= latest_us[begun - 1]
 
 
 def wait() -> None:
