@@ -2,8 +2,8 @@
 
 python -m benchmarks.programs.in_phases FILE optimizer|module SKIPPED STEPS PROGRAM [ARGUMENT ...]
 
-A launch belongs to a phase by its time alone: there are ranges around calls of modules, around torch.autograd.backward, and
-around optimizers and their closures. Without a GPU an outermost operator of PyTorch counts as a kernel.
+A launch belongs to a phase by its time alone: there are ranges around calls of modules, around torch.autograd.backward,
+and around optimizers and their closures. Without a GPU an outermost operator of PyTorch counts as a kernel.
 """
 
 import json
