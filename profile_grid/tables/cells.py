@@ -12,7 +12,7 @@ from profile_grid.study.dimensions import BY_KEY, CONTEXT_LENGTH, MODE, MODEL
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.pivoting import shown_dimensions
+from profile_grid.tables.pivoting import pivoted, shown_dimensions
 
 STATUS_WORDS = {OUT_OF_MEMORY: "OOM"}  # other statuses are words already
 NOT_IN_GRID = "not run"
@@ -44,11 +44,21 @@ def rows_table(
     always: Sequence[str],
     columns: Sequence[tuple[str, Callable[[dict], str]]],
     words: int = 0,
-) -> MarkdownTable | None:
-    """One line per row: its dimensions, then the text of each column; None without rows. Other arguments as of
-    lines_table."""
+) -> MarkdownTable:
+    """One line per row: its dimensions, then the text of each column. Other arguments as of lines_table."""
     headings, texts = [heading for heading, _ in columns], [text for _, text in columns]
-    return lines_table(rows, always, headings, lambda row: [text(row) for text in texts], words) if len(rows) else None
+    return lines_table(rows, always, headings, lambda row: [text(row) for text in texts], words)
+
+
+def parts_table(rows: pd.DataFrame, largest_first: str, cell: Callable[[dict], str]) -> MarkdownTable:
+    """One line per part of the model, the largest mean of a column first; a column per model with the cell of each
+    row."""
+    models = list(dict.fromkeys(rows[MODEL.key]))
+    sizes = pivoted(rows, ["part"], MODEL.key, [largest_first])[largest_first]
+    parts = sizes.mean(axis=1).sort_values(ascending=False, kind="stable").index
+    cells = {(row["part"], row[MODEL.key]): cell(row) for row in rows.to_dict("records")}
+    lines = tuple((escaped(part), *(cells.get((part, model), ABSENT) for model in models)) for part in parts)
+    return MarkdownTable(("part", *map(escaped, models)), lines, first_right=1)
 
 
 def lines_table(

@@ -58,10 +58,10 @@ def shown_dimensions(rows: pd.DataFrame, always: Sequence[str], hidden: Sequence
 
 def split(rows: pd.DataFrame, shown_keys: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
     """The rows by combination of the varying dimensions that are not `shown_keys`, in order of appearance, each with
-    its title: "precision bf16"; all rows without a title if nothing else varies."""
+    its title: "precision bf16"; all rows without a title if nothing else varies; nothing without rows."""
     varying = [key for key in KEYS if key not in shown_keys and rows[key].nunique() > 1]
     if not varying:
-        yield "", rows
+        yield from [("", rows)][: len(rows)]
         return
     for values, part in rows.groupby(varying, sort=False, dropna=False):
         yield title_of(dict(zip(varying, values, strict=True)), varying), part

@@ -2,10 +2,10 @@
 
 import pandas as pd
 
-from kernel_tables.markdown import MarkdownTable, escaped
+from kernel_tables.markdown import MarkdownTable
 from profile_grid.quantities import ABSENT, known, ratio, significant, with_spread
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL, Dimension, keys_without
-from profile_grid.tables.cells import lines_table
+from profile_grid.tables.cells import lines_table, parts_table
 from profile_grid.tables.evidence import UNTOLD
 from profile_grid.tables.model_parts import if_parts_differ
 from profile_grid.tables.names import FORWARD, MAIN_PHASES, WHOLE_STEP
@@ -14,12 +14,10 @@ from profile_grid.tables.pivoting import pivoted, sorted_values, split
 LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 
 
-def steps_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable | None:
-    """One line per configuration: its step at the default, then its time and speed-up at each other value; None if no
-    two runs can be compared. `times` is a table as of `times_with_base`."""
+def steps_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable:
+    """One line per configuration: its step at the default, then its time and speed-up at each other value. `times` is a
+    table as of `times_with_base`."""
     rows = times[times["phase"] == WHOLE_STEP]
-    if rows.empty:
-        return None
     keys, values = keys_without(dimension.key), sorted_values(rows, dimension.key)
     wide = pivoted(rows, keys, dimension.key, ["mean_ms", "speed_up", "verdict"])
 
@@ -34,12 +32,10 @@ def steps_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable | No
     return lines_table(rows.drop_duplicates(keys), LEADING_KEYS, names, cells, hidden=(dimension.key,))
 
 
-def phases_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable | None:
-    """One line per run with a backward pass: the speed-up of each phase; None without such runs."""
+def phases_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable:
+    """One line per run with a backward pass: the speed-up of each phase."""
     phases = [phase for phase in MAIN_PHASES if phase in set(times["phase"])]
     rows = times[(times["mode"] != FORWARD) & times["phase"].isin(phases)]
-    if rows.empty:
-        return None
     keys = [*keys_without(dimension.key), dimension.key]
     wide = pivoted(rows, keys, "phase", ["speed_up", "verdict"])
 
@@ -54,16 +50,8 @@ def parts_tables(parts: pd.DataFrame) -> list[tuple[str, MarkdownTable]]:
     """Speed-up of the GPU time of each part, a column per model; one table with its title for each combination of the
     other dimensions that vary; none without ranges of parts. `parts` are rows of one phase, as of
     `parts_with_base`."""
-    parts = if_parts_differ(parts)
-    return [(title, _parts_table(rows)) for title, rows in split(parts, (MODEL.key, MODE.key))] if len(parts) else []
-
-
-def _parts_table(rows: pd.DataFrame) -> MarkdownTable:
-    wide = pivoted(rows, ["part"], MODEL.key, ["speed_up", "base_share"])
-    models = list(dict.fromkeys(rows[MODEL.key]))
-    order = wide["base_share"].mean(axis=1).sort_values(ascending=False).index
-    lines = tuple((escaped(part), *(ratio(wide["speed_up"][model][part]) for model in models)) for part in order)
-    return MarkdownTable(("part", *(escaped(model) for model in models)), lines, first_right=1)
+    rows = split(if_parts_differ(parts), (MODEL.key, MODE.key))
+    return [(title, parts_table(some, "base_share", lambda row: ratio(row["speed_up"]))) for title, some in rows]
 
 
 def time_and_gain(ms: float, gain: float, verdict: str) -> str:

@@ -5,9 +5,9 @@ from collections import Counter
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, code, escaped
-from profile_grid.quantities import ABSENT, interval, known, percent
+from profile_grid.quantities import interval, percent
 from profile_grid.study.dimensions import CONTEXT_LENGTH, LEADING, MODE, MODEL
-from profile_grid.tables.cells import by_size, run_table, small_ones_together
+from profile_grid.tables.cells import by_size, parts_table, run_table, small_ones_together
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family, family_shares
 from profile_grid.tables.measured import Measured
@@ -130,29 +130,22 @@ def others_table(measured: Measured) -> MarkdownTable:
     return run_table(measured, headings, cells, text=True)
 
 
-def parts_tables(measured: Measured) -> tuple[int, list[tuple[str, MarkdownTable]]] | None:
+def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     """(c) Share of the forward pass by part, a column per model, at the longest context that most models have. One
     table with its title for each combination of further dimensions that vary."""
     parts = if_parts_differ(measured.inference("forward_parts"))
     if parts.empty:
-        return None
+        return []
     models_at = parts.groupby(CONTEXT_LENGTH.key)[MODEL.key].nunique()
     context = max(models_at[models_at == models_at.max()].index)
     rows = parts[parts[CONTEXT_LENGTH.key] == context]
     dimensions = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
-    return int(context), [(title, _parts_table(some)) for title, some in split(rows, dimensions)]
+    place = CONTEXT_LENGTH.title(context)
+    return [
+        (", ".join(filter(None, (place, title))), parts_table(some, "share", _share_and_others))
+        for title, some in split(rows, dimensions)
+    ]
 
 
-def _parts_table(rows: pd.DataFrame) -> MarkdownTable:
-    wide = pivoted(rows, ["part"], MODEL.key, ["share", "other_share"])
-    models = list(dict.fromkeys(rows[MODEL.key]))
-    order = wide["share"].mean(axis=1).sort_values(ascending=False).index
-    lines = tuple(
-        (escaped(part), *(_share_and_others(wide["share"][m][part], wide["other_share"][m][part]) for m in models))
-        for part in order
-    )
-    return MarkdownTable(("part", *(escaped(model) for model in models)), lines, first_right=1)
-
-
-def _share_and_others(share: float, others: float) -> str:
-    return f"{percent(share)} ({percent(others)})" if known(share) else ABSENT
+def _share_and_others(row: dict) -> str:
+    return f"{percent(row['share'])} ({percent(row['other_share'])})"

@@ -91,7 +91,7 @@ def _buckets(table: pd.DataFrame) -> list[Claim]:
     return [*claims, Claim(text, "predicted", within=within[:1].upper() + within[1:], slowdown=slowdown)]
 
 
-def limits_table(measured: Measured) -> MarkdownTable | None:
+def limits_table(measured: Measured) -> MarkdownTable:
     """One line per configuration, layout and pass: times by measured rates, and limits."""
     columns = (
         ("layout", lambda row: row["layout"]),
@@ -107,7 +107,7 @@ def limits_table(measured: Measured) -> MarkdownTable | None:
     return rows_table(measured.tables["layer_limits"], ALWAYS, columns, words=2)
 
 
-def layers_table(measured: Measured) -> MarkdownTable | None:
+def layers_table(measured: Measured) -> MarkdownTable:
     """One line per configuration: data parallelism as predicted and as measured."""
     columns = (
         ("tokens", lambda row: count(row["tokens"])),
@@ -119,7 +119,7 @@ def layers_table(measured: Measured) -> MarkdownTable | None:
     return rows_table(_data_parallel(measured.tables["layer_limits"]), ALWAYS, columns)
 
 
-def buckets_table(measured: Measured) -> MarkdownTable | None:
+def buckets_table(measured: Measured) -> MarkdownTable:
     """One line per run with buckets: the model's parts, its prediction, and the measurement."""
     columns = (
         ("buckets", lambda row: count(row["buckets"])),

@@ -117,13 +117,10 @@ def _table_of(measured: Measured, name: str, mode: str) -> MarkdownTable:
     return run_table(measured, headings, cells, mode)
 
 
-def flops_table(measured: Measured) -> MarkdownTable | None:
-    """(e) FLOPs of one layer's parts of attention: formula, and number for every configuration; None if the sizes are
-    unknown."""
+def flops_table(measured: Measured) -> MarkdownTable:
+    """(e) FLOPs of one layer's parts of attention: formula, and number for every configuration with known sizes."""
     rows = measured.inference("attention")
     rows = rows[rows["part"].isin(PARTS) & rows["flops_per_layer"].notna()]
-    if rows.empty:
-        return None
     formulas = rows.drop_duplicates("part").set_index("part")["flops_formula"]
     flops = rows.set_index([*KEY_COLUMNS, "part"])["flops_per_layer"]
 

@@ -68,12 +68,12 @@ def _error(value: float) -> str:
     return f"{significant(100 * value, 2)} %" if value >= 1e-4 else f"{value:.1e}"
 
 
-def steps_table(measured: Measured) -> MarkdownTable | None:
+def steps_table(measured: Measured) -> MarkdownTable:
     """(f) One line per configuration: its step in fp32, then its time and speed-up in each other precision."""
     return ratio_tables.steps_table(measured.tables["precision_times"], PRECISION)
 
 
-def phases_table(measured: Measured) -> MarkdownTable | None:
+def phases_table(measured: Measured) -> MarkdownTable:
     """(f) One line per configuration with a backward pass and precision: the speed-up of each phase."""
     return ratio_tables.phases_table(measured.tables["precision_times"], PRECISION)
 

@@ -68,21 +68,19 @@ def _cost(times: pd.DataFrame, cost: pd.DataFrame) -> list[Claim]:
     return [Claim(text, seconds=seconds, repaid=repaid, graphs=graphs)]
 
 
-def steps_table(measured: Measured) -> MarkdownTable | None:
+def steps_table(measured: Measured) -> MarkdownTable:
     """(g) One line per configuration: its step as written, then its time and speed-up compiled."""
     return ratio_tables.steps_table(measured.tables["compile_times"], COMPILE)
 
 
-def phases_table(measured: Measured) -> MarkdownTable | None:
+def phases_table(measured: Measured) -> MarkdownTable:
     """(g) One line per compiled run with a backward pass: the speed-up of each phase."""
     return ratio_tables.phases_table(measured.tables["compile_times"], COMPILE)
 
 
-def kernels_table(measured: Measured) -> MarkdownTable | None:
+def kernels_table(measured: Measured) -> MarkdownTable:
     """(g) One line per compiled run: kernels of a step, and GPU time by family of classes, before and after."""
     rows = measured.tables["compile_kernels"]
-    if rows.empty:
-        return None
     figures = ["base_gpu_time_ms", "gpu_time_ms", "base_invocations", "invocations"]
     families = list(rows.groupby("class")[figures[:2]].sum().sum(axis=1).sort_values(ascending=False).index)
 
@@ -105,7 +103,7 @@ def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     for phase, mode in modes.items():
         rows = measured.tables["compile_parts"]
         rows = rows[(rows["phase"] == phase) & (rows["mode"] == mode)]
-        texts = split(rows, (MODEL.key,)) if len(rows) else ()
+        texts = split(rows, (MODEL.key,))
         tables += [(", ".join(filter(None, (phase, title))), _parts_table(part_rows)) for title, part_rows in texts]
     return tables
 
@@ -135,7 +133,7 @@ def _sides(line: str, sums: pd.DataFrame, model: str) -> str:
     return f"{before} → {significant(row['gpu_time_ms'])}"
 
 
-def cost_table(measured: Measured) -> MarkdownTable | None:
+def cost_table(measured: Measured) -> MarkdownTable:
     """(g) One line per compiled run: seconds of compilation, what a step gains, and steps until that has paid."""
     columns = (
         ("compiling, s", lambda row: significant(row["compile_s"])),

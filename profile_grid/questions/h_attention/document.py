@@ -104,7 +104,7 @@ def _modes(rows: pd.DataFrame) -> str:
     return listed([PASSES[mode] for mode in dict.fromkeys(rows["mode"])])
 
 
-def steps_table(measured: Measured) -> MarkdownTable | None:
+def steps_table(measured: Measured) -> MarkdownTable:
     """(h) One line per configuration, one column per attention: time of a step and its speed-up over the written-out
     attention; or why there is none."""
     return _by_attention(measured, _time)
@@ -116,7 +116,7 @@ def memory_table(measured: Measured) -> MarkdownTable | None:
     return _by_attention(measured, _peak) if known_peaks else None
 
 
-def operator_table(measured: Measured) -> MarkdownTable | None:
+def operator_table(measured: Measured) -> MarkdownTable:
     """(h) One line per run: the operator of all layers in a forward pass, and the written-out one."""
     columns = (
         ("eager, ms", lambda row: significant(row["base_gpu_time_ms"])),
@@ -128,11 +128,9 @@ def operator_table(measured: Measured) -> MarkdownTable | None:
     return rows_table(measured.tables["attention_operator"], (*ratio_tables.LEADING_KEYS, ATTENTION.key), columns)
 
 
-def _by_attention(measured: Measured, cell: Callable[[pd.Series], str]) -> MarkdownTable | None:
+def _by_attention(measured: Measured, cell: Callable[[pd.Series], str]) -> MarkdownTable:
     rows = measured.tables["attention_times"]
     rows = rows[rows["phase"] == WHOLE_STEP]
-    if rows.empty:
-        return None
     values = sorted_values(rows, ATTENTION.key)
     wide = pivoted(rows, KEY_COLUMNS, ATTENTION.key, CELL)
 

@@ -35,21 +35,19 @@ def of_a_block(measured: Measured) -> str:
     return text + (f", its gradients take {interval(gradients, memory)}" if len(gradients) else "")
 
 
-def block_table(measured: Measured) -> MarkdownTable | None:
-    """(i) One line per run: bytes of one block; None without blocks."""
+def block_table(measured: Measured) -> MarkdownTable:
+    """(i) One line per run: bytes of one block."""
     rows = measured.tables["memory_block"]
     names = [name for name in OF_A_BLOCK if rows[name].notna().any()]
-    if rows.empty:
-        return None
     headings = [OF_A_BLOCK[name] for name in names]
     return lines_table(rows, (*LEADING_KEYS, MODE.key), headings, lambda row: [_mib(row[name]) for name in names])
 
 
-def operations_table(measured: Measured) -> tuple[str, MarkdownTable] | None:
-    """(i) (run, table) of the run whose block keeps the most: its largest operations; None without any."""
+def operations_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
+    """(i) (run, table) of the run whose block keeps the most: its largest operations."""
     rows = measured.tables["memory_operations"]
     if rows.empty:
-        return None
+        return []
     name = rows.groupby("run", sort=False)["bytes"].sum().idxmax()
     its_rows = rows[rows["run"] == name]
     largest, rest = its_rows.head(LARGEST_OPERATIONS), its_rows.iloc[LARGEST_OPERATIONS:]
@@ -61,7 +59,7 @@ def operations_table(measured: Measured) -> tuple[str, MarkdownTable] | None:
     ]  # fmt: skip
     if len(rest):
         lines.append((f"{len(rest)} others", ABSENT, ABSENT, _mib(rest["bytes"].sum()), percent(rest["share"].sum())))
-    return name, MarkdownTable(("part", *MAKERS, "keeps", "share"), tuple(lines), first_right=3)
+    return [(name, MarkdownTable(("part", *MAKERS, "keeps", "share"), tuple(lines), first_right=3))]
 
 
 def maker_cells(row: dict, makers: Sequence[str] = MAKERS) -> tuple[str, ...]:

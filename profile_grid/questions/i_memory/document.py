@@ -9,11 +9,11 @@ from profile_grid.quantities import ABSENT, count, interval, known, memory, perc
 from profile_grid.questions.i_memory.block_document import MAKERS, maker_cells, of_a_block
 from profile_grid.questions.i_memory.block_document import block_table as block_table
 from profile_grid.questions.i_memory.block_document import dtypes_tables as dtypes_tables
-from profile_grid.questions.i_memory.block_document import operations_table as operations_table
+from profile_grid.questions.i_memory.block_document import operations_tables as operations_tables
 from profile_grid.questions.i_memory.fitting import LARGEST_BATCH, LONGEST_CONTEXT
 from profile_grid.questions.i_memory.table import COUNTED
 from profile_grid.study.dimensions import BY_KEY, MODEL
-from profile_grid.tables.cells import lines_table, rows_table
+from profile_grid.tables.cells import lines_table, parts_table, rows_table
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.model_parts import if_parts_differ
@@ -165,19 +165,8 @@ def peak_table(measured: Measured) -> MarkdownTable:
 def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     """(i) Bytes and share that each part keeps for the backward pass, a column per model; one table with its title for
     each combination of the other dimensions."""
-    rows = if_parts_differ(measured.tables["memory_parts"])
-    return [(title, _parts_table(part)) for title, part in split(rows, (MODEL.key,))] if len(rows) else []
-
-
-def _parts_table(rows: pd.DataFrame) -> MarkdownTable:
-    wide = pivoted(rows, ["part"], MODEL.key, ["bytes", "share"])
-    models = list(dict.fromkeys(rows[MODEL.key]))
-    order = wide["share"].mean(axis=1).sort_values(ascending=False, kind="stable").index
-    lines = tuple(
-        (escaped(part), *(_size_and_share(wide["bytes"][model][part], wide["share"][model][part]) for model in models))
-        for part in order
-    )
-    return MarkdownTable(("part", *(escaped(model) for model in models)), lines, first_right=1)
+    rows = split(if_parts_differ(measured.tables["memory_parts"]), (MODEL.key,))
+    return [(title, parts_table(some, "share", _size_and_share)) for title, some in rows]
 
 
 def counted_table(measured: Measured) -> MarkdownTable:
@@ -189,12 +178,10 @@ def counted_table(measured: Measured) -> MarkdownTable:
     )
 
 
-def fitting_table(measured: Measured) -> MarkdownTable | None:
-    """(i) One line per run: the longest context and the largest batch that fit by the shapes; None without a GPU."""
+def fitting_table(measured: Measured) -> MarkdownTable:
+    """(i) One line per run on a GPU: the longest context and the largest batch that fit by the shapes."""
     rows = measured.tables["memory_room"]
     rows = rows[rows[LONGEST_CONTEXT].notna()]
-    if rows.empty:
-        return None
     columns = (
         ("longest context", lambda row: count(row[LONGEST_CONTEXT])),
         ("largest batch", lambda row: count(row[LARGEST_BATCH])),
@@ -202,12 +189,10 @@ def fitting_table(measured: Measured) -> MarkdownTable | None:
     return rows_table(rows, LEADING_KEYS, columns)
 
 
-def bisected_table(measured: Measured) -> MarkdownTable | None:
+def bisected_table(measured: Measured) -> MarkdownTable:
     """(i) One line per run and dimension: the largest value that was measured to fit, and the prediction from the
     shapes."""
     rows = measured.tables["memory_fits"]
-    if rows.empty:
-        return None
 
     def cells(row: dict) -> list[str]:
         figures = (count(row[name]) for name in ("largest", "fails_at", "predicted"))
@@ -217,22 +202,16 @@ def bisected_table(measured: Measured) -> MarkdownTable | None:
     return lines_table(rows, LEADING_KEYS, headings, cells, words=1)
 
 
-def largest_table(measured: Measured) -> tuple[str, MarkdownTable] | None:
-    """(i) (run, table) of the run with the highest peak: the largest groups of its allocations at the peak; None
-    without any."""
+def largest_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
+    """(i) (run, table) of the run with the highest peak: the largest groups of its allocations at the peak."""
     rows, peaks = measured.tables["memory_groups"], measured.tables["memory_peak"]
-    if rows.empty:
-        return None
-    name = peaks.sort_values("peak_bytes", ascending=False, kind="stable")["run"].iloc[0]
-    return name, _groups_table(rows[rows["run"] == name])
+    names = peaks.sort_values("peak_bytes", ascending=False, kind="stable")["run"][:1]
+    return [(name, _groups_table(rows[rows["run"] == name])) for name in names if len(rows)]
 
 
-def failures_table(measured: Measured) -> MarkdownTable | None:
-    """(i) One line per run out of memory: where, requested and free bytes, and live bytes by category; None if none was
-    recorded."""
+def failures_table(measured: Measured) -> MarkdownTable:
+    """(i) One line per run out of memory: where, requested and free bytes, and live bytes by category."""
     rows = measured.tables["memory_at_failure"]
-    if rows.empty:
-        return None
     sums = unstacked(rows.groupby(["run", "category"], sort=False)["bytes"].sum(), "category")
 
     def cells(row: dict) -> list[str]:
@@ -279,5 +258,5 @@ def size(bytes_: float) -> str:
     return units.size(bytes_) if bytes_ else "0"
 
 
-def _size_and_share(bytes_: float, share: float) -> str:
-    return f"{size(bytes_)} ({percent(share)})" if known(bytes_) else ABSENT
+def _size_and_share(row: dict) -> str:
+    return f"{size(row['bytes'])} ({percent(row['share'])})"

@@ -119,12 +119,10 @@ def _fits(taken: pd.DataFrame) -> list[Claim]:
     return [Claim(text, "counted", places=places(failed), runs="runs" if len(failed) == 1 else "run", named=remedy)]
 
 
-def trade_table(measured: Measured) -> MarkdownTable | None:
+def trade_table(measured: Measured) -> MarkdownTable:
     """(j) One line per training run, also without checkpoints: its step and the ratio to that without checkpoints, its
     memory as far as known, and the share of GPU time that recomputes; or why there is none."""
     taken, times = measured.tables["checkpoint_memory"], measured.tables["checkpoint_times"]
-    if taken.empty:
-        return None
     steps = times[times["phase"] == WHOLE_STEP].set_index("run")
     sizes = [name for name in MEMORY if taken[name].notna().any()]
 

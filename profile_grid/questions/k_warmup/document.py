@@ -110,7 +110,7 @@ def _steps(number: int) -> str:
     return f"{number} warm-up step{'' if number == 1 else 's'}"
 
 
-def reports_table(measured: Measured) -> MarkdownTable | None:
+def reports_table(measured: Measured) -> MarkdownTable:
     """(k) One line per run: the mean step that would have been reported after fewer warm-up steps."""
     rows = whole_steps(measured.tables["warmup_reports"])
     taken = int(rows["warmup_steps"].max())
@@ -137,7 +137,7 @@ def _cause(row: dict) -> tuple[str, ...]:
     return escaped(row["cause"]), *times, count(row["first_calls"]), count(row["later_calls"])
 
 
-def enough_table(measured: Measured) -> MarkdownTable | None:
+def enough_table(measured: Measured) -> MarkdownTable:
     """(k) One line per run: its first step and the measured ones, and how many warm-up steps are enough."""
     columns = (
         ("first step, ms", lambda row: significant(row["first_ms"])),

@@ -162,11 +162,9 @@ def phases_table(measured: Measured) -> MarkdownTable:
     return _sums_table(measured, "phase", MAX_PARTS)
 
 
-def matmuls_table(measured: Measured) -> MarkdownTable | None:
-    """(l) FLOPs of matrix multiplies by counters and by the shapes; None without runs of this project's model."""
+def matmuls_table(measured: Measured) -> MarkdownTable:
+    """(l) FLOPs of matrix multiplies by counters and by the shapes, in runs of this project's model."""
     rows = measured.tables["counter_matmuls"]
-    if rows.empty:
-        return None
 
     def cells(row: dict) -> tuple[str, ...]:
         within = ("yes" if row["within_padding"] else "no") if known(row["within_padding"]) else ABSENT

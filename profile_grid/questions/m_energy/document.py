@@ -127,7 +127,7 @@ def _watts(watts: float) -> str:
     return f"{significant(watts)} W"
 
 
-def energy_table(measured: Measured) -> MarkdownTable | None:
+def energy_table(measured: Measured) -> MarkdownTable:
     """(m) One line per run: energy of a step and a token, power, and energy of idle power while the GPU waits."""
     energies = [
         (heading, lambda row, name=name, factor=factor: with_spread(factor * row[name], factor * row[f"{name}_std"]))

@@ -45,7 +45,7 @@ def claims_of_gathers(table: pd.DataFrame) -> list[Claim]:
     return claims
 
 
-def memory_table(measured: Measured) -> MarkdownTable | None:
+def memory_table(measured: Measured) -> MarkdownTable:
     """(n) One line per run, rank, moment and whether then or at most before: memory by component."""
     names = [(name, f"{name.replace(' ', '_')}_bytes") for name in COMPONENTS] + [("all", "all_bytes")]
     components = [(name, lambda row, column=column: memory(row[column])) for name, column in names]
@@ -54,7 +54,7 @@ def memory_table(measured: Measured) -> MarkdownTable | None:
     return rows_table(table, LEADING_KEYS, (("rank", lambda row: count(row["rank"])), *columns), words=3)
 
 
-def volume_table(measured: Measured) -> MarkdownTable | None:
+def volume_table(measured: Measured) -> MarkdownTable:
     """(n) One line per run and operation."""
     columns = (
         ("operation", lambda row: escaped(row["operation"])),
@@ -69,7 +69,7 @@ def _megabytes(size_bytes: float) -> str:
     return significant(size_bytes / 1e6) if known(size_bytes) else ABSENT
 
 
-def gathers_table(measured: Measured) -> MarkdownTable | None:
+def gathers_table(measured: Measured) -> MarkdownTable:
     """(n) One line per run, pass and layer."""
     columns = (
         ("pass", lambda row: row["pass"]),

@@ -177,7 +177,7 @@ def _first_step_errors(table: pd.DataFrame) -> list[Claim]:
     return [Claim("Rounding does not explain the error of the first step in {runs}.", "counted", runs=runs)]
 
 
-def times_table(measured: Measured) -> MarkdownTable | None:
+def times_table(measured: Measured) -> MarkdownTable:
     """(n) One line per run: its step, the same work without communication, and the difference."""
     columns = (
         ("step, ms", _step),
@@ -193,7 +193,7 @@ def _step(row: dict) -> str:
     return with_spread(row["mean_ms"], row["std_ms"]) if row["status"] == COMPLETE else status_word(row["status"])
 
 
-def steps_table(measured: Measured) -> MarkdownTable | None:
+def steps_table(measured: Measured) -> MarkdownTable:
     """(n) One line per run and rank: the parts of a captured step, and its communication in total."""
     headings = (
         "compute, ms", "exposed communication, ms", "exposed memory, ms", "idle, ms", "step, ms", "communication, ms",
@@ -208,7 +208,7 @@ def steps_table(measured: Measured) -> MarkdownTable | None:
     return rows_table(communication_of_steps(measured.tables["communication_steps"]), LEADING_KEYS, columns)
 
 
-def collectives_table(measured: Measured) -> MarkdownTable | None:
+def collectives_table(measured: Measured) -> MarkdownTable:
     """(n) One line per run, size and bucket; only the longest if there are many."""
     rows = measured.tables["communication_collectives"]
     if len(rows) > MAX_COLLECTIVES:
@@ -226,7 +226,7 @@ def collectives_table(measured: Measured) -> MarkdownTable | None:
     return rows_table(rows, LEADING_KEYS, columns, words=1)
 
 
-def all_reduce_table(measured: Measured) -> MarkdownTable | None:
+def all_reduce_table(measured: Measured) -> MarkdownTable:
     """(n) One line per run and size of all-reduce without other work."""
     columns = (
         ("MB", lambda row: significant(row["bytes"] / 1e6)),
@@ -242,7 +242,7 @@ BANDWIDTHS = (
 )
 
 
-def losses_table(measured: Measured) -> MarkdownTable | None:
+def losses_table(measured: Measured) -> MarkdownTable:
     """(n) One line per run: the difference of its losses from those on one GPU, and the verdict."""
     columns = (
         ("losses", lambda row: count(row["losses"])),
@@ -273,7 +273,7 @@ def accuracy_table(measured: Measured) -> MarkdownTable | None:
     return errors_table(measured.tables["communication_accuracy"], LEADING_KEYS)
 
 
-def scaling_table(measured: Measured) -> MarkdownTable | None:
+def scaling_table(measured: Measured) -> MarkdownTable:
     """(n) One line per run and kind of scaling."""
     columns = (
         ("scaling", lambda row: row["kind"]),

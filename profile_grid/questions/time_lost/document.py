@@ -158,8 +158,8 @@ def findings_table(measured: Measured) -> MarkdownTable:
     return lines_table(measured.runs, ALL_LEADING, ("findings, with the largest possible saving",), cells, words=1)
 
 
-def predictions_table(measured: Measured) -> MarkdownTable | None:
-    """One line per measured remedy: the bound of its gain, and the gain; None without any."""
+def predictions_table(measured: Measured) -> MarkdownTable:
+    """One line per measured remedy: the bound of its gain, and the gain."""
     columns = (
         ("remedy", lambda row: BY_KEY[row["remedy"]].heading),
         ("for", lambda row: _codes(row["codes"])),
@@ -174,7 +174,7 @@ def _gain(row: dict, which: str) -> str:
     return f"{significant(row[which + '_ms'])} ({percent(row[which + '_percent'] / 100)})"
 
 
-def host_tables(measured: Measured) -> list[tuple[str, MarkdownTable, MarkdownTable | None]]:
+def host_tables(measured: Measured) -> list[tuple[str, MarkdownTable, MarkdownTable]]:
     """(run, time per launch of its launching threads, their functions) of each run with a host trace."""
     texts, stacks = measured.tables["host_per_launch"], measured.tables["host_stacks"]
     return [
@@ -197,10 +197,8 @@ def _per_launch_cells(run_rows: pd.DataFrame) -> MarkdownTable:
     return MarkdownTable(headings, tuple(lines), first_right=1)
 
 
-def _stacks(run_rows: pd.DataFrame) -> MarkdownTable | None:
-    """One line per function with the most samples; None without samples outside calls."""
-    if run_rows.empty:
-        return None
+def _stacks(run_rows: pd.DataFrame) -> MarkdownTable:
+    """One line per function with the most samples outside calls."""
     lines = []
     for row in run_rows.head(MAX_FUNCTIONS).itertuples():
         figures = count(row.samples), count(row.samples_in_calls), significant(row.estimated_ms)
