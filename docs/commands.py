@@ -4,7 +4,6 @@ import argparse
 import ast
 import re
 from pathlib import Path
-from unittest.mock import patch
 
 from kernel_tables.__main__ import command_parser
 from kernel_tables.markdown import MarkdownTable, code, escaped, pipe_table
@@ -34,23 +33,7 @@ def kernel_tables_commands() -> str:
 
 def study_commands() -> str:
     """The command of the pipeline that is not a rule."""
-    return _command(f"python -m {largest.__name__}", parser_of(largest.main)) + "\n"
-
-
-def parser_of(main) -> argparse.ArgumentParser:
-    """The parser of a command's main function."""
-    parsers = []
-
-    def stop(parser, *arguments):
-        parsers.append(parser)
-        raise InterruptedError
-
-    with patch.object(argparse.ArgumentParser, "parse_args", stop):
-        try:
-            main()
-        except InterruptedError:
-            return parsers[0]
-    raise ValueError(f"{main.__module__} parses no arguments")
+    return _command(f"python -m {largest.__name__}", largest.command_parser()) + "\n"
 
 
 def settings() -> str:

@@ -166,7 +166,7 @@ def _study(name: str) -> Example:
 
 
 def main() -> None:
-    from docs import agreement, overview  # these import this module
+    from docs import overview  # which imports this module
     from docs.pages import write_digests
 
     for example in EXAMPLES:
@@ -176,7 +176,7 @@ def main() -> None:
     for comparison in comparisons():
         remake_comparison(comparison)
     write_text(H200 / "tables" / "README.md", dictionary())
-    write_text(agreement.FILE, agreement.agreement().to_csv(index=False))
+    write_text(overview.AGREEMENT, overview.agreement().to_csv(index=False))
     write_text(overview.README, overview.overview())
     write_text(overview.SENTENCES, overview.sentences())
     write_digests()

@@ -1,4 +1,5 @@
-"""The overview of the example, docs/example-h200/README.md, and the list of all its sentences: made of its tables."""
+"""The overview of the example, docs/example-h200/README.md, the list of all its sentences, and how much its studies
+differ where they measured the same run, the floor for claims between them: all made of its tables."""
 
 import csv
 import io
@@ -10,18 +11,22 @@ from pathlib import Path
 import jinja2
 import pandas as pd
 
-from docs.agreement import agreement, claims
-from docs.examples import EXAMPLES, H200, WHOLE, Example
+from docs.examples import EXAMPLES, H200, SIZES, WHOLE, WORK, Example
 from docs.kept import comparisons
 from profile_grid.comparing.document import summary
 from profile_grid.documents.documents import section
+from profile_grid.quantities import percent
 from profile_grid.questions.time_lost.document import within_bound
 from profile_grid.study.catalogue import QUESTIONS
+from profile_grid.study.dimensions import CONTEXT_LENGTH
 from profile_grid.tables.claims import Claim
+from profile_grid.tables.evidence import WAITING
 from profile_grid.tables.machines import by_machine
+from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.per_pass import Merged
 
 TEMPLATE = Path(__file__).with_name("overview.md.j2")
-README, SENTENCES = H200 / "README.md", H200 / "sentences.csv"
+README, SENTENCES, AGREEMENT = H200 / "README.md", H200 / "sentences.csv", H200 / "agreement.csv"
 
 
 def overview() -> str:
@@ -32,7 +37,7 @@ def overview() -> str:
         provenance=WHOLE.provenance(),
         runs=WHOLE.merged()["runs"],
         studies=[*_studies(answers)],
-        agreement=claims(agreement()),
+        agreement=claims_on_agreement(agreement()),
         comparisons={kept.name: summary(pd.read_parquet(kept / "cells.parquet"))[0] for kept in comparisons()},
         held=_held(),
     )
@@ -82,3 +87,48 @@ def _held() -> Claim:
     text = "{held} of {all} remedies that {studies} studies measured gained no more than the bound of the diagnosis."
     studies = sum(1 for table in tables if len(table))
     return Claim(text, "counted", held=within_bound(every), all=len(every), studies=studies)
+
+
+def agreement() -> pd.DataFrame:
+    """One row per run that several studies timed: how many, the shortest and the longest mean step, their ratio, and
+    the part of the shortest in which the GPU waits."""
+    times = pd.concat([_steps(example.folder.name, Merged(example.merged())) for example in EXAMPLES])
+    groups = times.groupby(WORK, sort=False)
+    table = groups.agg(
+        models=("model", lambda names: ", ".join(dict.fromkeys(names))), studies=("study", "nunique"),
+        least_ms=("mean_ms", "min"), most_ms=("mean_ms", "max"), waiting_share=("waiting_share", "min"),
+    )  # fmt: skip
+    table = table[table["studies"] > 1].reset_index()
+    return table.assign(ratio=table["most_ms"] / table["least_ms"]).round(4)
+
+
+def _steps(study: str, merged: Merged) -> pd.DataFrame:
+    timings, runs = merged["timings"], merged["runs"]
+    if timings.empty:
+        return pd.DataFrame(columns=[*WORK, "model", "study", "mean_ms", "waiting_share"])
+    steps = timings[(timings["phase"] == WHOLE_STEP) & timings["mean_ms"].notna()]
+    steps = steps.merge(runs[["run", *SIZES]], on="run")
+    waiting = steps["run"].astype("str").map(merged.waiting_share)
+    return steps.assign(study=study, waiting_share=waiting)[[*WORK, "model", "study", "mean_ms", "waiting_share"]]
+
+
+def claims_on_agreement(table: pd.DataFrame) -> list[Claim]:
+    """How much studies differ if the GPU hardly waits, and otherwise; and which names belong to one model."""
+    found = []
+    waits = table["waiting_share"] >= WAITING
+    for which, rows in (("less", table[~waits]), ("more", table[waits])):
+        found.append(
+            Claim(
+                "Where the GPU waits for {which} than {limit} of a step, the {runs} runs that several studies timed"
+                " differ by {median} in the median and by {most} at most ({place}).",
+                which=which, limit=percent(WAITING), runs=len(rows), median=percent(rows["ratio"].median() - 1),
+                most=percent(rows["ratio"].max() - 1), place=_place(rows.loc[rows["ratio"].idxmax()]),
+            )
+        )  # fmt: skip
+    for names in dict.fromkeys(table.loc[table["models"].str.contains(","), "models"]):
+        found.append(Claim("One model has two names: {names}.", names=names.replace(", ", " and ")))
+    return found
+
+
+def _place(row: pd.Series) -> str:
+    return f"{row['models']} {CONTEXT_LENGTH.words(row['context_length'])} in {row['precision']}, {row['mode']}"

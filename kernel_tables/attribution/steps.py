@@ -1,7 +1,6 @@
 """The steps of a capture, the phases and parts inside them, and the clocks of several captures aligned by them."""
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -10,7 +9,6 @@ from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.ranges import NONE
 
 OUTSIDE = "(outside)"  # the phase and the part where no range is open inside the step
-BY_TIME_OF_DAY, BY_FIRST_STEP = "the time of day at which each capture began", "the start of the first step of each"
 
 
 def measured_steps(trace: CaptureArrays, step_name: str) -> np.ndarray:
@@ -36,20 +34,14 @@ def phases_and_parts(paths: Iterable[tuple[str, ...]], step_name: str) -> tuple[
     return phases, parts
 
 
-class AlignedClocks(NamedTuple):
-    """The offset of each capture from the clock of the first (add it to the times), and how the offsets were found."""
-
-    offsets_ns: list[int]
-    aligned_by: str
-
-
-def aligned_clocks(traces: Sequence[CaptureArrays], step_name: str = "step") -> AlignedClocks:
-    """The clocks of several captures, aligned for pictures: no duration may span two of them."""
+def clock_offsets_ns(traces: Sequence[CaptureArrays], step_name: str = "step") -> list[int]:
+    """The offset of each capture from the clock of the first, to be added to its times, for pictures: no duration may
+    span two captures. Clocks are aligned by the time of day at which each capture began, or by the first steps."""
     began = [trace.capture.began_utc_ns() for trace in traces]
     if None not in began:
-        return AlignedClocks([time - began[0] for time in began], BY_TIME_OF_DAY)
+        return [time - began[0] for time in began]
     starts_ns = [_first_step_ns(trace, step_name) for trace in traces]
-    return AlignedClocks([starts_ns[0] - start_ns for start_ns in starts_ns], BY_FIRST_STEP)
+    return [starts_ns[0] - start_ns for start_ns in starts_ns]
 
 
 def _first_step_ns(trace: CaptureArrays, step_name: str) -> int:

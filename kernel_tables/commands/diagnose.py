@@ -43,7 +43,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     shared.require_output(options, options.capture)
-    shared.say_rank(options.capture)
     from kernel_tables.counters.reading import read_counters
     from kernel_tables.diagnosis.diagnose import as_json, as_table, diagnose
     from kernel_tables.diagnosis.own_rules import rules_of_file

@@ -24,8 +24,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     shared.require_output(options, options.before, options.after)
-    shared.say_rank(options.before)
-    shared.say_rank(options.after)
     from kernel_tables.comparison import SAME, changes, side_of
 
     sides = []

@@ -34,7 +34,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     shared.require_output(options, options.capture)
-    shared.say_rank(options.capture)
     from kernel_tables.host.table import host_table
 
     with shared.opened_trace(options.capture, options) as trace:

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from kernel_tables.commands.shared import add_capture, add_classes, add_step_name, opened_trace, say, say_rank
+from kernel_tables.commands.shared import add_capture, add_classes, add_step_name, opened_trace, say
 from kernel_tables.errors import TraceError
 from kernel_tables.files import first_bytes, reports_beside, require_no_capture
 from kernel_tables.whole_files import written_whole
@@ -27,7 +27,6 @@ def run(options: argparse.Namespace) -> int:
     output = options.output or Path(f"{options.capture.name.partition('.')[0] or 'capture'}.html")
     require_no_capture(output, [options.capture, *reports_beside(options.capture)])
     replaces = _is_page(output)
-    say_rank(options.capture)
     from kernel_tables.report.report import report
 
     with opened_trace(options.capture, options) as trace:

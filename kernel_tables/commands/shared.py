@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
@@ -78,7 +78,7 @@ def add_classes(parser: argparse.ArgumentParser) -> None:
 def opened_traces(options: argparse.Namespace) -> Iterator[list[Trace]]:
     """The traces of the captures from `add_captures`, with custom classes if the command has that option."""
     with ExitStack() as stack:
-        traces = [stack.enter_context(opened_trace(path, options)) for path in options.captures]
+        traces = [stack.enter_context(_opened(path, options)) for path in options.captures]
         if len(traces) > 1 and any(trace.metadata.get("CAPTURE_BACKEND") == "torch" for trace in traces):
             _say_order(traces)
         yield traces
@@ -93,9 +93,14 @@ def _say_order(traces: Sequence[Trace]) -> None:
         say(f"{reason}: ranks are numbered in the order of the arguments")
 
 
+def opened_trace(path: Path, options: argparse.Namespace) -> AbstractContextManager[Trace]:
+    """The trace of one capture. Its rank, where it matters, and what it lacks are printed first."""
+    say_rank(path)
+    return _opened(path, options)
+
+
 @contextmanager
-def opened_trace(path: Path, options: argparse.Namespace) -> Iterator[Trace]:
-    """The trace of one capture. What the capture lacks is printed first."""
+def _opened(path: Path, options: argparse.Namespace) -> Iterator[Trace]:
     from kernel_tables.trace import Trace
 
     rules = own_classes(options) if "classes" in options else []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kernel_tables.errors import TraceError
 from kernel_tables.reading.schema import tables_of_nsys
-from kernel_tables.reading.sqlite_header import require_whole_sqlite
+from kernel_tables.reading.soundness import require_whole_sqlite
 
 PAYLOADS = "--include-blobs"
 VERSION = re.compile(r"version\s+(\d[\w.]*)")

@@ -13,7 +13,7 @@ from kernel_tables.errors import TraceError
 from kernel_tables.files import REPORT_SUFFIXES, first_bytes
 from kernel_tables.kineto.json_stream import GZIP_MAGIC
 from kernel_tables.reading.nsys import export_report
-from kernel_tables.reading.sqlite_header import require_whole_sqlite
+from kernel_tables.reading.soundness import require_whole_sqlite
 from kernel_tables.reading.torch_trace import is_json, sqlite_of_trace
 
 

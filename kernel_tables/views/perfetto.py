@@ -21,7 +21,7 @@ from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TIMELINE
 from kernel_tables.attribution.path_text import as_path
 from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.ranges import NONE
-from kernel_tables.attribution.steps import aligned_clocks
+from kernel_tables.attribution.steps import clock_offsets_ns
 from kernel_tables.ranks.ranks import numbers_in_run
 from kernel_tables.reading.global_ids import BITS, process_number, process_of, thread_number
 from kernel_tables.reading.schema import WRITER_KEY
@@ -79,7 +79,7 @@ def write_timeline(
 
 
 def _placed(traces: Sequence[CaptureArrays], under: str | None) -> list[PlacedTrace]:
-    selections, offsets = [_selection(trace, under) for trace in traces], aligned_clocks(traces).offsets_ns
+    selections, offsets = [_selection(trace, under) for trace in traces], clock_offsets_ns(traces)
     ranks = numbers_in_run(traces) or range(len(traces))
     firsts = [_first_ns(*selection) + offset for selection, offset in zip(selections, offsets, strict=True)]
     return [

@@ -6,7 +6,7 @@ import re
 import pandas as pd
 import pytest
 
-from docs import agreement, overview
+from docs import overview
 from docs.examples import EXAMPLES, H200, WHOLE
 from kernel_tables.diagnosis.rules import CODES
 from profile_grid.documents.documents import section
@@ -106,7 +106,7 @@ KEPT_AS = {
 def test_the_overview_the_list_and_the_agreement_of_studies_are_made_of_the_tables():
     assert overview.README.read_text(encoding="utf-8") == overview.overview()
     assert overview.SENTENCES.read_text(encoding="utf-8") == overview.sentences()
-    assert agreement.FILE.read_text(encoding="utf-8") == agreement.agreement().to_csv(index=False)
+    assert overview.AGREEMENT.read_text(encoding="utf-8") == overview.agreement().to_csv(index=False)
 
 
 def test_no_number_is_typed_in_the_overview():
@@ -116,7 +116,7 @@ def test_no_number_is_typed_in_the_overview():
 
 
 def test_studies_are_apart_as_far_as_their_tables_say():
-    table = agreement.agreement()
+    table = overview.agreement()
     row = table.query("models == 'large' and context_length == 512 and mode == 'forward' and precision == 'bf16'")
     tables = [example.tables() for example in EXAMPLES]
     times = [kept["timings"] for kept in tables if "timings" in kept]

@@ -25,7 +25,7 @@ from workflow.command import run_command
 MULTIPLES = dict(zip(FITTED, (64, 1), strict=True))
 
 
-def main() -> None:
+def command_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--run", required=True, help="a run of the grid; only one of its dimensions is changed")
     parser.add_argument(
@@ -35,7 +35,11 @@ def main() -> None:
     parser.add_argument("--memory-gib", type=float, help="limit of memory, GiB (default: all memory of the GPU)")
     parser.add_argument("--results", type=Path, default=Path("results"), help="folder of grid.json (default: results)")
     parser.add_argument("--time-limit-s", type=float, default=900, help="limit of an attempt, s (default: 900)")
-    arguments = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    arguments = command_parser().parse_args()
     entry = entry_of(arguments.results / "grid.json", arguments.run)
     result = bisected(entry, arguments)
     write_json(arguments.results / "largest" / file_name(arguments.run, arguments.dimension), result)

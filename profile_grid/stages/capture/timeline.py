@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from kernel_tables.attribution.path_text import as_path
-from kernel_tables.attribution.steps import aligned_clocks, measured_steps
+from kernel_tables.attribution.steps import clock_offsets_ns, measured_steps
 from kernel_tables.trace import Trace
 from kernel_tables.views.timeline import KERNEL, LAUNCH, inside_step, timeline_rows
 from profile_grid.tables.names import STEP
@@ -31,7 +31,7 @@ def timeline(traces: Sequence[Trace], run: str) -> pd.DataFrame:
     if not traces or not all(map(len, steps)):
         return empty_timeline()
     middle = [int(rank_steps[len(rank_steps) // 2]) for rank_steps in steps]
-    offsets = aligned_clocks(traces, STEP).offsets_ns
+    offsets = clock_offsets_ns(traces, STEP)
     begins = [int(trace.range_arrays.start_ns[step]) for trace, step in zip(traces, middle, strict=True)]
     first_ns = min(begin + offset for begin, offset in zip(begins, offsets, strict=True))
     several = len(traces) > 1
