@@ -4,15 +4,19 @@
         [--sizes 1m_kernels 1m_ranges 200k_overlapping 10m_kernels 16m_ranges]
 
 The bare read is the SELECTs that `kernels` needs, two tables at a time, into NumPy arrays, without checks. Makes each
-capture once, starts every command REPEATS times (nsys once), and takes the fastest.
+capture once, with rows as wide as real ones, starts every command REPEATS times (nsys once), and takes the fastest.
 """
 
+import gzip
+import sqlite3
 import sys
 import tempfile
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.harness import PYTHON, Costs, run
-from benchmarks.made_capture import SIZES, write_capture
+from benchmarks.harness import PYTHON, ROOT, Costs, run
 from kernel_tables.reading.nsys import version_numbers
 
 BARE_READ = """
@@ -43,6 +47,113 @@ NSYS_REPORTS_BEFORE_2023 = ("gpukernsum", "nvtxgpuproj", "nvtxkernsum")
 LIMIT_S = 120  # an old nsys takes many minutes for some reports
 DEFAULT = ["1m_kernels", "1m_ranges", "200k_overlapping"]
 FOLDER = Path(tempfile.gettempdir()) / "kernel_tables_benchmark"
+REAL = ROOT / "tests" / "captures" / "tiny_2025.3.1.sqlite.gz"
+KERNEL, RUNTIME, NVTX = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
+PROCESS = 1 << 48 | 444 << 24
+MAIN_THREAD, AUTOGRAD_THREAD = PROCESS | 444, PROCESS | 481
+PUSH_POP, START_END = 59, 60
+NS_PER_LAUNCH = 5000
+KERNEL_NAMES = 60
+NAMES_OF_INNER_RANGES = 20  # on each of the two innermost levels; the others have one name each, as a model has
+LAUNCH_NAME_ID, OTHER_NAME_ID = 1000, 1001
+KERNEL_TERMS = {  # SQL of the row's number n; other columns are those of a row of the real capture
+    "start": f"n * {NS_PER_LAUNCH} + 4000", "end": f"n * {NS_PER_LAUNCH} + 7000 + n % 97",
+    "correlationId": "n * {calls} / {kernels} + 100", "globalPid": PROCESS, "gridId": "n + 1",
+    **dict.fromkeys(("demangledName", "shortName", "mangledName"), f"n % {KERNEL_NAMES}"),
+}  # fmt: skip
+START_OF_CALL = f"n * {NS_PER_LAUNCH} * {{kernels}} / {{calls}} + 2000"
+RUNTIME_TERMS = {
+    "start": START_OF_CALL, "end": f"{START_OF_CALL} + {3 * NS_PER_LAUNCH // 10} * {{kernels}} / {{calls}}",
+    "correlationId": "n + 100",
+    "nameId": "iif((n * {kernels} + {calls} - 1) / {calls} * {calls} / {kernels} = n,"
+    f" {LAUNCH_NAME_ID}, {OTHER_NAME_ID})",
+    "globalTid": f"iif(n % 3 = 0, {AUTOGRAD_THREAD}, {MAIN_THREAD})",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Size:
+    """Kernels, each with a launch among the API calls, and ranges by level of nesting; each number divides the next."""
+
+    name: str
+    kernels: int
+    ranges_by_level: tuple[int, ...]
+    other_calls: int = 0  # which launch nothing
+    numbered_calls: bool = False  # a name per call, as with emit_nvtx
+    overlap: float = 1.0  # length of an innermost range, in shares of its level; above 1 they do not nest
+
+    @property
+    def ranges(self) -> int:
+        return sum(self.ranges_by_level)
+
+    @property
+    def calls(self) -> int:
+        return self.kernels + self.other_calls
+
+    def terms(self, terms: Mapping[str, object]) -> dict[str, object]:
+        """The terms of rows of a capture of this size."""
+        return {name: str(term).format(kernels=self.kernels, calls=self.calls) for name, term in terms.items()}
+
+
+LEVELS_OF_OPERATIONS = (100, 1_000, 10_000, 100_000, 100_000, 200_000, 200_000, 400_000)
+_SIZES = (
+    Size("1m_kernels", 1_000_000, (10, 1_000, 50_000, 150_000)),
+    Size("1m_ranges", 100_000, LEVELS_OF_OPERATIONS, numbered_calls=True),
+    Size("200k_overlapping", 1_000_000, (10, 1_000, 200_000), overlap=2.5),
+    Size("16m_ranges", 2_200_000, (100, 10_000, 100_000, 1_000_000, 5_000_000, 10_000_000), 4_800_000, True),
+    Size("10m_kernels", 10_000_000, (100, 10_000, 500_000, 1_500_000)),
+)
+SIZES = {size.name: size for size in _SIZES}
+
+
+def write_capture(path: Path, size: Size) -> None:
+    """Writes the capture to PATH. Every third kernel is launched by a thread without ranges, as by autograd's."""
+    partial = path.with_suffix(".partial")
+    partial.write_bytes(gzip.decompress(REAL.read_bytes()))
+    with closing(sqlite3.connect(partial)) as connection, connection:
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("PRAGMA synchronous = OFF")
+        for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            if table not in (KERNEL, RUNTIME, NVTX, "StringIds", "META_DATA_EXPORT"):
+                connection.execute(f"DROP TABLE {table}")
+        _fill(connection, KERNEL, [(size.kernels, size.terms(KERNEL_TERMS))])
+        _fill(connection, RUNTIME, [(size.calls, size.terms(RUNTIME_TERMS))])
+        _fill(
+            connection, NVTX, [(count, _range_terms(size, level)) for level, count in enumerate(size.ranges_by_level)]
+        )
+        names = [(i, f"void kernel_{i}<float, {i}>(float const*, float*, int)") for i in range(KERNEL_NAMES)]
+        connection.execute("DELETE FROM StringIds")
+        connection.executemany(
+            "INSERT INTO StringIds VALUES (?, ?)",
+            [*names, (LAUNCH_NAME_ID, "cudaLaunchKernel_v7000"), (OTHER_NAME_ID, "cudaEventRecord_v3020")],
+        )
+    partial.replace(path)
+
+
+def _fill(connection: sqlite3.Connection, table: str, parts: list[tuple[int, Mapping[str, object]]]) -> None:
+    """Replaces the rows of a table by N rows of each part, from SQL, which is far faster than rows from Python."""
+    columns = [column[1] for column in connection.execute(f"PRAGMA table_info({table})")]
+    quoted = ", ".join(f'quote("{column}")' for column in columns)
+    real = dict(zip(columns, connection.execute(f"SELECT {quoted} FROM {table}").fetchone(), strict=True))
+    connection.execute(f"DELETE FROM {table}")
+    for rows, terms in parts:
+        numbers = f"WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < {rows})"
+        values = ", ".join(map(str, (real | terms).values()))
+        connection.execute(f"INSERT INTO {table} {numbers} SELECT {values} FROM numbers")
+
+
+def _range_terms(size: Size, level: int) -> dict[str, object]:
+    """Ranges of a level: they fill their share of the outer ranges, or reach into the next one."""
+    count, innermost = size.ranges_by_level[level], len(size.ranges_by_level) - 1
+    total_ns = size.kernels * NS_PER_LAUNCH
+    parts = size.overlap if level == innermost else 1
+    text = f"'level {level} part ' || {f'(n % {NAMES_OF_INNER_RANGES})' if level >= innermost - 1 else 0}"
+    return {
+        "start": f"n * {total_ns} / {count} + {level}",
+        "end": f"CAST((n + {parts}) * {total_ns} / {count} AS INT) - {level}",
+        "eventType": START_END if parts > 1 else PUSH_POP, "globalTid": MAIN_THREAD,
+        "text": text + (" || ', seq = ' || n || ', op_id = ' || n" if size.numbered_calls else ""),
+    }  # fmt: skip
 
 
 def main(*, folder: Path = FOLDER, sizes: list[str] = DEFAULT, repeats: int = 3) -> None:

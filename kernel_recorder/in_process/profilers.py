@@ -3,21 +3,19 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
 from torch.autograd import profiler as torch_profiler
 
+from kernel_recorder.in_process.heard_calls import heard
 from kernel_recorder.in_process.notes import trace_file
 from kernel_recorder.in_process.ranks import Ranks
 from kernel_tables.whole_files import written_whole
 
-BEGINNING, ENDING = (
-    ("_prepare_profiler", "_enable_profiler"),
-    "_disable_profiler",
-)  # which every profile of PyTorch calls
+# Every profile of PyTorch calls these.
+BEGINNING, ENDING = ("_prepare_profiler", "_enable_profiler"), "_disable_profiler"
 
 
 class TorchProfiler:
@@ -38,18 +36,18 @@ class TorchProfiler:
     def watch_program(self, step_back: Callable[[], None]) -> None:
         """Calls `step_back` before the program starts a profile itself."""
 
-        def begins() -> None:
+        def begins(*_: Any) -> None:
             if not self._is_at_work:
                 self.is_taken = True
                 step_back()
 
-        def ends() -> None:
+        def ends(*_: Any) -> None:
             self.is_taken = self.is_taken and self._is_at_work
 
         self._is_of_recorder, TorchProfiler._step_back = True, staticmethod(step_back)
         for name in BEGINNING:
-            setattr(torch_profiler, name, _with_calls(getattr(torch_profiler, name), before=begins))
-        setattr(torch_profiler, ENDING, _with_calls(getattr(torch_profiler, ENDING), after=ends))
+            setattr(torch_profiler, name, heard(getattr(torch_profiler, name), before=begins))
+        setattr(torch_profiler, ENDING, heard(getattr(torch_profiler, ENDING), after=ends))
 
     def start(self) -> None:
         if not self._is_of_recorder:  # it belongs to a program that records itself
@@ -104,7 +102,7 @@ class NsysProfiler:
     def watch_program(self, note: Callable[[], None]) -> None:
         """Calls `note` before the program starts a profile itself, from which nsys takes the records of the GPU."""
         for name in BEGINNING:
-            setattr(torch_profiler, name, _with_calls(getattr(torch_profiler, name), before=note))
+            setattr(torch_profiler, name, heard(getattr(torch_profiler, name), before=lambda *_: note()))
 
     def start(self) -> None:
         self._ranks.together("start", torch.cuda.profiler.start)
@@ -115,17 +113,3 @@ class NsysProfiler:
 
     def save(self, folder: Path) -> None:
         """Nothing: nsys writes its report when the program has ended."""
-
-
-def _with_calls(
-    plain: Callable[..., Any], *, before: Callable[[], None] = lambda: None, after: Callable[[], None] = lambda: None
-) -> Callable[..., Any]:
-    @wraps(plain)
-    def called(*args: Any, **kwargs: Any) -> Any:
-        before()
-        try:
-            return plain(*args, **kwargs)
-        finally:
-            after()
-
-    return called

@@ -11,11 +11,11 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import torch.distributed
 
+from kernel_recorder.in_process.heard_calls import heard
 from kernel_recorder.in_process.notes import NO_RANK, PATIENCE_S, RANK, Notes, is_alive, read_notes
 
 JOINING = ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh")
@@ -47,13 +47,7 @@ class Ranks:
         if not torch.distributed.is_available():
             return
         plain = torch.distributed.init_process_group
-
-        @wraps(plain)
-        def joined(*args: Any, **kwargs: Any) -> Any:
-            done = plain(*args, **kwargs)
-            self._note()
-            return done
-
+        joined = heard(plain, after=self._note)
         for name in JOINING:
             module = sys.modules.get(name)
             if getattr(module, plain.__name__, None) is plain:
@@ -100,7 +94,7 @@ class Ranks:
                 return
             time.sleep(POLL_S)
 
-    def _note(self) -> None:
+    def _note(self, *_: Any) -> None:
         """Notes this process's rank. Errors are noted, and never raised in the program."""
         self.forget()
         try:

@@ -68,7 +68,7 @@ class Recorder:
     """Opens the window of this process, unless one that is no rank of its run has opened one, and closes it."""
 
     def __init__(self, notes: Notes, ranks: Ranks, profiler: Any, parts: Any) -> None:
-        self._notes, self._ranks, self._profiler, self._parts = notes, ranks, profiler, parts
+        self._notes, self._ranks, self._profiler, self.parts = notes, ranks, profiler, parts
         self.state = WAITING
         self.done = 0  # steps, or instances of a range, that the window holds so far
         self.progress: Callable[[], dict[str, Any]] = dict  # how far the search for the window came
@@ -88,18 +88,6 @@ class Recorder:
         """Whether another window can take the place of the one that this process opened."""
         return self._has_opened and self._profiler.can_start_again and not self._ranks.is_one
 
-    def step_begins(self) -> None:
-        self._parts.step_begins()
-
-    def step_ends(self) -> None:
-        self._parts.step_ends()
-
-    def call_begins(self, module: torch.nn.Module, args: tuple) -> None:
-        self._parts.call_begins(module, args)
-
-    def call_before_window(self, module: torch.nn.Module, args: tuple) -> None:
-        self._parts.call_before_window(module, args)
-
     def open(self, **facts: Any) -> bool:
         """Whether the window is open now. It is not where another process was first, or the profiler refuses; and not
         yet, while the program uses PyTorch's profiler itself, or in a backward pass."""
@@ -115,11 +103,11 @@ class Recorder:
         started = time.perf_counter()
         try:
             collect_what_is_due()
-            self._parts.begin()
+            self.parts.begin()
             wait_for_device()
             self._profiler.start()
         except Exception as error:
-            self._parts.end()
+            self.parts.end()
             self._notes.add("refused", reason=_in_a_line(error))
             return False
         self.state = OPEN
@@ -127,7 +115,7 @@ class Recorder:
             self._end_with_forked_process()
         self._has_opened = True
         self._compilations_before = compilations()
-        facts |= {"torch": torch.__version__, "modules": self._parts.are_wanted}
+        facts |= {"torch": torch.__version__, "modules": self.parts.are_wanted}
         self._notes.add("open", start_s=time.perf_counter() - started, **facts)
         return True
 
@@ -155,12 +143,12 @@ class Recorder:
         with suppress(RuntimeError):  # a device that has failed is waited for in vain
             wait_for_device()
         try:
-            self._parts.end()
+            self.parts.end()
             self._profiler.stop(program_ended=program_ended)
             stopped = time.perf_counter()
             if program_ended:
                 facts |= {"ended": True, "error": _uncaught()}
-            facts["contents"] = self._parts.facts() | compilations_since(self._compilations_before)
+            facts["contents"] = self.parts.facts() | compilations_since(self._compilations_before)
             self._notes.add("closed", done=self.done, stop_s=stopped - started, **facts, **self.progress())
             self._profiler.save(self._notes.folder)
         except Exception as error:
@@ -172,7 +160,7 @@ class Recorder:
         """Drops what was recorded, and waits for another window."""
         if self.is_open:
             wait_for_device()
-            self._parts.end()
+            self.parts.end()
             self._profiler.stop(program_ended=False)
         self._notes.add(DROPPED)
         self.state, self.done = WAITING, 0

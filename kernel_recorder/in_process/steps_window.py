@@ -3,15 +3,14 @@
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any
 
 import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
+from kernel_recorder.in_process.heard_calls import heard
 from kernel_recorder.in_process.outermost_calls import OutermostCalls
 from kernel_recorder.in_process.recorder import Recorder, is_in_backward
 from kernel_recorder.in_process.settings import CALLS, NSYS, Settings
@@ -94,10 +93,10 @@ class StepsWindow(Window):
         if self.settings.window == CALLS:
             return
         graph = torch.cuda.graphs.CUDAGraph
-        graph.replay = _followed_by(graph.replay, self._after_replay)
+        graph.replay = heard(graph.replay, after=self._after_replay)
         if self.settings.profiler == NSYS:
-            graph.capture_begin = _preceded_by(graph.capture_begin, self._before_capture)
-        Optimizer.__init__ = _followed_by(Optimizer.__init__, self._after_creation)
+            graph.capture_begin = heard(graph.capture_begin, before=self._before_capture)
+        Optimizer.__init__ = heard(Optimizer.__init__, after=self._after_creation)
 
     def left(self, name: str, optimizer: Any = None) -> None:
         if optimizer is None or self.settings.window == CALLS or _is_capturing():
@@ -113,7 +112,7 @@ class StepsWindow(Window):
         facts |= {} if self._step is None else self._clocks[self._step].facts()
         return facts | ({"has_optimizer": True} if self._optimizers else {})
 
-    def _after_creation(self, optimizer: Optimizer) -> None:
+    def _after_creation(self, optimizer: Optimizer, *_: Any) -> None:
         self._optimizers.add(optimizer)
 
     def _hears_steps(self) -> None:
@@ -124,7 +123,7 @@ class StepsWindow(Window):
         for other in [known for known in self._counts if known.kind in (GRAPH, MODULE) and known != self._step]:
             del self._counts[other]
 
-    def _before_capture(self, _: Any) -> None:
+    def _before_capture(self, *_: Any) -> None:
         if not _is_capturing():
             self.recorder.open()
 
@@ -139,14 +138,14 @@ class StepsWindow(Window):
         if _is_capturing() or next(module.parameters(), None) is None:
             return
         if waited:
-            self.recorder.call_before_window(module, args)
+            self.recorder.parts.call_before_window(module, args)
         if self._optimizers and (self._step is None or self._step.kind != MODULE):
             for optimizer in self._optimizers.changed():
                 self._boundary(Repeated(WEIGHTS, id(optimizer)), type(optimizer).__name__)
         else:
             self._boundary(Repeated(MODULE, id(module)), model_name(module))
         if waited and self.recorder.is_open:
-            self.recorder.call_begins(module, args)
+            self.recorder.parts.call_begins(module, args)
 
     def _number(self, repeated: Repeated) -> int:
         """How many of its kind were counted before it."""
@@ -161,12 +160,12 @@ class StepsWindow(Window):
         self._clocks[repeated].tick()
         if recorder.is_open and repeated == self._step:
             recorder.done += 1
-            recorder.step_ends()
+            recorder.parts.step_ends()
             if recorder.done == self.settings.steps:
                 self._calls.end()
                 recorder.close()
             else:
-                recorder.step_begins()
+                recorder.parts.step_begins()
         elif self._may_define_steps(repeated):
             over = count - (repeated.kind == MODULE)
             if over >= self.settings.skip and not self._is_inside(repeated, before):
@@ -199,30 +198,7 @@ class StepsWindow(Window):
             return
         self._step = repeated
         self._clocks[repeated].restart()
-        self.recorder.step_begins()
-
-
-def _followed_by(plain: Callable[..., Any], call: Callable[[Any], None]) -> Callable[..., Any]:
-    """The method, which then calls `call` with its object."""
-
-    @wraps(plain)
-    def followed(self: Any, *args: Any, **kwargs: Any) -> Any:
-        result = plain(self, *args, **kwargs)
-        call(self)
-        return result
-
-    return followed
-
-
-def _preceded_by(plain: Callable[..., Any], call: Callable[[Any], None]) -> Callable[..., Any]:
-    """The method, before which `call` is called with its object."""
-
-    @wraps(plain)
-    def preceded(self: Any, *args: Any, **kwargs: Any) -> Any:
-        call(self)
-        return plain(self, *args, **kwargs)
-
-    return preceded
+        self.recorder.parts.step_begins()
 
 
 def _is_capturing() -> bool:
