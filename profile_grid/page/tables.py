@@ -17,6 +17,7 @@ from profile_grid.study.dimensions import BY_KEY, EVERY_DIMENSION, LEADING, OF_O
 from profile_grid.study.stages import NOT_ASKED, STAGES
 from profile_grid.study.table_spec import SHARE, TEXT, Column, PageTable, TableSpec
 from profile_grid.tables.on_disk import declared_tables
+from profile_grid.tables.per_pass import in_order_of
 from profile_grid.tables.pivoting import shown_dimensions
 
 SIGNIFICANT = 6
@@ -121,11 +122,8 @@ def kernels_per_step(kernels: pd.DataFrame) -> pd.DataFrame:
     table = table.astype(dict.fromkeys(keys, "str"))
     count = table["run"].map(steps).astype("float64")  # without kernels it would have no type
     table = table.assign(launches=table["launches"] / count, gpu_time_ms=table["total_ns"] / 1e6 / count)
-    order = {run: position for position, run in enumerate(dict.fromkeys(kernels["run"]))}
-    table = table.assign(_run=table["run"].map(order).astype("float64")).sort_values(
-        ["_run", "total_ns"], ascending=[True, False]
-    )
-    return table.drop(columns=["_run", "total_ns"])
+    ordered = in_order_of(table.assign(_less=-table["total_ns"]), kernels["run"].unique(), "_less")
+    return ordered.drop(columns=["_less", "total_ns"])
 
 
 RUNS = PageTable("runs", "What ran", RUN_COLUMNS)

@@ -7,7 +7,7 @@ data dictionary, headings with units and the schema are generated from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kernel_tables.columns import BOOL, FLOAT, INT, JSON_TYPES, TEXT, Column, columns
@@ -67,6 +67,16 @@ class TableSpec:
         by_name = {column.name: column for column in self.columns}
         chosen = (by_name[name] for name in names or by_name)
         return tuple(Column(column.name, column.dtype, column.unit, f"as in {self.name}") for column in chosen)
+
+    def copied(self, name: str, rows: str) -> TableSpec:
+        """The table of an answer with the rows and columns of this merged table."""
+        return replace(
+            self,
+            name=name,
+            rows=rows,
+            columns=self.as_in(),
+            make=lambda merged: merged[self.name].reset_index(drop=True),
+        )
 
     def table(self, rows: Sequence = (), of_a_run: bool = False) -> pd.DataFrame:
         """A table of these rows, dicts or sequences in the order of the columns. With `of_a_run`, that of one run,

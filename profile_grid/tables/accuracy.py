@@ -7,14 +7,8 @@ import pandas as pd
 from kernel_tables.markdown import MarkdownTable
 from profile_grid.quantities import ABSENT, known
 from profile_grid.tables.cells import lines_table
-from profile_grid.tables.per_pass import Merged
 
 VERDICTS = {True: "yes", False: "**no**"}
-
-
-def errors_of_runs(merged: Merged) -> pd.DataFrame:
-    """One row per timed run: its errors, or the reason why there are none."""
-    return merged["accuracy"].reset_index(drop=True)
 
 
 def errors_table(rows: pd.DataFrame, always: Sequence[str]) -> MarkdownTable | None:

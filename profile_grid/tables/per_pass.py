@@ -5,7 +5,7 @@ kernels and memory operations (on a CPU: of outermost operators). "Per pass" is 
 without the kernel counts as zero.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 import pandas as pd
@@ -15,6 +15,8 @@ from profile_grid.tables.evidence import spreads
 from profile_grid.tables.names import OF_PROCESSES, WHOLE_STEP
 from profile_grid.tables.texts import as_texts
 
+CATEGORICAL = ("kernels", "phases", "ranges")  # large tables, whose texts are categories
+
 
 class Merged:
     """The merged tables by name, and values that several questions derive from them."""
@@ -23,7 +25,8 @@ class Merged:
         self.tables = tables
 
     def __getitem__(self, name: str) -> pd.DataFrame:
-        return self.tables[name]
+        """The table of this name; its texts are categories only if it is one of CATEGORICAL."""
+        return self.tables[name] if name in CATEGORICAL else as_texts(self.tables[name])
 
     @cached_property
     def kernels(self) -> pd.DataFrame:
@@ -47,14 +50,14 @@ class Merged:
     @cached_property
     def waiting_share(self) -> pd.Series:
         """The share of a step without a profiler in which the GPU runs nothing, by timed run; NaN if not captured."""
-        timings = as_texts(self.tables["timings"])
+        timings = self["timings"]
         step_ms = numbers(timings[timings["phase"] == WHOLE_STEP].set_index("run")["mean_ms"])
         return (1 - self.busy_ms.reindex(step_ms.index) / step_ms).clip(lower=0)
 
     @cached_property
     def process_spreads(self) -> pd.DataFrame:
         """`spread` between processes and `processes`, by run and phase (profile_grid/tables/evidence.py)."""
-        timings = as_texts(self.tables["timings"])
+        timings = self["timings"]
         waiting = numbers(timings["run"].map(self.waiting_share))
         table = spreads(*(numbers(timings[name]) for name in OF_PROCESSES), waiting)
         return table.set_axis(pd.MultiIndex.from_frame(timings[["run", "phase"]]))
@@ -77,7 +80,7 @@ def per_pass(rows: pd.DataFrame, by: list[str], steps: pd.Series) -> pd.DataFram
         total_ns=("total_ns", "sum"), launches=("launches", "sum"), steps=("step", "size"),
         fewest=("launches", "min"), most=("launches", "max"),
     ).reset_index()  # fmt: skip
-    table = as_texts(rows[LEADING].drop_duplicates("run")).merge(as_texts(table), on="run", how="right")
+    table = led(as_texts(table), as_texts(rows[LEADING].drop_duplicates("run")))
     captured = numbers(table["run"].map(steps))
     mean_ns = numbers(table["total_ns"]) / captured
     deviation = per_step["total_ns"] - mean_ns.to_numpy()[groups.ngroup()]
@@ -108,8 +111,18 @@ def total_by_run(rows: pd.DataFrame) -> pd.Series:
 
 def in_run_order(table: pd.DataFrame, kernels: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """The rows in the order of the runs in `kernels`, then by `by`, by default the longest first."""
-    position = {run: i for i, run in enumerate(kernels["run"].unique())}
-    keys = table.assign(_run=table["run"].map(position), _long=-table["gpu_time_ms"])
     phases = ["phase"] if "phase" in table.columns else []
-    ordered = keys.sort_values(["_run", *phases, *(by or ["_long"])], kind="stable")
-    return table.loc[ordered.index].reset_index(drop=True)
+    keys = table.assign(_less=-table["gpu_time_ms"])
+    return in_order_of(keys, kernels["run"].unique(), *phases, *(by or ["_less"])).drop(columns="_less")
+
+
+def in_order_of(table: pd.DataFrame, runs: Iterable[str], *by: str) -> pd.DataFrame:
+    """The rows in the order of these runs, then by these columns; a stable sort."""
+    position = {run: number for number, run in enumerate(dict.fromkeys(runs))}
+    keys = table[[*by]].assign(_run=table["run"].astype("str").map(position))
+    return table.loc[keys.sort_values(["_run", *by], kind="stable").index].reset_index(drop=True)
+
+
+def led(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """The table with the dimensions of its runs as first columns, from rows that have them."""
+    return rows[LEADING].drop_duplicates("run").merge(table, on="run", how="right", validate="one_to_many")

@@ -10,7 +10,7 @@ from profile_grid.study.dimensions import LEADING, Dimension, keys_without
 from profile_grid.study.table_spec import PER_PASS, columns
 from profile_grid.tables.evidence import error_of_ratio, judged
 from profile_grid.tables.names import NO_RANGE
-from profile_grid.tables.per_pass import Merged, numbers, per_pass, total_by_run
+from profile_grid.tables.per_pass import Merged, in_order_of, led, numbers, per_pass, total_by_run
 
 
 def with_base(
@@ -63,9 +63,7 @@ def both_sides(merged: Merged, dimension: Dimension, times: pd.DataFrame, by: Se
     table = variants.merge(base, on=["run", "base_run", *by], how="outer", sort=False)
     numeric = [*figures, *(f"base_{name}" for name in figures)]
     table = table.fillna(dict.fromkeys(numeric, 0.0)).astype(dict.fromkeys(numeric, "float64"))
-    order = {run: position for position, run in enumerate(captured["run"])}
-    table = table.iloc[table["run"].map(order).argsort(kind="stable")]
-    return captured[LEADING].merge(table, on="run", how="right").reset_index(drop=True)
+    return led(in_order_of(table, captured["run"]), captured)
 
 
 def compared(rows: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:

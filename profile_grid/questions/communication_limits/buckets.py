@@ -13,7 +13,6 @@ from profile_grid.tables.communication_cost import communication_times
 from profile_grid.tables.ideal import shape_of_run
 from profile_grid.tables.names import WHOLE_STEP, WITHOUT_COMMUNICATION
 from profile_grid.tables.per_pass import Merged, numbers
-from profile_grid.tables.texts import as_texts
 
 SAME_SLOWDOWN = keys_without(MODEL.key, CONTEXT_LENGTH.key, BATCH_SIZE.key, PARALLEL.key)
 SAME_WORK = keys_without(PARALLEL.key)
@@ -36,7 +35,7 @@ def bucket_costs(merged: Merged) -> pd.DataFrame:
 def _known(merged: Merged) -> pd.DataFrame:
     """The rows with everything but what is fitted."""
     times, links = communication_times(merged), links_by_gpus(merged)
-    shapes = {run["run"]: shape_of_run(run) for run in as_texts(merged["runs"]).to_dict("records")}
+    shapes = {run["run"]: shape_of_run(run) for run in merged["runs"].to_dict("records")}
     others, transfers = _other_phases_ms(merged), _transfers_ms(merged)
     rows = []
     for row in times.to_dict("records"):
@@ -75,7 +74,7 @@ def _predicted(row: pd.Series, rows: pd.DataFrame) -> tuple[float | None, float 
 
 def links_by_gpus(merged: Merged) -> dict[int, Links]:
     """Latency and bandwidth of all-reduce alone, fitted to its sizes, by number of GPUs with two sizes or more."""
-    table = as_texts(merged["all_reduce"])
+    table = merged["all_reduce"]
     return {
         int(count): links_of(int(count), numbers(rows["bytes"]), numbers(rows["mean_ms"]) / 1e3)
         for count, rows in table.groupby(GPUS.key)
@@ -85,7 +84,7 @@ def links_by_gpus(merged: Merged) -> dict[int, Links]:
 
 def _other_phases_ms(merged: Merged) -> dict[str, float]:
     """The time of all phases but the backward pass without a profiler, mean over ranks, by run."""
-    times = as_texts(merged["rank_times"])
+    times = merged["rank_times"]
     others = times[~times["phase"].isin((WHOLE_STEP, WITHOUT_COMMUNICATION, BACKWARD))]
     by_rank = numbers(others["mean_ms"]).groupby([others["run"], others["rank"]]).sum()
     return by_rank.groupby(level=0).mean().to_dict()
@@ -93,7 +92,7 @@ def _other_phases_ms(merged: Merged) -> dict[str, float]:
 
 def _transfers_ms(merged: Merged) -> dict[str, float]:
     """The transfers of all collectives of a captured step, mean over ranks and steps, by run."""
-    steps = as_texts(merged["rank_steps"])
+    steps = merged["rank_steps"]
     return (numbers(steps["transfer_ns"]).groupby(steps["run"]).mean() / 1e6).to_dict()
 
 

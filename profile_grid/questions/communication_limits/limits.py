@@ -85,7 +85,7 @@ def layer_of(shape: ModelShape, run: Mapping) -> Layer:
 def _runs(merged: Merged) -> list[dict]:
     """One run of every configuration on several GPUs: if there is one, a run whose gradients are reduced one by one
     after the backward pass, which disturbs neither its kernels nor its collectives."""
-    runs = as_texts(merged["runs"])
+    runs = merged["runs"]
     runs = runs[numbers(runs[GPUS.key]) > 1]
     order = runs[PARALLEL.key].map({name: place for place, name in enumerate(PARALLEL.values)})
     first = runs.assign(_order=order).sort_values("_order", kind="stable").drop_duplicates(SAME_LAYER)
@@ -94,7 +94,7 @@ def _runs(merged: Merged) -> list[dict]:
 
 def bus_bytes_per_s(merged: Merged) -> dict[int, Links]:
     """Links with the bus bandwidth of the largest all-reduce alone, by number of GPUs."""
-    table = as_texts(merged["all_reduce"])
+    table = merged["all_reduce"]
     links = {}
     for count, rows in table.groupby(GPUS.key):
         largest = rows[rows["bytes"] == rows["bytes"].max()]
@@ -106,7 +106,7 @@ def bus_bytes_per_s(merged: Merged) -> dict[int, Links]:
 def _flop_rates(merged: Merged) -> dict[str, tuple[float, str]]:
     """(FLOP/s of a matrix multiply, where it is from) by run: the roof that a run of the grid measured for this
     precision, else that of the run's feed-forward layers in the forward pass."""
-    runs, roofs = as_texts(merged["runs"]), as_texts(merged["roofs"])
+    runs, roofs = merged["runs"], merged["roofs"]
     reached = numbers(roofs["reached_per_s"]).groupby(roofs["roof"]).max().dropna()
     of_layers = _layer_kernels_ms(merged)
     rates = {}
@@ -127,7 +127,7 @@ def _layer_kernels_ms(merged: Merged) -> dict[tuple[str, str], float]:
     places = places_with_parts(kernels)
     rows = kernels.merge(places[places["part"] == ranges.FEED_FORWARD], on=KEY_COLUMNS, validate="many_to_one")
     sums = numbers(rows["total_ns"]).groupby([rows["run"], rows["pass"]]).sum() / 1e6
-    layers = as_texts(merged["runs"]).set_index("run")["num_layers"]
+    layers = merged["runs"].set_index("run")["num_layers"]
     return {
         (run, of_pass): ms / float(merged.captured_steps[run]) / float(layers[run])
         for (run, of_pass), ms in sums.items()
@@ -139,7 +139,7 @@ def _measured_ms(merged: Merged) -> dict[tuple[str, str, str], float]:
     """Measured times of one layer by run, pass and name of TIMES: of its matrix multiplies and, where each matrix is
     reduced alone, of the transfers of its all-reduces."""
     times = {(run, of_pass, "compute_ms"): ms for (run, of_pass), ms in _layer_kernels_ms(merged).items()}
-    runs, collectives = as_texts(merged["runs"]), as_texts(merged["collectives"])
+    runs, collectives = merged["runs"], merged["collectives"]
     alone = collectives[collectives["bucket"].isna()]
     for run in runs[numbers(runs[GPUS.key]) > 1].to_dict("records"):
         shape = shape_of_run(run)

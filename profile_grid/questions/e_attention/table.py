@@ -8,7 +8,7 @@ from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.class_tables import CLASS_SHARES, FORWARD_CLASSES
 from profile_grid.tables.names import BACKWARD, FORWARD, RECOMPUTATION
-from profile_grid.tables.per_pass import Merged, numbers, per_pass
+from profile_grid.tables.per_pass import Merged, in_order_of, numbers, per_pass
 
 OPERATOR = "scaled dot product attention"
 SCORES, MASK, SOFTMAX, VALUES = "computing attention scores", "mask and scale", "computing softmax", "final matmul"
@@ -58,8 +58,7 @@ def _in_phase(phase: str, formulas: dict[str, tuple[str, int, int]], merged: Mer
     table["flop_per_s"] = table["flops_per_layer"] / (table["gpu_time_per_layer_us"] * 1e-6)
     for name, source in (("runtime_to_matmuls", "gpu_time_ms"), ("flops_to_matmuls", "flops_per_layer")):
         table[name] = table[source] / numbers(table["run"].map(_of_both_matmuls(table, source)))
-    order = {run: i for i, run in enumerate(runs["run"])}
-    return table.iloc[table["run"].map(order).argsort(kind="stable")].reset_index(drop=True)
+    return in_order_of(table, runs["run"])
 
 
 def _time_of(part: str, phase: str, merged: Merged) -> pd.DataFrame:

@@ -6,7 +6,6 @@ from cs336_model.program.variants.values import ELEMENT_BYTES
 from profile_grid.stages.timing.tables import ACCURACY
 from profile_grid.study.dimensions import PRECISION
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables.accuracy import errors_of_runs
 from profile_grid.tables.ideal import peaks_of_device
 from profile_grid.tables.per_pass import Merged
 from profile_grid.tables.ratios import PARTS_WITH_BASE, TIMES_WITH_BASE, parts_with_base, times_with_base
@@ -53,12 +52,7 @@ TABLES = (
         PARTS_WITH_BASE,
         make=precision_parts,
     ),
-    TableSpec(
-        "precision_accuracy",
-        "(f) One row per timed run: its first step against an eager one in fp64",
-        ACCURACY.as_in(),
-        make=errors_of_runs,
-    ),
+    ACCURACY.copied("precision_accuracy", "(f) One row per timed run: its first step against an eager one in fp64"),
 )
 PAGE_TABLES = (
     PageTable("precision_times", "Times, compared with fp32"),

@@ -9,8 +9,7 @@ from profile_grid.study.dimensions import CHECKPOINT, LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.conservation import check_shares
 from profile_grid.tables.ideal import shape_of_run
-from profile_grid.tables.per_pass import Merged
-from profile_grid.tables.texts import as_texts
+from profile_grid.tables.per_pass import Merged, in_order_of
 
 MEASURED = ["saved_bytes", "gradient_bytes", "backward_change_bytes", "residual_bytes"]
 EXPECTED = ["estimated_saved_bytes", "estimated_gradient_bytes", "estimated_residual_bytes"]
@@ -19,7 +18,7 @@ OPERATION = ["part", "operator", "line"]
 
 def memory_block(merged: Merged) -> pd.DataFrame:
     """(i) One row per run: the first of the blocks with the commonest numbers, and the same from the shapes."""
-    rows = as_texts(merged["memory_blocks"])
+    rows = merged["memory_blocks"]
     alike = rows.groupby(["run", *MEASURED], dropna=False, sort=False)["block"].transform("size")
     rows = rows.assign(alike=alike, blocks=rows.groupby("run")["block"].transform("size"))
     first = rows.sort_values("alike", ascending=False, kind="stable").drop_duplicates("run").sort_index()
@@ -42,19 +41,12 @@ def _by_shapes(run: pd.Series, row: dict) -> tuple[int | None, int | None, int |
 def memory_operations(merged: Merged) -> pd.DataFrame:
     """(i) One row per run, part, operator and line: what they keep in the block of `memory_block`, the most first."""
     chosen = memory_block(merged)[["run", "block"]]
-    rows = as_texts(merged["memory_activations"]).merge(chosen, on=["run", "block"])
+    rows = merged["memory_activations"].merge(chosen, on=["run", "block"])
     total = rows.groupby("run")["bytes"].transform("sum")
     table = rows.assign(share=rows["bytes"] / total)
     check_shares(table, ["run"])
-    order = {run: place for place, run in enumerate(chosen["run"])}
-    table = table.assign(place=table["run"].map(order))
-    table = table.sort_values(["place", "bytes"], ascending=[True, False], kind="stable")
-    return table[[*LEADING, "block", *OPERATION, "allocations", "bytes", "share"]].reset_index(drop=True)
-
-
-def dtypes(merged: Merged) -> pd.DataFrame:
-    """(i) The types of parameters, outputs and gradients by run and module."""
-    return as_texts(merged["module_dtypes"])
+    table = in_order_of(table.assign(_less=-table["bytes"]), chosen["run"], "_less")
+    return table[[*LEADING, "block", *OPERATION, "allocations", "bytes", "share"]]
 
 
 TABLES = (
@@ -83,7 +75,7 @@ TABLES = (
         ),
         make=memory_operations,
     ),
-    TableSpec("dtypes", "(i) One row per run and module: types in the first step", MODULE_DTYPES.as_in(), make=dtypes),
+    MODULE_DTYPES.copied("dtypes", "(i) One row per run and module: types in the first step"),
 )
 PAGE_TABLES = (
     PageTable("memory_block", "One block"),

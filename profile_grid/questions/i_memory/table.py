@@ -5,13 +5,13 @@ import pandas as pd
 from profile_grid.largest.tables import LARGEST
 from profile_grid.questions.i_memory import block_table
 from profile_grid.questions.i_memory.fitting import LARGEST_BATCH, LONGEST_CONTEXT, predicted
-from profile_grid.stages.memory.usage_tables import MEMORY_FAILED, MEMORY_LARGEST, MEMORY_TOTALS
+from profile_grid.stages.memory.failure_tables import MEMORY_FAILED
+from profile_grid.stages.memory.usage_tables import MEMORY_LARGEST, MEMORY_TOTALS
 from profile_grid.study.dimensions import BATCH_SIZE, CONTEXT_LENGTH, LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.conservation import check_shares
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged
-from profile_grid.tables.texts import as_texts
 
 COUNTED = ["requested_peak_bytes", "allocated_peak_bytes", "reserved_peak_bytes", "driver_used_bytes"]
 
@@ -19,7 +19,7 @@ COUNTED = ["requested_peak_bytes", "allocated_peak_bytes", "reserved_peak_bytes"
 def memory_peak(merged: Merged) -> pd.DataFrame:
     """(i) One row per run and category: its bytes at the peak of the last measured step, and the phase of the peak.
     Raises NotConserved unless the shares sum to one."""
-    rows = _last_step(as_texts(merged["memory_phases"]))
+    rows = _last_step(merged["memory_phases"])
     step = rows[rows["phase"] == WHOLE_STEP]
     total = step.groupby("run")["bytes"].transform("sum")
     by_phase = rows[rows["phase"] != WHOLE_STEP].groupby(["run", "phase"], sort=False)["bytes"].sum().reset_index()
@@ -34,7 +34,7 @@ def memory_peak(merged: Merged) -> pd.DataFrame:
 def memory_parts(merged: Merged) -> pd.DataFrame:
     """(i) One row per run with a backward pass and part of the model: bytes kept for that pass, in all blocks and in
     one."""
-    rows = as_texts(merged["memory_activations"])
+    rows = merged["memory_activations"]
     parts = rows.groupby([*LEADING, "part"], sort=False)
     sums = parts.agg(bytes=("bytes", "sum"), places=("block", "nunique")).reset_index()
     total = sums.groupby("run")["bytes"].transform("sum")
@@ -46,7 +46,7 @@ def memory_parts(merged: Merged) -> pd.DataFrame:
 def memory_room(merged: Merged) -> pd.DataFrame:
     """(i) One row per run: peaks as counted and as estimated from the shapes, and the sizes that would fit by the
     estimate."""
-    totals = as_texts(merged["memory_totals"])
+    totals = merged["memory_totals"]
     kept_bytes = merged["memory_activations"].groupby("run", observed=True)["bytes"].sum()
     runs = merged["runs"].set_index("run")
     table = totals[[*LEADING, *COUNTED, "estimated_peak_bytes", "estimated_activation_bytes", "not_seen"]].assign(
@@ -57,22 +57,6 @@ def memory_room(merged: Merged) -> pd.DataFrame:
     for dimension, column in ((CONTEXT_LENGTH, LONGEST_CONTEXT), (BATCH_SIZE, LARGEST_BATCH)):
         table[column] = pd.array([predicted(row, dimension.key) for row in rows], dtype="Int64")
     return table.reset_index(drop=True)
-
-
-def memory_groups(merged: Merged) -> pd.DataFrame:
-    """(i) The largest groups of allocations that are live at the peak of each run's last step."""
-    return as_texts(merged["memory_largest"])
-
-
-def memory_at_failure(merged: Merged) -> pd.DataFrame:
-    """(i) The largest groups of allocations in use when memory ran out, of each such run."""
-    return as_texts(merged["memory_failed"])
-
-
-def memory_fits(merged: Merged) -> pd.DataFrame:
-    """(i) One row per run and dimension: the largest value that was measured to fit, and the estimate from the
-    shapes."""
-    return merged["largest"].reset_index(drop=True)
 
 
 def _last_step(rows: pd.DataFrame) -> pd.DataFrame:
@@ -122,23 +106,10 @@ TABLES = (
         ),
         make=memory_room,
     ),
-    TableSpec(
-        "memory_groups",
-        "(i) The largest groups of allocations in use at the peak of the last step",
-        MEMORY_LARGEST.as_in(),
-        make=memory_groups,
-    ),
-    TableSpec(
-        "memory_at_failure",
-        "(i) The largest groups of allocations in use when memory ran out",
-        MEMORY_FAILED.as_in(),
-        make=memory_at_failure,
-    ),
-    TableSpec(
-        "memory_fits",
-        "(i) One row per run and dimension whose largest value that fits was measured by bisection",
-        LARGEST.as_in(),
-        make=memory_fits,
+    MEMORY_LARGEST.copied("memory_groups", "(i) The largest groups of allocations in use at the peak of the last step"),
+    MEMORY_FAILED.copied("memory_at_failure", "(i) The largest groups of allocations in use when memory ran out"),
+    LARGEST.copied(
+        "memory_fits", "(i) One row per run and dimension whose largest value that fits was measured by bisection"
     ),
 )
 PAGE_TABLES = (

@@ -17,7 +17,6 @@ from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS, shape_of_run
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, numbers, total_by_run
 from profile_grid.tables.ratios import TIMES_WITH_BASE, compared, times_with_base
-from profile_grid.tables.texts import as_texts
 
 BYTES = ["peak_allocated_bytes", "recorded_peak_bytes", "predicted_peak_bytes", "recorded_kept_bytes", "kept_bytes"]
 
@@ -58,12 +57,12 @@ def checkpoint_memory(merged: Merged) -> pd.DataFrame:
 
 def _recorded_peak(merged: Merged) -> pd.Series:
     """The peak of requested bytes in the process, by run of the stage memory."""
-    return as_texts(merged["memory_totals"]).set_index("run")["requested_peak_bytes"]
+    return merged["memory_totals"].set_index("run")["requested_peak_bytes"]
 
 
 def _recorded_kept(merged: Merged) -> pd.Series:
     """The bytes of activations kept for the backward pass, by run of the stage memory."""
-    return as_texts(merged["memory_activations"]).groupby("run")["bytes"].sum()
+    return merged["memory_activations"].groupby("run")["bytes"].sum()
 
 
 def _recomputed_share(merged: Merged) -> pd.Series:

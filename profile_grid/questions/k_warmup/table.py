@@ -8,7 +8,6 @@ from profile_grid.stages.cold_start.tables import FIRST_STEP
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.per_pass import Merged
-from profile_grid.tables.texts import as_texts
 
 TOLERANCE = 0.01  # of the mean; where the steps scatter more, two standard errors of it
 ERRORS = 2
@@ -18,7 +17,7 @@ KEYS = ["run", "phase"]
 def warmup_reports(merged: Merged) -> pd.DataFrame:
     """(k) One row per run, phase and number of warm-up steps, up to the number taken: mean and standard deviation of
     the steps that follow, as many as were measured."""
-    warm, measured = (as_texts(merged[name]) for name in ("warmup_steps", "steps"))
+    warm, measured = (merged[name] for name in ("warmup_steps", "steps"))
     rows, steps = [], {key: times.tolist() for key, times in measured.groupby(KEYS, sort=False)["ms"]}
     for (run, phase), first in warm.groupby(KEYS, sort=False):
         later = steps.get((run, phase))
@@ -38,7 +37,7 @@ def warmup_reports(merged: Merged) -> pd.DataFrame:
 def warmup_enough(merged: Merged) -> pd.DataFrame:
     """(k) One row per run and phase: its first step, the measured ones, and the number of warm-up steps from which on
     every report is within the tolerance."""
-    reports, warm = warmup_reports(merged), as_texts(merged["warmup_steps"])
+    reports, warm = warmup_reports(merged), merged["warmup_steps"]
     first = warm[warm["step"] == 0].set_index(KEYS)["ms"]
     rows = []
     for key, group in reports.groupby(KEYS, sort=False):
@@ -51,12 +50,6 @@ def warmup_enough(merged: Merged) -> pd.DataFrame:
         rows.append((*group.iloc[0][[*LEADING, "phase"]], *figures, int(last["warmup_steps"]), enough))
     names = ["first_ms", "measured_mean_ms", "first_ratio", "tolerance", "taken", "enough"]
     return pd.DataFrame(rows, columns=[*LEADING, "phase", *names])
-
-
-def warmup_first_step(merged: Merged) -> pd.DataFrame:
-    """(k) One row per run with the stage cold_start and cause: the time by which its first step is longer than later
-    ones."""
-    return as_texts(merged["first_step"])
 
 
 TABLES = (
@@ -88,11 +81,9 @@ TABLES = (
 """),
         make=warmup_enough,
     ),
-    TableSpec(
+    FIRST_STEP.copied(
         "warmup_first_step",
         "(k) One row per run with the stage cold_start and cause of time in its first step",
-        FIRST_STEP.as_in(),
-        make=warmup_first_step,
     ),
 )
 PAGE_TABLES = (

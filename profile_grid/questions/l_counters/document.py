@@ -1,7 +1,5 @@
 """What the document of (l) says: sentences and tables."""
 
-from collections.abc import Callable
-
 import pandas as pd
 
 from cs336_model.ranges import SOFTMAX
@@ -14,6 +12,7 @@ from profile_grid.tables.cells import lines_table
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD, NO_RANGE
+from profile_grid.tables.per_pass import in_order_of
 from profile_grid.tables.pivoting import pivoted
 from profile_grid.tables.ratio_tables import LEADING_KEYS
 from profile_grid.tables.wording import capital, listed, places, run_in_words
@@ -210,7 +209,7 @@ def speed(bytes_per_s) -> str:
 def _sums_table(measured: Measured, by: str, most: int) -> MarkdownTable:
     rows = measured.tables["counter_sums"]
     rows = rows[rows["by"] == by].sort_values("gpu_time_ms", ascending=False, kind="stable")
-    rows = rows.groupby("run", sort=False).head(most).sort_values("run", kind="stable", key=_order_of(measured))
+    rows = in_order_of(rows.groupby("run", sort=False).head(most), measured.runs["run"])
 
     def cells(row: dict) -> tuple[str, ...]:
         name = (row["phase"],) if by == "phase" else (row["phase"], escaped(row["name"] or NO_RANGE))
@@ -223,8 +222,3 @@ def _sums_table(measured: Measured, by: str, most: int) -> MarkdownTable:
     names = ("phase",) if by == "phase" else ("pass", by)
     figures = ("ms", "of kernels", "launches", "GFLOP", "of roof", "DRAM, GB", "of roof", "FLOP/B")
     return lines_table(rows, LEADING_KEYS, (*names, *figures), cells, words=len(names))
-
-
-def _order_of(measured: Measured) -> Callable[[pd.Series], pd.Series]:
-    order = {run: number for number, run in enumerate(measured.runs["run"])}
-    return lambda runs: runs.map(order)

@@ -11,12 +11,12 @@ from cs336_model.arithmetic.checkpoints import recomputed_flops
 from cs336_model.arithmetic.flops import ModelShape, matmul_flops, matmul_shapes
 from cs336_model.program.variants.values import NOT_COMPILED
 from profile_grid.questions.l_counters.padding import Product, gradients, padded_ratio, within_padding
-from profile_grid.questions.l_counters.sums import SUMMED, led, of_one_pass, with_parts
+from profile_grid.questions.l_counters.sums import SUMMED, of_one_pass, with_parts
 from profile_grid.study.dimensions import COMPILE, LEADING
 from profile_grid.tables.classes import is_matmul
 from profile_grid.tables.ideal import shape_of_run
 from profile_grid.tables.names import BACKWARD, FORWARD, RECOMPUTATION
-from profile_grid.tables.per_pass import Merged
+from profile_grid.tables.per_pass import Merged, in_order_of, led
 
 BY_PART = ["run", "pass", "part"]
 OF_A_PART = [
@@ -41,7 +41,8 @@ def counter_matmuls(merged: Merged) -> pd.DataFrame:
     shapes = _shapes(merged)
     compared = [_compared(row, shapes[row["run"]][0], kernels) for row in table.to_dict("records")]
     table = table.join(pd.DataFrame(compared, index=table.index, columns=[*KINDS]).astype(KINDS))
-    return led(merged, table)[[*LEADING, *OF_A_PART]]
+    runs = merged["counter_ranges"]
+    return in_order_of(led(table, runs), runs["run"])[[*LEADING, *OF_A_PART]]
 
 
 def _compared(row: dict, shape: ModelShape, kernels: dict[tuple, dict[str, float]]) -> tuple:

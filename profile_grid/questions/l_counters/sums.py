@@ -1,17 +1,15 @@
 """The work of kernels in a single pass, summed by phase, class, part and range."""
 
-import numpy as np
 import pandas as pd
 
 from kernel_tables.counters.metrics import KINDS
 from kernel_tables.counters.work import WORK, Roofs, rates_of
 from profile_grid.quantities import known
 from profile_grid.stages.counters.counter_tables import known_sums
-from profile_grid.study.dimensions import LEADING
 from profile_grid.tables.conservation import check_shares, require_same
 from profile_grid.tables.model_parts import KEY_COLUMNS, places_with_parts
 from profile_grid.tables.names import ALL_PHASES, BACKWARD, FORWARD, LOSS
-from profile_grid.tables.per_pass import Merged
+from profile_grid.tables.per_pass import Merged, in_order_of, led
 from profile_grid.tables.texts import as_texts
 
 BY = ("phase", "class", "part", "range")
@@ -38,13 +36,14 @@ def counter_sums(merged: Merged) -> pd.DataFrame:
     table = of_one_pass(table, merged)
     table = table.assign(share=table["gpu_time_ms"] / table.groupby(["run", "by"])["gpu_time_ms"].transform("sum"))
     check_shares(table, ["run", "by"])
-    return led(merged, table).drop(columns=["counted_ns", "total_ns"])
+    runs = merged["counter_ranges"]
+    return in_order_of(led(table, runs), runs["run"]).drop(columns=["counted_ns", "total_ns"])
 
 
 def roofs_by_run(merged: Merged) -> dict[str, Roofs]:
     """The measured roofs by run."""
     roofs = {}
-    for run, rows in as_texts(merged["roofs"]).groupby("run", sort=False):
+    for run, rows in merged["roofs"].groupby("run", sort=False):
         rates = {
             name: rate if known(rate) else None for name, rate in zip(rows["roof"], rows["reached_per_s"], strict=True)
         }
@@ -75,11 +74,3 @@ def of_one_pass(table: pd.DataFrame, merged: Merged) -> pd.DataFrame:
     parts = [rates_of(group[WORK], seconds[group.index], roofs[run]) for run, group in table.groupby("run", sort=False)]
     rates = pd.concat(parts) if parts else rates_of(table[WORK], seconds, Roofs(None, {}))
     return table.join(rates)
-
-
-def led(merged: Merged, table: pd.DataFrame) -> pd.DataFrame:
-    """The table with the dimensions of its runs in front, in their order."""
-    runs = as_texts(merged["counter_ranges"])[LEADING].drop_duplicates("run")
-    led = runs.merge(table, on="run", how="right", validate="one_to_many")
-    order = {run: number for number, run in enumerate(runs["run"])}
-    return led.iloc[np.argsort(led["run"].map(order).to_numpy(), kind="stable")].reset_index(drop=True)

@@ -9,7 +9,6 @@ from profile_grid.stages.counters.counter_tables import COUNTERS_TABLE, OF_BYTES
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.per_pass import Merged
-from profile_grid.tables.texts import as_texts
 
 AS_COUNTED = [
     "compute_share", "memory_share", "occupancy", "occupancy_possible", "limited_by", "waves", "tail", "stall",
@@ -30,7 +29,7 @@ CONFIGURATION = ["kernel", "class", "grid", "block"]
 
 def counter_kernels(merged: Merged) -> pd.DataFrame:
     """(l) One row per run and kernel configuration, the longest first: its time in a single pass, and its verdict."""
-    rows = as_texts(merged["counters"])
+    rows = merged["counters"]
     steps = rows["run"].map(merged.captured_steps).astype("float64")
     time_ms = rows["total_ns"] / steps / 1e6
     table = rows[[*LEADING, *CONFIGURATION]].assign(
@@ -45,7 +44,7 @@ def counter_kernels(merged: Merged) -> pd.DataFrame:
 def counter_roofs(merged: Merged) -> pd.DataFrame:
     """(l) One row per run and roof: the data sheet, and the rate that a copy or matrix multiplies reached on the
     GPU."""
-    rows = as_texts(merged["roofs"])
+    rows = merged["roofs"]
     return rows.assign(reached_share=rows["reached_per_s"] / rows["data_sheet_per_s"]).reset_index(drop=True)
 
 

@@ -7,7 +7,6 @@ from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.evidence import LAUNCH_BOUND_SHARE
 from profile_grid.tables.per_pass import Merged, numbers
-from profile_grid.tables.texts import as_texts
 
 LAUNCH_BOUND = "launch_bound"  # the rule of the diagnosis
 COUNTED = ["counter", "step_ms", *SPREAD, "tick_ms", "tick_share"]
@@ -16,7 +15,7 @@ COUNTED = ["counter", "step_ms", *SPREAD, "tick_ms", "tick_share"]
 def energy_use(merged: Merged) -> pd.DataFrame:
     """(m) One row per run with counted energy: of a step and a token, the part that idle power would take, and the part
     that it takes while the GPU waits."""
-    table = as_texts(merged["energy"])[[*LEADING, *COUNTED]]
+    table = merged["energy"][[*LEADING, *COUNTED]]
     busy_ms = numbers(table["run"].map(merged.busy_ms))
     waiting = (1 - busy_ms / numbers(table["step_ms"])).clip(lower=0)
     idle_share = (numbers(table["idle_power_w"]) / numbers(table["power_w"])).clip(upper=1)
@@ -30,7 +29,7 @@ def energy_use(merged: Merged) -> pd.DataFrame:
 
 
 def _launch_bound(merged: Merged) -> pd.Series:
-    findings = as_texts(merged["findings"])
+    findings = merged["findings"]
     return findings.loc[(findings["code"] == LAUNCH_BOUND) & ~findings["abstained"].astype("bool"), "run"]
 
 

@@ -11,14 +11,13 @@ from profile_grid.study.dimensions import KEYS, LEADING
 from profile_grid.study.stages import TIMING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.per_pass import Merged
-from profile_grid.tables.texts import as_texts
 
 SIZES = ("vocab_size", "d_model", "num_layers", "num_heads", "d_ff", "context_length")
 
 
 def memory_predicted(merged: Merged) -> pd.DataFrame:
     """One row per run of this project's model and component, the largest first."""
-    runs = as_texts(merged["runs"])
+    runs = merged["runs"]
     rows = []
     for run in runs.to_dict("records"):
         if not all(known(run[name]) for name in SIZES):

@@ -3,10 +3,9 @@
 import pandas as pd
 
 from profile_grid.stages.memory.history import CATEGORIES
-from profile_grid.study.dimensions import GPUS, LEADING
+from profile_grid.study.dimensions import GPUS
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables.per_pass import Merged, numbers
-from profile_grid.tables.texts import as_texts
+from profile_grid.tables.per_pass import Merged, led, numbers
 
 COMPONENTS = [str(name) for name in CATEGORIES]
 THEN, FULLEST = "then", "fullest before"
@@ -16,7 +15,7 @@ KEYS = ["run", "rank", "moment"]
 def communication_memory(merged: Merged) -> pd.DataFrame:
     """(n) Two rows per run, rank and moment: its memory by component then, and at the fullest moment before; no rows
     without a run on several GPUs."""
-    rows = as_texts(merged["memory_moments"])
+    rows = merged["memory_moments"]
     if not (numbers(rows[GPUS.key]) > 1).any():
         return COMMUNICATION_MEMORY.table([])
     parts = []
@@ -29,7 +28,7 @@ def communication_memory(merged: Merged) -> pd.DataFrame:
     table = pd.concat(parts, ignore_index=True)
     position = {key: number for number, key in enumerate(order)}
     table = table.loc[table[KEYS].apply(tuple, axis=1).map(position).sort_values(kind="stable").index]
-    table = rows[LEADING].drop_duplicates("run").merge(table, on="run", how="right")
+    table = led(table, rows)
     return table[COMMUNICATION_MEMORY.all_names]
 
 
@@ -40,7 +39,7 @@ def _column(category: str) -> str:
 def communication_volume(merged: Merged) -> pd.DataFrame:
     """(n) One row per run on several GPUs and operation: its bytes in a step of a rank, and those on each link of a
     ring; empty if one size is unknown."""
-    single = as_texts(merged["collectives"])
+    single = merged["collectives"]
     size, factor = numbers(single["bytes"]), numbers(single["bus_gb_per_s"]) / numbers(single["algorithm_gb_per_s"])
     single = single.assign(size=size, sent=size * factor)
     steps = single[["run", "rank", "device", "step"]].drop_duplicates().groupby("run").size()
@@ -51,19 +50,19 @@ def communication_volume(merged: Merged) -> pd.DataFrame:
     table = sums[["run", "operation"]].assign(
         per_step=sums["per_step"] / count, bytes=sums["size"] / count, sent_bytes=sums["sent"] / count
     )
-    return single[LEADING].drop_duplicates("run").merge(table, on="run", how="right")
+    return led(table, single)
 
 
 def communication_gathers(merged: Merged) -> pd.DataFrame:
     """(n) One row per run with all-gathers, pass and layer: how often, and by how much, its computation waited."""
-    rows = as_texts(merged["layer_gathers"])
+    rows = merged["layer_gathers"]
     late_ms = numbers(rows["lateness_ns"]) / 1e6
     table = rows.assign(late_ms=late_ms, is_late=late_ms > 0).groupby(["run", "pass", "layer"], sort=False)
     table = table.agg(
         steps=("late_ms", "size"), late=("is_late", "sum"), mean_ms=("late_ms", "mean"), max_ms=("late_ms", "max"),
         gathers=("gathers", "mean"),
     ).reset_index()  # fmt: skip
-    return rows[LEADING].drop_duplicates("run").merge(table, on="run", how="right")
+    return led(table, rows)
 
 
 COMMUNICATION_MEMORY = TableSpec(

@@ -6,7 +6,6 @@ from profile_grid.stages.timing.tables import explained_error
 from profile_grid.study.dimensions import GPUS, LEADING, OPTIMIZER, PARALLEL, PRECISION, keys_without
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.per_pass import Merged, numbers
-from profile_grid.tables.texts import as_texts
 
 
 def communication_losses(merged: Merged) -> pd.DataFrame:
@@ -17,7 +16,7 @@ def communication_losses(merged: Merged) -> pd.DataFrame:
     order. If training is unstable, rounding errors grow faster; so `agreeing` counts the losses before the first that
     differs. The second loss is the first after a reduced gradient.
     """
-    losses = as_texts(merged["losses"]).assign(loss=numbers(merged["losses"]["loss"]))
+    losses = merged["losses"].assign(loss=numbers(merged["losses"]["loss"]))
     several = numbers(losses[GPUS.key]) > 1
     keys = [*keys_without(GPUS.key, PARALLEL.key, OPTIMIZER.key), "number"]
     base = losses.loc[~several, ["run", *keys, "loss"]].rename(columns={"run": "base_run", "loss": "base_loss"})

@@ -8,7 +8,6 @@ from profile_grid.study.dimensions import BATCH_SIZE, GPUS, LEADING, OPTIMIZER, 
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, numbers
-from profile_grid.tables.texts import as_texts
 
 STRONG, WEAK = "strong", "weak"
 FIGURES = ["mean_ms", "std_ms"]
@@ -17,7 +16,7 @@ FIGURES = ["mean_ms", "std_ms"]
 def communication_scaling(merged: Merged) -> pd.DataFrame:
     """(n) One row per run on several GPUs and kind of scaling: compared with the run on one GPU with the same batch
     (strong), or with as much per GPU (weak); no row without such a run."""
-    times = as_texts(merged["timings"])
+    times = merged["timings"]
     steps = times[(times["phase"] == WHOLE_STEP) & times["mean_ms"].notna()][[*LEADING, *FIGURES]]
     steps = steps.assign(**{name: numbers(steps[name]) for name in FIGURES})
     table = pd.concat([_scaled(steps, kind) for kind in (STRONG, WEAK)], ignore_index=True)

@@ -10,10 +10,8 @@ from profile_grid.questions.n_communication.scaling import COMMUNICATION_SCALING
 from profile_grid.stages.timing.tables import ACCURACY
 from profile_grid.study.dimensions import GPUS, LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables.accuracy import errors_of_runs
 from profile_grid.tables.communication_cost import communication_times
-from profile_grid.tables.per_pass import Merged, numbers
-from profile_grid.tables.texts import as_texts
+from profile_grid.tables.per_pass import Merged, in_order_of, led, numbers
 
 KEY_COLUMNS = ["run", "rank", "device"]
 PARTS = ("compute", "exposed_communication", "exposed_memory", "idle")  # their times add up to that of a step
@@ -24,18 +22,18 @@ NOT_KNOWN = -1  # replaces missing numbers, which groupby would drop
 
 def communication_steps(merged: Merged) -> pd.DataFrame:
     """(n) One row per run on several GPUs, rank and device: the mean of its captured steps, by parts."""
-    steps = as_texts(merged["rank_steps"])
+    steps = merged["rank_steps"]
     figures = pd.DataFrame({f"{name}_ms": numbers(steps[f"{name}_ns"]) / 1e6 for name in TIMES})
     more = {name: numbers(steps[name]) for name in ("collectives", "bytes")}
     groups = pd.concat([steps[KEY_COLUMNS], figures.assign(**more)], axis=1).groupby(KEY_COLUMNS, sort=False)
     table = groups.mean().reset_index().merge(groups.size().rename("steps").reset_index(), on=KEY_COLUMNS)
     table["overlap"] = table["overlapped_ms"] / table["communication_ms"].where(table["communication_ms"] > 0)
-    return _led(table, steps)
+    return led(table, steps)
 
 
 def communication_collectives(merged: Merged) -> pd.DataFrame:
     """(n) One row per run on several GPUs, operation, size and bucket: means over ranks and captured steps."""
-    single = as_texts(merged["collectives"])
+    single = merged["collectives"]
     keys = ["run", "operation", "bytes", "bucket"]
     figures = {f"{name}_ms": numbers(single[f"{name}_ns"]) / 1e6 for name in OF_A_COLLECTIVE}
     factor = numbers(single["bus_gb_per_s"]) / numbers(single["algorithm_gb_per_s"])
@@ -48,12 +46,12 @@ def communication_collectives(merged: Merged) -> pd.DataFrame:
         table[name] = table[name].where(table[name] != NOT_KNOWN)
     table["algorithm_gb_per_s"] = table["bytes"] / table["transfer_ms"].where(table["transfer_ms"] > 0) / 1e6
     table["bus_gb_per_s"] = table["algorithm_gb_per_s"] * table.pop("factor")
-    return _led(table, single).sort_values(["bucket"], kind="stable").pipe(_in_order_of, single)
+    return in_order_of(led(table, single), single["run"], "bucket")
 
 
 def communication_all_reduce(merged: Merged) -> pd.DataFrame:
     """(n) One row per run and size of all-reduce without other work, with bandwidths at the mean time."""
-    table = as_texts(merged["all_reduce"])
+    table = merged["all_reduce"]
     gb_per_s = numbers(table["bytes"]) / numbers(table["mean_ms"]) / 1e6
     on_a_ring = 2 * (numbers(table[GPUS.key]) - 1) / numbers(table[GPUS.key])
     return table[[*LEADING, "bytes", "n", "mean_ms", "std_ms"]].assign(
@@ -73,21 +71,9 @@ def communication_of_steps(steps: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _in_order_of(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """The table with its runs in the order of the rows; a stable sort."""
-    position = {run: number for number, run in enumerate(rows["run"].unique())}
-    return table.loc[table["run"].map(position).sort_values(kind="stable").index].reset_index(drop=True)
-
-
-def _led(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """The table with the dimensions of its runs as first columns."""
-    leading = rows[LEADING].drop_duplicates("run")
-    return leading.merge(table, on="run", how="right")
-
-
 def communication_accuracy(merged: Merged) -> pd.DataFrame:
     """(n) The rows of accuracy of runs on several GPUs: the first step with its gradients reduced, against fp64."""
-    rows = errors_of_runs(merged)
+    rows = merged["accuracy"]
     return rows[numbers(rows[GPUS.key]) > 1].reset_index(drop=True)
 
 

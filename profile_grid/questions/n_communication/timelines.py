@@ -5,13 +5,12 @@ import pandas as pd
 from profile_grid.study.dimensions import LEADING, OPTIMIZER, PARALLEL, keys_without
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.per_pass import Merged, numbers
-from profile_grid.tables.texts import as_texts
 
 
 def communication_timelines(merged: Merged) -> pd.DataFrame:
     """(n) One row per collective of the middle captured step of rank 0, of two runs that do the same work: those whose
     overlap differs most, the run that overlaps less first."""
-    steps = as_texts(merged["rank_steps"])
+    steps = merged["rank_steps"]
     steps = steps[(steps["rank"] == 0) & (numbers(steps["communication_ns"]) > 0)]
     steps = steps[steps["device"] == steps.groupby("run")["device"].transform("min")]
     names = _pair(steps)
@@ -20,7 +19,7 @@ def communication_timelines(merged: Merged) -> pd.DataFrame:
     shown = steps[steps["run"].isin(names)].sort_values("step")
     place, count = shown.groupby("run").cumcount(), shown.groupby("run")["step"].transform("size")
     middle = shown.loc[place == count // 2, ["run", "rank", "device", "step", "step_ns"]]
-    single = as_texts(merged["collectives"]).merge(middle, on=["run", "rank", "device", "step"])
+    single = merged["collectives"].merge(middle, on=["run", "rank", "device", "step"])
     single = single.assign(run_place=single["run"].map(names.index)).sort_values(["run_place", "number"], kind="stable")
     start_ms, length_ms = numbers(single["start_ns"]) / 1e6, numbers(single["duration_ns"]) / 1e6
     return single[[*LEADING, "step", "number", "operation"]].assign(

@@ -6,8 +6,7 @@ from profile_grid.stages.host_trace.tables import STACK
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.names import MAIN_PHASES
-from profile_grid.tables.per_pass import Merged
-from profile_grid.tables.texts import as_texts
+from profile_grid.tables.per_pass import Merged, in_order_of
 
 
 def host_per_launch(merged: Merged) -> pd.DataFrame:
@@ -29,19 +28,17 @@ def host_stacks(merged: Merged) -> pd.DataFrame:
         ["samples", "samples_in_calls", "estimated_ms"]
     ].sum()
     table["estimated_us_per_launch"] = table["estimated_ms"] * 1e3 / table["run"].map(launches).astype("float64")
-    order = {run: number for number, run in enumerate(launches.index)}
-    keys = table.assign(_run=table["run"].map(order), _most=-table["estimated_ms"])
-    return table.loc[keys.sort_values(["_run", "_most", "function"], kind="stable").index].reset_index(drop=True)
+    table = table.assign(_less=-table["estimated_ms"])
+    return in_order_of(table, launches.index, "_less", "function").drop(columns="_less")
 
 
 def _of_launching_threads(merged: Merged) -> pd.DataFrame:
     """The rows of each phase's launching thread; the phases of a run in the order of a step."""
-    rows = as_texts(merged["host_time"])
+    rows = merged["host_time"]
     rows = rows[rows["launches_most"].astype(bool) & (rows["launches"] > 0)]
     places = {phase: number for number, phase in enumerate(MAIN_PHASES)}
-    runs = {run: number for number, run in enumerate(rows["run"].unique())}
-    order = pd.DataFrame({"run": rows["run"].map(runs), "phase": rows["phase"].map(places).fillna(len(places))})
-    return rows.loc[order.sort_values(["run", "phase"], kind="stable").index]
+    rows = rows.assign(_place=rows["phase"].map(places).fillna(len(places)))
+    return in_order_of(rows, rows["run"], "_place").drop(columns="_place")
 
 
 TABLES = (

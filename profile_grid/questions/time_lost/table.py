@@ -11,8 +11,7 @@ from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import COUNTERS
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.findings import GAIN_OF_A_FINDING, WORDS_OF_A_FINDING
-from profile_grid.tables.per_pass import Merged
-from profile_grid.tables.texts import as_texts
+from profile_grid.tables.per_pass import Merged, in_order_of
 
 FIGURES = [
     "code", "abstained", "gain_ms", "gain_percent", "unprofiled_ms", "unprofiled_percent", "sure", "message", "advice",
@@ -22,10 +21,8 @@ FIGURES = [
 def time_lost(merged: Merged) -> pd.DataFrame:
     """One row per run and rule that speaks or abstains; the largest gain of a run first."""
     findings = at_most(bounded(findings_of(merged), merged))
-    order = {run: number for number, run in enumerate(merged["runs"]["run"])}
-    keys = findings.assign(_run=findings["run"].astype("str").map(order), _gain=-findings["ms"].fillna(0.0))
-    findings = findings.loc[keys.sort_values(["_run", "abstained", "_gain"], kind="stable").index]
-    return as_texts(findings[[*LEADING, *FIGURES]].reset_index(drop=True))
+    findings = findings.assign(_less=-findings["ms"].fillna(0.0))
+    return in_order_of(findings, merged["runs"]["run"], "abstained", "_less")[[*LEADING, *FIGURES]]
 
 
 def findings_of(merged: Merged) -> pd.DataFrame:
@@ -34,9 +31,8 @@ def findings_of(merged: Merged) -> pd.DataFrame:
     counted = runs.loc[runs[COUNTERS.status_column] == COMPLETE, "run"]
     if counted.empty:
         return findings
-    findings, more = (as_texts(merged[name]) for name in ("findings", "counter_findings"))
     silent = findings["run"].isin(counted) & findings["code"].isin([rule.code for rule in OF_COUNTERS])
-    return pd.concat([findings[~silent], more], ignore_index=True)
+    return pd.concat([findings[~silent], merged["counter_findings"]], ignore_index=True)
 
 
 UNPROFILED = columns("""

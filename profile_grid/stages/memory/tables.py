@@ -12,15 +12,15 @@ from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
 from profile_grid.host.processes.ranks import rank_filename
 from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, StageResult
 from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
-from profile_grid.stages.memory import block_tables
+from profile_grid.stages.memory import block_tables, failure_tables
 from profile_grid.stages.memory import usage_tables as tables
 from profile_grid.stages.memory.history import AllocationHistory, categories_of, live_bytes, names_of, read_history
-from profile_grid.stages.memory.usage_tables import MEMORY_MOMENTS, failure_table
+from profile_grid.stages.memory.usage_tables import MEMORY_MOMENTS
 from profile_grid.stages.memory.usage_tables import TABLES as USAGE_TABLES
 from profile_grid.study.stages import MEMORY
 
 (HISTORY,) = MEMORY.files
-TABLES = (*USAGE_TABLES, block_tables.MEMORY_BLOCKS, block_tables.MODULE_DTYPES)
+TABLES = (*USAGE_TABLES, failure_tables.MEMORY_FAILED, block_tables.MEMORY_BLOCKS, block_tables.MODULE_DTYPES)
 COUNTERS = ("requested_peak", "allocated_peak", "reserved_peak", "driver_used")
 
 
@@ -74,7 +74,7 @@ def _failure(result: StageResult, folder: Path) -> dict[str, pd.DataFrame]:
     if history is None or _missing(history, live_bytes(history, categories_of(history))):
         return {}
     trains = BACKWARD in PHASES_OF_MODE[result.program.spec["dimensions"]["mode"]]
-    return {"memory_failed": failure_table(history, trains)}
+    return {"memory_failed": failure_tables.failure_table(history, trains)}
 
 
 def _totals(history: AllocationHistory, program: dict) -> pd.DataFrame:

@@ -12,12 +12,12 @@ import pytest
 from cs336_model.program.variants.values import DEFAULT_VALUES
 from profile_grid.results.capture_identity import identity
 from profile_grid.stages.memory.block_tables import blocks_table
+from profile_grid.stages.memory.failure_tables import failure_table
 from profile_grid.stages.memory.history import CATEGORIES, RangeSpan, categories_of, history_of, live_bytes, names_of
 from profile_grid.stages.memory.tables import TABLES, run_tables, tables_of_history
 from profile_grid.stages.memory.usage_tables import (
     LARGEST,
     MOMENTS,
-    failure_table,
     fullest,
     largest_table,
     timeline_table,
