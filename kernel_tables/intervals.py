@@ -24,11 +24,6 @@ class Intervals:
     def total_ns(self) -> int:
         return int(self.lengths_ns.sum())
 
-    def longer_than(self, least_ns: int) -> "Intervals":
-        """The intervals of at least this length."""
-        is_long = self.lengths_ns >= least_ns
-        return Intervals(self.start_ns[is_long], self.end_ns[is_long])
-
 
 NOTHING = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
 
@@ -40,6 +35,8 @@ def union(start_ns: np.ndarray, end_ns: np.ndarray) -> Intervals:
         start_ns, end_ns = start_ns[is_not_empty], end_ns[is_not_empty]
     if not len(start_ns):
         return NOTHING
+    if (start_ns[1:] > end_ns[:-1]).all():  # copies of long arrays take time and memory
+        return Intervals(start_ns, end_ns)
     if (start_ns[1:] < start_ns[:-1]).any():
         order = np.argsort(start_ns, kind="stable")
         start_ns, end_ns = start_ns[order], end_ns[order]
@@ -70,11 +67,14 @@ def intersection(*parts: Intervals) -> Intervals:
     return reduce(_common, parts)
 
 
-def gaps(covered: Intervals, first_ns: int, last_ns: int) -> Intervals:
-    """The time from `first_ns` to `last_ns` that is not covered."""
-    start_ns = np.append(first_ns, np.clip(covered.end_ns, first_ns, last_ns))
-    end_ns = np.append(np.clip(covered.start_ns, first_ns, last_ns), last_ns)
-    return _not_empty(start_ns, end_ns)
+def gaps(covered: Intervals, first_ns: int, last_ns: int, least_ns: int = 1) -> Intervals:
+    """The time from `first_ns` to `last_ns` that is not covered, in stretches of at least `least_ns`."""
+    inner = np.flatnonzero(covered.start_ns[1:] - covered.end_ns[:-1] >= least_ns)
+    start_ns = np.concatenate([[first_ns], covered.end_ns[inner], covered.end_ns[-1:]])
+    end_ns = np.concatenate([covered.start_ns[:1], covered.start_ns[inner + 1], [last_ns]])
+    np.clip(start_ns, first_ns, last_ns, out=start_ns)
+    np.clip(end_ns, first_ns, last_ns, out=end_ns)
+    return _at_least(start_ns, end_ns, least_ns)
 
 
 def difference(covered: Intervals, *others: Intervals) -> Intervals:
@@ -106,18 +106,19 @@ def overlapping_pairs(
 
 
 def _common(covered: Intervals, other: Intervals) -> Intervals:
-    return _not_empty(*overlapping_pairs(covered.start_ns, covered.end_ns, other)[2:])
+    return _at_least(*overlapping_pairs(covered.start_ns, covered.end_ns, other)[2:])
 
 
-def _not_empty(start_ns: np.ndarray, end_ns: np.ndarray) -> Intervals:
-    """Intervals without the empty ones; they neither overlap nor touch."""
-    is_not_empty = end_ns > start_ns
-    return Intervals(start_ns[is_not_empty], end_ns[is_not_empty])
+def _at_least(start_ns: np.ndarray, end_ns: np.ndarray, least_ns: int = 1) -> Intervals:
+    """The intervals of at least this length; they neither overlap nor touch."""
+    is_long = end_ns - start_ns >= least_ns
+    return Intervals(start_ns, end_ns) if is_long.all() else Intervals(start_ns[is_long], end_ns[is_long])
 
 
 def _covered_before(intervals: Intervals, times_ns: np.ndarray) -> np.ndarray:
     """The covered time before each of `times_ns`."""
-    before = np.concatenate([[0], np.cumsum(intervals.lengths_ns)])
-    begun = np.searchsorted(intervals.start_ns, times_ns, "right")
-    last = np.append(intervals.end_ns, 0)[begun - 1]  # before the first interval, nothing is subtracted
-    return before[begun] - np.where(begun > 0, np.maximum(last - times_ns, 0), 0)
+    if not len(intervals):
+        return np.zeros(len(times_ns), np.int64)
+    last = np.searchsorted(intervals.start_ns, times_ns, "right") - 1  # that began; -1 before the first
+    covered = np.cumsum(intervals.lengths_ns)[last] - np.maximum(intervals.end_ns[last] - times_ns, 0)
+    return np.where(last >= 0, covered, 0)

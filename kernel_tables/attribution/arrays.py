@@ -50,7 +50,7 @@ def compact(values: np.ndarray) -> np.ndarray:
     if low == high:
         return np.broadcast_to(values[0], values.shape)
     fits = np.iinfo(np.int32).min <= low and high <= np.iinfo(np.int32).max
-    return values.astype(np.int32) if fits else values
+    return values.astype(np.int32, copy=False) if fits else values
 
 
 def factorize(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from kernel_tables.attribution.activities import KINDS, TABLES, Activities, read_activities
-from kernel_tables.attribution.arrays import compact, map_blocks
+from kernel_tables.attribution.arrays import compact, factorize, map_blocks
 from kernel_tables.attribution.forest import Attribution
 from kernel_tables.attribution.graph_replays import attribute_with_replays, node_creations
 from kernel_tables.attribution.launches import NO_LAUNCH
@@ -238,7 +238,7 @@ class CaptureArrays:
 
     def _ranges(self, events: dict) -> _RangesRead:
         registered = self.capture.strings(events["text_id"])
-        nameless = set(np.unique(events["text_id"]).tolist()) - registered.keys() - {MISSING}
+        nameless = set(factorize(events["text_id"])[0].tolist()) - registered.keys() - {MISSING}
         names = coded_names(events["text"], events["text_id"], registered)
         end_ns = events["end"]
         if (end_ns == MISSING).any():
@@ -269,7 +269,7 @@ class CaptureArrays:
         forest = self.attribution
         is_named = self.range_arrays.name[forest.range] == self.range_paths.code(name)
         outermost = np.full(len(forest.parent) + 1, NONE)  # the last entry is for nodes without a parent
-        for nodes in forest.levels():
+        for nodes in forest.levels:
             above = outermost[forest.parent[nodes]]
             outermost[nodes] = np.where((above == NONE) & is_named[nodes], forest.range[nodes], above)
         return outermost[:-1]

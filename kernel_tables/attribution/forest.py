@@ -1,6 +1,7 @@
 """Chains of ranges as a forest: which range is inside which, where the same range may occur in several chains."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ class Attribution:
     activity_node: np.ndarray  # the same, but below it the captured ranges of an activity of a replayed graph
     first_replayed: int  # nodes from here on are captured ranges, once per replay
 
+    @cached_property
     def levels(self) -> list[np.ndarray]:
         """The nodes by depth: every parent is in the level before its children."""
         depth = self.totals((self.parent != NONE).astype(np.int64))

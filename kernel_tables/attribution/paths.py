@@ -27,7 +27,7 @@ class Paths:
         node_path = np.zeros(len(node_name) + 1, np.int64)  # the last entry serves nodes without a parent
         parents, codes, count = [[NO_RANGE, NO_RANGE]], [[NONE, len(names)]], 2
         names_on_paths = 0
-        for depth, nodes in enumerate(attribution.levels(), start=1):
+        for depth, nodes in enumerate(attribution.levels, start=1):
             key = node_path[attribution.parent[nodes]] * len(self.names) + node_name[nodes]
             distinct, index = factorize(key)
             node_path[nodes] = count + index

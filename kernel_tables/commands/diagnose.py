@@ -55,8 +55,9 @@ def run(options: argparse.Namespace) -> int:
     limits = _limits(options.fail_on, custom_rules)
     with shared.opened_trace(options.capture, options) as trace:
         counters = read_counters(options.counters) if options.counters else None
-        findings = diagnose(trace, options.step_name, custom_rules, counters)
-        time = step_time(Scope(trace, options.step_name)) if shared.wants_text(options) else None
+        scope = Scope(trace, options.step_name)
+        findings = diagnose(scope, own_rules=custom_rules, counters=counters)
+        time = step_time(scope) if shared.wants_text(options) else None
     if shared.wants_text(options):
         shared.show(finding_lines(findings, shared.text_width(), time, everything=options.all), options)
     elif (options.format or format_of(options.output)) == "json":

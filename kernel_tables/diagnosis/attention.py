@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from kernel_tables.attribution.ranges import NONE
-from kernel_tables.diagnosis.devices import Device
 from kernel_tables.diagnosis.scope import Scope
 
 BETWEEN = ("elementwise", "reduction", "random", "softmax", "memcpy", "memset", "other/view", "other/allocation")
@@ -67,8 +66,10 @@ def attention_of(scope: Scope, in_backward: np.ndarray) -> Attention:
     """The chains in the scope; `in_backward` is whether a backward pass launched each activity."""
     kinds = _kinds(scope)
     forward, backward = (np.zeros(len(scope.activities), bool) for _ in range(2))
+    if not (kinds.softmax | kinds.softmax_backward | kinds.exponential).any():
+        return Attention(forward, backward, kinds.product)
     passes = _passes(scope)
-    streams = [_Stream(scope, kinds, passes, rows) for device in scope.devices for rows in _streams(scope, device)]
+    streams = [_Stream(scope, kinds, passes, rows) for device in scope.devices for rows in scope.streams(device)]
     for stream in streams:
         forward[stream.forward()] = True
     outside = passes >= len(scope.trace.range_arrays)
@@ -105,12 +106,6 @@ def _kinds(scope: Scope) -> _Kinds:
         scope.of_class("elementwise/copy", "other/view", "other/allocation") | scope.is_memory,
         ~(product | goes_on) | is_log,
     )
-
-
-def _streams(scope: Scope, device: Device) -> list[np.ndarray]:
-    """The activities of each stream of a device, in order of time."""
-    stream = scope.trace.places["stream"][device.rows]
-    return [device.rows[stream == number] for number in np.unique(stream)]
 
 
 class _Stream:
@@ -202,14 +197,14 @@ def _passes(scope: Scope) -> np.ndarray:
     forest, ranges = scope.trace.attribution, scope.trace.range_arrays
     is_step = np.zeros(len(ranges) + 1, bool)  # the last entry is for nodes without a parent
     is_step[scope.steps] = True
-    outermost = np.full(len(forest.parent) + 1, NONE)
+    outermost = np.full(len(forest.parent) + 1, NONE, np.int32)
     range_of = np.append(forest.range, len(ranges))
-    for nodes in forest.levels():
+    for nodes in forest.levels:
         parent = forest.parent[nodes]
         begins = is_step[range_of[parent]] if len(scope.steps) else parent == NONE
         above = outermost[parent]
         outermost[nodes] = np.where(above != NONE, above, np.where(begins, forest.range[nodes], NONE))
-    own_range = np.append(outermost[:-1], NONE)[forest.launch_node]
+    own_range = outermost[forest.launch_node]  # NONE indexes the last entry
     return np.where(own_range == NONE, len(ranges) + scope.step, own_range)
 
 

@@ -5,7 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from kernel_tables.attribution.activities import KINDS
-from kernel_tables.diagnosis.calls import ALLOCATION, COPY, FREEING, WAIT
+from kernel_tables.diagnosis.calls import ALLOCATION, COPY, FREEING, LAUNCH, OTHER, WAIT
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
 from kernel_tables.reading.schema import MISSING
 
@@ -60,13 +60,15 @@ class Blocking:
         """By call: the index in CAUSES of why it holds up the host, -1 if it does not."""
         calls = self._scope.calls
         cause = np.full(len(calls), -1, np.int8)
-        in_step = self._launches_more(calls.start_ns, self._step_of_calls())
+        rows = np.flatnonzero((calls.kind != LAUNCH) & (calls.kind != OTHER))
+        kind, in_step = calls.kind[rows], self._launches_more(calls.start_ns[rows], self._step_of_calls(rows))
         for kinds, is_inside, inside, outside in (
             ((WAIT, COPY), in_step, SYNC_IN_STEP, SYNC),
-            ((ALLOCATION, FREEING), in_step & ~self._freed_between(in_step), ALLOCATION_IN_STEP, ALLOCATED),
+            ((ALLOCATION, FREEING), in_step & ~self._freed_between(rows, in_step), ALLOCATION_IN_STEP, ALLOCATED),
         ):
-            of_kind = np.isin(calls.kind, kinds)
-            cause[of_kind] = np.where(is_inside, CAUSES.index(inside), CAUSES.index(outside))[of_kind]
+            of_kind = np.isin(kind, kinds)
+            causes = np.where(is_inside, CAUSES.index(inside), CAUSES.index(outside))
+            cause[rows[of_kind]] = causes[of_kind]
         activities, copy_cause = self._scope.activities, self.copy_cause
         copied = np.flatnonzero((copy_cause >= 0) & activities.launched)
         by_call = np.full(len(calls) + 1, -1, np.int8)  # the last entry is for calls without a previous one
@@ -76,13 +78,12 @@ class Blocking:
         cause[waits[before >= 0]] = before[before >= 0]
         return np.where(by_call[:-1] >= 0, by_call[:-1], cause)
 
-    def _freed_between(self, in_step: np.ndarray) -> np.ndarray:
-        """By call: whether its process frees memory only between steps. Then its steps allocate again what was freed
-        between them."""
-        calls = self._scope.calls
-        freeing = calls.kind == FREEING
-        between, inside = (np.unique(calls.process[freeing & mask]) for mask in (~in_step, in_step))
-        return np.isin(calls.process, np.setdiff1d(between, inside))
+    def _freed_between(self, rows: np.ndarray, in_step: np.ndarray) -> np.ndarray:
+        """Whether the process of each of these calls frees memory only between steps. Then its steps allocate again
+        what was freed between them."""
+        process, freeing = self._scope.calls.process[rows], self._scope.calls.kind[rows] == FREEING
+        between, inside = (np.unique(process[freeing & mask]) for mask in (~in_step, in_step))
+        return np.isin(process, np.setdiff1d(between, inside))
 
     @cached_property
     def _copy_kind(self) -> np.ndarray:
@@ -91,15 +92,16 @@ class Blocking:
         kinds = [1 if "Host-to-Device" in n else 2 if "Device-to-Host" in n else 0 for n in names]
         return np.array(kinds, np.int8)[self._scope.activities.name]
 
-    def _step_of_calls(self) -> np.ndarray:
-        """By call: the number of the step of its process in which it began; NO_STEP outside."""
+    def _step_of_calls(self, rows: np.ndarray) -> np.ndarray:
+        """The number of the step of its process in which each of these calls began; NO_STEP outside."""
         scope, ranges = self._scope, self._scope.trace.range_arrays
-        step = np.full(len(scope.calls), NO_STEP, np.int32)
+        start_ns, of_process = scope.calls.start_ns[rows], scope.calls.process[rows]
+        step = np.full(len(rows), NO_STEP, np.int32)
         for process in np.unique(ranges.process[scope.steps]).tolist():
             numbers = np.flatnonzero(ranges.process[scope.steps] == process)
             starts, ends = ranges.start_ns[scope.steps][numbers], ranges.end_ns[scope.steps][numbers]
-            place = np.searchsorted(starts, scope.calls.start_ns, "right") - 1
-            inside = (place >= 0) & (scope.calls.start_ns < ends[place]) & (scope.calls.process == process)
+            place = np.searchsorted(starts, start_ns, "right") - 1
+            inside = (place >= 0) & (start_ns < ends[place]) & (of_process == process)
             step[inside] = numbers[place[inside]]
         return step
 

@@ -44,6 +44,8 @@ class Device:
     def during(self, mask: np.ndarray) -> Intervals:
         """The time in which at least one activity of `mask` (over all activities) ran."""
         mine = mask[self.rows]
+        if mine.all():
+            return union(self.start_ns, self.end_ns)
         return union(self.start_ns[mine], self.end_ns[mine])
 
     def parts_ns(self, is_memory: np.ndarray, is_communication: np.ndarray) -> dict[str, int]:

@@ -48,20 +48,21 @@ class Diagnosis:
 
 
 def diagnose(
-    trace: CaptureArrays,
+    of: CaptureArrays | Scope,
     step_name: str = "step",
     own_rules: Sequence[DiagnosisRule] = (),
     counters: pd.DataFrame | None = None,
     rules: Sequence[DiagnosisRule] = RULES,
 ) -> list[Diagnosis]:
-    """The findings, largest gain first, then the rules that abstain. Rules that found nothing are left out.
+    """The findings of a capture, or of a scope of it, largest gain first, then the rules that abstain. Rules that found
+    nothing are left out.
 
     `counters` are those of Nsight Compute, as counters/reading.py reads them.
     Raises ImpossibleCapture for an impossible capture.
     """
-    context = DiagnosisContext(Scope(trace, step_name), _filling(trace, counters))
-    findings = _diagnoses((*rules, *own_rules), context)
-    trace.require_possible()
+    scope = of if isinstance(of, Scope) else Scope(of, step_name)
+    findings = _diagnoses((*rules, *own_rules), DiagnosisContext(scope, _filling(scope.trace, counters)))
+    scope.trace.require_possible()
     return sorted(findings, key=lambda finding: (finding.abstained, -(finding.gain_ms or 0)))
 
 

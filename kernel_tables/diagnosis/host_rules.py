@@ -18,7 +18,7 @@ from kernel_tables.diagnosis.calls import LAUNCH
 from kernel_tables.diagnosis.context import DiagnosisContext, RuleHit
 from kernel_tables.diagnosis.devices import IDLE_SHARE, Device
 from kernel_tables.diagnosis.idle import HOST, LAUNCHING, LONG_PAUSE_NS
-from kernel_tables.intervals import NOTHING, Intervals, difference, intersection, union
+from kernel_tables.intervals import covered_ns, intersection
 
 CAUSE_SHARE = 0.05  # a third of IDLE_SHARE, for one cause of several
 WORTH_SHARE = 0.01  # a smaller gain cannot be distinguished from the scatter of processes
@@ -127,19 +127,22 @@ def _host_per_launch(context: DiagnosisContext, launches: int) -> dict[str, floa
     parts = [_host_parts(context, device) for device in scope.devices]
     names = ("driver_call_us", "waiting_us", "other_calls_us", "python_and_dispatcher_us")
     return {
-        name: round(sum(part.total_ns for part in of_devices) / 1e3 / max(launches, 1), 3)
+        name: round(sum(of_devices) / 1e3 / max(launches, 1), 3)
         for name, of_devices in zip(names, zip(*parts, strict=True), strict=True)
     }
 
 
-def _host_parts(context: DiagnosisContext, device: Device) -> tuple[Intervals, ...]:
-    """The time from the first to the last launch of a device: in calls that launch, in calls that wait, in other calls,
-    and outside of calls."""
+def _host_parts(context: DiagnosisContext, device: Device) -> tuple[int, ...]:
+    """The nanoseconds from the first to the last launch of a device: in calls that launch, in calls that wait, in other
+    calls, and outside of calls."""
     calls, activities = context.scope.calls, context.scope.activities
     launch_ns = activities.launch_ns[device.rows[activities.launched[device.rows]]]
-    span = union(launch_ns.min(keepdims=True), launch_ns.max(keepdims=True)) if len(launch_ns) else NOTHING
-    of_process = calls.process == device.process
-    in_any = intersection(span, calls.during(of_process))
-    launching = intersection(span, calls.during(of_process & (calls.kind == LAUNCH)))
-    waiting = difference(intersection(span, calls.during(of_process & (context.blocking.call_cause >= 0))), launching)
-    return launching, waiting, difference(in_any, launching, waiting), difference(span, in_any)
+    if not len(launch_ns):
+        return 0, 0, 0, 0
+    span, of_process = (launch_ns.min(keepdims=True), launch_ns.max(keepdims=True)), calls.process == device.process
+    launching = calls.during(of_process & (calls.kind == LAUNCH))
+    waiting = calls.during(of_process & (context.blocking.call_cause >= 0))
+    parts = calls.during(of_process), launching, waiting, intersection(waiting, launching)
+    in_any_ns, launching_ns, waiting_ns, both_ns = (int(covered_ns(part, *span)[0]) for part in parts)
+    others_ns = in_any_ns - launching_ns - waiting_ns + both_ns
+    return launching_ns, waiting_ns - both_ns, others_ns, int(span[1][0] - span[0][0]) - in_any_ns

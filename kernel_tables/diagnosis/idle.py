@@ -65,19 +65,22 @@ def idle_of(scope: Scope, blocking: Blocking, device: Device) -> Idle:
     launch_ns = activities.launch_ns[next_row]
     of_host = launched & (launch_ns + LAUNCH_LATENCY_NS > between.start_ns)
     unexplained = np.where(of_host, length, 0)
-    by_cause = {GPU: np.where(launched & ~of_host, length, 0), UNKNOWN: np.where(launched, 0, length)}
-    paused = covered_ns(_pauses(scope, device), between.start_ns, between.end_ns)
-    by_cause[HOST] = np.where(paused > 0, np.minimum(unexplained, paused + between.end_ns - launch_ns), 0)
-    unexplained = unexplained - by_cause[HOST]
-    order = np.flatnonzero(of_host)
+    by_cause, at_most, only_launches = {}, {}, np.ones(len(length), bool)
+    if not launched.all():
+        by_cause[UNKNOWN] = np.where(launched, 0, length)
+    if (of_gpu := launched & ~of_host).any():
+        by_cause[GPU] = np.where(of_gpu, length, 0)
+    if len(pauses := _pauses(scope, device)):
+        paused = covered_ns(pauses, between.start_ns, between.end_ns)
+        by_cause[HOST] = np.where(paused > 0, np.minimum(unexplained, paused + between.end_ns - launch_ns), 0)
+        unexplained, only_launches = unexplained - by_cause[HOST], by_cause[HOST] == 0
+    held_up = {cause: held_up_by(scope, blocking, device, cause) for cause in IN_ORDER}
+    held_up = {cause: calls for cause, calls in held_up.items() if len(calls)}
+    order = np.flatnonzero(of_host) if held_up else np.empty(0, np.intp)
     order = order[np.argsort(launch_ns[order], kind="stable")]
     until = launch_ns[order]
     since = np.append(min(device.start_ns[0], *until[:1].tolist()) if len(until) else 0, until[:-1])
-    only_launches, at_most = by_cause[HOST] == 0, {}
-    for cause in IN_ORDER:
-        calls = held_up_by(scope, blocking, device, cause)
-        if not len(calls):
-            continue
+    for cause, calls in held_up.items():
         claimed, reached = np.zeros((2, len(unexplained)), np.int64)
         held_up_ns = covered_ns(calls, since, until)
         claimed[order] = claims(unexplained[order], held_up_ns)
@@ -105,7 +108,7 @@ def _pauses(scope: Scope, device: Device) -> Intervals:
     """The long stretches of the device's span in which its process made no API call."""
     calls = scope.calls
     busy = calls.during(calls.process == device.process)
-    return gaps(busy, device.first_ns, device.last_ns).longer_than(LONG_PAUSE_NS)
+    return gaps(busy, device.first_ns, device.last_ns, LONG_PAUSE_NS)
 
 
 def _lost_before(scope: Scope, device: Device, calls: Intervals, held_up_ns: np.ndarray) -> np.ndarray:

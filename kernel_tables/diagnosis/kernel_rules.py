@@ -61,16 +61,13 @@ def _chains(context: DiagnosisContext, mask: np.ndarray) -> tuple[int, np.ndarra
     chain, their time): kernels in a row on a stream, launched in the same ranges."""
     scope, members = context.scope, np.zeros(len(mask), bool)
     chains = gain_ns = total_ns = 0
-    for device in scope.devices:
-        stream = scope.trace.places["stream"][device.rows]
-        order = np.argsort(stream, kind="stable")  # the rows are in order of time
-        rows = device.rows[order]
-        differs = (np.diff(stream[order]) != 0) | (np.diff(scope.trace.activity_path[rows]) != 0)
-        breaks = np.append(True, differs | ~mask[rows][1:] | ~mask[rows][:-1])
+    for rows in (rows for device in scope.devices for rows in scope.streams(device) if mask[rows].any()):
+        path, wanted = scope.trace.activity_path[rows], mask[rows]
+        breaks = np.append(True, (path[1:] != path[:-1]) | ~wanted[1:] | ~wanted[:-1])
         first = np.flatnonzero(breaks)
         length = np.diff(np.append(first, len(rows)))
         time = context.time_by_activity[rows]
-        is_chain = (length >= SHORTEST_CHAIN) & mask[rows[first]]
+        is_chain = (length >= SHORTEST_CHAIN) & wanted[first]
         sums, least = np.add.reduceat(time, first)[is_chain], np.minimum.reduceat(time, first)[is_chain]
         chains += int(is_chain.sum())
         gain_ns += int((sums - least).sum())

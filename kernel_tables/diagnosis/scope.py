@@ -88,6 +88,11 @@ class Scope:
         steps = self.steps[ranges.process[self.steps] == process]
         return min([first_ns, *ranges.start_ns[steps].tolist()]), max([last_ns, *ranges.end_ns[steps].tolist()])
 
+    def streams(self, device: Device) -> list[np.ndarray]:
+        """The activities of each stream of a device, in order of time."""
+        distinct, stream = factorize(self.trace.places["stream"][device.rows])
+        return [device.rows[rows] for rows in grouped(stream, len(distinct))]
+
     @cached_property
     def inside(self) -> np.ndarray:
         """By activity: whether it is in the span of its device."""

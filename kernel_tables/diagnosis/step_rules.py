@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from kernel_tables.attribution.arrays import map_blocks, sums_by_group
 from kernel_tables.diagnosis.context import DiagnosisContext, RuleHit
 from kernel_tables.diagnosis.host_rules import CAUSE_SHARE
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
@@ -113,25 +114,23 @@ def _first_ns(scope: Scope) -> np.ndarray:
     """By step: its start."""
     if scope.trace.is_cpu_only:
         return scope.trace.range_arrays.start_ns[scope.steps]
-    inside = scope.step != NO_STEP
-    first = np.full(len(scope.steps), np.iinfo(np.int64).max)
-    np.minimum.at(first, scope.step[inside], scope.activities.start_ns[inside])
-    return first
+    first = np.full(len(scope.steps) + 1, np.iinfo(np.int64).max)  # the last entry is for activities of no step
+    np.minimum.at(first, scope.step, scope.activities.start_ns)
+    return first[:-1]
 
 
 def _claimed_ns(context: DiagnosisContext) -> np.ndarray:
     """By step: its idle time that other findings claim, the mean of the devices. An idle time may be ended by the first
     activity of the next step."""
-    idle_ns = np.minimum(context.claimed_ns, context.idle_by_activity())
-    rows = np.flatnonzero(idle_ns)
-    step = np.searchsorted(_first_ns(context.scope), context.scope.activities.start_ns[rows]) - 1
-    claimed_ns = np.bincount(np.maximum(step, 0), idle_ns[rows], len(context.scope.steps))
-    return claimed_ns / len(context.scope.devices)
+    scope, idle_ns, first_ns = context.scope, context.idle_by_activity(), _first_ns(context.scope)
+    np.minimum(idle_ns, context.claimed_ns, out=idle_ns)
+    starts = scope.activities.start_ns
+    step = map_blocks(lambda block: np.maximum(np.searchsorted(first_ns, starts[block]) - 1, 0), len(starts), np.int32)
+    return sums_by_group(step, idle_ns, len(scope.steps)) / len(scope.devices)
 
 
 def _busy_ns(context: DiagnosisContext) -> np.ndarray:
     """By step: the time that its activities ran, summed; the clocks' part in a step's time shows here."""
-    step = context.scope.step
-    busy_ns = np.zeros(len(context.scope.steps), np.int64)
-    np.add.at(busy_ns, step[step != NO_STEP], context.time_by_activity[step != NO_STEP])
-    return busy_ns
+    busy_ns = np.zeros(len(context.scope.steps) + 1, np.int64)  # the last entry is for activities of no step
+    np.add.at(busy_ns, context.scope.step, context.time_by_activity)
+    return busy_ns[:-1]

@@ -71,7 +71,7 @@ class SmallTables:
 
     def strings(self, ids: np.ndarray) -> dict[int, str]:
         """The strings of the distinct ids that are used; an id without a string is left out."""
-        used = np.unique(ids[ids != schema.MISSING]).tolist()
+        used = [number for number in np.unique(ids).tolist() if number != schema.MISSING]
         if not self.has(schema.STRINGS, "id", "value") or not used:
             return {}
         with opened(self._file, self.path) as connection:

@@ -13,13 +13,16 @@ from kernel_tables.reading.schema import MISSING
 from kernel_tables.reading.times import Times
 
 FIRST_LENGTH = 65536
+NARROW = ("correlation", "label", "text_id", "name_id", "device", "stream")  # seldom beyond 32 bits; nothing sums them
+LARGEST_NARROW = (1 << 31) - 1
 
 
 class GrowingColumn:
     """Integers in order of arrival, MISSING for NULL."""
 
-    def __init__(self) -> None:
-        self._values = np.empty(FIRST_LENGTH, np.int64)
+    def __init__(self, narrow: bool = False) -> None:
+        """With `narrow`, of 32 bits as long as all are MISSING or counts that fit."""
+        self._values = np.empty(FIRST_LENGTH, np.int32 if narrow else np.int64)
         self._length = 0
 
     def append(self, values: pa.Array) -> None:
@@ -33,6 +36,8 @@ class GrowingColumn:
 
     def _append(self, values: np.ndarray, room: int) -> None:
         end = self._length + len(values)
+        if self._values.dtype == np.int32 and not ((values >= MISSING) & (values <= LARGEST_NARROW)).all():
+            self._values = self._values.astype(np.int64)
         if end > len(self._values):
             self._values.resize(room * end, refcheck=False)  # remapped, not copied, where the system can
         self._values[self._length : end] = values
@@ -65,7 +70,7 @@ class TableColumns:
         `types` are the values of the column `type` whose rows are kept; `of_text` converts the column `text`.
         """
         self._path, self._table = path, table
-        self._columns = {name: GrowingColumn() for name in names}
+        self._columns = {name: GrowingColumn(narrow=name in NARROW) for name in names}
         self._times, self._types, self._of_text = times, types, of_text
         self._texts: list[pa.Array] = []
 

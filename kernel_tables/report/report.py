@@ -43,7 +43,7 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
     under = WINDOW if trace.range_paths.code(WINDOW) != NONE else None
     shown = _tables(scope, trace, under, names)
     bars, bars_left = capture_timeline(scope, names)
-    findings = diagnose(trace, step_name)
+    findings = diagnose(scope)
     lists = _lists(names, leaves, findings)
     short = dict(zip(lists["full"], lists["short"], strict=True))
     return html_environment(REPORT_FOLDER).get_template("report.html.j2").render(

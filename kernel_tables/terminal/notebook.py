@@ -16,8 +16,9 @@ ALL_BY = "trace().range_tree()"
 
 def notebook_html(trace: Trace, step_name: str) -> str:
     """The capture as HTML without scripts."""
-    time = step_time(Scope(trace, step_name))
-    findings = [finding for finding in diagnose(trace, step_name) if not finding.abstained][:MOST_FINDINGS]
+    scope = Scope(trace, step_name)
+    time = step_time(scope)
+    findings = [finding for finding in diagnose(scope) if not finding.abstained][:MOST_FINDINGS]
     notes = [CPU_ONLY_NOTE] if trace.is_cpu_only else []
     tree = f"<pre>{escape(visible_lines(tree_lines(trace, MOST_ROWS, WIDTH, all_by=ALL_BY)))}</pre>"
     texts = [*([time.sentence] if time else []), *notes, *(finding.sentence for finding in findings)]

@@ -35,6 +35,8 @@ def test_every_operation_is_that_of_sets_of_nanoseconds(seed):
     assert of(intersection(one, other, third)) == in_a & in_b & in_c
     assert of(difference(one, other, third)) == in_a - in_b - in_c
     assert of(gaps(one, 5, 30)) == set(range(5, 30)) - in_a
+    long = [(s, e) for s, e in zip(*vars(gaps(one, 5, 30)).values(), strict=True) if e - s >= 4]
+    assert list(zip(*vars(gaps(one, 5, 30, 4)).values(), strict=True)) == long
     assert covered_ns(one, *b).tolist() == [
         len(in_a & set(range(s, e))) for s, e in zip(b[0].tolist(), b[1].tolist(), strict=True)
     ]

@@ -3,10 +3,12 @@
 import sqlite3
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from kernel_tables.errors import ImpossibleCapture
 from kernel_tables.reading import capture as reading
+from kernel_tables.reading.table_columns import GrowingColumn
 from kernel_tables.trace import Trace
 from tests.kernel_tables.synthetic import Synthetic
 
@@ -39,6 +41,14 @@ def capture(tmp_path):
 def tables(path):
     with Trace(path) as trace:
         return [getattr(trace, name)() for name in TABLES]
+
+
+@pytest.mark.parametrize("outgrowing", [[1 << 31], [-2], [1 << 62, -(1 << 63)]])
+def test_numbers_that_outgrow_32_bits_are_kept_with_those_before_and_after_them(outgrowing):
+    column = GrowingColumn(narrow=True)
+    for values in ([7, None], [(1 << 31) - 1], outgrowing, [3]):
+        column.append(pa.array(values, pa.int64()))
+    assert column.values().tolist() == [7, -1, (1 << 31) - 1, *outgrowing, 3]
 
 
 @pytest.mark.parametrize("count", [2, 3, 4])
