@@ -87,7 +87,9 @@ def _notes(lines: list[str]) -> alt.TitleParams:
 
 
 def _svg(specification: Spec) -> str:
-    return vl_convert.vegalite_to_svg(specification | {"background": "white"})
+    """Without labels for screen readers, which read no marks of an image: they would be half of the file."""
+    config = specification.get("config", {}) | {"aria": False}
+    return vl_convert.vegalite_to_svg(specification | {"background": "white", "config": config})
 
 
 def _in_form(svg: str, suffix: str) -> bytes:

@@ -135,6 +135,6 @@ def ncu_version() -> str | None:
 @cache
 def _version_of(path: Path, mtime_ns: int, size: int) -> str | None:
     try:
-        return nsys.version(path)
+        return nsys.version()
     except TraceError:
         return None  # the capture says why, where that is needed

@@ -111,10 +111,7 @@ def _exposed_communication(steps: pd.DataFrame) -> list[Claim]:
         communicating = steps[(steps[PARALLEL.key] == value) & (steps["communication_ms"] > 0)]
         if len(communicating):
             texts.append(f"{PARALLEL.words(value)} {interval(communicating['exposed_share'], percent)}")
-    text = (
-        "Under the profiler, exposed communication takes {texts} of a step. It includes waiting for late ranks, whose"
-        " launches the profiler delays, so it exceeds the cost without a profiler."
-    )
+    text = "Under the profiler, exposed communication takes {texts} of a step."
     return [Claim(text, texts=listed(texts))] if texts else []
 
 
