@@ -24,7 +24,6 @@ from profile_grid.tables.cells import rows_table, status_word
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.evidence import FASTER, SLOWER, UNTOLD, error_of_ratio, judged
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.pivoting import sorted_values
 from profile_grid.tables.wording import listed, of_all, where
 
 NO_ANSWER = Claim("Not answered: no run on several GPUs has figures.", "missing")
@@ -105,14 +104,15 @@ def _cost(times: pd.DataFrame) -> list[Claim]:
 
 
 def _exposed_communication(steps: pd.DataFrame) -> list[Claim]:
-    """By variant the exposed communication of captured steps, waiting for late ranks included."""
-    texts = []
-    for value in sorted_values(steps, PARALLEL.key):
-        communicating = steps[(steps[PARALLEL.key] == value) & (steps["communication_ms"] > 0)]
-        if len(communicating):
-            texts.append(f"{PARALLEL.words(value)} {interval(communicating['exposed_share'], percent)}")
-    text = "Under the profiler, exposed communication takes {texts} of a step."
-    return [Claim(text, texts=listed(texts))] if texts else []
+    """The exposed communication of captured steps, waiting for late ranks included; the ways with least and most."""
+    communicating = steps[steps["communication_ms"] > 0]
+    if communicating.empty:
+        return []
+    least, *_, most = communicating.groupby(PARALLEL.key)["exposed_share"].median().sort_values().index[[0, -1]]
+    text = "Under the profiler, exposed communication takes {times} ms of a step ({shares}{ways})."
+    ways = "" if least == most else f"; least {PARALLEL.words(least)}, most {PARALLEL.words(most)}"
+    times = interval(communicating["exposed_communication_ms"], significant)
+    return [Claim(text, times=times, shares=interval(communicating["exposed_share"], percent), ways=ways)]
 
 
 def _bandwidth(measured: Measured) -> list[Claim]:
