@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import wraps
 from html import escape
 from pathlib import Path
@@ -30,8 +31,9 @@ class recorded:
         def train_step(): ...
 
     The first `skip` times are skipped, the next `steps` are recorded together; afterwards it only opens the range.
-    Create it once, before a loop. `ranges="modules"` or `"modules:DEPTH"` gives ranges to the modules. `capture`
-    is the file (`output` or recording.sqlite), once it is written; `trace()` reads it.
+    Create it once, before a loop. `ranges="modules"` or `"modules:DEPTH"` gives ranges to the modules, also in what
+    inductor compiles between the creation and the end of the window. `capture` is the file (`output` or
+    recording.sqlite), once it is written; `trace()` reads it.
 
     Raises TraceError if `output` exists or the profiler recorded nothing, RuntimeError if PyTorch's profiler is running
     already; if the block raises, there is no capture. `kernel-tables record` leaves the profiler to it.
@@ -50,6 +52,11 @@ class recorded:
         self._seen = self._depth = 0
         self._window: Any = None
         self._ranges: list = []
+        self._at_end = ExitStack()
+        if self._modules[0] == ALWAYS:
+            from kernel_recorder.in_process.compiled_ranges import FollowedModules
+
+            self._at_end.callback(FollowedModules(in_torch_profile=True).close)
 
     def __enter__(self) -> recorded:
         from kernel_recorder.in_process.block import BlockWindow, named_range
@@ -58,9 +65,11 @@ class recorded:
         if self._depth == 1:
             self._seen += 1
             if self._seen == self.skip + 1:
-                self._output = free_output(self._wanted, of_ranks=False)
                 modules, depth = self._modules
-                self._window = BlockWindow(with_modules=modules == ALWAYS, depth=depth)
+                with self._at_end.pop_all() as at_end:  # it stays open if nothing raises
+                    self._output = free_output(self._wanted, of_ranks=False)
+                    self._window = BlockWindow(with_modules=modules == ALWAYS, depth=depth)
+                    self._at_end = at_end.pop_all()
         self._ranges.append(named_range(self.name))
         self._ranges[-1].__enter__()
         return self
@@ -104,7 +113,8 @@ class recorded:
         return Trace(self.capture)
 
     def _close(self, window: Any, *, keep: bool) -> None:
-        window.close()
+        with self._at_end:
+            window.close()
         if keep:
             with tempfile.TemporaryDirectory(prefix="kernel-tables-") as folder:
                 window.save(Path(folder))

@@ -2,7 +2,7 @@
 
 import torch
 
-from kernel_recorder.in_process.compiled_ranges import follow_modules
+from kernel_recorder.in_process.compiled_ranges import FollowedModules
 from kernel_recorder.in_process.module_ranges import ModuleRanges
 from kernel_recorder.in_process.notes import Notes
 from kernel_recorder.in_process.parts import Parts
@@ -48,7 +48,7 @@ def watch_for_window(settings: Settings, notes: Notes) -> None:
     )
     modules = ModuleRanges(marker, settings.depth, Passes())
     if settings.modules != NEVER:
-        follow_modules(in_torch_profile=not to_nvtx)
+        FollowedModules(in_torch_profile=not to_nvtx)
 
     def wanted() -> bool:
         return settings.modules == ALWAYS or (settings.modules != NEVER and not window.has_own_ranges)

@@ -5,6 +5,7 @@ is compiled for this process alone: inductor's caches, which outlast it, give no
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cache, partial
 from types import ModuleType
 from typing import Any
@@ -18,23 +19,32 @@ CACHES = ("fx_graph_cache", "fx_graph_remote_cache", "enable_autograd_cache", "e
 Modules = tuple[int, ...]  # the ids of modules, each called inside the one before
 
 
-def follow_modules(*, in_torch_profile: bool) -> None:
-    """From now on what inductor compiles in this process enters the modules of each kernel. For PyTorch's profiler,
-    fused kernels of a processor become events of it."""
+class FollowedModules:
+    """Until it is closed, what inductor compiles in this process enters the modules of each kernel. For PyTorch's
+    profiler, fused kernels of a processor become events of it."""
 
-    def configure(config: ModuleType) -> None:
-        for name in CACHES:
-            if hasattr(config, name):
-                setattr(config, name, False)
+    def __init__(self, *, in_torch_profile: bool) -> None:
+        self._is_open, self._before_us = True, ExitStack()
+        for settings in ("torch._inductor.config", "torch._functorch.config"):
+            when_imported(settings, lambda config: [self._set(config, name, False) for name in CACHES])
+        if in_torch_profile:
+            when_imported("torch._inductor.config", lambda config: self._set(config.cpp, "enable_kernel_profile", True))
+        when_imported("torch._inductor.compile_fx", self._follow)
 
-    def show_fused(config: ModuleType) -> None:
-        config.cpp.enable_kernel_profile = True
+    def close(self) -> None:
+        """Restores inductor. What is compiled already still says which modules it enters, to nobody."""
+        self._is_open = False
+        self._before_us.close()
 
-    for settings in ("torch._inductor.config", "torch._functorch.config"):
-        when_imported(settings, configure)
-    if in_torch_profile:
-        when_imported("torch._inductor.config", show_fused)
-    when_imported("torch._inductor.compile_fx", lambda _: compiled.follow_compiled(modules_served))
+    def _set(self, config: Any, name: str, value: bool) -> None:
+        if self._is_open and hasattr(config, name):
+            self._before_us.callback(setattr, config, name, getattr(config, name))
+            setattr(config, name, value)
+
+    def _follow(self, _: ModuleType) -> None:
+        if self._is_open:
+            compiled.follow_compiled(modules_served)
+            self._before_us.callback(compiled.leave_compiled)
 
 
 def open_modules(marker: Marker, name_of: Callable[[int], str | None]) -> None:

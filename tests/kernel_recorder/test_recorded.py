@@ -143,3 +143,24 @@ def test_a_rank_may_name_its_capture_as_it_likes_beside_those_of_others(tmp_path
     with kernel_tables.recorded("step", output=tmp_path / "trace.sqlite") as recording:
         torch.ones(2) + 1
     assert recording.capture == tmp_path / "trace.sqlite"
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inductor's imports use what PyTorch has deprecated
+def test_kernels_of_a_model_that_is_compiled_after_the_creation_are_in_its_modules_and_inductor_is_as_before():
+    config = pytest.importorskip("torch._inductor.config")
+    plain = config.fx_graph_cache, config.cpp.enable_kernel_profile, config.trace.provenance_tracking_level
+    paths = []
+    for compiled in (False, True):
+        torch._dynamo.reset()
+        model = Model()
+        called = torch.compile(model) if compiled else model
+        step = kernel_tables.recorded("step", skip=1, ranges="modules")
+        for _ in range(2):
+            with step, torch.no_grad():  # a backward pass takes a C++ compiler
+                called(torch.randn(2, 4))
+        with step.trace() as trace:
+            kernels = trace.kernels("step")
+        products = kernels[kernels["kernel"].isin(["aten::addmm", "aten::linear"])]
+        paths.append(products.groupby("range")["launches"].sum().to_dict())
+    assert paths[0] == paths[1] and len(paths[0]) == 2
+    assert plain == (config.fx_graph_cache, config.cpp.enable_kernel_profile, config.trace.provenance_tracking_level)
