@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 from types import ModuleType, TracebackType
 
-from kernel_recorder.in_process.notes import Notes
+from kernel_recorder.in_process.notes import Notes, in_a_line
 from kernel_recorder.in_process.settings import ENDING, read_settings
 from range_marks.imports import when_imported
 
@@ -24,7 +24,7 @@ def attach_to_this_process(handover: str) -> None:
         try:
             watch_for_window(settings, notes)
         except Exception as error:  # the program goes on without a recorder, and the command prints why
-            notes.add("refused", reason=f"{type(error).__name__}: {error}".partition("\n")[0])
+            notes.add("refused", reason=in_a_line(error))
 
     when_imported("torch", attach)
 

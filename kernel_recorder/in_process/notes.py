@@ -72,6 +72,11 @@ class Notes:
         return None
 
 
+def in_a_line(error: Exception) -> str:
+    """The class and the first line of an error."""
+    return f"{type(error).__name__}: {error}".partition("\n")[0]
+
+
 def is_alive(pid: int) -> bool:
     """Whether a process is running; a zombie is not."""
     try:

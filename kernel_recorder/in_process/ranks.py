@@ -16,7 +16,7 @@ from typing import Any
 import torch.distributed
 
 from kernel_recorder.in_process.heard_calls import heard
-from kernel_recorder.in_process.notes import NO_RANK, PATIENCE_S, RANK, Notes, is_alive, read_notes
+from kernel_recorder.in_process.notes import NO_RANK, PATIENCE_S, RANK, Notes, in_a_line, is_alive, read_notes
 
 JOINING = ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh")
 RUN_KEY = "kernel_tables_run"  # in the store that all ranks of a run share
@@ -104,7 +104,7 @@ class Ranks:
                 run = store.compare_set(RUN_KEY, "", uuid.uuid4().hex)  # the first rank's, on all of them
                 self.join(run.decode(), torch.distributed.get_rank(), of)
         except Exception as error:
-            self._notes.add(NO_RANK, reason=f"{type(error).__name__}: {error}".partition("\n")[0])
+            self._notes.add(NO_RANK, reason=in_a_line(error))
 
     def _alive(self, run: str | None = None) -> set[int]:
         """The running processes of the ranks of this run (default: of any run)."""

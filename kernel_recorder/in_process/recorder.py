@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from kernel_recorder.in_process.notes import DROPPED, Notes
+from kernel_recorder.in_process.notes import DROPPED, Notes, in_a_line
 from kernel_recorder.in_process.ranks import Ranks
 
 MOST_REASONS, MOST_CHARACTERS = 3, 200
@@ -108,7 +108,7 @@ class Recorder:
             self._profiler.start()
         except Exception as error:
             self.parts.end()
-            self._notes.add("refused", reason=_in_a_line(error))
+            self._notes.add("refused", reason=in_a_line(error).removeprefix("RuntimeError: "))
             return False
         self.state = OPEN
         if not self._has_opened:
@@ -152,7 +152,7 @@ class Recorder:
             self._notes.add("closed", done=self.done, stop_s=stopped - started, **facts, **self.progress())
             self._profiler.save(self._notes.folder)
         except Exception as error:
-            self._notes.add("lost", reason=_in_a_line(error))
+            self._notes.add("lost", reason=in_a_line(error).removeprefix("RuntimeError: "))
             return
         self._notes.add("saved", save_s=time.perf_counter() - stopped)
 
@@ -204,11 +204,6 @@ def wait_for_device() -> None:
     """Waits for all launched work, so that the window contains the work launched in it."""
     if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
         torch.cuda.synchronize()
-
-
-def _in_a_line(error: Exception) -> str:
-    text = str(error).partition("\n")[0]
-    return text if isinstance(error, RuntimeError) else f"{type(error).__name__}: {text}"
 
 
 def _uncaught() -> str | None:

@@ -6,9 +6,9 @@ Times are integer nanoseconds on the clock of the capture; processes and threads
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from kernel_tables.errors import TraceError, impossible
 from kernel_tables.kernel_classes.categories import classify
 from kernel_tables.kineto.capture_schema import CPU_DEVICE
 from kernel_tables.reading.capture import Capture
-from kernel_tables.reading.schema import KERNEL, MISSING, NVTX, PLACE, RUNTIME, WINDOW_KEY
+from kernel_tables.reading.schema import KERNEL, MISSING, NVTX, PLACE, RUNTIME, SIZES, WINDOW_KEY
 
 MAX_NAME = 100  # characters of a name in a message
 
@@ -51,7 +51,7 @@ class _RangesRead(NamedTuple):
     attributor: RangeAttributor | BeyondLimits
 
 
-class CaptureArrays:
+class CaptureArrays(AbstractContextManager):
     """The arrays of one capture, each made on first use. Use as a context manager."""
 
     def __init__(self, path: str | os.PathLike, extra_rules=(), *, up_to_damage: bool = False):
@@ -59,9 +59,6 @@ class CaptureArrays:
         self._extra_rules = extra_rules
         self._with_details = False
         self._place_columns: list[dict] | None = None
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_) -> None:
         self.close()
@@ -123,7 +120,8 @@ class CaptureArrays:
     @cached_property
     def places(self) -> dict[str, np.ndarray]:
         """The device and the stream of each activity; read separately where few tables need them."""
-        tables, self._place_columns = self._place_columns or self.capture.places(*TABLES), None
+        tables = self._place_columns or [self.capture.selected(table, PLACE) for table in TABLES]
+        self._place_columns = None
         return {name: compact(np.concatenate([table.pop(name) for table in tables])) for name in PLACE}
 
     def call_functions(self) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
@@ -148,7 +146,7 @@ class CaptureArrays:
     @cached_property
     def launch_sizes(self) -> LaunchSizes:
         """The grid and the block of each activity."""
-        columns = list(self.capture.launch_sizes().values())
+        columns = list(self.capture.selected(KERNEL, SIZES).values())
         not_kernels = [""] * (len(self.gpu_activities) - len(columns[0]))
         return LaunchSizes(*(np.append(_sizes_as_text(columns[start : start + 3]), not_kernels) for start in (0, 3)))
 

@@ -26,7 +26,7 @@ from kernel_tables.attribution.ranges import NONE, Ranges
 from kernel_tables.attribution.rule import RangeAttributor
 from kernel_tables.reading.capture import Capture, Columns
 from kernel_tables.reading.global_ids import process_of
-from kernel_tables.reading.schema import MISSING
+from kernel_tables.reading.schema import GRAPH_NODE, MISSING
 
 MAX_CLONES = 100  # a graph is instantiated once, and cloned a few times before
 
@@ -77,7 +77,7 @@ def node_creations(capture: Capture, activities: Activities) -> NodeCreations | 
 
 def _replayed(capture: Capture, activities: Activities) -> tuple[np.ndarray, np.ndarray]:
     """The activities that are part of a replay whose launch is in the capture, and the node of each."""
-    node = np.concatenate([table["node"] for table in capture.graph_nodes(*TABLES)])
+    node = np.concatenate([capture.selected(table, GRAPH_NODE)["node"] for table in TABLES])
     replayed = np.flatnonzero((node != MISSING) & activities.launched)
     return replayed, node[replayed]
 

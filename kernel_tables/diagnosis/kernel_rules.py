@@ -77,16 +77,17 @@ def _chains(context: DiagnosisContext, mask: np.ndarray) -> tuple[int, np.ndarra
 
 
 def casts(context: DiagnosisContext) -> RuleHit | None:
-    return _taking(context, context.casts, "kernels that only convert between number formats take")
+    return taking(context, context.casts, "kernels that only convert between number formats take")
 
 
 def no_tensor_cores(context: DiagnosisContext) -> RuleHit | None:
-    return _taking(context, context.fp32_matmuls, "matrix multiplies in fp32, without tensor cores, take")
+    return taking(context, context.fp32_matmuls, "matrix multiplies in fp32, without tensor cores, take")
 
 
-def _taking(context: DiagnosisContext, mask: np.ndarray, subject: str) -> RuleHit | None:
+def taking(context: DiagnosisContext, mask: np.ndarray, subject: str, least: float = KERNEL_SHARE) -> RuleHit | None:
+    """The hit for kernels of `mask` that take at least this share of the time."""
     scope, total_ns = context.scope, context.scope.busy_ns(mask)
-    if not total_ns or scope.share(total_ns) < KERNEL_SHARE:
+    if not total_ns or scope.share(total_ns) < least:
         return None
     evidence = {"kernels_per_step": round(int(mask.sum()) / scope.count, 1), "ms": scope.per_step_ms(total_ns)}
     return RuleHit(

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from kernel_tables.diagnosis.context import DiagnosisContext, RuleHit
+from kernel_tables.diagnosis.kernel_rules import taking
 from kernel_tables.diagnosis.needs import calls, gpu, kernels
 from kernel_tables.diagnosis.rules import CODES, POSSIBLE, DiagnosisRule
 from kernel_tables.errors import TraceError
@@ -93,13 +94,8 @@ def _taking(context: DiagnosisContext, written: Mapping, selection: str) -> Rule
         mask &= scope.of_class(written["class"])
     if "range" in written:
         mask &= scope.within(lambda name: name == written["range"])
-    total_ns, launches = scope.busy_ns(mask), int(mask.sum())
-    enough = launches and launches >= written.get("launches", 1) * scope.count
-    if not enough or scope.share(total_ns) < written["share"]:
-        return None
-    evidence = {"kernels_per_step": round(launches / scope.count, 1), "ms": scope.per_step_ms(total_ns)}
-    weight = np.where(mask, context.time_by_activity, 0)
-    return RuleHit(total_ns, f"kernels of {selection} take {scope.in_words(total_ns)}", evidence, weight)
+    enough = mask.sum() >= written.get("launches", 1) * scope.count
+    return taking(context, mask, f"kernels of {selection} take", written["share"]) if enough else None
 
 
 def _calling(context: DiagnosisContext, written: Mapping, selection: str) -> RuleHit | None:

@@ -11,7 +11,7 @@ from kernel_tables.attribution.paths import NO_RANGE, Paths
 from kernel_tables.attribution.rule import RangeAttributor
 from kernel_tables.host import SAMPLED, SOURCES, UNKNOWN
 from kernel_tables.reading.capture import Capture
-from kernel_tables.reading.schema import MISSING, OSRT, RUNTIME, SAMPLE_FRAMES, SAMPLES
+from kernel_tables.reading.schema import HOST_COLUMNS, MISSING, OSRT, RUNTIME, SAMPLE_FRAMES, SAMPLES
 
 PYTHON_FILE = ".py"  # the end of the module of a Python frame
 
@@ -72,7 +72,7 @@ def _cuda(trace: CaptureArrays) -> SourceEvents:
 
 
 def _os_runtime(capture: Capture) -> SourceEvents:
-    calls = capture.host_rows(OSRT)
+    calls = capture.selected(OSRT, HOST_COLUMNS[OSRT])
     names = _named(calls["name_id"], capture.strings(calls["name_id"]))
     return SourceEvents(calls["start"], calls["end"], calls["thread"], names)
 
@@ -86,7 +86,7 @@ def _python(capture: Capture) -> SourceEvents:
 
 def _native_samples(capture: Capture) -> SourceEvents:
     """A sample is named by its innermost Python frame, or without one by its innermost function."""
-    samples, frames = capture.host_rows(SAMPLES), capture.host_rows(SAMPLE_FRAMES)
+    samples, frames = (capture.selected(table, HOST_COLUMNS[table]) for table in (SAMPLES, SAMPLE_FRAMES))
     symbols, modules = capture.strings(frames["symbol"]), capture.strings(frames["module"])
     names: dict[int, str] = {}
     order = np.lexsort((frames["depth"], frames["id"]))

@@ -171,8 +171,7 @@ def host_table(trace: CaptureArrays, by: str = PHASE, step_name: str = "step") -
     """
     trace.require_possible()
     events = read_events(trace)
-    threads, index = factorize(events.thread)
-    rows_of = dict(zip(threads.tolist(), grouped(index, len(threads)), strict=True))
+    rows_of = _by_id(events.thread)
     if by == PHASE:
         phases = OpenPhases(trace, step_name)
         names, outside = phases.names, len(phases.names) - 1

@@ -8,7 +8,7 @@ by a number of PyTorch's own ("Fwd thread id"). Arrows from forward to backward 
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -54,7 +54,7 @@ def backward_ranges(trace: TorchTrace, calls: ModuleCalls, passes_end_ns: np.nda
         )
         chains = [None if sequence[row] == NONE else chains_of[module[row]] for row in rows.tolist()]
         chains += [()] * len(recomputed)
-        yield from _ThreadModules(thread, calls.names, passes_end_ns).ranges(Nest(start, end), chains)
+        yield from _ranges_of_thread(Nest(start, end), chains, passes_end_ns, calls.names, thread)
 
 
 def _chains(calls: ModuleCalls, again: np.ndarray, asked_by: np.ndarray) -> list[tuple[int, ...]]:
@@ -81,46 +81,34 @@ def _follow_siblings(nest: Nest, chains: list[tuple[int, ...] | None]) -> None:
         before[around] = chains[node]
 
 
-class _ThreadModules:
-    """The modules that are reopened on a thread while its nodes run."""
+def _ranges_of_thread(
+    nest: Nest, chains: list[tuple[int, ...] | None], passes_end_ns: np.ndarray, names: list[str], thread: int
+) -> Iterator[Range]:
+    """The modules that are reopened on a thread while its nodes run; a node without a chain of modules belongs to the
+    previous node."""
+    _follow_siblings(nest, chains)
+    passes = np.searchsorted(passes_end_ns, nest.times_ns, "right").tolist()
+    opened: list[tuple[int, int]] = []  # the calls that are open, outermost first, and since when
+    last_ns, last_pass = 0, -1  # of the node before: its end and its pass
 
-    def __init__(self, thread: int, names: list[str], passes_end_ns: np.ndarray) -> None:
-        self._thread, self._names, self._passes_end_ns = thread, names, passes_end_ns
-        self._open: tuple[int, ...] = ()
-        self._since: list[int] = []
+    def close(depth: int) -> Iterator[Range]:
+        while len(opened) > depth:
+            call, since_ns = opened.pop()
+            yield Range(since_ns, last_ns, thread, names[call])
 
-    def ranges(self, nest: Nest, chains: list[tuple[int, ...] | None]) -> Iterator[Range]:
-        """The ranges of nested nodes; a node without a chain of modules belongs to the previous node."""
-        _follow_siblings(nest, chains)
-        last_ns = 0  # when the node before ended
-        times = nest.times_ns.tolist()
-        passes = np.searchsorted(self._passes_end_ns, nest.times_ns, "right").tolist()
-        last_pass = -1
-        for place, (begin, until) in enumerate(pairwise(times)):
-            node = nest.innermost[place]
-            if node == NONE or until == begin:
-                continue
-            if passes[place] != last_pass and begin > last_ns:
-                yield from self._close(0, last_ns)
-            chain = chains[node]
-            if chain is not None and chain != self._open:
-                yield from self._become(chain, last_ns, begin)
-            last_ns, last_pass = until, passes[place + 1]
-        yield from self._close(0, last_ns)
-
-    def _become(self, chain: tuple[int, ...], last_ns: int, begin: int) -> Iterator[Range]:
-        common = 0
-        while common < min(len(chain), len(self._open)) and chain[common] == self._open[common]:
-            common += 1
-        yield from self._close(common, last_ns)
-        self._since += [begin] * (len(chain) - common)
-        self._open = chain
-
-    def _close(self, depth: int, end_ns: int) -> Iterator[Range]:
-        while len(self._since) > depth:
-            call = self._open[len(self._since) - 1]
-            yield Range(self._since.pop(), end_ns, self._thread, self._names[call])
-        self._open = self._open[:depth]
+    for place, (begin, until) in enumerate(pairwise(nest.times_ns.tolist())):
+        node = nest.innermost[place]
+        if node == NONE or until == begin:
+            continue
+        if passes[place] != last_pass and begin > last_ns:
+            yield from close(0)
+        chain = chains[node]
+        if chain is not None:
+            pairs = zip(chain, opened, strict=False)
+            yield from close(len(list(takewhile(lambda pair: pair[0] == pair[1][0], pairs))))
+            opened += [(call, begin) for call in chain[len(opened) :]]
+        last_ns, last_pass = until, passes[place + 1]
+    yield from close(0)
 
 
 def _numbers(trace: TorchTrace, node: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +31,7 @@ OTHER_THREADS = 2  # that read another table and check the file
 ROW_NUMBERS = {"rowid", "oid", "_rowid_"}  # columns of these names hide the number of a row
 
 
-class Capture(SmallTables):
+class Capture(SmallTables, AbstractContextManager):
     """An open capture. Use as a context manager; the file is opened read-only and is left as it was.
 
     The rows from `reading` are possible. Meanwhile the file itself is checked: no figure may be returned
@@ -49,9 +49,6 @@ class Capture(SmallTables):
         except BaseException:
             self._stack.close()
             raise
-
-    def __enter__(self) -> "Capture":
-        return self
 
     def __exit__(self, *_) -> None:
         self.close()
@@ -113,17 +110,9 @@ class Capture(SmallTables):
         if not (self.has(schema.RUNTIME, "nameId", "end") and self.has(schema.STRINGS, "id", "value")):
             return {name: np.empty(0, np.int64) for name in schema.CALLS}
         named = " OR ".join(f"value GLOB '{beginning}*'" for beginning in beginnings)
-        return self._selected(
+        return self.selected(
             schema.RUNTIME, schema.CALLS, f"WHERE nameId IN (SELECT id FROM {schema.STRINGS} WHERE {named})"
         )
-
-    def places(self, *tables: str) -> list[Columns]:
-        """The device and stream of each row of the tables, in the order of reading()."""
-        return [self._selected(table, schema.PLACE) for table in tables]
-
-    def graph_nodes(self, *tables: str) -> list[Columns]:
-        """The node of a CUDA graph that each row of the tables ran, in the order of reading()."""
-        return [self._selected(table, schema.GRAPH_NODE) for table in tables]
 
     def graph_node_events(self) -> Columns:
         """The creations of nodes of CUDA graphs: time, thread, node, and the original that it was cloned from.
@@ -132,19 +121,11 @@ class Capture(SmallTables):
         """
         if not self.has(schema.GRAPH_NODES, *(columns[0] for columns in schema.GRAPH_NODE_EVENTS.values())):
             return {name: np.empty(0, np.int64) for name in schema.GRAPH_NODE_EVENTS}
-        return self._selected(schema.GRAPH_NODES, schema.GRAPH_NODE_EVENTS)
-
-    def launch_sizes(self) -> Columns:
-        """grid_x to block_z of each kernel, in the order of reading(KERNEL)."""
-        return self._selected(schema.KERNEL, schema.SIZES)
+        return self.selected(schema.GRAPH_NODES, schema.GRAPH_NODE_EVENTS)
 
     def copies(self) -> Columns:
         """The bytes of each memory copy, and the kinds of memory (ENUM_CUDA_MEM_KIND) of its source and target."""
-        return self._selected(schema.MEMCPY, schema.COPY_DETAILS)
-
-    def host_rows(self, table: str) -> Columns:
-        """The rows of one of HOST_COLUMNS' tables; empty if the capture lacks it."""
-        return self._selected(table, schema.HOST_COLUMNS[table])
+        return self.selected(schema.MEMCPY, schema.COPY_DETAILS)
 
     def call_functions(self) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
         """The end and the string id of every API call, in the order of reading(RUNTIME), and the functions by that id,
@@ -154,7 +135,7 @@ class Capture(SmallTables):
         """
         if schema.RUNTIME not in self.tables:
             return np.empty(0, np.int64), np.empty(0, np.int64), {}
-        calls = self._selected(schema.RUNTIME, self._known_call_columns)
+        calls = self.selected(schema.RUNTIME, self._known_call_columns)
         name_id = calls.get("name_id", np.full(len(calls["start"]), schema.MISSING))
         return calls.get("end", calls["start"]), name_id, self.function_names(name_id)
 
@@ -175,22 +156,21 @@ class Capture(SmallTables):
         if table == schema.NVTX:
             return self._events(RANGES, schema.WANTED[schema.NVTX], of_text or _unchanged)
         details = self._known_call_columns if table == schema.RUNTIME else schema.PLACE
-        return self._selected(table, schema.WANTED[table] | (details if with_details else {}))
+        return self.selected(table, schema.WANTED[table] | (details if with_details else {}))
 
     def _events(self, types: tuple[int, ...], wanted: dict, of_text: TextMap | None = None) -> Columns:
         """The wanted columns of the NVTX events of these types; with `of_text`, also `text`."""
         if schema.NVTX not in self.tables:
-            return self._selected(schema.NVTX, wanted) | (
-                {"text": pa.chunked_array([], pa.string())} if of_text else {}
-            )
+            return self.selected(schema.NVTX, wanted) | ({"text": pa.chunked_array([], pa.string())} if of_text else {})
         more = [f"{self._term(schema.NVTX, 'type', ('eventType',))} AS type"]
         if of_text:
             text = "CAST(text AS TEXT)" if "text" in self.tables[schema.NVTX] else "''"
             more.append(f"ifnull({text}, '') AS text")
-        return self._selected(schema.NVTX, wanted, more=more, types=types, of_text=of_text)
+        return self.selected(schema.NVTX, wanted, more=more, types=types, of_text=of_text)
 
-    def _selected(self, table: str, wanted: dict, where: str = "", more: Sequence[str] = (), **options) -> Columns:
-        """The `wanted` integer columns of a table; `more` are terms that the `options` of TableColumns need."""
+    def selected(self, table: str, wanted: dict, where: str = "", more: Sequence[str] = (), **options) -> Columns:
+        """The `wanted` integer columns of a table, as schema.py lists them, in the order of reading(); empty without
+        the table. `more` are terms that the `options` of TableColumns need."""
         if table not in self.tables:
             return {name: np.empty(0, np.int64) for name in wanted}
         terms = [f'{self._term(table, name, holders)} AS "{name}"' for name, holders in wanted.items()]
