@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -102,13 +102,6 @@ def seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_c
     began = clock()
     work()
     return clock() - began
-
-
-def print_rows(headings: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
-    """Prints a Markdown table as its rows come."""
-    print_row(*headings, heading=True)
-    for row in rows:
-        print_row(*row)
 
 
 def print_row(*cells: object, heading: bool = False) -> None:

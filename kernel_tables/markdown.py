@@ -45,9 +45,15 @@ def code(text: str, in_table: bool = False) -> str:
 
 def pipe_table(table: MarkdownTable) -> str:
     """The table as a Markdown pipe table whose source is aligned, too."""
-    widths = [max(3, *(len(row[i]) for row in (table.headings, *table.rows))) for i in range(len(table.headings))]
-    rule = [_rule(width, i >= table.first_right) for i, width in enumerate(widths)]
-    return "\n".join(_padded(row, widths, table.first_right) for row in (table.headings, tuple(rule), *table.rows))
+    widths = [max(3, *map(len, column)) for column in zip(table.headings, *table.rows, strict=True)]
+    columns = [(width, number >= table.first_right) for number, width in enumerate(widths)]
+    rule = ["-" * (width - 1) + ":" if right else ":" + "-" * (width - 1) for width, right in columns]
+
+    def padded(row: Sequence[str]) -> str:
+        cells = zip(row, columns, strict=True)
+        return _line([cell.rjust(width) if right else cell.ljust(width) for cell, (width, right) in cells])
+
+    return "\n".join(map(padded, (table.headings, rule, *table.rows)))
 
 
 def compact_table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[int] = ()) -> str:
@@ -57,19 +63,6 @@ def compact_table(headings: Sequence[str], rows: Iterable[Sequence[str]], right:
     """
     rule = ["---:" if i in right else "---" for i in range(len(headings))]
     return "".join(f"{_line(cells)}\n" for cells in (headings, rule, *rows))
-
-
-def _rule(width: int, right: bool) -> str:
-    return "-" * (width - 1) + ":" if right else ":" + "-" * (width - 1)
-
-
-def _padded(cells: Sequence[str], widths: list[int], first_right: int) -> str:
-    return _line(
-        [
-            cell.rjust(width) if i >= first_right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(cells, widths, strict=True))
-        ]
-    )
 
 
 def _line(cells: Sequence[str]) -> str:

@@ -1,8 +1,8 @@
 """Impossible times, which no clock and no capture can have."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,8 +29,9 @@ class Times:
         """With `may_be_open`, an end may be missing."""
         self._table, self._bounds, self._may_be_open = table, bounds, may_be_open
         self._lacking = 0
-        self._extent: dict[str, Extent] = {}
-        self._length = Extent()
+        self._extremes: defaultdict[str, list[int]] = defaultdict(
+            list
+        )  # by column, and of `length`: those of each batch
         self._backwards = 0
         self._total_ns = 0.0
 
@@ -39,21 +40,23 @@ class Times:
         columns = [name for name in ("start", "end") if name in batch.schema.names]
         for name in columns:
             self._lacking += 0 if self._may_be_open and name == "end" else batch[name].null_count
-            self._extent[name] = self._extent.get(name, Extent()).with_(batch[name])
+            self._note(name, batch[name])
         if len(columns) == 2 and not any(self._beyond()):
             length = pc.subtract(batch["end"], batch["start"])
-            self._length = self._length.with_(length)
+            self._note("length", length)
             self._backwards += pc.sum(pc.less(length, 0)).as_py() or 0
             self._total_ns += pc.sum(length.cast("float64", safe=False)).as_py() or 0.0
+
+    def _note(self, name: str, values: pa.Array) -> None:
+        self._extremes[name] += [value for value in pc.min_max(values).as_py().values() if value is not None]
 
     def add(self, other: "Times") -> None:
         """Adds the times that another one has looked at."""
         self._lacking += other._lacking
         self._backwards += other._backwards
         self._total_ns += other._total_ns
-        for name, extent in other._extent.items():
-            self._extent[name] = self._extent.get(name, Extent()).joined(extent)
-        self._length = self._length.joined(other._length)
+        for name, extremes in other._extremes.items():
+            self._extremes[name] += extremes
 
     def findings(self) -> list[Finding]:
         """The impossibilities so far."""
@@ -64,44 +67,29 @@ class Times:
 
     def _beyond(self) -> Iterator[Finding]:
         last_ns = self._bounds.last_ns
-        for name, extent in self._extent.items():
-            if extent.least is not None and extent.least < 0:
-                yield _finding(
-                    "negative_time", f"{self._table} has {name} times below zero, the first {extent.least} ns"
-                )
-            if extent.greatest is not None and extent.greatest > last_ns:
+        for name in ("start", "end"):
+            least, greatest = self._extent(name)
+            if least < 0:
+                yield _finding("negative_time", f"{self._table} has {name} times below zero, the first {least} ns")
+            if greatest > last_ns:
                 ended = "no capture lasts so long" if last_ns == NEVER_NS else f"the capture ended at {last_ns} ns"
-                yield _finding(
-                    "outside_capture", f"{self._table} has {name} times up to {extent.greatest} ns, and {ended}"
-                )
+                yield _finding("outside_capture", f"{self._table} has {name} times up to {greatest} ns, and {ended}")
 
     def _wrong_lengths(self) -> Iterator[Finding]:
-        least, greatest, limit_ns = self._length.least, self._length.greatest, self._bounds.length_ns
-        if least is not None and least < 0:
+        (least, greatest), limit_ns = self._extent("length"), self._bounds.length_ns
+        if least < 0:
             yield _finding("ends_before_start", f"{self._backwards} rows of {self._table} end before they start")
-        if greatest is not None and greatest > limit_ns:
+        if greatest > limit_ns:
             yield _finding(
                 "longer_than_capture", f"{self._table} has a row of {greatest} ns in a capture of {limit_ns} ns"
             )
         elif self._total_ns > LARGEST_SUM_NS:
             yield _finding("times_overflow", f"the times of {self._table} add up to more than a 64-bit integer holds")
 
-
-class Extent(NamedTuple):
-    """The least and the greatest of some numbers; None without numbers."""
-
-    least: int | None = None
-    greatest: int | None = None
-
-    def with_(self, more: pa.Array) -> "Extent":
-        """The extent of these numbers and of those in `more` that are not NULL."""
-        found = pc.min_max(more).as_py()
-        return self.joined(Extent(found["min"], found["max"]))
-
-    def joined(self, other: "Extent") -> "Extent":
-        """The extent of the numbers of both."""
-        known = [value for value in (*self, *other) if value is not None]
-        return Extent(min(known), max(known)) if known else self
+    def _extent(self, name: str) -> tuple[int, int]:
+        """The least and the greatest value of a column so far; 0 without values."""
+        extremes = self._extremes[name]
+        return min(extremes, default=0), max(extremes, default=0)
 
 
 def _finding(code: str, fact: str) -> Finding:
