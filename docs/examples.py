@@ -77,11 +77,10 @@ class Example:
         """The questions whose answers are in the documents that are kept."""
         return [*self.questions] if self.document != ALL else asked_of(runs)
 
-    @property
-    def links(self) -> dict[str, Claim]:
+    def links(self, up: str = "../") -> dict[str, Claim]:
         """By question a sentence with a link to the study that answers it too; the answer of that study, if these runs
-        have none."""
-        return {question: _link(self, question, _study(name)) for question, name in self.see}
+        have none. `up` leads to this example's folder from where the links are."""
+        return {question: _link(self, question, _study(name), up) for question, name in self.see}
 
     def documents(self, runs: pd.DataFrame) -> list[str]:
         """The committed documents."""
@@ -133,8 +132,8 @@ STUDIES = (
 EXAMPLES = (WHOLE, *STUDIES)
 
 
-def _link(example: Example, question: str, study: Example) -> Claim:
-    up, name = "../" if example is WHOLE else "../../", study.folder.name
+def _link(example: Example, question: str, study: Example, up: str) -> Claim:
+    up, name = up if example is WHOLE else f"{up}../", study.folder.name
     link = f"[study {name}]({up}{name}/answers/{study.document}.md)"
     here, there = (_work(each.merged()["runs"]) for each in (example, study))
     if answer_of(example, question).rule == "missing":
@@ -145,8 +144,8 @@ def _link(example: Example, question: str, study: Example) -> Claim:
         {f"{here[work]} here is {there[work]} there" for work in here if there.get(work, here[work]) != here[work]}
     )
     return Claim(
-        "See also the {link}: {same} of its {all} runs have the settings of runs here{names}.", "counted", link=link,
-        same=len({*here} & {*there}), all=len(there), names=f" ({listed(names)})" if names else "",
+        "See also the {link}: {same} of its {all} runs have the same settings as runs here{names}.", "counted",
+        link=link, same=len({*here} & {*there}), all=len(there), names=f" ({listed(names)})" if names else "",
     )  # fmt: skip
 
 
@@ -200,7 +199,9 @@ def remake(example: Example) -> None:
     summaries = Summaries(merged)
     for name in example.summaries:
         write_kept(folder / "tables" / f"{name}.parquet", summaries[name])
-    texts = documents(summaries, merged["runs"], example.provenance(), example.documents(merged["runs"]), example.links)
+    texts = documents(
+        summaries, merged["runs"], example.provenance(), example.documents(merged["runs"]), example.links()
+    )
     for name, text in texts.items():
         write_text(folder / "answers" / f"{name}.md", text)
     for name in example.figures(merged["runs"]):

@@ -49,7 +49,7 @@ def answers_of(example: Example) -> dict[str, list[Claim]]:
     tables = example.tables()
     runs = tables["runs"]
     asked = example.asked(runs)
-    sections = [section(*machine, runs, tables, asked, example.links) for machine in by_machine(runs)]
+    sections = [section(*machine, runs, tables, asked, example.links()) for machine in by_machine(runs)]
     return {name: [claim for part in sections for claim in part.sentences[name]] for name in asked}
 
 

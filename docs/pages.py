@@ -23,7 +23,6 @@ from profile_grid.stages.capture.timeline import empty_timeline
 from profile_grid.study.catalogue import questions_asked
 
 RECORDING = H200 / "recording" / "gpt.sqlite.gz"  # what kernel-tables record kept of benchmarks/programs/gpt.py large
-DIAGNOSIS = "diagnosis/answers/time_lost.md"  # of the configurations of the first study
 DIGESTS = H200 / "pages.json"
 EMBEDDED = re.compile(r"base64,[A-Za-z0-9+/=]+|[A-Za-z0-9+/]{200,}=*")  # images and libraries
 
@@ -56,11 +55,18 @@ def page_of(example: Example) -> str:
     """The page of a study, from its committed tables; only the first study has a timeline, and none has captures."""
     tables = example.tables()
     needed = {name: tables[name] for name in needed_tables(tables["runs"])}
-    make_page = partial(page, needed, example.provenance(), images=_images(tables), table_files=_table_files(example))
+    make_page = partial(
+        page,
+        needed,
+        example.provenance(),
+        images=_images(tables),
+        table_files=_table_files(example),
+        links=example.links(""),
+    )
     if example.questions:
         return make_page(timeline=empty_timeline())
     timeline = pd.read_parquet(example.folder / "page" / "timeline.parquet")
-    return make_page(timeline=timeline, trace_file="page/trace.json.gz", diagnosis=DIAGNOSIS)
+    return make_page(timeline=timeline, trace_file="page/trace.json.gz")
 
 
 def _table_files(example: Example) -> dict[str, str]:

@@ -36,7 +36,7 @@ def significant(value, digits: int = 3) -> str:
         return "0"
     rounded = float(f"{value:.{digits - 1}e}")
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
-    return f"{value:.{decimals}f}"
+    return f"{value:.{decimals}f}".replace("-", "−")
 
 
 def count(value) -> str:
@@ -56,7 +56,7 @@ def percent(share) -> str:
     """A share in percent: 0.3821 is "38.2 %"; what is there but below a twentieth of a percent is "< 0.1 %"."""
     if not known(share):
         return ABSENT
-    return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
+    return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:z.1f} %".replace("-", "−")
 
 
 def points(difference) -> str:

@@ -18,7 +18,7 @@ CELLS = TableSpec(
     "cells",
     "One row per run of either side",
     columns("""
-    verdict | text | | faster, slower, cannot be told, too few processes to tell, not comparable
+    verdict | text | | faster, slower, unclear, too few processes to tell, not comparable
     reason | text | | why there is no verdict, or no comparison
     before_ms | float | ms | median step before, the geometric mean over processes
     after_ms | float | ms | median step after, the geometric mean over processes

@@ -11,11 +11,12 @@ from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.names import NO_RANGE
 
 FACTS = {
-    "device_name": "device", "gpu_uuid_sha256": "GPU (SHA-256 of its UUID)", "driver": "driver", "cuda": "CUDA",
+    "device_name": "device", "driver": "driver", "cuda": "CUDA",
     "torch": "PyTorch", "python": "Python", "cpu_name": "processor", "cores": "cores", "threads": "threads",
     "backend": "profiler", "nsys": "nsys", "measured_git_commit": "source (git commit)",
-    "git_clean": "working tree clean", "config_sha256": "configuration (SHA-256)", "runs": "runs",
+    "git_clean": "working tree clean", "runs": "runs",
 }  # fmt: skip
+DIGESTS = {"gpu_uuid_sha256": "GPU", "config_sha256": "configuration"}
 CHANGED_FACTS = TableSpec(
     "facts",
     "One row per fact of the two measurements, or dimension of their runs, that differs",
@@ -51,6 +52,8 @@ def facts_that_differ(before: Results, after: Results) -> pd.DataFrame:
     rows = [(label, before.provenance.get(key), after.provenance.get(key)) for key, label in FACTS.items()]
     facts = [(heading, old, new) for heading, old, new in dimensions if old != new]
     facts += [(label, _text(old), _text(new)) for label, old, new in rows if old != new]
+    digests = [(label, before.provenance.get(key), after.provenance.get(key)) for key, label in DIGESTS.items()]
+    facts += [(label, "one", "another") for label, old, new in digests if old != new]
     return pd.DataFrame(facts, columns=CHANGED_FACTS.names)
 
 

@@ -25,7 +25,7 @@ DEFINITIONS = (
     "- slower, faster: by Welch's test of the logarithms of the times. The unit is the process, because steps of one"
     " process share clocks and memory. The p-value, adjusted for the number of cells (Benjamini and Hochberg), is below"
     f" {RATE:g}: at most {RATE:.0%} of these verdicts are expected to be wrong. Intervals are not adjusted, so one may"
-    f" exclude 1 although the verdict is {UNTOLD}.\n"
+    f" exclude 1 although the verdict is '{UNTOLD}'.\n"
     "- memory: the peak of all tensors, of one process per side.\n"
     "- energy: ± is the standard deviation between the windows of one process per side, so there is no verdict.\n"
     "- changes: from the captures of one process per side (of several GPUs: rank 0). Listed are changed numbers of"

@@ -162,7 +162,7 @@ def facts(value) -> str:
     """A provenance value in Markdown: a list as its items, counts as "60 complete, 1 incomplete"; "none" if empty, "not
     recorded" for None."""
     if isinstance(value, dict):
-        return ", ".join(f"{number} {escaped(name)}" for name, number in value.items()) or "none"
+        return ", ".join(f"{number} {escaped(name.replace('_', ' '))}" for name, number in value.items()) or "none"
     if isinstance(value, list):
         return "; ".join(escaped(item) for item in value) or "none"
     return "not recorded" if value is None else escaped(value)

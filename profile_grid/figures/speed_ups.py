@@ -75,7 +75,8 @@ class SpeedUps:
         ]
         if mode_steps.empty:
             return ""
-        unclear = f"{of_all(len(mode_steps) - len(clear), len(mode_steps), 'comparison')} cannot be told"
+        number = len(mode_steps) - len(clear)
+        unclear = f"{of_all(number, len(mode_steps), 'comparison')} {'is' if number == 1 else 'are'} unclear"
         if not parts:
             return capital(unclear)
         lead = f"Compared with {self.base}, the speed of a {MODES[mode]} is {', '.join(parts)}"

@@ -7,6 +7,7 @@ same figures as Vega-Lite reads them, both libraries. Names are escaped by Jinja
 import base64
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import jinja2
 import pandas as pd
@@ -25,6 +26,7 @@ from profile_grid.page.markup import markdown
 from profile_grid.page.tables import STATIC_ROWS, every_table, page_tables, tables_with
 from profile_grid.page.verdict import OF_VERDICT, advice, scope, speed
 from profile_grid.study.catalogue import SUMMARIES, questions_asked, tables_of
+from profile_grid.tables.claims import Claim
 from profile_grid.tables.machines import by_machine
 from profile_grid.tables.measured import names_of_summary_kernels
 
@@ -46,17 +48,19 @@ def page(
     trace_file: str | None = None,
     *,
     table_files: Mapping[str, str] | None = None,
-    diagnosis: str | None = None,
+    links: Mapping[str, Claim] = MappingProxyType({}),
 ) -> str:
     """The page.
 
     `images` are the PNG files of the figures by name, since an SVG's fonts differ from viewer to viewer. Paths are
     relative to the page: `trace_file` is the trace for Perfetto, `table_files` the files of tables, if the page is not
-    in the folder of the results, `diagnosis` a diagnosis of the same configurations, if these runs have none.
+    in the folder of the results. `links` are as in `documents`, relative to the page.
     """
     names_of_tables = tables_of(tables["runs"].to_dict("records"))
     summaries = {name: tables[name] for name in names_of_tables if name in SUMMARIES}
-    sections = [section(machine, runs, tables["runs"], summaries) for machine, runs in by_machine(tables["runs"])]
+    sections = [
+        section(machine, names, tables["runs"], summaries, links=links) for machine, names in by_machine(tables["runs"])
+    ]
     of_machine, machine, left_out = of_one_machine(tables)
     names = Names(names_of_summary_kernels(of_machine))
     asked = questions_asked(tables["runs"].to_dict("records"))
@@ -80,9 +84,9 @@ def page(
         names=names.as_lists(),
         trace_file=trace_file,
         libraries=libraries,
-        diagnosis=diagnosis,
         scope=scope(tables["runs"]),
         in_results=table_files is None,
+        links=links,
         style=style(HERE / "grid.css"),
         script=script(HERE / "page.js"),
     )  # fmt: skip
@@ -106,7 +110,8 @@ def _views_of_steps(tables: Mapping, timeline: pd.DataFrame, names: Names, has_s
 
 def first_sentence(section: Section, question: str) -> Markup:
     """The answer to a question in one sentence."""
-    return markdown(section.sentences[question][0])
+    claim = section.sentences[question][0]
+    return markdown(claim, links="link" in claim.numbers)
 
 
 def _legend(section: Section) -> list[tuple[Markup, str]]:

@@ -133,7 +133,7 @@ QUESTIONS = (
         stage=COUNTERS,
     ),
     Question(
-        "m_energy", "What does a token cost in energy, and what does the GPU burn while it waits?",
+        "m_energy", "What does a token cost in energy, and what does idle waiting cost?",
         stage=ENERGY, tables=("energy_use",), figures=("energy",),
     ),
     Question(

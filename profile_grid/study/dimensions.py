@@ -153,7 +153,8 @@ PARALLEL = Dimension(
     meaning="how gradients are reduced: none, naive (each after the backward pass), flat (all at once), overlapped"
     " (each when it is ready), ddp (PyTorch's DistributedDataParallel, with buckets of 25 MB or as named), or fsdp"
     " (PyTorch's fully_shard: each process has a part of every parameter); own-ddp and own-fsdp are a student's",
-    listed="parallels", default=NOT_PARALLEL, values=PARALLELS, in_words="by {}",
+    listed="parallels", default=NOT_PARALLEL, values=PARALLELS, in_words="with {}",
+    names={value: f"{value} DDP" for value in ("naive", "flat", "overlapped")},
 )  # fmt: skip
 
 OPTIMIZER = Dimension(

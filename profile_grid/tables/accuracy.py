@@ -16,7 +16,9 @@ def errors_table(rows: pd.DataFrame, always: Sequence[str]) -> MarkdownTable | N
     errors. The dimensions in `always` have a column in any case."""
     if rows["loss_error"].isna().all():
         return None
-    return lines_table(rows, always, ("loss", "logits", "norm of the gradients", "explained", "within"), _errors)
+    return lines_table(
+        rows, always, ("loss", "logits", "norm of the gradients", "expected from rounding", "within that"), _errors
+    )
 
 
 def _errors(row: dict) -> list[str]:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from kernel_tables.diagnosis.devices import IDLE_SHARE
 
-FASTER, SLOWER, UNTOLD = "faster", "slower", "cannot be told"
+FASTER, SLOWER, UNTOLD = "faster", "slower", "unclear"
 CONFIDENCE = 0.95
 RATE = 0.05  # of false verdicts among all verdicts
 FEWEST_PROCESSES = 6  # of a side that is measured in several
@@ -117,6 +117,15 @@ def of_processes(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.
 def typical_ms(times: np.ndarray) -> np.ndarray:
     """The geometric mean over processes of the median over steps, the last two axes."""
     return np.exp(np.log(np.median(times, axis=-1)).mean(axis=-1))
+
+
+def fastest(times: pd.Series, between: pd.DataFrame) -> object | None:
+    """The label of the shortest of these times, if it is faster than each other one, else None. `between` has columns
+    as from `spreads` and the same index."""
+    best = times.idxmin()
+    others = times.drop(best)
+    error = error_of_ratio(between.drop(best), between.loc[[best] * len(others)].set_index(others.index))
+    return best if (judged(others / times[best], *error)["verdict"] == FASTER).all() else None
 
 
 def is_launch_bound(idle_share: pd.Series, launch_us: pd.Series, kernel_us: pd.Series) -> pd.Series:

@@ -26,7 +26,7 @@ def largest_gain(times: pd.DataFrame, dimension: Dimension, base: str, modes: Se
     mode = next((mode for mode in modes if (clear["mode"] == mode).any()), None)
     clear = clear[clear["mode"] == mode] if modes else clear
     if clear.empty:
-        text = "Whether a step is faster than {base} {untold} in {runs}: {needed}."
+        text = "Whether a step is faster than {base} is {untold} in {runs}: {needed}."
         return Claim(text, "untold", base=base, untold=UNTOLD, runs=_runs(len(steps)), needed=_needed(steps))
     median = f"; the median of {len(steps)} runs is {ratio(steps['speed_up'].median())}" if len(steps) > 1 else ""
     far = clear.loc[clear["speed_up"].where(clear["speed_up"] > 1, 1 / clear["speed_up"]).idxmax()]
@@ -59,7 +59,7 @@ def by_value(times: pd.DataFrame, dimension: Dimension) -> list[Claim]:
     ]
 
 
-def verdict_counts(steps: pd.DataFrame, which: str = "all together") -> Claim:
+def verdict_counts(steps: pd.DataFrame, which: str) -> Claim:
     """The number of rows in which a step is faster, slower, or not clearly different."""
     parts = [_part(steps[steps["verdict"] == verdict], steps, verdict) for verdict in (FASTER, SLOWER)]
     unclear = steps[steps["verdict"] == UNTOLD]

@@ -17,6 +17,7 @@ from profile_grid.tables.names import FORWARD
 
 PASSES = {mode: name if "+" in name else f"the {name}" for mode, name in MODES.items()}
 TRAINING = {mode: name for mode, name in PASSES.items() if mode != FORWARD}
+NO_WINNER = "no clear winner"  # of several times
 NO_FORWARD_PASS = Claim("Not answered: no capture of a forward pass is complete.", "missing")
 
 
@@ -68,7 +69,7 @@ def runs_in_words(rows: pd.DataFrame, most: int = 2) -> str:
 def of_all(some: int, every: int, noun: str = "configuration") -> str:
     """A number of a total in words: "all 20 configurations", "both configurations", "3 of 20 configurations"."""
     if every == 1:
-        return f"the one {noun}" if some else f"no {noun}"
+        return f"the only {noun}" if some else f"no {noun}"
     if every == some == 2:
         return f"both {noun}s"
     return f"all {every} {noun}s" if some == every else f"{some or 'none'} of {every} {noun}s"
@@ -90,7 +91,7 @@ def stand_in(measured: Measured) -> list[str]:
     """A sentence that the forward pass of another mode is used, if the grid has no run of the forward pass only."""
     if measured.inference_mode == FORWARD:
         return []
-    text = "The grid has no run of only the forward pass, so that of the {mode} is used."
+    text = "This grid has no run of the forward pass alone; its numbers are those inside the {mode}."
     return [Claim(text, "missing", mode=MODES[measured.inference_mode])]
 
 

@@ -79,7 +79,7 @@ def verdicts(before, after) -> dict[str, str]:
 def test_a_cell_that_is_three_percent_slower_is_told_and_the_others_are_not(tmp_path):
     before = written(tmp_path / "before", three())
     after = written(tmp_path / "after", three(), slower={"large": 1.03}, seed=2)
-    assert verdicts(before, after) == {"small": "cannot be told", "large": "slower", "2.7B": "cannot be told"}
+    assert verdicts(before, after) == {"small": "unclear", "large": "slower", "2.7B": "unclear"}
     assert verdicts(after, before)["large"] == "faster"
     row = cells(before, after).set_index("model").loc["large"]
     assert row["ratio_low"] < 1.03 < row["ratio_high"]
@@ -167,7 +167,7 @@ def test_the_page_holds_the_tables_of_the_document_its_figure_and_no_html_of_a_n
     html = page(tables, after.tables["runs"], b"PNG")
     assert html.count("<table>") == document(tables).count("\n| :") == 2
     assert all(f'<section id="{section.anchor}">' in html for section in sections(tables))
-    assert html.index('id="cells"') < html.index("base64,UE5H") < html.index("cannot be told</td>")
+    assert html.index('id="cells"') < html.index("base64,UE5H") < html.index("unclear</td>")
     assert 'name="viewport"' in html
     assert "&lt;script&gt;alert(1)&lt;/script&gt;|x" in html and "<script" not in html
 
@@ -179,7 +179,7 @@ def test_the_figure_has_a_line_for_every_cell_and_the_axis_holds_what_was_told(t
     (panel,) = drawing.chart["hconcat"]
     points = drawing.chart["datasets"][panel["layer"][2]["data"]["name"]]
     assert [(row["cell"], row["verdict"]) for row in points] == [
-        ("small · 512", "cannot be told"), ("large · 512", "slower"), ("2.7B · 512", "cannot be told"),
+        ("small · 512", "unclear"), ("large · 512", "slower"), ("2.7B · 512", "unclear"),
     ]  # fmt: skip
     assert points[1]["ratio_drawn"] == pytest.approx(1.3, rel=0.01)
     low, high = panel["layer"][1]["encoding"]["x"]["scale"]["domain"]
@@ -198,7 +198,7 @@ def test_the_summary_leads_with_the_largest_change_or_says_that_there_is_none(tm
     after = written(tmp_path / "after", three(), slower={"large": 1.03, "small": 0.9}, seed=2)
     lead, counts, others = summary(cells(before, after))
     assert re.fullmatch(r"small at context 512, forward pass, is 9\.\d % faster \(.* % to .* %\)\.", lead)
-    assert counts == "Of 3 cells: 1 faster, 1 slower and 1 cannot be told."
+    assert counts == "Of 3 cells: 1 faster, 1 slower and 1 unclear."
     assert others.startswith("Others that changed, after ÷ before: large at context 512, forward pass × 1.03")
     same = written(tmp_path / "same", three(), seed=3)
     assert summary(cells(before, same))[0] == "No change was detected in 3 cells."

@@ -55,7 +55,7 @@ def test_every_summary_table_has_the_same_values(summaries, name, tmp_path):
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_document_is_the_same_byte_for_byte(summaries, tables, name):
-    made = documents(summaries, tables["runs"], json.loads(PROVENANCE.read_text()), [name], WHOLE.links)
+    made = documents(summaries, tables["runs"], json.loads(PROVENANCE.read_text()), [name], WHOLE.links())
     assert made[name] == (EXAMPLE / "answers" / f"{name}.md").read_text()
 
 
@@ -67,7 +67,7 @@ def test_a_question_reads_its_own_tables_and_the_merged_ones_alone(summaries, ta
     assert read <= {*MERGED, *own}
     if question.name in DOCUMENTS:
         provenance = json.loads(PROVENANCE.read_text())
-        made = documents(own, tables["runs"], provenance, [question.name], WHOLE.links)[question.name]
+        made = documents(own, tables["runs"], provenance, [question.name], WHOLE.links())[question.name]
         whole = (EXAMPLE / "answers" / f"{question.name}.md").read_text()
         assert ("Not answered" in made) == ("Not answered" in whole)
 
@@ -102,7 +102,8 @@ def test_a_study_beside_it_is_the_same_byte_for_byte(example, tmp_path):
     summaries = Summaries(tables)
     for name in example.summaries:
         assert table_difference(name, summaries[name], example.folder / "tables", tmp_path) is None
-    made = documents(summaries, tables["runs"], example.provenance(), example.documents(tables["runs"]), example.links)
+    names, links = example.documents(tables["runs"]), example.links()
+    made = documents(summaries, tables["runs"], example.provenance(), names, links)
     assert made == {name: (example.folder / "answers" / f"{name}.md").read_text() for name in made}
     for name in example.figures(tables["runs"]):
         figure = all_figures()[name]

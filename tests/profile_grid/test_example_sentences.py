@@ -76,7 +76,7 @@ def test_a_change_of_a_table_changes_the_answer(example, question):
     said = [section(*machine, runs, changed, [question]).sentences[question][0] for changed in (before, after)]
     assert (said[0] == said[1]) == ((example.folder.name, question) in UNANSWERED)
     listed = LISTED.query("study == @example.folder.name and question == @question")["sentence"].iloc[0]
-    assert listed == (example.links[question] if (example.folder.name, question) in UNANSWERED else said[0])
+    assert listed == (example.links()[question] if (example.folder.name, question) in UNANSWERED else said[0])
 
 
 def as_it_is(table: pd.DataFrame) -> pd.DataFrame:

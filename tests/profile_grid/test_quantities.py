@@ -37,7 +37,7 @@ def test_a_mean_has_as_many_digits_as_its_spread_allows(mean, std, text):
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(1234.0, "1234"), (0.012345, "0.0123"), (9.999, "10.0"), (0, "0"), (-2.5, "-2.50"), (None, "–")]
+    ("value", "text"), [(1234.0, "1234"), (0.012345, "0.0123"), (9.999, "10.0"), (0, "0"), (-2.5, "−2.50"), (None, "–")]
 )
 def test_a_number_without_spread_has_three_significant_digits_and_no_exponent(value, text):
     assert significant(value) == text

@@ -23,7 +23,7 @@ def test_one_size_out_of_memory_is_left_out_of_every_sentence_and_counted():
         for run in grid()
     ]
     text = Said(runs)
-    assert "and leads training in all 3 runs." in text["b"]
+    assert "it leads training in all 3 runs." in text["b"]
     assert not any("lacks" in text[letter] for letter in text.questions)
 
 
@@ -49,7 +49,10 @@ def test_a_grid_without_inference_runs_says_what_stands_in():
     runs = [run for run in grid() if run.mode == "train_step"]
     text = Said(runs)
     for question in "abce":
-        assert "The grid has no run of only the forward pass, so that of the training step" in text[question]
+        assert (
+            "This grid has no run of the forward pass alone; its numbers are those inside the training step"
+            in text[question]
+        )
     assert "A training step takes" in text["a"]
 
 
@@ -85,7 +88,9 @@ def test_on_a_cpu_the_sentences_speak_of_operators(question):
 
 
 def test_a_name_that_is_short_already_stands_as_it_is():
-    assert Said([on_cpu(run) for run in grid()])["b"].startswith("`aten::mm` leads the forward pass in all 4 runs")
+    assert Said([on_cpu(run) for run in grid()])["b"].startswith(
+        "The longest operator of the forward pass, `aten::mm` in all 4 runs, takes"
+    )
 
 
 @pytest.mark.parametrize("dimension", DIMENSIONS, ids=lambda dimension: dimension.key)

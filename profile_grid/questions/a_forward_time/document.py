@@ -41,7 +41,7 @@ def _step_times(timed: pd.DataFrame, compared: pd.DataFrame, measured: Measured)
         runs = of_all(agreeing, len(compared), "run")
         profiler = f"under the profiler, the time differs by at most {TOLERANCE} in {runs}"
     if len(compared) == 1:
-        profiler = f"under the profiler, it takes {ratio(compared['overhead_ratio'].iloc[0])} of that"
+        profiler = f"under the profiler, it takes {significant(compared['overhead_ratio'].iloc[0])} times as long"
     return Claim(
         "{step} takes {times} ms{median}; {profiler}.", "counted",
         step=capital(step), times=interval(times, significant), median=median, profiler=profiler,
@@ -56,10 +56,12 @@ def _profiler_effect(compared: pd.DataFrame) -> list[Claim]:
     error = different["process_spread"] * (1 + 1 / different["processes"]) ** 0.5  # one process is profiled
     freedom = (different["processes"] - 1).where(different["processes"] > 1, math.inf)
     is_unclear = judged(different["overhead_ratio"], error, freedom)["verdict"] == UNTOLD
-    clear = "The profiler slows {places}: a step takes {ratios} the time."
-    unclear = "Whether the profiler slows {places} ({ratios}) cannot be told: processes differ as much without it."
+    clear = "The profiler slows {places}: a step takes {ratios} times as long."
+    unclear = (
+        "Steps of {places} take {ratios} times as long under the profiler, but processes differ as much without it."
+    )
     return [
-        Claim(text, rule, places=places(rows), ratios=interval(rows["overhead_ratio"], ratio))
+        Claim(text, rule, places=places(rows), ratios=interval(rows["overhead_ratio"], significant))
         for text, rule, rows in (
             (clear, "difference", different[~is_unclear]), (unclear, "untold", different[is_unclear]),
         ) if len(rows)

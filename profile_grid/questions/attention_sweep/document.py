@@ -13,10 +13,10 @@ from profile_grid.questions.attention_sweep.table import KEY_COLUMNS
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.tables.cells import status_word
 from profile_grid.tables.claims import Claim
-from profile_grid.tables.evidence import FASTER, SPREADS, judged
+from profile_grid.tables.evidence import FASTER, SPREADS, fastest, judged
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.pivoting import pivoted
-from profile_grid.tables.wording import leaders, listed, of_all
+from profile_grid.tables.wording import NO_WINNER, leaders, listed, of_all
 
 TIMES = ("bench_forward", "bench_backward", "bench_both", "forward", "backward")
 CELL = [
@@ -98,9 +98,14 @@ def _fastest(both: pd.DataFrame) -> list[Claim]:
         cells = cells[cells.groupby(KEY_COLUMNS)["variant"].transform("nunique") > 1]
         for length in sorted({*cells["context_length"].agg(["min", "max"])}) if len(cells) else ():
             at_length = cells[cells["context_length"] == length]
-            names = [escaped(best) for best in at_length.loc[at_length.groupby(KEY_COLUMNS)["ms"].idxmin(), "variant"]]
-            texts.append(f"{leaders(names, noun='cell')} at context {length} in {precision}")
-    return [Claim("Fastest: {texts}.", texts="; ".join(texts))] if texts else []
+            names = [_fastest_of(cell) for _, cell in at_length.groupby(KEY_COLUMNS)]
+            texts.append(f"{leaders(names, unnamed=NO_WINNER, noun='cell')} at context {length} in {precision}")
+    return [Claim("Fastest: {texts}.", "difference", texts="; ".join(texts))] if texts else []
+
+
+def _fastest_of(cell: pd.DataFrame) -> str:
+    best = fastest(cell["ms"], pd.DataFrame({"spread": SPREADS[True], "processes": 1.0}, cell.index))
+    return NO_WINNER if best is None else escaped(cell.loc[best, "variant"])
 
 
 def _memory(table: pd.DataFrame) -> list[Claim]:

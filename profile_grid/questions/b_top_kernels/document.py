@@ -16,7 +16,6 @@ from profile_grid.tables.pivoting import shown_dimensions
 from profile_grid.tables.wording import (
     NO_FORWARD_PASS,
     TRAINING,
-    capital,
     leaders,
     no_kernels_sentence,
     of_all,
@@ -51,12 +50,12 @@ def _leads(top: pd.DataFrame, scopes: list[tuple[str, pd.DataFrame]], measured: 
     if scopes:
         _, rows = scopes[-1]
         same = of_all(int(rows["same_as_forward"].astype(bool).sum()), len(rows), "run")
-        training = f", and leads training in {same}"
+        training = f"; it leads training in {same}"
     median = f" (median {percent(top['share'].median())})" if len(top) > 2 else ""
     return Claim(
-        "{kind} leads the forward pass in {runs}; the leader takes {share} of it{median}{training}.",
+        "The longest {kernel} of the forward pass, {kind} in {runs}, takes {share} of it{median}{training}.",
         "counted",
-        kind=capital(kind), runs=of_all(leads, len(top), "run"), kernel=measured.words.kernel,
+        kind=kind, runs=of_all(leads, len(top), "run"), kernel=measured.words.kernel,
         share=interval(top["share"], percent), median=median, training=training,
     )  # fmt: skip
 
@@ -71,7 +70,7 @@ def _invocations(top: pd.DataFrame, measured: Measured) -> Claim:
     elif len(uneven):
         every = f"the mean of captured steps that differ in {places(uneven)}"
     times = f"{counted(top['invocations'], 'time')} per pass"
-    return Claim("The leader runs {times}, {every}.", "counted", times=times, every=every)
+    return Claim("It is launched {times}, {every}.", "counted", times=times, every=every)
 
 
 def _others(mode: str, rows: pd.DataFrame, measured: Measured) -> Claim:

@@ -42,7 +42,7 @@ def sentences(measured: Measured) -> list[str]:
     claims = [_lead(others, parts), *stand_in(measured), *_families(families[families["family"] != MATMUL])]
     claims += _parts(parts, measured)
     if kernels:
-        claims.append(Claim("The {kernel} with the most of this time is {kernels}.", "counted",
+        claims.append(Claim("The {kernel} that takes most of this time is {kernels}.", "counted",
                            kernel=measured.words.kernel, kernels=kernels))  # fmt: skip
     return [*claims, *fused_sentence(measured, classes)]
 
@@ -65,9 +65,9 @@ def _lead(others: pd.DataFrame, parts: pd.DataFrame) -> Claim:
 
 
 def _commonest(parts: pd.Series) -> str:
-    """The part that takes most in most runs: "`computing softmax` (14 of 20 runs)"."""
+    """The part that takes most in most runs: "`computing softmax` in 14 of 20 runs"."""
     (part, number), *_ = Counter(parts).most_common(1)
-    return f"{code(part)} ({of_all(number, len(parts), 'run')})"
+    return f"{code(part)} in {of_all(number, len(parts), 'run')}"
 
 
 def _families(families: pd.DataFrame) -> list[Claim]:
@@ -80,8 +80,7 @@ def _families(families: pd.DataFrame) -> list[Claim]:
     above = percent(NON_TRIVIAL_SHARE)
     if not texts:
         return [Claim("No other class reaches {above} in any run.", above=above)]
-    text = "Classes that reach {above} in any run: {classes}."
-    return [Claim(text, above=above, classes=listed(texts))]
+    return [Claim("Its classes: {classes} of the forward pass.", classes=listed(texts))]
 
 
 def _first_parts(measured: Measured) -> pd.DataFrame:
@@ -100,8 +99,9 @@ def _parts(first: pd.DataFrame, measured: Measured) -> list[Claim]:
                 "missing", kernels=measured.words.kernels,
             )
         ]  # fmt: skip
-    text = "The part of the model with the most of this time takes {share} of it."
-    return [Claim(text, share=interval(first["share_of_others"], percent))]
+    text = "The part of the model that takes most of this time is {parts}, with {share} of it."
+    parts = leaders([code(part) for part in first["part"]])
+    return [Claim(text, "counted", parts=parts, share=interval(first["share_of_others"], percent))]
 
 
 def class_table(measured: Measured) -> MarkdownTable:

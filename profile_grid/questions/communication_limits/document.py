@@ -60,8 +60,8 @@ def _measured(layers: pd.DataFrame) -> list[Claim]:
     if rows.empty:
         return []
     text = (
-        "Measured, these layers compute for {compute} times as long as by these rates, and communicate for {transfer}"
-        " times as long."
+        "Measured under the profiler, computation takes {compute} times as long as predicted by these rates, and"
+        " communication {transfer} times."
     )
     compute = interval(rows["measured_compute_ms"] / rows["compute_ms"], significant)
     transfer = interval(rows["measured_transfer_ms"] / rows["communication_ms"], significant)
@@ -96,8 +96,8 @@ def limits_table(measured: Measured) -> MarkdownTable:
     columns = (
         ("layout", lambda row: row["layout"]),
         ("pass", lambda row: row["pass"]),
-        ("C", lambda row: rate(row["flop_per_s"])),
-        ("W, GB/s", lambda row: significant(row["bus_gb_per_s"])),
+        ("computation", lambda row: rate(row["flop_per_s"])),
+        ("bus bandwidth, GB/s", lambda row: significant(row["bus_gb_per_s"])),
         ("computation, ms", lambda row: significant(row["compute_ms"])),
         ("communication, ms", lambda row: significant(row["communication_ms"])),
         ("ratio", lambda row: percent(row["ratio"])),

@@ -47,11 +47,12 @@ def _change(change: pd.DataFrame, measured: Measured) -> Claim:
         if rows.any():
             amount = interval(change.loc[rows, "change"].abs(), _amount)
             count = str(int(rows.sum())) if texts else of_all(int(rows.sum()), len(change), "run")
-            texts.append(f"{word} in {count} ({amount} points)")
-    verdict = ", ".join(texts) or f"the same within {_amount(SAME_SHARE)} points"
+            share = "one" if texts else "share than in inference"
+            texts.append(f"a {word} {share} in {count} ({amount} points)")
+    verdict = ", ".join(texts) or f"the same share as in inference within {_amount(SAME_SHARE)} points"
     median = f"; median change {points(change['change'].median())}" if len(change) > 2 else ""
     return Claim(
-        "Compared with inference, matrix multiplies' share of {training} is {verdict}{median}.",
+        "In {training}, matrix multiplies take {verdict}{median}.",
         "counted", training=training, verdict=verdict, median=median,
     )  # fmt: skip
 
@@ -67,9 +68,9 @@ def _other_classes(measured: Measured) -> list[Claim]:
     texts = []
     for name, rows in change[change["family"] != MATMUL].groupby("family", sort=False)["change"]:
         if rows.abs().median() >= SAME_SHARE and ((rows > 0).all() or (rows < 0).all()):
-            texts.append(f"{escaped(name)} ({interval(rows, points)})")
+            texts.append(f"{escaped(name)} {interval(rows, points)}")
     return (
-        [Claim("Other shares that grow, or shrink, in all runs (in points): {texts}.", texts=listed(texts))]
+        [Claim("Other classes that gain or lose in every run, in percentage points: {texts}.", texts=listed(texts))]
         if texts
         else []
     )

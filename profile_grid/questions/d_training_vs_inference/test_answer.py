@@ -13,21 +13,24 @@ def test_class_shares_sum_to_one_in_every_phase_and_over_all_phases():
 
 def test_the_share_of_matrix_multiplies_falls():
     text = Said(grid())["d"]
-    assert "share of the training step is smaller in all 4 runs (2.6 to 15.0 points)" in text
+    assert (
+        "In the training step, matrix multiplies take a smaller share than in inference in all 4 runs (2.6 to"
+        " 15.0 points)" in text
+    )
     assert "larger" not in text
 
 
 def test_the_share_of_matrix_multiplies_rises():
     text = Said([after_forward(run, elementwise_us=1.0, optimizer_us=1.0) for run in grid()])["d"]
-    assert "share of the training step is larger in all 4 runs (" in text
+    assert "In the training step, matrix multiplies take a larger share than in inference in all 4 runs (" in text
     assert "smaller" not in text
 
 
 def test_the_share_falls_in_some_and_rises_in_others():
     runs = [after_forward(run, elementwise_us=1.0, optimizer_us=1.0) if run.model == "small" else run for run in grid()]
     text = Said(runs)["d"]
-    assert "is smaller in 2 of 4 runs (" in text
-    assert ", larger in 2 (" in text
+    assert "a smaller share than in inference in 2 of 4 runs (" in text
+    assert ", a larger one in 2 (" in text
 
 
 def test_a_class_that_gains_in_one_run_and_loses_in_another_is_no_class_that_changes_alike():

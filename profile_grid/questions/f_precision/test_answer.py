@@ -78,7 +78,7 @@ def test_the_sentences_say_how_much_faster_a_step_is_in_how_many_runs_and_the_er
 
 def test_where_a_precision_is_slower_that_is_said():
     runs = [Made(kernels=forward_kernels()), faster(Made(kernels=forward_kernels()), 0.5)]
-    assert "In bf16: slower in the one run (× 0.500, small at context 512, forward pass)." in Said(runs)["f"]
+    assert "In bf16: slower in the only run (× 0.500, small at context 512, forward pass)." in Said(runs)["f"]
 
 
 def test_a_run_that_rounding_does_not_explain_is_marked_in_sentence_and_table():
@@ -108,6 +108,6 @@ def test_a_kernel_without_a_range_counts_in_its_phase():
 def test_what_two_processes_differ_by_themselves_is_no_gain_and_says_how_many_processes_would_do():
     waiting = Made(kernels=forward_kernels(), unprofiled_ms=40.0)
     text = Said([waiting, faster(waiting, 1.2)])["f"]
-    assert text.startswith("Whether a step is faster than in fp32 cannot be told in 1 run: 39 processes per")
+    assert text.startswith("Whether a step is faster than in fp32 is unclear in 1 run: 39 processes per")
     assert "39 processes per run would show a difference of 10 %" in text
     assert "faster in" not in text

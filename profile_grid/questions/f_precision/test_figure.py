@@ -48,6 +48,6 @@ def test_speed_ups_that_cannot_be_told_from_noise_are_pale_and_no_result():
     made = tables(precisions=("fp32", "bf16"), modes=("train_step",))
     times = made["precision_times"]
     made = {"runs": made["runs"], "precision_times": times.assign(verdict=UNTOLD)}
-    assert FIGURE.result(made) == "Both comparisons cannot be told"
+    assert FIGURE.result(made) == "Both comparisons are unclear"
     drawn = [row for rows in FIGURE.draw(made).chart["datasets"].values() for row in rows if "opacity" in row]
     assert {row["opacity"] for row in drawn} == {PALE}

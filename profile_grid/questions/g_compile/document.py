@@ -138,9 +138,12 @@ def cost_table(measured: Measured) -> MarkdownTable:
     columns = (
         ("compiling, s", lambda row: significant(row["compile_s"])),
         ("gain per step, ms", lambda row: significant(row["gained_ms"])),
-        ("steps to pay", lambda row: count(round(row["steps_to_pay"])) if known(row["steps_to_pay"]) else "never"),
+        (
+            "steps until repaid",
+            lambda row: count(round(row["steps_to_pay"])) if known(row["steps_to_pay"]) else "never",
+        ),
         ("graphs", lambda row: count(row["graphs"])),
-        ("breaks", lambda row: count(row["graph_breaks"])),
+        ("graph breaks", lambda row: count(row["graph_breaks"])),
     )
     return rows_table(measured.tables["compile_cost"], LEADING_KEYS, columns)
 

@@ -46,7 +46,7 @@ def test_compiling_has_paid_when_its_seconds_are_gained_back_and_never_without_a
     assert cost["steps_to_pay"].isna().tolist() == [False, True]
     text = told("g_compile", [plain, faster, slower])
     assert "Compiling takes 20.0 s with an empty cache, repaid after 4,000 steps where it gains." in text
-    assert "Compiled (only attention): slower in the one run (× 0.500, small at context 512, forward pass)." in text
+    assert "Compiled (only attention): slower in the only run (× 0.500, small at context 512, forward pass)." in text
 
 
 def test_the_sentences_say_what_is_left_of_the_kernels_and_what_took_their_place():

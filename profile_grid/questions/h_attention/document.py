@@ -13,14 +13,14 @@ from profile_grid.study.dimensions import ATTENTION, keys_without
 from profile_grid.tables import ratio_tables
 from profile_grid.tables.cells import lines_table, rows_table, status_word
 from profile_grid.tables.claims import Claim
-from profile_grid.tables.evidence import FASTER, error_of_ratio, judged
+from profile_grid.tables.evidence import fastest
 from profile_grid.tables.gains import largest_gain, verdict_counts
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.pivoting import pivoted, sorted_values
-from profile_grid.tables.wording import PASSES, leaders, listed, places
+from profile_grid.tables.wording import NO_WINNER, PASSES, leaders, listed, places
 
-NO_WINNER = "no clear winner"
+VARIANTS = "other variants than eager"
 NO_ANSWER = Claim("Not answered: no two runs differ only in attention, with times of at least one.", "missing")
 KEY_COLUMNS = keys_without(ATTENTION.key)
 CELL = ["mean_ms", "speed_up", "verdict", "status", "peak_allocated_bytes"]
@@ -35,7 +35,13 @@ def sentences(measured: Measured) -> list[str]:
         return [NO_ANSWER]
     times = steps[steps["speed_up"].notna()]
     lead = [largest_gain(times, ATTENTION, ATTENTION.words(ATTENTION.default), ())] if len(times) else []
-    claims = [*lead, *_fastest(steps), *_memory(steps), *_refused(steps), *([verdict_counts(times)] if lead else [])]
+    claims = [
+        *lead,
+        *_fastest(steps),
+        *_memory(steps),
+        *_refused(steps),
+        *([verdict_counts(times, VARIANTS)] if lead else []),
+    ]
     return [*claims, *_operator(measured.tables["attention_operator"], measured)]
 
 
@@ -44,10 +50,10 @@ def _fastest(steps: pd.DataFrame) -> list[Claim]:
     winner."""
     timed = steps[steps["mean_ms"].notna()]
     groups = timed.groupby(KEY_COLUMNS, sort=False)
-    fastest = [(group["context_length"].iloc[0], _fastest_of(group)) for _, group in groups]
+    winners = [(group["context_length"].iloc[0], _fastest_of(group)) for _, group in groups]
     texts = [
-        f"{leaders([name for length, name in fastest if length == context], unnamed=NO_WINNER)} at context {context}"
-        for context in dict.fromkeys(length for length, _ in fastest)
+        f"{leaders([name for length, name in winners if length == context], unnamed=NO_WINNER)} at context {context}"
+        for context in dict.fromkeys(length for length, _ in winners)
     ]
     return [Claim("The fastest attention: {texts}.", "difference", texts="; ".join(texts))]
 
@@ -55,14 +61,9 @@ def _fastest(steps: pd.DataFrame) -> list[Claim]:
 def _fastest_of(times: pd.DataFrame) -> str:
     """The attention that is faster than every other one in these rows, beyond the spread between processes, else
     NO_WINNER."""
-    if len(times) < 2:
-        return str(times[ATTENTION.key].iloc[0])
-    best, others = times.loc[times["mean_ms"].idxmin()], times.drop(times["mean_ms"].idxmin())
-    columns = {"process_spread": "spread", "timed_processes": "processes"}
-    sides = others[[*columns]].rename(columns=columns), pd.DataFrame([best[[*columns]]] * len(others), others.index)
-    error = error_of_ratio(sides[0], sides[1].rename(columns=columns).astype("float64"))
-    faster = judged(others["mean_ms"] / best["mean_ms"], *error)["verdict"] == FASTER
-    return str(best[ATTENTION.key]) if faster.all() else NO_WINNER
+    between = times[["process_spread", "timed_processes"]].set_axis(["spread", "processes"], axis=1)
+    best = fastest(times["mean_ms"], between.astype("float64"))
+    return NO_WINNER if best is None else str(times.loc[best, ATTENTION.key])
 
 
 def _operator(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
@@ -122,8 +123,8 @@ def operator_table(measured: Measured) -> MarkdownTable:
         ("eager, ms", lambda row: significant(row["base_gpu_time_ms"])),
         ("this, ms", lambda row: significant(row["gpu_time_ms"])),
         ("times as fast", lambda row: ratio(row["speed_up"], row["speed_up_std"])),
-        ("ideal by FLOP/s", lambda row: ratio(row["ideal_by_flops"])),
-        ("ideal by bytes/s", lambda row: ratio(row["ideal_by_bytes"])),
+        ("limit by arithmetic", lambda row: ratio(row["ideal_by_flops"])),
+        ("limit by memory", lambda row: ratio(row["ideal_by_bytes"])),
     )
     return rows_table(measured.tables["attention_operator"], (*ratio_tables.LEADING_KEYS, ATTENTION.key), columns)
 

@@ -206,7 +206,8 @@ def largest_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     """(i) (run, table) of the run with the highest peak: the largest groups of its allocations at the peak."""
     rows, peaks = measured.tables["memory_groups"], measured.tables["memory_peak"]
     names = peaks.sort_values("peak_bytes", ascending=False, kind="stable")["run"][:1]
-    return [(name, _groups_table(rows[rows["run"] == name])) for name in names if len(rows)]
+    of_runs = [rows[rows["run"] == name] for name in names if len(rows)]
+    return [(run_in_words(run_rows.iloc[0]), _groups_table(run_rows)) for run_rows in of_runs]
 
 
 def failures_table(measured: Measured) -> MarkdownTable:
@@ -225,7 +226,8 @@ def failures_table(measured: Measured) -> MarkdownTable:
 def failures_largest(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     """(i) (run, table) of some runs out of memory: the largest groups of allocations that were live then."""
     rows = measured.tables["memory_at_failure"]
-    return [(name, _groups_table(run_rows)) for name, run_rows in list(rows.groupby("run", sort=False))[:MAX_FAILURES]]
+    of_runs = [run_rows for _, run_rows in rows.groupby("run", sort=False)][:MAX_FAILURES]
+    return [(run_in_words(run_rows.iloc[0]), _groups_table(run_rows)) for run_rows in of_runs]
 
 
 def _groups_table(rows: pd.DataFrame) -> MarkdownTable:
@@ -248,7 +250,7 @@ def _place(phase: str, path: str) -> str:
 def not_seen(measured: Measured) -> list[str]:
     """(i) What the recordings of these runs do not cover, each once."""
     texts = measured.tables["memory_room"]["not_seen"].dropna()
-    return list(dict.fromkeys(line for text in texts for line in text.split("; ")))
+    return list(dict.fromkeys(texts))
 
 
 def size(bytes_: float) -> str:

@@ -58,7 +58,7 @@ def _saving(row: pd.Series, peak: str) -> Claim:
         "untold" if row["verdict"] == UNTOLD else "difference", value=capital(CHECKPOINT.words(row[CHECKPOINT.key])),
         place=where(row.to_dict() | {CHECKPOINT.key: CHECKPOINT.default}), peak=memory(row[peak]),
         base_peak=memory(row[f"base_{peak}"]),
-        cost=f"a time that {UNTOLD}" if row["verdict"] == UNTOLD else longer,
+        cost=f"an {UNTOLD} difference in time" if row["verdict"] == UNTOLD else longer,
     )  # fmt: skip
 
 
@@ -80,7 +80,9 @@ def _least(taken: pd.DataFrame) -> list[Claim]:
         config = where(rows.iloc[0].to_dict() | {CHECKPOINT.key: CHECKPOINT.default})
         texts.append(f"{config} {memory(least[column])} with {CHECKPOINT.name_of(values[place])}{predicted}"
                      f" ({listed(next_to)})")  # fmt: skip
-    return [Claim("Lowest peak, and in brackets its neighbours: {texts}.", "measured", texts="; ".join(texts))]
+    return [
+        Claim("Lowest peak, with those of the next values in brackets: {texts}.", "measured", texts="; ".join(texts))
+    ]
 
 
 def _longer(steps: pd.DataFrame) -> list[Claim]:

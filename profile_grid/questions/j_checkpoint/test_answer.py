@@ -74,7 +74,10 @@ def test_the_sentences_tell_time_memory_and_what_computes_again():
 def test_the_lowest_peak_is_told_with_its_prediction_and_its_neighbours():
     peaks = {"0": 40, "16": 30, "8-2": 25, "1": 21, "2": 20, "4": 22, "8": 26}
     text = told("j_checkpoint", [step(value, 100.0, gib) for value, gib in peaks.items()])
-    assert "Lowest peak, and in brackets its neighbours: small at context 512 20.0 GiB with 2 blocks, predicted" in text
+    assert (
+        "Lowest peak, with those of the next values in brackets: small at context 512 20.0 GiB with 2 blocks, predicted"
+        in text
+    )
     assert "(1 block 21.0 GiB and 4 blocks 22.0 GiB)." in text
     fewer = told("j_checkpoint", [step(value, 100.0, gib) for value, gib in peaks.items() if value not in ("2", "4")])
     assert "(none 40.0 GiB and 8 blocks 26.0 GiB)." in fewer

@@ -7,7 +7,6 @@ from profile_grid.quantities import ABSENT, count, interval, percent, ratio, sig
 from profile_grid.questions.k_warmup.table import TOLERANCE
 from profile_grid.tables.cells import rows_table
 from profile_grid.tables.claims import Claim
-from profile_grid.tables.evidence import UNTOLD
 from profile_grid.tables.gains import whole_steps
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
@@ -38,7 +37,7 @@ def _lead(enough: pd.DataFrame) -> Claim:
     ratios, steady = enough["first_ratio"], _steady(enough)
     settled = steady[steady["enough"] < steady["taken"]]
     median = f" (median {significant(ratios.median())})" if len(ratios) > 2 else ""
-    verdict = f"how many warm-up steps are enough {UNTOLD}"
+    verdict = "steps vary too much to say how many warm-up steps are enough"
     if len(settled):
         runs = of_all(len(settled), len(enough), "run")
         most = int(settled["enough"].max())
@@ -54,8 +53,8 @@ def _scattering(enough: pd.DataFrame) -> list[Claim]:
         return []
     return [
         Claim(
-            "In {runs} ({places}), how many are enough {untold}: two standard errors of the mean are {errors} of it.",
-            "counted", untold=UNTOLD, runs=of_all(len(rows), len(enough), "run"), places=places(rows, most=2),
+            "In {runs} ({places}), steps vary too much to say: the mean is known to within {errors}.",
+            "counted", runs=of_all(len(rows), len(enough), "run"), places=places(rows, most=2),
             errors=interval(rows["tolerance"], percent),
         )
     ]  # fmt: skip
@@ -127,8 +126,11 @@ def first_step_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     rows = measured.tables["warmup_first_step"]
     headings = ("cause", "first step, ms", "later, ms", "more, ms", "calls", "later")
     return [
-        (name, MarkdownTable(headings, tuple(_cause(row) for row in run_rows.to_dict("records")), first_right=1))
-        for name, run_rows in rows.groupby("run", sort=False)
+        (
+            run_in_words(run_rows.iloc[0]),
+            MarkdownTable(headings, tuple(_cause(row) for row in run_rows.to_dict("records")), first_right=1),
+        )
+        for _, run_rows in rows.groupby("run", sort=False)
     ]
 
 
@@ -143,8 +145,8 @@ def enough_table(measured: Measured) -> MarkdownTable:
         ("first step, ms", lambda row: significant(row["first_ms"])),
         ("measured, ms", lambda row: significant(row["measured_mean_ms"])),
         ("first ÷ measured", lambda row: ratio(row["first_ratio"])),
-        ("tolerance", lambda row: percent(row["tolerance"])),
-        ("enough", _enough_cell),
+        ("mean known within", lambda row: percent(row["tolerance"])),
+        ("warm-up steps needed", _enough_cell),
     )
     return rows_table(whole_steps(measured.tables["warmup_enough"]), LEADING_KEYS, columns)
 

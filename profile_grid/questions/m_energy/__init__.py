@@ -1,1 +1,1 @@
-"""(m) What a token costs in energy, and what the GPU burns while it waits."""
+"""(m) What a token costs in energy, and what idle waiting costs."""

@@ -89,7 +89,7 @@ def _context_shares(rows: pd.DataFrame) -> list[Claim]:
 def _power(rows: pd.DataFrame, measured: Measured) -> Claim:
     power, idle = (interval(rows[name], _watts) for name in ("power_w", "idle_power_w"))
     efficiency = rows["tflops_per_watt"].dropna()
-    work = f", for {interval(efficiency, significant)} TFLOP/s per watt" if len(efficiency) else ""
+    work = f", at {interval(efficiency, significant)} TFLOP/s per watt" if len(efficiency) else ""
     text = "The {device} draws {power} while the model steps{work}, and {idle} when idle."
     return Claim(text, device=measured.words.device, power=power, work=work, idle=idle)
 

@@ -106,7 +106,7 @@ def test_the_sentences_tell_the_extremes_the_precisions_and_the_contexts_of_thes
     )
     assert "Per token: the forward pass 1.95 mJ to 6.10 mJ and in bf16 40.0 % of that in fp32." in text
     assert "At the longest context, a token takes 125.0 % of the energy that it takes at the shortest." in text
-    assert "The GPU draws 400 W to 500 W while the model steps, for 0.08" in text
+    assert "The GPU draws 400 W to 500 W while the model steps, at 0.08" in text
     assert " to 0.500 TFLOP/s per watt, and 125 W when idle." in text
     assert "ticks every 100 ms, at most 2.0 % of a window; windows scatter by 1.0 %." in text
 

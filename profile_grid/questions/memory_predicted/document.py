@@ -3,7 +3,7 @@
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable
-from profile_grid.quantities import ABSENT, GIBIBYTE, known, memory, percent, significant
+from profile_grid.quantities import ABSENT, GIBIBYTE, interval, known, memory, percent, significant
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL
 from profile_grid.tables.cells import lines_table, status_word
@@ -31,8 +31,8 @@ def _fitting(runs: pd.DataFrame) -> list[Claim]:
         return []
     fitting, fitted = int(with_gpu["fits"].sum()), with_gpu["fitted"].dropna()
     total = memory(with_gpu["device_total_bytes"].max())
-    measured = f"; in the measurement, {int(fitted.sum())} of {len(fitted)} did" if len(fitted) else ""
-    text = "By the shapes, {fitting} fit into {total}{measured}."
+    measured = f"; {of_all(int(fitted.sum()), len(fitted), 'run')} did" if len(fitted) else ""
+    text = "By their shapes, {fitting} should fit into {total}{measured}."
     return [Claim(text, "predicted", fitting=of_all(fitting, len(with_gpu), "run"), total=total, measured=measured)]
 
 
@@ -41,15 +41,15 @@ def _agreement(runs: pd.DataFrame) -> list[Claim]:
     if both.empty:
         return []
     wrong = both[both["fits"].astype(bool) != both["fitted"].astype(bool)]
-    other = f"; it was otherwise in {places(wrong)}" if len(wrong) else ""
-    text = "The measurement ended as predicted in {same}{other}."
+    other = f"; the exception is {places(wrong)}" if len(wrong) else ""
+    text = "Prediction and measurement agree in {same}{other}."
     return [Claim(text, "counted", same=of_all(len(both) - len(wrong), len(both), "run"), other=other)]
 
 
 def _largest(table: pd.DataFrame) -> Claim:
     rows = table[table["run"] == table.loc[table["peak_bytes"].astype("float64").idxmax(), "run"]]
     first = rows.iloc[0]
-    text = "{run} needs most: {peak} by the shapes; its largest component is {component} ({size})."
+    text = "The highest predicted peak is {peak} ({run}); its largest component is {component} ({size})."
     size = memory(first["bytes"])
     return Claim(
         text, "predicted", run=run_in_words(first), peak=memory(first["peak_bytes"]),
@@ -63,9 +63,7 @@ def _errors(runs: pd.DataFrame) -> list[Claim]:
     if both.empty:
         return []
     errors = both["peak_bytes"].astype("float64") / both["measured_peak_bytes"].astype("float64") - 1
-    low, high = (f"{'−' if error < 0 else '+'}{percent(abs(error))}" for error in (errors.min(), errors.max()))
-    errors = low if low == high else f"{low} to {high}"
-    return [Claim("Predicted peaks differ from the measured ones by {errors}.", errors=errors)]
+    return [Claim("Predicted peaks differ from the measured ones by {errors}.", errors=interval(errors, percent))]
 
 
 def components_table(measured: Measured) -> MarkdownTable:

@@ -24,7 +24,7 @@ from profile_grid.tables.cells import rows_table, status_word
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.evidence import FASTER, SLOWER, UNTOLD, error_of_ratio, judged
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import listed, of_all, where
+from profile_grid.tables.wording import NO_WINNER, listed, of_all, where
 
 NO_ANSWER = Claim("Not answered: no run on several GPUs has figures.", "missing")
 ON_PROCESSOR = Claim(
@@ -73,10 +73,10 @@ def _scaling(table: pd.DataFrame, kind: str) -> list[Claim]:
     if len(cell) > 1 and judged(gain, *error)["verdict"].iloc[0] == FASTER:
         speed += f", and at {percent(worst['efficiency'])} {PARALLEL.words(worst[PARALLEL.key])}"
     elif len(cell) > 1:
-        speed = f"{interval(cell['efficiency'], percent)} of ideal speed; which way of {len(cell)} is fastest {UNTOLD}"
+        speed = f"{interval(cell['efficiency'], percent)} of ideal speed, with {NO_WINNER} among {len(cell)} ways"
     return [
         Claim(
-            "{batch}, {gpus} GPUs train {place} at {speed}.", "difference" if UNTOLD not in speed else "untold",
+            "{batch}, {gpus} GPUs train {place} at {speed}.", "untold" if NO_WINNER in speed else "difference",
             batch=BATCHES[kind], gpus=best[GPUS.key], speed=speed,
             place=f"{best[MODEL.key]} {CONTEXT_LENGTH.words(best[CONTEXT_LENGTH.key])}",
         )
@@ -93,11 +93,10 @@ def _cost(times: pd.DataFrame) -> list[Claim]:
         costliest = where(slower.loc[slower["cost_share"].idxmax()])
         cost = f" ({interval(slower['cost_share'], percent)} of the step; most: {costliest})"
     spread = interval(times["baseline_spread"].dropna(), percent)
-    others = f"; in the others it {UNTOLD}" if len(slower) < len(times) else ""
+    others = "; in the others, it is within the differences between processes" if len(slower) < len(times) else ""
     return [
         Claim(
-            "Without a profiler, communication costs time in {runs}{cost}{others}; processes of the same work differ by"
-            " {spread}.", "difference",
+            "Without a profiler, communication costs time in {runs}{cost}{others} ({spread}).", "difference",
             runs=of_all(len(slower), len(times), "run"), cost=cost, others=others, spread=spread,
         )
     ]  # fmt: skip
@@ -152,7 +151,7 @@ def _loss_differences(table: pd.DataFrame) -> list[Claim]:
     if len(different):
         runs = listed([where(row) for _, row in different.iterrows()])
         return [Claim("Losses differ from those on one GPU: {runs}.", "counted", runs=runs)]
-    largest = f"{compared['largest_off'].max():.1e}"
+    largest = f"{significant(100 * compared['largest_off'].max(), 2)} %"
     if unexplained.empty:
         text = "Losses match those on one GPU within the precision; they differ by at most {largest}."
         return [Claim(text, "counted", largest=largest)]
@@ -245,7 +244,7 @@ def losses_table(measured: Measured) -> MarkdownTable:
         ("losses", lambda row: count(row["losses"])),
         ("first off by", lambda row: _error(row["first_off"])),
         ("at most off by", lambda row: _error(row["largest_off"])),
-        ("explained of the first", lambda row: _error(row["explained"])),
+        ("expected of the first", lambda row: _error(row["explained"])),
         ("verdict", _verdict),
     )
     return rows_table(measured.tables["communication_losses"], LEADING_KEYS, columns)

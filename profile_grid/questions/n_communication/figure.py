@@ -78,7 +78,7 @@ def result(tables: Tables) -> str:
     if clear.empty:
         return "No cost of communication is larger than the differences between processes"
     share = interval(clear["cost_share"], percent)
-    elsewhere = f"; elsewhere it {UNTOLD}" if len(clear) < len(rows) else ""
+    elsewhere = f"; elsewhere it is {UNTOLD}" if len(clear) < len(rows) else ""
     return f"Communication costs {share} of a step in {of_all(len(clear), len(rows), 'run')}{elsewhere}"
 
 

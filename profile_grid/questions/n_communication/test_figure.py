@@ -36,7 +36,7 @@ def test_runs_are_ordered_by_what_communication_costs_them_without_a_profiler(ta
 def test_only_costs_larger_than_the_differences_between_processes_are_named(tables):
     times = tables["communication_times"].assign(cost_share=[0.2, 0.1])
     tables["communication_times"] = times.assign(verdict=[SLOWER, UNTOLD])
-    result = "Communication costs 20.0 % of a step in 1 of 2 runs; elsewhere it cannot be told"
+    result = "Communication costs 20.0 % of a step in 1 of 2 runs; elsewhere it is unclear"
     assert FIGURE.result(tables) == result
     tables["communication_times"] = times.assign(verdict=UNTOLD)
     assert FIGURE.result(tables) == "No cost of communication is larger than the differences between processes"
@@ -76,7 +76,9 @@ def test_the_two_runs_that_overlap_least_and_most_are_drawn_above_each_other(tab
     ]
     drawn = [row for data in TIMELINES.draw(tables).chart["datasets"].values() for row in data if "kind" in row]
     assert {(row["parallel"], row["kind"]) for row in drawn} == {("naive", "exposed"), ("ddp", "exposed")}
-    assert TIMELINES.result(tables) == ("Communication is overlapped with computation: 0.0 % by naive, 45.0 % by ddp")
+    assert TIMELINES.result(tables) == (
+        "Communication is overlapped with computation: 0.0 % with naive DDP, 45.0 % with ddp"
+    )
     assert on_paper(TIMELINES, {name: tables[name] for name in TIMELINES.tables})
 
 

@@ -5,11 +5,12 @@ import pandas as pd
 from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import ABSENT, count, interval, percent, significant
 from profile_grid.questions.time_lost.bounds import at_most
+from profile_grid.stages.host_trace.tables import NO_CALL
 from profile_grid.study.dimensions import BY_KEY
 from profile_grid.tables.cells import LEADING_KEYS, lines_table, rows_table
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import PASSES, leaders, listed, of_all, places
+from profile_grid.tables.wording import PASSES, leaders, listed, of_all, places, run_in_words
 
 MAX_NAMED = 3
 NOT_DIAGNOSED = Claim("Not answered: no capture of these runs was diagnosed.", "missing")
@@ -63,8 +64,9 @@ def _largest(bounds: pd.DataFrame, runs: int) -> Claim:
     first = bounds.drop_duplicates("run")
     losses = [LOSSES.get(name, code(name)) for name in first["code"]]
     bound = percent((at_most(first)["percent"] / 100).median())
-    text = "The largest loss is {losses} (median bound: {bound} of a step)."
-    return Claim(text, "predicted", losses=leaders(losses, most=2), bound=bound)
+    text = "The largest loss is {losses}; removing it saves at most {bound} of a step{median}."
+    median = " (median)" if len(first) > 1 else ""
+    return Claim(text, "predicted", losses=leaders(losses, most=2), bound=bound, median=median)
 
 
 def _bounds(losses: pd.DataFrame, runs: int) -> list[Claim]:
@@ -72,15 +74,26 @@ def _bounds(losses: pd.DataFrame, runs: int) -> list[Claim]:
     first = at_most(losses.drop_duplicates("run"))
     quiet = f"; no loss in {of_all(runs - len(first), runs, 'run')}" if len(first) < runs else ""
     texts = [
-        f"{LOSSES.get(name, code(name))} {interval(rows['percent'] / 100, percent)}"
+        f"{interval(rows['percent'] / 100, percent)} by {LOSSES.get(name, code(name))}"
         for name, rows in first.groupby("code", sort=False)
     ]
-    text = "Bounds by largest loss, as shares of a step: {texts}{quiet}."
+    text = "Largest loss of a run, at most, as a share of its step: {texts}{quiet}."
     return [Claim(text, "predicted", texts=listed(texts), quiet=quiet)] if texts else []
 
 
 def _not_checked(findings: pd.DataFrame) -> list[Claim]:
-    """The rules that could not be applied (which differs from finding nothing), by reason."""
+    """The rules that could not be applied, which differs from finding nothing; `reasons` says why."""
+    texts = [losses for losses, _ in _silent(findings)]
+    return [Claim("Not checked, for the reasons below: {texts}.", "missing", texts="; ".join(texts))] if texts else []
+
+
+def reasons(measured: Measured) -> list[str]:
+    """Why rules could not be applied, each reason once."""
+    return [f"{losses}: {escaped(reason)}" for losses, reason in _silent(measured.tables["time_lost"])]
+
+
+def _silent(findings: pd.DataFrame) -> list[tuple[str, str]]:
+    """The losses whose rules could not be applied, and the reason."""
     silent, every = findings[findings["abstained"].astype(bool)], findings["run"].nunique()
     texts = []
     for message, rows in silent.groupby("message", sort=False, observed=True):
@@ -88,8 +101,8 @@ def _not_checked(findings: pd.DataFrame) -> list[Claim]:
         where = f" in {of_all(some, every, 'run')}" if some < every else ""
         names = [LOSSES.get(name, code(name)) for name in dict.fromkeys(rows["code"])]
         losses = listed(names) if len(names) <= MAX_NAMED else f"{len(names)} kinds of loss"
-        texts.append(f"{losses}{where} ({escaped(str(message))})")
-    return [Claim("Not checked: {texts}.", "missing", texts="; ".join(texts))] if texts else []
+        texts.append((f"{losses}{where}", str(message)))
+    return texts
 
 
 def _held(predictions: pd.DataFrame) -> list[Claim]:
@@ -98,8 +111,8 @@ def _held(predictions: pd.DataFrame) -> list[Claim]:
     if predictions.empty:
         return []
     broken = predictions[~predictions["holds"].astype(bool)]
-    also = f"; more was gained in {places(broken)}" if len(broken) else ""
-    text = "{held} of {all} measured remedies gained no more than the predicted bound{also}."
+    also = f"; clearly more was saved in {places(broken)}" if len(broken) else ""
+    text = "{held} of {all} measured remedies saved no more than the diagnosis says is possible{also}."
     return [Claim(text, "counted", held=within_bound(predictions), all=len(predictions), also=also)]
 
 
@@ -120,10 +133,10 @@ def _per_launch(measured: Measured) -> list[Claim]:
     median = f" (median {significant(total.median())})" if len(total) > 2 else ""
     most = order[0]
     lead = Claim(
-        "Under the trace, the host needs {us} µs per launch{median}, {share} of it {most}.",
-        us=interval(total, significant), median=median, share=interval(us[most] / total, percent), most=escaped(most),
+        "While it is traced, the host needs {us} µs per launch{median}, {share} of it {most}.",
+        us=interval(total, significant), median=median, share=interval(us[most] / total, percent), most=_activity(most),
     )  # fmt: skip
-    parts = [f"{escaped(activity)} {interval(us[activity], significant)}" for activity in order]
+    parts = [f"{_activity(activity)} {interval(us[activity], significant)}" for activity in order]
     by_part = Claim("Host time by activity, in µs per launch: {parts}.", parts=listed(parts))
     return [lead, by_part, *_functions(measured.tables["host_stacks"], us[most])]
 
@@ -178,9 +191,14 @@ def host_tables(measured: Measured) -> list[tuple[str, MarkdownTable, MarkdownTa
     """(run, time per launch of its launching threads, their functions) of each run with a host trace."""
     texts, stacks = measured.tables["host_per_launch"], measured.tables["host_stacks"]
     return [
-        (name, _per_launch_cells(run_rows), _stacks(stacks[stacks["run"] == name]))
+        (run_in_words(run_rows.iloc[0]), _per_launch_cells(run_rows), _stacks(stacks[stacks["run"] == name]))
         for name, run_rows in texts.groupby("run", sort=False)
     ]
+
+
+def _activity(doing: str) -> str:
+    """What a thread does, in words."""
+    return "outside of calls" if doing == NO_CALL else escaped(doing)
 
 
 def _per_launch_cells(run_rows: pd.DataFrame) -> MarkdownTable:
@@ -193,7 +211,7 @@ def _per_launch_cells(run_rows: pd.DataFrame) -> MarkdownTable:
         cells = (us.get(activity, 0.0) for activity in doing)
         figures = (count(launches), significant(ms), significant(us.sum()), *map(significant, cells))
         lines.append((escaped(phase), *figures))
-    headings = ("phase", "launches", "ms", "µs per launch", *(f"{activity}, µs" for activity in doing))
+    headings = ("phase", "launches", "ms", "µs per launch", *(f"{_activity(activity)}, µs" for activity in doing))
     return MarkdownTable(headings, tuple(lines), first_right=1)
 
 
@@ -208,8 +226,13 @@ def _stacks(run_rows: pd.DataFrame) -> MarkdownTable:
 
 
 def _told(row) -> str:
-    return f"{code(row.code, in_table=True)} {significant(row.ms)} ms ({percent(row.percent / 100)})"
+    return f"{_named(row.code)} {significant(row.ms)} ms ({percent(row.percent / 100)})"
 
 
 def _codes(codes: str) -> str:
-    return ", ".join(code(name, in_table=True) for name in codes.split(", ") if name) or "no finding"
+    return ", ".join(_named(name) for name in codes.split(", ") if name) or "no finding"
+
+
+def _named(rule: str) -> str:
+    """The name of a rule in a table: "launch bound"."""
+    return escaped(rule.replace("_", " "))

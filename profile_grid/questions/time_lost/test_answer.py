@@ -44,9 +44,9 @@ def test_a_remedy_stands_beside_what_was_said_of_the_run_without_it():
 def test_a_gain_beyond_what_was_said_is_told():
     runs = PLAIN, faster(3.0, precision="tf32")
     assert summaries(*runs)["predictions"]["holds"].tolist() == [False]
-    assert "0 of 1 measured remedies gained no more than the predicted bound; more was gained in small" in sentences(
-        *runs
-    )
+    assert (
+        "0 of 1 measured remedies saved no more than the diagnosis says is possible; clearly more was saved in small"
+    ) in sentences(*runs)
     assert rendered(list(runs))["time_lost"].count("**no**") == 1
 
 
@@ -58,7 +58,7 @@ def test_idle_time_is_at_most_what_a_step_without_a_profiler_takes_beyond_the_gp
     assert found["unprofiled_ms"].tolist() == pytest.approx([6.0 * SAVED, 10.0 - busy_ms], rel=1e-4)
     assert found.loc["launch_bound", "unprofiled_percent"] == pytest.approx(100 - 10 * busy_ms)
     assert found["gain_ms"].tolist() == [6.0, 7.0]
-    assert "`no_tensor_cores` 5.59 ms (55.9 %), `launch_bound` 0.198 ms (2.0 %)" in rendered([made])["time_lost"]
+    assert "no tensor cores 5.59 ms (55.9 %), launch bound 0.198 ms (2.0 %)" in rendered([made])["time_lost"]
 
 
 def test_attention_in_one_kernel_is_a_remedy_and_attention_by_pytorch_in_many_is_none():
@@ -115,12 +115,12 @@ def test_every_rule_that_a_remedy_mends_is_there():
 def test_the_sentences_say_what_could_gain_most_and_what_cannot_be_told():
     text = sentences(PLAIN, faster(5.0, precision="tf32"))
     assert text.startswith(
-        "The largest loss is fp32 matrix multiplies without tensor cores (median bound: 55.9 % of a step)."
+        "The largest loss is fp32 matrix multiplies without tensor cores; removing it saves at most 55.9 % of a step."
     )
     assert "no loss in 1 of 2 runs." in text
-    assert "Not checked: unfilled last waves (no counters)." in text
+    assert "Not checked, for the reasons below: unfilled last waves." in text
     others = [("low_occupancy", *SILENT[1:]), *((code, *SILENT[1:5], "a CPU", "-", "{}", "{}") for code in "abcd")]
-    assert "unfilled last waves and low occupancy (no counters); 4 kinds of loss (a CPU)." in sentences(
+    assert "unfilled last waves and low occupancy; 4 kinds of loss." in sentences(
         replace(PLAIN, findings=(SILENT, *others))
     )
     some = (
@@ -128,15 +128,15 @@ def test_the_sentences_say_what_could_gain_most_and_what_cannot_be_told():
         replace(PLAIN, precision="tf32", findings=()),
         replace(PLAIN, precision="bf16", findings=PLAIN.findings[:1]),
     )
-    assert "Not checked: unfilled last waves in 1 of 2 runs (no counters)." in sentences(*some)
+    assert "Not checked, for the reasons below: unfilled last waves in 1 of 2 runs." in sentences(*some)
     assert sentences(replace(PLAIN, findings=())) == "Not answered: no capture of these runs was diagnosed."
-    assert sentences(replace(PLAIN, findings=(SILENT,))).startswith("The diagnosis finds nothing in the one run.")
+    assert sentences(replace(PLAIN, findings=(SILENT,))).startswith("The diagnosis finds nothing in the only run.")
 
 
 def test_the_document_shows_findings_silent_rules_and_remedies():
     text = rendered([PLAIN, faster(5.0, precision="tf32")])["time_lost"]
-    assert "`no_tensor_cores` 5.59 ms (55.9 %)" in line_of(text, "small", "512", "forward pass")
-    assert text.count("unfilled last waves (no counters)") == 1
+    assert "no tensor cores 5.59 ms (55.9 %)" in line_of(text, "small", "512", "forward pass")
+    assert text.count("- unfilled last waves: no counters\n") == 1
     assert "5.59 (55.9 %) | " in text and text.count(" yes |") == 1
 
 
@@ -184,8 +184,9 @@ def test_the_document_tells_what_the_host_does_and_where_its_python_is_in_no_cal
     tables = traced(PLAIN)
     text = document_of("time_lost", tables)
     assert (
-        "Under the trace, the host needs 20.0 µs per launch, 75.0 % of it in no call.\n\n- Host time by activity, in µs"
-        " per launch: in no call 15.0 and launching 5.00.\n- The Python function with the most samples outside calls:"
+        "While it is traced, the host needs 20.0 µs per launch, 75.0 % of it outside of calls.\n\n- Host time by"
+        " activity, in µs per launch: outside of calls 15.0 and launching 5.00.\n- The Python function with the"
+        " most samples outside calls:"
         " in the forward pass `linear (torch.nn.functional)` (66.7 %)."
     ) in text
     assert cells_of(text, "backward", "100") == ["2.00", "20.0", "15.0", "5.00"]
