@@ -84,7 +84,7 @@ def _held() -> Claim:
     """How many remedies all studies measured, and how many gained no more than was predicted."""
     tables = [example.tables()["predictions"] for example in EXAMPLES if example.predicts]
     every = pd.concat([table for table in tables if len(table)])
-    text = "{held} of {all} remedies that {studies} studies measured gained no more than the bound of the diagnosis."
+    text = "{held} of {all} remedies that {studies} studies measured saved no more than the diagnosis says is possible."
     studies = sum(1 for table in tables if len(table))
     return Claim(text, "counted", held=within_bound(every), all=len(every), studies=studies)
 

@@ -27,7 +27,7 @@ def findings_of_nsys(messages: Iterable[tuple[int, str, int]]) -> Iterator[Findi
         source = "nsys" if processes == 1 else f"nsys, of {processes} processes"
         if judgement := _judgement(severity, text):
             code, meaning = judgement
-            yield finding(code, f"{source}: {text}: {meaning}")
+            yield finding(code, f"{source}: {text.removesuffix('.')}: {meaning}")
 
 
 def _judgement(severity: int, text: str) -> tuple[str, str] | None:

@@ -24,7 +24,7 @@ STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, float("inf"))
 MAX_LINES = 60  # of one panel
 NO_CELLS = "No cell has times on both sides."
 MEANING = (
-    "The median over processes, and the interval from resampling processes and steps. Right of the rule is slower;"
+    "The geometric mean over processes, and its interval by Welch's test. Right of the rule is slower;"
     " colour and shape are the verdict."
 )
 LEAST_REACH, MOST, MARGIN = 1.02, 0.75, 1.005  # of the axis: at least, for the share of the cells, and beyond that
@@ -63,11 +63,8 @@ def result(tables: Tables) -> str:
     ]
     if tested.empty:
         return ""
-    return (
-        f"Of {counted(len(tested), 'cell')}: {', '.join(parts)}"
-        if parts
-        else (f"No change was detected in {counted(len(tested), 'cell')}")
-    )
+    lead = "; ".join(parts) or "No change was detected"
+    return f"{lead} in {counted(len(tested), 'cell')}"
 
 
 FIGURE = Figure("ratios", "Time of a step after ÷ before", draw, result, tables=("runs", "cells"))

@@ -29,6 +29,7 @@ LEFT = 1  # the filter of a row that says by how much a pixel differs from the o
 COLORS, NUMBERS, COLORS_AND_ALPHA = 2, 3, 6  # what a pixel is
 MAX_COLORS = 256  # that a list of colours holds
 OPAQUE = 255
+WITHIN_NUMBER = re.compile(r"(?<=[×<]) (?=\d)|(?<=\d) (?=(?:%|\w+/s|[GM]iB|ms)(?!\w))")
 
 
 def on_paper(figure: Figure, tables: Tables) -> Spec:
@@ -70,8 +71,10 @@ def write_figure(figure: Figure, tables: Tables, folder: Path) -> dict[str, byte
 
 
 def wrapped(text: str, width: int = LINE_CHARACTERS) -> list[str]:
-    """The text as lines: broken at spaces, and in words that are longer than a line."""
-    return textwrap.wrap(text, width, break_on_hyphens=False) or [""]
+    """The text as lines: broken at spaces, but not between a number and its sign or unit, and in words that are longer
+    than a line."""
+    lines = textwrap.wrap(WITHIN_NUMBER.sub("\N{NO-BREAK SPACE}", text), width, break_on_hyphens=False)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines] or [""]
 
 
 def _only_text(reason: str) -> Spec:

@@ -10,6 +10,7 @@ from profile_grid.study.dimensions import MODE, MODES, keys_without
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.cells import LEADING_KEYS, NOT_IN_GRID, headings_of, leading_cells, status_word
 from profile_grid.tables.claims import Claim
+from profile_grid.tables.classes import family
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import ALL_PHASES, FORWARD
 from profile_grid.tables.pivoting import shown_dimensions
@@ -85,7 +86,7 @@ def _others(mode: str, rows: pd.DataFrame, measured: Measured) -> Claim:
 
 
 def _kinds(top: pd.DataFrame, noun: str) -> list[str]:
-    return [f"{'an' if name[0] in 'aeiou' else 'a'} {escaped(name)} {noun}" for name in top["class"]]
+    return [f"{'an' if name[0] in 'aeiou' else 'a'} {escaped(name)} {noun}" for name in top["class"].map(family)]
 
 
 def top_kernel_table(measured: Measured) -> MarkdownTable:

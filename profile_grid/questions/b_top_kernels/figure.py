@@ -80,7 +80,8 @@ def draw_top_kernels(tables: Tables) -> Drawing:
     top = top_kernels(runs, tables["kernels"])
     short = short_names(top["kernel"], names_of_summary_kernels(tables))
     top = top.assign(bar=top["kernel"].map(short), text=_texts(top), start=0.0, end=top["time_ms"])
-    fills, names_px = marks.part_fills(top, "family"), CHARACTER_PX * max(map(len, top["bar"]), default=0)
+    fills = marks.part_fills(top.assign(end=top["share"]), "family")  # panels have axes of their own
+    names_px = CHARACTER_PX * max(map(len, top["bar"]), default=0)
 
     def panel(rows: pd.DataFrame, _: pd.DataFrame) -> Spec:
         title = {FORWARD: "forward pass", ALL_PHASES: f"all of one {MODES[rows['mode'].iloc[0]]}"}

@@ -8,7 +8,7 @@ from profile_grid.figures.drawing import Drawing, Tables
 from profile_grid.figures.panels import Frame
 from profile_grid.figures.run_selection import by_size, labels, without_figures
 from profile_grid.figures.theme import WIDTH
-from profile_grid.quantities import GIBIBYTE, MEBIBYTE, interval, memory, percent
+from profile_grid.quantities import GIBIBYTE, MEBIBYTE, memory, percent
 from profile_grid.study.dimensions import KEYS
 from profile_grid.study.stages import MEMORY
 
@@ -45,10 +45,10 @@ def draw(tables: Tables) -> Drawing:
 
 
 def result(tables: Tables) -> str:
-    """The peaks, and the shares of activations if there are any."""
+    """The highest peak and its largest category."""
     peaks = tables["memory_peak"]
     if peaks.empty:
         return ""
-    activations = peaks[(peaks["category"] == "activations") & (peaks["bytes"] > 0)]["share"]
-    shares = f"; in training, {interval(activations, percent)} of it are activations" if len(activations) else ""
-    return f"The peak of a step is {interval(peaks['peak_bytes'], memory)}{shares}"
+    row = peaks[peaks["peak_bytes"] == peaks["peak_bytes"].max()].nlargest(1, "bytes").iloc[0]
+    size, share = memory(row["peak_bytes"]), percent(row["share"])
+    return f"The highest peak is {size}; {share} of it is {row['category']}"

@@ -95,4 +95,4 @@ def result(tables: Tables) -> str:
     if run is None:
         return ""
     row = peaks[peaks["run"] == run].iloc[0]
-    return f"The peak of the step is in {row['fullest_phase']}: {memory(row['peak_bytes'])}"
+    return f"Memory in use is highest in {row['fullest_phase']}: {memory(row['peak_bytes'])}"

@@ -11,7 +11,7 @@ from profile_grid.figures.panels import AXIS_PX, Frame
 from profile_grid.figures.run_selection import without_figures
 from profile_grid.figures.scales import Series
 from profile_grid.figures.theme import SOFT, WIDTH
-from profile_grid.quantities import GIBIBYTE, interval, memory, percent, ratio
+from profile_grid.quantities import GIBIBYTE, interval, memory, percent, significant
 from profile_grid.study.dimensions import CHECKPOINT, KEYS, keys_without
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.evidence import SLOWER
@@ -51,7 +51,7 @@ def draw_checkpoint(tables: Tables) -> Drawing:
     rows, source = time_and_memory(taken)
     values = sorted_values(taken, CHECKPOINT.key)
     rows = rows.assign(order=rows[CHECKPOINT.key].map(values.index))
-    series = Series(VALUE, tuple(CHECKPOINT.name_of(value) for value in values))
+    series = Series(VALUE, tuple(CHECKPOINT.name_of(value) for value in values if value in set(rows[CHECKPOINT.key])))
     note = (
         "Times without a profiler, ± the standard deviation between steps. Blocks that share a checkpoint are"
         " recomputed in the backward pass. Of two points at the same memory, the upper one only costs time. Neither"
@@ -94,8 +94,8 @@ def result_checkpoint(tables: Tables) -> str:
     its_steps, gib = steps[steps[CHECKPOINT.key] == fewest], rows.set_index("run")["gib"]
     shares = (its_steps["run"].map(gib) / its_steps["base_run"].map(gib)).dropna()
     taken = f", in {interval(shares, percent)} of the memory" if len(shares) else ""
-    longer = interval(1 / its_steps["speed_up"], ratio)
-    return f"{capital(CHECKPOINT.words(fewest))}, a step takes {longer} as long{taken}"
+    longer = interval(1 / its_steps["speed_up"], significant)
+    return f"{capital(CHECKPOINT.words(fewest))}, a step takes {longer} times as long{taken}"
 
 
 def draw_peak(tables: Tables) -> Drawing:

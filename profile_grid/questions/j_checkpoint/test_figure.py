@@ -36,7 +36,7 @@ def test_every_timed_run_is_a_point_at_its_memory_as_far_as_the_device_tells_it(
 
 
 def test_the_result_says_how_much_longer_a_step_takes():
-    assert FIGURE.result(tables()).startswith("With checkpoints of 1 block, a step takes × 1.")
+    assert FIGURE.result(tables()).startswith("With checkpoints of 1 block, a step takes 1.")
     assert FIGURE.draw(tables(checkpoints=("0",))).reason == "No two timed training runs differ only in checkpoints."
 
 

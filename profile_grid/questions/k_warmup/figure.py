@@ -10,7 +10,7 @@ from profile_grid.figures.panels import Frame, side_by_side
 from profile_grid.figures.run_selection import models_in_order, without_figures
 from profile_grid.figures.scales import Log, Series
 from profile_grid.figures.theme import SMALL, SOFT
-from profile_grid.quantities import interval, ratio
+from profile_grid.quantities import interval, significant
 from profile_grid.questions.k_warmup.document import NOT_KEPT
 from profile_grid.study.dimensions import MODE
 from profile_grid.study.stages import TIMING
@@ -74,8 +74,8 @@ def result(tables: Tables) -> str:
     if rows.empty:
         return ""
     first, second = (rows[rows["number"] == number]["ratio"] for number in (0, 1))
-    second = f", the second {interval(second, ratio)}" if len(second) else ""
-    return f"The first step takes {interval(first, ratio)} the time of a measured one{second}"
+    second = f", the second {interval(second, significant)} times" if len(second) else ""
+    return f"The first step takes {interval(first, significant)} times as long as a measured one{second}"
 
 
 FIGURES = (

@@ -24,7 +24,7 @@ def test_every_step_is_a_point_of_its_run_and_mode():
     assert {(row["run"], row["number"]) for row in points} == {
         (run, number) for run in made["runs"]["run"] for number in range(7)
     }
-    assert FIGURE.result(made) == "The first step takes × 10.0 the time of a measured one, the second × 2.00"
+    assert FIGURE.result(made) == "The first step takes 10.0 times as long as a measured one, the second 2.00 times"
     assert on_paper(FIGURE, {name: made[name] for name in FIGURE.tables})
 
 

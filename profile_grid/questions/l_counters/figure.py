@@ -96,7 +96,7 @@ def result(tables: Tables) -> str:
         return ""
     weighted = kernels[["compute_share", "memory_share"]].max(axis=1).clip(upper=1.0) * kernels["share"]
     mean = weighted.groupby(kernels["run"]).sum()
-    return f"On the mean over their time, the kernels of a run reach {interval(mean, percent)} of their nearer roof"
+    return f"On average over their time, the kernels of a run reach {interval(mean, percent)} of their nearer roof"
 
 
 FIGURES = (

@@ -40,7 +40,8 @@ def draw(tables: Tables) -> Drawing:
     """A line per run, the most expensive first."""
     runs, rows = tables["runs"], costs(tables)
     several = runs[pd.to_numeric(runs[GPUS.key]) > 1]
-    series = Series(PARALLEL.key, tuple(sorted_values(rows, PARALLEL.key)))
+    series = Series("way", tuple(map(PARALLEL.name_of, sorted_values(rows, PARALLEL.key))))
+    rows = rows.assign(way=rows[PARALLEL.key].map(PARALLEL.name_of))
     notes = [
         "A step without a profiler, ± the standard deviation between steps, compared with all runs of the same work"
         " without communication. Hollow: processes of the same work differ as much."
