@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cs336_model.program.variants.values import BF16, BF16_WEIGHTS, FP32, TF32
+from cs336_model.program.variants.values import FP32, TF32
 
 HOPPER = "NVIDIA H100 Tensor Core GPU datasheet, nvidia.com/en-us/data-center/h100"
 H200 = "NVIDIA H200 Tensor Core GPU datasheet, nvidia.com/en-us/data-center/h200"
@@ -29,8 +29,8 @@ class Peaks:
 
     def flop_per_s(self, precision: str) -> float | None:
         """Peak of matrix multiplies in `precision`: fp32 without tensor cores (PyTorch's default), the others with."""
-        bf16 = self.bf16_flop_per_s
-        return {FP32: self.fp32_flop_per_s, TF32: self.tf32_flop_per_s, BF16: bf16, BF16_WEIGHTS: bf16}.get(precision)
+        peaks = {FP32: self.fp32_flop_per_s, TF32: self.tf32_flop_per_s}
+        return peaks.get(precision, self.bf16_flop_per_s)  # fp16 is as fast as bf16
 
 
 def _peaks(fp32_tera: float, tf32_tera: float | None, bf16_tera: float | None, giga_bytes: float, source: str) -> Peaks:

@@ -35,12 +35,11 @@ class SavedBytes:
 # and merged heads; per (token, d_ff) gate, up, SiLU and product; per score exp and softmax. Under autocast norms stay
 # in fp32 and so does exp, and each projection keeps a cast of its input.
 SAVED_BYTES = {
-    "fp32": SavedBytes(40, 16, 8, 4, 12, 0, FP32_BYTES),
-    "tf32": SavedBytes(40, 16, 8, 4, 12, 0, FP32_BYTES),
-    "bf16": SavedBytes(34, 8, 6, 4, 10, 2, FP32_BYTES),
+    **dict.fromkeys(("fp32", "tf32"), SavedBytes(40, 16, 8, 4, 12, 0, FP32_BYTES)),
+    **dict.fromkeys(("bf16", "fp16"), SavedBytes(34, 8, 6, 4, 10, 2, FP32_BYTES)),
     "bf16-weights": SavedBytes(28, 8, 4, 2, 10, 0, 2),
 }
-ACTIVATION_BYTES = {"bf16": 2, "bf16-weights": 2}  # in a block; otherwise fp32
+ACTIVATION_BYTES = dict.fromkeys(("bf16", "bf16-weights", "fp16"), 2)  # in a block; otherwise fp32
 # They keep their output and a logsumexp per row instead of the scores; a student's FlashAttention is to do so, too.
 FUSED = ("flash", "efficient", "cudnn", "own-pytorch", "own-triton")
 DEFAULT_VARIANT = {"precision": "fp32", "attention": "eager", "checkpoint": NO_CHECKPOINT}

@@ -108,7 +108,7 @@ MODE = Dimension(
 )  # fmt: skip
 PRECISION = Dimension(
     key="precision", heading="precision",
-    meaning="fp32, tf32 (in matrix multiplies), bf16 (by autocast), or bf16-weights (everything in bf16)",
+    meaning="fp32, tf32 (in matrix multiplies), bf16 or fp16 (by autocast), or bf16-weights (everything in bf16)",
     listed="precisions", setting="precision", default=FP32, values=PRECISIONS, in_words="in {}",
 )  # fmt: skip
 BATCH_SIZE = Dimension(

@@ -165,7 +165,7 @@ def test_a_model_with_a_students_attention_is_measured_if_that_is_right(run_benc
         assert "tests.cs336_model.own_code:right" in read_spec(json.dumps(result["spec"])).named
 
 
-@pytest.mark.parametrize("precision", ["bf16", "bf16-weights"])
+@pytest.mark.parametrize("precision", ["bf16", "fp16", "bf16-weights"])
 def test_a_students_attention_gets_the_type_that_autocast_would_give_it(run_benchmark, precision):
     result = run_benchmark(
         attention="own-pytorch", precision=precision, context_length=16, adapters=adapters("right"), mode="forward"

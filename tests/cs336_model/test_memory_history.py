@@ -381,14 +381,20 @@ def test_the_gradients_of_a_block_are_its_parameters_and_what_it_kept_is_freed(t
     assert again["backward_change_bytes"].isna().all() and again["gradient_bytes"].isna().all()
 
 
-def test_the_types_of_a_step_under_autocast_are_those_that_pytorch_gives(three_blocks, spec_values):
-    types = three_blocks(spec_values, precision="bf16")[0]["module_dtypes"].set_index("module")
-    columns = ["modules", "parameters", "output", "gradients"]
-    assert types.loc["blocks.*.feed_forward.up", columns].tolist() == [3, "float32", "bfloat16", "float32"]
+TYPES = ["modules", "parameters", "output", "gradients"]
+
+
+@pytest.mark.parametrize(("precision", "lower"), [("bf16", "bfloat16"), ("fp16", "float16")])
+def test_the_types_of_a_step_under_autocast_are_those_that_pytorch_gives(three_blocks, spec_values, precision, lower):
+    types = three_blocks(spec_values, precision=precision)[0]["module_dtypes"].set_index("module")
+    assert types.loc["blocks.*.feed_forward.up", TYPES].tolist() == [3, "float32", lower, "float32"]
     assert types.loc["blocks.*.attention_norm", "output"] == "float32"
-    assert types.loc[["(logits)", "(loss)"], "output"].tolist() == ["bfloat16", "float32"]
+    assert types.loc[["(logits)", "(loss)"], "output"].tolist() == [lower, "float32"]
+
+
+def test_the_types_of_a_step_with_bf16_weights_are_bf16(three_blocks, spec_values):
     lower = three_blocks(spec_values, precision="bf16-weights")[0]["module_dtypes"].set_index("module")
-    assert lower.loc["head", columns].tolist() == [1, "bfloat16", "bfloat16", "bfloat16"]
+    assert lower.loc["head", TYPES].tolist() == [1, "bfloat16", "bfloat16", "bfloat16"]
 
 
 def test_operations_are_followed_without_a_change_of_the_peak(recorded, monkeypatch):

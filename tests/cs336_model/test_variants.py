@@ -42,7 +42,7 @@ def test_a_variant_in_fp32_gives_the_loss_and_gradients_of_the_eager_program(spe
     torch.testing.assert_close(gradients(variant), gradients(plain), rtol=1e-3, atol=1e-6)
 
 
-@pytest.mark.parametrize("precision", ["bf16", "bf16-weights"])
+@pytest.mark.parametrize("precision", ["bf16", "fp16", "bf16-weights"])
 def test_a_lower_precision_is_off_by_its_rounding_and_no_more(spec_values, precision):
     plain, variant = after_one_step(spec_values), after_one_step(spec_values, precision=precision)
     off = torch.linalg.vector_norm(gradients(variant) - gradients(plain)) / torch.linalg.vector_norm(gradients(plain))

@@ -16,7 +16,8 @@ from cs336_model.program.adapters.checking import Check, calling, check, require
 from cs336_model.program.adapters.names import NEEDED
 from cs336_model.program.device import synchronize
 from cs336_model.program.named import find
-from cs336_model.program.variants.values import BF16, BF16_WEIGHTS, FP32, TF32, UNIT_ROUNDOFF
+from cs336_model.program.variants.precision import dtype_of
+from cs336_model.program.variants.values import FP32, TF32, UNIT_ROUNDOFF
 from cs336_model.ranges import span
 
 Apply = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
@@ -86,11 +87,6 @@ def tried_attention(
     with calling(attention, f"{in_words(shape, True)}, {precision}"):
         outputs_and_gradients(apply, inputs[:3], inputs[3], True)
         synchronize(device)
-
-
-def dtype_of(precision: str) -> torch.dtype:
-    """The type of queries, keys and values."""
-    return torch.bfloat16 if precision in (BF16, BF16_WEIGHTS) else torch.float32
 
 
 def in_words(shape: tuple[int, int, int], causal: bool) -> str:

@@ -15,7 +15,8 @@ from cs336_model.program.adapters.names import NEEDED
 from cs336_model.program.named import find
 from cs336_model.program.parallel.reduction import NoReduction
 from cs336_model.program.parallel.sharding import ADAMW_SETTINGS, GroupedAdamW
-from cs336_model.program.variants.values import BF16, OWN_FSDP, OWN_SHARDED
+from cs336_model.program.variants.precision import BY_AUTOCAST
+from cs336_model.program.variants.values import OWN_FSDP, OWN_SHARDED
 
 
 class AdaptedReduction(NoReduction):
@@ -26,10 +27,10 @@ class AdaptedReduction(NoReduction):
         make, end, *_ = NEEDED["parallel"][parallel]
         with calling(parallel):
             self._make, self._end = find(adapters[make]), find(adapters[end])
-        self._arguments = (torch.bfloat16 if precision == BF16 else None,) if parallel == OWN_FSDP else ()
+        self._arguments = (BY_AUTOCAST.get(precision),) if parallel == OWN_FSDP else ()
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """The student's model. FSDP gathers parameters in bf16 if the run computes in it."""
+        """The student's model. FSDP gathers parameters in the type of autocast, if there is one."""
         with calling(self.parallel):
             self.model = self._make(model, *self._arguments)
         return self.model

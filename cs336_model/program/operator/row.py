@@ -31,8 +31,8 @@ from cs336_model.program.process_cost import Progress, process_age_seconds
 from cs336_model.program.result import empty_result, facts_of_process, write_result
 from cs336_model.program.variants.attention import forced_backend, fused_attention, refusals
 from cs336_model.program.variants.compilation import compiler_settings, compiling, is_compiled
-from cs336_model.program.variants.precision import autocast, choose_matmul_precision
-from cs336_model.program.variants.values import BF16, BF16_WEIGHTS, EAGER, OWN_ATTENTIONS
+from cs336_model.program.variants.precision import autocast, choose_matmul_precision, dtype_of
+from cs336_model.program.variants.values import EAGER, OWN_ATTENTIONS
 from cs336_model.program.without_times import UNFINISHED, WithoutTimes, Wrong
 
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
@@ -143,8 +143,8 @@ def operator(spec: RowSpec) -> Attend:
 
 def tensors(spec: RowSpec, context_length: int, device: torch.device) -> tuple[tuple[Tensor, ...], Tensor]:
     """Queries, keys and values (batch, 1, context, head_dim), and the gradient of the output, from the seed. In bf16
-    they are in bf16, as under autocast after a model's projections."""
-    dtype = torch.bfloat16 if spec.dimensions["precision"] in (BF16, BF16_WEIGHTS) else torch.float32
+    and fp16 they have that type, as under autocast after a model's projections."""
+    dtype = dtype_of(spec.dimensions["precision"])
     shape = (spec.dimensions["batch_size"], 1, context_length, spec.dimensions["head_dim"])
     generator = torch.Generator(device=device).manual_seed(spec.seed)
     *heads, gradient = (torch.randn(shape, generator=generator, device=device, dtype=dtype) for _ in range(4))

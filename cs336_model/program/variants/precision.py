@@ -1,4 +1,4 @@
-"""Precisions: fp32 without tensor cores, tf32 in matrix products, bf16 by autocast, and bf16 weights."""
+"""Precisions: fp32 without tensor cores, tf32 in matrix products, bf16 or fp16 by autocast, and bf16 weights."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -6,7 +6,9 @@ import torch
 from torch import nn
 
 from cs336_model.program.spec import RunSpec
-from cs336_model.program.variants.values import BF16, BF16_WEIGHTS, TF32
+from cs336_model.program.variants.values import BF16, BF16_WEIGHTS, FP16, TF32
+
+BY_AUTOCAST = {BF16: torch.bfloat16, FP16: torch.float16}
 
 
 def choose_matmul_precision(spec: RunSpec) -> None:
@@ -16,10 +18,15 @@ def choose_matmul_precision(spec: RunSpec) -> None:
 
 
 def autocast(spec: RunSpec, device: torch.device) -> AbstractContextManager:
-    """bf16 for the operations that autocast considers safe, with fp32 weights; nothing in other precisions."""
-    if spec.dimensions["precision"] == BF16:
-        return torch.autocast(device.type, dtype=torch.bfloat16)
-    return nullcontext()
+    """bf16 or fp16 for the operations that autocast considers safe, with fp32 weights; nothing in other precisions.
+    Losses are not scaled: in fp16, gradients below 6e-8 are 0."""
+    dtype = BY_AUTOCAST.get(spec.dimensions["precision"])
+    return torch.autocast(device.type, dtype=dtype) if dtype else nullcontext()
+
+
+def dtype_of(precision: str) -> torch.dtype:
+    """The type of activations: of queries, keys and values."""
+    return torch.bfloat16 if precision == BF16_WEIGHTS else BY_AUTOCAST.get(precision, torch.float32)
 
 
 def weights_in_precision(spec: RunSpec, model: nn.Module) -> None:

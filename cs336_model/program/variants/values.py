@@ -7,7 +7,7 @@ from cs336_model.arithmetic.checkpoints import NO_CHECKPOINT, misfit
 from cs336_model.arithmetic.flops import PROJECT_CONSTRUCTOR
 from cs336_model.ranges import FORWARD, TRAIN_STEP
 
-FP32, TF32, BF16, BF16_WEIGHTS = PRECISIONS = ("fp32", "tf32", "bf16", "bf16-weights")
+FP32, TF32, BF16, BF16_WEIGHTS, FP16 = PRECISIONS = ("fp32", "tf32", "bf16", "bf16-weights", "fp16")
 NOT_COMPILED, WHOLE_MODEL, ATTENTION_ALONE = COMPILES = ("off", "on", "attention")
 EAGER, *_ = PYTORCH_ATTENTIONS = ("eager", "math", "flash", "efficient", "cudnn")
 OWN_PYTORCH, OWN_TRITON = OWN_ATTENTIONS = ("own-pytorch", "own-triton")  # of a student (cs336_model.program.adapters)
@@ -20,10 +20,10 @@ DIVIDED = (FSDP, OWN_FSDP)
 PARALLELS = (NOT_PARALLEL, NAIVE, FLAT, OVERLAPPED, *BUCKET_MB, FSDP, OWN_DDP, OWN_FSDP)
 ADAMW, ZERO1, OWN_SHARDED = OPTIMIZERS = ("adamw", "zero1", "own-sharded")
 
-ELEMENT_BYTES = {FP32: 4, TF32: 4, BF16: 2, BF16_WEIGHTS: 2}  # of an activation
+ELEMENT_BYTES = {FP32: 4, TF32: 4, BF16: 2, BF16_WEIGHTS: 2, FP16: 2}  # of an activation
 # The largest relative error of rounding one number: 2^-p for a significand of p bits. TF32 keeps 11 of them in the
-# operands of a matrix product, bf16 keeps 8 (NVIDIA A100 white paper; IEEE 754 binary32 keeps 24).
-UNIT_ROUNDOFF = {FP32: 2**-24, TF32: 2**-11, BF16: 2**-8, BF16_WEIGHTS: 2**-8}
+# operands of a matrix product, bf16 keeps 8 (NVIDIA A100 white paper; IEEE 754 binary32 keeps 24, binary16 11).
+UNIT_ROUNDOFF = {FP32: 2**-24, TF32: 2**-11, BF16: 2**-8, BF16_WEIGHTS: 2**-8, FP16: 2**-11}
 DEFAULT_VALUES = {
     "precision": FP32, "compile": NOT_COMPILED, "attention": EAGER, "checkpoint": NO_CHECKPOINT,
     "gpus": 1, "parallel": NOT_PARALLEL, "optimizer": ADAMW,
