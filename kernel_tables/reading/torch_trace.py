@@ -105,7 +105,7 @@ def _notes(trace: TorchTrace):
     if replayed:
         yield (
             f"{replayed:,} of {trace.count(KERNEL):,} kernels ran in replayed CUDA graphs: their range is that of the"
-            " launch, since the trace does not say which node of the graph each is (nsys does)"
+            " launch, since the trace does not say where the graph's nodes were captured (nsys does)"
         )
     if trace.whole_microseconds:
         yield "times are whole microseconds: a kernel of 0.9 µs counts as 0 or 1"

@@ -229,7 +229,7 @@ def _graph_replays(trace: CaptureArrays) -> Iterator[Finding]:
         yield finding(
             "nodes_not_recorded",
             f"{replayed} activities of replayed CUDA graphs belong to the range that launched the replay: PyTorch's"
-            " profiler does not say which node of a graph each of them is; record with nsys for their modules"
+            " profiler does not say where the graph's nodes were captured; record with nsys for their modules"
             " (`kernel-tables record --profiler nsys`)",
         )
 
