@@ -68,11 +68,6 @@ class Example:
         """The provenance of its measurements."""
         return json.loads((self.folder / "tables" / "provenance.json").read_text())
 
-    @property
-    def predicts(self) -> bool:
-        """Whether its runs are of models, which a diagnosis can be about."""
-        return "findings" in self.merged_names
-
     def asked(self, runs: pd.DataFrame) -> list[str]:
         """The questions whose answers are in the documents that are kept."""
         return [*self.questions] if self.document != ALL else asked_of(runs)

@@ -28,8 +28,7 @@ def range_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str) -> s
         TextColumn("range", table["range"].tolist(), right=False, least=LEAST_NAME),
         _counts("times", table["instances"], rank=2),
         _counts("kernels", table["kernels"], rank=1),
-        TextColumn(heading, [duration(time) for time in times]),
-        *_shares(times, all_ns),
+        *_times(heading, times, all_ns),
         _counts("copies, sets", table["memops"], rank=4),
     ]
     return aligned(columns, width)
@@ -57,8 +56,7 @@ def tree_lines(
         TextColumn("range", labels, right=False, least=LEAST_NAME),
         TextColumn("times", counts, rank=7),
         TextColumn("kernels", [f"{node.kernels:,}" for node in nodes], rank=2),
-        TextColumn(heading, [duration(time) for time in times]),
-        *_shares(times, all_ns, bar_rank=8),
+        *_times(heading, times, all_ns, bar_rank=8),
         *([TextColumn("copies, sets", memops, rank=9)] if any(memops) else []),
     ]
     return aligned(columns, width) + rest_line(left_out, "ranges", None, width, heading, all_by)
@@ -77,11 +75,10 @@ def kernel_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, sho
         TextColumn("range", [path or NO_RANGE for path in table["range"]], False, LEAST_PATH, cut_start=True, rank=1),
         TextColumn("class", table["class"].tolist(), right=False, least=LEAST_PATH, rank=6),
         _counts("launches", table["launches"], rank=2),
-        TextColumn(heading, [duration(time) for time in times]),
-        *_shares(times, all_ns),
-        TextColumn("mean", [duration(mean) for mean in table["mean_ns"]], rank=5),
-        TextColumn("min", [duration(least) for least in table["min_ns"]], rank=8),
-        TextColumn("max", [duration(most) for most in table["max_ns"]], rank=7),
+        *_times(heading, times, all_ns),
+        TextColumn("mean", list(map(duration, table["mean_ns"])), rank=5),
+        TextColumn("min", list(map(duration, table["min_ns"])), rank=8),
+        TextColumn("max", list(map(duration, table["max_ns"])), rank=7),
     ]
     return aligned(columns, width)
 
@@ -93,8 +90,7 @@ def class_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, shor
         TextColumn("class", table["class"].tolist(), right=False, least=LEAST_NAME),
         _counts("kernels", table["kernels"], rank=2),
         _counts("launches", table["launches"], rank=1),
-        TextColumn(heading, [duration(time) for time in times]),
-        *_shares(times, all_ns),
+        *_times(heading, times, all_ns),
         _kernels("most time in", table["largest_kernel"], short, rank=4),
     ]
     return aligned(columns, width)
@@ -115,11 +111,11 @@ def _kernels(heading: str, names: pd.Series, short: Mapping[str, str], rank: int
     )
 
 
-def _shares(times: Sequence[float], all_ns: int, bar_rank: int = 3) -> list[TextColumn]:
-    """The share of the time, as a number and as a bar."""
+def _times(heading: str, times: Sequence[float], all_ns: int, bar_rank: int = 3) -> list[TextColumn]:
+    """The times, and their share of all time as a number and as a bar."""
     shares = [time / all_ns if all_ns else 0.0 for time in times]
     bars = TextColumn("", [bar(share, BAR).rstrip() for share in shares], right=False, rank=bar_rank)
-    return [TextColumn("share", [percent(share) for share in shares]), bars]
+    return [TextColumn(heading, list(map(duration, times))), TextColumn("share", list(map(percent, shares))), bars]
 
 
 def _counts(heading: str, counts: pd.Series, rank: int) -> TextColumn:
