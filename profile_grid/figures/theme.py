@@ -23,7 +23,7 @@ KINDS = (  # what has the colour and shape of its place in its list, in every fi
     ("small", "medium", "large", "xl", "2.7B", "10B", "xl-2026"),
     PRECISION.values,
     (*PYTORCH_ATTENTIONS, "compiled", *OWN_ATTENTIONS),
-    PARALLEL.values,
+    tuple(map(PARALLEL.name_of, PARALLEL.values)),
     tuple(COMPILE.names.values()),
     tuple(CHECKPOINT.names.values()),
     ("compute", "memory", "latency", "too small"),

@@ -62,14 +62,14 @@ def test_matrix_multiplies_lead_these_runs_and_leave_this_share_to_other_kernels
     is_gemm = forward.drop_duplicates("kernel").set_index("kernel")["gemm"]
     share = top["total_ns"] / total
     text = lead("cs336-2026", "b_top_kernels")
-    assert f"leads the forward pass in {top['kernel'].map(is_gemm).sum()} of {len(top)} runs" in text
-    assert "{} to {} of it (median {})".format(*percents(share.min(), share.max(), share.median())) in text
+    assert f"a gemm kernel in {top['kernel'].map(is_gemm).sum()} of {len(top)} runs" in text
+    assert "takes {} to {} of it (median {})".format(*percents(share.min(), share.max(), share.median())) in text
     others = forward[~forward["gemm"]]
     left = others.groupby("run")["total_ns"].sum() / total
     parts = longest(others[others["part"] != ""], "part")["part"].value_counts()
     text = lead("cs336-2026", "c_other_kernels")
     assert "{} to {} of the forward pass (median {})".format(*percents(left.min(), left.max(), left.median())) in text
-    assert f"most of it in `{parts.index[0]}` ({parts.iloc[0]} of {len(left)} runs)" in text
+    assert f"most of it in `{parts.index[0]}` in {parts.iloc[0]} of {len(left)} runs" in text
 
 
 def test_training_has_this_share_of_matrix_multiplies_and_these_leaders(kernels, forward):
@@ -83,8 +83,10 @@ def test_training_has_this_share_of_matrix_multiplies_and_these_leaders(kernels,
     change = pairs["share_training"] - pairs["share"]
     text = lead("cs336-2026", "d_training_vs_inference")
     assert (
-        change < 0
-    ).all() and f"smaller in all {len(change)} runs ({-change.max():.1f} to {-change.min():.1f}" in text
+        (change < 0).all()
+        and f"a smaller share than in inference in all {len(change)} runs ({-change.max():.1f} to {-change.min():.1f}"
+        in text
+    )
     assert f"median change −{-change.median():.1f}." in text
     same = (pairs["leader"] == pairs["leader_training"]).sum()
     assert lead("cs336-2026", "b_top_kernels").endswith(f"leads training in {same} of {len(pairs)} runs.")
@@ -131,7 +133,7 @@ def test_so_many_of_sixty_runs_lose_most_to_each_loss():
     bound = (largest["gain_ms"] / largest["run"].map(step_ms)).median()
     expected = (
         f"in {counts['no_tensor_cores']} of {len(largest)} runs and late launches in {counts['launch_bound']}"
-        f" (median bound: {100 * bound:.1f} % of a step)"
+        f"; removing it saves at most {100 * bound:.1f} % of a step (median)"
     )
     assert expected in lead("diagnosis", "time_lost")
     assert expected in lead("example-h200", "time_lost")
