@@ -19,11 +19,10 @@ from tests.workflow.conftest import copy_sources
 ONE, TWO = "alpha_ctx8_forward", "beta_ctx8_forward"
 OF_MODELS = [one for one in QUESTIONS if one.workload is MODEL_STEPS]
 ASKED = [one for one in OF_MODELS if one.name == "l_counters" or not (one.varies or one.needs or one.stage)]
-ANSWERS = ["answer answers", *(f"answer {one.name}" for one in ASKED if one.has_document)]
 FIGURES = [f"figure {name}" for one in ASKED for name in one.figures]
 IN_BF16, IN_TWOS = ([f"{run}_{part}" for run in (ONE, TWO)] for part in ("bf16", "bs2"))
 END = ["all"]
-DOCUMENTS = ["summaries", *ANSWERS, *FIGURES, "page", "dictionary", "table_documents", *END]
+DOCUMENTS = ["summaries", "answers", *FIGURES, "page", "dictionary", "table_documents", *END]
 MERGE = ["merge", "complete", *DOCUMENTS]
 TABLES = [f"tables_of_capture {ONE}", f"tables_of_capture {TWO}", f"tables_of_counters {ONE}", "timeline"]
 
@@ -146,7 +145,7 @@ CHANGED_CONFIG = {
     "warm-up steps of the timings": (
         config("timing:\n  warmup_steps: 0", "timing:\n  warmup_steps: 1"),
         # which have an answer then
-        ["plan", *timings(ONE, TWO), *MERGE, "answer k_warmup", "figure warmup", "contents"],
+        ["plan", *timings(ONE, TWO), *MERGE, "figure warmup", "contents"],
     ),
     "measured steps of the captures": (
         config("  warmup_steps: 0\n  measured_steps: 1", "  warmup_steps: 0\n  measured_steps: 2"),
@@ -171,7 +170,7 @@ CHANGED_CONFIG = {
     "a precision added": (
         config("modes: [forward]", "modes: [forward]\n      precisions: [fp32, bf16]"),
         ["plan", *timings(*IN_BF16), *captures(*IN_BF16)[:-2], *MERGE,  # those of the first are there
-         "answer f_precision", "figure precision", "contents"],
+         "figure precision", "contents"],
     ),
     "another batch size for all": (
         config("batch_size: 4", "batch_size: 2"),
@@ -183,7 +182,7 @@ CHANGED_CONFIG = {
     ),
     "counters of no run": (
         config("kernel_classes: []", 'kernel_classes: []\ncounters: {runs: ""}'),
-        ["plan", *(job for job in MERGE if job not in ("answer l_counters", "figure measured_roofline")), "contents"],
+        ["plan", *(job for job in MERGE if job != "figure measured_roofline"), "contents"],
     ),
     "a class of kernels": (
         config("kernel_classes: []", 'kernel_classes: [{class: gemm, pattern: "aten::bmm"}]'),
@@ -200,7 +199,7 @@ CHANGED_SOURCES = {
     "kernel_tables/kernel_classes/class_rules.toml": [*TABLES, *MERGE],
     "profile_grid/stages/capture/step_tables.py": [*TABLES, *MERGE],
     "profile_grid/merging/merge.py": MERGE,
-    "profile_grid/documents/documents.py": [*ANSWERS, "page", *END],
+    "profile_grid/documents/documents.py": ["answers", "page", *END],
     "profile_grid/figures/scales.py": [*FIGURES, "page", *END],
     "profile_grid/questions/a_forward_time/figure.py": [
         "figure phase_times",
@@ -209,10 +208,10 @@ CHANGED_SOURCES = {
         *END,
     ],
     "profile_grid/documents/dictionary.py": ["dictionary", *END],
-    "profile_grid/questions/b_top_kernels/document.py": ["answer b_top_kernels", "answer answers", "page", *END],
+    "profile_grid/questions/b_top_kernels/document.py": ["answers", "page", *END],
     "profile_grid/questions/c_other_kernels/table.py": DOCUMENTS,
-    "profile_grid/questions/b_top_kernels/document.md.j2": ["answer b_top_kernels", "answer answers", *END],
-    "profile_grid/documents/templates/macros.md.j2": [*ANSWERS, *END],
+    "profile_grid/questions/b_top_kernels/document.md.j2": ["answers", *END],
+    "profile_grid/documents/templates/macros.md.j2": ["answers", *END],
 }
 
 
@@ -280,7 +279,7 @@ def test_a_run_that_is_removed_is_in_no_table_and_nothing_is_measured(project, s
     config("models: [alpha, beta]", "models: [alpha]")(project)
     run = snakemake(project, "--cores", "2", "results/tables/runs.csv", "results/answers/a_forward_time.md")
     assert run.status == 0, run.output
-    assert sorted(run.jobs) == ["answer a_forward_time", "merge", "plan", "summaries"]
+    assert sorted(run.jobs) == ["answers", "merge", "plan", "summaries"]
     for made in ("results/tables/runs.csv", "results/tables/timings.csv", "results/answers/a_forward_time.md"):
         text = (project / made).read_text()
         assert "alpha" in text

@@ -29,7 +29,7 @@ def test_somebody_else_makes_the_documents_anew_from_an_archive_without_measurin
     assert kinds == {
         "read_packed",
         "summaries",
-        "answer",
+        "answers",
         "figure",
         "page",
         "dictionary",

@@ -169,8 +169,8 @@ def test_the_specification_and_the_digests_stand_in_every_result(finished_projec
 
 OLD = (10**9, 10**9)  # a time before that of any other file
 EDITED_IN_THE_PAST = {
-    "profile_grid/questions/a_forward_time/table.py": ["summaries", "answer a_forward_time", "page"],
-    "profile_grid/questions/a_forward_time/document.md.j2": ["answer a_forward_time", "answer answers"],
+    "profile_grid/questions/a_forward_time/table.py": ["summaries", "answers", "page"],
+    "profile_grid/questions/a_forward_time/document.md.j2": ["answers"],
     "profile_grid/figures/theme.py": ["figure phase_times", "page"],
     "kernel_tables/kernel_classes/class_rules.toml": [f"tables_of_capture {ONE}", "merge", "page"],
 }
@@ -196,7 +196,7 @@ def test_a_result_that_is_replaced_by_one_with_an_older_time_is_merged_again(pro
     path.write_text(json.dumps(result))
     os.utime(path, OLD)
     planned = snakemake(project, "--dry-run")
-    assert {"merge", "summaries", "page", "answer a_forward_time"} <= set(planned.jobs)
+    assert {"merge", "summaries", "page", "answers"} <= set(planned.jobs)
     assert f"timing {ONE}" not in planned.jobs
 
 
@@ -204,7 +204,7 @@ def test_a_result_that_is_replaced_by_one_with_an_older_time_is_merged_again(pro
     ("file", "job"),
     [
         ("results/tables/runs.csv", "merge"),
-        ("results/answers/a_forward_time.md", "answer a_forward_time"),
+        ("results/answers/a_forward_time.md", "answers"),
         ("results/figures/phase_times.svg", "figure phase_times"),
         ("results/report.html", "page"),
         (f"results/runs/{ONE}/kernels.csv", f"tables_of_capture {ONE}"),

@@ -3,6 +3,7 @@
 Which jobs run again is decided by content: RERUNS knows what each job is made from (workflow/reruns.py).
 """
 
+import atexit
 import gc
 import json
 from pathlib import Path
@@ -63,6 +64,7 @@ SPECIFICATIONS = {
 CUSTOM_RULES = json.dumps({key: config.get(key, []) for key in OWN_RULES})
 RESOURCES = JobResources(RUNS, SPECIFICATIONS, config["device"] != "cpu", in_allocation())
 prepare_job_environment(ROOT)
+atexit.register(gc.freeze)  # else Python looks at all objects once more at its end
 if ROOT == Path(workflow.basedir):  # else it may be a module, whose onstart is never called
     gc.disable()  # planning makes millions of objects and drops none: looking for dropped ones takes a sixth of its time
 RERUNS = Reruns(workflow, ROOT)

@@ -14,9 +14,10 @@ def main(*, tables: Path, output: Path, documents: list[str] | None = None, form
     """Writes the documents of these names, by default all, in Markdown and in other `formats`."""
     on_disk = TablesOnDisk(tables, declared=declared_tables())
     provenance = json.loads((tables / "provenance.json").read_text())
-    for name, markdown in make_documents(on_disk, on_disk["runs"], provenance, documents).items():
-        for style in dict.fromkeys(["markdown", *(formats or [])]):
-            write_text(output / f"{name}{SUFFIXES[style]}", document_in(style, markdown))
+    for names in [[name] for name in documents] if documents else [None]:
+        for name, markdown in make_documents(on_disk, on_disk["runs"], provenance, names).items():
+            for style in dict.fromkeys(["markdown", *(formats or [])]):
+                write_text(output / f"{name}{SUFFIXES[style]}", document_in(style, markdown))
 
 
 if __name__ == "__main__":
