@@ -30,6 +30,7 @@ COLUMNS = {
     "StringIds": "id value",
     "META_DATA_EXPORT": "name value",
 }
+UNSYNCED = "PRAGMA synchronous = OFF"  # waiting for the disk would take most of the time
 TEXT_COLUMNS = {"text", "value", "name"}
 
 
@@ -46,6 +47,7 @@ def thread_id(thread: int, process: int = 1) -> int:
 def changed(path: Path, *statements: str) -> Path:
     """The capture, after the SQL statements."""
     with closing(sqlite3.connect(path)) as database, database:
+        database.execute(UNSYNCED)
         for statement in statements:
             database.execute(statement)
     return path
@@ -195,6 +197,7 @@ class Synthetic:
         """PATH, written; tables without rows are left out as nsys does, and so are the tables and columns LACKING."""
         path.unlink(missing_ok=True)
         with sqlite3.connect(path) as connection:
+            connection.execute(UNSYNCED)
             for table, columns in COLUMNS.items():
                 rows = self.rows[table]
                 if table in lacking or not (rows or keep_empty):

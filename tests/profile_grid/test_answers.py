@@ -30,9 +30,17 @@ OOM = {
     "oom_free_bytes": int(3.1 * 2**30), "oom_total_bytes": int(139.7 * 2**30), "reason": "CUDA out of memory",
 }  # fmt: skip
 
+RENDERED: dict[str, dict[str, str]] = {}
+
 
 def rendered(runs: list[Made]) -> dict[str, str]:
-    """All documents that the runs can answer, of the tables of those questions."""
+    """All documents that the runs can answer, of the tables of those questions; made once of the same runs."""
+    if (made := repr(runs)) not in RENDERED:
+        RENDERED[made] = rendered_anew(runs)
+    return RENDERED[made]
+
+
+def rendered_anew(runs: list[Made]) -> dict[str, str]:
     tables = merged(runs)
     own = {name for one in questions_asked(tables["runs"].to_dict("records")) for name in one.tables}
     return documents(summary_tables(tables, own), tables["runs"], PROVENANCE)
