@@ -14,6 +14,7 @@ from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
+from cs336_model.program.code_digest import code_digest
 from profile_grid.files import write_text
 from profile_grid.freshness.digests import digest_of_source, digest_of_sources
 
@@ -69,6 +70,13 @@ def _digest_of_file(root: Path, path: str) -> str:
         return _facts(content)["digest"] if path.endswith(".py") else digest_of_source(path, content)
     except ValueError as error:
         raise UnreadableSource(f"{path}: {error}") from error
+
+
+def digest_of_loaded(content: bytes) -> str:
+    """`code_digest` of a file that a measured program has loaded: it is not parsed if it is remembered."""
+    key = hashlib.sha256(content).hexdigest()
+    facts = _used.get(key) or _remembered().get(key)
+    return facts["digest"] if facts else code_digest(content)
 
 
 @cache

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cs336_model.program.code_digest import bytes_digest, code_digest
+from cs336_model.program.code_digest import bytes_digest
 from cs336_model.program.loading import CHECKOUT, ELSEWHERE, PROJECT
 from cs336_model.program.module_search import (
     Location,
@@ -19,6 +19,7 @@ from cs336_model.program.module_search import (
     is_of_python,
     path_below_import_folder,
 )
+from profile_grid.freshness.imports import digest_of_loaded
 
 CHANGED = "a file that the measured program ran has changed"
 GONE = "a file that the measured program ran is gone"
@@ -148,7 +149,7 @@ def _bytes_digest(path: str) -> str:
 
 @cache
 def _code_digest(path: str) -> str:
-    return code_digest(Path(path).read_bytes())
+    return digest_of_loaded(Path(path).read_bytes())
 
 
 def search_folders() -> tuple[str, ...]:
