@@ -119,11 +119,14 @@ def _events(placed: PlacedTrace) -> Iterator[dict]:
 
 def _host_events(placed: PlacedTrace, lanes: Lanes, tracks_of_launches: dict[int, Track]) -> Iterator[dict]:
     """Ranges, and one slice per API call that launched something; `tracks_of_launches` gets their tracks by row."""
-    rows = pd.concat([range_rows(placed.trace, placed.ranges), call_rows(placed.trace, placed.activities)])
+    columns = ["thread", "name", "track", "start_ns", "end_ns", "call"]
+    ranges, calls = range_rows(placed.trace, placed.ranges), call_rows(placed.trace, placed.activities)
+    rows = pd.concat([ranges[columns], calls[columns]])
+    del ranges, calls  # else they stay in memory while the events are written
     rows = rows.sort_values(["start_ns", "end_ns"], ascending=[True, False], kind="stable")
-    for row in rows.itertuples(index=False):
-        event = _slice(placed, lanes, placed.thread_track(row.thread), row.name, row.track, row.start_ns, row.end_ns)
-        tracks_of_launches[row.call] = Track(event["pid"], event["tid"])
+    for thread, *bar, call in rows.itertuples(index=False, name=None):
+        event = _slice(placed, lanes, placed.thread_track(thread), *bar)
+        tracks_of_launches[call] = Track(event["pid"], event["tid"])
         yield event
 
 
