@@ -132,9 +132,9 @@ def _link(example: Example, question: str, study: Example, up: str) -> Claim:
     link = f"[study {name}]({up}{name}/answers/{study.document}.md)"
     here, there = (_work(each.merged()["runs"]) for each in (example, study))
     if answer_of(example, question).rule == "missing":
-        runs = "same runs" if {*there} <= {*here} else f"{len({*here} & {*there})} of these runs"
+        runs = "" if {*there} <= {*here} else f", {len({*here} & {*there})} of these runs"
         answer = answer_of(study, question)
-        return Claim("{answer} ({link}, {runs}).", answer.rule, answer=answer.removesuffix("."), link=link, runs=runs)
+        return Claim("{answer} ({link}{runs}).", answer.rule, answer=answer.removesuffix("."), link=link, runs=runs)
     names = sorted(
         {f"{here[work]} here is {there[work]} there" for work in here if there.get(work, here[work]) != here[work]}
     )

@@ -62,7 +62,7 @@ def test_matrix_multiplies_lead_these_runs_and_leave_this_share_to_other_kernels
     is_gemm = forward.drop_duplicates("kernel").set_index("kernel")["gemm"]
     share = top["total_ns"] / total
     text = lead("cs336-2026", "b_top_kernels")
-    assert f"a gemm kernel in {top['kernel'].map(is_gemm).sum()} of {len(top)} runs" in text
+    assert f"forward pass, gemm in {top['kernel'].map(is_gemm).sum()} of {len(top)} runs" in text
     assert "takes {} to {} of it (median {})".format(*percents(share.min(), share.max(), share.median())) in text
     others = forward[~forward["gemm"]]
     left = others.groupby("run")["total_ns"].sum() / total
@@ -133,7 +133,7 @@ def test_so_many_of_sixty_runs_lose_most_to_each_loss():
     bound = (largest["gain_ms"] / largest["run"].map(step_ms)).median()
     expected = (
         f"in {counts['no_tensor_cores']} of {len(largest)} runs and late launches in {counts['launch_bound']}"
-        f"; removing it saves at most {100 * bound:.1f} % of a step (median)"
+        f": at most {100 * bound:.1f} % of a step (median)"
     )
     assert expected in lead("diagnosis", "time_lost")
     assert expected in lead("example-h200", "time_lost")

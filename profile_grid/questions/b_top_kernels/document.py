@@ -45,7 +45,7 @@ def sentences(measured: Measured) -> list[str]:
 def _leads(top: pd.DataFrame, scopes: list[tuple[str, pd.DataFrame]], measured: Measured) -> Claim:
     """The top kernel of the forward pass, its share, and in how many runs it is the top kernel of the fullest mode."""
     is_same = top["kernel"].nunique() == 1
-    kinds = [measured.label(top["kernel"].iloc[0])] * len(top) if is_same else _kinds(top, measured.words.kernel)
+    kinds = [measured.label(top["kernel"].iloc[0])] * len(top) if is_same else top["class"].map(family).map(escaped)
     kind, leads = Counter(kinds).most_common(1)[0]
     training = ""
     if scopes:
@@ -83,10 +83,6 @@ def _others(mode: str, rows: pd.DataFrame, measured: Measured) -> Claim:
     runs = of_all(len(differing), len(rows), "run")
     return Claim("In {runs} of {mode}, another {kernel} leads: {leaders}.", "counted", runs=runs, mode=TRAINING[mode],
                  kernel=measured.words.kernel, leaders=leaders(labels))  # fmt: skip
-
-
-def _kinds(top: pd.DataFrame, noun: str) -> list[str]:
-    return [f"{'an' if name[0] in 'aeiou' else 'a'} {escaped(name)} {noun}" for name in top["class"].map(family)]
 
 
 def top_kernel_table(measured: Measured) -> MarkdownTable:

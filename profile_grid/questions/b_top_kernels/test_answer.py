@@ -83,7 +83,7 @@ def test_another_top_kernel_in_some_of_the_grid():
 def test_different_top_kernels_of_the_forward_pass_are_told_by_class():
     runs = grid(modes=("forward",))
     runs[0] = replace(runs[0], kernels=forward_kernels(10.0, 5000.0))
-    assert Said(runs)["b"].startswith("The longest kernel of the forward pass, a gemm kernel in 3 of 4 runs, takes")
+    assert Said(runs)["b"].startswith("The longest kernel of the forward pass, gemm in 3 of 4 runs, takes")
 
 
 def test_one_captured_step_cannot_tell_whether_steps_agree():

@@ -47,8 +47,8 @@ def _change(change: pd.DataFrame, measured: Measured) -> Claim:
         if rows.any():
             amount = interval(change.loc[rows, "change"].abs(), _amount)
             count = str(int(rows.sum())) if texts else of_all(int(rows.sum()), len(change), "run")
-            share = "one" if texts else "share than in inference"
-            texts.append(f"a {word} {share} in {count} ({amount} points)")
+            share = word if texts else f"a {word} share than in inference"
+            texts.append(f"{share} in {count} ({amount} points)")
     verdict = ", ".join(texts) or f"the same share as in inference within {_amount(SAME_SHARE)} points"
     median = f"; median change {points(change['change'].median())}" if len(change) > 2 else ""
     return Claim(

@@ -64,7 +64,7 @@ def _largest(bounds: pd.DataFrame, runs: int) -> Claim:
     first = bounds.drop_duplicates("run")
     losses = [LOSSES.get(name, code(name)) for name in first["code"]]
     bound = percent((at_most(first)["percent"] / 100).median())
-    text = "The largest loss is {losses}; removing it saves at most {bound} of a step{median}."
+    text = "The largest loss is {losses}: at most {bound} of a step{median}."
     median = " (median)" if len(first) > 1 else ""
     return Claim(text, "predicted", losses=leaders(losses, most=2), bound=bound, median=median)
 
