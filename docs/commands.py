@@ -85,9 +85,8 @@ def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 def worked_example(name: str) -> str:
     """The example that tests/patches/NAME.patch adds: the text of new files, the difference of changed ones."""
     patch = (PATCHES / f"{name}.patch").read_text(encoding="utf-8")
-    intro = f"`git apply tests/patches/{name}.patch` adds it, and `tests/workflow/test_growing.py` applies and runs it."
     files = map(_file, re.split(r"^(?=diff --git )", patch, flags=re.MULTILINE)[1:])
-    return "\n\n".join(["# The complete example", intro, *files]) + "\n"
+    return "\n\n".join(["# The complete example", *files]) + "\n"
 
 
 def _file(difference: str) -> str:

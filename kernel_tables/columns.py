@@ -65,7 +65,7 @@ RANK = columns("rank? | int | | number of the rank; of several captures, or with
 STEP = columns("""
     rank | int | | number of the rank
     device | int | | number of its device
-    step | int | | of the rank
+    step | int | | number of the step of this rank
 """)
 TABLES: dict[str, tuple[Column, ...]] = {
     "ranges": RANK
@@ -96,7 +96,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     kernels | int | | distinct names of kernels
     launches | int | | number of launches
     total_ns | int | ns | their time
-    share_of_gpu_time | float | of 1 | of all classes, memory operations included
+    share_of_gpu_time | float | of 1 | share of the time of all classes, memory operations included
     largest_kernel | text | | the kernel with the most time
     unknown_names | text | | names of the class `unknown`
     """),
@@ -121,9 +121,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
     """),
     "diff": columns("""
     level | text | | `fact`, `phase`, `part`, `class` or `kernel`
-    name | text | | of what is compared
+    name | text | | name of the fact, phase, part, class or kernel
     change | text | | `fact`, `appeared`, `gone`, `count` or `time`; `same` with `--all`
-    before | text | | of a fact: its value in the first capture
+    before | text | | value of a fact in the first capture
     after | text | | the same in the second capture
     launches_before | float? | | launches per step in the first capture
     launches_after | float? | | the same in the second capture
@@ -149,33 +149,33 @@ TABLES: dict[str, tuple[Column, ...]] = {
     """),
     "communication": STEP
     + columns("""
-    step_ns | int | ns | `compute_ns` + `exposed_communication_ns` + `exposed_memory_ns` + `idle_ns`
-    compute_ns | int | ns | while a kernel computed
-    exposed_communication_ns | int | ns | while only collectives ran
-    exposed_memory_ns | int | ns | while only copies and fills ran
-    idle_ns | int | ns | while nothing ran
-    communication_ns | int | ns | while at least one collective ran
-    overlapped_ns | int | ns | of that, while a kernel computed
-    collectives | int | | their number
+    step_ns | int | ns | time of the step: `compute_ns` + `exposed_communication_ns` + `exposed_memory_ns` + `idle_ns`
+    compute_ns | int | ns | time in which a kernel computed
+    exposed_communication_ns | int | ns | time in which only collectives ran
+    exposed_memory_ns | int | ns | time in which only copies and fills ran
+    idle_ns | int | ns | time in which nothing ran
+    communication_ns | int | ns | time in which at least one collective ran
+    overlapped_ns | int | ns | the part of it in which a kernel computed, too
+    collectives | int | | number of collectives
     bytes | int? | bytes | sum over the collectives
-    transfer_ns | int? | ns | the shortest kernel of each collective over the ranks, added up
-    waiting_ns | int? | ns | what the rank's own kernels took beyond that
+    transfer_ns | int? | ns | sum over the collectives of the shortest kernel of any rank
+    waiting_ns | int? | ns | the same sum for the rank's own kernels, less `transfer_ns`
     """),
     "communication --collectives": STEP
     + columns("""
-    number | int | | in the step, by launch, from 0
+    number | int | | number of the collective in the step, by launch, from 0
     operation | text | | `all-reduce`, `all-gather`, ...
-    range | text | | around its launch, innermost
+    range | text | | innermost range around its launch
     kernel | text | | full name
     bytes | int? | bytes | all that is reduced, gathered or sent, on one rank
-    bucket | int? | | where a range names it
-    start_ns | int | ns | from the start of the step on this device
-    duration_ns | int | ns | of its kernel
-    exposed_ns | int | ns | of that, while no kernel computed
-    transfer_ns | int? | ns | the shortest duration over the ranks
-    waiting_ns | int? | ns | the duration less that
+    bucket | int? | | number of the bucket, if a range names it
+    start_ns | int | ns | start of its kernel, from the start of the step on this device
+    duration_ns | int | ns | duration of its kernel
+    exposed_ns | int | ns | the part of it in which no kernel computed
+    transfer_ns | int? | ns | the shortest duration of any rank
+    waiting_ns | int? | ns | `duration_ns` less `transfer_ns`
     algorithm_gb_per_s | float? | GB/s | bytes / transfer, 10^9 bytes a second
-    bus_gb_per_s | float? | GB/s | of the busiest link, as NCCL's own tests count
+    bus_gb_per_s | float? | GB/s | rate of the busiest link, as NCCL's own tests count
     """),
     "names": columns("""
     about | text | | what the row is about
@@ -188,12 +188,12 @@ TABLES: dict[str, tuple[Column, ...]] = {
     name | text | | full name of the kernel
     class | text | | class of the kernel
     range | text | | range path around its launch, joined with ` > `
-    start_ns | int | ns | on the capture's own clock
-    end_ns | int | ns | on the capture's own clock
-    duration_ns | int | ns | on the GPU
+    start_ns | int | ns | start, on the capture's own clock
+    end_ns | int | ns | end, on the capture's own clock
+    duration_ns | int | ns | duration on the GPU
     process | int | | global id of the process
     thread | int | | global id of the launching thread; -1 without a launch
-    device | int | | number of the device; -1 for the processor
+    device | int | | number of the device; -1 for the CPU
     stream | int | | number of the stream
     launch_ns | int? | ns | start of the call that launched it
     """),

@@ -44,6 +44,14 @@ class Setting:
     of_study: bool = False  # passed to no process, so that a change makes no result stale
 
 
+def steps(warmup: int, measured: int) -> dict[str, Setting]:
+    """The settings of the steps of a process, with these defaults; every stage of a model has them."""
+    return {
+        "warmup_steps": Setting(WARMUP, default=warmup, of_program=True),
+        "measured_steps": Setting(COUNT, default=measured, of_program=True),
+    }
+
+
 @dataclass(frozen=True)
 class TablesOfARun:
     """Tables that are made of the files of one run, before runs are merged."""
@@ -83,6 +91,10 @@ class Stage:
     only_with_gpu: bool = False  # without a GPU, it ends at once as unsupported
     workload: Workload = MODEL_STEPS  # of the runs that have it
     has_estimates: bool = False  # its folder has estimates.py, since its work is not the steps of a model
+
+    def __post_init__(self) -> None:
+        if self.workload is MODEL_STEPS and not self.settings.keys() >= steps(0, 1).keys():
+            raise ValueError(f"stage {self.name}: add steps(warmup=0, measured=1) to its settings")
 
     @property
     def result(self) -> str:

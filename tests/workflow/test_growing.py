@@ -99,10 +99,10 @@ def test_the_stage_is_measured_counted_and_joined(grown):
 def test_the_question_has_its_table_document_figure_and_place_on_the_page(grown):
     assert table(grown, "spread")["spread"].gt(0).all()
     answer = (grown / "results/answers/z_spread.md").read_text()
-    assert "The steps of a run scatter by" in answer
-    assert "## (z) How much do the steps of a run scatter?" in (grown / "results/answers/answers.md").read_text()
+    assert "The steps of a run vary by" in answer
+    assert "## (z) How much do the steps of a run vary?" in (grown / "results/answers/answers.md").read_text()
     assert (grown / "results/figures/spread.svg").read_text().startswith("<svg")
-    assert "How much do the steps of a run scatter?" in (grown / "results/report.html").read_text()
+    assert "How much do the steps of a run vary?" in (grown / "results/report.html").read_text()
 
 
 def test_nothing_misses_the_question_that_was_deleted(grown):

@@ -1,6 +1,6 @@
 """The stage of all-reduce alone, between the GPUs of a run."""
 
-from profile_grid.study.stage import COUNT, PROCESSES, WARMUP, Setting, Stage
+from profile_grid.study.stage import COUNT, PROCESSES, Setting, Stage, steps
 
 ALL_REDUCE = Stage(
     name="all_reduce",
@@ -12,8 +12,7 @@ ALL_REDUCE = Stage(
             {"description": "Sizes to reduce, in 10^6 bytes.", "type": "array", "minItems": 1, "items": COUNT},
             default=(1, 10, 100, 1000),
         ),
-        "warmup_steps": Setting(WARMUP, default=5, of_program=True),
-        "measured_steps": Setting(COUNT, default=20, of_program=True),
+        **steps(warmup=5, measured=20),
     },
     of_every_run=False,
     of_several_gpus=True,

@@ -1,6 +1,6 @@
 """The stage under a profiler: Nsight Systems, or PyTorch's."""
 
-from profile_grid.study.stage import COUNT, OWN_RULES, PROCESSES, WARMUP, Setting, Stage, TablesOfARun
+from profile_grid.study.stage import OWN_RULES, PROCESSES, Setting, Stage, TablesOfARun, steps
 
 CAPTURE = Stage(
     name="capture",
@@ -21,8 +21,7 @@ CAPTURE = Stage(
     ),
     settings={
         # H200, 142 runs: the second step already lasts as long as the later ones (median ratio 1.000)
-        "warmup_steps": Setting(WARMUP, default=2, of_program=True),
-        "measured_steps": Setting(COUNT, default=3, of_program=True),
+        **steps(warmup=2, measured=3),
         "backend": Setting(
             {"description": "Profiler; auto is nsys if it and a GPU are present.", "enum": ["auto", "nsys", "torch"]},
             default="auto",

@@ -1,6 +1,6 @@
 """The stage that counts what kernels do, under Nsight Compute."""
 
-from profile_grid.study.stage import COUNT, PAGE_RUN, PROCESSES, WARMUP, Setting, Stage, TablesOfARun
+from profile_grid.study.stage import COUNT, PAGE_RUN, PROCESSES, Setting, Stage, TablesOfARun, steps
 
 COUNTERS = Stage(
     name="counters",
@@ -34,8 +34,7 @@ COUNTERS = Stage(
             },
             default=2,
         ),
-        "warmup_steps": Setting(WARMUP, default=1, of_program=True),
-        "measured_steps": Setting(COUNT, default=1, of_program=True),
+        **steps(warmup=1, measured=1),
     },
     tables_of_a_run=TablesOfARun(
         names=("counters", "counter_ranges", "roofs", "counter_findings"),

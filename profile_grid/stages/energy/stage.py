@@ -1,6 +1,6 @@
 """The stage that measures energy, in windows of seconds."""
 
-from profile_grid.study.stage import COUNT, PROCESSES, WARMUP, Setting, Stage
+from profile_grid.study.stage import PROCESSES, Setting, Stage, steps
 
 ENERGY = Stage(
     name="energy",
@@ -9,8 +9,7 @@ ENERGY = Stage(
     sources=PROCESSES,
     lasts_s=lambda settings: (settings["windows"] + 2) * settings["window_s"],  # one idle window before and after them
     settings={
-        "warmup_steps": Setting(WARMUP, default=5, of_program=True),
-        "measured_steps": Setting(COUNT, default=3, of_program=True),
+        **steps(warmup=5, measured=3),
         "windows": Setting(
             {"description": "Windows in which the model steps.", "type": "integer", "minimum": 3, "maximum": 1000},
             default=3,

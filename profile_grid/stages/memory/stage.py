@@ -1,6 +1,6 @@
 """The stage that records every allocation."""
 
-from profile_grid.study.stage import COUNT, PROCESSES, WARMUP, Setting, Stage, TablesOfARun
+from profile_grid.study.stage import PROCESSES, Stage, TablesOfARun, steps
 
 MEMORY = Stage(
     name="memory",
@@ -11,10 +11,7 @@ MEMORY = Stage(
     disk_bytes=50_000,
     # H200: three training steps of 2.7B (32 layers) at context 128 leave 4.7 MB of snapshot, and less of history
     disk_bytes_per_layer_and_step=80_000,
-    settings={
-        "warmup_steps": Setting(WARMUP, default=1, of_program=True),
-        "measured_steps": Setting(COUNT, default=1, of_program=True),
-    },
+    settings=steps(warmup=1, measured=1),
     tables_of_a_run=TablesOfARun(
         names=(
             "memory_phases",

@@ -1,6 +1,6 @@
 """The stage without a profiler: the time of every step."""
 
-from profile_grid.study.stage import COUNT, PROCESSES, WARMUP, Setting, Stage
+from profile_grid.study.stage import COUNT, PROCESSES, Setting, Stage, steps
 
 TIMING = Stage(
     name="timing",
@@ -8,8 +8,7 @@ TIMING = Stage(
     table_names=("timings", "steps", "warmup_steps", "accuracy", "rank_times", "losses"),
     sources=PROCESSES,
     settings={
-        "warmup_steps": Setting(WARMUP, default=5, of_program=True),
-        "measured_steps": Setting(COUNT, default=10, of_program=True),
+        **steps(warmup=5, measured=10),
         "processes": Setting(
             {"description": "Number of processes that time each run; every round times all runs once.", **COUNT},
             default=1,
