@@ -10,7 +10,7 @@ def kernels(context: DiagnosisContext) -> str | None:
 
 def gpu(context: DiagnosisContext) -> str | None:
     on_processor = context.scope.trace.is_cpu_only
-    return "it is about a GPU, and this program ran on the CPU" if on_processor else None
+    return "no GPU: the program ran on the CPU" if on_processor else None
 
 
 def calls(context: DiagnosisContext) -> str | None:
@@ -62,4 +62,4 @@ def communication(context: DiagnosisContext) -> str | None:
 
 
 def counters(context: DiagnosisContext) -> str | None:
-    return None if context.filling else "it needs counters of Nsight Compute, as diagnose --counters reads them"
+    return None if context.filling else "no counters of Nsight Compute, which diagnose --counters reads"

@@ -66,7 +66,7 @@ def _busy(phases: pd.DataFrame, run: str) -> list[str]:
     """A sentence on how long the device was busy in the step, if that was measured."""
     step = phases[(phases["run"] == run) & (phases["phase"] == "step") & (phases["step"] >= 0)]
     span, busy = step["gpu_span_ns"].sum(), step["gpu_busy_ns"].sum()
-    return [f"Something ran on it for {percent(busy / span)} of the step."] if span > 0 else []
+    return [f"The device was busy for {percent(busy / span)} of the step."] if span > 0 else []
 
 
 def run_timeline(table: pd.DataFrame, names: Names) -> Timeline | None:

@@ -38,8 +38,9 @@ def _step_times(timed: pd.DataFrame, compared: pd.DataFrame, measured: Measured)
     median = f" (median {significant(times.median())} ms)" if len(times) > 2 else ""
     profiler = "no run has both a timing and a capture"
     if len(compared):
-        runs = of_all(agreeing, len(compared), "run")
-        profiler = f"under the profiler, the time differs by at most {TOLERANCE} in {runs}"
+        limit, count = ("at most", agreeing) if agreeing else ("more than", len(compared))
+        runs = of_all(count, len(compared), "run")
+        profiler = f"under the profiler, the time differs by {limit} {TOLERANCE} in {runs}"
     if len(compared) == 1:
         profiler = f"under the profiler, it takes {significant(compared['overhead_ratio'].iloc[0])} times as long"
     return Claim(

@@ -33,8 +33,8 @@ def draw(tables: Tables) -> Drawing:
         return side_by_side(panels, HEIGHT_PX, len(panels))
 
     note = (
-        f"A line per run, without a profiler; dashed: where the measured steps begin. Measured steps of × {OUTLIER}"
-        " their mean or more have their number."
+        f"A line per run, without a profiler; dashed: where the measured steps begin. The slowest measured step of a"
+        f" run has its number, if it takes × {OUTLIER} the mean or more."
     )
     return Frame(PANEL_DIMENSIONS, NOT_KEPT).drawing(rows, runs, without_figures(runs, TIMING), panel, (note,))
 
@@ -60,6 +60,7 @@ def _panel(rows: pd.DataFrame, y: Log, series: Series) -> alt.LayerChart:
     tips = marks.tooltip(rows, ("number", "step", "d"), ("ms", "ms", marks.DIGITS), ("ratio", "÷ mean", marks.DIGITS))
     begins = alt.Chart(rows.drop_duplicates("begins")[["begins"]]).mark_rule(color=SOFT, strokeDash=[2, 2])
     slow = rows[(rows["number"] > rows["begins"]) & (rows["ratio"] >= OUTLIER)]
+    slow = slow.loc[slow.groupby("run")["ratio"].idxmax()]
     texts = alt.Chart(slow.assign(text=[f"step {number}" for number in slow["number"]]))
     slow_labels = [texts.mark_text(dy=-9, fontSize=SMALL).encode(**channels, text="text:N")] if len(slow) else []
     return alt.layer(

@@ -14,7 +14,8 @@ from profile_grid.figures.run_selection import leanest_runs, models_in_order, wi
 from profile_grid.figures.scales import Log, Series
 from profile_grid.figures.theme import INK, SMALL, WIDTH
 from profile_grid.gpu_peaks import Peaks, peaks_in_words, peaks_of
-from profile_grid.quantities import interval, known, significant
+from profile_grid.quantities import interval, known
+from profile_grid.quantities import rate as rate_in_words
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL
 from profile_grid.study.stages import CAPTURE
@@ -162,7 +163,7 @@ def result_roofline(tables: Tables) -> str:
     points = roofline(tables["runs"], tables["ranges"])
     if points.empty:
         return ""
-    return f"The parts of the forward pass reach {interval(points['flop_per_s'] / 1e12, significant)} TFLOP/s"
+    return f"The parts of the forward pass reach {interval(points['flop_per_s'], rate_in_words)}"
 
 
 FIGURES = (

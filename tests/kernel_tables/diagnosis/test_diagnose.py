@@ -71,7 +71,7 @@ def test_on_a_processor_what_asks_for_a_gpu_abstains_and_the_optimizer_is_judged
         capture.kernel("aten::mul", at=number * 20, start=number * 20, duration=15, device=-1)
     with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
         said = {one.code: one for one in diagnose(trace)}
-    assert said["launch_bound"].message == "it is about a GPU, and this program ran on the CPU"
+    assert said["launch_bound"].message == "no GPU: the program ran on the CPU"
     assert not said["unfused_optimizer"].abstained
     assert "the optimizer's many operators, and the time before each, take" in said["unfused_optimizer"].message
 
@@ -169,7 +169,7 @@ def test_a_person_at_a_terminal_reads_what_where_how_much_and_what_to_do():
     assert "    in measure > step > optimizer 5.67 ms" in lines
     assert "    → compile the model (torch.compile), replay CUDA graphs, or give each launch" in lines
     assert lines[-1] == "4 rules need what this capture does not have; --all names them"
-    assert "not checked: low_occupancy, wave_tail (it needs counters of Nsight Compute, as" in everything.splitlines()
+    assert "not checked: low_occupancy, wave_tail (no counters of Nsight Compute, which" in everything.splitlines()
     assert max(map(len, lines)) <= 80
     assert finding_lines([], 80) == "No rule finds anything.\n"
 
