@@ -14,8 +14,8 @@ with install_import_hook(["cs336_model.model.transformer", "cs336_model.model.fu
 
 from cs336_model import ranges
 from cs336_model.arguments import PROJECT_ARGUMENTS
-from cs336_model.program.variants.values import DEFAULT_VALUES
 from tests.cs336_model.specs import changed
+from tests.default_values import DEFAULT_VALUES
 
 SIZES = {"d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 32, "rope_theta": 10000.0}
 

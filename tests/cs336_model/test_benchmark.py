@@ -14,8 +14,8 @@ from torch import nn
 from cs336_model.arguments import PROJECT_ARGUMENTS
 from cs336_model.program import benchmark
 from cs336_model.program.process_cost import STAGES
-from cs336_model.program.variants.values import DEFAULT_VALUES
 from tests.cs336_model.specs import changed
+from tests.default_values import DEFAULT_VALUES
 
 KEYS = {
     "schema", "status", "spec", "profiler", "out_of_memory", "reason", "checks", "compilation", "accuracy",

@@ -21,8 +21,9 @@ from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, Subject, make_subject, run_step
 from cs336_model.program.variants.effects import with_checkpoints
 from cs336_model.program.variants.precision import BY_AUTOCAST
-from cs336_model.program.variants.values import DEFAULT_VALUES, PRECISIONS
+from cs336_model.program.variants.values import PRECISIONS
 from tests.cs336_model.specs import changed
+from tests.default_values import DEFAULT_VALUES
 
 
 class LiveBytes(TorchDispatchMode):

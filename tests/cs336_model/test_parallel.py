@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from cs336_model.program.parallel import launch
-from cs336_model.program.variants.values import DDP, DEFAULT_VALUES, PARALLELS, ZERO1, reduces_only_gradients
+from cs336_model.program.variants.values import DDP, PARALLELS, ZERO1, reduces_only_gradients
 from tests.cs336_model.launched_ranks import ended, started, told_by_two
 from tests.cs336_model.specs import changed
+from tests.default_values import DEFAULT_VALUES
 
 OF_PYTORCH = [way for way in PARALLELS[1:] if not way.startswith("own-")]
 OWN = {name: f"tests.cs336_model.own_ranks_code:{name}" for name in ("get_ddp", "get_fsdp", "get_sharded_optimizer")}

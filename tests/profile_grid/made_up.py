@@ -14,7 +14,7 @@ from profile_grid.stages.all_reduce.tables import study_tables as all_reduce_tab
 from profile_grid.stages.capture.rank_tables import TABLES as RANK_TABLES
 from profile_grid.stages.energy.tables import study_tables as energy_tables
 from profile_grid.stages.timing.tables import STATISTICS, explained_error
-from profile_grid.study.dimensions import KEYS, LEADING, run_name
+from profile_grid.study.dimensions import BY_KEY, KEYS, LEADING, run_name
 from profile_grid.study.stages import (
     CAPTURE,
     COLD_START,
@@ -100,7 +100,7 @@ class Made:
 
     @property
     def leading(self) -> dict:
-        values = {key: getattr(self, key) for key in KEYS}
+        values = {key: getattr(self, key, BY_KEY[key].default) for key in KEYS}
         return {"run": run_name(values), **values}
 
     @property

@@ -21,6 +21,7 @@ from profile_grid.stages.timing.tables import explained_error
 from profile_grid.study.catalogue import summaries_of
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
 from profile_grid.study.workloads import MODEL_STEPS
+from tests.default_values import DEFAULT_VALUES
 from tests.profile_grid.made_up import STATUS_OF_OTHERS, without_requests
 
 MODELS = {  # d_model, d_ff, layers, heads
@@ -129,7 +130,8 @@ def made_up_tables(
         models, contexts, modes, precisions, batch_sizes, compiles, attentions, checkpoints, gpus, parallels,
         optimizers,
     )  # fmt: skip
-    for values in itertools.product(*lists):
+    others = ((DEFAULT_VALUES[key],) for key in KEYS[len(lists) :])
+    for values in itertools.product(*lists, *others):
         made = _run(dict(zip(KEYS, values, strict=True)), machine, changes or {}, hostile)
         for name, table in made.items():
             makers[name].append(table)

@@ -8,8 +8,8 @@ import pytest
 
 from cs336_model.arguments import PROJECT_ARGUMENTS
 from cs336_model.nvml import nvml
-from cs336_model.program.variants.values import DEFAULT_VALUES
 from profile_grid.host.gpu_check import notes_before
+from tests.default_values import DEFAULT_VALUES
 
 MODEL = {"d_model": 4608, "d_ff": 12288, "num_layers": 50, "num_heads": 36, "rope_theta": 10000.0}
 PROGRAM = {

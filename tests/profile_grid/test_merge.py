@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cs336_model.program.variants.values import DEFAULT_VALUES
 from profile_grid.documents.missing import not_measured
 from profile_grid.merging import merge
 from profile_grid.merging.cost import cost_in_words, cost_table
@@ -17,6 +16,7 @@ from profile_grid.results.load_runs import MeasuredRun, StaleRun, read_runs
 from profile_grid.results.results import FORMAT, Status
 from profile_grid.stages.timing.tables import study_tables, timings_table
 from profile_grid.study.stages import NOT_ASKED
+from tests.default_values import DEFAULT_VALUES
 from tests.profile_grid.made_up_results import ENVIRONMENT, LOADED
 
 DIMENSIONS = {"model": "small", "context_length": 8, "mode": "train_step", "batch_size": 4, **DEFAULT_VALUES}

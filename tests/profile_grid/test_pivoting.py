@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 
 from profile_grid.study.catalogue import QUESTIONS
-from profile_grid.study.dimensions import LEADING
+from profile_grid.study.dimensions import KEYS, LEADING
 from profile_grid.tables import pivoting
 from profile_grid.tables.pivoting import AmbiguousCell, pivoted, shown_dimensions, split
+from tests.default_values import DEFAULT_VALUES
 from tests.profile_grid.made_up import GEMM, forward_kernels, grid
 from tests.profile_grid.made_up_answers import summaries
 from tests.profile_grid.test_answers import rendered
@@ -21,7 +22,7 @@ def rows(*cells):
     return pd.DataFrame([("run", *cell, value) for value, cell in enumerate(cells)], columns=[*LEADING, "share"])
 
 
-OTHERS = ("off", "eager", "0", 1, "none", "adamw")
+OTHERS = tuple(DEFAULT_VALUES[key] for key in KEYS[5:])
 SMALL, SMALL_IN_BF16 = ("small", 512, "forward", "fp32", 4, *OTHERS), ("small", 512, "forward", "bf16", 4, *OTHERS)
 LARGE = ("large", 512, "forward", "fp32", 4, *OTHERS)
 

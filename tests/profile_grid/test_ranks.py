@@ -12,7 +12,6 @@ import pytest
 from cs336_model.arguments import PROJECT_ARGUMENTS
 from cs336_model.arithmetic.flops import PROJECT_CONSTRUCTOR
 from cs336_model.program.parallel.launch import FIRST_TO_FAIL
-from cs336_model.program.variants.values import DEFAULT_VALUES
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.programs import ProcessExit, ProgramFailed
@@ -25,6 +24,7 @@ from profile_grid.host.processes.ranks import (
 )
 from profile_grid.stages.capture.measure import measure as measure_capture
 from profile_grid.stages.timing.measure import measure as measure_timing
+from tests.default_values import DEFAULT_VALUES
 
 ENDED = ProcessExit(0, False, 1.0)
 SIZES = {"rope_theta": 10000.0, "d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32}

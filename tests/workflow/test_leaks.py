@@ -13,12 +13,12 @@ import pyarrow.parquet
 import pytest
 
 from cs336_model.arguments import PROJECT_ARGUMENTS
-from cs336_model.program.variants.values import DEFAULT_VALUES
 from kernel_tables.reading import nsys
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes.job import Job
 from profile_grid.stages.capture.nsys_capture import nsys_attempt
 from profile_grid.stages.capture.nsys_sandbox import namespace_command
+from tests.default_values import DEFAULT_VALUES
 from tests.workflow.conftest import CANARY
 
 SEEN_AS = (CANARY.encode(), CANARY.encode("utf-16-le"), CANARY.encode("utf-16-be"), CANARY.encode().hex().encode())

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from cs336_model.program.variants.values import DEFAULT_VALUES
 from profile_grid.host.leases.gpu_leases import Lease
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes.job import Job
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import TIMING
+from tests.default_values import DEFAULT_VALUES
 from workflow.scripts import measure
 
 PROGRAM = {"run": "a_run", "device": "cuda", "dimensions": {"context_length": 1, "mode": "forward", **DEFAULT_VALUES}}

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from cs336_model.arguments import PROJECT_ARGUMENTS
-from cs336_model.program.variants.values import DEFAULT_VALUES
 from profile_grid.host.leases import lease_server
 from profile_grid.host.leases.gpu_leases import Lease, NotWanted, acquire_lease
 from profile_grid.host.leases.host_locks import FOLDER_VARIABLE, HostLock, LeaseError
 from profile_grid.host.leases.lease_server import Leases, leases_for
 from profile_grid.host.processes.job import Job
 from profile_grid.stages.timing.measure import measure as measure_timing
+from tests.default_values import DEFAULT_VALUES
 
 ROOT = Path(__file__).parents[3]
 PROGRAM = """

@@ -7,12 +7,12 @@ import pytest
 
 from cs336_model.arithmetic.flops import ModelShape, forward_flops
 from cs336_model.arithmetic.memory import OUTSIDE_TENSORS, estimated_peak_bytes, saved_in_a_block
-from cs336_model.program.variants.values import DEFAULT_VALUES
 from profile_grid.documents.documents import asked_of
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.questions.i_memory.fitting import predicted
 from profile_grid.stages.memory.failure_tables import MEMORY_FAILED
 from profile_grid.stages.memory.tables import tables_of_history
+from tests.default_values import DEFAULT_VALUES
 from tests.profile_grid.made_up import Made, merged
 from tests.profile_grid.made_up_answers import document_of
 from tests.profile_grid.made_up_history import made_up_history

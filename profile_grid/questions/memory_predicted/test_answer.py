@@ -18,11 +18,12 @@ from cs336_model.program.variants.predicted_memory import (
     predicted_parts,
     predicted_peak_bytes,
 )
-from cs336_model.program.variants.values import BUCKET_MB, DEFAULT_VALUES
+from cs336_model.program.variants.values import BUCKET_MB
 from profile_grid.documents.documents import asked_of, documents
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.questions.memory_predicted.table import memory_predicted
 from profile_grid.tables.per_pass import Merged
+from tests.default_values import DEFAULT_VALUES
 from tests.profile_grid.made_up import Made, merged
 from tests.profile_grid.test_answers import PROVENANCE
 

@@ -2,12 +2,12 @@
 
 import pandas as pd
 
-from cs336_model.program.variants.values import DEFAULT_VALUES
 from kernel_tables.page.names import Names
 from kernel_tables.trace import Trace
 from profile_grid.page.flame import run_timeline
 from profile_grid.stages.capture.timeline import COLUMNS, empty_timeline, timeline
 from profile_grid.study.runs import Run, run_to_show
+from tests.default_values import DEFAULT_VALUES
 from tests.kernel_tables.ranks.test_ranks import began
 from tests.kernel_tables.synthetic import Synthetic
 

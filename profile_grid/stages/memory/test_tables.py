@@ -9,7 +9,6 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from cs336_model.program.variants.values import DEFAULT_VALUES
 from profile_grid.results.capture_identity import identity
 from profile_grid.stages.memory.block_tables import blocks_table
 from profile_grid.stages.memory.failure_tables import failure_table
@@ -22,6 +21,7 @@ from profile_grid.stages.memory.usage_tables import (
     largest_table,
     timeline_table,
 )
+from tests.default_values import DEFAULT_VALUES
 from tests.profile_grid.made_up_history import EVENTS, made_up_history, made_up_record
 from tests.profile_grid.made_up_results import as_written
 
