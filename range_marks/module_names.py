@@ -20,7 +20,8 @@ def names_in(
     parameters' names.
 
     Numbers are left out, so that the layers of one list have one name: `blocks.3.attention` is `blocks.attention`.
-    If a list holds different modules, or is called itself, the class follows the name of its members: `head.Linear`.
+    If a list holds different modules, or is called itself, the class follows the name of its members: `head.Linear`. A
+    container of equal modules whose names differ in their numbers alone, `layers.block_3`, is such a list.
     A name of more than `depth` parts is None.
     """
     whole = name_of_model or model_name(model)
@@ -39,10 +40,19 @@ def names_in(
 def _part(module: nn.Module, key: str, child: nn.Module) -> str:
     if key in WRAPPERS:
         return ""
-    if not key.isdigit():
+    if not key.isdigit() and not _is_numbered(module):
         return key
     of_one_class = len({type(child) for child in module.children()}) == 1
     return "" if isinstance(module, nn.ModuleList) and of_one_class else type(child).__name__
+
+
+def _is_numbered(module: nn.Module) -> bool:
+    """Whether it is a list by other means: modules that print the same, as "layer_0", "layer_1" and so on."""
+    children = dict(module.named_children())
+    names = {key.rstrip("0123456789") for key in children}
+    if not isinstance(module, (nn.Sequential, nn.ModuleDict)) or len(children) < 2 or len(names) > 1:
+        return False
+    return names.isdisjoint(children) and len({repr(child) for child in children.values()}) == 1
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:
