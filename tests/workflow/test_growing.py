@@ -92,8 +92,8 @@ def test_the_stage_is_measured_counted_and_joined(grown):
     assert set(table(grown, "cost")["stage"]) == {"timing", "capture", "counters", "first_step"}
     answers = (grown / "results/answers/answers.md").read_text()
     assert "1 complete / complete / unsupported / complete" in answers  # counters of the run on the page
-    assert "status (timing / capture / counters / first_step): 1 complete" in answers
-    assert "1 complete / complete / not_asked / complete" in answers
+    assert "status (timing / capture / counters / first step): 1 complete" in answers
+    assert "1 complete / complete / not asked / complete" in answers
 
 
 def test_the_question_has_its_table_document_figure_and_place_on_the_page(grown):
@@ -107,7 +107,7 @@ def test_the_question_has_its_table_document_figure_and_place_on_the_page(grown)
 
 def test_nothing_misses_the_question_that_was_deleted(grown):
     assert not list((grown / "results").glob("*/b_top_kernels*"))
-    assert "The operator with the most of this time is" in (grown / "results/answers/c_other_kernels.md").read_text()
+    assert "The operator that takes most of this time is" in (grown / "results/answers/c_other_kernels.md").read_text()
     assert "Which kernel takes the most time?" not in (grown / "results/report.html").read_text()
 
 
