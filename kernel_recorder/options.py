@@ -42,11 +42,11 @@ def _add_window_options(command: argparse.ArgumentParser) -> None:
     )
     window.add_argument(
         "--skip", type=int, default=settings.DEFAULT_SKIP, metavar="N",
-        help=f"steps, calls or instances to skip first (default: {settings.DEFAULT_SKIP})",
+        help=f"steps, calls, or instances of the range, to skip first (default: {settings.DEFAULT_SKIP})",
     )  # fmt: skip
     window.add_argument(
         "--steps", type=int, default=settings.DEFAULT_STEPS, metavar="N",
-        help=f"steps, calls or instances to record (default: {settings.DEFAULT_STEPS})",
+        help=f"how many of them to record after that (default: {settings.DEFAULT_STEPS})",
     )  # fmt: skip
     other = window.add_mutually_exclusive_group()
     other.add_argument("--range", metavar="NAME", help="record instances of this range of the program instead")

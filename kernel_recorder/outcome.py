@@ -183,7 +183,8 @@ class Outcome:
         if before and within and within > NOTABLE * before:
             yield (
                 f"a step took {duration(1e9 * before)} before the window and {duration(1e9 * within)} in it (medians):"
-                " recording, or what else ran on the machine, made steps longer, above all their idle or host time"
+                " recording, or what else ran on the machine, made steps longer, above all their idle or host time,"
+                " whose share is too large by that"
             )
 
     def explains(self, slow_steps: Collection[int]) -> bool:

@@ -27,9 +27,9 @@ FIRST = (record, report)
 MODULES = (diagnose, names, check, diff, host, communication)
 COMMANDS = {
     "ranges": "one row per range name: instances, kernels, memory operations and their times, inner ranges included",
-    "kernels": "one row per range path and kernel: class, launches, total time, mean, extremes and standard deviation",
-    "classes": "one row per class of kernels: launches, GPU time and its share; the names that no rule knows",
-    "trace": "a Chrome/Perfetto trace of the ranges, launches and kernels, each kernel with its range path",
+    "kernels": "one row per range path and kernel: class, launches, total, mean, shortest and longest time",
+    "classes": "one row per class of kernels: launches, GPU time and its share, and kernels of unknown class",
+    "trace": "a timeline for ui.perfetto.dev: ranges, launches and kernels, each kernel with its range path",
 }
 
 
@@ -68,8 +68,8 @@ class Parser(argparse.ArgumentParser):
 def command_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="python -m kernel_tables" if Path(sys.argv[0]).name == "__main__.py" else "kernel-tables",
-        description="Where the GPU time of a program goes, by its NVTX ranges: records the program, or reads a capture"
-        " of Nsight Systems or torch.profiler.",
+        description="Where the time of a PyTorch program goes, by modules and ranges: records the program, or reads a"
+        " capture of Nsight Systems or torch.profiler.",
         epilog="Begin with: kernel-tables record -- python train.py. Times are nanoseconds, in a terminal in readable"
         " units. Bad input: one line on standard error and exit status 2.",
     )

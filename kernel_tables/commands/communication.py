@@ -15,7 +15,7 @@ NO_BYTES = (
     " or NCCL payloads from all ranks"
 )
 OF_NSYS = ": export the report with `nsys export --include-blobs=true`, or give the .nsys-rep itself"
-SUMMARY = "by rank, device and step: computation, exposed communication, memory operations, idle; transfer and waiting"
+SUMMARY = "time of a run on several GPUs, by rank and step: computation, communication alone, copies alone, idle"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

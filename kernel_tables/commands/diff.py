@@ -4,7 +4,7 @@ import argparse
 
 from kernel_tables.commands import shared
 
-SUMMARY = "what differs between two captures: GPU and versions, phases, parts, classes, kernels; exit status 1 if any"
+SUMMARY = "differences of two captures: GPU, versions, phases, parts, classes, kernels; exit status 1 if there are any"
 DIFFERENT = 1
 
 

@@ -8,7 +8,7 @@ from kernel_tables.errors import TraceError
 from kernel_tables.files import first_bytes, reports_beside, require_no_capture
 from kernel_tables.whole_files import written_whole
 
-SUMMARY = "one page of a capture, a file that opens without a network: summary, findings, tables, flame view, timeline"
+SUMMARY = "an HTML page of a capture, which needs no network: summary, findings, tables, flame view, timeline"
 MARK = '<meta name="generator" content="kernel-tables">'  # of a page that may be overwritten
 HEAD = 2000  # bytes in which the mark is searched
 
@@ -16,7 +16,11 @@ HEAD = 2000  # bytes in which the mark is searched
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_capture(parser)
     parser.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="default: CAPTURE's name with .html, in this folder"
+        "-o",
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write to FILE (default: CAPTURE's name with .html, in this folder)",
     )
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
     add_step_name(parser)

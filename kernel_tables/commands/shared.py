@@ -27,7 +27,7 @@ CAPTURE_HELP = (
 
 
 OF_RANK = re.compile(r"(.*?)(?:_rank(\d+))?", re.DOTALL)  # how the pipeline names the captures of a run
-RANKS_HELP = "several captures are the ranks of one run, by the ranks that they name, else rank 0 first"
+RANKS_HELP = "several captures are the ranks of one run: rank 0 first, unless each names its rank"
 
 
 def add_capture(parser: argparse.ArgumentParser, *names: str) -> None:
@@ -48,15 +48,17 @@ def _add_up_to_damage(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    default = "default: text in a terminal; else by FILE's suffix, or csv"
-    parser.add_argument("--format", choices=(TEXT, *FORMATS), help=f"text is aligned, for people and logs; {default}")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: standard output")
+    default = "default: text, which is aligned, in a terminal; else by FILE's suffix, or csv"
+    parser.add_argument("--format", choices=(TEXT, *FORMATS), help=f"the format of the output ({default})")
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to FILE (default: standard output)")
 
 
 def add_trace_output(parser: argparse.ArgumentParser) -> None:
     """The options of `trace`, which is always JSON in a file."""
     parser.add_argument("--format", choices=("json",), help="the only format: json")
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", required=True, help="required; .gz compresses it")
+    parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", required=True, help="write to FILE, compressed if it ends in .gz"
+    )
 
 
 def add_step_name(parser: argparse.ArgumentParser) -> None:
@@ -70,7 +72,7 @@ def add_classes(parser: argparse.ArgumentParser) -> None:
         default=[],
         dest="classes",
         metavar="CLASS=REGEX",
-        help="a custom class for kernels whose full name matches; tried before the built-in rules",
+        help="a custom class for kernels whose full name matches, before the built-in rules; repeatable",
     )
 
 

@@ -35,13 +35,13 @@ def add_shown_options(command: argparse.ArgumentParser, table: str) -> None:
     command.add_argument("--ranks", action="store_true", help="one table per rank (the default for several captures)")
     default = f"default: all, in a terminal {ROWS_IN_A_TERMINAL}"
     command.add_argument("--top", type=int, metavar="N", help=f"the first N rows, 0 for all ({default})")
-    command.add_argument("--sort", metavar="COLUMN", help="by this column: numbers descending, names ascending")
+    command.add_argument("--sort", metavar="COLUMN", help="sort by this column: numbers descending, names ascending")
     if table == "ranges":
         command.add_argument(
             "--tree", action="store_true", help="one row per range path, inner ranges below outer ranges"
         )
     else:
-        command.add_argument("--full", action="store_true", help="full names of kernels in a terminal too")
+        command.add_argument("--full", action="store_true", help="do not shorten names of kernels in a terminal")
 
 
 def write_shown(traces: Sequence[Trace], options: argparse.Namespace) -> None:
