@@ -221,7 +221,7 @@ def test_on_a_cpu_kernels_are_operators(name):
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_hostile_model_name_is_written_as_it_is_and_is_no_part_of_an_expression(name):
     hostile = HOSTILE + "\"]||alert(1)||datum['a.b"
-    tables = {name: table.assign(model=hostile) for name, table in tables_of("one run").items()}
+    tables = {name: table.assign(model=hostile) for name, table in tables_of("one run").whole().items()}
     specification = drawn(name, tables)
     text = text_of(specification)
     assert hostile in text
