@@ -218,7 +218,7 @@ class Outcome:
         return text
 
     def _step_times(self) -> list[float | None]:
-        """The median seconds of a step before the window and in it, None where unknown."""
+        """The median seconds of a step before the window and in it, None if unknown."""
         return [(self.closed or {}).get(name) for name in STEP_TIMES]
 
     def _window_facts(self) -> dict[str, object]:

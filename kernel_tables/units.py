@@ -5,7 +5,7 @@ from collections.abc import Sequence
 UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
 SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 EIGHTHS = " ▏▎▍▌▋▊▉█"
-CPU_ONLY_NOTE = "no GPU was used: a kernel is an outermost operator of PyTorch, and its time that of the processor"
+CPU_ONLY_NOTE = "no GPU was used: a kernel is an outermost operator of PyTorch, and its time is CPU time"
 GRAPHS_NOTE = (
     "replays of CUDA graphs were recorded as one activity each, without their kernels; nsys profile"
     " --cuda-graph-trace=node records these"

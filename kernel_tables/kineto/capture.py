@@ -151,7 +151,7 @@ def copy_kind(name: str) -> int:
 
 
 def _memory_kinds(names: Sequence[str]) -> tuple[list[int | None], list[int | None]]:
-    """ENUM_CUDA_MEM_KIND of the source and the target of "Memcpy HtoD (Pageable -> Device)"; None where unknown."""
+    """ENUM_CUDA_MEM_KIND of the source and the target of "Memcpy HtoD (Pageable -> Device)"; None if unknown."""
     matches = [BETWEEN_KINDS.search(name) for name in names]
     known = [match if match and {*match.groups()} <= {*MEMORY_KINDS} else None for match in matches]
     return tuple([match and MEMORY_KINDS.index(match[side]) for match in known] for side in (1, 2))

@@ -30,7 +30,7 @@ class RankTrace:
 
     @cached_property
     def devices(self) -> list[int]:
-        """The numbers of its devices in its capture; -1 for the processor."""
+        """The numbers of its devices in its capture; -1 for the CPU."""
         return np.unique(self.trace.places["device"][self.is_of_process]).tolist()
 
     def steps(self, step_name: str) -> np.ndarray:

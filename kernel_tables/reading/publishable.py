@@ -72,8 +72,8 @@ KEPT_ROWS = {
     "DIAGNOSTIC_EVENT": "severity >= 2 OR "
     + " OR ".join(f"text LIKE '{like}'" for like in ("Number of % events %", "%dropped%", "%lost%", "%not all%")),
 }
-OF_NVTX_AT_A_TIME = (34, 59, 60, 70, 71)  # event types: marks, push and pop, start and end; the others tell names
-MADE_TEXTS = {"DIAGNOSTIC_EVENT": ("text",)}  # made up by nsys from what it met
+OF_NVTX_AT_A_TIME = (34, 59, 60, 70, 71)  # event types: marks, push and pop, start and end; the others name objects
+MADE_TEXTS = {"DIAGNOSTIC_EVENT": ("text",)}  # composed by nsys
 PATH = re.compile(r"(?<![\w.])~?/[^\s'\"<>|]+|\b[\w.-]+(?:/[\w.+-]+){2,}|\b[A-Za-z]:\\[^\s'\"<>|]+")
 LONGEST_MESSAGE = 1000  # characters
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")

@@ -37,7 +37,7 @@ OTHER_SETTINGS = "the settings have changed"
 
 
 def stale_reason(origin: Origin | StageResult, specification: Mapping, sources: str) -> str | None:
-    """Why a result is not what would be measured now, with this specification by these sources; None where it is."""
+    """Why a result is not what would be measured now, with this specification by these sources; None if it is."""
     if difference := first_difference(origin.specification, specification):
         return f"{OTHER_SETTINGS}: {difference}"
     if origin.sources != sources:
@@ -48,7 +48,8 @@ def stale_reason(origin: Origin | StageResult, specification: Mapping, sources: 
 def _would_run_otherwise(
     program: Ran | ProgramResult, origin: Origin | StageResult, specification: Mapping
 ) -> str | None:
-    """Which device, code, version or variable of a measured program would be another now; what is not here is none."""
+    """Which device, code, version or variable of a measured program has changed since; None if nothing has. What this
+    machine lacks does not count as changed."""
     machine, environment = program.machine, origin.environment
     if device := other_device(specification["program"], machine, environment):
         return device
@@ -68,7 +69,7 @@ def _variables() -> dict[str, str]:
 
 
 def first_difference(then: object, now: object, where: str = "") -> str | None:
-    """The first value that differs, with both: "program.seed was 0 and is 1"; None where none does."""
+    """The first value that differs, then and now: "program.seed was 0 and is 1"; None if all are equal."""
     if isinstance(then, Mapping) and isinstance(now, Mapping):
         keys = [*then, *(key for key in now if key not in then)]
         below = (first_difference(then.get(key), now.get(key), f"{where}.{key}" if where else key) for key in keys)
@@ -90,7 +91,7 @@ class StaleRun(OutsideError):
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """One run, with the stages that it was asked for."""
+    """One run, with the stages that were requested for it."""
 
     entry: Mapping[str, Any]  # its part of the plan
     results: Mapping[str, StageResult]  # by stage
@@ -112,15 +113,15 @@ class MeasuredRun:
         return [self.results[TIMING.name], *self.further] if self.complete(TIMING.name) else []
 
     def complete(self, stage: str) -> bool:
-        """Whether the figures of this stage can be used."""
+        """Whether the numbers of this stage can be used."""
         return self.status(stage) == COMPLETE
 
     def has_tables(self, stage: str) -> bool:
-        """Whether the tables of this stage may have rows: where memory ran out, one can tell of that."""
+        """Whether the tables of this stage may have rows: also if memory ran out, which they then show."""
         return self.status(stage) in (COMPLETE, OUT_OF_MEMORY)
 
     def status(self, stage: str) -> str:
-        """How this stage of the run ended; that it was not asked for, where it was not."""
+        """The status of this stage of the run; NOT_ASKED if it was not requested."""
         return self.statuses[stage].status if stage in self.statuses else NOT_ASKED
 
 
@@ -152,7 +153,7 @@ def _further_timing(entry: dict, path: Path, sources: Mapping[str, str]) -> Stag
 
 
 def require_fresh(entry: dict, folder: Path, sources: Mapping[str, str]) -> dict[str, StageResult]:
-    """The results of a run by stage. Raises StaleRun where one, or a file next to it, is not what would be made now."""
+    """The results of a run by stage. Raises StaleRun if one, or a file next to it, is not what would be made now."""
     results = {name: read_result(folder / BY_NAME[name].result) for name in entry["specifications"]}
     for name, result in results.items():
         if reason := stale_reason(result, entry["specifications"][name], sources[name]):
@@ -173,7 +174,7 @@ def _statuses(results: Mapping[str, StageResult], folder: Path) -> dict[str, Sta
 
 
 def _status(stage: Stage, results: Mapping[str, StageResult], folder: Path) -> Status:
-    """What the tables of the run say of it, where the stage has any; else how its process ended."""
+    """The status of the tables of the run, if the stage has any; otherwise that of its process."""
     result = results[stage.name]
     if stage.tables_of_a_run is None:
         return Status(result.status, result.reason, [])
@@ -181,7 +182,7 @@ def _status(stage: Stage, results: Mapping[str, StageResult], folder: Path) -> S
 
 
 def _machines_differ(first: Stage, other: Stage, results: Mapping[str, StageResult], folder: Path) -> str | None:
-    """Why the figures of two stages may not stand in one row: they are of two machines; None where of one."""
+    """Why the numbers of two stages may not be in one row: they are of two machines; None if of one."""
     if results[first.name].program is None or results[other.name].program is None:
         return None
     here, there = (vars(results[stage.name].program.machine) for stage in (first, other))

@@ -20,7 +20,7 @@ def main(*, runs: Path, output: Path) -> None:
     lacking = [(row, stage) for row in rows for stage in STAGES if is_incomplete(row, stage)]
     if lacking:
         count = len({row["run"] for row, _ in lacking})
-        lines = [f"{count} of {len(rows)} runs are incomplete; the documents say so where figures are missing:"]
+        lines = [f"{count} of {len(rows)} runs are incomplete; the documents say which numbers are missing:"]
         lines += [f"  {row['run']}: {row['reason']} (logs/{row['run']}/{stage.name}.log)" for row, stage in lacking]
         files = " ".join(f"results/runs/{row['run']}/{stage.result}" for row, stage in lacking)
         lines.append(f"once the cause is fixed: snakemake --cores 1 all --forcerun {files}")

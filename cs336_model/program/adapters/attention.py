@@ -113,7 +113,7 @@ def checks_of_shape(
 
 
 def tolerance_of(roundoffs: float, precision: str, width: int) -> float:
-    """The largest relative error of a right implementation."""
+    """The largest relative error of a correct implementation."""
     return roundoffs * UNIT_ROUNDOFF[precision] + (2 * width + OF_EXPONENTIALS) * UNIT_ROUNDOFF[FP32]
 
 

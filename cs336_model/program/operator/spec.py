@@ -52,7 +52,7 @@ def read_row(text: str) -> RowSpec:
 
 
 def impossible_row(dimensions: dict[str, Any]) -> str | None:
-    """Why no machine can measure this run, in one line; None where it is possible, or only a machine knows."""
+    """Why no machine can measure this run, in one line; None if it is possible, or only a machine knows."""
     compiled, attention = dimensions["compile"], dimensions["attention"]
     if compiled not in (NOT_COMPILED, WHOLE_MODEL):
         return f"compile {compiled}: there is only attention; list off or on"

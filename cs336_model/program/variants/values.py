@@ -32,7 +32,7 @@ def reduces_only_gradients(dimensions: Mapping[str, Any]) -> bool:
 
 
 def impossible(dimensions: Mapping[str, Any], constructor: str) -> str | None:
-    """Why no machine can measure this combination, in one line; None where it is possible, or only a machine knows."""
+    """Why no machine can measure this combination, in one line; None if it is possible, or only a machine knows."""
     compiled, attention, checkpoint = (dimensions[key] for key in ("compile", "attention", "checkpoint"))
     if reason := misfit(checkpoint):
         return reason

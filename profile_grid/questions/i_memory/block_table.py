@@ -29,7 +29,7 @@ def memory_block(merged: Merged) -> pd.DataFrame:
 
 
 def _by_shapes(run: pd.Series, row: dict) -> tuple[int | None, int | None, int | None]:
-    """What the block keeps, its gradients, and a residual activation, in bytes; None where the shapes do not tell."""
+    """What the block keeps, its gradients, and a residual activation, in bytes; None if the shapes do not tell."""
     shape = shape_of_run(run)
     if shape is None:
         return None, None, None
