@@ -31,7 +31,8 @@ class Device:
     @cached_property
     def gaps(self) -> tuple[Intervals, np.ndarray]:
         """The time in which nothing ran, and the activity (a row) that ended each gap."""
-        reached = np.maximum.accumulate(self.end_ns)
+        one_by_one = (self.start_ns[1:] >= self.end_ns[:-1]).all()
+        reached = self.end_ns if one_by_one else np.maximum.accumulate(self.end_ns)
         ends_gap = np.flatnonzero(self.start_ns[1:] > reached[:-1])
         return Intervals(reached[:-1][ends_gap], self.start_ns[1:][ends_gap]), self.rows[1:][ends_gap]
 

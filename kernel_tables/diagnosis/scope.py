@@ -13,6 +13,7 @@ from kernel_tables.diagnosis.calls import Calls, read_calls
 from kernel_tables.diagnosis.devices import PARTS, Device, device_of
 from kernel_tables.kernel_classes.categories import family
 from kernel_tables.reading.schema import RUNTIME
+from kernel_tables.reading.times import NEVER_NS
 
 NO_STEP = -1
 
@@ -70,11 +71,12 @@ class Scope:
         in_scope = self.step != NO_STEP if len(self.steps) else np.ones(len(activities), bool)
         devices = []
         for rows in grouped(key, len(keys)):
-            is_in_scope = in_scope[rows]
+            wanted = slice(None) if len(rows) == len(activities) else rows  # a copy takes time and memory
+            is_in_scope = in_scope[wanted]
             if is_in_scope.any():
-                wanted = slice(None) if len(rows) == len(activities) else rows  # a copy takes time and memory
                 start_ns, end_ns = activities.start_ns[wanted], activities.end_ns[wanted]
-                first, last = int(start_ns[is_in_scope].min()), int(end_ns[is_in_scope].max())
+                first = int(start_ns.min(where=is_in_scope, initial=NEVER_NS))
+                last = int(end_ns.max(where=is_in_scope, initial=0))
                 process, number = int(activities.process[rows[0]]), int(device[rows[0]])
                 bounds = self._with_steps(process, first, last)
                 of_device = device_of(process, number, rows.astype(np.int32), start_ns, end_ns, *bounds)

@@ -64,7 +64,7 @@ def test_a_nearly_empty_last_wave_is_found_with_the_places_that_stay_empty(tmp_p
 
 def test_without_counters_these_rules_and_no_others_say_that_there_are_none(tmp_path):
     with Trace(capture().write(tmp_path / "c.sqlite")) as trace:
-        silent = [one.code for one in diagnose(trace) if "needs counters of Nsight Compute" in one.message]
+        silent = [one.code for one in diagnose(trace) if "no counters of Nsight Compute" in one.message]
         without = diagnose(trace, counters=counters(40.0).iloc[:0], rules=OF_COUNTERS)
     assert silent == ["low_occupancy", "wave_tail"] and without == []
 
