@@ -120,5 +120,6 @@ def _covered_before(intervals: Intervals, times_ns: np.ndarray) -> np.ndarray:
     if not len(intervals):
         return np.zeros(len(times_ns), np.int64)
     last = np.searchsorted(intervals.start_ns, times_ns, "right") - 1  # that began; -1 before the first
-    covered = np.cumsum(intervals.lengths_ns)[last] - np.maximum(intervals.end_ns[last] - times_ns, 0)
+    lengths_ns = intervals.lengths_ns
+    covered = np.cumsum(lengths_ns, out=lengths_ns)[last] - np.maximum(intervals.end_ns[last] - times_ns, 0)
     return np.where(last >= 0, covered, 0)

@@ -65,7 +65,7 @@ class DiagnosisContext:
         idle_ns = np.zeros(len(self.scope.activities), np.int64)
         for idle in self.idles:
             for cause in idle.by_cause.keys() & set(causes or idle.by_cause):
-                idle_ns[idle.next_row] += idle.by_cause[cause]
+                np.add.at(idle_ns, idle.next_row, idle.by_cause[cause])  # a sum by indices would copy both
         return idle_ns
 
     def idle_at_most_ns(self, cause: str) -> int:
@@ -104,7 +104,9 @@ class DiagnosisContext:
     @cached_property
     def time_by_activity(self) -> np.ndarray:
         """By activity: how long it ran, 0 outside of the scope."""
-        return np.where(self.scope.inside, self.scope.activities.duration_ns, 0)
+        time_ns = self.scope.activities.duration_ns
+        time_ns[~self.scope.inside] = 0
+        return time_ns
 
     @cached_property
     def updates(self) -> np.ndarray:

@@ -139,15 +139,15 @@ def _gain(scope: Scope, hit: RuleHit) -> tuple[float, float]:
 
 
 def _where(context: DiagnosisContext, hit: RuleHit) -> dict[str, object]:
-    scope, rows = context.scope, np.flatnonzero(hit.weight_ns > 0)
-    weight_ns, steps = hit.weight_ns[rows], scope.step[rows]
+    scope = context.scope
+    steps = np.unique(scope.step[hit.weight_ns > 0])
     paths, names = scope.trace.range_paths.tuples, scope.activities.names
-    by_path = _largest(scope.trace.activity_path[rows], weight_ns)
-    by_name = _largest(scope.activities.name[rows], weight_ns)
+    by_path = _largest(scope.trace.activity_path, hit.weight_ns)
+    by_name = _largest(scope.activities.name, hit.weight_ns)
     return {
         "ranges": {as_path(paths[path]) or "(no range)": scope.per_step_ms(ns) for path, ns in by_path},
         "kernels": {names[name]: scope.per_step_ms(ns) for name, ns in by_name},
-        "steps": np.unique(steps[steps != NO_STEP]).tolist(),
+        "steps": steps[steps != NO_STEP].tolist(),
     }
 
 

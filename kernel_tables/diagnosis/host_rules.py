@@ -19,13 +19,15 @@ from kernel_tables.diagnosis.context import DiagnosisContext, RuleHit
 from kernel_tables.diagnosis.devices import IDLE_SHARE, Device
 from kernel_tables.diagnosis.idle import HOST, LAUNCHING, LONG_PAUSE_NS
 from kernel_tables.intervals import covered_ns, intersection
+from kernel_tables.reading.times import NEVER_NS
 
 CAUSE_SHARE = 0.05  # a third of IDLE_SHARE, for one cause of several
 WORTH_SHARE = 0.01  # a smaller gain cannot be distinguished from the scatter of processes
 
 
 def launch_bound(context: DiagnosisContext) -> RuleHit | None:
-    weight = np.where(context.claimed_ns > 0, 0, context.idle_by_activity(LAUNCHING))
+    weight = context.idle_by_activity(LAUNCHING)
+    weight[context.claimed_ns > 0] = 0
     idle_ns, scope = int(weight.sum()), context.scope
     if scope.share(idle_ns) < IDLE_SHARE:
         return None
@@ -136,10 +138,13 @@ def _host_parts(context: DiagnosisContext, device: Device) -> tuple[int, ...]:
     """The nanoseconds from the first to the last launch of a device: in calls that launch, in calls that wait, in other
     calls, and outside of calls."""
     calls, activities = context.scope.calls, context.scope.activities
-    launch_ns = activities.launch_ns[device.rows[activities.launched[device.rows]]]
-    if not len(launch_ns):
+    launched = np.zeros(len(activities), bool)
+    launched[device.rows] = activities.launched[device.rows]
+    if not launched.any():
         return 0, 0, 0, 0
-    span, of_process = (launch_ns.min(keepdims=True), launch_ns.max(keepdims=True)), calls.process == device.process
+    first = activities.launch_ns.min(where=launched, initial=NEVER_NS, keepdims=True)
+    span = first, activities.launch_ns.max(where=launched, initial=0, keepdims=True)
+    of_process = calls.process == device.process
     launching = calls.during(of_process & (calls.kind == LAUNCH))
     waiting = calls.during(of_process & (context.blocking.call_cause >= 0))
     parts = calls.during(of_process), launching, waiting, intersection(waiting, launching)

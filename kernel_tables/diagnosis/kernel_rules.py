@@ -61,7 +61,8 @@ def _chains(context: DiagnosisContext, mask: np.ndarray) -> tuple[int, np.ndarra
     chain, their time): kernels in a row on a stream, launched in the same ranges."""
     scope, members = context.scope, np.zeros(len(mask), bool)
     chains = gain_ns = total_ns = 0
-    for rows in (rows for device in scope.devices for rows in scope.streams(device) if mask[rows].any()):
+    devices = [device for device in scope.devices if mask[device.rows].any()]
+    for rows in (rows for device in devices for rows in scope.streams(device)):
         path, wanted = scope.trace.activity_path[rows], mask[rows]
         breaks = np.append(True, (path[1:] != path[:-1]) | ~wanted[1:] | ~wanted[:-1])
         first = np.flatnonzero(breaks)
