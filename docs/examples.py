@@ -18,8 +18,8 @@ from docs.kept import KeptTables, as_declared, comparisons, remake_comparison, w
 from profile_grid.documents.dictionary import dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents, section
 from profile_grid.documents.summaries import Summaries
+from profile_grid.figures.drawing import all_figures
 from profile_grid.figures.paper import drawn, on_paper
-from profile_grid.figures.registry import all_figures
 from profile_grid.files import write_text
 from profile_grid.study.catalogue import MERGED, QUESTIONS, merged_of, questions_asked, summaries_of, workloads_of
 from profile_grid.study.dimensions import KEYS, MODEL

@@ -15,8 +15,8 @@ from docs.examples import H200, STUDIES, WHOLE, Example
 from docs.kept import comparisons, make_comparison
 from kernel_tables.report.report import report
 from kernel_tables.trace import Trace
+from profile_grid.figures.drawing import all_figures
 from profile_grid.figures.paper import drawn, on_paper
-from profile_grid.figures.registry import all_figures
 from profile_grid.files import write_json
 from profile_grid.page import needed_tables, page
 from profile_grid.stages.capture.timeline import empty_timeline

@@ -48,7 +48,7 @@ def page(tables: dict[str, pd.DataFrame], runs: pd.DataFrame, image: bytes | Non
         summary="\n\n".join(as_markdown(summary(tables["cells"], tables["changes"]))),
         sections=sections(tables),
         figure=FIGURE,
-        caption=FIGURE.result(figure_tables),
+        caption=FIGURE.drawn(figure_tables)[1],
         image=base64.b64encode(image).decode() if image else None,
         style=style(HERE / "page.css"),
     )

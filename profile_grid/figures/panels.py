@@ -9,13 +9,15 @@ from dataclasses import dataclass
 import altair as alt
 import pandas as pd
 
+from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing
 from profile_grid.figures.layout import Panel, Spec, column, row
-from profile_grid.figures.marks import missing_notes
 from profile_grid.figures.theme import WIDTH
+from profile_grid.study.dimensions import KEYS
 from profile_grid.tables import pivoting
 
-MAX_GROUPS = 6
+MAX_GROUPS, MAX_BARS = 6, 60
+BAR_NAMES_PX = 270
 AXIS_PX, GAP_PX = 60, 14
 Draw = Callable[[pd.DataFrame, pd.DataFrame], Panel]
 
@@ -36,7 +38,7 @@ class Frame:
     ) -> Drawing:  # fmt: skip
         """The figure of these rows. `panel` draws the rows of a combination and its runs without results, a subset of
         `missing`. The notes name these runs, and the combinations that are left out."""
-        absent = tuple(missing_notes(missing))
+        absent = tuple(marks.missing_notes(missing))
         if rows.empty:
             return Drawing(reason=self.reason, absent=absent, title=title)
         present = runs[runs["run"].isin({*rows["run"], *missing["run"]})]
@@ -49,6 +51,26 @@ class Frame:
         left_out = "; ".join(name for name, _ in groups[self.groups :])
         more_notes = [f"Not drawn, for want of room: {left_out}. The tables have them."] if left_out else []
         return Drawing(in_grid(panels, self.columns), (*notes, *more_notes), absent, legend, title=title)
+
+
+def bars_of_runs(
+    rows: pd.DataFrame, names: list[str], by: str, title: str, seen: Sequence[tuple], runs: pd.DataFrame,
+    missing: pd.DataFrame, reason: str, notes: Iterable[str] = (),
+) -> Drawing:  # fmt: skip
+    """A stacked bar for each of the first runs: parts as from `marks.placed`, coloured by the column `by`. `names` are
+    the values of the column `bar` in their order, `seen` the columns of the tooltip; the others are as of Frame."""
+    drawn = names[:MAX_BARS]
+    parts, axis = rows[rows["bar"].isin(drawn)], alt.Axis(title=title)
+    fills = marks.part_fills(parts, by)
+
+    def panel(data: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
+        channels = {"x": alt.X("start:Q", axis=axis), "y": marks.bar_axis(drawn)}
+        bars = marks.bars(data, channels, fills, marks.tooltip(data, *seen))
+        return bars.properties(width=WIDTH - BAR_NAMES_PX, height=alt.Step(marks.BAR_PX))
+
+    more = f"The first {MAX_BARS} of {len(names)} runs are drawn; the table has all."
+    notes = [*notes, *([more] if len(names) > MAX_BARS else [])]
+    return Frame(KEYS, reason).drawing(parts, runs, missing, panel, notes)
 
 
 def in_grid(panels: Mapping[str, Panel], columns: int) -> Spec:

@@ -36,12 +36,11 @@ def on_paper(figure: Figure, tables: Tables) -> Spec:
     """The figure of the machine with the most runs as a Vega-Lite specification. Its headline is the result, below it
     the quantity; the notes below the chart end with the machine and what is left out."""
     of_machine, machine, left_out = of_one_machine(tables)
-    drawing = figure.draw(of_machine)
+    drawing, result = figure.drawn(of_machine)
     chart = drawing.chart if drawing.chart is not None else _only_text(drawing.reason)
     texts = (*drawing.notes, *drawing.absent, f"Measured on {machine}.", *left_out)
     inner = column(chart, spacing=0, title=_notes([line for text in texts for line in wrapped(text)]))
     quantity = drawing.title or figure.title
-    result = figure.result(of_machine) if drawing.chart is not None else ""
     title = alt.TitleParams(
         wrapped(result or quantity, HEADLINE_CHARACTERS), subtitle=wrapped(quantity) if result else [],
         fontSize=FONT_SIZE + 4, fontWeight="bold", frame="bounds", offset=10,

@@ -5,30 +5,69 @@ same figures as Vega-Lite reads them, both libraries. Names are escaped by Jinja
 """
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
 import jinja2
 import pandas as pd
+from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from kernel_tables.page.markup import html_environment, script, style
 from kernel_tables.page.names import Names
 from profile_grid.documents.documents import Section, section
-from profile_grid.figures.registry import all_figures
-from profile_grid.figures.run_selection import of_one_machine
+from profile_grid.figures.drawing import all_figures
+from profile_grid.figures.run_selection import models_in_order, of_one_machine
 from profile_grid.page import libraries
 from profile_grid.page.charts import page_figures
-from profile_grid.page.filters import menus
 from profile_grid.page.flame import flames, opening, opening_run, run_timeline
-from profile_grid.page.markup import markdown
 from profile_grid.page.tables import STATIC_ROWS, every_table, page_tables, tables_with
 from profile_grid.page.verdict import OF_VERDICT, advice, scope, speed
 from profile_grid.study.catalogue import SUMMARIES, questions_asked, tables_of
+from profile_grid.study.dimensions import EVERY_DIMENSION, MODEL, Dimension
 from profile_grid.tables.claims import Claim
 from profile_grid.tables.machines import by_machine
 from profile_grid.tables.measured import names_of_summary_kernels
+from profile_grid.tables.pivoting import sorted_values
+
+
+@dataclass(frozen=True)
+class Menu:
+    """One menu: the column that it filters, its label, and value and text of each choice."""
+
+    column: str
+    label: str
+    choices: tuple[tuple[str, str], ...]
+
+
+def menus(runs: pd.DataFrame, tables: Iterable[pd.DataFrame] = ()) -> list[Menu]:
+    """The menus in the order of the dimensions. If no run has values of a dimension, they come from the tables: one
+    process may measure several."""
+    shown_menus = []
+    for dimension in EVERY_DIMENSION:
+        key = dimension.key
+        rows = next((table for table in (runs, *tables) if key in table and table[key].notna().any()), None)
+        if rows is not None and rows[key].nunique() > 1:
+            choices = tuple((str(value), dimension.name_of(value)) for value in _in_order(rows, dimension))
+            shown_menus.append(Menu(key, dimension.heading, choices))
+    return shown_menus
+
+
+def _in_order(runs: pd.DataFrame, dimension: Dimension) -> list:
+    """The distinct values: models by size, others in the declared order or by value."""
+    return models_in_order(runs) if dimension is MODEL else sorted_values(runs, dimension.key)
+
+
+LINKED = MarkdownIt("commonmark", {"html": False}).disable(["image", "autolink", "html_inline", "entity"])
+MARKDOWN = MarkdownIt("commonmark", {"html": False}).disable(["link", "image", "autolink", "html_inline", "entity"])
+
+
+def markdown(text: str, *, links: bool = False) -> Markup:
+    """A sentence in Markdown as HTML: emphasis and code only, no raw HTML, and links only if requested."""
+    return Markup((LINKED if links else MARKDOWN).renderInline(text))
+
 
 HERE = Path(__file__).parent
 

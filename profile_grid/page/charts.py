@@ -35,17 +35,16 @@ def page_figures(
     figures: Mapping[str, Figure], tables: Tables, images: dict[str, bytes], left_out: list[str]
 ) -> dict[str, PageFigure]:
     """These figures by name, from the tables of one machine; `left_out` are notes on the other machines."""
-    drawings = {name: figure.draw(tables) for name, figure in figures.items()}
-    charts = {name: _json(drawing.chart) for name, drawing in drawings.items() if drawing.chart is not None}
+    drawings = {name: figure.drawn(tables) for name, figure in figures.items()}
+    charts = {name: _json(drawing.chart) for name, (drawing, _) in drawings.items() if drawing.chart is not None}
     kept_charts = fitting({name: len(chart) for name, chart in charts.items()}, MAX_CHART_BYTES)
     pictures = fitting({name: len(image) for name, image in images.items()}, MAX_IMAGE_BYTES)
     rendered = {}
-    for name, drawing in drawings.items():
+    for name, (drawing, result) in drawings.items():
         notes = [drawing.reason, *drawing.notes, *left_out]
         if name in charts and name not in kept_charts:
             notes.append(f"The page is too small for all its points: see figures/{name}.svg, and the tables.")
         quantity = drawing.title or figures[name].title
-        result = figures[name].result(tables) if drawing.chart else ""
         rendered[name] = PageFigure(
             result or quantity,
             quantity if result else "",

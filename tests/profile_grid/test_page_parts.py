@@ -9,13 +9,11 @@ from kernel_tables.page.colors import FAMILIES, LOOKS, PHASES, PLAIN
 from kernel_tables.page.markup import for_script
 from kernel_tables.page.names import Names
 from kernel_tables.page.step import flame
-from profile_grid.figures.registry import all_figures
-from profile_grid.page import charts
+from profile_grid.figures.drawing import all_figures
+from profile_grid.page import charts, markdown, menus
 from profile_grid.page import tables as page_tables_module
 from profile_grid.page.charts import compact, page_figures
-from profile_grid.page.filters import menus
 from profile_grid.page.flame import leaves, opening_run, run_timeline
-from profile_grid.page.markup import markdown
 from profile_grid.page.tables import fitting, page_table, page_tables, shared
 from profile_grid.page.verdict import advice, scope, speed
 from profile_grid.study.catalogue import QUESTIONS

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from profile_grid.figures.drawing import all_figures
 from profile_grid.figures.paper import write_figure
-from profile_grid.figures.registry import all_figures
 from profile_grid.study.catalogue import question_of_figure
 from profile_grid.tables.on_disk import SUMS, TablesOnDisk, declared_tables
 from workflow.command import run_command

@@ -163,8 +163,6 @@ def draw_launch_bound(tables: Tables) -> Drawing:
 def result_launch_bound(tables: Tables) -> str:
     """The share of a step in which the device is busy, and the number of runs in which it waits for long."""
     busy, device = busy_and_wall(tables["runs"], tables["phases"]), words(tables["runs"]).device
-    if busy.empty:
-        return ""
     waits = (1 - busy["busy_share"] >= LAUNCH_BOUND_SHARE).sum()
     share = f"The {device} is busy for {interval(busy['busy_share'], percent)} of a step"
     return f"{share}; it waits for {percent(LAUNCH_BOUND_SHARE)} or more in {of_all(waits, len(busy), 'run')}"

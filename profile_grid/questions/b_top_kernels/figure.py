@@ -119,8 +119,6 @@ def _bars(top: pd.DataFrame, x: alt.X, fills: alt.Fill, terms: Words) -> alt.Lay
 def result_top_kernels(tables: Tables) -> str:
     """The share of the top kernel in the step of the largest run."""
     top = top_kernels(tables["runs"], tables["kernels"])
-    if top.empty:
-        return ""
     run_top = top[top["run"] == top["run"].iloc[0]]
     first = run_top[run_top["scope"] == run_top["scope"].iloc[-1]].iloc[0]
     name = short_names(top["kernel"], names_of_summary_kernels(tables))[first["kernel"]]

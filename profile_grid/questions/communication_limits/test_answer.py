@@ -9,7 +9,7 @@ import pytest
 from cs336_model.arithmetic.buckets import buckets_of
 from profile_grid.documents.documents import asked_of, documents
 from profile_grid.documents.summaries import summary_tables
-from profile_grid.questions.communication_limits.buckets import bucket_costs
+from profile_grid.questions.communication_limits.table import bucket_costs
 from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.tables.ideal import shape_of_run
 from profile_grid.tables.per_pass import Merged

@@ -10,8 +10,7 @@ from profile_grid.questions.i_memory.block_document import MAKERS, maker_cells, 
 from profile_grid.questions.i_memory.block_document import block_table as block_table
 from profile_grid.questions.i_memory.block_document import dtypes_tables as dtypes_tables
 from profile_grid.questions.i_memory.block_document import operations_tables as operations_tables
-from profile_grid.questions.i_memory.fitting import LARGEST_BATCH, LONGEST_CONTEXT
-from profile_grid.questions.i_memory.table import COUNTED
+from profile_grid.questions.i_memory.table import COUNTED, LARGEST_BATCH, LONGEST_CONTEXT
 from profile_grid.study.dimensions import BY_KEY, MODEL
 from profile_grid.tables.cells import lines_table, parts_table, rows_table
 from profile_grid.tables.claims import Claim

@@ -9,7 +9,7 @@ from cs336_model.arithmetic.flops import ModelShape, forward_flops
 from cs336_model.arithmetic.memory import OUTSIDE_TENSORS, estimated_peak_bytes, saved_in_a_block
 from profile_grid.documents.documents import asked_of
 from profile_grid.documents.summaries import summary_tables
-from profile_grid.questions.i_memory.fitting import predicted
+from profile_grid.questions.i_memory.table import predicted
 from profile_grid.stages.memory.failure_tables import MEMORY_FAILED
 from profile_grid.stages.memory.tables import tables_of_history
 from tests.default_values import DEFAULT_VALUES

@@ -56,7 +56,8 @@ def test_a_figure_can_be_drawn_on_paper_and_says_why_where_there_is_nothing(figu
     assert "518 MiB" in figure.result(made)
     nothing = merged([training()])
     nothing |= summary_tables(nothing, OWN)
-    assert "complete history" in figure.draw(nothing).reason and figure.result(nothing) == ""
+    drawing, headline = figure.drawn(nothing)
+    assert "complete history" in drawing.reason and headline == ""
 
 
 def parts_of(chart: dict):

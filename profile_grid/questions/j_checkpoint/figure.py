@@ -126,8 +126,6 @@ def result_peak(tables: Tables) -> str:
     taken = tables["checkpoint_memory"]
     source = _source(taken)
     rows = taken[taken[source].notna()]
-    if rows.empty:
-        return ""
     most = rows.loc[rows[source].idxmax()]
     its_rows = rows[(rows[keys_without(CHECKPOINT.key)] == most[keys_without(CHECKPOINT.key)]).all(axis=1)]
     least = its_rows.loc[its_rows[source].idxmin()]

@@ -72,8 +72,6 @@ def _panel(rows: pd.DataFrame, y: Log, series: Series) -> alt.LayerChart:
 def result(tables: Tables) -> str:
     """The duration of the first steps, relative to the mean."""
     rows = every_step(tables)
-    if rows.empty:
-        return ""
     first, second = (rows[rows["number"] == number]["ratio"] for number in (0, 1))
     second = f", the second {interval(second, significant)} times" if len(second) else ""
     return f"The first step takes {interval(first, significant)} times as long as a measured one{second}"

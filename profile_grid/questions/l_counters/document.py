@@ -6,7 +6,7 @@ from cs336_model.ranges import SOFTMAX
 from kernel_tables.counters.verdicts import COMPUTE, LATENCY, MEMORY, RULES, TOO_SMALL, UNKNOWN
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, known, percent, rate, ratio, significant
-from profile_grid.questions.l_counters.padding import MAX_PADDING, MAX_SUMS
+from profile_grid.questions.l_counters.matmuls import MAX_PADDING, MAX_SUMS
 from profile_grid.study.dimensions import MODES, PRECISION
 from profile_grid.tables.cells import lines_table
 from profile_grid.tables.claims import Claim

@@ -92,8 +92,6 @@ def _roof(x: Log, y: Log, name: str, height: float, slope: float, dashed: bool, 
 def result(tables: Tables) -> str:
     """The share of the roofs that the kernels reach, weighted by time."""
     kernels = tables["counter_kernels"]
-    if kernels.empty:
-        return ""
     weighted = kernels[["compute_share", "memory_share"]].max(axis=1).clip(upper=1.0) * kernels["share"]
     mean = weighted.groupby(kernels["run"]).sum()
     return f"On average over their time, the kernels of a run reach {interval(mean, percent)} of their nearer roof"

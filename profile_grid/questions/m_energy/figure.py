@@ -1,19 +1,15 @@
 """Figure of (m): the energy of a token in every run, divided into idle power and the rest."""
 
-import altair as alt
 import pandas as pd
 
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.panels import Frame
+from profile_grid.figures.panels import bars_of_runs
 from profile_grid.figures.run_selection import by_size, labels, without_figures
-from profile_grid.figures.theme import WIDTH
 from profile_grid.quantities import interval, significant
 from profile_grid.questions.m_energy.document import millijoules
-from profile_grid.study.dimensions import KEYS
 from profile_grid.study.stages import ENERGY
 
-NAMES_PX, MAX_BARS = 270, 60
 IN_MILLI = 1e3
 
 
@@ -35,27 +31,17 @@ def draw(tables: Tables) -> Drawing:
     runs, energies = tables["runs"], by_size(tables["energy_use"], tables["runs"])
     power = [f"{millijoules(row.joules_per_token)}, {significant(row.power_w)} W" for row in energies.itertuples()]
     energies = energies.assign(bar=labels(energies), text=power)
-    rows = parts_of_energy(energies.head(MAX_BARS))
-    fills, axis = marks.part_fills(rows, "part"), alt.Axis(title="energy of a token (mJ)")
-
-    def panel(data: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
-        tooltip = marks.tooltip(data, ("part", "part"), ("mj", "mJ", marks.DIGITS), ("power_w", "mean W", marks.DIGITS))
-        channels = {"x": alt.X("start:Q", axis=axis), "y": marks.bar_axis(list(energies["bar"].head(MAX_BARS)))}
-        bars = marks.bars(data, channels, fills, tooltip)
-        return bars.properties(width=WIDTH - NAMES_PX, height=alt.Step(marks.BAR_PX))
-
-    notes = ["After each bar: the energy of a token, and the mean power while the model steps."]
-    if len(energies) > MAX_BARS:
-        notes.append(f"The first {MAX_BARS} of {len(energies)} runs are drawn; the table has all.")
-    return Frame(KEYS, "The energy of no run was counted.").drawing(
-        rows, runs, without_figures(runs, ENERGY), panel, notes
-    )
+    seen = (("part", "part"), ("mj", "mJ", marks.DIGITS), ("power_w", "mean W", marks.DIGITS))
+    return bars_of_runs(
+        parts_of_energy(energies), list(energies["bar"]), "part", "energy of a token (mJ)", seen, runs,
+        without_figures(runs, ENERGY), "The energy of no run was counted.",
+        ["After each bar: the energy of a token, and the mean power while the model steps."],
+    )  # fmt: skip
 
 
 def result(tables: Tables) -> str:
     """The energy of a token, from the least to the most."""
-    use = tables["energy_use"]
-    return "" if use.empty else f"A token takes {interval(use['joules_per_token'], millijoules)}"
+    return f"A token takes {interval(tables['energy_use']['joules_per_token'], millijoules)}"
 
 
 FIGURES = (

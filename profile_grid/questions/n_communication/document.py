@@ -14,8 +14,7 @@ from profile_grid.questions.n_communication.divided_document import (
     memory_table,
     volume_table,
 )
-from profile_grid.questions.n_communication.losses import BEHIND_A_REDUCTION
-from profile_grid.questions.n_communication.scaling import STRONG, WEAK
+from profile_grid.questions.n_communication.one_gpu import BEHIND_A_REDUCTION, STRONG, WEAK
 from profile_grid.questions.n_communication.table import PARTS, communication_of_steps
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODEL, PARALLEL, keys_without

@@ -1,20 +1,19 @@
-"""Figures of (n): the cost of communication in a step without a profiler, and all-reduce without other work."""
+"""Figures of (n): the cost of communication by run, all-reduce without other work, and communication of two steps."""
 
 import altair as alt
 import pandas as pd
 
-from kernel_tables.page.colors import GREY
+from kernel_tables.page.colors import BLUE, GREY, PALE, VERMILLION
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables
 from profile_grid.figures.panels import Frame
 from profile_grid.figures.run_selection import labels, without_figures
-from profile_grid.figures.scales import Series
-from profile_grid.figures.theme import GROUND, WIDTH
-from profile_grid.quantities import interval, percent
-from profile_grid.questions.n_communication.all_reduce_figure import ALL_REDUCE
-from profile_grid.questions.n_communication.timelines_figure import TIMELINES
-from profile_grid.study.dimensions import GPUS, KEYS, PARALLEL
-from profile_grid.study.stages import TIMING
+from profile_grid.figures.scales import Log, Series
+from profile_grid.figures.theme import GROUND, SMALL, WIDTH
+from profile_grid.quantities import interval, percent, significant
+from profile_grid.study.dimensions import GPUS, KEYS, OPTIMIZER, PARALLEL
+from profile_grid.study.stages import ALL_REDUCE as STAGE
+from profile_grid.study.stages import NOT_ASKED, TIMING
 from profile_grid.tables.evidence import UNTOLD
 from profile_grid.tables.pivoting import sorted_values
 from profile_grid.tables.wording import of_all
@@ -36,7 +35,7 @@ def costs(tables: Tables) -> pd.DataFrame:
     return times.assign(bar=labels(times), low=low, high=high, told=clear)
 
 
-def draw(tables: Tables) -> Drawing:
+def draw_costs(tables: Tables) -> Drawing:
     """A line per run, the most expensive first."""
     runs, rows = tables["runs"], costs(tables)
     several = runs[pd.to_numeric(runs[GPUS.key]) > 1]
@@ -50,10 +49,10 @@ def draw(tables: Tables) -> Drawing:
         notes.append(f"The {MAX_LINES} most expensive of {len(rows)} runs are drawn; the table has all.")
     frame = Frame(KEYS, NO_TIMES)
     missing = without_figures(several, TIMING)
-    return frame.drawing(rows.head(MAX_LINES), runs, missing, lambda data, _: _panel(data, series), notes)
+    return frame.drawing(rows.head(MAX_LINES), runs, missing, lambda data, _: _costs(data, series), notes)
 
 
-def _panel(rows: pd.DataFrame, series: Series) -> alt.LayerChart:
+def _costs(rows: pd.DataFrame, series: Series) -> alt.LayerChart:
     axis = alt.Axis(title="cost of communication (share of a step)", format="%")
     low, middle = (alt.X(f"{name}:Q", axis=axis) for name in ("low", "cost_share"))
     tooltip = marks.tooltip(
@@ -70,12 +69,10 @@ def _panel(rows: pd.DataFrame, series: Series) -> alt.LayerChart:
     return alt.layer(nothing, base.mark_rule().encode(x=low, x2="high"), hollow, filled, **size)
 
 
-def result(tables: Tables) -> str:
+def result_costs(tables: Tables) -> str:
     """The clear costs, and the number of runs without one."""
     rows = costs(tables)
     clear = rows[rows["told"] == CLEAR]
-    if rows.empty:
-        return ""
     if clear.empty:
         return "No cost of communication is larger than the differences between processes"
     share = interval(clear["cost_share"], percent)
@@ -83,11 +80,124 @@ def result(tables: Tables) -> str:
     return f"Communication costs {share} of a step in {of_all(len(clear), len(rows), 'run')}{elsewhere}"
 
 
+ENDS_PX, BANDWIDTH_PX = 120, 200
+NOT_MEASURED = "No run measured all-reduce without a model (stages: [all_reduce])."
+
+
+def draw_all_reduce(tables: Tables) -> Drawing:
+    """Points at the mean times; the last bandwidth after each line."""
+    runs, rows = tables["runs"], tables["communication_all_reduce"]
+    stage_runs = runs[runs[STAGE.status_column] != NOT_ASKED]
+    return Frame((GPUS.key,), NOT_MEASURED).drawing(rows, runs, without_figures(stage_runs, STAGE), _bandwidths)
+
+
+def _bandwidths(rows: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
+    rows = rows.assign(megabytes=rows["bytes"] / 1e6, ranks=[GPUS.words(count) for count in rows[GPUS.key]])
+    x, y = Log.around(rows["megabytes"], WIDTH - ENDS_PX), Log.around(rows["bus_gb_per_s"], BANDWIDTH_PX)
+    series = Series("ranks", tuple(GPUS.words(count) for count in sorted(set(rows[GPUS.key]))))
+    tooltip = marks.tooltip(
+        rows, ("ranks", "GPUs"), ("megabytes", "MB", marks.DIGITS), ("mean_ms", "ms", marks.DIGITS),
+        ("bus_gb_per_s", "bus (GB/s)", marks.DIGITS),
+    )  # fmt: skip
+    channels = {
+        "x": alt.X("megabytes:Q", scale=x.scale, axis=x.axis("size (MB)")),
+        "y": alt.Y("bus_gb_per_s:Q", scale=y.scale, axis=y.axis("bus bandwidth (GB/s)")),
+    }
+    base = alt.Chart(rows).encode(**channels, color=series.color())
+    last = rows.sort_values("megabytes").drop_duplicates("ranks", keep="last").sort_values("bus_gb_per_s")
+    texts = last.assign(text=[f"{significant(rate)} GB/s" for rate in last["bus_gb_per_s"]])
+    ends = alt.Chart(_spread_out(texts, y)).mark_text(align="left", dx=8, fontSize=SMALL)
+    return alt.layer(
+        base.mark_line().encode(strokeDash=series.dash()),
+        base.mark_point(filled=True, size=30).encode(shape=series.shape(), tooltip=tooltip),
+        ends.encode(x=channels["x"], y=alt.Y("place:Q", scale=y.scale), color=series.color(), text="text:N"),
+        width=WIDTH - ENDS_PX, height=BANDWIDTH_PX,
+    )  # fmt: skip
+
+
+def _spread_out(texts: pd.DataFrame, y: Log) -> pd.DataFrame:
+    """The texts with a `place` on the axis, each at least one line above the previous."""
+    places: list[float] = []
+    for rate in texts["bus_gb_per_s"]:
+        step = (y.high / y.low) ** (marks.LINE_PX / y.length_px)
+        places.append(max(rate, places[-1] * step) if places else rate)
+    return texts.assign(place=places)
+
+
+def result_all_reduce(tables: Tables) -> str:
+    """The bandwidth of the largest size, by number of GPUs."""
+    rows = tables["communication_all_reduce"]
+    largest = rows[rows["bytes"] == rows["bytes"].max()]
+    parts = [
+        f"{interval(sizes['bus_gb_per_s'], significant)} GB/s {GPUS.words(count)}"
+        for count, sizes in largest.groupby(GPUS.key)
+    ]
+    return f"At its largest size, all-reduce without a model reaches {', '.join(parts)} on the bus"
+
+
+LANE_NAMES_PX, LANE_PX = 200, 46
+OVERLAPPED, EXPOSED = "overlapped", "exposed"
+NO_PAIR = "No two runs that do the same work on several GPUs were captured."
+
+
+def collectives_drawn(tables: Tables) -> pd.DataFrame:
+    """One row per collective, with the label of its run, and whether more than half of it was exposed."""
+    rows = tables["communication_timelines"]
+    is_exposed = rows["exposed_ms"] > (rows["end_ms"] - rows["start_ms"]) / 2
+    return rows.assign(bar=labels(rows), kind=is_exposed.map({True: EXPOSED, False: OVERLAPPED}))
+
+
+def draw_timelines(tables: Tables) -> Drawing:
+    """A lane per run: its step, and each collective where it ran."""
+    runs, rows = tables["runs"], collectives_drawn(tables)
+    notes = [
+        "One captured step of rank 0 of each run, under the profiler. Pale: the step; what ran besides is not drawn."
+    ]
+    return Frame(KEYS, NO_PAIR).drawing(
+        rows, runs, without_figures(runs.iloc[:0]), lambda data, _: _timelines(data), notes
+    )
+
+
+def _timelines(rows: pd.DataFrame) -> alt.LayerChart:
+    names = list(dict.fromkeys(rows["bar"]))
+    lanes = marks.bar_axis(names)
+    axis = alt.Axis(title="time since the step began (ms)")
+    steps = alt.Chart(rows.drop_duplicates("run").assign(begin=0.0)).mark_bar(color=PALE, height=LANE_PX - 10)
+    tooltip = marks.tooltip(
+        rows, ("operation", "operation"), ("start_ms", "start (ms)", marks.DIGITS),
+        ("end_ms", "end (ms)", marks.DIGITS), ("exposed_ms", "exposed (ms)", marks.DIGITS),
+    )  # fmt: skip
+    color = alt.Color("kind:N", title=None, scale=alt.Scale(domain=[EXPOSED, OVERLAPPED], range=[VERMILLION, BLUE]))
+    collectives = alt.Chart(rows).mark_bar(height=LANE_PX - 22).encode(
+        x=alt.X("start_ms:Q", axis=axis), x2="end_ms:Q", y=lanes, color=color, tooltip=tooltip
+    )  # fmt: skip
+    whole = steps.encode(x=alt.X("begin:Q", axis=axis), x2="step_ms:Q", y=lanes)
+    return alt.layer(whole, collectives, width=WIDTH - LANE_NAMES_PX, height=alt.Step(LANE_PX))
+
+
+def result_timelines(tables: Tables) -> str:
+    """How much of the communication of each run was overlapped."""
+    rows = collectives_drawn(tables)
+    texts = []
+    for _, data in rows.groupby("run", sort=False):
+        share = max(1 - data["exposed_ms"].sum() / (data["end_ms"] - data["start_ms"]).sum(), 0.0)  # but for rounding
+        words = [key.words(data[key.key].iloc[0]) for key in (PARALLEL, OPTIMIZER)]
+        is_usual = data[OPTIMIZER.key].iloc[0] == OPTIMIZER.default
+        texts.append(f"{percent(share)} {words[0] if is_usual else ' '.join(words)}")
+    return f"Communication is overlapped with computation: {', '.join(texts)}" if texts else ""
+
+
 FIGURES = (
     Figure(
-        "communication", "Cost of communication by run, the most expensive first", draw, result,
+        "communication", "Cost of communication by run, the most expensive first", draw_costs, result_costs,
         tables=("runs", "communication_times"),
     ),
-    ALL_REDUCE,
-    TIMELINES,
+    Figure(
+        "all_reduce", "Bandwidth of all-reduce without a model, by size", draw_all_reduce, result_all_reduce,
+        tables=("runs", "communication_all_reduce"),
+    ),
+    Figure(
+        "communication_timelines", "Communication in a step: least and most overlapped", draw_timelines,
+        result_timelines, tables=("runs", "communication_timelines"),
+    ),
 )  # fmt: skip

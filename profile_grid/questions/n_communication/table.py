@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from profile_grid.questions.n_communication import divided, timelines
-from profile_grid.questions.n_communication.losses import COMMUNICATION_LOSSES
-from profile_grid.questions.n_communication.scaling import COMMUNICATION_SCALING
+from profile_grid.questions.n_communication import divided
+from profile_grid.questions.n_communication.one_gpu import COMMUNICATION_LOSSES, COMMUNICATION_SCALING
 from profile_grid.stages.timing.tables import ACCURACY
-from profile_grid.study.dimensions import GPUS, LEADING
+from profile_grid.study.dimensions import GPUS, LEADING, OPTIMIZER, PARALLEL, keys_without
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.communication_cost import communication_times
 from profile_grid.tables.per_pass import Merged, in_order_of, led, numbers
@@ -75,6 +74,59 @@ def communication_accuracy(merged: Merged) -> pd.DataFrame:
     """(n) The rows of accuracy of runs on several GPUs: the first step with its gradients reduced, against fp64."""
     rows = merged["accuracy"]
     return rows[numbers(rows[GPUS.key]) > 1].reset_index(drop=True)
+
+
+def communication_timelines(merged: Merged) -> pd.DataFrame:
+    """(n) One row per collective of the middle captured step of rank 0, of two runs that do the same work: those whose
+    overlap differs most, the run that overlaps less first."""
+    steps = merged["rank_steps"]
+    steps = steps[(steps["rank"] == 0) & (numbers(steps["communication_ns"]) > 0)]
+    steps = steps[steps["device"] == steps.groupby("run")["device"].transform("min")]
+    names = _pair(steps)
+    if not names:
+        return COMMUNICATION_TIMELINES.table([])
+    shown = steps[steps["run"].isin(names)].sort_values("step")
+    place, count = shown.groupby("run").cumcount(), shown.groupby("run")["step"].transform("size")
+    middle = shown.loc[place == count // 2, ["run", "rank", "device", "step", "step_ns"]]
+    single = merged["collectives"].merge(middle, on=["run", "rank", "device", "step"])
+    single = single.assign(run_place=single["run"].map(names.index)).sort_values(["run_place", "number"], kind="stable")
+    start_ms, length_ms = numbers(single["start_ns"]) / 1e6, numbers(single["duration_ns"]) / 1e6
+    return single[[*LEADING, "step", "number", "operation"]].assign(
+        step_ms=numbers(single["step_ns"]) / 1e6, start_ms=start_ms, end_ms=start_ms + length_ms,
+        exposed_ms=numbers(single["exposed_ns"]) / 1e6,
+    )  # fmt: skip
+
+
+def _pair(steps: pd.DataFrame) -> list[str]:
+    """The run that overlaps least and the one that overlaps most, of the group in which they differ most; [] if no
+    group has two runs."""
+    sums = steps.assign(
+        communication=numbers(steps["communication_ns"]), overlapped=numbers(steps["overlapped_ns"])
+    ).groupby(["run", *keys_without(PARALLEL.key, OPTIMIZER.key)], sort=False, dropna=False)
+    sums = sums[["communication", "overlapped"]].sum().reset_index()
+    sums["overlap"] = sums["overlapped"] / sums["communication"]
+    pairs = []
+    for _, group in sums.groupby(keys_without(PARALLEL.key, OPTIMIZER.key), sort=False, dropna=False):
+        least, most = group.loc[group["overlap"].idxmin()], group.loc[group["overlap"].idxmax()]
+        if most["overlap"] > least["overlap"]:
+            pairs.append((most["overlap"] - least["overlap"], [least["run"], most["run"]]))
+    return max(pairs, key=lambda pair: pair[0])[1] if pairs else []
+
+
+COMMUNICATION_TIMELINES = TableSpec(
+    "communication_timelines",
+    "(n) One row per collective in one captured step of rank 0 of two runs, one that overlaps and one that does not",
+    columns("""
+    step | int | | number of the captured step
+    number | int | | as in collectives
+    operation | text | | all-reduce, ...
+    step_ms | float | ms | length of the step
+    start_ms | float | ms | start of the collective, since the step began
+    end_ms | float | ms | its end
+    exposed_ms | float | ms | of its time, while no kernel computed
+"""),
+    make=communication_timelines,
+)
 
 
 WHICH = columns("""
@@ -163,7 +215,7 @@ TABLES = (
     ),
     COMMUNICATION_SCALING,
     *divided.TABLES,
-    timelines.COMMUNICATION_TIMELINES,
+    COMMUNICATION_TIMELINES,
 )
 PAGE_TABLES = (
     PageTable("communication_times", "Steps with and without communication"),

@@ -161,8 +161,6 @@ def _peaks_named(points: pd.DataFrame) -> list[str]:
 def result_roofline(tables: Tables) -> str:
     """The FLOP/s and bytes/s that the parts reach."""
     points = roofline(tables["runs"], tables["ranges"])
-    if points.empty:
-        return ""
     return f"The parts of the forward pass reach {interval(points['flop_per_s'], rate_in_words)}"
 
 

@@ -4,7 +4,7 @@ import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import ABSENT, count, interval, percent, significant
-from profile_grid.questions.time_lost.bounds import at_most
+from profile_grid.questions.time_lost.predictions import at_most
 from profile_grid.stages.host_trace.tables import NO_CALL
 from profile_grid.study.dimensions import BY_KEY
 from profile_grid.tables.cells import LEADING_KEYS, lines_table, rows_table

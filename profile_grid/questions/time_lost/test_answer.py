@@ -7,9 +7,8 @@ import pytest
 
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.questions.time_lost.document import LOSSES
-from profile_grid.questions.time_lost.host import host_per_launch, host_stacks
 from profile_grid.questions.time_lost.predictions import REMEDIES
-from profile_grid.questions.time_lost.table import time_lost
+from profile_grid.questions.time_lost.table import host_per_launch, host_stacks, time_lost
 from profile_grid.tables.per_pass import Merged
 from tests.profile_grid.made_up import Made, forward_kernels, merged
 from tests.profile_grid.made_up_answers import document_of, summaries, told

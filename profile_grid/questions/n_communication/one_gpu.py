@@ -1,0 +1,114 @@
+"""Runs on several GPUs compared with one: how a step scales, and whether the losses of every step are the same."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from profile_grid.stages.timing.tables import explained_error
+from profile_grid.study.dimensions import BATCH_SIZE, GPUS, LEADING, OPTIMIZER, PARALLEL, PRECISION, keys_without
+from profile_grid.study.table_spec import TableSpec, columns
+from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.per_pass import Merged, numbers
+
+STRONG, WEAK = "strong", "weak"
+FIGURES = ["mean_ms", "std_ms"]
+
+
+def communication_scaling(merged: Merged) -> pd.DataFrame:
+    """(n) One row per run on several GPUs and kind of scaling: compared with the run on one GPU with the same batch
+    (strong), or with as much per GPU (weak); no row without such a run."""
+    times = merged["timings"]
+    steps = times[(times["phase"] == WHOLE_STEP) & times["mean_ms"].notna()][[*LEADING, *FIGURES]]
+    steps = steps.assign(**{name: numbers(steps[name]) for name in FIGURES})
+    table = pd.concat([_scaled(steps, kind) for kind in (STRONG, WEAK)], ignore_index=True)
+    spreads = merged.spreads_of(table["run"], WHOLE_STEP)
+    return table.assign(process_spread=spreads["spread"], processes=spreads["processes"])
+
+
+def _scaled(steps: pd.DataFrame, kind: str) -> pd.DataFrame:
+    """Efficiency 1 is n times as fast with the same batch, and as fast with n times the batch."""
+    several = steps[GPUS.key] > 1
+    keys = keys_without(GPUS.key, PARALLEL.key, OPTIMIZER.key, BATCH_SIZE.key)
+    base = steps.loc[~several, ["run", *keys, BATCH_SIZE.key, *FIGURES]]
+    base = base.rename(columns={name: f"base_{name}" for name in ("run", *FIGURES)} | {BATCH_SIZE.key: "_batch"})
+    scaled = steps[several].assign(kind=kind)
+    shared = scaled[GPUS.key] if kind == WEAK else 1
+    scaled["_batch"] = scaled[BATCH_SIZE.key] / shared
+    both = scaled.merge(base.astype({"_batch": scaled["_batch"].dtype}), on=[*keys, "_batch"], validate="many_to_one")
+    speed_up = both["base_mean_ms"] / both["mean_ms"] * (both[GPUS.key] if kind == WEAK else 1)
+    relative = (both["std_ms"] / both["mean_ms"]) ** 2 + (both["base_std_ms"] / both["base_mean_ms"]) ** 2
+    efficiency = speed_up / both[GPUS.key]
+    return both.drop(columns="_batch").assign(
+        speed_up=speed_up, efficiency=efficiency, efficiency_std=efficiency * relative**0.5
+    )
+
+
+COMMUNICATION_SCALING = TableSpec(
+    "communication_scaling",
+    "(n) One row per run on several GPUs and kind of scaling, beside the run on one GPU",
+    columns(f"""
+    mean_ms | float | ms | mean time of a step, at every step that of the slowest rank
+    std_ms | float | ms | its standard deviation (n − 1)
+    kind | text | | {STRONG}: one GPU has the whole batch; {WEAK}: one GPU has as much as each of the several
+    base_run | text | | that run on one GPU, which differs in nothing else
+    base_mean_ms | float | ms | mean time of its step
+    base_std_ms | float | ms | its standard deviation
+    speed_up | float | | sequences per second ÷ those of the run on one GPU
+    efficiency | float | of 1 | that ÷ number of GPUs: T1 ÷ (n Tn) for {STRONG}, T1 ÷ Tn for {WEAK}
+    efficiency_std | float | of 1 | its standard deviation, from those of both
+    process_spread | float | | relative standard deviation of times between processes, assumed of one process
+    processes | float | | processes that timed this run
+"""),
+    make=communication_scaling,
+)
+
+
+def communication_losses(merged: Merged) -> pd.DataFrame:
+    """(n) One row per run on several GPUs: the difference of its losses from the run on one GPU with the same batch,
+    and whether the precision explains it; NaN without such a run.
+
+    The precision explains the error of one step, and as much again for every step before, since each sums in another
+    order. If training is unstable, rounding errors grow faster; so `agreeing` counts the losses before the first that
+    differs. The second loss is the first after a reduced gradient.
+    """
+    losses = merged["losses"].assign(loss=numbers(merged["losses"]["loss"]))
+    several = numbers(losses[GPUS.key]) > 1
+    keys = [*keys_without(GPUS.key, PARALLEL.key, OPTIMIZER.key), "number"]
+    base = losses.loc[~several, ["run", *keys, "loss"]].rename(columns={"run": "base_run", "loss": "base_loss"})
+    both = losses[several].merge(base, on=keys, how="left", validate="many_to_one")
+    off = (both["loss"] - both["base_loss"]).abs() / both["base_loss"].abs()
+    of_step = pd.Series([explained_error(name) for name in both[PRECISION.key]], index=both.index, dtype="float64")
+    explained = of_step * (numbers(both["number"]) + 1)
+    compared = both.assign(off=off, explained=explained, known=off.notna(), within=off <= explained)
+    rows = [_verdict(run_losses.sort_values("number")) for _, run_losses in compared.groupby("run", sort=False)]
+    return COMMUNICATION_LOSSES.table(rows)
+
+
+BEHIND_A_REDUCTION = 2  # so many losses have to agree, or the gradients are not those of one GPU
+
+
+def _verdict(run_losses: pd.DataFrame) -> dict:
+    """The row of a run, from all its losses."""
+    first, is_known = run_losses.iloc[0], run_losses["known"].any()
+    return first[LEADING].to_dict() | {
+        "base_run": first["base_run"], "losses": int(run_losses["known"].sum()),
+        "agreeing": int(run_losses.loc[run_losses["known"], "within"].cummin().sum()), "first_off": first["off"],
+        "largest_off": run_losses["off"].max(), "explained": first["explained"],
+        "within_precision": bool(run_losses.loc[run_losses["known"], "within"].all()) if is_known else None,
+    }  # fmt: skip
+
+
+COMMUNICATION_LOSSES = TableSpec(
+    "communication_losses",
+    "(n) One row per run on several GPUs: its losses beside those of the run on one GPU with the same batch",
+    columns("""
+    base_run | text | | the run on one GPU with the same batch, which differs in nothing else; empty where there is none
+    losses | int | | losses that both have, one for each step
+    agreeing | int | | losses from the first on that differ by no more than the precision explains, until one does
+    first_off | float | | relative difference of the first, before any gradient was reduced
+    largest_off | float | | the largest relative difference
+    explained | float | | what the precision explains of the first; of the k-th k times as much
+    within_precision | bool | | whether every difference is within that
+"""),
+    make=communication_losses,
+)
