@@ -130,7 +130,7 @@ RULES = (
     ),
     DiagnosisRule(
         "unfused_attention", "attention as separate kernels: a product, a softmax and a product, next to each other",
-        f"{KERNELS} for what is no product", HERE,
+        f"{KERNELS}, products not counted", HERE,
         "use torch.nn.functional.scaled_dot_product_attention with a fused backend (in bf16: flash or cuDNN)",
         LIKELY, kernel_rules.unfused_attention, (needs.kernels, needs.attention_in_modules),
     ),
