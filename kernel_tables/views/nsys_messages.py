@@ -23,11 +23,12 @@ NEWER_DRIVER = re.compile(r"driver version .* is not supported by this build", r
 def findings_of_nsys(messages: Iterable[tuple[int, str, int]]) -> Iterator[Finding]:
     """The findings in messages of nsys, given as (severity, text, number of processes with this message)."""
     for severity, text, processes in messages:
-        text = " ".join(text[:MAX_MESSAGE].split()) + ("..." if len(text) > MAX_MESSAGE else "")
+        shown = " ".join(text[:MAX_MESSAGE].split())
+        text = f"{shown}..." if len(text) > MAX_MESSAGE else shown.removesuffix(".")
         source = "nsys" if processes == 1 else f"nsys, of {processes} processes"
         if judgement := _judgement(severity, text):
             code, meaning = judgement
-            yield finding(code, f"{source}: {text.removesuffix('.')}: {meaning}")
+            yield finding(code, f"{source}: {text}: {meaning}")
 
 
 def _judgement(severity: int, text: str) -> tuple[str, str] | None:

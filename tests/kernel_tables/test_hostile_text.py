@@ -186,7 +186,7 @@ def test_a_message_that_many_processes_repeat_is_one_line_with_their_number(tmp_
     with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
         messages = [finding.message for finding in trace.check() if finding.code == "nsys_warning"]
     assert [message.partition(" Does")[0] for message in messages] == [
-        "nsys: Something is old.: nothing is known to be lost; nothing has to be done",
+        "nsys: Something is old: nothing is known to be lost; nothing has to be done",
         "nsys, of 200 processes: No CUDA events collected.",
     ]
 
