@@ -15,7 +15,7 @@ traceback; in both cases the exit status is not 0, and there is no result.
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -192,7 +192,20 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
     comparison = Comparison(subject, watch.accuracy) if watch.profiler == "none" else None
     compile_in_first_step(subject, progress)
     graphs = graph_counts(spec)
-    result = warm_up(subject, progress)
+    result = warm_up(subject, progress) | measured_window(subject, watch, meter, graphs, progress)
+    if comparison:
+        result["step_no_sync_seconds"] = seconds_without_communication(subject, progress)
+        with progress.stage("accuracy"):
+            result["accuracy"] = comparison.errors(subject)
+    leave_group()  # not after an exception: the others may hang, and the launcher ends them
+    return {"status": "complete", "checks": checks} | result
+
+
+def measured_window(subject: Subject, watch: Watch, meter: Meter | None, graphs: Mapping, progress: Progress) -> Result:
+    """Runs the measured steps, which the profiler sees. `graphs` are the counts of compiled graphs before the
+    warm-up."""
+    spec, device = subject.spec, subject.device
+    result = {}
     clock = PhaseClock(device, ranges.MEASURE, progress)
     more_passes = partial(extra_passes, subject, progress)
     # Passes after the window would be recorded too; but nothing may run before a first step that is measured.
@@ -219,12 +232,7 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
     result |= {"step_seconds": step_seconds, "phase_seconds": clock.seconds(), "phase_clock": clock.name}
     with progress.stage("profiler"):
         save_capture(recording, watch.path, device)
-    if comparison:
-        result["step_no_sync_seconds"] = seconds_without_communication(subject, progress)
-        with progress.stage("accuracy"):
-            result["accuracy"] = comparison.errors(subject)
-    leave_group()  # not after an exception: the others may hang, and the launcher ends them
-    return {"status": "complete", "checks": checks} | result
+    return result
 
 
 def subject_facts(subject: Subject, device: torch.device) -> Result:

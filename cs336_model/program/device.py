@@ -4,6 +4,7 @@ import hashlib
 import os
 import platform
 from collections.abc import Sequence
+from timeit import default_timer
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ import torch
 from cs336_model.cpu import cpu_name
 from cs336_model.program.gpu_state import gpu_state
 from cs336_model.program.lease import check_leased
+
+Moment = torch.cuda.Event | float
 
 
 def resolve_device(name: str, number: int = 0) -> torch.device:
@@ -40,6 +43,20 @@ def synchronize(device: torch.device) -> None:
     """Waits until the device has finished its work; nothing on a CPU."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def moment(device: torch.device) -> Moment:
+    """This moment: on a GPU an event on its stream, so that nothing waits for it; on a CPU, default_timer's."""
+    if device.type != "cuda":
+        return default_timer()
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def seconds_between(started: Moment, ended: Moment) -> float:
+    """The seconds between two moments of a device. It must be idle."""
+    return ended - started if isinstance(ended, float) else started.elapsed_time(ended) / 1e3
 
 
 def gpu_digest(device: torch.device) -> str | None:

@@ -8,10 +8,12 @@ The fastest of several is taken. Numbers are random, since tensor cores are fast
 import argparse
 import json
 from collections.abc import Callable
+from itertools import starmap
 from pathlib import Path
 
 import torch
 
+from cs336_model.program.device import moment, seconds_between, synchronize
 from cs336_model.program.lease import take_lease
 from kernel_tables.whole_files import written_whole
 
@@ -23,16 +25,16 @@ KINDS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measures the rates, and writes them by the name of the roof."""
+    """Measures the rates, and writes a result with them by the name of the roof."""
     parser = argparse.ArgumentParser(prog="python -m cs336_model.program.roofs", description=__doc__.partition("\n")[0])
-    parser.add_argument("--output", required=True, type=Path, help="file for the rates, as JSON")
+    parser.add_argument("--output", required=True, type=Path, help="file for the result, as JSON")
     parser.add_argument("--lease", type=Path, help="socket where this program asks for its GPU")
     options = parser.parse_args(arguments)
     take_lease(options.lease)
     torch.manual_seed(0)
     rates = {"memory": copied_bytes_per_s()} | {kind: multiplied_flop_per_s(kind) for kind in KINDS}
     with written_whole(options.output) as partial:
-        partial.write_text(json.dumps(rates) + "\n")
+        partial.write_text(json.dumps({"status": "complete", "rates": rates}) + "\n")
 
 
 def copied_bytes_per_s() -> float:
@@ -63,13 +65,14 @@ def fastest_seconds(work: Callable[[], object]) -> float:
     """The shortest time of this work on the GPU, by its events."""
     for _ in range(WARMUP):
         work()
-    events = [tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(TRIES)]
-    for before, after in events:
-        before.record()
+    gpu = torch.device("cuda")
+    bounds = []
+    for _ in range(TRIES):
+        started = moment(gpu)
         work()
-        after.record()
-    torch.cuda.synchronize()
-    return min(before.elapsed_time(after) for before, after in events) / 1e3
+        bounds.append((started, moment(gpu)))
+    synchronize(gpu)
+    return min(starmap(seconds_between, bounds))
 
 
 if __name__ == "__main__":

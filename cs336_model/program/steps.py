@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from cs336_model import ranges
-from cs336_model.program.device import synchronize
+from cs336_model.program.device import Moment, moment, seconds_between, synchronize
 from cs336_model.program.outputs import Output, asking_for_loss, loss_of, read_output
 from cs336_model.program.parallel.choice import Optimizer, optimizer_of, reduction_of
 from cs336_model.program.parallel.ranks import mean_over_ranks, wait_for_all
@@ -86,37 +86,30 @@ class PhaseClock:
     after the window, so that no phase waits for the device; on a CPU, readings of default_timer."""
 
     def __init__(self, device: torch.device, window: str, progress: Progress) -> None:
-        self.on_gpu = device.type == "cuda"
+        self.device = device
         self.window, self.progress = window, progress
         self.step = 0
-        self._bounds: list[tuple[str, object, object]] = []
+        self._bounds: list[tuple[str, Moment, Moment]] = []
 
     @property
     def name(self) -> str:
-        return "cuda_event" if self.on_gpu else "default_timer"
+        return "cuda_event" if self.device.type == "cuda" else "default_timer"
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         self.progress.during = f"{self.window} step {self.step}: {name}"
-        started = self._now()
+        started = moment(self.device)
         with span(name):
             yield
-        self._bounds.append((name, started, self._now()))
+        self._bounds.append((name, started, moment(self.device)))
 
     def seconds(self) -> dict[str, list[float]]:
         """Seconds of each phase, in the order of the steps; an empty list for phases that never ran. The device must be
         idle."""
         seconds: dict[str, list[float]] = {phase: [] for phase in ranges.PHASES}
         for name, started, ended in self._bounds:
-            seconds[name].append(started.elapsed_time(ended) / 1000 if self.on_gpu else ended - started)
+            seconds[name].append(seconds_between(started, ended))
         return seconds
-
-    def _now(self) -> object:
-        if not self.on_gpu:
-            return default_timer()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
 
 
 def run_steps(subject: Subject, count: int, clock: PhaseClock) -> list[float]:

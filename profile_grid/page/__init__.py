@@ -107,27 +107,20 @@ def page(
     has_steps = "kernels" in names_of_tables
     return environment().get_template("template.html.j2").render(
         sections=sections,
-        tables_with=tables_with,
         machine=machine,
         provenance=provenance,
         questions=asked,
-        first_sentence=first_sentence,
-        legend=_legend,
         menus=menus(tables["runs"], tables.values()),
         has_steps=has_steps,
         tables=shown_tables,
-        static_rows=STATIC_ROWS,
         figures=page_figures(all_figures(asked), of_machine, images, left_out),
         data={name: table.as_data() for name, table in shown_tables.items()},
         **_views_of_steps(of_machine, timeline, names, has_steps),
         names=names.as_lists(),
         trace_file=trace_file,
-        libraries=libraries,
         scope=scope(tables["runs"]),
         in_results=table_files is None,
         links=links,
-        style=style(HERE / "grid.css"),
-        script=script(HERE / "page.js"),
     )  # fmt: skip
 
 
@@ -169,6 +162,9 @@ def environment() -> jinja2.Environment:
     """Jinja with the templates of the page."""
     templates = html_environment(HERE)
     templates.filters |= {"markdown": markdown, "base64": _base64}
+    templates.globals |= {"tables_with": tables_with, "first_sentence": first_sentence, "legend": _legend}
+    templates.globals |= {"static_rows": STATIC_ROWS, "libraries": libraries}
+    templates.globals |= {"style": style(HERE / "grid.css"), "script": script(HERE / "page.js")}
     return templates
 
 

@@ -6,11 +6,11 @@ timed: compiled code, and code that overwrites what it saved, cannot run one twi
 """
 
 from collections.abc import Callable
-from timeit import default_timer
+from itertools import starmap
 
 import torch
 
-from cs336_model.program.device import synchronize
+from cs336_model.program.device import moment, seconds_between, synchronize
 
 METHODS = {"cuda": "CUDA events, L2 cache overwritten before each call", "cpu": "timeit.default_timer"}
 WARMUP_S = 0.025  # as do_bench
@@ -38,18 +38,8 @@ def _timed(
             before()
         if buffer is not None:
             buffer.zero_()
-        started = _now(device)
+        started = moment(device)
         call()
-        bounds.append((started, _now(device)))
+        bounds.append((started, moment(device)))
     synchronize(device)
-    if device.type == "cuda":
-        return [started.elapsed_time(ended) / 1e3 for started, ended in bounds]
-    return [ended - started for started, ended in bounds]
-
-
-def _now(device: torch.device) -> torch.cuda.Event | float:
-    if device.type != "cuda":
-        return default_timer()
-    event = torch.cuda.Event(enable_timing=True)
-    event.record()
-    return event
+    return list(starmap(seconds_between, bounds))

@@ -8,15 +8,21 @@ program is an all-reduce, and those of the last size are the steps of its result
 
 import json
 from collections.abc import Sequence
-from itertools import pairwise
-from timeit import default_timer
+from itertools import pairwise, starmap
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from cs336_model.program.benchmark import leave_device
-from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
+from cs336_model.program.device import (
+    machine_facts,
+    memory_facts,
+    moment,
+    open_context,
+    resolve_device,
+    seconds_between,
+)
 from cs336_model.program.options import program_parser, wait_for_lease
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank, wait_for_all
 from cs336_model.program.process_cost import Progress, process_age_seconds
@@ -64,21 +70,12 @@ def repeated(tensor: torch.Tensor, count: int) -> list[float]:
     """Seconds of each of `count` consecutive all-reduces. On a GPU, between events on the stream, so that none waits
     for the host."""
     wait_for_all(tensor.device)
-    moments = [_now(tensor.device)]
+    moments = [moment(tensor.device)]
     for _ in range(count):
         dist.all_reduce(tensor)
-        moments.append(_now(tensor.device))
+        moments.append(moment(tensor.device))
     wait_for_all(tensor.device)
-    on_gpu = tensor.device.type == "cuda"
-    return [(a.elapsed_time(b) / 1000) if on_gpu else b - a for a, b in pairwise(moments)]
-
-
-def _now(device: torch.device) -> Any:
-    if device.type != "cuda":
-        return default_timer()
-    event = torch.cuda.Event(enable_timing=True)
-    event.record()
-    return event
+    return list(starmap(seconds_between, pairwise(moments)))
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ def run_to_result(job: Job, name: str, result: Path, command: Sequence[str]) -> 
 def result_of(job: Job, name: str, result: Path, outcome: programs.ProcessExit) -> dict:
     """The JSON that a program of the job wrote to `result` before it ended; raises ProgramFailed if it did not."""
     record = finished(json.loads(result.read_text()), outcome, job) if result.exists() else None
-    if record is None or not (outcome.succeeded or record.get("status") in (FAILED, STOPPED)):
+    if record is None or not (outcome.succeeded or record["status"] in (FAILED, STOPPED)):
         raise programs.ProgramFailed(programs.failure_message(name, outcome, job.log, job.time_limit_s))
     return record
 
@@ -60,7 +60,7 @@ def result_of(job: Job, name: str, result: Path, outcome: programs.ProcessExit) 
 def finished(record: dict, outcome: programs.ProcessExit, job: Job) -> dict:
     """The result; the draft that a student's code has left by ending the process (cs336_model.program.adapters)
     becomes a failed result that says how it ended, and that of a process killed at its time limit a stopped one."""
-    status = record.get("status")  # the roofs of a GPU have none
+    status = record["status"]
     if status == OVERDUE and outcome.timed_out:
         reason = f"stopped at the time limit of {job.time_limit_s:g} s, during {record['reason']}"
         return record | {"status": STOPPED, "reason": reason}

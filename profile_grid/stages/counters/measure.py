@@ -133,7 +133,7 @@ def _measured(job: Job) -> tuple[Attempt, list[pd.DataFrame], dict[str, float | 
         attempt, tables = _counted(counting)
     if not tables:
         return attempt, [], {}
-    roofs = result_of(calibrating, f"roofs of {job.program['run']}", _roofs_file(job), calibrated)
+    roofs = result_of(calibrating, f"roofs of {job.program['run']}", _roofs_file(job), calibrated)["rates"]
     return replace(attempt, seconds=attempt.seconds | {"calibration": round(calibrated.seconds, 3)}), tables, roofs
 
 

@@ -50,8 +50,9 @@ def counted(tmp_path, monkeypatch):
     (fakes / "ncu").write_text(text)
     (fakes / "ncu").chmod(0o755)
     shutil.copy(PRINTED, fakes / "table")
+    roofs = {"status": "complete", "rates": ROOFS}
     (tmp_path / "fake_roofs.py").write_text(
-        f"import sys; open(sys.argv[sys.argv.index('--output') + 1], 'w').write({json.dumps(ROOFS)!r})"
+        f"import sys; open(sys.argv[sys.argv.index('--output') + 1], 'w').write({json.dumps(roofs)!r})"
     )
     monkeypatch.setenv("PATH", f"{fakes}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (FAKES, tmp_path, ROOT))))
