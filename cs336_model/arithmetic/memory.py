@@ -39,7 +39,7 @@ SAVED_BYTES = {
     **dict.fromkeys(("bf16", "fp16"), SavedBytes(34, 8, 6, 4, 10, 2, FP32_BYTES)),
     "bf16-weights": SavedBytes(28, 8, 4, 2, 10, 0, 2),
 }
-ACTIVATION_BYTES = dict.fromkeys(("bf16", "bf16-weights", "fp16"), 2)  # in a block; otherwise fp32
+ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "bf16-weights": 2, "fp16": 2}  # of an activation in a block
 # They keep their output and a logsumexp per row instead of the scores; a student's FlashAttention is to do so, too.
 FUSED = ("flash", "efficient", "cudnn", "own-pytorch", "own-triton")
 DEFAULT_VARIANT = {"precision": "fp32", "attention": "eager", "checkpoint": NO_CHECKPOINT}
@@ -90,7 +90,7 @@ def saved_in_a_block(shape: ModelShape, variant: Mapping[str, Any] = DEFAULT_VAR
     """Bytes that one block keeps, including two inverse RMS per token in fp32."""
     saved, d, d_ff, tokens = SAVED_BYTES[variant["precision"]], shape.d_model, shape.d_ff, shape.tokens
     fused = variant["attention"] in FUSED
-    activation = ACTIVATION_BYTES.get(variant["precision"], FP32_BYTES)
+    activation = ELEMENT_BYTES[variant["precision"]]
     scores = activation * tokens * d if fused else saved.score * shape.scores
     rows = (FP32_BYTES if fused else saved.row) * tokens * shape.num_heads
     weights = saved.weight * (4 * d * d + 3 * d * d_ff)
@@ -102,7 +102,7 @@ def estimated_peak_bytes(shape: ModelShape, mode: str, variant: Mapping[str, Any
     pass of a block, with all gradients of later blocks and all that is recomputed, or where it ends, with a gradient
     for every parameter; the optimizer's moments exist all the time."""
     precision = variant["precision"]
-    number, activation = SAVED_BYTES[precision].number, ACTIVATION_BYTES.get(precision, FP32_BYTES)
+    number, activation = SAVED_BYTES[precision].number, ELEMENT_BYTES[precision]
     parameter_bytes = number * parameter_count(shape)
     d, logits, phases = shape.d_model, shape.tokens * shape.vocab_size, PHASES_OF_MODE[mode]
     scores = 0 if variant["attention"] in FUSED else 3 * shape.scores

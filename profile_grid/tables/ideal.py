@@ -13,7 +13,7 @@ from cs336_model.arithmetic.flops import (
     parameter_count,
     sequences_per_gpu,
 )
-from cs336_model.program.variants.values import ELEMENT_BYTES
+from cs336_model.arithmetic.memory import ELEMENT_BYTES
 from profile_grid.gpu_peaks import Peaks, peaks_of
 from profile_grid.quantities import known
 from profile_grid.tables import names

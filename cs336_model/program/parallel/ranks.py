@@ -66,8 +66,8 @@ COLLECTIVES = {
 
 
 def mark_collectives() -> None:
-    """Makes spans of the collectives of torch.distributed, PyTorch's own and a student's, in this process from now on.
-    Their names have the bytes, which nsys does not see."""
+    """Makes spans of these functions of torch.distributed, whoever calls them, in this process from now on. Their names
+    have the bytes, which nsys does not see."""
     for name, (operation, position, argument) in COLLECTIVES.items():
         if hasattr(dist, name):
             setattr(dist, name, _marked(getattr(dist, name), operation, position, argument))

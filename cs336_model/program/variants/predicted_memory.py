@@ -10,7 +10,7 @@ from typing import Any
 from cs336_model import ranges
 from cs336_model.arithmetic.flops import ModelShape, parameter_count
 from cs336_model.arithmetic.memory import (
-    ACTIVATION_BYTES,
+    ELEMENT_BYTES,
     FP32_BYTES,
     SAVED_BYTES,
     estimated_peak_bytes,
@@ -32,7 +32,7 @@ def predicted_parts(shape: ModelShape, dimensions: Mapping[str, Any]) -> dict[st
     of_all = saved.number * parameter_count(shape)
     parts = {PARAMETERS: of_all - _elsewhere(of_all, dimensions), GATHERED: _gathered(shape, dimensions)}
     logits = shape.tokens * shape.vocab_size
-    activation = ACTIVATION_BYTES.get(dimensions["precision"], FP32_BYTES)
+    activation = ELEMENT_BYTES[dimensions["precision"]]
     if ranges.BACKWARD not in phases:
         return _present(parts | {LOGITS: activation * logits})
     without_head = ModelShape(**vars(shape) | {"vocab_size": 0})

@@ -20,7 +20,6 @@ DIVIDED = (FSDP, OWN_FSDP)
 PARALLELS = (NOT_PARALLEL, NAIVE, FLAT, OVERLAPPED, *BUCKET_MB, FSDP, OWN_DDP, OWN_FSDP)
 ADAMW, ZERO1, OWN_SHARDED = OPTIMIZERS = ("adamw", "zero1", "own-sharded")
 
-ELEMENT_BYTES = {FP32: 4, TF32: 4, BF16: 2, BF16_WEIGHTS: 2, FP16: 2}  # of an activation
 # The largest relative error of rounding one number: 2^-p for a significand of p bits. TF32 keeps 11 of them in the
 # operands of a matrix product, bf16 keeps 8 (NVIDIA A100 white paper; IEEE 754 binary32 keeps 24, binary16 11).
 UNIT_ROUNDOFF = {FP32: 2**-24, TF32: 2**-11, BF16: 2**-8, BF16_WEIGHTS: 2**-8, FP16: 2**-11}

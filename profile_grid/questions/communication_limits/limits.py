@@ -17,9 +17,8 @@ from cs336_model.arithmetic.layer_limits import (
     fewest_tokens,
     most_devices,
 )
-from cs336_model.arithmetic.memory import SAVED_BYTES
+from cs336_model.arithmetic.memory import ELEMENT_BYTES, SAVED_BYTES
 from cs336_model.arithmetic.rings import Links
-from cs336_model.program.variants.values import ELEMENT_BYTES
 from profile_grid.study.dimensions import GPUS, LEADING, OPTIMIZER, PARALLEL, keys_without
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.classes import is_matmul

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from cs336_model.program.variants.values import ELEMENT_BYTES
+from cs336_model.arithmetic.memory import ELEMENT_BYTES
 from profile_grid.stages.timing.tables import ACCURACY
 from profile_grid.study.dimensions import PRECISION
 from profile_grid.study.table_spec import PageTable, TableSpec, columns

@@ -92,11 +92,12 @@ def _cost(times: pd.DataFrame) -> list[Claim]:
         costliest = where(slower.loc[slower["cost_share"].idxmax()])
         cost = f" ({interval(slower['cost_share'], percent)} of the step; most: {costliest})"
     spread = interval(times["baseline_spread"].dropna(), percent)
-    others = "; in the others, it is within the differences between processes" if len(slower) < len(times) else ""
+    others = f"; in the others, it is within the differences between processes ({spread})"
     return [
         Claim(
-            "Without a profiler, communication costs time in {runs}{cost}{others} ({spread}).", "difference",
-            runs=of_all(len(slower), len(times), "run"), cost=cost, others=others, spread=spread,
+            "Without a profiler, communication costs time in {runs}{cost}{others}.", "difference",
+            runs=of_all(len(slower), len(times), "run"), cost=cost,
+            others=others if len(slower) < len(times) else "", spread=spread,
         )
     ]  # fmt: skip
 

@@ -4,7 +4,7 @@ import altair as alt
 import pandas as pd
 
 from cs336_model.arithmetic.flops import forward_bytes, forward_flops
-from cs336_model.program.variants.values import ELEMENT_BYTES
+from cs336_model.arithmetic.memory import ELEMENT_BYTES
 from kernel_tables.attribution.path_text import innermost
 from profile_grid.figures import marks
 from profile_grid.figures.drawing import Drawing, Figure, Tables

@@ -5,7 +5,8 @@ A context length whose tensors do not fit ends at once, as a result.
 
 from collections.abc import Mapping
 
-from cs336_model.program.variants.values import EAGER, ELEMENT_BYTES, NOT_COMPILED
+from cs336_model.arithmetic.memory import ELEMENT_BYTES
+from cs336_model.program.variants.values import EAGER, NOT_COMPILED
 from profile_grid.gpu_peaks import Peaks
 
 COMPILED = "compiled"
