@@ -1,10 +1,14 @@
-"""The output of nvidia-smi about this host's GPUs; only this module calls it. Imports no torch.
+"""What the driver reports of this host's GPUs: the output of nvidia-smi, which only this module calls, and NVML, the
+driver's library, by its Python binding. Imports no torch.
 
 A GPU is named as in nvidia-smi and CUDA_VISIBLE_DEVICES: by its number, or by its UUID ("GPU-..."). If nvidia-smi is
 missing or fails, every answer is empty.
 """
 
 import subprocess
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
 
 PATIENCE_S = 20
 # Reasons for lower clocks that make times incomparable (nvml.h, nvmlClocksEventReason*).
@@ -60,3 +64,99 @@ def throttle_reasons_in(text: str) -> list[str] | None:
 def _query(query: str, gpu: str | None) -> list[str]:
     chosen = [] if gpu is None else [f"--id={gpu}"]
     return output(*chosen, f"--query-{query}", "--format=csv,noheader,nounits").splitlines()
+
+
+@cache
+def nvml() -> ModuleType | None:
+    """The binding, initialized; None if that fails. Call it before there is a lease: importing and initializing take
+    longer than a query, and meanwhile the GPU would wait."""
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:  # no driver, or one that this binding does not know
+        return None
+    return pynvml
+
+
+_FIELDS = (
+    "index", "uuid", "driver_version", "clocks.current.sm", "clocks.current.memory", "temperature.gpu",
+    "clocks_throttle_reasons.active", "memory.used", "memory.free",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class GpuState:
+    """One reading; None for what could not be read. `host_uuids` are those of all GPUs of the host, if known."""
+
+    driver: str | None = None
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    temperature_c: int | None = None
+    throttle_reasons: list[str] | None = None
+    processes: int | None = None  # that use it
+    used_bytes: int | None = None
+    free_bytes: int | None = None
+    host_uuids: tuple[str, ...] = ()
+
+
+def gpu_state(gpu: str | None) -> GpuState:
+    """The state of this GPU: from NVML; if that does not know the GPU, from nvidia-smi, which takes a tenth of a second
+    or more. All None without a GPU, or if both fail."""
+    if gpu is None:
+        return GpuState()
+    if (pynvml := nvml()) is None:
+        return _state_from_smi(gpu)
+    try:
+        return _state_from_nvml(pynvml, gpu)
+    except pynvml.NVMLError:  # NVML differs between drivers, and reports less for a part of a GPU (MIG)
+        return _state_from_smi(gpu)
+
+
+def _state_from_nvml(pynvml: ModuleType, uuid: str) -> GpuState:
+    gpu = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+    memory = pynvml.nvmlDeviceGetMemoryInfo(gpu, version=pynvml.nvmlMemory_v2)  # as in nvidia-smi
+    handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+    return GpuState(
+        driver=as_text(pynvml.nvmlSystemGetDriverVersion()),
+        sm_clock_mhz=pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM),
+        memory_clock_mhz=pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_MEM),
+        temperature_c=pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU),
+        throttle_reasons=throttle_reasons(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)),
+        processes=len(pynvml.nvmlDeviceGetComputeRunningProcesses(gpu)),
+        used_bytes=memory.used,
+        free_bytes=memory.free,
+        host_uuids=tuple(as_text(pynvml.nvmlDeviceGetUUID(handle)) for handle in handles),
+    )
+
+
+def _state_from_smi(name: str) -> GpuState:
+    rows = gpus(*_FIELDS)
+    row = next((row for row in rows if name in (row["index"], row["uuid"])), None)
+    if row is None:
+        return GpuState()
+    _, _, driver, sm_clock, memory_clock, temperature, throttle, used, free = row.values()
+    return GpuState(
+        driver=driver,
+        sm_clock_mhz=integer(sm_clock),
+        memory_clock_mhz=integer(memory_clock),
+        temperature_c=integer(temperature),
+        throttle_reasons=throttle_reasons_in(throttle),
+        processes=len(compute_processes(name)),
+        used_bytes=mebibytes(used),
+        free_bytes=mebibytes(free),
+        host_uuids=tuple(row["uuid"] for row in rows),
+    )
+
+
+def mebibytes(text: str) -> int | None:
+    """Bytes from the memory that nvidia-smi prints; None for "[N/A]"."""
+    count = integer(text)
+    return None if count is None else count * 2**20
+
+
+def as_text(value: str | bytes) -> str:
+    """A text of NVML, which older bindings return as bytes."""
+    return value.decode() if isinstance(value, bytes) else value

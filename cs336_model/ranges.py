@@ -130,16 +130,16 @@ def are_recorded() -> bool:
 def emit_ranges(emitter: Any) -> None:
     """Sets for the entire process what a span is: "none" (in timed runs, which must not pay for annotations), "nvtx"
     (push and pop in the default domain, on the calling thread), "record_function" (torch's profiler), or what an
-    emitter (range_marks.emitters.Emitter) opens. Unless it is "none", the backward pass opens the parts of the forward
+    emitter (range_marks.marker.Emitter) opens. Unless it is "none", the backward pass opens the parts of the forward
     pass again, each around what differentiates it."""
     global _open_span, _marker
     if isinstance(emitter, str) and emitter not in EMITTERS:
         raise ValueError(f"unknown range emitter {emitter!r}; known are {', '.join(EMITTERS)}")
     if emitter != "none":
         from kernel_tables.kineto.names import encoded
-        from range_marks import backward, emitters, marker
+        from range_marks import backward, marker
 
-        made = {"nvtx": emitters.nvtx_emitter, "record_function": lambda: emitters.record_function_emitter(encoded)}
+        made = {"nvtx": marker.nvtx_emitter, "record_function": lambda: marker.record_function_emitter(encoded)}
         opened = made[emitter]() if isinstance(emitter, str) else emitter
         _marker = marked = marker.Marker(opened, RECOMPUTATION)
         backward.follow_backward(marked)
@@ -161,12 +161,12 @@ def mark_modules(model: Any) -> None:
     _leave_modules()
     if _open_span is _silent:
         return
-    from range_marks import module_names, module_parts
+    from range_marks import module_parts
 
     taken = {*AROUND_PARTS, *PHASES, RECOMPUTATION}
     names = {
         id(module): MODULE_RANGE.format(name) if name in taken else name
-        for module, name in module_names.names_in(model)
+        for module, name in module_parts.names_in(model)
     }
     _modules = module_parts.ModuleParts(span, lambda module: names.get(id(module)))
     _modules.begin()
@@ -183,9 +183,9 @@ def mark_compiled_graphs() -> None:
     """Makes compiled code open a range around each kernel, named after the parts that it serves, if spans are ranges
     for a profiler: compiled code has no spans."""
     if _marker is not None:
-        from range_marks import compiled, sources
+        from range_marks import compiled
 
-        part_of = sources.WrittenParts(span).innermost
+        part_of = compiled.WrittenParts(span).innermost
         compiled.follow_compiled(lambda origins: compiled.set_of_parts(map(part_of, origins.stack_traces)))
         compiled.open_ranges(_marker)
 

@@ -15,7 +15,7 @@ traceback; in both cases the exit status is not 0, and there is no result.
 import gc
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -24,24 +24,24 @@ from pathlib import Path
 import torch
 
 from cs336_model import ranges
+from cs336_model.program import windows
 from cs336_model.program.accuracy import Comparison
+from cs336_model.program.adapters.checks import checked_adapters
 from cs336_model.program.adapters.draft import Draft, drafted
-from cs336_model.program.adapters.run import checked_adapters
-from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
+from cs336_model.program.adapters.names import own_values
+from cs336_model.program.device import device_facts, open_context, resolve_device
 from cs336_model.program.energy import EnergyPlan, Meter, counted_energy, energy_counter
 from cs336_model.program.lease import give_back_lease
 from cs336_model.program.loading import count_packages
-from cs336_model.program.memory.dtypes import FirstStepDtypes
 from cs336_model.program.memory.operations import followed_operations
-from cs336_model.program.memory.recording import Recorder, recorder_on, save_memory
+from cs336_model.program.memory.recording import FirstStepDtypes, Recorder, recorder_on, save_memory
 from cs336_model.program.named import UnusableModel
 from cs336_model.program.non_finite import where_not_finite
-from cs336_model.program.options import program_parser, wait_for_lease
 from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
 from cs336_model.program.parallel.choice import import_ahead
 from cs336_model.program.parallel.launch import RESULT_WITHOUT_TIMES, WORLD_SIZE
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank, wait_for_all
-from cs336_model.program.process_cost import Progress, before_limit, process_age_seconds
+from cs336_model.program.process import Progress, before_limit, process_age_seconds, program_parser, wait_for_lease
 from cs336_model.program.result import (
     Result,
     counted_flops,
@@ -61,22 +61,8 @@ from cs336_model.program.steps import (
     run_steps,
     seconds_without_communication,
 )
-from cs336_model.program.variants.compilation import compiling, graph_counts, is_compiled
-from cs336_model.program.variants.effects import process_settings
-from cs336_model.program.windows import (
-    EMITTER_OF_PROFILER,
-    ENERGY,
-    MEMORY,
-    NCU,
-    NSYS,
-    OF_CUDA,
-    WRITING,
-    no_recording,
-    open_recording,
-    profiled_window,
-    save_capture,
-)
-from cs336_model.program.without_times import OVERDUE, WithoutTimes
+from cs336_model.program.variants.effects import compiling, graph_counts, is_compiled, process_settings
+from cs336_model.program.without_times import OVERDUE, WithoutTimes, Wrong
 
 LEFT_BYTES = 256 * 2**20  # a batch, and the workspace of cuBLAS: no problem for the next process on the GPU
 
@@ -89,11 +75,12 @@ class Watch:
     path: Path | None = None  # of the file that the profiler writes
     accuracy: bool = True  # whether the first step is compared with fp64 afterwards
     energy: EnergyPlan | None = None
-    close_recording: Callable[[], None] = no_recording  # ends nsys's recording
+    close_recording: Callable[[], None] = windows.no_recording  # ends nsys's recording
     output: Path | None = None  # of the result
     time_limit_s: float | None = None  # of the process
     draft: Draft | None = None  # of the result
     recorder: Recorder | None = None  # of memory
+    checks: Sequence[Mapping] = ()  # of a student's code
     subject: Subject | None = None  # once it is made
     dtypes: FirstStepDtypes | None = None  # of the subject, if memory is recorded
 
@@ -107,7 +94,7 @@ class Watch:
 def main(arguments: list[str] | None = None) -> None:
     """Runs one specification and writes its result."""
     parser = program_parser("cs336_model.program.benchmark", __doc__.partition("\n")[0])
-    parser.add_argument("--profiler", choices=tuple(EMITTER_OF_PROFILER), default="none", help="default: none")
+    parser.add_argument("--profiler", choices=tuple(windows.EMITTER_OF_PROFILER), default="none", help="default: none")
     parser.add_argument("--capture", type=Path, help="file for the recording of --profiler torch, memory or energy")
     parser.add_argument(
         "--accuracy", choices=("yes", "no"), default="yes", help="without a profiler: compare the first step with fp64"
@@ -115,8 +102,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--windows", type=int, default=3, help="number of windows of --profiler energy; default: 3")
     parser.add_argument("--window-s", type=float, default=5.0, help="minimum seconds of a window; default: 5")
     options = parser.parse_args(arguments)
-    if (options.profiler in WRITING) != (options.capture is not None):
-        raise SystemExit(f"--capture names the file of --profiler {', '.join(WRITING)}: give both or neither")
+    if (options.profiler in windows.WRITING) != (options.capture is not None):
+        raise SystemExit(f"--capture names the file of --profiler {', '.join(windows.WRITING)}: give both or neither")
     progress = Progress()
     spec, rank = read_spec(options.spec), this_rank()
     count_packages(spec.named)
@@ -125,9 +112,9 @@ def main(arguments: list[str] | None = None) -> None:
     import_ahead(spec)
     progress.seconds["import"] = process_age_seconds()
     with progress.stage("profiler"):
-        close_recording = open_recording(options.profiler)
+        close_recording = windows.open_recording(options.profiler)
     wait_for_lease(options, progress)
-    energy = EnergyPlan(options.windows, options.window_s) if options.profiler == ENERGY else None
+    energy = EnergyPlan(options.windows, options.window_s) if options.profiler == windows.ENERGY else None
     accuracy, limit_s = options.accuracy == "yes", options.time_limit_s
     watch = Watch(options.profiler, options.capture, accuracy, energy, close_recording, options.output, limit_s)
     try:
@@ -142,13 +129,12 @@ def main(arguments: list[str] | None = None) -> None:
 def run(spec: RunSpec, watch: Watch, progress: Progress) -> Result:
     """The result of one run: complete, out of memory with the failed request, or without times for another reason."""
     device = resolve_device(spec.device, this_rank().number)
-    recorder = recorder_on(device) if watch.profiler == MEMORY else None
-    ranges.emit_ranges(recorder.emitter if recorder else EMITTER_OF_PROFILER[watch.profiler])
+    recorder = recorder_on(device) if watch.profiler == windows.MEMORY else None
+    ranges.emit_ranges(recorder.emitter if recorder else windows.EMITTER_OF_PROFILER[watch.profiler])
     result = empty_result(spec, watch.profiler)
 
     def record() -> Result:
-        facts = {"memory": memory_facts(device), "machine": machine_facts(device)}
-        return result | facts | facts_of_process(progress, device, spec.named)
+        return result | device_facts(device) | facts_of_process(progress, device, spec.named)
 
     def overdue() -> None:
         write_result(record() | {"status": OVERDUE, "reason": progress.during}, watch.output)
@@ -158,7 +144,7 @@ def run(spec: RunSpec, watch: Watch, progress: Progress) -> Result:
         late = nullcontext() if draft.name else before_limit(overdue)  # a student's code has a draft from its start
         with late:
             result |= measured_or_reason(spec, device, replace(watch, recorder=recorder, draft=draft), progress)
-        if watch.profiler != NCU:  # ncu keeps the GPU's counters until this process is gone
+        if watch.profiler != windows.NCU:  # ncu keeps the GPU's counters until this process is gone
             leave_device(device)
     return result | facts_of_process(progress, device, spec.named)
 
@@ -173,8 +159,8 @@ def measured_or_reason(spec: RunSpec, device: torch.device, watch: Watch, progre
         watch.save_memory()
     except WithoutTimes as error:
         _say(spec, f"{error.status}: {error}")
-        ended = {"status": error.status, "reason": str(error), "checks": error.checks}
-    return ended | {"memory": memory_facts(device), "machine": machine_facts(device)}
+        ended = {"status": error.status, "reason": str(error), "checks": error.checks or watch.checks}
+    return ended | device_facts(device)
 
 
 def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progress) -> Result:
@@ -184,11 +170,11 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
         join_group(device)
         meter = Meter(device, energy_counter(device)) if watch.energy else None  # says at once that there is none
     with watch.draft.checking(progress):
-        checks = checked_adapters(spec, device)
+        watch.checks = checked_adapters(spec, device)
     with progress.stage("initialise"):
         watch.subject = subject = make_subject(spec, device)
     _say(spec, f"initialised on {device.type} in {progress.seconds['initialise']:.1f} s")
-    watch.dtypes = FirstStepDtypes(subject) if watch.profiler == MEMORY else None
+    watch.dtypes = FirstStepDtypes(subject) if watch.profiler == windows.MEMORY else None
     comparison = Comparison(subject, watch.accuracy) if watch.profiler == "none" else None
     compile_in_first_step(subject, progress)
     graphs = graph_counts(spec)
@@ -198,7 +184,7 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
         with progress.stage("accuracy"):
             result["accuracy"] = comparison.errors(subject)
     leave_group()  # not after an exception: the others may hang, and the launcher ends them
-    return {"status": "complete", "checks": checks} | result
+    return {"status": "complete", "checks": watch.checks} | result
 
 
 def measured_window(subject: Subject, watch: Watch, meter: Meter | None, graphs: Mapping, progress: Progress) -> Result:
@@ -209,37 +195,32 @@ def measured_window(subject: Subject, watch: Watch, meter: Meter | None, graphs:
     clock = PhaseClock(device, ranges.MEASURE, progress)
     more_passes = partial(extra_passes, subject, progress)
     # Passes after the window would be recorded too; but nothing may run before a first step that is measured.
-    flops = more_passes() if watch.profiler in OF_CUDA and spec.warmup_steps else None
+    flops = more_passes() if watch.profiler in windows.OF_CUDA and spec.warmup_steps else None
 
     def at_end() -> None:
-        result.update(subject_facts(subject, device), compilation=graph_counts(spec, graphs))
+        # before anything else runs: the clocks are still those under load, and the memory is that of the steps
+        result.update(device_facts(device), parameters=subject.parameter_count)
+        result["compilation"] = graph_counts(spec, graphs)
         count = len(subject.losses) or 1  # the number of further steps in windows of energy depends on time
         watch.save_memory()
         if meter:
-            with progress.stage(ENERGY):
+            with progress.stage(windows.ENERGY):
                 write_result(counted_energy(subject, meter, watch.energy, progress), watch.path)
         result.update(flops=flops or more_passes(), losses=checked_losses(subject)[:count])
-        if watch.profiler == NSYS:
+        if watch.profiler == windows.NSYS:
             subject.give_up()
             leave_group()
             leave_device(device)
 
-    window = profiled_window(watch.profiler, device, at_end, watch.close_recording)
+    window = windows.profiled_window(watch.profiler, device, at_end, watch.close_recording)
     with progress.stage("profiler"), window as recording, progress.stage("measured"):
         wait_for_all(device)
         step_seconds = run_steps(subject, spec.measured_steps, clock)
     _say(spec, f"{_steps('measured', spec.measured_steps)} in {progress.seconds['measured']:.1f} s")
     result |= {"step_seconds": step_seconds, "phase_seconds": clock.seconds(), "phase_clock": clock.name}
     with progress.stage("profiler"):
-        save_capture(recording, watch.path, device)
+        windows.save_capture(recording, watch.path, device)
     return result
-
-
-def subject_facts(subject: Subject, device: torch.device) -> Result:
-    """The machine, the memory and the parameters of a subject. Read before anything else runs: the clocks are still
-    those under load, and the memory is that of the steps."""
-    facts = {"machine": machine_facts(device), "memory": memory_facts(device)}
-    return facts | {"parameters": subject.parameter_count}
 
 
 def leave_device(device: torch.device) -> None:
@@ -283,11 +264,14 @@ def extra_passes(subject: Subject, progress: Progress) -> Result:
 
 
 def checked_losses(subject: Subject) -> list[float]:
-    """The losses. FloatingPointError names the first step whose loss is not finite, and where that began."""
+    """The losses. FloatingPointError names the first step whose loss is not finite, and where that began; Wrong if the
+    run is of a student's code."""
     try:
         return finite_losses(subject)
     except NotFinite as error:
         spec, device = subject.spec, subject.device
+        if student := own_values(spec.dimensions):
+            raise Wrong(student, str(error)) from None
         subject.give_up()
         raise FloatingPointError(f"{error}; {where_not_finite(spec, device, error.step + 1)}") from None
 

@@ -1,4 +1,4 @@
-"""The device of a run: which one, how to wait for it, its memory, and facts about the machine."""
+"""The device of a run: which one, how to wait for it, its memory and state, and facts about the machine."""
 
 import hashlib
 import os
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from cs336_model.cpu import cpu_name
-from cs336_model.program.gpu_state import gpu_state
+from cs336_model.nvidia_smi import gpu_state
 from cs336_model.program.lease import check_leased
 
 Moment = torch.cuda.Event | float
@@ -76,6 +76,11 @@ def memory_facts(device: torch.device) -> dict[str, int | None]:
     }
 
 
+def device_facts(device: torch.device) -> dict[str, dict]:
+    """The memory and the machine, as results have them."""
+    return {"memory": memory_facts(device), "machine": machine_facts(device)}
+
+
 def machine_facts(device: torch.device) -> dict[str, Any]:
     """The machine: device, driver, versions, and the GPU's clocks at this moment; None for what is unknown here."""
     uuid = gpu_uuid(device)
@@ -92,12 +97,18 @@ def machine_facts(device: torch.device) -> dict[str, Any]:
         "memory_clock_mhz": state.memory_clock_mhz,
         "temperature_c": state.temperature_c,
         "throttle_reasons": state.throttle_reasons,
-        "other_processes": state.other_processes,
+        "other_processes": other_processes(state.processes),
         "cpu_name": cpu_name(),
         "cores": len(os.sched_getaffinity(0)),
         "threads": torch.get_num_threads(),
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
     }
+
+
+def other_processes(count: int | None) -> int | None:
+    """The number of a GPU's processes other than this one, which uses it too. This process is not looked up by its
+    number: in a container, the driver knows another number. None at all gives no information (None)."""
+    return count - 1 if count else None
 
 
 def _digest(uuids: Sequence[str]) -> str:

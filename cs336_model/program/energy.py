@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import torch
 
 from cs336_model import ranges
+from cs336_model.nvidia_smi import GpuState, gpu_state
 from cs336_model.program.device import gpu_uuid, synchronize
-from cs336_model.program.gpu_state import GpuState, gpu_state
-from cs336_model.program.process_cost import Progress
+from cs336_model.program.process import Progress
 from cs336_model.program.steps import PhaseClock, Subject, run_steps
 from cs336_model.program.without_times import Unsupported
 

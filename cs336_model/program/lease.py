@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cs336_model.nvml import nvml
+from cs336_model.nvidia_smi import nvml
 
 MESSAGE_BYTES, MAX_FILES = 65536, 64
 GPUS_VARIABLE = "CUDA_VISIBLE_DEVICES"

@@ -1,4 +1,5 @@
-"""The versions of the installed packages that the measured model imports: another one may be another program."""
+"""The versions of the installed packages that the measured model imports: another one may be another program. Uses only
+the standard library."""
 
 import ast
 import sys

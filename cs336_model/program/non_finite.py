@@ -1,6 +1,7 @@
 """Where the numbers of a run stop being finite: its steps again, with a check of the result of every operator."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from cs336_model import ranges
 from cs336_model.program.out_of_memory import OutOfMemoryError
-from cs336_model.program.process_cost import Progress
+from cs336_model.program.process import Progress
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.steps import PhaseClock, make_subject, run_steps
 from cs336_model.program.variants.effects import process_settings
@@ -27,9 +28,14 @@ class FirstNonFinite(TorchDispatchMode):
         self.location: str | None = None
         self._open: list[str] = []
 
-    def range(self, name: str) -> AbstractContextManager:
+    @contextmanager
+    def range(self, name: str) -> Iterator[None]:
         """Replaces a span: notes that it is open."""
-        return _OpenRange(self._open, name)
+        self._open.append(name)
+        try:
+            yield
+        finally:
+            self._open.pop()
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         result = operator(*args, **(kwargs or {}))
@@ -37,17 +43,6 @@ class FirstNonFinite(TorchDispatchMode):
             where = " > ".join(name for name in self._open if name != ranges.STEP)
             self.location = f"{where}, by {operator.name()}"
         return result
-
-
-class _OpenRange:
-    def __init__(self, names: list[str], name: str) -> None:
-        self._names, self._name = names, name
-
-    def __enter__(self) -> None:
-        self._names.append(self._name)
-
-    def __exit__(self, *error: object) -> None:
-        self._names.pop()
 
 
 def where_not_finite(spec: RunSpec, device: torch.device, steps: int) -> str:

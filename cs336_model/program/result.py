@@ -13,18 +13,12 @@ from cs336_model.arithmetic.flops import forward_flops, parameter_count, shape_o
 from cs336_model.program.device import gpu_digest
 from cs336_model.program.loaded_distributions import loaded_distributions
 from cs336_model.program.loading import code_loaded
-from cs336_model.program.process_cost import Progress, process_age_seconds
+from cs336_model.program.process import Progress, process_age_seconds
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.steps import Subject
-from cs336_model.program.variants.compilation import is_compiled
+from cs336_model.program.variants.effects import is_compiled
 from cs336_model.program.variants.values import DIVIDED
 from kernel_tables.whole_files import written_whole
-
-
-def planned_parameters(spec: RunSpec) -> int | None:
-    """Parameters before the model exists; None for custom models."""
-    shape = shape_of(vars(spec))
-    return parameter_count(shape) if shape else None
 
 
 def planned_flops(spec: RunSpec) -> dict[str, int | None]:
@@ -52,7 +46,8 @@ Result = dict[str, Any]
 
 
 def empty_result(spec: RunSpec, profiler: str) -> Result:
-    """A result with every key and no measurement."""
+    """A result with every key and no measurement; the parameters are None for custom models."""
+    shape = shape_of(vars(spec))
     return {
         "schema": SCHEMA,
         "status": None,
@@ -71,7 +66,7 @@ def empty_result(spec: RunSpec, profiler: str) -> Result:
         "warmup_phase_seconds": {phase: [] for phase in ranges.PHASES},
         "losses": [],
         "memory": None,
-        "parameters": planned_parameters(spec),
+        "parameters": shape and parameter_count(shape),
         "flops": planned_flops(spec),
         "machine": None,
         "rank_device": None,

@@ -8,13 +8,12 @@ The fastest of several is taken. Numbers are random, since tensor cores are fast
 import argparse
 import json
 from collections.abc import Callable
-from itertools import starmap
 from pathlib import Path
 
 import torch
 
-from cs336_model.program.device import moment, seconds_between, synchronize
 from cs336_model.program.lease import take_lease
+from cs336_model.program.operator.bench import timed
 from kernel_tables.whole_files import written_whole
 
 SIZE = 8192  # of the square matrices
@@ -63,16 +62,8 @@ def room_bytes() -> int:
 
 def fastest_seconds(work: Callable[[], object]) -> float:
     """The shortest time of this work on the GPU, by its events."""
-    for _ in range(WARMUP):
-        work()
-    gpu = torch.device("cuda")
-    bounds = []
-    for _ in range(TRIES):
-        started = moment(gpu)
-        work()
-        bounds.append((started, moment(gpu)))
-    synchronize(gpu)
-    return min(starmap(seconds_between, bounds))
+    timed(WARMUP, work, torch.device("cuda"))
+    return min(timed(TRIES, work, torch.device("cuda")))
 
 
 if __name__ == "__main__":

@@ -10,16 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from cs336_model import ranges
+from cs336_model.program.adapters.checking import calling
+from cs336_model.program.adapters.names import own_values
 from cs336_model.program.device import Moment, moment, seconds_between, synchronize
 from cs336_model.program.outputs import Output, asking_for_loss, loss_of, read_output
 from cs336_model.program.parallel.choice import Optimizer, optimizer_of, reduction_of
 from cs336_model.program.parallel.ranks import mean_over_ranks, wait_for_all
 from cs336_model.program.parallel.reduction import NoReduction
-from cs336_model.program.process_cost import Progress
+from cs336_model.program.process import Progress
 from cs336_model.program.spec import MODULES, RunSpec
 from cs336_model.program.subject import build_model, count_parameters, make_batch
-from cs336_model.program.variants.compilation import is_compiled
-from cs336_model.program.variants.effects import change_model
+from cs336_model.program.variants.effects import change_model, is_compiled
 from cs336_model.program.variants.precision import autocast
 from cs336_model.program.variants.values import reduces_only_gradients
 from cs336_model.ranges import span
@@ -114,9 +115,9 @@ class PhaseClock:
 
 def run_steps(subject: Subject, count: int, clock: PhaseClock) -> list[float]:
     """Seconds of each of `count` steps inside the clock's window, including the wait for the device at its end. The
-    device must be idle before."""
-    seconds = []
-    with span(clock.window):
+    device must be idle before. Raises Failed if a run of a student's code raises an exception."""
+    seconds, student = [], own_values(subject.spec.dimensions)
+    with span(clock.window), calling(student, lambda: f"during {clock.progress.during}"):
         for clock.step in range(count):
             seconds.append(timed_step(subject, clock))
     return seconds

@@ -7,6 +7,7 @@ come to its end (`failed`); the process reached its time limit (`stopped`). Out 
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 UNSUPPORTED, WRONG, FAILED, STOPPED = "unsupported", "wrong", "failed", "stopped"
@@ -15,6 +16,19 @@ OVERDUE = "overdue"  # of the draft that a process writes shortly before its tim
 VERDICTS = RIGHT, AS_TF32, _ = "right", "right as tf32", WRONG  # of a comparison with the reference
 MAX_CHARACTERS = 500
 _PATH = re.compile(r"(?<![\w:/])/(?:[\w.+@-]+/)+")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One quantity of a student's code, compared with its reference (adapters/checking.py)."""
+
+    implementation: str  # the value of the dimension: own-triton
+    case: str  # what was computed: "length 64, width 16, causal"
+    precision: str
+    quantity: str  # "output", "gradient of queries"
+    error: float | None  # relative; None if a number is not finite
+    tolerance: float  # the largest error of a right implementation in this precision
+    verdict: str
 
 
 class WithoutTimes(Exception):

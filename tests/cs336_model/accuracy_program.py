@@ -15,7 +15,7 @@ from cs336_model.program import subject as subjects
 from cs336_model.program.accuracy import Comparison
 from cs336_model.program.parallel import reduction
 from cs336_model.program.parallel.ranks import ProcessRank, join_group, leave_group, this_rank
-from cs336_model.program.process_cost import Progress
+from cs336_model.program.process import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, make_subject, run_steps
 from cs336_model.program.variants.effects import process_settings

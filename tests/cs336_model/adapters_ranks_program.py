@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from cs336_model.program.adapters.run import checked_adapters
+from cs336_model.program.adapters.checks import checked_adapters
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank
 from cs336_model.program.spec import read_spec
 from cs336_model.program.without_times import WithoutTimes

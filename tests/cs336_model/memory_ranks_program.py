@@ -12,7 +12,7 @@ from cs336_model.program.memory.recording import held_by, recorder_on
 from cs336_model.program.parallel.choice import import_ahead
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank
 from cs336_model.program.parallel.sharding import state_of
-from cs336_model.program.process_cost import Progress
+from cs336_model.program.process import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, make_subject, run_steps
 

@@ -77,6 +77,25 @@ class Raising(Right):
         raise NotImplementedError("the backward pass is not written yet")
 
 
+class RaisingForward(Right):
+    @classmethod
+    def forward(cls, ctx, *heads):
+        raise NotImplementedError("no forward pass")
+
+
+class RaisingLater(Right):
+    """Raises in the backward pass after the warm-up."""
+
+    calls = 0
+
+    @classmethod
+    def change(cls, gradients):
+        RaisingLater.calls += 1
+        if RaisingLater.calls > 1:
+            raise RuntimeError("not so often")
+        return gradients
+
+
 class WithoutGradient(Right):
     @classmethod
     def change(cls, gradients):
@@ -121,6 +140,14 @@ def with_nan_where_long():
 
 def raising():
     return Raising
+
+
+def raising_forward():
+    return RaisingForward
+
+
+def raising_later():
+    return RaisingLater
 
 
 def without_gradient():

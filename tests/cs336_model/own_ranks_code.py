@@ -87,3 +87,34 @@ class WithoutBroadcast(torch.optim.Optimizer):
 
     def step(self, closure=None):
         self.shard.step()
+
+
+CHECKED_PARAMETERS = 21  # of a model of two layers: more are not checked
+
+
+def fails_late(*_) -> None:
+    raise NotImplementedError("not for so many layers")
+
+
+def fails(parameters) -> bool:
+    """Whether code that fails does so here: in the second rank, at a size that is not checked."""
+    return dist.get_rank() == 1 and len(list(parameters)) > CHECKED_PARAMETERS
+
+
+def get_ddp_failing_in_backward(module: nn.Module) -> nn.Module:
+    if fails(module.parameters()):
+        next(module.parameters()).register_hook(fails_late)
+    return PlainDdp(module)
+
+
+def get_fsdp_failing_in_forward(module: nn.Module, compute_dtype: torch.dtype | None = None) -> nn.Module:
+    if fails(module.parameters()):
+        module.register_forward_pre_hook(fails_late)
+    return get_fsdp(module)
+
+
+def get_sharded_optimizer_failing_in_step(params, optimizer_cls, **kwargs) -> torch.optim.Optimizer:
+    optimizer = get_sharded_optimizer(params := list(params), optimizer_cls, **kwargs)
+    if fails(params):
+        optimizer.step = fails_late
+    return optimizer

@@ -10,7 +10,7 @@ from cs336_model import ranges
 from cs336_model.program.accuracy import norm_of_gradients
 from cs336_model.program.parallel.choice import import_ahead
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank
-from cs336_model.program.process_cost import Progress
+from cs336_model.program.process import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, finite_losses, make_subject, run_steps
 

@@ -8,7 +8,7 @@ import torch
 from cs336_model.program import accuracy as module
 from cs336_model.program import steps
 from cs336_model.program.accuracy import NOT_OURS, SWITCHED_OFF, TOO_LARGE, Comparison, distance
-from cs336_model.program.process_cost import Progress
+from cs336_model.program.process import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, make_subject, run_steps
 from cs336_model.program.variants.effects import process_settings

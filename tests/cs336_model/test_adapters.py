@@ -14,7 +14,7 @@ from cs336_model.program.adapters.attention import checked_attention, checks_of_
 from cs336_model.program.adapters.names import ADAPTERS, NEEDED, adapters_of_run, missing_adapter, needed_adapters
 from cs336_model.program.operator.row import row
 from cs336_model.program.operator.spec import read_row
-from cs336_model.program.process_cost import Progress
+from cs336_model.program.process import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.without_times import Failed, Wrong
 from tests.cs336_model.specs import changed
@@ -165,6 +165,35 @@ def test_a_model_with_a_students_attention_is_measured_if_that_is_right(run_benc
         assert "tests.cs336_model.own_code:right" in read_spec(json.dumps(result["spec"])).named
 
 
+@pytest.mark.parametrize("profiler", ["none", "torch", "memory"])
+@pytest.mark.parametrize(
+    ("function", "status", "says"),
+    [
+        ("raising_forward", "failed", "raised NotImplementedError: no forward pass (own_code.py, line"),
+        ("raising", "failed", "raised NotImplementedError: the backward pass is not written yet (own_code.py, line"),
+        ("with_nan", "wrong", "the loss of step 1 "),
+    ],
+)
+def test_what_a_students_attention_does_wrong_only_in_the_steps_is_a_result(
+    run_benchmark, monkeypatch, tmp_path, profiler, function, status, says
+):
+    monkeypatch.setattr("cs336_model.program.benchmark.checked_adapters", lambda *_: [])  # it passed them
+    options = () if profiler == "none" else ("--profiler", profiler, "--capture", str(tmp_path / "capture"))
+    result = run_benchmark(*options, attention="own-pytorch", context_length=16, adapters=adapters(function))
+    assert (result["status"], result["step_seconds"]) == (status, [])
+    assert result["reason"].startswith(f"own-pytorch: {says}") and "\n" not in result["reason"]
+    if status == "failed":
+        assert result["reason"].endswith(f"during warmup step 0: {'backward' if function == 'raising' else 'forward'}")
+
+
+def test_an_attention_alone_that_raises_at_a_length_that_is_not_checked_is_failed_there(tmp_path, monkeypatch):
+    monkeypatch.setattr("cs336_model.program.operator.row.checked_attention", lambda *_: [])
+    result = measured_row("raising_later", tmp_path)
+    assert [one["status"] for one in result["cells"]] == ["failed", "failed"]
+    assert "raised RuntimeError: not so often (own_code.py, line" in result["cells"][0]["reason"]
+    assert result["cells"][1]["reason"].endswith("with length 32")
+
+
 @pytest.mark.parametrize("precision", ["bf16", "fp16", "bf16-weights"])
 def test_a_students_attention_gets_the_type_that_autocast_would_give_it(run_benchmark, precision):
     result = run_benchmark(
@@ -192,7 +221,7 @@ def test_a_specification_without_the_adapter_that_it_needs_is_refused(spec_value
 
 HANGS = """
 import sys, time
-from cs336_model.program.process_cost import ended_after, print_stacks_before
+from cs336_model.program.process import ended_after, print_stacks_before
 print_stacks_before(60.0, 0.0)
 with ended_after(60.0):
     pass

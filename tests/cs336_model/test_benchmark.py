@@ -13,7 +13,7 @@ from torch import nn
 
 from cs336_model.arguments import PROJECT_ARGUMENTS
 from cs336_model.program import benchmark
-from cs336_model.program.process_cost import STAGES
+from cs336_model.program.process import STAGES
 from tests.cs336_model.specs import changed
 from tests.default_values import DEFAULT_VALUES
 

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,10 +10,11 @@ import torch
 from torch._dynamo.exc import BackendCompilerFailed
 
 from cs336_model.program.spec import RunSpec
-from cs336_model.program.variants import compilation
-from cs336_model.program.variants.compilation import compiler_settings
+from cs336_model.program.variants import effects
+from cs336_model.program.variants.effects import compiler_settings
 from cs336_model.program.without_times import Unsupported
 from tests.cs336_model.specs import changed
+from tests.forked_python import python
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,7 +25,7 @@ def traced(tmp_path, spec_values):
 
     def run(**changes) -> dict:
         spec, path = json.dumps(changed(spec_values, **changes)), tmp_path / "result.json"
-        command = [sys.executable, "-m", "tests.cs336_model.traced_program", spec, str(path)]
+        command = [python(), "-m", "tests.cs336_model.traced_program", spec, str(path)]
         subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
         return json.loads(path.read_text())
 
@@ -59,7 +59,7 @@ def test_what_is_not_compiled_says_nothing_of_graphs(run_benchmark):
 
 def test_without_a_cpp_compiler_a_compiled_run_is_a_result_with_the_reason(tmp_path, spec_values):
     spec, path = json.dumps(changed(spec_values, compile="on", mode="forward")), tmp_path / "result.json"
-    command = [sys.executable, "-m", "cs336_model.program.benchmark", "--spec", spec, "--output", str(path)]
+    command = [python(), "-m", "cs336_model.program.benchmark", "--spec", spec, "--output", str(path)]
     environment = os.environ | {"CXX": "/nowhere/no-such-compiler"}
     subprocess.run(command, check=True, cwd=ROOT, capture_output=True, env=environment)
     result = json.loads(path.read_text())
@@ -69,12 +69,12 @@ def test_without_a_cpp_compiler_a_compiled_run_is_a_result_with_the_reason(tmp_p
 
 
 def test_another_failure_while_compiling_is_no_result(spec_values):
-    with pytest.raises(ZeroDivisionError), compilation.compiling(RunSpec(**spec_values)):
+    with pytest.raises(ZeroDivisionError), effects.compiling(RunSpec(**spec_values)):
         1 / 0  # noqa: B018
 
 
 def test_memory_that_runs_out_while_compiling_is_out_of_memory(spec_values):
-    with pytest.raises(torch.OutOfMemoryError), compilation.compiling(RunSpec(**spec_values)):
+    with pytest.raises(torch.OutOfMemoryError), effects.compiling(RunSpec(**spec_values)):
         raise BackendCompilerFailed(print, torch.OutOfMemoryError("Tried to allocate 2 GiB"), None)
 
 
@@ -90,6 +90,6 @@ def test_every_process_compiles_with_an_empty_cache_that_is_gone_afterwards(spec
 def test_what_a_backend_refuses_is_unsupported_with_its_own_reason(spec_values):
     with (
         pytest.raises(Unsupported, match="RuntimeError: no Triton here"),
-        compilation.compiling(RunSpec(**spec_values)),
+        effects.compiling(RunSpec(**spec_values)),
     ):
         raise BackendCompilerFailed(print, RuntimeError("no Triton here"), None)

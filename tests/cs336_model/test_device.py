@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from cs336_model.cpu import cpu_name
+from cs336_model.nvidia_smi import GpuState
 from cs336_model.program import device as device_module
 from cs336_model.program import lease
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device
-from cs336_model.program.gpu_state import GpuState
 from cs336_model.program.windows import open_recording, profiled_window, save_capture
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
@@ -53,7 +53,7 @@ def test_a_gpu_that_is_not_there_is_asked_for_in_vain(monkeypatch):
 
 def test_a_gpu_is_named_and_its_uuid_only_as_a_hash(one_gpu, monkeypatch):
     asked = []
-    state = GpuState("580.95.05", 1980, 3201, 41, [], 0)
+    state = GpuState("580.95.05", 1980, 3201, 41, [], 1)
     monkeypatch.setattr(device_module, "gpu_state", lambda uuid: asked.append(uuid) or state)
     facts = machine_facts(GPU)
     assert asked == [f"GPU-{UUID}"]
@@ -78,6 +78,7 @@ def test_a_cpu_has_a_name_and_no_clocks():
 
 @pytest.mark.parametrize(("profiler", "apart"), [("none", False), ("nsys", True), ("torch", True)])
 def test_full_collections_in_a_window_with_ranges_leave_out_what_there_was_before(profiler, apart):
+    gc.unfreeze()  # what tests froze when they were collected
     counts = []
     with profiled_window(profiler, CPU, at_end=lambda: counts.append(gc.get_freeze_count())):
         counts.append(gc.get_freeze_count())

@@ -7,10 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from cs336_model import nvidia_smi
-from cs336_model.nvidia_smi import throttle_reasons
-from cs336_model.nvml import nvml
-from cs336_model.program import gpu_state, lease
-from cs336_model.program.gpu_state import GpuState, other_processes
+from cs336_model.nvidia_smi import GpuState, nvml, throttle_reasons
+from cs336_model.program import lease
+from cs336_model.program.device import other_processes
 
 UUID = "GPU-6b83273f-51cf-d5cd-703d-29ea8dd55b8f"
 
@@ -28,21 +27,21 @@ def test_idle_and_application_clocks_are_no_throttling():
     assert throttle_reasons(0x4 | 0x20) == ["software power cap", "software thermal slowdown"]
 
 
-@pytest.mark.parametrize(("pids", "expected"), [([], None), ([7], 0), ([7, 8, 9], 2)])
-def test_one_of_the_processes_on_the_gpu_is_this_one(pids, expected):
-    assert other_processes(pids) == expected
+@pytest.mark.parametrize(("count", "expected"), [(None, None), (0, None), (1, 0), (3, 2)])
+def test_one_of_the_processes_on_the_gpu_is_this_one(count, expected):
+    assert other_processes(count) == expected
 
 
 def test_without_a_gpu_nothing_is_asked(monkeypatch):
     monkeypatch.setattr(subprocess, "run", lambda *args, **kwargs: pytest.fail("nothing should run"))
-    assert gpu_state.gpu_state(None) == GpuState()
+    assert nvidia_smi.gpu_state(None) == GpuState()
 
 
 def test_nvidia_smi_answers_where_there_is_no_nvml(monkeypatch):
     answers = {
-        "--query-gpu=uuid,driver_version,clocks.current.sm,clocks.current.memory,temperature.gpu,"
-        "clocks_throttle_reasons.active": "GPU-other, 1, 1, 1, 1, 0x0\n"
-        f"{UUID}, 580.95.05, 1980, 3201, 41, 0x0000000000000004\n",
+        "--query-gpu=index,uuid,driver_version,clocks.current.sm,clocks.current.memory,temperature.gpu,"
+        "clocks_throttle_reasons.active,memory.used,memory.free": "0, GPU-other, 1, 1, 1, 1, 0x0, 1, 1\n"
+        f"1, {UUID}, 580.95.05, 1980, 3201, 41, 0x0000000000000004, 571, [N/A]\n",
         "--query-compute-apps=pid": "101\n202\n",
     }
 
@@ -52,13 +51,14 @@ def test_nvidia_smi_answers_where_there_is_no_nvml(monkeypatch):
 
     monkeypatch.setitem(sys.modules, "pynvml", None)
     monkeypatch.setattr(subprocess, "run", run)
-    assert gpu_state.gpu_state(UUID) == GpuState(
+    assert nvidia_smi.gpu_state(UUID) == GpuState(
         driver="580.95.05",
         sm_clock_mhz=1980,
         memory_clock_mhz=3201,
         temperature_c=41,
         throttle_reasons=["software power cap"],
-        other_processes=1,
+        processes=2,
+        used_bytes=571 * 2**20,
         host_uuids=("GPU-other", UUID),
     )
 
@@ -82,7 +82,7 @@ def test_every_gpu_of_the_host_is_told_where_none_is_named(monkeypatch, tmp_path
 def test_a_machine_without_either_knows_nothing(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", None)
     monkeypatch.setenv("PATH", "")
-    assert gpu_state.gpu_state(UUID) == GpuState()
+    assert nvidia_smi.gpu_state(UUID) == GpuState()
 
 
 def test_nvml_is_asked_for_the_gpu_of_this_uuid(monkeypatch):
@@ -99,10 +99,12 @@ def test_nvml_is_asked_for_the_gpu_of_this_uuid(monkeypatch):
         nvmlDeviceGetClockInfo = staticmethod(lambda gpu, clock: {1: 1980, 2: 3201}[clock])
         nvmlDeviceGetTemperature = staticmethod(lambda gpu, sensor: 41)
         nvmlDeviceGetCurrentClocksThrottleReasons = staticmethod(lambda gpu: 0)
+        nvmlMemory_v2 = 2
+        nvmlDeviceGetMemoryInfo = staticmethod(lambda gpu, version: SimpleNamespace(used=5, free=7))
         nvmlDeviceGetComputeRunningProcesses = staticmethod(lambda gpu: [SimpleNamespace(pid=5)])
 
     monkeypatch.setitem(sys.modules, "pynvml", FakeNvml)
-    assert gpu_state.gpu_state(UUID) == GpuState("580.95.05", 1980, 3201, 41, [], 0, ("GPU-other", UUID))
+    assert nvidia_smi.gpu_state(UUID) == GpuState("580.95.05", 1980, 3201, 41, [], 1, 5, 7, ("GPU-other", UUID))
 
 
 def test_nvml_is_opened_once_and_where_there_is_no_driver_it_is_none(monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from cs336_model.program import benchmark
-from cs336_model.program.process_cost import Progress
+from cs336_model.program.process import Progress
 from cs336_model.program.spec import read_spec
 from tests.cs336_model.specs import changed
 

@@ -1,4 +1,5 @@
-"""The estimate of memory against every allocation of a step, followed on the meta device: no bytes are touched."""
+"""The estimate of memory against every allocation of a step, followed without touching a byte: on the meta device, and
+under autocast, which that device does not have, with PyTorch's fake tensors."""
 
 import json
 import weakref
@@ -6,21 +7,23 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 from torch.utils.flop_counter import FlopCounterMode
 
 from cs336_model.arithmetic.checkpoints import recomputed_flops
 from cs336_model.arithmetic.flops import ModelShape, forward_flops, shape_of
-from cs336_model.arithmetic.memory import SAVED_BYTES, estimated_peak_bytes, saved_activation_bytes
+from cs336_model.arithmetic.memory import NUMBER_BYTES, estimated_peak_bytes, peak_of_a_step, saved_activation_bytes
 from cs336_model.model.functional import cross_entropy
 from cs336_model.model.optimizer import AdamW
 from cs336_model.model.transformer import TransformerLM
-from cs336_model.program.process_cost import Progress
+from cs336_model.program.process import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, Subject, make_subject, run_step
+from cs336_model.program.variants.attention import BACKENDS, forced_backend, fused_attention
 from cs336_model.program.variants.effects import with_checkpoints
-from cs336_model.program.variants.precision import BY_AUTOCAST
+from cs336_model.program.variants.precision import BY_AUTOCAST, weights_in_precision
 from cs336_model.program.variants.values import PRECISIONS
 from tests.cs336_model.specs import changed
 from tests.default_values import DEFAULT_VALUES
@@ -54,17 +57,22 @@ class LiveBytes(TorchDispatchMode):
 
 
 def peak_of_two_steps(spec_values: dict, shape: ModelShape, mode: str, **variant: str) -> int:
+    """Bytes of tensors at the fullest moment of a process: its model, and two steps."""
     spec = read_spec(json.dumps(changed(spec_values, mode=mode, vocab_size=shape.vocab_size, **variant)))
-    cpu = torch.device("cpu")
-    with LiveBytes() as memory, torch.device("meta"):
+    cpu, by_autocast = torch.device("cpu"), spec.dimensions["precision"] in BY_AUTOCAST
+    with FakeTensorMode() if by_autocast else torch.device("meta"), LiveBytes() as memory:
         lm = model_of(shape)
+        if spec.dimensions["attention"] in BACKENDS:
+            for block in lm.blocks:
+                block.attention.attend = fused_attention
+        weights_in_precision(spec, lm)
         with_checkpoints(spec, lm)
         tokens = torch.zeros(shape.batch_size, shape.context_length, dtype=torch.int64)
         optimizer = AdamW(lm.parameters()) if mode == "train_step" else None
         subject = Subject(spec, cpu, lm, optimizer, tokens, tokens)
-        memory.peak = memory.live
-        for _ in range(2):
-            run_step(subject, PhaseClock(cpu, "measure", Progress()))
+        with forced_backend(spec):
+            for _ in range(2):
+                run_step(subject, PhaseClock(cpu, "measure", Progress()))
     return memory.peak
 
 
@@ -77,14 +85,15 @@ SHAPES = {
     "most in attention": ModelShape(4, 1024, 10_000, 768, 4, 12, 3072),
     "most in parameters": ModelShape(4, 64, 10_000, 768, 4, 12, 3072),
     "most in logits": ModelShape(4, 256, 10_000, 64, 2, 2, 256),
+    "most in feed-forward": ModelShape(256, 16, 64, 256, 4, 2, 2048),
 }
 
 
 @pytest.mark.parametrize("mode", ["forward", "forward_backward", "train_step"])
 @pytest.mark.parametrize("name", SHAPES)
-def test_the_estimate_is_within_three_percent_of_what_a_step_allocates(spec_values, name, mode):
+def test_the_estimate_is_within_one_percent_of_what_a_step_allocates(spec_values, name, mode):
     found = peak_of_two_steps(spec_values, SHAPES[name], mode)
-    assert estimated_peak_bytes(SHAPES[name], mode) == pytest.approx(found, rel=0.03)
+    assert estimated_peak_bytes(SHAPES[name], mode) == pytest.approx(found, rel=0.01)
 
 
 @pytest.mark.parametrize(
@@ -95,11 +104,65 @@ def test_the_estimate_is_within_three_percent_of_what_a_step_allocates(spec_valu
         ("most in parameters", "4-1", "train_step"), ("most in logits", "2", "forward_backward"),
     ],
 )  # fmt: skip
-def test_the_estimate_with_checkpoints_is_within_four_percent(spec_values, name, checkpoint, mode):
+def test_the_estimate_with_checkpoints_is_within_one_percent(spec_values, name, checkpoint, mode):
     shape = replace(SHAPES[name], num_layers=6)
     found = peak_of_two_steps(spec_values, shape, mode, checkpoint=checkpoint)
     estimate = estimated_peak_bytes(shape, mode, DEFAULT_VALUES | {"checkpoint": checkpoint})
-    assert estimate == pytest.approx(found, rel=0.04)
+    assert estimate == pytest.approx(found, rel=0.01)
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch):
+    """Makes autocast of a CPU compute exp in fp32, as that of a GPU does, and models of fake tensors possible."""
+    exp = torch.exp
+    monkeypatch.setattr(torch, "exp", lambda scores: exp(scores.float()))
+    monkeypatch.setattr(torch.nn.init, "trunc_normal_", lambda tensor, **_: tensor)
+
+
+@pytest.mark.parametrize(
+    ("name", "checkpoint", "mode"),
+    [
+        ("most in attention", "0", "forward"), ("most in attention", "0", "forward_backward"),
+        ("most in attention", "1", "train_step"), ("most in attention", "2-1", "forward_backward"),
+        ("most in parameters", "0", "forward"), ("most in parameters", "1", "train_step"),
+        ("most in feed-forward", "1", "forward_backward"), ("most in logits", "2", "forward_backward"),
+    ],
+)  # fmt: skip
+def test_the_estimate_under_autocast_is_within_two_percent(as_on_a_gpu, spec_values, name, checkpoint, mode):
+    shape = replace(SHAPES[name], num_layers=3)
+    found = peak_of_two_steps(spec_values, shape, mode, checkpoint=checkpoint, precision="bf16")
+    variant = DEFAULT_VALUES | {"checkpoint": checkpoint, "precision": "bf16"}
+    assert estimated_peak_bytes(shape, mode, variant) == pytest.approx(found, rel=0.02)
+
+
+@pytest.mark.parametrize("checkpoint", ["0", "2"])
+def test_the_estimate_with_bf16_weights_is_within_one_percent(spec_values, checkpoint):
+    shape = replace(SHAPES["most in attention"], num_layers=3)
+    found = peak_of_two_steps(spec_values, shape, "train_step", checkpoint=checkpoint, precision="bf16-weights")
+    variant = DEFAULT_VALUES | {"checkpoint": checkpoint, "precision": "bf16-weights"}
+    assert estimated_peak_bytes(shape, "train_step", variant) == pytest.approx(found, rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["most in parameters", "most in attention"])
+def test_bf16_weights_are_made_in_fp32_which_may_be_the_fullest_moment(spec_values, name):
+    variant = DEFAULT_VALUES | {"precision": "bf16-weights"}
+    found = peak_of_two_steps(spec_values, SHAPES[name], "forward", precision="bf16-weights")
+    assert estimated_peak_bytes(SHAPES[name], "forward", variant) == pytest.approx(found, rel=0.01)
+    is_later = peak_of_a_step(SHAPES[name], "forward", variant) >= found * 0.99
+    assert is_later == (name == "most in attention")
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "bf16-weights"])
+@pytest.mark.parametrize(("mode", "in_softmax"), [("forward", 1), ("forward_backward", 4)])
+def test_the_estimate_with_attention_by_math_is_within_one_percent(
+    as_on_a_gpu, spec_values, precision, mode, in_softmax
+):
+    """On a GPU, softmax also makes a tensor of booleans, and its backward pass a product of output and gradient: with
+    them, the estimates are 0.06 to 0.12 GiB below the peaks of an H200."""
+    shape = ModelShape(4, 512, 64, 384, 2, 6, 384)
+    found = peak_of_two_steps(spec_values, shape, mode, attention="math", precision=precision)
+    variant = DEFAULT_VALUES | {"attention": "math", "precision": precision}
+    assert estimated_peak_bytes(shape, mode, variant) == pytest.approx(found + in_softmax * shape.scores, rel=0.01)
 
 
 @pytest.mark.parametrize("checkpoint", ["0", "3", "9", "5-2-1"])
@@ -158,7 +221,7 @@ def test_what_each_variant_keeps_for_the_backward_pass_is_known_to_the_byte(spec
     found = sum(tensor.untyped_storage().nbytes() for key, tensor in kept.items() if key not in standing)
     shape = shape_of(vars(spec))
     if spec.dimensions["precision"] in BY_AUTOCAST and spec.dimensions["attention"] == "eager":
-        found += shape.num_layers * 2 * (shape.scores + shape.tokens * shape.num_heads)  # only a CPU casts for exp
+        found += shape.num_layers * 2 * (shape.scores + shape.tokens * shape.num_heads)  # only a GPU casts for exp
     assert saved_activation_bytes(shape, spec.dimensions) == found
 
 
@@ -174,4 +237,4 @@ def test_less_is_needed_in_lower_precision_with_fused_attention_and_with_checkpo
 
 
 def test_every_precision_has_its_bytes():
-    assert set(SAVED_BYTES) == set(PRECISIONS)
+    assert set(NUMBER_BYTES) == set(PRECISIONS)

@@ -12,13 +12,13 @@ from cs336_model.program.operator import row as cells
 from cs336_model.program.operator.bench import call_seconds
 from cs336_model.program.operator.row import most_of, row
 from cs336_model.program.operator.spec import read_row
-from cs336_model.program.process_cost import Progress
+from cs336_model.program.process import Progress
 from cs336_model.program.variants.attention import forced_backend, fused_attention
 from profile_grid.results.results import ProgramResult
-from profile_grid.results.typed_json import parse_as
 from profile_grid.stages.operator.estimates import FUSED_FORWARDS
 from profile_grid.stages.operator.tables import OperatorFacts
 from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS, causal_attention_flops
+from profile_grid.typed_json import parse_as
 
 CPU = torch.device("cpu")
 VALUES = {

@@ -7,15 +7,15 @@ import time
 
 import pytest
 
-from cs336_model.program import process_cost
-from cs336_model.program.process_cost import Progress, process_age_seconds
+from cs336_model.program import process
+from cs336_model.program.process import Progress, process_age_seconds
 
 
 @pytest.fixture
 def clock(monkeypatch) -> list[float]:
     """A clock that shows clock[0] seconds."""
     now = [100.0]
-    monkeypatch.setattr(process_cost.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(process.time, "perf_counter", lambda: now[0])
     return now
 
 
@@ -41,15 +41,15 @@ def test_a_stage_that_comes_twice_adds_up_and_one_that_fails_counts(clock):
 
 
 def test_the_age_of_a_process_begins_before_its_first_line():
-    code = "import time; time.sleep(0.2); from cs336_model.program.process_cost import *; print(process_age_seconds())"
+    code = "import time; time.sleep(0.2); from cs336_model.program.process import *; print(process_age_seconds())"
     started = time.perf_counter()
     age = float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
     assert 0.2 <= age <= time.perf_counter() - started + 0.02  # starts are known to 10 ms
 
 
 def test_without_proc_the_age_is_counted_from_the_import(monkeypatch, clock):
-    monkeypatch.setattr(process_cost.Path, "exists", lambda path: False)
-    monkeypatch.setattr(process_cost, "_IMPORTED_S", 40.0)
+    monkeypatch.setattr(process.Path, "exists", lambda path: False)
+    monkeypatch.setattr(process, "_IMPORTED_S", 40.0)
     assert process_age_seconds() == 60.0
 
 
@@ -70,7 +70,7 @@ def test_shortly_before_the_limit_a_run_writes_during_what_it_will_be_stopped(ru
         write_result(result, path)
 
     write_result = benchmark.write_result
-    monkeypatch.setattr(process_cost, "_stacks_at_s", [])
+    monkeypatch.setattr(process, "_stacks_at_s", [])
     monkeypatch.setattr(benchmark, "run_steps", as_long_as_it_takes)
     monkeypatch.setattr(benchmark, "write_result", write)
     try:

@@ -8,7 +8,7 @@ import torch
 from torch.autograd.profiler import profile
 
 from cs336_model import ranges
-from cs336_model.program.process_cost import Progress
+from cs336_model.program.process import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, make_subject, run_steps
 from kernel_tables.kineto.capture import export_capture

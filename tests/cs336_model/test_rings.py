@@ -4,7 +4,6 @@ from itertools import product
 
 import pytest
 
-from cs336_model.arithmetic.buckets import Bucket, buckets_of, exposed_s, parameter_sizes, reductions, slowdown
 from cs336_model.arithmetic.flops import ModelShape, parameter_count
 from cs336_model.arithmetic.layer_limits import (
     DATA,
@@ -17,7 +16,20 @@ from cs336_model.arithmetic.layer_limits import (
     fewest_tokens,
     most_devices,
 )
-from cs336_model.arithmetic.rings import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, Collective, Links, links_of
+from cs336_model.arithmetic.rings import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    REDUCE_SCATTER,
+    Bucket,
+    Collective,
+    Links,
+    buckets_of,
+    exposed_s,
+    links_of,
+    parameter_sizes,
+    reductions,
+    slowdown,
+)
 
 W = 10.0  # bytes per second
 

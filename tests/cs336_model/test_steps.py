@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from cs336_model.program import steps
-from cs336_model.program.process_cost import Progress
+from cs336_model.program.process import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, finite_losses, make_subject, run_steps
 from tests.cs336_model.other_models import RaisingModel

@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from cs336_model import ranges
-from cs336_model.program.adapters.checking import Check, calling, check, require_right
+from cs336_model.program.adapters.checking import calling, checked, require_right
 from cs336_model.program.adapters.names import NEEDED
 from cs336_model.program.device import synchronize
 from cs336_model.program.named import find
 from cs336_model.program.variants.precision import dtype_of
 from cs336_model.program.variants.values import FP32, TF32, UNIT_ROUNDOFF
-from cs336_model.ranges import span
+from cs336_model.program.without_times import Check
 
 Apply = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
 QUANTITIES = ("output", "gradient of queries", "gradient of keys", "gradient of values")
@@ -52,7 +52,7 @@ def own_attention(attention: str, adapters: dict[str, str]) -> Callable[..., Ten
         device = queries.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else queries.dtype
         folded = (tensor.to(dtype).flatten(0, 1).contiguous() for tensor in (queries, keys, values))
-        with span(ranges.SCALED_DOT_PRODUCT_ATTENTION), torch.autocast(device, enabled=False):
+        with ranges.span(ranges.SCALED_DOT_PRODUCT_ATTENTION), torch.autocast(device, enabled=False):
             output = apply(*folded, True)
         if output.requires_grad:
             output.register_hook(Tensor.contiguous)
@@ -69,11 +69,11 @@ def checked_attention(
     apply = function_of(attention, adapters)
     shapes = [(BATCH, length, width) for length in sorted({*LENGTHS, *(n for n in lengths if n <= LONGEST)})]
     checks = [
-        one
+        check
         for kind in dict.fromkeys((FP32, precision))
         for shape in shapes
         for causal in (True, False)
-        for one in checks_of_shape(attention, apply, kind, shape, causal, device)
+        for check in checks_of_shape(attention, apply, kind, shape, causal, device)
     ]
     return require_right(checks)
 
@@ -84,7 +84,7 @@ def tried_attention(
     """A forward and a backward pass in the shape of the run: what raises there is not inside a model. Raises Failed."""
     apply = function_of(attention, adapters)
     inputs = [torch.randn(shape, dtype=dtype_of(precision), device=device) for _ in range(4)]
-    with calling(attention, f"{in_words(shape, True)}, {precision}"):
+    with calling(attention, f"with {in_words(shape, True)}, {precision}"):
         outputs_and_gradients(apply, inputs[:3], inputs[3], True)
         synchronize(device)
 
@@ -101,7 +101,7 @@ def checks_of_shape(
     case, dtype = in_words(shape, causal), dtype_of(precision)
     generator = torch.Generator(device=device).manual_seed(shape[1])
     *inputs, upstream = (torch.randn(shape, generator=generator, device=device, dtype=dtype) for _ in range(4))
-    with calling(attention, f"{case}, {precision}"):
+    with calling(attention, f"with {case}, {precision}"):
         computed = outputs_and_gradients(apply, inputs, upstream, causal)
         synchronize(device)
     expected, magnitudes = reference([tensor.double() for tensor in (*inputs, upstream)], causal)
@@ -109,7 +109,7 @@ def checks_of_shape(
     for quantity, roundoffs, result, right, magnitude in parts:
         error = largest_error(attention, quantity, result, right, magnitude)
         tolerance, tf32 = (tolerance_of(roundoffs, kind, shape[2]) for kind in (precision, TF32))
-        yield check(attention, case, precision, quantity, error, tolerance, tf32)
+        yield checked(attention, case, precision, quantity, error, tolerance, tf32)
 
 
 def tolerance_of(roundoffs: float, precision: str, width: int) -> float:

@@ -6,31 +6,18 @@ too far from the reference ends the run before anything is timed.
 
 import math
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from cs336_model.program.named import UnusableModel, one_line_error
 from cs336_model.program.out_of_memory import OutOfMemoryError
 from cs336_model.program.variants.values import FP32
-from cs336_model.program.without_times import AS_TF32, RIGHT, WRONG, Failed, WithoutTimes, Wrong
+from cs336_model.program.without_times import AS_TF32, RIGHT, WRONG, Check, Failed, WithoutTimes, Wrong
 
 
-@dataclass(frozen=True)
-class Check:
-    """One quantity of an implementation, compared with its reference."""
-
-    implementation: str  # the value of the dimension: own-triton
-    case: str  # what was computed: "length 64, width 16, causal"
-    precision: str
-    quantity: str  # "output", "gradient of queries"
-    error: float | None  # relative; None if a number is not finite
-    tolerance: float  # the largest error of a right implementation in this precision
-    verdict: str
-
-
-def check(
+def checked(
     implementation: str, case: str, precision: str, quantity: str, error: float, tolerance: float,
     tf32_tolerance: float = 0.0,
 ) -> Check:  # fmt: skip
@@ -45,39 +32,44 @@ def check(
 def require_right(checks: Sequence[Check]) -> list[dict[str, Any]]:
     """The checks, as JSON has them. Raises Wrong with the largest error of each wrong quantity, and how many checks are
     wrong."""
-    wrong, records = [one for one in checks if one.verdict == WRONG], [asdict(one) for one in checks]
+    wrong, records = [check for check in checks if check.verdict == WRONG], [asdict(check) for check in checks]
     if not wrong:
         return records
     worst: dict[str, Check] = {}
-    for one in wrong:
-        if one.quantity not in worst or _size(one) > _size(worst[one.quantity]):
-            worst[one.quantity] = one
+    for check in wrong:
+        if check.quantity not in worst or _size(check) > _size(worst[check.quantity]):
+            worst[check.quantity] = check
     texts = "; ".join(map(_in_words, worst.values()))
     name = wrong[0].implementation
     raise Wrong(name, f"{len(wrong)} of {len(checks)} checks differ from the reference; the largest: {texts}", records)
 
 
-def _size(one: Check) -> float:
-    return math.inf if one.error is None else one.error / one.tolerance
+def _size(check: Check) -> float:
+    return math.inf if check.error is None else check.error / check.tolerance
 
 
-def _in_words(one: Check) -> str:
-    where = f"({one.case}, {one.precision})"
-    if one.error is None:
-        return f"{one.quantity} is not finite {where}"
-    return f"{one.quantity} by {one.error:.2g}, at most {one.tolerance:.2g} {where}"
+def _in_words(check: Check) -> str:
+    place = f"({check.case}, {check.precision})"
+    if check.error is None:
+        return f"{check.quantity} is not finite {place}"
+    return f"{check.quantity} by {check.error:.2g}, at most {check.tolerance:.2g} {place}"
 
 
 @contextmanager
-def calling(implementation: str, what: str = "") -> Iterator[None]:
+def calling(implementation: str, when: Callable[[], str] | str = "") -> Iterator[None]:
     """A with block that runs a student's code: whatever exception it raises becomes Failed, in one line; the log has
-    all of it. `what` says what it was called with."""
+    all of it. `when` says in which call. Nothing changes without a name: then the code is not a student's."""
     try:
         yield
     except (OutOfMemoryError, WithoutTimes):
         raise
     except UnusableModel as error:  # of the name in config.yaml
+        if not implementation:
+            raise
         raise Failed(implementation, str(error)) from error
     except Exception as error:
+        if not implementation:
+            raise
         traceback.print_exc()
-        raise Failed(implementation, f"raised {one_line_error(error)}{f' with {what}' if what else ''}") from error
+        place = when if isinstance(when, str) else when()
+        raise Failed(implementation, f"raised {one_line_error(error)}{place and f' {place}'}") from error

@@ -10,10 +10,10 @@ from importlib import import_module
 from pathlib import Path
 
 from cs336_model.program.adapters.checking import calling
-from cs336_model.program.adapters.names import needed_adapters
+from cs336_model.program.adapters.names import own_values
 from cs336_model.program.named import one_line_error
 from cs336_model.program.operator.spec import RowSpec
-from cs336_model.program.process_cost import Progress, ended_after
+from cs336_model.program.process import Progress, ended_after
 from cs336_model.program.result import Result, write_result
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.without_times import FAILED, UNFINISHED, publishable
@@ -29,15 +29,16 @@ class Draft:
     def __init__(
         self, spec: RunSpec | RowSpec, path: Path, record: Callable[[], Result], limit_s: float | None
     ) -> None:
-        values = (value.partition(" ")[2] for value, _ in needed_adapters(spec.dimensions))
-        self.name = ", ".join(dict.fromkeys(values))
+        self.name = own_values(spec.dimensions)
         self._modules = {target.partition(":")[0] for target in spec.adapters.values()}
         self._path, self._record, self._limit_s = path, record, limit_s
 
-    def write(self, what: str, status: str = UNFINISHED) -> None:
-        """Writes the draft; `what` is being done."""
+    def write(self, activity: str, status: str = UNFINISHED) -> None:
+        """Writes the draft; `activity` is being done."""
         if self.name:
-            write_result(self._record() | {"status": status, "reason": f"{self.name}: {publishable(what)}"}, self._path)
+            write_result(
+                self._record() | {"status": status, "reason": f"{self.name}: {publishable(activity)}"}, self._path
+            )
 
     @contextmanager
     def checking(self, progress: Progress) -> Iterator[None]:

@@ -32,6 +32,11 @@ def needed_adapters(dimensions: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield from ((f"{dimension} {value}", name) for name in adapters.get(value, ()))
 
 
+def own_values(dimensions: Mapping[str, Any]) -> str:
+    """The values of a run that are a student's code: "own-ddp, own-sharded"; "" if none is."""
+    return ", ".join(dict.fromkeys(value.partition(" ")[2] for value, _ in needed_adapters(dimensions)))
+
+
 def adapters_of_run(declared: Mapping[str, str], dimensions: Mapping[str, Any]) -> dict[str, str]:
     """Of the declared adapters, "module:name" by name, those that the values of a run need: a change of another one
     does not concern it."""

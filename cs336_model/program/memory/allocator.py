@@ -15,7 +15,7 @@ import torch
 from cs336_model.program.memory.history import AllocatorEvent, AllocatorRecording, FailedAllocation, RecordedRange
 from cs336_model.program.memory.operations import published_path
 from cs336_model.program.out_of_memory import OutOfMemoryError
-from range_marks.emitters import Emitter
+from range_marks.marker import Emitter
 
 FRAME_KEYS = ("name", "line")
 ENTRY_KEYS = ("action", "addr", "size", "stream", "time_us", "device_free", "pool_id", "segment_pool_id", "version")
@@ -53,7 +53,7 @@ def _chosen(keys: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:
 
 REQUESTED, ALLOCATED, RESERVED = (f"{name}_bytes.all.peak" for name in ("requested", "allocated", "reserved"))
 KINDS = {"alloc": True, "free_completed": False}  # the entries that are events, and whether they allocate
-CANNOT = ["what NCCL and the CUDA context take is in no history of the allocator; the driver's figure holds it"]
+CANNOT = ["memory of NCCL and of the CUDA context, which the allocator does not see; the driver's number includes it"]
 
 
 class AllocatorMemory:

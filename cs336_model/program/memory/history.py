@@ -57,7 +57,7 @@ class AllocatorRecording:
     counters: dict[str, int | None]  # of the allocator
     cannot: list[str] = field(default_factory=list)  # what this kind of recording does not see
     unmet: FailedAllocation | None = None  # the last request that failed
-    dtypes: list[dict[str, Any]] = field(default_factory=list)  # of the first step (dtypes.py)
+    dtypes: list[dict[str, Any]] = field(default_factory=list)  # of the first step (recording.py)
 
     def as_record(self) -> dict[str, Any]:
         """The history as written: allocations instead of addresses, columns instead of rows."""

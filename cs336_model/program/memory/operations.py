@@ -12,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import range_marks
 from cs336_model.program.spec import RunSpec
-from cs336_model.program.variants.compilation import is_compiled
+from cs336_model.program.variants.effects import is_compiled
 
 IN_PACKAGES = ("site-packages", "dist-packages")
 FOLDERS = tuple(f"{Path(package.__file__).parent}/" for package in (torch, range_marks))  # of no program's own lines

@@ -9,7 +9,7 @@ from torch._C._profiler import _RecordFunctionFast  # no operator itself, as rec
 from torch.autograd.profiler import profile
 
 from cs336_model.program.memory.history import AllocatorEvent, AllocatorRecording, RecordedRange
-from range_marks.emitters import Emitter
+from range_marks.marker import Emitter
 
 RANGE, OPERATOR = "range of the program: ", "operation of the program: "  # before a name, or an operator and its line
 
@@ -80,7 +80,7 @@ def _nested(nodes: list[Any], times: list[int]) -> list[RecordedRange]:
     for number, node in enumerate(nodes):
         while opened and nodes[opened[-1]].end_time_ns <= node.start_time_ns:
             opened.pop()
-        first, after = (bisect_left(times, at) for at in (node.start_time_ns, node.end_time_ns))
+        first, after = (bisect_left(times, time_ns) for time_ns in (node.start_time_ns, node.end_time_ns))
         ranges.append(RecordedRange(node.name.removeprefix(RANGE), opened[-1] if opened else None, first, after))
         opened.append(number)
     return ranges

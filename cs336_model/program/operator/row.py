@@ -21,16 +21,16 @@ from cs336_model.model.transformer import scaled_dot_product_attention
 from cs336_model.program.adapters.attention import checked_attention, own_attention
 from cs336_model.program.adapters.checking import calling
 from cs336_model.program.adapters.draft import MEASURED, Draft, drafted
+from cs336_model.program.adapters.names import own_values
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device, synchronize
 from cs336_model.program.loading import count_packages
 from cs336_model.program.operator.bench import METHODS, call_seconds
 from cs336_model.program.operator.spec import RowSpec, read_row
-from cs336_model.program.options import program_parser, wait_for_lease
 from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
-from cs336_model.program.process_cost import Progress, process_age_seconds
+from cs336_model.program.process import Progress, process_age_seconds, program_parser, wait_for_lease
 from cs336_model.program.result import empty_result, facts_of_process, write_result
 from cs336_model.program.variants.attention import forced_backend, fused_attention, refusals
-from cs336_model.program.variants.compilation import compiler_settings, compiling, is_compiled
+from cs336_model.program.variants.effects import compiler_settings, compiling, is_compiled
 from cs336_model.program.variants.precision import autocast, choose_matmul_precision, dtype_of
 from cs336_model.program.variants.values import EAGER, OWN_ATTENTIONS
 from cs336_model.program.without_times import UNFINISHED, WithoutTimes, Wrong
@@ -46,7 +46,8 @@ def cell(spec: RowSpec, context_length: int, device: torch.device, progress: Pro
     (bench.py)."""
     entry = empty_cell(context_length)
     try:
-        return entry | measured_cell(spec, context_length, device, progress) | {"status": "complete"}
+        with calling(own_values(spec.dimensions), f"with length {context_length}"):
+            return entry | measured_cell(spec, context_length, device, progress) | {"status": "complete"}
     except OutOfMemoryError as error:
         ended = {"status": "out_of_memory", "out_of_memory": out_of_memory_record(error, f"context {context_length}")}
     except WithoutTimes as error:
@@ -76,7 +77,7 @@ def measured_cell(spec: RowSpec, context_length: int, device: torch.device, prog
     # separate: checking for refusals takes time, and a compiled operator is compiled in it
     compiled = compiling(spec) if is_compiled(spec) else nullcontext()
     attention = spec.dimensions["attention"]
-    caught = calling(attention, f"length {context_length}") if attention in OWN_ATTENTIONS else refusals(attention)
+    caught = nullcontext() if attention in OWN_ATTENTIONS else refusals(attention)
     with progress.stage("compile" if is_compiled(spec) else "warmup"), compiled, caught:
         first = one_pass(spec, attend, heads, future, gradient, device)
     with progress.stage("warmup"):
@@ -211,7 +212,8 @@ def row(
     choose_matmul_precision(spec)
 
     def record() -> dict[str, Any]:
-        every_cell = [*cells, *unfinished_cells(spec)[len(cells) :]]
+        lengths = spec.context_lengths[len(cells) :]
+        every_cell = [*cells, *(empty_cell(length) | {"status": UNFINISHED} for length in lengths)]
         facts = {"machine": machine_facts(device), "memory": memory or memory_facts(device), "cells": every_cell}
         return empty_result(spec, "none") | facts | facts_of_process(progress, device, spec.named)
 
@@ -247,11 +249,6 @@ def checked_row(spec: RowSpec, device: torch.device) -> list[dict[str, Any]]:
     if attention not in OWN_ATTENTIONS:
         return []
     return checked_attention(attention, spec.adapters, precision, spec.context_lengths, width, device)
-
-
-def unfinished_cells(spec: RowSpec) -> list[dict[str, Any]]:
-    """The cells of a row of which none is measured."""
-    return [empty_cell(context_length) | {"status": UNFINISHED} for context_length in spec.context_lengths]
 
 
 def reason_of(error: WithoutTimes) -> dict[str, str]:

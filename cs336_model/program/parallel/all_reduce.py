@@ -15,17 +15,9 @@ import torch
 import torch.distributed as dist
 
 from cs336_model.program.benchmark import leave_device
-from cs336_model.program.device import (
-    machine_facts,
-    memory_facts,
-    moment,
-    open_context,
-    resolve_device,
-    seconds_between,
-)
-from cs336_model.program.options import program_parser, wait_for_lease
+from cs336_model.program.device import device_facts, moment, open_context, resolve_device, seconds_between
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank, wait_for_all
-from cs336_model.program.process_cost import Progress, process_age_seconds
+from cs336_model.program.process import Progress, process_age_seconds, program_parser, wait_for_lease
 from cs336_model.program.result import empty_result, facts_of_process, write_result
 from cs336_model.program.spec import RunSpec, read_spec
 
@@ -50,7 +42,7 @@ def measured(spec: RunSpec, megabytes: Sequence[int], progress: Progress) -> dic
         open_context(device)
         join_group(device)
     sizes = [_of_size(size * MEGABYTE, spec, device, progress) for size in megabytes]
-    facts = {"machine": machine_facts(device), "memory": memory_facts(device)}
+    facts = device_facts(device)
     leave_group()
     leave_device(device)
     facts |= facts_of_process(progress, device)

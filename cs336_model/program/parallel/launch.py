@@ -3,9 +3,9 @@
     python -m cs336_model.program.parallel.launch --folder FOLDER '[["python", ...], ["python", ...]]'
 
 Each rank gets its number in the variables of torchrun, and prints into FOLDER/rankN.log. `first_to_fail` in FOLDER is
-the number of the rank that failed before the others, whose errors are only those of losing a peer. torchrun itself
-would import PyTorch, and mix the output. When this process is gone, also by SIGKILL, so are the ranks; its caller ends
-their descendants. Imports no torch.
+the number of the rank that failed, or wrote why it has no times, before the others, whose errors are only those of
+losing a peer. torchrun itself would import PyTorch, and mix the output. When this process is gone, also by SIGKILL, so
+are the ranks; its caller ends their descendants. Imports no torch.
 """
 
 import argparse
@@ -42,11 +42,9 @@ def main(arguments: list[str] | None = None) -> int:
         ).start()
     for _ in options.commands:
         rank, status = ended.get()
-        if status == RESULT_WITHOUT_TIMES:
-            return 0
         if status:
             Path(options.folder, FIRST_TO_FAIL).write_text(str(rank))
-            return status if status > 0 else 128 - status
+            return 0 if status == RESULT_WITHOUT_TIMES else status if status > 0 else 128 - status
     return 0
 
 

@@ -12,7 +12,6 @@ from cs336_model import ranges
 from cs336_model.model.optimizer import AdamW
 from cs336_model.program.parallel.ranks import this_rank
 from cs336_model.program.parallel.reduction import NoReduction
-from cs336_model.ranges import in_range
 
 # methods of torch's FSDPParamGroup that communicate or allocate buffers for it, and their ranges
 RANGES_OF_FSDP = {
@@ -49,7 +48,7 @@ def mark_fsdp() -> None:
     from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
 
     for method, name in RANGES_OF_FSDP.items():
-        setattr(FSDPParamGroup, method, in_range(name, getattr(FSDPParamGroup, method)))
+        setattr(FSDPParamGroup, method, ranges.in_range(name, getattr(FSDPParamGroup, method)))
 
 
 class GroupedAdamW(torch.optim.Optimizer):

@@ -18,7 +18,6 @@ from cs336_model.program.spec import RunSpec
 from cs336_model.program.variants.precision import autocast
 from cs336_model.program.variants.values import BF16_WEIGHTS, EAGER
 from cs336_model.program.without_times import Unsupported
-from cs336_model.ranges import span
 
 BACKENDS = {
     "math": SDPBackend.MATH,
@@ -38,7 +37,7 @@ def forced_backend(spec: RunSpec) -> AbstractContextManager:
 def fused_attention(queries: Tensor, keys: Tensor, values: Tensor, future: Tensor) -> Tensor:
     """Computes what the written-out attention does: the mask is the same, since `future` has all keys after a query,
     and so is the scale. Shapes (batch, head, position, d_head)."""
-    with span(ranges.SCALED_DOT_PRODUCT_ATTENTION):
+    with ranges.span(ranges.SCALED_DOT_PRODUCT_ATTENTION):
         return scaled_dot_product_attention(queries, keys, values, is_causal=True, scale=queries.shape[-1] ** -0.5)
 
 

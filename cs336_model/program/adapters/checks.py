@@ -1,4 +1,5 @@
-"""A student's DDP, FSDP and sharded optimizer compared with one process that trains on the same batch.
+"""The checks of a student's code before anything is timed, and those of code for several GPUs: DDP, FSDP and a sharded
+optimizer are compared with one process that trains on the same batch.
 
 Every process also takes the reference's steps, on the whole batch and without communication. The model is that of the
 run with at most two layers. DDP and FSDP train with SGD, whose updates are as wrong as the gradients: AdamW would hide
@@ -14,8 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cs336_model.arithmetic.flops import sequences_per_gpu
-from cs336_model.program.adapters.checking import Check, calling, check, require_right
+from cs336_model.arithmetic.flops import sequences_per_gpu, shape_of
+from cs336_model.program.adapters.attention import checked_attention, tried_attention
+from cs336_model.program.adapters.checking import calling, checked, require_right
 from cs336_model.program.adapters.distributed import AdaptedReduction, adapted_optimizer
 from cs336_model.program.adapters.names import NEEDED
 from cs336_model.program.named import find
@@ -31,11 +33,14 @@ from cs336_model.program.variants.values import (
     BF16_WEIGHTS,
     FP16,
     FP32,
+    OWN_ATTENTIONS,
     OWN_DDP,
+    OWN_FSDP,
     OWN_SHARDED,
     TF32,
     UNIT_ROUNDOFF,
 )
+from cs336_model.program.without_times import Check
 
 LAYERS, STEPS, LEARNING_RATE = 2, 3, 0.1
 # Of an error relative to the gradient or update of a parameter. PyTorch's own reach a tenth (fp32) to a third of these
@@ -61,11 +66,11 @@ def checked_reduction(spec: RunSpec, device: torch.device) -> list[dict[str, Any
     model = reduction.wrap(model_of(small, device))
     with calling(parallel):
         optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
-    part = part_of_rank(whole_batch(small, device), spec)
+    part = whole_batch(small, device).split(sequences_per_gpu(spec.dimensions))[this_rank().number]
     losses, gradients = [], {}
     for step in range(STEPS):
         optimizer.zero_grad(set_to_none=True)
-        with calling(parallel, f"step {step}"):
+        with calling(parallel, f"in step {step}"):
             loss = loss_of_part(small, model, part, device)
             loss.backward()
         reduction.finish(optimizer)
@@ -129,11 +134,6 @@ def trained_alone(
     return Trained(losses, gradients, {name: copied(parameter) for name, parameter in model.named_parameters()})
 
 
-def part_of_rank(batch: Tensor, spec: RunSpec) -> Tensor:
-    """The sequences of this process."""
-    return batch.split(sequences_per_gpu(spec.dimensions))[this_rank().number]
-
-
 def loss_of_part(spec: RunSpec, model: nn.Module, part: Tensor, device: torch.device) -> Tensor:
     """The loss of these sequences in the run's precision."""
     inputs, targets = inputs_and_targets(part)
@@ -162,7 +162,8 @@ def clones(
     """Copies of values by name. Raises Failed if their number or shapes are not those of the plain model."""
     with calling(implementation):
         shapes, others = (
-            [None if one is None else tuple(one.shape) for one in ones] for ones in (expected.values(), values)
+            [None if tensor is None else tuple(tensor.shape) for tensor in tensors]
+            for tensors in (expected.values(), values)
         )
         if len(shapes) != len(others):
             raise ValueError(f"the model has {len(others)} parameters, not {len(shapes)}")
@@ -184,7 +185,9 @@ def compared(
     parameters is relative to their change, beyond what their rounding explains."""
     precision, initial = spec.dimensions["precision"], dict(model_of(spec, device).named_parameters())
     rounding = STEPS * UNIT_ROUNDOFF[FP32]
-    losses = [relative(one, other, other) for one, other in zip(trained.losses, expected.losses, strict=True)]
+    losses = [
+        relative(loss, reference, reference) for loss, reference in zip(trained.losses, expected.losses, strict=True)
+    ]
     gradients = {
         name: relative(value, reference, reference)
         for name, value in trained.gradients.items()
@@ -198,17 +201,17 @@ def compared(
     worst = [("loss", worst_on_any_rank(losses, device)[0])]
     for kind, errors in (("gradient", gradients), ("parameter", parameters)):
         if errors:
-            error, place = worst_on_any_rank([*errors.values()], device)
-            worst.append((f"{kind} of {[*errors][place]}", error))
+            error, index = worst_on_any_rank([*errors.values()], device)
+            worst.append((f"{kind} of {[*errors][index]}", error))
     case, tolerance = f"{this_rank().count} processes, {STEPS} steps", TOLERANCES[precision]
-    return [check(implementation, case, precision, quantity, error, tolerance) for quantity, error in worst]
+    return [checked(implementation, case, precision, quantity, error, tolerance) for quantity, error in worst]
 
 
 def worst_on_any_rank(errors: list[float], device: torch.device) -> tuple[float, int]:
-    """(the largest of these errors on any rank, its place); NaN is the largest."""
+    """(the largest of these errors on any rank, its index); NaN is the largest."""
     of_ranks = gather_numbers([math.inf if math.isnan(error) else error for error in errors], device)
-    place = int(of_ranks.argmax())
-    return float(of_ranks.flatten()[place]), place % len(errors)
+    index = int(of_ranks.argmax())
+    return float(of_ranks.flatten()[index]), index % len(errors)
 
 
 def relative(value: Tensor, reference: Tensor, change: Tensor, rounding: float = 0.0) -> float:
@@ -218,3 +221,25 @@ def relative(value: Tensor, reference: Tensor, change: Tensor, rounding: float =
         return off
     beyond, size = max(off - rounding, 0.0), float(change.double().norm())
     return beyond / size if size else (math.inf if beyond else 0.0)
+
+
+def checked_adapters(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
+    """The checks, as JSON has them; [] for a run without a student's code. Raises Wrong or Failed."""
+    checks = []
+    if spec.dimensions["attention"] in OWN_ATTENTIONS:
+        checks += _of_attention(spec, device)
+    if spec.dimensions["parallel"] in (OWN_DDP, OWN_FSDP):
+        checks += checked_reduction(spec, device)
+    if spec.dimensions["optimizer"] == OWN_SHARDED:
+        checks += checked_optimizer(spec, device)
+    return checks
+
+
+def _of_attention(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
+    attention, precision = spec.dimensions["attention"], spec.dimensions["precision"]
+    length, sizes = spec.dimensions["context_length"], shape_of(vars(spec))
+    width = sizes.d_model // sizes.num_heads
+    checks = checked_attention(attention, spec.adapters, precision, [length], width, device)
+    heads = sequences_per_gpu(spec.dimensions) * sizes.num_heads
+    tried_attention(attention, spec.adapters, precision, (heads, length, width), device)
+    return checks

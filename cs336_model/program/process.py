@@ -1,5 +1,6 @@
-"""Where the time of the process goes, from its start to its result, and where it hangs. Imports no torch."""
+"""The process that measures: its options, its lease, where its time goes, and where it hangs. Imports no torch."""
 
+import argparse
 import faulthandler
 import os
 import threading
@@ -7,6 +8,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from cs336_model.program.lease import take_lease
 
 STAGES = (
     "import", "wait", "context", "checks", "initialise", "compile", "warmup", "measured", "energy", "profiler",
@@ -93,3 +96,20 @@ def ended_after(seconds: float | None) -> Iterator[None]:
     finally:
         faulthandler.cancel_dump_traceback_later()
         _print_stacks_in_time()
+
+
+def program_parser(module: str, description: str) -> argparse.ArgumentParser:
+    """A parser with the options that every measured program has."""
+    parser = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
+    parser.add_argument("--spec", required=True, help="specification of the run, as JSON (cs336_model/program/spec.py)")
+    parser.add_argument("--output", required=True, type=Path, help="file for the result, as JSON")
+    parser.add_argument("--lease", type=Path, help="socket where this program asks for its GPUs")
+    parser.add_argument("--time-limit-s", type=float, help="this program is killed then; it prints its stacks before")
+    return parser
+
+
+def wait_for_lease(options: argparse.Namespace, progress: Progress) -> None:
+    """Waits for the GPUs of the process, after all imports. From then on its time limit counts."""
+    with progress.stage("wait"):
+        take_lease(options.lease)
+    print_stacks_before(options.time_limit_s, process_age_seconds() - progress.seconds["wait"])
