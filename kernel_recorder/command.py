@@ -17,10 +17,8 @@ from pathlib import Path, PurePath
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from kernel_recorder.gpu import profiler_of_this_machine
-from kernel_recorder.in_process.notes import read_notes
-from kernel_recorder.in_process.settings import NSYS, STEP
-from kernel_recorder.keeping import free_output, keep_recordings
+from kernel_recorder import keeping, nsys_profile
+from kernel_recorder.in_process.handover import NSYS, STEP, read_notes
 from kernel_recorder.options import settings_of
 from kernel_recorder.outcome import Outcome, is_recorded, outcomes
 from kernel_recorder.program import Ended, require_program, run_recorded
@@ -53,12 +51,12 @@ PATH = re.compile(r"(?:~|/|[A-Za-z]:\\)[^\s=,:]*[/\\](?=[^/\\\s])")
 
 def record(options: argparse.Namespace) -> int:
     """The program's exit status. Raises TraceError before the program runs if it cannot be recorded."""
-    settings = settings_of(options, options.profiler or profiler_of_this_machine())
+    settings = settings_of(options, options.profiler or nsys_profile.profiler_of_this_machine())
     program = options.program[1:] if options.program[:1] == ["--"] else options.program
     require_program(program)
     if settings.profiler == NSYS and nsys.find() is None:
         raise TraceError("--profiler nsys: there is no nsys on PATH; install Nsight Systems, or take --profiler torch")
-    output = free_output(options.output)
+    output = keeping.free_output(options.output)
     with tempfile.TemporaryDirectory(prefix="kernel-tables-") as folder:
         handover = Path(folder)
         settings.write(handover)
@@ -96,7 +94,7 @@ def _keep(recorded: Sequence[Outcome], handover: Path, output: Path, program: st
     if not recorded:
         return []
     try:
-        return keep_recordings(handover, output, [outcome.recorded_process(program) for outcome in recorded])
+        return keeping.keep_recordings(handover, output, [outcome.recorded_process(program) for outcome in recorded])
     except TraceError as error:
         return f"nothing is kept: {error}"
     except OSError as error:
@@ -187,7 +185,7 @@ def _print_rows(trace: Trace, step_name: str, capture: Path, under: str | None) 
     from kernel_tables.units import CPU_ONLY_NOTE, time_heading
 
     width, command = get_terminal_size().columns, f"kernel-tables {{}} {shlex.quote(str(capture))} --top 0"
-    if trace.range_names[1]:
+    if trace.range_names:
         command = command.format(f"ranges --tree{f' --under {under}' if under else ''}")
         lines = tree_lines(trace, MOST_ROWS, width, under, all_by=command)
     else:

@@ -41,8 +41,8 @@ def varying_sentence(window: dict) -> Iterator[str]:
         counts = [f"{visible(text)}: {', '.join(str(step.get(text, 0)) for step in passes)}" for text in varying]
         more = f"; and {len(varying) - MOST_DIFFERENCES} more" if len(varying) > MOST_DIFFERENCES else ""
         yield (
-            f"the steps from {first} on call models differently, so means over them mix different work; calls by step:"
-            f" {'; '.join(counts[:MOST_DIFFERENCES])}{more}"
+            f"steps {first} to {first + len(passes) - 1} call models differently, so means over them mix different"
+            f" work; calls in each of them: {'; '.join(counts[:MOST_DIFFERENCES])}{more}"
         )
 
 

@@ -11,9 +11,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernel_recorder.in_process.settings import ALWAYS
-from kernel_recorder.keeping import RecordedProcess, free_output, keep_recordings
-from kernel_recorder.options import modules_of
+from kernel_recorder import keeping, options
+from kernel_recorder.in_process.handover import ALWAYS
 from kernel_tables.errors import TraceError
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class recorded:
             raise ValueError("skip has to be at least 0, and steps at least 1")
         self.name, self.skip, self.steps = name, skip, steps
         self.capture: Path | None = None
-        self._modules = modules_of(ranges)
+        self._modules = options.modules_of(ranges)
         self._wanted = None if output is None else Path(output)
         self._output: Path | None = None
         self._seen = self._depth = 0
@@ -59,7 +58,7 @@ class recorded:
             self._at_end.callback(FollowedModules(in_torch_profile=True).close)
 
     def __enter__(self) -> recorded:
-        from kernel_recorder.in_process.block import BlockWindow, named_range
+        from kernel_recorder.in_process.assembly import BlockWindow, named_range
 
         self._depth += 1
         if self._depth == 1:
@@ -67,7 +66,7 @@ class recorded:
             if self._seen == self.skip + 1:
                 modules, depth = self._modules
                 with self._at_end.pop_all() as at_end:  # it stays open if nothing raises
-                    self._output = free_output(self._wanted, of_ranks=False)
+                    self._output = keeping.free_output(self._wanted, of_ranks=False)
                     self._window = BlockWindow(with_modules=modules == ALWAYS, depth=depth)
                     self._at_end = at_end.pop_all()
         self._ranges.append(named_range(self.name))
@@ -97,7 +96,7 @@ class recorded:
         """The view in a notebook: where the time went, once it is recorded."""
         if self.capture is None:
             return escape(repr(self))
-        from kernel_tables.terminal.notebook import notebook_html
+        from kernel_tables.terminal.findings import notebook_html
 
         with self.trace() as trace:
             return notebook_html(trace, self.name)
@@ -118,8 +117,8 @@ class recorded:
         if keep:
             with tempfile.TemporaryDirectory(prefix="kernel-tables-") as folder:
                 window.save(Path(folder))
-                own = RecordedProcess(os.getpid(), by_nsys=False, torch_version=window.torch_version)
-                (kept,) = keep_recordings(Path(folder), self._output, [own], of_ranks=False)
+                own = keeping.RecordedProcess(os.getpid(), by_nsys=False, torch_version=window.torch_version)
+                (kept,) = keeping.keep_recordings(Path(folder), self._output, [own], of_ranks=False)
                 if isinstance(kept, TraceError):
                     raise kept
                 self.capture = kept

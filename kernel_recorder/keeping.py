@@ -9,17 +9,14 @@ from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
 
-from kernel_recorder.in_process.notes import trace_file
-from kernel_recorder.in_process.settings import STEP, UNFINISHED
+from kernel_recorder.in_process.handover import STEP, UNFINISHED, trace_file
 from kernel_recorder.program import NSYS_LOG, REPORT
+from kernel_tables import files, whole_files
 from kernel_tables.errors import TraceError
-from kernel_tables.files import full_disk_as_os_error
 from kernel_tables.kineto.capture import CaptureError, capture_tables, write_capture
 from kernel_tables.kineto.trace import CALL, ON_DEVICE, TorchTrace
-from kernel_tables.reading.nsys import export_report, last_line
-from kernel_tables.reading.publishable import write_publishable
+from kernel_tables.reading import nsys, publishable
 from kernel_tables.reading.schema import METADATA, RANK_KEY, RANKS_KEY, WINDOW_KEY
-from kernel_tables.whole_files import written_whole
 
 DEFAULT, EXPORT = Path("recording.sqlite"), "export.sqlite"
 # The recorder's last range is the last of this name to end, and is around any range of the program with that name.
@@ -38,7 +35,7 @@ def free_output(wanted: Path | None, *, of_ranks: bool = True) -> Path:
     if existing := _in_the_way(output, of_ranks):
         raise TraceError(f"{existing}: the file exists and is not overwritten; name another with -o FILE")
     try:
-        with written_whole(output) as partial:
+        with whole_files.written_whole(output) as partial:
             partial.touch()
         output.unlink()
     except OSError as error:  # the folder is missing, or not writable
@@ -95,13 +92,13 @@ def keep_recordings(
 
 
 def _write(handover: Path, process: RecordedProcess, path: Path) -> None:
-    with written_whole(path) as partial:
+    with whole_files.written_whole(path) as partial:
         if process.by_nsys:
             pid = None if process.rank is None else process.pid
-            write_publishable(handover / EXPORT, partial, process=pid)
+            publishable.write_publishable(handover / EXPORT, partial, process=pid)
         else:
             _write_trace(trace_file(handover, process.pid), partial, process.torch_version)
-        with full_disk_as_os_error(path):
+        with files.full_disk_as_os_error(path):
             if process.ended_in_step:
                 name_unfinished_step(partial)
             _note_facts(partial, process)
@@ -123,9 +120,9 @@ def _export(handover: Path) -> None:
     report = handover / REPORT
     if not report.exists():
         raise TraceError(
-            f"nsys wrote no report; it said: {last_line((handover / NSYS_LOG).read_text(errors='replace'))}"
+            f"nsys wrote no report; it said: {nsys.last_line((handover / NSYS_LOG).read_text(errors='replace'))}"
         )
-    export_report(report, handover / EXPORT, payloads=True)
+    nsys.export_report(report, handover / EXPORT, payloads=True)
 
 
 def _write_trace(path: Path, target: Path, torch_version: str) -> None:
@@ -136,7 +133,7 @@ def _write_trace(path: Path, target: Path, torch_version: str) -> None:
         tables = capture_tables(trace, bool(trace.count(*ON_DEVICE, CALL)), torch_version)
     except (CaptureError, ValueError) as error:
         raise TraceError(f"PyTorch's profiler left no usable trace: {error}") from error
-    with full_disk_as_os_error(target):
+    with files.full_disk_as_os_error(target):
         write_capture(tables, target)
 
 

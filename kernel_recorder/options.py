@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from kernel_recorder.in_process import settings
+from kernel_recorder.in_process import handover as settings
 from kernel_tables.errors import TraceError
 
 MODULES, NONE = "modules", "none"

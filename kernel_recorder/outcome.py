@@ -6,10 +6,20 @@ import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from kernel_recorder.contents import compilation_sentence, odd_steps, step_sentence, varying_sentence
-from kernel_recorder.in_process.notes import NO_RANK, PATIENCE_S, RANK, is_alive
-from kernel_recorder.in_process.settings import CALLS, NSYS, PROGRAM, RANGE, SECONDS, STEPS, Settings
-from kernel_recorder.keeping import RecordedProcess
+from kernel_recorder import contents, keeping
+from kernel_recorder.in_process.handover import (
+    CALLS,
+    NO_RANK,
+    NSYS,
+    PATIENCE_S,
+    PROGRAM,
+    RANGE,
+    RANK,
+    SECONDS,
+    STEPS,
+    Settings,
+    is_alive,
+)
 from kernel_recorder.program import Ended
 from kernel_tables.clean_text import visible
 from kernel_tables.units import duration
@@ -47,6 +57,11 @@ def is_recorded(notes: list[dict]) -> bool:
         return False
     expected = opened if time.time() > min(saved_s) + PATIENCE_S else opened.union(_ranks_of(notes, list(opened)))
     return all(pid in over or not is_alive(pid) for pid in expected)
+
+
+def _beside(before_s: float, within_s: float) -> str:
+    """The medians of steps before the window and in it, compared in words."""
+    return f"steps take {within_s / before_s:.2f} times as long in the window as before it"
 
 
 @dataclass(frozen=True)
@@ -109,12 +124,12 @@ class Outcome:
     def _has_steps(self) -> bool:
         return self.opened is not None and self.opened["modules"] and self.settings.window in (STEPS, CALLS)
 
-    def recorded_process(self, program: str = "") -> RecordedProcess:
+    def recorded_process(self, program: str = "") -> keeping.RecordedProcess:
         """The recording to keep; `program` is the command line, as program_text.py writes it."""
         opened, by_nsys = self.opened, self.settings.profiler == NSYS
         rank_count = self.joined["of"] if self.joined else 1
         facts = ({"program": program, "torch": opened["torch"]} if program else {}) | self._window_facts()
-        return RecordedProcess(
+        return keeping.RecordedProcess(
             opened["pid"], by_nsys, opened["torch"], self.ended_in_step, self.rank, rank_count, facts
         )
 
@@ -162,34 +177,34 @@ class Outcome:
                 if self.settings.profiler == NSYS
                 else "the window starts later, since the program used PyTorch's profiler itself until then"
             )
-        yield from step_sentence(self._window_facts())
+        yield from contents.step_sentence(self._window_facts())
         if self.has_prelude:
             yield (
                 "the capture begins earlier, where a CUDA graph was captured; these steps alone: --under step, as below"
             )
         yield from self._steps_afterwards()
-        yield from compilation_sentence(self._window_facts())
+        yield from contents.compilation_sentence(self._window_facts())
         if unknown := self._last(NO_RANK):
             why = visible(unknown["reason"])[:300]
             yield f"other ranks are not recorded: distributed run unknown ({why})"
 
     def varying(self) -> Iterator[str]:
         """A sentence on what varies between the steps, if anything does."""
-        return varying_sentence(self._window_facts())
+        return contents.varying_sentence(self._window_facts())
 
     def slowed(self) -> Iterator[str]:
         """A sentence on steps that took notably longer in the window than before it."""
         before, within = self._step_times()
         if before and within and within > NOTABLE * before:
             yield (
-                f"a step took {duration(1e9 * before)} before the window and {duration(1e9 * within)} in it (medians):"
-                " recording, or what else ran on the machine, made steps longer, above all their idle or host time,"
-                " whose share is too large by that"
+                f"{_beside(before, within)}: recording, or what else ran on the machine, makes them longer, above all"
+                f" their idle or host time; of a step without recording, savings may be up to {within / before:.2f}"
+                " times the percentages below"
             )
 
     def explains(self, slow_steps: Collection[int]) -> bool:
         """Whether steps with these numbers, from 0, are slow because they call models differently than the others."""
-        return bool(slow_steps) and odd_steps(self._window_facts()).issuperset(slow_steps)
+        return bool(slow_steps) and contents.odd_steps(self._window_facts()).issuperset(slow_steps)
 
     def _steps_afterwards(self) -> Iterator[str]:
         """A sentence on the optimizer that the program made after a window of calls, if it did."""
@@ -214,7 +229,7 @@ class Outcome:
         text = f"recording took {duration(1e9 * sum(parts.values()))} of the program's time: {costs}"
         before, within = self._step_times()
         if before and within and not any(self.slowed()):  # which says the same
-            text += f"; the median step took {duration(1e9 * within)} in the window, {duration(1e9 * before)} before it"
+            text += f"; {_beside(before, within)}"
         return text
 
     def _step_times(self) -> list[float | None]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_recorder.in_process.settings import ENDING
+from kernel_recorder.in_process.handover import ENDING
 from kernel_recorder.nsys_profile import profile_command
 from kernel_tables.errors import TraceError
 

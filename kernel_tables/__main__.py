@@ -14,12 +14,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import NoReturn
 
+from kernel_tables import errors, version, whole_files
 from kernel_tables.commands import check, communication, diagnose, diff, host, names, record, report, shared
 from kernel_tables.commands.completion import SHELLS, PrintCompletion, PrintJsonSchema
 from kernel_tables.commands.shown import TABLES, add_shown_options, write_shown
-from kernel_tables.errors import TraceError
-from kernel_tables.version import __version__
-from kernel_tables.whole_files import written_whole
 
 BAD_INPUT, INTERRUPTED = 2, 130
 PACKAGES = ("numpy", "pandas", "pyarrow", "adbc_driver_sqlite", "jinja2")
@@ -41,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
         return BAD_INPUT
     try:
         return _run(parser.parse_args(arguments))
-    except TraceError as error:
+    except errors.TraceError as error:
         shared.say(str(error))
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -73,7 +71,7 @@ def command_parser() -> argparse.ArgumentParser:
         epilog="Begin with: kernel-tables record -- python train.py. Times are nanoseconds, in a terminal in readable"
         " units. Bad input: one line on standard error and exit status 2.",
     )
-    parser.add_argument("--version", action="version", version=f"kernel-tables {__version__}")
+    parser.add_argument("--version", action="version", version=f"kernel-tables {version.__version__}")
     parser.add_argument(
         "--print-completion", action=PrintCompletion, choices=SHELLS, help="print a completion script for this shell"
     )
@@ -117,7 +115,7 @@ def _require_packages() -> None:
     lacking = [name for name in PACKAGES if find_spec(name) is None]
     if lacking:
         where = f"for {sys.executable}; `pip install .` in the checkout installs what this command needs"
-        raise TraceError(f"{', '.join(lacking)}: not installed {where}")
+        raise errors.TraceError(f"{', '.join(lacking)}: not installed {where}")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -147,7 +145,7 @@ def _import_while_reading(traces) -> None:
 def _write_timeline(traces, options: argparse.Namespace) -> int:
     from kernel_tables.views.perfetto import write_timeline
 
-    with written_whole(options.output) as partial:
+    with whole_files.written_whole(options.output) as partial:
         write_timeline(traces, partial, options.under, compressed=options.output.suffix == ".gz")
     return 0
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from kernel_tables.attribution.arrays import factorize, sums_by_group
-from kernel_tables.attribution.capture_arrays import CaptureArrays
+from kernel_tables.attribution import arrays, capture_arrays
 from kernel_tables.attribution.steps import phases_and_parts
 from kernel_tables.columns import names_of
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
@@ -29,13 +28,13 @@ class Side:
     launched: pd.DataFrame
 
 
-def side_of(trace: CaptureArrays, step_name: str = "step") -> Side:
+def side_of(trace: capture_arrays.CaptureArrays, step_name: str = "step") -> Side:
     """A trace as one side of a comparison. Raises ImpossibleCapture if the capture is impossible."""
     scope, activities = Scope(trace, step_name), trace.gpu_activities
     has_steps = bool(len(scope.steps))
     rows = np.flatnonzero(scope.step != NO_STEP) if has_steps else np.arange(len(activities))
     step, names = scope.step[rows] if has_steps else 0, max(len(activities.names), 1)
-    keys, group = factorize(
+    keys, group = arrays.factorize(
         (trace.activity_path[rows].astype(np.int64) * names + activities.name[rows]) * scope.count + step
     )
     path, name = np.divmod(keys // scope.count, names)
@@ -43,7 +42,7 @@ def side_of(trace: CaptureArrays, step_name: str = "step") -> Side:
     labels = ((path, phases), (path, parts), (name, trace.activity_classes), (name, activities.names))
     launched = {level: [texts[i] for i in code.tolist()] for level, (code, texts) in zip(LEVELS, labels, strict=True)}
     launched |= {"step": keys % scope.count, "launches": np.bincount(group, minlength=len(keys))}
-    launched["total_ns"] = sums_by_group(group, activities.duration_ns[rows], len(keys))
+    launched["total_ns"] = arrays.sums_by_group(group, activities.duration_ns[rows], len(keys))
     facts = {name: trace.metadata[key] for key, name in FACTS.items() if key in trace.metadata}
     facts |= {"GPUs": "; ".join(trace.capture.gpus()) or "unknown", "steps": str(len(scope.steps))}
     trace.require_possible()

@@ -32,7 +32,7 @@ INCOMPLETE = {  # errors: numbers are wrong or missing
     "no_api_calls": "no CUDA API call was recorded",
     "step_count": "there are more or fewer steps than expected",
     "ranks_differ": "ranks of one run hold different numbers of steps",
-    "short_steps": "steps hold fewer kernels than most steps",
+    "short_steps": "the CUDA trace stopped before the last step ended, or lost kernels of steps",
     "launches_without_kernels": "launches have no kernel",
     "lost_launches": "kernels were launched within the capture by calls that were not recorded",
     "nsys_lost_events": "nsys reports lost events",
@@ -40,7 +40,7 @@ INCOMPLETE = {  # errors: numbers are wrong or missing
     "read_up_to_damage": "the JSON of a trace is invalid, and only what comes before the damage was read",
 }
 ODD = {  # warnings: nothing is known to be lost
-    "steps_vary": "steps hold different numbers of kernels",
+    "steps_vary": "steps hold different numbers of kernels, and nothing shows a loss",
     "whole_microseconds": "times are whole microseconds, so short kernels count as 0 or 1 µs",
     "launched_before": "activities were launched before the capture began",
     "collectives_differ": "ranks of one run ran different collectives in a step",

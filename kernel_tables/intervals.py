@@ -5,6 +5,8 @@ from functools import reduce
 
 import numpy as np
 
+BLOCK = 1 << 18  # intervals whose lengths are summed at once: a long array of lengths takes memory
+
 
 @dataclass(frozen=True)
 class Intervals:
@@ -22,7 +24,8 @@ class Intervals:
 
     @property
     def total_ns(self) -> int:
-        return int(self.lengths_ns.sum())
+        parts = [slice(first, first + BLOCK) for first in range(0, len(self), BLOCK)]
+        return sum(int((self.end_ns[part] - self.start_ns[part]).sum()) for part in parts)
 
 
 NOTHING = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -88,6 +91,17 @@ def difference(covered: Intervals, *others: Intervals) -> Intervals:
 def covered_ns(intervals: Intervals, start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
     """The covered time of each [start, end); these may be in any order and overlap."""
     return np.maximum(_covered_before(intervals, end_ns) - _covered_before(intervals, start_ns), 0)
+
+
+def covered_between_ns(intervals: Intervals, first_ns: int, last_ns: int) -> int:
+    """The covered time from `first_ns` to `last_ns`; without long arrays, which covered_ns makes."""
+    first = np.searchsorted(intervals.end_ns, first_ns, "right")
+    last = np.searchsorted(intervals.start_ns, last_ns, "left")
+    start_ns, end_ns = intervals.start_ns[first:last], intervals.end_ns[first:last]
+    if not len(start_ns):
+        return 0
+    outside_ns = max(first_ns - int(start_ns[0]), 0) + max(int(end_ns[-1]) - last_ns, 0)
+    return Intervals(start_ns, end_ns).total_ns - outside_ns
 
 
 def overlapping_pairs(

@@ -75,11 +75,13 @@ class Trace(CaptureArrays):
         """One row per class: class, kernels, launches, total_ns, share_of_gpu_time, largest_kernel, unknown_names."""
         return self._proven(_tables().classes(self, under, process))
 
-    def check(self, expected_steps: int | None = None, step_name: str = "step") -> list[Finding]:
+    def check(
+        self, expected_steps: int | None = None, step_name: str = "step", *, equal_steps: bool = False
+    ) -> list[Finding]:
         """The errors and warnings of a consistency check; see views/completeness.py."""
         from kernel_tables.views.completeness import findings
 
-        return findings(self, expected_steps, step_name)
+        return findings(self, expected_steps, step_name, equal_steps=equal_steps)
 
     def _proven(self, table: pd.DataFrame) -> pd.DataFrame:
         """The table, if its capture is possible."""

@@ -1,8 +1,8 @@
 """Ranges that a measured process opens around parts of its model, forward and backward.
 
 It runs inside the process that is captured, so it needs PyTorch alone (and nvtx, for ranges that nsys records).
-`emitters` says what a range is, `marker` opens parts, `backward` opens them again where autograd differentiates them,
-`compiled` and `sources` open them around the kernels of compiled graphs:
+`marker` opens parts, `backward` opens them again where autograd differentiates them, `compiled` opens them around the
+kernels of compiled graphs:
 
     marker = Marker(nvtx_emitter())
     follow_backward(marker)

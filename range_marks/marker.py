@@ -3,18 +3,66 @@
 Autograd numbers its nodes: every thread counts the nodes that it makes, one by one. So a part is known by the numbers
 that the counter had while it was open, and the forward pass only reads the counter where a part opens and closes
 (see `backward` for how it is used).
+
+A range is a push/pop range of NVTX, or a record_function of PyTorch's profiler.
 """
 
 import sys
 import threading
 from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 
 import torch
 from torch.autograd import _get_sequence_nr as next_number  # the number of the next node of this thread
 
-from range_marks.emitters import Emitter
 from range_marks.uncompiled import uncompiled
+
+
+@dataclass(frozen=True)
+class Emitter:
+    """How a thread opens a range by its name, and closes the last one that it opened."""
+
+    push: Callable[[str], object]
+    pop: Callable[[], object]
+
+
+def nvtx_emitter() -> Emitter:
+    """Push/pop ranges in NVTX's default domain, which nsys records. ModuleNotFoundError without the package nvtx.
+
+    They are lighter than nvtx.annotate, which creates attributes for every range."""
+    try:
+        import nvtx
+    except ModuleNotFoundError as error:
+        message = "ranges for nsys need the nvtx package, which is not installed: pip install nvtx"
+        raise ModuleNotFoundError(message, name="nvtx") from error
+    return Emitter(nvtx.push_range, nvtx.pop_range)
+
+
+def record_function_emitter(written: Callable[[str], str] = str) -> Emitter:
+    """Ranges of PyTorch's own profiler ("user_annotation" in its trace), by what `written` makes of their names."""
+    from torch.autograd.profiler import record_function
+
+    thread = _RecordFunctionStack()
+
+    def push(name: str) -> None:
+        opened = record_function(written(name))
+        opened.__enter__()
+        thread.opened.append(opened)
+
+    def pop() -> None:
+        thread.opened.pop().__exit__(None, None, None)
+
+    return Emitter(push, pop)
+
+
+class _RecordFunctionStack(threading.local):
+    """The ranges that are open on the calling thread."""
+
+    def __init__(self) -> None:
+        self.opened: list = []
+
 
 RECOMPUTATION = "recomputation"
 MOST_CHANGES = 1 << 17  # kept of each thread; the parts of older nodes are forgotten, so that no program grows by this

@@ -1,15 +1,101 @@
-"""A part for every call of a module, from hooks that PyTorch calls around all modules of the process."""
+"""A part for every call of a module, from hooks that PyTorch calls around all modules of the process.
 
+torch.compile does not see the hooks when it traces a model: if it saw them, it would put their number into the guards
+of the compiled model, and compile again once they are gone. Modules are named by the tree that they form.
+"""
+
+import sys
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
+from functools import cache
+from types import ModuleType
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils.hooks import RemovableHandle
 
-from range_marks.module_hooks import ModuleHooks, is_outermost, keywords_of_call
+from range_marks.imports import when_imported
 from range_marks.uncompiled import uncompiled
+
+
+class ModuleHooks:
+    """Hooks before and after each call, also where the call raises."""
+
+    _all: ClassVar[list["ModuleHooks"]] = []  # that are set, in this order
+
+    def __init__(self, before: Callable[[nn.Module, tuple], None], after: Callable[..., None]) -> None:
+        self._before, self._after = before, after
+        self._handles: list[RemovableHandle] = []
+
+    def begin(self) -> None:
+        """Registers the hooks."""
+        _hide_from_compiler()
+        self._all.append(self)
+        self._set()
+
+    def end(self) -> None:
+        """Removes the hooks."""
+        if self in self._all:
+            self._all.remove(self)
+        self._take_away()
+
+    def _set(self) -> None:
+        self._handles = [
+            register_module_forward_pre_hook(self._before),
+            register_module_forward_hook(self._after, always_call=True),
+        ]
+
+    def _take_away(self) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    @classmethod
+    def _compilation_begins(cls, _: Any) -> None:
+        for hooks in cls._all:
+            hooks._take_away()
+
+    @classmethod
+    def _compilation_ends(cls, _: Any) -> None:
+        for hooks in cls._all:
+            hooks._take_away()
+            hooks._set()
+
+
+@cache
+def _hide_from_compiler() -> None:
+    """Hides all hooks from torch.compile, once per process."""
+    # By this function it finds hooks that a compiled model would not call, and warns. These need not be called there.
+    torch.nn.modules.module._has_any_global_hook = _has_hooks_of_others
+
+    def watch(dynamo: ModuleType) -> None:
+        if hasattr(dynamo, "on_compile_start"):  # in PyTorch 2.4 and newer
+            dynamo.on_compile_start(ModuleHooks._compilation_begins)
+            dynamo.on_compile_end(ModuleHooks._compilation_ends)
+
+    when_imported("torch._dynamo", watch)
+
+
+def _has_hooks_of_others() -> bool:
+    modules, ours = torch.nn.modules.module, len(ModuleHooks._all)
+    forward = len(modules._global_forward_hooks), len(modules._global_forward_pre_hooks)
+    return bool(modules._global_backward_hooks or modules._global_backward_pre_hooks) or max(forward) > ours
+
+
+def is_outermost(called: list) -> bool:
+    """Whether no module is being called on this thread, and no backward pass computes one again."""
+    return not called and torch._C._current_graph_task_id() == -1
+
+
+def keywords_of_call() -> dict[str, Any]:
+    """The arguments by keyword of the call before which a hook runs. PyTorch hands them to no hook for all modules."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != nn.modules.module.__file__:
+        frame = frame.f_back
+    keywords = None if frame is None else frame.f_locals.get("kwargs")
+    return keywords if isinstance(keywords, dict) else {}
 
 
 class ModuleCall(NamedTuple):
@@ -85,3 +171,74 @@ class _ModuleCallStack(threading.local):
 
     def __init__(self) -> None:
         self.called: list[ModuleCall] = []
+
+
+# Wrappers around a module that are not part of its model: of compilers, sharding and checkpoints.
+WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+
+
+def children_of(module: nn.Module) -> dict[str, nn.Module]:
+    """The modules directly in it by name; none of a module that raises when it is asked."""
+    with suppress(Exception):  # code of the program
+        return dict(module.named_children())
+    return {}
+
+
+def model_name(model: nn.Module) -> str:
+    """The name of its class, without what is wrapped around it."""
+    return _class_name(_unwrapped(model))
+
+
+def _class_name(module: nn.Module) -> str:
+    """The name of its class; of a unit of FSDP2, whose class is made from the module's (FSDPBlock), the module's."""
+    kind = type(module)
+    made_by_fsdp = kind.__bases__[0].__name__ == "FSDPModule"
+    return kind.__bases__[-1].__name__ if made_by_fsdp else kind.__name__
+
+
+def names_in(
+    model: nn.Module, depth: int | None = None, name_of_model: str | None = None
+) -> Iterator[tuple[nn.Module, str | None]]:
+    """The model by its class or `name_of_model`, and every module in it by the path that leads there, as in its
+    parameters' names.
+
+    Numbers are left out, so that the layers of one list have one name: `blocks.3.attention` is `blocks.attention`.
+    If a list holds different modules, or is called itself, the class follows the name of its members: `head.Linear`. A
+    container of equal modules whose names differ in their numbers alone, `layers.block_3`, is such a list.
+    A name of more than `depth` parts is None.
+    """
+    whole = name_of_model or model_name(model)
+    yield model, whole
+    waiting, seen = [(model, "")], {id(model)}
+    while waiting:
+        module, path = waiting.pop()
+        for key, child in children_of(module).items():
+            if id(child) not in seen:
+                seen.add(id(child))
+                name = ".".join(part for part in (path, _part(module, key, child)) if part)
+                yield child, (name or whole) if depth is None or name.count(".") < depth else None
+                waiting.append((child, name))
+
+
+def _part(module: nn.Module, key: str, child: nn.Module) -> str:
+    if key in WRAPPERS:
+        return ""
+    if not key.isdigit() and not _is_numbered(module):
+        return key
+    of_one_class = len({type(child) for child in children_of(module).values()}) == 1
+    return "" if isinstance(module, nn.ModuleList) and of_one_class else _class_name(child)
+
+
+def _is_numbered(module: nn.Module) -> bool:
+    """Whether it is a list by other means: modules that print the same, as "layer_0", "layer_1" and so on."""
+    children = children_of(module)
+    names = {key.rstrip("0123456789") for key in children}
+    if not isinstance(module, (nn.Sequential, nn.ModuleDict)) or len(children) < 2 or len(names) > 1:
+        return False
+    return names.isdisjoint(children) and len({repr(child) for child in children.values()}) == 1
+
+
+def _unwrapped(module: nn.Module) -> nn.Module:
+    children = children_of(module)
+    inner = next((children[key] for key in WRAPPERS if key in children), None)
+    return module if inner is None else _unwrapped(inner)

@@ -1,17 +1,12 @@
-"""The recorder of this process, put together from the settings; PyTorch is imported."""
+"""The recorder of this process, put together from the settings, or around a block of code; PyTorch is imported."""
+
+from pathlib import Path
 
 import torch
+from torch.autograd.profiler import record_function
 
 from kernel_recorder.in_process.compiled_ranges import FollowedModules
-from kernel_recorder.in_process.module_ranges import ModuleRanges
-from kernel_recorder.in_process.notes import Notes
-from kernel_recorder.in_process.parts import Parts
-from kernel_recorder.in_process.passes import Passes
-from kernel_recorder.in_process.profilers import NsysProfiler, TorchProfiler
-from kernel_recorder.in_process.program_ranges import PLAIN_POP, PLAIN_PUSH, ProgramRanges, printable
-from kernel_recorder.in_process.ranks import Ranks
-from kernel_recorder.in_process.recorder import Recorder
-from kernel_recorder.in_process.settings import (
+from kernel_recorder.in_process.handover import (
     ALWAYS,
     CALLS,
     NEVER,
@@ -20,14 +15,19 @@ from kernel_recorder.in_process.settings import (
     RANGE,
     SECONDS,
     STEPS,
+    Notes,
     Settings,
 )
+from kernel_recorder.in_process.module_ranges import ModuleRanges, Parts, Passes
+from kernel_recorder.in_process.profilers import NsysProfiler, TorchProfiler
+from kernel_recorder.in_process.program_ranges import PLAIN_POP, PLAIN_PUSH, ProgramRanges, printable
+from kernel_recorder.in_process.ranks import Ranks
+from kernel_recorder.in_process.recorder import Recorder, wait_for_device
 from kernel_recorder.in_process.steps_window import StepsWindow
 from kernel_recorder.in_process.windows import ProgramWindow, RangeWindow, SecondsWindow
 from range_marks.closures import Closures
-from range_marks.emitters import Emitter, record_function_emitter
 from range_marks.imports import when_imported
-from range_marks.marker import Marker
+from range_marks.marker import Emitter, Marker, record_function_emitter
 
 WINDOWS = {
     STEPS: StepsWindow,
@@ -66,3 +66,40 @@ def watch_for_window(settings: Settings, notes: Notes) -> None:
     closures.attach()
     window.attach()
     recorder.end_with_process()
+
+
+class BlockWindow:
+    """A window that opens at once. RuntimeError if PyTorch's profiler is running already."""
+
+    torch_version = torch.__version__
+
+    def __init__(self, *, with_modules: bool, depth: int | None) -> None:
+        self._profiler = TorchProfiler()
+        self._ranges = ProgramRanges(None, to_nvtx=False)
+        self._closures = Closures(self._ranges.outside_optimizer)
+        self._modules = ModuleRanges(Marker(record_function_emitter()), depth, Passes()) if with_modules else None
+        wait_for_device()
+        self._profiler.start()
+        self._ranges.watch_record_function()
+        self._closures.attach()
+        self._closures.begin()
+        if self._modules:
+            self._modules.begin()
+
+    def close(self) -> None:
+        """Ends the window."""
+        wait_for_device()
+        if self._modules:
+            self._modules.end()
+        self._closures.leave()
+        self._ranges.leave_record_function()
+        self._profiler.stop()
+
+    def save(self, folder: Path) -> None:
+        """Writes the trace into the folder."""
+        self._profiler.save(folder)
+
+
+def named_range(name: str) -> record_function:
+    """A range as a context manager."""
+    return record_function(name)

@@ -4,8 +4,7 @@ import sys
 from pathlib import Path
 from types import ModuleType, TracebackType
 
-from kernel_recorder.in_process.notes import Notes, in_a_line
-from kernel_recorder.in_process.settings import ENDING, read_settings
+from kernel_recorder.in_process.handover import ENDING, Notes, in_a_line, read_settings
 from range_marks.imports import when_imported
 
 

@@ -1,22 +1,72 @@
-"""A range for every module of the models of a program, forward and backward, for as long as the window is open."""
+"""A range for every module of the models of a program, forward and backward, for as long as the window is open;
+and the other ranges of the recorder: of each step, and of each outermost call, by its kind (forward, inference,
+prefill, decode), which gradients and shapes tell.
+"""
 
 import gc
-from collections import defaultdict
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from functools import wraps
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.autograd.profiler import record_function
 
 from kernel_recorder.in_process.compiled_ranges import close_modules, open_modules
-from kernel_recorder.in_process.passes import Passes
+from kernel_recorder.in_process.handover import STEP
 from range_marks.backward import follow_backward
+from range_marks.closures import Closures
 from range_marks.marker import Marker
-from range_marks.module_names import model_name, names_in
-from range_marks.module_parts import ModuleParts
+from range_marks.module_parts import ModuleParts, children_of, keywords_of_call, model_name, names_in
 from range_marks.uncompiled import uncompiled_wrapper
+
+FORWARD, INFERENCE = "forward", "inference"  # with and without gradients
+PREFILL, DECODE = "prefill", "decode"  # of a prompt, and of one token after it
+MOST_SHAPES = 2  # of a call's tensors
+
+
+class Passes:
+    """Names passes, and counts those of each step: `steps` has Counters of texts, as "GPT forward with input 8x128"."""
+
+    def __init__(self) -> None:
+        self._longest: dict[int, int] = {}  # tokens in a call of a module, by its id
+        self._decoding: set[int] = set()  # modules that were called with one token after a longer call
+        self.steps: list[Counter[str]] = []
+
+    def step_begins(self) -> None:
+        self.steps.append(Counter())
+
+    def kind(self, module: nn.Module, args: tuple, keywords: dict[str, Any]) -> str:
+        """The kind of a call that is about to begin."""
+        if torch.is_grad_enabled():
+            return FORWARD
+        tokens, number = _tokens(args, keywords), id(module)
+        self._longest[number] = max(self._longest.get(number, 0), tokens or 0)
+        if tokens == 1 and self._longest[number] > 1:
+            self._decoding.add(number)
+        if tokens is None or number not in self._decoding:
+            return INFERENCE
+        return DECODE if tokens == 1 else PREFILL
+
+    def count(self, name: str | None, kind: str, args: tuple, keywords: dict[str, Any]) -> None:
+        """Counts a call of the module of this name."""
+        if self.steps:
+            shapes = ["x".join(map(str, tensor.shape)) for tensor in _tensors(args, keywords)][:MOST_SHAPES]
+            inputs = f" with input {' and '.join(shapes)}" if shapes else ""
+            self.steps[-1][f"{name or ''} {kind}{inputs}"] += 1
+
+
+def _tokens(args: tuple, keywords: dict[str, Any]) -> int | None:
+    """Tokens per sequence of a call, if its first integer tensor with two dimensions gives them; else None."""
+    numbers = (tensor for tensor in _tensors(args, keywords) if not tensor.is_floating_point() and tensor.dim() == 2)
+    return next((tensor.shape[1] for tensor in numbers), None)
+
+
+def _tensors(args: tuple, keywords: dict[str, Any]) -> Iterator[Tensor]:
+    return (value for value in (*args, *keywords.values()) if isinstance(value, Tensor))
+
 
 BACKWARD = "backward"
 MOST_MODELS = 4  # of one class that get separate names; more are the layers of a model that keeps them in a list
@@ -111,6 +161,60 @@ def models_of_this_process() -> list[nn.Module]:
     modules = [item for item in objects if issubclass(type(item), nn.Module)]
     parts: set[int] = set()
     for module in modules:
-        with suppress(Exception):  # one that hides what it consists of
-            parts.update(id(child) for child in module.children())
+        parts.update(id(child) for child in children_of(module).values())
     return [module for module in modules if id(module) not in parts]
+
+
+class Parts:
+    """Opens ranges where they are wanted, which is asked when the window opens; closes that of an optimizer while it
+    runs a closure."""
+
+    def __init__(self, wanted: Callable[[], bool], modules: ModuleRanges, closures: Closures, *, to_nvtx: bool) -> None:
+        self._wanted, self._modules, self._closures, self._to_nvtx = wanted, modules, closures, to_nvtx
+        self.are_wanted = False
+        self._close_step: Callable[[], object] | None = None
+
+    def begin(self) -> None:
+        """The window has opened."""
+        self.are_wanted = self._wanted()
+        self._closures.begin()
+        if self.are_wanted:
+            self._modules.passes.steps.clear()
+            self._modules.begin()
+
+    def end(self) -> None:
+        """The window is about to close."""
+        if self.are_wanted:
+            self._modules.end()
+        self._closures.end()
+        self.step_ends()
+
+    def step_begins(self) -> None:
+        if not self.are_wanted:
+            return
+        self._modules.passes.step_begins()
+        if self._to_nvtx:  # no push and pop: ranges of the program may open in one step and close in the next
+            number = torch.cuda.nvtx.range_start(STEP)
+            self._close_step = lambda: torch.cuda.nvtx.range_end(number)
+        else:
+            opened = record_function(STEP)
+            opened.__enter__()
+            self._close_step = lambda: opened.__exit__(None, None, None)
+
+    def step_ends(self) -> None:
+        if self._close_step is not None:
+            close, self._close_step = self._close_step, None
+            close()
+
+    def call_begins(self, module: torch.nn.Module, args: tuple) -> None:
+        """The window has opened in the hooks before a call of this module."""
+        if self.are_wanted:
+            self._modules.call_begins(module, args)
+
+    def call_before_window(self, module: torch.nn.Module, args: tuple) -> None:
+        """Lengths of earlier calls tell decoding from other inference."""
+        self._modules.passes.kind(module, args, keywords_of_call())
+
+    def facts(self) -> dict[str, object]:
+        """What the steps of the window ran, as far as modules had ranges."""
+        return {"passes": [dict(step) for step in self._modules.passes.steps]} if self.are_wanted else {}

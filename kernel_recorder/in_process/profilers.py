@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import torch
 from torch.autograd import profiler as torch_profiler
 
+from kernel_recorder.in_process.handover import trace_file
 from kernel_recorder.in_process.heard_calls import heard
-from kernel_recorder.in_process.notes import trace_file
 from kernel_recorder.in_process.ranks import Ranks
 from kernel_tables.whole_files import written_whole
 

@@ -70,7 +70,8 @@ class ProgramRanges:
         @wraps(record_function.__enter__)
         def enter(range_: record_function) -> record_function:
             caller = sys._getframe(1)
-            self._listener.entering(range_.name, of_torch=_is_of_torch(caller))
+            package = caller.f_globals.get("__name__", "").partition(".")[0]
+            self._listener.entering(range_.name, of_torch=package == "torch")
             optimizer = caller.f_locals.get("self") if range_.name.startswith(OPTIMIZER_STEP) else None
             written = self._written(range_.name, optimizer)
             self._thread.innermost.append(_OpenRange(range_, written, optimizer))
@@ -216,7 +217,3 @@ def _message(annotation: Any) -> str:
     """The message of an nvtx.annotate, whether or not it records anything."""
     message = getattr(annotation, "init_args", ("",))[0]
     return message or ""
-
-
-def _is_of_torch(frame: Any) -> bool:
-    return frame.f_globals.get("__name__", "").partition(".")[0] == "torch"

@@ -15,8 +15,8 @@ from typing import Any
 
 import torch.distributed
 
+from kernel_recorder.in_process.handover import NO_RANK, PATIENCE_S, RANK, Notes, in_a_line, is_alive, read_notes
 from kernel_recorder.in_process.heard_calls import heard
-from kernel_recorder.in_process.notes import NO_RANK, PATIENCE_S, RANK, Notes, in_a_line, is_alive, read_notes
 
 JOINING = ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh")
 RUN_KEY = "kernel_tables_run"  # in the store that all ranks of a run share

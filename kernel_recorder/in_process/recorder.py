@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from kernel_recorder.in_process.notes import DROPPED, Notes, in_a_line
+from kernel_recorder.in_process.handover import DROPPED, Notes, in_a_line
 from kernel_recorder.in_process.ranks import Ranks
 
 MOST_REASONS, MOST_CHARACTERS = 3, 200

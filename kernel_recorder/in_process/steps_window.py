@@ -1,8 +1,14 @@
-"""A window of so many steps: steps of an optimizer, replays of a CUDA graph, or calls of a model."""
+"""A window of so many steps: steps of an optimizer, replays of a CUDA graph, or calls of a model.
+
+Steps of optimizers that run no Python, as those of compiled ones, are known by the weights that they change.
+"""
 
 import statistics
 import time
+import weakref
 from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +16,11 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
+from kernel_recorder.in_process.handover import CALLS, NSYS, Settings
 from kernel_recorder.in_process.heard_calls import heard
-from kernel_recorder.in_process.outermost_calls import OutermostCalls
 from kernel_recorder.in_process.recorder import Recorder, is_in_backward
-from kernel_recorder.in_process.settings import CALLS, NSYS, Settings
-from kernel_recorder.in_process.weight_changes import WeightChanges
-from kernel_recorder.in_process.windows import Window
-from range_marks.module_names import model_name
+from kernel_recorder.in_process.windows import OutermostCalls, Window
+from range_marks.module_parts import model_name
 
 NOTED_STEPS = 20  # the durations of so many steps before the window are kept
 # What is repeated: steps of an optimizer, changes of weights by one whose steps are not heard, replays, calls.
@@ -96,7 +100,7 @@ class StepsWindow(Window):
         graph.replay = heard(graph.replay, after=self._after_replay)
         if self.settings.profiler == NSYS:
             graph.capture_begin = heard(graph.capture_begin, before=self._before_capture)
-        Optimizer.__init__ = heard(Optimizer.__init__, after=self._after_creation)
+        Optimizer.__init__ = heard(Optimizer.__init__, after=lambda optimizer, *_: self._optimizers.add(optimizer))
 
     def left(self, name: str, optimizer: Any = None) -> None:
         if optimizer is None or self.settings.window == CALLS or _is_capturing():
@@ -111,9 +115,6 @@ class StepsWindow(Window):
         facts = {"reached": reached, "repeated": repeated[:MOST_REPEATED]}
         facts |= {} if self._step is None else self._clocks[self._step].facts()
         return facts | ({"has_optimizer": True} if self._optimizers else {})
-
-    def _after_creation(self, optimizer: Optimizer, *_: Any) -> None:
-        self._optimizers.add(optimizer)
 
     def _hears_steps(self) -> None:
         """An optimizer has made a step that was heard, so nothing else that is counted is a step."""
@@ -203,3 +204,41 @@ class StepsWindow(Window):
 
 def _is_capturing() -> bool:
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+
+class WeightChanges:
+    """The optimizers of a program, and the versions of their weights. True if there are any."""
+
+    def __init__(self) -> None:
+        self._versions: list[tuple[weakref.ref[Optimizer], int]] | None = []
+        self._has_any = False
+
+    def __bool__(self) -> bool:
+        return self._has_any
+
+    def add(self, optimizer: Optimizer) -> None:
+        """Watches the weights of this optimizer too."""
+        self._has_any = True
+        if self._versions is not None:
+            self._versions.append((weakref.ref(optimizer), _version(optimizer)))
+
+    def stop(self) -> None:
+        """Watches no more, since steps can be heard."""
+        self._versions = None
+
+    def changed(self) -> Iterator[Optimizer]:
+        """The optimizers whose weights were written to since the last time."""
+        for place, (reference, before) in enumerate(self._versions or ()):
+            optimizer = reference()
+            if optimizer is not None and (version := _version(optimizer)) != before:
+                self._versions[place] = reference, version
+                yield optimizer
+
+
+def _version(optimizer: Optimizer) -> int:
+    """A number that grows when a weight of this optimizer is written to, as PyTorch counts it for autograd."""
+    version = 0
+    with suppress(Exception):  # weights made in inference mode, and classes of the program's own, may have no version
+        for group in optimizer.param_groups:
+            version += sum(weight._version for weight in group["params"])
+    return version

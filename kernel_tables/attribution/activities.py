@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernel_tables.attribution.arrays import factorize, map_blocks
+from kernel_tables.attribution.arrays import factorize, joined, map_blocks
 from kernel_tables.attribution.launches import NO_LAUNCH, launch_rows
 from kernel_tables.errors import TraceError, impossible
 from kernel_tables.reading.capture import Capture, Columns
 from kernel_tables.reading.global_ids import process_of
-from kernel_tables.reading.schema import GRAPH, KERNEL, MEMCPY, MEMSET, MISSING
+from kernel_tables.reading.schema import GRAPH, KERNEL, MEMCPY, MEMSET, MISSING, WANTED
 
 KINDS = ("kernel", "memcpy", "memset", "graph")
 TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH)  # in the order of KINDS
@@ -32,12 +32,21 @@ class Activities:
     correlation: np.ndarray
     process: np.ndarray  # global process id
     thread_index: np.ndarray  # index into threads, -1 without a launch
-    threads: np.ndarray  # global ids of the threads that made API calls
+    threads: np.ndarray  # global ids of the threads that made API calls, ascending
     launch_row: np.ndarray  # row of the API call, NO_LAUNCH without one
-    launch_ns: np.ndarray  # start of the API call, 0 without one
+    call_ns: np.ndarray  # start of each API call, by row
 
     def __len__(self) -> int:
         return len(self.start_ns)
+
+    @property
+    def launch_ns(self) -> np.ndarray:
+        """The start of the API call of each activity, 0 without one."""
+        return map_blocks(self.launch_at, len(self), np.int64)
+
+    def launch_at(self, which: slice | np.ndarray) -> np.ndarray:
+        """`launch_ns` of some activities, without that of all others, which takes memory."""
+        return _at_launch(self.call_ns, self.launch_row[which], otherwise=0)
 
     @property
     def duration_ns(self) -> np.ndarray:
@@ -55,20 +64,25 @@ class Activities:
 
 
 def read_activities(capture: Capture, tables: list[Columns], calls: Columns) -> Activities:
-    """The activities of `tables` (columns of `tables`' tables, in that order), launched by the API `calls`."""
+    """The activities of `tables` (columns of TABLES, in that order, which are used up), launched by the API `calls`.
+
+    Of `calls`, "thread" becomes "thread_index", which is an index into the threads of the activities, and "correlation"
+    is used up.
+    """
     counts = [len(table["start"]) for table in tables]
     kind = np.repeat(np.arange(len(KINDS), dtype=np.int8), counts)
     name, names = _names(capture, tables)
-    column = {key: _joined([table[key] for table in tables]) for key in tables[0] if key != "label"}
-    threads, thread = factorize(calls["thread"])
+    column = {key: joined([table.pop(key) for table in tables]) for key in WANTED[MEMSET]}
+    threads, thread = factorize(calls.pop("thread"))
+    calls["thread_index"] = thread = thread.astype(np.min_scalar_type(-len(threads) - 1))
     process = _known_process(capture, column["process"], np.unique(process_of(threads)))
-    row = launch_rows(process, column["correlation"], thread, threads, calls["correlation"], calls["start"])
+    row = launch_rows(process, column["correlation"], thread, threads, calls.pop("correlation"), calls["start"])
     return Activities(
         kind, name, names, column["start"], column["end"], column["correlation"], process,
-        thread_index=_at_launch(thread, row, otherwise=-1),
+        thread_index=map_blocks(lambda block: _at_launch(thread, row[block], otherwise=-1), len(row), thread.dtype),
         threads=threads,
         launch_row=row,
-        launch_ns=_at_launch(calls["start"], row, otherwise=0),
+        call_ns=calls["start"],
     )  # fmt: skip
 
 
@@ -76,11 +90,10 @@ def _at_launch(values: np.ndarray, row: np.ndarray, otherwise: int) -> np.ndarra
     """The value of the API call of each activity, `otherwise` if it has none."""
     if not len(values):
         return np.full(len(row), otherwise, values.dtype)
-
-    def look_up(block: slice) -> np.ndarray:
-        return np.where(row[block] == NO_LAUNCH, otherwise, values[row[block]])
-
-    return map_blocks(look_up, len(row), values.dtype)
+    found, has_none = values[row], row == NO_LAUNCH
+    if has_none.any():
+        found[has_none] = otherwise
+    return found
 
 
 def _names(capture: Capture, tables: list[Columns]) -> tuple[np.ndarray, list[str]]:
@@ -92,13 +105,15 @@ def _names(capture: Capture, tables: list[Columns]) -> tuple[np.ndarray, list[st
         lambda ids: ["[CUDA memset]" for _ in ids],
         lambda ids: [f"[CUDA graph {number}]" for number in ids.tolist()],
     )
-    code, names = [], []
+    first, code, names = [], [], []
     for table, namer in zip(tables, namers, strict=True):
-        label = table.get("label", np.zeros(len(table["start"]), np.int64))
+        label = table.pop("label", np.zeros(len(table["start"]), np.int64))
         distinct, index = factorize(label)
-        code.append(index + np.int32(len(names)))
+        first.append(len(names))
+        code.append(index)
         names.extend(namer(distinct))
-    return _joined(code), names
+    dtype = np.min_scalar_type(-len(names) - 1)
+    return joined([index.astype(dtype) + dtype.type(number) for number, index in zip(first, code, strict=True)]), names
 
 
 def _kernel_names(capture: Capture, ids: np.ndarray) -> list[str]:
@@ -128,9 +143,3 @@ def _known_process(capture: Capture, process: np.ndarray, known: np.ndarray) -> 
             " made API calls, so correlation ids are ambiguous; export again, or profile one process at a time"
         )
     return np.where(is_missing, known[0] if len(known) else MISSING, process)
-
-
-def _joined(arrays: list[np.ndarray]) -> np.ndarray:
-    """The arrays one after the other, without a copy if only one of them has entries."""
-    filled = [array for array in arrays if len(array)]
-    return filled[0] if len(filled) == 1 else np.concatenate(arrays)

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from kernel_tables.processors import processors
 
-ROWS = 1 << 18  # of a block
+ROWS = 1 << 16  # of a block
+NARROW_VALUES = -(1 << 30), (1 << 30) - 1  # the sum of two fits into 32 bits, too
 THREADS = min(4, max(2, processors()))
 
 
@@ -42,15 +43,40 @@ def map_blocks(values_of: Callable[[slice], np.ndarray], rows: int, dtype: type)
     return values
 
 
+def map_narrow_blocks(values_of: Callable[[slice], np.ndarray], rows: int) -> np.ndarray:
+    """As map_blocks; of 32 bits if all values are of NARROW_VALUES, else of 64."""
+    values, too_wide = np.empty(rows, np.int32), []
+
+    def fill(block: slice) -> None:
+        of_block = values_of(block)
+        if of_block.min(initial=0) < NARROW_VALUES[0] or of_block.max(initial=0) > NARROW_VALUES[1]:
+            too_wide.append(block)
+        else:
+            values[block] = of_block
+
+    each_block(fill, rows)
+    return map_blocks(values_of, rows, np.int64) if too_wide else values
+
+
 def compact(values: np.ndarray) -> np.ndarray:
-    """The same integers in less memory: none if all are equal, half of it if they fit into 32 bits."""
+    """The same integers in less memory: none if all are equal, half of it if all are of NARROW_VALUES."""
     if not len(values):
         return values
     low, high = int(values.min()), int(values.max())
     if low == high:
         return np.broadcast_to(values[0], values.shape)
-    fits = np.iinfo(np.int32).min <= low and high <= np.iinfo(np.int32).max
+    fits = NARROW_VALUES[0] <= low and high <= NARROW_VALUES[1]
     return values.astype(np.int32, copy=False) if fits else values
+
+
+def joined(arrays: list[np.ndarray]) -> np.ndarray:
+    """The arrays one after the other, without memory if only one of them has entries, or all entries are one."""
+    filled = [array for array in arrays if len(array)]
+    if len(filled) == 1:
+        return filled[0]
+    if filled and all(array.strides == (0,) and array[0] == filled[0][0] for array in filled):
+        return np.broadcast_to(filled[0][0], sum(map(len, filled)))
+    return np.concatenate(arrays)
 
 
 def factorize(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -90,7 +116,7 @@ def sums_by_group(groups: np.ndarray, values: np.ndarray, count: int) -> np.ndar
     """The exact integer sum of the values of each of the groups 0 to `count` - 1."""
     sums = np.zeros(count, np.int64)
     for block in blocks(len(groups)):
-        np.add.at(sums, groups[block].astype(np.intp), values[block])
+        np.add.at(sums, groups[block].astype(np.intp), values[block].astype(np.int64, copy=False))
     return sums
 
 

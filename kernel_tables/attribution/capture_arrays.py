@@ -12,22 +12,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kernel_tables.attribution import graph_replays, launches, rule
 from kernel_tables.attribution.activities import KINDS, TABLES, Activities, read_activities
-from kernel_tables.attribution.arrays import compact, factorize, map_blocks
+from kernel_tables.attribution.arrays import compact, factorize, joined, map_blocks
 from kernel_tables.attribution.forest import Attribution
-from kernel_tables.attribution.graph_replays import attribute_with_replays, node_creations
-from kernel_tables.attribution.launches import NO_LAUNCH
 from kernel_tables.attribution.limits import BeyondLimits, require_text
 from kernel_tables.attribution.paths import BEFORE_CAPTURE, NO_RANGE, Paths
 from kernel_tables.attribution.ranges import (
     NONE,
-    CodedNames,
     Ranges,
     coded_names,
     in_opening_order,
     without_last_numbers,
 )
-from kernel_tables.attribution.rule import RangeAttributor
 from kernel_tables.errors import TraceError, impossible
 from kernel_tables.kernel_classes.categories import classify
 from kernel_tables.kineto.capture_schema import CPU_DEVICE
@@ -45,10 +42,11 @@ class LaunchSizes(NamedTuple):
 
 
 class _RangesRead(NamedTuple):
-    names: CodedNames
+    names: list[str]  # by code
     nameless: int  # names that are not in the capture
+    left_open: int  # ranges that were never closed
     arrays: Ranges
-    attributor: RangeAttributor | BeyondLimits
+    attributor: rule.RangeAttributor | BeyondLimits
 
 
 class CaptureArrays(AbstractContextManager):
@@ -89,17 +87,19 @@ class CaptureArrays(AbstractContextManager):
 
     def enclosing(self, name: str) -> np.ndarray:
         """For each activity, the instance of the outermost range `name` open at its launch, -1 if none."""
-        return np.append(self._outermost(name), NONE).astype(np.int32)[self.attribution.launch_node]
+        outermost, node = np.append(self._outermost(name), NONE).astype(np.int32), self.attribution.launch_node
+        return map_blocks(lambda block: outermost[node[block]], len(node), np.int32)
 
     def require_range(self, name: str) -> None:
         """Raises TraceError if no range has this name."""
         if self.range_paths.code(name) == NONE:
-            examples = ", ".join(repr(other[:MAX_NAME]) for other in self.range_names.names[:8]) or "none at all"
+            examples = ", ".join(repr(other[:MAX_NAME]) for other in self.range_names[:8]) or "none at all"
             raise TraceError(f"{self.capture.path}: no range is named {name!r}; there are {examples}: name one of them")
 
     @property
     def columns(self) -> dict:
-        """The columns read from the file, by table; those of activities are dropped once `gpu_activities` exists."""
+        """The columns of activities and calls by table; those of activities are dropped once `gpu_activities` exists,
+        and threads and correlation ids of calls: see `call_threads`."""
         return self._read[0]
 
     def expect_details(self) -> None:
@@ -122,7 +122,12 @@ class CaptureArrays(AbstractContextManager):
         """The device and the stream of each activity; read separately where few tables need them."""
         tables = self._place_columns or [self.capture.selected(table, PLACE) for table in TABLES]
         self._place_columns = None
-        return {name: compact(np.concatenate([table.pop(name) for table in tables])) for name in PLACE}
+        return {name: compact(joined([table.pop(name) for table in tables])) for name in PLACE}
+
+    @property
+    def call_threads(self) -> np.ndarray:
+        """The global id of the thread of every API call."""
+        return self.gpu_activities.threads[self.columns[RUNTIME]["thread_index"]]
 
     def call_functions(self) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
         """The end and the string id of every API call, in the order of `columns`, and the functions by that id."""
@@ -160,8 +165,8 @@ class CaptureArrays(AbstractContextManager):
         return [next(of_kernels) if kind == 0 else KINDS[kind] for kind in kinds.tolist()]
 
     @property
-    def range_names(self) -> CodedNames:
-        """The names of the ranges. Raises ImpossibleCapture if the capture lacks some."""
+    def range_names(self) -> list[str]:
+        """The names of the ranges, by code. Raises ImpossibleCapture if the capture lacks some."""
         ranges = self._read[1]
         if ranges.nameless:
             raise impossible(
@@ -177,17 +182,22 @@ class CaptureArrays(AbstractContextManager):
         """The range instances as arrays, in order of opening; a range that was never closed ends with the capture."""
         return self._read[1].arrays
 
+    @property
+    def left_open(self) -> int:
+        """The number of ranges that were never closed."""
+        return self._read[1].left_open
+
     @cached_property
     def attribution(self) -> Attribution:
         """The chain of ranges of every activity."""
         activities, attributor = self.gpu_activities, self._attributor()
-        creations = node_creations(self.capture, activities)
+        creations = graph_replays.node_creations(self.capture, activities)
         with self._limits():
             if creations is not None and len(self.range_arrays):
-                return attribute_with_replays(attributor, activities, creations, self.range_arrays)
+                return graph_replays.attribute_with_replays(attributor, activities, creations, self.range_arrays)
             return attributor.attribution(activities.launch_ns, activities.thread_index, activities.threads)
 
-    def _attributor(self) -> RangeAttributor:
+    def _attributor(self) -> rule.RangeAttributor:
         attributor = self._read[1].attributor
         with self._limits():
             if isinstance(attributor, BeyondLimits):
@@ -205,7 +215,7 @@ class CaptureArrays(AbstractContextManager):
     def range_paths(self) -> Paths:
         """The paths as arrays."""
         with self._limits():
-            return Paths(self.attribution, self.range_arrays.name, self.range_names.names)
+            return Paths(self.attribution, self.range_arrays.name, self.range_names)
 
     @cached_property
     def activity_path(self) -> np.ndarray:
@@ -218,13 +228,13 @@ class CaptureArrays(AbstractContextManager):
         return self._paths_of(self.attribution.launch_node)
 
     def _paths_of(self, node: np.ndarray) -> np.ndarray:
-        of_node = np.append(self.range_paths.of_node, NO_RANGE).astype(np.int32)
+        of_node = np.append(self.range_paths.of_node, NO_RANGE).astype(np.min_scalar_type(-len(self.range_paths)))
         row = self.gpu_activities.launch_row
 
         def look_up(block: slice) -> np.ndarray:
-            return np.where(row[block] == NO_LAUNCH, BEFORE_CAPTURE, of_node[node[block]])
+            return np.where(row[block] == launches.NO_LAUNCH, BEFORE_CAPTURE, of_node[node[block]])
 
-        return map_blocks(look_up, len(row), np.int32)
+        return map_blocks(look_up, len(row), of_node.dtype)
 
     @cached_property
     def _read(self) -> tuple[dict, _RangesRead]:
@@ -232,6 +242,7 @@ class CaptureArrays(AbstractContextManager):
         tables = (KERNEL, NVTX, RUNTIME, *(table for table in TABLES if table != KERNEL))
         with self.capture.reading(*tables, of_text=without_last_numbers, with_details=self._with_details) as reads:
             ranges = self._ranges(reads[NVTX].result())
+            del reads[NVTX]
         return {table: read.result() for table, read in reads.items()}, ranges
 
     def _ranges(self, events: dict) -> _RangesRead:
@@ -239,14 +250,15 @@ class CaptureArrays(AbstractContextManager):
         nameless = set(factorize(events["text_id"])[0].tolist()) - registered.keys() - {MISSING}
         names = coded_names(events["text"], events["text_id"], registered)
         end_ns = events["end"]
-        if (end_ns == MISSING).any():
+        left_open = int((end_ns == MISSING).sum())
+        if left_open:
             end_ns = np.where(end_ns == MISSING, self.capture.last_time_ns(), end_ns)
         arrays = in_opening_order(events["start"], end_ns, events["thread"], names.codes)
         try:
-            attributor = RangeAttributor(arrays)
+            attributor = rule.RangeAttributor(arrays)
         except BeyondLimits as error:
             attributor = error
-        return _RangesRead(names, len(nameless), arrays, attributor)
+        return _RangesRead(names.names, len(nameless), left_open, arrays, attributor)
 
     def require_text(self, path: np.ndarray, name: np.ndarray, most: int) -> None:
         """Raises ImpossibleCapture if rows of these paths and names of activities have more than `most` characters."""

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernel_tables.attribution.arrays import grouped
-from kernel_tables.attribution.limits import require_depth
+from kernel_tables.attribution import arrays, limits
 from kernel_tables.attribution.ranges import NONE
 
 
@@ -37,8 +36,8 @@ class Attribution:
         """The nodes by depth: every parent is in the level before its children."""
         depth = self.totals((self.parent != NONE).astype(np.int64))
         deepest = int(depth.max(initial=0))
-        require_depth(deepest + 1)
-        return grouped(depth, deepest + 1)
+        limits.require_depth(deepest + 1)
+        return [nodes.astype(np.int32) for nodes in arrays.grouped(depth, deepest + 1)]
 
     def totals(self, values: np.ndarray) -> np.ndarray:
         """The sum of `values` (a value per node) over each node and all nodes around it."""

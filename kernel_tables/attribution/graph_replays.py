@@ -17,16 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kernel_tables.attribution import arrays, limits, rule
 from kernel_tables.attribution.activities import TABLES, Activities
-from kernel_tables.attribution.arrays import factorize, matched
 from kernel_tables.attribution.forest import Attribution, chain_members
 from kernel_tables.attribution.launches import NO_LAUNCH, rows_of_ids, stream_capture_begins
-from kernel_tables.attribution.limits import require_pairs
 from kernel_tables.attribution.ranges import NONE, Ranges
-from kernel_tables.attribution.rule import RangeAttributor
+from kernel_tables.reading import global_ids, schema
 from kernel_tables.reading.capture import Capture, Columns
-from kernel_tables.reading.global_ids import process_of
-from kernel_tables.reading.schema import GRAPH_NODE, MISSING
 
 MAX_CLONES = 100  # a graph is instantiated once, and cloned a few times before
 
@@ -50,12 +47,19 @@ def replayed_without_creation(capture: Capture, activities: Activities) -> int:
 
 
 def replayed_in_torch_trace(capture: Capture, activities: Activities) -> int:
-    """The number of replayed activities in a capture of PyTorch's profiler, which does not record their nodes; 0 in
-    others."""
+    """The number of replayed activities without a node in a capture of PyTorch's profiler, which does not record nodes
+    (kineto/graphs.py infers those that are certain); 0 in others."""
     if capture.metadata.get("CAPTURE_BACKEND") != "torch":
         return 0
+    is_replayed = in_replays(capture, activities)
+    is_replayed[_replayed(capture, activities)[0]] = False
+    return int(is_replayed.sum())
+
+
+def in_replays(capture: Capture, activities: Activities) -> np.ndarray:
+    """Whether a replay of a CUDA graph launched each activity."""
     launches = capture.calls("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
-    return int(np.isin(activities.correlation, launches["correlation"]).sum())
+    return np.isin(activities.correlation, launches["correlation"])
 
 
 def node_creations(capture: Capture, activities: Activities) -> NodeCreations | None:
@@ -65,20 +69,20 @@ def node_creations(capture: Capture, activities: Activities) -> NodeCreations | 
         return None
     replayed, node = _replayed(capture, activities)
     of_activity = np.full(len(activities), NONE, np.int64)
-    for here, in_events in matched(activities.process[replayed], process_of(events["thread"])):
+    for here, in_events in arrays.matched(activities.process[replayed], global_ids.process_of(events["thread"])):
         rows = replayed[here]
-        distinct, index = factorize(node[here])
+        distinct, index = arrays.factorize(node[here])
         creation = _creation_rows({name: column[in_events] for name, column in events.items()}, distinct)
         of_activity[rows] = np.append(in_events, NONE)[creation][index]
-    began_ns = stream_capture_begins(capture, events["created"], process_of(events["thread"]))
+    began_ns = stream_capture_begins(capture, events["created"], global_ids.process_of(events["thread"]))
     began_ns = np.where(began_ns == NONE, events["created"], began_ns)
     return NodeCreations(events["created"], events["thread"], began_ns, of_activity)
 
 
 def _replayed(capture: Capture, activities: Activities) -> tuple[np.ndarray, np.ndarray]:
     """The activities that are part of a replay whose launch is in the capture, and the node of each."""
-    node = np.concatenate([capture.selected(table, GRAPH_NODE)["node"] for table in TABLES])
-    replayed = np.flatnonzero((node != MISSING) & activities.launched)
+    node = np.concatenate([capture.selected(table, schema.GRAPH_NODE)["node"] for table in TABLES])
+    replayed = np.flatnonzero((node != schema.MISSING) & activities.launched)
     return replayed, node[replayed]
 
 
@@ -87,7 +91,7 @@ def _creation_rows(events: Columns, nodes: np.ndarray) -> np.ndarray:
 
     An executable graph has clones of the nodes of the graph that it was instantiated from.
     """
-    is_clone = events["original"] != MISSING
+    is_clone = events["original"] != schema.MISSING
     cloned, created = np.flatnonzero(is_clone), np.flatnonzero(~is_clone & (events["created"] >= 0))
     for _ in range(MAX_CLONES):
         row = rows_of_ids(events["node"][cloned], events["created"][cloned], nodes)
@@ -98,10 +102,10 @@ def _creation_rows(events: Columns, nodes: np.ndarray) -> np.ndarray:
 
 
 def attribute_with_replays(
-    attributor: RangeAttributor, activities: Activities, creations: NodeCreations, ranges: Ranges
+    attributor: rule.RangeAttributor, activities: Activities, creations: NodeCreations, ranges: Ranges
 ) -> Attribution:
     """The attribution of launches and replayed activities. A creation is attributed as a launch is."""
-    threads, index = factorize(np.append(activities.threads, creations.thread))
+    threads, index = arrays.factorize(np.append(activities.threads, creations.thread))
     known, count = len(activities.threads), len(activities)
     launch_thread_index = np.append(index[:known], NONE)[activities.thread_index]
     joint = attributor.attribution(
@@ -127,7 +131,7 @@ class _Replays(NamedTuple):
 def _replays(attribution: Attribution, creations: NodeCreations, activities: Activities) -> _Replays:
     activity = np.flatnonzero(creations.of_activity != NONE)
     creation = creations.of_activity[activity]
-    launches, replay = factorize(activities.launch_row[activity])
+    launches, replay = arrays.factorize(activities.launch_row[activity])
     order = np.lexsort((creations.time_ns[creation], replay))
     first = order[np.searchsorted(replay[order], np.arange(len(launches)))]
     launch_node = attribution.launch_node[activity[first]].astype(np.int64)
@@ -168,7 +172,7 @@ def _with_replays(
 
     key = keys_of(replays.replay, creation_node[replays.creation])
     is_captured = key != NONE
-    activity_keys, index = factorize(key[is_captured])
+    activity_keys, index = arrays.factorize(key[is_captured])
     keys = _with_all_above(activity_keys, keys_above)
     above, launch_node = keys_above(keys), replays.launch_node[keys // count]
     captured = innermost[keys % count]
@@ -218,5 +222,5 @@ def _with_all_above(keys: np.ndarray, keys_above: Callable[[np.ndarray], np.ndar
         above = keys_above(added)
         added = np.setdiff1d(above[above != NONE], keys)
         keys = np.union1d(keys, added)
-        require_pairs(len(keys), "ranges in replays of CUDA graphs")
+        limits.require_pairs(len(keys), "ranges in replays of CUDA graphs")
     return keys

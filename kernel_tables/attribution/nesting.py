@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernel_tables.attribution.arrays import grouped
-from kernel_tables.attribution.limits import require_depth, require_pairs
+from kernel_tables.attribution import arrays, limits
 from kernel_tables.attribution.ranges import NONE, Ranges
 
 
@@ -90,8 +89,8 @@ def _in_order_of_closing(intervals: np.ndarray, end_ns: np.ndarray) -> tuple[np.
 def _parents(solid: np.ndarray, depth: np.ndarray) -> np.ndarray:
     """The interval around each: the last one with a duration that was opened on the level above."""
     parent, deepest = np.full(len(depth), NONE), int(depth.max(initial=0))
-    require_depth(deepest + 1)
-    for above, here in pairwise(grouped(depth, deepest + 1)):
+    limits.require_depth(deepest + 1)
+    for above, here in pairwise(arrays.grouped(depth, deepest + 1)):
         above = above[solid[above]]
         parent[here] = above[np.searchsorted(above, here) - 1]
     return parent
@@ -135,6 +134,6 @@ def _cuts(start_ns: np.ndarray, end_ns: np.ndarray) -> tuple[np.ndarray, np.ndar
         open_ranges[first:] = still_open
         cut += still_open
         times += [time] * len(still_open)
-        require_pairs(len(cut), "pairs of ranges of one thread that overlap without nesting")
+        limits.require_pairs(len(cut), "pairs of ranges of one thread that overlap without nesting")
     order = np.lexsort((times, cut))
     return np.array(cut, np.int64)[order], np.array(times, np.int64)[order]

@@ -5,11 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from kernel_tables.attribution.arrays import factorize
-from kernel_tables.attribution.forest import Attribution
-from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TABLE, require_pairs, require_text
-from kernel_tables.attribution.path_text import PATH_SEPARATOR, written
-from kernel_tables.attribution.ranges import NONE
+from kernel_tables.attribution import arrays, forest, limits, path_text, ranges
 
 WINDOW = "measure"  # the range around what is measured, if the program opens one
 NO_RANGE = 0  # the path of activities that were launched in no range
@@ -20,29 +16,31 @@ BEFORE_CAPTURE_NAME = "(launched before the capture)"
 class Paths:
     """Every path that occurs, numbered; a path is its parent's path and one more name."""
 
-    def __init__(self, attribution: Attribution, range_name: np.ndarray, names: list[str]):
+    def __init__(self, attribution: forest.Attribution, range_name: np.ndarray, names: list[str]):
         """`range_name` is the code of each range's name, `names` the names by code."""
         self.names = [*names, BEFORE_CAPTURE_NAME]
         node_name = range_name[attribution.range]
         node_path = np.zeros(len(node_name) + 1, np.int64)  # the last entry serves nodes without a parent
-        parents, codes, count = [[NO_RANGE, NO_RANGE]], [[NONE, len(names)]], 2
+        parents, codes, count = [[NO_RANGE, NO_RANGE]], [[ranges.NONE, len(names)]], 2
         names_on_paths = 0
         for depth, nodes in enumerate(attribution.levels, start=1):
             key = node_path[attribution.parent[nodes]] * len(self.names) + node_name[nodes]
-            distinct, index = factorize(key)
+            distinct, index = arrays.factorize(key)
             node_path[nodes] = count + index
             parents.append(distinct // len(self.names))
             codes.append(distinct % len(self.names))
             count += len(distinct)
             names_on_paths += depth * len(distinct)
-            require_pairs(names_on_paths, "names on the paths of ranges")
-        self.of_node = node_path[:-1]
+            limits.require_pairs(names_on_paths, "names on the paths of ranges")
+        self.of_node = node_path[:-1].astype(np.int32)
         self.parent = np.concatenate(parents).astype(np.int64)
         self.name = np.concatenate(codes).astype(np.int64)  # code of each path's last name, NONE for no range
         self._levels = [slice(*bounds) for bounds in pairwise(np.cumsum([len(level) for level in parents]).tolist())]
-        name_text = np.array([len(written(name)) + len(PATH_SEPARATOR) for name in self.names], np.int64)
+        name_text = np.array(
+            [len(path_text.written(name)) + len(path_text.PATH_SEPARATOR) for name in self.names], np.int64
+        )
         self.text = self._totals(np.append(name_text, 0)[self.name])  # characters with separators, as written
-        require_text(int(self.text.sum()), MOST_TEXT_OF_A_TABLE)
+        limits.require_text(int(self.text.sum()), limits.MOST_TEXT_OF_A_TABLE)
 
     def _totals(self, values: np.ndarray) -> np.ndarray:
         """The sum of `values` (one per path) over each path and all paths around it."""
@@ -54,7 +52,7 @@ class Paths:
     @cached_property
     def depth(self) -> np.ndarray:
         """How many names each path has: 0 for no range."""
-        return self._totals((self.name != NONE).astype(np.int64))
+        return self._totals((self.name != ranges.NONE).astype(np.int64))
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -69,11 +67,11 @@ class Paths:
 
     def code(self, name: str) -> int:
         """The code of a range's name, NONE if no range has it."""
-        return self.names.index(name) if name in self.names else NONE
+        return self.names.index(name) if name in self.names else ranges.NONE
 
     def inside(self, name: str) -> np.ndarray:
         """Whether `name` is one of the names of each path."""
-        return self.below((self.name == self.code(name)) & (self.name != NONE))
+        return self.below((self.name == self.code(name)) & (self.name != ranges.NONE))
 
     def below(self, marked: np.ndarray) -> np.ndarray:
         """Whether each path is `marked`, or inside one that is."""

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kernel_tables.attribution.arrays import factorize
+from kernel_tables.attribution.arrays import compact, factorize
 from kernel_tables.reading.global_ids import process_of
 
 NONE = -1  # no range, no node, no name
@@ -58,7 +58,7 @@ def in_opening_order(start_ns: np.ndarray, end_ns: np.ndarray, thread: np.ndarra
         tied_rows = np.flatnonzero(tied | np.append(tied[1:], False))
         rows = order[tied_rows]
         order[tied_rows] = rows[np.lexsort((thread[rows], -end_ns[rows], sorted_ns[tied_rows]))]
-    return Ranges(sorted_ns, end_ns[order], thread[order], name[order], order)
+    return Ranges(sorted_ns, end_ns[order], compact(thread[order]), name[order], compact(order))
 
 
 def without_last_numbers(text: pa.StringArray) -> pa.DictionaryArray:

@@ -19,9 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernel_tables.attribution.arrays import factorize, grouped, map_blocks
+from kernel_tables.attribution import arrays, limits
 from kernel_tables.attribution.forest import Attribution, ChainMembers, Forest
-from kernel_tables.attribution.limits import require_pairs
 from kernel_tables.attribution.nesting import ThreadRanges
 from kernel_tables.attribution.ranges import NONE, Ranges
 from kernel_tables.reading.global_ids import process_of
@@ -46,7 +45,8 @@ class RangeAttributor:
         self._lock = Lock()  # of the forest, which grows, and of the number of pairs
         self._pair_count = 0
         node_count = len(ranges) + sum(thread.segment_nodes for thread in self._threads.values())
-        parent, innermost, self._end_ns = (np.empty(node_count, np.int64) for _ in range(3))
+        parent, innermost = (np.empty(node_count, np.int32) for _ in range(2))
+        self._end_ns = np.empty(node_count, np.int64)
         self._threads_of: dict[int, list[ThreadRanges]] = {}  # by process
         for thread in self._threads.values():
             parent[thread.nodes] = thread.parents
@@ -69,18 +69,19 @@ class RangeAttributor:
         def nodes_of_block(block: slice) -> np.ndarray:
             times_ns, thread_index = launch_ns[block], launch_thread_index[block]
             nodes = np.full(len(times_ns), NONE, np.int32)
-            for thread, here in zip(thread_ranges, grouped(thread_index, len(threads)), strict=True):
+            for thread, here in zip(thread_ranges, arrays.grouped(thread_index, len(threads)), strict=True):
                 if thread and len(here):
                     nodes[here] = thread.nodes_at(times_ns[here])
             bare = np.flatnonzero((nodes == NONE) & (thread_index != NONE))
             nodes[bare] = self._inherited_by_launches(times_ns[bare], threads[thread_index[bare]])
             return nodes
 
-        launch_node = map_blocks(nodes_of_block, len(launch_ns), np.int32)
-        parent = self._forest.parent.copy()
+        launch_node = arrays.map_blocks(nodes_of_block, len(launch_ns), np.int32)
+        parent, innermost = self._forest.parent, self._forest.range
         for roots, inherited in self._inherited_by_roots:
             parent[roots] = inherited
-        return Attribution(parent, self._forest.range, launch_node, launch_node, first_replayed=len(parent))
+        del self._threads, self._threads_of, self._end_ns, self._forest  # which take much memory
+        return Attribution(parent, innermost, launch_node, launch_node, first_replayed=len(parent))
 
     def _inherited_by_root_nodes(self, threads: list[ThreadRanges]) -> tuple[np.ndarray, np.ndarray]:
         """The outermost nodes of the threads of a process, and the node that each inherits from other threads."""
@@ -100,8 +101,8 @@ class RangeAttributor:
     def _inherited_by_launches(self, times_ns: np.ndarray, thread_ids: np.ndarray) -> np.ndarray:
         """The node of the ranges that are open on other threads of its process at each launch."""
         nodes = np.full(len(times_ns), NONE, np.int32)
-        processes, process_index = factorize(process_of(thread_ids))
-        for process, here in zip(processes.tolist(), grouped(process_index, len(processes)), strict=True):
+        processes, process_index = arrays.factorize(process_of(thread_ids))
+        for process, here in zip(processes.tolist(), arrays.grouped(process_index, len(processes)), strict=True):
             if threads := self._threads_of.get(process):
                 here = here[np.argsort(times_ns[here], kind="stable")]
                 sorted_ns = times_ns[here]
@@ -134,7 +135,7 @@ class RangeAttributor:
     def _count_pairs(self, more: int) -> None:
         with self._lock:
             self._pair_count += more
-            require_pairs(
+            limits.require_pairs(
                 self._pair_count, "pairs of a launch, or a range, and another thread whose ranges are around it"
             )
 
@@ -191,8 +192,8 @@ def _threads_by_id(ranges: Ranges) -> dict[int, ThreadRanges]:
     """Every thread that has ranges, by its global id."""
     threads: dict[int, ThreadRanges] = {}
     next_node = len(ranges)
-    ids, thread_index = factorize(ranges.thread)
-    for thread_id, numbers in zip(ids.tolist(), grouped(thread_index, len(ids)), strict=True):
+    ids, thread_index = arrays.factorize(ranges.thread)
+    for thread_id, numbers in zip(ids.tolist(), arrays.grouped(thread_index, len(ids)), strict=True):
         threads[thread_id] = ThreadRanges(thread_id, numbers, ranges, next_node)
         next_node += threads[thread_id].segment_nodes
     return threads

@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
             sides.append(side_of(trace, options.step_name))
     differences = changes(*sides, tolerance=options.tolerance / 100, everything=options.all)
     if shared.wants_text(options):
-        from kernel_tables.terminal.changes import change_lines
+        from kernel_tables.terminal.findings import change_lines
 
         shared.show(change_lines(differences, options.tolerance / 100, shared.text_width()), options)
     else:

@@ -15,7 +15,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     shared.require_output(options)
-    from kernel_tables.kernel_names.explained import NameFact, as_text, explained
+    from kernel_tables.kernel_names.short import NameFact, as_text, explained
 
     rows = explained(options.name, shared.own_classes(options))
     if options.format == shared.TEXT or (options.output is None and options.format is None):

@@ -3,10 +3,8 @@
 import argparse
 from pathlib import Path
 
+from kernel_tables import errors, files, whole_files
 from kernel_tables.commands.shared import add_capture, add_classes, add_step_name, opened_trace, say
-from kernel_tables.errors import TraceError
-from kernel_tables.files import first_bytes, reports_beside, require_no_capture
-from kernel_tables.whole_files import written_whole
 
 SUMMARY = "an HTML page of a capture, which needs no network: summary, findings, tables, flame view, timeline"
 MARK = '<meta name="generator" content="kernel-tables">'  # of a page that may be overwritten
@@ -29,13 +27,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     output = options.output or Path(f"{options.capture.name.partition('.')[0] or 'capture'}.html")
-    require_no_capture(output, [options.capture, *reports_beside(options.capture)])
+    files.require_no_capture(output, [options.capture, *files.reports_beside(options.capture)])
     replaces = _is_page(output)
     from kernel_tables.report.report import report
 
     with opened_trace(options.capture, options) as trace:
         html = report(trace, options.step_name, options.capture.name)
-    with written_whole(output) as partial:
+    with whole_files.written_whole(output) as partial:
         partial.write_text(html, encoding="utf-8")
     print(output)
     address = output.absolute().as_uri()
@@ -52,8 +50,8 @@ def _is_page(output: Path) -> bool:
     """Whether the page exists already. TraceError if another file is there, which is not overwritten."""
     if not output.is_file():
         return False
-    if MARK.encode() not in first_bytes(output, HEAD):
-        raise TraceError(
+    if MARK.encode() not in files.first_bytes(output, HEAD):
+        raise errors.TraceError(
             f"{output}: an existing file that is not a page of kernel-tables is never overwritten; remove it, or name"
             " another with -o FILE"
         )

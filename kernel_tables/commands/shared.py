@@ -12,10 +12,8 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from kernel_tables.clean_text import visible
+from kernel_tables import clean_text, files, output
 from kernel_tables.errors import TraceError
-from kernel_tables.files import is_same_file, reports_beside, require_no_capture
-from kernel_tables.output import FORMATS, format_of
 
 if TYPE_CHECKING:
     from kernel_tables.trace import Trace
@@ -48,8 +46,8 @@ def _add_up_to_damage(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    default = "default: text, which is aligned, in a terminal; else by FILE's suffix, or csv"
-    parser.add_argument("--format", choices=(TEXT, *FORMATS), help=f"the format of the output ({default})")
+    default = "default: by FILE's suffix; without one, text in a terminal, else csv"
+    parser.add_argument("--format", choices=(TEXT, *output.FORMATS), help=f"the format of the output ({default})")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to FILE (default: standard output)")
 
 
@@ -114,7 +112,7 @@ def _opened(path: Path, options: argparse.Namespace) -> Iterator[Trace]:
 
 def say(message: str) -> None:
     """Prints a message on one line of standard error."""
-    print(f"kernel-tables: {visible(' '.join(message.split()))}", file=sys.stderr)
+    print(f"kernel-tables: {clean_text.visible(' '.join(message.split()))}", file=sys.stderr)
 
 
 def say_rank(capture: Path) -> None:
@@ -135,18 +133,18 @@ def _rule(text: str) -> dict[str, str]:
     name, separator, pattern = text.partition("=")
     if not (name and separator and pattern):
         raise TraceError(f"--class {text!r}: expected CLASS=REGEX, such as gemm=my_matmul.*")
-    return {"class": visible(name), "pattern": pattern}
+    return {"class": clean_text.visible(name), "pattern": pattern}
 
 
 def require_output(options: argparse.Namespace, *captures: Path) -> None:
     """Raises TraceError if a table cannot be written, or would overwrite one of `captures`."""
-    inputs = [path for capture in captures for path in (capture, *reports_beside(capture))]
+    inputs = [path for capture in captures for path in (capture, *files.reports_beside(capture))]
     if options.output is not None:
-        require_no_capture(options.output, inputs)
+        files.require_no_capture(options.output, inputs)
         return
     if sys.stdout is None:
         raise TraceError("standard output is closed; name a file with -o FILE")
-    if any(is_same_file(1, path) for path in inputs):
+    if any(files.is_same_file(1, path) for path in inputs):
         raise TraceError("standard output is the capture itself, which is never written over; name a file with -o FILE")
     if options.format == "parquet" and sys.stdout.isatty():
         raise TraceError("parquet is binary and standard output is a terminal; name a file with -o FILE.parquet")
@@ -182,10 +180,10 @@ def print_safely(text: str) -> None:
 def write(table, options: argparse.Namespace) -> None:
     """Writes the table to the output and in the format of the options; aligned in a terminal."""
     if wants_text(options):
-        from kernel_tables.terminal.any_table import table_lines
+        from kernel_tables.terminal.columns import table_lines
 
         show(table_lines(table, text_width()), options)
         return
     from kernel_tables.output import write_table
 
-    write_table(table, options.output, options.format or format_of(options.output))
+    write_table(table, options.output, options.format or output.format_of(options.output))

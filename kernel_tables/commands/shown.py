@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, NamedTuple
 
+from kernel_tables import errors, units
 from kernel_tables.commands.shared import show, text_width, wants_text, write
-from kernel_tables.errors import TraceError
-from kernel_tables.units import CPU_ONLY_NOTE, GRAPHS_NOTE, time_heading
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,8 +55,8 @@ def write_shown(traces: Sequence[Trace], options: argparse.Namespace) -> None:
         heads = [f"rank {part.rank}\n" for part in shown] if len(shown) > 1 else [""]
         parts = [_lines(part, options, text_width()) for part in shown]
         text = "\n".join(head + lines for head, lines in zip(heads, parts, strict=True))
-        notes = [CPU_ONLY_NOTE] * any(trace.is_cpu_only for trace in traces)
-        notes += [GRAPHS_NOTE] * any(trace.has_graphs_as_one for trace in traces)
+        notes = [units.CPU_ONLY_NOTE] * any(trace.is_cpu_only for trace in traces)
+        notes += [units.GRAPHS_NOTE] * any(trace.has_graphs_as_one for trace in traces)
         text += "".join(fill(note, text_width()) + "\n" for note in notes)
         show(text, options)
     elif options.ranks or len(traces) > 1:
@@ -94,9 +93,9 @@ def _sorted(table: pd.DataFrame, options: argparse.Namespace, is_tree: bool) -> 
     if options.sort is None:
         return table
     if is_tree:
-        raise TraceError("--sort and --tree: a tree has a fixed order; give only one of the two")
+        raise errors.TraceError("--sort and --tree: a tree has a fixed order; give only one of the two")
     if options.sort not in table:
-        raise TraceError(f"--sort {options.sort}: no such column; there are {', '.join(table.columns)}")
+        raise errors.TraceError(f"--sort {options.sort}: no such column; there are {', '.join(table.columns)}")
     is_number = table[options.sort].dtype.kind in "iuf"
     return table.sort_values(options.sort, ascending=not is_number, kind="stable", ignore_index=True)
 
@@ -105,7 +104,7 @@ def _lines(shown: TableSelection, options: argparse.Namespace, width: int) -> st
     """The rows in the terminal's width, and a line on the rows left out."""
     from kernel_tables.terminal.tables import class_lines, kernel_lines, names_of, range_lines, rest_line, tree_lines
 
-    table, rows, heading = shown.table, shown.rows, time_heading(shown.trace.is_cpu_only)
+    table, rows, heading = shown.table, shown.rows, units.time_heading(shown.trace.is_cpu_only)
     all_ns = int(shown.trace.classes(options.under, shown.process)["total_ns"].sum())
     left_out = table.iloc[len(rows) :]
     if options.command == "ranges":

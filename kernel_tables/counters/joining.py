@@ -3,16 +3,31 @@
 Matrix multiplies with the same name, grid and block may have different depths (the K of M, N, K), which no profiler
 records; their times differ. So if several launches of a configuration were counted, each launch of the capture is
 joined with the one that took as long, or with none.
+
+From the joined counters: how launches fill the GPU (occupancy and its limits, waves of blocks and the tail of the last
+wave, stalls), and what limits a kernel: memory, compute, latency, or that it is too small.
 """
 
+import math
 import re
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from kernel_tables.counters.metrics import TIME_NS
-from kernel_tables.counters.reading import CONFIGURATION
-from kernel_tables.counters.work import total_flops
+from kernel_tables.attribution.activities import KINDS
+from kernel_tables.attribution.capture_arrays import CaptureArrays
+from kernel_tables.counters import reading, work
+from kernel_tables.counters.metrics import (
+    LIMITS,
+    MULTIPROCESSORS,
+    OCCUPANCY,
+    OCCUPANCY_POSSIBLE,
+    REGISTERS,
+    STALLED_BY,
+    STALLS,
+    TIME_NS,
+)
 from kernel_tables.kernel_classes.categories import family
 
 # nsys writes the types of a template's numbers, `<(int)4, (bool)1>`, Nsight Compute leaves them and some namespaces out
@@ -53,10 +68,10 @@ def joined(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
 def configurations(joined: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration and counted depth of joined launches, longest time first: launches, total_ns,
     min_ns and max_ns."""
-    by = [*CONFIGURATION, "class", "counted_as", "not_counted"]
+    by = [*reading.CONFIGURATION, "class", "counted_as", "not_counted"]
     grouped = joined.groupby(by, sort=False, observed=True)["duration_ns"]
     table = grouped.agg(launches="count", total_ns="sum", min_ns="min", max_ns="max").reset_index()
-    order = ["total_ns", *CONFIGURATION, "counted_as"]
+    order = ["total_ns", *reading.CONFIGURATION, "counted_as"]
     return table.sort_values(order, ascending=[False, *[True] * 4], ignore_index=True)
 
 
@@ -74,7 +89,7 @@ def _keys_of_several_names(keys: pd.Series, names: pd.Series) -> set[str]:
 def _of_different_work(rows: pd.DataFrame) -> pd.Series:
     """The counted times of the rows whose FLOPs differ from those of all rows before them, by row."""
     distinct: list[int] = []
-    flops = total_flops(rows).fillna(0.0).to_numpy()
+    flops = work.total_flops(rows).fillna(0.0).to_numpy()
     for row, count in enumerate(flops):
         if all(abs(count - flops[other]) > SAME_WORK * max(count, flops[other]) for other in distinct):
             distinct.append(row)
@@ -90,3 +105,117 @@ def _nearest(duration_ns: np.ndarray, counted_ns: pd.Series, several: bool) -> n
         nearest = np.abs(np.log(ratio)).argmin(axis=1)
     fits = np.take_along_axis(ratio, nearest[:, None], axis=1)[:, 0]
     return np.where((fits >= SHORTEST) & (fits <= LONGEST), counted_ns.index.to_numpy()[nearest], NONE)
+
+
+FULL = 99.5  # percent of the warps that fit on a multiprocessor: from here on nothing limits the occupancy
+
+
+def launches_of(grid: pd.Series, metrics: pd.DataFrame) -> pd.DataFrame:
+    """One row per launch, given by its grid ("16x6x8") and metrics.
+
+    Columns: occupancy, occupancy_possible (of 1), limited_by ("" if nothing does), registers (per thread), waves, tail
+    (places for blocks that stay empty in the last wave, as a share of those in all waves), stall, second_stall and
+    their shares of the time in which warps wait.
+    """
+    possible = metrics[OCCUPANCY_POSSIBLE]
+    blocks = grid.map(lambda size: math.prod(map(int, size.split("x"))) if size else math.nan).astype("float64")
+    waves = blocks / (metrics[MULTIPROCESSORS] * metrics[list(LIMITS.values())].min(axis=1))
+    all_waves = np.ceil(waves)
+    return pd.DataFrame(
+        {
+            "occupancy": metrics[OCCUPANCY] / 100,
+            "occupancy_possible": possible / 100,
+            "limited_by": _limited_by(metrics).mask(possible.isna() | (possible >= FULL), ""),
+            "registers": metrics[REGISTERS],
+            "waves": waves,
+            "tail": (all_waves - waves) / all_waves,
+        }
+    ).join(_stalls(metrics))
+
+
+def _limited_by(metrics: pd.DataFrame) -> pd.Series:
+    """The resource that allows the fewest blocks; several are joined by "and"."""
+    limits = metrics[list(LIMITS.values())].set_axis(list(LIMITS), axis=1)
+    fewest = limits.min(axis=1)
+    rows = limits.eq(fewest, axis=0).to_numpy()
+    return pd.Series([" and ".join(limits.columns[row]) for row in rows], metrics.index, dtype="str")
+
+
+def _stalls(metrics: pd.DataFrame) -> pd.DataFrame:
+    """The two main reasons for which warps wait, and their shares of all waiting."""
+    stalls = metrics[list(STALLS.values())].fillna(0.0).to_numpy()
+    total, order = stalls.sum(axis=1), np.argsort(-stalls, axis=1, kind="stable")
+    names, rows = np.array([STALLED_BY[name] for name in STALLS], dtype=object), np.arange(len(stalls))
+    columns = {}
+    for rank, heading in enumerate(("stall", "second_stall")):
+        value = stalls[rows, order[:, rank]]
+        columns[heading] = pd.Series(np.where(value > 0, names[order[:, rank]], ""), metrics.index, dtype="str")
+        columns[f"{heading}_share"] = pd.Series(value / np.where(total > 0, total, np.nan), metrics.index)
+    return pd.DataFrame(columns)
+
+
+@dataclass(frozen=True)
+class Filling:
+    """Occupancy, waves and tail (see `launches_of`) by activity, NaN without counters."""
+
+    occupancy: np.ndarray
+    waves: np.ndarray
+    tail: np.ndarray
+
+
+def filling_of(trace: CaptureArrays, counters: pd.DataFrame) -> Filling:
+    """How every activity of the capture fills the GPU, from the counters that Nsight Compute printed."""
+    activities, (grid, block) = trace.gpu_activities, trace.launch_sizes
+    kernels = np.flatnonzero(activities.kind == KINDS.index("kernel"))
+    name = activities.name[kernels]
+    launches = pd.DataFrame(
+        {
+            "kernel": np.array(activities.names, dtype=object)[name],
+            "class": np.array(trace.activity_classes, dtype=object)[name],
+            "grid": grid[kernels],
+            "block": block[kernels],
+            "duration_ns": activities.duration_ns[kernels],
+        }
+    )
+    metrics = counters.drop(columns=reading.CONFIGURATION).reset_index(drop=True)
+    counted_as = joined(launches, counters)["counted_as"]
+    filled = launches_of(launches["grid"], metrics.reindex(counted_as).set_axis(counted_as.index))
+    columns = {name: np.full(len(activities), np.nan) for name in ("occupancy", "waves", "tail")}
+    for name, values in columns.items():
+        values[kernels] = filled[name].to_numpy("float64")
+    return Filling(**columns)
+
+
+NEAR = 0.6  # of a roof: Nsight Compute's "Speed Of Light" calls a kernel below this for both roofs latency-bound
+ONE_WAVE = 1.0  # of blocks: below this the GPU is not filled once (its rule SmallGrid)
+MEMORY, COMPUTE, TOO_SMALL, LATENCY, UNKNOWN = "memory", "compute", "too small", "latency", "not counted"
+RULES = {
+    MEMORY: f"at the memory's roof, the kernel's DRAM traffic takes {100 * NEAR:g} % of its time or more; FLOPs less",
+    COMPUTE: f"at the roof of their kind, the kernel's FLOPs take {100 * NEAR:g} % of its time or more",
+    TOO_SMALL: "neither of these, and the kernel's blocks do not fill the GPU once (fewer than one wave)",
+    LATENCY: "none of these: the GPU is full, and warps wait for data, instructions or barriers",
+}
+
+
+def verdicts_of(table: pd.DataFrame) -> pd.DataFrame:
+    """The `verdict` on every row, and `because`, the numbers that support it."""
+    columns = ["memory_share", "compute_share", "waves", "not_counted"]
+    verdicts = [_verdict(*row) for row in table[columns].itertuples(index=False)]
+    return pd.DataFrame(verdicts, columns=["verdict", "because"], index=table.index)
+
+
+def _verdict(memory: float, compute: float, waves: float, not_counted: str) -> tuple[str, str]:
+    if not_counted or pd.isna(memory) or pd.isna(compute):
+        return UNKNOWN, not_counted or NOT_PROFILED
+    if memory >= NEAR and memory >= compute:
+        return MEMORY, f"DRAM at {_percent(memory)} of its roof"
+    if compute >= NEAR:
+        return COMPUTE, f"FLOPs at {_percent(compute)} of their roof"
+    neither = f"DRAM at {_percent(memory)}, FLOPs at {_percent(compute)} of their roofs"
+    if waves < ONE_WAVE:
+        return TOO_SMALL, f"{waves:.2g} waves; {neither}"
+    return LATENCY, neither
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

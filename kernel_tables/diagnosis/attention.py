@@ -205,7 +205,7 @@ def _passes(scope: Scope) -> np.ndarray:
         above = outermost[parent]
         outermost[nodes] = np.where(above != NONE, above, np.where(begins, forest.range[nodes], NONE))
     own_range = outermost[forest.launch_node]  # NONE indexes the last entry
-    return np.where(own_range == NONE, len(ranges) + scope.step, own_range)
+    return np.where(own_range == NONE, len(ranges) + scope.step.astype(np.int32), own_range)
 
 
 def _parts(scope: Scope, forward: np.ndarray) -> set[str]:

@@ -5,6 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from kernel_tables.attribution.activities import KINDS
+from kernel_tables.attribution.arrays import blocks
 from kernel_tables.diagnosis.calls import ALLOCATION, COPY, FREEING, LAUNCH, OTHER, WAIT
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
 from kernel_tables.reading.schema import MISSING
@@ -39,7 +40,7 @@ class Blocking:
             return cause
         details, kind = scope.trace.capture.copies(), self._copy_kind[rows]
         pageable = (details["source"] == PAGEABLE) | (details["target"] == PAGEABLE)
-        in_step = self._launches_more(activities.launch_ns[rows], scope.step[rows])
+        in_step = self._launches_more(activities.launch_at(rows), scope.step[rows])
         small = details["bytes"] <= SMALL_COPY_BYTES
         causes = np.select(
             [small & in_step, small, pageable, in_step],
@@ -109,7 +110,8 @@ class Blocking:
     def _last_launch_ns(self) -> np.ndarray:
         """By step: the time of its last launch."""
         last = np.full(len(self._scope.steps) + 1, -1)
-        np.maximum.at(last, self._scope.step, self._scope.activities.launch_ns)
+        for block in blocks(len(self._scope.step)):
+            np.maximum.at(last, self._scope.step[block], self._scope.activities.launch_at(block))
         return last
 
     def _launches_more(self, times_ns: np.ndarray, step: np.ndarray) -> np.ndarray:

@@ -6,11 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
-from kernel_tables.attribution.arrays import compact, factorize, matched
-from kernel_tables.attribution.capture_arrays import CaptureArrays
+from kernel_tables.attribution import arrays, capture_arrays
 from kernel_tables.intervals import Intervals, union
-from kernel_tables.reading.global_ids import process_of
-from kernel_tables.reading.schema import RUNTIME
+from kernel_tables.reading import global_ids, schema
 
 LAUNCH, WAIT, ALLOCATION, FREEING, COPY, OTHER = range(6)
 KINDS = (
@@ -37,7 +35,8 @@ class Calls:
 
     start_ns: np.ndarray
     end_ns: np.ndarray
-    thread: np.ndarray  # global id
+    thread_index: np.ndarray  # index into threads
+    threads: np.ndarray  # global ids
     kind: np.ndarray  # LAUNCH, WAIT, ALLOCATION, FREEING, COPY or OTHER
     function: np.ndarray  # index into functions
     functions: list[str]
@@ -47,7 +46,8 @@ class Calls:
 
     @cached_property
     def process(self) -> np.ndarray:
-        return compact(process_of(self.thread))
+        processes = arrays.compact(global_ids.process_of(self.threads))
+        return processes[self.thread_index] if processes.strides[0] else np.broadcast_to(processes[:1], len(self))
 
     def during(self, mask: np.ndarray) -> Intervals:
         """The time in which at least one call of `mask` was open."""
@@ -58,7 +58,9 @@ class Calls:
     def previous(self, rows: np.ndarray) -> np.ndarray:
         """The row of the previous call on the same thread as each of `rows`, NO_CALL for the first."""
         before = np.full(len(rows), NO_CALL)
-        for here, in_calls in matched(self.thread[rows], self.thread) if len(rows) else ():
+        of_rows = self.thread_index[rows]
+        for thread in np.unique(of_rows).tolist():
+            here, in_calls = np.flatnonzero(of_rows == thread), np.flatnonzero(self.thread_index == thread)
             order = in_calls[np.argsort(self.start_ns[in_calls], kind="stable")]
             place = np.empty(len(self), np.int32)
             place[order] = np.arange(len(order))
@@ -72,11 +74,13 @@ def kind_of(function: str) -> int:
     return next((kind for kind, pattern in KINDS if re.match(pattern, function)), OTHER)
 
 
-def read_calls(trace: CaptureArrays) -> Calls:
+def read_calls(trace: capture_arrays.CaptureArrays) -> Calls:
     """The calls of a trace; without a duration and of kind OTHER if the capture lacks their ends and names."""
-    columns = trace.columns[RUNTIME]
+    columns = trace.columns[schema.RUNTIME]
     end_ns, name_id, names = trace.call_functions()
-    ids, function = factorize(name_id)
+    ids, function = arrays.factorize(name_id)
     functions = [names.get(number, "") for number in ids.tolist()]
+    function = function.astype(np.min_scalar_type(len(functions)))
     kinds = np.array([kind_of(name) for name in functions], np.int8)
-    return Calls(columns["start"], end_ns, columns["thread"], kinds[function], function, functions)
+    threads = trace.gpu_activities.threads
+    return Calls(columns["start"], end_ns, columns["thread_index"], threads, kinds[function], function, functions)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kernel_tables.attribution.arrays import each_block, map_narrow_blocks
+from kernel_tables.attribution.graph_replays import in_replays
 from kernel_tables.attribution.ranges import NONE
 from kernel_tables.diagnosis.attention import Attention, attention_of
 from kernel_tables.diagnosis.blocking import Blocking
@@ -20,7 +22,7 @@ from kernel_tables.intervals import covered_ns, difference
 from kernel_tables.kernel_classes.categories import is_fp32_without_tensor_cores
 
 if TYPE_CHECKING:
-    from kernel_tables.counters.launches import Filling
+    from kernel_tables.counters.joining import Filling
 
 OPTIMIZER = re.compile(r"(?i)^optimizer(?!.*zero_grad)")  # also PyTorch's own, Optimizer.step#AdamW.step
 BACKWARD = re.compile(r"(?i)backward")
@@ -39,6 +41,15 @@ class RuleHit:
     weight_ns: np.ndarray = field(repr=False)
 
 
+def _add(sums: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
+    """Adds each value to the sum of its row; no two are of one row."""
+
+    def add(block: slice) -> None:
+        sums[rows[block]] += values[block]
+
+    each_block(add, len(rows))
+
+
 class DiagnosisContext:
     """Shared input of the rules. A mask or an array "by activity" is in the order of trace.gpu_activities."""
 
@@ -49,12 +60,20 @@ class DiagnosisContext:
         self.claimed_ns = np.zeros(len(scope.activities), np.int64)
 
     def leaving(self, findings: Sequence[RuleHit]) -> DiagnosisContext:
-        """A copy in which the time of `findings` is claimed: rules do not count it again. Caches are shared."""
+        """A copy in which the time of `findings`, and of no others, is claimed: rules do not count it again. Caches are
+        shared."""
         if not findings:
             return self
         other = copy(self)
-        other.claimed_ns = sum((finding.weight_ns for finding in findings), start=self.claimed_ns)
+        first, *others = (finding.weight_ns for finding in findings)
+        other.claimed_ns = sum((weight_ns.astype(np.int64) for weight_ns in others), start=first)
         return other
+
+    @cached_property
+    def is_mostly_replayed(self) -> bool:
+        """Whether replays of CUDA graphs launched at least half of the activities."""
+        is_replayed = in_replays(self.scope.trace.capture, self.scope.activities)
+        return 2 * np.count_nonzero(is_replayed) >= max(len(is_replayed), 1)
 
     @cached_property
     def idles(self) -> list[Idle]:
@@ -62,10 +81,11 @@ class DiagnosisContext:
 
     def idle_by_activity(self, *causes: str) -> np.ndarray:
         """By activity: the idle time of these causes (default: all) that it ended."""
-        idle_ns = np.zeros(len(self.scope.activities), np.int64)
+        dtype = np.result_type(np.int32, *(idle.dtype for idle in self.idles))
+        idle_ns = np.zeros(len(self.scope.activities), dtype)
         for idle in self.idles:
             for cause in idle.by_cause.keys() & set(causes or idle.by_cause):
-                np.add.at(idle_ns, idle.next_row, idle.by_cause[cause])  # a sum by indices would copy both
+                _add(idle_ns, idle.next_row, idle.by_cause[cause])
         return idle_ns
 
     def idle_at_most_ns(self, cause: str) -> int:
@@ -104,9 +124,8 @@ class DiagnosisContext:
     @cached_property
     def time_by_activity(self) -> np.ndarray:
         """By activity: how long it ran, 0 outside of the scope."""
-        time_ns = self.scope.activities.duration_ns
-        time_ns[~self.scope.inside] = 0
-        return time_ns
+        of, inside = self.scope.activities, self.scope.inside
+        return map_narrow_blocks(lambda rows: np.where(inside[rows], of.end_ns[rows] - of.start_ns[rows], 0), len(of))
 
     @cached_property
     def updates(self) -> np.ndarray:

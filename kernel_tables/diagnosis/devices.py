@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from kernel_tables.errors import NotConserved
-from kernel_tables.intervals import Intervals, difference, gaps, union
+from kernel_tables.intervals import NOTHING, Intervals, difference, gaps, union
 
 PARTS = ("compute", "exposed communication", "exposed memory operations", "idle")
 IDLE_SHARE = 0.15  # nsys-ai's line for idle time
@@ -28,12 +28,13 @@ class Device:
     def span_ns(self) -> int:
         return self.last_ns - self.first_ns
 
-    @cached_property
+    @property
     def gaps(self) -> tuple[Intervals, np.ndarray]:
         """The time in which nothing ran, and the activity (a row) that ended each gap."""
         one_by_one = (self.start_ns[1:] >= self.end_ns[:-1]).all()
         reached = self.end_ns if one_by_one else np.maximum.accumulate(self.end_ns)
-        ends_gap = np.flatnonzero(self.start_ns[1:] > reached[:-1])
+        ends_gap = self.start_ns[1:] > reached[:-1]
+        ends_gap = slice(None) if ends_gap.all() else ends_gap  # copies of long arrays take time and memory
         return Intervals(reached[:-1][ends_gap], self.start_ns[1:][ends_gap]), self.rows[1:][ends_gap]
 
     @cached_property
@@ -44,8 +45,9 @@ class Device:
 
     def during(self, mask: np.ndarray) -> Intervals:
         """The time in which at least one activity of `mask` (over all activities) ran."""
-        mine = mask[self.rows]
-        if mine.all():
+        if not mask.any():
+            return NOTHING
+        if mask.all() or (mine := mask[self.rows]).all():
             return union(self.start_ns, self.end_ns)
         return union(self.start_ns[mine], self.end_ns[mine])
 

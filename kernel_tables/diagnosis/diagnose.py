@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernel_tables.attribution.capture_arrays import CaptureArrays
-from kernel_tables.attribution.path_text import as_path
+from kernel_tables.attribution import arrays, capture_arrays, path_text
 from kernel_tables.clean_text import in_json
 from kernel_tables.diagnosis.context import DiagnosisContext, RuleHit
 from kernel_tables.diagnosis.rules import RULES, DiagnosisRule
-from kernel_tables.diagnosis.scope import NO_STEP, Scope
+from kernel_tables.diagnosis.scope import Scope
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from kernel_tables.counters.launches import Filling
+    from kernel_tables.counters.joining import Filling
 
 MOST_NAMED = 3  # ranges and kernels of a finding
 
@@ -48,7 +47,7 @@ class Diagnosis:
 
 
 def diagnose(
-    of: CaptureArrays | Scope,
+    of: capture_arrays.CaptureArrays | Scope,
     step_name: str = "step",
     own_rules: Sequence[DiagnosisRule] = (),
     counters: pd.DataFrame | None = None,
@@ -91,10 +90,10 @@ def as_json(findings: list[Diagnosis]) -> str:
     return in_json(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=1)) + "\n"
 
 
-def _filling(trace: CaptureArrays, counters: pd.DataFrame | None) -> Filling | None:
+def _filling(trace: capture_arrays.CaptureArrays, counters: pd.DataFrame | None) -> Filling | None:
     if counters is None:
         return None
-    from kernel_tables.counters.launches import filling_of
+    from kernel_tables.counters.joining import filling_of
 
     return filling_of(trace, counters)
 
@@ -107,11 +106,15 @@ def _diagnoses(rules: Sequence[DiagnosisRule], context: DiagnosisContext) -> lis
         rule = by_code.get(code)
         if rule is None:
             continue
+        if context.scope.trace.is_cpu_only and rule.advice_on_cpu:
+            rule = replace(rule, advice=rule.advice_on_cpu)
+        elif rule.advice_in_graphs and context.is_mostly_replayed:
+            rule = replace(rule, advice=rule.advice_in_graphs)
         if reason := next(filter(None, (need(context) for need in rule.needs)), None):
             diagnoses[code] = _diagnosis(rule, reason, abstained=True)
         elif hit := _hit(rule, context, hits):
-            hits[code] = hit
             where, gain = _where(context, hit), _gain(context.scope, hit)
+            hits[code] = replace(hit, weight_ns=arrays.compact(hit.weight_ns))
             diagnoses[code] = _diagnosis(rule, hit.message, False, hit.evidence, where, *gain)
     return [diagnoses[code] for code in by_code if code in diagnoses]
 
@@ -140,14 +143,15 @@ def _gain(scope: Scope, hit: RuleHit) -> tuple[float, float]:
 
 def _where(context: DiagnosisContext, hit: RuleHit) -> dict[str, object]:
     scope = context.scope
-    steps = np.unique(scope.step[hit.weight_ns > 0])
+    has_part = np.zeros(len(scope.steps) + 1, bool)  # the last entry is for activities of no step
+    has_part[scope.step[hit.weight_ns > 0]] = True
     paths, names = scope.trace.range_paths.tuples, scope.activities.names
     by_path = _largest(scope.trace.activity_path, hit.weight_ns)
     by_name = _largest(scope.activities.name, hit.weight_ns)
     return {
-        "ranges": {as_path(paths[path]) or "(no range)": scope.per_step_ms(ns) for path, ns in by_path},
+        "ranges": {path_text.as_path(paths[path]) or "(no range)": scope.per_step_ms(ns) for path, ns in by_path},
         "kernels": {names[name]: scope.per_step_ms(ns) for name, ns in by_name},
-        "steps": steps[steps != NO_STEP].tolist(),
+        "steps": np.flatnonzero(has_part[:-1]).tolist(),
     }
 
 
@@ -155,7 +159,6 @@ def _largest(key: np.ndarray, weight_ns: np.ndarray) -> list[tuple[int, int]]:
     """The keys with the most nanoseconds, and their nanoseconds."""
     if not len(key):
         return []
-    total_ns = np.zeros(int(key.max()) + 1, np.int64)
-    np.add.at(total_ns, key, weight_ns)
+    total_ns = arrays.sums_by_group(key, weight_ns, int(key.max()) + 1)
     order = np.argsort(-total_ns, kind="stable")[:MOST_NAMED]
     return [(int(code), int(total_ns[code])) for code in order if total_ns[code] > 0]

@@ -1,9 +1,13 @@
-"""Rules on time in which the GPU waits for the host. Each returns a RuleHit, or None."""
+"""Rules on time in which the GPU waits for the host, and a program for its data, by the ranges that PyTorch's
+DataLoader opens itself. Each returns a RuleHit, or None."""
 
+import re
 from functools import partial
 
 import numpy as np
 
+from kernel_tables.attribution.arrays import blocks
+from kernel_tables.attribution.launches import NO_LAUNCH
 from kernel_tables.diagnosis.blocking import (
     ALLOCATED,
     ALLOCATION_IN_STEP,
@@ -18,8 +22,10 @@ from kernel_tables.diagnosis.calls import LAUNCH
 from kernel_tables.diagnosis.context import DiagnosisContext, RuleHit
 from kernel_tables.diagnosis.devices import IDLE_SHARE, Device
 from kernel_tables.diagnosis.idle import HOST, LAUNCHING, LONG_PAUSE_NS
-from kernel_tables.intervals import covered_ns, intersection
+from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.intervals import Intervals, covered_between_ns, covered_ns, intersection, union
 from kernel_tables.reading.times import NEVER_NS
+from kernel_tables.units import duration
 
 CAUSE_SHARE = 0.05  # a third of IDLE_SHARE, for one cause of several
 WORTH_SHARE = 0.01  # a smaller gain cannot be distinguished from the scatter of processes
@@ -64,8 +70,8 @@ def held_up(context: DiagnosisContext, cause: str, share: float, waits: str) -> 
         calls = [f"{n:.3g} {name.partition('_v')[0]}" for name, n in evidence["functions_per_step"].items()]
         message += f" ({', '.join(calls)} per step)"
     if context.scope.share(gain_ns - total_ns) >= WORTH_SHARE:
-        more_ms = context.scope.per_step_ms(gain_ns - total_ns)
-        message += f", and up to {more_ms:.3g} ms more because the host is then no longer ahead of it"
+        more = duration(1e6 * context.scope.per_step_ms(gain_ns - total_ns))
+        message += f", and up to {more} more because the host is then no longer ahead of it"
     return RuleHit(gain_ns, message, evidence, weight + np.where(copies, context.time_by_activity, 0))
 
 
@@ -138,16 +144,69 @@ def _host_parts(context: DiagnosisContext, device: Device) -> tuple[int, ...]:
     """The nanoseconds from the first to the last launch of a device: in calls that launch, in calls that wait, in other
     calls, and outside of calls."""
     calls, activities = context.scope.calls, context.scope.activities
-    launched = np.zeros(len(activities), bool)
-    launched[device.rows] = activities.launched[device.rows]
-    if not launched.any():
+    first_ns, last_ns = NEVER_NS, 0
+    for block in blocks(len(device.rows)):
+        rows = device.rows[block]
+        launch_ns = activities.launch_at(rows[activities.launch_row[rows] != NO_LAUNCH])
+        first_ns = min(first_ns, int(launch_ns.min(initial=NEVER_NS)))
+        last_ns = max(last_ns, int(launch_ns.max(initial=0)))
+    if first_ns > last_ns:
         return 0, 0, 0, 0
-    first = activities.launch_ns.min(where=launched, initial=NEVER_NS, keepdims=True)
-    span = first, activities.launch_ns.max(where=launched, initial=0, keepdims=True)
     of_process = calls.process == device.process
     launching = calls.during(of_process & (calls.kind == LAUNCH))
     waiting = calls.during(of_process & (context.blocking.call_cause >= 0))
     parts = calls.during(of_process), launching, waiting, intersection(waiting, launching)
-    in_any_ns, launching_ns, waiting_ns, both_ns = (int(covered_ns(part, *span)[0]) for part in parts)
+    in_any_ns, launching_ns, waiting_ns, both_ns = (covered_between_ns(part, first_ns, last_ns) for part in parts)
     others_ns = in_any_ns - launching_ns - waiting_ns + both_ns
-    return launching_ns, waiting_ns - both_ns, others_ns, int(span[1][0] - span[0][0]) - in_any_ns
+    return launching_ns, waiting_ns - both_ns, others_ns, last_ns - first_ns - in_any_ns
+
+
+NEXT_BATCH = re.compile(r"enumerate\(DataLoader\)")
+
+
+def data_waits(scope: Scope, device: Device) -> Intervals:
+    """The time in which a thread that runs the steps was in a DataLoader's `__next__`, within the device's span.
+
+    Other threads may wait for batches that nobody needs yet, so they do not count.
+    """
+    ranges, names = scope.trace.range_arrays, scope.trace.range_paths.names
+    codes = [code for code, name in enumerate(names) if NEXT_BATCH.match(name)]
+    if len(scope.steps):
+        threads = np.unique(ranges.thread[scope.steps])
+    else:
+        threads = np.unique(scope.activities.thread[device.rows])
+    mine = np.isin(ranges.name, codes) & np.isin(ranges.thread, threads) & (ranges.process == device.process)
+    span = union(np.array([device.first_ns]), np.array([device.last_ns]))
+    return intersection(union(ranges.start_ns[mine], ranges.end_ns[mine]), span)
+
+
+def _before_first(waits: Intervals, device: Device) -> int:
+    """The time from the first wait in a device's span to its first activity, 0 without a wait before it."""
+    return max(int(device.start_ns[0] - waits.start_ns[0]), 0) if len(waits) else 0
+
+
+def waiting_for_data(context: DiagnosisContext) -> RuleHit | None:
+    """On a GPU only its idle time counts: a wait while it computes costs nothing. The launch after a wait is a part of
+    it. The wait before the first activity counts if the others cost time.
+    """
+    scope, weight = context.scope, np.zeros(len(context.scope.activities), np.int64)
+    gain_ns, first_ns, longest_ns, batches = 0, 0, 0, 0
+    for device in scope.devices:
+        waits = data_waits(scope, device)
+        if not len(waits):
+            continue
+        idle, next_row = device.gaps
+        waited_ns = covered_ns(waits, idle.start_ns, idle.end_ns)
+        launching_ns = idle.end_ns - scope.activities.launch_at(next_row)
+        weight[next_row] += np.where(waited_ns > 0, np.minimum(idle.lengths_ns, waited_ns + launching_ns), 0)
+        gain_ns += waits.total_ns if scope.trace.is_cpu_only else int(weight[next_row].sum())
+        first_ns += 0 if scope.trace.is_cpu_only else int(_before_first(waits, device))
+        batches += len(waits)
+        longest_ns = max(longest_ns, int(waits.lengths_ns.max(initial=0)))
+    if scope.share(gain_ns) < CAUSE_SHARE:
+        return None
+    gain_ns += first_ns
+    waiter = "the program" if scope.trace.is_cpu_only else "the GPU"
+    message = f"{waiter} waits {scope.in_words(gain_ns)} for the next batch of a DataLoader"
+    evidence = {"batches_per_step": round(batches / scope.count, 2), "longest_ms": longest_ns / 1e6}
+    return RuleHit(gain_ns, message, evidence, weight)

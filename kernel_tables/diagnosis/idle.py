@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernel_tables.attribution.arrays import compact, map_blocks, map_narrow_blocks
 from kernel_tables.attribution.launches import NO_LAUNCH
 from kernel_tables.diagnosis.blocking import (
     ALLOCATED,
@@ -27,7 +28,7 @@ from kernel_tables.diagnosis.calls import NO_CALL
 from kernel_tables.diagnosis.devices import Device
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.errors import NotConserved
-from kernel_tables.intervals import Intervals, covered_ns, gaps, union
+from kernel_tables.intervals import Intervals, covered_ns, gaps, overlapping_pairs, union
 
 # From the call to the start of a kernel that finds the GPU idle, H200: 5.4 us at least, 7.3 us the median of 15,772.
 LAUNCH_LATENCY_NS = 6_000
@@ -41,8 +42,8 @@ IN_ORDER = (ALLOCATION_IN_STEP, ALLOCATED, PAGEABLE_COPY, COPY_IN_STEP, COPIED, 
 
 @dataclass(frozen=True)
 class Idle:
-    """The gaps of a device: the activity that ended each, and its nanoseconds by cause, which add up to it. Causes of
-    no gap are left out.
+    """The gaps of a device in order of time: the activity that ended each, and its nanoseconds by cause, which add up
+    to it. Causes of no gap are left out.
 
     `at_most` has, by cause of IN_ORDER, the nanoseconds that would be gone if its calls took no time: what they claim,
     and the pauses and launches after them, which a host that is further ahead hides. `only_launches` are the gaps
@@ -50,35 +51,45 @@ class Idle:
     launching all the same.
     """
 
-    gaps: Intervals
     next_row: np.ndarray
     by_cause: dict[str, np.ndarray]
     at_most: dict[str, np.ndarray]
     only_launches: np.ndarray
+    dtype: np.dtype  # that the length of every gap fits into
 
 
 def idle_of(scope: Scope, blocking: Blocking, device: Device) -> Idle:
     """The gaps of one device by cause. Raises NotConserved if the causes do not add up to the gaps."""
     activities, (between, next_row) = scope.activities, device.gaps
-    length = between.lengths_ns
-    launched = activities.launch_row[next_row] != NO_LAUNCH
-    launch_ns = activities.launch_ns[next_row]
-    of_host = launched & (launch_ns + LAUNCH_LATENCY_NS > between.start_ns)
-    unexplained = np.where(of_host, length, 0)
+    length = map_narrow_blocks(lambda gap: between.end_ns[gap] - between.start_ns[gap], len(between))
+
+    def is_of_host(gap: slice) -> np.ndarray:
+        """Whether the activity that ended each gap was launched too late."""
+        return launched[gap] & (activities.launch_at(next_row[gap]) + LAUNCH_LATENCY_NS > between.start_ns[gap])
+
+    launched = map_blocks(lambda gap: activities.launch_row[next_row[gap]] != NO_LAUNCH, len(length), bool)
+    of_host = map_blocks(is_of_host, len(length), bool)
+    unexplained = length if of_host.all() else np.where(of_host, length, 0)
     by_cause, at_most, only_launches = {}, {}, np.ones(len(length), bool)
     if not launched.all():
         by_cause[UNKNOWN] = np.where(launched, 0, length)
     if (of_gpu := launched & ~of_host).any():
         by_cause[GPU] = np.where(of_gpu, length, 0)
     if len(pauses := _pauses(scope, device)):
-        paused = covered_ns(pauses, between.start_ns, between.end_ns)
-        by_cause[HOST] = np.where(paused > 0, np.minimum(unexplained, paused + between.end_ns - launch_ns), 0)
+        _, gap, begins_ns, ends_ns = overlapping_pairs(pauses.start_ns, pauses.end_ns, between)
+        gap, index = np.unique(gap, return_inverse=True)
+        paused = np.zeros(len(gap), np.int64)
+        np.add.at(paused, index, ends_ns - begins_ns)
+        by_cause[HOST] = np.zeros(len(length), length.dtype)
+        late_ns = between.end_ns[gap] - activities.launch_at(next_row[gap])
+        by_cause[HOST][gap] = np.minimum(unexplained[gap], paused + late_ns)
         unexplained, only_launches = unexplained - by_cause[HOST], by_cause[HOST] == 0
     held_up = {cause: held_up_by(scope, blocking, device, cause) for cause in IN_ORDER}
     held_up = {cause: calls for cause, calls in held_up.items() if len(calls)}
     order = np.flatnonzero(of_host) if held_up else np.empty(0, np.intp)
-    order = order[np.argsort(launch_ns[order], kind="stable")]
-    until = launch_ns[order]
+    until = activities.launch_at(next_row[order])
+    by_launch = np.argsort(until, kind="stable")
+    order, until = order[by_launch], until[by_launch]
     since = np.append(min(device.start_ns[0], *until[:1].tolist()) if len(until) else 0, until[:-1])
     for cause, calls in held_up.items():
         claimed, reached = np.zeros((2, len(unexplained)), np.int64)
@@ -88,10 +99,10 @@ def idle_of(scope: Scope, blocking: Blocking, device: Device) -> Idle:
         only_launches[order] &= held_up_ns == 0
         by_cause[cause], at_most[cause], unexplained = claimed, reached, unexplained - claimed
     by_cause[LAUNCHING] = unexplained
+    by_cause = {cause: compact(ns) for cause, ns in by_cause.items() if ns.any()}
     if not (sum(by_cause.values()) == length).all():
         raise NotConserved(f"the causes of the gaps of device {device.number} are not the gaps")
-    by_cause = {cause: ns for cause, ns in by_cause.items() if ns.any()}
-    return Idle(between, next_row, by_cause, at_most, only_launches)
+    return Idle(next_row, by_cause, at_most, only_launches, length.dtype)
 
 
 def claims(gap_ns: np.ndarray, held_up_ns: np.ndarray) -> np.ndarray:

@@ -52,7 +52,7 @@ def unfused_elementwise(context: DiagnosisContext) -> RuleHit | None:
         "kernels_per_step": round(int(members.sum()) / scope.count, 1),
         "chains_ms": scope.per_step_ms(total_ns),
     }
-    message = f"chains of {SHORTEST_CHAIN} and more elementwise kernels take {scope.in_words(total_ns)}"
+    message = f"chains of {SHORTEST_CHAIN} and more elementwise {scope.noun} take {scope.in_words(total_ns)}"
     return RuleHit(gain_ns, message, evidence, np.where(members, context.time_by_activity, 0))
 
 
@@ -115,8 +115,9 @@ def unfused_attention(context: DiagnosisContext) -> RuleHit | None:
         "backward_is_a_bound": not seen_ns and backward_ns > 0,
         "without_matmuls_ms": scope.per_step_ms(between_ns),
     }
-    noun = "operators" if scope.trace.is_cpu_only else "kernels"
-    message = f"attention runs as separate {noun} (product, softmax, product), which take {scope.in_words(total_ns)}"
+    message = (
+        f"attention runs as separate {scope.noun} (product, softmax, product), which take {scope.in_words(total_ns)}"
+    )
     if evidence["backward_is_a_bound"]:
         message += f", counting at most {BACKWARD_OF_ATTENTION} times the forward pass for the backward pass"
     return RuleHit(total_ns, message, evidence, np.where(attention.chains, context.time_by_activity, 0))
@@ -134,9 +135,8 @@ def unfused_optimizer(context: DiagnosisContext) -> RuleHit | None:
         "running_ms": scope.per_step_ms(scope.busy_ns(mask)),
         "mean_us": round(float(scope.activities.duration_ns[mask].mean()) / 1e3, 3),
     }
-    of_cpu = scope.trace.is_cpu_only
-    many, waiting = ("operators", "the time before each") if of_cpu else ("kernels", "the GPU's waiting for them")
-    message = f"the optimizer's many {many}, and {waiting}, take"
+    waiting = "the time before each" if scope.trace.is_cpu_only else "the GPU's waiting for them"
+    message = f"the optimizer's many {scope.noun}, and {waiting}, take"
     return RuleHit(total_ns, f"{message} {scope.in_words(total_ns)}", evidence, weight)
 
 

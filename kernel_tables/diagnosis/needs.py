@@ -10,7 +10,7 @@ def kernels(context: DiagnosisContext) -> str | None:
 
 def gpu(context: DiagnosisContext) -> str | None:
     on_processor = context.scope.trace.is_cpu_only
-    return "no GPU: the program ran on the CPU" if on_processor else None
+    return "the program ran on the CPU, without a GPU" if on_processor else None
 
 
 def calls(context: DiagnosisContext) -> str | None:
@@ -24,7 +24,8 @@ def calls(context: DiagnosisContext) -> str | None:
 def steps(context: DiagnosisContext) -> str | None:
     if len(context.scope.steps):
         return None
-    return f"no range {context.scope.step_name!r} launched a kernel: name the range of one step with --step-name"
+    noun, name = context.scope.noun, context.scope.step_name
+    return f"no {noun} ran in a range {name!r}: name the range of one step with --step-name"
 
 
 def several_steps(context: DiagnosisContext) -> str | None:

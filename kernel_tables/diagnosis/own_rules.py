@@ -95,7 +95,7 @@ def _taking(context: DiagnosisContext, written: Mapping, selection: str) -> Rule
     if "range" in written:
         mask &= scope.within(lambda name: name == written["range"])
     enough = mask.sum() >= written.get("launches", 1) * scope.count
-    return taking(context, mask, f"kernels of {selection} take", written["share"]) if enough else None
+    return taking(context, mask, f"{scope.noun} of {selection} take", written["share"]) if enough else None
 
 
 def _calling(context: DiagnosisContext, written: Mapping, selection: str) -> RuleHit | None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kernel_tables.diagnosis import data_rules, host_rules, kernel_rules, needs, step_rules
+from kernel_tables.diagnosis import host_rules, kernel_rules, needs, step_rules
 from kernel_tables.diagnosis.context import MANY_OPTIMIZER_KERNELS, DiagnosisContext, RuleHit
 from kernel_tables.markdown import code, compact_table
 
@@ -36,6 +36,8 @@ class DiagnosisRule:
     needs: tuple[Callable[[DiagnosisContext], str | None], ...]
     leaves_to: tuple[str, ...] = ()
     silent_where: tuple[str, ...] = ()
+    advice_on_cpu: str = ""  # if a program without a GPU needs another
+    advice_in_graphs: str = ""  # if a program that replays CUDA graphs needs another
 
 
 HOST = (needs.kernels, needs.gpu, needs.calls)
@@ -54,13 +56,14 @@ RULES = (
         CAUSE, HERE,
         "load data ahead of the step: more workers (num_workers, prefetch_factor, persistent_workers=True), less work"
         " per sample",
-        CERTAIN, data_rules.waiting_for_data, (needs.kernels,),
+        CERTAIN, host_rules.waiting_for_data, (needs.kernels,),
     ),
     DiagnosisRule(
         "launch_bound", "the GPU idle because kernels are launched too late",
         f"{host_rules.IDLE_SHARE:.0%} of the span", "nsys-ai, idle time",
         "compile the model (torch.compile), replay CUDA graphs, or give each launch more work (a larger batch)",
         LIKELY, host_rules.launch_bound, HOST, leaves_to=("unfused_optimizer",),
+        advice_in_graphs="replay more of the program as CUDA graphs, or give each launch more work (a larger batch)",
     ),
     DiagnosisRule(
         "idle_host", "the GPU idle while the host makes no CUDA call for 1 ms or longer", CAUSE, HERE,
@@ -90,6 +93,7 @@ RULES = (
         f"{kernel_rules.SMALL_SHARE:.0%} of the span", "nsys-ai, small kernels",
         "fuse them (torch.compile), replay them as a CUDA graph, or work on larger tensors",
         POSSIBLE, kernel_rules.small_kernels, GPU, leaves_to=("unfused_optimizer",), silent_where=("launch_bound",),
+        advice_in_graphs="fuse them (torch.compile), or work on larger tensors",
     ),
     DiagnosisRule(
         "sync_in_step", "synchronization within a step: .item(), .cpu(), print, a condition on a tensor", SIZE, HERE,
@@ -117,6 +121,8 @@ RULES = (
         "compile that part of the model, or write one kernel for it: one pass over memory instead of several",
         POSSIBLE, kernel_rules.unfused_elementwise, (needs.kernels,),
         leaves_to=("unfused_attention", "unfused_optimizer", "casts", "small_kernels"),
+        advice_on_cpu="compile the parts with many elementwise operators (torch.compile): one pass over memory instead"
+        " of several",
     ),
     DiagnosisRule(
         "casts", "kernels that only convert between number formats", KERNELS, HERE,
@@ -133,22 +139,24 @@ RULES = (
         f"{KERNELS}, products not counted", HERE,
         "use torch.nn.functional.scaled_dot_product_attention with a fused backend (in bf16: flash or cuDNN)",
         LIKELY, kernel_rules.unfused_attention, (needs.kernels, needs.attention_in_modules),
+        advice_on_cpu="use torch.nn.functional.scaled_dot_product_attention",
     ),
     DiagnosisRule(
         "unfused_optimizer",
         f"an optimizer that launches {MANY_OPTIMIZER_KERNELS} or more non-fused kernels per step, after its closure",
         KERNELS, HERE, "use an optimizer that updates many tensors in one kernel (fused=True, foreach=True)",
         LIKELY, kernel_rules.unfused_optimizer, (needs.kernels, needs.optimizer_range),
+        advice_on_cpu="let the optimizer update all tensors in one operator (fused=True, or else foreach=True)",
     ),
     DiagnosisRule(
         "low_occupancy", "kernels of a wave or more, except matrix multiplies, in which half of the warps are empty",
         KERNELS, HERE, "see what limits them (registers, shared memory, block size), and let a block take less of it",
-        POSSIBLE, kernel_rules.low_occupancy, (needs.counters,),
+        POSSIBLE, kernel_rules.low_occupancy, (needs.gpu, needs.counters),
     ),
     DiagnosisRule(
         "wave_tail", "kernels of several waves whose last wave leaves a fifth of all block slots empty",
         KERNELS, HERE, "choose sizes whose blocks fill complete waves, or kernels that divide the last wave (stream-K)",
-        POSSIBLE, kernel_rules.wave_tail, (needs.counters,),
+        POSSIBLE, kernel_rules.wave_tail, (needs.gpu, needs.counters),
     ),
     DiagnosisRule(
         "exposed_communication", "communication that is not overlapped by computation",
@@ -165,6 +173,8 @@ RULES = (
         " (nvidia-smi -lgc)",
         POSSIBLE, step_rules.unsteady_steps, (needs.kernels, needs.steps, needs.several_steps),
         leaves_to=RULES_WITH_IDLE_TIME,
+        advice_on_cpu="if the slow steps do other work than you want to measure, as an evaluation does, record steps"
+        " without it (record --skip)",
     ),
 )  # fmt: skip
 CODES = tuple(rule.code for rule in RULES)
@@ -173,10 +183,14 @@ CODES = tuple(rule.code for rule in RULES)
 def as_markdown() -> str:
     """The rules as a Markdown table."""
     rows = [
-        (code(rule.code), rule.looks_for, rule.threshold, rule.source, _leaves(rule) or "–", rule.advice)
+        (code(rule.code), rule.looks_for, rule.threshold, rule.source, _leaves(rule) or "–", _advice(rule))
         for rule in RULES
     ]
     return compact_table(("code", "looks for", "threshold", "source", "yields to", "advice"), rows)
+
+
+def _advice(rule: DiagnosisRule) -> str:
+    return rule.advice + (f"; without a GPU: {rule.advice_on_cpu}" if rule.advice_on_cpu else "")
 
 
 def _leaves(rule: DiagnosisRule) -> str:

@@ -6,14 +6,14 @@ from functools import cached_property
 import numpy as np
 
 from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS
-from kernel_tables.attribution.arrays import factorize, grouped
+from kernel_tables.attribution.arrays import factorize, grouped, map_blocks
 from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.steps import measured_steps
 from kernel_tables.diagnosis.calls import Calls, read_calls
 from kernel_tables.diagnosis.devices import PARTS, Device, device_of
 from kernel_tables.kernel_classes.categories import family
-from kernel_tables.reading.schema import RUNTIME
-from kernel_tables.reading.times import NEVER_NS
+from kernel_tables.reading import schema, times
+from kernel_tables.units import duration
 
 NO_STEP = -1
 
@@ -33,15 +33,12 @@ class Scope:
     @cached_property
     def has_calls(self) -> bool:
         """Whether start, end and function of each API call are known."""
-        return bool(len(self.calls)) and all(self.calls.functions) and self.trace.capture.has(RUNTIME, "end")
+        return bool(len(self.calls)) and all(self.calls.functions) and self.trace.capture.has(schema.RUNTIME, "end")
 
-    @cached_property
+    @property
     def steps(self) -> np.ndarray:
         """The numbers of the ranges that are measured steps, in order of time."""
-        steps = measured_steps(self.trace, self.step_name)
-        has_work = np.zeros(len(self.trace.range_arrays) + 1, bool)  # the last entry is for activities of no step
-        has_work[self.trace.enclosing(self.step_name)] = True
-        return steps[has_work[steps]]
+        return self._steps_and_step[0]
 
     @property
     def compiled_in_words(self) -> str:
@@ -50,16 +47,29 @@ class Scope:
         return f"torch.compile compiled {count} graph{'s' if count != 1 else ''}" if isinstance(count, int) else ""
 
     @property
+    def noun(self) -> str:
+        """What ran, in words: "kernels", or "operators" of a program without a GPU."""
+        return "operators" if self.trace.is_cpu_only else "kernels"
+
+    @property
     def count(self) -> int:
         """The number of steps; without steps 1, for the capture."""
         return max(len(self.steps), 1)
 
-    @cached_property
+    @property
     def step(self) -> np.ndarray:
         """By activity: the number of its step, from 0; NO_STEP outside."""
-        number = np.full(len(self.trace.range_arrays) + 1, NO_STEP, np.int32)  # the last entry is for no range
-        number[self.steps] = np.arange(len(self.steps))
-        return number[self.trace.enclosing(self.step_name)]
+        return self._steps_and_step[1]
+
+    @cached_property
+    def _steps_and_step(self) -> tuple[np.ndarray, np.ndarray]:
+        instance, steps = self.trace.enclosing(self.step_name), measured_steps(self.trace, self.step_name)
+        has_work = np.zeros(len(self.trace.range_arrays) + 1, bool)  # the last entry is for activities of no step
+        has_work[instance] = True
+        steps = steps[has_work[steps]]
+        number = np.full(len(has_work), NO_STEP, np.min_scalar_type(-len(steps) - 1))
+        number[steps] = np.arange(len(steps))
+        return steps, map_blocks(lambda block: number[instance[block]], len(instance), number.dtype)
 
     @cached_property
     def devices(self) -> list[Device]:
@@ -67,19 +77,25 @@ class Scope:
         steps, from the first start to the last end of its activities."""
         activities = self.activities
         device = self.trace.places["device"]
-        keys, key = factorize(factorize(activities.process)[1].astype(np.int64) * (1 << 16) + device)
+        numbers, number_index = factorize(device)
+        processes, process_index = factorize(activities.process)
         in_scope = self.step != NO_STEP if len(self.steps) else np.ones(len(activities), bool)
+        if len(numbers) == len(processes) == 1:
+            rows_of_devices = [np.arange(len(activities), dtype=np.int32)]
+        else:
+            keys, key = factorize(process_index.astype(np.int64) * len(numbers) + number_index)
+            rows_of_devices = grouped(key, len(keys))
         devices = []
-        for rows in grouped(key, len(keys)):
+        for rows in rows_of_devices:
             wanted = slice(None) if len(rows) == len(activities) else rows  # a copy takes time and memory
             is_in_scope = in_scope[wanted]
             if is_in_scope.any():
                 start_ns, end_ns = activities.start_ns[wanted], activities.end_ns[wanted]
-                first = int(start_ns.min(where=is_in_scope, initial=NEVER_NS))
+                first = int(start_ns.min(where=is_in_scope, initial=times.NEVER_NS))
                 last = int(end_ns.max(where=is_in_scope, initial=0))
                 process, number = int(activities.process[rows[0]]), int(device[rows[0]])
                 bounds = self._with_steps(process, first, last)
-                of_device = device_of(process, number, rows.astype(np.int32), start_ns, end_ns, *bounds)
+                of_device = device_of(process, number, rows.astype(np.int32, copy=False), start_ns, end_ns, *bounds)
                 if len(of_device.rows):  # not all its activities take no time
                     devices.append(of_device)
         return devices
@@ -92,8 +108,11 @@ class Scope:
 
     def streams(self, device: Device) -> list[np.ndarray]:
         """The activities of each stream of a device, in order of time."""
-        distinct, stream = factorize(self.trace.places["stream"][device.rows])
-        return [device.rows[rows] for rows in grouped(stream, len(distinct))]
+        distinct, stream = factorize(self.trace.places["stream"])
+        if len(distinct) == 1:
+            return [device.rows]
+        of_streams = grouped(stream[device.rows], len(distinct))
+        return [device.rows[rows] for rows in of_streams if len(rows)]  # others are of other devices, or outside steps
 
     @cached_property
     def inside(self) -> np.ndarray:
@@ -140,7 +159,7 @@ class Scope:
     def in_words(self, ns: int) -> str:
         """ "1.23 ms of a step (4.5 %)"."""
         unit = "a step" if len(self.steps) else "the capture"
-        return f"{self.per_step_ms(ns):.3g} ms of {unit} ({100 * self.share(ns):.1f} %)"
+        return f"{duration(1e6 * self.per_step_ms(ns))} of {unit} ({100 * self.share(ns):.1f} %)"
 
     @cached_property
     def is_kernel(self) -> np.ndarray:
@@ -176,4 +195,7 @@ class Scope:
         return fits[paths.name]
 
     def _by_name(self, values: list[bool]) -> np.ndarray:
-        return np.append(np.array(values, bool), False)[self.activities.name]
+        of_name, name = np.append(np.array(values, bool), False), self.activities.name
+        if not of_name.any():
+            return np.zeros(len(name), bool)
+        return map_blocks(lambda block: of_name[name[block]], len(name), bool)

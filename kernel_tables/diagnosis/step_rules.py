@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kernel_tables.attribution.arrays import map_blocks, sums_by_group
+from kernel_tables.attribution.arrays import blocks, sums_by_group
 from kernel_tables.diagnosis.context import DiagnosisContext, RuleHit
 from kernel_tables.diagnosis.host_rules import CAUSE_SHARE
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
@@ -12,19 +12,22 @@ FEWEST_STEPS = 6
 # The ten steps of small, context 512, lie within 10 % on an H200, whose clocks fall by 5 % in 80 ms of bf16 products.
 OUTLIER, DRIFT = 1.25, 0.10
 MORE_WORK = 1.05  # times the launches of other steps
+EXPLAINS = 1 + (OUTLIER - 1) / 2  # so many times the launches account for half of what makes a step slow
 
 
 def unsteady_steps(context: DiagnosisContext) -> RuleHit | None:
     """Idle time of other findings is left to them. With fewer than FEWEST_STEPS steps, or on the CPU, which other
-    programs use, only steps that do more work than the others are reported: other slow steps may be chance."""
+    programs use, slow steps are reported only where more work accounts for that: others may be chance."""
     scope, busy_ns = context.scope, _busy_ns(context)
-    if scope.trace.is_cpu_only and not differ_in_work(scope):
-        return None
     time_ns = np.maximum(step_times_ns(scope) - _claimed_ns(context), 1)
-    usual, half, are_few = float(np.median(time_ns)), len(time_ns) // 2, len(time_ns) < FEWEST_STEPS
+    usual, half = float(np.median(time_ns)), len(time_ns) // 2
+    may_be_chance = len(time_ns) < FEWEST_STEPS or scope.trace.is_cpu_only
     before, after = float(np.median(time_ns[:half])), float(np.median(time_ns[-half:]))
-    slow, drift = time_ns > OUTLIER * usual, 0.0 if are_few else after / before - 1
+    slow, drift = time_ns > OUTLIER * usual, 0.0 if may_be_chance else after / before - 1
+    if may_be_chance and slow.any():
+        slow &= _do_more(scope, slow)
     longer_ns = np.maximum(time_ns - (usual if abs(drift) < DRIFT else min(before, after)), 0)
+    longer_ns = np.where(slow, longer_ns, 0) if may_be_chance else longer_ns
     gain_ns = int(longer_ns.sum()) * len(scope.devices)
     if not (slow.any() or abs(drift) >= DRIFT) or scope.share(gain_ns) < CAUSE_SHARE:
         return None
@@ -38,6 +41,13 @@ def unsteady_steps(context: DiagnosisContext) -> RuleHit | None:
     }
     weight = np.where(np.isin(scope.step, np.flatnonzero(longer_ns > 0)), context.time_by_activity, 0)
     return RuleHit(gain_ns, _sentence(scope, slow, usual, drift), evidence, weight)
+
+
+def _do_more(scope: Scope, slow: np.ndarray) -> np.ndarray:
+    """By step: whether it does more work than those that are not `slow`, so much that this may be why it is."""
+    launches, (name, times) = _launches(scope), _instances_by_step(scope, slow)
+    does_more = launches > EXPLAINS * np.median(launches[~slow])
+    return does_more | (times > np.median(times[~slow])) if name else does_more
 
 
 def differ_in_work(scope: Scope) -> bool:
@@ -76,12 +86,11 @@ def _what_varies(scope: Scope, slow: np.ndarray) -> str:
         return f"{name} runs {np.median(more):g} times {where}, and {others} in the others"
     launches = _launches(scope)
     more, usual = np.median(launches[slow]), np.median(launches[~slow])
-    noun = "operators" if scope.trace.is_cpu_only else "kernels"
     if more > MORE_WORK * usual:
-        return f"they run {more:,.0f} {noun}, and the others {usual:,.0f}"
+        return f"they do more work: {more:,.0f} {scope.noun}, and the others {usual:,.0f}"
     if scope.compiled_in_words:
         return f"{scope.compiled_in_words} in the window"
-    return f"they run as many {noun} as the others, so it is the time of the same work that varies"
+    return f"they run as many {scope.noun} as the others, so it is the time of the same work that varies"
 
 
 def _instances_by_step(scope: Scope, slow: np.ndarray) -> tuple[str, np.ndarray]:
@@ -115,7 +124,8 @@ def _first_ns(scope: Scope) -> np.ndarray:
     if scope.trace.is_cpu_only:
         return scope.trace.range_arrays.start_ns[scope.steps]
     first = np.full(len(scope.steps) + 1, np.iinfo(np.int64).max)  # the last entry is for activities of no step
-    np.minimum.at(first, scope.step, scope.activities.start_ns)
+    for block in blocks(len(scope.step)):
+        np.minimum.at(first, scope.step[block], scope.activities.start_ns[block])
     return first[:-1]
 
 
@@ -125,12 +135,14 @@ def _claimed_ns(context: DiagnosisContext) -> np.ndarray:
     scope, idle_ns, first_ns = context.scope, context.idle_by_activity(), _first_ns(context.scope)
     np.minimum(idle_ns, context.claimed_ns, out=idle_ns)
     starts = scope.activities.start_ns
-    step = map_blocks(lambda block: np.maximum(np.searchsorted(first_ns, starts[block]) - 1, 0), len(starts), np.int32)
-    return sums_by_group(step, idle_ns, len(scope.steps)) / len(scope.devices)
+    of_steps = np.zeros(len(scope.steps), np.int64)
+    for block in blocks(len(starts)):
+        step = np.maximum(np.searchsorted(first_ns, starts[block]) - 1, 0)
+        of_steps += sums_by_group(step, idle_ns[block], len(of_steps))
+    return of_steps / len(scope.devices)
 
 
 def _busy_ns(context: DiagnosisContext) -> np.ndarray:
     """By step: the time that its activities ran, summed; the clocks' part in a step's time shows here."""
-    busy_ns = np.zeros(len(context.scope.steps) + 1, np.int64)  # the last entry is for activities of no step
-    np.add.at(busy_ns, context.scope.step, context.time_by_activity)
-    return busy_ns[:-1]
+    count = len(context.scope.steps)  # the last group is of activities of no step
+    return sums_by_group(context.scope.step, context.time_by_activity, count + 1)[:-1]

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 
-from kernel_tables.diagnosis.data_rules import data_waits
-from kernel_tables.diagnosis.devices import PARTS, Device
+from kernel_tables.diagnosis import devices, host_rules
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.errors import NotConserved
 from kernel_tables.intervals import gaps, intersection, union
 from kernel_tables.units import duration, percent
 
-COMPUTE, COMMUNICATION, MEMORY, IDLE = PARTS
+COMPUTE, COMMUNICATION, MEMORY, IDLE = devices.PARTS
 ON_GPU = {
     COMPUTE: "kernels",
     COMMUNICATION: "communication alone",
@@ -82,13 +81,13 @@ def step_time(scope: Scope) -> StepTime | None:
     return StepTime(len(scope.steps), scope.span_ns / count, parts, idle)
 
 
-def _waiting_ns(scope: Scope, device: Device) -> int:
+def _waiting_ns(scope: Scope, device: devices.Device) -> int:
     """The idle time of a device during which its program waited for data."""
     idle = gaps(union(device.start_ns, device.end_ns), device.first_ns, device.last_ns)
-    return intersection(idle, data_waits(scope, device)).total_ns
+    return intersection(idle, host_rules.data_waits(scope, device)).total_ns
 
 
-def _loading_ns(scope: Scope, device: Device) -> int:
+def _loading_ns(scope: Scope, device: devices.Device) -> int:
     """The time in which operators of a processor ran to get the next batch, as a DataLoader without workers does."""
     compute = device.during(~scope.is_memory & ~scope.of_class("communication"))
-    return intersection(compute, data_waits(scope, device)).total_ns
+    return intersection(compute, host_rules.data_waits(scope, device)).total_ns

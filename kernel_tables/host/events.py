@@ -1,15 +1,18 @@
-"""Events of the host, all kinds in the same columns, each with the ranges around it."""
+"""Events of the host, all kinds in the same columns, each with the ranges around it.
+
+Their time without overlaps: intervals that share no moment, each owned by the event that has priority there.
+"""
 
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import NamedTuple
 
 import numpy as np
 
-from kernel_tables.attribution.arrays import factorize
-from kernel_tables.attribution.capture_arrays import CaptureArrays
+from kernel_tables.attribution import arrays, capture_arrays, rule
 from kernel_tables.attribution.paths import NO_RANGE, Paths
-from kernel_tables.attribution.rule import RangeAttributor
 from kernel_tables.host import SAMPLED, SOURCES, UNKNOWN
+from kernel_tables.intervals import Intervals, overlapping_pairs, union
 from kernel_tables.reading.capture import Capture
 from kernel_tables.reading.schema import HOST_COLUMNS, MISSING, OSRT, RUNTIME, SAMPLE_FRAMES, SAMPLES
 
@@ -52,7 +55,7 @@ class Events:
         return np.array([np.median(span) if len(span) else np.nan for span in spans])
 
 
-def read_events(trace: CaptureArrays) -> Events:
+def read_events(trace: capture_arrays.CaptureArrays) -> Events:
     """The events of every source that the capture contains."""
     parts = [_cuda(trace), _os_runtime(trace.capture), _python(trace.capture), _native_samples(trace.capture)]
     source = np.repeat(np.arange(len(SOURCES)), [len(part.start_ns) for part in parts])
@@ -65,10 +68,10 @@ def read_events(trace: CaptureArrays) -> Events:
     return Events(source, start_ns, end_ns, thread, function, functions, source_of, path, paths)
 
 
-def _cuda(trace: CaptureArrays) -> SourceEvents:
+def _cuda(trace: capture_arrays.CaptureArrays) -> SourceEvents:
     columns = trace.columns[RUNTIME]
     end_ns, ids, names = trace.capture.call_functions()
-    return SourceEvents(columns["start"], end_ns, columns["thread"], _named(ids, names))
+    return SourceEvents(columns["start"], end_ns, trace.call_threads, _named(ids, names))
 
 
 def _os_runtime(capture: Capture) -> SourceEvents:
@@ -106,12 +109,92 @@ def _named(ids: np.ndarray, names: dict[int, str]) -> list[str]:
     return [UNKNOWN if number == MISSING else names.get(number, UNKNOWN) for number in ids.tolist()]
 
 
-def _paths(trace: CaptureArrays, start_ns: np.ndarray, thread: np.ndarray) -> tuple[np.ndarray, list]:
+def _paths(trace: capture_arrays.CaptureArrays, start_ns: np.ndarray, thread: np.ndarray) -> tuple[np.ndarray, list]:
     """The path of each event, by the rule of attribution, and the paths."""
-    threads, index = factorize(thread)
+    threads, index = arrays.factorize(thread)
     ranges = trace.range_arrays
     if not len(ranges):
         return np.zeros(len(start_ns), np.int64), [()]
-    attribution = RangeAttributor(ranges).attribution(start_ns, index, threads)
-    paths = Paths(attribution, ranges.name, trace.range_names.names)
+    attribution = rule.RangeAttributor(ranges).attribution(start_ns, index, threads)
+    paths = Paths(attribution, ranges.name, trace.range_names)
     return np.append(paths.of_node, NO_RANGE)[attribution.launch_node], paths.tuples
+
+
+NO_OWNER = -1
+
+
+class Overlaps(NamedTuple):
+    """The overlaps of some intervals with OwnedIntervals: one entry per pair that shares time."""
+
+    interval_index: np.ndarray
+    owner: np.ndarray
+    time_ns: np.ndarray
+
+
+class OwnedIntervals(NamedTuple):
+    """Intervals in order of time that do not overlap, and the number of the owner of each."""
+
+    start_ns: np.ndarray
+    end_ns: np.ndarray
+    owner: np.ndarray
+
+    @property
+    def covered(self) -> Intervals:
+        """The time in any of them."""
+        return union(self.start_ns, self.end_ns)
+
+    def owner_at(self, times_ns: np.ndarray) -> np.ndarray:
+        """The owner of each of `times_ns`, NO_OWNER between the intervals."""
+        index = np.searchsorted(self.start_ns, times_ns, "right") - 1
+        is_inside = (index >= 0) & (times_ns < np.append(self.end_ns, 0)[index])
+        return np.where(is_inside, np.append(self.owner, NO_OWNER)[index], NO_OWNER)
+
+    def renumbered(self, new_owner: np.ndarray) -> "OwnedIntervals":
+        """These intervals with a new number for each owner; intervals whose new owner is NO_OWNER are dropped."""
+        owner = new_owner[self.owner]
+        has_owner = owner != NO_OWNER
+        return OwnedIntervals(self.start_ns[has_owner], self.end_ns[has_owner], owner[has_owner])
+
+    def overlaps(self, start_ns: np.ndarray, end_ns: np.ndarray) -> Overlaps:
+        """The overlaps with these intervals, which may be in any order."""
+        index, own_index, starts_ns, ends_ns = overlapping_pairs(
+            start_ns, end_ns, Intervals(self.start_ns, self.end_ns)
+        )
+        return Overlaps(index, self.owner[own_index], ends_ns - starts_ns)
+
+
+def by_priority(start_ns: np.ndarray, end_ns: np.ndarray, priority: np.ndarray) -> OwnedIntervals:
+    """At every moment the open interval with the lowest `priority`; owners are indices of intervals."""
+    segments: list[tuple[int, int, int]] = []
+    open_now: list[tuple[int, int, int]] = []  # a heap of (priority, end, index)
+    now = int(start_ns.min(initial=0))
+
+    def advance(time_ns: int) -> None:
+        nonlocal now
+        while open_now and now < time_ns:
+            _, end, index = open_now[0]
+            segment_end = min(end, time_ns)
+            if segment_end > now:
+                segments.append((now, segment_end, index))
+                now = segment_end
+            if end <= time_ns:
+                heappop(open_now)
+        now = max(now, time_ns)
+
+    order = np.argsort(start_ns, kind="stable")
+    columns = (order, priority[order], start_ns[order], end_ns[order])
+    for index, own_priority, start, end in zip(*(column.tolist() for column in columns), strict=True):
+        advance(start)
+        heappush(open_now, (own_priority, end, index))
+    advance(int(end_ns.max(initial=0)))
+    return OwnedIntervals(*np.array(segments, np.int64).reshape(-1, 3).T)
+
+
+def exclusive_time(start_ns: np.ndarray, end_ns: np.ndarray) -> OwnedIntervals:
+    """The time of a thread's calls without the calls inside them: a thread is in the call that began last.
+
+    Of calls that begin together, the shorter one is inside the longer. Owners are indices of calls.
+    """
+    priority = np.empty(len(start_ns), np.int64)
+    priority[np.lexsort((-end_ns, start_ns))] = -np.arange(len(start_ns))
+    return by_priority(start_ns, end_ns, priority)

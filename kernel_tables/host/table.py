@@ -6,14 +6,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from kernel_tables.attribution.arrays import factorize, grouped, sums_by_group
-from kernel_tables.attribution.capture_arrays import CaptureArrays
+from kernel_tables import columns, host, intervals
+from kernel_tables.attribution import arrays, capture_arrays
 from kernel_tables.attribution.steps import OUTSIDE, phases_and_parts
-from kernel_tables.columns import names_of
-from kernel_tables.host import SAMPLED, SOURCES
-from kernel_tables.host.events import Events, read_events
-from kernel_tables.host.owned_intervals import NO_OWNER, OwnedIntervals, by_priority, exclusive_time
-from kernel_tables.intervals import unions
+from kernel_tables.host.events import NO_OWNER, Events, OwnedIntervals, by_priority, exclusive_time, read_events
 from kernel_tables.reading.global_ids import process_number, process_of, thread_number
 
 NO_CALL = -1  # the function of the time in no call: Python, the dispatcher, and everything that is not traced
@@ -35,7 +31,7 @@ class ThreadHostTime:
     """Host time of one thread, whose events are at `rows`. A phase, a range and a function are numbers."""
 
     def __init__(self, events: Events, rows: np.ndarray):
-        self._is_sample = np.array(SAMPLED)[events.source[rows]]
+        self._is_sample = np.array(host.SAMPLED)[events.source[rows]]
         self._calls, self._samples = rows[~self._is_sample], rows[self._is_sample]
         self._events = events
         self._start_ns, self._end_ns = events.start_ns[self._calls], events.end_ns[self._calls]
@@ -56,7 +52,7 @@ class ThreadHostTime:
             where = np.append(phase, np.full(len(function), outside))
             return _added(figure, where, np.append(function[index], function), np.append(shared_ns, rest_ns))
 
-        time, function = unions(self._start_ns, self._end_ns, self._function)
+        time, function = intervals.unions(self._start_ns, self._end_ns, self._function)
         start_ns, end_ns, call = self._exclusive
         yield _added("calls", phase_at(self._start_ns), self._function)
         yield (in_calls := cut("time_ns", time.start_ns, time.end_ns, function))
@@ -67,8 +63,8 @@ class ThreadHostTime:
     def by_range(self, where: np.ndarray) -> Iterator[Amounts]:
         """The amounts by range; `where` is the number of the range of each event of the thread."""
         of_call, function_count = where[~self._is_sample], int(self._function.max(initial=0)) + 1
-        keys, group = factorize(of_call * function_count + self._function)
-        time, group = unions(self._start_ns, self._end_ns, group)
+        keys, group = arrays.factorize(of_call * function_count + self._function)
+        time, group = intervals.unions(self._start_ns, self._end_ns, group)
         start_ns, end_ns, call = self._exclusive
         yield _added("calls", of_call, self._function)
         yield _added("time_ns", *np.divmod(keys[group], function_count), time.lengths_ns)
@@ -95,8 +91,8 @@ class ThreadHostTime:
 def _added(figure: str, where: np.ndarray, function: np.ndarray, amounts: np.ndarray | None = None) -> Amounts:
     """The amounts (without them, ones) summed by `where` and function, without zeros."""
     count = int(function.max(initial=0)) + 1
-    keys, group = factorize(where * count + function)
-    sums = sums_by_group(group, np.ones(len(group), np.int64) if amounts is None else amounts, len(keys))
+    keys, group = arrays.factorize(where * count + function)
+    sums = arrays.sums_by_group(group, np.ones(len(group), np.int64) if amounts is None else amounts, len(keys))
     return Amounts(figure, *np.divmod(keys[sums > 0], count), sums[sums > 0])
 
 
@@ -106,7 +102,7 @@ class OpenPhases:
     `names` are the names of the phases by number, OUTSIDE last.
     """
 
-    def __init__(self, trace: CaptureArrays, step_name: str):
+    def __init__(self, trace: capture_arrays.CaptureArrays, step_name: str):
         self._ranges, paths = trace.range_arrays, trace.range_paths
         labels = phases_and_parts(paths.tuples, step_name)[0]
         self.names = [*dict.fromkeys(label for label in labels if label != OUTSIDE), OUTSIDE]
@@ -157,11 +153,11 @@ class OpenPhases:
 
 def _by_id(ids: np.ndarray) -> dict[int, np.ndarray]:
     """The positions of every id, ascending."""
-    distinct, index = factorize(ids)
-    return dict(zip(distinct.tolist(), grouped(index, len(distinct)), strict=True))
+    distinct, index = arrays.factorize(ids)
+    return dict(zip(distinct.tolist(), arrays.grouped(index, len(distinct)), strict=True))
 
 
-def host_table(trace: CaptureArrays, by: str = PHASE, step_name: str = "step") -> pd.DataFrame:
+def host_table(trace: capture_arrays.CaptureArrays, by: str = PHASE, step_name: str = "step") -> pd.DataFrame:
     """One row per thread, phase (`by="range"`: innermost range), source, and function that was called there.
 
     `time_ns` is the time that the thread spent in such calls, `own_ns` the same without the calls inside them: on a
@@ -200,13 +196,13 @@ def _with_names(table: pd.DataFrame, names: list[str], events: Events, launches:
     """The table of `host`, in order. Samples have no times, calls have no estimate."""
     where, function = table["where"].to_numpy(), table["function"].to_numpy()
     source = np.append(events.source_of_function, NO_CALL)[function]
-    is_sample = np.append(SAMPLED, False)[source]
+    is_sample = np.append(host.SAMPLED, False)[source]
     estimated_ns = (table["samples"] - table["samples_in_calls"]) * np.append(events.period_ns(), np.nan)[source]
     table = table.assign(
         process=process_number(table["global_id"].to_numpy()),
         thread=thread_number(table["global_id"].to_numpy()),
         where=np.array(names, object)[where],
-        source=np.array([*SOURCES, "none"], object)[source],
+        source=np.array([*host.SOURCES, "none"], object)[source],
         function=np.array([*events.functions, "(in no call)"], object)[function],
         time_ns=table["time_ns"].astype("Int64").mask(is_sample),
         own_ns=table["own_ns"].astype("Int64").mask(is_sample),
@@ -214,10 +210,10 @@ def _with_names(table: pd.DataFrame, names: list[str], events: Events, launches:
     )
     table["launches"] = table["where"].map(launches).fillna(0).astype("int64")
     table["us_per_launch"] = table["own_ns"].astype("float64") / 1e3 / table["launches"].replace(0, np.nan)
-    return table[names_of("host")].sort_values(list(ORDER), ascending=list(ORDER.values()), ignore_index=True)
+    return table[columns.names_of("host")].sort_values(list(ORDER), ascending=list(ORDER.values()), ignore_index=True)
 
 
-def _launches(trace: CaptureArrays, by: str, step_name: str) -> dict[str, int]:
+def _launches(trace: capture_arrays.CaptureArrays, by: str, step_name: str) -> dict[str, int]:
     """How many activities were launched in each phase or range."""
     labels = phases_and_parts(trace.range_paths.tuples, step_name)[BY.index(by)]
     counts = np.bincount(trace.launch_path, minlength=len(labels))

@@ -117,10 +117,6 @@ def _tile(match: re.Match) -> NamePart:
     )
 
 
-def _stages(match: re.Match) -> NamePart:
-    return NamePart("stages", match[0], f"reads {match[1]} deep at a time, {match[2]} such stages in flight", match[0])
-
-
 def _layout(match: re.Match) -> NamePart:
     words = {"n": "as it is stored", "t": "transposed"}
     first, second = (words[letter] for letter in match[0].lower()[:2])
@@ -187,7 +183,8 @@ def _words(core: str) -> Iterator[NamePart]:
         if match := re.fullmatch(r"(?:stages_)?(\d+)x(\d+)", token):
             sizes += 1
             if sizes == 2:
-                yield _stages(match)
+                meaning = f"reads {match[1]} deep at a time, {match[2]} such stages in flight"
+                yield NamePart("stages", token, meaning, token)
             elif sizes == 3:
                 yield NamePart("cluster", token, f"blocks in clusters of {match[1]} × {match[2]}", token)
             else:

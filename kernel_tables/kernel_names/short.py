@@ -1,14 +1,18 @@
-"""Short, readable names of kernels, different for different kernels of a table."""
+"""Short, readable names of kernels, different for different kernels of a table; and what a name means, for
+`kernel-tables names`.
+"""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import count, zip_longest
+from textwrap import wrap
+from typing import NamedTuple
 
 from kernel_tables.clean_text import visible
-from kernel_tables.kernel_names import others
+from kernel_tables.kernel_classes.categories import UNKNOWN, rule_for
+from kernel_tables.kernel_names import pytorch
 from kernel_tables.kernel_names.matrix import matrix_parts
 from kernel_tables.kernel_names.parts import NamePart
-from kernel_tables.kernel_names.pytorch import pytorch_parts
 
 MAX_READ = 4000  # characters of a full name: a limit of the time for any name
 MAX_CHARACTERS = 40  # without the parts that are added where short names would be equal
@@ -16,8 +20,8 @@ HEAD = 18  # of them, before the mark in names that differ only in their ends
 LEFT_OUT = "…"
 FIRST = ("library", "operands", "access", "type")  # parts that are added before others
 READERS = (
-    others.memory_operation_parts, others.operator_parts, others.triton_parts, others.nccl_parts, matrix_parts,
-    pytorch_parts, others.function_parts,
+    pytorch.memory_operation_parts, pytorch.operator_parts, pytorch.triton_parts, pytorch.nccl_parts, matrix_parts,
+    pytorch.pytorch_parts, pytorch.function_parts,
 )  # fmt: skip
 
 
@@ -86,18 +90,16 @@ def _with_different_parts(short: str, names: list[str]) -> dict[str, str]:
     """The equal short names of `names` with the first of the other parts in which they differ, and so on."""
     if len(names) == 1:
         return {names[0]: short}
-    texts = {name: _other_parts(name) for name in names}
+    texts = {
+        name: {part.key: visible(part.text) for part in parts_of(name) if part.text and not part.always_in_short_name}
+        for name in names
+    }
     for key in dict.fromkeys((*FIRST, *(key for parts in texts.values() for key in parts))):
         groups = _names_by(lambda name, key=key: texts[name].get(key, ""), names)
         if len(groups) > 1:
             parts = [_with_different_parts(f"{short} {text}".strip(), group) for text, group in groups.items()]
             return {name: longer for part in parts for name, longer in part.items()}
     return dict.fromkeys(names, short)
-
-
-def _other_parts(name: str) -> dict[str, str]:
-    """The texts of the parts that are not in every short name, by key."""
-    return {part.key: visible(part.text) for part in parts_of(name) if part.text and not part.always_in_short_name}
 
 
 def _numbered(short: dict[str, str], taken: Mapping[str, str]) -> dict[str, str]:
@@ -114,3 +116,58 @@ def _numbered(short: dict[str, str], taken: Mapping[str, str]) -> dict[str, str]
             numbered[name] = next(candidates)
             used.add(numbered[name])
     return {name: numbered[name] for name in short}
+
+
+MAX_WRITTEN = 28  # characters of a part, before it is cut
+
+
+class NameFact(NamedTuple):
+    """A fact about a name: the subject, the text in the name, its meaning."""
+
+    about: str
+    written: str
+    meaning: str
+
+
+def explained(name: str, extra_rules: Sequence[Mapping[str, str]] = ()) -> list[NameFact]:
+    """The facts about a full name: its short name, its class, the rule of that class, then its parts in order."""
+    rule = rule_for(name, extra_rules)
+    kernel_class, reason = (rule.kernel_class, rule.reason) if rule else (UNKNOWN, "no rule fits; --class adds one")
+    facts = [
+        NameFact("short name", short_name(name), "more is added where another kernel of a table would have the same"),
+        NameFact("class", kernel_class, reason),
+    ]
+    for field, pattern in rule.patterns if rule else ():
+        facts.append(NameFact("rule", " ".join(pattern.split()), f"searched in {FIELDS[field]}"))
+    return facts + [NameFact(part.key, part.written, part.meaning) for part in parts_of(name)]
+
+
+FIELDS = {
+    "operators": "the names of ATen operators",
+    "own_name": "the kernel's own name, in lower case",
+    "arguments": "its template arguments and parameters, in lower case",
+    "full_name": "the full name",
+}
+
+
+def as_text(rows: Sequence[NameFact], width: int) -> str:
+    """The rows as an aligned text: a meaning next to the text in the name, or below it if that is long."""
+    about = max(len(row.about) for row in rows)
+    written = min(MAX_WRITTEN, max(len(visible(row.written)) for row in rows))
+    lines = []
+    for row in rows:
+        head, text = f"{row.about:<{about}}  ", visible(row.written)
+        start = about + written + 4
+        meaning = _lines(row.meaning, width - start)
+        if len(text) > written:
+            first, *more_lines = _lines(text, width - about - 2)
+            lines += [head + first, *(" " * len(head) + line for line in more_lines)]
+        else:
+            lines.append(f"{head}{text:<{written}}  {meaning.pop(0)}".rstrip())
+        lines += [" " * start + line for line in meaning]
+    return "\n".join(lines) + "\n"
+
+
+def _lines(text: str, width: int) -> list[str]:
+    """The text in lines of this width, at least one; long words are broken."""
+    return wrap(visible(text), max(width, 30), break_on_hyphens=False) or [""]

@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernel_tables.kineto.modules import ModuleCalls
-from kernel_tables.kineto.nests import Nest, by_thread
+from kernel_tables.kineto.modules import ModuleCalls, Nest, by_thread
 from kernel_tables.kineto.trace import ARROW, NONE, OPERATOR, TorchTrace
 
 NODE = "autograd::engine::evaluate_function: "

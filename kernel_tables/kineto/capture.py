@@ -2,7 +2,7 @@
 
 On a GPU: the ranges, the API calls, and the kernels, copies and fills, joined by correlation id. On a processor: each
 outermost ATen operator of a thread is one row of the kernel table, with a launch row of the same interval; operators
-inside it are part of its time, so every nanosecond is counted once. So is each collective of Gloo (collectives.py).
+inside it are part of its time, so every nanosecond is counted once. So is each collective of Gloo (ranges.py).
 """
 
 import re
@@ -14,12 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from kernel_tables.kineto.backward import Range
-from kernel_tables.kineto.capture_schema import COLLECTIVES, CPU_DEVICE, SCHEMA, SCHEMA_VERSION
-from kernel_tables.kineto.collectives import launched_collectives
-from kernel_tables.kineto.nccl_kernels import collective_rows
-from kernel_tables.kineto.nests import by_thread, outermost
-from kernel_tables.kineto.ranges import annotations, ranges_of
+from kernel_tables.kineto import backward, capture_schema, modules
+from kernel_tables.kineto.events import collective_rows
+from kernel_tables.kineto.graphs import graph_nodes
+from kernel_tables.kineto.ranges import launched_collectives, ranges_of, recorded_ranges
 from kernel_tables.kineto.trace import (
     ANNOTATION,
     BITS,
@@ -76,7 +74,7 @@ def capture_tables(
             f"the profiler recorded {trace.counts.total()} events and no {'kernel' if on_gpu else 'ATen operator'}: "
             "on a GPU, CUPTI may be refused to this user or taken by another profiler (nsys around this program?)"
         )
-    ranges = ranges_of(trace, on_gpu=on_gpu) if without_marks else annotations(trace, with_gloo=on_gpu)
+    ranges = ranges_of(trace, on_gpu=on_gpu) if without_marks else recorded_ranges(trace, on_gpu=on_gpu)
     tables["NVTX_EVENTS"] = _range_table(ranges)
     tables["TARGET_INFO_SESSION_START_TIME"] = {"utcEpochNs": [trace.began_utc_ns]}
     tables["TARGET_INFO_GPU"] = _gpu_table(trace.facts.get("deviceProperties"))
@@ -93,7 +91,7 @@ def write_capture(tables: dict[str, Table], path: Path) -> None:
     connection.execute("PRAGMA journal_mode = OFF")  # the file appears when it is complete, or not at all
     connection.execute("PRAGMA synchronous = OFF")
     with connection:
-        for table, columns in SCHEMA.items():
+        for table, columns in capture_schema.SCHEMA.items():
             connection.execute(f"CREATE TABLE {table} ({columns})")
         for table, columns in tables.items():
             names = ", ".join(f'"{name}"' for name in columns)
@@ -130,9 +128,10 @@ def outermost_operators(trace: TorchTrace) -> np.ndarray:
     operators = trace[OPERATOR]
     names = trace.names.values
     wanted = [n for n, name in enumerate(names) if name.startswith("aten::") or INDUCTOR_KERNEL.match(name)]
-    threads = by_thread(operators["thread"], np.isin(operators["name"], wanted))
+    threads = modules.by_thread(operators["thread"], np.isin(operators["name"], wanted))
     by_start = [
-        rows[outermost(*(operators[name][rows] for name in ("start", "end", "order")))] for rows in threads.values()
+        rows[modules.outermost(*(operators[name][rows] for name in ("start", "end", "order")))]
+        for rows in threads.values()
     ]
     rows = np.concatenate([np.empty(0, np.int64), *by_start])
     return rows[np.lexsort((operators["order"][rows], -operators["end"][rows], operators["start"][rows]))]
@@ -170,7 +169,7 @@ def _cpu_tables(trace: TorchTrace, strings: Strings) -> dict[str, Table]:
         for key in ("start", "end", "thread")
     }
     work |= {
-        "device": np.full(len(name), CPU_DEVICE),
+        "device": np.full(len(name), capture_schema.CPU_DEVICE),
         "context": np.zeros(len(name), np.int64),
         "stream": work["thread"] & ~PROCESS,
         "correlation": np.arange(1, len(name) + 1),
@@ -193,8 +192,11 @@ def _gpu_tables(trace: TorchTrace, strings: Strings) -> dict[str, Table]:
     def process(correlations: Sequence[int]) -> np.ndarray:
         return np.array([of_call.get(number, usual) for number in correlations], np.int64)
 
+    nodes = graph_nodes(trace)
+
     def operations(kind: str) -> Table:
-        return _operation_table(trace[kind], process(trace[kind]["correlation"].tolist()))
+        table = _operation_table(trace[kind], process(trace[kind]["correlation"].tolist()))
+        return table | {"graphNodeId": nodes.of_activities[kind]}
 
     full, short = strings.ids_of(trace, KERNEL), strings.ids_of(trace, KERNEL, convert=short_name)
     sizes = {name: kernels[name] for name in SIZES} | {"registersPerThread": kernels["registers"]}
@@ -208,7 +210,13 @@ def _gpu_tables(trace: TorchTrace, strings: Strings) -> dict[str, Table]:
         | dict(zip(("srcKind", "dstKind"), _memory_kinds(trace.names_of(COPY)), strict=True)),
         "CUPTI_ACTIVITY_KIND_MEMSET": operations(FILL)
         | {"bytes": trace[FILL]["bytes"], "value": [0] * trace.count(FILL)},
-        COLLECTIVES: {name: [row[name] for row in collectives] for name in columns}
+        "CUDA_GRAPH_NODE_EVENTS": {
+            "start": trace[CALL]["start"][nodes.creations],
+            "globalTid": trace[CALL]["thread"][nodes.creations],
+            "graphNodeId": nodes.creations,
+            "originalGraphNodeId": np.full(len(nodes.creations), NONE),
+        },
+        capture_schema.COLLECTIVES: {name: [row[name] for row in collectives] for name in columns}
         | {"globalPid": process([row["correlationId"] for row in collectives])},
     }
 
@@ -248,8 +256,8 @@ def _launch_table(calls: Columns, names: np.ndarray) -> Table:
     }
 
 
-def _range_table(ranges: Sequence[Range]) -> Table:
-    columns = zip(*ranges, strict=True) if ranges else [()] * len(Range._fields)
+def _range_table(ranges: Sequence[backward.Range]) -> Table:
+    columns = zip(*ranges, strict=True) if ranges else [()] * len(backward.Range._fields)
     table = dict(zip(("start", "end", "globalTid", "text"), map(list, columns), strict=True))
     return table | {"eventType": [PUSH_POP_RANGE] * len(ranges), "domainId": [0] * len(ranges)}
 
@@ -274,11 +282,11 @@ def _is_number(value: Any) -> bool:
 
 
 def _metadata(torch_version: str) -> Table:
-    major, minor, _ = SCHEMA_VERSION.split(".")
+    major, minor, _ = capture_schema.SCHEMA_VERSION.split(".")
     values = {
         "EXPORT_PRODUCT_NAME": "PyTorch profiler (Kineto)",
         "EXPORT_PRODUCT_VERSION": torch_version,
-        "EXPORT_SCHEMA_VERSION": SCHEMA_VERSION,
+        "EXPORT_SCHEMA_VERSION": capture_schema.SCHEMA_VERSION,
         "EXPORT_SCHEMA_VERSION_MAJOR": major,
         "EXPORT_SCHEMA_VERSION_MINOR": minor,
         "CAPTURE_BACKEND": "torch",

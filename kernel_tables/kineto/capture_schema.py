@@ -46,5 +46,8 @@ SCHEMA = {
     "CUPTI_ACTIVITY_KIND_MEMSET": (
         f"{_OPERATION}, value INTEGER NOT NULL, bytes INTEGER, graphNodeId INTEGER, memKind INTEGER"
     ),
+    "CUDA_GRAPH_NODE_EVENTS": (
+        "start INTEGER NOT NULL, globalTid INTEGER, graphNodeId INTEGER, originalGraphNodeId INTEGER"
+    ),
     COLLECTIVES: "globalPid INTEGER, correlationId INTEGER, operation TEXT, bytes INTEGER, communicator INTEGER",
 }

@@ -1,18 +1,59 @@
-"""The ranges of a trace: annotations of the program, modules if the trace has stacks, else operators."""
+"""The ranges of a trace: annotations of the program, modules if the trace has stacks, else operators.
+
+PyTorch's profiler shows each collective of Gloo as a range on a thread of Gloo's own, for the time that it ran, and
+the call that started it, `c10d::allreduce_`, as an operator on the thread that asked for it.
+"""
 
 import json
 import re
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from kernel_tables.kineto.backward import NODE, Range, backward_ranges, is_node
-from kernel_tables.kineto.collectives import PREFIX as OF_GLOO
-from kernel_tables.kineto.modules import ModuleCalls
+from kernel_tables.kineto.modules import ModuleCalls, by_thread, outermost
 from kernel_tables.kineto.names import decoded
-from kernel_tables.kineto.nests import by_thread, outermost
 from kernel_tables.kineto.trace import ANNOTATION, FUNCTION, MODULE, OPERATOR, TorchTrace
+
+GLOO_PREFIX, CALL_PREFIX = "gloo:", "c10d::"
+RUN_AS = {  # what Gloo runs for a call on one tensor: it has no reduce-scatter, reduces all, and keeps its part
+    "allgatherbase": "allgather",
+    "reducescatterbase": "allreduce",
+}
+
+
+def launched_collectives(trace: TorchTrace) -> list[tuple[int, int | None]]:
+    """(row of its annotation, row of the operator that started it) of every collective, by start; None for a call
+    before the first event.
+
+    Gloo takes its work in the order of the calls: a collective is of the earliest call of its kind that is not taken
+    yet and came before it.
+    """
+    calls: dict[str, deque[int]] = defaultdict(deque)
+    names = trace.names_of(OPERATOR)
+    for row in _named_in_order(trace, OPERATOR, names, CALL_PREFIX):
+        calls[_kind(names[row].removeprefix(CALL_PREFIX))].append(row)
+    launched = []
+    names = trace.names_of(ANNOTATION)
+    for row in _named_in_order(trace, ANNOTATION, names, GLOO_PREFIX):
+        waiting = calls[_kind(names[row].removeprefix(GLOO_PREFIX))]
+        came_before = waiting and trace[OPERATOR]["start"][waiting[0]] <= trace[ANNOTATION]["start"][row]
+        launched.append((row, waiting.popleft() if came_before else None))
+    return launched
+
+
+def _named_in_order(trace: TorchTrace, kind: str, names: list[str], prefix: str) -> list[int]:
+    """The rows whose name begins so, by start."""
+    rows = np.array([row for row, name in enumerate(names) if name.startswith(prefix)], np.int64)
+    return rows[np.lexsort((trace[kind]["order"][rows], trace[kind]["start"][rows]))].tolist()
+
+
+def _kind(name: str) -> str:
+    kind = name.replace("_", "")
+    return RUN_AS.get(kind, kind)
+
 
 BACKWARD, STEP = "backward", "step"
 PROFILER_STEP = re.compile(r"ProfilerStep#\d+")
@@ -43,7 +84,15 @@ def annotations(trace: TorchTrace, *, with_gloo: bool) -> list[Range]:
     names = [decoded(name) for name in trace.names_of(ANNOTATION)]
     columns = (trace[ANNOTATION][name].tolist() for name in ("start", "end", "thread"))
     rows = [Range(*times, name) for *times, name in zip(*columns, names, strict=True)]
-    return [row for row in rows if with_gloo or not row.name.startswith(OF_GLOO)]
+    return [row for row in rows if with_gloo or not row.name.startswith(GLOO_PREFIX)]
+
+
+def recorded_ranges(trace: TorchTrace, *, on_gpu: bool) -> list[Range]:
+    """The ranges of a trace by the recorder. Without the numbered steps of a schedule of the program's own, which end
+    elsewhere than the recorder's steps and would divide them."""
+    rows = annotations(trace, with_gloo=on_gpu)
+    has_steps = any(row.name == STEP for row in rows)
+    return [row for row in rows if not (has_steps and PROFILER_STEP.fullmatch(row.name))]
 
 
 def _with_steps(ranges: list[Range]) -> list[Range]:

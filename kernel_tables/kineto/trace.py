@@ -12,10 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from kernel_tables.kineto.events import NO_ARGS, Event, integers, written
-from kernel_tables.kineto.exact_times import has_fractions, nanoseconds
+from kernel_tables.kineto.events import (
+    NO_ARGS,
+    CollectiveArgs,
+    Event,
+    collective_args,
+    has_fractions,
+    integers,
+    nanoseconds,
+    written,
+)
 from kernel_tables.kineto.json_stream import EventStream, InvalidJson, NotATrace
-from kernel_tables.kineto.nccl_kernels import CollectiveArgs, collective_args
 
 KERNEL, COPY, FILL, CALL, OPERATOR, ANNOTATION, FUNCTION, ARROW = (
     "kernel", "copy", "fill", "call", "operator", "annotation", "function", "arrow",

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from kernel_tables.kernel_classes.categories import family
 from kernel_tables.page.colors import FAMILIES, LOOKS, PLAIN, family_look, phase_look, phase_rank
-from kernel_tables.page.names import Names
+from kernel_tables.page.timeline import Names
 
 NO_PARENT = -1
 MOST_PARTS = 7  # of a phase

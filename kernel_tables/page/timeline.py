@@ -1,13 +1,42 @@
-"""One step on a time axis: lanes of bars as data for the page's script, and their key."""
+"""One step on a time axis: lanes of bars as data for the page's script, and their key. Each full name stands
+on the page once, in one list.
+"""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kernel_tables.attribution.path_text import as_path
 from kernel_tables.kernel_classes.categories import family
+from kernel_tables.kernel_names.short import short_names
 from kernel_tables.page.colors import FAMILIES, LOOKS, PHASES, PLAIN, family_look, phase_look
-from kernel_tables.page.names import Names
 from kernel_tables.views.timeline import KERNEL, LAUNCH, RANGE
+
+
+class Names:
+    """Full names, each once, and their numbers: a step has thousands of kernels and dozens of names.
+
+    `reserved` are the short names of kernels in sentences and figures, by full name.
+    """
+
+    def __init__(self, reserved: Mapping[str, str] | None = None) -> None:
+        self._reserved = dict(reserved or {})
+        self._numbers: dict[str, int] = {}
+        self._kernels: dict[str, None] = {}
+
+    def number(self, name: str) -> int:
+        """The position of the name in `full`."""
+        return self._numbers.setdefault(name, len(self._numbers))
+
+    def kernel(self, name: str) -> int:
+        """The position in `full` of the name of a kernel, which has a short one."""
+        self._kernels[name] = None
+        return self.number(name)
+
+    def as_lists(self) -> dict[str, list[str]]:
+        """{"full": the names, "short": the names, with the short names of kernels}."""
+        short = short_names(self._kernels, self._reserved)
+        return {"full": list(self._numbers), "short": [short.get(name, name) for name in self._numbers]}
+
 
 TITLES = {RANGE: "ranges", LAUNCH: "API calls"}
 

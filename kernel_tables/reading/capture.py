@@ -15,12 +15,7 @@ import pyarrow as pa
 
 from kernel_tables.errors import Finding, ImpossibleCapture, TraceError
 from kernel_tables.processors import processors
-from kernel_tables.reading import schema
-from kernel_tables.reading.global_ids import process_of
-from kernel_tables.reading.large_queries import use_batches
-from kernel_tables.reading.small_tables import SmallTables
-from kernel_tables.reading.soundness import Proof
-from kernel_tables.reading.source import sqlite_file
+from kernel_tables.reading import global_ids, large_queries, schema, small_tables, soundness, source
 from kernel_tables.reading.table_columns import Columns, TableColumns, TextMap
 from kernel_tables.reading.times import Times
 
@@ -31,7 +26,7 @@ OTHER_THREADS = 2  # that read another table and check the file
 ROW_NUMBERS = {"rowid", "oid", "_rowid_"}  # columns of these names hide the number of a row
 
 
-class Capture(SmallTables, AbstractContextManager):
+class Capture(small_tables.SmallTables, AbstractContextManager):
     """An open capture. Use as a context manager; the file is opened read-only and is left as it was.
 
     The rows from `reading` are possible. Meanwhile the file itself is checked: no figure may be returned
@@ -42,10 +37,12 @@ class Capture(SmallTables, AbstractContextManager):
         """With `up_to_damage`, invalid JSON is read as far as it is valid."""
         self._stack = ExitStack()
         try:
-            file = self._stack.enter_context(sqlite_file(path, up_to_damage=up_to_damage))
-            self._proof = Proof(file, named=Path(path))
-            self._stack.callback(self._proof.close)
+            file = self._stack.enter_context(source.sqlite_file(path, up_to_damage=up_to_damage))
             super().__init__(Path(path), file, schema.tables_of_nsys(file, named=Path(path)))
+            self._proof = soundness.Proof(
+                file, self.path, [table for table in self.tables if table not in schema.READ_BY_COLUMN]
+            )
+            self._stack.callback(self._proof.close)
         except BaseException:
             self._stack.close()
             raise
@@ -94,7 +91,7 @@ class Capture(SmallTables, AbstractContextManager):
         events = self._events((schema.DOMAIN_CREATE,), schema.DOMAIN_NAME, of_text=_unchanged)
         names = self.strings(events["text_id"])
         inline = events["text"].to_pylist()
-        process = process_of(events["thread"])
+        process = global_ids.process_of(events["thread"])
         rows = zip(process.tolist(), events["domain"].tolist(), inline, events["text_id"].tolist(), strict=True)
         return {(p, domain): text or names.get(text_id, "") for p, domain, text, text_id in rows}
 
@@ -111,7 +108,7 @@ class Capture(SmallTables, AbstractContextManager):
             return {name: np.empty(0, np.int64) for name in schema.CALLS}
         named = " OR ".join(f"value GLOB '{beginning}*'" for beginning in beginnings)
         return self.selected(
-            schema.RUNTIME, schema.CALLS, f"WHERE nameId IN (SELECT id FROM {schema.STRINGS} WHERE {named})"
+            schema.RUNTIME, schema.CALLS, f"AND nameId IN (SELECT id FROM {schema.STRINGS} WHERE {named})"
         )
 
     def graph_node_events(self) -> Columns:
@@ -162,27 +159,36 @@ class Capture(SmallTables, AbstractContextManager):
         """The wanted columns of the NVTX events of these types; with `of_text`, also `text`."""
         if schema.NVTX not in self.tables:
             return self.selected(schema.NVTX, wanted) | ({"text": pa.chunked_array([], pa.string())} if of_text else {})
-        more = [f"{self._term(schema.NVTX, 'type', ('eventType',))} AS type"]
+        more = [f'"{self._holder(schema.NVTX, "type", ("eventType",))}" AS type']
         if of_text:
             text = "CAST(text AS TEXT)" if "text" in self.tables[schema.NVTX] else "''"
             more.append(f"ifnull({text}, '') AS text")
         return self.selected(schema.NVTX, wanted, more=more, types=types, of_text=of_text)
 
-    def selected(self, table: str, wanted: dict, where: str = "", more: Sequence[str] = (), **options) -> Columns:
+    def selected(self, table: str, wanted: dict, only: str = "", more: Sequence[str] = (), **options) -> Columns:
         """The `wanted` integer columns of a table, as schema.py lists them, in the order of reading(); empty without
-        the table. `more` are terms that the `options` of TableColumns need."""
+        the table. `only` is a further condition; `more` are terms that the `options` of TableColumns need.
+
+        SQLite refuses a row that is not as long as its columns when it comes to the last of them: hence the condition,
+        which is always true.
+        """
         if table not in self.tables:
             return {name: np.empty(0, np.int64) for name in wanted}
-        terms = [f'{self._term(table, name, holders)} AS "{name}"' for name, holders in wanted.items()]
-        sql = f"SELECT {', '.join([*terms, *more])} FROM {table} "
+        *_, last = may_be_null = self.tables[table]
+        held = {name: self._holder(table, name, holders) for name, holders in wanted.items()}
+        terms = [
+            f'"{column}" AS "{name}"' if column else f'{schema.MISSING} AS "{name}"' for name, column in held.items()
+        ]
+        required = {name for name, column in held.items() if column and not may_be_null[column]}
+        sql = f'SELECT {", ".join([*terms, *more])} FROM {table} WHERE ifnull("{last}", 0) IS NOT NULL '
 
         def read(part: str) -> TableColumns:
             times = Times(table, self.bounds, may_be_open=table == schema.NVTX)
-            columns = TableColumns(self.path, table, list(wanted), times, **options)
-            use_batches(self._file, self.path, sql + part, columns.use, self._proof.require_so_far)
+            columns = TableColumns(self.path, table, list(wanted), times, required, **options)
+            large_queries.use_batches(self._file, self.path, sql + part, columns.use, self._proof.require_so_far)
             return columns
 
-        parts = [where] if where else self._parts(table)
+        parts = [only] if only else self._parts(table)
         if len(parts) == 1:
             return read(parts[0]).finished()
         with ThreadPoolExecutor(len(parts)) as pool:
@@ -192,7 +198,7 @@ class Capture(SmallTables, AbstractContextManager):
         return first.finished()
 
     def _parts(self, table: str) -> list[str]:
-        """WHERE clauses that divide the rows of a large table, in their order, between processors."""
+        """Conditions that divide the rows of a large table, in their order, between processors."""
         count = min(processors() - OTHER_THREADS, MOST_PARTS)
         has_numbers = ROW_NUMBERS.isdisjoint(column.lower() for column in self.tables[table])
         if count < 2 or self._file.stat().st_size < LARGE_BYTES or not has_numbers:
@@ -201,16 +207,17 @@ class Capture(SmallTables, AbstractContextManager):
         if first is None or last - first < LARGE_ROWS:
             return [""]
         bounds = [first + (last - first) * part // count for part in range(1, count)]
-        lower, upper = ["", *(f"rowid > {bound}" for bound in bounds)], [*(f"rowid <= {bound}" for bound in bounds), ""]
-        return [f"WHERE {' AND '.join(filter(None, pair))}" for pair in zip(lower, upper, strict=True)]
+        lower = ["", *(f"AND rowid > {bound} " for bound in bounds)]
+        upper = [*(f"AND rowid <= {bound}" for bound in bounds), ""]
+        return [from_bound + to_bound for from_bound, to_bound in zip(lower, upper, strict=True)]
 
-    def _term(self, table: str, name: str, holders: tuple[str, ...]) -> str:
-        """The SQL expression for the column `name`: an existing column, or MISSING."""
+    def _holder(self, table: str, name: str, holders: tuple[str, ...]) -> str | None:
+        """The existing column that holds the column `name`, None if there is none and it may be lacking."""
         present = [column for column in holders if column in self.tables[table]]
         if present:
-            return f'"{present[0]}"'
+            return present[0]
         if name in schema.OPTIONAL:
-            return str(schema.MISSING)
+            return None
         version = self.metadata.get("EXPORT_SCHEMA_VERSION", "unknown")
         raise TraceError(
             f"{self.path}: table {table} has no column {holders[0]} (schema {version}), which is needed to know what"

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from kernel_tables.reading.small_queries import damaged, shown
 
-ROWS_PER_BATCH = 65536
-BATCHES_AHEAD = 4  # that are read before the first of them has been used
+ROWS_PER_BATCH = 16384
+BATCHES_AHEAD = 2  # that are read before the first of them has been used
 
 BatchUse = Callable[[pa.RecordBatch], None]
 

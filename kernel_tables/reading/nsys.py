@@ -7,8 +7,7 @@ import subprocess
 from pathlib import Path
 
 from kernel_tables.errors import TraceError
-from kernel_tables.reading.schema import tables_of_nsys
-from kernel_tables.reading.soundness import require_whole_sqlite
+from kernel_tables.reading import schema, soundness
 
 PAYLOADS = "--include-blobs"
 VERSION = re.compile(r"version\s+(\d[\w.]*)")
@@ -75,8 +74,8 @@ def export_report(report: Path, target: Path, payloads: bool = False) -> Path:
 def _require_readable(exported: Path, report: Path) -> None:
     """Raises TraceError unless the export is complete and has tables of nsys."""
     try:
-        require_whole_sqlite(exported)
-        tables_of_nsys(exported, named=exported)
+        soundness.require_whole_sqlite(exported)
+        schema.tables_of_nsys(exported, named=exported)
     except TraceError as error:
         raise TraceError(
             f"{report}: `nsys export` succeeded but left no usable SQLite ({error}); check the disk's free space"

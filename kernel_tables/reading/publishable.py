@@ -14,8 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 from kernel_tables.files import full_disk_as_os_error
-from kernel_tables.reading import python_samples
-from kernel_tables.reading.global_ids import BITS, MASK
+from kernel_tables.reading import global_ids, python_samples, small_queries, soundness
 from kernel_tables.reading.nccl_calls import (
     FIELDS,
     LAYOUT_COLUMNS,
@@ -26,8 +25,6 @@ from kernel_tables.reading.nccl_calls import (
     publishable_call,
 )
 from kernel_tables.reading.schema import METADATA, RANK_KEY, RANKS_KEY, WINDOW_KEY
-from kernel_tables.reading.small_queries import damaged, shown
-from kernel_tables.reading.soundness import require_sound
 
 NVTX, STRINGS = "NVTX_EVENTS", "StringIds"
 ENUM = "ENUM_"  # how the names of tables begin that name the values of a column
@@ -88,7 +85,7 @@ def write_publishable(source: Path, target: Path, window: str | None = None, pro
     The source is opened read-only. `target` must not exist; it is complete when this returns. Raises TraceError if the
     source is damaged (a copy would be sound, and lack what was lost), OSError if the disk is full.
     """
-    require_sound(source, named=source)
+    soundness.require_sound(source, named=source)
     try:
         with full_disk_as_os_error(target), closing(sqlite3.connect(target, uri=True)) as database, database:
             database.execute("PRAGMA journal_mode=OFF")
@@ -103,9 +100,9 @@ def write_publishable(source: Path, target: Path, window: str | None = None, pro
             )
             _copy_kept_tables(database, window, process)
     except sqlite3.Error as error:
-        raise damaged(source, str(error)) from error
+        raise small_queries.damaged(source, str(error)) from error
     except UnicodeDecodeError as error:  # messages of SQLite may quote invalid text
-        raise damaged(source, "its schema is not text") from error
+        raise small_queries.damaged(source, "its schema is not text") from error
 
 
 def without_paths(text: str) -> str:
@@ -120,7 +117,7 @@ def without_names(text: str) -> str:
 
 def _published_text(value: bytes | None) -> str | None:
     """A message of nsys, whatever its type, cut to a length that can be searched quickly."""
-    return None if value is None else without_names(shown(value)[:LONGEST_MESSAGE])
+    return None if value is None else without_names(small_queries.shown(value)[:LONGEST_MESSAGE])
 
 
 def _published_stack(payload: bytes | None) -> bytes | None:
@@ -191,7 +188,7 @@ def _begun(table: str, columns: Sequence[str], since: int | None) -> str:
 
 def _of_process(columns: Sequence[str], process: int | None) -> str:
     """The SQL condition that a row belongs to this process, or to none."""
-    numbers = {name: f"{name} >> {BITS} & {MASK}" for name in ("globalTid", "globalPid")}
+    numbers = {name: f"{name} >> {global_ids.BITS} & {global_ids.MASK}" for name in ("globalTid", "globalPid")}
     numbers |= {name: name for name in ("processId", "pid")}
     holder = next((column for column in numbers if column in columns), None)
     if process is None or holder is None:
@@ -236,7 +233,7 @@ def _copy_names_of_stacks(database: sqlite3.Connection) -> None:
     copied_ids = {number for (number,) in database.execute("SELECT id FROM main.StringIds")}
     for number in sorted(python_samples.string_ids(frames) - copied_ids):
         row = database.execute("SELECT CAST(value AS BLOB) FROM source.StringIds WHERE id = ?", (number,)).fetchone()
-        text = shown(row[0]) if row and row[0] else ""
+        text = small_queries.shown(row[0]) if row and row[0] else ""
         if name := (python_samples.module_name if number in files else python_samples.function_name)(text):
             database.execute("INSERT INTO main.StringIds (id, value) VALUES (?, ?)", (number, name))
 

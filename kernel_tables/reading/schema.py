@@ -72,6 +72,7 @@ HOST_COLUMNS = {
 }
 COPY_DETAILS = {"bytes": ("bytes",), "source": ("srcKind",), "target": ("dstKind",)}
 CALL_NAMES = {"start": ("start",), "end": ("end",), "name_id": ("nameId",)}
+READ_BY_COLUMN = {*WANTED, GRAPH_NODES, *HOST_COLUMNS}  # whose rows are read all, or not at all
 OPTIONAL = {
     "returned",
     "device",
@@ -87,19 +88,20 @@ OPTIONAL = {
 }
 
 
-def tables_of_nsys(path: Path, named: Path) -> dict[str, set[str]]:
-    """The columns of every table of the SQLite file, by table; a view is no table, and may never end.
+def tables_of_nsys(path: Path, named: Path) -> dict[str, dict[str, bool]]:
+    """The columns of every table of the SQLite file, by table, in their order, and whether each may be NULL; a view is
+    no table, and may never end.
 
     Raises TraceError, with `named` as the file's name, if it is damaged or has none of nsys's tables.
     """
     with opened(path, named) as connection:
         table_columns = connection.execute(
-            "SELECT m.name, c.name FROM sqlite_master AS m JOIN pragma_table_info(m.name) AS c"
-            " WHERE m.type = 'table' AND m.rootpage > 0"  # a virtual table has no page
+            'SELECT m.name, c.name, c."notnull" FROM sqlite_master AS m JOIN pragma_table_info(m.name) AS c'
+            " WHERE m.type = 'table' AND m.rootpage > 0 ORDER BY m.rowid, c.cid"  # a virtual table has no page
         ).fetchall()
-    tables: dict[str, set[str]] = {}
-    for table, column in table_columns:
-        tables.setdefault(table, set()).add(column)
+    tables: dict[str, dict[str, bool]] = {}
+    for table, column, is_required in table_columns:
+        tables.setdefault(table, {})[column] = not is_required
     if not any(table in tables for table in (*METADATA, *WANTED)):
         raise TraceError(
             f"{named}: SQLite, but not of nsys: none of its tables is there (found: "

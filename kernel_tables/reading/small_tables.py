@@ -38,8 +38,8 @@ MAX_METADATA = 10_000  # an export has some ten; the pages of a damaged table ma
 class SmallTables:
     """Any value may be of any type here: SQLite does not enforce the types of columns."""
 
-    def __init__(self, path: Path, file: Path, tables: dict[str, set[str]]):
-        """`path` is the user's, `file` the SQLite file to read, `tables` its columns by table."""
+    def __init__(self, path: Path, file: Path, tables: dict[str, dict[str, bool]]):
+        """`path` is the user's, `file` the SQLite file to read, `tables` what schema.tables_of_nsys returns."""
         self.path, self._file, self.tables = path, file, tables
 
     @cached_property
@@ -67,7 +67,7 @@ class SmallTables:
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether the table exists and has these columns."""
-        return set(columns) <= self.tables.get(table, set()) and table in self.tables
+        return table in self.tables and self.tables[table].keys() >= set(columns)
 
     def strings(self, ids: np.ndarray) -> dict[int, str]:
         """The strings of the distinct ids that are used; an id without a string is left out."""

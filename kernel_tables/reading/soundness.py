@@ -1,41 +1,69 @@
 """Whether a file is SQLite and complete, from its first bytes and its size; and the proof that it is sound: SQLite's
-own check of the file, which runs while it is read.
+own check, which runs while the file is read.
 
-Reading does not find cells of zeros, pages that occur twice or pages that nothing refers to.
+Reading does not find cells of zeros, pages that occur twice or pages that nothing refers to. It does find rows that are
+not as long as their columns, where it looks at the last of these.
 """
 
+import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Event
 
-from kernel_tables.errors import TraceError
-from kernel_tables.files import SQLITE_MAGIC, first_bytes
+from kernel_tables import errors, files
 from kernel_tables.reading.small_queries import damaged, opened
 
 HEADER_BYTES = 100
+OPERATIONS_PER_PAGE = 10  # newer versions of SQLite count one or two while they check a page
 
 
-def require_sound(path: Path, named: Path, abandoned: Event | None = None) -> None:
-    """Raises ImpossibleCapture, with `named` as the file's name, if the check finds damage or is `abandoned`."""
-    with opened(path, named, abandoned) as connection:
-        connection.execute("PRAGMA ignore_check_constraints = ON")  # a constraint may run forever
-        row = connection.execute("PRAGMA quick_check(1)").fetchone()  # up to the first fault
+def require_sound(path: Path, named: Path) -> None:
+    """Raises ImpossibleCapture, with `named` as the file's name, if SQLite's check finds damage."""
+    with opened(path, named) as connection:
+        _require_ok(connection, named, "quick_check(1)")
+
+
+def _require_ok(connection: sqlite3.Connection, named: Path, check: str) -> None:
+    connection.execute("PRAGMA ignore_check_constraints = ON")  # a constraint may run forever
+    row = connection.execute(f"PRAGMA {check}").fetchone()  # up to the first fault
     if row != ("ok",):
         raise damaged(named, str(row[0]) if row else "it says nothing")
 
 
-class Proof:
-    """PRAGMA quick_check on a separate thread, started at once.
+def _require_sound_pages(path: Path, named: Path) -> None:
+    """Raises ImpossibleCapture unless every page of the file is sound, and in one place of one table.
 
-    It takes half as long as two threads together need to read the same file, and it is the longest piece of work that
-    cannot be divided: it runs next to them, and on two processors it ends when they do.
+    quick_check begins with that, as one operation. Those on rows follow, and take ten times as long: it is ended when
+    there were more operations than pages can need.
+    """
+    with opened(path, named) as connection:
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        has_come_to_rows = threading.Event()
+        connection.set_progress_handler(lambda: has_come_to_rows.set() or True, OPERATIONS_PER_PAGE * pages)
+        try:
+            _require_ok(connection, named, "quick_check(1)")
+        except sqlite3.OperationalError:
+            if not has_come_to_rows.is_set():
+                raise
+
+
+class Proof:
+    """SQLite's check of all pages, and of the rows of the tables `by_row`, on a separate thread, started at once.
+
+    Rows of other tables are proven where they are read, up to their last column.
     """
 
-    def __init__(self, path: Path, named: Path):
+    def __init__(self, path: Path, named: Path, by_row: list[str]):
         self._abandoned = threading.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="soundness")
-        self._verdict = self._pool.submit(require_sound, path, named, self._abandoned)
+        self._verdict = self._pool.submit(self._prove, path, named, by_row)
+
+    def _prove(self, path: Path, named: Path, by_row: list[str]) -> None:
+        _require_sound_pages(path, named)
+        with opened(path, named, self._abandoned) as connection:
+            for table in by_row:
+                quoted = table.replace('"', '""')
+                _require_ok(connection, named, f'quick_check("{quoted}")')
 
     def require(self) -> None:
         """Raises ImpossibleCapture unless the file is sound; waits for the check."""
@@ -55,23 +83,23 @@ class Proof:
 def require_whole_sqlite(path: Path, named: Path | None = None) -> None:
     """Raises TraceError unless the file is SQLite, closed by its writer, and as long as its header says."""
     named = named or path
-    header = first_bytes(path, HEADER_BYTES)
+    header = files.first_bytes(path, HEADER_BYTES)
     if not header:
-        raise TraceError(f"{named}: the file is empty; the export probably failed: export the report again")
-    if not header.startswith(SQLITE_MAGIC):
-        raise TraceError(
+        raise errors.TraceError(f"{named}: the file is empty; the export probably failed: export the report again")
+    if not header.startswith(files.SQLITE_MAGIC):
+        raise errors.TraceError(
             f"{named}: not an SQLite file (it begins with {header[:8]!r});"
             " give an export made by `nsys export --type sqlite`, or a .nsys-rep"
         )
     if len(header) < HEADER_BYTES or _bytes_wanted(header) > path.stat().st_size:
-        raise TraceError(
+        raise errors.TraceError(
             f"{named}: cut off: {path.stat().st_size} bytes where its header says {_bytes_wanted(header)};"
             " the copy or the export did not finish: copy or export it again"
         )
     for suffix in ("-journal", "-wal"):
         journal = path.with_name(path.name + suffix)
         if journal.exists() and journal.stat().st_size:
-            raise TraceError(
+            raise errors.TraceError(
                 f"{named}: {journal.name} is next to it, so its writer has not finished;"
                 " wait for the export to end, or export the report again"
             )

@@ -1,4 +1,5 @@
-"""From the path that a user names to an SQLite file that can be read: gzip, reports, damaged files."""
+"""From the path that a user names to an SQLite file that can be read: gzip, reports, damaged files; and JSON of
+PyTorch's profiler, converted to the tables of captures."""
 
 import gzip
 import os
@@ -9,12 +10,120 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kernel_tables.errors import TraceError
-from kernel_tables.files import REPORT_SUFFIXES, first_bytes
-from kernel_tables.kineto.json_stream import GZIP_MAGIC
-from kernel_tables.reading.nsys import export_report
-from kernel_tables.reading.soundness import require_whole_sqlite
-from kernel_tables.reading.torch_trace import is_json, sqlite_of_trace
+import numpy as np
+
+from kernel_tables.errors import TraceError, impossible
+from kernel_tables.files import REPORT_SUFFIXES, first_bytes, full_disk_as_os_error
+from kernel_tables.kineto import graphs, json_stream, ranges
+from kernel_tables.kineto.capture import CaptureError, Table, capture_tables, write_capture
+from kernel_tables.kineto.trace import CALL, KERNEL, NONE, ON_DEVICE, OPERATOR, TorchTrace
+from kernel_tables.reading import nsys, schema, soundness
+
+FIRST_BYTES = 4096
+ORIGIN = "give the JSON that torch.profiler wrote (export_chrome_trace)"
+UP_TO_DAMAGE = "--up-to-damage"
+
+
+def is_json(path: Path) -> bool:
+    """Whether a file, gzipped or not, begins like JSON or has its suffix."""
+    begin = first_bytes(path, FIRST_BYTES)
+    if begin.startswith(json_stream.GZIP_MAGIC):
+        try:
+            begin = zlib.decompressobj(json_stream.GZIP_WINDOW).decompress(begin, FIRST_BYTES)
+        except zlib.error:
+            begin = b""
+    begins_so = begin.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"["))
+    return begins_so or path.name.removesuffix(".gz").endswith(".json")
+
+
+def sqlite_of_trace(path: Path, target: Path, *, up_to_damage: bool) -> Path:
+    """Writes the JSON at `path` to `target` as SQLite; with `up_to_damage`, invalid JSON as far as it is valid.
+
+    Raises TraceError for JSON that is invalid, not a trace, or without activities.
+    """
+    try:
+        trace = TorchTrace(path, up_to_damage=up_to_damage)
+        tables = capture_tables(trace, _is_of_gpu(trace), without_marks=True)
+    except json_stream.InvalidJson as error:
+        advice = f"write or copy the trace again, or read what it holds before that: {UP_TO_DAMAGE}"
+        raise impossible(path, "invalid_json", f"{error}; {advice}") from error
+    except (json_stream.NotATrace, CaptureError) as error:
+        raise TraceError(f"{path}: {error}; {ORIGIN}") from error
+    _add_facts(tables, trace)
+    with full_disk_as_os_error(target):
+        write_capture(tables, target)
+    return target
+
+
+def _is_of_gpu(trace: TorchTrace) -> bool:
+    """Whether the program used a GPU. CaptureError if the trace has no activities."""
+    if schema.WRITER_KEY in trace.facts:
+        raise CaptureError("a timeline written by `kernel-tables trace`, not a capture")
+    if trace.count(*ON_DEVICE):
+        return True
+    if launches := sum("Launch" in name for name in trace.names_of(CALL)):
+        raise CaptureError(
+            f"a trace without kernels, though with {launches:,} calls that launch them: the profiler saw nothing of the"
+            " GPU; record with ProfilerActivity.CUDA, and without another profiler around the program"
+        )
+    if trace.count(OPERATOR):
+        return False
+    events = ", ".join(
+        f"{count:,} {category or 'without a category'}" for category, count in trace.counts.most_common(4)
+    )
+    raise CaptureError(f"a trace without kernels and operators (events by category: {events or 'none'})")
+
+
+def _add_facts(tables: dict[str, Table], trace: TorchTrace) -> None:
+    metadata = tables["META_DATA_EXPORT"]
+    node = tables["CUPTI_ACTIVITY_KIND_KERNEL"].get("graphNodeId", np.empty(0, np.int64))  # none without a GPU
+    facts = {schema.NOTES_KEY: "\n".join(_notes(trace, node))}
+    if trace.whole_microseconds:
+        facts[schema.RESOLUTION_KEY] = "1000"
+    if trace.damage:
+        facts[schema.DAMAGE_KEY] = trace.damage
+    ranks = trace.facts.get("distributedInfo")
+    ranks = ranks if isinstance(ranks, dict) else {}
+    for key, name in ((schema.RANK_KEY, "rank"), (schema.RANKS_KEY, "world_size")):
+        if isinstance(ranks.get(name), int):
+            facts[key] = str(ranks[name])
+    for name, value in facts.items():
+        metadata["name"].append(name)
+        metadata["value"].append(value)
+
+
+def _notes(trace: TorchTrace, node: np.ndarray):
+    """What the trace lacks, a line each; `node` is that of each kernel."""
+    if trace.damage:
+        yield f"only what comes before the damage was read: {trace.damage}"
+    if not trace.count(*ON_DEVICE):
+        yield "the trace holds nothing of a GPU: operators of PyTorch on the processor stand for kernels"
+        return
+    kernels = trace[KERNEL]
+    launched = set(trace[CALL]["correlation"].tolist())
+    without = sum(number not in launched for number in kernels["correlation"].tolist())
+    if without:
+        yield (
+            f"{without:,} of {trace.count(KERNEL):,} kernels have no call in the trace (launched before it began):"
+            " their time counts, their range is not known"
+        )
+    replays = trace[CALL]["correlation"][graphs.calls_named(trace, graphs.REPLAY)]
+    is_replayed = np.isin(kernels["correlation"], replays)
+    has_node = node != NONE
+    replayed = f"of {trace.count(KERNEL):,} kernels ran in replayed CUDA graphs"
+    if count := int((is_replayed & has_node).sum()):
+        yield f"{count:,} {replayed}: their ranges are those of the captured calls, in the order of the capture"
+    if count := int((is_replayed & ~has_node).sum()):
+        yield (
+            f"{count:,} {replayed}: their range is that of the launch, since no capture in the trace certainly has the"
+            " same calls; for their modules, begin the trace before the capture, or record with nsys:"
+            " kernel-tables record --profiler nsys -- python train.py"
+        )
+    if trace.whole_microseconds:
+        yield "times are whole microseconds: a kernel of 0.9 µs counts as 0 or 1"
+    if not ranges.has_modules(trace):
+        reason = "compiled models call none" if trace.facts.get("with_stack") else "with_stack=True records them"
+        yield f"no call of a module is in the trace ({reason}): ranges are annotations of the program and operators"
 
 
 @contextmanager
@@ -31,10 +140,10 @@ def sqlite_file(path: str | os.PathLike, *, up_to_damage: bool = False) -> Itera
         if is_json(path):
             yield sqlite_of_trace(path, Path(folder) / "trace.sqlite", up_to_damage=up_to_damage)
             return
-        plain = _unpacked(path, Path(folder)) if first_bytes(path, 2) == GZIP_MAGIC else path
+        plain = _unpacked(path, Path(folder)) if first_bytes(path, 2) == json_stream.GZIP_MAGIC else path
         if plain.suffix in REPORT_SUFFIXES:
-            plain = export_report(plain, Path(folder) / (plain.stem + ".sqlite"), payloads=True)
-        require_whole_sqlite(plain, named=path)
+            plain = nsys.export_report(plain, Path(folder) / (plain.stem + ".sqlite"), payloads=True)
+        soundness.require_whole_sqlite(plain, named=path)
         yield plain
 
 

@@ -1,6 +1,6 @@
 """The columns of one table, built while its rows are read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import numpy as np
@@ -8,26 +8,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kernel_tables.errors import ImpossibleCapture, impossible
-from kernel_tables.reading.large_queries import readable
-from kernel_tables.reading.schema import MISSING
+from kernel_tables.reading import large_queries, schema, small_queries
 from kernel_tables.reading.times import Times
 
 FIRST_LENGTH = 65536
 NARROW = ("correlation", "label", "text_id", "name_id", "device", "stream")  # seldom beyond 32 bits; nothing sums them
 LARGEST_NARROW = (1 << 31) - 1
+ALIKE = ("process", "thread", "device", "stream")  # often the same in all rows
 
 
 class GrowingColumn:
     """Integers in order of arrival, MISSING for NULL."""
 
-    def __init__(self, narrow: bool = False) -> None:
-        """With `narrow`, of 32 bits as long as all are MISSING or counts that fit."""
+    def __init__(self, narrow: bool = False, alike: bool = False) -> None:
+        """With `narrow`, of 32 bits as long as all are MISSING or counts that fit. With `alike`, without memory as long
+        as all are equal."""
         self._values = np.empty(FIRST_LENGTH, np.int32 if narrow else np.int64)
+        self._alike = alike
         self._length = 0
 
     def append(self, values: pa.Array) -> None:
         """Appends integers or NULLs."""
-        known = values.fill_null(MISSING) if values.null_count else values
+        known = values.fill_null(schema.MISSING) if values.null_count else values
         self._append(known.to_numpy(), room=2)
 
     def take(self, other: "GrowingColumn") -> None:
@@ -36,15 +38,26 @@ class GrowingColumn:
 
     def _append(self, values: np.ndarray, room: int) -> None:
         end = self._length + len(values)
-        if self._values.dtype == np.int32 and not ((values >= MISSING) & (values <= LARGEST_NARROW)).all():
+        is_narrow = self._values.dtype == np.int32
+        if is_narrow and len(values) and (values.min() < schema.MISSING or values.max() > LARGEST_NARROW):
             self._values = self._values.astype(np.int64)
+        if self._alike:
+            self._values[0] = self._values[0] if self._length or not len(values) else values[0]
+            if (values == self._values[0]).all():
+                self._length = end
+                return
+            self._alike = False
+            self._values = np.full(max(room * end, FIRST_LENGTH), self._values[0])
         if end > len(self._values):
-            self._values.resize(room * end, refcheck=False)  # remapped, not copied, where the system can
+            shorter, self._values = self._values, np.empty(room * end, self._values.dtype)  # resize would write zeros
+            self._values[: self._length] = shorter[: self._length]
         self._values[self._length : end] = values
         self._length = end
 
     def values(self) -> np.ndarray:
-        """All integers. Nothing can be appended afterwards."""
+        """All integers, read-only where all are equal. Nothing can be appended afterwards."""
+        if self._alike and self._length:
+            return np.broadcast_to(self._values[0], self._length)
         self._values.resize(self._length, refcheck=False)
         return self._values
 
@@ -62,29 +75,30 @@ class TableColumns:
         table: str,
         names: list[str],
         times: Times,
+        required: Collection[str] = (),
         types: tuple[int, ...] = (),
         of_text: TextMap | None = None,
     ):
         """The columns `names` of `table`, in the file that messages call `path`; `times` checks all rows.
 
-        `types` are the values of the column `type` whose rows are kept; `of_text` converts the column `text`.
+        `required` are those that the table does not let be NULL, `types` the values of the column `type` whose rows
+        are kept; `of_text` converts the column `text`.
         """
         self._path, self._table = path, table
-        self._columns = {name: GrowingColumn(narrow=name in NARROW) for name in names}
-        self._times, self._types, self._of_text = times, types, of_text
+        self._columns = {name: GrowingColumn(name in NARROW, name in ALIKE) for name in names}
+        self._times, self._required, self._types, self._of_text = times, required, types, of_text
         self._texts: list[pa.Array] = []
 
     def use(self, batch: pa.RecordBatch) -> None:
         """Adds the next rows. Raises ImpossibleCapture if a column does not hold integers."""
         if self._types:
             batch = self._of_types(batch)
-        for name in self._columns:
-            self._require_integers(batch, name)
+        columns = [self._integers(batch, name) for name in self._columns]
         self._times.look_at(batch)
-        for name, column in self._columns.items():
-            column.append(batch[name])
+        for column, values in zip(self._columns.values(), columns, strict=True):
+            column.append(values)
         if self._of_text:
-            self._texts.append(self._of_text(readable(batch["text"])))
+            self._texts.append(self._of_text(large_queries.readable(batch["text"])))
 
     def append(self, other: "TableColumns") -> None:
         """Adds the rows that another one has read, which is empty afterwards."""
@@ -103,15 +117,20 @@ class TableColumns:
 
     def _of_types(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of the types. Not selected by SQL, which may search a damaged file forever without finding a row."""
-        self._require_integers(batch, "type")
-        wanted = pc.is_in(batch["type"], value_set=pa.array(self._types, batch["type"].type))
+        types = self._integers(batch, "type")
+        wanted = pc.is_in(types, value_set=pa.array(self._types, types.type))
         return batch if pc.all(wanted).as_py() else batch.filter(wanted)
 
-    def _require_integers(self, batch: pa.RecordBatch, name: str) -> None:
-        if not pa.types.is_integer(batch[name].type):
+    def _integers(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+        """A column of the batch. Raises ImpossibleCapture if it does not hold integers."""
+        values = batch[name]
+        if not pa.types.is_integer(values.type):
             raise impossible(
                 self._path,
                 "wrong_type",
-                f"{name} of {self._table} holds {batch[name].type}, not integers; the file is not nsys's, or damaged:"
+                f"{name} of {self._table} holds {values.type}, not integers; the file is not nsys's, or damaged:"
                 " export the report again",
             )
+        if name in self._required and values.null_count:
+            raise small_queries.damaged(self._path, f"{name} of {self._table} is NULL, which the table forbids")
+        return values

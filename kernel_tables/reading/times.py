@@ -1,9 +1,9 @@
 """Impossible times, which no clock and no capture can have."""
 
-from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,34 +29,37 @@ class Times:
         """With `may_be_open`, an end may be missing."""
         self._table, self._bounds, self._may_be_open = table, bounds, may_be_open
         self._lacking = 0
-        self._extremes: defaultdict[str, list[int]] = defaultdict(
-            list
-        )  # by column, and of `length`: those of each batch
+        self._extents: dict[str, tuple[int, int]] = {}  # the least and the greatest value by column, and of `length`
         self._backwards = 0
         self._total_ns = 0.0
 
     def look_at(self, batch: pa.RecordBatch) -> None:
         """Checks the times of further rows, which are integers."""
-        columns = [name for name in ("start", "end") if name in batch.schema.names]
-        for name in columns:
-            self._lacking += 0 if self._may_be_open and name == "end" else batch[name].null_count
-            self._note(name, batch[name])
+        columns = {name: batch[name] for name in ("start", "end") if name in batch.schema.names}
+        for name, values in columns.items():
+            self._lacking += 0 if self._may_be_open and name == "end" else values.null_count
+            self._note(name, _without_nulls(values))
         if len(columns) == 2 and not any(self._beyond()):
-            length = pc.subtract(batch["end"], batch["start"])
+            length = _without_nulls(pc.subtract(columns["end"], columns["start"]))
             self._note("length", length)
-            self._backwards += pc.sum(pc.less(length, 0)).as_py() or 0
-            self._total_ns += pc.sum(length.cast("float64", safe=False)).as_py() or 0.0
+            self._backwards += np.count_nonzero(length < 0)
+            self._total_ns += float(length.sum(dtype=np.float64))
 
-    def _note(self, name: str, values: pa.Array) -> None:
-        self._extremes[name] += [value for value in pc.min_max(values).as_py().values() if value is not None]
+    def _note(self, name: str, values: np.ndarray) -> None:
+        if len(values):
+            self._widen(name, int(values.min()), int(values.max()))
+
+    def _widen(self, name: str, least: int, greatest: int) -> None:
+        before = self._extents.get(name, (least, greatest))
+        self._extents[name] = min(before[0], least), max(before[1], greatest)
 
     def add(self, other: "Times") -> None:
         """Adds the times that another one has looked at."""
         self._lacking += other._lacking
         self._backwards += other._backwards
         self._total_ns += other._total_ns
-        for name, extremes in other._extremes.items():
-            self._extremes[name] += extremes
+        for name, extent in other._extents.items():
+            self._widen(name, *extent)
 
     def findings(self) -> list[Finding]:
         """The impossibilities so far."""
@@ -88,8 +91,11 @@ class Times:
 
     def _extent(self, name: str) -> tuple[int, int]:
         """The least and the greatest value of a column so far; 0 without values."""
-        extremes = self._extremes[name]
-        return min(extremes, default=0), max(extremes, default=0)
+        return self._extents.get(name, (0, 0))
+
+
+def _without_nulls(values: pa.Array) -> np.ndarray:
+    return (values.drop_null() if values.null_count else values).to_numpy()
 
 
 def _finding(code: str, fact: str) -> Finding:

@@ -13,8 +13,8 @@ from kernel_tables.diagnosis.scope import NO_STEP, Scope
 from kernel_tables.diagnosis.step_time import step_time
 from kernel_tables.page.colors import PHASES
 from kernel_tables.page.markup import html_environment, script, style
-from kernel_tables.page.names import Names
 from kernel_tables.page.step import Leaf, family_of, flame, ms_by, picture
+from kernel_tables.page.timeline import Names
 from kernel_tables.report import tables
 from kernel_tables.report.timeline import capture_timeline, step_leaves, within_room
 from kernel_tables.trace import Trace

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from kernel_tables import intervals, units
 from kernel_tables.attribution.activities import KINDS
 from kernel_tables.attribution.arrays import factorize
 from kernel_tables.diagnosis.scope import Scope
-from kernel_tables.intervals import union
 from kernel_tables.kineto.capture_schema import CPU_DEVICE
-from kernel_tables.page.names import Names
+from kernel_tables.page.timeline import Names
 from kernel_tables.trace import Trace
-from kernel_tables.units import duration, percent, size, time_heading
 from kernel_tables.views.readable_tree import RangeTree
 
 MOST_ROWS = 1000
@@ -58,7 +57,7 @@ def ranges(trace: Trace, under: str | None, all_ns: int) -> ReportTable:
         )
         for row in tree.rows(MOST_ROWS)
     )  # fmt: skip
-    headings = ("range", "times", "kernels", time_heading(trace.is_cpu_only), SHARE, "copies, sets")
+    headings = ("range", "times", "kernels", units.time_heading(trace.is_cpu_only), SHARE, "copies, sets")
     rest_line = _rest(len(tree), "ranges")
     return ReportTable("ranges", "Ranges, inner ones below outer ones", headings, rows, rest_line, sorts=False)
 
@@ -75,7 +74,7 @@ def classes(trace: Trace, under: str | None, all_ns: int, names: Names) -> Repor
         )
         for row in table.head(MOST_ROWS).itertuples(index=False)
     )
-    headings = ("class", "kernels", "launches", time_heading(trace.is_cpu_only), SHARE, "most time in")
+    headings = ("class", "kernels", "launches", units.time_heading(trace.is_cpu_only), SHARE, "most time in")
     return ReportTable("classes", "Classes of kernels", headings, rows, _rest(len(table), "classes"))
 
 
@@ -90,7 +89,7 @@ def kernels(trace: Trace, under: str | None, all_ns: int, names: Names) -> Repor
         )
         for row in table.head(MOST_ROWS).itertuples(index=False)
     )  # fmt: skip
-    heading = time_heading(trace.is_cpu_only)
+    heading = units.time_heading(trace.is_cpu_only)
     headings = ("kernel", "launches", heading, SHARE, "mean", "min", "max", "class", "range")
     return ReportTable("kernels", "Kernels by range", headings, rows, _rest(len(table), "kernels in ranges"))
 
@@ -111,7 +110,7 @@ def memory(scope: Scope, names: Names) -> ReportTable:
         rows.append(
             (
                 _kernel(activities.names[code], names), _count(count), *_time(ns, all_ns), _duration(ns / count),
-                _bytes(amount), _rate(rate),
+                ReportCell(units.size(amount), MISSING if amount != amount else amount), _rate(rate),
             )
         )  # fmt: skip
     rows.sort(key=lambda row: -row[2].number)
@@ -128,7 +127,7 @@ def streams(scope: Scope) -> ReportTable:
     rows = []
     for number, code in enumerate(codes.tolist()):
         mask = of_stream == number
-        busy = union(activities.start_ns[mask], activities.end_ns[mask]).total_ns
+        busy = intervals.union(activities.start_ns[mask], activities.end_ns[mask]).total_ns
         rows.append(
             (
                 ReportCell(device_name(code >> 32), code >> 32),
@@ -180,19 +179,15 @@ def _count(number: int) -> ReportCell:
 
 def _time(ns: float, total_ns: int) -> tuple[ReportCell, ReportCell]:
     share = ns / total_ns if total_ns else 0.0
-    return _duration(ns), ReportCell(percent(share), share, share)
+    return _duration(ns), ReportCell(units.percent(share), share, share)
 
 
 def _duration(ns: float) -> ReportCell:
-    return ReportCell(duration(ns), float(ns))
+    return ReportCell(units.duration(ns), float(ns))
 
 
 def _kernel(name: str, names: Names) -> ReportCell:
     return ReportCell(name, name=names.kernel(name))
-
-
-def _bytes(count: float) -> ReportCell:
-    return ReportCell(size(count), MISSING if count != count else count)
 
 
 def _rest(count: int, noun: str) -> str:

@@ -8,9 +8,8 @@ import numpy as np
 from kernel_tables.attribution.arrays import factorize
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
 from kernel_tables.kernel_classes.categories import family
-from kernel_tables.page.names import Names
 from kernel_tables.page.step import Leaf
-from kernel_tables.page.timeline import Timeline, TimelineBar, lane_title, timeline
+from kernel_tables.page.timeline import Names, Timeline, TimelineBar, lane_title, timeline
 from kernel_tables.report.tables import device_name, thread_order
 from kernel_tables.units import duration
 from kernel_tables.views import timeline as rows_of
@@ -109,7 +108,7 @@ def _limit(scope: Scope, ranges: np.ndarray, activities: np.ndarray, last: int) 
     activity_arrays, range_arrays = scope.activities, scope.trace.range_arrays
     launched = activities[activity_arrays.launched[activities]]  # the others have no launch time
     starts = np.concatenate(
-        [range_arrays.start_ns[ranges], activity_arrays.launch_ns[launched], activity_arrays.start_ns[activities]]
+        [range_arrays.start_ns[ranges], activity_arrays.launch_at(launched), activity_arrays.start_ns[activities]]
     )
     return int(np.partition(starts, MOST_BARS)[MOST_BARS]) if len(starts) > MOST_BARS else last
 
@@ -117,7 +116,7 @@ def _limit(scope: Scope, ranges: np.ndarray, activities: np.ndarray, last: int) 
 def _before(scope: Scope, ranges: np.ndarray, activities: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
     """The ranges that were opened before a time, and the activities that were launched or started before it."""
     activity_arrays, range_arrays = scope.activities, scope.trace.range_arrays
-    launched = activity_arrays.launched[activities] & (activity_arrays.launch_ns[activities] < limit)
+    launched = activity_arrays.launched[activities] & (activity_arrays.launch_at(activities) < limit)
     return ranges[range_arrays.start_ns[ranges] < limit], activities[
         (activity_arrays.start_ns[activities] < limit) | launched
     ]

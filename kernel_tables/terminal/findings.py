@@ -1,14 +1,20 @@
-"""The findings of `diagnose` and `check` as lines for a terminal."""
+"""The findings of `diagnose` and `check`, and the changes of `diff`, as lines for a terminal; and what a notebook shows
+of a capture: the time of a step, the tree of ranges, and findings."""
 
 import textwrap
 from collections.abc import Iterator, Mapping
+from html import escape
 
 import pandas as pd
 
-from kernel_tables.clean_text import visible
-from kernel_tables.diagnosis.diagnose import Diagnosis, silent_by_reason
-from kernel_tables.diagnosis.step_time import StepTime
+from kernel_tables import clean_text, comparison, units
+from kernel_tables.diagnosis.diagnose import Diagnosis, diagnose, silent_by_reason
+from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.diagnosis.step_time import StepTime, step_time
 from kernel_tables.kernel_names.short import short_names
+from kernel_tables.terminal.columns import TextColumn, aligned
+from kernel_tables.terminal.tables import tree_lines
+from kernel_tables.trace import Trace
 
 INDENT = "    "
 
@@ -24,12 +30,14 @@ def completeness_lines(table: pd.DataFrame, width: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def finding_lines(findings: list[Diagnosis], width: int, time: StepTime | None = None, everything: bool = False) -> str:
+def finding_lines(
+    findings: list[Diagnosis], width: int, time: StepTime | None = None, everything: bool = False, noun: str = "kernels"
+) -> str:
     """The `time` of a step, and the findings, largest gain first; with `everything`, also the rules that could not be
-    checked, by reason."""
+    checked, by reason. `noun` is what ran, as Scope.noun."""
     reported = [finding for finding in findings if not finding.abstained]
     lines = [*_wrapped(time.sentence, width, "", INDENT), ""] if time else []
-    lines += [line for finding in reported for line in _finding(finding, width)] or ["No rule finds anything."]
+    lines += [line for finding in reported for line in _finding(finding, width, noun)] or ["No rule finds anything."]
     silent = silent_by_reason(findings)
     if everything:
         for reason, codes in silent.items():
@@ -45,21 +53,73 @@ def unchecked(silent: Mapping[str, list[str]]) -> str:
     return f"{count} rule{' needs' if count == 1 else 's need'} what this capture does not have"
 
 
-def _finding(finding: Diagnosis, width: int) -> Iterator[str]:
-    yield f"{finding.code}: at most {finding.gain_ms:.3g} ms ({finding.gain_percent:.1f} %), {finding.sure}"
+def _finding(finding: Diagnosis, width: int, noun: str) -> Iterator[str]:
+    yield f"{finding.code}: at most {_time(finding.gain_ms)} ({finding.gain_percent:.1f} %), {finding.sure}"
     yield from _wrapped(finding.message, width)
     ranges, kernels = finding.where["ranges"], finding.where["kernels"]
     names = short_names(kernels)
     if ranges:
         yield from _wrapped(f"in {_listed(ranges)}", width)
-        yield from _wrapped(f"kernels: {_listed({names[name]: ms for name, ms in kernels.items()})}", width)
+        yield from _wrapped(f"{noun}: {_listed({names[name]: ms for name, ms in kernels.items()})}", width)
     yield from _wrapped(f"→ {finding.advice}", width)
     yield ""
 
 
 def _listed(ms_by_name: Mapping[str, float]) -> str:
-    return "; ".join(f"{name} {ms:.3g} ms" for name, ms in ms_by_name.items())
+    return "; ".join(f"{name} {_time(ms)}" for name, ms in ms_by_name.items())
 
 
 def _wrapped(text: str, width: int, indent: str = INDENT, hanging: str = INDENT + "  ") -> list[str]:
-    return textwrap.wrap(visible(text), max(width, 40), initial_indent=indent, subsequent_indent=hanging)
+    return textwrap.wrap(clean_text.visible(text), max(width, 40), initial_indent=indent, subsequent_indent=hanging)
+
+
+MOST_ROWS, WIDTH, MOST_FINDINGS = 30, 110, 3
+ALL_BY = "trace().range_tree()"
+
+
+def notebook_html(trace: Trace, step_name: str) -> str:
+    """The capture as HTML without scripts."""
+    scope = Scope(trace, step_name)
+    time = step_time(scope)
+    findings = [finding for finding in diagnose(scope) if not finding.abstained][:MOST_FINDINGS]
+    notes = [units.CPU_ONLY_NOTE] if trace.is_cpu_only else []
+    tree = f"<pre>{escape(clean_text.visible_lines(tree_lines(trace, MOST_ROWS, WIDTH, all_by=ALL_BY)))}</pre>"
+    texts = [*([time.sentence] if time else []), *notes, *(finding.sentence for finding in findings)]
+    return tree + "".join(f"<p>{escape(clean_text.visible_lines(text[:1].upper() + text[1:]))}.</p>" for text in texts)
+
+
+LEAST_NAME, LEAST_FACT = 20, 10
+KERNEL = "kernel"
+UNITS_NOTE = "times and launches are per step"
+
+
+def change_lines(changes: pd.DataFrame, tolerance: float, width: int) -> str:
+    """One row per change; times are means per step."""
+    nothing = f"nothing differs, no time by more than {100 * tolerance:g} %\n"
+    nothing = nothing if (changes["change"] == comparison.SAME).all() else ""
+    if changes.empty:
+        return nothing
+    short = short_names(changes.loc[changes["level"] == KERNEL, "name"])
+    is_fact = changes["change"] == comparison.FACT
+    before, after = (changes[side].where(is_fact, changes[f"ms_{side}"].map(_time)) for side in ("before", "after"))
+    launches = zip(changes["launches_before"], changes["launches_after"], strict=True)
+    columns = [
+        TextColumn("level", list(changes["level"]), right=False),
+        TextColumn("name", [short.get(name, name) for name in changes["name"]], right=False, least=LEAST_NAME),
+        TextColumn("change", list(changes["change"]), right=False),
+        TextColumn("before", list(before), least=LEAST_FACT),
+        TextColumn("after", list(after), least=LEAST_FACT),
+        TextColumn("more", [_time(ms) for ms in changes["ms_more"]], rank=3),
+        TextColumn("ratio", ["" if ratio != ratio else f"× {ratio:.3g}" for ratio in changes["ratio"]], rank=2),
+        TextColumn("launches", ["" if pair[0] != pair[0] else _launches(*pair) for pair in launches], rank=1),
+    ]
+    return aligned(columns, width) + nothing + f"{UNITS_NOTE}\n"
+
+
+def _time(ms: float) -> str:
+    return "" if ms != ms else units.duration(1e6 * ms)
+
+
+def _launches(before: float, after: float) -> str:
+    texts = f"{before:,.4g}", f"{after:,.4g}"
+    return " → ".join(dict.fromkeys(texts))

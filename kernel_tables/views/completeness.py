@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from kernel_tables.clean_text import visible
 from kernel_tables.errors import ERROR, WARNING, Finding, ImpossibleCapture, finding
 from kernel_tables.files import reports_beside
 from kernel_tables.reading.global_ids import process_number, process_of
-from kernel_tables.reading.schema import DAMAGE_KEY, MISSING, NVTX, RESOLUTION_KEY, RUNTIME
+from kernel_tables.reading.schema import DAMAGE_KEY, MISSING, RESOLUTION_KEY, RUNTIME, WANTED
+from kernel_tables.views.early_end import ended_early
 from kernel_tables.views.nsys_messages import findings_of_nsys
 
 if TYPE_CHECKING:
@@ -29,15 +30,19 @@ if TYPE_CHECKING:
 SHORT_OF_VARYING_TWINS = 0.9  # if steps differ anyway, a step is short below this share of the median
 
 
-def findings(trace: CaptureArrays, expected_steps: int | None = None, step_name: str = "step") -> list[Finding]:
-    """The findings, errors first. `expected_steps` is the expected number of ranges `step_name` in the window."""
+def findings(
+    trace: CaptureArrays, expected_steps: int | None = None, step_name: str = "step", *, equal_steps: bool = False
+) -> list[Finding]:
+    """The findings, errors first. `expected_steps` is the expected number of ranges `step_name` in the window. With
+    `equal_steps`, all of them do the same work, so that fewer kernels are a loss.
+    """
     try:
         rows = [
             *_older_than_report(trace),
             *_limits_of_json(trace),
             *_no_kernels(trace),
             *_no_ranges(trace),
-            *_steps(trace, expected_steps, step_name),
+            *_steps(trace, expected_steps, step_name, equal_steps),
             *_launches(trace),
             *_graph_replays(trace),
             *_calls_without_names(trace),
@@ -107,72 +112,76 @@ def _no_ranges(trace: CaptureArrays) -> Iterator[Finding]:
         )
 
 
-def _steps(trace: CaptureArrays, expected: int | None, step_name: str) -> Iterator[Finding]:
+def _steps(trace: CaptureArrays, expected: int | None, step_name: str, equal_steps: bool) -> Iterator[Finding]:
     """The findings about the steps of every process that has any."""
-    by_process = _kernels_by_step(trace, step_name)
-    for process, kernels in by_process.items():
+    by_process = _steps_by_process(trace, step_name)
+    for process, (steps, kernels) in by_process.items():
         of_process = f" of process {process_number(process)}" if len(by_process) > 1 else ""
-        yield from _steps_of_process(trace, kernels, expected, f"{step_name!r}{of_process}")
+        label = f"{step_name!r}{of_process}"
+        if expected is not None and len(kernels) != expected:
+            yield finding(
+                "step_count",
+                f"found {len(kernels)} ranges {label}, expected {expected}: per-step means are wrong; capture again, to"
+                " the end of the program",
+            )
+        if len(kernels) and _is_kernel(trace).any():
+            yield from _kernels_of_steps(trace, steps, kernels, label, equal_steps)
 
 
-def _steps_of_process(trace: CaptureArrays, kernels: list[int], expected: int | None, label: str) -> Iterator[Finding]:
-    if expected is not None and len(kernels) != expected:
-        yield finding(
-            "step_count",
-            f"found {len(kernels)} ranges {label}, expected {expected}: per-step means are wrong; capture again, to the"
-            " end of the program",
-        )
-    if not _is_kernel(trace).any():
-        return
-    short, usual, varies = _step_kernels(kernels)
-    if short:
-        listed = ", ".join(f"{step}: {kernels[step]}" for step in short[:5])
+def _kernels_of_steps(
+    trace: CaptureArrays, steps: np.ndarray, kernels: list[int], label: str, equal_steps: bool
+) -> Iterator[Finding]:
+    """What the numbers of kernels in the steps of a process tell; PyTorch's profiler loses no operators of a CPU."""
+    few, many = min(kernels), max(kernels)
+    if trace.is_cpu_only:
+        lost = None
+    elif many == 0:
+        lost = f"none of the {len(kernels)} ranges {label} holds a kernel, though kernels ran outside of them"
+    elif few < many and (fact := ended_early(trace, steps, kernels)):
+        lost = f"of {len(kernels)} ranges {label}, {fact}"
+    else:
+        lost = _fewer(kernels, label) if equal_steps else None
+    if lost:
         yield finding(
             "short_steps",
-            f"{len(short)} of {len(kernels)} ranges {label} hold fewer kernels than the usual {usual} (number of"
-            f" the step: kernels = {listed}): the CUDA trace stopped early or lost kernels, so times are too small;"
-            " capture fewer steps, or flush the trace at cudaProfilerStop",
+            f"{lost}: the CUDA trace stopped early or lost kernels, so times are too small; capture fewer steps, or"
+            " flush the trace at cudaProfilerStop",
         )
-    elif varies:
+    elif few < many:
         yield finding(
             "steps_vary",
-            f"ranges {label} hold between {min(kernels)} and {max(kernels)} kernels: a mean over them mixes"
-            " different work; look at the steps one by one",
+            f"ranges {label} hold between {few} and {many} {'operators' if trace.is_cpu_only else 'kernels'}, and"
+            " nothing shows a loss: the program does different work in them, which a mean mixes",
         )
 
 
-class _StepKernels(NamedTuple):
-    """The steps with too few kernels, how many are usual, and whether steps differ."""
-
-    short: list[int]
-    usual: int
-    varies: bool
-
-
-def _step_kernels(kernels: list[int]) -> _StepKernels:
-    """From the number of kernels in each step. Steps that differ anyway may have somewhat fewer than the median."""
-    if not kernels:
-        return _StepKernels([], 0, False)
+def _fewer(kernels: list[int], label: str) -> str | None:
+    """Which steps have fewer kernels than usual, in words. Steps that differ anyway may have somewhat fewer than the
+    median."""
     usual, twins = Counter(kernels).most_common(1)[0]
-    if usual == 0:
-        usual = least = 1
-    elif 2 * twins > len(kernels):
-        least = usual
-    else:
+    least = usual
+    if 2 * twins <= len(kernels):
         usual = int(np.median(kernels))
-        least = max(SHORT_OF_VARYING_TWINS * usual, 1)
-    short = [step for step, count in enumerate(kernels) if count < least]
-    return _StepKernels(short, usual, min(kernels) < max(kernels))
+        least = SHORT_OF_VARYING_TWINS * usual
+    short = [step for step, count in enumerate(kernels) if count < max(least, 1)]
+    if not short:
+        return None
+    listed = ", ".join(f"{step}: {kernels[step]}" for step in short[:5])
+    return (
+        f"{len(short)} of {len(kernels)} ranges {label} hold fewer kernels than the usual {usual} (number of the step:"
+        f" kernels = {listed})"
+    )
 
 
-def _kernels_by_step(trace: CaptureArrays, step_name: str) -> dict[int, list[int]]:
-    """The number of kernels in each measured step, by process; a MISSING process without steps if there are none."""
+def _steps_by_process(trace: CaptureArrays, step_name: str) -> dict[int, tuple[np.ndarray, list[int]]]:
+    """The measured steps of each process, and the number of kernels in each; a MISSING process without steps if there
+    are none."""
     steps, ranges = measured_steps(trace, step_name), trace.range_arrays
     step = trace.enclosing(step_name)[_is_kernel(trace)]
     kernels = np.bincount(step[step != NONE], minlength=len(ranges))[steps]
     process = ranges.process[steps]
-    by_process = {number: kernels[process == number].tolist() for number in np.unique(process).tolist()}
-    return by_process or {MISSING: []}
+    by_process = {n: (steps[process == n], kernels[process == n].tolist()) for n in np.unique(process).tolist()}
+    return by_process or {MISSING: (steps, [])}
 
 
 def _launches(trace: CaptureArrays) -> Iterator[Finding]:
@@ -184,14 +193,16 @@ def _launches(trace: CaptureArrays) -> Iterator[Finding]:
             f"{missing} launches have no kernel: their time is missing from every table; wait for the GPU"
             " (torch.cuda.synchronize) before the capture ends, or capture less at a time",
         )
-    calls = trace.columns[RUNTIME]
-    if not len(calls["start"]) and len(activities):
+    if not len(trace.columns[RUNTIME]["start"]) and len(activities):
         yield finding(
             "no_api_calls",
             "no CUDA API call was recorded: no kernel can be attributed to a range; trace CUDA (`-t cuda,nvtx`) and"
             " export the complete report",
         )
         return
+    if activities.launched.all():
+        return
+    calls = trace.capture.selected(RUNTIME, WANTED[RUNTIME])
     before, lost = kernels_without_calls(activities, calls, process_of(calls["thread"]))
     if lost:
         yield finding(
@@ -229,8 +240,8 @@ def _graph_replays(trace: CaptureArrays) -> Iterator[Finding]:
         yield finding(
             "nodes_not_recorded",
             f"{replayed} activities of replayed CUDA graphs belong to the range that launched the replay: PyTorch's"
-            " profiler does not say where the graph's nodes were captured; record with nsys for their modules"
-            " (`kernel-tables record --profiler nsys`)",
+            " profiler does not record a graph's nodes, and no capture in the trace certainly has the same calls;"
+            " record with nsys for their modules (`kernel-tables record --profiler nsys`)",
         )
 
 
@@ -243,7 +254,7 @@ def _calls_without_names(trace: CaptureArrays) -> Iterator[Finding]:
 
 
 def _left_open(trace: CaptureArrays) -> Iterator[Finding]:
-    left_open = int((trace.columns[NVTX]["end"] == MISSING).sum())
+    left_open = trace.left_open
     if left_open:
         yield finding(
             "ranges_left_open",

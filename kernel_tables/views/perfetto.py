@@ -1,8 +1,8 @@
 """A trace in Chrome's JSON format, which ui.perfetto.dev and chrome://tracing open.
 
 Tracks: each thread of each process with its ranges and launches, and each stream of each GPU with its activities and
-their ranges. Slices that overlap without nesting are on further tracks (tracks.py). An arrow leads from a launch to its
-kernel. Times in the file are microseconds since the first event, with decimals.
+their ranges. Slices that overlap without nesting are on further tracks (timeline.py). An arrow leads from a launch to
+its kernel. Times in the file are microseconds since the first event, with decimals.
 """
 
 import gzip
@@ -25,8 +25,7 @@ from kernel_tables.attribution.steps import clock_offsets_ns
 from kernel_tables.ranks.ranks import numbers_in_run
 from kernel_tables.reading.global_ids import BITS, process_number, process_of, thread_number
 from kernel_tables.reading.schema import WRITER_KEY
-from kernel_tables.views.timeline import call_rows, range_rows
-from kernel_tables.views.tracks import Lanes, Stream, Track, stretches
+from kernel_tables.views.timeline import Lanes, Stream, Track, call_rows, range_rows, stretches
 
 STREAM_TRACK = 1 << 24  # thread ids of the operating system are below this, tracks of streams above
 RANGE_TRACK = 1 << 29  # and those of their ranges above these
@@ -102,7 +101,7 @@ def _selection(trace: CaptureArrays, under: str | None) -> tuple[CaptureArrays, 
 
 def _first_ns(trace: CaptureArrays, activities: np.ndarray, ranges: np.ndarray) -> int:
     rows = trace.gpu_activities
-    launch_ns = rows.launch_ns[activities[rows.launched[activities]]]
+    launch_ns = rows.launch_at(activities[rows.launched[activities]])
     times = [rows.start_ns[activities], launch_ns, trace.range_arrays.start_ns[ranges]]
     return int(min((column.min() for column in times if len(column)), default=0))
 
@@ -139,7 +138,7 @@ def _streams(placed: PlacedTrace) -> list[Stream]:
 
 def _stretch_events(placed: PlacedTrace, lanes: Lanes, streams: dict[Stream, int]) -> Iterator[dict]:
     """The ranges of activities on GPUs; those of a processor are on the tracks of its threads."""
-    names = placed.trace.range_names.names
+    names = placed.trace.range_names
     on_gpu = placed.activities[placed.trace.places["device"][placed.activities] >= 0]
     for stream, name, start_ns, end_ns in stretches(placed.trace, on_gpu):
         track = Track(placed.pid(stream[0]), RANGE_TRACK + streams[stream])

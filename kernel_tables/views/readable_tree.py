@@ -107,7 +107,7 @@ def _launched(trace: CaptureArrays, under: str | None, process: int | None) -> l
     activities, paths = trace.gpu_activities, trace.range_paths
     rows = slice(None) if process is None else activities.process == process
     of_name = np.array([family(name) == COMMUNICATION for name in trace.activity_classes], bool)
-    key = 2 * trace.activity_path[rows] + of_name[activities.name[rows]]
+    key = 2 * trace.activity_path[rows].astype(np.int32) + of_name[activities.name[rows]]
     is_kernel = COUNTS_AS_KERNEL[activities.kind[rows]]
     kernels, memops = (np.bincount(key[mask], minlength=2 * len(paths)).tolist() for mask in (is_kernel, ~is_kernel))
     ns = sums_by_group(key, activities.duration_ns[rows], 2 * len(paths)).tolist()

@@ -5,11 +5,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kernel_tables.attribution import limits, path_text
 from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS
 from kernel_tables.attribution.arrays import factorize, map_blocks, sums_by_group
 from kernel_tables.attribution.capture_arrays import CaptureArrays
-from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TABLE, require_text
-from kernel_tables.attribution.path_text import as_path
 from kernel_tables.attribution.paths import NO_RANGE, Paths
 from kernel_tables.columns import names_of
 from kernel_tables.kernel_classes.categories import UNKNOWN
@@ -33,7 +32,7 @@ def activities(trace: CaptureArrays) -> pd.DataFrame:
             "device": trace.places["device"].astype(np.int64),
             "stream": trace.places["stream"].astype(np.int64),
             "launch_ns": pd.arrays.IntegerArray(rows.launch_ns, mask=~rows.launched),
-            "path_id": trace.activity_path,
+            "path_id": trace.activity_path.astype(np.int32),
         }
     )
 
@@ -43,7 +42,7 @@ def range_instances(trace: CaptureArrays) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "instance": np.arange(len(rows)),
-            "name": _categorical(rows.name, trace.range_names.names),
+            "name": _categorical(rows.name, trace.range_names),
             "domain": _domains(trace),
             "process": rows.process,
             "thread": rows.thread,
@@ -89,9 +88,9 @@ def range_tree(trace: CaptureArrays, under: str | None, process: int | None = No
     is_shown &= paths.inside(under) if under is not None else True
     is_shown[NO_RANGE] = False
     shown = [path for path in _in_order(paths, sums["gpu_time_ns"] + sums["memop_time_ns"]) if is_shown[path]]
-    require_text(int(paths.text[shown].sum()), MOST_TEXT_OF_A_TABLE)
+    limits.require_text(int(paths.text[shown].sum()), limits.MOST_TEXT_OF_A_TABLE)
     outermost = int(depth[shown].min(initial=depth.max(initial=0)))
-    head = {"range": [as_path(paths.tuples[path]) for path in shown], "depth": depth[shown] - outermost}
+    head = {"range": [path_text.as_path(paths.tuples[path]) for path in shown], "depth": depth[shown] - outermost}
     return pd.DataFrame(head | {name: sums[name][shown] for name in SUMS})
 
 
@@ -101,13 +100,13 @@ def kernels(trace: CaptureArrays, under: str | None, process: int | None = None)
     path, name_of = trace.activity_path[selected], rows.name[selected]
     names = max(len(rows.names), 1)
     dtype = np.int32 if len(paths) * names < 1 << 31 else np.int64  # untouched memory costs no time
-    key = map_blocks(lambda block: path[block] * dtype(names) + name_of[block], len(path), dtype)
+    key = map_blocks(lambda block: path[block].astype(dtype) * names + name_of[block], len(path), dtype)
     group, group_of = factorize(key)
     del key
     statistics = _statistics(group_of, rows.duration_ns[selected])
     path_id, name = group // names, group % names
-    trace.require_text(path_id, name, MOST_TEXT_OF_A_TABLE)
-    label = {path: as_path(paths.tuples[path]) for path in np.unique(path_id).tolist()}
+    trace.require_text(path_id, name, limits.MOST_TEXT_OF_A_TABLE)
+    label = {path: path_text.as_path(paths.tuples[path]) for path in np.unique(path_id).tolist()}
     head = {
         "range": [label[path] for path in path_id.tolist()],
         "kernel": [rows.names[code] for code in name.tolist()],

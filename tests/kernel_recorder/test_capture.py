@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from kernel_recorder.command import _print_contents
-from kernel_recorder.in_process.notes import Notes, read_notes
+from kernel_recorder.in_process.handover import Notes, read_notes
 from kernel_recorder.in_process.profilers import BEGINNING, ENDING, NsysProfiler, TorchProfiler
 from kernel_recorder.in_process.ranks import Ranks
 from kernel_recorder.in_process.recorder import Recorder

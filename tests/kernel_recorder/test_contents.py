@@ -37,7 +37,8 @@ def test_what_differs_between_whole_steps_is_said_by_step():
     passes = [{"GPT forward 4x8": 2}, {"GPT forward 4x8": 2, "GPT inference 4x8": 3}, {"GPT forward 4x8": 1}]
     assert list(varying_sentence({"passes": passes[:1] * 3, "done": 3})) == []
     (sentence,) = varying_sentence({"passes": passes, "done": 2, "first": 6})  # the third was cut off
-    assert sentence.endswith("calls by step: GPT inference 4x8: 0, 3")
+    assert sentence.startswith("steps 6 to 7 call models differently")
+    assert sentence.endswith("calls in each of them: GPT inference 4x8: 0, 3")
     many = [{f"GPT forward {length}": 1} for length in range(5)]
     (sentence,) = varying_sentence({"passes": many, "done": 5})
     assert sentence.endswith("GPT forward 2: 0, 0, 1, 0, 0; and 2 more")

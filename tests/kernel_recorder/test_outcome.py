@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernel_recorder.in_process.settings import NSYS, PROGRAM, RANGE, SECONDS, Settings
+from kernel_recorder.in_process.handover import NSYS, PROGRAM, RANGE, SECONDS, Settings
 from kernel_recorder.outcome import Outcome
 from kernel_recorder.program import Ended
 
@@ -22,7 +22,7 @@ def test_a_whole_recording_says_what_it_holds_and_what_it_cost():
     assert told.window() == "steps 6 to 8 of process 7, by PyTorch's profiler"
     assert told.cost() == (
         "recording took 1.75 s of the program's time: 250 ms to begin, 500 ms to stop, 1.00 s to write;"
-        " the median step took 12.0 ms in the window, 10.0 ms before it"
+        " steps take 1.20 times as long in the window as before it"
     )
     assert (list(told.remarks()), told.expected_steps) == ([], 3)
 
@@ -164,7 +164,8 @@ def test_steps_that_are_longer_in_the_window_are_told():
     slower = outcome(OPENED, CLOSED | {"step_within_s": 0.02}, SAVED)
     (sentence,) = slower.slowed()
     assert "step" not in slower.cost(), "it is said once"
-    assert sentence.startswith("a step took 10.0 ms before the window and 20.0 ms in it")
+    assert sentence.startswith("steps take 2.00 times as long in the window as before it")
+    assert sentence.endswith("savings may be up to 2.00 times the percentages below")
     assert list(outcome(OPENED, CLOSED | {"step_within_s": 0.011}, SAVED).slowed()) == []
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kernel_recorder import program as program_module
-from kernel_recorder.in_process.notes import read_notes
+from kernel_recorder.in_process.handover import read_notes
 
 
 def test_arguments_output_and_exit_status_are_the_programs_own(record):
@@ -151,7 +151,7 @@ def test_a_program_that_hangs_is_ended_at_the_time_limit(record, monkeypatch):
 
 def test_a_program_that_trains_for_hours_can_be_ended_once_it_is_recorded(record):
     source = (
-        "import os, time\nfrom pathlib import Path\nfrom kernel_recorder.in_process.notes import Notes\n"
+        "import os, time\nfrom pathlib import Path\nfrom kernel_recorder.in_process.handover import Notes\n"
         "notes = Notes(Path(os.environ['KERNEL_TABLES_RECORDING']))\n"
         "notes.add('open', first=6, start_s=0, torch='2', modules=False)\n"
         "notes.add('closed', done=3, stop_s=0)\n"
@@ -166,7 +166,7 @@ def test_a_program_that_trains_for_hours_can_be_ended_once_it_is_recorded(record
 ENDED = """
 import os, sys, time
 from pathlib import Path
-from kernel_recorder.in_process.notes import Notes
+from kernel_recorder.in_process.handover import Notes
 
 notes = Notes(Path(os.environ['KERNEL_TABLES_RECORDING']))
 notes.add('open', first=6, start_s=0, torch='2', modules=False)

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from kernel_recorder.in_process.notes import FILE, RANK, Notes
+from kernel_recorder.in_process.handover import NOTES_FILE, RANK, Notes
 from kernel_recorder.in_process.ranks import Ranks
 from kernel_recorder.in_process.recorder import Recorder
 from kernel_tables.__main__ import main
@@ -101,7 +101,7 @@ def rank(folder, number, late_s, order, meets=("start", "stop"), of=2):
     notes = Notes(folder)
     one = Ranks(notes)
     one.join("a run", number, of)
-    while len((folder / FILE).read_text().splitlines()) < of:
+    while len((folder / NOTES_FILE).read_text().splitlines()) < of:
         time.sleep(0.001)
     time.sleep(late_s)
     for what in meets:
@@ -137,7 +137,7 @@ def test_one_rank_acts_for_all_once_all_have_come_and_all_wait_for_it(tmp_path):
 def test_a_rank_that_has_ended_is_not_waited_for(tmp_path):
     gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     note = {"event": RANK, "run": "a run", "pid": int(gone.stdout), "number": 1, "of": 2}
-    (tmp_path / FILE).write_text(json.dumps(note) + "\n")
+    (tmp_path / NOTES_FILE).write_text(json.dumps(note) + "\n")
     began = time.monotonic()
     done, codes = met(tmp_path, (0, 0.0))
     assert codes == [0]
@@ -268,7 +268,7 @@ def test_a_launcher_does_not_take_the_window_from_its_ranks(tmp_path):
         start = stop = save = staticmethod(lambda *_, **__: None)
 
     launcher = Ranks(Notes(tmp_path))
-    (tmp_path / FILE).write_text(
+    (tmp_path / NOTES_FILE).write_text(
         json.dumps({"event": RANK, "run": "a run", "pid": os.getppid(), "number": 0, "of": 2}) + "\n"
     )
     recorder = Recorder(Notes(tmp_path), launcher, Profiler(), None)

@@ -9,12 +9,11 @@ from typing import ClassVar
 import pytest
 import torch
 
-from kernel_recorder.in_process.notes import Notes, read_notes
-from kernel_recorder.in_process.parts import Parts
+from kernel_recorder.in_process.handover import CALLS, NSYS, PROGRAM, RANGE, SECONDS, Notes, Settings, read_notes
+from kernel_recorder.in_process.module_ranges import Parts
 from kernel_recorder.in_process.profilers import NsysProfiler, TorchProfiler
 from kernel_recorder.in_process.ranks import Ranks
 from kernel_recorder.in_process.recorder import Recorder, collect_what_is_due
-from kernel_recorder.in_process.settings import CALLS, NSYS, PROGRAM, RANGE, SECONDS, Settings
 from kernel_recorder.in_process.steps_window import StepsWindow
 from kernel_recorder.in_process.windows import ProgramWindow, RangeWindow, SecondsWindow, on_main_thread
 from range_marks.closures import Closures

@@ -13,8 +13,7 @@ import torch
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from range_marks.backward import follow_backward
-from range_marks.emitters import Emitter
-from range_marks.marker import Marker
+from range_marks.marker import Emitter, Marker
 
 _setup_privateuseone_for_python_backend("made_up")
 

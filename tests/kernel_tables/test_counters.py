@@ -8,8 +8,22 @@ import pandas as pd
 import pytest
 
 from kernel_recorder.ncu_profile import ROUNDS, counters_command
-from kernel_tables.counters.joining import AMBIGUOUS, NONE, NOT_PROFILED, OTHER_DEPTH, configurations, joined, spelled
-from kernel_tables.counters.launches import launches_of
+from kernel_tables.counters.joining import (
+    AMBIGUOUS,
+    COMPUTE,
+    LATENCY,
+    MEMORY,
+    NONE,
+    NOT_PROFILED,
+    OTHER_DEPTH,
+    TOO_SMALL,
+    UNKNOWN,
+    configurations,
+    joined,
+    launches_of,
+    spelled,
+    verdicts_of,
+)
 from kernel_tables.counters.metrics import (
     DO_OPERATIONS,
     INSTRUCTIONS,
@@ -24,7 +38,6 @@ from kernel_tables.counters.metrics import (
     WITHOUT_MATRICES,
 )
 from kernel_tables.counters.reading import kept_counters, no_counters, read_counters, rounds_together
-from kernel_tables.counters.verdicts import COMPUTE, LATENCY, MEMORY, TOO_SMALL, UNKNOWN, verdicts_of
 from kernel_tables.counters.work import WORK, Roofs, rates_of, total_flops, work_of
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace

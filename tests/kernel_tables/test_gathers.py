@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernel_tables.ranks.gathers import lateness, lateness_of_gathers
+from kernel_tables.ranks.communication import lateness, lateness_of_gathers
 from kernel_tables.ranks.ranks import RankTrace
 from kernel_tables.trace import Trace
 from tests.kernel_tables.synthetic import Synthetic, process_id

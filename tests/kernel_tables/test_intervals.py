@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernel_tables.intervals import covered_ns, difference, gaps, intersection, union, unions
+from kernel_tables.intervals import covered_between_ns, covered_ns, difference, gaps, intersection, union, unions
 
 LENGTH = 40
 
@@ -37,9 +37,9 @@ def test_every_operation_is_that_of_sets_of_nanoseconds(seed):
     assert of(gaps(one, 5, 30)) == set(range(5, 30)) - in_a
     long = [(s, e) for s, e in zip(*vars(gaps(one, 5, 30)).values(), strict=True) if e - s >= 4]
     assert list(zip(*vars(gaps(one, 5, 30, 4)).values(), strict=True)) == long
-    assert covered_ns(one, *b).tolist() == [
-        len(in_a & set(range(s, e))) for s, e in zip(b[0].tolist(), b[1].tolist(), strict=True)
-    ]
+    in_b = [len(in_a & set(range(s, e))) for s, e in zip(b[0].tolist(), b[1].tolist(), strict=True)]
+    assert covered_ns(one, *b).tolist() == in_b
+    assert [covered_between_ns(one, *span) for span in zip(b[0].tolist(), b[1].tolist(), strict=True)] == in_b
 
 
 def test_what_is_covered_and_the_gaps_are_the_whole_window():

@@ -194,6 +194,14 @@ def test_a_gpu_trace_keeps_kernels_copies_fills_calls_and_ranges(tmp_path):
     assert tables["CUPTI_ACTIVITY_KIND_KERNEL"][0].items() >= {"gridX": 2, "blockX": 128, "streamId": 7}.items()
 
 
+def test_steps_of_a_schedule_of_the_program_do_not_divide_the_steps_of_the_recorder(tmp_path):
+    operator = event("cpu_op", "aten::mul", 1, 2)
+    steps = [event("user_annotation", f"ProfilerStep#{number}", 10 * number, 10) for number in range(2)]
+    for more, names in (([event("user_annotation", "step", 0, 15)], ["step"]), ([], [step["name"] for step in steps])):
+        tables = rows_of(trace_of(tmp_path, operator, *steps, *more), on_gpu=False)
+        assert [row["text"] for row in tables["NVTX_EVENTS"]] == names
+
+
 @pytest.mark.parametrize(("on_gpu", "missing"), [(True, "no kernel"), (False, "no ATen operator")])
 def test_a_window_in_which_nothing_was_recorded_is_an_error(tmp_path, on_gpu, missing):
     with pytest.raises(CaptureError, match=f"recorded 1 events and {missing}"):

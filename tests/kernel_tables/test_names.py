@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernel_tables.__main__ import main
-from kernel_tables.kernel_names.explained import as_text, explained
-from kernel_tables.kernel_names.short import MAX_CHARACTERS, parts_of, short_name, short_names
+from kernel_tables.kernel_names.short import MAX_CHARACTERS, as_text, explained, parts_of, short_name, short_names
 
 REAL_NAMES = list(json.loads((Path(__file__).parent / "kernel_names.json").read_text()))
 CUTLASS = "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>(T1::Params)"

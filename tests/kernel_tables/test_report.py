@@ -120,6 +120,7 @@ def test_a_capture_made_on_a_cpu_is_said_to_be_one(tmp_path):
     assert "No GPU was used: a kernel is an outermost operator of PyTorch, and its" in html
     assert 'CPU busy with PyTorch</dt><dd>50.0 %</dd><dd class="note">other host time 50.0 %</dd>' in html
     assert "operators&#39; time" in html
+    assert 'content: "operators\\27  time "' in html  # a style sheet does not read HTML's escapes
     assert "GPU time" not in html and "on the device" not in html
     assert held(html, "timeline-bars")["lanes"] == ["ranges, thread 1", "processor, stream 7"]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernel_tables.errors import ImpossibleCapture
+from kernel_tables.reading.soundness import _require_sound_pages
 from kernel_tables.trace import Trace
 from tests.kernel_tables.synthetic import Synthetic
 
@@ -108,6 +109,49 @@ def test_a_first_page_in_the_place_of_the_root_is_refused(path):
     assert refused(path) == "damaged_file"
     with Trace(path) as trace:
         assert [finding.code for finding in trace.check()] == ["damaged_file"]
+
+
+def types_of_a_row(path: Path) -> int:
+    """Where the types of the columns of a kernel on the last page begin."""
+    content = path.read_bytes()
+    leaf = leaves(content)[-1]
+    cell = leaf + int.from_bytes(content[leaf + 8 : leaf + 10], "big")
+    length, number = content[cell], content[cell + 1 : cell + 3]
+    assert length < 128 and number[0] >= 128 > number[1], "a length of one byte and a row number of two"
+    return cell + 4
+
+
+def test_a_row_that_is_not_as_long_as_its_columns_is_refused(path):
+    begin = types_of_a_row(path)
+    types = path.read_bytes()[begin : begin + 30]
+    place = next(place for place, of_column in enumerate(types) if of_column in (1, 2))
+    overwrite(path, begin + place, bytes([types[place] ^ 3]))  # a byte instead of two, or two instead of one
+    assert refused(path) == "damaged_file"
+
+
+def test_a_missing_value_in_a_column_that_must_have_one_is_refused(path):
+    required = "replace(sql, '\"deviceId\" INTEGER', '\"deviceId\" INTEGER NOT NULL')"
+    with closing(sqlite3.connect(path)) as database, database:
+        database.execute("PRAGMA writable_schema = ON")
+        database.execute(f"UPDATE sqlite_master SET sql = {required} WHERE name = 'CUPTI_ACTIVITY_KIND_KERNEL'")
+    assert kernels(path) == KERNELS
+    with closing(sqlite3.connect(path)) as database:
+        columns = [column[1] for column in database.execute("PRAGMA table_info(CUPTI_ACTIVITY_KIND_KERNEL)")]
+    begin = types_of_a_row(path) + columns.index("deviceId")
+    assert path.read_bytes()[begin] in (8, 9), "of a number without a byte"
+    overwrite(path, begin, bytes(1))
+    with Trace(path) as trace, pytest.raises(ImpossibleCapture, match="which the table forbids"):
+        trace.activities()
+
+
+def test_every_page_is_checked_before_any_row(path):
+    content = path.read_bytes()
+    _require_sound_pages(path, path)
+    for begin in range(PAGE, len(content), PAGE):
+        overwrite(path, begin + 3, (2000).to_bytes(2, "big"))
+        with pytest.raises(ImpossibleCapture):
+            _require_sound_pages(path, path)
+        overwrite(path, begin, content[begin : begin + PAGE])
 
 
 def test_damage_to_a_table_that_is_not_read_is_refused_too(path):

@@ -8,8 +8,7 @@ import pytest
 
 from kernel_tables.__main__ import main
 from kernel_tables.kineto.capture_schema import CPU_DEVICE
-from kernel_tables.terminal.any_table import table_lines
-from kernel_tables.terminal.columns import TextColumn, aligned, cut, text_width
+from kernel_tables.terminal.columns import TextColumn, aligned, cut, table_lines, text_width
 from kernel_tables.trace import Trace
 from kernel_tables.units import bar, duration, percent, size
 from tests.kernel_tables.synthetic import Synthetic

@@ -10,8 +10,7 @@ from torch.utils.checkpoint import checkpoint
 
 from kernel_tables.trace import Trace
 from range_marks.backward import follow_backward
-from range_marks.emitters import record_function_emitter
-from range_marks.marker import Marker
+from range_marks.marker import Marker, record_function_emitter
 from range_marks.module_parts import ModuleParts
 from tests.kernel_tables.kineto_events import event
 

@@ -15,7 +15,7 @@ from kernel_tables.__main__ import main
 from kernel_tables.diagnosis.calls import FREEING, LAUNCH, WAIT, kind_of
 from kernel_tables.errors import ImpossibleCapture, TraceError
 from kernel_tables.kineto import events
-from kernel_tables.kineto.exact_times import nanoseconds
+from kernel_tables.kineto.events import nanoseconds
 from kernel_tables.trace import Trace
 from tests.kernel_tables.torch_formats import (
     KERNELS_US,
@@ -117,8 +117,10 @@ def test_a_trace_without_modules_says_why(tmp_path, stacks, reason):
 def test_replayed_kernels_are_in_the_range_of_their_launch_and_that_is_said(tmp_path):
     (tmp_path / "trace.json").write_text(trace_text(RECENT).replace("cudaLaunchKernel", "cudaGraphLaunch"))
     with Trace(tmp_path / "trace.json") as trace:
-        assert "5 of 6 kernels ran in replayed CUDA graphs" in "".join(trace.notes)
+        (note,) = (note for note in trace.notes if "replayed" in note)
         assert [found.message[:12] for found in trace.check() if found.code == "nodes_not_recorded"] == ["5 activities"]
+    assert note.startswith("5 of 6 kernels ran in replayed CUDA graphs: their range is that of the launch")
+    assert note.endswith("kernel-tables record --profiler nsys -- python train.py")
 
 
 def test_a_trace_in_whole_microseconds_says_so(tmp_path, capsys):

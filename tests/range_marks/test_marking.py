@@ -14,8 +14,7 @@ from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
 from range_marks.backward import follow_backward
-from range_marks.emitters import Emitter
-from range_marks.marker import Marker
+from range_marks.marker import Emitter, Marker
 
 ROOT = Path(__file__).parents[2]
 

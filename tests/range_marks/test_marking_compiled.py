@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from range_marks import compiled
-from range_marks.emitters import Emitter
-from range_marks.marker import Marker
-from range_marks.sources import WrittenParts
+from range_marks.compiled import WrittenParts
+from range_marks.marker import Emitter, Marker
 
 SECOND = "second"
 

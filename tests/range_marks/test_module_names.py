@@ -5,7 +5,7 @@ from collections import OrderedDict
 from torch import nn
 
 from kernel_recorder.in_process.module_ranges import models_of_this_process
-from range_marks.module_names import names_in
+from range_marks.module_parts import names_in
 
 
 class Block(nn.Module):
@@ -63,6 +63,13 @@ def test_a_compiled_model_has_the_names_of_the_model():
     model = nn.Module()
     model.add_module("_orig_mod", Model(head=nn.Linear(2, 2)))
     assert names(model) == ["Model", "Model", "head"]
+
+
+def test_a_unit_of_fsdp_has_the_name_of_the_class_that_the_program_wrote():
+    model, head = Model(head=nn.Sequential(Block(), nn.Linear(2, 2))), "head"
+    for module in (model, model.head[0]):
+        module.__class__ = type(f"FSDP{type(module).__name__}", (type("FSDPModule", (), {}), type(module)), {})
+    assert names(model)[:4] == ["Model", head, f"{head}.Block", f"{head}.Linear"]
 
 
 def test_the_models_of_a_process_are_the_modules_that_are_part_of_no_other():

@@ -13,12 +13,18 @@ if torch.cuda.is_available():  # where some sums are made in any order otherwise
 
 
 def print_digest(*models, also=()):
-    """Prints a digest of the parameters and buffers of models, of what else is given, and of both random states."""
+    print("left", digest_of(*models, also=also))
+
+
+def digest_of(*models, also=()):
+    """A digest of the parameters and buffers of models (of this rank's part), of what else is given, and of both random
+    states."""
     digest = hashlib.sha256()
     for model in models:
         for name, tensor in sorted(model.state_dict().items()):
+            tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor  # FSDP2's
             digest.update(name.encode() + tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     if torch.cuda.is_initialized():
         digest.update(torch.cuda.get_rng_state().numpy().tobytes())
     digest.update(torch.get_rng_state().numpy().tobytes() + repr((random.getstate(), also)).encode())
-    print("left", digest.hexdigest())
+    return digest.hexdigest()

@@ -14,7 +14,7 @@ class Slow(torch.utils.data.Dataset):
         return 14
 
     def __getitem__(self, number):
-        time.sleep(0.02)
+        time.sleep(0.1)
         return torch.full((5, 8), number / 14.0)
 
 

@@ -1,14 +1,16 @@
 """What the diagnosis says of real captures, when its rules abstain, and rules of one's own."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from kernel_tables.__main__ import main
+from kernel_tables.diagnosis import needs
 from kernel_tables.diagnosis.diagnose import as_table, diagnose
 from kernel_tables.diagnosis.own_rules import own_rules, rules_of_file
-from kernel_tables.diagnosis.rules import CODES, as_markdown
+from kernel_tables.diagnosis.rules import CODES, RULES, as_markdown
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.diagnosis.step_time import step_time
 from kernel_tables.errors import TraceError
@@ -51,7 +53,7 @@ def test_without_a_range_for_a_step_what_needs_one_abstains_and_names_the_option
     path = capture.write(tmp_path / "capture.sqlite")
     with Trace(path) as trace:
         abstained = {one.code: one.message for one in diagnose(trace) if one.abstained}
-    assert abstained["sync_in_step"] == "no range 'step' launched a kernel: name the range of one step with --step-name"
+    assert abstained["sync_in_step"] == "no kernels ran in a range 'step': name the range of one step with --step-name"
     with Trace(path) as trace:
         assert "sync_in_step" not in {one.code for one in diagnose(trace, "batch")}
 
@@ -71,7 +73,7 @@ def test_on_a_processor_what_asks_for_a_gpu_abstains_and_the_optimizer_is_judged
         capture.kernel("aten::mul", at=number * 20, start=number * 20, duration=15, device=-1)
     with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
         said = {one.code: one for one in diagnose(trace)}
-    assert said["launch_bound"].message == "no GPU: the program ran on the CPU"
+    assert said["launch_bound"].message == "the program ran on the CPU, without a GPU"
     assert not said["unfused_optimizer"].abstained
     assert "the optimizer's many operators, and the time before each, take" in said["unfused_optimizer"].message
 
@@ -176,6 +178,14 @@ def test_a_person_at_a_terminal_reads_what_where_how_much_and_what_to_do():
 
 def test_a_diagnosis_of_nothing_has_its_columns():
     assert list(as_table([]).columns)[:3] == ["code", "message", "abstained"]
+
+
+GPU_WORDS = re.compile(r"(?i)gpu|cuda|cudnn|nsys|nsight|nvlink|nvidia|kernel|stream|clock")
+
+
+@pytest.mark.parametrize("rule", [one for one in RULES if needs.gpu not in one.needs], ids=lambda rule: rule.code)
+def test_advice_for_a_program_without_a_gpu_speaks_of_none(rule):
+    assert not GPU_WORDS.search(rule.advice_on_cpu or rule.advice)
 
 
 def test_the_page_of_finding_codes_lists_the_rules_as_they_are():

@@ -75,13 +75,13 @@ def test_every_nanosecond_of_a_gap_has_one_cause(tmp_path):
     with Trace(program.capture.write(tmp_path / "capture.sqlite")) as trace:
         scope = Scope(trace)
         idle = idle_of(scope, Blocking(scope), scope.devices[0])
+        lengths_ns = scope.devices[0].gaps[0].lengths_ns
     by_cause = {cause: ns.tolist() for cause, ns in idle.by_cause.items() if ns.any()}
-    paused = idle.gaps.lengths_ns[0]
     waited_ns = 12_000 + 2_000  # in the call until the kernel ended, and 2 us until it returned
     assert by_cause == {
-        HOST: [paused, 0],
+        HOST: [lengths_ns[0], 0],
         "idle_sync": [0, waited_ns],
-        LAUNCHING: [0, idle.gaps.lengths_ns[1] - waited_ns],
+        LAUNCHING: [0, lengths_ns[1] - waited_ns],
     }
 
 

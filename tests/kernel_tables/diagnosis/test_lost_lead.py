@@ -40,4 +40,4 @@ def test_the_bound_of_empty_cache_holds_for_what_a_host_ahead_of_the_gpu_hides(p
     with Trace(emptying(RECORDED, pause_us).capture.write(tmp_path / "capture.sqlite")) as trace:
         said = {one.code: one for one in diagnose(trace) if not one.abstained}
     assert gained_ms <= said["allocation_in_step"].gain_ms < 1.25 * gained_ms
-    assert "ms more because the host is then no longer ahead of it" in said["allocation_in_step"].message
+    assert " more because the host is then no longer ahead of it" in said["allocation_in_step"].message

@@ -4,7 +4,7 @@ import pytest
 
 from kernel_tables.diagnosis.diagnose import Diagnosis, diagnose
 from kernel_tables.trace import Trace
-from tests.kernel_tables.diagnosis.program import GEMM, NCCL, Program
+from tests.kernel_tables.diagnosis.program import GEMM, MUL, NCCL, Program
 from tests.kernel_tables.synthetic import Synthetic
 
 
@@ -79,8 +79,34 @@ def test_on_the_cpu_the_same_work_may_take_longer_for_other_programs_sake_and_is
     assert said_of(on_cpu(10, 10, 10, 30, 10, 10, 20, 20), tmp_path) is None
 
 
+def test_on_the_cpu_a_step_with_a_few_more_operators_is_slow_by_chance_and_one_with_many_is_not(tmp_path):
+    few, many = on_cpu(10, 10, 10, 30, 10, 10), on_cpu(10, 10, 10, 30, 10, 10)
+    for capture, step_operators, more in ((few, 20, 2), (many, 2, 2)):
+        for start in (0, 20, 40, 60, 120, 140):
+            count = step_operators - 2 + more * (start == 60)
+            for at in range(count):
+                begin = 1_000_000 * start + 9_500_000 + 1_000 * at
+                capture.kernel("aten::add", at=begin, start=begin, duration=900, device=-1)
+    assert said_of(few, tmp_path) is None
+    said = said_of(many, tmp_path)
+    assert said.message.endswith("they do more work: 4 operators, and the others 2")
+    assert said.advice.endswith("record steps without it (record --skip)")
+
+
 def test_communication_alone_is_found_on_the_cpu_too(tmp_path):
     capture = Synthetic().range("step", 0, 1_000_000)
     capture.kernel("aten::mm", at=10, start=10, duration=500_000, device=-1)
     capture.kernel(NCCL, at=600_000, start=600_000, duration=300_000, device=-1)
     assert said_of(capture, tmp_path, "exposed_communication").gain_ms == pytest.approx(0.3)
+
+
+def test_a_stream_that_is_used_outside_of_the_steps_alone_is_no_stream_of_theirs(tmp_path):
+    program = Program()
+    program.launch(MUL, 300, stream=9)
+    program.pause(1_000)
+    for _ in range(3):
+        with program.range("step"):
+            for _ in range(4):
+                program.launch(MUL, 300)
+    said = said_of(program.capture, tmp_path, "unfused_elementwise")
+    assert said.evidence["kernels_per_step"] == 4

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 
 HEADER_BYTES = 100
+LEAF_OF_TABLE = 13  # the first byte of such a page
 HOSTILE_INTEGERS = (None, -1, 0, 1, -(2**63), 2**63 - 1, 2**62, 2**53 + 1, -5, 2**31, 10**18)
 HOSTILE_VALUES = (*HOSTILE_INTEGERS, "7); DROP TABLE StringIds; --", "text", "", b"\xff\x00", 1.5, 9e99, float("inf"))
 HOSTILE_NAMES = (
@@ -49,6 +50,16 @@ def change_page_header(path: Path, random: Random) -> None:
     begin = random.choice(_pages(content))
     for _ in range(random.choice((1, 2, 4))):
         content[begin + random.randrange(40)] = random.randrange(256)
+    path.write_bytes(content)
+
+
+def change_a_row(path: Path, random: Random) -> None:
+    """A bit of what a row of a table says about itself: its length, its number, the types of its columns."""
+    content = bytearray(path.read_bytes())
+    begin = random.choice([begin for begin in _pages(content) if content[begin] == LEAF_OF_TABLE])
+    pointer = begin + 8 + 2 * random.randrange(int.from_bytes(content[begin + 3 : begin + 5], "big"))
+    cell = begin + int.from_bytes(content[pointer : pointer + 2], "big")
+    content[cell + random.randrange(24)] ^= 1 << random.randrange(8)
     path.write_bytes(content)
 
 
@@ -201,9 +212,9 @@ def leave_whole(path: Path, random: Random) -> None:
 DAMAGES: dict[str, Damage] = {
     damage.__name__: damage
     for damage in (
-        flip_bits, change_header, change_page_header, overwrite_a_page, exchange_pages, zero_the_tail, truncate,
-        truncate_and_say_so, shift, cut_the_gzip, change_values, change_times, change_names, drop_a_table, drop_rows,
-        repeat_rows, change_the_schema, put_a_view_in_place_of_a_table, leave_whole,
+        flip_bits, change_header, change_page_header, change_a_row, overwrite_a_page, exchange_pages, zero_the_tail,
+        truncate, truncate_and_say_so, shift, cut_the_gzip, change_values, change_times, change_names, drop_a_table,
+        drop_rows, repeat_rows, change_the_schema, put_a_view_in_place_of_a_table, leave_whole,
     )
 }  # fmt: skip
 

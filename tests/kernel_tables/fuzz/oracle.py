@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import gzip
+import re
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 ACTIVITIES = ("KERNEL", "MEMCPY", "MEMSET", "GRAPH_TRACE")
 LABELS = ("demangledName", "shortName", "mangledName", "nameId")
+READ = {  # the columns that every command reads, of the tables that some commands do not read whole
+    **{f"CUPTI_ACTIVITY_KIND_{kind}": ("start", "end", "correlationId", "globalPid") for kind in ACTIVITIES},
+    "CUPTI_ACTIVITY_KIND_RUNTIME": ("start", "globalTid", "correlationId"),
+    "NVTX_EVENTS": ("start", "end", "eventType", "globalTid", "textId"),
+    **dict.fromkeys(("CUDA_GRAPH_NODE_EVENTS", "OSRT_API", "COMPOSITE_EVENTS", "SAMPLING_CALLCHAINS"), ()),
+}
+OF_PAGES = "*** in database main ***"
+OF_A_VALUE = re.compile(r"(?:NULL|NUMERIC|TEXT) value in \w+\.(\w+)")
 NO_TIME_IS_LATER = 2**62
 PATIENCE_OPERATIONS = 20_000_000  # of SQLite's machine; a view that never ends is no table
 
@@ -32,8 +41,18 @@ def objection(path: Path) -> str | None:
 
 
 def _damage(database: sqlite3.Connection) -> str | None:
-    said = database.execute("PRAGMA quick_check(1)").fetchone()
-    return None if said == ("ok",) else f"quick_check: {said}"
+    """What SQLite objects to: any page, and rows that commands give figures of."""
+    with suppress(sqlite3.DatabaseError):  # of a row, which is found again below
+        said = database.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if said.startswith(OF_PAGES):
+            return f"quick_check: {said}"
+    for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND rootpage > 0").fetchall():
+        read = READ.get(table)
+        for (said,) in database.execute(f'PRAGMA quick_check("{table}")') if read != () else ():
+            value = OF_A_VALUE.fullmatch(said)
+            if said != "ok" and not (value and read and value[1] not in read):
+                return f"quick_check: {said}"
+    return None
 
 
 def _impossible(database: sqlite3.Connection) -> str | None:

@@ -6,7 +6,7 @@ import pytest
 
 from kernel_tables.__main__ import main
 from kernel_tables.errors import NotConserved
-from kernel_tables.ranks import steps as steps_of_ranks
+from kernel_tables.ranks import ranks as steps_of_ranks
 from kernel_tables.ranks.collectives import bus_factor, collectives, operation_of, parse_range_path, unmatched_steps
 from kernel_tables.ranks.communication import PART_COLUMNS, communication
 from kernel_tables.ranks.ranks import ranks_of

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernel_tables.__main__ import main
-from kernel_tables.ranks.collectives import collectives, unmatched_steps
-from kernel_tables.ranks.nccl_requests import CollectiveRequest, match_requests
+from kernel_tables.ranks.collectives import CollectiveRequest, collectives, match_requests, unmatched_steps
 from kernel_tables.ranks.ranks import ranks_of
 from kernel_tables.reading.nccl_calls import NcclCall, bytes_of, layouts, payload_fields, publishable_call
 from kernel_tables.reading.publishable import write_publishable
@@ -36,7 +35,7 @@ def real():
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_bytes_are_those_that_the_program_gave_on_an_h200(real, name):
-    given = {text: int(text.split()[2]) for text in real.range_names.names if re.match(rf"known {name} ", text)}
+    given = {text: int(text.split()[2]) for text in real.range_names if re.match(rf"known {name} ", text)}
     ((text, size),) = given.items()
     operation, parts = OPERATIONS[name]
     table = collectives(ranks_of([real]), step_name=text)

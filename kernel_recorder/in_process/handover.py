@@ -1,14 +1,58 @@
-"""Messages of the processes of a recorded program to the command: one line of JSON per event."""
+"""What the command and the processes of a recorded program leave for each other in a folder: the settings, which say
+what to record, and the notes of the processes, one line of JSON per event."""
 
 import json
 import os
 import time
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from kernel_tables.whole_files import written_whole
 
-FILE = "notes.jsonl"
+TORCH, NSYS = "torch", "nsys"
+STEPS, CALLS, RANGE, SECONDS, PROGRAM = "steps", "calls", "range", "seconds", "program"
+AUTO, ALWAYS, NEVER = "auto", "always", "never"
+STEP = "step"  # the range of one step
+UNFINISHED = "step (unfinished)"  # of the step in which the program ended
+SETTINGS_FILE = "settings.json"
+ENDING = "ending"  # a file that the command leaves in the folder before it ends the program
+DEFAULT_SKIP = 5
+DEFAULT_STEPS = 6  # the fewest whose differences the diagnosis reads
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the window is found, and what records it.
+
+    `window` says what opens it: the program's steps (`skip` of them go by, `steps` are recorded), of whatever kind, or
+    as calls of a model; the instances of a `range` (as many); a time (`after` seconds, for `seconds`); or the program's
+    own cudaProfilerStart. `quiet_end`: the command ends the program, whose Ctrl-C is then no error to report.
+    `modules` says whether modules get ranges: always, never, or where the program opens none; to a `depth` of names.
+    """
+
+    profiler: str = TORCH
+    window: str = STEPS
+    skip: int = DEFAULT_SKIP
+    steps: int = DEFAULT_STEPS
+    range: str | None = None
+    after: float = 0.0
+    seconds: float | None = None
+    modules: str = AUTO
+    depth: int | None = None
+    quiet_end: bool = False
+
+    def write(self, folder: Path) -> None:
+        """Writes the settings for the processes of the program."""
+        (folder / SETTINGS_FILE).write_text(json.dumps(asdict(self)))
+
+
+def read_settings(folder: Path) -> Settings:
+    """The settings that the command left in the folder."""
+    return Settings(**json.loads((folder / SETTINGS_FILE).read_text()))
+
+
+NOTES_FILE = "notes.jsonl"
 CLAIM, CLAIMED_RUN = "claim", "claimed-run"
 PATIENCE_S = 10.0  # for ranks that reach no window: their program may do something else, or have ended
 RANK = "rank"  # the event of a process that has joined others
@@ -28,7 +72,7 @@ class Notes:
         folder is gone, nothing is written."""
         line = json.dumps({"event": event, "pid": os.getpid(), "unix_s": time.time(), **facts}) + "\n"
         with suppress(OSError):
-            descriptor = os.open(self.folder / FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            descriptor = os.open(self.folder / NOTES_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
                 os.write(descriptor, line.encode())
             finally:
@@ -95,7 +139,7 @@ def trace_file(folder: Path, pid: int) -> Path:
 
 def read_notes(folder: Path) -> list[dict]:
     """The notes of all processes, in order, without lines that a full disk cut off, and those of dropped windows."""
-    path = folder / FILE
+    path = folder / NOTES_FILE
     notes = []
     for line in path.read_text().splitlines() if path.exists() else ():
         try:
