@@ -13,8 +13,7 @@ report: "workflow/report/workflow.rst"
 
 include: "workflow/rules/root.smk"
 include: "workflow/rules/common.smk"
-include: "workflow/rules/documents.smk"
-include: "workflow/rules/compare.smk"
+include: "workflow/rules/commands.smk"
 
 
 if PACKED:  # somebody else has measured
@@ -28,14 +27,8 @@ else:
     include: "workflow/rules/processes.smk"
 
 
-if not PACKED:
-
-    include: "workflow/rules/doctor.smk"
-    include: "workflow/rules/verify.smk"
-
-
-include: "workflow/rules/pack.smk"
-include: "workflow/rules/contents.smk"
+include: "workflow/rules/documents.smk"
+include: "workflow/rules/analysis.smk"
 
 
 remember_sources()

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from profile_grid.files import write_json
-from profile_grid.freshness.environment import keep_users_values
-from profile_grid.freshness.versions import keep_prefix
+from profile_grid.freshness import environment, versions
 from profile_grid.host.processes.programs import WORKFLOW_VARIABLE
 from profile_grid.host.progress import PLANNED_VARIABLE, STARTED_VARIABLE
 from profile_grid.planning.estimates import usual_seconds
@@ -26,8 +25,8 @@ def prepare_job_environment(root: Path) -> None:
     _lead("PATH", os.path.dirname(sys.executable))
     _lead("PYTHONPATH", str(root))
     os.environ["PYTHONSAFEPATH"] = "1"  # whoever uses this as a module may have a folder named workflow, too
-    keep_users_values(os.environ)
-    keep_prefix()
+    environment.keep_users_values(os.environ)
+    versions.keep_prefix()
     os.environ[WORKFLOW_VARIABLE] = str(os.getpid())
     if PLANNED_VARIABLE not in os.environ:
         os.environ[STARTED_VARIABLE] = str(time.time())
@@ -48,16 +47,11 @@ def longest_first(workflow) -> dict[str, float]:
     try:
         dag = workflow.persistence.dag
         jobs = [job for job in dag.needrun_jobs() if job.rule.name in (*BY_NAME, TIMED_AGAIN)]
-        seconds = {job: _seconds(job) for job in jobs}
+        seconds = {job: usual_seconds(BY_NAME[job.params.stage], json.loads(job.params.specification)) for job in jobs}
         dag._priority |= {job: lasts for job, lasts in seconds.items() if not dag.priority(job)}
         return {job.output[0]: lasts for job, lasts in seconds.items()}
     except AttributeError:
         return {}
-
-
-def _seconds(job) -> float:
-    """The estimated seconds of a measurement."""
-    return usual_seconds(BY_NAME[job.params.stage], json.loads(job.params.specification))
 
 
 def count_measurements(planned: Mapping[str, float]) -> None:

@@ -16,25 +16,10 @@ def parquet_of(names: Iterable[str]) -> list[str]:
     return [f"results/tables/{name}.parquet" for name in names]
 
 
-def flat(files: Iterable) -> list[str]:
-    """The files in a list of lists."""
-    return [path for each in files for path in (flat(each) if isinstance(each, list) else [each])]
-
-
 def of_every_run(runs: Mapping, name_of: Callable[[Stage], str | None]) -> list[str]:
     """The files that `name_of` a stage names, for every stage of every run that has one."""
     names = {stage: name_of(stage) for run in runs.values() for stage in run.stages}
     return [f"results/runs/{name}/{names[stage]}" for name, run in runs.items() for stage in run.stages if names[stage]]
-
-
-def result_of(stage: Stage) -> str:
-    """The result file of a stage."""
-    return stage.result
-
-
-def status_of(stage: Stage) -> str | None:
-    """The file with the status of the tables of a stage; None for a stage without tables per run."""
-    return stage.tables_of_a_run and stage.tables_of_a_run.status_file
 
 
 def results_of_round(number: int, runs: Iterable[str]) -> list[str]:

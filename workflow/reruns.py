@@ -16,8 +16,7 @@ from snakemake.io import ancient
 from snakemake.logging import logger
 
 from profile_grid.files import write_text
-from profile_grid.freshness.digests import FileDigests
-from profile_grid.freshness.made import Recipe, Records
+from profile_grid.freshness import digests, made
 from profile_grid.freshness.making import Job, Making, Plan, digest_of_packages
 
 MEMORY = Path(".snakemake", "digests.json")
@@ -34,8 +33,8 @@ class Reruns:
         self._logged_kinds: set[str] = set()
         self._makings: dict[str, Making] = {}
         self._checks_times = True
-        self.digest_of = FileDigests(remembered_digests())
-        self.record_of = Records()
+        self.digest_of = digests.FileDigests(remembered_digests())
+        self.record_of = made.Records()
         self.plan = Plan(self._is_forced)
         self._code = cache(lambda programs, patterns: Making("", programs, (), patterns=patterns).code(root))
         self._packages = cache(lambda programs: digest_of_packages(root, programs))
@@ -63,10 +62,10 @@ class Reruns:
 
         self.plan.add([Job(making.name, inputs, (*making.outputs, *making.folders), reason)])
 
-    def recipe_now(self, making: Making, entries: list[dict] | None = None) -> Recipe:
+    def recipe_now(self, making: Making, entries: list[dict] | None = None) -> made.Recipe:
         """The current recipe of the outputs of a job."""
         code, packages = self._code(making.programs, making.patterns), self._packages(making.programs)
-        return self._by_command(making).recipe(code, packages, self.digest_of, entries)
+        return making.recipe(code, packages, self.digest_of, entries)
 
     def makings(self) -> list[Making]:
         """The jobs of the analysis."""
@@ -96,17 +95,7 @@ class Reruns:
 
     def recipe(self, output: str) -> Callable:
         """A function of wildcards for `params`: the recipe of the job of an output, for workflow.make."""
-        return lambda wildcards: self._by_command(self._makings[self._name(output, wildcards)]).to_json()
-
-    def _name(self, output: str, wildcards) -> str:
-        return self.plan.job_of(output.format(**wildcards)).name
-
-    def _by_command(self, making: Making) -> Making:
-        return making.by_command(self._command_of(making.name.partition(" ")[0]))
-
-    def _command_of(self, rule: str) -> str:
-        """The command line of a rule, as the rule's file has it."""
-        return self._workflow.get_rule(self._rule_name(rule)).shellcmd
+        return lambda wildcards: self._makings[self.plan.job_of(output.format(**wildcards)).name].to_json()
 
     def _ignore_times(self) -> None:
         """Lets planned jobs read files that seem newer than their outputs, for example after a clock was set back."""
@@ -169,7 +158,7 @@ def remembered_digests() -> dict[str, list]:
         return {}
 
 
-def remember_digests(digest_of: FileDigests) -> None:
+def remember_digests(digest_of: digests.FileDigests) -> None:
     """Stores digests for the next Snakemake, if the folder is writable."""
     if digest_of.is_new and MEMORY.parent.is_dir():
         try:

@@ -13,9 +13,9 @@ from profile_grid.freshness.imports import UnreadableSource, digest_of_code, fil
 from profile_grid.freshness.making import NoSuchSource, matching
 from profile_grid.results.load_runs import stale_reason
 from profile_grid.results.results import STOPPED_AT_S, BadResult, read_origin
-from profile_grid.study.program import functions_named, program_of
 from profile_grid.study.schema import unusable_sources
 from profile_grid.study.stages import STAGES
+from profile_grid.study.workloads import functions_named, program_of
 
 JOB = "workflow/scripts/measure.py"
 
@@ -32,7 +32,9 @@ def measurement_sources(root: Path, config: Mapping) -> dict[str, str]:
     listed = _digest_of_listed(program["sources"])
     try:
         measured = {
-            workload: _digest_with_imports(root, [workload.program] if workload.program else _programs(root, program))
+            workload: digest_of_code(
+                root, imported_files(root, *([workload.program] if workload.program else _programs(root, program)))
+            )
             for workload in {stage.workload for stage in STAGES}
         }
         jobs = {
@@ -48,10 +50,6 @@ def _programs(root: Path, program: Mapping) -> list[str]:
     """The files of this project that change a measurement: the benchmark, and the functions named in config.yaml."""
     modules = (name.partition(":")[0] for name in functions_named(program))
     return ["cs336_model/program/benchmark.py", *(path for module in modules for path in files_of_module(root, module))]
-
-
-def _digest_with_imports(root: Path, programs: Sequence[str]) -> str:
-    return digest_of_code(root, imported_files(root, *programs))
 
 
 def _digest_of_listed(paths: Sequence[str]) -> str:

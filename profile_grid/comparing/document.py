@@ -12,9 +12,8 @@ from profile_grid.comparing.cells import NOT_COMPARABLE, TOO_FEW, VERDICTS
 from profile_grid.quantities import ABSENT, GIBIBYTE, count, counted, known, percent, ratio, significant, with_spread
 from profile_grid.study.dimensions import KEYS
 from profile_grid.tables.cells import lines_table
-from profile_grid.tables.claims import Claim
 from profile_grid.tables.evidence import CONFIDENCE, FASTER, FEWEST_PROCESSES, RATE, SLOWER, UNTOLD
-from profile_grid.tables.wording import listed, run_in_words
+from profile_grid.tables.wording import Claim, listed, of_all, run_in_words
 
 TITLE = "Before and after"
 MAX_NAMED = 12
@@ -55,7 +54,7 @@ def sections(tables: dict[str, pd.DataFrame]) -> list[ComparisonSection]:
         ComparisonSection("cells", "Cells", cells_section(cells)),
         ComparisonSection("memory", "Memory", memory_section(cells)),
         ComparisonSection("energy", "Energy", energy_section(tables["energies"])),
-        ComparisonSection("changes", "What changed in the captures", changes_section(cells, tables["changes"])),
+        ComparisonSection("changes", "What changed in the captures", "\n\n".join(_changes(cells, tables["changes"]))),
         ComparisonSection("definitions", "Definitions", DEFINITIONS),
     )
     return [section for section in candidates if section.text]
@@ -155,7 +154,7 @@ def memory_section(cells: pd.DataFrame) -> str:
     if both.empty:
         return ""
     changed = both[(both["peak_after_bytes"] - both["peak_before_bytes"]).abs() >= MIN_BYTES]
-    sentence = f"The peak of the tensors' memory changed by a MiB or more in {len(changed)} of {len(both)} cells."
+    sentence = f"The peak of the tensors' memory changed by a MiB or more in {of_all(len(changed), len(both), 'cell')}."
     if changed.empty:
         return sentence
     table = lines_table(changed, LEADING_KEYS, ("before, GiB", "after, GiB", "ratio"), _peaks)
@@ -180,14 +179,9 @@ def _energies(row: dict) -> list[str]:
     return [*sides, ratio(row["ratio"], row["ratio_std"])]
 
 
-def changes_section(cells: pd.DataFrame, changes: pd.DataFrame) -> str:
-    """The changes in the captures of each run, and the full names of its kernels."""
-    return "\n\n".join(_changes(cells, changes))
-
-
 def _changes(cells: pd.DataFrame, changes: pd.DataFrame) -> Iterator[str]:
     if changes.empty:
-        yield "Nothing, or no cell was captured on both sides."
+        yield "Nothing changed in the cells that were captured on both sides."
         return
     listed = changes[(changes["level"] != "kernel") | (changes.groupby(["run", "level"]).cumcount() < MAX_KERNELS)]
     short = short_names(listed.loc[listed["level"] == "kernel", "name"].unique(), {})

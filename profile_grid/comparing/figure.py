@@ -6,11 +6,9 @@ import pandas as pd
 from kernel_tables.page.colors import BLUE, GREY, PALE, VERMILLION
 from profile_grid.comparing.cells import TOO_FEW
 from profile_grid.figures import marks
-from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.layout import row
-from profile_grid.figures.scales import Log, legend
-from profile_grid.figures.theme import SMALL, WIDTH
-from profile_grid.quantities import counted, interval, significant
+from profile_grid.figures.panels import Drawing, Figure, Tables, row
+from profile_grid.figures.theme import SMALL, WIDTH, Log, legend
+from profile_grid.quantities import counted, interval, percent, significant
 from profile_grid.study.dimensions import BY_KEY, MODE
 from profile_grid.tables.evidence import FASTER, SLOWER, UNTOLD
 from profile_grid.tables.pivoting import shown_dimensions
@@ -63,6 +61,9 @@ def result(tables: Tables) -> str:
     ]
     if tested.empty:
         return ""
+    if len(tested) == 1 and parts:
+        cell, keys = tested.iloc[0], shown_dimensions(tested, ("model", "context_length", "mode"))
+        return f"{_label(cell.to_dict(), keys)} is {percent(abs(cell['ratio'] - 1))} {cell['verdict']}"
     lead = "; ".join(parts) or "No change was detected"
     return f"{lead} in {counted(len(tested), 'cell')}"
 

@@ -16,13 +16,9 @@ from profile_grid.merging.run_overview import runs_table
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import Status, read_result
 from profile_grid.stages.timing.tables import steps_table, times_by_phase
-from profile_grid.study.catalogue import workloads_of
-from profile_grid.study.dimensions import DIMENSIONS, LEADING, Dimension
+from profile_grid.study import catalogue, dimensions, workloads
 from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
-from profile_grid.study.workloads import MODEL_STEPS
-from profile_grid.tables.names import WHOLE_STEP
-from profile_grid.tables.on_disk import TablesOnDisk
-from profile_grid.tables.ratios import pairs
+from profile_grid.tables import names, on_disk, ratios
 
 PLAN = "grid.json"
 KERNEL_COLUMNS = ("step", "phase", "range", "kernel", "class", "launches", "total_ns")
@@ -33,7 +29,7 @@ def timed_tables(folder: Path) -> tuple[dict[str, pd.DataFrame], dict]:
     `kernels`. Raises BadResult if a timing is missing."""
     plan = json.loads((folder / PLAN).read_text())
     runs = [_timed(entry, folder / "runs" / entry["run"]) for entry in plan["runs"]]
-    kernels = pd.DataFrame(columns=[*LEADING, *KERNEL_COLUMNS])
+    kernels = pd.DataFrame(columns=[*dimensions.LEADING, *KERNEL_COLUMNS])
     tables = {"runs": runs_table(runs), "steps": steps_table(runs, times_by_phase), "kernels": kernels}
     return tables, provenance(tables["runs"], plan, checkouts(runs))
 
@@ -45,7 +41,7 @@ def _timed(entry: dict, folder: Path) -> MeasuredRun:
 
 FURTHER_PROCESSES = Path("processes", "steps.parquet")
 NEEDED = ("runs", "steps", "kernels")
-DEFAULTS = {dimension.key: dimension.default for dimension in DIMENSIONS} | {
+DEFAULTS = {dimension.key: dimension.default for dimension in dimensions.DIMENSIONS} | {
     stage.status_column: NOT_ASKED for stage in STAGES
 }
 
@@ -74,7 +70,7 @@ class Results:
         first = self.tables["steps"].assign(process=1)
         path = self.folder / FURTHER_PROCESSES
         both = pd.concat([first, pd.read_parquet(path)]) if path.exists() else first
-        return both.loc[both["phase"] == WHOLE_STEP, ["run", "process", "step", "ms"]]
+        return both.loc[both["phase"] == names.WHOLE_STEP, ["run", "process", "step", "ms"]]
 
     def times_ms(self, run: str) -> np.ndarray:
         """The times of a run: a row per process, a column per step that all processes have."""
@@ -93,13 +89,13 @@ class Results:
         return run if self.table_names is None else self.table_names[run]
 
 
-def sides_of_study(results: Results, dimension: Dimension) -> tuple[Results, Results]:
+def sides_of_study(results: Results, dimension: dimensions.Dimension) -> tuple[Results, Results]:
     """(after, before) of a study: the runs that are not at the dimension's default, and the runs at the default that
     agree with them in all other dimensions. Raises OutsideError if there is no such pair, or no default."""
     if dimension.default is None:
-        keys = ", ".join(fact.key for fact in DIMENSIONS if fact.default is not None)
+        keys = ", ".join(fact.key for fact in dimensions.DIMENSIONS if fact.default is not None)
         raise OutsideError(f"varies={dimension.key}: there is no default to compare with; name one of {keys}")
-    both = pairs(pd.DataFrame(results.runs.values()), dimension)
+    both = ratios.pairs(pd.DataFrame(results.runs.values()), dimension)
     if both.empty:
         raise OutsideError(
             f"{results.folder}: no two runs differ only in {dimension.key}, with one of them at {dimension.default}"
@@ -110,10 +106,10 @@ def sides_of_study(results: Results, dimension: Dimension) -> tuple[Results, Res
 
 def read_results(folder: Path) -> Results:
     """The results in a folder such as `results`; timings alone are enough. Raises OutsideError if it has none."""
-    tables = TablesOnDisk(folder / "tables")
+    tables = on_disk.TablesOnDisk(folder / "tables")
     if not len(tables) and (folder / PLAN).exists():
         return Results(folder, *timed_tables(folder))
-    if "runs" in tables and MODEL_STEPS not in workloads_of(tables["runs"].to_dict("records")):
+    if "runs" in tables and workloads.MODEL_STEPS not in catalogue.workloads_of(tables["runs"].to_dict("records")):
         raise OutsideError(f"{folder}: its runs have no steps to compare; name the results of a grid of models")
     lacking = [name for name in NEEDED if name not in tables]
     provenance = folder / "tables" / "provenance.json"

@@ -8,17 +8,23 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from kernel_tables.page.markup import html_environment, style
-from profile_grid.comparing.cells import CELLS, ENERGIES, cells, energies
-from profile_grid.comparing.changes import CHANGED_FACTS, CHANGES, changes, facts_that_differ
+from profile_grid.comparing import figure, results
+from profile_grid.comparing.cells import (
+    CELLS,
+    CHANGED_FACTS,
+    CHANGES,
+    ENERGIES,
+    cells,
+    changes,
+    energies,
+    facts_that_differ,
+)
 from profile_grid.comparing.document import TITLE, as_markdown, document, sections, summary
-from profile_grid.comparing.figure import FIGURE
-from profile_grid.comparing.results import Results
-from profile_grid.figures.paper import write_figure
-from profile_grid.figures.run_selection import of_one_machine
+from profile_grid.figures import paper, run_selection
 from profile_grid.files import write_table, write_text
 
 
-def comparison(before: Results, after: Results) -> dict[str, pd.DataFrame]:
+def comparison(before: results.Results, after: results.Results) -> dict[str, pd.DataFrame]:
     """By name: `facts` that differ, `cells` with their verdicts, `energies`, and `changes` in the captures.
     Raises WrongTable if one differs from its declaration."""
     by_declaration = {
@@ -44,11 +50,11 @@ def page(tables: dict[str, pd.DataFrame], runs: pd.DataFrame, image: bytes | Non
     figure_tables = {"runs": runs, "cells": tables["cells"]}
     return environment.get_template("page.html.j2").render(
         title=TITLE,
-        machine=of_one_machine({"runs": runs})[1],
+        machine=run_selection.of_one_machine({"runs": runs})[1],
         summary="\n\n".join(as_markdown(summary(tables["cells"], tables["changes"]))),
         sections=sections(tables),
-        figure=FIGURE,
-        caption=FIGURE.drawn(figure_tables)[1],
+        figure=figure.FIGURE,
+        caption=figure.FIGURE.drawn(figure_tables)[1],
         image=base64.b64encode(image).decode() if image else None,
         style=style(HERE / "page.css"),
     )
@@ -60,13 +66,13 @@ def as_html(text: str) -> Markup:
     return Markup(body)
 
 
-def write_comparison(before: Results, after: Results, folder: Path) -> dict[str, pd.DataFrame]:
+def write_comparison(before: results.Results, after: results.Results, folder: Path) -> dict[str, pd.DataFrame]:
     """Writes into a folder the tables, ratios.svg and .png, comparison.md and .html. The tables by name."""
     tables = comparison(before, after)
     for name, table in tables.items():
         write_table(folder / f"{name}.csv", table)
     runs = after.tables["runs"]
-    files = write_figure(FIGURE, {"runs": runs, "cells": tables["cells"]}, folder)
+    files = paper.write_figure(figure.FIGURE, {"runs": runs, "cells": tables["cells"]}, folder)
     write_text(folder / "comparison.md", document(tables))
     write_text(folder / "comparison.html", page(tables, runs, files[".png"]))
     return tables

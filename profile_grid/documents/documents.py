@@ -1,11 +1,11 @@
 """The documents that answer the questions, in Markdown, made from the summary tables with Jinja.
 
-A template arranges a document; its sentences and tables come from the folder of the question. Machines are never mixed:
-each has its own section in every document.
+A template arranges a document; its sentences, tables and definitions come from the folder of the question. Machines are
+never mixed: each has its own section in every document. Every document says what was not measured, and why.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -15,17 +15,80 @@ import jinja2
 import pandas as pd
 
 from kernel_tables.markdown import code, escaped, pipe_table
-from profile_grid.documents.missing import not_measured, noted
-from profile_grid.quantities import count, interval, percent
-from profile_grid.results.results import COMPLETE
+from profile_grid.quantities import known, memory, percent
+from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.study import catalogue
 from profile_grid.study.catalogue import Question
-from profile_grid.study.stages import STAGES, TIMING
-from profile_grid.tables import evidence
-from profile_grid.tables.claims import MOST_BULLETS, VERDICTS, Claim
+from profile_grid.study.stage import Stage
+from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
+from profile_grid.tables import cells, evidence
 from profile_grid.tables.evidence import LAUNCH_BOUND_SHARE
-from profile_grid.tables.machines import Machine, by_machine, command_to_measure_again
-from profile_grid.tables.measured import Measured, measured_on
+from profile_grid.tables.measured import Machine, Measured, by_machine, command_to_measure_again, measured_on
+from profile_grid.tables.wording import MOST_BULLETS, VERDICTS, Claim, run_in_words
+
+STAGE_NAMES = "|".join(stage.name for stage in STAGES)
+LEAD = rf"(?:{STAGE_NAMES})(?: and (?:{STAGE_NAMES}))*: "  # the stages that a part of a reason is about
+
+
+def not_measured(runs: pd.DataFrame, stages: Sequence[Stage] = STAGES) -> list[str]:
+    """Why runs have no results of these stages: each reason once with its runs; for memory, how much was requested and
+    free."""
+    reasons: dict[str, list[str]] = {}
+    for row in runs.to_dict("records"):
+        if reason := _reason(row, stages):
+            reasons.setdefault(reason, []).append(run_in_words(row))
+    return [f"{_some(names)}: {reason}" for reason, names in reasons.items()]
+
+
+def noted(runs: pd.DataFrame) -> list[str]:
+    """The notes on runs that have results, each once with its runs."""
+    everywhere = [stage.status_column for stage in STAGES if stage.of_every_run]
+    runs, lines = runs[runs[everywhere].isin((COMPLETE, NOT_ASKED)).all(axis=1)], []
+    for note, rows in runs[runs["note"].notna()].groupby("note", sort=False):
+        names = [run_in_words(row) for row in rows.to_dict("records")]
+        lines.append(f"{'every run' if len(names) == len(runs) else _some(names)}: {escaped(note)}")
+    return lines
+
+
+def _reason(row: dict, stages: Sequence[Stage]) -> str | None:
+    statuses = {stage.name: row[stage.status_column] for stage in stages}
+    failed = {stage: status for stage, status in statuses.items() if status not in (COMPLETE, NOT_ASKED)}
+    if not failed:
+        return None
+    ended = {status: [stage for stage in failed if failed[stage] == status] for status in failed.values()}
+    if set(ended) == {OUT_OF_MEMORY}:
+        return _memory(row)
+    known_reason = known(row.get("reason"))
+    reason = escaped(_reason_of(row["reason"], failed)) if known_reason else "no reason was recorded"
+    if set(ended) == {UNSUPPORTED}:
+        return f"not supported here: {reason}"
+    outcomes = ", ".join(f"{' and '.join(stages)} {escaped(status)}" for status, stages in ended.items())
+    return f"{outcomes}: {reason}"
+
+
+def _reason_of(reason: str, stages: Collection[str]) -> str:
+    """The parts of a reason that concern these stages, or no stage in particular."""
+    parts = re.split(f"; (?={LEAD})", reason)
+    leads = [match and {*match[0][:-2].split(" and ")} for match in (re.match(LEAD, part) for part in parts)]
+    return "; ".join(part for part, lead in zip(parts, leads, strict=True) if lead is None or lead & {*stages})
+
+
+def _memory(row: dict) -> str:
+    during = f" in {escaped(_moment(row['oom_during']))}" if known(row.get("oom_during")) else ""
+    requested = memory(row.get("oom_requested_bytes"))
+    free, total = memory(row.get("oom_free_bytes")), memory(row.get("oom_total_bytes"))
+    return f"out of memory{during}: {requested} requested, {free} free of {total}"
+
+
+def _moment(during: str) -> str:
+    """A moment of the measured program in words: "warm-up step 0 (forward)"."""
+    moment, _, phase = during.replace("initialise", "initialization").replace("warmup", "warm-up").partition(": ")
+    return f"{moment} ({phase})" if phase else moment
+
+
+def _some(names: list[str], most: int = 4) -> str:
+    return "; ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
 
 TEMPLATES = Path(__file__).with_name("templates")
 QUESTION_FOLDERS = Path(__file__).parents[1] / "questions"
@@ -69,13 +132,6 @@ class Section:
         runs = self.measured.runs
         return runs if question is None else runs[[question.shows(run) for run in runs.to_dict("records")]]
 
-    @property
-    def steps(self) -> tuple[str, str]:
-        """How many steps were timed, and how many captured."""
-        runs = self.measured.runs
-        timed, captured = (runs[name].replace(0, None) for name in ("steps_timed", "steps_captured"))
-        return interval(timed, count), interval(captured, count)
-
     def legend(self, markdown: str) -> list[tuple[str, str]]:
         """Short and full name of every kernel that this Markdown mentions by its short name, the longest time first."""
         labels = [(self.measured.label(name), name) for name in self.measured.short_names]
@@ -101,7 +157,7 @@ def documents(
         ],
         "provenance": provenance,
         "links": links,
-        "tables_of": {name: _module(name) for name in answered},
+        "modules": {name: _module(name) for name in answered},
     }
     template = template_environment().get_template("document.md.j2")
     by_name = {question.name: question for question in catalogue.QUESTIONS}
@@ -147,7 +203,7 @@ def template_environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"escaped": escaped, "code": code, "pipe_table": pipe_table, "facts": facts}
+    environment.filters |= {"escaped": escaped, "code": code, "introduced": introduced, "facts": facts}
     environment.filters["percent"] = percent
     environment.globals |= {"evidence": evidence, "LAUNCH_BOUND_SHARE": LAUNCH_BOUND_SHARE}
     return environment
@@ -156,6 +212,16 @@ def template_environment() -> jinja2.Environment:
 def _module(question: str) -> ModuleType:
     """The module `document` of a question."""
     return import_module(f"profile_grid.questions.{question}.document")
+
+
+def introduced(parts: Iterable[cells.Part]) -> str:
+    """The parts in Markdown: paragraphs, and tables below their introductions; not those that are None or without
+    rows."""
+    return "\n\n".join(
+        part if isinstance(part, str) else f"{part[0]}:\n\n{pipe_table(part[1])}"
+        for part in parts
+        if isinstance(part, str) or (part[1] and part[1].rows)
+    )
 
 
 def facts(value) -> str:

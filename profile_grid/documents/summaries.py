@@ -5,9 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 import pandas as pd
 
 from profile_grid.study.catalogue import SUMMARIES, summaries_of, workloads_of
-from profile_grid.tables.conservation import check_conservation
-from profile_grid.tables.on_disk import declared_tables
-from profile_grid.tables.per_pass import Merged
+from profile_grid.tables import conservation, on_disk, per_pass
 
 
 class Summaries(Mapping[str, pd.DataFrame]):
@@ -18,16 +16,16 @@ class Summaries(Mapping[str, pd.DataFrame]):
     """
 
     def __init__(self, merged: Mapping[str, pd.DataFrame]) -> None:
-        self._merged = Merged(merged)
+        self._merged = per_pass.Merged(merged)
         self._made: dict[str, pd.DataFrame] = {}
         if "kernels" in merged:
-            check_conservation(self._merged.kernels, self._merged["phases"])
+            conservation.check_conservation(self._merged.kernels, self._merged["phases"])
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         if name not in SUMMARIES:
             raise KeyError(name)
         if name not in self._made:
-            spec = declared_tables()[name]
+            spec = on_disk.declared_tables()[name]
             self._made[name] = spec.make(self._merged)
             spec.check(self._made[name])
         return self._made[name]

@@ -7,8 +7,18 @@ import pandas as pd
 
 from kernel_tables.page.colors import GREY
 from profile_grid.figures.run_selection import STATUS_WORDS, labels
-from profile_grid.figures.scales import Contexts, Log, Series, legend
-from profile_grid.figures.theme import CROSS, GROUND, SMALL, fill, in_drawing_order, part_style
+from profile_grid.figures.theme import (
+    CROSS,
+    GROUND,
+    SMALL,
+    Contexts,
+    Log,
+    Series,
+    fill,
+    in_drawing_order,
+    legend,
+    part_style,
+)
 from profile_grid.study.dimensions import BY_KEY, KEYS
 from profile_grid.tables.wording import capital
 
@@ -173,11 +183,10 @@ def _labels(rows: pd.DataFrame, contexts: Contexts, channels: dict) -> list[alt.
 def missing_notes(missing: pd.DataFrame) -> list[str]:
     """A note per status that names the first few runs without results, by the column `name` if there is one, and counts
     the rest."""
+    named = missing if "name" in missing else missing.assign(name=labels(missing))
     return [
-        capital(
-            f"{status_words(status)}: {_named(list(dict.fromkeys(rows['name'])) if 'name' in rows else labels(rows))}."
-        )
-        for status, rows in missing.groupby("status", sort=False)
+        capital(f"{status_words(status)}: {_named(list(dict.fromkeys(rows['name'])))}.")
+        for status, rows in named.groupby("status", sort=False)
     ]
 
 

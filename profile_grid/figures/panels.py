@@ -1,25 +1,81 @@
-"""The frame of a figure: a panel for each combination of the dimensions that it does not show.
+"""Figures and their frame: a panel for each combination of the dimensions that a figure does not show, as one Vega-Lite
+specification. So no run is drawn over another, and nothing is averaged.
 
-So no run is drawn over another, and nothing is averaged.
+A question defines each figure once, for paper and for the page. Altair can lay out panels too, but copies every panel
+again at each level: seconds for a figure of thirty panels.
 """
 
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 
 import altair as alt
 import pandas as pd
 
-from profile_grid.figures import marks
-from profile_grid.figures.drawing import Drawing
-from profile_grid.figures.layout import Panel, Spec, column, row
-from profile_grid.figures.theme import WIDTH
+from profile_grid.figures import marks, theme
+from profile_grid.study.catalogue import QUESTIONS, Question
 from profile_grid.study.dimensions import KEYS
 from profile_grid.tables import pivoting
 
+Spec = dict
+Panel = alt.Chart | alt.LayerChart | Spec
+Tables = dict[str, pd.DataFrame]
+Draw = Callable[[pd.DataFrame, pd.DataFrame], Panel]
+TOP_LEVEL_KEYS = ("$schema", "config")
 MAX_GROUPS, MAX_BARS = 6, 60
 BAR_NAMES_PX = 270
-AXIS_PX, GAP_PX = 60, 14
-Draw = Callable[[pd.DataFrame, pd.DataFrame], Panel]
+AXIS_PX, GAP_PX, HEADING_CHARACTER_PX = 60, 14, 7
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A figure of one machine, drawn.
+
+    `chart` is for Vega-Lite; if it is None, `reason` says why. The page filters the chart's data by their columns of
+    dimensions, so data have no column of a mode that the figure chose. `notes` are sentences below the chart; `absent`,
+    on paper only, name the runs without results. `legend` is too long for paper: the page shows it on request. `title`
+    replaces that of the figure, if the quantity has another name on this device.
+    """
+
+    chart: Spec | None = None
+    notes: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    legend: tuple[str, ...] = ()
+    reason: str = ""
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure. `draw` and `result` read `tables`, by name, of one machine.
+
+    `title` is the quantity that is drawn. `result` returns the headline: what the figure shows, in one short sentence
+    computed from the data; plain text, names not escaped; empty if there is nothing to say. It is called only if there
+    is a chart.
+    """
+
+    name: str
+    title: str
+    draw: Callable[[Tables], Drawing]
+    result: Callable[[Tables], str]
+    tables: tuple[str, ...]
+
+    def drawn(self, tables: Tables) -> tuple[Drawing, str]:
+        """The drawing, and its headline; that is empty without a chart."""
+        drawing = self.draw(tables)
+        return drawing, self.result(tables) if drawing.chart else ""
+
+
+def all_figures(questions: Iterable[Question] = QUESTIONS) -> dict[str, Figure]:
+    """The figures of these questions by name, in the order of the questions and of the figures of each."""
+    figures = [
+        figure
+        for question in questions
+        if question.figures
+        for figure in import_module(f"{question.package}.figure").FIGURES
+    ]
+    return {figure.name: figure for figure in figures}
 
 
 @dataclass(frozen=True)
@@ -66,7 +122,7 @@ def bars_of_runs(
     def panel(data: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
         channels = {"x": alt.X("start:Q", axis=axis), "y": marks.bar_axis(drawn)}
         bars = marks.bars(data, channels, fills, marks.tooltip(data, *seen))
-        return bars.properties(width=WIDTH - BAR_NAMES_PX, height=alt.Step(marks.BAR_PX))
+        return bars.properties(width=theme.WIDTH - BAR_NAMES_PX, height=alt.Step(marks.BAR_PX))
 
     more = f"The first {MAX_BARS} of {len(names)} runs are drawn; the table has all."
     notes = [*notes, *([more] if len(names) > MAX_BARS else [])]
@@ -75,7 +131,11 @@ def bars_of_runs(
 
 def in_grid(panels: Mapping[str, Panel], columns: int) -> Spec:
     """The panels under their titles, in lines of `columns` panels."""
-    titled = [column(panel, spacing=0, title=_heading(name)) if name else panel for name, panel in panels.items()]
+    characters = theme.WIDTH // columns // HEADING_CHARACTER_PX
+    titled = [
+        column(panel, spacing=0, title=_heading(textwrap.wrap(name, characters))) if name else panel
+        for name, panel in panels.items()
+    ]
     return _lines(titled, columns, spacing=22)
 
 
@@ -85,7 +145,7 @@ def side_by_side(
     """Charts under their titles in lines of `columns` charts, by default one line; a line is as wide as a figure. With
     `one_axis`, only the first chart of a line has an axis."""
     columns = columns or max(len(panels), 2)
-    width = (WIDTH - AXIS_PX) // columns - GAP_PX if one_axis else WIDTH // columns - AXIS_PX
+    width = (theme.WIDTH - AXIS_PX) // columns - GAP_PX if one_axis else theme.WIDTH // columns - AXIS_PX
     sized = [
         chart.properties(title=alt.TitleParams(name, frame="group"), width=width, height=height)
         for name, chart in panels.items()
@@ -98,6 +158,40 @@ def _lines(panels: list[Panel], columns: int, spacing: int) -> Spec:
     return column(*[row(*line, spacing=GAP_PX) for line in lines], spacing=spacing)
 
 
-def _heading(text: str) -> alt.TitleParams:
+def _heading(lines: list[str]) -> alt.TitleParams:
     """The title of panels that belong together."""
-    return alt.TitleParams(text, fontWeight="bold", frame="group")
+    return alt.TitleParams(lines, fontWeight="bold", frame="group")
+
+
+def row(*panels: Panel, spacing: int, **properties) -> Spec:
+    """The panels next to each other."""
+    return _concatenated("hconcat", panels, spacing, properties)
+
+
+def column(*panels: Panel, spacing: int, **properties) -> Spec:
+    """The panels below each other."""
+    return _concatenated("vconcat", panels, spacing, properties)
+
+
+def _concatenated(direction: str, panels: tuple[Panel, ...], spacing: int, properties: dict) -> Spec:
+    """One specification with the data of all panels at its top; `properties` of Vega-Lite: title, resolve."""
+    specifications = [_specification(panel) for panel in panels]
+    datasets: dict[str, list] = {}
+    for panel in specifications:
+        datasets |= panel.get("datasets", {})
+    inner = [{name: value for name, value in panel.items() if name != "datasets"} for panel in specifications]
+    plain = {name: _plain(value) for name, value in properties.items()}
+    return {direction: inner, "spacing": spacing, "datasets": datasets} | plain
+
+
+def _specification(panel: Panel) -> Spec:
+    """A panel as Vega-Lite reads it, with its data by name; there may be any number of rows."""
+    if isinstance(panel, dict):
+        return panel
+    with alt.data_transformers.enable("default", max_rows=None):
+        chart = panel.to_dict(validate=False)  # its parts were checked when they were made
+    return {name: value for name, value in chart.items() if name not in TOP_LEVEL_KEYS}
+
+
+def _plain(value):
+    return value.to_dict() if isinstance(value, alt.SchemaBase) else value

@@ -1,7 +1,15 @@
-"""A figure on paper: the chart between its title and its notes, as SVG and PNG without a browser."""
+"""A figure on paper: the chart between its title and its notes, as SVG and PNG without a browser.
 
+vl-convert draws with the fonts that it ships and none of the system's, so that a figure is the same on every machine.
+It reads fonts once per process, before its first use, and a font of the system hides a shipped one of the same name.
+Therefore all modules that draw import vl_convert from here. On macOS and Windows, which do not use fontconfig, the
+fonts of the system are still read.
+"""
+
+import os
 import re
 import struct
+import tempfile
 import textwrap
 import zlib
 from pathlib import Path
@@ -10,13 +18,34 @@ from xml.etree import ElementTree
 import altair as alt
 import numpy as np
 import pandas as pd
+import vl_convert
 
-from profile_grid.figures.drawing import Figure, Tables
-from profile_grid.figures.fonts import vl_convert
-from profile_grid.figures.layout import Spec, column
+from profile_grid.figures.panels import Figure, Spec, Tables, column
 from profile_grid.figures.run_selection import of_one_machine
 from profile_grid.figures.theme import FONT_SIZE, SMALL, WIDTH, config, parameters
 from profile_grid.files import replacing
+
+__all__ = ["vl_convert"]
+
+CONFIGURATION = "FONTCONFIG_FILE"
+
+
+def _read_shipped_fonts() -> None:
+    before = os.environ.get(CONFIGURATION)
+    with tempfile.TemporaryDirectory() as empty:
+        file = Path(empty) / "fonts.conf"
+        file.write_text(f"<fontconfig><dir>{empty}</dir></fontconfig>")
+        os.environ[CONFIGURATION] = str(file)
+        try:
+            vl_convert.register_font_directory(empty)  # reads all fonts
+        finally:
+            os.environ.pop(CONFIGURATION)
+            if before is not None:
+                os.environ[CONFIGURATION] = before
+
+
+_read_shipped_fonts()
+
 
 PNG_SCALE = 2
 SUFFIXES = (".svg", ".png")

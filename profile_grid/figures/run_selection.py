@@ -4,7 +4,6 @@ order."""
 import pandas as pd
 
 from cs336_model.program.without_times import FAILED, STOPPED, UNSUPPORTED, WRONG
-from profile_grid.figures.drawing import Tables
 from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY
 from profile_grid.study.dimensions import (
     BY_KEY,
@@ -23,9 +22,7 @@ from profile_grid.study.dimensions import (
 )
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import NOT_ASKED
-from profile_grid.tables.machines import by_machine
-from profile_grid.tables.measured import ON_CPU, ON_GPU, Words
-from profile_grid.tables.pivoting import shown_dimensions
+from profile_grid.tables import measured, pivoting
 
 STATUS_WORDS = {
     OUT_OF_MEMORY: "out of memory",
@@ -40,10 +37,10 @@ NAMED_BY_VALUE = (MODEL, CONTEXT_LENGTH, MODE, PRECISION, PARALLEL)
 CONFIGURATION = keys_without(MODE.key)
 
 
-def of_one_machine(tables: Tables) -> tuple[Tables, str, list[str]]:
+def of_one_machine(tables: dict[str, pd.DataFrame]) -> tuple[dict[str, pd.DataFrame], str, list[str]]:
     """(tables, title, notes) of the machine with the most runs; a note for every other machine, whose runs are left
     out: times of two machines do not belong in one figure."""
-    groups = by_machine(tables["runs"])
+    groups = measured.by_machine(tables["runs"])
     if not groups:
         return tables, "no runs", []
     machine, names = max(groups, key=lambda group: len(group[1]))
@@ -58,19 +55,21 @@ def of_one_machine(tables: Tables) -> tuple[Tables, str, list[str]]:
 def labels(rows: pd.DataFrame) -> list[str]:
     """A short name of each row: "small · 512 · training step · bf16"; a default is named only if other rows differ from
     it."""
-    keys = shown_dimensions(rows, WITHOUT_DEFAULT, hidden=[key for key in KEYS if key not in rows])
+    keys = pivoting.shown_dimensions(rows, WITHOUT_DEFAULT, hidden=[key for key in KEYS if key not in rows])
     return [" · ".join(_short(BY_KEY[key], row[key]) for key in keys) for row in rows.to_dict("records")]
 
 
 def _short(dimension: Dimension, value: object) -> str:
     if dimension in NAMED_BY_VALUE:
         return dimension.name_of(value)
+    if value == dimension.default and value in dimension.names:
+        return dimension.title(value)
     return dimension.words(value).removeprefix("with ").removeprefix("on ")
 
 
-def words(runs: pd.DataFrame) -> Words:
+def words(runs: pd.DataFrame) -> measured.Words:
     """What kernels and their time are called on the device of these runs."""
-    return ON_CPU if set(runs["device"].dropna()) == {"cpu"} else ON_GPU
+    return measured.ON_CPU if set(runs["device"].dropna()) == {"cpu"} else measured.ON_GPU
 
 
 def with_dimensions(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:

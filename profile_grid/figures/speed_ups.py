@@ -6,20 +6,14 @@ import altair as alt
 import pandas as pd
 
 from kernel_tables.page.colors import GREY
-from profile_grid.figures import marks
-from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.layout import Spec, row
-from profile_grid.figures.panels import GAP_PX, Frame
-from profile_grid.figures.run_selection import by_size, labels, without_figures
-from profile_grid.figures.scales import Log, Series
-from profile_grid.figures.theme import INK, WIDTH
+from profile_grid.figures import marks, run_selection
+from profile_grid.figures.panels import GAP_PX, Drawing, Figure, Frame, Spec, Tables, row
+from profile_grid.figures.theme import INK, WIDTH, Log, Series
 from profile_grid.quantities import interval, ratio
 from profile_grid.study.dimensions import FULLEST_FIRST, KEYS, MODES, Dimension
 from profile_grid.study.stages import TIMING
-from profile_grid.tables.evidence import FASTER, SLOWER
+from profile_grid.tables import evidence, pivoting, wording
 from profile_grid.tables.names import BACKWARD, FORWARD, OPTIMIZER, WHOLE_STEP
-from profile_grid.tables.pivoting import sorted_values
-from profile_grid.tables.wording import capital, of_all
 
 PHASES = (WHOLE_STEP, FORWARD, BACKWARD, OPTIMIZER)
 BAR_PX, SPACE_PX, NAMES_PX = 9, 8, 200
@@ -44,7 +38,7 @@ class SpeedUps:
         """A panel per phase, with a bar per configuration and value, from 1 to the speed-up."""
         runs, dimension = tables["runs"], self.dimension
         rows = _rows(tables[self.table], dimension, runs)
-        names = [dimension.name_of(value) for value in sorted_values(rows, dimension.key)]
+        names = [dimension.name_of(value) for value in pivoting.sorted_values(rows, dimension.key)]
         series = Series(NAME, tuple(names))
         cells = list(dict.fromkeys(rows[CELL]))[:MAX_CELLS]
         notes = [
@@ -60,7 +54,7 @@ class SpeedUps:
             return _panels(data[data[CELL].isin(cells)], cells, series, f"times as fast as {self.base}")
 
         frame = Frame(KEYS, f"No two timed runs differ only in {dimension.heading}, one of them {self.base}.")
-        return frame.drawing(rows, runs, without_figures(runs, TIMING), panel, notes)
+        return frame.drawing(rows, runs, run_selection.without_figures(runs, TIMING), panel, notes)
 
     def result(self, tables: Tables) -> str:
         """The speed-ups at each value, of complete steps of the mode with the most runs."""
@@ -68,18 +62,18 @@ class SpeedUps:
         steps = times[times["phase"] == WHOLE_STEP]
         mode = max(FULLEST_FIRST, key=lambda mode: (steps["mode"] == mode).sum())  # of most runs
         mode_steps = steps[steps["mode"] == mode]
-        clear = mode_steps[mode_steps["verdict"].isin((FASTER, SLOWER))]
+        clear = mode_steps[mode_steps["verdict"].isin((evidence.FASTER, evidence.SLOWER))]
         parts = [
             f"{interval(clear[clear[dimension.key] == value]['speed_up'], ratio)} {dimension.words(value)}"
-            for value in sorted_values(clear, dimension.key)
+            for value in pivoting.sorted_values(clear, dimension.key)
         ]
         if mode_steps.empty:
             return ""
         number = len(mode_steps) - len(clear)
-        unclear = f"{of_all(number, len(mode_steps), 'comparison')} {'is' if number == 1 else 'are'} unclear"
+        unclear = f"{wording.of_all(number, len(mode_steps), 'comparison')} {'is' if number == 1 else 'are'} unclear"
         if not parts:
-            return capital(unclear)
-        lead = f"Compared with {self.base}, the speed of a {MODES[mode]} is {', '.join(parts)}"
+            return wording.capital(unclear)
+        lead = f"Speed-up of a {MODES[mode]}: {', '.join(parts)}"
         return lead if len(clear) == len(mode_steps) else f"{lead}; {unclear}"
 
 
@@ -87,12 +81,12 @@ def _rows(times: pd.DataFrame, dimension: Dimension, runs: pd.DataFrame) -> pd.D
     """The speed-ups of the phases that are drawn, by configuration, the smallest model first."""
     is_step = (times["mode"] == FORWARD) & (times["phase"] == FORWARD)
     times = times[times["phase"].isin(PHASES) & ~is_step]
-    times = by_size(times, runs)
-    cells = labels(times.assign(**{dimension.key: dimension.default}))
+    times = run_selection.by_size(times, runs)
+    cells = run_selection.labels(times.assign(**{dimension.key: dimension.default}))
     names = times[dimension.key].map(dimension.name_of)
     return times.assign(
         **{NAME: names, CELL: cells, "even": 1.0},
-        opacity=times["verdict"].isin((FASTER, SLOWER)).map({True: 1.0, False: PALE}),
+        opacity=times["verdict"].isin((evidence.FASTER, evidence.SLOWER)).map({True: 1.0, False: PALE}),
     )
 
 

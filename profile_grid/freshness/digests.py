@@ -13,17 +13,15 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from cs336_model.program.code_digest import code_digest
+from cs336_model.program.code_digest import DIGITS, bytes_digest, code_digest
 
-DIGITS = 16  # of 64: what two different inputs share by chance once in 10^19 pairs
-CHUNK_BYTES = 2**20
 SETTLED_NS = 2 * 10**9  # a file that changed later than that ago may change again within one tick of its clock
 JINJA_COMMENT = re.compile(rb"\{#([-+]?).*?([-+]?)#\}", re.DOTALL)  # the signs control white space around it
 
 
 def digest_of_text(text: str) -> str:
     """A digest of a text, as settings are given to a job."""
-    return hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
+    return bytes_digest(text.encode())
 
 
 def digest_of_settings(settings: object) -> str:
@@ -39,7 +37,7 @@ def digest_of_source(name: str, content: bytes) -> str:
         return digest_of_settings(tomllib.loads(content.decode()))
     if name.endswith(".j2"):
         content = JINJA_COMMENT.sub(rb"{#\1#\2#}", content)
-    return hashlib.sha256(content).hexdigest()[:DIGITS]
+    return bytes_digest(content)
 
 
 def digest_of_sources(digests: Mapping[str, str]) -> str:
@@ -49,11 +47,8 @@ def digest_of_sources(digests: Mapping[str, str]) -> str:
 
 def sha256_of_file(path: str | Path) -> str:
     """The digest of a file of any size."""
-    digest = hashlib.sha256()
     with open(path, "rb") as stream:
-        while chunk := stream.read(CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 class FileDigests:

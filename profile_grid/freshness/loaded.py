@@ -20,6 +20,7 @@ from cs336_model.program.module_search import (
     path_below_import_folder,
 )
 from profile_grid.freshness.imports import digest_of_loaded
+from profile_grid.typed_json import Mismatch, parse_as
 
 CHANGED = "a file that the measured program ran has changed"
 GONE = "a file that the measured program ran is gone"
@@ -43,7 +44,7 @@ class LoadedFile:
 class LoadedCode:
     """The code that a measured program loaded: see cs336_model/program/loading.py."""
 
-    modules: Mapping[str, LoadedFile]
+    modules: dict[str, LoadedFile]
     namespaces: list[str]
     by_path: list[LoadedFile]
     not_found: list[str]
@@ -62,22 +63,10 @@ def changed_code(record: Mapping[str, Any], same_machine: bool) -> str | None:
     key = (marshal.dumps(record, 2), same_machine, *search_folders())  # version 2: equal records are equal bytes
     if key not in _reasons:
         try:
-            code = _parsed(record)
-        except (TypeError, KeyError, AttributeError):
+            _reasons[key] = next(_all_reasons(parse_as(LoadedCode, record), same_machine), None)
+        except Mismatch:
             _reasons[key] = DAMAGED
-        else:
-            _reasons[key] = next(_all_reasons(code, same_machine), None)
     return _reasons[key]
-
-
-def _parsed(record: Mapping[str, Any]) -> LoadedCode:
-    files = {name: LoadedFile(**file) for name, file in record["modules"].items()}
-    by_path = [LoadedFile(**file) for file in record["by_path"]]
-    namespaces, not_found, others = (list(record[key]) for key in ("namespaces", "not_found", "others"))
-    texts = [text for file in (*files.values(), *by_path) for text in vars(file).values()]
-    if not all(isinstance(text, str) for text in (*texts, *namespaces, *not_found, *others)):
-        raise TypeError("a name, path or digest is not text")
-    return LoadedCode(files, namespaces, by_path, not_found, others)
 
 
 def _all_reasons(code: LoadedCode, same_machine: bool) -> Iterator[str]:

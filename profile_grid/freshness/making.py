@@ -9,7 +9,7 @@ import glob
 import json
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from profile_grid.freshness.digests import FileDigests, digest_of_settings
@@ -53,14 +53,14 @@ class Making:
     `programs` are files below the project's folder: they and all that they import count as its code, as do the files
     that match `patterns`. `inputs` and `outputs` are relative to the working folder; of `folders` every file is an
     output. With `of_runs`, the files of all runs that the plan at that path names are inputs too: there may be too many
-    for a command line. `settings` is a digest.
+    for a command line. `command` is the module that runs, and its arguments: others make other outputs.
     """
 
     name: str
     programs: tuple[str, ...]
     outputs: tuple[str, ...]
     inputs: tuple[str, ...] = ()
-    settings: str = ""
+    command: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     of_runs: str | None = None
@@ -75,13 +75,9 @@ class Making:
         """The job as one line for a command."""
         return json.dumps(asdict(self), sort_keys=True)
 
-    def by_command(self, command: str) -> "Making":
-        """The job as this command line of a rule runs it: another command makes other outputs."""
-        return replace(self, settings=digest_of_settings([self.settings, command]))
-
     def recipe(self, code: str, packages: str, digest_of: FileDigests, entries: list[dict] | None = None) -> Recipe:
         """What makes the outputs now; `code` and `packages` are digests, `entries` the runs of the plan, if known."""
-        return Recipe(code, self.settings, packages, digest_of.of_all(self.all_inputs(entries)))
+        return Recipe(code, digest_of_settings(self.command), packages, digest_of.of_all(self.all_inputs(entries)))
 
     def code(self, root: Path) -> str:
         """A digest of the code below `root`. Raises UnreadableSource or NoSuchSource."""

@@ -4,16 +4,16 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from cs336_model import nvidia_smi
 from cs336_model.cpu import cpu_name
-from cs336_model.nvml import nvml
 from cs336_model.program.loaded_distributions import distribution_version
 from kernel_recorder import ncu_profile
-from kernel_recorder.gpu import NSYS, TORCH, gpu_is_visible, profiler_of_this_machine
+from kernel_recorder.nsys_profile import NSYS, TORCH, gpu_is_visible, profiler_of_this_machine
 from kernel_tables.errors import TraceError
 from kernel_tables.reading import nsys
 from profile_grid.freshness.environment import RecordedEnvironment
@@ -22,8 +22,9 @@ PREFIX_VARIABLE = "PROFILE_GRID_PREFIX"  # the prefix of the Python of Snakemake
 VERSION = "a version has changed"
 
 
-class Machine(Protocol):
-    """What a result says of what ran its program."""
+@dataclass(frozen=True)
+class RanOn:
+    """The kind of device of the machine that ran a program, and its versions."""
 
     device: str
     device_name: str
@@ -47,20 +48,20 @@ def host_record() -> dict[str, Any]:
     return {"planners_python": is_planners_python(), "gpus": list(gpu_names())}
 
 
-def is_kind_of_device(machine: Machine) -> bool:
+def is_kind_of_device(machine: RanOn) -> bool:
     """Whether this host has the kind of device that a result names."""
     if machine.device == "cpu":
         return machine.device_name == _cpu_name()
     return machine.device_name in gpu_names()
 
 
-def same_machine(machine: Machine, environment: RecordedEnvironment) -> bool:
+def same_machine(machine: RanOn, environment: RecordedEnvironment) -> bool:
     """Whether versions in a result can be compared with those of this host: it has the same kind of device, and its
     Python is the one that would measure."""
     return environment.planners_python and is_planners_python() and is_kind_of_device(machine)
 
 
-def other_device(program: Mapping[str, Any], machine: Machine, environment: RecordedEnvironment) -> str | None:
+def other_device(program: Mapping[str, Any], machine: RanOn, environment: RecordedEnvironment) -> str | None:
     """Why this host would choose another device: a GPU is visible, and none was then. None if it would not."""
     if program.get("device") == "auto" and machine.device == "cpu" and not environment.gpus and gpu_names():
         return f"the device has changed: it was the processor and is {gpu_names()[0]}"
@@ -68,7 +69,7 @@ def other_device(program: Mapping[str, Any], machine: Machine, environment: Reco
 
 
 def changed_version(
-    machine: Machine, distributions: Mapping[str, str], facts: Mapping[str, Any], specification: Mapping[str, Any]
+    machine: RanOn, distributions: Mapping[str, str], facts: Mapping[str, Any], specification: Mapping[str, Any]
 ) -> str | None:
     """A message on the first version that differs here, on the same kind of device, or on another profiler; or None."""
     return next(_changed_versions(machine, distributions, facts, specification), None)
@@ -108,15 +109,13 @@ def driver_version() -> str | None:
 def _gpus() -> list[dict[str, str]]:
     if not gpu_is_visible() or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return []
-    if (pynvml := nvml()) is None:
+    if (pynvml := nvidia_smi.nvml()) is None:
         return nvidia_smi.gpus("name", "driver_version")
-    driver = _text(pynvml.nvmlSystemGetDriverVersion())
+    driver = nvidia_smi.as_text(pynvml.nvmlSystemGetDriverVersion())
     handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
-    return [{"name": _text(pynvml.nvmlDeviceGetName(handle)), "driver_version": driver} for handle in handles]
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+    return [
+        {"name": nvidia_smi.as_text(pynvml.nvmlDeviceGetName(handle)), "driver_version": driver} for handle in handles
+    ]
 
 
 def nsys_version() -> str | None:

@@ -66,7 +66,7 @@ COST = TableSpec(
     compile_s | float | s | first step of a compiled model, in which it is compiled with an empty cache
     warmup_s | float | s | warm-up steps
     measured_s | float | s | measured steps
-    energy_s | float | s | windows in which energy was counted, idle ones included
+    energy_s | float | s | windows in which energy was counted, including idle ones
     profiler_s | float | s | start and end of the profiler inside the program
     accuracy_s | float | s | one step in fp64, after all times were measured
     export_s | float | s | exporting the report to SQLite

@@ -12,16 +12,12 @@ import pyarrow.parquet as pq
 
 from profile_grid.checkout import git_state
 from profile_grid.largest.tables import largest_table
-from profile_grid.merging.adapter_checks import adapter_checks_table
-from profile_grid.merging.cost import cost_table
-from profile_grid.merging.run_overview import runs_table
+from profile_grid.merging import adapter_checks, cost, run_overview
 from profile_grid.results.load_runs import MeasuredRun
-from profile_grid.study.catalogue import merged_of, workloads_of
-from profile_grid.study.dimensions import LEADING, MACHINE_KEYS
+from profile_grid.study import catalogue, dimensions
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import NOT_ASKED, STAGES
-from profile_grid.tables.on_disk import declared_tables
-from profile_grid.tables.texts import encoded, repeated, with_categories
+from profile_grid.tables import on_disk, texts
 
 LARGEST = "largest"  # the table, and the folder next to that of the runs
 LEFT_OUT = ("device",)  # the device's name implies it
@@ -33,35 +29,35 @@ def joined_tables(runs: list[MeasuredRun], folder: Path, stage: str, name: str) 
     filled = [(run, table) for run, table in tables if table.num_rows]
     if not filled:
         filled = [(runs[0], _read(folder / runs[0].name / f"{name}.parquet").slice(0, 0))]
-    joined = with_categories(pa.concat_tables([table for _, table in filled], promote_options="default"))
+    joined = texts.with_categories(pa.concat_tables([table for _, table in filled], promote_options="default"))
     rows = np.array([table.num_rows for _, table in filled])
-    for position, key in enumerate(LEADING):
-        joined.insert(position, key, repeated((run.leading[key] for run, _ in filled), rows))
+    for position, key in enumerate(dimensions.LEADING):
+        joined.insert(position, key, texts.repeated((run.leading[key] for run, _ in filled), rows))
     return joined
 
 
 def _read(path: Path) -> pa.Table:
     with pq.ParquetFile(path) as file:
-        return encoded(file.read(use_threads=False))
+        return texts.encoded(file.read(use_threads=False))
 
 
 def merged_tables(runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFrame]:
     """Every merged table by its name; `folder` has the tables of each run, and the folder `largest` next to it the
     results of bisections. Raises WrongTable if a table differs from its declaration."""
-    tables = {"runs": runs_table(runs)}
-    workloads = workloads_of(tables["runs"].to_dict("records"))
+    tables = {"runs": run_overview.runs_table(runs)}
+    workloads = catalogue.workloads_of(tables["runs"].to_dict("records"))
     stages = [stage for stage in STAGES if stage.workload in workloads]
     for stage in stages:
         if stage.table_names:
             tables |= stage.load("tables").study_tables(runs)
-    tables |= {"adapter_checks": adapter_checks_table(runs), "cost": cost_table(runs)}
-    if LARGEST in merged_of(workloads):
+    tables |= {"adapter_checks": adapter_checks.adapter_checks_table(runs), "cost": cost.cost_table(runs)}
+    if LARGEST in catalogue.merged_of(workloads):
         tables[LARGEST] = largest_table([run.entry for run in runs], folder.parent / LARGEST)
     for stage in stages:
         if stage.tables_of_a_run:
             tables |= _joined(stage, runs, folder)
     for name, table in tables.items():
-        declared_tables()[name].check(table)
+        on_disk.declared_tables()[name].check(table)
     return tables
 
 
@@ -72,7 +68,7 @@ def _joined(stage: Stage, runs: list[MeasuredRun], folder: Path) -> dict[str, pd
         return {name: joined_tables(requested, folder, stage.name, name) for name in stage.tables_of_a_run.names}
     leading = pd.DataFrame([run.leading for run in runs]).iloc[:0]
     names = stage.tables_of_a_run.names
-    return {name: pd.concat([leading, declared_tables()[name].empty()], axis=1) for name in names}
+    return {name: pd.concat([leading, on_disk.declared_tables()[name].empty()], axis=1) for name in names}
 
 
 def checkouts(runs: list[MeasuredRun]) -> list[dict]:
@@ -89,7 +85,7 @@ def provenance(runs: pd.DataFrame, plan: dict, checkouts: list[dict]) -> dict:
         "runs": len(runs),
         "stages": " / ".join(stage.name for stage in requested),
         "statuses": {name: int(count) for name, count in statuses.items()},
-        **{key: _agreed(runs[key]) for key in MACHINE_KEYS if key not in LEFT_OUT},
+        **{key: _agreed(runs[key]) for key in dimensions.MACHINE_KEYS if key not in LEFT_OUT},
         "snakemake": metadata.version("snakemake"),
         "measured_git_commit": _agreed(pd.Series([_commit(checkout) for checkout in checkouts], dtype="object")),
         **git_state(),

@@ -1,12 +1,13 @@
 """The table of runs: shape, status of each stage, machine, and notes for the reader."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from cs336_model.arithmetic.flops import shape_of
-from profile_grid.quantities import counted, memory
+from profile_grid.quantities import counted, memory, percent
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import OUT_OF_MEMORY, OutOfMemory, ProgramResult
 from profile_grid.stages.timing.tables import accuracy_notes
@@ -118,37 +119,32 @@ def _notes(run: MeasuredRun) -> list[str]:
     return [*before, *_machine_notes(run), *_compiler_notes(run), *accuracy_notes(run), *_loss_notes(run), *warnings]
 
 
-def _machine_notes(run: MeasuredRun) -> list[str]:
-    first, notes = next(iter(run.results.values())), []
+def _machine_notes(run: MeasuredRun) -> Iterator[str]:
+    first = next(iter(run.results.values()))
     machine = first.program.machine
     if first.neighbours:
-        notes.append("measurements on other GPUs of the host ran at the same time, which may slow launches")
+        yield "measurements on other GPUs of the host ran at the same time, which may slow launches"
     if machine.other_processes:
-        notes.append(
-            f"{counted(machine.other_processes, 'other process', 'other processes')} on the GPU while it was timed"
-        )
+        yield f"{counted(machine.other_processes, 'other process', 'other processes')} on the GPU while it was timed"
     if machine.throttle_reasons:
-        notes.append(f"reduced clocks: {', '.join(machine.throttle_reasons)}")
-    return notes
+        yield f"reduced clocks: {', '.join(machine.throttle_reasons)}"
 
 
-def _compiler_notes(run: MeasuredRun) -> list[str]:
+def _compiler_notes(run: MeasuredRun) -> Iterator[str]:
     """A note if a compiled program is not a single graph, or was compiled again in timed steps."""
-    compiled, notes = _first_program(run).compilation, []
+    compiled = _first_program(run).compilation
     if compiled and compiled.graph_breaks:
-        notes.append(f"the compiled model is broken into parts by {counted(compiled.graph_breaks, 'graph break')}")
+        yield f"the compiled model is broken into parts by {counted(compiled.graph_breaks, 'graph break')}"
     if compiled and compiled.graphs_later:
         were = "was" if compiled.graphs_later == 1 else "were"
         graphs = counted(compiled.graphs_later, "graph")
-        notes.append(f"{graphs} {were} compiled after the first step, while times were measured")
-    return notes
+        yield f"{graphs} {were} compiled after the first step, while times were measured"
 
 
-def _loss_notes(run: MeasuredRun) -> list[str]:
+def _loss_notes(run: MeasuredRun) -> Iterator[str]:
     """A note if two stages have different losses, so measured different work. Counters use a model with fewer layers,
     whose losses differ."""
     programs = {stage: result.program for stage, result in run.results.items() if hasattr(result.program, "losses")}
-    notes = []
     first = next(iter(programs), None)
     for name, program in list(programs.items())[1:]:
         reference = programs[first]
@@ -156,8 +152,8 @@ def _loss_notes(run: MeasuredRun) -> list[str]:
         count = min(len(reference.losses), len(program.losses)) if is_comparable else 0
         expected, losses = reference.losses[:count], program.losses[:count]
         if not np.allclose(expected, losses, rtol=LOSS_TOLERANCE):
-            notes.append(f"losses differ between {first} {expected} and {name} {losses}")
-    return notes
+            largest = np.abs(np.array(losses) / np.array(expected) - 1).max()
+            yield f"losses of {first} and {name} differ by up to {percent(largest)}"
 
 
 RUNS = TableSpec(
@@ -165,7 +161,7 @@ RUNS = TableSpec(
     "One row per run of the grid",
     columns(
         (
-            replace(column_of(dimension), meaning=f"of an operator alone: {dimension.meaning}")
+            replace(column_of(dimension), meaning=f"{dimension.meaning}, of an operator alone")
             for dimension in OF_OPERATORS
         ),
         """
@@ -202,7 +198,7 @@ RUNS = TableSpec(
     graph_breaks | int | | breaks between them
     note | text | | notes about these numbers
 """,
-        (Column(f"{stage.name}_started_utc", TEXT, "", f"when {stage.meaning} started") for stage in STAGES),
+        (Column(f"{stage.name}_started_utc", TEXT, "", f"start of {stage.meaning}") for stage in STAGES),
     ),
 )
 TABLES = (RUNS,)

@@ -16,21 +16,15 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from kernel_tables.page.markup import html_environment, script, style
-from kernel_tables.page.names import Names
+from kernel_tables.page.timeline import Names
 from profile_grid.documents.documents import Section, section
-from profile_grid.figures.drawing import all_figures
-from profile_grid.figures.run_selection import models_in_order, of_one_machine
-from profile_grid.page import libraries
-from profile_grid.page.charts import page_figures
-from profile_grid.page.flame import flames, opening, opening_run, run_timeline
+from profile_grid.figures import panels, run_selection
+from profile_grid.page import charts, libraries
+from profile_grid.page.flame import OF_VERDICT, advice, flames, opening, opening_run, run_timeline, scope, speed
 from profile_grid.page.tables import STATIC_ROWS, every_table, page_tables, tables_with
-from profile_grid.page.verdict import OF_VERDICT, advice, scope, speed
 from profile_grid.study.catalogue import SUMMARIES, questions_asked, tables_of
 from profile_grid.study.dimensions import EVERY_DIMENSION, MODEL, Dimension
-from profile_grid.tables.claims import Claim
-from profile_grid.tables.machines import by_machine
-from profile_grid.tables.measured import names_of_summary_kernels
-from profile_grid.tables.pivoting import sorted_values
+from profile_grid.tables import measured, pivoting, wording
 
 
 @dataclass(frozen=True)
@@ -57,7 +51,7 @@ def menus(runs: pd.DataFrame, tables: Iterable[pd.DataFrame] = ()) -> list[Menu]
 
 def _in_order(runs: pd.DataFrame, dimension: Dimension) -> list:
     """The distinct values: models by size, others in the declared order or by value."""
-    return models_in_order(runs) if dimension is MODEL else sorted_values(runs, dimension.key)
+    return run_selection.models_in_order(runs) if dimension is MODEL else pivoting.sorted_values(runs, dimension.key)
 
 
 LINKED = MarkdownIt("commonmark", {"html": False}).disable(["image", "autolink", "html_inline", "entity"])
@@ -74,7 +68,7 @@ HERE = Path(__file__).parent
 
 def needed_tables(runs: pd.DataFrame) -> tuple[str, ...]:
     """The tables that the page of these runs is made of: those that its figures, sentences and tables read."""
-    of_figures = (name for figure in all_figures().values() for name in figure.tables)
+    of_figures = (name for figure in panels.all_figures().values() for name in figure.tables)
     needed = {*SUMMARIES, *OF_VERDICT, *of_figures, *(table.source for table in every_table().values())}
     return tuple(name for name in tables_of(runs.to_dict("records")) if name in needed)
 
@@ -87,7 +81,7 @@ def page(
     trace_file: str | None = None,
     *,
     table_files: Mapping[str, str] | None = None,
-    links: Mapping[str, Claim] = MappingProxyType({}),
+    links: Mapping[str, wording.Claim] = MappingProxyType({}),
 ) -> str:
     """The page.
 
@@ -98,10 +92,11 @@ def page(
     names_of_tables = tables_of(tables["runs"].to_dict("records"))
     summaries = {name: tables[name] for name in names_of_tables if name in SUMMARIES}
     sections = [
-        section(machine, names, tables["runs"], summaries, links=links) for machine, names in by_machine(tables["runs"])
+        section(machine, names, tables["runs"], summaries, links=links)
+        for machine, names in measured.by_machine(tables["runs"])
     ]
-    of_machine, machine, left_out = of_one_machine(tables)
-    names = Names(names_of_summary_kernels(of_machine))
+    of_machine, machine, left_out = run_selection.of_one_machine(tables)
+    names = Names(measured.names_of_summary_kernels(of_machine))
     asked = questions_asked(tables["runs"].to_dict("records"))
     shown_tables = page_tables(tables, names, asked, table_files)
     has_steps = "kernels" in names_of_tables
@@ -113,7 +108,7 @@ def page(
         menus=menus(tables["runs"], tables.values()),
         has_steps=has_steps,
         tables=shown_tables,
-        figures=page_figures(all_figures(asked), of_machine, images, left_out),
+        figures=charts.page_figures(panels.all_figures(asked), of_machine, images, left_out),
         data={name: table.as_data() for name, table in shown_tables.items()},
         **_views_of_steps(of_machine, timeline, names, has_steps),
         names=names.as_lists(),

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kernel_tables.page.markup import for_script
-from profile_grid.figures.drawing import Figure, Tables
-from profile_grid.figures.layout import Spec
+from profile_grid.figures.panels import Figure, Spec, Tables
 from profile_grid.figures.paper import specification
 from profile_grid.page.tables import fitting
 

@@ -1,18 +1,77 @@
-"""Flame views of the captured runs, the picture of the longest step, and the timeline of one."""
+"""The opening of the page: the picture of the longest step, how fast it is, and what would shorten it; the flame views
+of the captured runs, and the timeline of one."""
 
 import pandas as pd
 
 from kernel_tables.attribution.path_text import names_in
-from kernel_tables.page.names import Names
+from kernel_tables.markdown import escaped
 from kernel_tables.page.step import Leaf, Picture, flame, picture
-from kernel_tables.page.timeline import Timeline, TimelineBar, lane_title, timeline
+from kernel_tables.page.timeline import Names, Timeline, TimelineBar, lane_title, timeline
 from kernel_tables.views.timeline import KERNEL, TRACKS
-from profile_grid.figures.drawing import Tables
-from profile_grid.quantities import count, percent
+from profile_grid.figures.panels import Tables
+from profile_grid.gpu_peaks import peaks_of
+from profile_grid.quantities import count, known, percent, significant
 from profile_grid.stages.capture.timeline import MAIN
-from profile_grid.study.dimensions import FULLEST_FIRST
-from profile_grid.tables.names import STEP
-from profile_grid.tables.wording import run_in_words
+from profile_grid.study.dimensions import BATCH_SIZE, DIMENSIONS, FULLEST_FIRST, MODE, PRECISION
+from profile_grid.tables import largest_gains, per_pass
+from profile_grid.tables.names import FORWARD, STEP, WHOLE_STEP
+from profile_grid.tables.wording import capital, run_in_words, where
+
+OF_VERDICT = largest_gains.SOURCES
+MAX_ADVICE, MAX_VALUES = 3, 8
+PASSES = 3  # of matrix multiplies in a training step: forward, and two in the backward pass
+
+
+def speed(tables: Tables, run: str) -> str:
+    """Time of a step of this run, tokens per second, and share of the GPU's peak, in Markdown."""
+    row = tables["runs"].set_index("run", drop=False).loc[run].to_dict()
+    timings = tables["timings"]
+    timed = timings[(timings["run"] == run) & (timings["phase"] == WHOLE_STEP) & timings["mean_ms"].notna()]
+    defaults = [escaped(fact.title(fact.default)) for fact in ALWAYS_NAMED if row[fact.key] == fact.default]
+    name = f"A {MODE.name_of(row[MODE.key])} of {where(row)}" + (f" ({', '.join(defaults)})" if defaults else "")
+    if timed.empty:
+        return f"{name} was not timed without a profiler."
+    seconds = timed["mean_ms"].iloc[0] / 1e3
+    tokens = row[BATCH_SIZE.key] * row["context_length"] / seconds
+    text = f"{name} takes **{significant(seconds * 1e3)} ms**: {tokens:,.0f} tokens per second"
+    return f"{text}{_of_peak(row, seconds)}."
+
+
+def _of_peak(row: dict, seconds: float) -> str:
+    """The FLOP/s of the model's matrix multiplies in a step, as a share of the data sheet's peak."""
+    peaks = peaks_of(row["device_name"])
+    peak = peaks.flop_per_s(row[PRECISION.key]) if peaks else None
+    if not peak or not known(row["forward_flops"]):
+        return ""
+    flops = row["forward_flops"] * (1 if row[MODE.key] == FORWARD else PASSES)
+    precision = escaped(row[PRECISION.key])
+    return f", {percent(flops / seconds / peak)} of the peak in {precision} (model FLOP utilization)"
+
+
+def advice(tables: Tables, run: str) -> list[str]:
+    """What would shorten the step of this run most, by its diagnosis, in Markdown; empty if nothing was diagnosed."""
+    findings = largest_gains.largest_first(per_pass.Merged(tables))
+    findings = findings[(findings["run"] == run) & ~findings["abstained"].astype(bool) & (findings["percent"] > 0)]
+    return [
+        f"{escaped(capital(str(row.advice)))}: saves at most {percent(row.percent / 100)} of the step"
+        for row in findings.head(MAX_ADVICE).itertuples()
+    ]
+
+
+def scope(runs: pd.DataFrame) -> str:
+    """The values of the dimensions of these runs, in Markdown: "model small, medium; context 512; batch 4; fp32"."""
+    parts = []
+    for dimension in DIMENSIONS:
+        values = list(dict.fromkeys(runs[dimension.key].dropna()))
+        if values and (dimension.default is None or values != [dimension.default] or dimension in ALWAYS_NAMED):
+            names = ", ".join(escaped(dimension.name_of(value)) for value in values[:MAX_VALUES])
+            more = f" and {len(values) - MAX_VALUES} more" if len(values) > MAX_VALUES else ""
+            parts.append(f"{dimension.heading} {names}{more}")
+    return "; ".join(parts)
+
+
+ALWAYS_NAMED = (BATCH_SIZE, PRECISION)
+
 
 MAX_RUNS = 60
 KEYS = ["phase", "range", "kernel", "class"]

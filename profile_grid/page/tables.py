@@ -8,17 +8,14 @@ from itertools import accumulate
 
 import pandas as pd
 
-from kernel_tables.page.markup import for_script
-from kernel_tables.page.names import Names
+from kernel_tables.page import markup, timeline
 from profile_grid.figures.run_selection import with_dimensions
 from profile_grid.quantities import known
 from profile_grid.study.catalogue import QUESTIONS, Question, tables_of
 from profile_grid.study.dimensions import BY_KEY, EVERY_DIMENSION, LEADING, OF_OPERATORS, WITHOUT_DEFAULT
 from profile_grid.study.stages import NOT_ASKED, STAGES
 from profile_grid.study.table_spec import SHARE, TEXT, Column, PageTable, TableSpec
-from profile_grid.tables.on_disk import declared_tables
-from profile_grid.tables.per_pass import in_order_of
-from profile_grid.tables.pivoting import shown_dimensions
+from profile_grid.tables import on_disk, per_pass, pivoting
 
 SIGNIFICANT = 6
 DIMENSION_KEYS = tuple(dimension.key for dimension in EVERY_DIMENSION)
@@ -84,13 +81,13 @@ class RenderedTable:
 
 def page_tables(
     tables: dict[str, pd.DataFrame],
-    names: Names,
+    names: timeline.Names,
     questions: Iterable[Question] = QUESTIONS,
     files: Mapping[str, str] | None = None,
 ) -> dict[str, RenderedTable]:
     """The tables of these questions, and those of runs and kernels, by name. `files` are the paths of the complete
     tables, by default where a grid writes them."""
-    dimensions = shown_dimensions(tables["runs"], ALWAYS_SHOWN)
+    dimensions = pivoting.shown_dimensions(tables["runs"], ALWAYS_SHOWN)
     rendered, sources = {}, tables_of(tables["runs"].to_dict("records"))
     for name, table in every_table(questions).items():
         if table.source not in sources:
@@ -98,7 +95,7 @@ def page_tables(
         rows = table.rows(tables[table.source]) if table.rows else tables[table.source]
         frame = _columns(rows, tables["runs"], dimensions, table.columns)
         path = f"tables/{table.source}.csv" if files is None else files.get(table.source, "")
-        rendered[name] = page_table(table, frame, names, declared_tables()[table.source], path)
+        rendered[name] = page_table(table, frame, names, on_disk.declared_tables()[table.source], path)
     return _within_room(rendered)
 
 
@@ -122,7 +119,7 @@ def kernels_per_step(kernels: pd.DataFrame) -> pd.DataFrame:
     table = table.astype(dict.fromkeys(keys, "str"))
     count = table["run"].map(steps).astype("float64")  # without kernels it would have no type
     table = table.assign(launches=table["launches"] / count, gpu_time_ms=table["total_ns"] / 1e6 / count)
-    ordered = in_order_of(table.assign(_less=-table["total_ns"]), kernels["run"].unique(), "_less")
+    ordered = per_pass.in_order_of(table.assign(_less=-table["total_ns"]), kernels["run"].unique(), "_less")
     return ordered.drop(columns=["_less", "total_ns"])
 
 
@@ -143,7 +140,7 @@ def _columns(
 
 
 def page_table(
-    table: PageTable, rows: pd.DataFrame, names: Names, declared: TableSpec, path: str = ""
+    table: PageTable, rows: pd.DataFrame, names: timeline.Names, declared: TableSpec, path: str = ""
 ) -> RenderedTable:
     """These rows as a table of the page; `declared` has meanings and units of the columns, `path` is the file with all
     rows."""
@@ -163,7 +160,9 @@ def page_table(
 
 def _within_room(tables: dict[str, RenderedTable]) -> dict[str, RenderedTable]:
     """The tables, cut to the rows for which all tables together have room."""
-    ends = {name: list(accumulate(len(for_script(row)) + 1 for row in table.rows)) for name, table in tables.items()}
+    ends = {
+        name: list(accumulate(len(markup.for_script(row)) + 1 for row in table.rows)) for name, table in tables.items()
+    }
     rooms = shared({name: max(row_ends, default=0) for name, row_ends in ends.items()}, MAX_BYTES)
     counts = {name: bisect_right(row_ends, rooms[name]) for name, row_ends in ends.items()}
     return {
@@ -189,7 +188,7 @@ def _is_number(value) -> bool:
     return isinstance(value, (int, float)) or hasattr(value, "dtype")
 
 
-def _value(value, kind: str, names: Names):
+def _value(value, kind: str, names: timeline.Names):
     if not known(value):
         return None
     if kind == "kernel":

@@ -7,7 +7,7 @@ from pathlib import Path
 from cs336_model.arithmetic.checkpoints import recomputed_flops
 from cs336_model.arithmetic.flops import forward_flops, shape_of
 from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
-from kernel_recorder.gpu import gpu_is_visible
+from kernel_recorder.nsys_profile import gpu_is_visible
 from profile_grid.gpu_peaks import Peaks, peaks_of
 from profile_grid.host.gpu_check import needed_bytes
 from profile_grid.results.results import COMPLETE, BadResult, StageResult, read_result
@@ -131,7 +131,7 @@ def _seconds_of(name: str, specification: dict, pace: Pace, memory_bytes: int | 
     if stage.has_estimates:
         passes_s = stage.load("estimates").seconds(program, pace.peaks, memory_bytes)
         return start_s + passes_s + stage.lasts_s(specification)
-    if _too_large(program, memory_bytes):
+    if memory_bytes is not None and (needed_bytes(program) or 0) > memory_bytes:
         return start_s
     return start_s + pace.steps_seconds(program) + stage.lasts_s(specification)
 
@@ -176,10 +176,6 @@ def steps_flops(program: dict) -> int:
         again = sum(recomputed_flops(shape, program["dimensions"]["checkpoint"]).values())
         flops = flops * (1 + BACKWARD_IN_FORWARDS) + again
     return round(steps * flops)
-
-
-def _too_large(program: dict, memory_bytes: int | None) -> bool:
-    return memory_bytes is not None and (needed_bytes(program) or 0) > memory_bytes
 
 
 def _finished(runs: Path, stage: Stage, device_name: str | None) -> Iterator[FinishedMeasurement]:

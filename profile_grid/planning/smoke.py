@@ -11,9 +11,8 @@ from cs336_model.program.variants.values import ADAMW, EAGER, NOT_PARALLEL
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.host.leases.lease_server import Leases
-from profile_grid.host.processes.job import Job, Problem, joined
-from profile_grid.host.processes.measured_program import Attempt
-from profile_grid.host.processes.programs import ProgramFailed
+from profile_grid.host.processes import programs
+from profile_grid.host.processes.measured_program import Attempt, Job, Problem, joined
 from profile_grid.stages.capture.capture_problems import errors_and_warnings
 from profile_grid.stages.capture.measure import SQLITE, chosen_backend, last_attempt
 
@@ -57,7 +56,7 @@ def smoke_capture(specification: dict, scratch: Path, time_limit_s: float, lease
     backend = chosen_backend(specification["backend"], specification["program"]["device"])
     try:
         attempt, trial, _ = last_attempt(job, backend)
-    except ProgramFailed as error:
+    except programs.ProgramFailed as error:
         crashed = Problem("crashed", "the measured program crashed", last_line(error))
         attempt, trial = Attempt(None, problem=crashed), scratch
     seconds = time.monotonic() - started
@@ -81,7 +80,7 @@ def _read_capture(sqlite: Path, smoke: SmokeCapture) -> SmokeCapture:
         return replace(smoke, problem=Problem("unreadable", "the capture cannot be read", str(error)))
 
 
-def last_line(error: ProgramFailed) -> str:
+def last_line(error: programs.ProgramFailed) -> str:
     """The last output of a program before it crashed, as quoted in the failure's message."""
     printed = [line.removeprefix("  | ") for line in str(error).splitlines() if line.startswith("  | ")]
     return printed[-1] if printed else str(error).partition("\n")[0]

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from profile_grid.errors import OutsideError
+from profile_grid.freshness import loaded, versions
 from profile_grid.freshness.environment import changed_environment
-from profile_grid.freshness.loaded import changed_code
-from profile_grid.freshness.versions import changed_version, other_device, same_machine
 from profile_grid.results.capture_identity import quick_difference
 from profile_grid.results.results import (
     COMPLETE,
@@ -51,14 +50,14 @@ def _would_run_otherwise(
     """Which device, code, version or variable of a measured program has changed since; None if nothing has. What this
     machine lacks does not count as changed."""
     machine, environment = program.machine, origin.environment
-    if device := other_device(specification["program"], machine, environment):
+    if device := versions.other_device(specification["program"], machine, environment):
         return device
-    comparable = same_machine(machine, environment)
-    if code := changed_code(program.loaded, comparable):
+    comparable = versions.same_machine(machine, environment)
+    if code := loaded.changed_code(program.loaded, comparable):
         return code
     if not comparable:
         return None
-    version = changed_version(machine, program.loaded_distributions, origin.facts, specification)
+    version = versions.changed_version(machine, program.loaded_distributions, origin.facts, specification)
     return version or changed_environment(environment, _variables(), specification["environment"])
 
 

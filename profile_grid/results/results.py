@@ -10,21 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cs336_model.program.without_times import FAILED, STOPPED, UNSUPPORTED, WRONG
+from cs336_model.program.without_times import FAILED, STOPPED, UNSUPPORTED, WRONG, Check
 from profile_grid.errors import OutsideError
 from profile_grid.freshness.environment import RecordedEnvironment
-from profile_grid.results.typed_json import Built, Mismatch, parse_as
+from profile_grid.freshness.versions import RanOn
+from profile_grid.typed_json import Built, Mismatch, parse_as
 
 FORMAT = 7  # of a stage's JSON; raised when a field changes its meaning
-COMPLETE, OUT_OF_MEMORY, INCOMPLETE = ("complete", "out_of_memory", "incomplete")
-MEASURED_OR_KNOWN = (
-    COMPLETE,
-    OUT_OF_MEMORY,
-    UNSUPPORTED,
-    WRONG,
-    FAILED,
-    STOPPED,
-)  # final: the same again
+COMPLETE, OUT_OF_MEMORY, INCOMPLETE = "complete", "out_of_memory", "incomplete"
+MEASURED_OR_KNOWN = (COMPLETE, OUT_OF_MEMORY, UNSUPPORTED, WRONG, FAILED, STOPPED)  # final: the same again
 STATUSES = (*MEASURED_OR_KNOWN, INCOMPLETE)
 STOPPED_AT_S = "stopped_at_s"  # of the facts of a stopped result: the time limit, whose increase makes it stale
 
@@ -97,19 +91,6 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
-class AdapterCheck:
-    """One comparison of a student's code with its reference: see cs336_model/program/adapters/checking.py."""
-
-    implementation: str
-    case: str
-    precision: str
-    quantity: str
-    error: float | None
-    tolerance: float
-    verdict: str
-
-
-@dataclass(frozen=True)
 class ProgramResult:
     """What the measured program wrote: see cs336_model/program/benchmark.py. Times are seconds; `reason` says why
     there are none, unless memory ran out."""
@@ -118,7 +99,7 @@ class ProgramResult:
     spec: dict[str, Any]
     out_of_memory: OutOfMemory | None
     reason: str | None
-    checks: list[AdapterCheck]
+    checks: list[Check]
     compilation: Compilation | None
     accuracy: Accuracy | None
     step_seconds: list[float]
@@ -146,10 +127,10 @@ class Checkout:
 
 @dataclass(frozen=True)
 class FileIdentity:
-    """The digest and size by which a file next to a result is identified."""
+    """The size and digest by which a file next to a result, or in an archive, is identified."""
 
-    sha256: str
     bytes: int
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -181,17 +162,6 @@ class Status:
     status: str
     reason: str | None  # why there are no tables
     warnings: list[str]
-
-
-@dataclass(frozen=True)
-class RanOn:
-    """The kind of device of a machine, and its versions."""
-
-    device: str
-    device_name: str
-    cpu_name: str
-    driver: str | None
-    python: str
 
 
 @dataclass(frozen=True)

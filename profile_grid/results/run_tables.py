@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from profile_grid.results.capture_identity import difference
-from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
+from profile_grid.results import capture_identity, results
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,9 +24,9 @@ def tables_status(status: str, reason: str | None = None, warnings: Sequence[str
     return {"status": status, "reason": reason, "warnings": list(warnings)}
 
 
-def status_without_tables(result: StageResult, path: Path, content: str = "capture") -> dict | None:
+def status_without_tables(result: results.StageResult, path: Path, content: str = "capture") -> dict | None:
     """The status if no tables can be made from a file, because it belongs to another run or the stage failed; or None.
     `content` names the content of the file."""
-    if reason := difference(result, path):
-        return tables_status(INCOMPLETE, f"{reason}: it is not the {content} of this run")
-    return None if result.status == COMPLETE else tables_status(result.status, result.reason)
+    if reason := capture_identity.difference(result, path):
+        return tables_status(results.INCOMPLETE, f"{reason}: it is not the {content} of this run")
+    return None if result.status == results.COMPLETE else tables_status(result.status, result.reason)

@@ -19,10 +19,11 @@ from pathlib import Path
 from kernel_tables.clean_text import visible
 from profile_grid.errors import OutsideError
 from profile_grid.files import replacing
-from profile_grid.results.typed_json import Mismatch, parse_as
+from profile_grid.results.results import FileIdentity
 from profile_grid.study.catalogue import DOCUMENTS, FIGURES, MERGED, TABLES
 from profile_grid.study.dimensions import DIMENSIONS
 from profile_grid.study.stages import STAGES, TIMING
+from profile_grid.typed_json import Mismatch, parse_as
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"  # of a run, or of a table for a write-up
 _STATUS_FILES = [stage.tables_of_a_run.status_file for stage in STAGES if stage.tables_of_a_run]
@@ -108,14 +109,6 @@ class BadArchive(OutsideError):
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One file of an archive."""
-
-    bytes: int
-    sha256: str
-
-
-@dataclass(frozen=True)
 class Manifest:
     """The contents of an archive: its format, the version that packed it, the settings of the grid, its files by name,
     and rows of the table of runs with RUN_COLUMNS, which determine the questions."""
@@ -124,12 +117,13 @@ class Manifest:
     version: str
     grid: str
     runs: list[dict]
-    files: dict[str, Entry]
+    files: dict[str, FileIdentity]
 
 
 def write_archive(results: Path, path: Path, *, captures: bool, version: str, grid: str, runs: list[dict]) -> Manifest:
     """Packs the results; a failure leaves no incomplete archive."""
-    files = {name: _entry(packed_content(results / name)) for name in packed_files(results, captures=captures)}
+    contents = ((name, packed_content(results / name)) for name in packed_files(results, captures=captures))
+    files = {name: FileIdentity(len(content), hashlib.sha256(content).hexdigest()) for name, content in contents}
     manifest = Manifest(FORMAT, version, grid, runs, files)
     with replacing(path) as partial, zipfile.ZipFile(partial, "w") as archive:
         _add(archive, MANIFEST, json.dumps(asdict(manifest), indent=1, allow_nan=False).encode())
@@ -147,10 +141,6 @@ def packed_content(path: Path) -> bytes:
         return content
     result["environment"] |= {"salt": None, "digests": {}}
     return json.dumps(result, indent=1, allow_nan=False).encode() + b"\n"
-
-
-def _entry(content: bytes) -> Entry:
-    return Entry(len(content), hashlib.sha256(content).hexdigest())
 
 
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
@@ -245,7 +235,7 @@ def _is_run(row: Mapping) -> bool:
     return all(isinstance(row.get(column, ...), _COLUMN_TYPES.get(column, (str, type(None)))) for column in RUN_COLUMNS)
 
 
-def _difference(members: list[zipfile.ZipInfo], files: Mapping[str, Entry]) -> str | None:
+def _difference(members: list[zipfile.ZipInfo], files: Mapping[str, FileIdentity]) -> str | None:
     """How the files of the archive differ from its manifest; None if they do not."""
     sizes = {member.filename: member.file_size for member in members}
     if len(sizes) < len(members):

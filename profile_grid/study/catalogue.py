@@ -1,7 +1,8 @@
 """Declares the questions of a study, in order, and their tables. Imports nothing heavy.
 
 A question is a folder below profile_grid/questions: table.py makes its tables, document.py the sentences and tables of
-document.md.j2, figure.py its figures. Other code knows a question only by its entry here.
+its document, with definitions.md.j2 below them, figure.py its figures. Other code knows a question only by its entry
+here.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -146,7 +147,7 @@ QUESTIONS = (
         figures=("communication", "all_reduce", "communication_timelines"), further=(ALL_REDUCE, MEMORY),
     ),
     Question(
-        "memory_predicted", "What should fit by the shapes, and what did?", tables=("memory_predicted",),
+        "memory_predicted", "Which runs should fit into memory, and which do?", tables=("memory_predicted",),
         needs=lambda run: run[MEMORY.status_column] not in (NOT_ASKED, UNSUPPORTED),
     ),
     Question(

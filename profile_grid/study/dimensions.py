@@ -86,8 +86,11 @@ class Dimension:
         return self.in_words.format(self.name_of(value))
 
     def title(self, value: Value) -> str:
-        """The words for this value in a title or a legend: "context 512"."""
-        return f"{self.heading} {self.name_of(value)}"
+        """The words for this value in a title or a legend: "context 512", "not compiled", "no checkpoint"."""
+        name = self.name_of(value)
+        if value in self.names and name == "none":
+            return f"no {self.heading}"
+        return name if name.startswith("not ") else f"{self.heading} {name}"
 
 
 COUNT = {"type": "integer", "minimum": 1, "maximum": 10_000_000}
@@ -139,12 +142,12 @@ CHECKPOINT = Dimension(
 )  # fmt: skip
 
 HEAD_DIM = Dimension(
-    key="head_dim", heading="d", meaning="width of the head", listed="head_dims", value_schema=COUNT,
+    key="head_dim", heading="d", meaning="size of the head", listed="head_dims", value_schema=COUNT,
     in_name="d{}", in_words="with d {}",
 )  # fmt: skip
 
 GPUS = Dimension(
-    key="gpus", heading="GPUs", meaning="GPUs that share the batch, with one process each; on a CPU processes",
+    key="gpus", heading="GPUs", meaning="GPUs that share the batch, with one process each; on a CPU, processes",
     listed="gpus", default=1, value_schema={"type": "integer", "minimum": 1, "maximum": 1024},
     in_name="gpus{}", in_words="on {} GPUs",
 )  # fmt: skip

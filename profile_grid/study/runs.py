@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from cs336_model.program.adapters.names import adapters_of_run, missing_adapter
+from profile_grid.study import workloads
 from profile_grid.study.dimensions import (
     DIMENSIONS,
     FULLEST_FIRST,
@@ -19,11 +20,9 @@ from profile_grid.study.dimensions import (
     combinations,
     run_name,
 )
-from profile_grid.study.program import has_custom_arguments, program_of, unusable_program
 from profile_grid.study.schema import ConfigError, check_schema, unusable_values
 from profile_grid.study.stage import PAGE_RUN, Stage
 from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
-from profile_grid.study.workloads import MODEL_STEPS, Workload, workload_of
 
 PREFERRED_CONTEXT = 512
 GRID_SETTINGS = ("grid", "vocab_size", "seed", "device")
@@ -34,8 +33,10 @@ class Run:
     """One value of every dimension, and the stages that are measured."""
 
     values: Mapping[str, Value]
-    stages: tuple[Stage, ...] = tuple(stage for stage in STAGES if stage.of_every_run and stage.workload is MODEL_STEPS)
-    workload: Workload = MODEL_STEPS
+    stages: tuple[Stage, ...] = tuple(
+        stage for stage in STAGES if stage.of_every_run and stage.workload is workloads.MODEL_STEPS
+    )
+    workload: workloads.Workload = workloads.MODEL_STEPS
     in_process: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)  # that one process goes through, by list
 
     def __getitem__(self, dimension: str) -> Value:
@@ -57,9 +58,9 @@ def checked_config(config: dict) -> dict:
         raise ConfigError(message)
     if config["grid"] not in config["grids"]:
         raise ConfigError(f"grid: {config['grid']!r} is not one of the grids: {', '.join(config['grids'])}")
-    for message in unusable_program(config):
+    for message in workloads.unusable_program(config):
         raise ConfigError(message)
-    for name, shape in ({} if has_custom_arguments(config) else config["models"]).items():
+    for name, shape in ({} if workloads.has_custom_arguments(config) else config["models"]).items():
         if shape["d_model"] % shape["num_heads"]:
             raise ConfigError(
                 f"models.{name}: d_model {shape['d_model']} is not divisible by num_heads {shape['num_heads']};"
@@ -75,7 +76,7 @@ def checked_config(config: dict) -> dict:
 
 def grid_runs(config: dict) -> dict[str, Run]:
     """The runs of the chosen grid by name, in the order of the file, each once."""
-    runs, adapters = {}, program_of(config)["adapters"]
+    runs, adapters = {}, workloads.program_of(config)["adapters"]
     for run in _runs_of_products(config):
         if reason := run.workload.impossible(config, run.values) or missing_adapter(adapters, run.values):
             raise ConfigError(f"grids.{config['grid']}: {run.name} cannot be measured: {reason}")
@@ -88,7 +89,7 @@ def grid_runs(config: dict) -> dict[str, Run]:
         if (shown := _shown_run(config, stage, runs)) is not None:
             runs[shown.name] = _with_stages(shown, stage)
     for run in runs.values():
-        if unfit := _unfit_stage(run):
+        if unfit := next((stage for stage in run.stages if not stage.of_every_run and not _fits(stage, run)), None):
             count = _gpus_of(unfit)
             raise ConfigError(
                 f"grids.{config['grid']}: {run.name}: stage {unfit.name} needs {count}; list other numbers of gpus in"
@@ -100,13 +101,13 @@ def grid_runs(config: dict) -> dict[str, Run]:
 def _runs_of_products(config: dict) -> Iterator[Run]:
     """The runs of each product of the grid; a run in several products comes several times."""
     products = config["grids"][config["grid"]]
-    if len({workload_of(product) for product in products}) > 1:
+    if len({workloads.workload_of(product) for product in products}) > 1:
         programs = ", ".join(sorted({product["program"] for product in products if "program" in product}))
         raise ConfigError(
             f"grids.{config['grid']}: program {programs} and models are in one grid; give each a separate grid"
         )
     for product in products:
-        workload = workload_of(product)
+        workload = workloads.workload_of(product)
         for model in product.get(MODEL.listed, ()):
             if model not in config["models"]:
                 declared = ", ".join(config["models"])
@@ -164,18 +165,13 @@ def _with_stages(run: Run, *added: Stage) -> Run:
     return replace(run, stages=tuple(stage for stage in STAGES if stage in (*run.stages, *added)))
 
 
-def _unfit_stage(run: Run) -> Stage | None:
-    """A stage that was requested for this run, and does not fit its number of GPUs."""
-    return next((stage for stage in run.stages if not stage.of_every_run and not _fits(stage, run)), None)
-
-
 def requested_stages(config: dict, product: Mapping, name: str) -> tuple[Stage, ...]:
     """The stages of the run NAME of a product: those of every run, those that the product lists, and those with a
     setting `runs` whose pattern fits the name."""
     return tuple(
         stage
         for stage in STAGES
-        if stage.workload is workload_of(product)
+        if stage.workload is workloads.workload_of(product)
         and (
             stage.of_every_run
             or stage.name in product.get("stages", ())
@@ -199,7 +195,7 @@ def setting(config: dict, dimension: Dimension) -> Value | None:
     return config.get(dimension.setting, dimension.default) if dimension.setting else dimension.default
 
 
-def _listed(config: dict, product: Mapping, dimension: Dimension, workload: Workload) -> list[Value]:
+def _listed(config: dict, product: Mapping, dimension: Dimension, workload: workloads.Workload) -> list[Value]:
     """The values of a dimension in one product of a grid."""
     if dimension.listed in product:
         return [dimension.spelled(value) for value in product[dimension.listed]]
@@ -219,7 +215,7 @@ def run_to_show(runs: Mapping[str, Run]) -> str | None:
         is_alone = run[GPUS.key] == GPUS.default
         return FULLEST_FIRST.index(run["mode"]), models.index(run["model"]), is_alone, varied, distance, name
 
-    return min((name for name, run in runs.items() if run.workload is MODEL_STEPS), key=rank, default=None)
+    return min((name for name, run in runs.items() if run.workload is workloads.MODEL_STEPS), key=rank, default=None)
 
 
 def specification(config: dict, run: Run, stage: Stage) -> str:
@@ -236,7 +232,7 @@ def grid_part(config: dict) -> str:
     part |= {stage.name: settings_of(config, stage) for stage in STAGES}
     part["grids"] = {config["grid"]: config["grids"][config["grid"]]}
     part["models"] = {name: shape for name, shape in config["models"].items() if name in used}
-    part["program"] = {key: value for key, value in program_of(config).items() if key != "sources"}
+    part["program"] = {key: value for key, value in workloads.program_of(config).items() if key != "sources"}
     part["environment"] = environment_of(config)
     return _canonical(part)
 
@@ -261,7 +257,7 @@ def _program(config: dict, run: Run, stage: Stage) -> dict:
         "dimensions": {dimension.key: run[dimension.key] for dimension in run.workload.dimensions},
         **{name: list(values) for name, values in run.in_process.items()},
         **run.workload.arguments(config, run.values),
-        "adapters": adapters_of_run(program_of(config)["adapters"], run.values),
+        "adapters": adapters_of_run(workloads.program_of(config)["adapters"], run.values),
         "seed": config["seed"],
         "device": config["device"],
         **settings_of(config, stage, of_program=True),

@@ -8,10 +8,9 @@ from pathlib import Path
 from cs336_model.program.adapters.names import ADAPTERS
 from profile_grid.errors import OutsideError
 from profile_grid.study.dimensions import DIMENSIONS
-from profile_grid.study.program import KNOWN_PROGRAMS
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import BY_NAME, ON_REQUEST
-from profile_grid.study.workloads import ATTENTION_ALONE, MODEL_STEPS, Workload
+from profile_grid.study.workloads import ATTENTION_ALONE, KNOWN_PROGRAMS, MODEL_STEPS, Workload
 
 SCHEMA = Path(__file__).with_name("config.schema.yaml")
 

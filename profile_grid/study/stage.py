@@ -29,7 +29,7 @@ PROCESSES = (
     "profile_grid/freshness/environment.py",
     "profile_grid/host/processes/measured_program.py",
     "profile_grid/host/processes/programs.py",
-    "profile_grid/host/processes/ranks.py",
+    "profile_grid/host/processes/measured_program.py",
     "profile_grid/host/processes/supervisor.py",
 )
 

@@ -1,13 +1,16 @@
-"""What the runs of a grid measure, and the dimensions in which they differ. Imports nothing heavy.
+"""The measured program as config.yaml declares it, what the runs of a grid measure, and the dimensions in which they
+differ. Imports nothing heavy.
 
 A product of a grid names its workload as `program`; without it, it is of models. All products of a grid have the same
 workload. Stages, tables and questions belong to a workload.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cs336_model.arguments import MARK, PROJECT_ARGUMENTS, run_values_named
+from cs336_model.program.adapters.names import ADAPTERS
 from cs336_model.program.operator.spec import impossible_row
 from cs336_model.program.variants.values import impossible
 from profile_grid.study.dimensions import (
@@ -17,12 +20,78 @@ from profile_grid.study.dimensions import (
     CONTEXT_LENGTH,
     DIMENSIONS,
     HEAD_DIM,
+    KEYS,
     MODEL,
     PRECISION,
     Dimension,
     Value,
 )
-from profile_grid.study.program import model_specification, program_of
+
+ROPE_THETA = 10000.0
+VOCABULARY = "vocab_size"  # of all models, or of one: under models, next to its sizes
+KNOWN_PROGRAMS: dict[str, dict[str, Any]] = {  # by the word that config.yaml may use instead
+    "cs336_basics": {  # the course's model; its attention is replaced by one with ranges inside, as in its handout
+        "constructor": "cs336_basics.model:BasicsTransformerLM",
+        "annotate": "modules",
+        "replace": {
+            "cs336_basics.model:scaled_dot_product_attention": (
+                "cs336_model.model.course_attention:scaled_dot_product_attention"
+            )
+        },
+    },
+}
+NOTHING_ELSE = {"config": None, "arguments": None, "annotate": {}, "replace": {}, "adapters": {}, "sources": []}
+NOT_OF_THE_MODEL = ("adapters", "sources")
+
+
+def program_of(config: Mapping) -> dict[str, Any]:
+    """Every key of the program of a configuration; `arguments` is None for the arguments of this project's model, and
+    `adapters` is the "module:name" of each by its name."""
+    declared = config["program"]
+    program = NOTHING_ELSE | (KNOWN_PROGRAMS[declared] if isinstance(declared, str) else dict(declared))
+    module = program["adapters"]
+    return program | ({"adapters": {name: f"{module}:{name}" for name in ADAPTERS}} if isinstance(module, str) else {})
+
+
+def has_custom_arguments(config: Mapping) -> bool:
+    """Whether the program declares the arguments of its constructor, so that a model may have any sizes."""
+    return program_of(config)["arguments"] is not None
+
+
+def functions_named(program: Mapping) -> list[str]:
+    """Every "module:function" that a program names: their files decide what is measured."""
+    annotated = program["annotate"].values() if isinstance(program["annotate"], Mapping) else ()
+    makers = [program["constructor"], *([program["config"]] if program["config"] else [])]
+    return [*makers, *annotated, *program["replace"], *program["replace"].values()]
+
+
+def model_specification(config: Mapping, model: str) -> dict[str, Any]:
+    """The specification of a model for the measured program: constructor, sizes, and functions with ranges."""
+    program, declared = program_of(config), config["models"][model]
+    sizes = {name: value for name, value in declared.items() if name != VOCABULARY}
+    model_part = {key: value for key, value in program.items() if key not in NOT_OF_THE_MODEL} | {"sizes": sizes}
+    model_part[VOCABULARY] = declared.get(VOCABULARY, config[VOCABULARY])
+    if program["arguments"] is None:
+        sizes = sizes | {"rope_theta": float(sizes.get("rope_theta", ROPE_THETA))}
+        model_part |= {"arguments": PROJECT_ARGUMENTS, "sizes": sizes}
+    return model_part
+
+
+def unusable_program(config: Mapping) -> Iterator[str]:
+    """One line for each argument without a value, and for each size whose name is taken, in the models of the grid."""
+    known = (*KEYS, VOCABULARY)
+    models = [name for product in config["grids"][config["grid"]] for name in product.get("models", [])]
+    for model in dict.fromkeys(name for name in models if name in config["models"]):
+        sizes = config["models"][model]
+        for name in sorted(set(KEYS) & set(sizes)):
+            yield f"models.{model}.{name}: every run has a {name} already; give the size another name"
+        for argument, name in run_values_named(program_of(config)["arguments"] or {}).items():
+            if name not in (*known, *sizes):
+                yield (
+                    f"program.arguments.{argument}: {MARK}{name} is not a size of models.{model} ({', '.join(sizes)})"
+                    " and neither context_length, batch_size nor vocab_size"
+                )
+
 
 Values = Mapping[str, Value]
 

@@ -6,17 +6,17 @@ from collections.abc import Callable, Iterable, Sequence
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, escaped
-from profile_grid.quantities import ABSENT
+from profile_grid.quantities import ABSENT, known
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.study.dimensions import BY_KEY, CONTEXT_LENGTH, MODE, MODEL
 from profile_grid.study.stages import CAPTURE
-from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE
+from profile_grid.tables import classes, pivoting
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.pivoting import pivoted, shown_dimensions
 
 STATUS_WORDS = {OUT_OF_MEMORY: "OOM"}  # other statuses are words already
 NOT_IN_GRID = "not run"
 LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key)
+Part = str | tuple[str, MarkdownTable | None]  # of a document: a paragraph, or a table below its introduction
 
 
 def run_table(
@@ -29,7 +29,7 @@ def run_table(
     """One line per run of a mode (by default inference): its dimensions and its cells, or its status. With `text`, the
     cells are aligned on the left."""
     runs = measured.runs[measured.runs["mode"] == (mode or measured.inference_mode)]
-    shown = shown_dimensions(runs, LEADING_KEYS, hidden=(MODE.key,))
+    shown = pivoting.shown_dimensions(runs, LEADING_KEYS, hidden=(MODE.key,))
     lines = []
     for row in runs.to_dict("records"):
         blank = (status_word(row[CAPTURE.status_column]), *[ABSENT] * (len(headings) - 1))[: len(headings)]
@@ -54,7 +54,7 @@ def parts_table(rows: pd.DataFrame, largest_first: str, cell: Callable[[dict], s
     """One line per part of the model, the largest mean of a column first; a column per model with the cell of each
     row."""
     models = list(dict.fromkeys(rows[MODEL.key]))
-    sizes = pivoted(rows, ["part"], MODEL.key, [largest_first])[largest_first]
+    sizes = pivoting.pivoted(rows, ["part"], MODEL.key, [largest_first])[largest_first]
     parts = sizes.mean(axis=1).sort_values(ascending=False, kind="stable").index
     cells = {(row["part"], row[MODEL.key]): cell(row) for row in rows.to_dict("records")}
     lines = tuple((escaped(part), *(cells.get((part, model), ABSENT) for model in models)) for part in parts)
@@ -71,7 +71,7 @@ def lines_table(
 ) -> MarkdownTable:
     """One line per row: its dimensions, then its cells; the first `words` cells are aligned on the left. `always` and
     `hidden` are those of shown_dimensions."""
-    shown = shown_dimensions(rows, always, hidden)
+    shown = pivoting.shown_dimensions(rows, always, hidden)
     lines = tuple((*leading_cells(row, shown), *cells(row)) for row in rows.to_dict("records"))
     return MarkdownTable((*headings_of(shown), *headings), lines, first_right=len(shown) + words)
 
@@ -94,16 +94,35 @@ def status_word(status) -> str:
 def by_size(shares: pd.DataFrame) -> list[str]:
     """The families by their mean share, matrix multiplies first; without those that never occur."""
     mean = shares.groupby("family")["share"].mean().sort_values(ascending=False)
-    other_classes = [name for name in mean[mean > 0].index if name != MATMUL]
-    return [MATMUL, *other_classes] if MATMUL in mean.index else other_classes
+    other_classes = [name for name in mean[mean > 0].index if name != classes.MATMUL]
+    return [classes.MATMUL, *other_classes] if classes.MATMUL in mean.index else other_classes
 
 
 def small_ones_together(shares: pd.DataFrame, columns: list[str], keys: list[str]) -> pd.DataFrame:
     """The shares with two or more families that are trivial everywhere replaced by one family, named after them."""
     largest = shares.groupby("family")[columns].max().max(axis=1)
-    small = [name for name in largest[largest < NON_TRIVIAL_SHARE].index if name != MATMUL]
+    small = [name for name in largest[largest < classes.NON_TRIVIAL_SHARE].index if name != classes.MATMUL]
     present = [name for name in small if largest[name] > 0]
     if len(present) < 2:
         return shares
     renamed = shares.assign(family=shares["family"].where(~shares["family"].isin(small), ", ".join(present)))
     return renamed.groupby([*keys, "family"], sort=False)[columns].sum().reset_index()
+
+
+VERDICTS = {True: "yes", False: "**no**"}
+
+
+def errors_table(rows: pd.DataFrame, always: Sequence[str]) -> MarkdownTable | None:
+    """One line per run: its relative errors, the error that its precision explains, and the verdict; None without
+    errors. The dimensions in `always` have a column in any case."""
+    if rows["loss_error"].isna().all():
+        return None
+    return lines_table(
+        rows, always, ("loss", "logits", "norm of the gradients", "explained by rounding, up to", "explained"), _errors
+    )
+
+
+def _errors(row: dict) -> list[str]:
+    errors = [row[f"{name}_error"] for name in ("loss", "logits", "gradient_norm", "explained")]
+    verdict = VERDICTS[bool(row["within_precision"])] if known(row["within_precision"]) else ABSENT
+    return [*(f"{value:.1e}" if known(value) else ABSENT for value in errors), verdict]

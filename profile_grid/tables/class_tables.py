@@ -1,12 +1,67 @@
-"""GPU time by kernel class, in the forward pass and by phase: tables of (c), (d) and (e)."""
+"""Tables that several questions read: the kernels with the most GPU time of each run (b, c), and GPU time by kernel
+class (c, d, e)."""
 
 import pandas as pd
 
-from profile_grid.study.dimensions import LEADING
+from profile_grid.study.dimensions import LEADING, MODE, keys_without
 from profile_grid.study.table_spec import PER_PASS, SAME, TableSpec, columns
-from profile_grid.tables.conservation import check_shares
-from profile_grid.tables.names import ALL_PHASES, FORWARD
+from profile_grid.tables import classes, conservation
+from profile_grid.tables.names import ALL_PHASES, FORWARD, FORWARD_OTHERS
 from profile_grid.tables.per_pass import Merged, in_run_order, numbers, per_pass, total_by_run, with_share
+
+KERNELS_KEPT = 5
+
+
+def top_kernels(merged: Merged) -> pd.DataFrame:
+    """(b, c) The kernels with the most GPU time per run and scope, by rank; `same_as_forward` compares the top kernel
+    of all phases with that of the model's inference run, or else of the forward pass in the same run."""
+    kernels = merged.kernels
+    forward = kernels[kernels["phase"] == FORWARD]
+    scopes = {FORWARD: forward, FORWARD_OTHERS: forward[~classes.is_matmul(forward["class"])], ALL_PHASES: kernels}
+    totals = {FORWARD: total_by_run(forward), FORWARD_OTHERS: total_by_run(forward), ALL_PHASES: total_by_run(kernels)}
+    tables = []
+    for scope, rows in scopes.items():
+        table = per_pass(rows, ["kernel", "class"], merged.captured_steps)
+        table.insert(len(LEADING), "scope", scope)
+        table["share"] = table["total_ns"] / numbers(table["run"].map(totals[scope]))
+        tables.append(table)
+    table = pd.concat(tables, ignore_index=True)
+    table = table.sort_values(["total_ns", "kernel"], ascending=[False, True], kind="stable")
+    table.insert(len(LEADING) + 1, "rank", table.groupby(["run", "scope"]).cumcount() + 1)
+    table = in_run_order(table[table["rank"] <= KERNELS_KEPT], kernels, ["scope", "rank"]).drop(columns="total_ns")
+    return _with_same_as_forward(table)
+
+
+def _with_same_as_forward(table: pd.DataFrame) -> pd.DataFrame:
+    top = table[(table["rank"] == 1) & (table["scope"] == FORWARD)]
+    keys = keys_without(MODE.key)
+    inference = top.loc[top["mode"] == FORWARD, [*keys, "kernel"]].rename(columns={"kernel": "reference"})
+    reference = table[keys].merge(inference, on=keys, how="left", validate="many_to_one")["reference"]
+    reference = reference.fillna(table["run"].map(top.set_index("run")["kernel"]))
+    same = (table["kernel"] == reference).astype("boolean")
+    compared = (table["rank"] == 1) & (table["scope"] == ALL_PHASES) & reference.notna()
+    return table.assign(same_as_forward=same.where(compared))
+
+
+TOP_KERNELS = TableSpec(
+    "top_kernels",
+    "(b, c) One row per run, scope and rank: the kernels with the most GPU time",
+    columns(
+        """
+    scope | text | | forward; forward without matrix multiplies; all phases
+    rank | int | | 1 is the kernel with the most GPU time in the scope
+    kernel | text | | full name
+    class | text | | kind of work
+""",
+        PER_PASS,
+        SAME,
+        """
+    share | float | of 1 | of the GPU time of the forward pass or of all phases
+    same_as_forward | bool | | rank 1 of all phases: whether it is also the top kernel of the model's inference run
+""",
+    ),
+    make=top_kernels,
+)
 
 
 def forward_classes(merged: Merged) -> pd.DataFrame:
@@ -24,7 +79,7 @@ def class_shares(merged: Merged) -> pd.DataFrame:
     table = pd.concat([all_phases, per_pass(kernels, ["phase", "class"], steps)], ignore_index=True)
     table = with_share(table, ["run", "phase"], "share")
     table["share_of_step"] = table["total_ns"] / numbers(table["run"].map(total_by_run(kernels)))
-    check_shares(table, ["run", "phase"])
+    conservation.check_shares(table, ["run", "phase"])
     return in_run_order(table, kernels, []).drop(columns=["total_ns", "same_in_every_step"])
 
 

@@ -1,7 +1,5 @@
 """What communication costs a step of a run on several GPUs, without a profiler."""
 
-from __future__ import annotations
-
 import math
 
 import pandas as pd

@@ -3,8 +3,7 @@
 import pandas as pd
 
 from kernel_tables.errors import NotConserved
-from profile_grid.tables.classes import MEMORY_OPERATIONS
-from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables import classes, names
 
 
 def require_same(quantity: str, actual: int, expected: int) -> None:
@@ -16,11 +15,11 @@ def require_same(quantity: str, actual: int, expected: int) -> None:
 def check_conservation(kernels: pd.DataFrame, phases: pd.DataFrame) -> None:
     """Raises NotConserved unless kernels add up to their phase and phases to their step, to the nanosecond."""
     keys = ["run", "step", "phase"]
-    memory = kernels["class"].isin(MEMORY_OPERATIONS)
-    listed = phases[phases["phase"] != WHOLE_STEP].set_index(keys)
+    memory = kernels["class"].isin(classes.MEMORY_OPERATIONS)
+    listed = phases[phases["phase"] != names.WHOLE_STEP].set_index(keys)
     for column, rows in (("kernel_ns", kernels[~memory]), ("memop_ns", kernels[memory])):
         _require_equal(rows.groupby(keys, observed=True)["total_ns"].sum(), listed[column], f"{column} of the phase")
-        steps = phases[phases["phase"] == WHOLE_STEP].set_index(["run", "step"])[column]
+        steps = phases[phases["phase"] == names.WHOLE_STEP].set_index(["run", "step"])[column]
         _require_equal(listed[column].groupby(["run", "step"], observed=True).sum(), steps, f"{column} of the step")
 
 

@@ -11,12 +11,13 @@ from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.names import STEP
 
 GAIN_OF_A_FINDING = columns("""
-    abstained | bool | | whether the rule cannot tell from this capture; then `message` says why
+    abstained | bool | | whether the rule lacks data in this capture; `message` says which
     gain_ms | float | ms | at most gained in a step as it was captured
     gain_percent | float | % | the same, of the time from the first to the last activity of the GPU
 """)
 WORDS_OF_A_FINDING = columns("""
-    sure | text | | certain (counted), likely (profiling adds to it), possible (the program has to tell)
+    sure | text | | certain (counted), likely (profiling adds to it), possible (only a change of the program can \
+        show it)
     message | text | | what was found, in a sentence
     advice | text | | what to do
 """)
@@ -40,7 +41,7 @@ def findings_table(found: Iterable[Diagnosis]) -> pd.DataFrame:
 
 FINDINGS = TableSpec(
     "findings",
-    "One row per run and finding of the diagnosis, and per rule that cannot tell; one that found nothing has none",
+    "One row per run and finding of the diagnosis, and per rule that lacks data; a rule that found nothing has no row",
     columns(
         "code | text | | the rule; docs/finding-codes.md has its meaning and threshold",
         OF_A_FINDING,

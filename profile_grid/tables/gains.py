@@ -1,16 +1,19 @@
-"""Claims on one dimension: speed-ups at its values compared with its default."""
+"""Claims and tables on one dimension: times at its default, and times and speed-ups at its other values."""
 
 from collections.abc import Sequence
 
 import pandas as pd
 
-from profile_grid.quantities import interval, ratio, significant
-from profile_grid.study.dimensions import FULLEST_FIRST, Dimension
-from profile_grid.tables.claims import Claim
+from kernel_tables.markdown import MarkdownTable
+from profile_grid.quantities import ABSENT, interval, known, ratio, significant, with_spread
+from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODE, MODEL, Dimension, keys_without
+from profile_grid.tables import model_parts, pivoting
+from profile_grid.tables.cells import lines_table, parts_table
 from profile_grid.tables.evidence import FASTER, SLOWER, UNTOLD, WORTH, processes_for
-from profile_grid.tables.names import WHOLE_STEP
-from profile_grid.tables.pivoting import sorted_values
-from profile_grid.tables.wording import PASSES, capital, of_all, runs_in_words, where
+from profile_grid.tables.names import FORWARD, MAIN_PHASES, WHOLE_STEP
+from profile_grid.tables.wording import PASSES, Claim, capital, of_all, runs_in_words, where
+
+LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 
 
 def whole_steps(times: pd.DataFrame) -> pd.DataFrame:
@@ -50,7 +53,9 @@ def by_value(times: pd.DataFrame, dimension: Dimension) -> list[Claim]:
     """For each value the number of runs in which a step is faster, slower, or not clearly different from the
     default."""
     steps = whole_steps(times)
-    values = sorted_values(steps, dimension.key)
+    values = pivoting.sorted_values(steps, dimension.key)
+    if len(values) == 1 and (steps["verdict"] == UNTOLD).all():
+        return []  # the lead says it
     return [
         verdict_counts(
             steps[steps[dimension.key] == value].assign(**{dimension.key: dimension.default}), dimension.words(value)
@@ -81,4 +86,53 @@ def _part(rows: pd.DataFrame, every: pd.DataFrame, verdict: str) -> str:
 def _needed(unclear: pd.DataFrame) -> str:
     """The number of processes per side that would show a difference of WORTH in these runs."""
     needed = processes_for(float(unclear["spread"].max()) / 2**0.5)
-    return f"{needed} processes per run would show a difference of {100 * WORTH:.0f} %"
+    return f"{needed} processes per run are needed to show a difference of {100 * WORTH:.0f} %"
+
+
+def steps_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable:
+    """One line per configuration: its step at the default, then its time and speed-up at each other value. `times` is a
+    table as of `times_with_base`."""
+    rows = times[times["phase"] == WHOLE_STEP]
+    keys, values = keys_without(dimension.key), pivoting.sorted_values(rows, dimension.key)
+    wide = pivoting.pivoted(rows, keys, dimension.key, ["mean_ms", "speed_up", "verdict"])
+
+    def cells(row: dict) -> list[str]:
+        wide_row = wide.loc[tuple(row[key] for key in keys)]
+        gains = [
+            time_and_gain(*(wide_row[(name, value)] for name in ("mean_ms", "speed_up", "verdict"))) for value in values
+        ]
+        return [with_spread(row["base_mean_ms"], row["base_std_ms"]), *gains]
+
+    names = [f"{dimension.name_of(value)}, ms" for value in (dimension.default, *values)]
+    return lines_table(rows.drop_duplicates(keys), LEADING_KEYS, names, cells, hidden=(dimension.key,))
+
+
+def phases_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable:
+    """One line per run with a backward pass: the speed-up of each phase."""
+    phases = [phase for phase in MAIN_PHASES if phase in set(times["phase"])]
+    rows = times[(times["mode"] != FORWARD) & times["phase"].isin(phases)]
+    keys = [*keys_without(dimension.key), dimension.key]
+    wide = pivoting.pivoted(rows, keys, "phase", ["speed_up", "verdict"])
+
+    def cells(row: dict) -> list[str]:
+        wide_row = wide.loc[tuple(row[key] for key in keys)]
+        return [_judged(wide_row.get(("speed_up", phase)), wide_row.get(("verdict", phase))) for phase in phases]
+
+    return lines_table(rows.drop_duplicates(keys), (*LEADING_KEYS, dimension.key), phases, cells)
+
+
+def parts_tables(parts: pd.DataFrame) -> list[tuple[str, MarkdownTable]]:
+    """Speed-up of the GPU time of each part, a column per model; one table with its title for each combination of the
+    other dimensions that vary; none without ranges of parts. `parts` are rows of one phase, as of
+    `parts_with_base`."""
+    rows = pivoting.split(model_parts.if_parts_differ(parts), (MODEL.key, MODE.key))
+    return [(title, parts_table(some, "base_share", lambda row: ratio(row["speed_up"]))) for title, some in rows]
+
+
+def time_and_gain(ms: float, gain: float, verdict: str) -> str:
+    """A time in ms with its speed-up over the default in brackets, "?" if processes differ as much: "12.3 (× 1.53)"."""
+    return f"{significant(ms)} ({_judged(gain, verdict)})" if known(ms) else ABSENT
+
+
+def _judged(gain: float, verdict: str) -> str:
+    return ratio(gain) + (" ?" if verdict == UNTOLD else "")

@@ -14,8 +14,7 @@ from cs336_model.arithmetic.flops import (
     sequences_per_gpu,
 )
 from cs336_model.arithmetic.memory import ELEMENT_BYTES
-from profile_grid.gpu_peaks import Peaks, peaks_of
-from profile_grid.quantities import known
+from profile_grid import gpu_peaks, quantities
 from profile_grid.tables import names
 
 SHAPE = ("context_length", "vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
@@ -37,9 +36,9 @@ def shape_of_run(run: Mapping) -> ModelShape | None:
     return shape if forward_flops(shape)[names.FORWARD] == int(run["forward_flops"]) else None
 
 
-def peaks_of_device(device_name: object) -> Peaks | None:
+def peaks_of_device(device_name: object) -> gpu_peaks.Peaks | None:
     """The peaks of a device; None without a name or without known peaks."""
-    return peaks_of(device_name if known(device_name) else None)
+    return gpu_peaks.peaks_of(device_name if quantities.known(device_name) else None)
 
 
 def ideal_times(runs: pd.DataFrame) -> pd.DataFrame:
@@ -62,7 +61,7 @@ def with_ideal(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def least_ms_of_attention(
-    peaks: Peaks | None, precision: str, batch_size: int, context_length: int, width: int
+    peaks: gpu_peaks.Peaks | None, precision: str, batch_size: int, context_length: int, width: int
 ) -> tuple[float | None, float | None]:
     """(by FLOP/s, by bytes/s): least ms of one causal attention operator in the forward pass; None without peaks.
     `width` is that of all heads together.

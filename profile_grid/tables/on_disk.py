@@ -12,22 +12,20 @@ from types import MappingProxyType
 import pandas as pd
 import pyarrow.parquet as pq
 
-from profile_grid.study.catalogue import MODULES_OF_TABLES, TABLES, TABLES_OF_A_RUN
-from profile_grid.study.dimensions import BY_KEY, KEYS, LEADING
-from profile_grid.study.table_spec import TableSpec
+from profile_grid.study import catalogue, dimensions, table_spec
 from profile_grid.tables.texts import with_categories
 
 
 @cache
-def declared_tables() -> dict[str, TableSpec]:
+def declared_tables() -> dict[str, table_spec.TableSpec]:
     """The declaration of every table by name, in the catalogue's order."""
-    by_name = {table.name: table for module in MODULES_OF_TABLES for table in import_module(module).TABLES}
-    return {name: by_name[name] for name in TABLES}
+    by_name = {table.name: table for module in catalogue.MODULES_OF_TABLES for table in import_module(module).TABLES}
+    return {name: by_name[name] for name in catalogue.TABLES}
 
 
 # What sums are made of: all but the mean, shortest and longest time of a row, which are for readers of the table.
-SUMS = {"kernels": (*LEADING, "step", "phase", "range", "kernel", "class", "launches", "total_ns")}
-TEXT_KEYS = [key for key in KEYS if not BY_KEY[key].is_number]
+SUMS = {"kernels": (*dimensions.LEADING, "step", "phase", "range", "kernel", "class", "launches", "total_ns")}
+TEXT_KEYS = [key for key in dimensions.KEYS if not dimensions.BY_KEY[key].is_number]
 
 
 class TablesOnDisk(Mapping):
@@ -41,7 +39,7 @@ class TablesOnDisk(Mapping):
         self,
         folder: Path,
         columns: Mapping[str, Sequence[str]] = MappingProxyType({}),
-        declared: Mapping[str, TableSpec] = MappingProxyType({}),
+        declared: Mapping[str, table_spec.TableSpec] = MappingProxyType({}),
     ) -> None:
         self.folder, self.columns, self.declared = folder, columns, declared
         self._read: dict[str, pd.DataFrame] = {}
@@ -67,7 +65,7 @@ class TablesOnDisk(Mapping):
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
     """The table in a Parquet file, with all or these columns."""
     wanted = None if columns is None else list(columns)
-    if path.stem in TABLES_OF_A_RUN:
+    if path.stem in catalogue.TABLES_OF_A_RUN:
         return _with_texts(with_categories(pq.read_table(path, columns=wanted)))
     return _with_texts(pd.read_parquet(path, columns=wanted))
 

@@ -11,9 +11,7 @@ from functools import cached_property
 import pandas as pd
 
 from profile_grid.study.dimensions import LEADING
-from profile_grid.tables.evidence import spreads
-from profile_grid.tables.names import OF_PROCESSES, WHOLE_STEP
-from profile_grid.tables.texts import as_texts
+from profile_grid.tables import evidence, names, texts
 
 CATEGORICAL = ("kernels", "phases", "ranges")  # large tables, whose texts are categories
 
@@ -26,7 +24,7 @@ class Merged:
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         """The table of this name; its texts are categories only if it is one of CATEGORICAL."""
-        return self.tables[name] if name in CATEGORICAL else as_texts(self.tables[name])
+        return self.tables[name] if name in CATEGORICAL else texts.as_texts(self.tables[name])
 
     @cached_property
     def kernels(self) -> pd.DataFrame:
@@ -37,21 +35,21 @@ class Merged:
     def captured_steps(self) -> pd.Series:
         """The number of captured steps, by run."""
         phases = self.tables["phases"]
-        return phases[phases["phase"] == WHOLE_STEP].groupby("run", sort=False, observed=True)["step"].nunique()
+        return phases[phases["phase"] == names.WHOLE_STEP].groupby("run", sort=False, observed=True)["step"].nunique()
 
     @cached_property
     def busy_ms(self) -> pd.Series:
         """The mean time per captured step in which the GPU runs anything, by run on a GPU."""
-        phases, runs = as_texts(self.tables["phases"]), self.tables["runs"]
+        phases, runs = texts.as_texts(self.tables["phases"]), self.tables["runs"]
         gpu_runs = runs.loc[runs["device"] != "cpu", "run"]
-        steps = phases[(phases["phase"] == WHOLE_STEP) & phases["run"].isin(gpu_runs)]
+        steps = phases[(phases["phase"] == names.WHOLE_STEP) & phases["run"].isin(gpu_runs)]
         return numbers(steps["gpu_busy_ns"]).groupby(steps["run"]).mean() / 1e6
 
     @cached_property
     def waiting_share(self) -> pd.Series:
         """The share of a step without a profiler in which the GPU runs nothing, by timed run; NaN if not captured."""
         timings = self["timings"]
-        step_ms = numbers(timings[timings["phase"] == WHOLE_STEP].set_index("run")["mean_ms"])
+        step_ms = numbers(timings[timings["phase"] == names.WHOLE_STEP].set_index("run")["mean_ms"])
         return (1 - self.busy_ms.reindex(step_ms.index) / step_ms).clip(lower=0)
 
     @cached_property
@@ -59,7 +57,7 @@ class Merged:
         """`spread` between processes and `processes`, by run and phase (profile_grid/tables/evidence.py)."""
         timings = self["timings"]
         waiting = numbers(timings["run"].map(self.waiting_share))
-        table = spreads(*(numbers(timings[name]) for name in OF_PROCESSES), waiting)
+        table = evidence.spreads(*(numbers(timings[name]) for name in names.OF_PROCESSES), waiting)
         return table.set_axis(pd.MultiIndex.from_frame(timings[["run", "phase"]]))
 
     def spreads_of(self, runs: pd.Series, phase: pd.Series | str) -> pd.DataFrame:
@@ -80,7 +78,7 @@ def per_pass(rows: pd.DataFrame, by: list[str], steps: pd.Series) -> pd.DataFram
         total_ns=("total_ns", "sum"), launches=("launches", "sum"), steps=("step", "size"),
         fewest=("launches", "min"), most=("launches", "max"),
     ).reset_index()  # fmt: skip
-    table = led(as_texts(table), as_texts(rows[LEADING].drop_duplicates("run")))
+    table = led(texts.as_texts(table), texts.as_texts(rows[LEADING].drop_duplicates("run")))
     captured = numbers(table["run"].map(steps))
     mean_ns = numbers(table["total_ns"]) / captured
     deviation = per_step["total_ns"] - mean_ns.to_numpy()[groups.ngroup()]

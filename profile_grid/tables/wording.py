@@ -1,7 +1,10 @@
-"""Wording that the sentences of all questions share: names of runs, lists, extremes."""
+"""Sentences as claims, with the numbers in them and the rule by which they hold; and the wording that the sentences of
+all questions share: names of runs, lists, extremes."""
 
+import re
 from collections import Counter
 from collections.abc import Mapping
+from itertools import groupby
 
 import pandas as pd
 
@@ -10,10 +13,43 @@ from profile_grid.quantities import interval, known, percent
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import EVERY_DIMENSION, MODE, MODES
 from profile_grid.study.stages import CAPTURE
-from profile_grid.tables.claims import Claim
 from profile_grid.tables.classes import family_shares
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD
+
+RULES = {
+    "measured": "numbers of the tables: of one run, or the least and the most of several",
+    "counted": "how many runs of how many",
+    "difference": "the interval between processes excludes that nothing differs (profile_grid/tables/evidence.py)",
+    "untold": "no interval between processes excludes that nothing differs; and how many processes would do",
+    "predicted": "follows from shapes, rules or the data sheet, and was not measured",
+    "missing": "what the tables lack, and why",
+}
+VERDICTS = ("difference", "untold")  # rules of sentences that rest on the differences between processes
+FIELD = re.compile(r"\{[^{}]*\}")
+WORD = re.compile(r"\S*\w\S*")
+WITH = "with "
+MOST_WORDS, MOST_BULLETS = 30, 5  # of a lead, and below it
+
+
+class Claim(str):
+    """A sentence in Markdown. `template` has no digit: all numbers, and names with digits, are among `numbers`."""
+
+    rule: str
+    numbers: dict[str, str]
+
+    def __new__(cls, template: str, rule: str = "measured", **numbers: object) -> "Claim":
+        if rule not in RULES or re.search(r"\d", FIELD.sub("", template)):
+            raise ValueError(f"no claim: {template!r} by the rule {rule!r} (a typed number, or an unknown rule)")
+        claim = super().__new__(cls, template.format(**numbers))
+        claim.rule, claim.numbers = rule, {name: str(value) for name, value in numbers.items()}
+        return claim
+
+
+def words(text: str) -> int:
+    """The number of words of a sentence; a sign such as "%" or "±" is no word."""
+    return len(WORD.findall(text))
+
 
 PASSES = {mode: name if "+" in name else f"the {name}" for mode, name in MODES.items()}
 TRAINING = {mode: name for mode, name in PASSES.items() if mode != FORWARD}
@@ -26,7 +62,16 @@ def where(row) -> str:
     defaults are not named."""
     values = _values(row)
     pairs = ((dimension, values.get(dimension.key)) for dimension in EVERY_DIMENSION if dimension is not MODE)
-    return " ".join(escaped(key.words(value)) for key, value in pairs if known(value) and value != key.default)
+    return _joined([escaped(key.words(value)) for key, value in pairs if known(value) and value != key.default])
+
+
+def _joined(words: list[str]) -> str:
+    """Words of dimensions with one "with" for those that follow each other: "with batch 2 and flash attention"."""
+    groups = [(begins, list(texts)) for begins, texts in groupby(words, lambda word: word.startswith(WITH))]
+    return " ".join(
+        WITH + listed([text.removeprefix(WITH) for text in texts]) if begins else " ".join(texts)
+        for begins, texts in groups
+    )
 
 
 def run_in_words(row) -> str:
@@ -66,13 +111,14 @@ def runs_in_words(rows: pd.DataFrame, most: int = 2) -> str:
     return "; ".join([*names[:most], *more])
 
 
-def of_all(some: int, every: int, noun: str = "configuration") -> str:
+def of_all(some: int, every: int, noun: str = "configuration", plural: str | None = None) -> str:
     """A number of a total in words: "all 20 configurations", "both configurations", "3 of 20 configurations"."""
     if every == 1:
         return f"the only {noun}" if some else f"no {noun}"
+    plural = plural or f"{noun}s"
     if every == some == 2:
-        return f"both {noun}s"
-    return f"all {every} {noun}s" if some == every else f"{some or 'none'} of {every} {noun}s"
+        return f"both {plural}"
+    return f"all {every} {plural}" if some == every else f"{some or 'none'} of {every} {plural}"
 
 
 def leaders(names: list[str], most: int = 3, unnamed: str = "others", noun: str = "run") -> str:
@@ -85,6 +131,14 @@ def leaders(names: list[str], most: int = 3, unnamed: str = "others", noun: str 
     texts = [f"{first[0]} in {first[1]} of {len(names)} {noun}s", *(f"{name} in {number}" for name, number in rest)]
     rest_count = sum(number for _, number in ranking[most:])
     return listed([*texts, f"others in {rest_count}"] if rest_count else texts)
+
+
+def winners(names: list[str], noun: str = "run") -> str:
+    """The names that win, with their counts, without NO_WINNER: "flash in 2 of 3 runs"; "none" if nothing wins."""
+    counts = Counter(name for name in names if name != NO_WINNER).most_common()
+    if len(names) == 1 and counts:
+        return counts[0][0]
+    return listed([f"{name} in {of_all(number, len(names), noun)}" for name, number in counts]) or "none"
 
 
 def stand_in(measured: Measured) -> list[str]:

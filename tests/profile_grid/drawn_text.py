@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from profile_grid.figures.fonts import vl_convert
+from profile_grid.figures.paper import vl_convert
 
 CHARACTER = 0.48  # of the font's size: the mean width of a character of Liberation Sans, or a little less
 PIXEL = bytes.fromhex(  # an image for pages of which a test reads the rest

@@ -11,7 +11,7 @@ import pandas as pd
 from cs336_model.program.variants.values import UNIT_ROUNDOFF
 from profile_grid.largest.tables import largest_table
 from profile_grid.stages.all_reduce.tables import study_tables as all_reduce_tables
-from profile_grid.stages.capture.rank_tables import TABLES as RANK_TABLES
+from profile_grid.stages.capture.tables import RANK_TABLES
 from profile_grid.stages.energy.tables import study_tables as energy_tables
 from profile_grid.stages.timing.tables import STATISTICS, explained_error
 from profile_grid.study.dimensions import BY_KEY, KEYS, LEADING, run_name

@@ -8,7 +8,7 @@ import pandas as pd
 from profile_grid.documents.documents import asked_of, documents, section
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.study.catalogue import QUESTIONS
-from profile_grid.tables.machines import by_machine
+from profile_grid.tables.measured import by_machine
 from tests.profile_grid.made_up import Made, forward_kernels, merged, training_kernels
 from tests.profile_grid.made_up_grid import WithSummaries
 from tests.profile_grid.test_answers import PROVENANCE

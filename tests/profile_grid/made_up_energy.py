@@ -2,7 +2,7 @@
 
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import COMPLETE, StageResult, Status
-from profile_grid.results.typed_json import parse_as
+from profile_grid.typed_json import parse_as
 from tests.profile_grid.made_up_results import TIMING, changed
 
 STATE = {"temperature_c": 40, "sm_clock_mhz": 1980, "memory_clock_mhz": 3201, "throttle_reasons": []}

@@ -8,9 +8,9 @@ import pandas as pd
 from profile_grid.merging.merge import merged_tables
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import StageResult, Status
-from profile_grid.results.typed_json import parse_as
 from profile_grid.study.dimensions import DIMENSIONS
 from profile_grid.study.stages import OPERATOR
+from profile_grid.typed_json import parse_as
 from tests.profile_grid.made_up_results import MACHINE as CPU
 from tests.profile_grid.made_up_results import TIMING, changed
 

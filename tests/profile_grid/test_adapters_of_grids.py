@@ -7,10 +7,10 @@ import pytest
 import yaml
 
 from cs336_model.program.adapters.names import ADAPTERS
-from profile_grid.study.program import program_of
 from profile_grid.study.runs import checked_config, grid_part, grid_runs, specification
 from profile_grid.study.schema import ConfigError
 from profile_grid.study.stages import BY_NAME
+from profile_grid.study.workloads import program_of
 
 ROOT = Path(__file__).parents[2]
 ALONE = {"program": "attention", "head_dims": [16], "context_lengths": [128], "attentions": ["flash", "own-triton"]}

@@ -9,7 +9,7 @@ import pytest
 
 from profile_grid.results.capture_identity import difference, identity, quick_difference, write_specification
 from profile_grid.results.results import FileIdentity, StageResult
-from profile_grid.results.typed_json import parse_as
+from profile_grid.typed_json import parse_as
 from tests.kernel_tables.synthetic import Synthetic
 from tests.profile_grid.made_up_results import CAPTURE, changed
 
@@ -61,5 +61,5 @@ def test_a_capture_that_lost_its_end_or_is_missing_is_told(captured):
 def test_a_file_that_is_no_capture_of_ours_is_told(captured, tmp_path):
     capture, _ = captured("a")
     (tmp_path / "capture.sqlite").write_text("no SQLite")
-    other = replace(capture, files={"capture.sqlite": FileIdentity("00", 9)})
+    other = replace(capture, files={"capture.sqlite": FileIdentity(9, "00")})
     assert difference(other, tmp_path / "capture.sqlite") == "capture.sqlite does not say what was captured"

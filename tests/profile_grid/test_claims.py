@@ -2,7 +2,7 @@
 
 import pytest
 
-from profile_grid.tables.claims import Claim, words
+from profile_grid.tables.wording import Claim, words
 
 
 def test_a_claim_is_its_sentence_and_keeps_its_rule_and_numbers():

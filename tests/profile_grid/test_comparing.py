@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from profile_grid.comparing.cells import cells, energies
-from profile_grid.comparing.changes import changes, facts_that_differ
+from profile_grid.comparing.cells import cells, changes, energies, facts_that_differ
 from profile_grid.comparing.document import document, memory_section, sections, summary
 from profile_grid.comparing.figure import FIGURE
 from profile_grid.comparing.results import Results, read_results, sides_of_study

@@ -44,6 +44,7 @@ def test_a_title_names_the_dimensions_that_it_is_asked_for():
     values = DEFAULTS | {"precision": "bf16"}
     assert title_of(values, ["precision", "context_length"]) == "context 512, precision bf16"
     assert title_of(values, []) == ""
+    assert title_of({"compile": "off", "checkpoint": "0"}, ["compile", "checkpoint"]) == "not compiled, no checkpoint"
 
 
 def test_words_of_a_value_stand_behind_the_model():

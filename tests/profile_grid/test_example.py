@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from docs import pages
-from docs.examples import STUDIES, WHOLE
-from docs.kept import KeptTables, write_kept
+from docs.examples import STUDIES, WHOLE, KeptTables, write_kept
 from profile_grid.documents.dictionary import dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents
 from profile_grid.documents.summaries import Summaries, summary_tables
-from profile_grid.figures.drawing import all_figures
+from profile_grid.figures.panels import all_figures
 from profile_grid.figures.paper import drawn, on_paper
 from profile_grid.page.tables import tables_with
 from profile_grid.study.catalogue import MERGED, QUESTIONS, questions_asked

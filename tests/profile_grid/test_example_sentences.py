@@ -11,8 +11,8 @@ from docs.examples import EXAMPLES, H200, WHOLE
 from kernel_tables.diagnosis.rules import CODES
 from profile_grid.documents.documents import section
 from profile_grid.study.catalogue import QUESTIONS
-from profile_grid.tables.claims import FIELD, MOST_BULLETS, MOST_WORDS, RULES, words
-from profile_grid.tables.machines import by_machine
+from profile_grid.tables.measured import by_machine
+from profile_grid.tables.wording import FIELD, MOST_BULLETS, MOST_WORDS, RULES, words
 
 HEADINGS = {question.heading: question.name for question in QUESTIONS}
 DOCUMENTS = sorted(H200.glob("**/answers/*.md"))

@@ -12,11 +12,8 @@ from jsonschema.validators import validator_for
 
 from kernel_tables.page.colors import FAMILIES
 from profile_grid.figures import marks, paper
-from profile_grid.figures.drawing import Figure, all_figures
-from profile_grid.figures.fonts import vl_convert
-from profile_grid.figures.layout import row
-from profile_grid.figures.panels import MAX_GROUPS
-from profile_grid.figures.paper import on_paper
+from profile_grid.figures.panels import MAX_GROUPS, Figure, all_figures, row
+from profile_grid.figures.paper import on_paper, vl_convert
 from profile_grid.figures.run_selection import by_size, labels, of_one_machine
 from profile_grid.figures.theme import SERIES, series_styles
 from profile_grid.gpu_peaks import PEAKS, peaks_in_words, peaks_of

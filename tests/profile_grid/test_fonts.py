@@ -18,7 +18,7 @@ CHART = {
     "encoding": {"x": {"field": "b", "type": "quantitative"}, "y": {"field": "a", "type": "nominal"}},
     "config": {"font": FONT},
 }
-AS_FIGURES_ARE_DRAWN = "from profile_grid.figures.fonts import vl_convert"
+AS_FIGURES_ARE_DRAWN = "from profile_grid.figures.paper import vl_convert"
 WITH_FONTS_OF_THE_SYSTEM = "import vl_convert"
 
 

@@ -9,7 +9,7 @@ from profile_grid.freshness import versions
 from profile_grid.results import load_runs
 from profile_grid.results.load_runs import first_difference, stale_reason
 from profile_grid.results.results import Origin
-from profile_grid.results.typed_json import parse_as
+from profile_grid.typed_json import parse_as
 from tests.profile_grid.made_up_results import CAPTURE, ENVIRONMENT, MACHINE, changed
 
 SPECIFICATION = {"program": {"seed": 0, "sizes": {"d_ff": 32}}, "environment": ["FOO"]}

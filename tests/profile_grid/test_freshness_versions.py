@@ -9,7 +9,7 @@ import pytest
 from cs336_model.cpu import cpu_name
 from profile_grid.freshness import versions
 from profile_grid.freshness.environment import RecordedEnvironment
-from profile_grid.results.results import RanOn
+from profile_grid.freshness.versions import RanOn
 
 GIVEN = RecordedEnvironment({}, None, {}, planners_python=True, gpus=[])
 ON_CPU = RanOn("cpu", cpu_name(), cpu_name(), None, platform.python_version())
@@ -105,7 +105,7 @@ def test_the_gpus_and_the_driver_are_those_that_nvml_names(monkeypatch):
         nvmlDeviceGetHandleByIndex=lambda index: index,
         nvmlDeviceGetName=lambda index: gpus[index],
     )
-    monkeypatch.setattr(versions, "nvml", lambda: pynvml)
+    monkeypatch.setattr(versions.nvidia_smi, "nvml", lambda: pynvml)
     monkeypatch.setattr(versions, "gpu_is_visible", lambda: True)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     forget()

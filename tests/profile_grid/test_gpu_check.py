@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from cs336_model.arguments import PROJECT_ARGUMENTS
-from cs336_model.nvml import nvml
+from cs336_model.nvidia_smi import nvml
 from profile_grid.host.gpu_check import notes_before
 from tests.default_values import DEFAULT_VALUES
 
@@ -53,6 +53,13 @@ def nvml_of(monkeypatch, gpu, used_mib, free_mib, reasons=0, processes=(), **oth
         "nvmlInit": lambda: None,
         "nvmlDeviceGetHandleByUUID": handle,
         "nvmlDeviceGetMemoryInfo": memory,
+        "NVML_CLOCK_SM": 1,
+        "NVML_CLOCK_MEM": 2,
+        "NVML_TEMPERATURE_GPU": 0,
+        "nvmlSystemGetDriverVersion": lambda: "580.95.05",
+        "nvmlDeviceGetCount": lambda: 0,
+        "nvmlDeviceGetClockInfo": lambda device, clock: 1980,
+        "nvmlDeviceGetTemperature": lambda device, sensor: 41,
         "nvmlDeviceGetCurrentClocksThrottleReasons": lambda device: reasons,
         "nvmlDeviceGetComputeRunningProcesses": lambda device: [SimpleNamespace(pid=pid) for pid in processes],
     }
@@ -63,7 +70,11 @@ def nvml_of(monkeypatch, gpu, used_mib, free_mib, reasons=0, processes=(), **oth
 def nvidia_smi(tmp_path, monkeypatch):
     """A function that puts an nvidia-smi on PATH that answers with these texts and keeps what it was asked."""
 
-    def install(gpu, processes=""):
+    def install(memory_and_reasons, processes="", name="0, GPU-6b83"):
+        gpu = memory_and_reasons
+        if memory_and_reasons.count(", ") == 2:
+            used, free, reasons = memory_and_reasons.split(", ")
+            gpu = f"{name}, 580.95.05, 1980, 3201, 41, {reasons}, {used}, {free}"
         script = tmp_path / "nvidia-smi"
         script.write_text(
             f"#!{sys.executable}\nimport sys\n"
@@ -116,9 +127,10 @@ def test_nothing_is_known_about_the_memory_of_other_peoples_models(nvidia_smi):
 
 
 def test_the_gpu_that_is_asked_about_is_the_one_that_is_leased(nvidia_smi):
-    asked = nvidia_smi("571, 200000, 0x0")
-    notes_before(PROGRAM, ["GPU-6b83"])
-    assert all("--id=GPU-6b83" in line for line in asked.read_text().splitlines())
+    asked = nvidia_smi("20480, 200000, 0x0")
+    assert len(notes_before(PROGRAM, ["GPU-6b83"])) == 1
+    assert "--id=GPU-6b83 --query-compute-apps=pid" in asked.read_text()
+    assert notes_before(PROGRAM, ["GPU-another"]) == []
 
 
 @pytest.mark.parametrize("answer", ["No devices were found", "[N/A], [N/A], [N/A]", ""])

@@ -1,6 +1,6 @@
 import pandas as pd
 
-from profile_grid.tables.machines import by_machine, command_to_measure_again
+from profile_grid.tables.measured import by_machine, command_to_measure_again
 from tests.profile_grid.made_up import H200, STATUS_OF_OTHERS
 
 

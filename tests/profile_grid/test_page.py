@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from profile_grid.figures.drawing import all_figures
+from profile_grid.figures.panels import all_figures
 from profile_grid.figures.paper import drawn, on_paper
 from profile_grid.page import page
 from profile_grid.study.catalogue import questions_asked

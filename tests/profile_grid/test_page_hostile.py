@@ -2,8 +2,7 @@
 
 import pandas as pd
 
-from docs.examples import STUDIES
-from docs.kept import as_declared
+from docs.examples import STUDIES, as_declared
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.page import page
 from profile_grid.study.catalogue import merged_of

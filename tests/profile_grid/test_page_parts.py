@@ -7,18 +7,18 @@ import pytest
 
 from kernel_tables.page.colors import FAMILIES, LOOKS, PHASES, PLAIN
 from kernel_tables.page.markup import for_script
-from kernel_tables.page.names import Names
 from kernel_tables.page.step import flame
-from profile_grid.figures.drawing import all_figures
+from kernel_tables.page.timeline import Names
+from profile_grid.figures.panels import all_figures
 from profile_grid.page import charts, markdown, menus
 from profile_grid.page import tables as page_tables_module
 from profile_grid.page.charts import compact, page_figures
-from profile_grid.page.flame import leaves, opening_run, run_timeline
+from profile_grid.page.flame import advice, leaves, opening_run, run_timeline, scope, speed
 from profile_grid.page.tables import fitting, page_table, page_tables, shared
-from profile_grid.page.verdict import advice, scope, speed
 from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.study.workloads import MODEL_STEPS
+from profile_grid.tables.names import WHOLE_STEP
 from tests.kernel_tables.page_bars import bars_in
 from tests.profile_grid.made_up_grid import HOSTILE, made_up_tables
 
@@ -205,16 +205,19 @@ def test_a_run_without_times_has_no_verdict_of_its_speed():
     assert speed(tables, "small_ctx512_forward").endswith("was not timed without a profiler.")
 
 
-def test_advice_is_that_of_the_largest_findings_of_the_run_that_are_told():
+def test_advice_is_that_of_the_largest_findings_and_idle_time_is_that_of_a_step_without_a_profiler():
+    tables = made_up_tables(models=("small",), contexts=(512,), modes=("forward",)).whole()
+    run, steps = "small_ctx512_forward", tables["timings"]["phase"] == WHOLE_STEP
+    tables["timings"].loc[steps, "mean_ms"] = 100.0
+    tables["phases"].loc[tables["phases"]["phase"] == WHOLE_STEP, "gpu_busy_ns"] = 70_000_000
     rows = [
-        ("a", False, 40.0, "use bf16"),
-        ("a", True, 30.0, "fuse"),
-        ("b", False, 50.0, "batch"),
-        ("a", False, 9.0, "x"),
-    ]
-    findings = pd.DataFrame(rows, columns=["run", "abstained", "gain_percent", "advice"])
-    assert advice({"findings": findings}, "a") == [
-        "Use bf16: saves at most 40.0 % of the step", "X: saves at most 9.00 % of the step",
+        (run, "unfused_elementwise", False, 9.0, "fuse"), (run, "launch_bound", False, 40.0, "compile"),
+        (run, "casts", True, 30.0, "x"), ("another", "launch_bound", False, 50.0, "batch"),
+    ]  # fmt: skip
+    findings = pd.DataFrame(rows, columns=["run", "code", "abstained", "gain_ms", "advice"])
+    tables["findings"] = findings.assign(gain_percent=1.0)
+    assert advice(tables, run) == [
+        "Compile: saves at most 30.0 % of the step", "Fuse: saves at most 9.0 % of the step",
     ]  # fmt: skip
 
 

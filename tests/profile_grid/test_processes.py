@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from profile_grid.freshness.environment import allowed_variables
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes.programs import (
     WORKFLOW_VARIABLE,
-    allowed_environment,
     failure_message,
     run_program,
     started_program,
@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run_shell(script, tmp_path, time_limit_s=20.0, environment=None):
-    environment = allowed_environment() if environment is None else environment
+    environment = allowed_variables(os.environ) if environment is None else environment
     log = tmp_path / "run.log"
     return run_program(["sh", "-c", script], environment=environment, log=log, time_limit_s=time_limit_s), log
 
@@ -56,7 +56,7 @@ def test_a_program_that_hangs_is_ended_at_the_limit_with_its_children(tmp_path):
 
 
 def test_programs_run_beside_each_other_and_one_that_ended_in_time_did_so_whenever_it_is_asked_for(tmp_path):
-    options = {"environment": allowed_environment(), "time_limit_s": 0.4}
+    options = {"environment": allowed_variables(os.environ), "time_limit_s": 0.4}
     with (
         started_program(["sh", "-c", "sleep 60"], log=tmp_path / "a.log", **options) as hangs,
         started_program(["sh", "-c", "echo done"], log=tmp_path / "b.log", **options) as ends,
@@ -69,7 +69,7 @@ def test_programs_run_beside_each_other_and_one_that_ended_in_time_did_so_whenev
 def test_a_program_beside_a_block_is_ended_with_it(tmp_path):
     log, ended = tmp_path / "a.log", tmp_path / "pid"
     command = ["sh", "-c", f"echo $$ > {ended}; sleep 60"]
-    running = started_program(command, environment=allowed_environment(), log=log, time_limit_s=60.0)
+    running = started_program(command, environment=allowed_variables(os.environ), log=log, time_limit_s=60.0)
     with pytest.raises(KeyError), running:
         assert wait_until(lambda: ended.exists() and ended.read_text().strip())
         raise KeyError
@@ -82,7 +82,7 @@ class WaitsForEver(Leases):
 
 
 def test_what_a_program_waits_for_its_lease_counts_neither_for_the_limit_nor_as_its_time(tmp_path):
-    environment, log = allowed_environment(), tmp_path / "log"
+    environment, log = allowed_variables(os.environ), tmp_path / "log"
     outcome = run_program(["sleep", "0.5"], environment=environment, log=log, time_limit_s=0.2, leases=WaitsForEver())
     assert outcome.succeeded
     assert outcome.seconds < 0.2
@@ -105,9 +105,11 @@ def test_a_daemon_in_a_session_of_its_own_is_ended_too(tmp_path):
 JOB = """
 import sys
 from pathlib import Path
-from profile_grid.host.processes.programs import allowed_environment, run_program
+import os
+from profile_grid.freshness.environment import allowed_variables
+from profile_grid.host.processes.programs import run_program
 script = "echo $$ >&2; (setsid sh -c 'echo $$ >&2; exec sleep 60' &); sleep 60"
-run_program(["sh", "-c", script], environment=allowed_environment(), log=Path(sys.argv[1]), time_limit_s=60)
+run_program(["sh", "-c", script], environment=allowed_variables(os.environ), log=Path(sys.argv[1]), time_limit_s=60)
 """
 
 
@@ -146,7 +148,7 @@ def test_a_job_ends_itself_and_its_program_when_its_snakemake_is_killed(tmp_path
 
 def test_a_command_that_does_not_exist_is_said_in_the_log(tmp_path):
     log = tmp_path / "run.log"
-    outcome = run_program(["no-such-program"], environment=allowed_environment(), log=log, time_limit_s=5)
+    outcome = run_program(["no-such-program"], environment=allowed_variables(os.environ), log=log, time_limit_s=5)
     assert not outcome.succeeded
     assert log.read_text() == "no-such-program: No such file or directory\n"
 
@@ -189,11 +191,11 @@ def test_a_program_ended_by_a_signal_is_said_to_be(tmp_path):
 @pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "HOME", "SSH_AUTH_SOCK", "HF_TOKEN"])
 def test_a_program_sees_no_variable_that_is_not_listed(tmp_path, name):
     source = {"PATH": os.environ["PATH"], name: "canary"}
-    _, log = run_shell("env", tmp_path, environment=allowed_environment(source=source))
+    _, log = run_shell("env", tmp_path, environment=allowed_variables(source))
     assert "canary" not in log.read_text()
 
 
 def test_a_name_that_config_adds_is_passed_on(tmp_path):
     source = {"PATH": os.environ["PATH"], "MY_SETTING": "seven"}
-    _, log = run_shell("env", tmp_path, environment=allowed_environment(["MY_SETTING"], source))
+    _, log = run_shell("env", tmp_path, environment=allowed_variables(source, ["MY_SETTING"]))
     assert "MY_SETTING=seven" in log.read_text().splitlines()

@@ -1,4 +1,5 @@
-"""Numbers in answers of the example, recomputed from its merged tables by plain pandas, without the project's code."""
+"""Numbers in answers of the example, recomputed from its merged tables by plain pandas; without the code of the
+project, but for remedies of studies whose documents have no sentence on them."""
 
 import json
 from pathlib import Path
@@ -7,6 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
+
+from docs.examples import STUDIES
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "example-h200"
 SENTENCES = pd.read_csv(EXAMPLE / "sentences.csv", keep_default_na=False)
@@ -19,8 +22,12 @@ def table(study: str, name: str) -> pd.DataFrame:
 
 
 def lead(study: str, question: str) -> str:
-    rows = SENTENCES[(SENTENCES["study"] == study) & (SENTENCES["question"] == question) & (SENTENCES["place"] == 0)]
-    return rows["sentence"].item()
+    return sentence(study, question, 0)
+
+
+def sentence(study: str, question: str, place: int) -> str:
+    of_question = SENTENCES[(SENTENCES["study"] == study) & (SENTENCES["question"] == question)]
+    return of_question.loc[of_question["place"] == place, "sentence"].item()
 
 
 @pytest.fixture(scope="module")
@@ -62,14 +69,14 @@ def test_matrix_multiplies_lead_these_runs_and_leave_this_share_to_other_kernels
     is_gemm = forward.drop_duplicates("kernel").set_index("kernel")["gemm"]
     share = top["total_ns"] / total
     text = lead("cs336-2026", "b_top_kernels")
-    assert f"forward pass, gemm in {top['kernel'].map(is_gemm).sum()} of {len(top)} runs" in text
-    assert "takes {} to {} of it (median {})".format(*percents(share.min(), share.max(), share.median())) in text
+    assert f"The top kernel is gemm in {top['kernel'].map(is_gemm).sum()} of {len(top)} forward passes" in text
+    assert "with {} to {} of the time (median {})".format(*percents(share.min(), share.max(), share.median())) in text
     others = forward[~forward["gemm"]]
     left = others.groupby("run")["total_ns"].sum() / total
     parts = longest(others[others["part"] != ""], "part")["part"].value_counts()
     text = lead("cs336-2026", "c_other_kernels")
     assert "{} to {} of the forward pass (median {})".format(*percents(left.min(), left.max(), left.median())) in text
-    assert f"most of it in `{parts.index[0]}` in {parts.iloc[0]} of {len(left)} runs" in text
+    assert f"its longest part is `{parts.index[0]}` in {parts.iloc[0]} of {len(left)} runs" in text
 
 
 def test_training_has_this_share_of_matrix_multiplies_and_these_leaders(kernels, forward):
@@ -89,7 +96,7 @@ def test_training_has_this_share_of_matrix_multiplies_and_these_leaders(kernels,
     )
     assert f"median change −{-change.median():.1f}." in text
     same = (pairs["leader"] == pairs["leader_training"]).sum()
-    assert lead("cs336-2026", "b_top_kernels").endswith(f"leads training in {same} of {len(pairs)} runs.")
+    assert lead("cs336-2026", "b_top_kernels").endswith(f"; it leads the training step in {same} of {len(pairs)} runs.")
 
 
 def test_softmax_takes_this_multiple_of_the_matrix_multiplies_of_attention(forward):
@@ -133,7 +140,7 @@ def test_so_many_of_sixty_runs_lose_most_to_each_loss():
     bound = (largest["gain_ms"] / largest["run"].map(step_ms)).median()
     expected = (
         f"in {counts['no_tensor_cores']} of {len(largest)} runs and late launches in {counts['launch_bound']}"
-        f": at most {100 * bound:.1f} % of a step (median)"
+        f"; median upper bound: {100 * bound:.1f} % of a step"
     )
     assert expected in lead("diagnosis", "time_lost")
     assert expected in lead("example-h200", "time_lost")
@@ -154,4 +161,110 @@ def test_the_overview_counts_the_remedies_of_all_studies():
     held = SENTENCES[SENTENCES["sentence"].str.contains("measured remedies")]
     numbers = [json.loads(text) for text in held["numbers"]]
     kept, every = (sum(int(each[name]) for each in numbers) for name in ("held", "all"))
-    assert f"{kept} of {every} remedies that {len(numbers)} studies measured" in readme
+    silent = [
+        study for study in STUDIES if "findings" in study.merged_names and study.folder.name not in set(held["study"])
+    ]
+    unsaid = [table["holds"] for study in silent if len(table := study.tables()["predictions"])]
+    kept, every = kept + int(sum(map(sum, unsaid))), every + sum(map(len, unsaid))
+    which = f"All {every}" if kept == every else f"{kept} of {every}"
+    assert f"{which} remedies measured in {len(numbers) + len(unsaid)} studies" in readme
+
+
+LIMITS = {"compute": "arithmetic", "latency": "latency", "memory": "memory", "too small": "too small a kernel"}
+
+
+def test_these_limits_take_this_share_of_the_time_of_kernels():
+    rows, roofs = table("counters", "counters"), table("counters", "roofs")
+    reached = roofs.pivot_table(index="run", columns="roof", values="reached_per_s")
+    seconds = rows["total_ns"] / rows["launches"] / 1e9
+    flops_s = sum(rows[f"{kind}_flops"] / rows["run"].map(reached[kind]) for kind in ("fp32", "tf32", "bf16", "fp16"))
+    compute, memory = flops_s / seconds, rows["dram_bytes"] / rows["run"].map(reached["memory"]) / seconds
+    is_memory, is_compute = (memory >= 0.6) & (memory >= compute), compute >= 0.6
+    limit = np.select([is_memory, is_compute, rows["waves"] < 1], ["memory", "compute", "too small"], "latency")
+    share = rows["total_ns"] / rows.groupby("run")["total_ns"].transform("sum")
+    table_of_run = share.groupby([rows["run"], limit]).sum().unstack(fill_value=0.0)
+    keys = rows.drop_duplicates("run").set_index("run").reindex(table_of_run.index)
+    forward, training = (
+        table_of_run[(keys["mode"] == mode) & (keys["precision"] == precision)]
+        for mode, precision in (("forward", "fp32"), ("train_step", "bf16"))
+    )
+    first, last = forward.median().idxmax(), training.median().idxmax()
+    text = lead("counters", "l_counters")
+    least, most = percents(forward[first].min(), forward[first].max())
+    assert f"{LIMITS[first].capitalize()} limits {least} to {most} of the kernel time of a forward pass in fp32" in text
+    assert f"{LIMITS[last]} limits {percents(training[last].item())[0]} in a training step" in text
+    nearer = np.maximum(compute, memory).clip(upper=1)
+    steps = table("counters", "phases").groupby("run")["step"].nunique()
+    ms = rows["total_ns"] / rows["run"].map(steps) / 1e6
+    worst = (ms * (1 - nearer)).idxmax()
+    text = sentence("counters", "l_counters", 1)
+    assert f"at its nearer roof, its {ms[worst]:.1f} ms would be {ms[worst] * nearer[worst]:.1f} ms" in text
+    ranges = table("counters", "counter_ranges")
+    softmax = ranges[(ranges["phase"] == "forward") & ranges["range"].str.endswith("computing softmax")]
+    sums = softmax.groupby("run")[["dram_bytes", "counted_ns"]].sum().div(steps, axis=0).dropna()
+    layers = table("counters", "runs").set_index("run")["num_layers"].reindex(sums.index).astype("float64")
+    gb, rate = sums["dram_bytes"] / layers / 1e9, sums["dram_bytes"] / (sums["counted_ns"] / 1e9)
+    shares = percents(*(rate / reached["memory"].reindex(sums.index)).agg(["min", "max"]))
+    text = sentence("counters", "l_counters", 2)
+    assert f"moves {gb.min():.3f} to {gb.max():.2f} GB per layer, at {shares[0]} to {shares[1]} of" in text
+
+
+@pytest.mark.parametrize("study", ["parallel", "parallel-2026"])
+def test_gradients_of_a_feed_forward_layer_take_this_share_of_its_backward_pass(study):
+    names = ("runs", "kernels", "all_reduce", "collectives")
+    runs, kernels, alone, collectives = (table(study, name) for name in names)
+    runs = runs[runs["parallel"] == "naive"].set_index("run")
+    gpus, layers, d_model, d_ff, tokens = (
+        runs[name].astype("float64") for name in ("gpus", "num_layers", "d_model", "d_ff", "batch_size")
+    )
+    tokens, around = tokens * runs["context_length"], 2 * (gpus - 1) / gpus
+    largest = alone[alone["bytes"] == alone["bytes"].max()].groupby("gpus")["mean_ms"].mean()
+    matrix_bytes = 4 * d_model * d_ff
+    communication_ms = 3 * matrix_bytes / alone["bytes"].max() * gpus.map(largest)
+    is_layer = kernels["class"].str.startswith("gemm") & (kernels["range"] == "block > feed-forward")
+    rows = kernels[is_layer & (kernels["step"] >= 0) & kernels["run"].isin(runs.index)]
+    per_layer = rows.groupby("run")["step"].nunique() * layers
+    ms = rows.groupby(["run", "phase"])["total_ns"].sum().unstack().div(per_layer, axis=0) / 1e6
+    backward_ms = 2 * ms["forward"]  # twice the FLOPs at the same rate
+    ratio = communication_ms / backward_ms
+    shares = " to ".join(dict.fromkeys(percents(ratio.min(), ratio.max())))
+    assert f"would take {shares} of the time of its backward pass" in lead(study, "communication_limits")
+    fewest = np.ceil(tokens * ratio)
+    most = [
+        max(
+            n
+            for n in 2 ** np.arange(1, 20)
+            if communication_ms[run] / around[run] * 2 * (n - 1) / n <= backward_ms[run] * gpus[run] / n
+        )
+        for run in runs.index
+    ]
+    tokens_text, gpus_text = (
+        " to ".join(dict.fromkeys(f"{value:.0f}" for value in (min(values), max(values)))) for values in (fewest, most)
+    )
+    text = sentence(study, "communication_limits", 1)
+    assert f"from {tokens_text} tokens per batch on, and with the measured batch on up to {gpus_text} GPUs" in text
+    one = collectives[collectives["bucket"].isna() & (collectives["bytes"] == collectives["run"].map(matrix_bytes))]
+    transfers = 3 * one.groupby("run")["transfer_ns"].mean() / 1e6 / communication_ms
+    computed = ms["backward"] / backward_ms
+    text = sentence(study, "communication_limits", 2)
+    for times, values in (("computation takes {} times", computed), ("communication {} times", transfers)):
+        ends = (f"{value:.2f}" if value >= 1 else f"{value:.3f}" for value in (values.min(), values.max()))
+        assert times.format(" to ".join(dict.fromkeys(ends))) in text
+
+
+def test_costs_of_buckets_are_predicted_from_other_sizes_with_this_error():
+    rows = table("parallel", "bucket_costs")
+    errors, others = [], []
+    for row in rows.itertuples():
+        like = rows[(rows["gpus"] == row.gpus) & (rows["bucket_mb"] != row.bucket_mb)]
+        hidden = like["communication_ms"] - like["exposed_ms"]
+        factor = ((like["measured_ms"] - like["exposed_ms"]) * hidden).sum() / (hidden**2).sum()
+        errors.append(row.exposed_ms + factor * (row.communication_ms - row.exposed_ms) - row.measured_ms)
+        same = like[(like["model"] == row.model) & (like["batch_size"] == row.batch_size)]
+        others.append(same["measured_ms"].mean() - row.measured_ms)
+    errors, others = np.abs(errors), np.abs(others)
+    within = (errors <= 2 * rows["spread_ms"]).sum()
+    text = sentence("parallel", "communication_limits", 3)
+    assert f"a mean error of {errors.mean():.2f} ms and a largest of {errors.max():.1f} ms" in text
+    assert f"as a prediction has one of {others.mean():.2f} ms" in text
+    assert f"{within} of {len(rows)} predictions" in sentence("parallel", "communication_limits", 4)

@@ -23,7 +23,7 @@ def test_one_size_out_of_memory_is_left_out_of_every_sentence_and_counted():
         for run in grid()
     ]
     text = Said(runs)
-    assert "it leads training in all 3 runs." in text["b"]
+    assert "it leads the training step in all 3 runs." in text["b"]
     assert not any("lacks" in text[letter] for letter in text.questions)
 
 
@@ -89,7 +89,7 @@ def test_on_a_cpu_the_sentences_speak_of_operators(question):
 
 def test_a_name_that_is_short_already_stands_as_it_is():
     assert Said([on_cpu(run) for run in grid()])["b"].startswith(
-        "The longest operator of the forward pass, `aten::mm` in all 4 runs, takes"
+        "The top operator is `aten::mm` in all 4 forward passes, with"
     )
 
 

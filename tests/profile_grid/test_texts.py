@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from profile_grid.documents.summaries import summary_tables
-from profile_grid.figures.drawing import all_figures
+from profile_grid.figures.panels import all_figures
 from profile_grid.figures.paper import on_paper
 from profile_grid.files import write_table
 from profile_grid.study.catalogue import QUESTIONS, TABLES_OF_A_RUN, summaries_of

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests import forked_python
+
 ROOT = Path(__file__).parents[2]
 FAKES = ROOT / "tests" / "fakes"
 SOURCES = (
@@ -57,18 +59,18 @@ time_limit_s: 120
 kernel_classes: []
 """
 FEW_FIGURES = """
-import runpy
 import shutil
-import sys
 from pathlib import Path
+from workflow.scripts import real_figures
 
-folder, name = Path(sys.argv[sys.argv.index("--output") + 1]), sys.argv[-1]
-if name in {figures!r}:
-    runpy.run_module("workflow.scripts.real_figures", run_name="__main__")
-else:
-    for suffix in ("svg", "png"):
-        target = folder / f"{{name}}.{{suffix}}"
-        shutil.copyfile(Path({others!r}, target.name), target) if {others!r} else target.touch()
+def main(*, tables: Path, output: Path, figures: list[str]) -> None:
+    drawn = [name for name in figures if name in {figures!r}]
+    for name in set(figures) - set(drawn):
+        for suffix in ("svg", "png"):
+            target = output / f"{{name}}.{{suffix}}"
+            shutil.copyfile(Path({others!r}, target.name), target) if {others!r} else target.touch()
+    if drawn:
+        real_figures.main(tables=tables, output=output, figures=drawn)
 """
 
 
@@ -94,7 +96,7 @@ class Planner:
 
     def __call__(self, folder: Path, *arguments: str, **environment: str) -> Planned:
         request = {"folder": str(folder), "arguments": arguments, "environment": environment}
-        request["scratch"] = str(self.scratch)
+        request |= {"scratch": str(self.scratch), "python": forked_python.python()}
         print(json.dumps(request), file=self.process.stdin)
         return Planned(**json.loads(self.process.stdout.readline()))
 

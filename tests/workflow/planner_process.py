@@ -1,10 +1,11 @@
-"""Runs Snakemake for the tests: a line of JSON asks (folder, arguments, scratch, environment), a line answers.
+"""Runs Snakemake for the tests: a line of JSON asks (folder, arguments, environment, scratch, python), a line answers.
 
 Every request is served by a fork of this process, which has Snakemake imported already: a dry-run takes a third of the
 time, and sees nothing of the one before. The answer holds the exit status, what was printed, the jobs in order, as
 Snakemake's own log events name them (the rule, then its wildcards), and the input files of each.
 """
 
+import gc
 import json
 import logging
 import os
@@ -36,14 +37,15 @@ class Jobs(logging.Filter):
         return True
 
 
-def serve(folder, arguments, answer, environment):
+def serve(request, answer):
     """Never returns: the fork ends here."""
     jobs, status = Jobs(), 70
     try:
         logger.addFilter(jobs)
-        os.environ.update(environment)
-        os.chdir(folder)
-        cli.main(arguments)
+        os.environ.update(request["environment"])
+        sys.executable = request["python"]
+        os.chdir(request["folder"])
+        cli.main(request["arguments"])
         status = 0
     except SystemExit as ending:
         status = ending.code or 0
@@ -58,6 +60,9 @@ def serve(folder, arguments, answer, environment):
 def main():
     answers = os.fdopen(os.dup(1), "w")
     cli.get_argument_parser()  # imports the plugins
+    gc.collect()
+    gc.freeze()  # what is imported: a fork that searches it for garbage also copies it
+    gc.set_threshold(100_000)  # a fork ends before its garbage is much
     for line in sys.stdin:
         request = json.loads(line)
         scratch = Path(request["scratch"])
@@ -66,7 +71,7 @@ def main():
             output = os.open(scratch / "output", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(output, 1)
             os.dup2(output, 2)
-            serve(request["folder"], request["arguments"], scratch / "answer", request["environment"])
+            serve(request, scratch / "answer")
         os.waitpid(pid, 0)
         answer = json.loads((scratch / "answer").read_text()) | {"output": (scratch / "output").read_text()}
         print(json.dumps(answer), file=answers, flush=True)

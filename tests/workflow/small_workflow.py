@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 from tests.workflow.conftest import ROOT
@@ -26,7 +27,6 @@ ROOT = Path(os.path.abspath(workflow.current_basedir.path))
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
-from profile_grid.freshness.digests import digest_of_settings
 from profile_grid.freshness.imports import digest_of_code
 from profile_grid.freshness.making import Making
 from workflow.job_environment import prepare_job_environment
@@ -48,12 +48,13 @@ for run in RUNS:
     reason = result_reason(measured, SPECIFICATIONS[run], SOURCES, RERUNS.digest_of)
     RERUNS.add_measurement(f"measure {run}", measured, reason)
     made = tuple(f"results/runs/{run}/{name}" for name in ("table.txt", "details.txt"))
-    settings = digest_of_settings(SETTINGS["class"])
-    RERUNS.add(Making(f"table {run}", ("scripts/table.py",), made, tuple(measured), settings))
-RERUNS.add(Making("merge", ("scripts/merge.py",), ("results/merged.txt",), tuple(TABLES)))
+    command = ("scripts.table", f"results/runs/{run}", str(SETTINGS["class"]))
+    RERUNS.add(Making(f"table {run}", ("scripts/table.py",), made, tuple(measured), command))
+command = ("scripts.merge", "results/merged.txt", *RUNS)
+RERUNS.add(Making("merge", ("scripts/merge.py",), ("results/merged.txt",), tuple(TABLES), command))
 RERUNS.add(
-    Making("document", ("scripts/document.py",), (), ("results/merged.txt",), patterns=("templates/*.j2",),
-           folders=("results/documents",))
+    Making("document", ("scripts/document.py",), (), ("results/merged.txt",), ("scripts.document", "results/documents"),
+           patterns=("templates/*.j2",), folders=("results/documents",))
 )
 
 rule all:
@@ -70,20 +71,20 @@ rule measure:
 rule table:
     input: RERUNS.inputs("results/runs/{run}/table.txt")
     output: "results/runs/{run}/table.txt"
-    params: recipe=RERUNS.recipe("results/runs/{run}/table.txt"), kind=SETTINGS["class"]
-    shell: "python -m workflow.make {params.recipe:q} scripts.table results/runs/{wildcards.run} {params.kind}"
+    params: recipe=RERUNS.recipe("results/runs/{run}/table.txt")
+    shell: "python -m workflow.make {params.recipe:q}"
 
 rule merge:
     input: RERUNS.inputs("results/merged.txt")
     output: "results/merged.txt"
-    params: recipe=RERUNS.recipe("results/merged.txt"), runs=list(RUNS)
-    shell: "python -m workflow.make {params.recipe:q} scripts.merge {output} {params.runs}"
+    params: recipe=RERUNS.recipe("results/merged.txt")
+    shell: "python -m workflow.make {params.recipe:q}"
 
 rule document:
     input: RERUNS.inputs("results/documents")
     output: directory("results/documents")
     params: recipe=RERUNS.recipe("results/documents")
-    shell: "python -m workflow.make {params.recipe:q} scripts.document {output}"
+    shell: "python -m workflow.make {params.recipe:q}"
 """
 MODULE = """\
 module small:
@@ -258,11 +259,13 @@ class SmallWorkflow:
         file = self.folder / path
         return file.read_text() if file.is_file() else None
 
-    def planned(self, snakemake, *arguments: str) -> set[str]:
-        """The jobs that Snakemake plans."""
+    def planned(self, snakemake, *arguments: str, at_least: AbstractSet[str] = frozenset()) -> set[str]:
+        """The jobs that Snakemake plans, among which these must be."""
         planned = snakemake(self.folder, "--dry-run", *arguments, **self.environment)
         assert planned.status == 0, planned.output
-        return {job.removeprefix("small_") for job in planned.jobs} - {"all"}
+        jobs = {job.removeprefix("small_") for job in planned.jobs} - {"all"}
+        assert jobs >= at_least, planned.output
+        return jobs
 
     def touch(self, snakemake, *arguments: str) -> None:
         """Marks all outputs as up to date, which fails if some are missing."""

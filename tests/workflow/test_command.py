@@ -19,7 +19,7 @@ SPECIFICATION = json.dumps(
     | {"backend": "torch"}
 )
 MEASURE = (
-    f"{sys.executable} -m workflow.scripts.measure --stage %s --specification '{SPECIFICATION}' --sources 0"
+    f"{sys.executable} -m workflow.scripts measure --stage %s --specification '{SPECIFICATION}' --sources 0"
     " --output results/runs/r/%s.json --log run.log --time-limit-s 20"
 )
 SCRIPT = f"{MEASURE}; echo status $? >&2; find results -type f >&2"

@@ -10,7 +10,7 @@ from tests.workflow.conftest import ROOT
 PAGE = (ROOT / "docs" / "course-report.md").read_text()
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
 ROWS = [[cell.strip() for cell in line.strip("|").split("|")] for line in PAGE.splitlines() if line.startswith("| ")]
-PROBLEMS = [row for row in ROWS if len(row) == 4 and row[0] != "problem"]
+PROBLEMS = [row for row in ROWS if len(row) == 5 and row[0] != "problem"]
 
 
 def named(cell: str) -> list[str]:
@@ -22,10 +22,11 @@ def test_every_problem_names_grids_documents_tables_and_figures_that_exist():
     documents = {question.name for question in QUESTIONS}
     figures = {figure for question in QUESTIONS for figure in question.figures}
     assert len(PROBLEMS) == 17
-    for _, grid, document, tables in PROBLEMS:
+    for _, grid, document, tables, studies in PROBLEMS:
         assert {*named(grid)} <= {*grids}
         assert {*named(document)} <= documents
         assert {*named(tables)} <= {*TABLES} | figures
+        assert all((ROOT / "docs" / "example-h200" / study / "answers").is_dir() for study in named(studies))
     assert {*re.findall(r"grid=([\w-]+)", PAGE)} <= {*grids}
 
 

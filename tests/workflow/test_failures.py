@@ -192,7 +192,7 @@ def is_alive(pid):
         return False
 
 
-def wait_until(condition, seconds=20.0):
+def wait_until(condition, seconds=120.0):
     deadline = time.monotonic() + seconds
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.05)

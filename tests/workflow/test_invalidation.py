@@ -12,17 +12,12 @@ from importlib.metadata import version
 import pytest
 import yaml
 
-from profile_grid.study.catalogue import QUESTIONS
-from profile_grid.study.workloads import MODEL_STEPS
 from tests.workflow.conftest import copy_sources
 
 ONE, TWO = "alpha_ctx8_forward", "beta_ctx8_forward"
-OF_MODELS = [one for one in QUESTIONS if one.workload is MODEL_STEPS]
-ASKED = [one for one in OF_MODELS if one.name == "l_counters" or not (one.varies or one.needs or one.stage)]
-FIGURES = [f"figure {name}" for one in ASKED for name in one.figures]
 IN_BF16, IN_TWOS = ([f"{run}_{part}" for run in (ONE, TWO)] for part in ("bf16", "bs2"))
 END = ["all"]
-DOCUMENTS = ["summaries", "answers", *FIGURES, "page", "dictionary", "table_documents", *END]
+DOCUMENTS = ["summaries", "answers", "figures", "page", "dictionary", "table_documents", *END]
 MERGE = ["merge", "complete", *DOCUMENTS]
 TABLES = [f"tables_of_capture {ONE}", f"tables_of_capture {TWO}", f"tables_of_counters {ONE}", "timeline"]
 
@@ -119,7 +114,7 @@ NOTHING = {
     "the README": lambda project: (project / "README.md").write_text("Another text.\n"),
     "a touch of every file": touch_everything,
     "a comment in every source": remark_everywhere,
-    "another docstring": replaced("profile_grid/figures/scales.py", '"""', '"""Other words. '),
+    "another docstring": replaced("profile_grid/figures/theme.py", '"""', '"""Other words. '),
 }  # fmt: skip
 
 CHANGED_CONFIG = {
@@ -145,7 +140,7 @@ CHANGED_CONFIG = {
     "warm-up steps of the timings": (
         config("timing:\n  warmup_steps: 0", "timing:\n  warmup_steps: 1"),
         # which have an answer then
-        ["plan", *timings(ONE, TWO), *MERGE, "figure warmup", "contents"],
+        ["plan", *timings(ONE, TWO), *MERGE, "contents"],
     ),
     "measured steps of the captures": (
         config("  warmup_steps: 0\n  measured_steps: 1", "  warmup_steps: 0\n  measured_steps: 2"),
@@ -170,7 +165,7 @@ CHANGED_CONFIG = {
     "a precision added": (
         config("modes: [forward]", "modes: [forward]\n      precisions: [fp32, bf16]"),
         ["plan", *timings(*IN_BF16), *captures(*IN_BF16)[:-2], *MERGE,  # those of the first are there
-         "figure precision", "contents"],
+         "contents"],
     ),
     "another batch size for all": (
         config("batch_size: 4", "batch_size: 2"),
@@ -182,7 +177,7 @@ CHANGED_CONFIG = {
     ),
     "counters of no run": (
         config("kernel_classes: []", 'kernel_classes: []\ncounters: {runs: ""}'),
-        ["plan", *(job for job in MERGE if job != "figure measured_roofline"), "contents"],
+        ["plan", *MERGE, "contents"],
     ),
     "a class of kernels": (
         config("kernel_classes: []", 'kernel_classes: [{class: gemm, pattern: "aten::bmm"}]'),
@@ -200,17 +195,12 @@ CHANGED_SOURCES = {
     "profile_grid/stages/capture/step_tables.py": [*TABLES, *MERGE],
     "profile_grid/merging/merge.py": MERGE,
     "profile_grid/documents/documents.py": ["answers", "page", *END],
-    "profile_grid/figures/scales.py": [*FIGURES, "page", *END],
-    "profile_grid/questions/a_forward_time/figure.py": [
-        "figure phase_times",
-        "figure launch_bound",
-        "page",
-        *END,
-    ],
+    "profile_grid/figures/theme.py": ["figures", "page", *END],
+    "profile_grid/questions/a_forward_time/figure.py": ["figures", "page", *END],
     "profile_grid/documents/dictionary.py": ["dictionary", *END],
     "profile_grid/questions/b_top_kernels/document.py": ["answers", "page", *END],
     "profile_grid/questions/c_other_kernels/table.py": DOCUMENTS,
-    "profile_grid/questions/b_top_kernels/document.md.j2": ["answers", *END],
+    "profile_grid/questions/b_top_kernels/definitions.md.j2": ["answers", *END],
     "profile_grid/documents/templates/macros.md.j2": ["answers", *END],
 }
 

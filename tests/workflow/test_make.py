@@ -34,9 +34,12 @@ def job(tmp_path, monkeypatch):
     def run(before="", after="", outputs=("out/made",), folders=()):
         (tmp_path / "scripts").mkdir(exist_ok=True)
         (tmp_path / "scripts/copy_input.py").write_text(SCRIPT.format(before=before, after=after))
-        making = Making("copy", ("workflow/scripts/plan.py",), tuple(outputs), ("input",), folders=tuple(folders))
+        command = ("copy_input", "out/made")
+        making = Making(
+            "copy", ("workflow/scripts/plan.py",), tuple(outputs), ("input",), command, folders=tuple(folders)
+        )
         (tmp_path / "out").mkdir(exist_ok=True)
-        command = [sys.executable, "-m", "workflow.make", making.to_json(), "copy_input", "out/made"]
+        command = [sys.executable, "-m", "workflow.make", making.to_json()]
         path = os.pathsep.join((str(ROOT), str(tmp_path / "scripts")))
         return subprocess.run(
             command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path}, check=False
@@ -81,7 +84,8 @@ NESTED = 'Path("out/in/deep").mkdir(parents=True, exist_ok=True); Path("out/in/d
 def folder_job(job):
     """Fills the folder `out` with two files, and says why it is stale."""
     assert job(after=NESTED, outputs=(), folders=("out",)).returncode == 0
-    making = Making("copy", ("workflow/scripts/plan.py",), (), ("input",), folders=("out",))
+    command = ("copy_input", "out/made")
+    making = Making("copy", ("workflow/scripts/plan.py",), (), ("input",), command, folders=("out",))
 
     def reason():
         digest_of = FileDigests()

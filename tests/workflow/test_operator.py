@@ -12,7 +12,7 @@ from workflow.scripts import pack, read_packed
 
 RUN, IN_BF16 = "attention_d8_bs2", "attention_d8_bf16_bs2"
 OF_DOCUMENTS = [
-    "summaries", "answers", "figure attention_sweep", "dictionary", "table_documents",
+    "summaries", "answers", "figures", "dictionary", "table_documents",
     "page",
 ]  # fmt: skip
 

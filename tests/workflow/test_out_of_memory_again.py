@@ -1,6 +1,5 @@
 """A run that is out of memory beside a process that was ending is measured once more, when that is gone."""
 
-from argparse import Namespace
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,7 +8,7 @@ import pytest
 
 from profile_grid.host.leases.gpu_leases import Lease
 from profile_grid.host.leases.lease_server import Leases
-from profile_grid.host.processes.job import Job
+from profile_grid.host.processes.measured_program import Job
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import TIMING
 from tests.default_values import DEFAULT_VALUES
@@ -47,10 +46,7 @@ def runs(monkeypatch):
 
 
 def measured(tmp_path):
-    arguments = Namespace(specification={"program": PROGRAM}, output=tmp_path / "timing.json", log=tmp_path / "log")
-    return measure.measured(
-        TIMING, lambda leases: Job(arguments.specification, tmp_path, tmp_path, None, 9, leases), arguments
-    )
+    return measure.measured(TIMING, Job({"program": PROGRAM}, tmp_path, tmp_path, tmp_path / "log", 9, Leases()))
 
 
 def test_it_is_measured_once_more_alone(runs, tmp_path):

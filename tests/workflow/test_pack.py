@@ -30,7 +30,7 @@ def test_somebody_else_makes_the_documents_anew_from_an_archive_without_measurin
         "read_packed",
         "summaries",
         "answers",
-        "figure",
+        "figures",
         "page",
         "dictionary",
         "table_documents",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_recorder.gpu import gpu_is_visible
+from kernel_recorder.nsys_profile import gpu_is_visible
 from profile_grid.freshness.made import NAME
 from tests.workflow.conftest import ROOT, TINY_GRID, copy_sources
 from tests.workflow.one_node_slurm import one_node_slurm, why_not

@@ -170,8 +170,8 @@ def test_the_specification_and_the_digests_stand_in_every_result(finished_projec
 OLD = (10**9, 10**9)  # a time before that of any other file
 EDITED_IN_THE_PAST = {
     "profile_grid/questions/a_forward_time/table.py": ["summaries", "answers", "page"],
-    "profile_grid/questions/a_forward_time/document.md.j2": ["answers"],
-    "profile_grid/figures/theme.py": ["figure phase_times", "page"],
+    "profile_grid/questions/a_forward_time/definitions.md.j2": ["answers"],
+    "profile_grid/figures/theme.py": ["figures", "page"],
     "kernel_tables/kernel_classes/class_rules.toml": [f"tables_of_capture {ONE}", "merge", "page"],
 }
 
@@ -205,7 +205,7 @@ def test_a_result_that_is_replaced_by_one_with_an_older_time_is_merged_again(pro
     [
         ("results/tables/runs.csv", "merge"),
         ("results/answers/a_forward_time.md", "answers"),
-        ("results/figures/phase_times.svg", "figure phase_times"),
+        ("results/figures/phase_times.svg", "figures"),
         ("results/report.html", "page"),
         (f"results/runs/{ONE}/kernels.csv", f"tables_of_capture {ONE}"),
         ("results/tables/markdown/runs.md", "table_documents"),
@@ -222,7 +222,7 @@ def test_an_output_that_is_not_the_one_that_was_made_is_made_again(project, snak
 def test_touch_makes_nothing_valid(project, snakemake):
     edited("profile_grid/figures/theme.py")(project)
     assert snakemake(project, "--touch", "--cores", "1").status == 0
-    assert "figure phase_times" in snakemake(project, "--dry-run").jobs
+    assert "figures" in snakemake(project, "--dry-run").jobs
 
 
 def test_a_job_that_is_forced_makes_again_what_reads_its_outputs(project, snakemake):

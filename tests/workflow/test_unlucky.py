@@ -41,6 +41,8 @@ def require_true_records(small):
     for path in (path for path in built if not path.startswith("results/documents/")):
         folder, _, name = path.rpartition("/")
         record = read_records(str(small.folder / folder)).get(name)
+        if not (small.folder / path).exists():  # Snakemake removes the files of a job before it runs it again
+            continue
         if record and record["sha256"] == sha256_of_file(small.folder / path):
             assert (small.folder / path).read_text() == built[path]
 
@@ -62,7 +64,7 @@ def test_after_kill_9_at_any_moment_nothing_half_written_counts_and_the_next_run
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         require_true_records(small)
-        assert small.planned(snakemake, "--nolock") >= small.would_change()
+        small.planned(snakemake, "--nolock", at_least=small.would_change())
         snakemake(small.folder, "--unlock")
     complete(small, snakemake)
 

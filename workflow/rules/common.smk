@@ -6,15 +6,15 @@ Which jobs run again is decided by content: RERUNS knows what each job is made f
 import atexit
 import gc
 import json
+import os
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from profile_grid.freshness.digests import digest_of_settings, digest_of_text
 from profile_grid.freshness.imports import remember_sources
 from profile_grid.freshness.making import Making
 from profile_grid.study import catalogue
-from profile_grid.study.program import program_of
+from profile_grid.study.workloads import program_of
 from profile_grid.study.runs import (
     checked_config,
     grid_part,
@@ -25,7 +25,6 @@ from profile_grid.study.runs import (
     specification,
 )
 from profile_grid.study.schema import ConfigError, check_keys
-from profile_grid.study.stage import OWN_RULES
 from profile_grid.study.stages import CAPTURE, NOT_ASKED, STAGES, TIMING
 from workflow import paths
 from workflow.job_environment import count_measurements, in_allocation, longest_first, prepare_job_environment
@@ -61,14 +60,18 @@ SPECIFICATIONS = {
     stage.name: {name: specification(config, run, stage) for name, run in RUNS.items() if stage in run.stages}
     for stage in STAGES
 }
-CUSTOM_RULES = json.dumps({key: config.get(key, []) for key in OWN_RULES})
 RESOURCES = JobResources(RUNS, SPECIFICATIONS, config["device"] != "cpu", in_allocation())
 prepare_job_environment(ROOT)
 atexit.register(gc.freeze)  # else Python looks at all objects once more at its end
 if ROOT == Path(workflow.basedir):  # else it may be a module, whose onstart is never called
     gc.disable()  # planning makes millions of objects and drops none: looking for dropped ones takes a sixth of its time
 RERUNS = Reruns(workflow, ROOT)
+GRID, PROVENANCE = "results/grid.json", "results/tables/provenance.json"
+SHOWN = run_to_show(RUNS)
+TIMELINE = ["results/page/timeline.csv", "results/page/timeline.parquet"] if CAPTURED else []
+TRACE = ["results/page/trace.json.gz"] if CAPTURED else []
 SOURCES = measurement_sources(ROOT, config)
+STARTER = "workflow/scripts/__main__.py"
 FIRST = 10_000  # the priority of what goes before all measurements, which have about their seconds as theirs
 
 
@@ -86,16 +89,68 @@ def add_measurement(stage, job, folder, specification):
 def add_tables_of_run(stage, run):
     """Adds the job that makes the tables of a run from what a stage left."""
     of_run, folder = stage.tables_of_a_run, f"results/runs/{run}"
+    own_rules = json.dumps({key: config.get(key, []) for key in of_run.own_rules})
     RERUNS.add(
         Making(
             f"tables_of_{stage.name} {run}",
-            programs=("workflow/scripts/run_tables.py", stage.file("tables")),
+            programs=(STARTER, "workflow/scripts/run_tables.py", stage.file("tables")),
             patterns=of_run.sources,
-            settings=digest_of_settings({key: config.get(key, []) for key in of_run.own_rules}),
+            command=(
+                "workflow.scripts",
+                "run_tables",
+                f"--stage={stage.name}",
+                f"--folder={folder}",
+                f"--own-rules={own_rules}",
+            ),
             inputs=tuple(f"{folder}/{name}" for name in paths.inputs_of_tables(stage)),
             outputs=tuple(f"{folder}/{name}" for name in (of_run.status_file, *of_run.files)),
         )
     )
+
+
+ANALYSIS = []  # the jobs that analysis.smk makes rules of: (making, message, files to wait for, priority)
+
+
+def add_analysis(
+    name,
+    message,
+    arguments,
+    outputs=(),
+    inputs=(),
+    programs=(),
+    after=(),
+    priority=0,
+    runs=None,
+    also=lambda: None,
+    **others,
+):
+    """Adds a job: the script of its name, run with these arguments. It waits for the files `after`; the other parameters
+    are those of Making and of RERUNS.add."""
+    making = Making(
+        name,
+        programs=(STARTER, f"workflow/scripts/{name}.py", *programs),
+        command=("workflow.scripts", name, *arguments),
+        outputs=tuple(outputs),
+        inputs=tuple(inputs),
+        **others,
+    )
+    RERUNS.add(making, runs, also)
+    ANALYSIS.append((making, message, list(after), priority))
+
+
+def in_report(path):
+    """An output, with its place in Snakemake's report if it is a document, a figure or a small table."""
+    folder, name = os.path.split(path)
+    stem, suffix = os.path.splitext(name)
+    if folder == "results/answers":
+        return report(path, caption="../report/answer.rst", category="Documents", labels={"document": stem})
+    if path == "results/report.html":
+        return report(path, caption="../report/page.rst", category="Documents", labels={"document": "the page"})
+    if suffix == ".svg":
+        return report(path, caption="../report/figure.rst", category="Figures", labels={"figure": stem})
+    if folder == "results/tables" and suffix == ".csv" and stem not in LARGE_TABLES:
+        return report(path, caption="../report/table.rst", category="Tables")
+    return path
 
 
 for run_name, run in RUNS.items():

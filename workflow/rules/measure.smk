@@ -42,5 +42,5 @@ for stage in STAGES:
         message:
             f"{stage.name} {{wildcards.run}}"
         shell:
-            "python -m workflow.scripts.measure --stage {params.stage} --specification {params.specification:q}"
+            "python -m workflow.scripts measure --stage {params.stage} --specification {params.specification:q}"
             " --sources {params.sources} --output {output.result:q} --log {log:q} --time-limit-s {resources.time_limit_s}"

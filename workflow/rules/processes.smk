@@ -9,6 +9,7 @@ The first round is results/runs/RUN/timing.json. In rounds, a GPU that warms up 
 
 FURTHER = config | {TIMING.name: config.get(TIMING.name, {}) | {"accuracy": False}}  # which the first process measures
 AGAIN_SPECIFICATIONS = {name: specification(FURTHER, run, TIMING) for name, run in RUNS.items() if TIMING in run.stages}
+PROCESS_STEPS = ["results/processes/steps.csv", "results/processes/steps.parquet"] if PROCESSES > 1 else []
 
 
 for number in range(2, PROCESSES + 1):
@@ -24,20 +25,6 @@ for number in range(2, PROCESSES + 1):
         paths.results_of_round(number - 1, AGAIN_SPECIFICATIONS),
         f"results/processes/{number - 1}.done",
     )
-if PROCESSES > 1:
-    RERUNS.add(
-        Making(
-            "process_steps",
-            programs=("workflow/scripts/process_steps.py",),
-            settings=digest_of_settings(PROCESSES),
-            inputs=(
-                "results/grid.json",
-                *paths.further_timings(PROCESSES, RUNS),
-            ),
-            outputs=("results/processes/steps.csv", "results/processes/steps.parquet"),
-        )
-    )
-    EVERYTHING.append(["results/processes/steps.csv", "results/processes/steps.parquet"])
 
 
 rule timing_again:
@@ -65,7 +52,7 @@ rule timing_again:
     message:
         "timing {wildcards.run}, process {wildcards.number}"
     shell:
-        "python -m workflow.scripts.measure --stage {params.stage} --specification {params.specification:q}"
+        "python -m workflow.scripts measure --stage {params.stage} --specification {params.specification:q}"
         " --sources {params.sources} --output {output.result:q} --log {log:q} --time-limit-s {resources.time_limit_s}"
 
 
@@ -79,24 +66,3 @@ rule round:
     localrule: True
     message:
         "every run is timed, round {wildcards.number}"
-
-
-if PROCESSES > 1:
-
-    rule process_steps:
-        input:
-            RERUNS.inputs("results/processes/steps.csv"),
-        output:
-            multiext("results/processes/steps", ".csv", ".parquet"),
-        log:
-            "logs/process_steps.log",
-        conda:
-            "../../envs/analysis.yaml"
-        params:
-            processes=PROCESSES,
-            recipe=RERUNS.recipe("results/processes/steps.csv"),
-        message:
-            "times of all processes"
-        shell:
-            "python -m workflow.make {params.recipe:q} workflow.scripts.process_steps --plan results/grid.json --folder results/processes"
-            " --processes {params.processes} 2> >(tee {log:q} >&2)"

@@ -7,8 +7,6 @@ merge              every run, and its timings by further processes -> results/ta
 timeline           one capture -> results/page/timeline.parquet, and trace.json.gz for Perfetto: one training step
 """
 
-SHOWN = run_to_show(RUNS)
-
 for stage in STAGES:
     if stage.tables_of_a_run is None:
         continue
@@ -37,122 +35,46 @@ for stage in STAGES:
         conda:
             "../../envs/analysis.yaml"
         params:
-            stage=stage.name,
-            own_rules=CUSTOM_RULES,
             recipe=RERUNS.recipe(f"results/runs/{{run}}/{stage.tables_of_a_run.status_file}"),
         message:
             f"tables of {{wildcards.run}} from its {stage.name}"
         shell:
-            "python -m workflow.make {params.recipe:q} workflow.scripts.run_tables --stage {params.stage}"
-            " --folder $(dirname {output.status:q}) --own-rules {params.own_rules:q} 2> >(tee {log:q} >&2)"
+            "python -m workflow.make {params.recipe:q} 2> >(tee {log:q} >&2)"
 
 
-RERUNS.add(
-    Making(
-        "plan",
-        programs=("workflow/scripts/plan.py",),
-        settings=digest_of_text(grid_part(config)),
-        outputs=("results/grid.json",),
-    )
+add_analysis(
+    "plan", "plan of the grid", [f"--config={grid_part(config)}", f"--output={GRID}"], outputs=[GRID], priority=FIRST
 )
-
-
-rule plan:
-    input:
-        RERUNS.inputs("results/grid.json"),
-    output:
-        "results/grid.json",
-    log:
-        "logs/plan.log",
-    priority: FIRST
-    localrule: True
-    conda:
-        "../../envs/analysis.yaml"
-    params:
-        config=grid_part(config),
-        recipe=RERUNS.recipe("results/grid.json"),
-    message:
-        "plan of the grid"
-    shell:
-        "python -m workflow.make {params.recipe:q} workflow.scripts.plan --config {params.config:q} --output {output:q} 2> >(tee {log:q} >&2)"
-
-
-RERUNS.add(
-    Making(
-        "merge",
-        programs=("workflow/scripts/merge.py", *STAGE_TABLES),
-        # the largest sizes that fit are measured by bisection, on request
-        inputs=(
-            "results/grid.json",
-            *paths.further_timings(PROCESSES, RUNS),
-            *sorted(str(path) for path in Path("results/largest").glob("*.json")),
-        ),
-        of_runs="results/grid.json",
-        outputs=(*paths.files_of_tables(MERGED), "results/tables/provenance.json"),
-    ),
-    grid_plan(config)["runs"],
+add_analysis(
+    "merge",
+    "merging the runs",
+    [
+        f"--plan={GRID}",
+        "--runs=results/runs",
+        "--output=results/tables",
+        f"--sources={json.dumps({stage: SOURCES[stage] for stage, runs in SPECIFICATIONS.items() if runs})}",
+        f"--processes={PROCESSES}",
+    ],
+    programs=STAGE_TABLES,
+    # the largest sizes that fit are measured by bisection, on request
+    inputs=[GRID, *paths.further_timings(PROCESSES, RUNS), *sorted(map(str, Path("results/largest").glob("*.json")))],
+    of_runs=GRID,
+    outputs=[*paths.files_of_tables(MERGED), PROVENANCE],
+    runs=grid_plan(config)["runs"],
 )
-
-
-rule merge:
-    input:
-        RERUNS.inputs("results/tables/provenance.json"),
-    output:
-        report(
-            expand("results/tables/{table}.csv", table=[name for name in MERGED if name not in LARGE_TABLES]),
-            caption="../report/table.rst",
-            category="Tables",
-        ),
-        expand("results/tables/{table}.csv", table=LARGE_TABLES),
-        expand("results/tables/{table}.parquet", table=MERGED),
-        provenance="results/tables/provenance.json",
-    log:
-        "logs/merge.log",
-    localrule: True
-    conda:
-        "../../envs/analysis.yaml"
-    params:
-        sources=json.dumps(SOURCES),
-        processes=PROCESSES,
-        recipe=RERUNS.recipe("results/tables/provenance.json"),
-    message:
-        "merging the runs"
-    shell:
-        "python -m workflow.make {params.recipe:q} workflow.scripts.merge --plan results/grid.json --runs results/runs"
-        " --output results/tables --sources {params.sources:q} --processes {params.processes} 2> >(tee {log:q} >&2)"
-
-
 if CAPTURED:
-
-    RERUNS.add(
-        Making(
-            "timeline",
-            programs=("workflow/scripts/timeline.py",),
-            patterns=("kernel_tables/kernel_classes/*.toml",),
-            settings=digest_of_settings([SHOWN, config.get("kernel_classes", [])]),
-            inputs=tuple(f"results/runs/{SHOWN}/{name}" for name in ("capture.json", "capture.sqlite", "status.json")),
-            outputs=(*TIMELINE, *TRACE),
-        )
+    add_analysis(
+        "timeline",
+        f"one step of {SHOWN}",
+        [
+            f"--run={SHOWN}",
+            f"--folder=results/runs/{SHOWN}",
+            f"--kernel-classes={json.dumps(config.get('kernel_classes', []))}",
+            f"--output={TIMELINE[1]}",
+            f"--trace={TRACE[0]}",
+        ],
+        patterns=("kernel_tables/kernel_classes/*.toml",),
+        inputs=[f"results/runs/{SHOWN}/{name}" for name in ("capture.json", "capture.sqlite", "status.json")],
+        outputs=[*TIMELINE, *TRACE],
+        priority=FIRST,
     )
-
-    rule timeline:
-        input:
-            RERUNS.inputs(TIMELINE[0]),
-        output:
-            [*TIMELINE, *TRACE],
-        log:
-            "logs/timeline.log",
-        priority: FIRST
-        localrule: True
-        conda:
-            "../../envs/analysis.yaml"
-        params:
-            run=SHOWN,
-            kernel_classes=json.dumps(config.get("kernel_classes", [])),
-            recipe=RERUNS.recipe(TIMELINE[0]),
-        message:
-            "one step of {params.run}"
-        shell:
-            "python -m workflow.make {params.recipe:q} workflow.scripts.timeline --run {params.run:q}"
-            " --folder results/runs/{params.run} --kernel-classes {params.kernel_classes:q} --output results/page/timeline.parquet"
-            " --trace results/page/trace.json.gz 2> >(tee {log:q} >&2)"

@@ -1,4 +1,4 @@
-"""Writes the documents: `python -m workflow.scripts.answers --tables results/tables --output results/answers`."""
+"""Writes the documents: `python -m workflow.scripts answers --tables results/tables --output results/answers`."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,6 @@ from profile_grid.documents.documents import documents as make_documents
 from profile_grid.documents.formats import SUFFIXES, document_in
 from profile_grid.files import write_text
 from profile_grid.tables.on_disk import TablesOnDisk, declared_tables
-from workflow.command import run_command
 
 
 def main(*, tables: Path, output: Path, documents: list[str] | None = None, formats: list[str] | None = None) -> None:
@@ -18,7 +17,3 @@ def main(*, tables: Path, output: Path, documents: list[str] | None = None, form
         for name, markdown in make_documents(on_disk, on_disk["runs"], provenance, names).items():
             for style in dict.fromkeys(["markdown", *(formats or [])]):
                 write_text(output / f"{name}{SUFFIXES[style]}", document_in(style, markdown))
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -1,4 +1,4 @@
-"""Compares two folders of results: `python -m workflow.scripts.compare --before DIR --after DIR --output FOLDER`.
+"""Compares two folders of results: `python -m workflow.scripts compare --before DIR --after DIR --output FOLDER`.
 
 Writes the document and its tables, and prints the verdicts. With --fail-on slower (or faster, or changed), the exit
 status is 1 if a cell has that verdict, after everything is written.
@@ -7,13 +7,11 @@ status is 1 if a cell has that verdict, after everything is written.
 from pathlib import Path
 from typing import Literal
 
+from profile_grid.comparing import document, written
 from profile_grid.comparing.cells import FASTER, SLOWER
-from profile_grid.comparing.document import summary
 from profile_grid.comparing.results import Results, read_results, sides_of_study
-from profile_grid.comparing.written import write_comparison
 from profile_grid.errors import OutsideError
 from profile_grid.study.dimensions import BY_KEY
-from workflow.command import run_command
 
 FAIL_ON = {"nothing": (), "slower": (SLOWER,), "faster": (FASTER,), "changed": (SLOWER, FASTER)}
 
@@ -32,8 +30,8 @@ def main(
 ) -> None:
     """Compares the results in the folder `after` with those of the same grid in `before`, or with those of its runs at
     the default of the dimension that `varies`."""
-    cells = write_comparison(*sides(before, after, varies), output)["cells"]
-    print(f"{' '.join(summary(cells)[:2])} See {output / 'comparison.md'}")
+    cells = written.write_comparison(*sides(before, after, varies), output)["cells"]
+    print(f"{' '.join(document.summary(cells)[:2])} See {output / 'comparison.md'}")
     failing = cells[cells["verdict"].isin(FAIL_ON[fail_on])]
     if len(failing):
         runs = ", ".join(f"{row.run} (× {row.ratio:.3f})" for row in failing.itertuples())
@@ -51,7 +49,3 @@ def sides(before: str, after: str, varies: str) -> tuple[Results, Results]:
     if varies:
         return sides_of_study(results, BY_KEY[varies])
     return read_results(Path(before)), results
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -10,7 +10,6 @@ from profile_grid.files import write_json
 from profile_grid.results.results import MEASURED_OR_KNOWN
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import NOT_ASKED, STAGES
-from workflow.command import run_command
 
 
 def main(*, runs: Path, output: Path) -> None:
@@ -25,14 +24,11 @@ def main(*, runs: Path, output: Path) -> None:
         files = " ".join(f"results/runs/{row['run']}/{stage.result}" for row, stage in lacking)
         lines.append(f"once the cause is fixed: snakemake --cores 1 all --forcerun {files}")
         sys.exit("\n".join(lines))
-    statuses = Counter(status_of_last(row) for row in rows)
+    statuses = Counter(
+        [row[stage.status_column] for stage in STAGES if stage.of_every_run and asked(row, stage)][-1] for row in rows
+    )
     write_json(output, {"runs": len(rows), "statuses": dict(statuses.most_common())})
     print("read results/answers/answers.md, open results/report.html in a browser", file=sys.stderr)
-
-
-def status_of_last(row: dict) -> str:
-    """The status of the last stage that every run of this workload has."""
-    return [row[stage.status_column] for stage in STAGES if stage.of_every_run and asked(row, stage)][-1]
 
 
 def asked(row: dict, stage: Stage) -> bool:
@@ -43,7 +39,3 @@ def asked(row: dict, stage: Stage) -> bool:
 def is_incomplete(row: dict, stage: Stage) -> bool:
     """Whether a stage of the run of a row has to be measured again."""
     return row[stage.status_column] not in (*MEASURED_OR_KNOWN, NOT_ASKED)
-
-
-if __name__ == "__main__":
-    run_command(main)

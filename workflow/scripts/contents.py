@@ -1,10 +1,9 @@
-"""Lists the files of the grid, and removes those of earlier grids: `python -m workflow.scripts.contents ...`."""
+"""Lists the files of the grid, and removes those of earlier grids: `python -m workflow.scripts contents ...`."""
 
 import sys
 from pathlib import Path
 
 from profile_grid.files import write_text
-from workflow.command import run_command
 from workflow.leftovers import remove_leftovers
 
 
@@ -12,7 +11,3 @@ def main(*, files: list, output: Path) -> None:
     for line in remove_leftovers(set(files)):
         print(line, file=sys.stderr)
     write_text(output, "".join(f"{path}\n" for path in sorted(files)))
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -1,4 +1,4 @@
-"""The data dictionary: `python -m workflow.scripts.dictionary --tables results/tables --output .../README.md`."""
+"""The data dictionary: `python -m workflow.scripts dictionary --tables results/tables --output .../README.md`."""
 
 from pathlib import Path
 
@@ -6,7 +6,6 @@ from profile_grid.documents.dictionary import data_package, dictionary
 from profile_grid.files import write_json, write_text
 from profile_grid.study.catalogue import tables_of
 from profile_grid.tables.on_disk import TablesOnDisk, declared_tables
-from workflow.command import run_command
 
 
 def main(*, tables: Path | None = None, output: Path, schema: Path | None = None) -> None:
@@ -19,7 +18,3 @@ def main(*, tables: Path | None = None, output: Path, schema: Path | None = None
     write_text(output, dictionary())
     if schema:
         write_json(schema, data_package())
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -1,4 +1,4 @@
-"""What this machine can do: `python -m workflow.scripts.doctor --config JSON --runs results/runs`.
+"""What this machine can do: `python -m workflow.scripts doctor --config JSON --runs results/runs`.
 
 Prints ten lines, or five for a grid of attention alone; --output also writes them to a file. If the grid would fail
 here, the lines say why, and the exit status is 1.
@@ -8,21 +8,20 @@ import re
 import shutil
 import sys
 import tempfile
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 
 from cs336_model import nvidia_smi
+from cs336_model.program.loaded_distributions import distribution_version
 from kernel_tables.errors import TraceError
 from kernel_tables.reading import nsys
 from profile_grid.files import write_text
-from profile_grid.host.gpu_check import visible_gpus
+from profile_grid.host import gpu_check, progress
 from profile_grid.host.leases.lease_server import leases_for
-from profile_grid.host.progress import say
 from profile_grid.planning import estimates
 from profile_grid.planning.doctor import DoctorLine, Gpu, Host, cause, report
 from profile_grid.study.runs import grid_plan
 from profile_grid.study.workloads import Workload, workload_of
-from workflow.command import run_command
 
 SMOKE_LIMIT_S = 120
 GPU_FIELDS = ("name", "driver_version", "memory.total", "memory.free")
@@ -44,7 +43,7 @@ def examined(plan: dict, workload: Workload, runs: Path, time_limit_s: float) ->
     """The doctor's lines for this machine and grid."""
     module, _, function = workload.tried_by.partition(":")
     device, remaining = estimates.first_program(plan["runs"][0])["device"], estimates.remaining(plan["runs"], runs)
-    with leases_for(device, "the doctor's smoke", say=say) as leases, tempfile.TemporaryDirectory() as scratch:
+    with leases_for(device, "the doctor's smoke", say=progress.say) as leases, tempfile.TemporaryDirectory() as scratch:
         host = this_host(runs)
         trial = getattr(import_module(module), function)(plan, host, remaining, Path(scratch), time_limit_s, leases)
     device_name, precisions = trial.machine and trial.machine["device_name"], {run["precision"] for run in plan["runs"]}
@@ -58,7 +57,7 @@ def this_host(runs: Path) -> Host:
     return Host(
         gpu=_gpu(),
         nsys=_nsys_version() if nsys.find() else None,
-        nvtx=_package_version("nvtx"),
+        nvtx=distribution_version("nvtx"),
         perf_event_paranoid=_perf_event_paranoid(),
         free_disk_bytes=shutil.disk_usage(folder).free,
         available_memory_bytes=_available_memory_bytes(),
@@ -66,18 +65,12 @@ def this_host(runs: Path) -> Host:
 
 
 def _gpu() -> Gpu | None:
-    rows = [row for gpu in visible_gpus()[:1] for row in nvidia_smi.gpus(*GPU_FIELDS, gpu=gpu)]
+    rows = [row for gpu in gpu_check.visible_gpus()[:1] for row in nvidia_smi.gpus(*GPU_FIELDS, gpu=gpu)]
     if not rows:
         return None
     name, driver, total, free = rows[0].values()
     cuda = re.search(r"CUDA Version:\s*([\d.]+)", nvidia_smi.output())
-    return Gpu(name, driver, cuda and cuda[1], _mebibytes(total), _mebibytes(free))
-
-
-def _mebibytes(text: str) -> int | None:
-    """Bytes from the memory that nvidia-smi prints; None for "[N/A]"."""
-    count = nvidia_smi.integer(text)
-    return None if count is None else count * 2**20
+    return Gpu(name, driver, cuda and cuda[1], nvidia_smi.mebibytes(total), nvidia_smi.mebibytes(free))
 
 
 def _nsys_version() -> str:
@@ -85,13 +78,6 @@ def _nsys_version() -> str:
         return nsys.version() or "of unknown version"
     except TraceError:
         return "that does not run"
-
-
-def _package_version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _perf_event_paranoid() -> int | None:
@@ -103,7 +89,3 @@ def _available_memory_bytes() -> int | None:
     path = Path("/proc/meminfo")
     match = re.search(r"MemAvailable:\s*(\d+) kB", path.read_text()) if path.exists() else None
     return int(match[1]) * 1024 if match else None
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -1,4 +1,4 @@
-"""Merges the results of all runs: `python -m workflow.scripts.merge --plan grid.json --runs results/runs ...`."""
+"""Merges the results of all runs: `python -m workflow.scripts merge --plan grid.json --runs results/runs ...`."""
 
 import json
 import sys
@@ -6,11 +6,8 @@ from pathlib import Path
 
 from profile_grid.files import write_json, write_table
 from profile_grid.host.gpu_check import visible_gpus
-from profile_grid.merging import merge
-from profile_grid.merging.cost import cost_in_words
-from profile_grid.merging.merge import provenance
+from profile_grid.merging import cost, merge
 from profile_grid.results.load_runs import read_runs
-from workflow.command import run_command
 
 
 def main(*, plan: Path, runs: Path, output: Path, sources: dict, processes: int = 1) -> None:
@@ -21,9 +18,5 @@ def main(*, plan: Path, runs: Path, output: Path, sources: dict, processes: int 
     tables = merge.merged_tables(measured, runs)
     for name, table in tables.items():
         write_table(output / f"{name}.csv", table)
-    write_json(output / "provenance.json", provenance(tables["runs"], grid, merge.checkouts(measured)))
-    print(cost_in_words(tables["cost"], len(visible_gpus())), file=sys.stderr)
-
-
-if __name__ == "__main__":
-    run_command(main)
+    write_json(output / "provenance.json", merge.provenance(tables["runs"], grid, merge.checkouts(measured)))
+    print(cost.cost_in_words(tables["cost"], len(visible_gpus())), file=sys.stderr)

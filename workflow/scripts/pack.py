@@ -1,16 +1,13 @@
-"""Packs results for other people: `python -m workflow.scripts.pack --results results --output results.zip`."""
+"""Packs results for other people: `python -m workflow.scripts pack --results results --output results.zip`."""
 
 import json
 from pathlib import Path
 
 import pandas as pd
 
-from profile_grid.checkout import version
-from profile_grid.errors import OutsideError
-from profile_grid.quantities import counted
+from profile_grid import checkout, errors, quantities
 from profile_grid.sharing.archive import RUN_COLUMNS, is_capture, write_archive
 from profile_grid.study.catalogue import tables_of
-from workflow.command import run_command
 
 
 def main(*, results: Path, output: Path, captures: bool = False) -> None:
@@ -20,12 +17,12 @@ def main(*, results: Path, output: Path, captures: bool = False) -> None:
     tables = [f"tables/{name}.parquet" for name in tables_of(runs)]
     require(results, ["tables/provenance.json", *tables, "report.html"])
     manifest = write_archive(
-        results, output, captures=captures, version=version(), grid=plan["grid"], runs=runs,
+        results, output, captures=captures, version=checkout.version(), grid=plan["grid"], runs=runs,
     )  # fmt: skip
     recordings = sum(is_capture(name) for name in manifest.files)
     size = output.stat().st_size
     print(
-        f"{output}: {len(manifest.files)} files of {counted(len(runs), 'run')}, {size / 1e6:.1f} MB,"
+        f"{output}: {len(manifest.files)} files of {quantities.counted(len(runs), 'run')}, {size / 1e6:.1f} MB,"
         f" {recordings or 'without'} recordings; to read it, give its path:"
         " snakemake --cores 1 --directory theirs all --config packed=PATH"
     )
@@ -34,14 +31,10 @@ def main(*, results: Path, output: Path, captures: bool = False) -> None:
 def require(results: Path, names: list[str]) -> None:
     """Raises OutsideError for the first of these files that is missing."""
     if lacking := next((name for name in names if not (results / name).exists()), None):
-        raise OutsideError(f"{results / lacking} is not there; before packing: snakemake --cores 1 all")
+        raise errors.OutsideError(f"{results / lacking} is not there; before packing: snakemake --cores 1 all")
 
 
 def facts_of_runs(results: Path) -> list[dict]:
     """The facts of each run in an archive, which decide the questions that it can answer."""
     runs = pd.read_parquet(results / "tables" / "runs.parquet")
     return json.loads(runs[list(RUN_COLUMNS)].fillna({"steps_warmed": 0}).to_json(orient="records"))
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -1,4 +1,4 @@
-"""Builds the page: `python -m workflow.scripts.page --tables results/tables --figures results/figures ...`."""
+"""Builds the page: `python -m workflow.scripts page --tables results/tables --figures results/figures ...`."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,6 @@ from profile_grid.page import libraries, needed_tables, page
 from profile_grid.stages.capture.timeline import empty_timeline
 from profile_grid.study.catalogue import questions_asked
 from profile_grid.tables.on_disk import SUMS, TablesOnDisk, declared_tables
-from workflow.command import run_command
 
 
 def main(*, tables: Path, figures: Path, output: Path, timeline: Path | None = None, trace: str | None = None) -> None:
@@ -24,7 +23,3 @@ def main(*, tables: Path, figures: Path, output: Path, timeline: Path | None = N
     names = [name for question in questions_asked(needed["runs"].to_dict("records")) for name in question.figures]
     images = {name: (figures / f"{name}.png").read_bytes() for name in names}
     write_text(output, page(needed, provenance, bars, images, trace))
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -4,12 +4,7 @@ from pathlib import Path
 
 from profile_grid.files import write_json
 from profile_grid.study.runs import grid_plan
-from workflow.command import run_command
 
 
 def main(*, config: dict, output: Path) -> None:
     write_json(output, grid_plan(config))
-
-
-if __name__ == "__main__":
-    run_command(main)

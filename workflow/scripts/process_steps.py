@@ -1,4 +1,4 @@
-"""Gathers the times of the further processes: `python -m workflow.scripts.process_steps --plan FILE --folder FOLDER
+"""Gathers the times of the further processes: `python -m workflow.scripts process_steps --plan FILE --folder FOLDER
 --processes N`.
 
 Writes FOLDER/steps.csv and steps.parquet: run and its dimensions, process (from 2; the first is that of the merged
@@ -14,11 +14,9 @@ import pandas as pd
 from profile_grid.files import write_table
 from profile_grid.results.results import COMPLETE, read_result
 from profile_grid.stages.timing.tables import times_by_phase
-from profile_grid.study.dimensions import LEADING
-from profile_grid.study.stages import TIMING
-from workflow.command import run_command
+from profile_grid.study import dimensions, stages
 
-COLUMNS = [*LEADING, "process", "phase", "step", "ms"]
+COLUMNS = [*dimensions.LEADING, "process", "phase", "step", "ms"]
 
 
 def main(*, plan: Path, folder: Path, processes: int) -> None:
@@ -29,14 +27,10 @@ def main(*, plan: Path, folder: Path, processes: int) -> None:
 
 def times(folder: Path, number: int, run: dict) -> Iterator[dict]:
     """The times of one process of a run; none if it has none. Raises BadResult."""
-    result = read_result(folder / str(number) / run["run"] / TIMING.result)
+    result = read_result(folder / str(number) / run["run"] / stages.TIMING.result)
     if result.status != COMPLETE:
         return
-    leading = {key: run[key] for key in LEADING}
+    leading = {key: run[key] for key in dimensions.LEADING}
     for phase, seconds in times_by_phase(result.program).items():
         for step, second in enumerate(seconds):
             yield leading | {"process": number, "phase": phase, "step": step, "ms": second * 1e3}
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -5,14 +5,11 @@ import tempfile
 from pathlib import Path
 
 from kernel_tables.clean_text import visible
-from profile_grid.errors import OutsideError
-from profile_grid.files import write_json
+from profile_grid import errors, files
 from profile_grid.sharing.archive import MAX_MESSAGE_CHARACTERS, BadArchive, Manifest, is_capture, is_source, unpack
 from profile_grid.sharing.packed_tables import TooLarge, UnusableTable, read_columns
-from profile_grid.study.catalogue import merged_of, workloads_of
-from profile_grid.study.table_spec import WrongTable
+from profile_grid.study import catalogue, table_spec
 from profile_grid.tables.on_disk import declared_tables
-from workflow.command import run_command
 
 
 def main(*, archive: Path, results: Path, marker: str) -> None:
@@ -20,7 +17,7 @@ def main(*, archive: Path, results: Path, marker: str) -> None:
     with tempfile.TemporaryDirectory(dir=results, prefix=".packed-") as scratch:
         manifest = unpack(archive, Path(scratch))
         require_tables(Path(scratch), archive, manifest)
-        write_json(results / marker, {"version": manifest.version, "grid": manifest.grid})
+        files.write_json(results / marker, {"version": manifest.version, "grid": manifest.grid})
         for name in filter(lambda name: is_source(name) or is_capture(name), manifest.files):
             (results / name).parent.mkdir(parents=True, exist_ok=True)
             os.replace(Path(scratch, name), results / name)
@@ -29,7 +26,7 @@ def main(*, archive: Path, results: Path, marker: str) -> None:
 def require_tables(folder: Path, archive: Path, manifest: Manifest) -> None:
     """Raises BadArchive if tables would fill the memory, OutsideError if a merged one is missing or of another
     version."""
-    merged = merged_of(workloads_of(manifest.runs))
+    merged = catalogue.merged_of(catalogue.workloads_of(manifest.runs))
     needed = [f"tables/{name}.parquet" for name in merged]
     others = [name for name in manifest.files if name.endswith(".parquet") and is_source(name) and name not in needed]
     try:
@@ -38,12 +35,8 @@ def require_tables(folder: Path, archive: Path, manifest: Manifest) -> None:
             declared_tables()[name].check_names(columns[file])
     except TooLarge as error:
         raise BadArchive(archive, str(error)) from error
-    except (UnusableTable, WrongTable) as error:
-        raise OutsideError(
+    except (UnusableTable, table_spec.WrongTable) as error:
+        raise errors.OutsideError(
             f"{archive}: its tables cannot be used here ({visible(str(error))[:MAX_MESSAGE_CHARACTERS]});"
             f" it was packed by version {visible(manifest.version)[:20]}: read it with that one"
         ) from error
-
-
-if __name__ == "__main__":
-    run_command(main)

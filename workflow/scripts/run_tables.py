@@ -1,4 +1,4 @@
-"""Makes the tables of one run from the result of a stage: `python -m workflow.scripts.run_tables --stage capture ...`.
+"""Makes the tables of one run from the result of a stage: `python -m workflow.scripts run_tables --stage capture ...`.
 
 Writes them as CSV and Parquet, the status (whether the result is complete, with notes), and nsys's reports. If there is
 nothing to read (out of memory, incomplete), the tables are empty and the status says why.
@@ -9,7 +9,6 @@ from pathlib import Path
 from profile_grid.files import write_json, write_table, write_text
 from profile_grid.results.results import read_result
 from profile_grid.study.stages import BY_NAME
-from workflow.command import run_command
 
 
 def main(*, stage: str, folder: Path, own_rules: dict) -> None:
@@ -26,7 +25,3 @@ def main(*, stage: str, folder: Path, own_rules: dict) -> None:
     for name, text in module.run_texts(result, folder).items() if of_run.texts else ():
         write_text(folder / name, text)
     write_json(folder / of_run.status_file, status)
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -1,18 +1,13 @@
-"""The tables that answer the questions: `python -m workflow.scripts.summaries --tables results/tables`."""
+"""The tables that answer the questions: `python -m workflow.scripts summaries --tables results/tables`."""
 
 from pathlib import Path
 
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.files import write_table
 from profile_grid.tables.on_disk import SUMS, TablesOnDisk, declared_tables
-from workflow.command import run_command
 
 
 def main(*, tables: Path, output: Path | None = None) -> None:
     """Writes into the folder of the merged tables by default."""
     for name, table in summary_tables(TablesOnDisk(tables, columns=SUMS, declared=declared_tables())).items():
         write_table((output or tables) / f"{name}.csv", table)
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -1,4 +1,4 @@
-"""Writes tables as documents: `python -m workflow.scripts.table_documents --tables results/tables --output ...`."""
+"""Writes tables as documents: `python -m workflow.scripts table_documents --tables results/tables --output ...`."""
 
 from pathlib import Path
 
@@ -8,7 +8,6 @@ from profile_grid.documents.formats import SUFFIXES, fragment_in
 from profile_grid.documents.table_documents import table_documents
 from profile_grid.files import write_text
 from profile_grid.study.catalogue import tables_of
-from workflow.command import run_command
 
 CONTENTS = "contents.txt"
 
@@ -29,7 +28,3 @@ def write_documents(documents: dict[str, str], style: str, folder: Path) -> None
     for stem, markdown in documents.items():
         write_text(folder / f"{stem}{SUFFIXES[style]}", fragment_in(style, markdown))
     write_text(folder / CONTENTS, "".join(f"{stem}{SUFFIXES[style]}\n" for stem in documents))
-
-
-if __name__ == "__main__":
-    run_command(main)

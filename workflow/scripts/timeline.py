@@ -1,4 +1,4 @@
-"""One step of one run for the page: `python -m workflow.scripts.timeline --run NAME --folder results/runs/NAME ...`."""
+"""One step of one run for the page: `python -m workflow.scripts timeline --run NAME --folder results/runs/NAME ...`."""
 
 import gzip
 import json
@@ -9,10 +9,9 @@ from kernel_tables.trace import Trace
 from kernel_tables.views.perfetto import write_timeline
 from profile_grid.files import replacing, write_table
 from profile_grid.results.results import read_result
-from profile_grid.stages.capture.rank_tables import files_of
+from profile_grid.stages.capture.tables import files_of
 from profile_grid.stages.capture.timeline import empty_timeline, timeline
 from profile_grid.study.stages import CAPTURE
-from workflow.command import run_command
 
 
 def main(*, run: str, folder: Path, output: Path, trace: Path, kernel_classes: list) -> None:
@@ -30,7 +29,3 @@ def main(*, run: str, folder: Path, output: Path, trace: Path, kernel_classes: l
         write_table(output, timeline(traces, run))
         with replacing(trace) as partial:
             write_timeline(traces, partial)
-
-
-if __name__ == "__main__":
-    run_command(main)

@@ -16,17 +16,15 @@ import pandas as pd
 
 from kernel_tables.clean_text import visible
 from kernel_tables.reading import nsys
+from profile_grid import errors, quantities
 from profile_grid.comparing.results import PLAN
-from profile_grid.errors import OutsideError
 from profile_grid.freshness.made import LOCK, NAME
-from profile_grid.host.processes.ranks import existing_rank_files
+from profile_grid.host.processes.measured_program import existing_rank_files
 from profile_grid.merging.merge import LARGEST
-from profile_grid.quantities import counted
 from profile_grid.results.load_runs import require_fresh
 from profile_grid.results.results import read_result
 from profile_grid.study.runs import grid_plan
 from profile_grid.study.stages import BY_NAME, CAPTURE
-from workflow.command import run_command
 
 MAX_CHARS = 120  # characters of a line or value in a message
 ROOT = Path(__file__).parents[2]
@@ -108,7 +106,7 @@ def main(*, config: dict, sources: dict, results: Path, cores: int = 1) -> None:
     print("".join(f"{line}\n" for line in lines.values()), end="")
     if lines:
         printed = [*list(lines)[:MAX_SHOWN], *(["..."] if len(lines) > MAX_SHOWN else [])]
-        raise OutsideError(
+        raise errors.OutsideError(
             f"{len(lines)} of {count} files are not what the results give; make them again:"
             f" snakemake --cores 1 all --forcerun {' '.join(printed)}"
         )
@@ -119,12 +117,12 @@ def require_results(plan: list[dict], results: Path, sources: dict[str, str]) ->
     """Raises OutsideError if a result is missing, unusable or stale."""
     missing = [entry["run"] for entry in plan if not is_measured(entry, results / "runs" / entry["run"])]
     if missing and (other := other_runs(plan, results)):
-        raise OutsideError(
+        raise errors.OutsideError(
             f"{results}/ holds {other}, and of the grid that these settings name {len(missing)} of {len(plan)} runs are"
             " not there; give the settings that were measured: snakemake verify --config grid=NAME, or --configfile"
         )
     if missing:
-        raise OutsideError(
+        raise errors.OutsideError(
             f"{len(missing)} of {len(plan)} runs have no results to verify: {', '.join(missing[:5])}; to measure them:"
             " snakemake --cores 1 all"
         )
@@ -141,7 +139,7 @@ def other_runs(plan: list[dict], results: Path) -> str | None:
         return None
     runs = present.get("runs", ())  # an earlier version had grids without runs
     same = {entry["run"] for entry in runs} == {entry["run"] for entry in plan}
-    return None if same else f"the grid {visible(present['grid'])} ({counted(len(runs), 'run')})"
+    return None if same else f"the grid {visible(present['grid'])} ({quantities.counted(len(runs), 'run')})"
 
 
 def is_measured(entry: dict, folder: Path) -> bool:
@@ -176,7 +174,7 @@ def make_again(config: dict, folder: Path, cores: int) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env=environment)
     if done.returncode:
-        raise OutsideError(f"the analysis fails, so nothing can be compared:\n{done.stdout}{done.stderr}")
+        raise errors.OutsideError(f"the analysis fails, so nothing can be compared:\n{done.stdout}{done.stderr}")
 
 
 def differences(copy: Path, results: Path) -> tuple[int, dict[str, str]]:
@@ -197,7 +195,3 @@ def can_be_made_here(path: Path, copy: Path) -> bool:
         return True
     capture = read_result(run / CAPTURE.result)
     return capture.facts["backend"] != "nsys" or capture.facts["nsys"] == nsys.version()
-
-
-if __name__ == "__main__":
-    run_command(main)

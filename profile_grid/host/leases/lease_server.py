@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cs336_model.program.lease import GIVEN_BACK
-from kernel_recorder.gpu import gpu_is_visible
+from kernel_recorder.nsys_profile import gpu_is_visible
 from profile_grid.host.gpu_check import visible_gpus
 from profile_grid.host.leases.gpu_leases import Lease, NotWanted, acquire_lease
 from profile_grid.host.leases.host_locks import held_gpus

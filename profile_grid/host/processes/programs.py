@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,6 @@ from typing import Any
 
 from cs336_model.program.loading import CHANGED
 from profile_grid.errors import OutsideError
-from profile_grid.freshness.environment import allowed_variables
 from profile_grid.host.leases.lease_server import Leases
 
 KEPT_BYTES = 500_000  # of each end of a log
@@ -127,11 +126,6 @@ def started_program(
         yield program
     finally:
         program.end()
-
-
-def allowed_environment(extra_names: Iterable[str] = (), source: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables that a measured program may see: those it needs, and the names that config.yaml adds."""
-    return allowed_variables(os.environ if source is None else source, extra_names)
 
 
 def python_crashed(output: str) -> bool:

@@ -1,7 +1,5 @@
 """What the document of (a) says: sentences and tables."""
 
-from __future__ import annotations
-
 import math
 
 import pandas as pd
@@ -10,12 +8,10 @@ from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, interval, known, percent, ratio, significant, with_spread
 from profile_grid.questions.a_forward_time.table import MATCH_TOLERANCE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODEL
-from profile_grid.tables.cells import NOT_IN_GRID, run_table, status_word
-from profile_grid.tables.claims import Claim
-from profile_grid.tables.evidence import UNTOLD, is_launch_bound, judged
+from profile_grid.tables import evidence, pivoting
+from profile_grid.tables.cells import NOT_IN_GRID, Part, run_table, status_word
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.pivoting import sorted_values, split
-from profile_grid.tables.wording import PASSES, capital, of_all, places, stand_in
+from profile_grid.tables.wording import PASSES, Claim, capital, of_all, places, stand_in
 
 ERRORS = 2  # standard errors by which the GPU is busy longer than the range that launches its work
 TOLERANCE = f"{100 * MATCH_TOLERANCE:.0f} %"
@@ -56,35 +52,42 @@ def _profiler_effect(compared: pd.DataFrame) -> list[Claim]:
         return []
     error = different["process_spread"] * (1 + 1 / different["processes"]) ** 0.5  # one process is profiled
     freedom = (different["processes"] - 1).where(different["processes"] > 1, math.inf)
-    is_unclear = judged(different["overhead_ratio"], error, freedom)["verdict"] == UNTOLD
+    is_unclear = evidence.judged(different["overhead_ratio"], error, freedom)["verdict"] == evidence.UNTOLD
     clear = "The profiler slows {places}: a step takes {ratios} times as long."
     unclear = (
-        "Steps of {places} take {ratios} times as long under the profiler, but processes differ as much without it."
+        "Steps of {places} take {ratios} times as long under the profiler, which may be a difference between processes."
     )
+    if len(compared) == 1 and not is_unclear.any():
+        return []  # the lead says it
     return [
-        Claim(text, rule, places=places(rows), ratios=interval(rows["overhead_ratio"], significant))
+        Claim(text, rule, places=_these(rows, compared), ratios=interval(rows["overhead_ratio"], significant))
         for text, rule, rows in (
             (clear, "difference", different[~is_unclear]), (unclear, "untold", different[is_unclear]),
         ) if len(rows)
     ]  # fmt: skip
 
 
+def _these(rows: pd.DataFrame, every: pd.DataFrame) -> str:
+    """The configurations of these rows in words; if they are several and all, only their number."""
+    return places(rows) if len(rows) == 1 or len(rows) < len(every) else of_all(len(rows), len(every), "run")
+
+
 def _launch_bound(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
     """The launch-bound runs; on a CPU there are no launches."""
     launch_us = profiled["forward_wall_ms"] * 1e3 / profiled["forward_kernels"]
-    bound = profiled[is_launch_bound(profiled["idle_share"], launch_us, profiled["mean_kernel_us"])]
+    bound = profiled[evidence.is_launch_bound(profiled["idle_share"], launch_us, profiled["mean_kernel_us"])]
     if measured.machine.on_cpu or profiled["idle_share"].isna().all():
         return []
     if bound.empty:
-        return [Claim("No run is launch-bound: the GPU idles {share} of the profiled step.", "counted",
+        return [Claim("No run is launch-bound under the profiler: the GPU idles {share} of the step.", "counted",
                       share=interval(profiled["idle_share"], percent))]  # fmt: skip
     runs = capital(of_all(len(bound), len(profiled), "run"))
     return [
         Claim(
-            "{count} launch-bound ({places}): the GPU idles {idle} of the profiled step; a launch takes {launch} µs, a"
-            " kernel {kernel} µs.",
+            "{count} launch-bound under the profiler{places}: the GPU idles {idle} of the step; a launch takes"
+            " {launch} µs, a kernel {kernel} µs.",
             "counted", count=f"{runs} {'is' if len(bound) == 1 else 'are'}",
-            places=places(bound), idle=interval(bound["idle_share"], percent),
+            places=f" ({places(bound)})" if len(profiled) > 1 else "", idle=interval(bound["idle_share"], percent),
             launch=interval(launch_us[bound.index], significant),
             kernel=interval(bound["mean_kernel_us"], significant),
         )
@@ -108,8 +111,18 @@ def _launched_ahead(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
     ] if is_ahead.any() else []  # fmt: skip
 
 
-def forward_time_table(measured: Measured) -> MarkdownTable:
-    """(a) The forward pass as Python's timer, NVTX and the GPU see it."""
+def tables(measured: Measured) -> list[Part]:
+    """(a) Python's timing, models by contexts; the forward pass as Python's timer, NVTX and the GPU see it."""
+    timed, captured = measured.steps
+    pivots = [
+        (f"Python's timing without a profiler, ms{', ' if title else ''}{title}", table)
+        for title, table in _timing_pivots(measured)
+    ]
+    steps = f"steps measured: {timed} by Python, {captured} under the profiler"
+    return [*pivots, (f"The same pass under the profiler ({steps})", _forward_time_table(measured))]
+
+
+def _forward_time_table(measured: Measured) -> MarkdownTable:
     device = measured.words.device
     headings = (
         "Python, ms", "profiled step, ms", "ratio", "within 5 %", "NVTX `forward`, ms", f"{device} first to last, ms",
@@ -135,18 +148,18 @@ def forward_time_table(measured: Measured) -> MarkdownTable:
     )
 
 
-def timing_pivots(measured: Measured) -> list[tuple[str, MarkdownTable]]:
+def _timing_pivots(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     """Python's timing, models by contexts, with the title of each combination of further dimensions that vary; nothing
     where that would be a single row or column."""
     rows = measured.inference("forward_time")
     dimensions = (MODEL.key, CONTEXT_LENGTH.key)
     if any(rows[key].nunique() < 2 for key in dimensions):
         return []
-    return [(title, _timing_pivot(part)) for title, part in split(rows, (*dimensions, "mode"))]
+    return [(title, _timing_pivot(part)) for title, part in pivoting.split(rows, (*dimensions, "mode"))]
 
 
 def _timing_pivot(rows) -> MarkdownTable:
-    contexts, models = sorted_values(rows, CONTEXT_LENGTH.key), sorted_values(rows, MODEL.key)
+    contexts, models = pivoting.sorted_values(rows, CONTEXT_LENGTH.key), pivoting.sorted_values(rows, MODEL.key)
     cells = {
         (row.model, row.context_length): with_spread(row.unprofiled_step_ms, row.unprofiled_step_std_ms)
         if known(row.unprofiled_step_ms)

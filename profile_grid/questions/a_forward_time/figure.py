@@ -5,26 +5,28 @@ import pandas as pd
 
 from kernel_tables.page.colors import GREY, PALE
 from profile_grid.figures import marks
-from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.layout import Spec
-from profile_grid.figures.panels import AXIS_PX, Frame, side_by_side
+from profile_grid.figures.panels import AXIS_PX, Drawing, Figure, Frame, Spec, Tables, side_by_side
 from profile_grid.figures.run_selection import fullest_runs, models_in_order, with_dimensions, without_figures, words
-from profile_grid.figures.scales import Contexts, Log, Series
-from profile_grid.figures.theme import GROUND, WIDTH
+from profile_grid.figures.theme import GROUND, WIDTH, Contexts, Log, Series
 from profile_grid.quantities import interval, percent, significant
 from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODE, MODEL, MODES
 from profile_grid.study.stages import CAPTURE, TIMING
+from profile_grid.tables import names, wording
 from profile_grid.tables.evidence import LAUNCH_BOUND_SHARE
-from profile_grid.tables.names import WHOLE_STEP
-from profile_grid.tables.wording import of_all
+from profile_grid.tables.measured import ON_CPU, ON_GPU
 
 DRAWN_PHASES = ("forward", "backward", "optimizer")
 PROFILED_SHIFT = 1.07
 PANEL_PX = 200
 TIME = ["mean_ms", "std_ms"]
 PANEL_DIMENSIONS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
+BETWEEN = {
+    ON_GPU.device: "Above the line: idle for long enough to be launch-bound. The profiler adds to every launch.",
+    ON_CPU.device: "Between operators, the CPU runs Python, autograd and the profiler.",
+}
 MODE_FILLS = {"forward": GROUND, "forward_backward": PALE, "train_step": GREY}
 WIDTH_PX, HEIGHT_PX = WIDTH - AXIS_PX, 260
+LIMIT_PERCENT, LEAST_IDLE_PERCENT = 100 * LAUNCH_BOUND_SHARE, 0.1
 
 
 def phase_times(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
@@ -110,7 +112,7 @@ PHASE_TIMES = Figure(
 
 def busy_and_wall(runs: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
     """One row per run that has kernels: wall_ms and busy_ms of a step, its kernels, mean kernel_us, busy_share."""
-    steps = phases[(phases["phase"] == WHOLE_STEP) & (phases["kernels"] > 0) & (phases["wall_ns"] > 0)]
+    steps = phases[(phases["phase"] == names.WHOLE_STEP) & (phases["kernels"] > 0) & (phases["wall_ns"] > 0)]
     means = (
         steps.groupby("run", sort=False, observed=True)[["wall_ns", "gpu_busy_ns", "kernel_ns", "kernels"]]
         .mean()
@@ -126,11 +128,12 @@ def busy_and_wall(runs: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_launch_bound(tables: Tables) -> Drawing:
-    """The busy share of a step against the mean length of a kernel, a marker per run: models by colour, modes by
-    fill."""
+    """The idle share of a step against the mean length of a kernel, a marker per run: models by colour, modes by
+    fill. A logarithmic axis separates the runs that hardly wait."""
     runs, terms = tables["runs"], words(tables["runs"])
     busy = busy_and_wall(runs, tables["phases"])
-    busy = busy.assign(how=busy["mode"].map(MODES))
+    idle_percent = 100 * (1 - busy["busy_share"])
+    busy = busy.assign(how=busy["mode"].map(MODES), idle_percent=idle_percent.clip(lower=LEAST_IDLE_PERCENT))
     models = tuple(model for model in models_in_order(runs) if model in set(busy["model"]))
     series = Series("model", models, hollow=True)
     fills = {MODES[mode]: fill for mode, fill in MODE_FILLS.items() if mode in set(busy["mode"])}
@@ -140,36 +143,43 @@ def draw_launch_bound(tables: Tables) -> Drawing:
         ("kernel_us", f"mean {terms.kernel} (µs)", marks.DIGITS),
     )  # fmt: skip
 
-    def panel(rows: pd.DataFrame, _: pd.DataFrame) -> alt.Chart:
+    def panel(rows: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
         lengths = Log.around(rows["kernel_us"], WIDTH_PX)
-        share = alt.Axis(title=f"{terms.device} busy (share of wall time)", format="%")
-        markers = alt.Chart(rows, width=WIDTH_PX, height=HEIGHT_PX).mark_point(strokeWidth=1.4)
-        return markers.encode(
+        idle = Log.around([*rows["idle_percent"], LIMIT_PERCENT], HEIGHT_PX)
+        markers = alt.Chart(rows).mark_point(strokeWidth=1.4).encode(
             x=alt.X("kernel_us:Q", scale=lengths.scale, axis=lengths.axis(f"mean {terms.kernel} length (µs)")),
-            y=alt.Y("busy_share:Q", scale=alt.Scale(domain=[0, 1.04], nice=False), axis=share),
+            y=alt.Y("idle_percent:Q", scale=idle.scale, axis=idle.axis(f"{terms.device} idle (% of wall time)")),
             color=series.color(), shape=series.shape(), fill=marks.fill_key("how", fills), tooltip=tooltip,
         )  # fmt: skip
+        limit = pd.DataFrame(
+            {"idle_percent": [LIMIT_PERCENT]} if terms.device == ON_GPU.device else {"idle_percent": []}
+        )
+        line = alt.Chart(limit).mark_rule(color=GREY).encode(y=alt.Y("idle_percent:Q", scale=idle.scale))
+        return alt.layer(line, markers, width=WIDTH_PX, height=HEIGHT_PX)
 
-    note = (
-        f"One marker per run, means of the captured steps. Where the {terms.device} is not busy, it mostly waits: the "
-        f"program issues {terms.kernels} more slowly than they finish. The profiler adds to every launch."
-    )
+    notes = ["One marker per run, means of the captured steps. " + BETWEEN[terms.device]]
+    if (idle_percent < LEAST_IDLE_PERCENT).any():
+        notes.append(f"Less than {LEAST_IDLE_PERCENT} % is drawn as {LEAST_IDLE_PERCENT} %.")
     frame = Frame(
         PANEL_DIMENSIONS, f"No capture holds {terms.kernels}, so how long the {terms.device} was busy is not known."
     )
-    return frame.drawing(busy, runs, without_figures(runs, CAPTURE), panel, (note,))
+    title = f"Share of a step in which no {terms.kernel} runs, against the mean length of one"
+    return frame.drawing(busy, runs, without_figures(runs, CAPTURE), panel, notes, title=title)
 
 
 def result_launch_bound(tables: Tables) -> str:
-    """The share of a step in which the device is busy, and the number of runs in which it waits for long."""
+    """The share of a step in which the device is idle, and the number of runs in which a GPU is idle for long."""
     busy, device = busy_and_wall(tables["runs"], tables["phases"]), words(tables["runs"]).device
-    waits = (1 - busy["busy_share"] >= LAUNCH_BOUND_SHARE).sum()
-    share = f"The {device} is busy for {interval(busy['busy_share'], percent)} of a step"
-    return f"{share}; it waits for {percent(LAUNCH_BOUND_SHARE)} or more in {of_all(waits, len(busy), 'run')}"
+    idle = 1 - busy["busy_share"]
+    if device == ON_CPU.device:
+        return f"The CPU runs no operator in {interval(idle, percent)} of a step"
+    long = wording.of_all((idle >= LAUNCH_BOUND_SHARE).sum(), len(busy), "run")
+    share = f"The {device} is idle for {interval(idle, percent)} of a step"
+    return f"{share}; for {percent(LAUNCH_BOUND_SHARE)} or more in {long}"
 
 
 LAUNCH_BOUND = Figure(
-    "launch_bound", "Share of a step in which the device works, against the mean length of a kernel",
+    "launch_bound", "Share of a step in which no kernel runs, against the mean length of one",
     draw_launch_bound, result_launch_bound, tables=("runs", "phases"),
 )  # fmt: skip
 

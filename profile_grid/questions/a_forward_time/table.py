@@ -1,7 +1,5 @@
 """The table of (a): the forward pass as NVTX, the GPU and Python's timer see it, and what profiling costs."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from profile_grid.merging.run_overview import RUNS
@@ -76,7 +74,7 @@ TABLES = (
     forward_gpu_span_std_ms | float | ms | its standard deviation
     forward_gpu_busy_ms | float | ms | time in which at least one kernel of the forward pass ran
     forward_gpu_busy_std_ms | float | ms | its standard deviation
-    step_wall_ms | float | ms | wall time of the NVTX range step under the profiler, device synchronize included
+    step_wall_ms | float | ms | wall time of the NVTX range step under the profiler, including the wait for the device
     step_wall_std_ms | float | ms | its standard deviation
     unprofiled_step_ms | float | ms | the same step timed by Python without a profiler
     unprofiled_step_std_ms | float | ms | its standard deviation

@@ -65,18 +65,19 @@ def test_a_single_run_has_its_time_and_its_ratio():
 def test_many_short_kernels_and_an_idle_gpu_are_called_launch_bound():
     text = Said(forward(kernels=forward_kernels(layers=100), step_wall_ms=20.0))["a"]
     assert (
-        "The only run is launch-bound (small at context 512): the GPU idles 51.0 % of the profiled step; a launch takes"
-        " 8.33 µs, a kernel 8.17 µs." in text
+        "The only run is launch-bound under the profiler: the GPU idles 51.0 % of the step; a"
+        " launch takes 8.33 µs, a kernel 8.17 µs." in text
     )
 
 
 def test_an_idle_gpu_whose_kernels_take_longer_than_their_launch_is_not_called_launch_bound():
-    assert "No run is launch-bound: the GPU idles 38.7 % of the profiled step." in Said(forward(step_wall_ms=16.0))["a"]
+    text = Said(forward(step_wall_ms=16.0))["a"]
+    assert "No run is launch-bound under the profiler: the GPU idles 38.7 % of the step." in text
 
 
 def test_a_busy_gpu_is_not_called_launch_bound():
     text = Said(forward(step_wall_ms=10.0, unprofiled_ms=9.9))["a"]
-    assert "No run is launch-bound: the GPU idles 2.0 % of the profiled step." in text
+    assert "No run is launch-bound under the profiler: the GPU idles 2.0 % of the step." in text
 
 
 @pytest.mark.parametrize(("idle", "launch_us", "bound"), [(0.15, 2.0, True), (0.149, 2.0, False), (0.5, 0.9, False)])
@@ -86,12 +87,16 @@ def test_launch_bound_is_the_line_of_the_diagnosis_and_launches_that_take_longer
 
 def test_a_difference_that_two_processes_could_have_is_no_cost_of_the_profiler():
     text = Said(forward(step_wall_ms=16.0, unprofiled_ms=12.0))["a"]
-    assert "Steps of small at context 512 take 1.33 times as long under the profiler, but processes differ" in text
+    assert "Steps of small at context 512 take 1.33 times as long under the profiler, which may be" in text
 
 
-def test_a_busy_gpu_whose_profiled_step_is_far_longer_is_slowed_by_the_profiler():
+def test_a_busy_gpu_whose_profiled_step_is_far_longer_is_slowed_by_the_profiler_which_is_said_once():
+    runs = grid(modes=("forward",))
+    runs[0] = replace(runs[0], step_wall_ms=20.0, unprofiled_ms=9.9)
+    text = Said(runs)["a"]
+    assert "The profiler slows small at context 128: a step takes 2.02 times as long." in text
     text = Said(forward(step_wall_ms=20.0, unprofiled_ms=9.9))["a"]
-    assert "The profiler slows small at context 512: a step takes 2.02 times as long." in text
+    assert "it takes 2.02 times as long" in text and "slows" not in text
 
 
 def test_some_that_match_and_some_that_do_not_are_counted():

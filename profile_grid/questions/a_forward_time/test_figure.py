@@ -5,7 +5,13 @@ from collections import defaultdict
 
 import pytest
 
-from profile_grid.questions.a_forward_time.figure import DRAWN_PHASES, busy_and_wall, phase_times
+from profile_grid.questions.a_forward_time.figure import (
+    DRAWN_PHASES,
+    LEAST_IDLE_PERCENT,
+    busy_and_wall,
+    draw_launch_bound,
+    phase_times,
+)
 from tests.profile_grid.made_up_grid import FOUR_WAYS, TWO_MODELS, made_up_tables, rows_of
 
 
@@ -47,3 +53,12 @@ def test_the_busy_share_is_busy_time_over_wall_time_of_each_run():
         assert row["kernel_us"] == pytest.approx(
             sum(r["kernel_ns"] for r in own) / sum(r["kernels"] for r in own) / 1e3
         )
+
+
+def test_a_run_that_is_hardly_idle_is_drawn_at_the_least_and_a_note_says_so():
+    tables = made_up_tables(**FOUR_WAYS)
+    said = f"Less than {LEAST_IDLE_PERCENT} % is drawn as {LEAST_IDLE_PERCENT} %."
+    assert said not in draw_launch_bound(tables).notes
+    phases = tables["phases"]
+    busy = phases.assign(gpu_busy_ns=phases["gpu_busy_ns"].where(phases["run"] != phases["run"][0], phases["wall_ns"]))
+    assert said in draw_launch_bound(tables | {"phases": busy}).notes

@@ -11,12 +11,11 @@ from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, interval, known, memory, percent, significant, with_spread
 from profile_grid.questions.attention_sweep.table import KEY_COLUMNS
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
-from profile_grid.tables.cells import status_word
-from profile_grid.tables.claims import Claim
+from profile_grid.tables.cells import Part, status_word
 from profile_grid.tables.evidence import FASTER, SPREADS, fastest, judged
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.pivoting import pivoted
-from profile_grid.tables.wording import NO_WINNER, leaders, listed, of_all
+from profile_grid.tables.wording import NO_WINNER, Claim, listed, of_all, winners
 
 TIMES = ("bench_forward", "bench_backward", "bench_both", "forward", "backward")
 CELL = [
@@ -24,6 +23,7 @@ CELL = [
     "bench_both_of_peak", "memory_before_backward_bytes", "status",
 ]  # fmt: skip
 WHERE_IN_PYTORCH = re.compile(r" *\(Triggered internally at [^)]*\)?")
+SWITCHED_OFF = re.compile(r" [\w ]+ not used because: [\w ]+ disabled\.")  # backends other than the refused one
 TITLES = {  # by the column that must have values
     "bench_forward_ms": "Forward pass, single calls, ms",
     "bench_backward_ms": "Backward pass, single calls, ms",
@@ -33,8 +33,6 @@ TITLES = {  # by the column that must have values
     "backward_ms": "Backward pass, ms",
     "memory_before_backward_bytes": "Memory in use before the backward pass",
 }
-
-
 REASONS = (("Not supported here", (UNSUPPORTED,)), ("Wrong, or failed", (WRONG, FAILED)))
 
 
@@ -75,10 +73,9 @@ def _largest(gains: pd.DataFrame) -> Claim:
     )  # fmt: skip
 
 
-def _peaks(done: pd.DataFrame) -> list[Claim]:
+def _peaks(done: pd.DataFrame) -> Iterator[Claim]:
     """By precision the share of the GPU's peak that each variant reaches at the longest context that it has."""
     known_peak = done[done["bench_both_of_peak"].notna()]
-    claims = []
     for precision, cells in known_peak.groupby("precision", sort=False):
         best = cells.loc[cells.groupby("variant", sort=False)["bench_both_of_peak"].idxmax()]
         texts = [
@@ -87,8 +84,7 @@ def _peaks(done: pd.DataFrame) -> list[Claim]:
             for row in best.sort_values("bench_both_of_peak", ascending=False).to_dict("records")
         ]
         text = "Largest share of the peak FLOP/s in {precision}, forward and backward pass: {texts}."
-        claims.append(Claim(text, precision=precision, texts=listed(texts)))
-    return claims
+        yield Claim(text, precision=precision, texts=listed(texts))
 
 
 def _fastest(both: pd.DataFrame) -> list[Claim]:
@@ -99,8 +95,8 @@ def _fastest(both: pd.DataFrame) -> list[Claim]:
         for length in sorted({*cells["context_length"].agg(["min", "max"])}) if len(cells) else ():
             at_length = cells[cells["context_length"] == length]
             names = [_fastest_of(cell) for _, cell in at_length.groupby(KEY_COLUMNS)]
-            texts.append(f"{leaders(names, unnamed=NO_WINNER, noun='cell')} at context {length} in {precision}")
-    return [Claim("Fastest: {texts}.", "difference", texts="; ".join(texts))] if texts else []
+            texts.append(f"{winners(names, 'cell')} at context {length} in {precision}")
+    return [Claim("Clearly fastest: {texts}.", "difference", texts="; ".join(texts))] if texts else []
 
 
 def _fastest_of(cell: pd.DataFrame) -> str:
@@ -108,14 +104,10 @@ def _fastest_of(cell: pd.DataFrame) -> str:
     return NO_WINNER if best is None else escaped(cell.loc[best, "variant"])
 
 
-def _memory(table: pd.DataFrame) -> list[Claim]:
+def _memory(table: pd.DataFrame) -> Iterator[Claim]:
     """What runs out of memory, and what is in use before the backward pass at the longest context."""
-    claims = []
-    out = table[table["status"] == OUT_OF_MEMORY]
-    shortest = out.groupby(["variant", "precision"], sort=False)["context_length"].min()
-    texts = _from_lengths(shortest)
-    if texts:
-        claims.append(Claim("Out of memory: {texts}.", "counted", texts=listed(texts)))
+    if texts := _from_lengths(table, OUT_OF_MEMORY):
+        yield Claim("Out of memory: {texts}.", "counted", texts=listed(texts))
     recorded = table[table["memory_before_backward_bytes"].notna()]
     longest = recorded[recorded["context_length"] == recorded["context_length"].max()]
     texts = [
@@ -124,12 +116,13 @@ def _memory(table: pd.DataFrame) -> list[Claim]:
     ]
     if texts:
         text = "Memory in use before the backward pass at context {context}: {texts}."
-        claims.append(Claim(text, context=longest["context_length"].iloc[0], texts=listed(texts)))
-    return claims
+        yield Claim(text, context=longest["context_length"].iloc[0], texts=listed(texts))
 
 
-def _from_lengths(shortest: pd.Series) -> list[str]:
-    """The shortest context of each variant and precision, in words."""
+def _from_lengths(table: pd.DataFrame, status: str) -> list[str]:
+    """The shortest context with this status, of each variant and precision that has any, in words."""
+    cells = table[table["status"] == status]
+    shortest = cells.groupby(["variant", "precision"], sort=False)["context_length"].min()
     return [
         f"{escaped(variant)} in {precision} from context {length}" for (variant, precision), length in shortest.items()
     ]
@@ -143,44 +136,44 @@ def _refused(table: pd.DataFrame) -> list[Claim]:
     return [Claim(text, "missing", texts=listed(texts))] if texts else []
 
 
-def _not_right(table: pd.DataFrame) -> list[Claim]:
+def _not_right(table: pd.DataFrame) -> Iterator[Claim]:
     """A student's code that is wrong, fails, or computes with the accuracy of TF32."""
-    claims = []
     for status in (WRONG, FAILED):
-        cells = table[table["status"] == status]
-        shortest = cells.groupby(["variant", "precision"], sort=False)["context_length"].min()
-        texts = _from_lengths(shortest)
-        if texts:
+        if texts := _from_lengths(table, status):
             text = "{status}: {texts}; the reasons are below the tables."
-            claims.append(Claim(text, "missing", status=status.capitalize(), texts=listed(texts)))
+            yield Claim(text, "missing", status=status.capitalize(), texts=listed(texts))
     inexact = list(dict.fromkeys(table.loc[table["verdict"] == AS_TF32, "variant"]))
     if inexact:
         text = "In {fp32}, {texts} is only as exact as products in {tf32}: compare its times with those in {tf32}."
-        claims.append(Claim(text, fp32=FP32, tf32=TF32, texts=listed([escaped(name) for name in inexact])))
-    return claims
+        yield Claim(text, fp32=FP32, tf32=TF32, texts=listed([escaped(name) for name in inexact]))
 
 
-def reasons(measured: Measured, *statuses: str) -> list[str]:
-    """Why cells with these statuses have no times, each reason once."""
+def _compiling(table: pd.DataFrame) -> Iterator[Claim]:
+    seconds = table["compile_s"].dropna()
+    if len(seconds):
+        yield Claim("Compiling a cell takes {seconds} s with an empty cache.", seconds=interval(seconds, significant))
+
+
+def tables(measured: Measured) -> list[Part]:
+    """By precision and quantity: a line per head size and context length, a column per variant; then why cells have no
+    times, each reason once."""
     table = measured.tables["attention_sweep"]
-    texts = table.loc[table["status"].isin(statuses), "reason"].dropna()
-    return list(dict.fromkeys(escaped(WHERE_IN_PYTORCH.sub("", reason)) for reason in texts))
+    parts: list[Part] = [
+        (f"{title}, in {precision}", _table(cells, TEXT_OF_CELL[name]))
+        for precision, cells in table.groupby("precision", sort=False)
+        for name, title in TITLES.items()
+        if cells[name].notna().any() or name in ALWAYS_SHOWN
+    ]
+    for heading, statuses in REASONS:
+        reasons = table.loc[table["status"].isin(statuses), "reason"].dropna()
+        texts = dict.fromkeys(f"- {escaped(_of_pytorch(reason))}" for reason in reasons)
+        parts += ["\n".join([f"{heading}:\n", *texts])] if texts else []
+    return parts
 
 
-def _compiling(table: pd.DataFrame) -> list[Claim]:
-    seconds = interval(table["compile_s"].dropna(), significant)
-    if table["compile_s"].dropna().empty:
-        return []
-    return [Claim("Compiling a cell takes {seconds} s with an empty cache.", seconds=seconds)]
-
-
-def cell_tables(measured: Measured) -> Iterator[tuple[str, MarkdownTable]]:
-    """A table with its title per precision and quantity: a line per head size and context length, a column per
-    variant."""
-    for precision, cells in measured.tables["attention_sweep"].groupby("precision", sort=False):
-        for name, title in TITLES.items():
-            if cells[name].notna().any() or name in ALWAYS_SHOWN:
-                yield f"{title}, in {precision}", _table(cells, TEXT_OF_CELL[name])
+def _of_pytorch(reason: str) -> str:
+    """PyTorch's reason, without places in its source and without backends that were switched off."""
+    return SWITCHED_OFF.sub("", WHERE_IN_PYTORCH.sub("", reason))
 
 
 def most_passes(machines: Iterable[Measured]) -> int:

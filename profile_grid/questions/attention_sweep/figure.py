@@ -3,12 +3,8 @@
 import pandas as pd
 
 from cs336_model.program.variants.values import EAGER
-from profile_grid.figures import marks
-from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.layout import Panel, column
-from profile_grid.figures.panels import AXIS_PX, Frame
-from profile_grid.figures.scales import Contexts, Series
-from profile_grid.figures.theme import PLACES, WIDTH
+from profile_grid.figures import marks, theme
+from profile_grid.figures.panels import AXIS_PX, Drawing, Figure, Frame, Panel, Tables, column
 from profile_grid.quantities import counted, percent, significant
 from profile_grid.questions.attention_sweep.table import KEY_COLUMNS
 from profile_grid.results.results import COMPLETE
@@ -17,7 +13,7 @@ from profile_grid.tables.wording import listed
 
 PANEL_DIMENSIONS = (CONTEXT_LENGTH.key, COMPILE.key, ATTENTION.key)
 COLUMNS = 2
-SIZE = (WIDTH // COLUMNS - AXIS_PX, 230)
+SIZE = (theme.WIDTH // COLUMNS - AXIS_PX, 230)
 USUAL_WIDTH = 64  # of a head
 TIME, OF_PEAK = ("both_ms", "both_std_ms"), ("of_peak", "of_peak_std")
 
@@ -42,8 +38,8 @@ def of_one_width(tables: Tables) -> pd.DataFrame:
 def draw(tables: Tables) -> Drawing:
     """A panel per precision: ms against context length, both logarithmic; below it the share of the peak, if known."""
     cells = of_one_width(tables)
-    series = Series("variant", tuple(sorted(set(cells["variant"]), key=PLACES.get)))
-    contexts = Contexts.of(cells["context_length"])
+    series = theme.Series("variant", tuple(sorted(set(cells["variant"]), key=theme.PLACES.get)))
+    contexts = theme.Contexts.of(cells["context_length"])
 
     def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> Panel:
         absent = absent[absent["variant"].isin(rows["variant"])]  # others have no line here
@@ -90,7 +86,8 @@ def result(tables: Tables) -> str:
     if cells["of_peak"].notna().any():
         best = cells.loc[cells.groupby("precision", sort=False)["of_peak"].idxmax()]
         texts = [f"{row.variant} {percent(row.of_peak)} in {row.precision}" for row in best.itertuples()]
-        return f"Largest share of the peak FLOP/s: {listed(texts)}"
+        width = cells[HEAD_DIM.key].iloc[0]
+        return f"Largest share of the peak FLOP/s with head size {width}: {listed(texts)}"
     base = cells.loc[cells["variant"] == EAGER, [*KEY_COLUMNS, "both_ms"]].rename(columns={"both_ms": "base_ms"})
     gains = cells[cells["variant"] != EAGER].merge(base, on=KEY_COLUMNS)
     gains = gains.assign(gain=gains["base_ms"] / gains["both_ms"]).dropna(subset="gain")
@@ -99,7 +96,7 @@ def result(tables: Tables) -> str:
     longest = gains[gains["context_length"] == gains["context_length"].max()]
     best = longest.loc[longest["gain"].idxmax()]
     factor, config = significant(best["gain"]), f"context {best['context_length']} in {best['precision']}"
-    return f"At {config}, {best['variant']} is {factor} times as fast as eager"
+    return f"At {config} with head size {best['head_dim']}, {best['variant']} is {factor} times as fast as eager"
 
 
 FIGURES = (

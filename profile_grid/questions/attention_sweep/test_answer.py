@@ -62,13 +62,14 @@ def test_its_tables_are_as_they_are_declared():
 def test_the_sentences_say_what_is_fastest_where_and_where_memory_ends():
     text = told_of(QUESTION, merged(three(), NOWHERE))
     assert text.startswith("In fp32 at context 256, head size 64, flash is 4.00 times as fast as eager attention (")
-    assert "Fastest: flash at context 256 in fp32; flash at context 1024 in fp32." in text
+    assert "Clearly fastest: flash at context 256 in fp32; flash at context 1024 in fp32." in text
     assert "Out of memory: eager in fp32 from context 1024." in text
     assert "Memory in use before the backward pass at context 1024: flash 512 MiB and compiled 1.0 GiB." in text
 
 
 def test_the_document_has_the_tables_of_the_course_with_a_word_where_there_is_no_figure():
-    refused = cell(None, 256, None, "unsupported", reason="attention cudnn: No kernel.")
+    reason = "attention cudnn: No kernel. Flash kernel not used because: Flash has been runtime disabled."
+    refused = cell(None, 256, None, "unsupported", reason=reason)
     text = document_of([*three(), run("cudnn", refused, attention="cudnn")])
     memory = text.partition("Memory in use before the backward pass, in fp32:")[2]
     lines = [[word.strip() for word in line.split("|")[1:-1]] for line in memory.splitlines() if line.startswith("|")]
@@ -77,7 +78,7 @@ def test_the_document_has_the_tables_of_the_course_with_a_word_where_there_is_no
         ["64", "256", "1.0 GiB", "1.0 GiB", "1.0 GiB", "unsupported"],
         ["64", "1024", "OOM", "512 MiB", "1.0 GiB", "–"],
     ]
-    assert "Not supported here:\n\n- attention cudnn: No kernel." in text
+    assert "Not supported here:\n\n- attention cudnn: No kernel.\n" in text
 
 
 def test_single_calls_give_the_lead_their_share_of_the_peak_and_tables():

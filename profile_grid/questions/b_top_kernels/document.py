@@ -8,8 +8,7 @@ from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import count, counted, interval, percent, with_spread
 from profile_grid.study.dimensions import MODE, MODES, keys_without
 from profile_grid.study.stages import CAPTURE
-from profile_grid.tables.cells import LEADING_KEYS, NOT_IN_GRID, headings_of, leading_cells, status_word
-from profile_grid.tables.claims import Claim
+from profile_grid.tables.cells import LEADING_KEYS, NOT_IN_GRID, Part, headings_of, leading_cells, status_word
 from profile_grid.tables.classes import family
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import ALL_PHASES, FORWARD
@@ -17,7 +16,7 @@ from profile_grid.tables.pivoting import shown_dimensions
 from profile_grid.tables.wording import (
     NO_FORWARD_PASS,
     TRAINING,
-    leaders,
+    Claim,
     no_kernels_sentence,
     of_all,
     places,
@@ -39,7 +38,8 @@ def sentences(measured: Measured) -> list[str]:
         if len(rows):
             scopes.append((mode, rows))
     lead = _leads(top, scopes, measured)
-    return [lead, *stand_in(measured), _invocations(top, measured), *(_others(*scope, measured) for scope in scopes)]
+    others = [claim for scope in scopes for claim in _others(*scope, measured, scope is scopes[-1])]
+    return [lead, *stand_in(measured), _invocations(top, measured), *others]
 
 
 def _leads(top: pd.DataFrame, scopes: list[tuple[str, pd.DataFrame]], measured: Measured) -> Claim:
@@ -49,14 +49,17 @@ def _leads(top: pd.DataFrame, scopes: list[tuple[str, pd.DataFrame]], measured: 
     kind, leads = Counter(kinds).most_common(1)[0]
     training = ""
     if scopes:
-        _, rows = scopes[-1]
-        same = of_all(int(rows["same_as_forward"].astype(bool).sum()), len(rows), "run")
-        training = f"; it leads training in {same}"
+        mode, rows = scopes[-1]
+        same = int(rows["same_as_forward"].astype(bool).sum())
+        leader = "it" if same else "another"
+        training = f"; {leader} leads the {MODES[mode]}"
+        training += f" in {of_all(same or len(rows), len(rows), 'run')}" if len(rows) > 1 else ""
     median = f" (median {percent(top['share'].median())})" if len(top) > 2 else ""
+    runs = of_all(leads, len(top), "forward pass", "forward passes")
     return Claim(
-        "The longest {kernel} of the forward pass, {kind} in {runs}, takes {share} of it{median}{training}.",
-        "counted",
-        kind=kind, runs=of_all(leads, len(top), "run"), kernel=measured.words.kernel,
+        "The top {kernel} {which}, with {share} of the time{median}{training}.",
+        "counted", which=f"is {kind} in {runs}" if len(top) > 1 else f"of the forward pass is {kind}",
+        kernel=measured.words.kernel,
         share=interval(top["share"], percent), median=median, training=training,
     )  # fmt: skip
 
@@ -74,19 +77,33 @@ def _invocations(top: pd.DataFrame, measured: Measured) -> Claim:
     return Claim("It is launched {times}, {every}.", "counted", times=times, every=every)
 
 
-def _others(mode: str, rows: pd.DataFrame, measured: Measured) -> Claim:
-    """The top kernel of a training mode, if it is another one."""
+def _others(mode: str, rows: pd.DataFrame, measured: Measured, in_lead: bool) -> list[Claim]:
+    """In how many runs of a training mode another kernel is the top kernel, and which, if it is the same in all; what
+    the lead says is not said again."""
     differing = rows[~rows["same_as_forward"].astype(bool)]
     if differing.empty:
-        return Claim("In {mode} the same {kernel} leads.", mode=TRAINING[mode], kernel=measured.words.kernel)
-    labels = [measured.label(kernel) for kernel in differing["kernel"]]
+        same = Claim("In {mode}, the same {kernel} leads.", mode=TRAINING[mode], kernel=measured.words.kernel)
+        return [] if in_lead else [same]
+    labels = {measured.label(kernel) for kernel in differing["kernel"]}
+    which = f": {labels.pop()}" if len(labels) == 1 else ""
+    if in_lead and not which:
+        return []
+    if in_lead and len(differing) == len(rows):
+        return [Claim("In {mode}, it is {which}.", "counted", mode=TRAINING[mode], which=which.removeprefix(": "))]
     runs = of_all(len(differing), len(rows), "run")
-    return Claim("In {runs} of {mode}, another {kernel} leads: {leaders}.", "counted", runs=runs, mode=TRAINING[mode],
-                 kernel=measured.words.kernel, leaders=leaders(labels))  # fmt: skip
+    return [Claim("In {mode}, another {kernel} leads in {runs}{which}.", "counted", runs=runs, mode=TRAINING[mode],
+                  kernel=measured.words.kernel, which=which)]  # fmt: skip
 
 
-def top_kernel_table(measured: Measured) -> MarkdownTable:
-    """The top kernel of every mode side by side: label, time per pass, invocations per pass, share."""
+def tables(measured: Measured) -> list[Part]:
+    """(b) The top kernel of every mode side by side."""
+    words = measured.words
+    figures = f"{words.time} and invocations in a single pass, share of the pass's {words.time}"
+    return [(f"Top {words.kernel}: {figures}", _top_kernel_table(measured))] if measured.has_kernels else []
+
+
+def _top_kernel_table(measured: Measured) -> MarkdownTable:
+    """A line per configuration: label, time per pass, invocations per pass, share."""
     top = measured.tables["top_kernels"]
     top = top[top["rank"] == 1]
     modes = [mode for mode in MODES if mode in set(measured.runs["mode"])]

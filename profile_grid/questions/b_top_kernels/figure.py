@@ -4,31 +4,18 @@ import altair as alt
 import pandas as pd
 
 from kernel_tables.kernel_names.short import short_names
-from profile_grid.figures import marks
-from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.layout import Spec, column
-from profile_grid.figures.panels import Frame
+from profile_grid.figures import marks, panels, theme
+from profile_grid.figures.panels import Drawing, Figure, Spec, Tables, column
 from profile_grid.figures.run_selection import labels, models_in_order, without_figures, words
-from profile_grid.figures.theme import WIDTH
 from profile_grid.quantities import count, percent, significant
 from profile_grid.results.results import COMPLETE
-from profile_grid.study.dimensions import (
-    CONTEXT_LENGTH,
-    FULLEST_FIRST,
-    KEYS,
-    LEADING,
-    MODE,
-    MODEL,
-    MODES,
-    keys_without,
-)
-from profile_grid.study.stages import CAPTURE
+from profile_grid.study import dimensions, stages
 from profile_grid.tables.classes import family
 from profile_grid.tables.measured import Words, names_of_summary_kernels
 from profile_grid.tables.names import ALL_PHASES, FORWARD
 
-PANEL_DIMENSIONS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
-COLUMNS = [*LEADING, "scope", "rank", "kernel", "class", "family", "launches", "time_ms", "share"]
+PANEL_DIMENSIONS = (dimensions.MODEL.key, dimensions.CONTEXT_LENGTH.key, dimensions.MODE.key)
+COLUMNS = [*dimensions.LEADING, "scope", "rank", "kernel", "class", "family", "launches", "time_ms", "share"]
 KERNELS_DRAWN = 10
 TEXT_PX, LEAST_PX = 130, 260  # of the text after the longest bar, of the longest with its text
 CHARACTER_PX = 5.7  # of a name, on the mean
@@ -37,12 +24,12 @@ CHARACTER_PX = 5.7  # of a name, on the mean
 def largest_runs(runs: pd.DataFrame) -> pd.DataFrame:
     """The largest run with a complete capture: the fullest mode, the largest model, the longest context; one for each
     combination of the dimensions that the figure does not show."""
-    complete = runs[runs[CAPTURE.status_column] == COMPLETE]
+    complete = runs[runs[stages.CAPTURE.status_column] == COMPLETE]
     order = {model: position for position, model in enumerate(models_in_order(runs))}
-    mode = {mode: -position for position, mode in enumerate(FULLEST_FIRST)}
+    mode = {mode: -position for position, mode in enumerate(dimensions.FULLEST_FIRST)}
     ranked = complete.assign(_mode=complete["mode"].map(mode), _model=complete["model"].map(order))
     ranked = ranked.sort_values(["_mode", "_model", "context_length"], ascending=False, kind="stable")
-    largest = ranked.drop_duplicates(keys_without(*PANEL_DIMENSIONS))
+    largest = ranked.drop_duplicates(dimensions.keys_without(*PANEL_DIMENSIONS))
     return runs[runs["run"].isin(largest["run"])]
 
 
@@ -50,7 +37,7 @@ def top_kernels(runs: pd.DataFrame, kernels: pd.DataFrame) -> pd.DataFrame:
     """The kernels with the longest times in the largest runs, by `scope`: the forward pass, and all phases if there are
     others. `rank`, `time_ms` and `launches` per step, `share` of the scope, class and family; longest first."""
     tables = []
-    for lead in largest_runs(runs)[list(LEADING)].to_dict("records"):
+    for lead in largest_runs(runs)[list(dimensions.LEADING)].to_dict("records"):
         run_rows = kernels[(kernels["run"] == lead["run"]) & (kernels["step"] >= 0)]
         forward, steps = run_rows[run_rows["phase"] == FORWARD], run_rows["step"].nunique()
         scopes = {FORWARD: forward} if len(forward) else {}
@@ -84,11 +71,11 @@ def draw_top_kernels(tables: Tables) -> Drawing:
     names_px = CHARACTER_PX * max(map(len, top["bar"]), default=0)
 
     def panel(rows: pd.DataFrame, _: pd.DataFrame) -> Spec:
-        title = {FORWARD: "forward pass", ALL_PHASES: f"all of one {MODES[rows['mode'].iloc[0]]}"}
-        width = max(WIDTH - names_px, LEAST_PX)
+        title = {FORWARD: "forward pass", ALL_PHASES: f"all of one {dimensions.MODES[rows['mode'].iloc[0]]}"}
+        width = max(theme.WIDTH - names_px, LEAST_PX)
         room = alt.Scale(domain=[0, max(rows["time_ms"].max(), 1e-9) * width / (width - TEXT_PX)], nice=False)
         x = alt.X("start:Q", scale=room, axis=alt.Axis(title=f"{terms.time} per step (ms)", tickCount=5, grid=False))
-        scopes = rows.drop(columns=list(KEYS)).groupby("scope", sort=False)
+        scopes = rows.drop(columns=list(dimensions.KEYS)).groupby("scope", sort=False)
         return column(*[
             _bars(scope_rows, x, fills, terms).properties(
                 title=alt.TitleParams(title[scope], frame="group"), width=width, height=alt.Step(marks.BAR_PX)
@@ -98,9 +85,9 @@ def draw_top_kernels(tables: Tables) -> Drawing:
 
     legend = tuple(f"{short[kernel]}: {kernel}" for kernel in dict.fromkeys(top["kernel"]) if short[kernel] != kernel)
     notes = [] if top.empty else [f"The largest that were captured: {'; '.join(labels(top.drop_duplicates('run')))}."]
-    frame = Frame(PANEL_DIMENSIONS, f"No capture holds {terms.kernels}.")
+    frame = panels.Frame(PANEL_DIMENSIONS, f"No capture holds {terms.kernels}.")
     title = f"The {terms.kernels} with the most time"
-    return frame.drawing(top, runs, without_figures(runs, CAPTURE), panel, notes, legend, title)
+    return frame.drawing(top, runs, without_figures(runs, stages.CAPTURE), panel, notes, legend, title)
 
 
 def _texts(top: pd.DataFrame) -> list[str]:

@@ -1,14 +1,13 @@
 """The table of (b), which (c) reads too, and what the page shows of it."""
 
 from profile_grid.study.table_spec import PageTable
-from profile_grid.tables.names import ALL_PHASES, FORWARD
-from profile_grid.tables.top_kernels import TOP_KERNELS
+from profile_grid.tables import class_tables, names
 
-TABLES = (TOP_KERNELS,)
+TABLES = (class_tables.TOP_KERNELS,)
 PAGE_TABLES = (
     PageTable(
         "top_kernels",
         "The kernels with the most time, by rank",
-        rows=lambda top: top[top["scope"].isin([FORWARD, ALL_PHASES])],
+        rows=lambda top: top[top["scope"].isin([names.FORWARD, names.ALL_PHASES])],
     ),
 )

@@ -7,23 +7,10 @@ import pandas as pd
 from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import interval, percent
 from profile_grid.study.dimensions import CONTEXT_LENGTH, LEADING, MODE, MODEL
-from profile_grid.tables.cells import by_size, parts_table, run_table, small_ones_together
-from profile_grid.tables.claims import Claim
+from profile_grid.tables import model_parts, names, pivoting, wording
+from profile_grid.tables.cells import Part, by_size, parts_table, run_table, small_ones_together
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family, family_shares
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.model_parts import if_parts_differ
-from profile_grid.tables.names import FORWARD_OTHERS, NO_RANGE
-from profile_grid.tables.pivoting import pivoted, split
-from profile_grid.tables.wording import (
-    NO_FORWARD_PASS,
-    fused_sentence,
-    leaders,
-    listed,
-    no_kernels_sentence,
-    of_all,
-    stand_in,
-    top_of,
-)
 
 MAX_NAMED = 3
 
@@ -31,20 +18,20 @@ MAX_NAMED = 3
 def sentences(measured: Measured) -> list[str]:
     """(c) What the forward pass spends outside matrix multiplies: classes, parts of the model, kernels."""
     if not measured.has_kernels:
-        return [no_kernels_sentence(measured)]
+        return [wording.no_kernels_sentence(measured)]
     others = others_share(measured)
     if others.empty:
-        return [NO_FORWARD_PASS]
+        return [wording.NO_FORWARD_PASS]
     parts, classes = _first_parts(measured), measured.inference("forward_classes")
     families = family_shares(classes)
-    top = top_of(measured.inference("top_kernels"), FORWARD_OTHERS)
-    kernels = leaders([measured.label(kernel) for kernel in top["kernel"]])
-    claims = [_lead(others, parts), *stand_in(measured), *_families(families[families["family"] != MATMUL])]
+    top = wording.top_of(measured.inference("top_kernels"), names.FORWARD_OTHERS)
+    kernels = wording.leaders([measured.label(kernel) for kernel in top["kernel"]])
+    claims = [_lead(others, parts), *wording.stand_in(measured), *_families(families[families["family"] != MATMUL])]
     claims += _parts(parts, measured)
     if kernels:
-        claims.append(Claim("The {kernel} that takes most of this time is {kernels}.", "counted",
+        claims.append(wording.Claim("The {kernel} that takes most of this time is {kernels}.", "counted",
                            kernel=measured.words.kernel, kernels=kernels))  # fmt: skip
-    return [*claims, *fused_sentence(measured, classes)]
+    return [*claims, *wording.fused_sentence(measured, classes)]
 
 
 def others_share(measured: Measured) -> pd.DataFrame:
@@ -55,22 +42,24 @@ def others_share(measured: Measured) -> pd.DataFrame:
     return shares.reset_index()
 
 
-def _lead(others: pd.DataFrame, parts: pd.DataFrame) -> Claim:
+def _lead(others: pd.DataFrame, parts: pd.DataFrame) -> wording.Claim:
     median = f" (median {percent(others['share'].median())})" if len(others) > 2 else ""
-    most = f", most of it in {_commonest(parts['part'])}" if len(parts) else ""
-    return Claim(
+    most = f"; its longest part {_commonest(parts['part'])}" if len(parts) else ""
+    return wording.Claim(
         "Everything but matrix multiplies takes {share} of the forward pass{median}{most}.",
         "counted", share=interval(others["share"], percent), median=median, most=most,
     )  # fmt: skip
 
 
 def _commonest(parts: pd.Series) -> str:
-    """The part that takes most in most runs: "`computing softmax` in 14 of 20 runs"."""
-    (part, number), *_ = Counter(parts).most_common(1)
-    return f"{code(part)} in {of_all(number, len(parts), 'run')}"
+    """The part that takes most in most runs: "is `computing softmax` in 14 of 20 runs"."""
+    (part, number), *others = Counter(parts).most_common(2)
+    if others and others[0][1] == number:
+        return "differs from run to run"
+    return f"is {code(part)}" + (f" in {wording.of_all(number, len(parts), 'run')}" if len(parts) > 1 else "")
 
 
-def _families(families: pd.DataFrame) -> list[Claim]:
+def _families(families: pd.DataFrame) -> list[wording.Claim]:
     """The other classes with a share that is not trivial."""
     largest = families.groupby("family")["share"].max().sort_values(ascending=False)
     texts = [
@@ -79,45 +68,62 @@ def _families(families: pd.DataFrame) -> list[Claim]:
     ]
     above = percent(NON_TRIVIAL_SHARE)
     if not texts:
-        return [Claim("No other class reaches {above} in any run.", above=above)]
-    return [Claim("Its classes: {classes} of the forward pass.", classes=listed(texts))]
+        return [wording.Claim("No other class reaches {above} in any run.", above=above)]
+    return [wording.Claim("By class, shares of the forward pass: {classes}.", classes=wording.listed(texts))]
 
 
 def _first_parts(measured: Measured) -> pd.DataFrame:
     """By run the part of the model with the most time outside matrix multiplies, if the capture distinguishes parts."""
     parts = measured.inference("forward_parts")
-    inner = parts[(parts["part"] != NO_RANGE) & (parts["other_time_ms"] > 0)]
+    inner = parts[(parts["part"] != names.NO_RANGE) & (parts["other_time_ms"] > 0)]
     return inner.sort_values("other_time_ms", ascending=False, kind="stable").drop_duplicates("run")
 
 
-def _parts(first: pd.DataFrame, measured: Measured) -> list[Claim]:
+def _parts(first: pd.DataFrame, measured: Measured) -> list[wording.Claim]:
     if first.empty:
         return [
-            Claim(
+            wording.Claim(
                 "Which part of the model these {kernels} serve is not known: the captures have no range inside"
                 " `forward`. Name functions under `program.annotate` in `config.yaml`.",
                 "missing", kernels=measured.words.kernels,
             )
         ]  # fmt: skip
     text = "The part of the model that takes most of this time is {parts}, with {share} of it."
-    parts = leaders([code(part) for part in first["part"]])
-    return [Claim(text, "counted", parts=parts, share=interval(first["share_of_others"], percent))]
+    parts = wording.leaders([code(part) for part in first["part"]])
+    return [wording.Claim(text, "counted", parts=parts, share=interval(first["share_of_others"], percent))]
 
 
-def class_table(measured: Measured) -> MarkdownTable:
+def tables(measured: Measured) -> list[Part]:
+    """(c) Shares of the forward pass by class; what takes the most time besides matrix multiplies; shares by part."""
+    if not measured.has_kernels:
+        return []
+    parts = [
+        (
+            f"Share by part of the model at {title}, in brackets without matrix multiplies (other contexts: the"
+            " table `forward_parts`)",
+            table,
+        )
+        for title, table in _parts_tables(measured)
+    ]
+    classes = f"Share of the forward pass's {measured.words.time} by class (gemm: matrix multiplies)"
+    others = "What takes the most time besides matrix multiplies (shares of the entire forward pass)"
+    return [(classes, _class_table(measured)), (others, _others_table(measured)), *parts]
+
+
+def _class_table(measured: Measured) -> MarkdownTable:
     """(c) Shares of the forward pass's GPU time by class, the longest first."""
     shares = family_shares(measured.inference("forward_classes"))
     shares = small_ones_together(shares, ["share"], LEADING)
     families = by_size(shares)
-    wide = pivoted(shares, ["run"], "family", ["share"])["share"]
+    wide = pivoting.pivoted(shares, ["run"], "family", ["share"])["share"]
     cells = {run: tuple(percent(wide.loc[run, name]) for name in families) for run in wide.index}
     return run_table(measured, tuple(escaped(name) for name in families), cells)
 
 
-def others_table(measured: Measured) -> MarkdownTable:
+def _others_table(measured: Measured) -> MarkdownTable:
     """(c) The parts of the model and the kernels with the most time outside matrix multiplies, the longest first."""
-    parts, top = if_parts_differ(measured.inference("forward_parts")), measured.inference("top_kernels")
-    top = top[top["scope"] == FORWARD_OTHERS]
+    parts, top = model_parts.if_parts_differ(measured.inference("forward_parts")), measured.inference("top_kernels")
+    top = top[top["scope"] == names.FORWARD_OTHERS]
     cells = {}
     for run in measured.runs["run"]:
         largest = parts[(parts["run"] == run) & (parts["other_time_ms"] > 0)].nlargest(MAX_NAMED, "other_time_ms")
@@ -130,10 +136,10 @@ def others_table(measured: Measured) -> MarkdownTable:
     return run_table(measured, headings, cells, text=True)
 
 
-def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
+def _parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     """(c) Share of the forward pass by part, a column per model, at the longest context that most models have. One
     table with its title for each combination of further dimensions that vary."""
-    parts = if_parts_differ(measured.inference("forward_parts"))
+    parts = model_parts.if_parts_differ(measured.inference("forward_parts"))
     if parts.empty:
         return []
     models_at = parts.groupby(CONTEXT_LENGTH.key)[MODEL.key].nunique()
@@ -143,7 +149,7 @@ def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     place = CONTEXT_LENGTH.title(context)
     return [
         (", ".join(filter(None, (place, title))), parts_table(some, "share", _share_and_others))
-        for title, some in split(rows, dimensions)
+        for title, some in pivoting.split(rows, dimensions)
     ]
 
 

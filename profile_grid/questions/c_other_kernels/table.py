@@ -4,21 +4,18 @@ import pandas as pd
 
 from kernel_tables.attribution.path_text import innermost
 from profile_grid.study.table_spec import PER_PASS, PageTable, TableSpec, columns
-from profile_grid.tables.class_tables import FORWARD_CLASSES
-from profile_grid.tables.classes import is_matmul
-from profile_grid.tables.names import FORWARD, FORWARD_OTHERS, NO_RANGE
+from profile_grid.tables import class_tables, classes, names
 from profile_grid.tables.per_pass import Merged, in_run_order, numbers, per_pass, total_by_run, with_share
-from profile_grid.tables.top_kernels import TOP_KERNELS
 
 
 def forward_parts(merged: Merged) -> pd.DataFrame:
     """(c) GPU time of the forward pass by part of the model (innermost range), matrix multiplies and others
     separately."""
     kernels, steps = merged.kernels, merged.captured_steps
-    forward = kernels[kernels["phase"] == FORWARD]
+    forward = kernels[kernels["phase"] == names.FORWARD]
     forward = forward.assign(
-        part=forward["range"].map(lambda path: innermost(path) or NO_RANGE),
-        other_ns=forward["total_ns"].where(~is_matmul(forward["class"]), 0),
+        part=forward["range"].map(lambda path: innermost(path) or names.NO_RANGE),
+        other_ns=forward["total_ns"].where(~classes.is_matmul(forward["class"]), 0),
     )
     table = with_share(per_pass(forward, ["part"], steps), ["run"], "share")
     ns_of_others = forward.groupby(["run", "part"], observed=True)["other_ns"].sum()
@@ -31,7 +28,7 @@ def forward_parts(merged: Merged) -> pd.DataFrame:
 
 
 TABLES = (
-    FORWARD_CLASSES,
+    class_tables.FORWARD_CLASSES,
     TableSpec(
         "forward_parts",
         "(c) One row per run and part of the model in the forward pass",
@@ -40,14 +37,14 @@ TABLES = (
             PER_PASS,
             """
     share | float | of 1 | of the forward pass's GPU time; sums to one
-    other_time_ms | float | ms | the part of gpu_time_ms that is no matrix multiply
+    other_time_ms | float | ms | gpu_time_ms without matrix multiplies
     other_share | float | of 1 | other_time_ms, of the forward pass's GPU time
     share_of_others | float | of 1 | of the forward pass's GPU time outside matrix multiplies; sums to one
 """,
         ),
         make=forward_parts,
     ),
-    TOP_KERNELS,
+    class_tables.TOP_KERNELS,
 )
 PAGE_TABLES = (
     PageTable("forward_classes", "Classes in the forward pass"),
@@ -55,7 +52,7 @@ PAGE_TABLES = (
     PageTable(
         "other_kernels",
         "The kernels with the most time that are no matrix multiplies",
-        rows=lambda top: top[top["scope"] == FORWARD_OTHERS].drop(columns=["scope", "same_as_forward"]),
+        rows=lambda top: top[top["scope"] == names.FORWARD_OTHERS].drop(columns=["scope", "same_as_forward"]),
         source_name="top_kernels",
     ),
 )

@@ -42,8 +42,8 @@ def test_a_part_of_the_model_is_the_innermost_range_and_its_matrix_multiplies_ar
 
 def test_the_other_kernels_are_told_by_class_part_and_name():
     assert Said(forward())["c"] == (
-        "Everything but matrix multiplies takes 18.4 % of the forward pass, most of it in `computing softmax` in the"
-        " only run. Its classes: softmax 9.2 %, elementwise 6.1 % and reduction 3.1 % of the forward pass. The"
+        "Everything but matrix multiplies takes 18.4 % of the forward pass; its longest part is `computing softmax`."
+        " By class, shares of the forward pass: softmax 9.2 %, elementwise 6.1 % and reduction 3.1 %. The"
         " part of the"
         " model that takes most of this time is `computing softmax`, with 49.9 % of it. The kernel that takes most of"
         " this time is **softmax_warp_forward**."

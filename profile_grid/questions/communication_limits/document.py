@@ -2,15 +2,14 @@
 
 import pandas as pd
 
-from cs336_model.arithmetic.layer_limits import DATA, LAYOUTS
+from cs336_model.arithmetic.layer_limits import DATA
 from cs336_model.ranges import BACKWARD
-from kernel_tables.markdown import MarkdownTable
 from profile_grid.quantities import ABSENT, count, interval, known, percent, rate, significant, with_spread
+from profile_grid.questions.communication_limits.table import SPREADS
 from profile_grid.study.dimensions import BATCH_SIZE, CONTEXT_LENGTH, GPUS, MODEL, PARALLEL
-from profile_grid.tables.cells import rows_table
-from profile_grid.tables.claims import Claim
+from profile_grid.tables.cells import Part, rows_table
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import of_all
+from profile_grid.tables.wording import Claim, capital, of_all
 
 ALWAYS = (MODEL.key, CONTEXT_LENGTH.key, BATCH_SIZE.key, GPUS.key)
 NO_ANSWER = Claim(
@@ -33,25 +32,22 @@ def _data_parallel(layers: pd.DataFrame) -> pd.DataFrame:
 def _ratio(layers: pd.DataFrame) -> list[Claim]:
     rows = _data_parallel(layers)
     text = (
-        "By measured rates, reducing the gradients of a feed-forward layer takes {share} of the time of its backward"
-        " pass, in {runs}."
+        "At the measured rates, reducing the gradients of a feed-forward layer would take {share} of the time of its"
+        " backward pass{runs}."
     )
-    runs = of_all(len(rows), len(rows))
+    runs = f" ({of_all(len(rows), len(rows))})" if len(rows) > 1 else ""
     return [Claim(text, "predicted", share=interval(rows["ratio"], percent), runs=runs)] if len(rows) else []
 
 
 def _limits(layers: pd.DataFrame) -> list[Claim]:
-    """The limits of the pass that needs more, by layout."""
-    texts = []
-    for layout in LAYOUTS:
-        rows = layers[layers["layout"] == layout]
-        if len(rows):
-            tokens = rows.groupby("run")["fewest_tokens"].max()
-            limit = f"from {interval(tokens, count)} tokens on" if (tokens > 0).any() else "with any number of tokens"
-            gpus = interval(rows.groupby("run")["most_devices"].min(), count)
-            texts.append(f"{layout} {limit}, and with this batch on up to {gpus} GPUs")
-    text = "Communication takes no longer than computation: {texts}."
-    return [Claim(text, "predicted", texts="; ".join(texts))] if texts else []
+    """The limits of data parallelism; the table has those of the other layouts."""
+    rows = _data_parallel(layers)
+    text = (
+        "With data parallelism, communication takes no longer than computation from {tokens} tokens per batch on, and"
+        " with the measured batch on up to {gpus} GPUs (by configuration); the table has the other layouts."
+    )
+    tokens, gpus = (interval(rows[name], count) for name in ("fewest_tokens", "most_devices"))
+    return [Claim(text, "predicted", tokens=tokens, gpus=gpus)] if len(rows) else []
 
 
 def _measured(layers: pd.DataFrame) -> list[Claim]:
@@ -75,8 +71,9 @@ def _buckets(table: pd.DataFrame) -> list[Claim]:
         return []
     errors, without = rows["error_ms"].abs(), (rows["other_sizes_ms"] - rows["measured_ms"]).abs()
     text = (
-        "Predicted from the other sizes of buckets, the cost of {runs} is off by {mean} ms on average, and by"
-        " {most} ms at most; the mean cost of the other sizes is off by {without} ms on average."
+        "A model of DDP's buckets, fitted to the other sizes, predicts the cost of communication in {runs} with a mean"
+        " error of {mean} ms and a largest of {most} ms;"
+        " the mean cost of the other sizes as a prediction has one of {without} ms."
     )
     runs = of_all(len(rows), len(rows), "run")
     means = {"mean": significant(errors.mean()), "without": significant(without.mean())}
@@ -84,54 +81,25 @@ def _buckets(table: pd.DataFrame) -> list[Claim]:
     known_spread = rows[rows["within_spread"].notna()]
     within = of_all(int(known_spread["within_spread"].sum()), len(known_spread), "prediction")
     text = (
-        "{within} are within the differences between processes; by the fit, a second of hidden communication prolongs"
-        " computation by {slowdown} s."
+        "{within} are within {spreads} standard deviations between processes; in the model, a second of hidden"
+        " communication prolongs computation by {slowdown} s."
     )
     slowdown = interval(rows["slowdown"], significant)
-    return [*claims, Claim(text, "predicted", within=within[:1].upper() + within[1:], slowdown=slowdown)]
+    return [*claims, Claim(text, "predicted", within=capital(within), slowdown=slowdown, spreads=SPREADS)]
 
 
-def limits_table(measured: Measured) -> MarkdownTable:
-    """One line per configuration, layout and pass: times by measured rates, and limits."""
-    columns = (
-        ("layout", lambda row: row["layout"]),
-        ("pass", lambda row: row["pass"]),
-        ("computation", lambda row: rate(row["flop_per_s"])),
-        ("bus bandwidth, GB/s", lambda row: significant(row["bus_gb_per_s"])),
-        ("computation, ms", lambda row: significant(row["compute_ms"])),
-        ("communication, ms", lambda row: significant(row["communication_ms"])),
-        ("ratio", lambda row: percent(row["ratio"])),
-        ("fewest tokens", lambda row: count(row["fewest_tokens"]) if known(row["fewest_tokens"]) else "none"),
-        ("most GPUs", lambda row: count(row["most_devices"])),
-    )
-    return rows_table(measured.tables["layer_limits"], ALWAYS, columns, words=2)
-
-
-def layers_table(measured: Measured) -> MarkdownTable:
-    """One line per configuration: data parallelism as predicted and as measured."""
-    columns = (
-        ("tokens", lambda row: count(row["tokens"])),
-        ("computation, ms", lambda row: significant(row["compute_ms"])),
-        ("measured, ms", lambda row: significant(row["measured_compute_ms"])),
-        ("communication, ms", lambda row: significant(row["communication_ms"])),
-        ("measured, ms", lambda row: significant(row["measured_transfer_ms"])),
-    )
-    return rows_table(_data_parallel(measured.tables["layer_limits"]), ALWAYS, columns)
-
-
-def buckets_table(measured: Measured) -> MarkdownTable:
-    """One line per run with buckets: the model's parts, its prediction, and the measurement."""
-    columns = (
-        ("buckets", lambda row: count(row["buckets"])),
-        ("communication, ms", lambda row: significant(row["communication_ms"])),
-        ("measured, ms", lambda row: significant(row["transfer_ms"])),
-        ("exposed, ms", lambda row: significant(row["exposed_ms"])),
-        ("slowdown", lambda row: significant(row["slowdown"])),
-        ("cost predicted, ms", lambda row: significant(row["predicted_ms"])),
-        ("cost measured, ms", lambda row: with_spread(row["measured_ms"], row["spread_ms"])),
-        ("error, ms", _error),
-    )
-    return rows_table(measured.tables["bucket_costs"], (*ALWAYS, PARALLEL.key), columns)
+def tables(measured: Measured) -> list[Part]:
+    """Per configuration, layout and pass: times by measured rates, and limits; data parallelism and buckets, as
+    predicted and as measured."""
+    layers, buckets = measured.tables["layer_limits"], measured.tables["bucket_costs"]
+    return [
+        ("One feed-forward layer at the measured rates, for each way to lay out the GPUs",
+         rows_table(layers, ALWAYS, LIMITS, words=2)),
+        ("Data parallelism, backward pass of one layer, as predicted and as measured under the profiler",
+         rows_table(_data_parallel(layers), ALWAYS, LAYERS)),
+        ("Cost of DistributedDataParallel's buckets, as predicted and as measured without a profiler",
+         rows_table(buckets, (*ALWAYS, PARALLEL.key), BUCKETS)),
+    ]  # fmt: skip
 
 
 def _error(row: dict) -> str:
@@ -139,3 +107,33 @@ def _error(row: dict) -> str:
         return ABSENT
     text = f"{row['error_ms']:+.2f}".replace("-", "−")
     return text if row["within_spread"] is not False else f"{text} !"
+
+
+LIMITS = (
+    ("layout", lambda row: row["layout"]),
+    ("pass", lambda row: row["pass"]),
+    ("computation", lambda row: rate(row["flop_per_s"])),
+    ("bus bandwidth, GB/s", lambda row: significant(row["bus_gb_per_s"])),
+    ("computation, ms", lambda row: significant(row["compute_ms"])),
+    ("communication, ms", lambda row: significant(row["communication_ms"])),
+    ("ratio", lambda row: percent(row["ratio"])),
+    ("fewest tokens", lambda row: count(row["fewest_tokens"]) if known(row["fewest_tokens"]) else "none"),
+    ("most GPUs", lambda row: count(row["most_devices"])),
+)
+LAYERS = (
+    ("tokens", lambda row: count(row["tokens"])),
+    ("computation, ms", lambda row: significant(row["compute_ms"])),
+    ("computation measured, ms", lambda row: significant(row["measured_compute_ms"])),
+    ("communication, ms", lambda row: significant(row["communication_ms"])),
+    ("communication measured, ms", lambda row: significant(row["measured_transfer_ms"])),
+)
+BUCKETS = (
+    ("buckets", lambda row: count(row["buckets"])),
+    ("communication, ms", lambda row: significant(row["communication_ms"])),
+    ("communication measured, ms", lambda row: significant(row["transfer_ms"])),
+    ("exposed, ms", lambda row: significant(row["exposed_ms"])),
+    ("slowdown", lambda row: significant(row["slowdown"])),
+    ("cost predicted, ms", lambda row: significant(row["predicted_ms"])),
+    ("cost measured, ms", lambda row: with_spread(row["measured_ms"], row["spread_ms"])),
+    ("error, ms", _error),
+)

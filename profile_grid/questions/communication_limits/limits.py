@@ -17,15 +17,14 @@ from cs336_model.arithmetic.layer_limits import (
     fewest_tokens,
     most_devices,
 )
-from cs336_model.arithmetic.memory import ELEMENT_BYTES, SAVED_BYTES
+from cs336_model.arithmetic.memory import ELEMENT_BYTES, NUMBER_BYTES
 from cs336_model.arithmetic.rings import Links
 from profile_grid.study.dimensions import GPUS, LEADING, OPTIMIZER, PARALLEL, keys_without
 from profile_grid.study.table_spec import TableSpec, columns
-from profile_grid.tables.classes import is_matmul
+from profile_grid.tables import classes, texts
 from profile_grid.tables.ideal import shape_of_run
 from profile_grid.tables.model_parts import KEY_COLUMNS, places_with_parts
 from profile_grid.tables.per_pass import Merged, numbers
-from profile_grid.tables.texts import as_texts
 
 ROOF, LAYER = "roof", "layer"
 ROOF_OF = {"bf16-weights": "bf16"}  # of a precision whose roof has another name
@@ -77,7 +76,11 @@ def layer_of(shape: ModelShape, run: Mapping) -> Layer:
     """The feed-forward layer of a run, with the tokens of all GPUs; `shape` is that on one of them."""
     precision = run["precision"]
     return Layer(
-        shape.tokens * run[GPUS.key], shape.d_model, shape.d_ff, SAVED_BYTES[precision].number, ELEMENT_BYTES[precision]
+        shape.tokens * run[GPUS.key],
+        shape.d_model,
+        shape.d_ff,
+        NUMBER_BYTES[precision].number,
+        ELEMENT_BYTES[precision],
     )
 
 
@@ -122,7 +125,7 @@ def _flop_rates(merged: Merged) -> dict[str, tuple[float, str]]:
 def _layer_kernels_ms(merged: Merged) -> dict[tuple[str, str], float]:
     """Mean GPU time of the matrix multiplies of one feed-forward layer, by run and pass."""
     kernels = merged.kernels
-    kernels = as_texts(kernels[is_matmul(kernels["class"])])
+    kernels = texts.as_texts(kernels[classes.is_matmul(kernels["class"])])
     places = places_with_parts(kernels)
     rows = kernels.merge(places[places["part"] == ranges.FEED_FORWARD], on=KEY_COLUMNS, validate="many_to_one")
     sums = numbers(rows["total_ns"]).groupby([rows["run"], rows["pass"]]).sum() / 1e6
@@ -143,7 +146,7 @@ def _measured_ms(merged: Merged) -> dict[tuple[str, str, str], float]:
     for run in runs[numbers(runs[GPUS.key]) > 1].to_dict("records"):
         shape = shape_of_run(run)
         if shape is not None:
-            size = shape.d_model * shape.d_ff * SAVED_BYTES[run["precision"]].number
+            size = shape.d_model * shape.d_ff * NUMBER_BYTES[run["precision"]].number
             of_matrix = alone[(alone["run"] == run["run"]) & (numbers(alone["bytes"]) == size)]
             if len(of_matrix):
                 mean_ns = numbers(of_matrix["transfer_ns"]).mean()
@@ -153,8 +156,8 @@ def _measured_ms(merged: Merged) -> dict[tuple[str, str, str], float]:
 
 LAYER_LIMITS = TableSpec(
     "layer_limits",
-    "One row per configuration on several GPUs, layout and pass: a feed-forward layer, its times by measured rates, and"
-    " when communication takes longer than computation",
+    "One row per configuration on several GPUs, layout and pass: a feed-forward layer, its times at the measured rates,"
+    " and when communication takes longer than computation",
     columns(f"""
     layout | text | | {", ".join(LAYOUTS)}: see cs336_model/arithmetic/layer_limits.py
     pass | text | | forward or backward; only passes that communicate
@@ -170,14 +173,14 @@ LAYER_LIMITS = TableSpec(
     compute_ms | float | ms | FLOPs of the pass ÷ GPUs ÷ flop_per_s
     communication_ms | float | ms | of its collectives, one after another, without latency
     ratio | float | | communication ÷ computation
-    fewest_tokens | float | tokens | of a batch, from which on communication takes no longer than computation; 0 if \
+    fewest_tokens | float | tokens | the smallest batch for which communication takes no longer than computation; 0 if \
         any number does, empty if none does
     most_devices | int | | largest power of two of GPUs on which that holds for this batch, if both rates stay; 1 if \
         on none
     measured_compute_ms | float | ms | GPU time of the matrix multiplies of one layer, mean over layers and steps; \
         only for data parallel
     measured_transfer_ms | float | ms | transfers of the three all-reduces of one layer, mean over layers, ranks and \
-        steps; empty where matrices are not reduced alone
+        steps; empty if matrices are not reduced separately
 """),
     make=layer_limits,
 )

@@ -5,16 +5,14 @@ What DistributedDataParallel's buckets cost is predicted for each size from the 
 
 import pandas as pd
 
-from cs336_model.arithmetic.buckets import buckets_of, exposed_s, reductions, slowdown
-from cs336_model.arithmetic.memory import SAVED_BYTES
-from cs336_model.arithmetic.rings import Links, links_of
+from cs336_model.arithmetic.memory import NUMBER_BYTES
+from cs336_model.arithmetic.rings import Links, buckets_of, exposed_s, links_of, reductions, slowdown
 from cs336_model.program.variants.values import BUCKET_MB
 from cs336_model.ranges import BACKWARD
 from profile_grid.questions.communication_limits.limits import LAYER_LIMITS
 from profile_grid.study.dimensions import BATCH_SIZE, CONTEXT_LENGTH, GPUS, LEADING, MODEL, PARALLEL, keys_without
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables.communication_cost import communication_times
-from profile_grid.tables.ideal import shape_of_run
+from profile_grid.tables import communication_cost, ideal
 from profile_grid.tables.names import WHOLE_STEP, WITHOUT_COMMUNICATION
 from profile_grid.tables.per_pass import Merged, numbers
 
@@ -38,8 +36,8 @@ def bucket_costs(merged: Merged) -> pd.DataFrame:
 
 def _known(merged: Merged) -> pd.DataFrame:
     """The rows with everything but what is fitted."""
-    times, links = communication_times(merged), links_by_gpus(merged)
-    shapes = {run["run"]: shape_of_run(run) for run in merged["runs"].to_dict("records")}
+    times, links = communication_cost.communication_times(merged), links_by_gpus(merged)
+    shapes = {run["run"]: ideal.shape_of_run(run) for run in merged["runs"].to_dict("records")}
     others, transfers = _other_phases_ms(merged), _transfers_ms(merged)
     rows = []
     for row in times.to_dict("records"):
@@ -48,7 +46,7 @@ def _known(merged: Merged) -> pd.DataFrame:
         if row[PARALLEL.key] not in BUCKET_MB or ring is None or shape is None or not backward_ms > 0:
             continue
         megabytes = BUCKET_MB[row[PARALLEL.key]]
-        buckets = buckets_of(shape, megabytes, SAVED_BYTES[row["precision"]].number)
+        buckets = buckets_of(shape, megabytes, NUMBER_BYTES[row["precision"]].number)
         seconds = reductions(buckets, row[GPUS.key], ring)
         rows.append(
             {name: row[name] for name in LEADING}
@@ -124,7 +122,8 @@ BUCKET_COSTS = TableSpec(
         with other sizes, on as many GPUs
     predicted_ms | float | ms | exposed + slowdown × (communication − exposed)
     error_ms | float | ms | predicted − measured
-    other_sizes_ms | float | ms | mean of measured_ms over the other sizes of the same work: a prediction without model
+    other_sizes_ms | float | ms | mean of measured_ms over the other sizes of the same work: a prediction without a \
+        model
     within_spread | bool | | whether the error is at most {SPREADS} × spread_ms
 """,
     ),

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from cs336_model.arithmetic.buckets import buckets_of
+from cs336_model.arithmetic.rings import buckets_of
 from profile_grid.documents.documents import asked_of, documents
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.questions.communication_limits.table import bucket_costs

@@ -5,13 +5,12 @@ import pandas as pd
 from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import ABSENT, interval, percent, points, significant
 from profile_grid.study.dimensions import LEADING, MODE, keys_without
-from profile_grid.tables.cells import by_size, run_table, small_ones_together
-from profile_grid.tables.claims import Claim
+from profile_grid.tables.cells import Part, by_size, run_table, small_ones_together
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family, family_shares
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import ALL_PHASES, BACKWARD, FORWARD, MAIN_PHASES
 from profile_grid.tables.pivoting import pivoted
-from profile_grid.tables.wording import PASSES, TRAINING, leaders, listed, no_kernels_sentence, of_all
+from profile_grid.tables.wording import PASSES, TRAINING, Claim, leaders, listed, no_kernels_sentence, of_all
 
 SAME_SHARE = 0.005
 MAX_PARTS = 7
@@ -50,7 +49,10 @@ def _change(change: pd.DataFrame, measured: Measured) -> Claim:
             share = word if texts else f"a {word} share than in inference"
             texts.append(f"{share} in {count} ({amount} points)")
     verdict = ", ".join(texts) or f"the same share as in inference within {_amount(SAME_SHARE)} points"
-    median = f"; median change {points(change['change'].median())}" if len(change) > 2 else ""
+    same = int((change["change"].abs() < SAME_SHARE).sum())
+    if texts and same:
+        verdict += f", similar in {same}"
+    median = f"; median change {points(change['change'].median())}" if len(change) > 2 and len(texts) < 2 else ""
     return Claim(
         "In {training}, matrix multiplies take {verdict}{median}.",
         "counted", training=training, verdict=verdict, median=median,
@@ -68,9 +70,9 @@ def _other_classes(measured: Measured) -> list[Claim]:
     texts = []
     for name, rows in change[change["family"] != MATMUL].groupby("family", sort=False)["change"]:
         if rows.abs().median() >= SAME_SHARE and ((rows > 0).all() or (rows < 0).all()):
-            texts.append(f"{escaped(name)} {interval(rows, points)}")
+            texts.append(f"{escaped(name)} by {interval(rows, points)}")
     return (
-        [Claim("Other classes that gain or lose in every run, in percentage points: {texts}.", texts=listed(texts))]
+        [Claim("These shares change in one direction in every run: {texts} percentage points.", texts=listed(texts))]
         if texts
         else []
     )
@@ -104,7 +106,24 @@ def _parts(measured: Measured) -> list[Claim]:
     return [Claim("The longest part of the backward pass is {most}, with {share} of it.", most=most, share=share)]
 
 
-def change_table(measured: Measured) -> MarkdownTable | None:
+def tables(measured: Measured) -> list[Part]:
+    """(d) The share of every class in inference and in training; of each phase in training; times of the longest
+    parts."""
+    words = measured.words
+    return [
+        (f"Share of {words.time} by class in %, inference → training (gemm: matrix multiplies, with the change in"
+         " percentage points)",
+         _change_table(measured)),
+        (f"Each phase's share of the {words.time} of a training step (in brackets: the share of matrix multiplies in"
+         " the phase)",
+         _phase_table(measured)),
+        (f"Forward → backward {words.time} of the longest parts of the model (all: the table `training_parts`); a"
+         f" backward {words.kernel} belongs to the part that it differentiates",
+         _parts_table(measured)),
+    ]  # fmt: skip
+
+
+def _change_table(measured: Measured) -> MarkdownTable | None:
     """(d) The share of every class in inference and in training, matrix multiplies first; None if no configuration has
     both."""
     keys = keys_without(MODE.key)
@@ -122,7 +141,7 @@ def change_table(measured: Measured) -> MarkdownTable | None:
     return run_table(measured, tuple(f"{escaped(name)}, %" for name in families), cells, measured.training_mode)
 
 
-def phase_table(measured: Measured) -> MarkdownTable | None:
+def _phase_table(measured: Measured) -> MarkdownTable | None:
     """(d) The share of each phase in the training step, and of matrix multiplies in it; None without a captured
     training run."""
     shares = phase_shares(measured)
@@ -137,7 +156,7 @@ def phase_table(measured: Measured) -> MarkdownTable | None:
     return run_table(measured, tuple(escaped(phase) for phase in phases), cells, measured.training_mode)
 
 
-def parts_table(measured: Measured) -> MarkdownTable | None:
+def _parts_table(measured: Measured) -> MarkdownTable | None:
     """(d) Forward and backward times of the longest parts; None if no capture distinguishes backward parts."""
     rows = _of_training(measured)
     if rows.empty:

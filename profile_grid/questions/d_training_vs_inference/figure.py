@@ -4,19 +4,14 @@ import altair as alt
 import pandas as pd
 
 from kernel_tables.page.colors import DARK
-from profile_grid.figures import marks
-from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.layout import Spec, row
-from profile_grid.figures.panels import GAP_PX, Frame
-from profile_grid.figures.run_selection import by_size, fullest_runs, with_dimensions, without_figures, words
+from profile_grid.figures import marks, panels, run_selection
 from profile_grid.figures.theme import CROSS, INK, SMALL, SMALLEST, SOFT, part_style
 from profile_grid.quantities import interval, percent
-from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODE, MODEL, MODES
-from profile_grid.study.stages import CAPTURE
+from profile_grid.study import dimensions, stages
 from profile_grid.tables.classes import MATMUL, family
 from profile_grid.tables.names import ALL_PHASES, FORWARD
 
-PANEL_DIMENSIONS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
+PANEL_DIMENSIONS = (dimensions.MODEL.key, dimensions.CONTEXT_LENGTH.key, dimensions.MODE.key)
 INFERENCE, TRAINING = SIDES = ("inference", "training")
 SMALLEST_LABEL = 0.06
 MAX_BARS = 60  # in one panel
@@ -27,7 +22,9 @@ SHORTER = "†"
 def sides_of(runs: pd.DataFrame) -> pd.DataFrame:
     """The declared runs with their `side`: mode forward, and the fullest training mode of each configuration."""
     inference = runs["mode"] == FORWARD
-    return pd.concat([runs[inference].assign(side=INFERENCE), fullest_runs(runs[~inference]).assign(side=TRAINING)])
+    return pd.concat(
+        [runs[inference].assign(side=INFERENCE), run_selection.fullest_runs(runs[~inference]).assign(side=TRAINING)]
+    )
 
 
 def family_shares(runs: pd.DataFrame, shares: pd.DataFrame) -> pd.DataFrame:
@@ -37,37 +34,37 @@ def family_shares(runs: pd.DataFrame, shares: pd.DataFrame) -> pd.DataFrame:
     drawn = drawn.assign(family=drawn["class"].astype("str").map(family))
     sums = drawn.groupby(["run", "family"], sort=False)["share"].sum().reset_index()
     sums = sums.merge(sides_of(runs)[["run", "side"]], on="run", how="inner", validate="many_to_one")
-    return with_dimensions(marks.placed(sums, "share", "family"), runs)
+    return run_selection.with_dimensions(marks.placed(sums, "share", "family"), runs)
 
 
-def draw_class_shares(tables: Tables) -> Drawing:
+def draw_class_shares(tables: panels.Tables) -> panels.Drawing:
     """A stacked bar per model and context: the forward pass of inference on the left, training on the right."""
-    runs, terms = tables["runs"], words(tables["runs"])
+    runs, terms = tables["runs"], run_selection.words(tables["runs"])
     declared, shares = sides_of(runs), family_shares(runs, tables["class_shares"])
     fills = marks.part_fills(shares, "family")
-    missing = without_figures(declared, CAPTURE).merge(declared[["run", "side"]], on="run")
+    missing = run_selection.without_figures(declared, stages.CAPTURE).merge(declared[["run", "side"]], on="run")
     axis = alt.Axis(title=f"share of the {terms.time} of a step", format="%", values=[0, 0.2, 0.4, 0.6, 0.8, 1])
     x = alt.X("start:Q", scale=alt.Scale(domain=[0, 1]), axis=axis)
-    full = next((mode for mode in FULLEST_FIRST if mode in set(shares["mode"])), FORWARD)
+    full = next((mode for mode in dimensions.FULLEST_FIRST if mode in set(shares["mode"])), FORWARD)
     shorter = shares[(shares["side"] == TRAINING) & (shares["mode"] != full)]
     shares = shares.assign(bar=_cells(shares), text=shares["run"].isin(shorter["run"]).map({True: SHORTER, False: ""}))
 
-    def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> Spec:
+    def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> panels.Spec:
         every = pd.concat([rows, absent])
-        cells = list(dict.fromkeys(_cells(by_size(every, runs))))[:MAX_BARS]
+        cells = list(dict.fromkeys(_cells(run_selection.by_size(every, runs))))[:MAX_BARS]
         sides = [side for side in SIDES if side in set(every["side"])]
-        return row(*[
+        return panels.row(*[
             _panel(rows[rows["side"] == side], absent[absent["side"] == side], cells, x, fills, side == sides[0])
             .properties(title=alt.TitleParams(_title(side, full), frame="group"))
             for side in sides
-        ], spacing=GAP_PX)  # fmt: skip
+        ], spacing=panels.GAP_PX)  # fmt: skip
 
     notes = [f"The {terms.time} of a step is the sum over {terms.kernels} and memory operations; bars sum to 100 %."]
     if len(shorter):
-        notes.append(f"{SHORTER} {' or '.join(MODES[mode] for mode in dict.fromkeys(shorter['mode']))}.")
+        notes.append(f"{SHORTER} {' or '.join(dimensions.MODES[mode] for mode in dict.fromkeys(shorter['mode']))}.")
     if shares["bar"].nunique() > MAX_BARS:
         notes.append(f"At most {MAX_BARS} models and contexts are drawn; the table has all.")
-    frame = Frame(PANEL_DIMENSIONS, f"No capture holds {terms.kernels}, so their classes have no shares.")
+    frame = panels.Frame(PANEL_DIMENSIONS, f"No capture holds {terms.kernels}, so their classes have no shares.")
     title = f"{terms.kernel.capitalize()} classes as shares of the time of all {terms.kernels}"
     return frame.drawing(shares, declared, missing, panel, notes, title=title)
 
@@ -77,7 +74,7 @@ def _cells(rows: pd.DataFrame) -> list[str]:
 
 
 def _title(side: str, full: str) -> str:
-    return f"{side} ({MODES[FORWARD if side == INFERENCE else full]})"
+    return f"{side} ({dimensions.MODES[FORWARD if side == INFERENCE else full]})"
 
 
 def _panel(
@@ -119,18 +116,18 @@ def _instead(shares: pd.DataFrame, missing: pd.DataFrame, cells: list[str], chan
     return (crosses if len(failed) else []) + ([blank] if len(absent) else [])
 
 
-def result_class_shares(tables: Tables) -> str:
+def result_class_shares(tables: panels.Tables) -> str:
     """The share of matrix multiplies in inference and in training."""
     shares = family_shares(tables["runs"], tables["class_shares"])
     matmul = shares[shares["family"] == MATMUL]
     share_by_side = {side: matmul[matmul["side"] == side]["share"] for side in SIDES}
     parts = [f"{interval(rows, percent)} in {side}" for side, rows in share_by_side.items() if len(rows)]
-    time = words(tables["runs"]).time
+    time = run_selection.words(tables["runs"]).time
     return f"Of the {time}, matrix multiplies take {', '.join(parts)}" if parts else ""
 
 
 FIGURES = (
-    Figure(
+    panels.Figure(
         "class_shares", "Kernel classes as shares of the time of all kernels", draw_class_shares, result_class_shares,
         tables=("runs", "class_shares"),
     ),

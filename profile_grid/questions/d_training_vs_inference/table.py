@@ -34,11 +34,11 @@ TABLES = (
     CLASS_SHARES,
     TableSpec(
         "training_parts",
-        "(d) One row per run whose capture tells the parts of the backward pass, per pass and part of the model",
+        "(d) One row per run, pass and part of the model, if the capture distinguishes parts of the backward pass",
         columns(
             """
     pass | text | | forward (with the loss), backward, or recomputation: what a checkpoint computes again
-    part | text | | the innermost range, in the backward pass the innermost that the forward pass has too
+    part | text | | the innermost range; in the backward pass, the innermost that the forward pass also has
 """,
             PER_PASS,
             "share | float | of 1 | of the pass's GPU time; sums to one",

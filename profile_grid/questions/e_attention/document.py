@@ -6,12 +6,12 @@ from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import count, interval, percent, rate, significant
 from profile_grid.questions.e_attention.table import MASK, MATMULS, PARTS, SCORES, SOFTMAX, VALUES
 from profile_grid.study.dimensions import MODE, keys_without
-from profile_grid.tables.cells import LEADING_KEYS, lines_table, run_table
-from profile_grid.tables.claims import Claim
+from profile_grid.tables.cells import LEADING_KEYS, Part, lines_table, run_table
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import BACKWARD
 from profile_grid.tables.wording import (
     NO_FORWARD_PASS,
+    Claim,
     fused_sentence,
     leaders,
     listed,
@@ -82,17 +82,24 @@ def _layers(rows: pd.DataFrame) -> list[Claim]:
     return [Claim(text, softmax=SOFTMAX, places=places(odd))] if len(odd) else []
 
 
-def attention_table(measured: Measured) -> MarkdownTable:
-    """(e) GPU time of one layer's parts of attention, rates, and the two ratios of softmax to the matrix multiplies."""
-    return _table_of(measured, "attention", measured.inference_mode)
-
-
-def backward_table(measured: Measured) -> MarkdownTable | None:
-    """(e) The same in the backward pass of training; None if no capture distinguishes its parts."""
-    mode = measured.training_mode
-    if mode is None or measured.mode("attention_backward", mode).empty:
-        return None
-    return _table_of(measured, "attention_backward", mode)
+def tables(measured: Measured) -> list[Part]:
+    """(e) GPU time of one layer's parts of attention, rates, and the two ratios of softmax to the matrix multiplies;
+    FLOPs; the same times in the backward pass of training, where captures distinguish its parts."""
+    time, training = measured.words.time, measured.training_mode
+    parts: list[Part] = []
+    if not measured.inference("attention").empty:
+        parts = [
+            (f"In one layer: {time} by part, and FLOP/s reached by both matrix multiplies together and by softmax",
+             _table_of(measured, "attention", measured.inference_mode)),
+            ("FLOPs of one layer", _flops_table(measured)),
+        ]  # fmt: skip
+    if training and not measured.mode("attention_backward", training).empty:
+        text = (
+            f"In one layer of the backward pass, in training: {time} of what differentiates each part (4·B·H·S²·d_head"
+            " FLOPs for a matrix multiply, 4·B·H·S² for softmax), rates and ratios"
+        )
+        parts.append((text, _table_of(measured, "attention_backward", training)))
+    return parts
 
 
 def _table_of(measured: Measured, name: str, mode: str) -> MarkdownTable:
@@ -117,7 +124,7 @@ def _table_of(measured: Measured, name: str, mode: str) -> MarkdownTable:
     return run_table(measured, headings, cells, mode)
 
 
-def flops_table(measured: Measured) -> MarkdownTable:
+def _flops_table(measured: Measured) -> MarkdownTable:
     """(e) FLOPs of one layer's parts of attention: formula, and number for every configuration with known sizes."""
     rows = measured.inference("attention")
     rows = rows[rows["part"].isin(PARTS) & rows["flops_per_layer"].notna()]

@@ -3,19 +3,14 @@
 import altair as alt
 import pandas as pd
 
-from profile_grid.figures import marks
-from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.layout import Spec, column
-from profile_grid.figures.panels import Frame, side_by_side
-from profile_grid.figures.run_selection import leanest_runs, models_in_order, with_dimensions, without_figures, words
-from profile_grid.figures.scales import Contexts, Log, Series
-from profile_grid.figures.theme import GROUND, WIDTH
+from profile_grid.figures import marks, run_selection
+from profile_grid.figures.panels import Drawing, Figure, Frame, Spec, Tables, column, side_by_side
+from profile_grid.figures.theme import GROUND, WIDTH, Contexts, Log, Series
 from profile_grid.quantities import interval, percent, significant
 from profile_grid.questions.e_attention.table import PARTS, SOFTMAX
-from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL, keys_without
-from profile_grid.study.stages import CAPTURE
+from profile_grid.study import dimensions, stages
 
-PANEL_DIMENSIONS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
+PANEL_DIMENSIONS = (dimensions.MODEL.key, dimensions.CONTEXT_LENGTH.key, dimensions.MODE.key)
 PANEL_PX, SHARES_PX, NAMES_PX = 150, 100, 160
 MAX_COLUMNS = 5
 
@@ -24,38 +19,44 @@ def attention_parts(runs: pd.DataFrame, attention: pd.DataFrame) -> pd.DataFrame
     """One row per part of attention of each configuration, from the run with the fewest phases that has the part: time
     and FLOPs of a layer, and their ratios to both matrix multiplies."""
     inner = attention[attention["part"].isin(PARTS)]
-    chosen = leanest_runs(runs[runs["run"].isin(inner["run"])])
-    rows = with_dimensions(inner[inner["run"].isin(chosen["run"])], runs)
+    chosen = run_selection.leanest_runs(runs[runs["run"].isin(inner["run"])])
+    rows = run_selection.with_dimensions(inner[inner["run"].isin(chosen["run"])], runs)
     return rows.sort_values("context_length", kind="stable", ignore_index=True)
 
 
 def absent_cells(runs: pd.DataFrame, drawn: pd.DataFrame) -> pd.DataFrame:
     """One run per configuration that has no row in `drawn`: the run with the fewest phases."""
-    keys = keys_without(MODE.key)
+    keys = dimensions.keys_without(dimensions.MODE.key)
     present = set(drawn[keys].itertuples(index=False, name=None))
-    missing = leanest_runs(without_figures(runs, CAPTURE))
+    missing = run_selection.leanest_runs(run_selection.without_figures(runs, stages.CAPTURE))
     absent = [cell not in present for cell in missing[keys].itertuples(index=False, name=None)]
     return missing[pd.Series(absent, index=missing.index, dtype="bool")]
 
 
 def draw_attention(tables: Tables) -> Drawing:
-    """A panel per model: time per layer against context length, a line per part; below, each part's shares of time and
+    """A panel per model: time per layer against context length, a line per part; models with one context length share
+    a panel. Below, each part's shares of time and
     FLOPs, a marker per configuration."""
-    runs, terms = tables["runs"], words(tables["runs"])
+    runs, terms = tables["runs"], run_selection.words(tables["runs"])
     parts = attention_parts(runs, tables["attention"])
     series = Series("part", tuple(part for part in PARTS if part in set(parts["part"])))
-    order = models_in_order(runs)
+    order = run_selection.models_in_order(runs)
 
     def panel(rows: pd.DataFrame, _: pd.DataFrame) -> Spec:
         data = rows.drop(columns="mode")
-        models = [model for model in order if model in set(data["model"])]
         y = Log.around(data["gpu_time_per_layer_us"], PANEL_PX)
-        contexts = Contexts.of(data["context_length"])
+        lengths = data.groupby("model")["context_length"].nunique()
+        x_of_lines = Contexts.of(data["context_length"]).x(title="context")
+        x_of_models = alt.X("model:N", sort=order, axis=NAMES_OF_MODELS)
+        drawn = [(model, data[data["model"] == model], x_of_lines) for model in order if lengths.get(model, 0) > 1] + [
+            (dimensions.CONTEXT_LENGTH.title(length), rows, x_of_models)
+            for length, rows in data[data["model"].map(lengths) == 1].groupby("context_length")
+        ]
         times = {
-            model: _times(data[data["model"] == model], contexts, y, series, n % MAX_COLUMNS == 0 and terms.time)
-            for n, model in enumerate(models)
+            name: _times(rows, x, y, series, n % MAX_COLUMNS == 0 and terms.time, joined=x is x_of_lines)
+            for n, (name, rows, x) in enumerate(drawn)
         }
-        columns = min(max(len(models), 2), MAX_COLUMNS)
+        columns = min(max(len(drawn), 2), MAX_COLUMNS)
         return column(
             side_by_side(times, PANEL_PX, columns, one_axis=True), _shares(data, series, terms.time), spacing=16
         )
@@ -68,15 +69,21 @@ def draw_attention(tables: Tables) -> Drawing:
     return frame.drawing(parts, runs, absent_cells(runs, parts), panel, notes)
 
 
-def _times(parts: pd.DataFrame, contexts: Contexts, y: Log, series: Series, time: str | bool) -> alt.LayerChart:
+NAMES_OF_MODELS = alt.Axis(title="model", labelAngle=0)
+
+
+def _times(
+    parts: pd.DataFrame, x: alt.X, y: Log, series: Series, time: str | bool, joined: bool
+) -> alt.LayerChart:  # fmt: skip
     axis = y.axis(f"{time} per layer (µs)" if time else None)
     axis.labels = axis.ticks = bool(time)
     base = alt.Chart(parts).encode(
-        x=contexts.x(title="context"),
+        x=x,
         y=alt.Y("gpu_time_per_layer_us:Q", scale=y.scale, axis=axis),
         color=series.color(),
     )
-    return alt.layer(base.mark_line(), base.mark_point(filled=True).encode(shape=series.shape(), tooltip=_seen(parts)))
+    points = base.mark_point(filled=True).encode(shape=series.shape(), tooltip=_seen(parts))
+    return alt.layer(*([base.mark_line()] if joined else []), points)
 
 
 def _shares(parts: pd.DataFrame, series: Series, time: str) -> alt.LayerChart:

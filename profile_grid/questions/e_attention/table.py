@@ -87,14 +87,14 @@ def _of_both_matmuls(table: pd.DataFrame, column: str) -> pd.Series:
 
 
 COLUMNS = columns("""
-    part | text | | name of the range, what is nested in it included
+    part | text | | name of the range, including nested ranges
     instances_per_pass | float | | times the range is opened in one pass: once per layer
     gpu_time_ms | float | ms | GPU time in one pass
     gpu_time_std_ms | float | ms | its standard deviation between the measured steps
     gpu_time_per_layer_us | float | µs | gpu_time_ms ÷ instances_per_pass
     layers | float | | layers of the model
     flops_per_layer | float | FLOP | operations of one layer, from the shapes
-    flops_formula | text | | their formula: B batch, H heads, S context, d_head size of a head
+    flops_formula | text | | their formula: B batch, H heads, S context, d_head size of the head
     flop_per_s | float | FLOP/s | flops_per_layer ÷ gpu_time_per_layer_us
     runtime_to_matmuls | float | | gpu_time_ms ÷ that of both matrix multiplies
     flops_to_matmuls | float | | flops_per_layer ÷ that of both matrix multiplies

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from profile_grid.documents.documents import documents, section
-from profile_grid.tables.machines import by_machine
+from profile_grid.tables.measured import by_machine
 from tests.profile_grid.made_up import (
     GEMM,
     SDPA,

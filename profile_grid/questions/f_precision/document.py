@@ -2,18 +2,12 @@
 
 import pandas as pd
 
-from kernel_tables.markdown import MarkdownTable
 from profile_grid.quantities import interval, ratio, significant
 from profile_grid.study.dimensions import PRECISION
-from profile_grid.tables import ratio_tables
-from profile_grid.tables.accuracy import errors_table
-from profile_grid.tables.claims import Claim
-from profile_grid.tables.classes import NON_TRIVIAL_SHARE
-from profile_grid.tables.gains import by_value, largest_gain
+from profile_grid.tables import cells, classes, names, pivoting
+from profile_grid.tables.gains import LEADING_KEYS, by_value, largest_gain, parts_tables, phases_table, steps_table
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.names import FORWARD, NO_RANGE
-from profile_grid.tables.pivoting import sorted_values
-from profile_grid.tables.wording import listed, places
+from profile_grid.tables.wording import Claim, listed, places
 
 NO_PAIR = Claim("Not answered: no two timed runs differ only in precision, one of them in {base}.", "missing",
                 base=PRECISION.default)  # fmt: skip
@@ -30,9 +24,11 @@ def sentences(measured: Measured) -> list[str]:
 
 def _parts(measured: Measured, times: pd.DataFrame) -> list[Claim]:
     """The parts of the forward pass that gain most and least in the lowest precision, without trivial parts."""
-    lowest, parts = sorted_values(times, PRECISION.key)[-1], measured.tables["precision_parts"]
-    forward = parts[(parts["precision"] == lowest) & (parts["phase"] == FORWARD) & (parts["part"] != NO_RANGE)]
-    forward = forward[forward["base_share"] >= NON_TRIVIAL_SHARE]
+    lowest, parts = pivoting.sorted_values(times, PRECISION.key)[-1], measured.tables["precision_parts"]
+    forward = parts[
+        (parts["precision"] == lowest) & (parts["phase"] == names.FORWARD) & (parts["part"] != names.NO_RANGE)
+    ]
+    forward = forward[forward["base_share"] >= classes.NON_TRIVIAL_SHARE]
     ranges = {part: (rows.min(), rows.max()) for part, rows in forward.groupby("part", sort=False)["speed_up"]}
     if len(ranges) < 2:
         return []
@@ -56,10 +52,14 @@ def _accuracy(rows: pd.DataFrame) -> list[Claim]:
         return [Claim("No run was compared with one in fp{bits}, so the accuracy is not known.", "missing", bits=64)]
     texts = [
         f"{interval(compared[compared['precision'] == name]['logits_error'], _error)} in {name}"
-        for name in sorted_values(compared, PRECISION.key)
+        for name in pivoting.sorted_values(compared, PRECISION.key)
     ]
     large = compared[~compared["within_precision"].astype("bool")]
-    verdict = "rounding explains all of it" if large.empty else f"rounding does not explain that of {places(large)}"
+    verdict = (
+        "no error exceeds what rounding explains"
+        if large.empty
+        else f"rounding does not explain that of {places(large)}"
+    )
     text = "The logits of the first step differ from fp{bits} by {texts}; {verdict}."
     return [Claim(text, "counted", bits=64, texts=listed(texts), verdict=verdict)]
 
@@ -68,23 +68,17 @@ def _error(value: float) -> str:
     return f"{significant(100 * value, 2)} %" if value >= 1e-4 else f"{value:.1e}"
 
 
-def steps_table(measured: Measured) -> MarkdownTable:
-    """(f) One line per configuration: its step in fp32, then its time and speed-up in each other precision."""
-    return ratio_tables.steps_table(measured.tables["precision_times"], PRECISION)
-
-
-def phases_table(measured: Measured) -> MarkdownTable:
-    """(f) One line per configuration with a backward pass and precision: the speed-up of each phase."""
-    return ratio_tables.phases_table(measured.tables["precision_times"], PRECISION)
-
-
-def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
-    """(f) Speed-up of the GPU time of each part of the forward pass, with the title of each table."""
-    rows = measured.mode("precision_parts", measured.inference_mode)
-    return ratio_tables.parts_tables(rows[rows["phase"] == FORWARD])
-
-
-def accuracy_table(measured: Measured) -> MarkdownTable | None:
-    """(f) One line per timed run: its relative errors, the error that its precision explains, and the verdict; None
-    without errors."""
-    return errors_table(measured.tables["precision_accuracy"], (*ratio_tables.LEADING_KEYS, PRECISION.key))
+def tables(measured: Measured) -> list[cells.Part]:
+    """(f) Steps, phases and parts of the forward pass with their speed-ups; the errors of each timed run."""
+    times, parts = measured.tables["precision_times"], measured.mode("precision_parts", measured.inference_mode)
+    each = f"How many times as fast each part of the forward pass is, by {measured.words.time}"
+    return [
+        ("A step without a profiler, in brackets how many times as fast as in fp32", steps_table(times, PRECISION)),
+        ("How many times as fast each phase is", phases_table(times, PRECISION)),
+        *(
+            (each + (f", {title}" if title else ""), table)
+            for title, table in parts_tables(parts[parts["phase"] == names.FORWARD])
+        ),
+        ("Relative errors of the first step, compared with an eager step in fp64 with the same weights and tokens",
+         cells.errors_table(measured.tables["precision_accuracy"], (*LEADING_KEYS, PRECISION.key))),
+    ]  # fmt: skip

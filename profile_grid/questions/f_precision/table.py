@@ -6,14 +6,12 @@ from cs336_model.arithmetic.memory import ELEMENT_BYTES
 from profile_grid.stages.timing.tables import ACCURACY
 from profile_grid.study.dimensions import PRECISION
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables.ideal import peaks_of_device
-from profile_grid.tables.per_pass import Merged
-from profile_grid.tables.ratios import PARTS_WITH_BASE, TIMES_WITH_BASE, parts_with_base, times_with_base
+from profile_grid.tables import ideal, per_pass, ratios
 
 
-def precision_times(merged: Merged) -> pd.DataFrame:
+def precision_times(merged: per_pass.Merged) -> pd.DataFrame:
     """(f) One row per run in a lower precision and phase: its time without a profiler, and the time in fp32."""
-    table = times_with_base(merged, PRECISION)
+    table = ratios.times_with_base(merged, PRECISION)
     device = table["run"].map(merged["runs"].set_index("run")["device_name"])
     pairs = list(zip(device, table["precision"], strict=True))
     table["ideal_by_flops"] = [_peak_ratio(name, precision) for name, precision in pairs]
@@ -21,14 +19,14 @@ def precision_times(merged: Merged) -> pd.DataFrame:
     return table.astype({"ideal_by_flops": "float64", "ideal_by_bytes": "float64"})
 
 
-def precision_parts(merged: Merged) -> pd.DataFrame:
+def precision_parts(merged: per_pass.Merged) -> pd.DataFrame:
     """(f) One row per run in a lower precision, phase and part of the model: its GPU time, and that in fp32."""
-    return parts_with_base(merged, PRECISION)
+    return ratios.parts_with_base(merged, PRECISION)
 
 
 def _peak_ratio(device_name: object, precision: str) -> float | None:
     """Peak FLOP/s in this precision ÷ in fp32, by the data sheet; None if unknown."""
-    peaks = peaks_of_device(device_name)
+    peaks = ideal.peaks_of_device(device_name)
     peak, base = (peaks.flop_per_s(name) if peaks else None for name in (precision, PRECISION.default))
     return peak / base if peak and base else None
 
@@ -38,10 +36,10 @@ TABLES = (
         "precision_times",
         "(f) One row per run in a lower precision and phase, from the processes without a profiler",
         columns(
-            TIMES_WITH_BASE,
+            ratios.TIMES_WITH_BASE,
             """
-    ideal_by_flops | float | | peak FLOP/s in this precision ÷ peak in fp32, by the maker; empty where that is not known
-    ideal_by_bytes | float | | bytes of a number in fp32 ÷ in this precision
+    ideal_by_flops | float | | peak FLOP/s in this precision ÷ peak in fp32, by the maker; empty if unknown
+    ideal_by_bytes | float | | bytes of a number in fp32 ÷ bytes in this precision
 """,
         ),
         make=precision_times,
@@ -49,10 +47,12 @@ TABLES = (
     TableSpec(
         "precision_parts",
         "(f) One row per run in a lower precision, phase and part of the model, from the captures",
-        PARTS_WITH_BASE,
+        ratios.PARTS_WITH_BASE,
         make=precision_parts,
     ),
-    ACCURACY.copied("precision_accuracy", "(f) One row per timed run: its first step against an eager one in fp64"),
+    ACCURACY.copied(
+        "precision_accuracy", "(f) One row per timed run: its first step compared with an eager one in fp64"
+    ),
 )
 PAGE_TABLES = (
     PageTable("precision_times", "Times, compared with fp32"),

@@ -73,7 +73,7 @@ def test_the_sentences_say_how_much_faster_a_step_is_in_how_many_runs_and_the_er
     assert text.startswith("In bf16, the training step of small at context 128 is 4.00 times as fast as in fp32; the")
     assert "In bf16: faster in all 12 runs (× 4.0" in text
     assert "The logits of the first step differ from fp64 by 1.2e-07 in fp32 and 0.78 % in bf16" in text
-    assert "rounding explains all of it." in text
+    assert "; no error exceeds what rounding explains." in text
 
 
 def test_where_a_precision_is_slower_that_is_said():
@@ -109,5 +109,5 @@ def test_what_two_processes_differ_by_themselves_is_no_gain_and_says_how_many_pr
     waiting = Made(kernels=forward_kernels(), unprofiled_ms=40.0)
     text = Said([waiting, faster(waiting, 1.2)])["f"]
     assert text.startswith("Whether a step is faster than in fp32 is unclear in 1 run: 39 processes per")
-    assert "39 processes per run would show a difference of 10 %" in text
+    assert "39 processes per run are needed to show a difference of 10 %" in text
     assert "faster in" not in text

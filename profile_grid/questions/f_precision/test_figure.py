@@ -32,7 +32,7 @@ def test_every_speed_up_is_a_point_of_its_phase_and_precision():
 def test_the_result_says_the_speed_ups_of_complete_steps():
     made = tables(precisions=("fp32", "bf16"), modes=("train_step",))
     result = FIGURE.result(made)
-    assert result.startswith("Compared with fp32, the speed of a training step is × ") and result.endswith(" in bf16")
+    assert result.startswith("Speed-up of a training step: × ") and result.endswith(" in bf16")
 
 
 def test_without_a_pair_the_figure_says_why():

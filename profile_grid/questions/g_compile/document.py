@@ -5,17 +5,12 @@ import pandas as pd
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, known, percent, significant
 from profile_grid.study.dimensions import COMPILE, MODEL
-from profile_grid.tables import ratio_tables
-from profile_grid.tables.cells import lines_table, rows_table
-from profile_grid.tables.claims import Claim
-from profile_grid.tables.classes import NON_TRIVIAL_SHARE
-from profile_grid.tables.evidence import FASTER
-from profile_grid.tables.gains import by_value, largest_gain
+from profile_grid.tables import classes, evidence, model_parts, pivoting
+from profile_grid.tables.cells import Part, lines_table, rows_table
+from profile_grid.tables.gains import LEADING_KEYS, by_value, largest_gain, phases_table, steps_table
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.model_parts import parts_in
 from profile_grid.tables.names import BACKWARD, FORWARD, NO_RANGE, WHOLE_STEP
-from profile_grid.tables.pivoting import sorted_values, split
-from profile_grid.tables.wording import PASSES, capital, listed, places, run_in_words
+from profile_grid.tables.wording import PASSES, Claim, capital, listed, places, run_in_words
 
 BASE = COMPILE.name_of(COMPILE.default)
 NO_PAIR = Claim(
@@ -23,7 +18,7 @@ NO_PAIR = Claim(
     compile=COMPILE.heading, base=BASE,
 )  # fmt: skip
 SMALLER = "(smaller ones)"
-LEADING_KEYS = (*ratio_tables.LEADING_KEYS, COMPILE.key)
+ALWAYS = (*LEADING_KEYS, COMPILE.key)
 MAX_NAMED = 3
 
 
@@ -35,7 +30,7 @@ def sentences(measured: Measured) -> list[str]:
     if times.empty:
         return [NO_PAIR]
     claims = [largest_gain(times, COMPILE, BASE), *_cost(times, cost), *by_value(times, COMPILE)]
-    compiled = kernels[kernels[COMPILE.key] == sorted_values(times, COMPILE.key)[0]]
+    compiled = kernels[kernels[COMPILE.key] == pivoting.sorted_values(times, COMPILE.key)[0]]
     return [*claims, *matmuls_sentence(parts), *_kernels(compiled, measured), *fused_sentences(parts, measured)]
 
 
@@ -49,16 +44,18 @@ def _kernels(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
         calls, time = (
             interval(sums[name] / sums[f"base_{name}"], percent) for name in ("invocations", "gpu_time_ms")
         )  # fmt: skip
-        texts.append(f"{calls} of the {measured.words.kernels} of {PASSES[mode]} ({time} of its {measured.words.time})")
+        words = measured.words
+        texts.append(f"{PASSES[mode]} has {calls} of its {words.kernels} and {time} of its {words.time}")
     value = COMPILE.name_of(rows[COMPILE.key].iloc[0]) if texts else ""
-    return [Claim("After compilation ({value}), {texts} remain.", value=value, texts=listed(texts))] if texts else []
+    text = "After compilation ({value}), {texts}."
+    return [Claim(text, value=value, texts="; ".join(texts))] if texts else []
 
 
 def _cost(times: pd.DataFrame, cost: pd.DataFrame) -> list[Claim]:
     """The seconds of compilation, and after how many steps they are repaid, if there is a gain."""
     if cost["compile_s"].dropna().empty:
         return [Claim("The cost of compiling is not known.", "missing")]
-    steps = times[(times["phase"] == WHOLE_STEP) & (times["verdict"] == FASTER)]
+    steps = times[(times["phase"] == WHOLE_STEP) & (times["verdict"] == evidence.FASTER)]
     paid = cost[cost["run"].isin(steps["run"]) & cost["steps_to_pay"].notna()]["steps_to_pay"].round()
     repaid = f", repaid after {interval(paid, count)} steps where it gains" if len(paid) else ""
     broken = cost[cost["graph_breaks"].fillna(0).astype("float64") > 0]
@@ -68,17 +65,35 @@ def _cost(times: pd.DataFrame, cost: pd.DataFrame) -> list[Claim]:
     return [Claim(text, seconds=seconds, repaid=repaid, graphs=graphs)]
 
 
-def steps_table(measured: Measured) -> MarkdownTable:
-    """(g) One line per configuration: its step as written, then its time and speed-up compiled."""
-    return ratio_tables.steps_table(measured.tables["compile_times"], COMPILE)
+def tables(measured: Measured) -> list[Part]:
+    """(g) Steps and phases with their speed-ups, the cost of compiling, and kernels and parts before and after."""
+    times, words = measured.tables["compile_times"], measured.words
+    return [
+        ("A step without a profiler, in brackets how many times as fast as not compiled", steps_table(times, COMPILE)),
+        ("What compiling costs", rows_table(measured.tables["compile_cost"], ALWAYS, COSTS)),
+        ("How many times as fast each phase is", phases_table(times, COMPILE)),
+        (f"Launches of {words.kernels} in a step and {words.time} by class, not compiled → compiled",
+         _kernels_table(measured)),
+        *(
+            (
+                f"{words.time} by the parts of the model that {words.kernels} serve, not compiled → compiled ({title})",
+                table,
+            )
+            for title, table in _parts_tables(measured)
+        ),
+    ]  # fmt: skip
 
 
-def phases_table(measured: Measured) -> MarkdownTable:
-    """(g) One line per compiled run with a backward pass: the speed-up of each phase."""
-    return ratio_tables.phases_table(measured.tables["compile_times"], COMPILE)
+COSTS = (
+    ("compiling, s", lambda row: significant(row["compile_s"])),
+    ("gain per step, ms", lambda row: significant(row["gained_ms"])),
+    ("steps until repaid", lambda row: count(round(row["steps_to_pay"])) if known(row["steps_to_pay"]) else "never"),
+    ("graphs", lambda row: count(row["graphs"])),
+    ("graph breaks", lambda row: count(row["graph_breaks"])),
+)
 
 
-def kernels_table(measured: Measured) -> MarkdownTable:
+def _kernels_table(measured: Measured) -> MarkdownTable:
     """(g) One line per compiled run: kernels of a step, and GPU time by family of classes, before and after."""
     rows = measured.tables["compile_kernels"]
     figures = ["base_gpu_time_ms", "gpu_time_ms", "base_invocations", "invocations"]
@@ -92,10 +107,10 @@ def kernels_table(measured: Measured) -> MarkdownTable:
         return [launches, _change(total), *times]
 
     headings = (measured.words.kernels, "all, ms", *(f"{escaped(name)}, ms" for name in families))
-    return lines_table(rows.drop_duplicates("run"), LEADING_KEYS, headings, cells)
+    return lines_table(rows.drop_duplicates("run"), ALWAYS, headings, cells)
 
 
-def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
+def _parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     """(g) GPU time by set of parts, forward and, if a run has it, backward: a column per model; one table with its
     title for each combination of the other dimensions."""
     modes = {FORWARD: measured.inference_mode, BACKWARD: measured.training_mode}
@@ -103,7 +118,7 @@ def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     for phase, mode in modes.items():
         rows = measured.tables["compile_parts"]
         rows = rows[(rows["phase"] == phase) & (rows["mode"] == mode)]
-        texts = split(rows, (MODEL.key,))
+        texts = pivoting.split(rows, (MODEL.key,))
         tables += [(", ".join(filter(None, (phase, title))), _parts_table(part_rows)) for title, part_rows in texts]
     return tables
 
@@ -111,7 +126,9 @@ def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
 def _parts_table(rows: pd.DataFrame) -> MarkdownTable:
     """One line per set of parts, the longest first, and one line for all trivial sets."""
     base_share = rows["base_gpu_time_ms"] / rows.groupby("run")["base_gpu_time_ms"].transform("sum")
-    trivial = (rows["share"].fillna(0.0) < NON_TRIVIAL_SHARE) & (base_share.fillna(0.0) < NON_TRIVIAL_SHARE)
+    trivial = (rows["share"].fillna(0.0) < classes.NON_TRIVIAL_SHARE) & (
+        base_share.fillna(0.0) < classes.NON_TRIVIAL_SHARE
+    )
     lines = rows["parts"].where(~trivial.groupby(rows["parts"]).transform("all"), SMALLER)
     figures = ["base_gpu_time_ms", "gpu_time_ms", "base_others_ms"]
     sums = rows.assign(line=lines).groupby(["line", MODEL.key], sort=False)[figures].sum()
@@ -128,24 +145,9 @@ def _sides(line: str, sums: pd.DataFrame, model: str) -> str:
     if (line, model) not in sums.index:
         return ABSENT
     row = sums.loc[(line, model)]
-    fused = len(parts_in(line)) > 1 and not row["base_gpu_time_ms"]
+    fused = len(model_parts.parts_in(line)) > 1 and not row["base_gpu_time_ms"]
     before = f"({significant(row['base_others_ms'])})" if fused else significant(row["base_gpu_time_ms"])
     return f"{before} → {significant(row['gpu_time_ms'])}"
-
-
-def cost_table(measured: Measured) -> MarkdownTable:
-    """(g) One line per compiled run: seconds of compilation, what a step gains, and steps until that has paid."""
-    columns = (
-        ("compiling, s", lambda row: significant(row["compile_s"])),
-        ("gain per step, ms", lambda row: significant(row["gained_ms"])),
-        (
-            "steps until repaid",
-            lambda row: count(round(row["steps_to_pay"])) if known(row["steps_to_pay"]) else "never",
-        ),
-        ("graphs", lambda row: count(row["graphs"])),
-        ("graph breaks", lambda row: count(row["graph_breaks"])),
-    )
-    return rows_table(measured.tables["compile_cost"], LEADING_KEYS, columns)
 
 
 def _change(figures) -> str:
@@ -157,7 +159,7 @@ def fused_sentences(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
     passes = rows[rows["phase"].isin((FORWARD, BACKWARD)) & (rows["gpu_time_ms"] > 0)]
     if passes.empty or (passes["parts"] == NO_RANGE).all():
         return []
-    several = passes["share"].where(passes["parts"].map(lambda name: len(parts_in(name)) > 1), 0.0)
+    several = passes["share"].where(passes["parts"].map(lambda name: len(model_parts.parts_in(name)) > 1), 0.0)
     shares = several.groupby([passes["run"], passes["phase"]]).sum()
     texts = [
         f"{interval(shares.xs(phase, level='phase'), percent)} of {phase}"

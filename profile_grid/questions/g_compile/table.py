@@ -8,16 +8,10 @@ import re
 
 import pandas as pd
 
-from profile_grid.study.dimensions import COMPILE, LEADING
-from profile_grid.study.stages import TIMING
+from profile_grid.study import dimensions, stages
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables.classes import family, is_matmul
-from profile_grid.tables.conservation import require_same
-from profile_grid.tables.ideal import IDEAL, with_ideal
-from profile_grid.tables.model_parts import KEY_COLUMNS, parts_in, places_with_parts
-from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables import classes, conservation, ideal, model_parts, names, ratios
 from profile_grid.tables.per_pass import Merged, numbers, per_pass, total_by_run
-from profile_grid.tables.ratios import TIMES_WITH_BASE, both_sides, pairs, times_with_base
 
 BY = ["phase", "parts"]
 SECOND_PASS = re.compile(r"splitk_?reduce|reduce_1Block|epilogue::impl", re.IGNORECASE)  # of a matrix multiply
@@ -28,13 +22,13 @@ def compile_parts(merged: Merged) -> pd.DataFrame:
     """(g) One row per compiled run, phase and set of parts that kernels of it or of the uncompiled run serve: GPU time,
     launches and matrix multiplies of both, 0 if one side has none. Raises NotConserved if a kernel is lost."""
     rows, steps = _kernels_by_parts(merged), merged.captured_steps
-    multiplies = is_matmul(rows["class"]).astype("bool")
+    multiplies = classes.is_matmul(rows["class"]).astype("bool")
     counted = multiplies & ~rows["kernel"].map(lambda name: bool(SECOND_PASS.search(name))).astype("bool")
     times, matmuls, other_launches = (
         per_pass(part, BY, steps).set_index(["run", *BY]) for part in (rows, rows[counted], rows[~multiplies])
     )
     times = times[["gpu_time_ms", "invocations", "total_ns"]].assign(matmuls=matmuls["invocations"])
-    table = both_sides(merged, COMPILE, times.reset_index(), BY)
+    table = ratios.both_sides(merged, dimensions.COMPILE, times.reset_index(), BY)
     _check_conserved(table, rows)
     share = table["gpu_time_ms"] / table.groupby(["run", "phase"])["gpu_time_ms"].transform("sum")
     table = table.assign(share=share, base_others_ms=_of_all_parts(table, other_launches["gpu_time_ms"].to_dict()))
@@ -43,16 +37,18 @@ def compile_parts(merged: Merged) -> pd.DataFrame:
 
 def _kernels_by_parts(merged: Merged) -> pd.DataFrame:
     """The kernels of compiled runs and their base runs, each with the set of parts that it serves."""
-    both = pairs(merged["runs"], COMPILE)
+    both = ratios.pairs(merged["runs"], dimensions.COMPILE)
     kernels = merged.kernels[merged.kernels["run"].isin({*both["run"], *both["base_run"]})]
-    places = places_with_parts(kernels).rename(columns={"part": "parts"})
-    return kernels.merge(places, on=KEY_COLUMNS, how="left", validate="many_to_one")
+    places = model_parts.places_with_parts(kernels).rename(columns={"part": "parts"})
+    return kernels.merge(places, on=model_parts.KEY_COLUMNS, how="left", validate="many_to_one")
 
 
 def _of_all_parts(table: pd.DataFrame, times: dict[tuple, float]) -> pd.Series:
     """Per row of the table the sum of these times over the parts in its set."""
     rows = table[["base_run", *BY]].itertuples(index=False, name=None)
-    sums = [sum(times.get((run, phase, part), 0.0) for part in parts_in(parts)) for run, phase, parts in rows]
+    sums = [
+        sum(times.get((run, phase, part), 0.0) for part in model_parts.parts_in(parts)) for run, phase, parts in rows
+    ]
     return pd.Series(sums, index=table.index, dtype="float64")
 
 
@@ -61,7 +57,7 @@ def _check_conserved(table: pd.DataFrame, rows: pd.DataFrame) -> None:
     step_ns = numbers(total_by_run(rows))
     for side, column in (("run", "total_ns"), ("base_run", "base_total_ns")):
         expected = step_ns.reindex(table.drop_duplicates("run")[side]).sum()
-        require_same("GPU time by set of parts", table[column].sum(), expected)
+        conservation.require_same("GPU time by set of parts", table[column].sum(), expected)
 
 
 COMPILE_PARTS = TableSpec(
@@ -70,7 +66,7 @@ COMPILE_PARTS = TableSpec(
     columns("""
     base_run | text | | the run at the default that differs in nothing else
     phase | text | | range directly inside step
-    parts | text | | parts that a kernel serves at once, joined by " + "; (no inner range): it is not told which
+    parts | text | | parts that a kernel serves at once, joined by " + "; (no inner range): unknown
     gpu_time_ms | float | ms | GPU time of such kernels in a single step of the compiled run
     invocations | float | | their launches in a single step
     matmuls | float | | matrix multiplies among them
@@ -78,7 +74,7 @@ COMPILE_PARTS = TableSpec(
         several
     base_invocations | float | | its launches in a single step
     base_matmuls | float | | matrix multiplies among them
-    share | float | of 1 | of the GPU time of the compiled run's phase; empty where that has none
+    share | float | of 1 | of the GPU time of the compiled run's phase; empty if it has none
     base_others_ms | float | ms | all parts of the set in the run not compiled, without matrix multiplies; sets overlap
 """),
     make=compile_parts,
@@ -87,29 +83,29 @@ COMPILE_PARTS = TableSpec(
 
 def compile_times(merged: Merged) -> pd.DataFrame:
     """(g) One row per compiled run and phase: its time without a profiler, and that of the uncompiled run."""
-    return with_ideal(times_with_base(merged, COMPILE), merged["runs"])
+    return ideal.with_ideal(ratios.times_with_base(merged, dimensions.COMPILE), merged["runs"])
 
 
 def compile_kernels(merged: Merged) -> pd.DataFrame:
     """(g) One row per compiled run, phase and family of classes of either run: GPU time and launches of both, 0 if one
     has none."""
     kernels = merged.kernels
-    kernels = kernels.assign(**{"class": kernels["class"].astype("object").map(family)})
+    kernels = kernels.assign(**{"class": kernels["class"].astype("object").map(classes.family)})
     times = per_pass(kernels, ["phase", "class"], merged.captured_steps)[["run", "phase", "class", *FIGURES]]
-    return both_sides(merged, COMPILE, times, ["phase", "class"])
+    return ratios.both_sides(merged, dimensions.COMPILE, times, ["phase", "class"])
 
 
 def compile_cost(merged: Merged) -> pd.DataFrame:
     """(g) One row per compiled run with an uncompiled one: seconds of the step that compiled, gain of each later step,
     and the number of steps that repay the cost; NaN without a gain."""
-    times = times_with_base(merged, COMPILE)
-    steps = times[times["phase"] == WHOLE_STEP]
+    times = ratios.times_with_base(merged, dimensions.COMPILE)
+    steps = times[times["phase"] == names.WHOLE_STEP]
     cost, runs = merged["cost"], merged["runs"].set_index("run")
-    seconds = cost[cost["stage"] == TIMING.name].set_index("run")["compile_s"]
+    seconds = cost[cost["stage"] == stages.TIMING.name].set_index("run")["compile_s"]
     gained = steps["base_mean_ms"] - steps["mean_ms"]
     compile_s = steps["run"].map(seconds).astype("float64")
     graphs = {name: steps["run"].map(runs[name]).astype("Int64") for name in ("graphs", "graph_breaks")}
-    table = steps[LEADING].assign(
+    table = steps[dimensions.LEADING].assign(
         compile_s=compile_s, gained_ms=gained, steps_to_pay=1e3 * compile_s / gained.where(gained > 0), **graphs
     )
     return table.reset_index(drop=True)
@@ -119,7 +115,7 @@ TABLES = (
     TableSpec(
         "compile_times",
         "(g) One row per compiled run and phase, from the processes without a profiler",
-        columns(TIMES_WITH_BASE, IDEAL),
+        columns(ratios.TIMES_WITH_BASE, ideal.IDEAL),
         make=compile_times,
     ),
     TableSpec(
@@ -143,7 +139,7 @@ TABLES = (
         columns("""
     compile_s | float | s | the step in which it was compiled, with an empty cache
     gained_ms | float | ms | step of the run not compiled − step of this one
-    steps_to_pay | float | | compile_s ÷ gained_ms: steps after which compiling has paid; empty where it never does
+    steps_to_pay | float | | compile_s ÷ gained_ms: steps after which compiling is repaid; empty if it never is
     graphs | int | | graphs that were compiled
     graph_breaks | int | | breaks between them
 """),

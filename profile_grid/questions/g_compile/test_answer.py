@@ -55,7 +55,7 @@ def test_the_sentences_say_what_is_left_of_the_kernels_and_what_took_their_place
     assert text.startswith(
         "Compiled (entire model), the forward pass of small at context 512 is 2.00 times as fast as not compiled."
     )
-    assert "64.8 % of the kernels of the forward pass (91.8 % of its GPU time) remain." in text
+    assert "the forward pass has 64.8 % of its kernels and 91.8 % of its GPU time." in text
 
 
 SCORES, NORM = "computing attention scores", "norm"

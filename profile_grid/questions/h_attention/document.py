@@ -1,7 +1,5 @@
 """What the document of (h) says: sentences and tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pandas as pd
@@ -10,17 +8,13 @@ from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, counted, interval, known, memory, ratio, significant
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.study.dimensions import ATTENTION, keys_without
-from profile_grid.tables import ratio_tables
-from profile_grid.tables.cells import lines_table, rows_table, status_word
-from profile_grid.tables.claims import Claim
-from profile_grid.tables.evidence import fastest
-from profile_grid.tables.gains import largest_gain, verdict_counts
+from profile_grid.tables import evidence, gains, pivoting
+from profile_grid.tables.cells import Part, lines_table, rows_table, status_word
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
-from profile_grid.tables.pivoting import pivoted, sorted_values
-from profile_grid.tables.wording import NO_WINNER, PASSES, leaders, listed, places
+from profile_grid.tables.wording import NO_WINNER, PASSES, Claim, listed, places, winners
 
-VARIANTS = "other variants than eager"
+VARIANTS = "compared with eager attention"
 NO_ANSWER = Claim("Not answered: no two runs differ only in attention, with times of at least one.", "missing")
 KEY_COLUMNS = keys_without(ATTENTION.key)
 CELL = ["mean_ms", "speed_up", "verdict", "status", "peak_allocated_bytes"]
@@ -34,13 +28,13 @@ def sentences(measured: Measured) -> list[str]:
     if not (steps["status"] == COMPLETE).any():
         return [NO_ANSWER]
     times = steps[steps["speed_up"].notna()]
-    lead = [largest_gain(times, ATTENTION, ATTENTION.words(ATTENTION.default), ())] if len(times) else []
+    lead = [gains.largest_gain(times, ATTENTION, ATTENTION.words(ATTENTION.default), ())] if len(times) else []
     claims = [
         *lead,
         *_fastest(steps),
         *_memory(steps),
         *_refused(steps),
-        *([verdict_counts(times, VARIANTS)] if lead else []),
+        *([gains.verdict_counts(times, VARIANTS)] if lead else []),
     ]
     return [*claims, *_operator(measured.tables["attention_operator"], measured)]
 
@@ -50,19 +44,19 @@ def _fastest(steps: pd.DataFrame) -> list[Claim]:
     winner."""
     timed = steps[steps["mean_ms"].notna()]
     groups = timed.groupby(KEY_COLUMNS, sort=False)
-    winners = [(group["context_length"].iloc[0], _fastest_of(group)) for _, group in groups]
+    fastest = [(group["context_length"].iloc[0], _fastest_of(group)) for _, group in groups]
     texts = [
-        f"{leaders([name for length, name in winners if length == context], unnamed=NO_WINNER)} at context {context}"
-        for context in dict.fromkeys(length for length, _ in winners)
+        f"{winners([name for length, name in fastest if length == context])} at context {context}"
+        for context in dict.fromkeys(length for length, _ in fastest)
     ]
-    return [Claim("The fastest attention: {texts}.", "difference", texts="; ".join(texts))]
+    return [Claim("Clearly fastest: {texts}.", "difference", texts="; ".join(texts))]
 
 
 def _fastest_of(times: pd.DataFrame) -> str:
     """The attention that is faster than every other one in these rows, beyond the spread between processes, else
     NO_WINNER."""
     between = times[["process_spread", "timed_processes"]].set_axis(["spread", "processes"], axis=1)
-    best = fastest(times["mean_ms"], between.astype("float64"))
+    best = evidence.fastest(times["mean_ms"], between.astype("float64"))
     return NO_WINNER if best is None else str(times.loc[best, ATTENTION.key])
 
 
@@ -70,7 +64,7 @@ def _operator(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
     """The speed-up of the operator alone."""
     texts = [
         f"{interval(rows[rows[ATTENTION.key] == value]['speed_up'], ratio)} with {value}"
-        for value in sorted_values(rows, ATTENTION.key)
+        for value in pivoting.sorted_values(rows, ATTENTION.key)
     ]
     text = "Speed-up of only the attention operator, by {time} of the forward pass: {texts}."
     return [Claim(text, time=measured.words.time, texts=listed(texts))] if texts else []
@@ -81,9 +75,9 @@ def _memory(steps: pd.DataFrame) -> list[Claim]:
     failed = steps[steps["status"] == OUT_OF_MEMORY]
     if failed.empty:
         return [Claim("All of them fit into memory.", "counted")] if (steps["status"] == COMPLETE).all() else []
-    names = [str(value) for value in sorted_values(failed, ATTENTION.key)]
+    names = [str(value) for value in pivoting.sorted_values(failed, ATTENTION.key)]
     fitting = steps[steps["status"] == COMPLETE].merge(failed[KEY_COLUMNS].drop_duplicates(), on=KEY_COLUMNS)
-    fits = [str(value) for value in sorted_values(fitting, ATTENTION.key)]
+    fits = [str(value) for value in pivoting.sorted_values(fitting, ATTENTION.key)]
     sizes = fitting["peak_allocated_bytes"].dropna()
     sizes_text = f", in {interval(sizes, memory)}" if len(sizes) else ""
     fits_text = f"; there it fits with {listed(fits)}{sizes_text}" if fits else ""
@@ -105,35 +99,34 @@ def _modes(rows: pd.DataFrame) -> str:
     return listed([PASSES[mode] for mode in dict.fromkeys(rows["mode"])])
 
 
-def steps_table(measured: Measured) -> MarkdownTable:
-    """(h) One line per configuration, one column per attention: time of a step and its speed-up over the written-out
-    attention; or why there is none."""
-    return _by_attention(measured, _time)
-
-
-def memory_table(measured: Measured) -> MarkdownTable | None:
-    """(h) The same with the peak memory of tensors; None on a CPU, where it is not measured."""
+def tables(measured: Measured) -> list[Part]:
+    """(h) A column per attention: the step and its speed-up, or why there is none; the peak memory of tensors, which
+    is not measured on a CPU; the operator of all layers in a forward pass, and the written-out one."""
     known_peaks = measured.tables["attention_times"]["peak_allocated_bytes"].notna().any()
-    return _by_attention(measured, _peak) if known_peaks else None
+    operator, keys = measured.tables["attention_operator"], (*gains.LEADING_KEYS, ATTENTION.key)
+    return [
+        ("A step without a profiler, ms, in brackets how many times as fast as with eager attention",
+         _by_attention(measured, _time)),
+        ("Peak memory of tensors", _by_attention(measured, _peak) if known_peaks else None),
+        (f"{measured.words.time} of only the attention operator, all layers of a forward pass",
+         rows_table(operator, keys, OPERATOR)),
+    ]  # fmt: skip
 
 
-def operator_table(measured: Measured) -> MarkdownTable:
-    """(h) One line per run: the operator of all layers in a forward pass, and the written-out one."""
-    columns = (
-        ("eager, ms", lambda row: significant(row["base_gpu_time_ms"])),
-        ("this, ms", lambda row: significant(row["gpu_time_ms"])),
-        ("times as fast", lambda row: ratio(row["speed_up"], row["speed_up_std"])),
-        ("limit by arithmetic", lambda row: ratio(row["ideal_by_flops"])),
-        ("limit by memory", lambda row: ratio(row["ideal_by_bytes"])),
-    )
-    return rows_table(measured.tables["attention_operator"], (*ratio_tables.LEADING_KEYS, ATTENTION.key), columns)
+OPERATOR = (
+    ("eager, ms", lambda row: significant(row["base_gpu_time_ms"])),
+    ("this, ms", lambda row: significant(row["gpu_time_ms"])),
+    ("times as fast", lambda row: ratio(row["speed_up"], row["speed_up_std"])),
+    ("limit by arithmetic", lambda row: ratio(row["ideal_by_flops"])),
+    ("limit by memory", lambda row: ratio(row["ideal_by_bytes"])),
+)
 
 
 def _by_attention(measured: Measured, cell: Callable[[pd.Series], str]) -> MarkdownTable:
     rows = measured.tables["attention_times"]
     rows = rows[rows["phase"] == WHOLE_STEP]
-    values = sorted_values(rows, ATTENTION.key)
-    wide = pivoted(rows, KEY_COLUMNS, ATTENTION.key, CELL)
+    values = pivoting.sorted_values(rows, ATTENTION.key)
+    wide = pivoting.pivoted(rows, KEY_COLUMNS, ATTENTION.key, CELL)
 
     def cells(row: dict) -> list[str]:
         wide_row = wide.loc[tuple(row[key] for key in KEY_COLUMNS)]
@@ -141,7 +134,7 @@ def _by_attention(measured: Measured, cell: Callable[[pd.Series], str]) -> Markd
 
     headings = [str(value) for value in values]
     lines = rows.drop_duplicates(KEY_COLUMNS)
-    return lines_table(lines, ratio_tables.LEADING_KEYS, headings, cells, hidden=(ATTENTION.key,))
+    return lines_table(lines, gains.LEADING_KEYS, headings, cells, hidden=(ATTENTION.key,))
 
 
 def _time(cell: pd.Series) -> str:
@@ -149,7 +142,7 @@ def _time(cell: pd.Series) -> str:
         return _without_figure(cell)
     if not known(cell["speed_up"]):
         return significant(cell["mean_ms"])
-    return ratio_tables.time_and_gain(cell["mean_ms"], cell["speed_up"], cell["verdict"])
+    return gains.time_and_gain(cell["mean_ms"], cell["speed_up"], cell["verdict"])
 
 
 def _peak(cell: pd.Series) -> str:

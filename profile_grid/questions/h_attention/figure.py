@@ -3,34 +3,26 @@
 import altair as alt
 import pandas as pd
 
-from profile_grid.figures import marks
-from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.panels import AXIS_PX, Frame
-from profile_grid.figures.run_selection import without_figures
-from profile_grid.figures.scales import Contexts, Series
-from profile_grid.figures.theme import WIDTH
+from profile_grid.figures import marks, panels, run_selection, theme
 from profile_grid.quantities import significant
 from profile_grid.study.dimensions import ATTENTION, CONTEXT_LENGTH, MODE
 from profile_grid.study.stages import TIMING
-from profile_grid.tables.evidence import FASTER
-from profile_grid.tables.names import WHOLE_STEP
-from profile_grid.tables.pivoting import sorted_values
-from profile_grid.tables.ratios import compared
+from profile_grid.tables import evidence, names, pivoting, ratios
 
 PANEL_DIMENSIONS = (CONTEXT_LENGTH.key, ATTENTION.key)
 COLUMNS = 2
-SIZE = (WIDTH // COLUMNS - AXIS_PX, 210)
+SIZE = (theme.WIDTH // COLUMNS - panels.AXIS_PX, 210)
 TIME = ("mean_ms", "std_ms")
 NO_TIMES = "No two timed runs differ only in attention."
 
 
-def draw_attention_times(tables: Tables) -> Drawing:
+def draw_attention_times(tables: panels.Tables) -> panels.Drawing:
     """A panel per mode: time of a step against context length, both logarithmic, a line per attention."""
     runs, times = tables["runs"], tables["attention_times"]
-    steps = times[(times["phase"] == WHOLE_STEP) & times["mean_ms"].notna()]
-    missing = without_figures(compared(runs, ATTENTION), TIMING)
-    series = Series(ATTENTION.key, tuple(sorted_values(times, ATTENTION.key)))
-    contexts = Contexts.of(times["context_length"])
+    steps = times[(times["phase"] == names.WHOLE_STEP) & times["mean_ms"].notna()]
+    missing = run_selection.without_figures(ratios.compared(runs, ATTENTION), TIMING)
+    series = theme.Series(ATTENTION.key, tuple(pivoting.sorted_values(times, ATTENTION.key)))
+    contexts = theme.Contexts.of(times["context_length"])
 
     def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> alt.LayerChart:
         tooltip = marks.tooltip(
@@ -40,13 +32,13 @@ def draw_attention_times(tables: Tables) -> Drawing:
         return marks.against_context(rows, absent, contexts, "time of a step (ms)", series, TIME, tooltip, SIZE)
 
     note = "Times without a profiler, ± the standard deviation between steps. eager: separate operations."
-    return Frame(PANEL_DIMENSIONS, NO_TIMES, COLUMNS).drawing(steps, runs, missing, panel, (note,))
+    return panels.Frame(PANEL_DIMENSIONS, NO_TIMES, COLUMNS).drawing(steps, runs, missing, panel, (note,))
 
 
-def result_attention_times(tables: Tables) -> str:
+def result_attention_times(tables: panels.Tables) -> str:
     """The fastest attention at the longest context, of the configuration that gains most there."""
     times = tables["attention_times"]
-    steps = times[(times["phase"] == WHOLE_STEP) & (times["verdict"] == FASTER)]
+    steps = times[(times["phase"] == names.WHOLE_STEP) & (times["verdict"] == evidence.FASTER)]
     if steps.empty:
         return ""
     best = steps.loc[steps[steps["context_length"] == steps["context_length"].max()]["speed_up"].idxmax()]
@@ -56,7 +48,7 @@ def result_attention_times(tables: Tables) -> str:
 
 
 FIGURES = (
-    Figure(
+    panels.Figure(
         "attention_times", "Time of a step against context length, by attention", draw_attention_times,
         result_attention_times, tables=("runs", "attention_times"),
     ),

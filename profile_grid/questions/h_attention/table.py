@@ -1,7 +1,5 @@
 """The tables of (h): steps and the operator alone with every attention, compared with the written-out one."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from cs336_model.arithmetic.flops import sequences_per_gpu
@@ -9,8 +7,7 @@ from cs336_model.ranges import SCALED_DOT_PRODUCT_ATTENTION
 from kernel_tables.attribution.path_text import names_in
 from profile_grid.study.dimensions import ATTENTION, LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables.ideal import least_ms_of_attention, peaks_of_device
-from profile_grid.tables.names import FORWARD
+from profile_grid.tables import ideal, names
 from profile_grid.tables.per_pass import Merged, numbers, per_pass
 from profile_grid.tables.ratios import (
     BASE_RUN,
@@ -46,7 +43,7 @@ def attention_operator(merged: Merged) -> pd.DataFrame:
     that of the written-out one, and the ideal of both bounds."""
     kernels = merged.kernels
     inside = kernels["range"].astype("object").fillna("").map(_in_attention).astype("bool")
-    rows = per_pass(kernels[inside & (kernels["phase"] == FORWARD)], [], merged.captured_steps)
+    rows = per_pass(kernels[inside & (kernels["phase"] == names.FORWARD)], [], merged.captured_steps)
     rows = rows.drop(columns=["total_ns", "same_in_every_step"])
     table = with_base(rows, ATTENTION, "gpu_time_ms", "gpu_time_std_ms")
     runs = merged["runs"].set_index("run")
@@ -66,8 +63,8 @@ def _in_attention(path: str) -> bool:
 def _least_ms(run: pd.Series, precision: str) -> tuple[float | None, float | None]:
     """(by FLOP/s, by bytes/s): least time in ms of the operator of all layers; None if unknown."""
     context, d_model, layers = (int(run[name]) for name in SHAPE)
-    peaks, batch = peaks_of_device(run.get("device_name")), int(sequences_per_gpu(run))
-    least = least_ms_of_attention(peaks, precision, batch, context, d_model)
+    peaks, batch = ideal.peaks_of_device(run.get("device_name")), int(sequences_per_gpu(run))
+    least = ideal.least_ms_of_attention(peaks, precision, batch, context, d_model)
     return tuple(None if ms is None else layers * ms for ms in least)
 
 
@@ -78,7 +75,7 @@ TABLES = (
         columns(
             TIME_OF_A_RUN,
             """
-    status | text | | as timing_status of runs; without figures where it is not complete
+    status | text | | as timing_status of runs; without times if it is not complete
     peak_allocated_bytes | float | B | peak memory of tensors; empty on a CPU
     process_spread | float | | relative standard deviation of times between processes, assumed of one process
     timed_processes | float | | processes that timed this run

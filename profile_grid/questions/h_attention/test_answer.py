@@ -59,8 +59,8 @@ def test_the_fastest_is_named_by_length_and_none_where_processes_differ_as_much(
     text = told(
         "h_attention", [*three(ms_flash=11.0, ms_math=11.0, ms_eager=16.0), *three(13, 12, 30, context_length=128)]
     )
-    assert "The fastest attention: no clear winner at context 512; no clear winner at context 128." in text
-    assert "The fastest attention: flash at context 512." in told("h_attention", three(60.0, 5.0, 40.0))
+    assert "Clearly fastest: none at context 512; none at context 128." in text
+    assert "Clearly fastest: flash at context 512." in told("h_attention", three(60.0, 5.0, 40.0))
 
 
 def test_the_largest_gain_leads_with_its_place_and_all_are_counted():
@@ -68,7 +68,7 @@ def test_the_largest_gain_leads_with_its_place_and_all_are_counted():
     assert text.startswith(
         "With flash attention, the forward pass of small at context 512 is 6.00 times as fast as with eager attention;"
     )
-    assert "Other variants than eager: faster in both runs (× 3.75 to × 6.00)." in text
+    assert "Compared with eager attention: faster in both runs (× 3.75 to × 6.00)." in text
 
 
 def test_where_memory_ends_is_told_with_what_still_fits():

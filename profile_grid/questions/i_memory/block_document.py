@@ -9,9 +9,9 @@ from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import ABSENT, interval, known, memory, percent
 from profile_grid.study.dimensions import CHECKPOINT, MODE, PRECISION
 from profile_grid.tables.cells import lines_table
+from profile_grid.tables.gains import LEADING_KEYS
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD
-from profile_grid.tables.ratio_tables import LEADING_KEYS
 from profile_grid.tables.wording import run_in_words
 
 LARGEST_OPERATIONS = 5

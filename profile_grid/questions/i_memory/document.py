@@ -1,25 +1,28 @@
 """What the document of (i) says: sentences and tables."""
 
+from collections.abc import Iterable
+
 import pandas as pd
 
 from kernel_tables import units
 from kernel_tables.attribution.path_text import as_path, innermost, names_in
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, known, memory, percent, significant
-from profile_grid.questions.i_memory.block_document import MAKERS, maker_cells, of_a_block
-from profile_grid.questions.i_memory.block_document import block_table as block_table
-from profile_grid.questions.i_memory.block_document import dtypes_tables as dtypes_tables
-from profile_grid.questions.i_memory.block_document import operations_tables as operations_tables
-from profile_grid.questions.i_memory.table import COUNTED, LARGEST_BATCH, LONGEST_CONTEXT
-from profile_grid.study.dimensions import BY_KEY, MODEL
-from profile_grid.tables.cells import lines_table, parts_table, rows_table
-from profile_grid.tables.claims import Claim
+from profile_grid.questions.i_memory.block_document import (
+    MAKERS,
+    block_table,
+    dtypes_tables,
+    maker_cells,
+    of_a_block,
+    operations_tables,
+)
+from profile_grid.questions.i_memory.table import LARGEST_BATCH, LONGEST_CONTEXT
+from profile_grid.study.dimensions import BY_KEY, CHECKPOINT, MODEL
+from profile_grid.tables import gains, model_parts, pivoting
+from profile_grid.tables.cells import Part, lines_table, parts_table, rows_table
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.model_parts import if_parts_differ
 from profile_grid.tables.names import FORWARD, OUTSIDE
-from profile_grid.tables.pivoting import pivoted, split, unstacked
-from profile_grid.tables.ratio_tables import LEADING_KEYS
-from profile_grid.tables.wording import PASSES, capital, leaders, listed, run_in_words, where
+from profile_grid.tables.wording import PASSES, Claim, capital, leaders, listed, run_in_words, where
 
 EXPECTED = (
     ("of the peaks", "requested_peak_bytes", "estimated_peak_bytes"),
@@ -82,8 +85,9 @@ def _kept(measured: Measured) -> list[Claim]:
     total = parts.groupby("run", sort=False)["bytes"].sum()
     return [
         Claim(
-            "For the backward pass, {total} are kept, most of it by {parts} ({share}){block}.", "counted",
-            total=interval(total, memory), parts=leaders([escaped(part) for part in first["part"]]),
+            "The forward pass keeps {total} for the backward pass; the part that keeps most is {parts}"
+            " ({share}){block}.",
+            "counted", total=interval(total, memory), parts=leaders([escaped(part) for part in first["part"]]),
             share=interval(first["share"], percent), block=of_a_block(measured),
         )
     ]  # fmt: skip
@@ -113,7 +117,7 @@ def _predicted(measured: Measured) -> list[Claim]:
     fits = ""
     if len(trains):
         longest, batch = (interval(trains[name], count) for name in (LONGEST_CONTEXT, LARGEST_BATCH))
-        fits = f"; they predict that contexts up to {longest}, or batches up to {batch}, can be trained"
+        fits = f"; the longest context that trains is predicted as {longest}, the largest batch as {batch}"
     text = "Predictions from the shapes are {near}{fits}."
     return [Claim(text, "predicted", near=listed(ratios), fits=fits)] if ratios else []
 
@@ -149,84 +153,100 @@ def _failure(live: pd.DataFrame) -> Claim:
     )  # fmt: skip
 
 
-def peak_table(measured: Measured) -> MarkdownTable:
-    """(i) One line per run: the phase of its peak, the peak, and its categories."""
-    rows = measured.tables["memory_peak"]
-    names = [name for name, category_rows in rows.groupby("category", sort=False) if category_rows["bytes"].any()]
-    wide = pivoted(rows, ["run"], "category", ["bytes"])["bytes"]
-
-    def cells(row: dict) -> list[str]:
-        return [row["fullest_phase"], size(row["peak_bytes"]), *(size(wide[name][row["run"]]) for name in names)]
-
-    return lines_table(rows.drop_duplicates("run"), LEADING_KEYS, ("phase", "peak", *names), cells, words=1)
-
-
-def parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
-    """(i) Bytes and share that each part keeps for the backward pass, a column per model; one table with its title for
-    each combination of the other dimensions."""
-    rows = split(if_parts_differ(measured.tables["memory_parts"]), (MODEL.key,))
-    return [(title, parts_table(some, "share", _size_and_share)) for title, some in rows]
-
-
-def counted_table(measured: Measured) -> MarkdownTable:
-    """(i) One line per run: the peak as the allocator, the driver and the shapes have it."""
-    rows = measured.tables["memory_room"]
-    names = [name for name in (*COUNTED, "estimated_peak_bytes") if rows[name].notna().any()]
-    return lines_table(
-        rows, LEADING_KEYS, [COUNTED_AS[name] for name in names], lambda row: [size(row[name]) for name in names]
-    )
-
-
-def fitting_table(measured: Measured) -> MarkdownTable:
-    """(i) One line per run on a GPU: the longest context and the largest batch that fit by the shapes."""
-    rows = measured.tables["memory_room"]
-    rows = rows[rows[LONGEST_CONTEXT].notna()]
-    columns = (
-        ("longest context", lambda row: count(row[LONGEST_CONTEXT])),
-        ("largest batch", lambda row: count(row[LARGEST_BATCH])),
-    )
-    return rows_table(rows, LEADING_KEYS, columns)
-
-
-def bisected_table(measured: Measured) -> MarkdownTable:
-    """(i) One line per run and dimension: the largest value that was measured to fit, and the prediction from the
-    shapes."""
-    rows = measured.tables["memory_fits"]
-
-    def cells(row: dict) -> list[str]:
-        figures = (count(row[name]) for name in ("largest", "fails_at", "predicted"))
-        return [BY_KEY[row["fitted"]].heading, *figures, size(row["limit_bytes"]), count(row["tries"])]
-
-    headings = ("dimension", "fits", "does not fit", "predicted", "memory", "tries")
-    return lines_table(rows, LEADING_KEYS, headings, cells, words=1)
+def tables(measured: Measured) -> list[Part]:
+    """(i) Peaks, what parts and blocks keep, the largest allocations, what fits, types, and where memory ran out."""
+    peaks, failures, room = (measured.tables[f"memory_{name}"] for name in ("peak", "at_failure", "room"))
+    parts = pivoting.split(model_parts.if_parts_differ(measured.tables["memory_parts"]), (MODEL.key,))
+    of_parts = "Memory that each part of the model keeps for the backward pass, in brackets its share"
+    counted = [name for name in COUNTED_AS if room[name].notna().any()]
+    columns = [(COUNTED_AS[name], lambda row, name=name: size(row[name])) for name in counted]
+    fitting = room[room[LONGEST_CONTEXT].notna()]
+    return [
+        *(["No run has figures."] if peaks.empty and failures.empty else []),
+        ("The peak of a step, its phase, and memory by category at the peak", _peak_table(peaks)),
+        *(
+            (of_parts + (f", {title}" if title else ""), parts_table(rows, "share", _size_and_share))
+            for title, rows in parts
+        ),
+        ("One block of the model, and an activation of the residual stream, as recorded and from the shapes",
+         block_table(measured)),
+        *(
+            (f"What one block of {run} keeps for the backward pass, by operation", table)
+            for run, table in operations_tables(measured)
+        ),
+        *(
+            (f"The largest groups of allocations at the peak of {run}", table)
+            for run, table in _largest_tables(measured)
+        ),
+        ("Peak memory of the process, as counted at four levels and as predicted from the shapes",
+         rows_table(room, gains.LEADING_KEYS, columns)),
+        ("What fits, predicted from the shapes, with all other settings as in the run",
+         rows_table(fitting, gains.LEADING_KEYS, FITTING)),
+        *(
+            (f"Types of parameters, outputs and gradients in the first step of {run}", table)
+            for run, table in dtypes_tables(measured)
+        ),
+        *(f"Not recorded: {escaped(text)}." for text in dict.fromkeys(room["not_seen"].dropna())),
+        ("What fits, measured by bisection, with all other settings as in the run",
+         _bisected_table(measured.tables["memory_fits"])),
+        ("Where memory ran out, and memory by category at that moment", _failures_table(failures)),
+        *(
+            (
+                f"The largest groups of allocations when {run_in_words(rows.iloc[0])} ran out of memory",
+                _groups_table(rows),
+            )
+            for _, rows in [*failures.groupby("run", sort=False)][:MAX_FAILURES]
+        ),
+    ]  # fmt: skip
 
 
-def largest_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
-    """(i) (run, table) of the run with the highest peak: the largest groups of its allocations at the peak."""
+FITTING = (
+    ("longest context", lambda row: count(row[LONGEST_CONTEXT])),
+    ("largest batch", lambda row: count(row[LARGEST_BATCH])),
+)
+
+
+def _largest_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
+    """(run, table) of the run with the highest peak: the largest groups of its allocations at the peak."""
     rows, peaks = measured.tables["memory_groups"], measured.tables["memory_peak"]
     names = peaks.sort_values("peak_bytes", ascending=False, kind="stable")["run"][:1]
     of_runs = [rows[rows["run"] == name] for name in names if len(rows)]
     return [(run_in_words(run_rows.iloc[0]), _groups_table(run_rows)) for run_rows in of_runs]
 
 
-def failures_table(measured: Measured) -> MarkdownTable:
-    """(i) One line per run out of memory: where, requested and free bytes, and live bytes by category."""
-    rows = measured.tables["memory_at_failure"]
-    sums = unstacked(rows.groupby(["run", "category"], sort=False)["bytes"].sum(), "category")
+def _peak_table(rows: pd.DataFrame) -> MarkdownTable:
+    """One line per run: the phase of its peak, the peak, and its categories."""
+    names = [name for name, category_rows in rows.groupby("category", sort=False) if category_rows["bytes"].any()]
+    wide = pivoting.pivoted(rows, ["run"], "category", ["bytes"])["bytes"]
+
+    def cells(row: dict) -> list[str]:
+        return [row["fullest_phase"], size(row["peak_bytes"]), *(size(wide[name][row["run"]]) for name in names)]
+
+    return lines_table(rows.drop_duplicates("run"), gains.LEADING_KEYS, ("phase", "peak", *names), cells, words=1)
+
+
+def _bisected_table(rows: pd.DataFrame) -> MarkdownTable:
+    """One line per run and dimension: the largest value that was measured to fit, and the prediction from the
+    shapes."""
+
+    def cells(row: dict) -> list[str]:
+        figures = (count(row[name]) for name in ("largest", "fails_at", "predicted"))
+        return [BY_KEY[row["fitted"]].heading, *figures, size(row["limit_bytes"]), count(row["tries"])]
+
+    headings = ("dimension", "fits", "does not fit", "predicted", "memory", "tries")
+    return lines_table(rows, gains.LEADING_KEYS, headings, cells, words=1)
+
+
+def _failures_table(rows: pd.DataFrame) -> MarkdownTable:
+    """One line per run out of memory: where, requested and free bytes, and live bytes by category."""
+    sums = pivoting.unstacked(rows.groupby(["run", "category"], sort=False)["bytes"].sum(), "category")
 
     def cells(row: dict) -> list[str]:
         sizes = (size(row[name]) for name in ("requested_bytes", "free_bytes", "live_bytes"))
         return [_place(row["in_phase"], row["in_range"]), *sizes, *(size(bytes_) for bytes_ in sums.loc[row["run"]])]
 
     headings = ("range", "requested", "free", "in use", *sums.columns)
-    return lines_table(rows.drop_duplicates("run"), LEADING_KEYS, headings, cells, words=1)
-
-
-def failures_largest(measured: Measured) -> list[tuple[str, MarkdownTable]]:
-    """(i) (run, table) of some runs out of memory: the largest groups of allocations that were live then."""
-    rows = measured.tables["memory_at_failure"]
-    of_runs = [run_rows for _, run_rows in rows.groupby("run", sort=False)][:MAX_FAILURES]
-    return [(run_in_words(run_rows.iloc[0]), _groups_table(run_rows)) for run_rows in of_runs]
+    return lines_table(rows.drop_duplicates("run"), gains.LEADING_KEYS, headings, cells, words=1)
 
 
 def _groups_table(rows: pd.DataFrame) -> MarkdownTable:
@@ -246,17 +266,25 @@ def _place(phase: str, path: str) -> str:
     return escaped(as_path([*filter(None, [phase]), *names_in(path)]))
 
 
-def not_seen(measured: Measured) -> list[str]:
-    """(i) What the recordings of these runs do not cover, each once."""
-    texts = measured.tables["memory_room"]["not_seen"].dropna()
-    return list(dict.fromkeys(texts))
-
-
 def size(bytes_: float) -> str:
     """A size with three significant digits and its unit."""
     if not known(bytes_):
         return ABSENT
     return units.size(bytes_) if bytes_ else "0"
+
+
+def nested(machines: Iterable[Measured]) -> list[str]:
+    """What the names of checkpoints within checkpoints mean: "checkpoints of 8-2 blocks: ..."."""
+    runs = pd.concat([measured.tables["memory_peak"] for measured in machines])
+    texts = []
+    for value in runs[CHECKPOINT.key].drop_duplicates().astype(str):
+        if len(levels := value.split("-")) > 1:
+            inner = " and of these every ".join(levels[1:])
+            texts.append(
+                f"checkpoints of {value} blocks: {levels[0]} blocks share a checkpoint; while they are recomputed,"
+                f" every {inner} of them share another."
+            )
+    return texts
 
 
 def _size_and_share(row: dict) -> str:

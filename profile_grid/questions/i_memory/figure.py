@@ -4,8 +4,7 @@ import altair as alt
 import pandas as pd
 
 from profile_grid.figures import marks
-from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.panels import AXIS_PX, Frame, bars_of_runs
+from profile_grid.figures.panels import AXIS_PX, Drawing, Figure, Frame, Tables, bars_of_runs
 from profile_grid.figures.run_selection import by_size, labels, without_figures
 from profile_grid.figures.theme import SMALL, SOFT, WIDTH
 from profile_grid.quantities import GIBIBYTE, MEBIBYTE, memory, percent
@@ -44,6 +43,7 @@ def result_categories(tables: Tables) -> str:
 
 HEIGHT_PX = 260
 ROOM, LINE = 1.1, 0.06  # of the height, above all areas: the names of the phases, on two lines
+SHORTEST = 0.01  # of the step: a phase with a name
 BYTES = "_bytes"
 
 
@@ -83,10 +83,14 @@ def _phase_marks(moments: pd.DataFrame, top: float) -> tuple[alt.Chart, alt.Char
     """A line where each phase begins, and its name above all areas."""
     names = moments["phase"].astype("str")
     begins = moments.assign(phase=names)[names.ne(names.shift()) & (names != OUTSIDE)]
+    lasts = begins["ms"].shift(-1, fill_value=moments["ms"].max()) - begins["ms"]
+    begins = begins[lasts >= SHORTEST * moments["ms"].max()]  # there is no room for the name of a shorter one
     begins = begins.assign(start=[top * (ROOM + LINE * (line % 2)) for line in range(len(begins))])
     marked = alt.Chart(begins[["ms", "phase", "start"]]).encode(x="ms:Q")
     lines = marked.mark_rule(color=SOFT, strokeDash=[2, 2])
-    return lines, marked.mark_text(align="left", dx=3, fontSize=SMALL).encode(y="start:Q", text="phase:N")
+    return lines, marked.mark_text(align="left", baseline="top", dx=3, fontSize=SMALL).encode(
+        y="start:Q", text="phase:N"
+    )
 
 
 def _peak(rows: pd.DataFrame) -> alt.Chart:
@@ -94,7 +98,12 @@ def _peak(rows: pd.DataFrame) -> alt.Chart:
     top = rows.loc[[rows["end"].idxmax()]]
     total = rows[rows["moment"] == top["moment"].iloc[0]]["bytes"].sum()
     peak = top[["ms", "end"]].rename(columns={"end": "start"}).assign(text=memory(total))
-    return alt.Chart(peak).mark_text(dy=-6, fontSize=SMALL).encode(x="ms:Q", y="start:Q", text="text:N")
+    side, shift = ("right", -3) if top["ms"].iloc[0] > rows["ms"].max() / 2 else ("left", 3)  # where there is room
+    return (
+        alt.Chart(peak)
+        .mark_text(align=side, dx=shift, dy=-6, fontSize=SMALL)
+        .encode(x="ms:Q", y="start:Q", text="text:N")
+    )
 
 
 def run_to_draw(peaks: pd.DataFrame) -> str | None:

@@ -13,18 +13,13 @@ from cs336_model.arithmetic.memory import (
     residual_bytes,
     saved_in_a_block,
 )
-from profile_grid.largest.fitting import largest_fitting
-from profile_grid.largest.tables import LARGEST
+from profile_grid.largest import fitting, tables
 from profile_grid.quantities import known
-from profile_grid.stages.memory.block_tables import MEMORY_BLOCKS, MODULE_DTYPES
-from profile_grid.stages.memory.failure_tables import MEMORY_FAILED
+from profile_grid.stages.memory.tables import MEMORY_BLOCKS, MEMORY_FAILED, MODULE_DTYPES
 from profile_grid.stages.memory.usage_tables import MEMORY_ACTIVATIONS, MEMORY_LARGEST, MEMORY_TOTALS
 from profile_grid.study.dimensions import BATCH_SIZE, CHECKPOINT, CONTEXT_LENGTH, LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables.conservation import check_shares
-from profile_grid.tables.ideal import shape_of_run
-from profile_grid.tables.names import WHOLE_STEP
-from profile_grid.tables.per_pass import Merged, in_order_of
+from profile_grid.tables import conservation, ideal, names, per_pass
 
 LONGEST_CONTEXT, LARGEST_BATCH = "predicted_longest_context", "predicted_largest_batch"
 SIZES = ("vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
@@ -37,23 +32,27 @@ def predicted(row: Mapping[str, Any], key: str) -> int | None:
         return None
 
     def fits(value: int) -> bool:
-        dimensions = {name: row[name] for name in ("precision", "attention", "checkpoint", "mode")}
-        sizes = {name: int(row[name]) for name in (*SIZES, "batch_size", "gpus", "context_length")} | {key: value}
-        shape = ModelShape(
-            batch_size=sequences_per_gpu(sizes), **{name: sizes[name] for name in (*SIZES, "context_length")}
-        )
-        needed = estimated_peak_bytes(shape, dimensions["mode"], dimensions)
-        return needed + OUTSIDE_TENSORS <= row["device_total_bytes"]
+        return _estimated_peak(row | {key: value}) + OUTSIDE_TENSORS <= row["device_total_bytes"]
 
-    return largest_fitting(fits, int(row[key]))
+    return fitting.largest_fitting(fits, int(row[key]))
 
 
+def _estimated_peak(row: Mapping[str, Any]) -> int:
+    """The peak of the run's tensors from the shapes, in bytes, by the present formulas."""
+    sizes = {name: int(row[name]) for name in (*SIZES, "batch_size", "gpus", "context_length")}
+    of_shape = {name: sizes[name] for name in (*SIZES, "context_length")}
+    shape = ModelShape(batch_size=sequences_per_gpu(sizes), **of_shape)
+    dimensions = {name: row[name] for name in ("precision", "attention", "checkpoint", "mode")}
+    return estimated_peak_bytes(shape, dimensions["mode"], dimensions)
+
+
+PREDICTED = ((CONTEXT_LENGTH, LONGEST_CONTEXT), (BATCH_SIZE, LARGEST_BATCH))
 MEASURED = ["saved_bytes", "gradient_bytes", "backward_change_bytes", "residual_bytes"]
 EXPECTED = ["estimated_saved_bytes", "estimated_gradient_bytes", "estimated_residual_bytes"]
 OPERATION = ["part", "operator", "line"]
 
 
-def memory_block(merged: Merged) -> pd.DataFrame:
+def memory_block(merged: per_pass.Merged) -> pd.DataFrame:
     """(i) One row per run: the first of the blocks with the commonest numbers, and the same from the shapes."""
     rows = merged["memory_blocks"]
     alike = rows.groupby(["run", *MEASURED], dropna=False, sort=False)["block"].transform("size")
@@ -67,7 +66,7 @@ def memory_block(merged: Merged) -> pd.DataFrame:
 
 def _by_shapes(run: pd.Series, row: dict) -> tuple[int | None, int | None, int | None]:
     """What the block keeps, its gradients, and a residual activation, in bytes; None if the shapes do not tell."""
-    shape = shape_of_run(run)
+    shape = ideal.shape_of_run(run)
     if shape is None:
         return None, None, None
     trains = pd.notna(row["saved_bytes"])
@@ -75,36 +74,38 @@ def _by_shapes(run: pd.Series, row: dict) -> tuple[int | None, int | None, int |
     return keeps, gradient_bytes_of_a_block(shape, row) if trains else None, residual_bytes(shape, row)
 
 
-def memory_operations(merged: Merged) -> pd.DataFrame:
+def memory_operations(merged: per_pass.Merged) -> pd.DataFrame:
     """(i) One row per run, part, operator and line: what they keep in the block of `memory_block`, the most first."""
     chosen = memory_block(merged)[["run", "block"]]
     rows = merged["memory_activations"].merge(chosen, on=["run", "block"])
     total = rows.groupby("run")["bytes"].transform("sum")
     table = rows.assign(share=rows["bytes"] / total)
-    check_shares(table, ["run"])
-    table = in_order_of(table.assign(_less=-table["bytes"]), chosen["run"], "_less")
+    conservation.check_shares(table, ["run"])
+    table = per_pass.in_order_of(table.assign(_less=-table["bytes"]), chosen["run"], "_less")
     return table[[*LEADING, "block", *OPERATION, "allocations", "bytes", "share"]]
 
 
 COUNTED = ["requested_peak_bytes", "allocated_peak_bytes", "reserved_peak_bytes", "driver_used_bytes"]
 
 
-def memory_peak(merged: Merged) -> pd.DataFrame:
+def memory_peak(merged: per_pass.Merged) -> pd.DataFrame:
     """(i) One row per run and category: its bytes at the peak of the last measured step, and the phase of the peak.
     Raises NotConserved unless the shares sum to one."""
     rows = _last_step(merged["memory_phases"])
-    step = rows[rows["phase"] == WHOLE_STEP]
+    step = rows[rows["phase"] == names.WHOLE_STEP]
     total = step.groupby("run")["bytes"].transform("sum")
-    by_phase = rows[rows["phase"] != WHOLE_STEP].groupby(["run", "phase"], sort=False)["bytes"].sum().reset_index()
+    by_phase = (
+        rows[rows["phase"] != names.WHOLE_STEP].groupby(["run", "phase"], sort=False)["bytes"].sum().reset_index()
+    )
     fullest = by_phase.sort_values("bytes", ascending=False, kind="stable").drop_duplicates("run").set_index("run")
     table = step[[*LEADING, "category", "bytes"]].assign(
         peak_bytes=total, share=step["bytes"] / total, fullest_phase=step["run"].map(fullest["phase"])
     )
-    check_shares(table, ["run"])
+    conservation.check_shares(table, ["run"])
     return table.reset_index(drop=True)
 
 
-def memory_parts(merged: Merged) -> pd.DataFrame:
+def memory_parts(merged: per_pass.Merged) -> pd.DataFrame:
     """(i) One row per run with a backward pass and part of the model: bytes kept for that pass, in all blocks and in
     one."""
     rows = merged["memory_activations"]
@@ -112,11 +113,11 @@ def memory_parts(merged: Merged) -> pd.DataFrame:
     sums = parts.agg(bytes=("bytes", "sum"), places=("block", "nunique")).reset_index()
     total = sums.groupby("run")["bytes"].transform("sum")
     table = sums.assign(bytes_of_a_place=sums["bytes"] / sums["places"], share=sums["bytes"] / total)
-    check_shares(table, ["run"])
+    conservation.check_shares(table, ["run"])
     return table
 
 
-def memory_room(merged: Merged) -> pd.DataFrame:
+def memory_room(merged: per_pass.Merged) -> pd.DataFrame:
     """(i) One row per run: peaks as counted and as estimated from the shapes, and the sizes that would fit by the
     estimate."""
     totals = merged["memory_totals"]
@@ -127,9 +128,22 @@ def memory_room(merged: Merged) -> pd.DataFrame:
         device_total_bytes=totals["run"].map(runs["device_total_bytes"]).astype("Int64"),
     )
     rows = table.join(runs[["d_model", "d_ff", "num_layers", "num_heads", "vocab_size"]], on="run").to_dict("records")
-    for dimension, column in ((CONTEXT_LENGTH, LONGEST_CONTEXT), (BATCH_SIZE, LARGEST_BATCH)):
+    peaks = [_estimated_peak(row) if known(row["estimated_peak_bytes"]) else None for row in rows]
+    table["estimated_peak_bytes"] = pd.array(peaks, dtype="Int64")
+    for dimension, column in PREDICTED:
         table[column] = pd.array([predicted(row, dimension.key) for row in rows], dtype="Int64")
     return table.reset_index(drop=True)
+
+
+def memory_fits(merged: per_pass.Merged) -> pd.DataFrame:
+    """(i) The merged table `largest`; of runs in memory_room predicted by the present formulas, as there."""
+    table, room = merged["largest"].reset_index(drop=True), memory_room(merged).set_index("run")
+    for dimension, column in PREDICTED:
+        is_same = (table["fitted"] == dimension.key) & (
+            table["limit_bytes"] == table["run"].map(room["device_total_bytes"])
+        )
+        table.loc[is_same, "predicted"] = table.loc[is_same, "run"].map(room[column])
+    return table
 
 
 def _last_step(rows: pd.DataFrame) -> pd.DataFrame:
@@ -140,7 +154,7 @@ def _last_step(rows: pd.DataFrame) -> pd.DataFrame:
 TABLES = (
     TableSpec(
         "memory_block",
-        "(i) One row per run: the numbers that most blocks of its model have, and what the shapes let expect",
+        "(i) One row per run: the numbers that most blocks of its model have, and the same from the shapes",
         columns(
             "block | int | | the first block with these numbers, from 0\n"
             "alike | int | | blocks with these numbers\n blocks | int | | blocks of the model",
@@ -196,18 +210,21 @@ TABLES = (
             f"""
     activation_bytes | int | B | recorded activations that are kept for the backward pass
     device_total_bytes | int | B | memory of the GPU
-    {LONGEST_CONTEXT} | int | tokens | longest context whose estimated peak fits, all else as in the run; empty \
-        without a GPU
-    {LARGEST_BATCH} | int | sequences | largest batch whose estimated peak fits, all else as in the run; empty \
-        without a GPU
+    {LONGEST_CONTEXT} | int | tokens | longest context whose estimated peak fits, with all other settings as in the \
+        run; empty without a GPU
+    {LARGEST_BATCH} | int | sequences | largest batch whose estimated peak fits, with all other settings as in the \
+        run; empty without a GPU
 """,
         ),
         make=memory_room,
     ),
     MEMORY_LARGEST.copied("memory_groups", "(i) The largest groups of allocations in use at the peak of the last step"),
     MEMORY_FAILED.copied("memory_at_failure", "(i) The largest groups of allocations in use when memory ran out"),
-    LARGEST.copied(
-        "memory_fits", "(i) One row per run and dimension whose largest value that fits was measured by bisection"
+    TableSpec(
+        "memory_fits",
+        "(i) One row per run and dimension whose largest value that fits was measured by bisection",
+        tables.LARGEST.as_in(),
+        make=memory_fits,
     ),
 )
 PAGE_TABLES = (

@@ -10,8 +10,7 @@ from cs336_model.arithmetic.memory import OUTSIDE_TENSORS, estimated_peak_bytes,
 from profile_grid.documents.documents import asked_of
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.questions.i_memory.table import predicted
-from profile_grid.stages.memory.failure_tables import MEMORY_FAILED
-from profile_grid.stages.memory.tables import tables_of_history
+from profile_grid.stages.memory.tables import MEMORY_FAILED, tables_of_history
 from tests.default_values import DEFAULT_VALUES
 from tests.profile_grid.made_up import Made, merged
 from tests.profile_grid.made_up_answers import document_of
@@ -66,13 +65,13 @@ def test_the_fullest_moment_is_shown_by_category_with_its_phase():
 
 def test_the_parts_that_keep_the_most_are_named_with_their_share():
     text = answered(recorded([training()]))
-    assert "most of it by computing softmax (60.0 %)" in text
+    assert "the part that keeps most is computing softmax (60.0 %)" in text
     assert "| computing softmax | 30.0 MiB (60.0 %) |" in text and "| head " in text
 
 
 def test_two_runs_that_differ_in_what_a_table_does_not_show_stand_in_tables_of_their_own():
     text = answered(recorded([training(), training(precision="bf16")]))
-    assert "in brackets its share: precision fp32:" in text and "in brackets its share: precision bf16:" in text
+    assert "in brackets its share, precision fp32:" in text and "in brackets its share, precision bf16:" in text
 
 
 def test_what_the_allocator_gave_out_and_held_stands_beside_what_was_asked_for():
@@ -88,7 +87,7 @@ def test_what_the_allocator_gave_out_and_held_stands_beside_what_was_asked_for()
 
 def test_on_a_processor_the_document_says_what_cannot_be_told_and_shows_no_empty_columns():
     text = answered(recorded([training()], counters=None))
-    assert "Not in the recording: " in text and "no snapshot" in text
+    assert "Not recorded: " in text and "no snapshot" in text
     assert "reserved |" not in text and "times what was asked" not in text.lower()
 
 

@@ -1,22 +1,16 @@
 """What the document of (j) says: sentences and tables."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable
 from profile_grid.quantities import ABSENT, interval, known, memory, percent, ratio, with_spread
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
-from profile_grid.study.dimensions import CHECKPOINT, keys_without
-from profile_grid.tables import ratio_tables
-from profile_grid.tables.cells import lines_table, status_word
-from profile_grid.tables.claims import Claim
+from profile_grid.study.dimensions import CHECKPOINT, MODE, keys_without
+from profile_grid.tables import gains, names, pivoting
+from profile_grid.tables.cells import Part, lines_table, status_word
 from profile_grid.tables.evidence import UNTOLD
-from profile_grid.tables.gains import whole_steps
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.names import WHOLE_STEP
-from profile_grid.tables.pivoting import sorted_values
-from profile_grid.tables.wording import capital, listed, places, where
+from profile_grid.tables.wording import PASSES, Claim, capital, leaders, listed, places, where
 
 NO_ANSWER = Claim(
     "Not answered: no two training runs differ only in checkpoints, with times of at least one.", "missing"
@@ -36,7 +30,7 @@ def sentences(measured: Measured) -> list[str]:
     times, taken = measured.tables["checkpoint_times"], measured.tables["checkpoint_memory"]
     if not (taken["status"] == COMPLETE).any():
         return [NO_ANSWER]
-    steps, base = whole_steps(times), CHECKPOINT.default
+    steps, base = gains.whole_steps(times), CHECKPOINT.default
     both = taken[taken[CHECKPOINT.key] != base].merge(steps[["run", "speed_up", "verdict"]], on="run", how="left")
     lead = _largest_saving(both)
     return [*lead, *_fits(taken), *_least(taken), *_longer(steps), *_again(taken, measured)] or [NO_ANSWER]
@@ -63,32 +57,28 @@ def _saving(row: pd.Series, peak: str) -> Claim:
 
 
 def _least(taken: pd.DataFrame) -> list[Claim]:
-    """The value with the lowest peak in each configuration, its prediction, and the peaks of the values next to it."""
+    """The values with the lowest peak, these peaks and their predictions."""
     column = next((name for name in PEAKS if taken[name].notna().any()), None)
     if column is None:
         return []
-    texts = []
-    for _, rows in taken[taken[column].notna()].groupby(keys_without(CHECKPOINT.key), sort=False):
-        values = sorted_values(rows, CHECKPOINT.key)
-        peaks = rows.set_index(CHECKPOINT.key).loc[values]
-        place = values.index(peaks[column].idxmin())
-        least = peaks.iloc[place]
-        expected = known(least["predicted_peak_bytes"])
-        predicted = f", predicted {memory(least['predicted_peak_bytes'])}" if expected else ""
-        beside = [values[at] for at in (place - 1, place + 1) if 0 <= at < len(values)]
-        next_to = [f"{CHECKPOINT.name_of(value)} {memory(peaks.loc[value, column])}" for value in beside]
-        config = where(rows.iloc[0].to_dict() | {CHECKPOINT.key: CHECKPOINT.default})
-        texts.append(f"{config} {memory(least[column])} with {CHECKPOINT.name_of(values[place])}{predicted}"
-                     f" ({listed(next_to)})")  # fmt: skip
-    return [
-        Claim("Lowest peak, with those of the next values in brackets: {texts}.", "measured", texts="; ".join(texts))
-    ]
+    rows = taken[taken[column].notna()]
+    least = rows.loc[rows.groupby(keys_without(CHECKPOINT.key), sort=False)[column].idxmin()]
+    values = [_with(value) for value in least[CHECKPOINT.key]]
+    least_with = leaders(values, noun="configuration")
+    expected = least["predicted_peak_bytes"].dropna()
+    predicted = f"; predicted as {interval(expected, memory)}" if len(expected) else ""
+    text = "The peak is lowest {values}: {peaks}{predicted}."
+    return [Claim(text, values=least_with, peaks=interval(least[column], memory), predicted=predicted)]
+
+
+def _with(value: str) -> str:
+    return "without checkpoints" if value == CHECKPOINT.default else CHECKPOINT.words(value)
 
 
 def _longer(steps: pd.DataFrame) -> list[Claim]:
     """By value how many times as long a step takes, and how much of that the FLOPs explain."""
     texts = []
-    for value in sorted_values(steps, CHECKPOINT.key):
+    for value in pivoting.sorted_values(steps, CHECKPOINT.key):
         with_value = steps[steps[CHECKPOINT.key] == value]
         ideal = 1 / with_value["ideal_by_flops"].dropna()
         flops = f" (FLOPs predict {interval(ideal, ratio)})" if len(ideal) else ""
@@ -107,25 +97,39 @@ def _again(taken: pd.DataFrame, measured: Measured) -> list[Claim]:
 
 
 def _fits(taken: pd.DataFrame) -> list[Claim]:
-    """Where memory runs out without checkpoints, and the values with which it does not."""
+    """Each configuration that runs out of memory without checkpoints, and the values with which it does not."""
     failed = taken[(taken[CHECKPOINT.key] == CHECKPOINT.default) & (taken["status"] == OUT_OF_MEMORY)]
-    if failed.empty:
-        return []
-    keys = keys_without(CHECKPOINT.key)
-    fits = taken[taken["status"] == COMPLETE].merge(failed[keys], on=keys)
-    remedy = ""
-    if len(fits):
-        values = [CHECKPOINT.name_of(value) for value in sorted_values(fits, CHECKPOINT.key)]
-        remedy = f"; it fits with checkpoints of {listed(values)}"
-    text = "Without checkpoints, {places} {runs} out of memory{named}."
-    return [Claim(text, "counted", places=places(failed), runs="runs" if len(failed) == 1 else "run", named=remedy)]
+    keys, modes = keys_without(CHECKPOINT.key), MODE.key if taken[MODE.key].nunique() > 1 else None
+    claims = []
+    for _, rows in failed.groupby(keys_without(CHECKPOINT.key, MODE.key), sort=False):
+        fits = taken[taken["status"] == COMPLETE].merge(rows[keys], on=keys)
+        in_all = [value for value, runs in fits.groupby(CHECKPOINT.key) if len(runs) == len(rows)]
+        values = [
+            CHECKPOINT.name_of(value) for value in pivoting.sorted_values(fits, CHECKPOINT.key) if value in in_all
+        ]
+        claims.append(
+            Claim(
+                "Without checkpoints, {place} runs out of memory{modes}{remedy}.", "counted",
+                place=where(rows.iloc[0].to_dict()),
+                modes=f" in {listed([PASSES[mode] for mode in rows[modes]])}" if modes else "",
+                remedy=f"; it fits with checkpoints of {listed(values)}" if values else "",
+            )
+        )  # fmt: skip
+    return claims
 
 
-def trade_table(measured: Measured) -> MarkdownTable:
-    """(j) One line per training run, also without checkpoints: its step and the ratio to that without checkpoints, its
+def tables(measured: Measured) -> list[Part]:
+    """(j) Time and memory of each training run."""
+    time = measured.words.time
+    text = f"Time of a step without a profiler, memory, and the share of recomputation in its {time}"
+    return [(text, _trade_table(measured))]
+
+
+def _trade_table(measured: Measured) -> MarkdownTable:
+    """One line per training run, also without checkpoints: its step and the ratio to that without checkpoints, its
     memory as far as known, and the share of GPU time that recomputes; or why there is none."""
     taken, times = measured.tables["checkpoint_memory"], measured.tables["checkpoint_times"]
-    steps = times[times["phase"] == WHOLE_STEP].set_index("run")
+    steps = times[times["phase"] == names.WHOLE_STEP].set_index("run")
     sizes = [name for name in MEMORY if taken[name].notna().any()]
 
     def cells(row: dict) -> tuple[str, ...]:
@@ -134,7 +138,7 @@ def trade_table(measured: Measured) -> MarkdownTable:
         return time, *longer, *_memory_cells(row, sizes)
 
     headings = ("step, ms", "times as long", "by FLOPs", *(MEMORY[name] for name in sizes), "recomputation")
-    return lines_table(taken, (*ratio_tables.LEADING_KEYS, CHECKPOINT.key), headings, cells)
+    return lines_table(taken, (*gains.LEADING_KEYS, CHECKPOINT.key), headings, cells)
 
 
 def _longer_cells(row: pd.Series) -> tuple[str, str]:

@@ -1,26 +1,18 @@
 """Figures of (j): the peak by blocks per checkpoint with its prediction, and time of a step against memory."""
 
-from __future__ import annotations
-
 import altair as alt
 import pandas as pd
 
-from profile_grid.figures import marks
-from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.panels import AXIS_PX, Frame
-from profile_grid.figures.run_selection import without_figures
-from profile_grid.figures.scales import Series
-from profile_grid.figures.theme import SOFT, WIDTH
+from profile_grid.figures import marks, run_selection
+from profile_grid.figures.panels import AXIS_PX, Drawing, Figure, Frame, Tables
+from profile_grid.figures.theme import SOFT, WIDTH, Series
 from profile_grid.quantities import GIBIBYTE, interval, memory, percent, significant
 from profile_grid.study.dimensions import CHECKPOINT, KEYS, keys_without
 from profile_grid.study.stages import TIMING
-from profile_grid.tables.evidence import SLOWER
+from profile_grid.tables import evidence, pivoting, ratios, wording
 from profile_grid.tables.names import WHOLE_STEP
-from profile_grid.tables.pivoting import sorted_values
-from profile_grid.tables.ratios import compared
-from profile_grid.tables.wording import capital, where
 
-COLUMNS, HEIGHT_PX, VALUE = 3, 170, "blocks"
+COLUMNS, HEIGHT_PX, VALUE = 2, 170, "blocks"
 PEAKS = ("peak_allocated_bytes", "recorded_peak_bytes")
 MEASURED, PREDICTED = "measured", "predicted"
 NO_TIMES = "No two timed training runs differ only in checkpoints."
@@ -46,18 +38,19 @@ def _source(taken: pd.DataFrame, *names: str) -> str:
 
 
 def draw_checkpoint(tables: Tables) -> Drawing:
-    """A panel per configuration: time of a step against memory, points joined in the order of the values."""
+    """A panel per configuration: time of a step against memory, points joined in the order of the values; nested
+    checkpoints stand alone."""
     runs, taken = tables["runs"], tables["checkpoint_memory"]
     rows, source = time_and_memory(taken)
-    values = sorted_values(taken, CHECKPOINT.key)
-    rows = rows.assign(order=rows[CHECKPOINT.key].map(values.index))
+    values = pivoting.sorted_values(taken, CHECKPOINT.key)
+    rows = rows.assign(order=rows[CHECKPOINT.key].map(values.index), nested=rows[CHECKPOINT.key].str.contains("-"))
     series = Series(VALUE, tuple(CHECKPOINT.name_of(value) for value in values if value in set(rows[CHECKPOINT.key])))
     note = (
         "Times without a profiler, ± the standard deviation between steps. Blocks that share a checkpoint are"
         " recomputed in the backward pass. Of two points at the same memory, the upper one only costs time. Neither"
         " axis begins at 0."
     )
-    missing = without_figures(compared(runs, CHECKPOINT), TIMING)
+    missing = run_selection.without_figures(ratios.compared(runs, CHECKPOINT), TIMING)
     return Frame((CHECKPOINT.key,), NO_TIMES, COLUMNS).drawing(
         rows, runs, missing, lambda data, _: _panel(data, series, TITLES[source]), (note,)
     )
@@ -76,7 +69,7 @@ def _panel(rows: pd.DataFrame, series: Series, title: str) -> alt.LayerChart:
         ends, ("gib", title, marks.DIGITS), ("mean_ms", "time (ms)", marks.DIGITS), ("std_ms", "± (ms)", marks.DIGITS)
     )
     return alt.layer(
-        base.mark_line(color=SOFT).encode(y=middle, order="order:Q"),
+        base.transform_filter(~alt.datum.nested).mark_line(color=SOFT).encode(y=middle, order="order:Q"),
         base.mark_rule().encode(y=low, y2="mean_high", color=series.color()),
         base.mark_point(filled=True).encode(y=middle, color=series.color(), shape=series.shape(), tooltip=tooltip),
         width=WIDTH // COLUMNS - AXIS_PX, height=HEIGHT_PX,
@@ -87,37 +80,38 @@ def result_checkpoint(tables: Tables) -> str:
     """How much longer a step takes with the fewest blocks per checkpoint, and its memory as a share."""
     rows, _ = time_and_memory(tables["checkpoint_memory"])
     times = tables["checkpoint_times"]
-    steps = times[(times["phase"] == WHOLE_STEP) & (times["verdict"] == SLOWER)]
+    steps = times[(times["phase"] == WHOLE_STEP) & (times["verdict"] == evidence.SLOWER)]
     if steps.empty:
         return ""
-    fewest = sorted_values(steps, CHECKPOINT.key)[0]
+    fewest = pivoting.sorted_values(steps, CHECKPOINT.key)[0]
     its_steps, gib = steps[steps[CHECKPOINT.key] == fewest], rows.set_index("run")["gib"]
     shares = (its_steps["run"].map(gib) / its_steps["base_run"].map(gib)).dropna()
     taken = f", in {interval(shares, percent)} of the memory" if len(shares) else ""
     longer = interval(1 / its_steps["speed_up"], significant)
-    return f"{capital(CHECKPOINT.words(fewest))}, a step takes {longer} times as long{taken}"
+    return f"{wording.capital(CHECKPOINT.words(fewest))}, a step takes {longer} times as long{taken}"
 
 
 def draw_peak(tables: Tables) -> Drawing:
     """A panel per configuration: the peak of a step by blocks per checkpoint, measured and from the shapes."""
     runs, taken = tables["runs"], tables["checkpoint_memory"]
     source = _source(taken)
-    values = sorted_values(taken, CHECKPOINT.key)
+    values = pivoting.sorted_values(taken, CHECKPOINT.key)
     columns = {source: MEASURED, "predicted_peak_bytes": PREDICTED}
     long = taken.melt(["run", *KEYS], list(columns), "kind", "bytes").dropna(subset=["bytes"])
     rows = long.assign(kind=long["kind"].map(columns), gib=long["bytes"] / GIBIBYTE)
     series = Series("kind", (MEASURED, PREDICTED))
     axis = alt.Axis(title="blocks that share a checkpoint; 0: no checkpoints", labelAngle=0)
     x = alt.X(f"{CHECKPOINT.key}:N", sort=values, axis=axis)
-    y = alt.Y("gib:Q", axis=alt.Axis(title="peak of a step (GiB)", tickCount=5))
+    axis_of_peaks = alt.Axis(title="peak of a step (GiB)", tickCount=5)
 
     def panel(data: pd.DataFrame, _: pd.DataFrame) -> alt.Chart:
         tooltip = marks.tooltip(data, ("kind", "peak"), ("gib", "GiB", marks.DIGITS))
+        y = alt.Y("gib:Q", scale=alt.Scale(domain=[0, 1.08 * data["gib"].max()], nice=False), axis=axis_of_peaks)
         points = alt.Chart(data, width=WIDTH // 2 - AXIS_PX, height=HEIGHT_PX).mark_point(filled=True)
         return points.encode(x=x, y=y, xOffset="kind:N", color=series.color(), shape=series.shape(), tooltip=tooltip)
 
     note = "8-2: 8 blocks share a checkpoint, and every 2 of them again while these are recomputed."
-    missing = without_figures(compared(runs, CHECKPOINT), TIMING)
+    missing = run_selection.without_figures(ratios.compared(runs, CHECKPOINT), TIMING)
     return Frame((CHECKPOINT.key,), NO_TIMES, columns=2).drawing(rows, runs, missing, panel, (note,))
 
 
@@ -130,8 +124,9 @@ def result_peak(tables: Tables) -> str:
     its_rows = rows[(rows[keys_without(CHECKPOINT.key)] == most[keys_without(CHECKPOINT.key)]).all(axis=1)]
     least = its_rows.loc[its_rows[source].idxmin()]
     name = CHECKPOINT.name_of(least[CHECKPOINT.key])
-    place = where({**least, CHECKPOINT.key: CHECKPOINT.default})
-    return f"The lowest peak of {place} is {memory(least[source])}, with {name} per checkpoint"
+    named = wording.run_in_words if taken["mode"].nunique() > 1 else wording.where
+    place = named({**least, CHECKPOINT.key: CHECKPOINT.default})
+    return f"The lowest peak of {place}: {memory(least[source])}, with {name} per checkpoint"
 
 
 FIGURES = (

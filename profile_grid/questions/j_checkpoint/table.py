@@ -1,22 +1,17 @@
 """The tables of (j): times compared with those without checkpoints, and the memory of each run."""
 
-from __future__ import annotations
-
 import pandas as pd
 
-from cs336_model.arithmetic.checkpoints import recomputed_flops
+from cs336_model.arithmetic import checkpoints, memory
 from cs336_model.arithmetic.flops import forward_flops
-from cs336_model.arithmetic.memory import estimated_peak_bytes, saved_activation_bytes
 from cs336_model.ranges import BACKWARD, FORWARD, PHASES_OF_MODE, RECOMPUTATION
 from kernel_tables.attribution.path_text import names_in
 from profile_grid.results.results import COMPLETE
+from profile_grid.study import stages, table_spec
 from profile_grid.study.dimensions import CHECKPOINT, LEADING, keys_without
-from profile_grid.study.stages import TIMING
-from profile_grid.study.table_spec import PageTable, TableSpec, columns
+from profile_grid.tables import names, ratios
 from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS, shape_of_run
-from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, numbers, total_by_run
-from profile_grid.tables.ratios import TIMES_WITH_BASE, compared, times_with_base
 
 BYTES = ["peak_allocated_bytes", "recorded_peak_bytes", "predicted_peak_bytes", "recorded_kept_bytes", "kept_bytes"]
 
@@ -24,7 +19,7 @@ BYTES = ["peak_allocated_bytes", "recorded_peak_bytes", "predicted_peak_bytes", 
 def checkpoint_times(merged: Merged) -> pd.DataFrame:
     """(j) One row per checkpointed run and phase: its time, that without checkpoints, and the speed-up (below one) that
     the FLOPs of recomputation explain."""
-    table = times_with_base(merged, CHECKPOINT)
+    table = ratios.times_with_base(merged, CHECKPOINT)
     runs = merged["runs"].set_index("run")
     pairs = zip(table["run"], table["phase"], strict=True)
     ideal = [_by_flops(runs.loc[run], phase) for run, phase in pairs]
@@ -34,18 +29,18 @@ def checkpoint_times(merged: Merged) -> pd.DataFrame:
 def checkpoint_memory(merged: Merged) -> pd.DataFrame:
     """(j) One row per training run that has a counterpart with other checkpoints: its memory, that without checkpoints,
     and the share of its GPU time that recomputes."""
-    runs = compared(merged["runs"], CHECKPOINT)
+    runs = ratios.compared(merged["runs"], CHECKPOINT)
     runs = runs[runs["mode"].isin([mode for mode, phases in PHASES_OF_MODE.items() if BACKWARD in phases])]
     by_shapes = [_by_shapes(run) for run in runs.to_dict("records")]
-    steps = merged["timings"][merged["timings"]["phase"] == WHOLE_STEP].set_index("run")
-    complete = runs[TIMING.status_column] == COMPLETE  # else the most is what there was when the run ended
+    steps = merged["timings"][merged["timings"]["phase"] == names.WHOLE_STEP].set_index("run")
+    complete = runs[stages.TIMING.status_column] == COMPLETE  # else the most is what there was when the run ended
     table = runs[LEADING].assign(
-        status=runs[TIMING.status_column],
+        status=runs[stages.TIMING.status_column],
         **{name: numbers(runs["run"].map(steps[name])) for name in ("mean_ms", "std_ms")},
         peak_allocated_bytes=numbers(runs["peak_allocated_bytes"]).where(complete),
-        recorded_peak_bytes=numbers(runs["run"].map(_recorded_peak(merged))),
+        recorded_peak_bytes=numbers(runs["run"].map(merged["memory_totals"].set_index("run")["requested_peak_bytes"])),
         predicted_peak_bytes=pd.Series([peak for peak, _ in by_shapes], index=runs.index, dtype="float64"),
-        recorded_kept_bytes=numbers(runs["run"].map(_recorded_kept(merged))),
+        recorded_kept_bytes=numbers(runs["run"].map(merged["memory_activations"].groupby("run")["bytes"].sum())),
         kept_bytes=pd.Series([kept for _, kept in by_shapes], index=runs.index, dtype="float64"),
         recomputed_share=numbers(runs["run"].map(_recomputed_share(merged))),
     )
@@ -53,16 +48,6 @@ def checkpoint_memory(merged: Merged) -> pd.DataFrame:
     base = table.loc[table[CHECKPOINT.key] == CHECKPOINT.default, [*keys, *BYTES]]
     base = base.rename(columns={name: f"base_{name}" for name in BYTES})
     return table.merge(base, on=keys, how="left", validate="many_to_one").reset_index(drop=True)
-
-
-def _recorded_peak(merged: Merged) -> pd.Series:
-    """The peak of requested bytes in the process, by run of the stage memory."""
-    return merged["memory_totals"].set_index("run")["requested_peak_bytes"]
-
-
-def _recorded_kept(merged: Merged) -> pd.Series:
-    """The bytes of activations kept for the backward pass, by run of the stage memory."""
-    return merged["memory_activations"].groupby("run")["bytes"].sum()
 
 
 def _recomputed_share(merged: Merged) -> pd.Series:
@@ -83,10 +68,10 @@ def _by_flops(run: pd.Series, phase: str) -> float | None:
     if shape is None:
         return None
     flops = forward_flops(shape)
-    once = {FORWARD: 1, BACKWARD: BACKWARD_IN_FORWARDS, WHOLE_STEP: 1 + BACKWARD_IN_FORWARDS}.get(phase, 0)
-    if phase not in (BACKWARD, WHOLE_STEP):
+    once = {FORWARD: 1, BACKWARD: BACKWARD_IN_FORWARDS, names.WHOLE_STEP: 1 + BACKWARD_IN_FORWARDS}.get(phase, 0)
+    if phase not in (BACKWARD, names.WHOLE_STEP):
         return 1.0
-    again = sum(recomputed_flops(shape, run[CHECKPOINT.key]).values())
+    again = sum(checkpoints.recomputed_flops(shape, run[CHECKPOINT.key]).values())
     return once * flops[FORWARD] / (once * flops[FORWARD] + again)
 
 
@@ -95,30 +80,29 @@ def _by_shapes(run: dict) -> tuple[int, int] | tuple[None, None]:
     shape = shape_of_run(run)
     if shape is None:
         return None, None
-    return estimated_peak_bytes(shape, run["mode"], run), saved_activation_bytes(shape, run)
+    return memory.estimated_peak_bytes(shape, run["mode"], run), memory.saved_activation_bytes(shape, run)
 
 
 TABLES = (
-    TableSpec(
+    table_spec.TableSpec(
         "checkpoint_times",
         "(j) One row per checkpointed run and phase, from the processes without a profiler",
-        columns(
-            TIMES_WITH_BASE,
+        table_spec.columns(
+            ratios.TIMES_WITH_BASE,
             "ideal_by_flops | float | | FLOPs of the phase without ÷ with recomputation, from the shapes; \
         empty if unknown",
         ),
         make=checkpoint_times,
     ),
-    TableSpec(
+    table_spec.TableSpec(
         "checkpoint_memory",
         "(j) One row per training run that another differs from only in checkpoints",
-        columns("""
+        table_spec.columns("""
     status | text | | as timing_status of runs
     mean_ms | float | ms | mean time of a step without a profiler
     std_ms | float | ms | its standard deviation (n − 1)
-    peak_allocated_bytes | float | B | peak memory of tensors; empty on a CPU, and where the run is not complete
-    recorded_peak_bytes | float | B | most that was requested at once, by the stage memory; empty where that was not \
-        asked for
+    peak_allocated_bytes | float | B | peak memory of tensors; empty on a CPU, and if the run is not complete
+    recorded_peak_bytes | float | B | most that was requested at once, by the stage memory; empty without that stage
     predicted_peak_bytes | float | B | peak of a step from the shapes; empty if unknown
     recorded_kept_bytes | float | B | activations that it found kept for the backward pass
     kept_bytes | float | B | what the forward pass keeps for the backward pass, from the shapes; empty if unknown
@@ -133,6 +117,6 @@ TABLES = (
     ),
 )
 PAGE_TABLES = (
-    PageTable("checkpoint_times", "Times, compared with no checkpoints"),
-    PageTable("checkpoint_memory", "Memory and recomputation"),
+    table_spec.PageTable("checkpoint_times", "Times, compared with no checkpoints"),
+    table_spec.PageTable("checkpoint_memory", "Memory and recomputation"),
 )

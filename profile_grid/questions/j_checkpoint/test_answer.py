@@ -71,16 +71,22 @@ def test_the_sentences_tell_time_memory_and_what_computes_again():
     assert "Recomputation takes 20.0 % of the GPU time of a step." in text
 
 
-def test_the_lowest_peak_is_told_with_its_prediction_and_its_neighbours():
+def test_the_lowest_peak_is_told_with_its_prediction():
     peaks = {"0": 40, "16": 30, "8-2": 25, "1": 21, "2": 20, "4": 22, "8": 26}
     text = told("j_checkpoint", [step(value, 100.0, gib) for value, gib in peaks.items()])
-    assert (
-        "Lowest peak, with those of the next values in brackets: small at context 512 20.0 GiB with 2 blocks, predicted"
-        in text
-    )
-    assert "(1 block 21.0 GiB and 4 blocks 22.0 GiB)." in text
+    assert "The peak is lowest with checkpoints of 2 blocks: 20.0 GiB; predicted as " in text
     fewer = told("j_checkpoint", [step(value, 100.0, gib) for value, gib in peaks.items() if value not in ("2", "4")])
-    assert "(none 40.0 GiB and 8 blocks 26.0 GiB)." in fewer
+    assert "The peak is lowest with checkpoints of 1 block: 21.0 GiB" in fewer
+
+
+def test_each_configuration_that_runs_out_of_memory_has_the_values_with_which_it_fits():
+    runs = [step(value, precision=precision) for precision in ("fp32", "bf16") for value in ("0", "1", "4")]
+    both = [out_of_memory(run) if run.checkpoint == "0" else run for run in runs]
+    text = "runs out of memory; it fits with checkpoints of 1 block"
+    assert told("j_checkpoint", both).count(f"{text} and 4 blocks.") == 2
+    one = [out_of_memory(run) if run.checkpoint == "4" and run.precision == "bf16" else run for run in both]
+    assert f"Without checkpoints, small at context 512 in bf16 {text}." in told("j_checkpoint", one)
+    assert f"Without checkpoints, small at context 512 {text} and 4 blocks." in told("j_checkpoint", one)
 
 
 def recorded(*runs: tuple[Made, int, int]) -> dict:
@@ -123,6 +129,21 @@ def test_what_fits_by_checkpoints_alone_is_told_and_no_ratio_is_made_up():
     document = answered("j_checkpoint", runs)
     assert line_of(document, "small", "512", "training step", "none", "OOM")
     assert line_of(document, "small", "512", "training step", "1 block", "130.0 ± 1.3", "–", "–", "90.0 GiB")
+
+
+def test_a_configuration_that_runs_out_of_memory_in_two_modes_is_told_once_with_what_fits_in_both():
+    shorter = {"mode": "forward_backward", "kernels": forward_kernels() + training_kernels("forward_backward")}
+    both = [out_of_memory(step(**shorter)), step("1", **shorter), out_of_memory(step("4", **shorter)),
+            out_of_memory(step()), step("1"), step("4")]  # fmt: skip
+    text = told("j_checkpoint", [*both, out_of_memory(step(precision="bf16")), step("4", precision="bf16")])
+    assert (
+        "Without checkpoints, small at context 512 runs out of memory in forward + backward and the training step; it"
+        " fits with checkpoints of 1 block." in text
+    )
+    assert (
+        "Without checkpoints, small at context 512 in bf16 runs out of memory in the training step; it fits with"
+        " checkpoints of 4 blocks." in text
+    )
 
 
 def test_a_forward_pass_has_nothing_to_keep_and_is_left_out():

@@ -48,5 +48,5 @@ def test_every_run_has_its_measured_peak_and_its_prediction():
     measured = {row["run"]: row["gib"] for row in points if row["kind"] == "measured"}
     assert measured[f"{WITHOUT}_checkpoint2"] == 0.25 and WITHOUT not in measured
     assert {row["run"] for row in points if row["kind"] == "predicted"} == set(made["checkpoint_memory"]["run"])
-    assert PEAK.result(made) == "The lowest peak of small at context 512 is 256 MiB, with 2 blocks per checkpoint"
+    assert PEAK.result(made) == "The lowest peak of small at context 512: 256 MiB, with 2 blocks per checkpoint"
     assert on_paper(PEAK, {name: made[name] for name in PEAK.tables})

@@ -5,13 +5,11 @@ import pandas as pd
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, percent, ratio, significant, with_spread
 from profile_grid.questions.k_warmup.table import TOLERANCE
-from profile_grid.tables.cells import rows_table
-from profile_grid.tables.claims import Claim
-from profile_grid.tables.gains import whole_steps
+from profile_grid.tables.cells import Part, rows_table
+from profile_grid.tables.gains import LEADING_KEYS, whole_steps
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
-from profile_grid.tables.ratio_tables import LEADING_KEYS
-from profile_grid.tables.wording import leaders, listed, of_all, places, run_in_words
+from profile_grid.tables.wording import Claim, leaders, listed, of_all, places, run_in_words
 
 NOT_KEPT = Claim("Not answered: no timed run kept the times of its warm-up steps.", "missing")
 MAX_CAUSES = 3
@@ -51,9 +49,12 @@ def _scattering(enough: pd.DataFrame) -> list[Claim]:
     rows = enough.drop(_steady(enough).index)
     if rows.empty:
         return []
+    if len(enough) == 1:
+        error = percent(rows["tolerance"].iloc[0])
+        return [Claim("The mean of the measured steps is known only to within {error}.", error=error)]
     return [
         Claim(
-            "In {runs} ({places}), steps vary too much to say: the mean is known to within {errors}.",
+            "In {runs} ({places}), steps vary too much to say: the mean is known only to within {errors}.",
             "counted", runs=of_all(len(rows), len(enough), "run"), places=places(rows, most=2),
             errors=interval(rows["tolerance"], percent),
         )
@@ -70,14 +71,17 @@ def _more_needed(enough: pd.DataFrame) -> list[Claim]:
 
 
 def _phase(enough: pd.DataFrame) -> list[Claim]:
-    """The phase whose first time differs most from its later ones."""
-    phases = enough[enough["phase"] != WHOLE_STEP]
+    """The phase that prolongs the first step most, of the runs whose first step takes longer than the steps vary."""
+    steps = whole_steps(enough)
+    longer = steps.loc[steps["first_ratio"] > 1 + steps["tolerance"], "run"]
+    phases = enough[(enough["phase"] != WHOLE_STEP) & enough["run"].isin(longer)]
     if phases["phase"].nunique() < 2:
         return []
     extra = phases.assign(extra=phases["first_ms"] - phases["measured_mean_ms"])
     most = extra.loc[extra.groupby("run")["extra"].idxmax()]
     phases = leaders([escaped(phase) for phase in most["phase"]])
-    return [Claim("Most of the first step's additional time is in {phases}.", "counted", phases=phases)]
+    text = "Where the first step takes longer than later ones, the phase that adds most is {phases}."
+    return [Claim(text, "counted", phases=phases)]
 
 
 def _fewer(enough: pd.DataFrame, reports: pd.DataFrame) -> list[Claim]:
@@ -96,11 +100,15 @@ def _causes(run_rows: pd.DataFrame) -> Claim:
     """The main causes why the captured first step of a run takes longer than later ones."""
     first, extra, configuration = run_rows["first_ms"].sum(), run_rows["extra_ms"].sum(), run_in_words(run_rows.iloc[0])
     if extra <= 0:
-        return Claim("In the capture of {place} the first step takes no longer than later ones.", place=configuration)
+        return Claim(
+            "Captured in a separate process ({place}), the first step takes no longer than later ones.",
+            place=configuration,
+        )
     most = run_rows[run_rows["extra_ms"] > 0].nlargest(MAX_CAUSES, "extra_ms")
     texts = [f"{escaped(row.cause)} {significant(row.extra_ms)} ms" for row in most.itertuples()]
     return Claim(
-        "In the capture of {place} the first step takes {first} ms, {extra} ms more than later ones: {texts}.",
+        "Captured in a separate process ({place}), the first step takes {first} ms, {extra} ms more than later ones:"
+        " mostly {texts}.",
         place=configuration, first=significant(first), extra=significant(extra), texts=listed(texts),
     )  # fmt: skip
 
@@ -109,9 +117,36 @@ def _steps(number: int) -> str:
     return f"{number} warm-up step{'' if number == 1 else 's'}"
 
 
-def reports_table(measured: Measured) -> MarkdownTable:
-    """(k) One line per run: the mean step that would have been reported after fewer warm-up steps."""
-    rows = whole_steps(measured.tables["warmup_reports"])
+def tables(measured: Measured) -> list[Part]:
+    """(k) Means after fewer warm-up steps, and how many are needed; where each captured first step takes longer."""
+    reports, first_steps = measured.tables["warmup_reports"], measured.tables["warmup_first_step"]
+    parts: list[Part] = ["No run has these times."]
+    if len(reports):
+        enough = rows_table(whole_steps(measured.tables["warmup_enough"]), LEADING_KEYS, ENOUGH)
+        parts = [
+            ("Mean step without a profiler, by the number of warm-up steps", _reports_table(whole_steps(reports))),
+            ("The first step compared with the measured steps, and how many warm-up steps are needed", enough),
+        ]
+    for _, rows in first_steps.groupby("run", sort=False):
+        text = (
+            f"Time of the first step and of later steps by cause, from a capture that begins before the first step"
+            f" ({run_in_words(rows.iloc[0])})"
+        )
+        causes = tuple(map(_cause, rows.to_dict("records")))
+        parts.append((text, MarkdownTable(CAUSE_HEADINGS, causes, first_right=1)))
+    return [*parts, *([OF_CAUSES] if len(first_steps) else [])]
+
+
+CAUSE_HEADINGS = ("cause", "first step, ms", "later steps, ms", "more, ms", "calls in the first", "calls later")
+OF_CAUSES = (
+    "Every nanosecond of a first step has exactly one cause, so the causes add up to the step: if threads are in"
+    " several, the one that comes first in the table counts. A kernel's code is loaded at its first launch. What cuBLAS"
+    " sets up appears as memory, loading, and time between calls. Both columns include the cost of the profiler."
+)
+
+
+def _reports_table(rows: pd.DataFrame) -> MarkdownTable:
+    """One line per run: the mean step that would have been reported after fewer warm-up steps."""
     taken = int(rows["warmup_steps"].max())
     counts = [number for number in REPORTED_COUNTS if number < taken] + [taken]
     cells = {(row.run, row.warmup_steps): with_spread(row.mean_ms, row.std_ms) for row in rows.itertuples()}
@@ -121,37 +156,21 @@ def reports_table(measured: Measured) -> MarkdownTable:
     return rows_table(rows.drop_duplicates("run"), LEADING_KEYS, columns)
 
 
-def first_step_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
-    """(k) (run, table) of each run whose first step was captured: where it takes longer than later steps."""
-    rows = measured.tables["warmup_first_step"]
-    headings = ("cause", "first step, ms", "later, ms", "more, ms", "calls", "later")
-    return [
-        (
-            run_in_words(run_rows.iloc[0]),
-            MarkdownTable(headings, tuple(_cause(row) for row in run_rows.to_dict("records")), first_right=1),
-        )
-        for _, run_rows in rows.groupby("run", sort=False)
-    ]
-
-
 def _cause(row: dict) -> tuple[str, ...]:
     times = (significant(row[name]) for name in ("first_ms", "later_ms", "extra_ms"))
     return escaped(row["cause"]), *times, count(row["first_calls"]), count(row["later_calls"])
-
-
-def enough_table(measured: Measured) -> MarkdownTable:
-    """(k) One line per run: its first step and the measured ones, and how many warm-up steps are enough."""
-    columns = (
-        ("first step, ms", lambda row: significant(row["first_ms"])),
-        ("measured, ms", lambda row: significant(row["measured_mean_ms"])),
-        ("first ÷ measured", lambda row: ratio(row["first_ratio"])),
-        ("mean known within", lambda row: percent(row["tolerance"])),
-        ("warm-up steps needed", _enough_cell),
-    )
-    return rows_table(whole_steps(measured.tables["warmup_enough"]), LEADING_KEYS, columns)
 
 
 def _enough_cell(row: dict) -> str:
     if row["tolerance"] > TOLERANCE:
         return "?"
     return f"{row['taken']} or more" if row["enough"] == row["taken"] > 0 else count(row["enough"])
+
+
+ENOUGH = (
+    ("first step, ms", lambda row: significant(row["first_ms"])),
+    ("measured, ms", lambda row: significant(row["measured_mean_ms"])),
+    ("first ÷ measured", lambda row: ratio(row["first_ratio"])),
+    ("mean known within", lambda row: percent(row["tolerance"])),
+    ("warm-up steps needed", _enough_cell),
+)

@@ -4,12 +4,9 @@ import altair as alt
 import pandas as pd
 
 from profile_grid.figures import marks
-from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.layout import Spec
-from profile_grid.figures.panels import Frame, side_by_side
+from profile_grid.figures.panels import Drawing, Figure, Frame, Spec, Tables, side_by_side
 from profile_grid.figures.run_selection import models_in_order, without_figures
-from profile_grid.figures.scales import Log, Series
-from profile_grid.figures.theme import SMALL, SOFT
+from profile_grid.figures.theme import SMALL, SOFT, Log, Series
 from profile_grid.quantities import interval, significant
 from profile_grid.questions.k_warmup.document import NOT_KEPT
 from profile_grid.study.dimensions import MODE
@@ -33,8 +30,8 @@ def draw(tables: Tables) -> Drawing:
         return side_by_side(panels, HEIGHT_PX, len(panels))
 
     note = (
-        f"A line per run, without a profiler; dashed: where the measured steps begin. The slowest measured step of a"
-        f" run has its number, if it takes × {OUTLIER} the mean or more."
+        f"A line per run, without a profiler; dashed: where the measured steps begin. The slowest measured step is"
+        f" numbered if it takes {OUTLIER} times the mean of its run or longer."
     )
     return Frame(PANEL_DIMENSIONS, NOT_KEPT).drawing(rows, runs, without_figures(runs, TIMING), panel, (note,))
 
@@ -60,7 +57,7 @@ def _panel(rows: pd.DataFrame, y: Log, series: Series) -> alt.LayerChart:
     tips = marks.tooltip(rows, ("number", "step", "d"), ("ms", "ms", marks.DIGITS), ("ratio", "÷ mean", marks.DIGITS))
     begins = alt.Chart(rows.drop_duplicates("begins")[["begins"]]).mark_rule(color=SOFT, strokeDash=[2, 2])
     slow = rows[(rows["number"] > rows["begins"]) & (rows["ratio"] >= OUTLIER)]
-    slow = slow.loc[slow.groupby("run")["ratio"].idxmax()]
+    slow = slow.nlargest(1, "ratio")  # labels of all runs would cover each other
     texts = alt.Chart(slow.assign(text=[f"step {number}" for number in slow["number"]]))
     slow_labels = [texts.mark_text(dy=-9, fontSize=SMALL).encode(**channels, text="text:N")] if len(slow) else []
     return alt.layer(

@@ -55,7 +55,7 @@ def warmup_enough(merged: Merged) -> pd.DataFrame:
 TABLES = (
     TableSpec(
         "warmup_reports",
-        "(k) One row per run, phase and number of warm-up steps: what would have been reported after so many",
+        "(k) One row per run, phase and number of warm-up steps: what would have been reported after that many",
         columns("""
     phase | text | | step, or one phase of it
     warmup_steps | int | | steps that are left out at the beginning
@@ -71,13 +71,13 @@ TABLES = (
         "(k) One row per run and phase: its first step, and how many warm-up steps are enough",
         columns("""
     phase | text | | step, or one phase of it
-    first_ms | float | ms | the very first step; a compiled model has been compiled in a step before
+    first_ms | float | ms | the very first step; a compiled model is compiled in an earlier step
     measured_mean_ms | float | ms | mean of the measured steps
     first_ratio | float | | first step ÷ that mean
-    tolerance | float | of 1 | 1 %, or two standard errors of that mean where these are more
+    tolerance | float | of 1 | 1 %, or two standard errors of that mean if these are larger
     taken | int | | warm-up steps that were taken
-    enough | int | | the fewest warm-up steps from which on every report is within the tolerance; not known where it \
-        is taken
+    enough | int | | the fewest warm-up steps after which every mean is within the tolerance; unknown if that is \
+        all steps taken
 """),
         make=warmup_enough,
     ),

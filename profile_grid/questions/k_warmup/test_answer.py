@@ -88,7 +88,7 @@ def test_runs_of_which_it_is_not_known_do_not_hide_what_is_enough_in_the_others(
 def test_steps_that_scatter_by_more_than_the_tolerance_tell_nothing():
     text = answered(timed(Made(), SLOW, STEADY))
     assert "steps vary too much to say how many warm-up steps are enough." in text
-    assert "(small at context 512), steps vary too much to say: the mean is known to within 8.2 %" in text
+    assert "The mean of the measured steps is known only to within 8.2 %." in text
     assert "keep the mean" not in text
     assert line_of(text[text.index("÷ measured") :], "small", "512", "forward pass").split("|")[-2].strip() == "?"
 
@@ -120,7 +120,7 @@ def test_a_run_that_ran_out_of_memory_after_its_warm_up_has_no_reports():
 def test_the_document_says_what_fewer_would_have_reported_and_where_the_first_step_loses_time():
     text = answered(timed(Made(), SLOW, STEADY))
     assert "The first step takes 10.0 times as long as later ones;" in text
-    assert "Most of the first step's additional time is in forward." in text
+    assert "Where the first step takes longer than later ones, the phase that adds most is forward." in text
     assert "the mean would differ by 247.5 % after none, 25.0 % after 1 and 0.0 % after 2." in text
     cells = [cell.strip() for cell in line_of(text, "small", "512", "forward pass", "35 ± 44").split("|")]
     assert cells[4:8] == ["35 ± 44", "12 ± 5", "10.0 ± 0.8", "10.0 ± 0.8"]
@@ -133,7 +133,7 @@ def test_where_the_first_step_takes_longer_is_told_with_the_causes_that_have_mos
     rows = [led | dict(zip(names, cause, strict=True)) | {"extra_ms": cause[1] - cause[2]} for cause in causes]
     text = answered(tables | {"first_step": FIRST_STEP.table(rows)})
     assert (
-        "In the capture of small at context 512, forward pass the first step takes 70.0 ms, 60.0 ms more than later"
-        " ones: loading of modules 40.0 ms and no call 21.0 ms."
+        "Captured in a separate process (small at context 512, forward pass), the first step takes 70.0 ms, 60.0 ms"
+        " more than later ones: mostly loading of modules 40.0 ms and no call 21.0 ms."
     ) in text
     assert [cell.strip() for cell in line_of(text, "waiting").split("|")][2:7] == ["5.00", "6.00", "−1.00", "1", "1"]

@@ -28,6 +28,17 @@ def test_every_step_is_a_point_of_its_run_and_mode():
     assert on_paper(FIGURE, {name: made[name] for name in FIGURE.tables})
 
 
+def test_one_slow_step_of_a_panel_has_a_label_so_that_labels_do_not_cover_each_other():
+    made = both(
+        *(
+            timed(Made(context_length=context), SLOW, {"step": [10.0, 10.0, later]})
+            for context, later in ((512, 30.0), (256, 20.0))
+        )
+    )
+    texts = [row["text"] for rows in FIGURE.draw(made).chart["datasets"].values() for row in rows if "text" in row]
+    assert texts == ["step 5"]
+
+
 def test_without_warm_up_times_the_figure_says_so():
     nothing = merged([Made()])
     drawing, headline = FIGURE.drawn(nothing)

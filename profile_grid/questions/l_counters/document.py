@@ -3,20 +3,19 @@
 import pandas as pd
 
 from cs336_model.ranges import SOFTMAX
-from kernel_tables.counters.verdicts import COMPUTE, LATENCY, MEMORY, RULES, TOO_SMALL, UNKNOWN
+from kernel_tables.counters.joining import COMPUTE, LATENCY, MEMORY, RULES, TOO_SMALL, UNKNOWN
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, known, percent, rate, ratio, significant
 from profile_grid.questions.l_counters.matmuls import MAX_PADDING, MAX_SUMS
 from profile_grid.study.dimensions import MODES, PRECISION
-from profile_grid.tables.cells import lines_table
-from profile_grid.tables.claims import Claim
+from profile_grid.tables import gains, per_pass, pivoting
+from profile_grid.tables.cells import Part, lines_table
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD, NO_RANGE
-from profile_grid.tables.per_pass import in_order_of
-from profile_grid.tables.pivoting import pivoted
-from profile_grid.tables.ratio_tables import LEADING_KEYS
-from profile_grid.tables.wording import capital, listed, places, run_in_words
+from profile_grid.tables.wording import Claim, capital, listed, places, run_in_words, where
 
+VERDICT_RULES = RULES  # these and the allowances: for the definitions
+ALLOWANCES = {"sums": percent(MAX_SUMS), "unknown_tile": percent(MAX_PADDING)}
 NOT_COUNTED = Claim("Not answered: no run has counters of its kernels.", "missing")
 WORDS = {
     COMPUTE: "arithmetic",
@@ -28,13 +27,13 @@ WORDS = {
 
 
 def sentences(measured: Measured) -> list[str]:
-    """(l) What limits the time; then by mode, the kernel farthest from its roof, softmax and the check against the
+    """(l) What limits the time; then the kernel farthest from its roof, softmax and the check against the
     shapes."""
     kernels = measured.tables["counter_kernels"]
     if kernels.empty:
         return [NOT_COUNTED]
     modes = [rows for _, rows in kernels.groupby(["mode", PRECISION.key], sort=False)]
-    return [_lead(modes), _limits(modes), _furthest(measured, kernels), *_softmax(measured), *_shapes(measured)]
+    return [_lead(modes), _furthest(measured, kernels), *_softmax(measured), *_shapes(measured)]
 
 
 def _shares(rows: pd.DataFrame) -> pd.DataFrame:
@@ -43,7 +42,10 @@ def _shares(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _name(rows: pd.DataFrame) -> str:
-    return f"{MODES[rows['mode'].iloc[0]]} in {rows[PRECISION.key].iloc[0]}"
+    one = (
+        f" ({where(rows.iloc[0].to_dict() | {PRECISION.key: PRECISION.default})})" if rows["run"].nunique() == 1 else ""
+    )
+    return f"{MODES[rows['mode'].iloc[0]]} in {rows[PRECISION.key].iloc[0]}{one}"
 
 
 def _lead(modes: list[pd.DataFrame]) -> Claim:
@@ -52,22 +54,9 @@ def _lead(modes: list[pd.DataFrame]) -> Claim:
     for rows in modes[:1] if len(modes) == 1 else (modes[0], modes[-1]):
         shares = _shares(rows)
         most = shares.median().idxmax()
-        texts.append(f"{WORDS[most]} limits {interval(shares[most], percent)} of the kernel time of a {_name(rows)}")
+        of_time = "in" if texts else "of the kernel time of"
+        texts.append(f"{WORDS[most]} limits {interval(shares[most], percent)} {of_time} a {_name(rows)}")
     return Claim("{texts}.", texts=capital(", and ".join(texts)))
-
-
-def _limits(modes: list[pd.DataFrame]) -> Claim:
-    """The share of each limit in the kernels' time, by mode and precision."""
-    texts = []
-    for rows in modes:
-        shares = _shares(rows)
-        parts = [
-            f"{words} {interval(shares[verdict], percent)}"
-            for verdict, words in WORDS.items()
-            if verdict in shares.columns and (shares[verdict] > 0).any()
-        ]
-        texts.append(f"{_name(rows)}: {listed(parts)}")
-    return Claim("Limits of {texts}.", texts="; ".join(texts))
 
 
 def _furthest(measured: Measured, kernels: pd.DataFrame) -> Claim:
@@ -76,9 +65,9 @@ def _furthest(measured: Measured, kernels: pd.DataFrame) -> Claim:
     lost = kernels.assign(nearer=roof_share, lost_ms=kernels["gpu_time_ms"] * (1 - roof_share))
     row = lost.loc[lost["lost_ms"].idxmax()]
     return Claim(
-        "The largest shortfall: {kernel}, {ms} ms at {share} of its nearer roof ({run}).",
-        kernel=measured.label(row["kernel"]), ms=significant(row["gpu_time_ms"]), share=percent(row["nearer"]),
-        run=run_in_words(row),
+        "The largest shortfall is that of {kernel}: at its nearer roof, its {ms} ms would be {least} ms ({run}).",
+        kernel=measured.label(row["kernel"]), ms=significant(row["gpu_time_ms"]),
+        least=significant(row["gpu_time_ms"] - row["lost_ms"]), run=run_in_words(row),
     )  # fmt: skip
 
 
@@ -103,8 +92,8 @@ def _shapes(measured: Measured) -> list[Claim]:
     unexplained = compared[~compared["within_padding"].astype(bool)]
     padded = compared[compared["padded_ratio"] > 1 + MAX_PADDING]
     parts = [
-        f"Counted FLOPs are {interval(compared['ratio'], ratio)} those of the shapes, explained by padding in"
-        f" {len(compared) - len(unexplained)} of {len(compared)} matrix multiplies"
+        f"Counted FLOPs are {interval(compared['ratio'], significant)} times those of the shapes; padding explains this"
+        f" in {_of_all(len(compared) - len(unexplained), len(compared))} matrix multiplies"
     ]
     if len(padded):
         parts.append(f"padding adds {interval(padded['padded_ratio'] - 1, percent)} in {_named(padded)}")
@@ -113,6 +102,10 @@ def _shapes(measured: Measured) -> list[Claim]:
     if len(incomplete):
         parts.append(f"not compared where launches were not counted: {_named(incomplete)}")
     return [Claim("{parts}.", "counted", parts="; ".join(parts))]
+
+
+def _of_all(some: int, every: int) -> str:
+    return f"all {every}" if some == every > 1 else f"{some} of {every}"
 
 
 def _named(rows: pd.DataFrame) -> str:
@@ -130,7 +123,33 @@ def bandwidth(bytes_per_s: float) -> str:
 MAX_KERNELS, MAX_PARTS = 8, 10  # of a run
 
 
-def kernels_table(measured: Measured) -> MarkdownTable:
+def tables(measured: Measured) -> list[Part]:
+    """(l) The work of the kernels, parts and phases with the longest times; FLOPs of matrix multiplies; roofs."""
+    return [
+        ("What limits the time of the kernels of a run", _limits_table(measured)),
+        ("The kernels with the most time in a single pass, by launch size, and what limits them",
+         _kernels_table(measured)),
+        ("The parts of the model with the most time", _sums_table(measured, "part")),
+        ("The phases", _sums_table(measured, "phase")),
+        ("FLOPs of the matrix multiplies in a single pass, by counters and from the shapes", _matmuls_table(measured)),
+        ("The roofs, measured on this GPU by copying and multiplying; in brackets the share of the data"
+         " sheet's peak",
+         _roofs_table(measured)),
+    ]  # fmt: skip
+
+
+def _limits_table(measured: Measured) -> MarkdownTable:
+    """One line per run: the share of each limit in the time of its kernels."""
+    kernels = measured.tables["counter_kernels"]
+    shares = _shares(kernels) if len(kernels) else pd.DataFrame()
+    limits = [verdict for verdict in WORDS if verdict in shares]
+    return lines_table(
+        kernels.drop_duplicates("run"), gains.LEADING_KEYS, tuple(WORDS[verdict] for verdict in limits),
+        lambda row: [percent(shares.loc[row["run"], verdict]) for verdict in limits],
+    )  # fmt: skip
+
+
+def _kernels_table(measured: Measured) -> MarkdownTable:
     """(l) The kernel configurations of every run with the longest times: their work, and what limits them."""
     rows = measured.tables["counter_kernels"].groupby("run", sort=False).head(MAX_KERNELS)
 
@@ -145,23 +164,13 @@ def kernels_table(measured: Measured) -> MarkdownTable:
         )  # fmt: skip
 
     headings = (
-        "kernel", "grid", "limited by", "occupancy limited by", "waits for", "ms", "of kernels", "FLOP/s", "of roof",
-        "DRAM", "of roof", "FLOP/B", "occupancy", "waves", "tail",
+        "kernel", "grid", "limited by", "occupancy limited by", "waits for", "ms", "share", "FLOP/s", "of FLOP roof",
+        "DRAM", "of DRAM roof", "FLOP/B", "occupancy", "waves", "tail",
     )  # fmt: skip
-    return lines_table(rows, LEADING_KEYS, headings, cells, words=5)
+    return lines_table(rows, gains.LEADING_KEYS, headings, cells, words=5)
 
 
-def parts_table(measured: Measured) -> MarkdownTable:
-    """(l) The parts of the model with the longest times in every run: the work of all their kernels."""
-    return _sums_table(measured, "part", MAX_PARTS)
-
-
-def phases_table(measured: Measured) -> MarkdownTable:
-    """(l) The phases of every run: the work of all their kernels."""
-    return _sums_table(measured, "phase", MAX_PARTS)
-
-
-def matmuls_table(measured: Measured) -> MarkdownTable:
+def _matmuls_table(measured: Measured) -> MarkdownTable:
     """(l) FLOPs of matrix multiplies by counters and by the shapes, in runs of this project's model."""
     rows = measured.tables["counter_matmuls"]
 
@@ -172,15 +181,15 @@ def matmuls_table(measured: Measured) -> MarkdownTable:
         return row["pass"], escaped(row["part"]), *figures, *ratios, within, percent(row["counted_share"])
 
     of_shapes = ("counted, GFLOP", "shapes, GFLOP", "counted ÷ shapes", "in tiles ÷ shapes")
-    figures = (*of_shapes, "within padding", "of its time counted")
-    return lines_table(rows, LEADING_KEYS, ("pass", "part", *figures), cells, words=2)
+    figures = (*of_shapes, "within padding", "share of time counted")
+    return lines_table(rows, gains.LEADING_KEYS, ("pass", "part", *figures), cells, words=2)
 
 
-def roofs_table(measured: Measured) -> MarkdownTable:
+def _roofs_table(measured: Measured) -> MarkdownTable:
     """(l) One line per run: every measured roof, and its share of the data sheet."""
     rows = measured.tables["counter_roofs"]
     names = [roof for roof, roof_rows in rows.groupby("roof", sort=False) if roof_rows["reached_per_s"].notna().any()]
-    wide = pivoted(rows, ["run"], "roof", ["reached_per_s", "reached_share"])
+    wide = pivoting.pivoted(rows, ["run"], "roof", ["reached_per_s", "reached_share"])
 
     def cell(run: str, roof: str) -> str:
         value, share = (wide[name][roof][run] for name in ("reached_per_s", "reached_share"))
@@ -188,17 +197,7 @@ def roofs_table(measured: Measured) -> MarkdownTable:
         return f"{text} ({percent(share)})" if known(share) else text
 
     runs = rows.drop_duplicates("run")
-    return lines_table(runs, LEADING_KEYS, names, lambda row: [cell(row["run"], roof) for roof in names])
-
-
-def rules() -> dict[str, str]:
-    """(l) The verdicts and their rules."""
-    return RULES
-
-
-def allowances() -> dict[str, str]:
-    """(l) Allowed deviations of counted FLOPs: for `sums` of slices, and for padding if the tile is `untold`."""
-    return {"sums": percent(MAX_SUMS), "untold": percent(MAX_PADDING)}
+    return lines_table(runs, gains.LEADING_KEYS, names, lambda row: [cell(row["run"], roof) for roof in names])
 
 
 def speed(bytes_per_s) -> str:
@@ -206,10 +205,10 @@ def speed(bytes_per_s) -> str:
     return bandwidth(bytes_per_s) if known(bytes_per_s) else ABSENT
 
 
-def _sums_table(measured: Measured, by: str, most: int) -> MarkdownTable:
+def _sums_table(measured: Measured, by: str) -> MarkdownTable:
     rows = measured.tables["counter_sums"]
     rows = rows[rows["by"] == by].sort_values("gpu_time_ms", ascending=False, kind="stable")
-    rows = in_order_of(rows.groupby("run", sort=False).head(most), measured.runs["run"])
+    rows = per_pass.in_order_of(rows.groupby("run", sort=False).head(MAX_PARTS), measured.runs["run"])
 
     def cells(row: dict) -> tuple[str, ...]:
         name = (row["phase"],) if by == "phase" else (row["phase"], escaped(row["name"] or NO_RANGE))
@@ -220,5 +219,5 @@ def _sums_table(measured: Measured, by: str, most: int) -> MarkdownTable:
         )  # fmt: skip
 
     names = ("phase",) if by == "phase" else ("pass", by)
-    figures = ("ms", "of kernels", "launches", "GFLOP", "of roof", "DRAM, GB", "of roof", "FLOP/B")
-    return lines_table(rows, LEADING_KEYS, (*names, *figures), cells, words=len(names))
+    figures = ("ms", "share", "launches", "GFLOP", "of FLOP roof", "DRAM, GB", "of DRAM roof", "FLOP/B")
+    return lines_table(rows, gains.LEADING_KEYS, (*names, *figures), cells, words=len(names))

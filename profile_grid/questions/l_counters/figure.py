@@ -3,17 +3,12 @@
 import altair as alt
 import pandas as pd
 
-from kernel_tables.counters.verdicts import COMPUTE, LATENCY, MEMORY, TOO_SMALL
-from profile_grid.figures import marks
-from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.panels import Frame
-from profile_grid.figures.run_selection import without_figures
-from profile_grid.figures.scales import Log, Series
-from profile_grid.figures.theme import INK, SMALL, SOFT
+from kernel_tables.counters.joining import COMPUTE, LATENCY, MEMORY, TOO_SMALL
+from profile_grid.figures import marks, panels, run_selection
+from profile_grid.figures.theme import INK, SMALL, SOFT, Log, Series
 from profile_grid.quantities import interval, percent, rate
 from profile_grid.questions.l_counters.document import NOT_COUNTED
-from profile_grid.study.dimensions import KEYS
-from profile_grid.study.stages import COUNTERS, NOT_ASKED
+from profile_grid.study import dimensions, stages
 
 VERDICTS = (COMPUTE, MEMORY, LATENCY, TOO_SMALL)
 WIDTH_PX, HEIGHT_PX, COLUMNS, MAX_PANELS = 215, 190, 2, 12
@@ -21,11 +16,11 @@ SMALLEST_PX, AREA_PX = 12, 600  # of a marker, and of one that takes all the tim
 AXES = ("flops_per_byte", "flop_per_s")
 
 
-def draw(tables: Tables) -> Drawing:
-    """A panel per run: FLOP/s against FLOP per byte of DRAM, a marker per configuration, whose area is its share of the
-    time."""
-    runs, kernels, roofs = (tables[name] for name in ("runs", "counter_kernels", "counter_roofs"))
-    runs_with_counters = runs[runs[COUNTERS.status_column] != NOT_ASKED]
+def draw(tables: panels.Tables) -> panels.Drawing:
+    """A panel per configuration: FLOP/s against FLOP per byte of DRAM in its fullest mode, a marker per kernel and size
+    of launch, whose area is its share of the time."""
+    runs, roofs, kernels = tables["runs"], tables["counter_roofs"], _kernels_drawn(tables)
+    runs_with_counters = runs[runs[stages.COUNTERS.status_column] != stages.NOT_ASKED]
     points = kernels[(kernels["flop_per_s"] > 0) & (kernels["flops_per_byte"] > 0)]
     points = points.assign(size=SMALLEST_PX + AREA_PX * points["share"])
     series = Series("verdict", tuple(verdict for verdict in VERDICTS if verdict in set(points["verdict"])))
@@ -33,13 +28,19 @@ def draw(tables: Tables) -> Drawing:
     note = (
         "A marker per kernel and size of its launch; its area is its share of the kernels' time. Lines: what this GPU"
         f" reached; dashed: its data sheet. Kernels without FLOPs ({interval(share, percent)} of the time) have no"
-        " marker."
+        " marker, and runs of other modes no panel."
     )
-    frame = Frame((), NOT_COUNTED, COLUMNS, MAX_PANELS)
+    frame = panels.Frame((), NOT_COUNTED, COLUMNS, MAX_PANELS)
     return frame.drawing(
-        points, runs, without_figures(runs_with_counters, COUNTERS),
+        points, runs, run_selection.without_figures(runs_with_counters, stages.COUNTERS),
         lambda rows, _: _panel(rows, roofs[roofs["run"].isin(rows["run"])], series), (note,),
     )  # fmt: skip
+
+
+def _kernels_drawn(tables: panels.Tables) -> pd.DataFrame:
+    """The kernels of the fullest counted run of each configuration, which holds those of the others."""
+    kernels, runs = tables["counter_kernels"], tables["runs"]
+    return kernels[kernels["run"].isin(run_selection.fullest_runs(runs[runs["run"].isin(kernels["run"])])["run"])]
 
 
 def _panel(points: pd.DataFrame, roofs: pd.DataFrame, series: Series) -> alt.LayerChart:
@@ -55,7 +56,7 @@ def _panel(points: pd.DataFrame, roofs: pd.DataFrame, series: Series) -> alt.Lay
         points, ("kernel", "kernel"), ("grid", "grid"), ("because", "limited by"), ("flop_per_s", "FLOP/s", ".3~s"),
         ("gpu_time_ms", "ms in a pass", marks.DIGITS),
     )  # fmt: skip
-    columns = ["run", *KEYS, *AXES, "verdict", "size", "kernel", "grid", "because", "gpu_time_ms"]
+    columns = ["run", *dimensions.KEYS, *AXES, "verdict", "size", "kernel", "grid", "because", "gpu_time_ms"]
     markers = alt.Chart(points[columns]).mark_point(filled=True, opacity=0.7)
     markers = markers.encode(
         **channels,
@@ -89,16 +90,16 @@ def _roof(x: Log, y: Log, name: str, height: float, slope: float, dashed: bool, 
     return [line, text.encode(**channels, text="text:N")]
 
 
-def result(tables: Tables) -> str:
+def result(tables: panels.Tables) -> str:
     """The share of the roofs that the kernels reach, weighted by time."""
-    kernels = tables["counter_kernels"]
+    kernels = _kernels_drawn(tables)
     weighted = kernels[["compute_share", "memory_share"]].max(axis=1).clip(upper=1.0) * kernels["share"]
     mean = weighted.groupby(kernels["run"]).sum()
     return f"On average over their time, the kernels of a run reach {interval(mean, percent)} of their nearer roof"
 
 
 FIGURES = (
-    Figure(
+    panels.Figure(
         "measured_roofline", "FLOP/s of every kernel against its FLOP per byte, both counted, with the roofs",
         draw, result, tables=("runs", "counter_kernels", "counter_roofs"),
     ),

@@ -5,8 +5,6 @@ depth is padded too. A kernel's name has the size of the tile and its depth, but
 which product of a part it computed.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,10 +18,7 @@ from cs336_model.program.variants.values import NOT_COMPILED
 from kernel_tables.kernel_names.matrix import matrix_parts
 from profile_grid.questions.l_counters.sums import SUMMED, of_one_pass, with_parts
 from profile_grid.study.dimensions import COMPILE, LEADING
-from profile_grid.tables.classes import is_matmul
-from profile_grid.tables.ideal import shape_of_run
-from profile_grid.tables.names import BACKWARD, FORWARD, RECOMPUTATION
-from profile_grid.tables.per_pass import Merged, in_order_of, led
+from profile_grid.tables import classes, ideal, names, per_pass
 
 MAX_PADDING = 0.05  # of the FLOPs of the shapes, for padding of unknown tiles
 MAX_SUMS = 0.02  # of the FLOPs of the shapes, for sums of slices of the depth, which names do not have
@@ -89,14 +84,14 @@ OF_A_PART = [
 KINDS = {"ratio": "float64", "padded_ratio": "float64", "within_padding": "boolean"}
 
 
-def counter_matmuls(merged: Merged) -> pd.DataFrame:
+def counter_matmuls(merged: per_pass.Merged) -> pd.DataFrame:
     """(l) One row per run, pass and part with a matrix multiply: FLOPs of a single pass by counters and by the shapes.
 
     Only uncompiled runs of this project's model: there a part's products are its own. The two are not compared if some
     launches were not counted.
     """
     rows = with_parts(merged["counter_ranges"])
-    counted = rows[is_matmul(rows["class"])].groupby(BY_PART, sort=False)[[*SUMMED]].sum().reset_index()
+    counted = rows[classes.is_matmul(rows["class"])].groupby(BY_PART, sort=False)[[*SUMMED]].sum().reset_index()
     table = of_one_pass(counted, merged)
     flops, kernels = _flops_of_shapes(merged), _launches_of_kernels(merged)
     keys = list(table[BY_PART].itertuples(index=False, name=None))
@@ -106,7 +101,7 @@ def counter_matmuls(merged: Merged) -> pd.DataFrame:
     compared = [_compared(row, shapes[row["run"]][0], kernels) for row in table.to_dict("records")]
     table = table.join(pd.DataFrame(compared, index=table.index, columns=[*KINDS]).astype(KINDS))
     runs = merged["counter_ranges"]
-    return in_order_of(led(table, runs), runs["run"])[[*LEADING, *OF_A_PART]]
+    return per_pass.in_order_of(per_pass.led(table, runs), runs["run"])[[*LEADING, *OF_A_PART]]
 
 
 def _compared(row: dict, shape: ModelShape, kernels: dict[tuple, dict[str, float]]) -> tuple:
@@ -115,8 +110,8 @@ def _compared(row: dict, shape: ModelShape, kernels: dict[tuple, dict[str, float
         return math.nan, math.nan, None
     ratio, name, part = row["counted_flops"] / row["shape_flops"], row["pass"], row["part"]
     products: list[Product] = [*matmul_shapes(shape)[part]]
-    once = matmul_flops(shape)[part] * (2 if name == BACKWARD else 1)
-    products = gradients(products) if name == BACKWARD else products
+    once = matmul_flops(shape)[part] * (2 if name == names.BACKWARD else 1)
+    products = gradients(products) if name == names.BACKWARD else products
     layers = 1 if part == ranges.HEAD else shape.num_layers
     times = layers * row["shape_flops"] / once  # fewer where not all is computed again
     launches = kernels.get((row["run"], name, part), {})
@@ -124,10 +119,10 @@ def _compared(row: dict, shape: ModelShape, kernels: dict[tuple, dict[str, float
     return ratio, tiles, within_padding(ratio, tiles, products)
 
 
-def _launches_of_kernels(merged: Merged) -> dict[tuple, dict[str, float]]:
+def _launches_of_kernels(merged: per_pass.Merged) -> dict[tuple, dict[str, float]]:
     """Launches per pass of every kernel that multiplies matrices, by run with counters, pass and part."""
     rows = merged.kernels[merged.kernels["run"].isin(merged["counter_ranges"]["run"])]
-    rows = with_parts(rows[is_matmul(rows["class"])])
+    rows = with_parts(rows[classes.is_matmul(rows["class"])])
     steps = rows["run"].map(merged.captured_steps).astype("float64")
     launches = (
         rows.assign(launches=rows["launches"] / steps).groupby([*BY_PART, "kernel"], sort=False)["launches"].sum()
@@ -138,20 +133,20 @@ def _launches_of_kernels(merged: Merged) -> dict[tuple, dict[str, float]]:
     return launches_by_kernel
 
 
-def _shapes(merged: Merged) -> dict[str, tuple[ModelShape, str]]:
+def _shapes(merged: per_pass.Merged) -> dict[str, tuple[ModelShape, str]]:
     """(shape, value of `checkpoint`) by uncompiled run of this project's model."""
     runs = merged["runs"]
     eager_runs = runs[runs[COMPILE.key] == NOT_COMPILED].to_dict("records")
-    shapes = {run["run"]: (shape_of_run(run), run["checkpoint"]) for run in eager_runs}
+    shapes = {run["run"]: (ideal.shape_of_run(run), run["checkpoint"]) for run in eager_runs}
     return {run: (shape, checkpoint) for run, (shape, checkpoint) in shapes.items() if shape is not None}
 
 
-def _flops_of_shapes(merged: Merged) -> dict[tuple, float]:
+def _flops_of_shapes(merged: per_pass.Merged) -> dict[tuple, float]:
     """The FLOPs of the matrix products in one pass, by run, pass and part."""
     flops_of_runs = {}
     for run, (shape, checkpoint) in _shapes(merged).items():
         once, again = matmul_flops(shape), recomputed_flops(shape, checkpoint)
         for part, flops in once.items():
-            passes = {FORWARD: flops, BACKWARD: 2 * flops, RECOMPUTATION: again[part]}
+            passes = {names.FORWARD: flops, names.BACKWARD: 2 * flops, names.RECOMPUTATION: again[part]}
             flops_of_runs |= {(run, name, part): number for name, number in passes.items()}
     return flops_of_runs

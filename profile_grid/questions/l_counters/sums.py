@@ -5,12 +5,10 @@ import pandas as pd
 from kernel_tables.counters.metrics import KINDS
 from kernel_tables.counters.work import WORK, Roofs, rates_of
 from profile_grid.quantities import known
-from profile_grid.stages.counters.counter_tables import known_sums
-from profile_grid.tables.conservation import check_shares, require_same
-from profile_grid.tables.model_parts import KEY_COLUMNS, places_with_parts
+from profile_grid.stages.counters.tables import known_sums
+from profile_grid.tables import conservation, model_parts, texts
 from profile_grid.tables.names import ALL_PHASES, BACKWARD, FORWARD, LOSS
 from profile_grid.tables.per_pass import Merged, in_order_of, led
-from profile_grid.tables.texts import as_texts
 
 BY = ("phase", "class", "part", "range")
 SUMMED = ["launches", "total_ns", "counted_ns", *WORK]
@@ -31,11 +29,11 @@ def counter_sums(merged: Merged) -> pd.DataFrame:
         for by in BY
     ]
     for by, group in zip(BY, groups, strict=True):
-        require_same(f"nanoseconds by {by}", group["total_ns"].sum(), rows["total_ns"].sum())
+        conservation.require_same(f"nanoseconds by {by}", group["total_ns"].sum(), rows["total_ns"].sum())
     table = pd.concat(groups, ignore_index=True).rename(columns={"place": "phase"})
     table = of_one_pass(table, merged)
     table = table.assign(share=table["gpu_time_ms"] / table.groupby(["run", "by"])["gpu_time_ms"].transform("sum"))
-    check_shares(table, ["run", "by"])
+    conservation.check_shares(table, ["run", "by"])
     runs = merged["counter_ranges"]
     return in_order_of(led(table, runs), runs["run"]).drop(columns=["counted_ns", "total_ns"])
 
@@ -53,11 +51,11 @@ def roofs_by_run(merged: Merged) -> dict[str, Roofs]:
 
 def with_parts(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows by range, with the pass and the part of each."""
-    rows = as_texts(rows)
-    places = places_with_parts(rows)
+    rows = texts.as_texts(rows)
+    places = model_parts.places_with_parts(rows)
     is_optimizer = ~places["phase"].isin((FORWARD, LOSS, BACKWARD))  # the optimizer: a pass of its own, without parts
     places.loc[is_optimizer, "pass"] = places["phase"]
-    return rows.merge(places, on=KEY_COLUMNS, how="left", validate="many_to_one")
+    return rows.merge(places, on=model_parts.KEY_COLUMNS, how="left", validate="many_to_one")
 
 
 def of_one_pass(table: pd.DataFrame, merged: Merged) -> pd.DataFrame:

@@ -2,10 +2,10 @@
 
 import pandas as pd
 
-from kernel_tables.counters.verdicts import RULES
+from kernel_tables.counters.joining import RULES
 from profile_grid.questions.l_counters.matmuls import counter_matmuls
 from profile_grid.questions.l_counters.sums import counter_sums
-from profile_grid.stages.counters.counter_tables import COUNTERS_TABLE, OF_BYTES, OF_FLOPS, OF_RATES, ROOFS
+from profile_grid.stages.counters.tables import COUNTERS_TABLE, OF_BYTES, OF_FLOPS, OF_RATES, ROOFS
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.per_pass import Merged
@@ -75,7 +75,7 @@ TABLES = (
             COUNTERS_TABLE.as_in(*AS_COUNTED),
             f"""
     verdict | text | | {"; ".join(f"{verdict}: {rule}" for verdict, rule in RULES.items())}
-    because | text | | the figures by which that rule speaks
+    because | text | | the numbers for that verdict
 """,
         ),
         make=counter_kernels,
@@ -106,10 +106,10 @@ TABLES = (
     pass | text | | forward, backward, or recomputation
     part | text | | part of the model
     counted_flops | float | FLOP | of its matrix multiplies, by counters
-    shape_flops | float | FLOP | 2 M N K of them, from the shapes
-    ratio | float | | counted ÷ from the shapes; empty where not all launches were counted
-    padded_ratio | float | | FLOPs in whole tiles of its kernels ÷ from the shapes; empty where names tell no tile of \
-        each
+    shape_flops | float | FLOP | 2 M N K for each of them, from the shapes
+    ratio | float | | counted ÷ from the shapes; empty if a launch was not counted
+    padded_ratio | float | | FLOPs in complete tiles of its kernels ÷ those from the shapes; empty if a kernel's \
+        name has no tile
     within_padding | bool | | whether ratio is padded_ratio and at most 1 ÷ depth and 2 % more; without one, 1 within \
         5 %
     counted_share | float | of 1 | of its matrix multiplies' time, that of launches with counters

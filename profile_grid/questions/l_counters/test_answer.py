@@ -125,15 +125,22 @@ def test_counted_flops_stand_beside_those_of_the_shapes_twice_as_many_in_the_bac
 
 def test_a_gap_to_the_shapes_beyond_the_padding_of_tiles_is_said():
     text = answered(counted(FORWARD, of_head=1.3))
-    assert "explained by padding in 0 of 1 matrix multiplies; not in head (small at context 512)." in text
+    assert "padding explains this in 0 of 1 matrix multiplies; not in head (small at context 512)." in text
     assert " no | " in line_of(text, "small", "512", "forward pass", "forward", "head", "40.89")
 
 
 def test_the_sentences_say_what_limits_what_is_furthest_from_its_roof_and_what_the_roofs_are():
     text = answered(counted(FORWARD))
-    assert "Arithmetic limits 72.7 % of the kernel time of a forward pass in fp32." in text
-    assert "forward pass in fp32: arithmetic 72.7 %, memory 21.8 % and too small a kernel 5.5 %." in text
-    assert "The largest shortfall: **sgemm 256×128 nn**, 0.800 ms at 79.4 % of its nearer roof (small" in text
+    assert "Arithmetic limits 72.7 % of the kernel time of a forward pass in fp32 (small at context 512)." in text
+    headings, shares = (
+        next(line for line in text.split("\n") if cell in line)
+        for cell in ("| arithmetic | memory |", " 72.7 % | 21.8 %")
+    )
+    assert [cell.strip() for cell in headings.split("|")][-4:-1] == ["arithmetic", "memory", "too small a kernel"]
+    assert [cell.strip() for cell in shares.split("|")][-4:-1] == ["72.7 %", "21.8 %", "5.5 %"]
+    assert (
+        "shortfall is that of **sgemm 256×128 nn**: at its nearer roof, its 0.800 ms would be 0.635 ms (small" in text
+    )
     assert "computing softmax moves 0.0720 GB per layer, at 90.0 % of the memory's roof" in text
     assert "4.00 TB/s (83.3 %)" in text
 
@@ -142,7 +149,7 @@ def test_the_document_holds_kernels_parts_phases_products_roofs_and_the_rules_of
     text = answered(counted(FORWARD, TRAINING))
     assert "| compute " in line_of(text, "small", "512", "training step", "**sgemm 256×128 nn**", "16x79x1")
     assert "90.0 %" in line_of(text, "small", "512", "forward pass", "forward", "computing softmax")
-    assert "- too small: neither, and its blocks do not fill the GPU once" in text
+    assert "- too small: neither of these, and the kernel's blocks do not fill the GPU once" in text
     assert "50.0 TFLOP/s (74.6 %)" in text
 
 
@@ -174,7 +181,7 @@ def test_products_of_which_not_all_launches_were_counted_are_not_compared_with_t
     assert table["ratio"].isna().to_dict() == {"forward": True, "backward": False}
     assert table["within_padding"].isna().to_dict() == {"forward": True, "backward": False}
     text = answered(tables)
-    assert "Counted FLOPs are × 1.01 those of the shapes" in text
+    assert "Counted FLOPs are 1.01 times those of the shapes" in text
     assert "not compared where launches were not counted: head (small at context 512)." in text
     assert "× 0.75" not in text
 

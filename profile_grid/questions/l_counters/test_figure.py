@@ -30,10 +30,11 @@ def test_every_kernel_with_flops_has_a_marker_at_its_intensity_below_its_roof():
     assert {row["text"] for row in lines} == {"fp32: 50.0 TFLOP/s", "bf16: 800 TFLOP/s"}
 
 
-def test_each_run_has_a_panel_of_its_own_and_a_run_without_counters_is_named():
+def test_each_configuration_has_a_panel_of_its_fullest_mode_and_a_run_without_counters_is_named():
     made = tables(FORWARD, TRAINING)
     drawing = FIGURE.draw(made)
-    assert [len(line["hconcat"]) for line in drawing.chart["vconcat"]] == [2]
+    assert [len(line["hconcat"]) for line in drawing.chart["vconcat"]] == [1]
+    assert {row["mode"] for row in rows_of(drawing) if "verdict" in row} == {"train_step"}
     made["runs"].loc[made["runs"]["mode"] == "forward", "counters_status"] = "unsupported"
     assert any("small · 512 · forward pass" in note for note in FIGURE.draw(made).absent)
 

@@ -2,17 +2,14 @@
 
 import pandas as pd
 
-from kernel_tables.markdown import MarkdownTable, escaped
-from profile_grid.quantities import interval, percent, significant, with_spread
+from kernel_tables.markdown import escaped
+from profile_grid.quantities import counted, interval, percent, significant, with_spread
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, PRECISION, keys_without
 from profile_grid.study.stages import ENERGY, NOT_ASKED
-from profile_grid.tables.cells import rows_table
-from profile_grid.tables.claims import Claim
+from profile_grid.tables import cells, pivoting, ratios
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.pivoting import sorted_values
-from profile_grid.tables.ratios import with_base
-from profile_grid.tables.wording import PASSES, capital, listed, of_all, run_in_words, where
+from profile_grid.tables.wording import PASSES, Claim, capital, listed, of_all, run_in_words, where
 
 TOKEN, TOKEN_STD = "joules_per_token", "joules_per_token_std"
 LEADING_KEYS = ("model", "context_length", "mode", "precision")
@@ -32,7 +29,7 @@ def sentences(measured: Measured) -> list[str]:
     if rows.empty:
         text = "Not answered: the energy of no run was counted; that of {missing_runs} was requested."
         return [Claim(text, "missing", missing_runs=missing_runs)]
-    compared = with_base(rows, PRECISION, TOKEN, TOKEN_STD)
+    compared = ratios.with_base(rows, PRECISION, TOKEN, TOKEN_STD)
     claims = [_saving(compared) if len(compared) else _most(rows), *_waiting(rows), _token_energy(rows, compared)]
     return [*claims, *_context_shares(rows), _power(rows, measured), _counter(rows)]
 
@@ -66,13 +63,14 @@ def _most(rows: pd.DataFrame) -> Claim:
 def _token_energy(rows: pd.DataFrame, compared: pd.DataFrame) -> Claim:
     """The energy of a token by mode, and by precision as a share of the default's."""
     by_mode = rows.groupby("mode", sort=False)[TOKEN]
-    texts = [f"{PASSES[mode]} {interval(energies, millijoules)}" for mode, energies in by_mode]
+    texts = [f"{interval(energies, millijoules)} in {PASSES[mode]}" for mode, energies in by_mode]
     shares_of_base = {value: 1 / at_value["speed_up"] for value, at_value in compared.groupby(PRECISION.key)}
     shares = [
-        f"{PRECISION.words(value)} {interval(shares_of_base[value], percent)} of that in {PRECISION.default}"
-        for value in sorted_values(compared, PRECISION.key)
+        f"{PRECISION.words(value)}, {interval(shares_of_base[value], percent)} of that in {PRECISION.default}"
+        for value in pivoting.sorted_values(compared, PRECISION.key)
     ]
-    return Claim("Per token: {texts}.", texts=listed([*texts, *shares]))
+    text = "A token takes {texts}{shares}."
+    return Claim(text, texts=listed(texts), shares="".join(f"; {share}" for share in shares))
 
 
 def _context_shares(rows: pd.DataFrame) -> list[Claim]:
@@ -82,15 +80,16 @@ def _context_shares(rows: pd.DataFrame) -> list[Claim]:
         group = group.sort_values(CONTEXT_LENGTH.key)
         if len(group) > 1:
             ends.append(group[TOKEN].iloc[-1] / group[TOKEN].iloc[0])
-    text = "At the longest context, a token takes {shares} of the energy that it takes at the shortest."
-    return [Claim(text, shares=interval(ends, percent))] if ends else []
+    text = "At the longest context, a token takes {shares} of its energy at the shortest ({number})."
+    number = counted([len(ends)], "pair of runs", "pairs of runs")
+    return [Claim(text, shares=interval(ends, percent), number=number)] if ends else []
 
 
 def _power(rows: pd.DataFrame, measured: Measured) -> Claim:
     power, idle = (interval(rows[name], _watts) for name in ("power_w", "idle_power_w"))
     efficiency = rows["tflops_per_watt"].dropna()
     work = f", at {interval(efficiency, significant)} TFLOP/s per watt" if len(efficiency) else ""
-    text = "The {device} draws {power} while the model steps{work}, and {idle} when idle."
+    text = "The {device} draws {power} during steps{work}, and {idle} when idle."
     return Claim(text, device=measured.words.device, power=power, work=work, idle=idle)
 
 
@@ -100,14 +99,17 @@ def _waiting(rows: pd.DataFrame) -> list[Claim]:
         return []
     bound = rows[rows["launch_bound"]]
     if bound.empty:
-        text = "No run is launch-bound; idle power while the GPU waits takes {share} of a step's energy."
+        text = (
+            "Without a profiler, no run is launch-bound; idle power while the GPU waits takes {share} of a step's"
+            " energy."
+        )
         return [Claim(text, "counted", share=interval(rows["waiting_energy_share"], percent))]
     highest = bound.loc[bound["waiting_energy_share"].idxmax()]
     return [
         Claim(
-            "{runs} {are} launch-bound: the GPU waits {waits} of a step, and idle power takes up to {share} of its"
-            " energy ({run}).", "counted",
-            runs=capital(of_all(len(bound), len(rows), "run")), are="is" if len(bound) == 1 else "are",
+            "Without a profiler, {runs} {are} launch-bound: the GPU waits {waits} of a step, and idle power takes up to"
+            " {share} of its energy ({run}).", "counted",
+            runs=of_all(len(bound), len(rows), "run"), are="is" if len(bound) == 1 else "are",
             waits=interval(bound["waiting_share"], percent), share=percent(highest["waiting_energy_share"]),
             run=run_in_words(highest),
         )
@@ -127,7 +129,7 @@ def _watts(watts: float) -> str:
     return f"{significant(watts)} W"
 
 
-def energy_table(measured: Measured) -> MarkdownTable:
+def tables(measured: Measured) -> list[cells.Part]:
     """(m) One line per run: energy of a step and a token, power, and energy of idle power while the GPU waits."""
     energies = [
         (heading, lambda row, name=name, factor=factor: with_spread(factor * row[name], factor * row[f"{name}_std"]))
@@ -137,4 +139,5 @@ def energy_table(measured: Measured) -> MarkdownTable:
         ("waits", lambda row: percent(row["waiting_share"])),
         ("energy while it waits", lambda row: percent(row["waiting_energy_share"])),
     )
-    return rows_table(measured.tables["energy_use"], LEADING_KEYS, (*energies, *shares))
+    text = "Energy by the counter of the device, without a profiler; ± is the standard deviation between windows"
+    return [(text, cells.rows_table(measured.tables["energy_use"], LEADING_KEYS, (*energies, *shares)))]

@@ -2,10 +2,7 @@
 
 import pandas as pd
 
-from profile_grid.figures import marks
-from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.panels import bars_of_runs
-from profile_grid.figures.run_selection import by_size, labels, without_figures
+from profile_grid.figures import marks, panels, run_selection
 from profile_grid.quantities import interval, significant
 from profile_grid.questions.m_energy.document import millijoules
 from profile_grid.study.stages import ENERGY
@@ -26,26 +23,26 @@ def parts_of_energy(use: pd.DataFrame) -> pd.DataFrame:
     return marks.placed(rows[rows["mj"] > 0], "mj", "part")
 
 
-def draw(tables: Tables) -> Drawing:
+def draw(tables: panels.Tables) -> panels.Drawing:
     """A bar per run: the energy of a token; its value and the mean power after the bar."""
-    runs, energies = tables["runs"], by_size(tables["energy_use"], tables["runs"])
+    runs, energies = tables["runs"], run_selection.by_size(tables["energy_use"], tables["runs"])
     power = [f"{millijoules(row.joules_per_token)}, {significant(row.power_w)} W" for row in energies.itertuples()]
-    energies = energies.assign(bar=labels(energies), text=power)
+    energies = energies.assign(bar=run_selection.labels(energies), text=power)
     seen = (("part", "part"), ("mj", "mJ", marks.DIGITS), ("power_w", "mean W", marks.DIGITS))
-    return bars_of_runs(
+    return panels.bars_of_runs(
         parts_of_energy(energies), list(energies["bar"]), "part", "energy of a token (mJ)", seen, runs,
-        without_figures(runs, ENERGY), "The energy of no run was counted.",
-        ["After each bar: the energy of a token, and the mean power while the model steps."],
+        run_selection.without_figures(runs, ENERGY), "The energy of no run was counted.",
+        ["After each bar: the energy of a token, and the mean power during steps."],
     )  # fmt: skip
 
 
-def result(tables: Tables) -> str:
+def result(tables: panels.Tables) -> str:
     """The energy of a token, from the least to the most."""
     return f"A token takes {interval(tables['energy_use']['joules_per_token'], millijoules)}"
 
 
 FIGURES = (
-    Figure(
+    panels.Figure(
         "energy", "Energy of a token, by what idle power takes of it", draw, result, tables=("runs", "energy_use"),
     ),
 )  # fmt: skip

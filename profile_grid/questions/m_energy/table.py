@@ -3,8 +3,7 @@
 import pandas as pd
 
 from profile_grid.stages.energy.tables import ENERGY_TABLE, SPREAD
-from profile_grid.study.dimensions import LEADING
-from profile_grid.study.table_spec import PageTable, TableSpec, columns
+from profile_grid.study import dimensions, table_spec
 from profile_grid.tables.evidence import LAUNCH_BOUND_SHARE
 from profile_grid.tables.per_pass import Merged, numbers
 
@@ -15,7 +14,7 @@ COUNTED = ["counter", "step_ms", *SPREAD, "tick_ms", "tick_share"]
 def energy_use(merged: Merged) -> pd.DataFrame:
     """(m) One row per run with counted energy: of a step and a token, the part that idle power would take, and the part
     that it takes while the GPU waits."""
-    table = merged["energy"][[*LEADING, *COUNTED]]
+    table = merged["energy"][[*dimensions.LEADING, *COUNTED]]
     busy_ms = numbers(table["run"].map(merged.busy_ms))
     waiting = (1 - busy_ms / numbers(table["step_ms"])).clip(lower=0)
     idle_share = (numbers(table["idle_power_w"]) / numbers(table["power_w"])).clip(upper=1)
@@ -34,10 +33,10 @@ def _launch_bound(merged: Merged) -> pd.Series:
 
 
 TABLES = (
-    TableSpec(
+    table_spec.TableSpec(
         "energy_use",
         "(m) One row per run whose energy was counted",
-        columns(
+        table_spec.columns(
             ENERGY_TABLE.as_in(*COUNTED),
             """
     busy_ms | float | ms | time of a captured step in which anything ran on the GPU, the mean; empty on a CPU
@@ -52,4 +51,4 @@ TABLES = (
         make=energy_use,
     ),
 )
-PAGE_TABLES = (PageTable("energy_use", "Energy of a step and a token"),)
+PAGE_TABLES = (table_spec.PageTable("energy_use", "Energy of a step and a token"),)

@@ -2,14 +2,12 @@
 
 import pandas as pd
 
-from kernel_tables.markdown import MarkdownTable
 from profile_grid.quantities import ABSENT, GIBIBYTE, interval, known, memory, percent, significant
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL
-from profile_grid.tables.cells import lines_table, status_word
-from profile_grid.tables.claims import Claim
+from profile_grid.tables.cells import Part, lines_table, status_word
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import of_all, places, run_in_words
+from profile_grid.tables.wording import Claim, of_all, run_in_words, runs_in_words
 
 NO_ANSWER = Claim("Not answered: only the memory of this project's model is predicted from its shape.", "missing")
 ALWAYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
@@ -31,17 +29,29 @@ def _fitting(runs: pd.DataFrame) -> list[Claim]:
         return []
     fitting, fitted = int(with_gpu["fits"].sum()), with_gpu["fitted"].dropna()
     total = memory(with_gpu["device_total_bytes"].max())
-    measured = f"; {of_all(int(fitted.sum()), len(fitted), 'run')} did" if len(fitted) else ""
-    text = "By their shapes, {fitting} should fit into {total}{measured}."
-    return [Claim(text, "predicted", fitting=of_all(fitting, len(with_gpu), "run"), total=total, measured=measured)]
+    if len(with_gpu) == len(fitted) == 1 and fitting == int(fitted.sum()):
+        fits = "fits" if fitting else "does not fit"
+        text = "The only run {fits} into {total}, as predicted from the shapes."
+        return [Claim(text, "predicted", fits=fits, total=total)]
+    measured = (
+        f"; measured, {of_all(int(fitted.sum()), len(fitted), 'run')} {_fit(int(fitted.sum()))}" if len(fitted) else ""
+    )
+    text = "Predicted from the shapes, {fitting} {verb} into {total}{measured}."
+    runs = of_all(fitting, len(with_gpu), "run")
+    return [Claim(text, "predicted", fitting=runs, verb=_fit(fitting), total=total, measured=measured)]
+
+
+def _fit(number: int) -> str:
+    """The verb after a number of runs; "none of 8 runs fit", too."""
+    return "fits" if number == 1 else "fit"
 
 
 def _agreement(runs: pd.DataFrame) -> list[Claim]:
     both = runs[runs["fits"].notna() & runs["fitted"].notna()]
-    if both.empty:
-        return []
     wrong = both[both["fits"].astype(bool) != both["fitted"].astype(bool)]
-    other = f"; the exception is {places(wrong)}" if len(wrong) else ""
+    if both.empty or len(both) == 1 > len(wrong):
+        return []  # the lead says it
+    other = f"; not in {runs_in_words(wrong)}" if len(wrong) else ""
     text = "Prediction and measurement agree in {same}{other}."
     return [Claim(text, "counted", same=of_all(len(both) - len(wrong), len(both), "run"), other=other)]
 
@@ -66,7 +76,7 @@ def _errors(runs: pd.DataFrame) -> list[Claim]:
     return [Claim("Predicted peaks differ from the measured ones by {errors}.", errors=interval(errors, percent))]
 
 
-def components_table(measured: Measured) -> MarkdownTable:
+def tables(measured: Measured) -> list[Part]:
     """One line per run: the predicted peak and whether it fits, what was measured, and the largest components."""
     table = measured.tables["memory_predicted"]
     parts = dict(iter(table.groupby("run", sort=False)))
@@ -80,7 +90,8 @@ def components_table(measured: Measured) -> MarkdownTable:
         return [fits, _gib(row["peak_bytes"]), _measured(row), "; ".join(texts)]
 
     headings = ("fits", "predicted, GiB", "measured, GiB", "largest components, GiB")
-    return lines_table(table.drop_duplicates("run"), ALWAYS, headings, cells, words=len(headings))
+    lines = lines_table(table.drop_duplicates("run"), ALWAYS, headings, cells, words=len(headings))
+    return [("What one GPU needs by the shapes, and what was measured", lines)]
 
 
 def _measured(row: dict) -> str:

@@ -91,7 +91,7 @@ def document(tables) -> str:
 def test_the_document_says_what_fits_by_the_shapes_and_whether_it_did(tables):
     assert NAME in asked_of(tables["runs"])
     text = document(tables)
-    assert "By their shapes, 1 of 2 runs should fit into 80.0 GiB; 1 of 2 runs did." in text
+    assert "Predicted from the shapes, 1 of 2 runs fits into 80.0 GiB; measured, 1 of 2 runs fits." in text
     assert "Prediction and measurement agree in both runs." in text
     line = next(line for line in text.splitlines() if line.startswith("| small") and "| 256 " in line)
     assert "| no " in line and "| OOM " in line and "activations" in line
@@ -100,7 +100,7 @@ def test_the_document_says_what_fits_by_the_shapes_and_whether_it_did(tables):
 def test_a_run_that_ended_otherwise_is_named(tables):
     runs = tables["runs"]
     runs.loc[runs["batch_size"] == 256, "timing_status"] = "complete"
-    assert "in 1 of 2 runs; the exception is small at context 512 with batch 256." in document(tables)
+    assert "in 1 of 2 runs; not in small at context 512 with batch 256, training step." in document(tables)
 
 
 def test_without_shapes_nothing_is_predicted(tables):

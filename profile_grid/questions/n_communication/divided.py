@@ -8,7 +8,7 @@ from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.per_pass import Merged, led, numbers
 
 COMPONENTS = [str(name) for name in CATEGORIES]
-THEN, FULLEST = "then", "fullest before"
+THEN, FULLEST = "that moment", "peak before"
 KEYS = ["run", "rank", "moment"]
 
 
@@ -23,7 +23,7 @@ def communication_memory(merged: Merged) -> pd.DataFrame:
         wide = rows.assign(value=numbers(rows[column])).pivot(index=KEYS, columns="category", values="value")
         order = pd.MultiIndex.from_frame(rows[KEYS].drop_duplicates())
         wide = wide.reindex(index=order, columns=COMPONENTS, fill_value=0)
-        wide.columns = [_column(name) for name in wide.columns]
+        wide.columns = [column_of(name) for name in wide.columns]
         parts.append(wide.assign(at=at, all_bytes=wide.sum(axis=1)).reset_index())
     table = pd.concat(parts, ignore_index=True)
     position = {key: number for number, key in enumerate(order)}
@@ -32,7 +32,8 @@ def communication_memory(merged: Merged) -> pd.DataFrame:
     return table[COMMUNICATION_MEMORY.all_names]
 
 
-def _column(category: str) -> str:
+def column_of(category: str) -> str:
+    """The column with the bytes of a category."""
     return f"{category.replace(' ', '_')}_bytes"
 
 
@@ -73,8 +74,8 @@ COMMUNICATION_MEMORY = TableSpec(
     rank | int | | number of the process, from 0
     moment | text | | as in memory_moments
 """
-        + f"at | text | | {THEN}, or {FULLEST}: at the fullest moment since the moment before\n"
-        + "\n".join(f"{_column(name)} | int | B | live bytes: {name}" for name in COMPONENTS)
+        + f"at | text | | {THEN}, or {FULLEST}: the peak since the previous moment\n"
+        + "\n".join(f"{column_of(name)} | int | B | live bytes: {name}" for name in COMPONENTS)
         + "\nall_bytes | int | B | of all categories"
     ),
     make=communication_memory,
@@ -87,8 +88,8 @@ TABLES = (
         columns("""
     operation | text | | all-reduce, ...
     per_step | float | | such collectives in a step of a rank
-    bytes | float | B | of their tensors in a step, on one rank; empty if a size is unknown
-    sent_bytes | float | B | what each link of a ring carries: of an all-reduce of n ranks 2(n − 1)/n times as much
+    bytes | float | B | bytes of their tensors in a step, on one rank; empty if a size is unknown
+    sent_bytes | float | B | what each link of a ring carries: for an all-reduce of n ranks, 2(n − 1)/n times as much
 """),
         make=communication_volume,
     ),
@@ -99,7 +100,7 @@ TABLES = (
     pass | text | | forward or backward
     layer | int | | number of the block in the pass, from 0, in the order in which blocks are computed
     steps | int | | captured steps of all ranks
-    late | int | | of these, in how many its computation waited for an all-gather
+    late | int | | of these, steps in which its computation waited for an all-gather
     mean_ms | float | ms | mean time that it waited, 0 in the others
     max_ms | float | ms | the longest
     gathers | float | | all-gathers that ended between the end of the block before and its own end

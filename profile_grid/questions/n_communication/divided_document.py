@@ -1,16 +1,15 @@
-"""What the document of (n) says of divided state and parameters: sentences and tables."""
+"""What the document of (n) says of divided state and parameters: sentences, and columns of tables."""
+
+from collections.abc import Iterator
 
 import pandas as pd
 
-from kernel_tables.markdown import MarkdownTable, escaped
+from kernel_tables.markdown import escaped
 from profile_grid.quantities import ABSENT, count, known, memory, significant
-from profile_grid.questions.n_communication.divided import COMPONENTS, FULLEST
+from profile_grid.questions.n_communication.divided import COMPONENTS, FULLEST, column_of
 from profile_grid.stages.memory.usage_tables import BEFORE_OPTIMIZER
 from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODE, MODEL, OPTIMIZER, PARALLEL, keys_without
-from profile_grid.tables.cells import rows_table
-from profile_grid.tables.claims import Claim
-from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import where
+from profile_grid.tables.wording import Claim, where
 
 LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key, GPUS.key, PARALLEL.key)
 FORWARD, BACKWARD = "forward", "backward"
@@ -24,15 +23,14 @@ def claims_of_memory(table: pd.DataFrame) -> list[Claim]:
     for _, cell in most.groupby(keys, sort=False):
         if len(cell) > 1:
             least, largest = cell.loc[cell["all_bytes"].idxmin()], cell.loc[cell["all_bytes"].idxmax()]
-            text = "Before the optimizer, a process needs at most {least} in {low}, and {largest} in {high}."
+            text = "Before the optimizer, the process with most memory needs {least} in {low}, and {largest} in {high}."
             values = {"least": memory(least["all_bytes"]), "largest": memory(largest["all_bytes"])}
             return [Claim(text, "counted", low=where(least), high=where(largest), **values)]
     return []
 
 
-def claims_of_gathers(table: pd.DataFrame) -> list[Claim]:
+def claims_of_gathers(table: pd.DataFrame) -> Iterator[Claim]:
     """By run, in how many layers the all-gather was late in at least one step."""
-    claims = []
     for _, rows in table.groupby("run", sort=False):
         late = {name: rows[(rows["pass"] == name) & (rows["late"] > 0)] for name in (FORWARD, BACKWARD)}
         layers = int((rows["pass"] == FORWARD).sum())
@@ -41,41 +39,29 @@ def claims_of_gathers(table: pd.DataFrame) -> list[Claim]:
             " of {backward} in the backward pass: {ms} ms of a captured step."
         )
         numbers = {"forward": len(late[FORWARD]), "backward": len(late[BACKWARD]), "layers": layers}
-        claims.append(Claim(text, place=where(rows.iloc[0]), ms=significant(rows["mean_ms"].sum()), **numbers))
-    return claims
-
-
-def memory_table(measured: Measured) -> MarkdownTable:
-    """(n) One line per run, rank, moment and whether then or at most before: memory by component."""
-    names = [(name, f"{name.replace(' ', '_')}_bytes") for name in COMPONENTS] + [("all", "all_bytes")]
-    components = [(name, lambda row, column=column: memory(row[column])) for name, column in names]
-    columns = (("moment", lambda row: row["moment"]), ("", lambda row: row["at"]), *components)
-    table = measured.tables["communication_memory"]
-    return rows_table(table, LEADING_KEYS, (("rank", lambda row: count(row["rank"])), *columns), words=3)
-
-
-def volume_table(measured: Measured) -> MarkdownTable:
-    """(n) One line per run and operation."""
-    columns = (
-        ("operation", lambda row: escaped(row["operation"])),
-        ("per step", lambda row: significant(row["per_step"])),
-        ("MB per step", lambda row: _megabytes(row["bytes"])),
-        ("on each link of a ring, MB", lambda row: _megabytes(row["sent_bytes"])),
-    )
-    return rows_table(measured.tables["communication_volume"], LEADING_KEYS, columns, words=1)
+        yield Claim(text, place=where(rows.iloc[0]), ms=significant(rows["mean_ms"].sum()), **numbers)
 
 
 def _megabytes(size_bytes: float) -> str:
     return significant(size_bytes / 1e6) if known(size_bytes) else ABSENT
 
 
-def gathers_table(measured: Measured) -> MarkdownTable:
-    """(n) One line per run, pass and layer."""
-    columns = (
-        ("pass", lambda row: row["pass"]),
-        ("block", lambda row: count(row["layer"])),
-        ("in time", lambda row: f"{count(row['steps'] - row['late'])} of {count(row['steps'])}"),
-        ("late, ms", lambda row: significant(row["mean_ms"])),
-        ("at most, ms", lambda row: significant(row["max_ms"])),
-    )
-    return rows_table(measured.tables["communication_gathers"], LEADING_KEYS, columns, words=1)
+MEMORY = (
+    ("rank", lambda row: count(row["rank"])),
+    ("moment", lambda row: row["moment"]),
+    ("at", lambda row: row["at"]),
+    *((name, lambda row, name=name: memory(row[column_of(name)])) for name in (*COMPONENTS, "all")),
+)
+VOLUME = (
+    ("operation", lambda row: escaped(row["operation"])),
+    ("calls per step", lambda row: significant(row["per_step"])),
+    ("MB per step", lambda row: _megabytes(row["bytes"])),
+    ("on each link of a ring, MB", lambda row: _megabytes(row["sent_bytes"])),
+)
+GATHERS = (
+    ("pass", lambda row: row["pass"]),
+    ("block", lambda row: count(row["layer"])),
+    ("in time", lambda row: f"{count(row['steps'] - row['late'])} of {count(row['steps'])}"),
+    ("late, ms", lambda row: significant(row["mean_ms"])),
+    ("at most, ms", lambda row: significant(row["max_ms"])),
+)

@@ -1,29 +1,27 @@
 """What the document of (n) says: sentences and tables."""
 
-from __future__ import annotations
+from collections.abc import Sequence
 
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, known, percent, significant, with_spread
 from profile_grid.questions.n_communication.divided_document import (
+    GATHERS,
     LEADING_KEYS,
+    MEMORY,
+    VOLUME,
     claims_of_gathers,
     claims_of_memory,
-    gathers_table,
-    memory_table,
-    volume_table,
 )
 from profile_grid.questions.n_communication.one_gpu import BEHIND_A_REDUCTION, STRONG, WEAK
 from profile_grid.questions.n_communication.table import PARTS, communication_of_steps
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODEL, PARALLEL, keys_without
-from profile_grid.tables.accuracy import errors_table
-from profile_grid.tables.cells import rows_table, status_word
-from profile_grid.tables.claims import Claim
+from profile_grid.tables.cells import Part, errors_table, rows_table, status_word
 from profile_grid.tables.evidence import FASTER, SLOWER, UNTOLD, error_of_ratio, judged
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import NO_WINNER, listed, of_all, where
+from profile_grid.tables.wording import NO_WINNER, Claim, listed, of_all, where
 
 NO_ANSWER = Claim("Not answered: no run on several GPUs has figures.", "missing")
 ON_PROCESSOR = Claim(
@@ -31,7 +29,6 @@ ON_PROCESSOR = Claim(
     " of Gloo are not separated from operators."
 )
 BATCHES = {STRONG: "With one batch for all GPUs", WEAK: "With a full batch per GPU"}
-__all__ = ["gathers_table", "memory_table", "volume_table"]  # tables that the template reads here
 MAX_COLLECTIVES = 40
 NO_BASE = "no run on one GPU has this batch"
 
@@ -92,7 +89,7 @@ def _cost(times: pd.DataFrame) -> list[Claim]:
         costliest = where(slower.loc[slower["cost_share"].idxmax()])
         cost = f" ({interval(slower['cost_share'], percent)} of the step; most: {costliest})"
     spread = interval(times["baseline_spread"].dropna(), percent)
-    others = f"; in the others, it is within the differences between processes ({spread})"
+    others = f"; in the others, differences between processes (standard deviation {spread}) may be as large"
     return [
         Claim(
             "Without a profiler, communication costs time in {runs}{cost}{others}.", "difference",
@@ -173,23 +170,38 @@ def _first_step_errors(table: pd.DataFrame) -> list[Claim]:
     return [Claim("Rounding does not explain the error of the first step in {runs}.", "counted", runs=runs)]
 
 
-def times_table(measured: Measured) -> MarkdownTable:
-    """(n) One line per run: its step, the same work without communication, and the difference."""
-    columns = (
-        ("step, ms", _step),
-        ("this run without communication, ms", lambda row: with_spread(row["without_mean_ms"], row["without_std_ms"])),
-        ("all such runs, ms", lambda row: significant(row["baseline_ms"])),
-        ("difference, ms", lambda row: significant(row["cost_ms"])),
-        ("of the step", lambda row: percent(row["cost_share"]) + (" ?" if row["verdict"] == UNTOLD else "")),
-    )
-    return rows_table(measured.tables["communication_times"], LEADING_KEYS, columns)
+def tables(measured: Measured) -> list[Part]:
+    """(n) Steps with and without communication, ranks, collectives, bytes, memory, all-reduce alone, losses, errors of
+    the first step, and scaling."""
+
+    def table_of(name: str, columns: Sequence, words: int = 0, keys: Sequence[str] = LEADING_KEYS) -> MarkdownTable:
+        return rows_table(measured.tables[f"communication_{name}"], keys, columns, words)
+
+    return [
+        ("A step without a profiler (the time of the slowest rank), and the same work without reducing gradients",
+         table_of("times", TIMES)),
+        ("How the time of a step is spent on each rank, under the profiler (means of the captured steps)",
+         _steps_table(measured)),
+        ("Collectives by size and bucket, means over ranks and captured steps", _collectives_table(measured)),
+        ("Bytes that one rank communicates in a step, by operation", table_of("volume", VOLUME, words=1)),
+        ("Parameters gathered in time, or late, by block (captured steps of all ranks)",
+         table_of("gathers", GATHERS, words=1)),
+        ("Memory of each process by component", table_of("memory", MEMORY, words=3)),
+        ("Only all-reduces, one after another, without a model", table_of("all_reduce", ALL_REDUCES, keys=(GPUS.key,))),
+        ("Losses compared with those of the run on one GPU with the same batch, as relative differences",
+         table_of("losses", LOSSES)),
+        ("Relative errors of the first step with reduced gradients, compared with an eager fp64 run of the"
+         " entire batch",
+         errors_table(measured.tables["communication_accuracy"], LEADING_KEYS)),
+        ("Compared with a run on one GPU", table_of("scaling", SCALING, words=1)),
+    ]  # fmt: skip
 
 
 def _step(row: dict) -> str:
     return with_spread(row["mean_ms"], row["std_ms"]) if row["status"] == COMPLETE else status_word(row["status"])
 
 
-def steps_table(measured: Measured) -> MarkdownTable:
+def _steps_table(measured: Measured) -> MarkdownTable:
     """(n) One line per run and rank: the parts of a captured step, and its communication in total."""
     headings = (
         "compute, ms", "exposed communication, ms", "exposed memory, ms", "idle, ms", "step, ms", "communication, ms",
@@ -204,7 +216,7 @@ def steps_table(measured: Measured) -> MarkdownTable:
     return rows_table(communication_of_steps(measured.tables["communication_steps"]), LEADING_KEYS, columns)
 
 
-def collectives_table(measured: Measured) -> MarkdownTable:
+def _collectives_table(measured: Measured) -> MarkdownTable:
     """(n) One line per run, size and bucket; only the longest if there are many."""
     rows = measured.tables["communication_collectives"]
     if len(rows) > MAX_COLLECTIVES:
@@ -214,40 +226,12 @@ def collectives_table(measured: Measured) -> MarkdownTable:
         ("operation", lambda row: escaped(row["operation"])),
         ("bucket", lambda row: count(row["bucket"])),
         ("MB", lambda row: significant(row["bytes"] / 1e6) if known(row["bytes"]) else ABSENT),
-        ("per step", lambda row: count(row["per_step"])),
+        ("calls per step", lambda row: count(row["per_step"])),
         ("time, ms", lambda row: significant(row["duration_ms"])),
         ("transfer, ms", lambda row: significant(row["transfer_ms"])),
         *BANDWIDTHS,
     )
     return rows_table(rows, LEADING_KEYS, columns, words=1)
-
-
-def all_reduce_table(measured: Measured) -> MarkdownTable:
-    """(n) One line per run and size of all-reduce without other work."""
-    columns = (
-        ("MB", lambda row: significant(row["bytes"] / 1e6)),
-        ("time, ms", lambda row: with_spread(row["mean_ms"], row["std_ms"])),
-        *BANDWIDTHS,
-    )
-    return rows_table(measured.tables["communication_all_reduce"], (GPUS.key,), columns)
-
-
-BANDWIDTHS = (
-    ("algorithm, GB/s", lambda row: significant(row["algorithm_gb_per_s"])),
-    ("bus, GB/s", lambda row: significant(row["bus_gb_per_s"])),
-)
-
-
-def losses_table(measured: Measured) -> MarkdownTable:
-    """(n) One line per run: the difference of its losses from those on one GPU, and the verdict."""
-    columns = (
-        ("losses", lambda row: count(row["losses"])),
-        ("first off by", lambda row: _error(row["first_off"])),
-        ("at most off by", lambda row: _error(row["largest_off"])),
-        ("expected of the first", lambda row: _error(row["explained"])),
-        ("verdict", _verdict),
-    )
-    return rows_table(measured.tables["communication_losses"], LEADING_KEYS, columns)
 
 
 def _error(value: float) -> str:
@@ -264,18 +248,33 @@ def _verdict(row: dict) -> str:
     return f"the same for {agreeing}, then apart" if agreeing >= BEHIND_A_REDUCTION else "not the same"
 
 
-def accuracy_table(measured: Measured) -> MarkdownTable | None:
-    """(n) One line per run: the error of its first step against fp64, and the verdict."""
-    return errors_table(measured.tables["communication_accuracy"], LEADING_KEYS)
-
-
-def scaling_table(measured: Measured) -> MarkdownTable:
-    """(n) One line per run and kind of scaling."""
-    columns = (
-        ("scaling", lambda row: row["kind"]),
-        ("step, ms", lambda row: with_spread(row["mean_ms"], row["std_ms"])),
-        ("on one GPU, ms", lambda row: with_spread(row["base_mean_ms"], row["base_std_ms"])),
-        ("throughput ÷ one GPU's", lambda row: significant(row["speed_up"])),
-        ("efficiency", lambda row: percent(row["efficiency"])),
-    )
-    return rows_table(measured.tables["communication_scaling"], LEADING_KEYS, columns, words=1)
+BANDWIDTHS = (
+    ("algorithm, GB/s", lambda row: significant(row["algorithm_gb_per_s"])),
+    ("bus, GB/s", lambda row: significant(row["bus_gb_per_s"])),
+)
+TIMES = (
+    ("step, ms", _step),
+    ("this run without communication, ms", lambda row: with_spread(row["without_mean_ms"], row["without_std_ms"])),
+    ("all such runs, ms", lambda row: significant(row["baseline_ms"])),
+    ("difference, ms", lambda row: significant(row["cost_ms"])),
+    ("share of the step", lambda row: percent(row["cost_share"]) + (" ?" if row["verdict"] == UNTOLD else "")),
+)
+ALL_REDUCES = (
+    ("MB", lambda row: significant(row["bytes"] / 1e6)),
+    ("time, ms", lambda row: with_spread(row["mean_ms"], row["std_ms"])),
+    *BANDWIDTHS,
+)
+LOSSES = (
+    ("losses", lambda row: count(row["losses"])),
+    ("difference at the first", lambda row: _error(row["first_off"])),
+    ("largest difference", lambda row: _error(row["largest_off"])),
+    ("explained at the first", lambda row: _error(row["explained"])),
+    ("verdict", _verdict),
+)
+SCALING = (
+    ("scaling", lambda row: row["kind"]),
+    ("step, ms", lambda row: with_spread(row["mean_ms"], row["std_ms"])),
+    ("on one GPU, ms", lambda row: with_spread(row["base_mean_ms"], row["base_std_ms"])),
+    ("throughput ÷ one GPU's", lambda row: significant(row["speed_up"])),
+    ("efficiency", lambda row: percent(row["efficiency"])),
+)

@@ -5,51 +5,49 @@ import pandas as pd
 
 from kernel_tables.page.colors import BLUE, GREY, PALE, VERMILLION
 from profile_grid.figures import marks
-from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.panels import Frame
+from profile_grid.figures.panels import Drawing, Figure, Frame, Tables
 from profile_grid.figures.run_selection import labels, without_figures
-from profile_grid.figures.scales import Log, Series
-from profile_grid.figures.theme import GROUND, SMALL, WIDTH
+from profile_grid.figures.theme import GROUND, SMALL, WIDTH, Log, Series
 from profile_grid.quantities import interval, percent, significant
 from profile_grid.study.dimensions import GPUS, KEYS, OPTIMIZER, PARALLEL
 from profile_grid.study.stages import ALL_REDUCE as STAGE
 from profile_grid.study.stages import NOT_ASKED, TIMING
-from profile_grid.tables.evidence import UNTOLD
-from profile_grid.tables.pivoting import sorted_values
-from profile_grid.tables.wording import of_all
+from profile_grid.tables import evidence, pivoting, wording
 
-NAMES_PX, MAX_LINES = 310, 60
+NAMES_PX, MAX_GROUPS, WAY_PX, GROUP_PX = 300, 12, 9, 10
 CLEAR = "clear"
 NO_TIMES = "No run on several GPUs was timed with and without communication."
 
 
 def costs(tables: Tables) -> pd.DataFrame:
-    """One row per timed run, the most expensive first: `cost_share` of a step, `low` and `high` one standard deviation
-    between steps from it, and `told`: whether it exceeds the differences between processes without communication."""
+    """One row per timed run, the most expensive first: `bar` names its work, `cost_share` of a step, `low` and `high`
+    one standard deviation between processes without communication from it, and `told`: whether it exceeds their
+    differences."""
     times = tables["communication_times"]
     times = times[times["cost_share"].notna()].sort_values("cost_share", ascending=False, kind="stable")
-    low, high = (
-        (times["mean_ms"] + sign * times["std_ms"] - times["baseline_ms"]) / times["mean_ms"] for sign in (-1, 1)
-    )
-    clear = (times["verdict"] != UNTOLD).map({True: CLEAR, False: UNTOLD})
-    return times.assign(bar=labels(times), low=low, high=high, told=clear)
+    spread = times["baseline_spread"].fillna(0.0) * times["baseline_ms"] / times["mean_ms"]
+    low, high = (times["cost_share"] + sign * spread for sign in (-1, 1))
+    clear = (times["verdict"] != evidence.UNTOLD).map({True: CLEAR, False: evidence.UNTOLD})
+    return times.assign(bar=labels(times.drop(columns=PARALLEL.key)), low=low, high=high, told=clear)
 
 
 def draw_costs(tables: Tables) -> Drawing:
-    """A line per run, the most expensive first."""
+    """A group of lines per work, the most expensive first; in it a line per way to reduce gradients."""
     runs, rows = tables["runs"], costs(tables)
     several = runs[pd.to_numeric(runs[GPUS.key]) > 1]
-    series = Series("way", tuple(map(PARALLEL.name_of, sorted_values(rows, PARALLEL.key))))
+    names = tuple(map(PARALLEL.name_of, pivoting.sorted_values(rows, PARALLEL.key)))
+    series = Series("way", names, width_px=WIDTH - NAMES_PX)
     rows = rows.assign(way=rows[PARALLEL.key].map(PARALLEL.name_of))
+    groups = list(dict.fromkeys(rows["bar"]))
     notes = [
-        "A step without a profiler, ± the standard deviation between steps, compared with all runs of the same work"
-        " without communication. Hollow: processes of the same work differ as much."
+        "A step without a profiler compared with the processes that do the same work without communication, ± their"
+        " standard deviation. Hollow: the cost may be a difference between processes."
     ]
-    if len(rows) > MAX_LINES:
-        notes.append(f"The {MAX_LINES} most expensive of {len(rows)} runs are drawn; the table has all.")
-    frame = Frame(KEYS, NO_TIMES)
+    if len(groups) > MAX_GROUPS:
+        notes.append(f"The {MAX_GROUPS} most expensive of {len(groups)} groups are drawn; the table has all runs.")
+    drawn = rows[rows["bar"].isin(groups[:MAX_GROUPS])]
     missing = without_figures(several, TIMING)
-    return frame.drawing(rows.head(MAX_LINES), runs, missing, lambda data, _: _costs(data, series), notes)
+    return Frame(KEYS, NO_TIMES).drawing(drawn, runs, missing, lambda data, _: _costs(data, series), notes)
 
 
 def _costs(rows: pd.DataFrame, series: Series) -> alt.LayerChart:
@@ -59,13 +57,16 @@ def _costs(rows: pd.DataFrame, series: Series) -> alt.LayerChart:
         rows, ("cost_share", "cost", marks.SHARE), ("cost_ms", "cost (ms)", marks.DIGITS),
         ("mean_ms", "step (ms)", marks.DIGITS),
     )  # fmt: skip
-    base = alt.Chart(rows).encode(y=marks.bar_axis(list(rows["bar"])), color=series.color())
+    groups = list(dict.fromkeys(rows["bar"]))
+    ways = alt.YOffset("way:N", scale=alt.Scale(domain=list(series.names)))
+    base = alt.Chart(rows).encode(y=marks.bar_axis(groups), yOffset=ways, color=series.color())
     nothing = alt.Chart(pd.DataFrame({"cost_share": [0.0]})).mark_rule(color=GREY).encode(x=middle)
     hollow = base.mark_point(strokeWidth=1.3, fill=GROUND).encode(x=middle, shape=series.shape(), tooltip=tooltip)
     filled = (
         base.transform_filter(alt.datum.told == CLEAR).mark_point(filled=True).encode(x=middle, shape=series.shape())
     )
-    size = {"width": WIDTH - NAMES_PX, "height": alt.Step(marks.BAR_PX)}
+    height = len(groups) * (len(series.names) * WAY_PX + GROUP_PX)
+    size = {"width": WIDTH - NAMES_PX, "height": height}
     return alt.layer(nothing, base.mark_rule().encode(x=low, x2="high"), hollow, filled, **size)
 
 
@@ -76,8 +77,8 @@ def result_costs(tables: Tables) -> str:
     if clear.empty:
         return "No cost of communication is larger than the differences between processes"
     share = interval(clear["cost_share"], percent)
-    elsewhere = f"; elsewhere it is {UNTOLD}" if len(clear) < len(rows) else ""
-    return f"Communication costs {share} of a step in {of_all(len(clear), len(rows), 'run')}{elsewhere}"
+    elsewhere = "; in the others, its cost is unclear" if len(clear) < len(rows) else ""
+    return f"Communication costs {share} of a step in {wording.of_all(len(clear), len(rows), 'run')}{elsewhere}"
 
 
 ENDS_PX, BANDWIDTH_PX = 120, 200
@@ -132,7 +133,8 @@ def result_all_reduce(tables: Tables) -> str:
         f"{interval(sizes['bus_gb_per_s'], significant)} GB/s {GPUS.words(count)}"
         for count, sizes in largest.groupby(GPUS.key)
     ]
-    return f"At its largest size, all-reduce without a model reaches {', '.join(parts)} on the bus"
+    size = significant(largest["bytes"].iloc[0] / 1e6)
+    return f"All-reduce of {size} MB has a bus bandwidth of {', '.join(parts)}"
 
 
 LANE_NAMES_PX, LANE_PX = 200, 46
@@ -150,9 +152,7 @@ def collectives_drawn(tables: Tables) -> pd.DataFrame:
 def draw_timelines(tables: Tables) -> Drawing:
     """A lane per run: its step, and each collective where it ran."""
     runs, rows = tables["runs"], collectives_drawn(tables)
-    notes = [
-        "One captured step of rank 0 of each run, under the profiler. Pale: the step; what ran besides is not drawn."
-    ]
+    notes = ["One captured step of rank 0 of each run, under the profiler. Pale: the step; computation is not drawn."]
     return Frame(KEYS, NO_PAIR).drawing(
         rows, runs, without_figures(runs.iloc[:0]), lambda data, _: _timelines(data), notes
     )
@@ -184,12 +184,13 @@ def result_timelines(tables: Tables) -> str:
         words = [key.words(data[key.key].iloc[0]) for key in (PARALLEL, OPTIMIZER)]
         is_usual = data[OPTIMIZER.key].iloc[0] == OPTIMIZER.default
         texts.append(f"{percent(share)} {words[0] if is_usual else ' '.join(words)}")
-    return f"Communication is overlapped with computation: {', '.join(texts)}" if texts else ""
+    return f"Computation overlaps this share of communication: {', '.join(texts)}" if texts else ""
 
 
 FIGURES = (
     Figure(
-        "communication", "Cost of communication by run, the most expensive first", draw_costs, result_costs,
+        "communication", "Cost of communication by work and way to reduce gradients, the most expensive first",
+        draw_costs, result_costs,
         tables=("runs", "communication_times"),
     ),
     Figure(

@@ -1,27 +1,24 @@
 """Runs on several GPUs compared with one: how a step scales, and whether the losses of every step are the same."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from profile_grid.stages.timing.tables import explained_error
 from profile_grid.study.dimensions import BATCH_SIZE, GPUS, LEADING, OPTIMIZER, PARALLEL, PRECISION, keys_without
 from profile_grid.study.table_spec import TableSpec, columns
-from profile_grid.tables.names import WHOLE_STEP
-from profile_grid.tables.per_pass import Merged, numbers
+from profile_grid.tables import names, per_pass
 
 STRONG, WEAK = "strong", "weak"
 FIGURES = ["mean_ms", "std_ms"]
 
 
-def communication_scaling(merged: Merged) -> pd.DataFrame:
+def communication_scaling(merged: per_pass.Merged) -> pd.DataFrame:
     """(n) One row per run on several GPUs and kind of scaling: compared with the run on one GPU with the same batch
     (strong), or with as much per GPU (weak); no row without such a run."""
     times = merged["timings"]
-    steps = times[(times["phase"] == WHOLE_STEP) & times["mean_ms"].notna()][[*LEADING, *FIGURES]]
-    steps = steps.assign(**{name: numbers(steps[name]) for name in FIGURES})
+    steps = times[(times["phase"] == names.WHOLE_STEP) & times["mean_ms"].notna()][[*LEADING, *FIGURES]]
+    steps = steps.assign(**{name: per_pass.numbers(steps[name]) for name in FIGURES})
     table = pd.concat([_scaled(steps, kind) for kind in (STRONG, WEAK)], ignore_index=True)
-    spreads = merged.spreads_of(table["run"], WHOLE_STEP)
+    spreads = merged.spreads_of(table["run"], names.WHOLE_STEP)
     return table.assign(process_spread=spreads["spread"], processes=spreads["processes"])
 
 
@@ -45,11 +42,11 @@ def _scaled(steps: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 COMMUNICATION_SCALING = TableSpec(
     "communication_scaling",
-    "(n) One row per run on several GPUs and kind of scaling, beside the run on one GPU",
+    "(n) One row per run on several GPUs and kind of scaling, compared with the run on one GPU",
     columns(f"""
     mean_ms | float | ms | mean time of a step, at every step that of the slowest rank
     std_ms | float | ms | its standard deviation (n − 1)
-    kind | text | | {STRONG}: one GPU has the whole batch; {WEAK}: one GPU has as much as each of the several
+    kind | text | | {STRONG}: one GPU has the entire batch; {WEAK}: one GPU has as much as each of the several
     base_run | text | | that run on one GPU, which differs in nothing else
     base_mean_ms | float | ms | mean time of its step
     base_std_ms | float | ms | its standard deviation
@@ -63,7 +60,7 @@ COMMUNICATION_SCALING = TableSpec(
 )
 
 
-def communication_losses(merged: Merged) -> pd.DataFrame:
+def communication_losses(merged: per_pass.Merged) -> pd.DataFrame:
     """(n) One row per run on several GPUs: the difference of its losses from the run on one GPU with the same batch,
     and whether the precision explains it; NaN without such a run.
 
@@ -71,14 +68,14 @@ def communication_losses(merged: Merged) -> pd.DataFrame:
     order. If training is unstable, rounding errors grow faster; so `agreeing` counts the losses before the first that
     differs. The second loss is the first after a reduced gradient.
     """
-    losses = merged["losses"].assign(loss=numbers(merged["losses"]["loss"]))
-    several = numbers(losses[GPUS.key]) > 1
+    losses = merged["losses"].assign(loss=per_pass.numbers(merged["losses"]["loss"]))
+    several = per_pass.numbers(losses[GPUS.key]) > 1
     keys = [*keys_without(GPUS.key, PARALLEL.key, OPTIMIZER.key), "number"]
     base = losses.loc[~several, ["run", *keys, "loss"]].rename(columns={"run": "base_run", "loss": "base_loss"})
     both = losses[several].merge(base, on=keys, how="left", validate="many_to_one")
     off = (both["loss"] - both["base_loss"]).abs() / both["base_loss"].abs()
     of_step = pd.Series([explained_error(name) for name in both[PRECISION.key]], index=both.index, dtype="float64")
-    explained = of_step * (numbers(both["number"]) + 1)
+    explained = of_step * (per_pass.numbers(both["number"]) + 1)
     compared = both.assign(off=off, explained=explained, known=off.notna(), within=off <= explained)
     rows = [_verdict(run_losses.sort_values("number")) for _, run_losses in compared.groupby("run", sort=False)]
     return COMMUNICATION_LOSSES.table(rows)
@@ -100,14 +97,14 @@ def _verdict(run_losses: pd.DataFrame) -> dict:
 
 COMMUNICATION_LOSSES = TableSpec(
     "communication_losses",
-    "(n) One row per run on several GPUs: its losses beside those of the run on one GPU with the same batch",
+    "(n) One row per run on several GPUs: its losses and those of the run on one GPU with the same batch",
     columns("""
-    base_run | text | | the run on one GPU with the same batch, which differs in nothing else; empty where there is none
+    base_run | text | | the run on one GPU with the same batch, which differs in nothing else; empty if there is none
     losses | int | | losses that both have, one for each step
-    agreeing | int | | losses from the first on that differ by no more than the precision explains, until one does
+    agreeing | int | | losses before the first that differs by more than the precision explains
     first_off | float | | relative difference of the first, before any gradient was reduced
     largest_off | float | | the largest relative difference
-    explained | float | | what the precision explains of the first; of the k-th k times as much
+    explained | float | | the difference of the first that the precision explains; for the k-th, k times as much
     within_precision | bool | | whether every difference is within that
 """),
     make=communication_losses,

@@ -1,11 +1,8 @@
 """The tables of (n): the cost of communication, the parts of a step on every GPU, each collective, and scaling."""
 
-from __future__ import annotations
-
 import pandas as pd
 
-from profile_grid.questions.n_communication import divided
-from profile_grid.questions.n_communication.one_gpu import COMMUNICATION_LOSSES, COMMUNICATION_SCALING
+from profile_grid.questions.n_communication import divided, one_gpu
 from profile_grid.stages.timing.tables import ACCURACY
 from profile_grid.study.dimensions import GPUS, LEADING, OPTIMIZER, PARALLEL, keys_without
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
@@ -123,7 +120,7 @@ COMMUNICATION_TIMELINES = TableSpec(
     step_ms | float | ms | length of the step
     start_ms | float | ms | start of the collective, since the step began
     end_ms | float | ms | its end
-    exposed_ms | float | ms | of its time, while no kernel computed
+    exposed_ms | float | ms | the part of it in which no kernel computed
 """),
     make=communication_timelines,
 )
@@ -141,7 +138,7 @@ TABLES = (
     status | text | | how the timing of the run ended
     mean_ms | float | ms | mean time of a step, at every step that of the slowest rank
     std_ms | float | ms | its standard deviation (n − 1)
-    without_mean_ms | float | ms | the same of a step whose gradients are not reduced
+    without_mean_ms | float | ms | the same for a step whose gradients are not reduced
     without_std_ms | float | ms | its standard deviation
     baseline_ms | float | ms | median of without_mean_ms of all runs that do the same work
     baseline_spread | float | | relative standard deviation between these processes; empty for one
@@ -159,16 +156,16 @@ TABLES = (
             WHICH,
             """
     step_ms | float | ms | length of a step on this device: compute + exposed communication + exposed memory + idle
-    compute_ms | float | ms | while at least one kernel ran that is no communication
+    compute_ms | float | ms | time in which at least one kernel ran that is not communication
     exposed_communication_ms | float | ms | while communication ran, and no such kernel
     exposed_memory_ms | float | ms | while copies or fills ran, and neither of these
     idle_ms | float | ms | while nothing ran
     communication_ms | float | ms | while at least one collective ran
-    overlapped_ms | float | ms | of that, while a kernel computed
+    overlapped_ms | float | ms | the part of it in which a kernel computed
     transfer_ms | float | ms | of all collectives, each as long as on the rank on which it was shortest
     waiting_ms | float | ms | of all collectives, what they took longer on this rank: waiting for the slowest
     collectives | float | | in a step
-    bytes | float | B | reduced in a step on this rank; empty where the size of a collective is not known
+    bytes | float | B | reduced in a step on this rank; empty if the size of a collective is unknown
     steps | int | | captured steps
     overlap | float | of 1 | overlapped ÷ communication
 """,
@@ -180,10 +177,10 @@ TABLES = (
         "(n) One row per run on several GPUs, operation, size and bucket: means over ranks and captured steps",
         columns("""
     operation | text | | all-reduce, ...
-    bytes | float | B | of the tensor that is reduced, on one rank; empty where no range names it
-    bucket | float | | number of the bucket of gradients, where they are reduced in buckets
-    duration_ms | float | ms | of one collective, waiting included
-    exposed_ms | float | ms | of that, while no kernel computed
+    bytes | float | B | of the tensor that is reduced, on one rank; empty if no range names it
+    bucket | float | | number of the bucket of gradients, if they are reduced in buckets
+    duration_ms | float | ms | of one collective, including waiting
+    exposed_ms | float | ms | the part of it in which no kernel computed
     transfer_ms | float | ms | the shortest over the ranks
     waiting_ms | float | ms | duration less transfer
     per_step | float | | such collectives in a step of a rank
@@ -205,15 +202,15 @@ TABLES = (
 """),
         make=communication_all_reduce,
     ),
-    COMMUNICATION_LOSSES,
+    one_gpu.COMMUNICATION_LOSSES,
     TableSpec(
         "communication_accuracy",
-        "(n) One row per timed run on several GPUs: its first step, gradients reduced, against an eager fp64 run of"
-        " the whole batch",
+        "(n) One row per timed run on several GPUs: its first step, with reduced gradients, compared with an eager fp64"
+        " run of the entire batch",
         ACCURACY.as_in(),
         make=communication_accuracy,
     ),
-    COMMUNICATION_SCALING,
+    one_gpu.COMMUNICATION_SCALING,
     *divided.TABLES,
     COMMUNICATION_TIMELINES,
 )

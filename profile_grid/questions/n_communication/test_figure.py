@@ -1,11 +1,13 @@
 """The figure of (n), drawn from ranks with planted numbers."""
 
+import pandas as pd
 import pytest
 
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.figures.paper import on_paper
 from profile_grid.questions.n_communication.figure import FIGURES, NO_PAIR, NO_TIMES, NOT_MEASURED, costs
 from profile_grid.questions.n_communication.test_answer import DDP, FOUR, NAIVE, TABLES, with_all_reduce, with_ranks
+from profile_grid.study.dimensions import PARALLEL
 from profile_grid.tables.evidence import SLOWER, UNTOLD
 from tests.profile_grid.made_up import merged
 
@@ -30,17 +32,19 @@ def test_runs_are_ordered_by_what_communication_costs_them_without_a_profiler(ta
     rows = costs(tables)
     assert rows["cost_share"].tolist() == sorted(tables["communication_times"]["cost_share"], reverse=True)
     for row in rows.to_dict("records"):
-        ends = ((row["mean_ms"] + sign * row["std_ms"] - row["baseline_ms"]) / row["mean_ms"] for sign in (-1, 1))
+        spread = (0.0 if pd.isna(row["baseline_spread"]) else row["baseline_spread"]) * row["baseline_ms"]
+        ends = (row["cost_share"] + sign * spread / row["mean_ms"] for sign in (-1, 1))
         assert (row["low"], row["high"]) == pytest.approx(tuple(ends))
     drawn = [row for data in FIGURE.draw(tables).chart["datasets"].values() for row in data if "bar" in row]
-    assert [row["bar"] for row in drawn] == rows["bar"].tolist()
+    assert [row["way"] for row in drawn] == [PARALLEL.name_of(value) for value in rows["parallel"]]
+    assert {row["bar"] for row in drawn} == {"small · 512 · training step · batch 8 · 2 GPUs"}
     assert on_paper(FIGURE, {name: tables[name] for name in FIGURE.tables})
 
 
 def test_only_costs_larger_than_the_differences_between_processes_are_named(tables):
     times = tables["communication_times"].assign(cost_share=[0.2, 0.1])
     tables["communication_times"] = times.assign(verdict=[SLOWER, UNTOLD])
-    result = "Communication costs 20.0 % of a step in 1 of 2 runs; elsewhere it is unclear"
+    result = "Communication costs 20.0 % of a step in 1 of 2 runs; in the others, its cost is unclear"
     assert FIGURE.result(tables) == result
     tables["communication_times"] = times.assign(verdict=UNTOLD)
     assert FIGURE.result(tables) == "No cost of communication is larger than the differences between processes"
@@ -61,7 +65,7 @@ def test_all_reduce_alone_is_a_line_for_each_number_of_gpus():
         ("on 2 GPUs", 1.0, 10.0), ("on 2 GPUs", 1000.0, 100.0), ("on 4 GPUs", 1.0, 7.5), ("on 4 GPUs", 1000.0, 150.0),
     ]  # fmt: skip
     assert ALL_REDUCE.result(made) == (
-        "At its largest size, all-reduce without a model reaches 100 GB/s on 2 GPUs, 150 GB/s on 4 GPUs on the bus"
+        "All-reduce of 1000 MB has a bus bandwidth of 100 GB/s on 2 GPUs, 150 GB/s on 4 GPUs"
     )
     assert on_paper(ALL_REDUCE, {name: made[name] for name in ALL_REDUCE.tables})
 
@@ -81,7 +85,7 @@ def test_the_two_runs_that_overlap_least_and_most_are_drawn_above_each_other(tab
     drawn = [row for data in TIMELINES.draw(tables).chart["datasets"].values() for row in data if "kind" in row]
     assert {(row["parallel"], row["kind"]) for row in drawn} == {("naive", "exposed"), ("ddp", "exposed")}
     assert TIMELINES.result(tables) == (
-        "Communication is overlapped with computation: 0.0 % with naive DDP, 45.0 % with ddp"
+        "Computation overlaps this share of communication: 0.0 % with naive DDP, 45.0 % with ddp"
     )
     assert on_paper(TIMELINES, {name: tables[name] for name in TIMELINES.tables})
 

@@ -7,22 +7,17 @@ from cs336_model.arithmetic.flops import forward_bytes, forward_flops
 from cs336_model.arithmetic.memory import ELEMENT_BYTES
 from kernel_tables.attribution.path_text import innermost
 from profile_grid.figures import marks
-from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.layout import Spec, column
-from profile_grid.figures.panels import AXIS_PX, GAP_PX, Frame, side_by_side
+from profile_grid.figures.panels import AXIS_PX, GAP_PX, Drawing, Figure, Frame, Spec, Tables, column, side_by_side
 from profile_grid.figures.run_selection import leanest_runs, models_in_order, with_dimensions, without_figures
-from profile_grid.figures.scales import Log, Series
-from profile_grid.figures.theme import INK, SMALL, WIDTH
+from profile_grid.figures.theme import INK, SMALL, WIDTH, Log, Series
 from profile_grid.gpu_peaks import Peaks, peaks_in_words, peaks_of
 from profile_grid.quantities import interval, known
 from profile_grid.quantities import rate as rate_in_words
 from profile_grid.results.results import COMPLETE
-from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL
-from profile_grid.study.stages import CAPTURE
-from profile_grid.tables.ideal import shape_of_run
-from profile_grid.tables.names import FORWARD
+from profile_grid.study import dimensions, stages
+from profile_grid.tables import ideal, names
 
-PANEL_DIMENSIONS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
+PANEL_DIMENSIONS = (dimensions.MODEL.key, dimensions.CONTEXT_LENGTH.key, dimensions.MODE.key)
 FIELDS = ("run", "device_name", "part", "flops", "bytes", "gpu_s")
 COLUMNS, HEIGHT_PX, NAMES_PX, LINE_PX = 4, 120, 190, 19
 FACET_PX = (WIDTH - AXIS_PX) // COLUMNS - GAP_PX
@@ -37,8 +32,8 @@ def roofline(runs: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     """
     gpu_s = _gpu_seconds_by_part(ranges)
     rows = []
-    for run in leanest_runs(runs[runs[CAPTURE.status_column] == COMPLETE]).to_dict("records"):
-        shape, own_s = shape_of_run(run), gpu_s.get(run["run"], {})
+    for run in leanest_runs(runs[runs[stages.CAPTURE.status_column] == COMPLETE]).to_dict("records"):
+        shape, own_s = ideal.shape_of_run(run), gpu_s.get(run["run"], {})
         if shape is None or not own_s:
             continue
         flops, moved = forward_flops(shape), forward_bytes(shape, ELEMENT_BYTES[run["precision"]])
@@ -58,7 +53,7 @@ def roofline(runs: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
 
 def _gpu_seconds_by_part(ranges: pd.DataFrame) -> dict[str, dict[str, float]]:
     """By run, the seconds per forward pass of every innermost range name, nested ranges included."""
-    forward = ranges[ranges["phase"] == FORWARD]
+    forward = ranges[ranges["phase"] == names.FORWARD]
     keys = [forward["run"], forward["range"].map(innermost)]
     total_ns = forward["gpu_time_ns"].groupby(keys, observed=True).sum()
     steps = forward["step"].groupby(forward["run"], observed=True).nunique()
@@ -99,7 +94,7 @@ def draw_roofline(tables: Tables) -> Drawing:
         "than its kernels do."
     )
     frame = Frame(PANEL_DIMENSIONS, "No run has both kernels by part of the model and FLOPs from its shapes.")
-    return frame.drawing(points, runs, without_figures(runs, CAPTURE), panel, (note, *_peaks_named(points)))
+    return frame.drawing(points, runs, without_figures(runs, stages.CAPTURE), panel, (note, *_peaks_named(points)))
 
 
 def _flops_panel(

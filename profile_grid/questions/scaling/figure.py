@@ -6,13 +6,9 @@ from dataclasses import replace
 import altair as alt
 import pandas as pd
 
-from profile_grid.figures import marks
-from profile_grid.figures.drawing import Drawing, Figure, Tables
-from profile_grid.figures.layout import Spec, column, row
-from profile_grid.figures.panels import AXIS_PX, GAP_PX, Frame
-from profile_grid.figures.run_selection import models_in_order, with_dimensions, without_figures
-from profile_grid.figures.scales import Contexts, Log, Series
-from profile_grid.figures.theme import WIDTH
+from profile_grid.figures import marks, run_selection
+from profile_grid.figures.panels import AXIS_PX, GAP_PX, Drawing, Figure, Frame, Spec, Tables, column, row
+from profile_grid.figures.theme import NUMBER, WIDTH, Contexts, Log, Series
 from profile_grid.quantities import interval, significant
 from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODE, MODEL, MODES, keys_without
 from profile_grid.study.stages import TIMING
@@ -30,7 +26,7 @@ def step_times(runs: pd.DataFrame, timings: pd.DataFrame) -> pd.DataFrame:
     timed = timings[(timings["phase"] == WHOLE_STEP) & timings["mean_ms"].notna()]
     table = timed[["run", "mean_ms", "std_ms"]].merge(runs[["run", "parameters"]], on="run", validate="one_to_one")
     table["parameters"] = pd.to_numeric(table["parameters"], errors="coerce").astype("float64")
-    return with_dimensions(table, runs)
+    return run_selection.with_dimensions(table, runs)
 
 
 def growth(times: pd.DataFrame, against: str) -> list[float]:
@@ -48,8 +44,8 @@ def draw_scaling(tables: Tables) -> Drawing:
     """A row per mode: the time of a step against parameters (a line per context) and context (a line per model)."""
     runs = tables["runs"]
     times = step_times(runs, tables["timings"])
-    missing = without_figures(runs, TIMING)
-    models = Series("model", tuple(models_in_order(runs)))
+    missing = run_selection.without_figures(runs, TIMING)
+    models = Series("model", tuple(run_selection.models_in_order(runs)))
     lengths = sorted({*times["context_length"], *missing["context_length"]})
     lines = Series("line", tuple(f"context {length}" for length in lengths))
     times = times.assign(line=times["context_length"].map("context {}".format))
@@ -58,7 +54,7 @@ def draw_scaling(tables: Tables) -> Drawing:
         present = [mode for mode in MODES if mode in set(rows["mode"])]
         panels = []
         for mode in present:
-            both = (replace(series, in_legend=mode == present[-1]) for series in (lines, models))
+            both = (replace(series, in_legend=mode == present[-1], width_px=WIDTH_PX) for series in (lines, models))
             mode_tables = (table[table["mode"] == mode] for table in (rows, absent))
             panels.append(_two_panels(*mode_tables, *both, MODES[mode]))
         return column(*panels, spacing=18)
@@ -79,7 +75,8 @@ def _two_panels(times: pd.DataFrame, missing: pd.DataFrame, lines: Series, model
         times, ("parameters", "parameters", ".4~s"), ("mean_ms", "step (ms)", marks.DIGITS),
         ("std_ms", "± (ms)", marks.DIGITS),
     )  # fmt: skip
-    x = alt.X("parameters:Q", scale=sizes.scale, axis=sizes.axis("parameters"))
+    axis = alt.Axis(title="parameters", values=sizes.ticks, labelExpr=f"replace({NUMBER}, 'G', 'B')")  # billions
+    x = alt.X("parameters:Q", scale=sizes.scale, axis=axis)
     time_marks = marks.measured(sized, x, y, "time of a step (ms)", lines, *TIME, tooltip)
     right = marks.measured(times, contexts.x(), y, None, models, *TIME, tooltip)
     size = {"width": WIDTH_PX, "height": HEIGHT_PX}

@@ -1,16 +1,17 @@
 """What the document on lost time says: sentences and tables."""
 
+from collections.abc import Iterator
+
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import ABSENT, count, interval, percent, significant
-from profile_grid.questions.time_lost.predictions import at_most
 from profile_grid.stages.host_trace.tables import NO_CALL
 from profile_grid.study.dimensions import BY_KEY
-from profile_grid.tables.cells import LEADING_KEYS, lines_table, rows_table
-from profile_grid.tables.claims import Claim
+from profile_grid.tables.cells import LEADING_KEYS, Part, lines_table, rows_table
+from profile_grid.tables.largest_gains import at_most
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import PASSES, leaders, listed, of_all, places, run_in_words
+from profile_grid.tables.wording import PASSES, Claim, leaders, listed, of_all, places, run_in_words
 
 MAX_NAMED = 3
 NOT_DIAGNOSED = Claim("Not answered: no capture of these runs was diagnosed.", "missing")
@@ -64,45 +65,41 @@ def _largest(bounds: pd.DataFrame, runs: int) -> Claim:
     first = bounds.drop_duplicates("run")
     losses = [LOSSES.get(name, code(name)) for name in first["code"]]
     bound = percent((at_most(first)["percent"] / 100).median())
-    text = "The largest loss is {losses}: at most {bound} of a step{median}."
-    median = " (median)" if len(first) > 1 else ""
-    return Claim(text, "predicted", losses=leaders(losses, most=2), bound=bound, median=median)
+    text = "The largest loss is {losses}; {kind} bound: {bound} of a step."
+    kind = "median upper" if len(first) > 1 else "upper"
+    return Claim(text, "predicted", losses=leaders(losses, most=2), bound=bound, kind=kind)
 
 
 def _bounds(losses: pd.DataFrame, runs: int) -> list[Claim]:
-    """The largest bounds, of each loss that any run has, and the number of runs without findings."""
+    """The largest bounds, of each loss that any run has, and the number of runs without findings; the lead has that of
+    one run."""
     first = at_most(losses.drop_duplicates("run"))
+    if len(first) == runs == 1:
+        return []
     quiet = f"; no loss in {of_all(runs - len(first), runs, 'run')}" if len(first) < runs else ""
     texts = [
-        f"{interval(rows['percent'] / 100, percent)} by {LOSSES.get(name, code(name))}"
+        f"{LOSSES.get(name, code(name))} {interval(rows['percent'] / 100, percent)}"
         for name, rows in first.groupby("code", sort=False)
     ]
-    text = "Largest loss of a run, at most, as a share of its step: {texts}{quiet}."
+    text = "Upper bounds of the largest loss of a run, as shares of its step: {texts}{quiet}."
     return [Claim(text, "predicted", texts=listed(texts), quiet=quiet)] if texts else []
 
 
 def _not_checked(findings: pd.DataFrame) -> list[Claim]:
-    """The rules that could not be applied, which differs from finding nothing; `reasons` says why."""
+    """The rules that could not be applied, which differs from finding nothing; their reasons are below the table."""
     texts = [losses for losses, _ in _silent(findings)]
     return [Claim("Not checked, for the reasons below: {texts}.", "missing", texts="; ".join(texts))] if texts else []
 
 
-def reasons(measured: Measured) -> list[str]:
-    """Why rules could not be applied, each reason once."""
-    return [f"{losses}: {escaped(reason)}" for losses, reason in _silent(measured.tables["time_lost"])]
-
-
-def _silent(findings: pd.DataFrame) -> list[tuple[str, str]]:
+def _silent(findings: pd.DataFrame) -> Iterator[tuple[str, str]]:
     """The losses whose rules could not be applied, and the reason."""
     silent, every = findings[findings["abstained"].astype(bool)], findings["run"].nunique()
-    texts = []
     for message, rows in silent.groupby("message", sort=False, observed=True):
         some = rows["run"].nunique()
         where = f" in {of_all(some, every, 'run')}" if some < every else ""
         names = [LOSSES.get(name, code(name)) for name in dict.fromkeys(rows["code"])]
         losses = listed(names) if len(names) <= MAX_NAMED else f"{len(names)} kinds of loss"
-        texts.append((f"{losses}{where}", str(message)))
-    return texts
+        yield f"{losses}{where}", str(message)
 
 
 def _held(predictions: pd.DataFrame) -> list[Claim]:
@@ -112,8 +109,14 @@ def _held(predictions: pd.DataFrame) -> list[Claim]:
         return []
     broken = predictions[~predictions["holds"].astype(bool)]
     also = f"; clearly more was saved in {places(broken)}" if len(broken) else ""
-    text = "{held} of {all} measured remedies saved no more than the diagnosis says is possible{also}."
-    return [Claim(text, "counted", held=within_bound(predictions), all=len(predictions), also=also)]
+    held, every = within_bound(predictions), len(predictions)
+    text = remedies(held, every) + " measured remedies saved no more than the diagnosis says is possible{also}."
+    return [Claim(text, "counted", held=held, all=every, also=also)]
+
+
+def remedies(held: int, every: int) -> str:
+    """The template of a number of remedies: "All {all}", or "{held} of {all}"."""
+    return "All {all}" if held == every > 1 else "{held} of {all}"
 
 
 def within_bound(predictions: pd.DataFrame) -> int:
@@ -151,13 +154,50 @@ def _functions(stacks: pd.DataFrame, outside_us: pd.Series) -> list[Claim]:
             f"in {PASSES[mode]} {leaders([code(name) for name in first['function']])} ({interval(share, percent)})"
         )
     return (
-        [Claim("The Python function with the most samples outside calls: {texts}.", texts="; ".join(texts))]
+        [
+            Claim(
+                "The longest Python functions, with their shares of the time in Python and PyTorch: {texts}.",
+                texts="; ".join(texts),
+            )
+        ]
         if texts
         else []
     )
 
 
-def findings_table(measured: Measured) -> MarkdownTable:
+def tables(measured: Measured) -> list[Part]:
+    """The findings of each diagnosis, why rules could not be applied, and remedies; then the host's time, by run."""
+    findings, stacks = measured.tables["time_lost"], measured.tables["host_stacks"]
+    parts: list[Part] = []
+    if len(findings):
+        silent = [f"- {losses}: {escaped(reason)}" for losses, reason in _silent(findings)]
+        parts = [
+            ("Findings of the diagnosis of each capture, with the largest possible saving in a step without a"
+             " profiler",
+             _findings_table(measured)),
+            *(["\n".join(["Not checked:\n", *silent])] if silent else []),
+            ("What remedies save at most by the diagnosis, and what they saved without a profiler",
+             rows_table(measured.tables["predictions"], ALL_LEADING, REMEDIES, words=2)),
+        ]  # fmt: skip
+    for name, rows in measured.tables["host_per_launch"].groupby("run", sort=False):
+        run = run_in_words(rows.iloc[0])
+        text = f"What the launching thread of the host does in a step, traced in a separate process ({run})"
+        parts.append((text, _per_launch_cells(rows)))
+        functions = _stacks(stacks[stacks["run"] == name])
+        parts.append(("Python functions in that time, by sampled stacks", functions))
+    return parts
+
+
+REMEDIES = (
+    ("remedy", lambda row: BY_KEY[row["remedy"]].heading),
+    ("for", lambda row: _codes(row["codes"])),
+    ("at most, ms (of a step)", lambda row: _gain(row, "predicted")),
+    ("gained, ms (of a step)", lambda row: _gain(row, "measured")),
+    ("holds", lambda row: "yes" if row["holds"] else "**no**"),
+)
+
+
+def _findings_table(measured: Measured) -> MarkdownTable:
     """One line per run: the findings of its diagnosis, largest gain first, each with the bound of its gain."""
     findings = measured.tables["time_lost"]
     losses = at_most(findings[~findings["abstained"].astype(bool)])
@@ -171,34 +211,13 @@ def findings_table(measured: Measured) -> MarkdownTable:
     return lines_table(measured.runs, ALL_LEADING, ("findings, with the largest possible saving",), cells, words=1)
 
 
-def predictions_table(measured: Measured) -> MarkdownTable:
-    """One line per measured remedy: the bound of its gain, and the gain."""
-    columns = (
-        ("remedy", lambda row: BY_KEY[row["remedy"]].heading),
-        ("for", lambda row: _codes(row["codes"])),
-        ("at most, ms (of a step)", lambda row: _gain(row, "predicted")),
-        ("gained, ms (of a step)", lambda row: _gain(row, "measured")),
-        ("holds", lambda row: "yes" if row["holds"] else "**no**"),
-    )
-    return rows_table(measured.tables["predictions"], ALL_LEADING, columns, words=2)
-
-
 def _gain(row: dict, which: str) -> str:
     return f"{significant(row[which + '_ms'])} ({percent(row[which + '_percent'] / 100)})"
 
 
-def host_tables(measured: Measured) -> list[tuple[str, MarkdownTable, MarkdownTable]]:
-    """(run, time per launch of its launching threads, their functions) of each run with a host trace."""
-    texts, stacks = measured.tables["host_per_launch"], measured.tables["host_stacks"]
-    return [
-        (run_in_words(run_rows.iloc[0]), _per_launch_cells(run_rows), _stacks(stacks[stacks["run"] == name]))
-        for name, run_rows in texts.groupby("run", sort=False)
-    ]
-
-
 def _activity(doing: str) -> str:
     """What a thread does, in words."""
-    return "outside of calls" if doing == NO_CALL else escaped(doing)
+    return "in Python and PyTorch" if doing == NO_CALL else escaped(doing)
 
 
 def _per_launch_cells(run_rows: pd.DataFrame) -> MarkdownTable:
@@ -221,7 +240,7 @@ def _stacks(run_rows: pd.DataFrame) -> MarkdownTable:
     for row in run_rows.head(MAX_FUNCTIONS).itertuples():
         figures = count(row.samples), count(row.samples_in_calls), significant(row.estimated_ms)
         lines.append((code(row.function, in_table=True), *figures, significant(row.estimated_us_per_launch)))
-    headings = ("function", "samples", "in calls", "about, ms", "about, µs per launch")
+    headings = ("function", "samples", "samples in calls", "estimated, ms", "estimated, µs per launch")
     return MarkdownTable(headings, tuple(lines), first_right=1)
 
 

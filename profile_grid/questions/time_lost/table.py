@@ -1,17 +1,91 @@
 """The tables of the diagnosis: findings of every run, predicted and measured gains of remedies, and host time."""
 
+from dataclasses import dataclass
+
+import numpy as np
 import pandas as pd
 
-from kernel_tables.diagnosis.rules import OF_COUNTERS
-from profile_grid.questions.time_lost.predictions import at_most, bounded, predictions
-from profile_grid.results.results import COMPLETE
+from cs336_model.arithmetic.memory import FUSED
 from profile_grid.stages.host_trace.tables import STACK
-from profile_grid.study.dimensions import LEADING
-from profile_grid.study.stages import COUNTERS
+from profile_grid.study.dimensions import ATTENTION, BATCH_SIZE, COMPILE, GPUS, LEADING, PRECISION, Dimension
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
+from profile_grid.tables import largest_gains, names, ratios
 from profile_grid.tables.findings import GAIN_OF_A_FINDING, WORDS_OF_A_FINDING
-from profile_grid.tables.names import MAIN_PHASES
 from profile_grid.tables.per_pass import Merged, in_order_of
+
+LAUNCHING = ("launch_bound", "small_kernels")
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """Values of a dimension (None: all) that fix the findings of some rules. `halves_the_rest`: numbers of half the
+    size at best halve the traffic of the remaining work. `on_one_gpu`: with several GPUs a larger batch also divides
+    their communication by more sequences, which is scaling (question n) and fixes no finding."""
+
+    dimension: Dimension
+    values: tuple | None
+    codes: tuple[str, ...]
+    halves_the_rest: bool = False
+    on_one_gpu: bool = False
+
+
+REMEDIES = (
+    Remedy(PRECISION, ("tf32",), ("no_tensor_cores",)),
+    Remedy(PRECISION, ("bf16", "bf16-weights"), ("no_tensor_cores",), halves_the_rest=True),
+    Remedy(COMPILE, ("on",), (*LAUNCHING, "unfused_elementwise", "unfused_attention", "casts")),
+    Remedy(COMPILE, ("attention",), (*LAUNCHING, "unfused_attention")),
+    Remedy(ATTENTION, FUSED, (*LAUNCHING, "unfused_attention")),
+    Remedy(BATCH_SIZE, None, (*LAUNCHING, "unfused_optimizer", "idle_host", "idle_sync"), on_one_gpu=True),
+)
+
+
+def predictions(merged: Merged) -> pd.DataFrame:
+    """One row per run that is a remedy for another: the largest gain by the other's diagnosis, and the measured gain.
+
+    Gains are percent of a step, for a larger batch of the time per sequence. A remedy without a finding has a predicted
+    gain of zero.
+    """
+    findings = largest_gains.bounded(merged["findings"], merged)
+    diagnosed = set(findings["run"])
+    losses = findings[~findings["abstained"].astype(bool)].set_index("run")
+    tables = [_of_remedy(remedy, merged, losses, diagnosed) for remedy in REMEDIES]
+    filled = [table for table in tables if len(table)]
+    return pd.concat(filled or tables[:1], ignore_index=True)
+
+
+def _of_remedy(remedy: Remedy, merged: Merged, losses: pd.DataFrame, diagnosed: set) -> pd.DataFrame:
+    key = remedy.dimension.key
+    times = ratios.times_with_base(merged, remedy.dimension)
+    times = times[(times["phase"] == names.WHOLE_STEP) & times["base_run"].isin(diagnosed)].reset_index(drop=True)
+    if remedy.values is not None:
+        times = times[times[key].isin(remedy.values)].reset_index(drop=True)
+    if remedy.on_one_gpu:
+        times = times[times[GPUS.key].astype("int64") == 1].reset_index(drop=True)
+    smaller = times[key].astype("float64") / remedy.dimension.default if remedy.dimension is BATCH_SIZE else 1.0
+    of_own = 1 / times["speed_up"] / smaller
+    predicted = [_predicted(remedy, losses[losses.index == run]) for run in times["base_run"]]
+    measured = 100 * (1 - of_own)
+    bound = np.array([percent for percent, _ in predicted], "float64")
+    least = 100 * (1 - 1 / times["speed_up_low"] / smaller)  # of the interval between processes
+    table = times[[*LEADING, "base_run"]].assign(
+        remedy=key,
+        codes=[codes for _, codes in predicted],
+        predicted_percent=bound,
+        predicted_ms=times["base_mean_ms"] * bound / 100,
+        measured_percent=measured,
+        measured_ms=times["base_mean_ms"] * measured / 100,
+        holds=((measured <= bound) | (least <= bound)).astype("boolean"),
+    )
+    return table.astype({"codes": "str", "remedy": "str"})
+
+
+def _predicted(remedy: Remedy, losses: pd.DataFrame) -> tuple[float, str]:
+    """(largest gain in percent of the step, codes of the rules), from the findings of the run without the remedy."""
+    matching = losses[losses["code"].isin(remedy.codes)]
+    percent = min(float(matching["unprofiled_percent"].sum()), 100.0)
+    if remedy.halves_the_rest:
+        percent += (100 - percent) / 2
+    return percent, ", ".join(matching["code"])
 
 
 def host_per_launch(merged: Merged) -> pd.DataFrame:
@@ -41,7 +115,7 @@ def _of_launching_threads(merged: Merged) -> pd.DataFrame:
     """The rows of each phase's launching thread; the phases of a run in the order of a step."""
     rows = merged["host_time"]
     rows = rows[rows["launches_most"].astype(bool) & (rows["launches"] > 0)]
-    places = {phase: number for number, phase in enumerate(MAIN_PHASES)}
+    places = {phase: number for number, phase in enumerate(names.MAIN_PHASES)}
     rows = rows.assign(_place=rows["phase"].map(places).fillna(len(places)))
     return in_order_of(rows, rows["run"], "_place").drop(columns="_place")
 
@@ -53,19 +127,7 @@ FIGURES = [
 
 def time_lost(merged: Merged) -> pd.DataFrame:
     """One row per run and rule that speaks or abstains; the largest gain of a run first."""
-    findings = at_most(bounded(findings_of(merged), merged))
-    findings = findings.assign(_less=-findings["ms"].fillna(0.0))
-    return in_order_of(findings, merged["runs"]["run"], "abstained", "_less")[[*LEADING, *FIGURES]]
-
-
-def findings_of(merged: Merged) -> pd.DataFrame:
-    """The findings of every run; of a run with counters, also those of the rules that need them."""
-    findings, runs = merged["findings"], merged["runs"]
-    counted = runs.loc[runs[COUNTERS.status_column] == COMPLETE, "run"]
-    if counted.empty:
-        return findings
-    silent = findings["run"].isin(counted) & findings["code"].isin([rule.code for rule in OF_COUNTERS])
-    return pd.concat([findings[~silent], merged["counter_findings"]], ignore_index=True)
+    return largest_gains.largest_first(merged)[[*LEADING, *FIGURES]]
 
 
 UNPROFILED = columns("""
@@ -76,7 +138,7 @@ UNPROFILED = columns("""
 TABLES = (
     TableSpec(
         "time_lost",
-        "One row per run and rule of the diagnosis that speaks, or cannot tell",
+        "One row per run and rule of the diagnosis that has a finding or lacks data",
         columns("code | text | | the rule", GAIN_OF_A_FINDING, UNPROFILED, WORDS_OF_A_FINDING),
         make=time_lost,
     ),
@@ -86,13 +148,13 @@ TABLES = (
         columns("""
     base_run | text | | the run at the default that differs in nothing else
     remedy | text | | the dimension in which they differ
-    codes | text | | the rules whose findings in that run the remedy mends; empty where none of them spoke
-    predicted_percent | float | % | of its step, the most that they say is gained; for a larger batch, of the time \
-        per sequence
+    codes | text | | the rules whose findings in that run the remedy addresses; empty if there are none
+    predicted_percent | float | % | upper bound of the gain by these findings, of its step; for a larger batch, of \
+        the time per sequence
     predicted_ms | float | ms | the same, of its step without a profiler
-    measured_percent | float | % | of its step, what the remedy gained without a profiler; below zero where it lost
+    measured_percent | float | % | gain of the remedy without a profiler, of its step; negative if it lost
     measured_ms | float | ms | the same
-    holds | bool | | whether no more was gained than was said, two standard deviations allowed for
+    holds | bool | | whether the gain is at most the bound, plus two standard deviations
 """),
         make=predictions,
     ),
@@ -117,9 +179,10 @@ TABLES = (
         columns("""
     function | text | | innermost function, and its module
     samples | int | | stacks with it on top, over all traced steps
-    samples_in_calls | int | | those of them at which the thread was in a traced call
-    estimated_ms | float | ms | time there in no call per step, an estimate: its other samples × time between two \
-        samples
+    samples_in_calls | int | | of these, samples while the thread was in a traced \
+        call
+    estimated_ms | float | ms | estimated time in the function outside of calls, per step: its other samples × time \
+        between two samples
     estimated_us_per_launch | float | µs | the same for each launch of a step
 """),
         make=host_stacks,

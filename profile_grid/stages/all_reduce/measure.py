@@ -2,9 +2,7 @@
 
 import json
 
-from profile_grid.host.processes.job import Job
-from profile_grid.host.processes.measured_program import stage_output
-from profile_grid.host.processes.ranks import results_of_ranks
+from profile_grid.host.processes.measured_program import Job, results_of_ranks, stage_output
 
 MODULE = "cs336_model.program.parallel.all_reduce"
 

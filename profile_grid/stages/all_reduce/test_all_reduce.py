@@ -6,11 +6,11 @@ import pytest
 
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import COMPLETE, ProgramResult, _require_times
-from profile_grid.results.typed_json import parse_as
 from profile_grid.stages.all_reduce.measure import measure
 from profile_grid.stages.all_reduce.tables import study_tables
 from profile_grid.stages.timing.tables import STATISTICS
 from profile_grid.study.dimensions import LEADING
+from profile_grid.typed_json import parse_as
 from tests.profile_grid.test_ranks import job
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from profile_grid.host.processes.job import Problem
+from profile_grid.host.processes.measured_program import Problem
 
 if TYPE_CHECKING:
     from kernel_tables.trace import Trace
@@ -27,7 +27,7 @@ def errors_and_warnings(
 ) -> tuple[list[Problem], list[Problem]]:
     """(errors, warnings) of a capture. nsys records no operators of a CPU program, so their absence is neither."""
     problems: dict[str, list[Problem]] = {"error": [], "warning": []}
-    for finding in trace.check(expected_steps=measured_steps):
+    for finding in trace.check(expected_steps=measured_steps, equal_steps=True):
         is_expected = finding.code == NO_KERNELS and backend == "nsys" and device == "cpu"
         is_settled = finding.severity == "warning" and finding.code in SETTLED
         problem = _published(finding)

@@ -5,21 +5,35 @@ Each of these is a problem in words of this project, so that runs with one cause
 of nsys. Only a crash of the program itself raises.
 """
 
+import os
 import time
 from dataclasses import replace
 from pathlib import Path
 
 from cs336_model.program.variants.values import NOT_COMPILED
 from cs336_model.ranges import DOMAIN, MEASURE, RECORDING
-from kernel_recorder.gpu import gpu_is_visible
-from kernel_recorder.nsys_profile import CUDA_CALLS, profile_command
+from kernel_recorder.nsys_profile import CUDA_CALLS, gpu_is_visible, profile_command
 from kernel_tables.errors import ImpossibleCapture, TraceError
 from kernel_tables.reading import nsys
 from kernel_tables.reading.publishable import write_publishable
-from profile_grid.host.processes import programs, ranks
-from profile_grid.host.processes.job import INSTALL_NSYS, Job, Problem, joined
-from profile_grid.host.processes.measured_program import Attempt, program_command
-from profile_grid.host.processes.ranks import rank_filename
+from profile_grid.freshness.environment import allowed_variables
+from profile_grid.host.processes import programs
+from profile_grid.host.processes.measured_program import (
+    INSTALL_NSYS,
+    LOGS,
+    Attempt,
+    Job,
+    Problem,
+    devices_of,
+    gather_logs,
+    joined,
+    launch_command,
+    merge_rank_results,
+    program_command,
+    rank_count,
+    rank_filename,
+    read_rank_results,
+)
 from profile_grid.stages.capture.capture_problems import errors_and_warnings
 from profile_grid.stages.capture.nsys_sandbox import namespace_command, neutral_folder
 
@@ -43,22 +57,22 @@ def nsys_attempt(job: Job, trial: Path, number: int) -> Attempt:
         return Attempt(None, problem=_logged(job, "nsys_cannot_run", CANNOT_RUN, error))
     outcome = _profiled(job, trial, number)
     attempt = Attempt(None, {"program": outcome.seconds}, None, version, bool(namespace_command()))
-    results = ranks.read_rank_results(job, trial / RESULT, outcome)
+    results = read_rank_results(job, trial / RESULT, outcome)
     if not results:
         return replace(attempt, problem=_problem_without_result(job, outcome))
-    program, _ = ranks.merge_rank_results(results)
+    program, _ = merge_rank_results(results)
     if program["status"] != "complete":
         return replace(attempt, program=program)
     started = time.monotonic()
     problem = _problem_of_ranks(job, trial, results, outcome)
     seconds = attempt.seconds | {"export": round(time.monotonic() - started, 3)}
-    return replace(attempt, program=program, seconds=seconds, problem=problem, devices=ranks.devices_of(results))
+    return replace(attempt, program=program, seconds=seconds, problem=problem, devices=devices_of(results))
 
 
 def _profiled(job: Job, trial: Path, number: int) -> programs.ProcessExit:
     """How nsys ended, one around each rank. The reports become trial/capture.nsys-rep, capture_rank1.nsys-rep, ..., the
     results of the programs trial/program.json, ...."""
-    logs = trial / ranks.LOGS
+    logs = trial / LOGS
     logs.mkdir()
     with neutral_folder() as folder:
         files, lease = Path(folder.alias(trial)), job.leases.address
@@ -75,16 +89,19 @@ def _profiled(job: Job, trial: Path, number: int) -> programs.ProcessExit:
             )
 
         # in one set of namespaces: NCCL's processes share memory, and know each other by their numbers
-        rank_commands = [command(rank) for rank in range(ranks.rank_count(job.program))]
+        rank_commands = [command(rank) for rank in range(rank_count(job.program))]
         outcome = programs.run_program(
-            [*namespace_command(), *folder.command(ranks.launch_command(files / ranks.LOGS, rank_commands))],
-            environment=folder.environment(programs.allowed_environment(job.specification["environment"])),
+            [
+                *namespace_command(),
+                *folder.command(launch_command(files / LOGS, rank_commands)),
+            ],
+            environment=folder.environment(allowed_variables(os.environ, job.specification["environment"])),
             folder=folder.path,
             log=job.log,
             time_limit_s=job.time_limit_s,
             leases=job.leases,
         )
-    ranks.gather_logs(logs, job.log)
+    gather_logs(logs, job.log)
     return outcome
 
 

@@ -17,14 +17,12 @@ from kernel_tables.diagnosis.own_rules import own_rules
 from kernel_tables.errors import TraceError
 from kernel_tables.kernel_classes.categories import ON_TENSOR_CORES, users_rules
 from kernel_tables.trace import Trace
-from profile_grid.host.processes.job import joined
+from profile_grid.host.processes.measured_program import joined
 from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
 from profile_grid.results.run_tables import RunTables, tables_status
 from profile_grid.stages.capture.capture_problems import errors_and_warnings
 from profile_grid.study.table_spec import WHERE, TableSpec, columns
-from profile_grid.tables import findings
-from profile_grid.tables.classes import MEMORY_OPERATIONS, is_matmul
-from profile_grid.tables.conservation import require_same
+from profile_grid.tables import classes, conservation, findings
 from profile_grid.tables.names import MEASURE, OUTSIDE, STEP, WHOLE_STEP
 
 
@@ -63,8 +61,8 @@ def kernel_table(activities: pd.DataFrame) -> pd.DataFrame:
     grouped = activities.groupby(keys, sort=True, observed=True)["duration_ns"]
     table = grouped.agg(["count", "sum", "mean", "min", "max"]).reset_index()
     table.columns = KERNELS.names
-    require_same("launches", table["launches"].sum(), len(activities))
-    require_same("nanoseconds", table["total_ns"].sum(), activities["duration_ns"].sum())
+    conservation.require_same("launches", table["launches"].sum(), len(activities))
+    conservation.require_same("nanoseconds", table["total_ns"].sum(), activities["duration_ns"].sum())
     return table
 
 
@@ -82,7 +80,7 @@ def phase_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(rows, columns=PHASES.names)
     by_phase = table[table["phase"] != WHOLE_STEP]
     for column in ("kernel_ns", "kernels", "memop_ns", "memops"):
-        require_same(column, by_phase[column].sum(), table.loc[table["phase"] == WHOLE_STEP, column].sum())
+        conservation.require_same(column, by_phase[column].sum(), table.loc[table["phase"] == WHOLE_STEP, column].sum())
     return table
 
 
@@ -98,7 +96,7 @@ def range_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
 
 def _inclusive(activities: pd.DataFrame) -> pd.DataFrame:
     """GPU time and counts by step, phase and range; a range also counts launches of its inner ranges."""
-    is_kernel = ~activities["kind"].isin(MEMORY_OPERATIONS)
+    is_kernel = ~activities["kind"].isin(classes.MEMORY_OPERATIONS)
     duration = activities["duration_ns"]
     sums = (
         activities.assign(
@@ -121,7 +119,7 @@ def _prefixes(path: str) -> list[str]:
 
 
 def _phase_row(step: int, phase: str, activities: pd.DataFrame, walls: pd.DataFrame) -> tuple:
-    is_kernel = ~activities["kind"].isin(MEMORY_OPERATIONS).to_numpy(dtype=bool)
+    is_kernel = ~activities["kind"].isin(classes.MEMORY_OPERATIONS).to_numpy(dtype=bool)
     start, end = activities["start_ns"].to_numpy("int64"), activities["end_ns"].to_numpy("int64")
     duration = end - start
     wall_ns = int((walls["end_ns"] - walls["start_ns"]).sum())
@@ -198,7 +196,7 @@ def tables_of_file(
         "ranges": range_table(activities, ranges),
         "findings": diagnosed,
     }
-    require_same("measured steps", tables["phases"]["step"].nunique(), steps)
+    conservation.require_same("measured steps", tables["phases"]["step"].nunique(), steps)
     if device != "cpu":
         warnings += tensor_core_warnings(tables["kernels"], capture.program.spec["dimensions"]["precision"])
     if capture.facts["backend"] == "nsys" and device == "cpu":
@@ -264,18 +262,13 @@ RANGES = TableSpec(
 """,
     ),
 )
-TABLES = (
-    findings.FINDINGS,
-    KERNELS,
-    PHASES,
-    RANGES,
-)
+TABLES = (findings.FINDINGS, KERNELS, PHASES, RANGES)
 
 
 def tensor_core_warnings(kernels: pd.DataFrame, precision: str) -> list[str]:
     """Contradictions between the kernels (columns kernel, class, total_ns) of a GPU program and its precision: no
     matrix multiply on tensor cores in another precision than fp32, or some in fp32."""
-    matmuls = kernels[is_matmul(kernels["class"])]
+    matmuls = kernels[classes.is_matmul(kernels["class"])]
     on_tensor_cores = matmuls["kernel"].str.contains(ON_TENSOR_CORES, case=False, regex=True)
     if precision == FP32 and on_tensor_cores.any():
         share = matmuls.loc[on_tensor_cores, "total_ns"].sum() / matmuls["total_ns"].sum()

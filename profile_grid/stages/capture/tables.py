@@ -4,13 +4,158 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
+import pandas as pd
+
+from cs336_model.ranges import BLOCK
+from kernel_tables.errors import TraceError
+from kernel_tables.ranks import collectives, communication
+from kernel_tables.ranks.communication import findings_of_ranks, lateness_of_gathers
+from kernel_tables.ranks.ranks import RankTrace
 from kernel_tables.reading import nsys
+from kernel_tables.trace import Trace
+from profile_grid.host.processes.measured_program import joined
 from profile_grid.results.capture_identity import difference
 from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
 from profile_grid.results.run_tables import RunTables, tables_status
-from profile_grid.stages.capture import rank_tables, step_tables
+from profile_grid.stages.capture import capture_problems, step_tables
+from profile_grid.stages.capture.step_tables import TIMES_OF_A_PHASE, measured_activities, measured_ranges, phase_table
+from profile_grid.study.stages import CAPTURE
+from profile_grid.study.table_spec import TableSpec, columns
+from profile_grid.tables.names import BACKWARD, FORWARD, STEP
+
+(RANK_0,) = CAPTURE.files
+
+
+def files_of(capture: StageResult) -> list[str]:
+    """The capture of every rank, 0 first; if the run has no complete capture, that of rank 0, which says why."""
+    ranks = capture.facts.get("ranks") if capture.status == COMPLETE else None
+    return [rank["file"] for rank in ranks or ()] or [RANK_0]
+
+
+def tables_of_ranks(
+    capture: StageResult, paths: Sequence[Path], extra_rules: Sequence[dict] = ()
+) -> tuple[str | None, dict[str, pd.DataFrame]]:
+    """(why they are incomplete or None, tables) from the captures of all ranks, 0 first; no tables if incomplete."""
+    with ExitStack() as stack:
+        try:
+            ranks = [_rank(number, stack.enter_context(Trace(path, extra_rules))) for number, path in enumerate(paths)]
+            if reason := _incomplete(capture, ranks):
+                return reason, {}
+            tables = {
+                "rank_phases": pd.concat([_phases(rank) for rank in ranks], ignore_index=True),
+                "rank_steps": communication.communication(ranks, STEP),
+                "collectives": collectives.collectives(ranks, STEP),
+                "layer_gathers": lateness_of_gathers(ranks, STEP, (FORWARD, BACKWARD), BLOCK),
+            }
+        except TraceError as error:
+            return str(error), {}
+    return None, tables
+
+
+def _rank(number: int, trace: Trace) -> RankTrace:
+    """The rank of a capture, which has only its process."""
+    process = trace.gpu_activities.process
+    return RankTrace(number, trace, int(process[0]) if len(process) else -1)
+
+
+def _incomplete(capture: StageResult, ranks: Sequence[RankTrace]) -> str | None:
+    """Why the captures of these ranks are incomplete; None if they are complete."""
+    facts = {
+        "measured_steps": capture.program.spec["measured_steps"],
+        "device": capture.program.machine.device,
+        "backend": capture.facts["backend"],
+    }
+    for rank in ranks[1:]:
+        errors, _ = capture_problems.errors_and_warnings(rank.trace, **facts)
+        if errors:
+            return f"rank {rank.number}: {joined(errors)}"
+    together = [finding.message for finding in findings_of_ranks(ranks, STEP) if finding.severity == "error"]
+    return together[0] if together else None
+
+
+def _phases(rank: RankTrace) -> pd.DataFrame:
+    """The phases of a rank on each of its devices."""
+    activities, ranges = measured_activities(rank.trace), measured_ranges(rank.trace)
+    tables = [
+        phase_table(activities[activities["device"] == device], ranges).assign(rank=rank.number, device=device)
+        for device in rank.devices
+    ]
+    return pd.concat(tables or [RANK_PHASES.empty()], ignore_index=True)[RANK_PHASES.names]
+
+
+KEY_COLUMNS = columns("""
+    rank | int | | number of the process, from 0
+    device | int | | number of its GPU, as its capture counts them; −1 for a processor
+    step | int | | number of the measured step, from 0
+""")
+PHASE_COLUMNS = columns("phase | text | | as in phases", TIMES_OF_A_PHASE)
+RANK_PHASES = TableSpec(
+    "rank_phases",
+    "One row per run on several GPUs, rank, device, step and phase; phases has those of rank 0",
+    columns(KEY_COLUMNS, PHASE_COLUMNS),
+)
+RANK_STEPS = TableSpec(
+    "rank_steps",
+    "One row per run on several GPUs, rank, device and measured step, under the profiler",
+    columns(
+        KEY_COLUMNS,
+        """
+    step_ns | int | ns | length of the step on this device: the sum of the next four columns
+    compute_ns | int | ns | while at least one kernel ran that is not communication; on a CPU an operator
+    exposed_communication_ns | int | ns | while communication ran, and no such kernel
+    exposed_memory_ns | int | ns | while copies or fills ran, and neither of these
+    idle_ns | int | ns | while nothing ran
+    communication_ns | int | ns | while at least one collective ran
+    overlapped_ns | int | ns | the part of it in which a kernel computed
+    collectives | int | | collectives
+    bytes | int | B | that they reduced on this rank; empty if the size of one is unknown
+    transfer_ns | int | ns | sum of the shortest time of each on any rank
+    waiting_ns | int | ns | sum of their additional time on this rank: waiting for the slowest
+""",
+    ),
+)
+COLLECTIVES = TableSpec(
+    "collectives",
+    "One row per run on several GPUs, rank, device, step and collective, under the profiler",
+    columns(
+        KEY_COLUMNS,
+        """
+    number | int | | its position in the step by launch, from 0; the same on all ranks
+    operation | text | | all-reduce, ...
+    range | text | | innermost range around its launch
+    kernel | text | | full name of its kernel; gloo:all_reduce on a CPU
+    bytes | int | B | of the tensor that is reduced, on one rank
+    bucket | int | | number of the bucket of gradients, if they are reduced in buckets
+    start_ns | int | ns | its start, counted from the start of the step on this device
+    duration_ns | int | ns | its time on this rank, including waiting for the others
+    exposed_ns | int | ns | the part of it in which no kernel computed
+    transfer_ns | int | ns | the shortest of its times on all ranks
+    waiting_ns | int | ns | duration less transfer
+    algorithm_gb_per_s | float | 10^9 B/s | bytes ÷ transfer
+    bus_gb_per_s | float | 10^9 B/s | that × 2(n − 1)/n for an all-reduce of n ranks: what the busiest link carried
+""",
+    ),
+)
+LAYER_GATHERS = TableSpec(
+    "layer_gathers",
+    "One row per run with all-gathers, rank, device, step, pass and layer, under the profiler",
+    columns(
+        KEY_COLUMNS,
+        """
+    pass | text | | forward or backward
+    layer | int | | number of the block in the pass, from 0, in the order in which blocks are computed
+    begin_ns | int | ns | when it could be computed, counted from the start of the step: the block before had ended
+    end_ns | int | ns | when its computation ended
+    gathers | int | | all-gathers that ended in between
+    lateness_ns | int | ns | the part of this in which nothing was computed and one of them had not ended
+""",
+    ),
+)
+RANK_TABLES = (RANK_PHASES, RANK_STEPS, COLLECTIVES, LAYER_GATHERS)
+
 
 # The reports had other names until 2022.4 (nsys stats --help-reports).
 REPORTS = {
@@ -20,11 +165,6 @@ REPORTS = {
 }
 RENAMED_IN = (2023, 1)
 PATIENCE_S = 600
-
-
-def reports_of_capture(capture: StageResult, folder: Path) -> dict[str, str]:
-    """The text of every report by its file; a comment of one line if there is none."""
-    return {f"reports/{name}.csv": text for name, text in _texts(capture, folder / "capture.sqlite").items()}
 
 
 def _texts(capture: StageResult, sqlite: Path) -> dict[str, str]:
@@ -63,7 +203,7 @@ def _text(path: Path, name: str, output: str, ending: str) -> str:
     return f"# nsys stats wrote no {name}: {reason}\n"
 
 
-TABLES = (*step_tables.TABLES, *rank_tables.TABLES)
+TABLES = (*step_tables.TABLES, *RANK_TABLES)
 
 
 def run_tables(
@@ -71,7 +211,7 @@ def run_tables(
 ) -> RunTables:
     """The tables of a run's captures; none unless all are complete. `folder` has the captures of all its ranks;
     `extra_rules` are custom kernel classes, `diagnosis_rules` custom rules of the diagnosis."""
-    files = rank_tables.files_of(capture)
+    files = files_of(capture)
     for name in files:
         if reason := difference(capture, folder / name):
             status = tables_status(INCOMPLETE, f"{reason}: it is not the capture of this run")
@@ -79,12 +219,12 @@ def run_tables(
     status, tables = step_tables.tables_of_file(capture, folder / files[0], extra_rules, diagnosis_rules)
     if status["status"] != COMPLETE or len(files) == 1:
         return RunTables(status, tables)
-    reason, tables_by_rank = rank_tables.tables_of_ranks(capture, [folder / name for name in files], extra_rules)
+    reason, tables_by_rank = tables_of_ranks(capture, [folder / name for name in files], extra_rules)
     if reason:
         return RunTables(tables_status(INCOMPLETE, reason, status["warnings"]), {})
     return RunTables(status, tables | tables_by_rank)
 
 
 def run_texts(capture: StageResult, folder: Path) -> dict[str, str]:
-    """The reports of nsys for the capture of rank 0, by file."""
-    return reports_of_capture(capture, folder)
+    """The reports of nsys for the capture of rank 0, by file; a comment of one line if there is none."""
+    return {f"reports/{name}.csv": text for name, text in _texts(capture, folder / RANK_0).items()}

@@ -7,11 +7,10 @@ import pytest
 from profile_grid.results.capture_identity import identity, write_specification
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import StageResult
-from profile_grid.results.typed_json import parse_as
-from profile_grid.stages.capture.rank_tables import TABLES
-from profile_grid.stages.capture.tables import run_tables
+from profile_grid.stages.capture.tables import RANK_TABLES, run_tables
 from profile_grid.stages.timing.tables import losses_table, rank_times_table
 from profile_grid.study.dimensions import KEYS
+from profile_grid.typed_json import parse_as
 from tests.kernel_tables.synthetic import Synthetic
 from tests.profile_grid.made_up_results import CAPTURE, TIMING, changed
 
@@ -78,7 +77,7 @@ def test_a_run_of_one_process_has_no_rows_by_rank(folder):
     record.facts.pop("ranks")
     status, tables = run_tables(record, folder)
     assert status["status"] == "complete" and len(tables["phases"])
-    assert {table.name for table in TABLES}.isdisjoint(tables)
+    assert {table.name for table in RANK_TABLES}.isdisjoint(tables)
 
 
 def test_a_rank_whose_capture_is_missing_makes_the_run_incomplete(folder):

@@ -16,9 +16,9 @@ from kernel_tables.errors import NotConserved, TraceError
 from kernel_tables.trace import Trace
 from profile_grid.results.capture_identity import write_specification
 from profile_grid.results.results import FileIdentity, StageResult
-from profile_grid.results.typed_json import parse_as
 from profile_grid.stages.capture.step_tables import busy_ns, kernel_table, measured_activities, tables_of_file
 from profile_grid.stages.capture.tables import run_tables
+from profile_grid.typed_json import parse_as
 from tests.profile_grid.made_up_results import CAPTURE, changed
 
 CAPTURES = Path(__file__).parents[3] / "tests" / "captures"
@@ -110,7 +110,7 @@ def test_a_capture_that_is_not_the_one_of_its_result_is_incomplete_and_says_why(
     shutil.copy(tiny, tmp_path / "capture.sqlite")
     write_specification(tmp_path / "capture.sqlite", {})
     size = (tmp_path / "capture.sqlite").stat().st_size
-    capture = replace(capture_record(), specification={}, files={"capture.sqlite": FileIdentity("00", size)})
+    capture = replace(capture_record(), specification={}, files={"capture.sqlite": FileIdentity(size, "00")})
     status, tables = run_tables(capture, tmp_path)
     assert status["status"] == "incomplete"
     assert status["reason"].startswith("capture.sqlite has another digest than was measured")

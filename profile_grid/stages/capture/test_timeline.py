@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from kernel_tables.page.names import Names
+from kernel_tables.page.timeline import Names
 from kernel_tables.trace import Trace
 from profile_grid.page.flame import run_timeline
 from profile_grid.stages.capture.timeline import COLUMNS, empty_timeline, timeline

@@ -11,21 +11,19 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from kernel_tables import errors, intervals
 from kernel_tables.diagnosis.calls import ALLOCATION, LAUNCH, WAIT, Calls
 from kernel_tables.diagnosis.scope import Scope
-from kernel_tables.errors import TraceError
-from kernel_tables.intervals import Intervals, difference, intersection, union
 from kernel_tables.trace import Trace
 from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
 from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
-from profile_grid.study.stages import COLD_START
-from profile_grid.study.table_spec import TableSpec, columns
+from profile_grid.study import stages, table_spec
 from profile_grid.tables.conservation import require_same
 
-(SQLITE,) = COLD_START.files
+(SQLITE,) = stages.COLD_START.files
 LOADING = re.compile(r"cu(da)?(Module|Library|Link|Kernel(?!\w*Launch))")
 OF_THE_HOST = re.compile(r"cuda(HostAlloc|MallocHost|FreeHost|HostRegister)|cuMem(HostAlloc|AllocHost|HostRegister)")
-NO_CALL, NO_OPERATOR = "no call (Python, dispatcher, libraries that choose kernels)", "no operator"
+NO_CALL, NO_OPERATOR = "time between calls (Python, dispatcher, libraries that choose kernels)", "no operator"
 
 
 class CauseTimes(NamedTuple):
@@ -44,9 +42,9 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
         with Trace(folder / SQLITE, extra_rules) as trace:
             scope = Scope(trace)
             if len(scope.steps) < 2 or not (scope.trace.is_cpu_only or scope.has_calls):
-                raise TraceError("the capture does not have the calls of two steps")
+                raise errors.TraceError("the capture does not have the calls of two steps")
             return RunTables(tables_status(COMPLETE), {"first_step": first_step_table(scope)})
-    except TraceError as error:
+    except errors.TraceError as error:
         return RunTables(tables_status(INCOMPLETE, str(error)), {})
 
 
@@ -67,12 +65,12 @@ def first_step_table(scope: Scope) -> pd.DataFrame:
 
 def _step_causes(causes: list[CauseTimes], remainder: str, start: int, end: int) -> dict[str, tuple[int, int]]:
     """(nanoseconds, calls) by cause, in a window of time."""
-    uncovered, by_cause = Intervals(np.array([start]), np.array([end])), {}
+    uncovered, by_cause = intervals.Intervals(np.array([start]), np.array([end])), {}
     for cause, starts, ends in causes:
         is_inside = (starts >= start) & (starts < end)
-        covered = union(starts[is_inside], np.minimum(ends[is_inside], end))
-        by_cause[cause] = intersection(uncovered, covered).total_ns, int(is_inside.sum())
-        uncovered = difference(uncovered, covered)
+        covered = intervals.union(starts[is_inside], np.minimum(ends[is_inside], end))
+        by_cause[cause] = intervals.intersection(uncovered, covered).total_ns, int(is_inside.sum())
+        uncovered = intervals.difference(uncovered, covered)
     return by_cause | {remainder: (uncovered.total_ns, 0)}
 
 
@@ -110,7 +108,7 @@ def _first_launches(scope: Scope, count: int) -> np.ndarray:
     """Whether each API call is the first that launches a kernel of its name."""
     activities, first = scope.activities, np.zeros(count, bool)
     launched = np.flatnonzero(activities.launched)
-    order = launched[np.argsort(activities.launch_ns[launched], kind="stable")]
+    order = launched[np.argsort(activities.launch_at(launched), kind="stable")]
     first[activities.launch_row[order[np.unique(activities.name[order], return_index=True)[1]]]] = True
     return first
 
@@ -120,10 +118,10 @@ def _named(calls: Calls, pattern: re.Pattern) -> np.ndarray:
     return matches[calls.function]
 
 
-FIRST_STEP = TableSpec(
+FIRST_STEP = table_spec.TableSpec(
     "first_step",
     "One row per run with the stage cold_start and cause of time in its first step; the causes add up to the step",
-    columns("""
+    table_spec.columns("""
     cause | text | | the first of these that any thread was in
     first_ms | float | ms | in the very first step of the process, as captured
     later_ms | float | ms | mean over the later captured steps

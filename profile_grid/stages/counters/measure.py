@@ -18,13 +18,21 @@ from typing import TYPE_CHECKING
 
 from cs336_model.program.variants.values import NOT_COMPILED
 from kernel_recorder import ncu_profile
-from kernel_recorder.gpu import gpu_is_visible
+from kernel_recorder.nsys_profile import gpu_is_visible
 from kernel_tables.errors import TraceError
 from kernel_tables.reading import nsys
 from profile_grid.files import replacing
 from profile_grid.host.processes import programs
-from profile_grid.host.processes.job import INSTALL_NSYS, Job, Problem
-from profile_grid.host.processes.measured_program import Attempt, program_command, result_of, stage_output, started_for
+from profile_grid.host.processes.measured_program import (
+    INSTALL_NSYS,
+    Attempt,
+    Job,
+    Problem,
+    program_command,
+    result_of,
+    stage_output,
+    started_for,
+)
 from profile_grid.results.results import COMPLETE, INCOMPLETE, UNSUPPORTED
 from profile_grid.study.stages import COUNTERS
 
@@ -32,7 +40,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 LACKS = "no counters: "
-NO_GPU = Problem("no_gpu", f"{LACKS}kernels are counted on an NVIDIA GPU, and this grid is measured without one")
+NO_GPU = Problem("no_gpu", "kernels are counted on an NVIDIA GPU, and this grid is measured without one")
 NO_NSYS = Problem("nsys_missing", f"{LACKS}they are joined to a capture of nsys, and none is on PATH; {INSTALL_NSYS}")
 NO_NCU = Problem(
     "ncu_missing",

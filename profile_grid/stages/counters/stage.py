@@ -10,6 +10,7 @@ COUNTERS = Stage(
     lasts_s=lambda settings: 49.0,  # H200: 48 to 50 s of four training steps; forward 20, with backward 41
     sources=(
         *PROCESSES,
+        "cs336_model/program/operator/bench.py",
         "cs336_model/program/roofs.py",
         "kernel_tables/counters/metrics.py",
         "kernel_tables/counters/reading.py",

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from kernel_recorder.gpu import NSYS
+from kernel_recorder.nsys_profile import NSYS
+from kernel_tables.counters.joining import NONE, RULES, configurations, joined, launches_of, verdicts_of
 from kernel_tables.counters.metrics import KINDS
-from kernel_tables.counters.reading import kept_counters
-from kernel_tables.counters.work import Roofs
+from kernel_tables.counters.reading import CONFIGURATION, kept_counters
+from kernel_tables.counters.work import WORK, Roofs, rates_of, work_of
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.gpu_peaks import peaks_of
@@ -16,10 +17,176 @@ from profile_grid.quantities import counted as number
 from profile_grid.results.capture_identity import difference
 from profile_grid.results.results import COMPLETE, INCOMPLETE, UNSUPPORTED, StageResult, read_result
 from profile_grid.results.run_tables import RunTables, tables_status
-from profile_grid.stages.counters import counter_tables as tables
-from profile_grid.stages.counters.counter_tables import TABLES as TABLES
+from profile_grid.stages.capture.step_tables import measured_activities
 from profile_grid.study.stages import CAPTURE, COUNTERS
-from profile_grid.tables.findings import findings_of_counters, findings_table
+from profile_grid.study.table_spec import WHERE, TableSpec, columns
+from profile_grid.tables import classes, conservation, findings, names
+
+
+def known_sums(rows: pd.DataFrame, by: Sequence[str], columns: Sequence[str], sort: bool = True) -> pd.DataFrame:
+    """The sums of these columns by these keys, NaN if any term is NaN."""
+    keys, columns = [rows[name] for name in by], list(columns)
+    sums = rows.groupby(keys, sort=sort, observed=True)[columns].sum()
+    return sums.mask(rows[columns].isna().groupby(keys, sort=sort, observed=True).any())
+
+
+OF_FLOPS = columns("""
+    fp32_flops | float | FLOP | additions and multiplications in fp32 on ordinary cores, an FMA as two, by counters
+    tf32_flops | float | FLOP | operations of tensor cores on tf32, by counters
+    bf16_flops | float | FLOP | operations of tensor cores on bf16, by counters
+    fp16_flops | float | FLOP | operations of tensor cores on fp16, by counters
+""")
+OF_BYTES = columns("""
+    dram_bytes | float | B | read from and written to the GPU's memory, with empty caches
+    l2_bytes | float | B | through the L2 cache
+""")
+OF_RATES = columns("""
+    flops | float | FLOP | of all kinds
+    flop_per_s | float | FLOP/s | flops ÷ time in the capture
+    dram_bytes_per_s | float | B/s | dram_bytes ÷ time in the capture; above the roof if caches held the data
+    flops_per_byte | float | FLOP/B | flops ÷ dram_bytes: the arithmetic intensity
+    compute_share | float | of 1 | time of its FLOPs at the calibrated roofs of their kinds ÷ its time
+    memory_share | float | of 1 | time of its DRAM bytes at the calibrated memory roof ÷ its time
+""")
+VERDICTS = "; ".join(f"{verdict}: {rule}" for verdict, rule in RULES.items())
+COUNTER_FINDINGS = TableSpec(
+    "counter_findings",
+    "One row per run with the stage counters and finding of the rules of the diagnosis that need counters",
+    findings.FINDINGS.columns,
+)
+COUNTERS_TABLE = TableSpec(
+    "counters",
+    "One row per run with the stage counters and kernel configuration; counters are of one launch",
+    columns(
+        """
+    kernel | text | | full name
+    class | text | | kind of work, by the rules of kernel_tables
+    grid | text | | blocks of the launch, x, y and z
+    block | text | | threads of a block, x, y and z
+    launches | int | | launches in all measured steps of the capture
+    total_ns | int | ns | sum of their durations in the capture
+    min_ns | int | ns | shortest
+    max_ns | int | ns | longest
+    not_counted | text | | why it has no counters; empty if it has
+""",
+        OF_FLOPS,
+        OF_BYTES,
+        OF_RATES,
+        f"""
+    occupancy | float | of 1 | active warps, of those that a multiprocessor can hold
+    occupancy_possible | float | of 1 | the maximum by registers, shared memory and blocks
+    limited_by | text | | what limits it; empty if nothing does
+    registers | float | | per thread
+    waves | float | | how often its blocks fill the GPU
+    tail | float | of 1 | share of all block slots that stays empty in the last wave
+    stall | text | | what warps waited for most, in the first launch of the kernel, grid and block
+    stall_share | float | of 1 | of the time in which warps waited
+    second_stall | text | | what they waited for next
+    second_stall_share | float | of 1 | of the time in which warps waited
+    verdict | text | | {VERDICTS}
+    because | text | | the numbers for that verdict
+""",
+    ),
+)
+COUNTER_RANGES = TableSpec(
+    "counter_ranges",
+    "One row per run with the stage counters, step, phase, range and class: sums over its kernels",
+    columns(
+        WHERE,
+        """
+    class | text | | kind of work
+    launches | int | | kernels
+    total_ns | int | ns | sum of their durations in the capture
+    counted_ns | int | ns | of those that have counters
+""",
+        OF_FLOPS,
+        OF_BYTES,
+    ),
+)
+ROOFS = TableSpec(
+    "roofs",
+    "One row per run with the stage counters and roof: the highest rate of the GPU",
+    columns("""
+    roof | text | | memory, or the kind of FLOPs: fp32 on ordinary cores; tf32, bf16 and fp16 on tensor cores
+    unit | text | | of both rates
+    data_sheet_per_s | float | | rate by the maker's data sheet; empty if this project does not know it
+    reached_per_s | float | | rate of a copy, or of a matrix multiply of 8192³, on this GPU; empty if there is none
+"""),
+)
+TABLES = (COUNTER_FINDINGS, COUNTERS_TABLE, COUNTER_RANGES, ROOFS)
+
+
+COMMUNICATION = "communication"
+LEFT_OUT = "left out: communication"
+LAUNCHED = ["kernel", "class", "grid", "block", "launches", "total_ns", "min_ns", "max_ns", "not_counted"]
+KEY_COLUMNS = ["step", "phase", "range", "class"]
+
+
+def measured_launches(trace: Trace) -> pd.DataFrame:
+    """One row per kernel of the measured steps: kernel, class, grid, block, step, phase, range, duration_ns."""
+    inside = trace.enclosing(names.MEASURE) >= 0
+    grid, block = trace.launch_sizes
+    launches = measured_activities(trace).rename(columns={"name": "kernel"})
+    launches = launches.assign(grid=grid[inside], block=block[inside])
+    launches = launches[(launches["step"] >= 0) & ~launches["kind"].isin(classes.MEMORY_OPERATIONS)]
+    return launches[[*CONFIGURATION, *KEY_COLUMNS, "duration_ns"]].astype({"kernel": "str", "class": "str"})
+
+
+def joined_launches(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
+    """The launches, each with its row of the counters, or the reason why it has none; communication is left out."""
+    matched = joined(launches, counters)
+    communication = matched["class"].map(classes.family) == COMMUNICATION
+    counted_as = matched["counted_as"].mask(communication, NONE)
+    return matched.assign(counted_as=counted_as, not_counted=matched["not_counted"].mask(communication, LEFT_OUT))
+
+
+def counters_table(launches: pd.DataFrame, counters: pd.DataFrame, roofs: Roofs) -> pd.DataFrame:
+    """One row per configuration of joined launches, the longest first: its launches in all measured steps, the work of
+    one of them, and its verdict. Raises NotConserved if a launch or a nanosecond is lost."""
+    table = configurations(launches)
+    conservation.require_same("nanoseconds", table["total_ns"].sum(), launches["duration_ns"].sum())
+    conservation.require_same("launches", table["launches"].sum(), len(launches))
+    metrics = _of_rows(counters, table["counted_as"])
+    work = work_of(metrics)
+    rates = rates_of(work, table["total_ns"] / table["launches"] / 1e9, roofs)
+    table = pd.concat([table[LAUNCHED], work, rates, launches_of(table["grid"], metrics)], axis=1)
+    return table.join(verdicts_of(table))[COUNTERS_TABLE.names]
+
+
+def ranges_table(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
+    """One row per step, phase, range and class of joined launches: their number and time, the time with counters, and
+    the sums of counted work, NaN if a part of it is unknown."""
+    counted = launches["counted_as"] != NONE
+    work = work_of(_of_rows(counters, launches["counted_as"])).mask(~counted, 0.0)
+    rows = launches.assign(counted_ns=launches["duration_ns"].where(counted, 0), **work)
+    grouped = rows.groupby(KEY_COLUMNS, sort=True, observed=True)
+    sums = grouped[["duration_ns", "counted_ns"]].sum().rename(columns={"duration_ns": "total_ns"})
+    sums = sums.join(known_sums(rows, KEY_COLUMNS, WORK))
+    table = sums.assign(launches=grouped.size()).reset_index()[COUNTER_RANGES.names]
+    conservation.require_same("nanoseconds", table["total_ns"].sum(), launches["duration_ns"].sum())
+    conservation.require_same("launches", table["launches"].sum(), len(launches))
+    return table
+
+
+def _of_rows(counters: pd.DataFrame, numbers: pd.Series) -> pd.DataFrame:
+    """The metrics in these rows of the counters, NaN for NONE."""
+    metrics = counters.drop(columns=CONFIGURATION).reset_index(drop=True)
+    return metrics.reindex(numbers).set_axis(numbers.index)
+
+
+def lost_share(counters: pd.DataFrame) -> float:
+    """The share of kernel time without counters; communication does not count."""
+    countable = counters[counters["not_counted"] != LEFT_OUT]
+    total = countable["total_ns"].sum()
+    return float(countable.loc[countable["not_counted"] != "", "total_ns"].sum() / total) if total else 0.0
+
+
+def roofs_table(reached: Roofs, sheet: Roofs) -> pd.DataFrame:
+    """One row per roof, memory first: rates per second of the data sheet and of the calibration, NaN if unknown."""
+    rows = [("memory", "B/s", sheet.memory_bytes_per_s, reached.memory_bytes_per_s)]
+    rows += [(kind, "FLOP/s", sheet.flop_per_s.get(kind), rate) for kind, rate in reached.flop_per_s.items()]
+    return ROOFS.table(rows, of_a_run=True)
+
 
 (TABLE,) = COUNTERS.files
 (SQLITE,) = CAPTURE.files
@@ -37,9 +204,9 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
     try:
         with Trace(folder / SQLITE, extra_rules) as trace:
             counted = kept_counters(folder / TABLE)
-            status, made_tables = tables_of_launches(tables.measured_launches(trace), counted, result)
+            status, made_tables = tables_of_launches(measured_launches(trace), counted, result)
             if status["status"] == COMPLETE:
-                made_tables["counter_findings"] = findings_of_counters(trace, counted)
+                made_tables["counter_findings"] = findings.findings_of_counters(trace, counted)
             return RunTables(status, made_tables)
     except TraceError as error:
         return RunTables(tables_status(INCOMPLETE, str(error)), {})
@@ -60,23 +227,19 @@ def _status_without_tables(result: StageResult, folder: Path) -> dict | None:
 
 def tables_of_launches(launches: pd.DataFrame, counted: pd.DataFrame, result: StageResult) -> RunTables:
     """`run_tables` for launches and counters that are already read."""
-    reached, sheet = roofs_reached(result.facts["roofs"]), roofs_of_sheet(result.program.machine.device_name)
-    launches = tables.joined_launches(launches, counted)
-    counters = tables.counters_table(launches, counted, reached)
-    if tables.lost_share(counters) > MAX_LOST_SHARE:
+    rates, sheet = result.facts["roofs"], roofs_of_sheet(result.program.machine.device_name)
+    reached = Roofs(rates["memory"], {kind: rates[kind] for kind in KINDS})
+    launches = joined_launches(launches, counted)
+    counters = counters_table(launches, counted, reached)
+    if lost_share(counters) > MAX_LOST_SHARE:
         return RunTables(tables_status(INCOMPLETE, _loss_in_words(counters)), {})
     complete_tables = {
         "counters": counters,
-        "counter_ranges": tables.ranges_table(launches, counted),
-        "roofs": tables.roofs_table(reached, sheet),
-        "counter_findings": findings_table([]),
+        "counter_ranges": ranges_table(launches, counted),
+        "roofs": roofs_table(reached, sheet),
+        "counter_findings": findings.findings_table([]),
     }
     return RunTables(tables_status(COMPLETE, warnings=_notes(counters)), complete_tables)
-
-
-def roofs_reached(rates: dict[str, float | None]) -> Roofs:
-    """The roofs of a calibration."""
-    return Roofs(rates["memory"], {kind: rates[kind] for kind in KINDS})
 
 
 def roofs_of_sheet(device_name: str | None) -> Roofs:
@@ -97,8 +260,8 @@ def roofs_of_sheet(device_name: str | None) -> Roofs:
 
 def _loss_in_words(counters: pd.DataFrame) -> str:
     """The number of configurations without counters, their time, and the longest of them."""
-    lost = counters[~counters["not_counted"].isin(("", tables.LEFT_OUT))]
-    longest, share = lost.iloc[0], f"{100 * tables.lost_share(counters):.1f} % of the kernels' time"
+    lost = counters[~counters["not_counted"].isin(("", LEFT_OUT))]
+    longest, share = lost.iloc[0], f"{100 * lost_share(counters):.1f} % of the kernels' time"
     return (
         f"{len(lost)} of {len(counters)} kernel configurations have no counters, {share}, and at most"
         f" {100 * MAX_LOST_SHARE:g} % may lack them; the longest is {longest['kernel']}, grid {longest['grid']}, block"
@@ -110,6 +273,6 @@ def _loss_in_words(counters: pd.DataFrame) -> str:
 
 def _notes(counters: pd.DataFrame) -> list[str]:
     """Notes for the reader about nearly complete counters."""
-    lost = counters[~counters["not_counted"].isin(("", tables.LEFT_OUT))]
-    share = f"{100 * tables.lost_share(counters):.2g} % of the time"
+    lost = counters[~counters["not_counted"].isin(("", LEFT_OUT))]
+    share = f"{100 * lost_share(counters):.2g} % of the time"
     return [f"{number(len(lost), 'kernel configuration')} without counters ({share})"] if len(lost) else []

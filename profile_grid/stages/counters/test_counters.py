@@ -17,12 +17,11 @@ from kernel_tables.counters.reading import kept_counters, no_counters
 from kernel_tables.trace import Trace
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes import measured_program
-from profile_grid.host.processes.job import Job
+from profile_grid.host.processes.measured_program import Job
 from profile_grid.results.capture_identity import identity, write_specification
 from profile_grid.results.results import read_result
 from profile_grid.stages.counters import measure as counters
-from profile_grid.stages.counters.counter_tables import LEFT_OUT, TABLES, measured_launches
-from profile_grid.stages.counters.tables import run_tables, tables_of_launches
+from profile_grid.stages.counters.tables import LEFT_OUT, TABLES, measured_launches, run_tables, tables_of_launches
 from profile_grid.study.runs import grid_runs
 from profile_grid.study.schema import ConfigError
 from profile_grid.study.stages import COUNTERS

@@ -7,12 +7,11 @@ import numpy as np
 import pandas as pd
 
 from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
-from profile_grid.results.load_runs import MeasuredRun
-from profile_grid.results.results import ProgramResult
-from profile_grid.results.typed_json import parse_as
+from profile_grid.results import load_runs, results
 from profile_grid.study.stages import ENERGY
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS
+from profile_grid.typed_json import parse_as
 
 STEPS = "steps"
 STATE = ("temperature_c", "sm_clock_mhz", "memory_clock_mhz")
@@ -60,7 +59,7 @@ class EnergyFacts:
     windows: list[EnergyWindow]
 
 
-def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
+def study_tables(runs: list[load_runs.MeasuredRun]) -> dict[str, pd.DataFrame]:
     """`energy` and `energy_windows`, of the runs in which the stage is complete."""
     complete = [
         (run.leading, run.results[ENERGY.name].program, parse_as(EnergyFacts, run.results[ENERGY.name].facts, "facts"))
@@ -75,7 +74,7 @@ def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
     }
 
 
-def energy_of_run(program: ProgramResult, facts: EnergyFacts) -> dict:
+def energy_of_run(program: results.ProgramResult, facts: EnergyFacts) -> dict:
     """The row of a run: means over its windows with their standard deviations (n - 1)."""
     stepping = [window for window in facts.windows if window.kind == STEPS]
     idle = [window for window in facts.windows if window.kind != STEPS]
@@ -177,7 +176,4 @@ ENERGY_WINDOWS = TableSpec(
     throttled | text | | what reduced the clocks at either end; empty for nothing
 """),
 )
-TABLES = (
-    ENERGY_TABLE,
-    ENERGY_WINDOWS,
-)
+TABLES = (ENERGY_TABLE, ENERGY_WINDOWS)

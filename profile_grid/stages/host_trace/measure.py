@@ -1,9 +1,8 @@
 """Traces the host of a run, in a separate capture, since that slows the program down."""
 
-from kernel_recorder.gpu import gpu_is_visible
+from kernel_recorder.nsys_profile import gpu_is_visible
 from kernel_tables.reading import nsys
-from profile_grid.host.processes.job import INSTALL_NSYS, Job, Problem
-from profile_grid.host.processes.measured_program import stage_output
+from profile_grid.host.processes.measured_program import INSTALL_NSYS, Job, Problem, stage_output
 from profile_grid.results.results import UNSUPPORTED
 from profile_grid.stages.capture.measure import captured_separately, write_status
 from profile_grid.study.stages import HOST_TRACE

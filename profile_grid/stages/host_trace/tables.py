@@ -16,12 +16,10 @@ from kernel_tables.trace import Trace
 from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
 from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
 from profile_grid.stages.capture.step_tables import measured_ranges
-from profile_grid.study.stages import HOST_TRACE
-from profile_grid.study.table_spec import TableSpec, columns
-from profile_grid.tables.conservation import require_same
-from profile_grid.tables.names import OUTSIDE, STEP
+from profile_grid.study import stages, table_spec
+from profile_grid.tables import conservation, names
 
-(SQLITE,) = HOST_TRACE.files
+(SQLITE,) = stages.HOST_TRACE.files
 LAUNCHING, OS_CALLS, NO_CALL, STACK = "launching", "in the OS runtime", "in no call", "Python stack"
 DOING = {LAUNCH: LAUNCHING, WAIT: "waiting for the GPU", ALLOCATION: "allocating", COPY: "copying"}
 OTHER_CUDA = "in other CUDA calls"
@@ -44,11 +42,11 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
 def host_time(trace: Trace) -> pd.DataFrame:
     """One row per phase, thread, activity and function: means over the steps of the trace."""
     wall_ns, steps = _phases(trace)
-    rows = host_table(trace, step_name=STEP).rename(columns={"where": "phase"})
+    rows = host_table(trace, step_name=names.STEP).rename(columns={"where": "phase"})
     rows = rows[rows["phase"].isin(wall_ns)]
     for (_, _, phase), own_ns in rows.groupby(["process", "thread", "phase"])["own_ns"].sum().items():
         if own_ns:
-            require_same(f"time of a thread in {phase}", own_ns, wall_ns[phase])
+            conservation.require_same(f"time of a thread in {phase}", own_ns, wall_ns[phase])
     doing = [_doing(source, function) for source, function in zip(rows["source"], rows["function"], strict=True)]
     threads = {key: number for number, key in enumerate(sorted(set(zip(rows["process"], rows["thread"], strict=True))))}
     table = rows.assign(
@@ -70,7 +68,7 @@ def host_time(trace: Trace) -> pd.DataFrame:
 def _phases(trace: Trace) -> tuple[dict[str, int], int]:
     """The time of every phase of the measured steps, and the number of steps."""
     ranges = measured_ranges(trace)
-    phase_ranges = ranges[(ranges["phase"] != OUTSIDE) & (ranges["range"] == "")]
+    phase_ranges = ranges[(ranges["phase"] != names.OUTSIDE) & (ranges["range"] == "")]
     time = (phase_ranges["end_ns"] - phase_ranges["start_ns"]).groupby(phase_ranges["phase"], sort=False).sum()
     return {phase: int(ns) for phase, ns in time.items()}, int(ranges["step"].max()) + 1
 
@@ -93,22 +91,23 @@ def _absent(table: pd.DataFrame, sources: Sequence[str]) -> list[str]:
     return [f"the trace of the host has {ABSENT[source]}" for source in sources if not is_present[source]]
 
 
-HOST_TIME = TableSpec(
+HOST_TIME = table_spec.TableSpec(
     "host_time",
     "One row per run with the stage host_trace, phase of a step, thread and function; means over the traced steps. On"
     " every thread, own_ms adds up to the phase",
-    columns("""
+    table_spec.columns("""
     phase | text | | range directly inside step
     thread | int | | number of the thread, from 0; 0 is the main thread if it makes calls
     launches_most | bool | | whether it makes most of the launching calls in the phase
     doing | text | | a kind of CUDA call, in the OS runtime (calls of 1 µs and longer), in no call, or a Python stack
-    function | text | | the called function; for a stack its innermost function and its module
+    function | text | | the called function; for a stack, its innermost function and module
     launches | float | | kernels and memory operations that all threads launch in the phase, per step
     calls | float | | calls per step
     own_ms | float | ms | time in such calls per step, without inner calls; the trace slows the host down
     samples | int | | sampled stacks, about one per millisecond, in all traced steps
-    samples_in_calls | int | | those of them while the thread was in a traced call
-    estimated_ms | float | ms | estimated time there in no call, per step: samples outside calls × time between samples
+    samples_in_calls | int | | of these, samples while the thread was in a traced call
+    estimated_ms | float | ms | estimated time in the function outside of calls, per step: samples outside calls × \
+        time between samples
 """),
 )
 TABLES = (HOST_TIME,)

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from cs336_model import ranges
+from cs336_model.program.memory.history import FailedAllocation
 from profile_grid.tables.names import MEASURE, STEP
 
 BLOCK = "block"
@@ -33,16 +34,6 @@ class RangeSpan:
     inside: int | None  # number of the enclosing range
     opened: int
     closed: int
-
-
-@dataclass(frozen=True)
-class FailedRequest:
-    """The last request for memory that failed."""
-
-    event: int  # number of earlier events
-    requested_bytes: int
-    free_bytes: int | None
-    range: int | None  # number of the innermost range
 
 
 @dataclass(frozen=True)
@@ -60,8 +51,8 @@ class AllocationHistory:
     time_us: np.ndarray
     counters: dict[str, int | None]
     cannot: list[str]
-    unmet: FailedRequest | None = None
-    dtypes: list[dict] = field(default_factory=list)  # of the first step: cs336_model.program.memory.dtypes
+    unmet: FailedAllocation | None = None
+    dtypes: list[dict] = field(default_factory=list)  # of the first step: cs336_model.program.memory.recording
 
     @property
     def events(self) -> int:
@@ -118,7 +109,7 @@ def history_of(record: dict) -> AllocationHistory:
         time_us=np.array(record["time_us"], dtype="float64"),
         counters=record["counters"],
         cannot=record["cannot"],
-        unmet=record["unmet"] and FailedRequest(**record["unmet"]),
+        unmet=record["unmet"] and FailedAllocation(**record["unmet"]),
         dtypes=record["dtypes"],
     )
 

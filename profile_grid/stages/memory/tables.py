@@ -6,21 +6,30 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from cs336_model import ranges
 from cs336_model.arithmetic.flops import shape_of
 from cs336_model.arithmetic.memory import estimated_peak_bytes, saved_activation_bytes
-from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
-from profile_grid.host.processes.ranks import rank_filename
+from cs336_model.program.memory.history import FailedAllocation
+from profile_grid.host.processes.measured_program import rank_filename
 from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, StageResult
 from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
-from profile_grid.stages.memory import block_tables, failure_tables
+from profile_grid.stages.memory import usage_tables
 from profile_grid.stages.memory import usage_tables as tables
-from profile_grid.stages.memory.history import AllocationHistory, categories_of, live_bytes, names_of, read_history
-from profile_grid.stages.memory.usage_tables import MEMORY_MOMENTS
+from profile_grid.stages.memory.history import (
+    CATEGORIES,
+    AllocationHistory,
+    Category,
+    categories_of,
+    live_bytes,
+    names_of,
+    phases_and_backward,
+    read_history,
+)
 from profile_grid.stages.memory.usage_tables import TABLES as USAGE_TABLES
-from profile_grid.study.stages import MEMORY
+from profile_grid.study import stages, table_spec
+from profile_grid.tables.names import STEP
 
-(HISTORY,) = MEMORY.files
-TABLES = (*USAGE_TABLES, failure_tables.MEMORY_FAILED, block_tables.MEMORY_BLOCKS, block_tables.MODULE_DTYPES)
+(HISTORY,) = stages.MEMORY.files
 COUNTERS = ("requested_peak", "allocated_peak", "reserved_peak", "driver_used")
 
 
@@ -37,7 +46,9 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
         if not made:
             return RunTables(status, made)
         moments.insert(0, made["memory_moments"].assign(rank=rank))
-    return RunTables(status, made | {"memory_moments": pd.concat(moments, ignore_index=True)[MEMORY_MOMENTS.names]})
+    return RunTables(
+        status, made | {"memory_moments": pd.concat(moments, ignore_index=True)[usage_tables.MEMORY_MOMENTS.names]}
+    )
 
 
 def tables_of_history(history: AllocationHistory, program: dict) -> RunTables:
@@ -47,15 +58,18 @@ def tables_of_history(history: AllocationHistory, program: dict) -> RunTables:
     live = live_bytes(history, category)
     if reason := _missing(history, live):
         return RunTables(tables_status(INCOMPLETE, reason), {})
+    last_step = history.ranges[history.measured_steps()[-1]]
     made_tables = {
         "memory_phases": tables.phases_table(history, live),
-        "memory_moments": tables.moments_table(history, live).assign(rank=0)[MEMORY_MOMENTS.names],
+        "memory_moments": tables.moments_table(history, live).assign(rank=0)[usage_tables.MEMORY_MOMENTS.names],
         "memory_activations": tables.activations_table(history, category),
-        "memory_largest": tables.largest_table(history, names_of(category), tables.fullest_of_last_step(history, live)),
+        "memory_largest": usage_tables.largest_table(history, names_of(category), tables.fullest(live, last_step)),
         "memory_timeline": tables.timeline_table(history, live),
         "memory_totals": _totals(history, program),
-        "memory_blocks": block_tables.blocks_table(history, category, live),
-        "module_dtypes": block_tables.dtypes_table(history),
+        "memory_blocks": blocks_table(history, category, live),
+        "module_dtypes": MODULE_DTYPES.table(
+            [[row[name] for name in MODULE_DTYPES.names] for row in history.dtypes], of_a_run=True
+        ),
     }
     return RunTables(tables_status(COMPLETE), made_tables)
 
@@ -73,15 +87,15 @@ def _failure(result: StageResult, folder: Path) -> dict[str, pd.DataFrame]:
     history = read_history(folder / HISTORY)
     if history is None or _missing(history, live_bytes(history, categories_of(history))):
         return {}
-    trains = BACKWARD in PHASES_OF_MODE[result.program.spec["dimensions"]["mode"]]
-    return {"memory_failed": failure_tables.failure_table(history, trains)}
+    trains = ranges.BACKWARD in ranges.PHASES_OF_MODE[result.program.spec["dimensions"]["mode"]]
+    return {"memory_failed": failure_table(history, trains)}
 
 
 def _totals(history: AllocationHistory, program: dict) -> pd.DataFrame:
     """One row: numbers of the allocator and the driver, and estimates from the shapes."""
     shape, dimensions = shape_of(program), program["dimensions"]
     shape = shape if dimensions["gpus"] == 1 else None  # the estimate knows of no other process
-    trains = BACKWARD in PHASES_OF_MODE[dimensions["mode"]]
+    trains = ranges.BACKWARD in ranges.PHASES_OF_MODE[dimensions["mode"]]
     row = {f"{name}_bytes": history.counters[name] for name in COUNTERS} | {
         "estimated_peak_bytes": shape and estimated_peak_bytes(shape, dimensions["mode"], dimensions),
         "estimated_activation_bytes": saved_activation_bytes(shape, dimensions) if shape and trains else None,
@@ -89,3 +103,129 @@ def _totals(history: AllocationHistory, program: dict) -> pd.DataFrame:
         "not_seen": "; ".join(history.cannot),
     }
     return tables.MEMORY_TOTALS.table([row], of_a_run=True)
+
+
+BEING_MADE = "being made"  # before any step: model, optimizer and tokens that were not finished
+MOMENT = ["requested_bytes", "free_bytes", "in_phase", "in_range", "live_bytes"]
+
+
+def failure_table(history: AllocationHistory, trains: bool) -> pd.DataFrame:
+    """One row per group of allocations that were live when the last request failed, the largest first, each with that
+    request; no row without a failed request. `trains`: the run has a backward pass.
+
+    The history continues after that moment, since memory is freed while the error passes through the program. Only what
+    came before counts, and allocations of the unfinished step have no later life that shows their category."""
+    unmet = history.unmet
+    if unmet is None:
+        return MEMORY_FAILED.empty()
+    groups = usage_tables.largest_table(history, _categories(history, unmet, trains), unmet.event - 1)
+    phase, path = usage_tables.phase_and_range(history, _range(unmet))
+    moment = (unmet.requested_bytes, unmet.free_bytes, phase, path, int(groups["bytes"].sum()))
+    return groups.assign(**dict(zip(MOMENT, moment, strict=True)))[MEMORY_FAILED.names].astype(
+        {"free_bytes": "Int64", "in_phase": "str", "in_range": "str"}
+    )
+
+
+def _categories(history: AllocationHistory, unmet: FailedAllocation, trains: bool) -> list[str]:
+    """The category of each allocation, as far as it is known at that moment."""
+    categories, phases = names_of(categories_of(history)), phases_and_backward(history)
+    path = history.paths[_range(unmet)] if unmet.range is not None else ()
+    step = next((number for number in path if history.ranges[number].name == STEP), None)
+    for number in np.flatnonzero([holder is None for holder in history.held]):
+        range_number = int(history.range[number])
+        if unmet.range is None and range_number < 0:
+            categories[number] = BEING_MADE
+        elif range_number >= 0 and step is not None and step in history.paths[range_number]:
+            making = trains and phases.get(range_number, ("",))[0] in (ranges.FORWARD, ranges.LOSS)
+            categories[number] = str(Category.ACTIVATIONS if making else Category.TEMPORARY)
+    return categories
+
+
+def _range(unmet: FailedAllocation) -> int:
+    return -1 if unmet.range is None else unmet.range
+
+
+MEMORY_FAILED = table_spec.TableSpec(
+    "memory_failed",
+    "The largest groups of allocations live when memory ran out, of runs with the stage memory on a GPU",
+    table_spec.columns(
+        """
+    requested_bytes | int | B | size of the request that failed
+    free_bytes | int | B | free memory of the GPU then
+    in_phase | text | | phase of the request; (outside) of all steps
+    in_range | text | | ranges of the request inside the phase, outermost first
+    live_bytes | int | B | requested by all live allocations
+    category | text | | as in memory_phases; in the unfinished step activations (forward, loss) and temporary; \
+        being made
+""",
+        usage_tables.MEMORY_LARGEST.as_in(*usage_tables.MEMORY_LARGEST.names[1:]),
+    ),
+)
+
+
+def blocks_table(history: AllocationHistory, category: np.ndarray, live: np.ndarray) -> pd.DataFrame:
+    """One row per block in the last measured step. What its backward pass does to memory is only known if each block
+    has one range there: those of a recomputed block are split."""
+    step = history.measured_steps()[-1]
+    forward, backward = (usage_tables.blocks_of(history, step, phase) for phase in (ranges.FORWARD, ranges.BACKWARD))
+    saved = _bytes_by_block(history, forward, category == CATEGORIES.index(Category.ACTIVATIONS))
+    gradients = _bytes_by_block(history, backward, category == CATEGORIES.index(Category.GRADIENTS))
+    residual = _residual_bytes(history, forward)
+    total, rows = live.sum(axis=1), []
+    in_order = [history.ranges[number] for number in reversed(backward)]  # the last block is the first
+    trains = any(name == ranges.BACKWARD for name, _ in history.phases_of(step))
+    known = len(in_order) == len(forward)
+    for block in forward.values():
+        change = None
+        if known:
+            opened, closed = in_order[block].opened, in_order[block].closed
+            change = int(total[closed - 1] - total[opened - 1])
+        gradient = gradients.get(len(forward) - 1 - block, 0) if known else None
+        rows.append((block, saved.get(block, 0) if trains else None, gradient, change, residual.get(block)))
+    return MEMORY_BLOCKS.table(rows, of_a_run=True)
+
+
+def _bytes_by_block(history: AllocationHistory, blocks: dict[int, int], mask: np.ndarray) -> dict[int, int]:
+    """The bytes of these allocations by block."""
+    total: dict[int, int] = {}
+    for number in np.flatnonzero(mask):
+        block = usage_tables.block_of(history, int(history.range[number]), blocks)
+        total[block] = total.get(block, 0) + int(history.size[number])
+    return total
+
+
+def _residual_bytes(history: AllocationHistory, blocks: dict[int, int]) -> dict[int, int]:
+    """The size of the largest tensor that the range `residual` of each block makes: an activation of its stream."""
+    largest: dict[int, int] = {}
+    for number in np.flatnonzero(history.range >= 0):
+        inside = int(history.range[number])
+        block = usage_tables.block_of(history, inside, blocks)
+        if block >= 0 and history.ranges[inside].name == ranges.RESIDUAL:
+            largest[block] = max(largest.get(block, 0), int(history.size[number]))
+    return largest
+
+
+MEMORY_BLOCKS = table_spec.TableSpec(
+    "memory_blocks",
+    "One row per run with the stage memory and block of its model, in the last measured step",
+    table_spec.columns("""
+    block | int | | number of the block, from 0
+    saved_bytes | int | B | allocated in its forward pass and live when the backward pass begins; empty without one
+    gradient_bytes | int | B | gradients allocated in its backward pass; empty without one, and with checkpoints
+    backward_change_bytes | int | B | live bytes at the end of its backward pass less those at its beginning; empty \
+        without one, and with checkpoints
+    residual_bytes | int | B | largest tensor made in its range residual: an activation of the residual stream
+"""),
+)
+MODULE_DTYPES = table_spec.TableSpec(
+    "module_dtypes",
+    "One row per uncompiled run with the stage memory and module, those of a list together, from the first step",
+    table_spec.columns("""
+    module | text | | its path, with * for numbers; (logits) and (loss) for what the model and the loss return
+    modules | int | | number of modules
+    parameters | text | | types of its parameters, without those of modules inside
+    output | text | | types of the tensors that it returns
+    gradients | text | | types of the gradients of its parameters; empty without a backward pass
+"""),
+)
+TABLES = (*USAGE_TABLES, MEMORY_FAILED, MEMORY_BLOCKS, MODULE_DTYPES)

@@ -10,10 +10,8 @@ import pandas as pd
 import pytest
 
 from profile_grid.results.capture_identity import identity
-from profile_grid.stages.memory.block_tables import blocks_table
-from profile_grid.stages.memory.failure_tables import failure_table
 from profile_grid.stages.memory.history import CATEGORIES, RangeSpan, categories_of, history_of, live_bytes, names_of
-from profile_grid.stages.memory.tables import TABLES, run_tables, tables_of_history
+from profile_grid.stages.memory.tables import TABLES, blocks_table, failure_table, run_tables, tables_of_history
 from profile_grid.stages.memory.usage_tables import (
     LARGEST,
     MOMENTS,
@@ -121,6 +119,7 @@ def test_more_groups_than_are_shown_are_summed_by_category_and_no_byte_is_lost()
     history = made_up_history(f"( measure\n( step\n( forward\n{lines})\n)\n)\n")
     table = largest_table(history, names_of(categories_of(history)), history.events - 1)
     assert len(table) == LARGEST + 1 and table["range"].iloc[-1] == "(smaller ones)"
+    assert table["operator"].iloc[-1] == table["line"].iloc[-1] == ""
     assert table["allocations"].iloc[-1] == 10 and table["bytes"].sum() == sum(range(1, LARGEST + 11))
 
 

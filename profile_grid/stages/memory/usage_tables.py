@@ -61,11 +61,6 @@ def fullest(live: np.ndarray, span: RangeSpan) -> int:
     return first + int(live[first : max(span.closed, first + 1)].sum(axis=1).argmax())
 
 
-def fullest_of_last_step(history: AllocationHistory, live: np.ndarray) -> int:
-    """The first state of the last measured step in which most bytes are live."""
-    return fullest(live, history.ranges[history.measured_steps()[-1]])
-
-
 def _rows_at(live: np.ndarray, state: int, step: int, phase: str) -> list[tuple]:
     return [(step, phase, str(name), int(live[state, index])) for index, name in enumerate(CATEGORIES)]
 
@@ -118,7 +113,13 @@ def largest_table(history: AllocationHistory, category: Sequence[str], state: in
     """The largest groups of allocations that are live in a state, equal in range, operator, line, category and size;
     the others as one row per category. `category` has the name of the category of every allocation."""
     numbers = np.flatnonzero(history.live_at(state))
-    rows = [_described(history, number, str(category[number])) for number in numbers]
+    rows = [
+        (
+            str(category[number]), *phase_and_range(history, history.range[number]), history.operator[number] or "",
+            history.line[number] or "", int(history.size[number]),
+        )
+        for number in numbers
+    ]  # fmt: skip
     table = pd.DataFrame(rows, columns=KEY_COLUMNS).assign(allocations=1)
     table = table.groupby(KEY_COLUMNS, sort=False, dropna=False)["allocations"].count().reset_index()
     table = table.assign(bytes=table["each_bytes"] * table["allocations"])
@@ -127,17 +128,6 @@ def largest_table(history: AllocationHistory, category: Sequence[str], state: in
     smaller = smaller.assign(phase="", range=SMALLER, operator="", line="", each_bytes=pd.NA)
     parts = [_typed(part) for part in (table.iloc[:LARGEST], smaller) if len(part)]
     return pd.concat(parts or [_typed(table)], ignore_index=True)
-
-
-def _described(history: AllocationHistory, number: int, category: str) -> tuple:
-    """Category, phase, range below it, operator, line and size of an allocation."""
-    return (
-        category,
-        *phase_and_range(history, history.range[number]),
-        history.operator[number] or "",
-        history.line[number] or "",
-        int(history.size[number]),
-    )
 
 
 def phase_and_range(history: AllocationHistory, number: int) -> tuple[str, str]:
@@ -173,14 +163,14 @@ def _typed(groups: pd.DataFrame) -> pd.DataFrame:
 
 EXPLAINED = (
     "parameters, gradients, optimizer state, activations (made before the backward pass, live when it begins),"
-    " temporary, communication (its buffers), workspace (never freed, no tensor of the step), data (tokens, buffers,"
-    " losses)"
+    " temporary, communication (its buffers), workspace (never freed, and not a tensor of the step), data (tokens,"
+    " buffers, losses)"
 )
 MEMORY_PHASES = TableSpec(
     "memory_phases",
     "One row per run with the stage memory, measured step, phase and category, at the peak of the phase",
     columns(f"""
-    step | int | | number of the measured step, from 0; −1 for the whole process
+    step | int | | number of the measured step, from 0; −1 for the entire process
     phase | text | | step, one phase of it, or process: from before the model is made to the end of the last step
     category | text | | {EXPLAINED}
     bytes | int | B | requested by live allocations of the category; the categories of a phase add up to its peak
@@ -195,7 +185,7 @@ MEMORY_MOMENTS = TableSpec(
         measured step
     category | text | | as in memory_phases
     bytes | int | B | requested by live allocations of the category at this moment
-    peak_bytes | int | B | the same at the fullest moment since the one before: of making everything, of forward and \
+    peak_bytes | int | B | the same at the peak since the previous moment: of initialisation, of forward and \
         backward pass, of the optimizer
 """),
 )
@@ -218,7 +208,8 @@ MEMORY_LARGEST = TableSpec(
     category | text | | as in memory_phases
     phase | text | | phase in which they were made; (outside) of all steps
     range | text | | ranges inside the phase, outermost first, joined by " > "; (smaller ones): the others of a category
-    operator | text | | ATen operator that allocated; empty if unknown
+    operator | text | | ATen operator that allocated; empty for the smaller ones, whose operators differ, for what is \
+        allocated outside of operators, and in recordings without operators
     line | text | | innermost line of Python outside of PyTorch that called it, as file:line; empty if unknown
     each_bytes | int | B | size of one
     allocations | int | | number of allocations
@@ -249,11 +240,4 @@ MEMORY_TOTALS = TableSpec(
     not_seen | text | | what this kind of recording cannot see
 """),
 )
-TABLES = (
-    MEMORY_PHASES,
-    MEMORY_MOMENTS,
-    MEMORY_ACTIVATIONS,
-    MEMORY_LARGEST,
-    MEMORY_TIMELINE,
-    MEMORY_TOTALS,
-)
+TABLES = (MEMORY_PHASES, MEMORY_MOMENTS, MEMORY_ACTIVATIONS, MEMORY_LARGEST, MEMORY_TIMELINE, MEMORY_TOTALS)

@@ -7,18 +7,15 @@ from statistics import fmean, stdev
 import pandas as pd
 
 from cs336_model.program.without_times import VERDICTS
-from profile_grid.results.load_runs import MeasuredRun
-from profile_grid.results.results import OutOfMemory
-from profile_grid.results.typed_json import parse_as
+from profile_grid.results import load_runs, results
 from profile_grid.stages.operator.stage import OPERATOR
-from profile_grid.study.dimensions import CONTEXT_LENGTH, HEAD_DIM, PRECISION
-from profile_grid.study.table_spec import RUN, TableSpec, column_of, columns
-from profile_grid.study.workloads import ATTENTION_ALONE
+from profile_grid.study import dimensions, table_spec, workloads
+from profile_grid.typed_json import parse_as
 
-DIMENSIONS = (HEAD_DIM, CONTEXT_LENGTH, *ATTENTION_ALONE.dimensions[1:])
+DIMENSIONS = (dimensions.HEAD_DIM, dimensions.CONTEXT_LENGTH, *workloads.ATTENTION_ALONE.dimensions[1:])
 KEYS = tuple(dimension.key for dimension in DIMENSIONS)
 BENCHED = {"forward": "a forward pass", "backward": "a backward pass", "both": "a forward and a backward pass"}
-LEADING_COLUMNS = (RUN, *map(column_of, DIMENSIONS))
+LEADING_COLUMNS = (table_spec.RUN, *map(table_spec.column_of, DIMENSIONS))
 
 
 @dataclass(frozen=True)
@@ -28,7 +25,7 @@ class OperatorCell:
     context_length: int
     status: str
     reason: str | None
-    out_of_memory: OutOfMemory | None
+    out_of_memory: results.OutOfMemory | None
     forward_seconds: list[float]
     backward_seconds: list[float]
     compile_seconds: float | None
@@ -45,7 +42,7 @@ class OperatorFacts:
     cells: list[OperatorCell]
 
 
-def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
+def study_tables(runs: list[load_runs.MeasuredRun]) -> dict[str, pd.DataFrame]:
     """`operator_times`, of the runs in which the stage is complete."""
     rows = [
         _row(run, cell)
@@ -56,8 +53,8 @@ def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
     return {"operator_times": OPERATOR_TIMES.table(rows)}
 
 
-def _row(run: MeasuredRun, cell: OperatorCell) -> dict:
-    values = run.entry | {CONTEXT_LENGTH.key: cell.context_length}
+def _row(run: load_runs.MeasuredRun, cell: OperatorCell) -> dict:
+    values = run.entry | {dimensions.CONTEXT_LENGTH.key: cell.context_length}
     forward, backward = cell.forward_seconds, cell.backward_seconds
     return {
         "run": run.name,
@@ -78,10 +75,10 @@ def _row(run: MeasuredRun, cell: OperatorCell) -> dict:
     }  # fmt: skip
 
 
-def _worst_verdict(run: MeasuredRun) -> str | None:
+def _worst_verdict(run: load_runs.MeasuredRun) -> str | None:
     """The worst verdict of the checks in the run's precision; None if nothing was to be checked."""
     checks = run.results[OPERATOR.name].program.checks
-    verdicts = {check.verdict for check in checks if check.precision == run.entry[PRECISION.key]}
+    verdicts = {check.verdict for check in checks if check.precision == run.entry[dimensions.PRECISION.key]}
     return next((verdict for verdict in reversed(VERDICTS) if verdict in verdicts), None)
 
 
@@ -97,10 +94,10 @@ def _std_ms(seconds: Sequence[float]) -> float | None:
     return 1e3 * stdev(seconds) if len(seconds) > 1 else None
 
 
-OPERATOR_TIMES = TableSpec(
+OPERATOR_TIMES = table_spec.TableSpec(
     "operator_times",
     "One row per cell: an attention operator at a head size and context length",
-    columns(
+    table_spec.columns(
         """
     status | text | | complete, out_of_memory, unsupported (PyTorch refuses it here), wrong or failed (a student's code)
     reason | text | | why there are no times

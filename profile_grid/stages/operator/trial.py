@@ -6,10 +6,9 @@ from pathlib import Path
 
 from cs336_model.program.variants.values import EAGER, NOT_COMPILED
 from profile_grid.host.leases.lease_server import Leases
-from profile_grid.host.processes.job import Job
+from profile_grid.host.processes.measured_program import Job
 from profile_grid.host.processes.programs import ProgramFailed
-from profile_grid.planning.doctor import DoctorLine, Host, Trial
-from profile_grid.planning.smoke import last_line
+from profile_grid.planning import doctor, smoke
 from profile_grid.stages.operator.measure import measure
 from profile_grid.stages.operator.stage import OPERATOR
 
@@ -25,8 +24,8 @@ def small_specification(plan: Mapping) -> dict:
 
 
 def try_operator(
-    plan: Mapping, host: Host, remaining: list, scratch: Path, time_limit_s: float, leases: Leases
-) -> Trial:
+    plan: Mapping, host: doctor.Host, remaining: list, scratch: Path, time_limit_s: float, leases: Leases
+) -> doctor.Trial:
     """The trial; problems of this machine do not raise."""
     job = Job(small_specification(plan), scratch, scratch, scratch / "smoke.log", time_limit_s, leases)
     started, machine = time.monotonic(), None
@@ -35,8 +34,8 @@ def try_operator(
         (cell,), machine = result["facts"]["cells"], result["program"]["machine"]
         problem = None if cell["status"] == "complete" else cell["reason"] or "memory ran out"
     except ProgramFailed as error:
-        problem = last_line(error)
+        problem = smoke.last_line(error)
     seconds = time.monotonic() - started
     failed = f", which failed: {problem}" if problem else ""
     text = f"one pass of a small operator in {seconds:.1f} s{failed}"
-    return Trial(machine, seconds, [DoctorLine("smoke", text, bool(problem))])
+    return doctor.Trial(machine, seconds, [doctor.DoctorLine("smoke", text, bool(problem))])

@@ -8,8 +8,7 @@ import pandas as pd
 from cs336_model.program.variants.values import FP32, UNIT_ROUNDOFF
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import Accuracy, ProgramResult, StageResult
-from profile_grid.study.dimensions import LEADING
-from profile_grid.study.stages import TIMING
+from profile_grid.study import dimensions, stages
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.names import OF_PROCESSES, SLOWEST, WITHOUT_COMMUNICATION
 
@@ -87,7 +86,7 @@ def accuracy_notes(run: MeasuredRun) -> list[str]:
 
 
 def _accuracy(run: MeasuredRun) -> Accuracy | None:
-    timing = run.results.get(TIMING.name)
+    timing = run.results.get(stages.TIMING.name)
     return timing.program.accuracy if timing and timing.program else None
 
 
@@ -98,7 +97,8 @@ ACCURACY = TableSpec(
     columns("""
     loss_error | float | | relative error of the loss
     logits_error | float | | relative error of the logits, in the Euclidean norm
-    gradient_norm_error | float | | of the norm of all reduced gradients, the largest of all ranks; empty without them
+    gradient_norm_error | float | | relative error of the norm of the reduced gradients, the largest of all ranks; \
+        empty without them
     explained_error | float | | the largest error that the precision explains
     within_precision | bool | | whether all errors are within that
     reason | text | | why there are no errors: an fp64 run does not fit into memory, or a custom model
@@ -126,7 +126,7 @@ def timings_table(runs: list[MeasuredRun]) -> pd.DataFrame:
     """One row per run and phase: the statistics of all processes that timed it, in ms; NaN where not measured."""
     rows = []
     for run in runs:
-        status = run.statuses[TIMING.name].status
+        status = run.statuses[stages.TIMING.name].status
         times = [times_by_phase(result.program) for result in run.timings] or [{STEP: []}]
         rows += [run.leading | {"phase": phase, **_of_processes(times, phase), "status": status} for phase in times[0]]
     return pd.DataFrame(rows)
@@ -141,9 +141,9 @@ def steps_table(runs: list[MeasuredRun], times_of: Callable[[ProgramResult], Tim
     """One row per run, phase and timed step: every time that `times_of` returns for a program, in ms."""
     rows = []
     for run in runs:
-        for phase, seconds in times_of(run.results[TIMING.name].program).items():
+        for phase, seconds in times_of(run.results[stages.TIMING.name].program).items():
             rows += [run.leading | {"phase": phase, "step": step, "ms": s * 1e3} for step, s in enumerate(seconds)]
-    return pd.DataFrame(rows, columns=[*LEADING, "phase", "step", "ms"])
+    return pd.DataFrame(rows, columns=[*dimensions.LEADING, "phase", "step", "ms"])
 
 
 def times_by_phase(program: ProgramResult) -> Times:
@@ -186,8 +186,8 @@ def losses_table(runs: list[MeasuredRun]) -> pd.DataFrame:
     rows = [
         run.leading | {"number": number, "loss": loss}
         for run in runs
-        if run.complete(TIMING.name)
-        for number, loss in enumerate(run.results[TIMING.name].program.losses)
+        if run.complete(stages.TIMING.name)
+        for number, loss in enumerate(run.results[stages.TIMING.name].program.losses)
     ]
     return pd.DataFrame(rows, columns=LOSSES.all_names)
 
@@ -201,7 +201,7 @@ TIMINGS = TableSpec(
     "One row per run and phase, without a profiler",
     columns(
         """
-    phase | text | | step (by timeit.default_timer, device synchronize included), or one phase of it
+    phase | text | | step (by timeit.default_timer, including the wait for the device), or one phase of it
     n | int | | measured steps of all processes
     mean_ms | float | ms | mean over the measured steps; of several processes the geometric mean of their means
     std_ms | float | ms | standard deviation (n − 1) between the steps of a process
@@ -232,9 +232,9 @@ WARMUP_STEPS = TableSpec(
 )
 LOSSES = TableSpec(
     "losses",
-    "One row per run and loss of the process without a profiler; on several GPUs of the entire batch",
+    "One row per run and loss of the process without a profiler; on several GPUs, of the entire batch",
     columns("""
-    number | int | | from 0: steps in order, warm-up first; in mode forward that of one separate pass
+    number | int | | from 0: steps in order, warm-up first; in mode forward, of one separate pass
     loss | float | nats | mean cross-entropy
 """),
 )
@@ -254,11 +254,4 @@ RANK_TIMES = TableSpec(
         PROCESS_COLUMNS,
     ),
 )
-TABLES = (
-    ACCURACY,
-    RANK_TIMES,
-    LOSSES,
-    TIMINGS,
-    STEPS,
-    WARMUP_STEPS,
-)
+TABLES = (ACCURACY, RANK_TIMES, LOSSES, TIMINGS, STEPS, WARMUP_STEPS)

@@ -5,7 +5,7 @@ import os
 import shutil
 from pathlib import Path
 
-from profile_grid.freshness.digests import FileDigests, digest_of_settings
+from profile_grid.freshness.digests import FileDigests
 from profile_grid.freshness.imports import forget_imports
 from profile_grid.freshness.made import Recipe, Records, remove_records, write_records
 from profile_grid.freshness.making import Job, Making, Plan
@@ -53,8 +53,8 @@ class SmallStudy:
 
     def making(self, name: str) -> Making:
         program, keys, inputs, outputs = JOBS[name]
-        settings = digest_of_settings({key: self.settings[key] for key in keys})
-        return Making(name, (program,), outputs, inputs, settings)
+        command = (program, *(f"{key}={self.settings[key]}" for key in keys))
+        return Making(name, (program,), outputs, inputs, command)
 
     def clean_build(self) -> dict[str, str]:
         """What every output would hold if all jobs ran now, by the path of the output."""

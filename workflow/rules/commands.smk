@@ -1,0 +1,100 @@
+"""Commands: rules that only run when they are named, and the look at the machine before everything else.
+
+compare  two folders of results -> results/comparison: snakemake compare --config before=DIR after=DIR [fail_on=slower];
+         or a study's runs and those at the default of its dimension: after=DIR varies=precision
+doctor   prints what this machine can do for the grid, each time it is asked for: snakemake doctor
+machine  -> results/machine.txt: the same, once, and before anything is measured
+pack     what is in results/ -> results.zip, or archive=FILE: snakemake pack [--config archive=FILE with_captures=true]
+verify   makes every output again, compares it with the file on disk, and fails if a file differs: snakemake verify
+
+No measurement depends on the look at the machine, so a new one makes no result stale; its priority puts it first. Where
+it fails, the measurements go on, since most causes leave something to measure.
+"""
+
+
+rule compare:
+    log:
+        "logs/compare.log",
+    conda:
+        "../../envs/analysis.yaml"
+    params:
+        before=config.get("before", ""),
+        after=config.get("after", ""),
+        varies=config.get("varies", ""),
+        fail_on=config.get("fail_on", "nothing"),
+    message:
+        "comparing {params.after} with {params.before}{params.varies}"
+    shell:
+        "python -m workflow.scripts compare --before={params.before:q} --after={params.after:q} --varies={params.varies:q}"
+        " --output results/comparison --fail-on {params.fail_on:q} 2>&1 | tee {log:q}"
+
+
+rule pack:
+    log:
+        "logs/pack.log",
+    localrule: True
+    conda:
+        "../../envs/analysis.yaml"
+    params:
+        archive=config.get("archive", "results.zip"),
+        captures="--captures" if config.get("with_captures") else "",
+    message:
+        "packing results/ into {params.archive}"
+    shell:
+        "python -m workflow.scripts pack --results results --output {params.archive:q} {params.captures} 2>&1 | tee {log:q}"
+
+
+if not PACKED:
+
+    rule doctor:
+        log:
+            "logs/doctor.log",
+        conda:
+            "../../envs/measure.yaml"
+        resources:
+            gpu=1,
+            time_limit_s=config["time_limit_s"],
+        params:
+            config=grid_part(config),
+        message:
+            "what this machine can do"
+        shell:
+            "python -m workflow.scripts doctor --config {params.config:q} --runs results/runs --time-limit-s {resources.time_limit_s} 2>&1 | tee {log:q}"
+
+    rule machine:
+        output:
+            "results/machine.txt",
+        log:
+            "logs/machine.log",
+        priority: FIRST
+        conda:
+            "../../envs/measure.yaml"
+        resources:
+            gpu=int(config["device"] != "cpu"),
+            time_limit_s=config["time_limit_s"],
+        params:
+            program=program_of(config)["constructor"],
+            device=config["device"],
+            backend=config["capture"]["backend"],
+            # a parameter that knows the output is no reason to run again: another grid needs no other look at the machine
+            config=lambda wildcards, output: grid_part(config),
+        message:
+            "what this machine can do"
+        shell:
+            "python -m workflow.scripts doctor --config {params.config:q} --runs results/runs --time-limit-s {resources.time_limit_s} --output {output:q} 2>&1"
+            " | tee {log:q}"
+
+    rule verify:
+        log:
+            "logs/verify.log",
+        conda:
+            "../../envs/analysis.yaml"
+        threads: 64
+        params:
+            config=json.dumps(config),
+            sources=json.dumps(SOURCES),
+        message:
+            "making everything again from the results"
+        shell:
+            "python -m workflow.scripts verify --config {params.config:q} --sources {params.sources:q} --results results"
+            " --cores {threads} 2>&1 | tee {log:q}"
