@@ -1,37 +1,117 @@
 """Writes the examples below docs/ from their merged tables: `python -m docs.examples`.
 
 The first example is a complete study. Each other one has the merged tables, and the tables, document and figures of its
-questions. Figures are SVG; pages are committed only as digests (docs/pages.py).
+questions. Figures are SVG; pages are committed only as digests (docs/pages.py). A table
+without rows has no file.
 """
 
 import argparse
 import json
+import shutil
 from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from docs.kept import KeptTables, as_declared, comparisons, remake_comparison, write_kept
+from profile_grid.comparing import results, written
 from profile_grid.documents.dictionary import dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents, section
 from profile_grid.documents.summaries import Summaries
-from profile_grid.figures.drawing import all_figures
-from profile_grid.figures.paper import drawn, on_paper
-from profile_grid.files import write_text
+from profile_grid.figures import panels, paper, run_selection
+from profile_grid.files import replacing, write_text
+from profile_grid.study import dimensions, stages, workloads
 from profile_grid.study.catalogue import MERGED, QUESTIONS, merged_of, questions_asked, summaries_of, workloads_of
-from profile_grid.study.dimensions import KEYS, MODEL
-from profile_grid.study.workloads import MODEL_STEPS
-from profile_grid.tables.claims import Claim
-from profile_grid.tables.machines import by_machine
-from profile_grid.tables.on_disk import declared_tables
-from profile_grid.tables.wording import listed
+from profile_grid.tables.measured import by_machine
+from profile_grid.tables.on_disk import TablesOnDisk, declared_tables
+from profile_grid.tables.wording import Claim, listed, of_all
+
+
+class KeptTables(TablesOnDisk):
+    """The tables in a folder by name; a declared table without a file is empty."""
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        if name not in self._read and name in declared_tables() and not (self.folder / f"{name}.parquet").exists():
+            self._read[name] = as_declared(name, None)
+        return super().__getitem__(name)
+
+
+def write_kept(path: Path, table: pd.DataFrame) -> None:
+    """Writes a table, or removes its file if it has no rows."""
+    if table.empty:
+        path.unlink(missing_ok=True)
+        return
+    rows = pa.Table.from_pandas(table, preserve_index=False)
+    encodings = {field.name: encoding for field in rows.schema if (encoding := _encoding(field.type))}
+    with replacing(path) as partial:
+        pq.write_table(
+            rows, partial, compression="zstd", compression_level=19, column_encoding=encodings,
+            use_dictionary=[name for name in rows.column_names if name not in encodings],
+            write_statistics=False, store_schema=False,  # these need more bytes than the values of a small table
+        )  # fmt: skip
+
+
+def _encoding(kind: pa.DataType) -> str | None:
+    if pa.types.is_integer(kind):
+        return "DELTA_BINARY_PACKED"
+    return "BYTE_STREAM_SPLIT" if pa.types.is_floating(kind) else None
+
+
+def as_declared(name: str, table: pd.DataFrame | None) -> pd.DataFrame:
+    """The merged table of this name with the declared columns. An absent dimension gets its default, an absent stage
+    "not requested" and no time; other absent columns are empty. Without a table, it has no rows."""
+    names = declared_tables()[name].all_names
+    table = pd.DataFrame(columns=names) if table is None else table
+    absent = {column: _unmeasured(name, column) for column in names if column not in table}
+    return table.assign(**absent)[names]
+
+
+def _unmeasured(table: str, column: str) -> object:
+    if column in dimensions.BY_KEY:
+        return dimensions.BY_KEY[column].default
+    if column.endswith("_status"):
+        return stages.NOT_ASKED
+    return 0.0 if table == "cost" else None
+
+
+COMPARISONS = Path(__file__).parent / "example-h200" / "comparison"
+SIDES = ("before", "after")  # folders of a comparison
+KEPT = (".md", ".svg")  # files of a comparison that are committed, in addition to tables with rows
+
+
+def comparisons() -> list[Path]:
+    """The folders of the committed comparisons."""
+    return sorted(path.parent for path in COMPARISONS.glob(f"*/{SIDES[0]}"))
+
+
+def make_comparison(kept: Path, folder: Path) -> dict[str, pd.DataFrame]:
+    """Writes all files of a comparison into a folder; returns its tables by name."""
+    return written.write_comparison(*(_side(kept / side) for side in SIDES), folder)
+
+
+def remake_comparison(kept: Path) -> None:
+    """Writes the committed files of a comparison."""
+    with TemporaryDirectory() as scratch:
+        for name, table in make_comparison(kept, Path(scratch)).items():
+            write_kept(kept / f"{name}.parquet", table)
+        for path in Path(scratch).iterdir():
+            if path.suffix in KEPT:
+                shutil.copyfile(path, kept / path.name)
+
+
+def _side(folder: Path) -> results.Results:
+    provenance = json.loads((folder / "tables" / "provenance.json").read_text())
+    return results.Results(folder, KeptTables(folder / "tables"), provenance)
+
 
 DOCS = Path(__file__).parent
 SIZES = ["d_model", "d_ff", "num_layers", "num_heads", "vocab_size"]  # a model of two names is one model
-WORK = [*SIZES, *(key for key in KEYS if key != MODEL.key)]
+WORK = [*SIZES, *(key for key in dimensions.KEYS if key != dimensions.MODEL.key)]
 
 
 @dataclass(frozen=True)
@@ -47,7 +127,7 @@ class Example:
     def summaries(self) -> tuple[str, ...]:
         """The committed tables of answers."""
         tables = [name for question in QUESTIONS if question.name in self.questions for name in question.tables]
-        return tuple(dict.fromkeys(tables)) if self.questions else summaries_of({MODEL_STEPS})
+        return tuple(dict.fromkeys(tables)) if self.questions else summaries_of({workloads.MODEL_STEPS})
 
     @property
     def merged_names(self) -> tuple[str, ...]:
@@ -88,10 +168,11 @@ class Example:
         return ALL if self.document == ALL else question
 
     def figures(self, runs: pd.DataFrame) -> list[str]:
-        """The committed figures."""
-        asked = questions_asked(runs.to_dict("records"))
+        """The committed figures: those that show anything."""
+        asked, (tables, *_) = questions_asked(runs.to_dict("records")), run_selection.of_one_machine(self.tables())
         questions = [question for question in asked if not self.questions or question.name in self.questions]
-        return [name for question in questions for name in question.figures]
+        names = [name for question in questions for name in question.figures]
+        return [name for name in names if panels.all_figures()[name].draw(tables).chart]
 
 
 H200 = DOCS / "example-h200"
@@ -110,7 +191,8 @@ STUDIES = (
     Example(H200 / "attention", ("h_attention",)),
     Example(H200 / "memory", ("i_memory", "memory_predicted"), see=(("i_memory", "block"),)),
     Example(H200 / "block", ("i_memory",), "i_memory", see=(("i_memory", "memory"),)),
-    Example(H200 / "checkpoint", ("j_checkpoint",), "j_checkpoint"),
+    Example(H200 / "checkpoint", ("j_checkpoint",), "j_checkpoint", see=(("j_checkpoint", "checkpoint-bf16"),)),
+    Example(H200 / "checkpoint-bf16", ("j_checkpoint",), "j_checkpoint", see=(("j_checkpoint", "checkpoint"),)),
     Example(H200 / "first-step", ("k_warmup",)),
     Example(H200 / "counters", ("l_counters",)),
     Example(H200 / "energy", ("m_energy",), see=(("f_precision", "precision"),)),
@@ -139,14 +221,21 @@ def _link(example: Example, question: str, study: Example, up: str) -> Claim:
         {f"{here[work]} here is {there[work]} there" for work in here if there.get(work, here[work]) != here[work]}
     )
     return Claim(
-        "See also the {link}: {same} of its {all} runs have the same settings as runs here{names}.", "counted",
-        link=link, same=len({*here} & {*there}), all=len(there), names=f" ({listed(names)})" if names else "",
+        "See also the {link}: {same}.", "counted", link=link,
+        same=_same_runs(len({*here} & {*there}), len(there)) + (f" ({listed(names)})" if names else ""),
     )  # fmt: skip
+
+
+def _same_runs(same: int, every: int) -> str:
+    """How many runs of another study have the settings of runs here."""
+    if not same:
+        return "the same question in other settings"
+    return f"{of_all(same, every, 'run')} there {'has' if every == 1 else 'have'} the same settings as here"
 
 
 def _work(runs: pd.DataFrame) -> dict[tuple, str]:
     """The name of the model by what a run computes: runs of one model with two names compute the same."""
-    return dict(zip(runs[WORK].itertuples(index=False, name=None), runs[MODEL.key], strict=True))
+    return dict(zip(runs[WORK].itertuples(index=False, name=None), runs[dimensions.MODEL.key], strict=True))
 
 
 @cache
@@ -200,8 +289,8 @@ def remake(example: Example) -> None:
     for name, text in texts.items():
         write_text(folder / "answers" / f"{name}.md", text)
     for name in example.figures(merged["runs"]):
-        figure = on_paper(all_figures()[name], ChainMap(summaries, merged))
-        write_text(folder / "figures" / f"{name}.svg", drawn(figure, ".svg").decode())
+        figure = paper.on_paper(panels.all_figures()[name], ChainMap(summaries, merged))
+        write_text(folder / "figures" / f"{name}.svg", paper.drawn(figure, ".svg").decode())
 
 
 if __name__ == "__main__":

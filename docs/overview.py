@@ -11,19 +11,18 @@ from pathlib import Path
 import jinja2
 import pandas as pd
 
-from docs.examples import EXAMPLES, H200, SIZES, WHOLE, WORK, Example
-from docs.kept import comparisons
+from docs.examples import EXAMPLES, H200, SIZES, WHOLE, WORK, Example, comparisons
 from profile_grid.comparing.document import summary
 from profile_grid.documents.documents import section
 from profile_grid.quantities import percent
-from profile_grid.questions.time_lost.document import within_bound
+from profile_grid.questions.time_lost.document import remedies, within_bound
 from profile_grid.study.catalogue import QUESTIONS
-from profile_grid.study.dimensions import CONTEXT_LENGTH
-from profile_grid.tables.claims import Claim
+from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE
 from profile_grid.tables.evidence import WAITING
-from profile_grid.tables.machines import by_machine
+from profile_grid.tables.measured import by_machine
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged
+from profile_grid.tables.wording import Claim
 
 TEMPLATE = Path(__file__).with_name("overview.md.j2")
 README, SENTENCES, AGREEMENT = H200 / "README.md", H200 / "sentences.csv", H200 / "agreement.csv"
@@ -84,9 +83,10 @@ def _held() -> Claim:
     """How many remedies all studies measured, and how many gained no more than was predicted."""
     tables = [example.tables()["predictions"] for example in EXAMPLES if "findings" in example.merged_names]
     every = pd.concat([table for table in tables if len(table)])
-    text = "{held} of {all} remedies that {studies} studies measured saved no more than the diagnosis says is possible."
     studies = sum(1 for table in tables if len(table))
-    return Claim(text, "counted", held=within_bound(every), all=len(every), studies=studies)
+    held, number = within_bound(every), len(every)
+    text = " remedies measured in {studies} studies saved no more than the diagnosis says is possible."
+    return Claim(remedies(held, number) + text, "counted", held=held, all=number, studies=studies)
 
 
 def agreement() -> pd.DataFrame:
@@ -126,9 +126,10 @@ def claims_on_agreement(table: pd.DataFrame) -> list[Claim]:
             )
         )  # fmt: skip
     for names in dict.fromkeys(table.loc[table["models"].str.contains(","), "models"]):
-        found.append(Claim("One model has two names: {names}.", names=names.replace(", ", " and ")))
+        found.append(Claim("{names} are the same model.", names=names.replace(", ", " and ")))
     return found
 
 
 def _place(row: pd.Series) -> str:
-    return f"{row['models']} {CONTEXT_LENGTH.words(row['context_length'])} in {row['precision']}, {row['mode']}"
+    context, mode = CONTEXT_LENGTH.words(row["context_length"]), MODE.name_of(row["mode"])
+    return f"{row['models']} {context} in {row['precision']}, {mode}"

@@ -11,11 +11,10 @@ from tempfile import TemporaryDirectory
 
 import pandas as pd
 
-from docs.examples import H200, STUDIES, WHOLE, Example
-from docs.kept import comparisons, make_comparison
+from docs.examples import H200, STUDIES, WHOLE, Example, comparisons, make_comparison
 from kernel_tables.report.report import report
 from kernel_tables.trace import Trace
-from profile_grid.figures.drawing import all_figures
+from profile_grid.figures.panels import all_figures
 from profile_grid.figures.paper import drawn, on_paper
 from profile_grid.files import write_json
 from profile_grid.page import needed_tables, page
@@ -60,18 +59,13 @@ def page_of(example: Example) -> str:
         needed,
         example.provenance(),
         images=_images(tables),
-        table_files=_table_files(example),
+        table_files={path.stem: f"tables/{path.name}" for path in (example.folder / "tables").glob("*.parquet")},
         links=example.links(""),
     )
     if example.questions:
         return make_page(timeline=empty_timeline())
     timeline = pd.read_parquet(example.folder / "page" / "timeline.parquet")
     return make_page(timeline=timeline, trace_file="page/trace.json.gz")
-
-
-def _table_files(example: Example) -> dict[str, str]:
-    """The tables that are kept of a study, by path from its page."""
-    return {path.stem: f"tables/{path.name}" for path in (example.folder / "tables").glob("*.parquet")}
 
 
 def _images(tables: Mapping[str, pd.DataFrame]) -> dict[str, bytes]:
