@@ -22,10 +22,9 @@ from typing import Literal
 import pandas as pd
 
 from benchmarks.harness import ROOT, run, snakemake_command
+from profile_grid.comparing import document, written
 from profile_grid.comparing.cells import FASTER, SLOWER
-from profile_grid.comparing.document import summary
 from profile_grid.comparing.results import read_results
-from profile_grid.comparing.written import comparison
 from workflow.scripts import process_steps
 
 SAME, SLOWER_SOFTMAX = "same", "slower"
@@ -64,8 +63,8 @@ def main(
     sides = [options.folder / side / "results" for side in SIDES]
     for side in sides:
         process_steps.main(plan=side / "grid.json", folder=side / "processes", processes=rounds)
-    tables = comparison(*map(read_results, sides))
-    print(summary(tables["cells"]))
+    tables = written.comparison(*map(read_results, sides))
+    print(document.summary(tables["cells"]))
     return (difference_reported if trial == SAME else slowdown_missed)(tables)
 
 

@@ -1,6 +1,6 @@
-"""Shared by all benchmarks: options, costs of processes, calls timed in turn, generated grids, tables with ratios.
+"""Shared by all benchmarks: options, costs of processes, generated grids, tables with ratios.
 
-A benchmark declares its commands or calls, and the peer or bound to compare with in the same run.
+A benchmark declares its commands, and the peer or bound to compare with in the same run.
 """
 
 import json
@@ -88,22 +88,6 @@ class Costs:
         return measured
 
 
-def in_turn(calls: Mapping[str, Callable[[], float]], repeats: int) -> dict[str, list[float]]:
-    """The results of each call, by its name. They are called in turn, so that a change over time affects all."""
-    values: dict[str, list[float]] = {name: [] for name in calls}
-    for _ in range(repeats):
-        for name, call in calls.items():
-            values[name].append(call())
-    return values
-
-
-def seconds(work: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> float:
-    """The time of a call."""
-    began = clock()
-    work()
-    return clock() - began
-
-
 def print_row(*cells: object, heading: bool = False) -> None:
     """Prints a row of a Markdown table at once: numbers with four digits after the point, lists with commas."""
     print(f"| {' | '.join(map(_cell, cells))} |", flush=True)
@@ -117,16 +101,11 @@ def _cell(value: object) -> str:
     return f"{value:.4f}" if isinstance(value, float) else str("" if value is None else value)
 
 
-def project_config(**changes: object) -> dict:
-    """config.yaml of this project with other values of some keys."""
-    import yaml
-
-    return yaml.safe_load((ROOT / "config.yaml").read_text()) | changes
-
-
 def made_config(runs: int) -> dict:
     """This project's configuration with a grid of that many runs, of identical models, in every mode. Imports nothing
     heavy: the memory of a process that starts another counts into the peak of the other."""
+    import yaml
+
     models, contexts, precisions, batches = SIZES[runs]
     names = [f"model{number}" for number in range(models)]
     product = {
@@ -136,7 +115,8 @@ def made_config(runs: int) -> dict:
         "precisions": ["fp32", "bf16"][:precisions],
         "batch_sizes": [4 * (number + 1) for number in range(batches)],
     }
-    config = project_config(grid="benchmark", counters={"runs": ""})  # no further stages
+    config = yaml.safe_load((ROOT / "config.yaml").read_text())
+    config |= {"grid": "benchmark", "counters": {"runs": ""}}  # no further stages
     config["models"] |= dict.fromkeys(names, SHAPE)
     config["grids"]["benchmark"] = [product]
     return config

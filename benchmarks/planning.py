@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.harness import PYTHON, ROOT, Costs, made_config, run
-from benchmarks.made_outputs import SNAKEFILE
+from benchmarks.made_grid import SNAKEFILE
 from profile_grid.study.stages import STAGES
 
 PACKAGES = ("cs336_model", "kernel_recorder", "kernel_tables", "profile_grid", "range_marks")

@@ -4,7 +4,7 @@ Each program of tests/kernel_recorder/programs and benchmarks/programs runs thre
 (without it by PyTorch's profiler), and under torch.profiler with ranges around its phases
 (benchmarks/programs/in_phases.py). Without a GPU, the larger programs are small. The output, the
 exit status, the weights and the random state of the first two must be equal; six steps and each phase
-must have as many kernels as torch.profiler counts. The exit status is 1 if anything differs.
+must have as many kernels as torch.profiler counts, on every rank. The exit status is 1 if anything differs.
 
 --jobs programs run at once. --keep FOLDER keeps captures and outputs.
 """
@@ -21,11 +21,15 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
+import pandas as pd
+
 from benchmarks.harness import PYTHON, ROOT, print_row, run
-from kernel_recorder.gpu import TORCH, gpu_is_visible, profiler_of_this_machine
-from kernel_recorder.in_process.passes import DECODE, FORWARD, INFERENCE, PREFILL
-from kernel_recorder.in_process.settings import DEFAULT_SKIP, DEFAULT_STEPS
+from benchmarks.programs.in_phases import file_of_rank
+from kernel_recorder.in_process.handover import DEFAULT_SKIP, DEFAULT_STEPS
+from kernel_recorder.in_process.module_ranges import DECODE, FORWARD, INFERENCE, PREFILL
+from kernel_recorder.nsys_profile import TORCH, gpu_is_visible, profiler_of_this_machine
 from kernel_tables.errors import TraceError
+from kernel_tables.ranks.ranks import COMMUNICATION
 from kernel_tables.trace import Trace
 
 PROGRAMS = ROOT / "tests" / "kernel_recorder" / "programs"
@@ -47,10 +51,17 @@ class Program:
     needs_gpu: bool = False
     truth: tuple[str, ...] | None = None
     folder: Path = PROGRAMS
+    ranks: int = 1
 
     @property
     def name(self) -> str:
         return " ".join([self.file, *self.arguments])
+
+    @property
+    def start(self) -> list[str]:
+        """What runs a file of Python or `-m` a module."""
+        several = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(self.ranks)]
+        return [sys.executable] if self.ranks == 1 else [*PYTHON, *several]
 
 
 ALL = [
@@ -74,16 +85,14 @@ ALL = [
     Program("gpt", (SIZE,), folder=LARGER_PROGRAMS),
     Program("llama", (SIZE,), needs="transformers", folder=LARGER_PROGRAMS),
     Program("loader_and_graph", (SIZE,), folder=LARGER_PROGRAMS),
+    Program("gpt_ranks", (SIZE, "ddp"), folder=LARGER_PROGRAMS, ranks=2),
+    Program("gpt_ranks", (SIZE, "fsdp"), folder=LARGER_PROGRAMS, ranks=2),
 ]
-COLUMNS = (
-    "program",
-    "by",
-    "same as plainly",
-    *(f"{phase}, ÷" for phase in ("forward", "backward", "optimizer", "all")),
-)
 PHASES = {
     "forward": (FORWARD, INFERENCE, PREFILL, DECODE), "backward": ("backward",), "optimizer": ("Optimizer.step#",),
 }  # fmt: skip
+COUNTED = (*PHASES, COMMUNICATION, "all")
+COLUMNS = ("program", "by", "same as plainly", *(f"{phase}, ÷" for phase in COUNTED))
 
 
 def main(programs: list[str] = [], *, jobs: int = 4, keep: Path | None = None) -> int:  # noqa: B006 (the harness reads it)
@@ -106,11 +115,11 @@ def compared(program: Program, keep: Path | None) -> list:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         capture = folder / "capture.sqlite"
-        record = ["kernel_tables", "record", "--profiler", profiler, "-o", str(capture), "--", sys.executable]
-        plain = ran(program, folder / "plain", [sys.executable])
+        record = ["kernel_tables", "record", "--profiler", profiler, "-o", str(capture), "--", *program.start]
+        plain = ran(program, folder / "plain", program.start)
         recorded = ran(program, folder / "recorded", [*PYTHON, *record])
         problems = [] if outcome(plain) == outcome(recorded) else ["output or status differ"]
-        ratios: list = [None] * 4
+        ratios: list = [None] * len(COUNTED)
         if not capture.exists():
             problems.append((recorded.stderr.strip().splitlines() or ["nothing was recorded"])[-1])
         elif program.step:
@@ -157,34 +166,40 @@ def outcome(done: subprocess.CompletedProcess) -> tuple[str, int]:
 
 
 def against_truth(program: Program, capture: Path, folder: Path) -> tuple[list[float | None], list[str]]:
-    """The times of phases divided by torch.profiler's; and where the counts of kernels differ."""
+    """The times of phases divided by torch.profiler's, of rank 0; and where counts of kernels differ on any rank."""
     path = folder / "truth.json"
     numbers = [str(path), program.step, str(DEFAULT_SKIP), str(DEFAULT_STEPS)]
     program = program if program.truth is None else replace(program, arguments=program.truth)
-    done = ran(program, folder / "truth", [*PYTHON, "benchmarks.programs.in_phases", *numbers])
-    if not path.exists():
-        return [None] * 4, [f"no truth: {(done.stderr.strip().splitlines() or ['?'])[-1]}"]
-    truth, recorded = json.loads(path.read_text()), dict(phases(capture))
-    differences = [
-        f"{phase} has {recorded[phase]['kernels']} kernels, torch.profiler {truth[phase]['kernels']}"
-        for phase in (*PHASES, "all")
-        if recorded[phase]["kernels"] != truth[phase]["kernels"]
-    ]
-    ratios = [recorded[phase]["ms"] / truth[phase]["ms"] if truth[phase]["ms"] else None for phase in (*PHASES, "all")]
+    done = ran(program, folder / "truth", [*program.start, "-m", "benchmarks.programs.in_phases", *numbers])
+    ratios, differences = [None] * len(COUNTED), []
+    for rank in reversed(range(program.ranks)):
+        of_rank, written = f" of rank {rank}" if program.ranks > 1 else "", file_of_rank(path, rank)
+        if not written.exists():
+            return ratios, [f"no truth{of_rank}: {(done.stderr.strip().splitlines() or ['?'])[-1]}"]
+        truth, recorded = json.loads(written.read_text()), dict(phases(file_of_rank(capture, rank)))
+        differences += [
+            f"{phase}{of_rank} has {recorded[phase]['kernels']} kernels, torch.profiler {truth[phase]['kernels']}"
+            for phase in COUNTED
+            if recorded[phase]["kernels"] != truth[phase]["kernels"]
+        ]
+        ratios = [recorded[phase]["ms"] / truth[phase]["ms"] if truth[phase]["ms"] else None for phase in COUNTED]
     return ratios, differences
 
 
 def phases(capture: Path) -> Iterator[tuple[str, dict[str, float]]]:
-    """The number of kernels and their milliseconds, of each phase and of all steps."""
+    """The number of kernels and their milliseconds, of each phase, of communication and of all steps."""
     with Trace(capture) as trace:
-        tree = trace.range_tree()
+        tree, classes = trace.range_tree(), trace.classes("step")
     below_step = tree[(tree["depth"] == 1) & tree["range"].str.startswith("step > ")]
     names = below_step["range"].str.removeprefix("step > ")
     for phase, beginnings in PHASES.items():
-        rows = below_step[names.str.startswith(beginnings)]
-        yield phase, {"kernels": int(rows["kernels"].sum()), "ms": rows["gpu_time_ns"].sum() / 1e6}
-    step = tree[tree["range"] == "step"]
-    yield "all", {"kernels": int(step["kernels"].sum()), "ms": step["gpu_time_ns"].sum() / 1e6}
+        yield phase, counted(below_step[names.str.startswith(beginnings)])
+    yield COMMUNICATION, counted(classes[classes["class"] == COMMUNICATION], "launches", "total_ns")
+    yield "all", counted(tree[tree["range"] == "step"])
+
+
+def counted(rows: pd.DataFrame, kernels: str = "kernels", time_ns: str = "gpu_time_ns") -> dict[str, float]:
+    return {"kernels": int(rows[kernels].sum()), "ms": rows[time_ns].sum() / 1e6}
 
 
 def keep_run(
@@ -193,8 +208,8 @@ def keep_run(
     to.mkdir(parents=True, exist_ok=True)
     name = program.name.replace(" ", "_")
     (to / f"{name}.txt").write_text("\n".join([plain.stdout, plain.stderr, recorded.stdout, recorded.stderr]))
-    if capture.exists():
-        shutil.copy(capture, to / f"{name}.sqlite")
+    for path in capture.parent.glob("capture*.sqlite"):
+        shutil.copy(path, to / path.name.replace("capture", name))
 
 
 if __name__ == "__main__":

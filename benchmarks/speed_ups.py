@@ -15,11 +15,10 @@ from torch.utils.benchmark import Timer
 
 from benchmarks.harness import print_row, run
 from cs336_model.program.device import resolve_device
-from cs336_model.program.process_cost import Progress
+from cs336_model.program.process import Progress
 from cs336_model.program.spec import RunSpec, read_spec
 from cs336_model.program.steps import PhaseClock, make_subject, run_steps
-from cs336_model.program.variants.compilation import compiling
-from cs336_model.program.variants.effects import process_settings
+from cs336_model.program.variants.effects import compiling, process_settings
 
 SECONDS = 5.0  # for which the timer measures
 RUNS = Path("results/runs")

@@ -1,8 +1,9 @@
 """What a run of all tests may cost: the processor time of the tests and of the processes that they start, in units of a
-loop that is timed in the same session, so that a slow or busy machine changes little. A run of some has no budget.
+loop that is timed between the tests, so that a slow or busy machine slows both. A run of some has no budget.
 """
 
 import resource
+import statistics
 import time
 import tomllib
 from pathlib import Path
@@ -13,8 +14,11 @@ from tests import forked_python
 
 PATH = "tests/budget.toml"
 LIMIT = tomllib.loads(Path(__file__).with_name("budget.toml").read_text("utf-8"))
-CPU_S = pytest.StashKey[float]()  # of the workers that have ended
+SAMPLES_S: list[float] = []  # what the loop took in this process, between tests
+SAMPLE_EVERY_S = 5.0
+WORKERS = pytest.StashKey[list[dict]]()  # what the workers that have ended took
 MESSAGE = pytest.StashKey[str]()
+_sampled_at = -SAMPLE_EVERY_S
 
 
 def verdict(cpu_s: float, unit_s: float, units: float, margin: float) -> tuple[bool, str]:
@@ -29,18 +33,21 @@ def verdict(cpu_s: float, unit_s: float, units: float, margin: float) -> tuple[b
     return False, f"{line}: {over}. Make the slowest tests above quicker, or raise the budget and say what for"
 
 
-def unit_s() -> float:
-    """Seconds of processor time that the loop takes on this machine now, the least of some."""
-    return min(_timed_loop() for _ in range(7))
-
-
-def _timed_loop() -> float:
+def loop_s() -> float:
+    """Seconds of processor time that the loop takes on this machine now."""
     started = time.process_time()
     words: dict[str, int] = {}
     for number in range(60_000):
         word = str(number * 7919 % 10_007)
         words[word] = words.get(word, 0) + len(word)
     return time.process_time() - started
+
+
+def pytest_runtest_teardown() -> None:
+    global _sampled_at
+    if time.monotonic() - _sampled_at >= SAMPLE_EVERY_S:
+        SAMPLES_S.append(loop_s())
+        _sampled_at = time.monotonic()
 
 
 def spent_s() -> float:
@@ -61,18 +68,20 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
     forked_python.close()
     if hasattr(config, "workeroutput"):
-        config.workeroutput["cpu_s"] = spent_s()
+        config.workeroutput |= {"cpu_s": spent_s(), "samples_s": SAMPLES_S}
     elif is_whole(config) and exitstatus == pytest.ExitCode.OK:
-        cpu_s = config.stash.get(CPU_S, None) or spent_s()
-        is_within, config.stash[MESSAGE] = verdict(cpu_s, unit_s(), LIMIT["units"], LIMIT["margin"])
+        workers = config.stash.get(WORKERS, None) or [{"cpu_s": spent_s(), "samples_s": SAMPLES_S}]
+        cpu_s = sum(worker["cpu_s"] for worker in workers)
+        samples_s = [sample for worker in workers for sample in worker["samples_s"]]
+        is_within, config.stash[MESSAGE] = verdict(cpu_s, statistics.mean(samples_s), LIMIT["units"], LIMIT["margin"])
         if not is_within:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_testnodedown(node, error: object) -> None:
-    stash = node.config.stash
-    stash[CPU_S] = stash.get(CPU_S, 0.0) + getattr(node, "workeroutput", {}).get("cpu_s", 0.0)
+    if output := getattr(node, "workeroutput", None):
+        node.config.stash.setdefault(WORKERS, []).append(output)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -71,20 +71,14 @@ def test_ratios_of_costs_are_to_the_first_line(monkeypatch, capsys):
     assert rows[2:] == ["1.00", "", "1.50"]
 
 
-def test_calls_are_made_in_turn():
-    order = []
-    calls = {name: lambda name=name: order.append(name) or len(order) for name in ("a", "b")}
-    assert harness.in_turn(calls, 2) == {"a": [1, 3], "b": [2, 4]}
-    assert order == ["a", "b", "a", "b"]
-
-
 def test_a_launch_after_many_modules_inside_a_model_is_of_its_forward_pass(monkeypatch):
     monkeypatch.setattr(in_phases.torch.cuda, "is_available", lambda: False)
     model = {"cat": "user_annotation", "name": in_phases.FORWARD, "ts": 0, "dur": 1000}
     modules = [model | {"ts": 10 + 5 * number, "dur": 4} for number in range(100)]
     losses = [{"cat": "cpu_op", "name": "aten::nll_loss", "tid": 1, "ts": ts, "dur": 2000} for ts in (990, 3000)]
+    losses.append({"cat": "cpu_op", "name": "c10d::allreduce_", "tid": 1, "ts": 5, "dur": 2})
     counted = in_phases.by_phase([model, *modules, *losses])
-    assert [counted[phase]["kernels"] for phase in ("forward", "rest", "all")] == [1, 1, 2]
+    assert [counted[phase]["kernels"] for phase in ("forward", "rest", "communication", "all")] == [2, 1, 1, 3]
 
 
 def sides(monkeypatch, **programs: str) -> list[subprocess.Popen]:

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from docs.compare_tables import Renamed, differences
-from docs.kept import write_kept
+from docs.examples import write_kept
 
 TABLE = pd.DataFrame({"run": ["a", "b", "c"], "ns": [1, 2, 3], "share": [0.5, None, 0.25]})
 

@@ -31,7 +31,6 @@ ROOMS = (
     "kernel_tables.__main__",
     "profile_grid",  # what stands at its root: files, numbers and Markdown as text
     "profile_grid.study.dimensions",
-    "profile_grid.study.program",
     "profile_grid.study.workloads",
     "profile_grid.study.stage",
     "profile_grid.stages.*.stage",

@@ -1,5 +1,6 @@
 """What the README and the pages of docs/ say, done and compared."""
 
+import gzip
 import os
 import re
 import subprocess
@@ -8,6 +9,13 @@ from pathlib import Path
 
 import pandas as pd
 
+from docs.overview import agreement, claims_on_agreement
+from docs.pages import RECORDING
+from kernel_tables.diagnosis.diagnose import diagnose
+from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.diagnosis.step_time import step_time
+from kernel_tables.terminal.tables import tree_lines
+from kernel_tables.trace import Trace
 from profile_grid.study.catalogue import QUESTIONS
 from tests.workflow.conftest import copy_sources
 
@@ -66,6 +74,27 @@ def test_every_module_that_a_document_runs_is_there():
 def test_the_table_of_the_readme_is_that_of_the_example():
     rows = re.search(r"\|:--\|--:.*?\n(.*?)\n\n", README, re.DOTALL).group(1).splitlines()
     assert rows == list(example_rows())
+
+
+def test_the_recording_of_the_readme_is_that_of_the_example(tmp_path):
+    capture = tmp_path / "gpt.sqlite"
+    capture.write_bytes(gzip.decompress(RECORDING.read_bytes()))
+    with Trace(capture) as trace:
+        tree = tree_lines(trace, 100, 200, None).splitlines()
+        said = [step_time(Scope(trace, "step")).sentence]
+        said += [finding.sentence for finding in diagnose(trace, "step") if not finding.abstained][:1]
+    printed = re.search(r"```\n(range .*?)```", README, re.DOTALL).group(1)
+    rows = [line for line in printed.splitlines() if re.search(r"share$|█", line)]
+    made = {" ".join(line.split()[: len(row.split())]) for line in tree for row in rows}
+    assert len(rows) == 6 and [row for row in rows if " ".join(row.split()) not in made] == []
+    assert " ".join(printed.partition("...")[2].split()) == " ".join(" ".join(said).split())
+
+
+def test_the_differences_of_studies_in_the_readme_are_those_of_the_example():
+    (claim,) = (claim for claim in claims_on_agreement(agreement()) if claim.numbers.get("which") == "more")
+    text = " ".join(README.split())
+    assert f"for {float(claim.numbers['limit'][:-2]):g} % of a step or more" in text
+    assert f"differ by {claim.numbers['median']} in the median, and by up to {claim.numbers['most']}." in text
 
 
 def test_every_file_that_the_readme_links_to_is_there():

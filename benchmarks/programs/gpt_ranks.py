@@ -7,18 +7,24 @@ With `fails`, one rank raises in its seventh step, which is in the window of a r
 
 import os
 import sys
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
 from gpt import GPT, SIZES, STEPS
 from torch import nn
 
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "kernel_recorder" / "programs"))
+from digest import digest_of
+
 if __name__ == "__main__":
     config, way, fails = SIZES[sys.argv[1]], sys.argv[2], sys.argv[3:] == ["fails"]
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        torch.backends.cuda.enable_cudnn_sdp(False)  # two runs of it leave different weights
     dist.init_process_group("nccl" if device == "cuda" else "gloo")
+    torch.manual_seed(10)
     model: nn.Module = GPT(config).to(device)
     numbers = sum(parameter.numel() for parameter in model.parameters())
     if way == "ddp":
@@ -39,6 +45,9 @@ if __name__ == "__main__":
         optimizer.zero_grad(set_to_none=True)
         if fails and done == 7 and dist.get_rank() == 1:
             raise ValueError("made up")
+    left: list = [None] * dist.get_world_size()
+    dist.all_gather_object(left, digest_of(model, also=loss.item()))
     if dist.get_rank() == 0:
+        print("left", *left)
         print(f"{numbers} parameters, {4 * numbers} bytes in fp32")
     dist.destroy_process_group()

@@ -2,11 +2,14 @@
 
 python -m benchmarks.programs.in_phases FILE optimizer|module SKIPPED STEPS PROGRAM [ARGUMENT ...]
 
+Rank 1 of several writes FILE with _rank1 in its name, and so on.
 A launch belongs to a phase by its time alone: there are ranges around calls of modules, around torch.autograd.backward,
 and around optimizers and their closures. Without a GPU an outermost operator of PyTorch counts as a kernel.
 """
 
 import json
+import math
+import os
 import runpy
 import sys
 import tempfile
@@ -21,7 +24,7 @@ from torch.autograd.profiler import record_function
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.profiler import ProfilerActivity, profile
 
-from range_marks.module_hooks import ModuleHooks
+from range_marks.module_parts import ModuleHooks
 from range_marks.uncompiled import uncompiled, uncompiled_wrapper
 
 FORWARD, BACKWARD, CLOSURE, OPTIMIZER = "truth: forward", "truth: backward", "truth: closure", "Optimizer.step#"
@@ -54,11 +57,18 @@ class Window:
 
 
 def main(file: str, kind: str, skipped: str, steps: str, program: str, *arguments: str) -> None:
-    window = Window(Path(file), int(skipped) + (kind == "module"), int(steps))
+    path = file_of_rank(Path(file), int(os.environ.get("RANK", 0)))
+    os.environ["TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE"] = "1"  # its kernels on a processor are seen only so
+    window = Window(path, int(skipped) + (kind == "module"), int(steps))
     watch(kind, window.boundary)
     sys.path[0] = str(Path(program).parent)
     sys.argv = [program, *arguments]
     runpy.run_path(program, run_name="__main__")
+
+
+def file_of_rank(path: Path, rank: int) -> Path:
+    """The name that `kernel-tables record` gives to the file of a rank."""
+    return path.with_stem(f"{path.stem}_rank{rank}") if rank else path
 
 
 def watch(kind: str, boundary: Callable[[int], None]) -> None:
@@ -103,34 +113,41 @@ def events_of(profiler: profile) -> list[dict]:
 
 
 def by_phase(events: list[dict]) -> dict[str, dict[str, float]]:
-    """The number of kernels and their milliseconds, by phase, `rest` and `all`."""
+    """The number of kernels and their milliseconds, by phase, `rest`, `communication` (of all phases) and `all`."""
     intervals = {
         phase: sorted((e["ts"], e["ts"] + e["dur"]) for e in events if is_range(e) and e["name"].startswith(prefix))
         for phase, prefix in PHASES.items()
     }
     latest_us = {phase: list(accumulate((end for _, end in rows), max)) for phase, rows in intervals.items()}
-    result = {phase: {"kernels": 0, "ms": 0.0} for phase in (*PHASES, "all")}
-    for launch_us, duration_us in launches(events):
+    result = {phase: {"kernels": 0, "ms": 0.0} for phase in (*PHASES, "communication", "all")}
+    for launch_us, duration_us, is_collective in launches(events):
         phase = next((phase for phase in intervals if is_inside(launch_us, intervals[phase], latest_us[phase])), "rest")
-        for row in (result[phase], result["all"]):
+        for row in (result[phase], result["all"], *([result["communication"]] if is_collective else [])):
             row["kernels"] += 1
             row["ms"] += duration_us / 1e3
     return result
 
 
-def launches(events: list[dict]) -> list[tuple[float, float]]:
-    """The launch and the duration of each kernel, µs."""
+def launches(events: list[dict]) -> list[tuple[float, float, bool]]:
+    """The launch (NaN if unknown) and the duration of each kernel, µs, and whether it is a collective."""
     if torch.cuda.is_available():
         calls = {e["args"]["correlation"]: e["ts"] for e in events if e.get("cat") in ("cuda_runtime", "cuda_driver")}
         kernels = [e for e in events if e.get("cat") == "kernel"]
-        return [(calls[e["args"]["correlation"]], e["dur"]) for e in kernels]
+        return [
+            (calls.get(e["args"]["correlation"], math.nan), e["dur"], e["name"].startswith("nccl")) for e in kernels
+        ]
+    collectives = [(e["ts"], e["dur"], True) for e in events if is_operator(e, "c10d::")]
     outermost, until_us = [], defaultdict(float)
-    operators = [e for e in events if e.get("cat") == "cpu_op" and e["name"].startswith("aten::")]
+    operators = [e for e in events if is_operator(e, ("aten::", "cpp_fused_", "graph_"))]  # the last two of Inductor
     for e in sorted(operators, key=lambda e: (e["ts"], -e["dur"])):
         if e["ts"] >= until_us[e["tid"]]:
-            outermost.append((e["ts"], e["dur"]))
+            outermost.append((e["ts"], e["dur"], False))
             until_us[e["tid"]] = e["ts"] + e["dur"]
-    return outermost
+    return collectives + outermost
+
+
+def is_operator(event: dict, prefix: str | tuple[str, ...]) -> bool:
+    return event.get("cat") == "cpu_op" and event["name"].startswith(prefix)
 
 
 def is_range(event: dict) -> bool:
