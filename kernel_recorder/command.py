@@ -146,9 +146,10 @@ def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
     """Prints the reasons to doubt the capture; in full also its ranges or kernels, and where time is lost."""
     from kernel_tables.diagnosis.scope import Scope
     from kernel_tables.diagnosis.step_rules import differ_in_work
+    from kernel_tables.diagnosis.step_time import step_time
     from kernel_tables.trace import Trace
 
-    lost, step_name = [], outcome.settings.range or STEP
+    lost, base, step_name = [], "", outcome.settings.range or STEP
     try:
         with Trace(capture) as trace:
             expected = OF_EVERY_WINDOW | OF_CUT_WINDOWS if outcome.was_cut else OF_EVERY_WINDOW
@@ -160,12 +161,13 @@ def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
                 _print_rows(trace, step_name, capture, under=STEP if outcome.has_prelude else None)
                 _say_all(outcome.slowed())
                 lost = [] if any(finding.severity == ERROR for finding in findings) else _losses(trace, step_name)
+                base = "" if (time := step_time(Scope(trace, step_name))) is None else time.base
     except TraceError as error:
         _say(f"no table is made of it: {error}")
         return
     for finding in findings:
         _say(f"{finding.severity}{'' if in_full else outcome.of_rank()}: {finding.message}")
-    _say_all((*(varying if in_full else ()), *(loss.sentence for loss in lost if not _is_said(loss, outcome))))
+    _say_all((*(varying if in_full else ()), *(loss.sentence(base) for loss in lost if not _is_said(loss, outcome))))
 
 
 def _is_said(loss: Diagnosis, outcome: Outcome) -> bool:

@@ -198,8 +198,7 @@ class Outcome:
         if before and within and within > NOTABLE * before:
             yield (
                 f"{_beside(before, within)}: recording, or what else ran on the machine, makes them longer, above all"
-                f" their idle or host time; of a step without recording, savings may be up to {within / before:.2f}"
-                " times the percentages below"
+                " their idle or host time"
             )
 
     def explains(self, slow_steps: Collection[int]) -> bool:

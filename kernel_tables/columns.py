@@ -113,7 +113,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     evidence | object | | the numbers of the finding
     where | object | | range paths and kernels with their milliseconds per step
     gain_ms | float? | ms | the most that fixing the finding saves per step
-    gain_percent | float? | % | the same, of the span
+    gain_percent | float? | % | the same, of a step; of one before recording, if `record` noted its time
     advice | text | | what to do
     sure | text | | `certain`, `likely` or `possible`
     threshold | text | | the size from which the rule reports

@@ -82,7 +82,7 @@ def test_the_recording_of_the_readme_is_that_of_the_example(tmp_path):
     with Trace(capture) as trace:
         tree = tree_lines(trace, 100, 200, None).splitlines()
         said = [step_time(Scope(trace, "step")).sentence]
-        said += [finding.sentence for finding in diagnose(trace, "step") if not finding.abstained][:1]
+        said += [finding.sentence() for finding in diagnose(trace, "step") if not finding.abstained][:1]
     printed = re.search(r"```\n(range .*?)```", README, re.DOTALL).group(1)
     rows = [line for line in printed.splitlines() if re.search(r"share$|█", line)]
     made = {" ".join(line.split()[: len(row.split())]) for line in tree for row in rows}

@@ -8,7 +8,8 @@ import numpy as np
 from kernel_tables.errors import NotConserved
 from kernel_tables.intervals import NOTHING, Intervals, difference, gaps, union
 
-PARTS = ("compute", "exposed communication", "exposed memory operations", "idle")
+COMPUTE, COMMUNICATION, MEMORY, IDLE = "compute", "exposed communication", "exposed memory operations", "idle"
+PARTS = (COMPUTE, COMMUNICATION, MEMORY, IDLE)
 IDLE_SHARE = 0.15  # nsys-ai's line for idle time
 
 

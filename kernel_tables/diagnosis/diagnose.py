@@ -13,8 +13,10 @@ import numpy as np
 from kernel_tables.attribution import arrays, capture_arrays, path_text
 from kernel_tables.clean_text import in_json
 from kernel_tables.diagnosis.context import DiagnosisContext, RuleHit
-from kernel_tables.diagnosis.rules import RULES, DiagnosisRule
+from kernel_tables.diagnosis.devices import IDLE
+from kernel_tables.diagnosis.rules import IDLE_TIME_RULES, RULES, DiagnosisRule
 from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.diagnosis.step_time import step_before_ns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -34,16 +36,16 @@ class Diagnosis:
     evidence: dict[str, object]
     where: dict[str, object]  # ranges and kernels with their ms, longest first; steps
     gain_ms: float | None  # at most, of a step
-    gain_percent: float | None  # at most, of the span
+    gain_percent: float | None  # at most, of a step: of one before recording, as step_before_ns gives it, if known
     advice: str
     sure: str  # certain, likely, possible
     threshold: str
     source: str
 
-    @property
-    def sentence(self) -> str:
-        """What is lost, what a fix saves, and how, for a rule that reports a finding."""
-        return f"{self.message}; fixing it saves at most {self.gain_percent:.0f} %: {self.advice}"
+    def sentence(self, base: str = "") -> str:
+        """What is lost, what a fix saves, and how, for a rule that reports a finding. `base` is what the percentage is
+        a share of, as StepTime.base."""
+        return f"{self.message}; fixing it saves at most {self.gain_percent:.0f} %{base}: {self.advice}"
 
 
 def diagnose(
@@ -101,7 +103,7 @@ def _filling(trace: capture_arrays.CaptureArrays, counters: pd.DataFrame | None)
 def _diagnoses(rules: Sequence[DiagnosisRule], context: DiagnosisContext) -> list[Diagnosis]:
     """The results of `rules`, in their order; a rule runs after those that it leaves kernels or time to."""
     by_code = {rule.code: rule for rule in rules}
-    diagnoses, hits = {}, {}
+    diagnoses, hits, before_ns = {}, {}, step_before_ns(context.scope)
     for code in TopologicalSorter({rule.code: (*rule.leaves_to, *rule.silent_where) for rule in rules}).static_order():
         rule = by_code.get(code)
         if rule is None:
@@ -113,7 +115,7 @@ def _diagnoses(rules: Sequence[DiagnosisRule], context: DiagnosisContext) -> lis
         if reason := next(filter(None, (need(context) for need in rule.needs)), None):
             diagnoses[code] = _diagnosis(rule, reason, abstained=True)
         elif hit := _hit(rule, context, hits):
-            where, gain = _where(context, hit), _gain(context.scope, hit)
+            where, gain = _where(context, hit), _gain(context.scope, code, hit, before_ns)
             hits[code] = replace(hit, weight_ns=arrays.compact(hit.weight_ns))
             diagnoses[code] = _diagnosis(rule, hit.message, False, hit.evidence, where, *gain)
     return [diagnoses[code] for code in by_code if code in diagnoses]
@@ -135,10 +137,15 @@ def _diagnosis(
     )  # fmt: skip
 
 
-def _gain(scope: Scope, hit: RuleHit) -> tuple[float, float]:
-    """(ms of a step, percent of the span) that a fix saves at most; never more than the span."""
-    gain_ns = min(hit.gain_ns, scope.span_ns)
-    return scope.per_step_ms(gain_ns), 100 * scope.share(gain_ns)
+def _gain(scope: Scope, code: str, hit: RuleHit, before_ns: float | None) -> tuple[float, float]:
+    """(ms, percent) of a step that a fix saves at most, never more than the step; of one before recording if its time
+    is known. There the GPU idled for what its own work left, which recording does not change."""
+    step_ns = before_ns or scope.span_ns / scope.steps_on_devices
+    room_ns = step_ns
+    if before_ns and code in IDLE_TIME_RULES and not scope.trace.is_cpu_only:
+        room_ns -= (scope.span_ns - scope.parts_ns[IDLE]) / scope.steps_on_devices
+    gain_ns = min(hit.gain_ns / scope.steps_on_devices, room_ns)
+    return gain_ns / 1e6, 100 * gain_ns / step_ns
 
 
 def _where(context: DiagnosisContext, hit: RuleHit) -> dict[str, object]:

@@ -162,6 +162,7 @@ def _host_parts(context: DiagnosisContext, device: Device) -> tuple[int, ...]:
 
 
 NEXT_BATCH = re.compile(r"enumerate\(DataLoader\)")
+BY_WORKERS = re.compile(NEXT_BATCH.pattern + ".*MultiProcessing")
 
 
 def data_waits(scope: Scope, device: Device) -> Intervals:
@@ -208,5 +209,7 @@ def waiting_for_data(context: DiagnosisContext) -> RuleHit | None:
     gain_ns += first_ns
     waiter = "the program" if scope.trace.is_cpu_only else "the GPU"
     message = f"{waiter} waits {scope.in_words(gain_ns)} for the next batch of a DataLoader"
+    if any(map(BY_WORKERS.match, scope.trace.range_paths.names)):
+        message += ", and longer without a profiler, which slows the rest of a step and not the DataLoader's processes"
     evidence = {"batches_per_step": round(batches / scope.count, 2), "longest_ms": longest_ns / 1e6}
     return RuleHit(gain_ns, message, evidence, weight)

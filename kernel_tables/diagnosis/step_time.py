@@ -2,13 +2,15 @@
 
 from dataclasses import dataclass
 
-from kernel_tables.diagnosis import devices, host_rules
+from kernel_tables.diagnosis import host_rules
+from kernel_tables.diagnosis.devices import COMMUNICATION, COMPUTE, IDLE, MEMORY, Device
 from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.diagnosis.step_rules import differ_in_work
 from kernel_tables.errors import NotConserved
 from kernel_tables.intervals import gaps, intersection, union
 from kernel_tables.units import duration, percent
 
-COMPUTE, COMMUNICATION, MEMORY, IDLE = devices.PARTS
+RECORDED_STEP = "step"  # the range of a step that `record` opens
 ON_GPU = {
     COMPUTE: "kernels",
     COMMUNICATION: "communication alone",
@@ -31,6 +33,7 @@ class StepTime:
     ns: float
     parts: dict[str, float]  # without those that take no time
     idle: dict[str, float]  # the parts in which no device did anything
+    before_ns: float | None = None  # of a step before recording, as step_before_ns gives it
 
     @property
     def busy(self) -> float:
@@ -54,10 +57,20 @@ class StepTime:
         return duration(self.ns)
 
     @property
+    def before(self) -> str:
+        """ "; 28.1 ms before recording", if that is known."""
+        return f"; {duration(self.before_ns)} before recording" if self.before_ns else ""
+
+    @property
+    def base(self) -> str:
+        """What the percentages of findings are shares of: " of a step before recording", or "" if of this time."""
+        return " of a step before recording" if self.before_ns else ""
+
+    @property
     def sentence(self) -> str:
         """The time and its parts in one sentence."""
         parts = [f"{name} {duration(ns)} ({percent(ns / self.ns)})" for name, ns in self.parts.items()]
-        of_steps = f" (wall time, mean of {self.steps})" if self.steps > 1 else " (wall time)"
+        of_steps = f" (wall time{f', mean of {self.steps}' if self.steps > 1 else ''}{self.before})"
         return f"{'a step' if self.steps else 'the capture'} takes {duration(self.ns)}{of_steps}: {', '.join(parts)}"
 
 
@@ -78,16 +91,30 @@ def step_time(scope: Scope) -> StepTime | None:
     parts = {name: total_ns[part] / count for part, name in names.items() if total_ns[part]}
     idle_ns = {"waiting": waiting_ns, IDLE: total_ns[IDLE]}
     idle = {names[part]: ns / count for part, ns in idle_ns.items() if ns}
-    return StepTime(len(scope.steps), scope.span_ns / count, parts, idle)
+    return StepTime(len(scope.steps), scope.span_ns / count, parts, idle, step_before_ns(scope))
 
 
-def _waiting_ns(scope: Scope, device: devices.Device) -> int:
+def step_before_ns(scope: Scope) -> float | None:
+    """The time of a step before recording began, the median that `record` noted; recording lengthens steps.
+
+    None if it is unknown or not shorter, or if the steps there may have done other work: if those of the capture differ
+    in theirs, or the devices are busy for longer than such a step.
+    """
+    before_s = scope.trace.recorded_window.get("step_before_s")
+    if not (isinstance(before_s, float) and len(scope.steps) and scope.step_name == RECORDED_STEP):
+        return None
+    busy_ns = 0 if scope.trace.is_cpu_only else scope.span_ns - scope.parts_ns[IDLE]
+    is_shorter = busy_ns <= 1e9 * before_s * scope.steps_on_devices < scope.span_ns
+    return 1e9 * before_s if is_shorter and not differ_in_work(scope) else None
+
+
+def _waiting_ns(scope: Scope, device: Device) -> int:
     """The idle time of a device during which its program waited for data."""
     idle = gaps(union(device.start_ns, device.end_ns), device.first_ns, device.last_ns)
     return intersection(idle, host_rules.data_waits(scope, device)).total_ns
 
 
-def _loading_ns(scope: Scope, device: devices.Device) -> int:
+def _loading_ns(scope: Scope, device: Device) -> int:
     """The time in which operators of a processor ran to get the next batch, as a DataLoader without workers does."""
     compute = device.during(~scope.is_memory & ~scope.of_class("communication"))
     return intersection(compute, host_rules.data_waits(scope, device)).total_ns

@@ -17,6 +17,7 @@ from kernel_tables.terminal.tables import tree_lines
 from kernel_tables.trace import Trace
 
 INDENT = "    "
+NOTHING_FOUND = "No rule finds anything."
 
 
 def completeness_lines(table: pd.DataFrame, width: int) -> str:
@@ -37,7 +38,8 @@ def finding_lines(
     checked, by reason. `noun` is what ran, as Scope.noun."""
     reported = [finding for finding in findings if not finding.abstained]
     lines = [*_wrapped(time.sentence, width, "", INDENT), ""] if time else []
-    lines += [line for finding in reported for line in _finding(finding, width, noun)] or ["No rule finds anything."]
+    base = time.base if time else ""
+    lines += [line for finding in reported for line in _finding(finding, width, noun, base)] or [NOTHING_FOUND]
     silent = silent_by_reason(findings)
     if everything:
         for reason, codes in silent.items():
@@ -53,8 +55,8 @@ def unchecked(silent: Mapping[str, list[str]]) -> str:
     return f"{count} rule{' needs' if count == 1 else 's need'} what this capture does not have"
 
 
-def _finding(finding: Diagnosis, width: int, noun: str) -> Iterator[str]:
-    yield f"{finding.code}: at most {_time(finding.gain_ms)} ({finding.gain_percent:.1f} %), {finding.sure}"
+def _finding(finding: Diagnosis, width: int, noun: str, base: str) -> Iterator[str]:
+    yield f"{finding.code}: at most {_time(finding.gain_ms)} ({finding.gain_percent:.1f} %{base}), {finding.sure}"
     yield from _wrapped(finding.message, width)
     ranges, kernels = finding.where["ranges"], finding.where["kernels"]
     names = short_names(kernels)
@@ -84,7 +86,7 @@ def notebook_html(trace: Trace, step_name: str) -> str:
     findings = [finding for finding in diagnose(scope) if not finding.abstained][:MOST_FINDINGS]
     notes = [units.CPU_ONLY_NOTE] if trace.is_cpu_only else []
     tree = f"<pre>{escape(clean_text.visible_lines(tree_lines(trace, MOST_ROWS, WIDTH, all_by=ALL_BY)))}</pre>"
-    texts = [*([time.sentence] if time else []), *notes, *(finding.sentence for finding in findings)]
+    texts = [*([time.sentence] if time else []), *notes, *(finding.sentence(time.base if time else "") for finding in findings)]
     return tree + "".join(f"<p>{escape(clean_text.visible_lines(text[:1].upper() + text[1:]))}.</p>" for text in texts)
 
 

@@ -1,5 +1,6 @@
 """Where the wall time of a step goes: each nanosecond in one part, waiting for data among them."""
 
+import json
 import random
 from dataclasses import replace
 
@@ -13,6 +14,8 @@ from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.diagnosis.step_rules import step_times_ns
 from kernel_tables.diagnosis.step_time import step_time
 from kernel_tables.errors import NotConserved
+from kernel_tables.reading.schema import WINDOW_KEY
+from kernel_tables.terminal.findings import finding_lines
 from kernel_tables.trace import Trace
 from tests.kernel_tables.diagnosis.program import GEMM, MUL, NCCL, Program
 from tests.kernel_tables.synthetic import Synthetic
@@ -47,7 +50,7 @@ def test_on_the_cpu_a_step_is_operators_waiting_for_data_and_other_host_time(tmp
         " other host time 15.0 ms (15.0 %)"
     )
     assert (said.gain_ms, said.gain_percent) == (45, 45)
-    assert said.message == "the program waits 45.0 ms of a step (45.0 %) for the next batch of a DataLoader"
+    assert said.message.startswith("the program waits 45.0 ms of a step (45.0 %) for the next batch of a DataLoader, and")
 
 
 def test_short_waits_and_those_of_another_thread_are_no_finding(tmp_path):
@@ -124,3 +127,34 @@ def test_parts_that_do_not_add_up_are_refused(monkeypatch, tmp_path):
         scope.__dict__.pop("devices")
         with pytest.raises(NotConserved):
             step_time(scope)
+
+
+def noted(program: Program, before_ms: float) -> Synthetic:
+    """The capture of a program whose steps took so long before the window, as `record` notes it."""
+    return program.capture.metadata(WINDOW_KEY, json.dumps({"step_before_s": before_ms / 1e3}))
+
+
+def test_gains_are_of_a_step_before_recording_which_leaves_less_idle_time_on_a_gpu(tmp_path):
+    # Each step has a millisecond of kernels, and takes five; before recording, it took 2.5.
+    with read(noted(loading(kernel_us=100, wait_us=4000), 2.5), tmp_path) as trace:
+        time, (said,) = step_time(Scope(trace)), [one for one in diagnose(trace) if not one.abstained]
+        assert "; 2.50 ms before recording): kernels" in time.sentence
+    assert said.gain_ms == pytest.approx(1.5), "what the kernels leave"
+    assert said.gain_percent == pytest.approx(60)
+    assert "fixing it saves at most 60 % of a step before recording: load data" in said.sentence(time.base)
+    assert f"at most 1.50 ms (60.0 % of a step before recording), {said.sure}" in finding_lines([said], 100, time)
+
+
+def test_gains_on_a_processor_whose_operators_recording_slows_are_not_cut(tmp_path):
+    capture = on_cpu(waits_ms=45).metadata(WINDOW_KEY, json.dumps({"step_before_s": 0.06}))
+    with read(capture, tmp_path) as trace:
+        (said,) = [one for one in diagnose(trace) if one.code == "waiting_for_data"]
+    assert (said.gain_ms, said.gain_percent) == (45, pytest.approx(75))
+
+
+@pytest.mark.parametrize("before_ms", [0.9, 60.0])
+def test_steps_before_recording_that_were_longer_or_had_other_work_are_no_base(tmp_path, before_ms):
+    with read(noted(loading(kernel_us=100, wait_us=4000), before_ms), tmp_path) as trace:
+        time, (said,) = step_time(Scope(trace)), [one for one in diagnose(trace) if not one.abstained]
+    assert (time.before, time.base) == ("", "")
+    assert said.gain_percent == pytest.approx(100 * said.gain_ms * MS / time.ns)
