@@ -6,7 +6,7 @@ from pathlib import Path
 from kernel_recorder.in_process import handover as settings
 from kernel_tables.errors import TraceError
 
-MODULES, NONE = "modules", "none"
+MODULES, NONE = settings.MODULES, "none"
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -15,7 +15,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--ranges", default=settings.AUTO, metavar=f"{MODULES}[:DEPTH]|{NONE}",
         help="ranges for every module of the models (to DEPTH parts of their names), or none; default: modules, if the"
-        " program opens no ranges itself",
+        " program opens no ranges itself, and otherwise only a range for each step",
     )  # fmt: skip
     command.add_argument(
         "--profiler", choices=("nsys", "torch"), help="default: nsys if it is on PATH and there is a GPU, else torch"

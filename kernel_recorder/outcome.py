@@ -122,7 +122,7 @@ class Outcome:
 
     @property
     def _has_steps(self) -> bool:
-        return self.opened is not None and self.opened["modules"] and self.settings.window in (STEPS, CALLS)
+        return self.opened is not None and self.opened["has_steps"] and self.settings.window in (STEPS, CALLS)
 
     def recorded_process(self, program: str = "") -> keeping.RecordedProcess:
         """The recording to keep; `program` is the command line, as program_text.py writes it."""

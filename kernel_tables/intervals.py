@@ -80,6 +80,15 @@ def gaps(covered: Intervals, first_ns: int, last_ns: int, least_ns: int = 1) -> 
     return _at_least(start_ns, end_ns, least_ns)
 
 
+def total_gaps_ns(covered: Intervals, first_ns: int, last_ns: int) -> int:
+    """The time from `first_ns` to `last_ns` that `covered`, which lies within, does not cover; without long arrays."""
+    if not len(covered):
+        return last_ns - first_ns
+    parts = [slice(first, first + BLOCK) for first in range(0, len(covered) - 1, BLOCK)]
+    inner = sum(int((covered.start_ns[1:][part] - covered.end_ns[:-1][part]).sum()) for part in parts)
+    return int(covered.start_ns[0]) - first_ns + inner + last_ns - int(covered.end_ns[-1])
+
+
 def difference(covered: Intervals, *others: Intervals) -> Intervals:
     """The covered time that none of `others` covers."""
     if not len(covered):

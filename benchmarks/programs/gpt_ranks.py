@@ -22,7 +22,8 @@ if __name__ == "__main__":
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        torch.backends.cuda.enable_cudnn_sdp(False)  # two runs of it leave different weights
+        torch.backends.cuda.enable_cudnn_sdp(False)  # two runs of it leave different weights,
+        torch.use_deterministic_algorithms(True, warn_only=True)  # and so do two of flash attention
     dist.init_process_group("nccl" if device == "cuda" else "gloo")
     torch.manual_seed(10)
     model: nn.Module = GPT(config).to(device)

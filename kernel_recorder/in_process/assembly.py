@@ -9,6 +9,7 @@ from kernel_recorder.in_process.compiled_ranges import FollowedModules
 from kernel_recorder.in_process.handover import (
     ALWAYS,
     CALLS,
+    MODULES,
     NEVER,
     NSYS,
     PROGRAM,
@@ -50,14 +51,15 @@ def watch_for_window(settings: Settings, notes: Notes) -> None:
     if settings.modules != NEVER:
         FollowedModules(in_torch_profile=not to_nvtx)
 
-    def wanted() -> bool:
-        return settings.modules == ALWAYS or (settings.modules != NEVER and not window.has_own_ranges)
+    def wants(kind: str) -> bool:
+        has_own = window.has_own_ranges if kind == MODULES else window.has_own_steps
+        return settings.modules == ALWAYS or (settings.modules != NEVER and not has_own)
 
     ranks = Ranks(notes)
     ranks.watch()
     profiler = NsysProfiler(ranks) if to_nvtx else TorchProfiler()
     closures = Closures(lambda: ranges.outside_optimizer())
-    recorder = Recorder(notes, ranks, profiler, Parts(wanted, modules, closures, to_nvtx=to_nvtx))
+    recorder = Recorder(notes, ranks, profiler, Parts(wants, modules, closures, to_nvtx=to_nvtx))
     window = WINDOWS[settings.window](recorder, settings)
     ranges = ProgramRanges(window, to_nvtx=to_nvtx, is_recording=lambda: recorder.is_open)
     ranges.watch_torch()

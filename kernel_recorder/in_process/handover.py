@@ -14,6 +14,7 @@ TORCH, NSYS = "torch", "nsys"
 STEPS, CALLS, RANGE, SECONDS, PROGRAM = "steps", "calls", "range", "seconds", "program"
 AUTO, ALWAYS, NEVER = "auto", "always", "never"
 STEP = "step"  # the range of one step
+MODULES = "modules"  # what else may get ranges
 UNFINISHED = "step (unfinished)"  # of the step in which the program ended
 SETTINGS_FILE = "settings.json"
 ENDING = "ending"  # a file that the command leaves in the folder before it ends the program
@@ -28,7 +29,8 @@ class Settings:
     `window` says what opens it: the program's steps (`skip` of them go by, `steps` are recorded), of whatever kind, or
     as calls of a model; the instances of a `range` (as many); a time (`after` seconds, for `seconds`); or the program's
     own cudaProfilerStart. `quiet_end`: the command ends the program, whose Ctrl-C is then no error to report.
-    `modules` says whether modules get ranges: always, never, or where the program opens none; to a `depth` of names.
+    `modules` says whether steps and modules get ranges: always, never, or where the program opens none of that name, or
+    none at all; modules to a `depth` of names.
     """
 
     profiler: str = TORCH

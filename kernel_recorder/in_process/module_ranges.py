@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.profiler import record_function
 
 from kernel_recorder.in_process.compiled_ranges import close_modules, open_modules
-from kernel_recorder.in_process.handover import STEP
+from kernel_recorder.in_process.handover import MODULES, STEP
 from range_marks.backward import follow_backward
 from range_marks.closures import Closures
 from range_marks.marker import Marker
@@ -166,33 +166,36 @@ def models_of_this_process() -> list[nn.Module]:
 
 
 class Parts:
-    """Opens ranges where they are wanted, which is asked when the window opens; closes that of an optimizer while it
-    runs a closure."""
+    """Opens ranges of steps and of modules where they are wanted, which is asked when the window opens; closes that of
+    an optimizer while it runs a closure."""
 
-    def __init__(self, wanted: Callable[[], bool], modules: ModuleRanges, closures: Closures, *, to_nvtx: bool) -> None:
-        self._wanted, self._modules, self._closures, self._to_nvtx = wanted, modules, closures, to_nvtx
-        self.are_wanted = False
+    def __init__(
+        self, wants: Callable[[str], bool], modules: ModuleRanges, closures: Closures, *, to_nvtx: bool
+    ) -> None:
+        self._wants, self._modules, self._closures, self._to_nvtx = wants, modules, closures, to_nvtx
+        self._has_modules = self.has_steps = False
         self._close_step: Callable[[], object] | None = None
 
     def begin(self) -> None:
         """The window has opened."""
-        self.are_wanted = self._wanted()
+        self._has_modules, self.has_steps = self._wants(MODULES), self._wants(STEP)
         self._closures.begin()
-        if self.are_wanted:
+        if self._has_modules:
             self._modules.passes.steps.clear()
             self._modules.begin()
 
     def end(self) -> None:
         """The window is about to close."""
-        if self.are_wanted:
+        if self._has_modules:
             self._modules.end()
         self._closures.end()
         self.step_ends()
 
     def step_begins(self) -> None:
-        if not self.are_wanted:
+        if self._has_modules:
+            self._modules.passes.step_begins()
+        if not self.has_steps:
             return
-        self._modules.passes.step_begins()
         if self._to_nvtx:  # no push and pop: ranges of the program may open in one step and close in the next
             number = torch.cuda.nvtx.range_start(STEP)
             self._close_step = lambda: torch.cuda.nvtx.range_end(number)
@@ -208,7 +211,7 @@ class Parts:
 
     def call_begins(self, module: torch.nn.Module, args: tuple) -> None:
         """The window has opened in the hooks before a call of this module."""
-        if self.are_wanted:
+        if self._has_modules:
             self._modules.call_begins(module, args)
 
     def call_before_window(self, module: torch.nn.Module, args: tuple) -> None:
@@ -217,4 +220,4 @@ class Parts:
 
     def facts(self) -> dict[str, object]:
         """What the steps of the window ran, as far as modules had ranges."""
-        return {"passes": [dict(step) for step in self._modules.passes.steps]} if self.are_wanted else {}
+        return {"passes": [dict(step) for step in self._modules.passes.steps]} if self._has_modules else {}

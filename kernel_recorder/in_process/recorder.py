@@ -115,7 +115,7 @@ class Recorder:
             self._end_with_forked_process()
         self._has_opened = True
         self._compilations_before = compilations()
-        facts |= {"torch": torch.__version__, "modules": self.parts.are_wanted}
+        facts |= {"torch": torch.__version__, "has_steps": self.parts.has_steps}
         self._notes.add("open", start_s=time.perf_counter() - started, **facts)
         return True
 

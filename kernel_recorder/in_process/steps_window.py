@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
-from kernel_recorder.in_process.handover import CALLS, NSYS, Settings
+from kernel_recorder.in_process.handover import CALLS, Settings
 from kernel_recorder.in_process.heard_calls import heard
 from kernel_recorder.in_process.recorder import Recorder, is_in_backward
 from kernel_recorder.in_process.windows import OutermostCalls, Window
@@ -79,7 +79,7 @@ class StepsWindow(Window):
     before it trained it: the window starts over, where the profiler can.
 
     A replay runs no Python: its kernels belong to the ranges that are open while the graph is captured.
-    So under nsys, which records the creation of a graph's nodes, the window opens before the first capture.
+    So the window opens before the first capture.
     """
 
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
@@ -98,8 +98,7 @@ class StepsWindow(Window):
             return
         graph = torch.cuda.graphs.CUDAGraph
         graph.replay = heard(graph.replay, after=self._after_replay)
-        if self.settings.profiler == NSYS:
-            graph.capture_begin = heard(graph.capture_begin, before=self._before_capture)
+        graph.capture_begin = heard(graph.capture_begin, before=self._before_capture)
         Optimizer.__init__ = heard(Optimizer.__init__, after=lambda optimizer, *_: self._optimizers.add(optimizer))
 
     def left(self, name: str, optimizer: Any = None) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from kernel_recorder.in_process.handover import NSYS, Settings
+from kernel_recorder.in_process.handover import NSYS, STEP, Settings
 from kernel_recorder.in_process.recorder import Recorder
 from range_marks.module_parts import ModuleHooks, is_outermost
 from range_marks.uncompiled import uncompiled
@@ -59,18 +59,19 @@ class OutermostCalls:
 
 
 class Window:
-    """The base of all windows: notes whether the program opened a range itself before the window."""
+    """The base of all windows: notes which ranges the program opened itself before the window."""
 
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
         self.recorder, self.settings = recorder, settings
         recorder.progress = self.progress
-        self.has_own_ranges = False
+        self.has_own_ranges = self.has_own_steps = False
 
     def attach(self) -> None:
         """Begins to look for the window, once PyTorch is imported."""
 
     def entering(self, name: str, *, of_torch: bool) -> None:
         self.has_own_ranges |= not of_torch and self.recorder.waits
+        self.has_own_steps |= name == STEP and self.recorder.waits
 
     def left(self, name: str, optimizer: Any = None) -> None:
         """A range has closed, and with it the step of an optimizer, if one is given."""

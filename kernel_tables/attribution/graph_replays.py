@@ -51,15 +51,10 @@ def replayed_in_torch_trace(capture: Capture, activities: Activities) -> int:
     (kineto/graphs.py infers those that are certain); 0 in others."""
     if capture.metadata.get("CAPTURE_BACKEND") != "torch":
         return 0
-    is_replayed = in_replays(capture, activities)
+    launches = capture.calls("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
+    is_replayed = np.isin(activities.correlation, launches["correlation"])
     is_replayed[_replayed(capture, activities)[0]] = False
     return int(is_replayed.sum())
-
-
-def in_replays(capture: Capture, activities: Activities) -> np.ndarray:
-    """Whether a replay of a CUDA graph launched each activity."""
-    launches = capture.calls("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
-    return np.isin(activities.correlation, launches["correlation"])
 
 
 def node_creations(capture: Capture, activities: Activities) -> NodeCreations | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernel_tables.attribution.arrays import each_block, map_narrow_blocks
-from kernel_tables.attribution.graph_replays import in_replays
+from kernel_tables.attribution.launches import NO_LAUNCH
 from kernel_tables.attribution.ranges import NONE
 from kernel_tables.diagnosis.attention import Attention, attention_of
 from kernel_tables.diagnosis.blocking import Blocking
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kernel_tables.counters.joining import Filling
 
 OPTIMIZER = re.compile(r"(?i)^optimizer(?!.*zero_grad)")  # also PyTorch's own, Optimizer.step#AdamW.step
+GRAPH_LAUNCH = re.compile(r"(cuda|cu|hip)GraphLaunch")
 BACKWARD = re.compile(r"(?i)backward")
 MODEL_CLASSES = ("gemm", "attention", "softmax", "normalization", "embedding", "other/convolution", "other/loss")
 CAST = re.compile(r"(?i)(?:b?float(?:16|8\w*)|half)_copy_kernel|copy_kernel.*LoadWithCast")
@@ -72,8 +73,12 @@ class DiagnosisContext:
     @cached_property
     def is_mostly_replayed(self) -> bool:
         """Whether replays of CUDA graphs launched at least half of the activities."""
-        is_replayed = in_replays(self.scope.trace.capture, self.scope.activities)
-        return 2 * np.count_nonzero(is_replayed) >= max(len(is_replayed), 1)
+        calls, row = self.scope.calls, self.scope.activities.launch_row
+        replays = [function for function, name in enumerate(calls.functions) if GRAPH_LAUNCH.match(name)]
+        if not replays:
+            return False
+        is_replayed = np.isin(calls.function[row[row != NO_LAUNCH]], replays)
+        return 2 * np.count_nonzero(is_replayed) >= max(len(row), 1)
 
     @cached_property
     def idles(self) -> list[Idle]:

@@ -126,12 +126,14 @@ RULES = (
     ),
     DiagnosisRule(
         "casts", "kernels that only convert between number formats", KERNELS, HERE,
-        "keep weights in the format in which they are used, convert once per step, or compile the model",
+        "keep weights in the format in which they are used (which also makes the optimizer faster, and is not counted),"
+        " convert once per step, or compile the model",
         POSSIBLE, kernel_rules.casts, GPU,
     ),
     DiagnosisRule(
         "no_tensor_cores", "matrix multiplies in fp32 without tensor cores, by their kernels' names", KERNELS, HERE,
-        "allow TF32 (torch.set_float32_matmul_precision('high')) or use bf16, if the accuracy permits",
+        "allow TF32 (torch.set_float32_matmul_precision('high')), if the accuracy permits; bf16 saves more, since other"
+        " kernels then also move less memory",
         CERTAIN, kernel_rules.no_tensor_cores, GPU,
     ),
     DiagnosisRule(

@@ -110,8 +110,11 @@ def step_before_ns(scope: Scope) -> float | None:
 
 def _waiting_ns(scope: Scope, device: Device) -> int:
     """The idle time of a device during which its program waited for data."""
+    waits = host_rules.data_waits(scope, device)
+    if not len(waits):
+        return 0  # without long arrays
     idle = gaps(union(device.start_ns, device.end_ns), device.first_ns, device.last_ns)
-    return intersection(idle, host_rules.data_waits(scope, device)).total_ns
+    return intersection(idle, waits).total_ns
 
 
 def _loading_ns(scope: Scope, device: Device) -> int:

@@ -86,7 +86,11 @@ def notebook_html(trace: Trace, step_name: str) -> str:
     findings = [finding for finding in diagnose(scope) if not finding.abstained][:MOST_FINDINGS]
     notes = [units.CPU_ONLY_NOTE] if trace.is_cpu_only else []
     tree = f"<pre>{escape(clean_text.visible_lines(tree_lines(trace, MOST_ROWS, WIDTH, all_by=ALL_BY)))}</pre>"
-    texts = [*([time.sentence] if time else []), *notes, *(finding.sentence(time.base if time else "") for finding in findings)]
+    texts = [
+        *([time.sentence] if time else []),
+        *notes,
+        *(finding.sentence(time.base if time else "") for finding in findings),
+    ]
     return tree + "".join(f"<p>{escape(clean_text.visible_lines(text[:1].upper() + text[1:]))}.</p>" for text in texts)
 
 

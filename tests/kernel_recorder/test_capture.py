@@ -114,9 +114,9 @@ def test_a_crash_in_the_window_keeps_what_was_recorded_and_the_first_process_is_
     assert "the program ended inside the window; what was recorded until then is kept" in done.err
     assert "1 further process came to such a window; the first was recorded" in done.err
     assert "crash.sqlite: steps 2 to 4 and a part of step 5 of process" in done.err
-    # it has a range of its own, so its modules get none
+    # it has a range of its own, so its modules get none, and its steps do
     ranges = columns("crash.sqlite", "ranges").set_index("range")["instances"].to_dict()
-    assert ranges == {"forward": 3, "Optimizer.step#SGD.step": 3}
+    assert ranges == {"step": 3, "step (unfinished)": 1, "forward": 3, "Optimizer.step#SGD.step": 3}
 
 
 def test_the_step_in_which_a_program_crashes_is_no_step_of_any_mean(record):
@@ -163,7 +163,7 @@ def test_where_no_range_was_open_the_kernels_are_printed(tmp_path, capsys):
 
 
 class NoParts:
-    are_wanted = False
+    has_steps = False
 
     def begin(self):
         pass

@@ -6,7 +6,7 @@ from kernel_recorder.in_process.handover import NSYS, PROGRAM, RANGE, SECONDS, S
 from kernel_recorder.outcome import Outcome
 from kernel_recorder.program import Ended
 
-OPENED = {"event": "open", "pid": 7, "first": 6, "start_s": 0.25, "torch": "2.13", "modules": True}
+OPENED = {"event": "open", "pid": 7, "first": 6, "start_s": 0.25, "torch": "2.13", "has_steps": True}
 CLOSED = {"event": "closed", "pid": 7, "done": 3, "stop_s": 0.5, "step_before_s": 0.01, "step_within_s": 0.012}
 SAVED = {"event": "saved", "pid": 7, "save_s": 1.0}
 WHOLE = [OPENED, CLOSED, SAVED]
@@ -75,7 +75,7 @@ def test_a_program_that_ends_in_the_first_step_of_the_window_has_no_whole_step(c
 
 
 def test_a_program_with_ranges_of_its_own_ends_in_no_range_of_the_recorder():
-    assert not outcome(OPENED | {"modules": False}, CLOSED | {"ended": True}, SAVED).ended_in_step
+    assert not outcome(OPENED | {"has_steps": False}, CLOSED | {"ended": True}, SAVED).ended_in_step
 
 
 def test_a_program_killed_in_the_window_leaves_nothing_of_pytorchs_profiler_and_all_of_nsys():

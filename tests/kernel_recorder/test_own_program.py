@@ -153,7 +153,7 @@ def test_a_program_that_trains_for_hours_can_be_ended_once_it_is_recorded(record
     source = (
         "import os, time\nfrom pathlib import Path\nfrom kernel_recorder.in_process.handover import Notes\n"
         "notes = Notes(Path(os.environ['KERNEL_TABLES_RECORDING']))\n"
-        "notes.add('open', first=6, start_s=0, torch='2', modules=False)\n"
+        "notes.add('open', first=6, start_s=0, torch='2', has_steps=False)\n"
         "notes.add('closed', done=3, stop_s=0)\n"
         "notes.add('saved', save_s=0)\n"
         "try: time.sleep(60)\nexcept KeyboardInterrupt: print('clears up')"
@@ -169,7 +169,7 @@ from pathlib import Path
 from kernel_recorder.in_process.handover import Notes
 
 notes = Notes(Path(os.environ['KERNEL_TABLES_RECORDING']))
-notes.add('open', first=6, start_s=0, torch='2', modules=False)
+notes.add('open', first=6, start_s=0, torch='2', has_steps=False)
 notes.add('closed', done=3, stop_s=0)
 notes.add('saved', save_s=0)
 time.sleep(60)

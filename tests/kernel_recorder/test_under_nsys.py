@@ -21,7 +21,7 @@ from kernel_recorder.in_process.handover import Notes
 
 notes = Notes(Path(os.environ["KERNEL_TABLES_RECORDING"]))
 notes.add("torch")
-notes.add("open", first=6, start_s=0.1, torch="2.13", modules=True)
+notes.add("open", first=6, start_s=0.1, torch="2.13", has_steps=True)
 notes.add("closed", done=2, stop_s=0.1, **({"ended": True, "error": "ValueError"} if "ends inside" in sys.argv else {}))
 print("from the program", input())
 print("to standard error", file=sys.stderr)
@@ -35,7 +35,7 @@ from pathlib import Path
 
 with (Path(os.environ["KERNEL_TABLES_RECORDING"]) / "notes.jsonl").open("a") as notes:
     for pid, number in ((4, 1), (3, 0)):
-        facts = {"first": 6, "start_s": 0.1, "torch": "2.13", "modules": True}
+        facts = {"first": 6, "start_s": 0.1, "torch": "2.13", "has_steps": True}
         rank = {"event": "rank", "run": "a", "number": number, "of": 2}
         for event in (rank, {"event": "open", **facts}, CLOSED[number]):
             notes.write(json.dumps({"pid": pid, **event}) + "\\n")

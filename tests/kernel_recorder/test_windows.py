@@ -9,7 +9,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from kernel_recorder.in_process.handover import CALLS, NSYS, PROGRAM, RANGE, SECONDS, Notes, Settings, read_notes
+from kernel_recorder.in_process.handover import CALLS, NSYS, PROGRAM, RANGE, SECONDS, TORCH, Notes, Settings, read_notes
 from kernel_recorder.in_process.module_ranges import Parts
 from kernel_recorder.in_process.profilers import NsysProfiler, TorchProfiler
 from kernel_recorder.in_process.ranks import Ranks
@@ -153,16 +153,16 @@ def graph(monkeypatch):
 def test_replaying_calls_the_graph_and_counts(graph):
     window = StepsWindow(Noting(), Settings(skip=1, steps=1))
     window.attach()
-    graph.capture_begin()
     graph.replay()
     graph.replay()
     window._calls.end()
-    assert graph.called == [("capture", None), "replay", "replay"]
+    assert graph.called == ["replay", "replay"]
     assert window.recorder.seen == [("open", 2), "step", "end", ("close", 1)]
 
 
-def test_under_nsys_the_window_opens_before_a_capture_whose_ranges_tell_what_is_replayed(graph):
-    window = StepsWindow(Noting(), Settings(skip=2, steps=1, profiler=NSYS))
+@pytest.mark.parametrize("profiler", [NSYS, TORCH])
+def test_the_window_opens_before_a_capture_whose_ranges_tell_what_is_replayed(graph, profiler):
+    window = StepsWindow(Noting(), Settings(skip=2, steps=1, profiler=profiler))
     window.attach()
     graph.capture_begin(pool=3)
     assert (window.recorder.seen, graph.called) == ([("open", None)], [("capture", 3)])
@@ -280,6 +280,9 @@ def test_ranges_of_the_program_are_told_from_those_of_pytorch():
     assert not window.has_own_ranges
     instances(window, "forward")
     assert window.has_own_ranges
+    assert not window.has_own_steps
+    instances(window, "step")
+    assert window.has_own_steps
 
 
 def test_a_window_in_seconds_opens_and_closes_on_the_main_thread():
@@ -357,7 +360,7 @@ def test_nsys_is_told_once_more_what_the_program_told_it(cudart, tmp_path):
         Notes(tmp_path),
         Ranks(Notes(tmp_path)),
         NsysProfiler(Ranks(Notes(tmp_path))),
-        Parts(lambda: False, None, Closures(None), to_nvtx=True),
+        Parts(lambda _: False, None, Closures(None), to_nvtx=True),
     )
     ProgramWindow(recorder, Settings(window=PROGRAM)).attach()
     with torch.cuda.profiler.profile():
@@ -402,7 +405,7 @@ class Recording:
 
 def test_no_window_opens_or_closes_inside_a_backward_pass(tmp_path):
     notes = Notes(tmp_path)
-    parts = Parts(lambda: False, None, Closures(None), to_nvtx=False)
+    parts = Parts(lambda _: False, None, Closures(None), to_nvtx=False)
     recorder, weight = Recorder(notes, Ranks(notes), Recording(), parts), torch.ones(1, requires_grad=True)
     seen = []
 

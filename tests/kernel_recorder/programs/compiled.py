@@ -46,7 +46,8 @@ from torch._dynamo.utils import counters, guard_failures  # noqa: E402 (imported
 
 assert counters["stats"]["unique_graphs"] > 0
 counts = {
-    name: {key: count for key, count in of_name.items() if not re.search("cache|bundler", key)} for name, of_name in counters.items()
+    name: {key: count for key, count in of_name.items() if not re.search("cache|bundler", key)}
+    for name, of_name in counters.items()
 }
 print("compiled", counts, list(guard_failures.values()))
 print_digest(model)

@@ -50,7 +50,9 @@ def test_on_the_cpu_a_step_is_operators_waiting_for_data_and_other_host_time(tmp
         " other host time 15.0 ms (15.0 %)"
     )
     assert (said.gain_ms, said.gain_percent) == (45, 45)
-    assert said.message.startswith("the program waits 45.0 ms of a step (45.0 %) for the next batch of a DataLoader, and")
+    assert said.message.startswith(
+        "the program waits 45.0 ms of a step (45.0 %) for the next batch of a DataLoader, and"
+    )
 
 
 def test_short_waits_and_those_of_another_thread_are_no_finding(tmp_path):
