@@ -10,7 +10,7 @@ function startFlame(place, run) {
     used[parent[i]] += ms[i];
   }
   const description = (i) =>
-    `${names.full[name[i]]}: ${ms[i].toFixed(4)} ${place.dataset.unit ?? "ms per step"}, ${((100 * ms[i]) / ms[0]).toFixed(1)} % of it, ` +
+    `${names.full[name[i]]}: ${+ms[i].toPrecision(4)} ${place.dataset.unit ?? "ms per step"}, ${((100 * ms[i]) / ms[0]).toFixed(1)} % of it, ` +
     `${launches[i].toLocaleString("en", { maximumFractionDigits: 1 })} launches`;
   const show = (root) => {
     const bars = parent.flatMap((_, i) => {
