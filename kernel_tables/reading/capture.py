@@ -23,6 +23,7 @@ RANGES = (schema.PUSH_POP, schema.START_END)
 # A table is read in parts, by row number, if it is worth more connections to the file.
 LARGE_BYTES, LARGE_ROWS, MOST_PARTS = 100_000_000, 500_000, 4
 OTHER_THREADS = 2  # that read another table and check the file
+FEWEST_BYTES = 8  # of a row; numbers of rows may have large gaps
 ROW_NUMBERS = {"rowid", "oid", "_rowid_"}  # columns of these names hide the number of a row
 
 
@@ -182,13 +183,14 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
         required = {name for name, column in held.items() if column and not may_be_null[column]}
         sql = f'SELECT {", ".join([*terms, *more])} FROM {table} WHERE ifnull("{last}", 0) IS NOT NULL '
 
-        def read(part: str) -> TableColumns:
+        def read(part: tuple[str, int]) -> TableColumns:
+            condition, rows = part
             times = Times(table, self.bounds, may_be_open=table == schema.NVTX)
-            columns = TableColumns(self.path, table, list(wanted), times, required, **options)
-            large_queries.use_batches(self._file, self.path, sql + part, columns.use, self._proof.require_so_far)
+            columns = TableColumns(self.path, table, list(wanted), times, required, rows, **options)
+            large_queries.use_batches(self._file, self.path, sql + condition, columns.use, self._proof.require_so_far)
             return columns
 
-        parts = [only] if only else self._parts(table)
+        parts = [(only, 0)] if only else self._parts(table)
         if len(parts) == 1:
             return read(parts[0]).finished()
         with ThreadPoolExecutor(len(parts)) as pool:
@@ -197,19 +199,23 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
             first.append(others.pop(0))
         return first.finished()
 
-    def _parts(self, table: str) -> list[str]:
-        """Conditions that divide the rows of a large table, in their order, between processors."""
-        count = min(processors() - OTHER_THREADS, MOST_PARTS)
+    def _parts(self, table: str) -> list[tuple[str, int]]:
+        """Conditions that divide the rows of a large table, in their order, between processors, each with the rows for
+        which its columns need room: the first for those of all, which it takes up. No rows if that is not known."""
+        size = self._file.stat().st_size
         has_numbers = ROW_NUMBERS.isdisjoint(column.lower() for column in self.tables[table])
-        if count < 2 or self._file.stat().st_size < LARGE_BYTES or not has_numbers:
-            return [""]
+        if size < LARGE_BYTES or not has_numbers:
+            return [("", 0)]
         first, last = self._rows(f"SELECT (SELECT min(rowid) FROM {table}), (SELECT max(rowid) FROM {table})")[0]
         if first is None or last - first < LARGE_ROWS:
-            return [""]
+            return [("", 0)]
+        count = max(min(processors() - OTHER_THREADS, MOST_PARTS), 1)
+        rows = min(last - first + 1, size // FEWEST_BYTES)
         bounds = [first + (last - first) * part // count for part in range(1, count)]
         lower = ["", *(f"AND rowid > {bound} " for bound in bounds)]
         upper = [*(f"AND rowid <= {bound}" for bound in bounds), ""]
-        return [from_bound + to_bound for from_bound, to_bound in zip(lower, upper, strict=True)]
+        room = [rows, *[rows // count + 1] * (count - 1)]
+        return [(above + below, of_part) for above, below, of_part in zip(lower, upper, room, strict=True)]
 
     def _holder(self, table: str, name: str, holders: tuple[str, ...]) -> str | None:
         """The existing column that holds the column `name`, None if there is none and it may be lacking."""

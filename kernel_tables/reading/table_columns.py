@@ -20,10 +20,11 @@ ALIKE = ("process", "thread", "device", "stream")  # often the same in all rows
 class GrowingColumn:
     """Integers in order of arrival, MISSING for NULL."""
 
-    def __init__(self, narrow: bool = False, alike: bool = False) -> None:
+    def __init__(self, narrow: bool = False, alike: bool = False, rows: int = 0) -> None:
         """With `narrow`, of 32 bits as long as all are MISSING or counts that fit. With `alike`, without memory as long
-        as all are equal."""
-        self._values = np.empty(FIRST_LENGTH, np.int32 if narrow else np.int64)
+        as all are equal. Room for so many `rows` costs no memory before it is used, and no copies."""
+        self._rows = max(rows, FIRST_LENGTH)
+        self._values = np.empty(1 if alike else self._rows, np.int32 if narrow else np.int64)
         self._alike = alike
         self._length = 0
 
@@ -40,19 +41,24 @@ class GrowingColumn:
         end = self._length + len(values)
         is_narrow = self._values.dtype == np.int32
         if is_narrow and len(values) and (values.min() < schema.MISSING or values.max() > LARGEST_NARROW):
-            self._values = self._values.astype(np.int64)
+            self._move(len(self._values), np.dtype(np.int64))
         if self._alike:
             self._values[0] = self._values[0] if self._length or not len(values) else values[0]
             if (values == self._values[0]).all():
                 self._length = end
                 return
             self._alike = False
-            self._values = np.full(max(room * end, FIRST_LENGTH), self._values[0])
+            same, self._values = self._values[0], np.empty(max(room * end, self._rows), self._values.dtype)
+            self._values[: self._length] = same
         if end > len(self._values):
-            shorter, self._values = self._values, np.empty(room * end, self._values.dtype)  # resize would write zeros
-            self._values[: self._length] = shorter[: self._length]
+            self._move(room * end, self._values.dtype)
         self._values[self._length : end] = values
         self._length = end
+
+    def _move(self, length: int, dtype: np.dtype) -> None:
+        """Goes on in another array; NumPy's resize and astype would write to the room that is not used yet."""
+        before, self._values = self._values, np.empty(length, dtype)
+        self._values[: self._length] = before[: self._length]
 
     def values(self) -> np.ndarray:
         """All integers, read-only where all are equal. Nothing can be appended afterwards."""
@@ -76,16 +82,17 @@ class TableColumns:
         names: list[str],
         times: Times,
         required: Collection[str] = (),
+        rows: int = 0,
         types: tuple[int, ...] = (),
         of_text: TextMap | None = None,
     ):
         """The columns `names` of `table`, in the file that messages call `path`; `times` checks all rows.
 
-        `required` are those that the table does not let be NULL, `types` the values of the column `type` whose rows
-        are kept; `of_text` converts the column `text`.
+        `required` are those that the table does not let be NULL, `rows` how many to expect, `types` the values of the
+        column `type` whose rows are kept; `of_text` converts the column `text`.
         """
         self._path, self._table = path, table
-        self._columns = {name: GrowingColumn(name in NARROW, name in ALIKE) for name in names}
+        self._columns = {name: GrowingColumn(name in NARROW, name in ALIKE, rows) for name in names}
         self._times, self._required, self._types, self._of_text = times, required, types, of_text
         self._texts: list[pa.Array] = []
 

@@ -81,5 +81,5 @@ def test_a_table_whose_columns_hide_its_row_numbers_is_read_as_a_whole(capture, 
     connection.close()
     in_parts(3)
     with Trace(capture) as trace:
-        assert trace.capture._parts("CUPTI_ACTIVITY_KIND_KERNEL") == [""]
+        assert trace.capture._parts("CUPTI_ACTIVITY_KIND_KERNEL") == [("", 0)]
         assert (trace.activities()["kind"] == "kernel").sum() == 63
