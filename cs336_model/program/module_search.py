@@ -1,6 +1,7 @@
 """Where Python would find a module, without importing it. Uses only the standard library."""
 
 import os
+import pkgutil
 import sysconfig
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -52,13 +53,26 @@ class ModuleSearch:
         package = self.find(parent)
         if package is None or package.folders is None:
             return None
-        return _location(PathFinder.find_spec(name, list(package.folders)))
+        return _in_package(name, package.folders)
 
     def _find_top(self, name: str) -> Location | None:
         if any(finder.find_spec(name) for finder in PARTS_OF_PYTHON):
             return Location(None)
         specs = (PathFinder.find_spec(name, self.folders), *(finder.find_spec(name, None) for finder in self.finders))
         return next((_location(spec) for spec in specs if spec is not None), None)
+
+
+def _in_package(name: str, folders: Iterable[str]) -> Location | None:
+    """The location of a module in the folders of its package, as PathFinder finds it. That imports nothing either, but
+    of a namespace package it wants the package around it to be imported (KeyError otherwise)."""
+    portions: list[str] = []
+    for folder in folders:
+        finder = pkgutil.get_importer(folder)
+        spec = finder.find_spec(name) if finder else None
+        if spec and spec.loader:
+            return _location(spec)
+        portions += (spec and spec.submodule_search_locations) or ()
+    return Location(None, tuple(portions)) if portions else None
 
 
 def _location(spec: Any) -> Location | None:
