@@ -58,7 +58,7 @@ def page_of(example: Example) -> str:
         page,
         needed,
         example.provenance(),
-        images=_images(tables),
+        images=_images(needed),
         table_files={path.stem: f"tables/{path.name}" for path in (example.folder / "tables").glob("*.parquet")},
         links=example.links(""),
     )

@@ -87,7 +87,9 @@ def _by_column(rows: list[dict]) -> dict[str, list]:
 
 
 def _rounded(value):
-    if not isinstance(value, float) or not math.isfinite(value):
+    if not isinstance(value, float):
         return value
+    if not math.isfinite(value):
+        return None  # a text that is absent, too: JSON has no NaN
     number = float(f"{value:.{SIGNIFICANT}g}")
     return int(number) if number.is_integer() else number

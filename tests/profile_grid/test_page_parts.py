@@ -1,6 +1,7 @@
 """What the page is made of, without a browser: names, data for scripts, Markdown, the flame view's nodes."""
 
 import json
+import math
 
 import pandas as pd
 import pytest
@@ -114,7 +115,7 @@ def test_a_chart_without_room_says_where_the_figure_is(monkeypatch):
 
 
 def test_the_data_of_a_chart_are_kept_by_column_with_as_many_digits_as_are_read():
-    chart = {"mark": "bar", "datasets": {"rows": [{"x": 1.23456789, "y": None}, {"x": 2.0, "y": "a"}], "none": []}}
+    chart = {"mark": "bar", "datasets": {"rows": [{"x": 1.23456789, "y": math.nan}, {"x": 2.0, "y": "a"}], "none": []}}
     chart |= {"hconcat": [{"data": {"name": "rows"}, "title": "rows"}, {"data": {"name": "none"}}]}
     assert compact(chart) == {
         "mark": "bar",
