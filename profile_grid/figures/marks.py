@@ -23,7 +23,7 @@ from profile_grid.study.dimensions import BY_KEY, KEYS
 from profile_grid.tables.wording import capital
 
 LINE_PX, BAR_PX = 11, 17
-LEAST_SEEN = 0.005  # of the longest bar
+LEAST_SEEN, LEAST_AREA = 0.005, 0.002  # of the longest bar or highest stack; areas have no outline that hides them
 BAR_SYMBOL = 130  # the area of a legend's square, in which lines are seen
 MAX_LABELLED, MAX_LINES = 3, 10  # runs without results in one panel, and crosses above one context length
 MAX_NAMED = 30  # runs without results in one note
@@ -97,8 +97,8 @@ def hollow_and_filled(hollow: str, filled: str) -> alt.Chart:
 def part_fills(rows: pd.DataFrame, column: str, lined: bool = True) -> alt.Fill:
     """The fill channel of parts of bars from `start` to `end`, the same in all panels of a figure. The legend has the
     visible parts only. Lines follow a bar; in areas (`lined` False) they would cross."""
-    names = in_drawing_order(rows[column])
-    wide = (rows["end"] - rows["start"]).groupby(rows[column]).max() > LEAST_SEEN * rows["end"].max()
+    names, least = in_drawing_order(rows[column]), LEAST_SEEN if lined else LEAST_AREA
+    wide = (rows["end"] - rows["start"]).groupby(rows[column]).max() > least * rows["end"].max()
     styles = [part_style(name) for name in names]
     scale = alt.Scale(domain=names, range=[fill(color, lines if lined else 0) for color, lines in styles])
     visible = [name for name in names if wide[name]]

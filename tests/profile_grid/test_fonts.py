@@ -1,12 +1,15 @@
 """A figure looks the same whatever fonts a machine has."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
+from profile_grid.figures.paper import SVG, drawn
 from profile_grid.figures.theme import FONT
 from tests.profile_grid.made_up_font import font
 
@@ -57,3 +60,13 @@ def test_another_font_of_the_same_name_changes_no_figure(another_font):
 def test_programs_that_the_process_starts_later_find_the_fonts_of_the_system(environment):
     program = f"{AS_FIGURES_ARE_DRAWN}; import os; print(os.environ.get('FONTCONFIG_FILE'))"
     assert output(program, environment) == [str(environment.get("FONTCONFIG_FILE"))]
+
+
+def test_a_long_label_has_the_width_for_which_there_is_room_in_browsers_with_wider_fonts_too():
+    label = "xl-2026 · 2048 · training step · checkpoints of 8-2 blocks, × 1.5 (42 %)"
+    whole = {"config": CHART["config"] | {"axis": {"labelLimit": 0}}}
+    svg = ElementTree.fromstring(drawn(CHART | whole | {"data": {"values": [{"a": label, "b": 1}]}}, ".svg"))
+    (element,) = [text for text in svg.iter(f"{{{SVG}}}text") if text.text == label]
+    left = float(re.search(r"translate\(([\d.]+),", svg.find(f"{{{SVG}}}g").get("transform"))[1])
+    assert left - 20 < float(element.get("textLength")) < left - 5
+    assert element.get("lengthAdjust") == "spacingAndGlyphs"

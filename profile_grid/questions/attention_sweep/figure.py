@@ -50,8 +50,9 @@ def draw(tables: Tables) -> Drawing:
         times = marks.against_context(rows, absent, contexts, "forward + backward (ms)", series, TIME, tooltip, SIZE)
         if rows["of_peak"].isna().all():
             return times
-        title, nothing = "share of the peak FLOP/s", absent.iloc[:0]
-        shares = marks.against_context(rows, nothing, contexts, title, series, OF_PEAK, tooltip, SIZE)
+        title, nothing = "share of the peak FLOP/s (%)", absent.iloc[:0]
+        in_percent = rows.assign(**{name: 100 * rows[name] for name in OF_PEAK})
+        shares = marks.against_context(in_percent, nothing, contexts, title, series, OF_PEAK, tooltip, SIZE)
         return column(times, shares, spacing=8)
 
     timed_alone = cells["bench_both_ms"].notna().any()

@@ -69,7 +69,7 @@ def draw_timeline(tables: Tables) -> Drawing:
 
 def _areas(rows: pd.DataFrame, unit_name: str) -> alt.Chart:
     """The stacked areas of the categories; a value lasts until the next moment."""
-    time = alt.Axis(title="time on the host since the step began (ms)", grid=False)
+    time = alt.Axis(title="time on the host since the step began (ms)", grid=False, labelFlush=False)
     x = alt.X("ms:Q", scale=alt.Scale(nice=False, zero=False), axis=time)
     tooltip = marks.tooltip(
         rows, ("category", "category"), ("size", "in use"), ("phase", "phase"), ("ms", "after (ms)", marks.DIGITS)

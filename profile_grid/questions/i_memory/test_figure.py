@@ -2,9 +2,11 @@
 
 from itertools import pairwise
 
+import pandas as pd
 import pytest
 
 from profile_grid.documents.summaries import summary_tables
+from profile_grid.figures.marks import part_fills
 from profile_grid.figures.paper import on_paper
 from profile_grid.questions.i_memory import table
 from profile_grid.questions.i_memory.figure import FIGURES
@@ -79,3 +81,9 @@ def test_every_field_that_a_mark_names_is_a_column_of_its_data(figure):
         every = [one for value in channels for one in (value if isinstance(value, list) else [value])]
         fields = {one["field"] for one in every if "field" in one}
         assert fields and fields <= columns, fields - columns
+
+
+def test_the_key_names_an_area_that_is_thin_and_no_part_of_a_bar_that_its_outline_hides():
+    rows = pd.DataFrame({"category": ["parameters", "temporary"], "start": [0.0, 99.6], "end": [99.6, 100.0]})
+    keys = [part_fills(rows, "category", lined=lined).to_dict()["legend"]["values"] for lined in (False, True)]
+    assert keys == [["parameters", "temporary"], ["parameters"]]

@@ -161,7 +161,7 @@ def draw_timelines(tables: Tables) -> Drawing:
 def _timelines(rows: pd.DataFrame) -> alt.LayerChart:
     names = list(dict.fromkeys(rows["bar"]))
     lanes = marks.bar_axis(names)
-    axis = alt.Axis(title="time since the step began (ms)")
+    axis = alt.Axis(title="time since the step began (ms)", labelFlush=False)
     steps = alt.Chart(rows.drop_duplicates("run").assign(begin=0.0)).mark_bar(color=PALE, height=LANE_PX - 10)
     tooltip = marks.tooltip(
         rows, ("operation", "operation"), ("start_ms", "start (ms)", marks.DIGITS),

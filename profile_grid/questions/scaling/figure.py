@@ -41,7 +41,8 @@ def growth(times: pd.DataFrame, against: str) -> list[float]:
 
 
 def draw_scaling(tables: Tables) -> Drawing:
-    """A row per mode: the time of a step against parameters (a line per context) and context (a line per model)."""
+    """A row per mode: the time of a step against parameters (a line per context) and context (a line per model); only
+    against one of them, if the other is the same in all runs."""
     runs = tables["runs"]
     times = step_times(runs, tables["timings"])
     missing = run_selection.without_figures(runs, TIMING)
@@ -49,6 +50,7 @@ def draw_scaling(tables: Tables) -> Drawing:
     lengths = sorted({*times["context_length"], *missing["context_length"]})
     lines = Series("line", tuple(f"context {length}" for length in lengths))
     times = times.assign(line=times["context_length"].map("context {}".format))
+    varied = [against for against in AGAINST if times[against].nunique() > 1] or [*AGAINST]
 
     def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> Spec:
         present = [mode for mode in MODES if mode in set(rows["mode"])]
@@ -56,14 +58,16 @@ def draw_scaling(tables: Tables) -> Drawing:
         for mode in present:
             both = (replace(series, in_legend=mode == present[-1], width_px=WIDTH_PX) for series in (lines, models))
             mode_tables = (table[table["mode"] == mode] for table in (rows, absent))
-            panels.append(_two_panels(*mode_tables, *both, MODES[mode]))
+            panels.append(_panels(*mode_tables, *both, MODES[mode], varied))
         return column(*panels, spacing=18)
 
     note = "Without a profiler, mean ± standard deviation of the steps."
     return Frame(PANEL_DIMENSIONS, "No run was timed to its end.").drawing(times, runs, missing, panel, (note,))
 
 
-def _two_panels(times: pd.DataFrame, missing: pd.DataFrame, lines: Series, models: Series, mode: str) -> Spec:
+def _panels(
+    times: pd.DataFrame, missing: pd.DataFrame, lines: Series, models: Series, mode: str, varied: list[str]
+) -> Spec:  # fmt: skip
     """The times of one mode against parameters, and against context with the runs without results."""
     sized = times.dropna(subset="parameters")
     sizes, contexts = (
@@ -77,16 +81,17 @@ def _two_panels(times: pd.DataFrame, missing: pd.DataFrame, lines: Series, model
     )  # fmt: skip
     axis = alt.Axis(title="parameters", values=sizes.ticks, labelExpr=f"replace({NUMBER}, 'G', 'B')")  # billions
     x = alt.X("parameters:Q", scale=sizes.scale, axis=axis)
-    time_marks = marks.measured(sized, x, y, "time of a step (ms)", lines, *TIME, tooltip)
-    right = marks.measured(times, contexts.x(), y, None, models, *TIME, tooltip)
-    size = {"width": WIDTH_PX, "height": HEIGHT_PX}
-    title = alt.TitleParams(mode, frame="group")
+    axes = ((sized, x, lines), (times, contexts.x(), models))
+    titles = dict.fromkeys(varied[:1], "time of a step (ms)")
+    layers = {
+        against: marks.measured(rows, channel, y, titles.get(against), series, *TIME, tooltip)
+        for against, (rows, channel, series) in zip(AGAINST, axes, strict=True)
+    }
+    layers["context_length"] += marks.missing_marks(missing, contexts, y, models)
+    drawn = [alt.layer(*layers[against], width=WIDTH_PX, height=HEIGHT_PX) for against in varied]
+    drawn[0] = drawn[0].properties(title=alt.TitleParams(mode, frame="group"))
     independent = {"scale": dict.fromkeys(("color", "shape", "strokeDash"), "independent")}
-    return row(
-        alt.layer(*time_marks, title=title, **size),
-        alt.layer(*right, *marks.missing_marks(missing, contexts, y, models), **size),
-        spacing=GAP_PX, resolve=independent,
-    )  # fmt: skip
+    return row(*drawn, spacing=GAP_PX, resolve=independent)
 
 
 def result_scaling(tables: Tables) -> str:
