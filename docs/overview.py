@@ -39,6 +39,7 @@ def overview() -> str:
         agreement=claims_on_agreement(agreement()),
         comparisons={kept.name: summary(pd.read_parquet(kept / "cells.parquet"))[0] for kept in comparisons()},
         held=_held(),
+        several=_several_processes(),
     )
 
 
@@ -77,6 +78,12 @@ def _studies(answers: dict[str, dict[str, list[Claim]]]) -> Iterator[dict]:
                 "answer": answers[name][question.name][0], "runs": len(runs),
                 "figure": f"{name}/figures/{drawn[0]}.svg" if drawn else None,
             }  # fmt: skip
+
+
+def _several_processes() -> list[str]:
+    """The studies that timed each run in several processes, with their number."""
+    timed = {example.folder.name: example.merged()["runs"]["processes_timed"].max() for example in EXAMPLES}
+    return [f"{number:.0f} in `{study}`" for study, number in timed.items() if number > 1]
 
 
 def _held() -> Claim:
@@ -120,7 +127,7 @@ def claims_on_agreement(table: pd.DataFrame) -> list[Claim]:
         found.append(
             Claim(
                 "Where the GPU waits for {which} than {limit} of a step, the {runs} runs that several studies timed"
-                " differ by {median} in the median and by {most} at most ({place}).",
+                " differ between studies by {median} in the median and by {most} at most ({place}).",
                 which=which, limit=percent(WAITING), runs=len(rows), median=percent(rows["ratio"].median() - 1),
                 most=percent(rows["ratio"].max() - 1), place=_place(rows.loc[rows["ratio"].idxmax()]),
             )

@@ -135,6 +135,7 @@ FACTS = {
     "git_clean": "working tree clean", "runs": "runs",
 }  # fmt: skip
 DIGESTS = {"gpu_uuid_sha256": "GPU", "config_sha256": "configuration"}
+DIGITS = 8  # of a digest that tell two apart
 CHANGED_FACTS = TableSpec(
     "facts",
     "One row per fact of the two measurements, or dimension of their runs, that differs",
@@ -172,7 +173,9 @@ def facts_that_differ(before: Results, after: Results) -> pd.DataFrame:
     facts += [(label, _text(old), _text(new)) for label, old, new in rows if old != new]
     digests = [(label, before.provenance.get(key), after.provenance.get(key)) for key, label in DIGESTS.items()]
     facts += [
-        (f"{label}, of which only a digest is kept", "one", "another") for label, old, new in digests if old != new
+        (f"{label}, by the first digits of its SHA-256", *(_text(side)[:DIGITS] for side in (old, new)))
+        for label, old, new in digests
+        if old != new
     ]
     return pd.DataFrame(facts, columns=CHANGED_FACTS.names)
 

@@ -81,12 +81,23 @@ def summary(cells: pd.DataFrame, changes: pd.DataFrame | None = None) -> list[Cl
     verdicts = listed([f"{counts[verdict]} {verdict}" for verdict in VERDICTS if verdict in counts])
     counts_claim = Claim("Of {cells}: {verdicts}.", "counted", cells=counted(len(cells), "cell"), verdicts=verdicts)
     claims = [counts_claim] if len(counts) > 1 else []
-    lead = Claim("No change was detected in {cells}.", "untold", cells=counted(len(cells), "cell"))
+    lead = Claim("No change was detected in {cells}{within}.", "untold", cells=counted(len(cells), "cell"),
+                 within=_resolution(cells))  # fmt: skip
     if len(changed):
         farthest = changed.loc[np.log(changed["ratio"]).abs().idxmax()]
         lead = _change(farthest)
         claims += _others(changed.drop(farthest.name)) + _kernel(farthest["run"], changes)
     return [lead, *claims, *_too_few(cells)]
+
+
+def _resolution(cells: pd.DataFrame) -> str:
+    """How wide the intervals of the ratios are: smaller changes could not be seen."""
+    ends = np.log(cells[["ratio_low", "ratio_high"]].dropna().astype("float64"))
+    widths = np.expm1((ends["ratio_high"] - ends["ratio_low"]) / 2)
+    if widths.empty:
+        return ""
+    widest = f" (median; at most ± {percent(widths.max())})" if len(widths) > 1 else ""
+    return f"; the interval of a ratio is ± {percent(widths.median())}{widest}"
 
 
 def _change(row: pd.Series) -> Claim:

@@ -31,7 +31,7 @@ def largest_gain(times: pd.DataFrame, dimension: Dimension, base: str, modes: Se
     if clear.empty:
         text = "Whether a step is faster than {base} is {untold} in {runs}: {needed}."
         return Claim(text, "untold", base=base, untold=UNTOLD, runs=_runs(len(steps)), needed=_needed(steps))
-    median = f"; the median of {len(steps)} runs is {ratio(steps['speed_up'].median())}" if len(steps) > 1 else ""
+    median = f"; the median of {len(steps)} speed-ups is {ratio(steps['speed_up'].median())}" if len(steps) > 1 else ""
     far = clear.loc[clear["speed_up"].where(clear["speed_up"] > 1, 1 / clear["speed_up"]).idxmax()]
     return Claim(
         "{value}, {step} of {place} {is_faster} {base}{median}.",

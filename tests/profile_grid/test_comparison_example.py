@@ -64,7 +64,9 @@ def test_processes_of_a_comparison_differ_by_this_much(name):
     text = (COMPARISONS / name / "comparison.md").read_text(encoding="utf-8")
     changed = found[found["p_adjusted"] < 0.05]
     if changed.empty:
-        assert f"No change was detected in {len(found)} cells." in text
+        widths = np.sqrt(found["high"] / found["low"]) - 1
+        within = f"± {100 * widths.median():.1f} % (median; at most ± {100 * widths.max():.1f} %)"
+        assert f"No change was detected in {len(found)} cells; the interval of a ratio is {within}." in text
     else:
         (row,) = changed.itertuples()
         amount, low, high = (f"{100 * (value - 1):.1f} %" for value in (row.ratio, row.low, row.high))

@@ -2,6 +2,7 @@
 project, but for remedies of studies whose documents have no sentence on them."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -115,7 +116,7 @@ def test_bf16_and_memory_of_the_course_are_these():
         (pairs["model"] == "xl-2026") & (pairs["context_length"] == 128) & (pairs["mode"] == "train_step")
     ].item()
     text = lead("cs336-2026", "f_precision")
-    assert f"is {run:.2f} times as fast" in text and f"median of {len(gain)} runs is × {gain.median():.2f}" in text
+    assert f"is {run:.2f} times as fast" in text and f"median of {len(gain)} speed-ups is × {gain.median():.2f}" in text
     rows = table("cs336-2026", "memory_phases").query("phase == 'step'")
     rows = rows[rows["step"] == rows.groupby("run")["step"].transform("max")]
     peak = rows.groupby("run")["bytes"].sum()
@@ -140,7 +141,7 @@ def test_so_many_of_sixty_runs_lose_most_to_each_loss():
     bound = (largest["gain_ms"] / largest["run"].map(step_ms)).median()
     expected = (
         f"in {counts['no_tensor_cores']} of {len(largest)} runs and late launches in {counts['launch_bound']}"
-        f"; median upper bound: {100 * bound:.1f} % of a step"
+        f": at most {100 * bound:.1f} % of a step (median)"
     )
     assert expected in lead("diagnosis", "time_lost")
     assert expected in lead("example-h200", "time_lost")
@@ -158,7 +159,7 @@ def test_so_many_cells_of_the_sweep_are_faster_beyond_the_assumed_spread():
 
 def test_the_overview_counts_the_remedies_of_all_studies():
     readme = (EXAMPLE / "README.md").read_text(encoding="utf-8")
-    held = SENTENCES[SENTENCES["sentence"].str.contains("measured remedies")]
+    held = SENTENCES[SENTENCES["sentence"].str.contains("measured remed")]
     numbers = [json.loads(text) for text in held["numbers"]]
     kept, every = (sum(int(each[name]) for each in numbers) for name in ("held", "all"))
     silent = [
@@ -266,5 +267,49 @@ def test_costs_of_buckets_are_predicted_from_other_sizes_with_this_error():
     within = (errors <= 2 * rows["spread_ms"]).sum()
     text = sentence("parallel", "communication_limits", 3)
     assert f"a mean error of {errors.mean():.2f} ms and a largest of {errors.max():.1f} ms" in text
-    assert f"as a prediction has one of {others.mean():.2f} ms" in text
+    assert f"the other sizes has a mean error of {others.mean():.2f} ms" in text
     assert f"{within} of {len(rows)} predictions" in sentence("parallel", "communication_limits", 4)
+
+
+def test_a_token_takes_this_energy_in_bf16_and_in_fp32():
+    windows, runs = table("energy", "energy_windows"), table("energy", "runs").set_index("run")
+    windows = windows[windows["kind"] == "steps"]
+    joules = (windows["joules"] / windows["steps"]).groupby(windows["run"]).mean()
+    mj = 1e3 * joules / (runs["batch_size"] * runs["context_length"]).reindex(joules.index)
+    low, high = mj["2.7B_ctx512_train_step_bf16"], mj["2.7B_ctx512_train_step"]
+    assert re.findall(r"([\d.]+) mJ", lead("energy", "m_energy")) == [f"{low:.1f}", f"{high:.0f}"]
+    assert f"{100 * low / high:.1f} % of the" in lead("energy", "m_energy")
+
+
+def test_the_host_needs_this_time_for_a_launch():
+    rows = table("host", "host_time")
+    rows = rows[rows["launches_most"].astype(bool) & (rows["launches"] > 0) & (rows["doing"] != "Python stack")]
+    launches = rows.drop_duplicates(["run", "phase"]).groupby("run")["launches"].sum()
+    us = 1e3 * rows.groupby("run")["own_ms"].sum() / launches
+    outside = 1e3 * rows[rows["doing"] == "in no call"].groupby("run")["own_ms"].sum() / launches
+    text = lead("host", "time_lost")
+    assert f"{us.min():.1f} to {us.max():.1f} µs per launch (median {us.median():.1f})" in text
+    assert "{} to {} of it".format(*percents((outside / us).min(), (outside / us).max())) in text
+
+
+@pytest.mark.parametrize(("study", "run"), [
+    ("checkpoint", "2.7B_ctx512_train_step"), ("checkpoint-bf16", "2.7B_ctx1024_train_step"),
+])  # fmt: skip
+def test_checkpoints_take_this_time_and_leave_this_memory(study, run):
+    timings, runs = table(study, "timings"), table(study, "runs").set_index("run")
+    ms = timings[timings["phase"] == "step"].set_index("run")["mean_ms"]
+    gib = [f"{runs.loc[name, 'peak_allocated_bytes'] / 2**30:.1f} GiB" for name in (f"{run}_checkpoint1", run)]
+    longer = percents(ms[f"{run}_checkpoint1"] / ms[run] - 1)[0]
+    assert f"trains in {gib[0]} instead of {gib[1]}, for {longer} more time." in lead(study, "j_checkpoint")
+
+
+@pytest.mark.parametrize(("study", "place"), [("parallel", 3), ("parallel-2026", 2)])
+def test_exposed_communication_takes_this_share_of_captured_steps(study, place):
+    steps = table(study, "communication_steps")
+    steps = steps[steps["communication_ms"] > 0]
+    share = steps["exposed_communication_ms"] / steps["step_ms"]
+    medians = share.groupby(steps["parallel"].astype("str")).median().sort_values()
+    ends = percents(share.min(), share.max(), medians.iloc[0], medians.iloc[-1])
+    assert [medians.index[0], medians.index[-1]] == ["overlapped", "naive"]
+    text = "({} to {}; medians from {} with overlapped DDP to {} with naive DDP)".format(*ends)
+    assert text in sentence(study, "n_communication", place)

@@ -95,7 +95,7 @@ def _launch_bound(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
 
 
 def _launched_ahead(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
-    """In how many runs the range `forward` ends long before the GPU has finished."""
+    """In how many runs the range `forward` is clearly shorter than the work that it launches."""
     captured = profiled.dropna(subset="forward_gpu_busy_ms")
     if captured.empty or measured.machine.on_cpu:
         return []
@@ -104,8 +104,8 @@ def _launched_ahead(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
     is_ahead = captured["forward_gpu_busy_ms"] - captured["forward_wall_ms"] > ERRORS * error
     return [
         Claim(
-            "In {runs}, the NVTX range `forward` ends before the GPU has finished its kernels: they are launched ahead,"
-            " and unlike Python's timer, the range does not wait for them.",
+            "In {runs}, the NVTX range `forward` is shorter than the GPU is busy: kernels are launched ahead, and"
+            " unlike Python's timer, the range does not wait for them.",
             "counted", runs=of_all(int(is_ahead.sum()), len(captured), "run"),
         )
     ] if is_ahead.any() else []  # fmt: skip

@@ -74,7 +74,8 @@ def _invocations(top: pd.DataFrame, measured: Measured) -> Claim:
     elif len(uneven):
         every = f"the mean of captured steps that differ in {places(uneven)}"
     times = f"{counted(top['invocations'], 'time')} per pass"
-    return Claim("It is launched {times}, {every}.", "counted", times=times, every=every)
+    kernel = measured.words.kernel
+    return Claim("The top {kernel} is launched {times}, {every}.", "counted", kernel=kernel, times=times, every=every)
 
 
 def _others(mode: str, rows: pd.DataFrame, measured: Measured, in_lead: bool) -> list[Claim]:
@@ -89,7 +90,9 @@ def _others(mode: str, rows: pd.DataFrame, measured: Measured, in_lead: bool) ->
     if in_lead and not which:
         return []
     if in_lead and len(differing) == len(rows):
-        return [Claim("In {mode}, it is {which}.", "counted", mode=TRAINING[mode], which=which.removeprefix(": "))]
+        which = which.removeprefix(": ")
+        text = "The top {kernel} of {mode} is {which}."
+        return [Claim(text, "counted", kernel=measured.words.kernel, mode=TRAINING[mode], which=which)]
     runs = of_all(len(differing), len(rows), "run")
     return [Claim("In {mode}, another {kernel} leads in {runs}{which}.", "counted", runs=runs, mode=TRAINING[mode],
                   kernel=measured.words.kernel, which=which)]  # fmt: skip

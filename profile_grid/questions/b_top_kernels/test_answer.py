@@ -59,8 +59,8 @@ def test_the_top_kernel_of_training_is_compared_with_that_of_the_inference_run()
 def test_the_same_top_kernel_everywhere():
     assert Said(grid())["b"] == (
         "The top kernel is **sgemm 256×128 nn** in all 4 forward passes, with 51.2 % to 67.8 % of the time (median"
-        " 61.6 %); it leads the training step in all 4 runs. It is launched 60 to 180 times per pass, the same in every"
-        " captured step. In forward + backward, the same kernel leads."
+        " 61.6 %); it leads the training step in all 4 runs. The top kernel is launched 60 to 180 times per pass, the"
+        " same in every captured step. In forward + backward, the same kernel leads."
     )
 
 
@@ -68,7 +68,7 @@ def test_another_top_kernel_in_training():
     runs = [after_forward(run, matmul_us=100.0, elementwise_us=50000.0) for run in grid()]
     text = Said(runs)["b"]
     assert "; another leads the training step in all 4 runs." in text
-    assert "In the training step, it is **elementwise mul**." in text
+    assert "The top kernel of the training step is **elementwise mul**." in text
 
 
 def test_another_top_kernel_in_some_of_the_grid():
@@ -85,4 +85,4 @@ def test_different_top_kernels_of_the_forward_pass_are_told_by_class():
 
 
 def test_one_captured_step_cannot_tell_whether_steps_agree():
-    assert "It is launched 60 times per pass, of the one captured step." in Said(forward(steps=1))["b"]
+    assert "The top kernel is launched 60 times per pass, of the one captured step." in Said(forward(steps=1))["b"]

@@ -29,8 +29,8 @@ def sentences(measured: Measured) -> list[str]:
     claims = [_lead(others, parts), *wording.stand_in(measured), *_families(families[families["family"] != MATMUL])]
     claims += _parts(parts, measured)
     if kernels:
-        claims.append(wording.Claim("The {kernel} that takes most of this time is {kernels}.", "counted",
-                           kernel=measured.words.kernel, kernels=kernels))  # fmt: skip
+        text = "Outside matrix multiplies, the {kernel} with the most time is {kernels}."
+        claims.append(wording.Claim(text, "counted", kernel=measured.words.kernel, kernels=kernels))
     return [*claims, *wording.fused_sentence(measured, classes)]
 
 
@@ -88,7 +88,7 @@ def _parts(first: pd.DataFrame, measured: Measured) -> list[wording.Claim]:
                 "missing", kernels=measured.words.kernels,
             )
         ]  # fmt: skip
-    text = "The part of the model that takes most of this time is {parts}, with {share} of it."
+    text = "Outside matrix multiplies, the longest part of the model is {parts}, with {share} of that time."
     parts = wording.leaders([code(part) for part in first["part"]])
     return [wording.Claim(text, "counted", parts=parts, share=interval(first["share_of_others"], percent))]
 

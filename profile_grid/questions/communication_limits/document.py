@@ -44,10 +44,11 @@ def _limits(layers: pd.DataFrame) -> list[Claim]:
     rows = _data_parallel(layers)
     text = (
         "With data parallelism, communication takes no longer than computation from {tokens} tokens per batch on, and"
-        " with the measured batch on up to {gpus} GPUs (by configuration); the table has the other layouts."
+        " with the measured batch on up to {gpus} GPUs{runs}; the table has the other layouts."
     )
     tokens, gpus = (interval(rows[name], count) for name in ("fewest_tokens", "most_devices"))
-    return [Claim(text, "predicted", tokens=tokens, gpus=gpus)] if len(rows) else []
+    runs = " (by configuration)" if len(rows) > 1 else ""
+    return [Claim(text, "predicted", tokens=tokens, gpus=gpus, runs=runs)] if len(rows) else []
 
 
 def _measured(layers: pd.DataFrame) -> list[Claim]:
@@ -73,7 +74,7 @@ def _buckets(table: pd.DataFrame) -> list[Claim]:
     text = (
         "A model of DDP's buckets, fitted to the other sizes, predicts the cost of communication in {runs} with a mean"
         " error of {mean} ms and a largest of {most} ms;"
-        " the mean cost of the other sizes as a prediction has one of {without} ms."
+        " predicting the mean cost of the other sizes has a mean error of {without} ms."
     )
     runs = of_all(len(rows), len(rows), "run")
     means = {"mean": significant(errors.mean()), "without": significant(without.mean())}

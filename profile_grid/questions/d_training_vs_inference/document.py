@@ -8,7 +8,7 @@ from profile_grid.study.dimensions import LEADING, MODE, keys_without
 from profile_grid.tables.cells import Part, by_size, run_table, small_ones_together
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family, family_shares
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.names import ALL_PHASES, BACKWARD, FORWARD, MAIN_PHASES
+from profile_grid.tables.names import ALL_PHASES, BACKWARD, FORWARD, MAIN_PHASES, RECOMPUTATION
 from profile_grid.tables.pivoting import pivoted
 from profile_grid.tables.wording import PASSES, TRAINING, Claim, leaders, listed, no_kernels_sentence, of_all
 
@@ -103,7 +103,9 @@ def _parts(measured: Measured) -> list[Claim]:
     if first.empty:
         return []
     share, most = interval(first["share"], percent), leaders([code(part) for part in first["part"]])
-    return [Claim("The longest part of the backward pass is {most}, with {share} of it.", most=most, share=share)]
+    again = " without recomputation" if (parts["pass"] == RECOMPUTATION).any() else ""
+    text = "The longest part of the backward pass{again} is {most}, with {share} of it."
+    return [Claim(text, again=again, most=most, share=share)]
 
 
 def tables(measured: Measured) -> list[Part]:

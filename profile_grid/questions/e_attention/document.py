@@ -16,6 +16,7 @@ from profile_grid.tables.wording import (
     leaders,
     listed,
     no_kernels_sentence,
+    of_all,
     places,
     stand_in,
 )
@@ -40,15 +41,19 @@ def sentences(measured: Measured) -> list[str]:
     softmax = rows[(rows["part"] == SOFTMAX) & rows["runtime_to_matmuls"].notna()]
     if softmax.empty:
         return [Claim("Not answered: no run has ranges for softmax and for both matrix multiplies.", "missing"), *fused]
-    claims = [_ratio(softmax), *stand_in(measured), _longest(rows), *_backward(measured), *_layers(rows)]
+    claims = [_ratio(softmax, measured), *stand_in(measured), _longest(rows), *_backward(measured), *_layers(rows)]
     return [*claims, *fused]
 
 
-def _ratio(softmax: pd.DataFrame) -> Claim:
+def _ratio(softmax: pd.DataFrame, measured: Measured) -> Claim:
+    """The ratio, of the runs that compute softmax and both matrix multiplies in kernels of their own."""
+    some, every = len(softmax), measured.inference("forward_classes")["run"].nunique()
+    where = f"In {of_all(some, every, 'run')}, softmax" if some < every else "Softmax"
     times, flops = softmax["runtime_to_matmuls"], softmax["flops_to_matmuls"].dropna()
     median = f" (median {significant(times.median())})" if len(times) > 2 else ""
     return Claim(
-        "Softmax takes {times} times as long as both matrix multiplies of attention together{median}{flops}.",
+        "{where} takes {times} times as long as both matrix multiplies of attention together{median}{flops}.",
+        where=where,
         times=interval(times, significant), median=median,
         flops=f", for {interval(flops, percent)} of their FLOPs" if len(flops) else "",
     )  # fmt: skip

@@ -25,7 +25,7 @@ from profile_grid.tables.names import FORWARD, OUTSIDE
 from profile_grid.tables.wording import PASSES, Claim, capital, leaders, listed, run_in_words, where
 
 EXPECTED = (
-    ("of the peaks", "requested_peak_bytes", "estimated_peak_bytes"),
+    ("of the requested peaks", "requested_peak_bytes", "estimated_peak_bytes"),
     ("of the activations", "activation_bytes", "estimated_activation_bytes"),
 )
 NOT_RECORDED = Claim("Not answered: no run whose allocations were to be recorded has a complete history.", "missing")

@@ -39,7 +39,9 @@ def _lead(enough: pd.DataFrame) -> Claim:
     if len(settled):
         runs = of_all(len(settled), len(enough), "run")
         most = int(settled["enough"].max())
-        verdict = f"{_steps(most)} {'keeps' if most == 1 else 'keep'} the mean within {percent(TOLERANCE)} in {runs}"
+        verdict = (
+            f"{_steps(most)} {'keeps' if most == 1 else 'keep'} the mean time within {percent(TOLERANCE)} in {runs}"
+        )
     text = "The first step takes {ratios} times as long as later ones{median}; {verdict}."
     return Claim(text, "counted", ratios=interval(ratios, significant), median=median, verdict=verdict)
 
@@ -51,10 +53,10 @@ def _scattering(enough: pd.DataFrame) -> list[Claim]:
         return []
     if len(enough) == 1:
         error = percent(rows["tolerance"].iloc[0])
-        return [Claim("The mean of the measured steps is known only to within {error}.", error=error)]
+        return [Claim("The mean time of the measured steps is known only to within {error}.", error=error)]
     return [
         Claim(
-            "In {runs} ({places}), steps vary too much to say: the mean is known only to within {errors}.",
+            "In {runs} ({places}), steps vary too much to say: their mean time is known only to within {errors}.",
             "counted", runs=of_all(len(rows), len(enough), "run"), places=places(rows, most=2),
             errors=interval(rows["tolerance"], percent),
         )
@@ -92,7 +94,7 @@ def _fewer(enough: pd.DataFrame, reports: pd.DataFrame) -> list[Claim]:
         errors = (reports[(reports["warmup_steps"] == number) & (warmup_steps > number)]["ratio"] - 1).abs()
         median = f" (median {percent(errors.median())})" if len(errors) > 2 else ""
         texts.append(f"{interval(errors, percent)}{median} after {number or 'none'}")
-    text = "With fewer warm-up steps, the mean would differ by {texts}."
+    text = "With fewer warm-up steps, the mean time of a step would differ by {texts}."
     return [Claim(text, texts=listed(texts))] if texts else []
 
 

@@ -68,12 +68,13 @@ def _largest(table: pd.DataFrame) -> Claim:
 
 
 def _errors(runs: pd.DataFrame) -> list[Claim]:
-    """How far the predicted peaks are from the measured ones."""
+    """How far the predicted peaks are from the bytes that were allocated."""
     both = runs[runs["measured_peak_bytes"].notna()]
     if both.empty:
         return []
     errors = both["peak_bytes"].astype("float64") / both["measured_peak_bytes"].astype("float64") - 1
-    return [Claim("Predicted peaks differ from the measured ones by {errors}.", errors=interval(errors, percent))]
+    text = "Predicted peaks differ from what was allocated, which is rounded up to blocks, by {errors}."
+    return [Claim(text, errors=interval(errors, percent))]
 
 
 def tables(measured: Measured) -> list[Part]:

@@ -40,10 +40,11 @@ def sentences(measured: Measured) -> list[str]:
     scaling = measured.tables["communication_scaling"]
     claims = [*_scaling(scaling, WEAK), *_scaling(scaling, STRONG), *_cost(times), *_exposed_communication(steps)]
     claims += [
+        *_loss_differences(measured.tables["communication_losses"]),
         *claims_of_memory(measured.tables["communication_memory"]),
         *claims_of_gathers(measured.tables["communication_gathers"]),
+        *_bandwidth(measured),
     ]
-    claims += [*_bandwidth(measured), *_loss_differences(measured.tables["communication_losses"])]
     errors = _first_step_errors(measured.tables["communication_accuracy"])
     if not claims:
         return errors or [NO_ANSWER]
@@ -86,8 +87,8 @@ def _cost(times: pd.DataFrame) -> list[Claim]:
     slower = times[times["verdict"] == SLOWER]
     cost = ""
     if len(slower):
-        costliest = where(slower.loc[slower["cost_share"].idxmax()])
-        cost = f" ({interval(slower['cost_share'], percent)} of the step; most: {costliest})"
+        work = where(slower.loc[slower["cost_share"].idxmax(), keys_without(PARALLEL.key)])
+        cost = f" ({interval(slower['cost_share'], percent)} of the step; most: {work})"
     spread = interval(times["baseline_spread"].dropna(), percent)
     others = f"; in the others, differences between processes (standard deviation {spread}) may be as large"
     return [
@@ -104,9 +105,11 @@ def _exposed_communication(steps: pd.DataFrame) -> list[Claim]:
     communicating = steps[steps["communication_ms"] > 0]
     if communicating.empty:
         return []
-    least, *_, most = communicating.groupby(PARALLEL.key)["exposed_share"].median().sort_values().index[[0, -1]]
+    medians = communicating.groupby(PARALLEL.key)["exposed_share"].median().sort_values()
     text = "Under the profiler, exposed communication takes {times} ms of a step ({shares}{ways})."
-    ways = "" if least == most else f"; least {PARALLEL.words(least)}, most {PARALLEL.words(most)}"
+    (least, _), (most, _) = ends = [*medians.iloc[[0, -1]].items()]
+    ways = [f"{percent(share)} {PARALLEL.words(way)}" for way, share in ends]
+    ways = "" if least == most else f"; medians from {ways[0]} to {ways[1]}"
     times = interval(communicating["exposed_communication_ms"], significant)
     return [Claim(text, times=times, shares=interval(communicating["exposed_share"], percent), ways=ways)]
 

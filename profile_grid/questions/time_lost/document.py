@@ -65,9 +65,9 @@ def _largest(bounds: pd.DataFrame, runs: int) -> Claim:
     first = bounds.drop_duplicates("run")
     losses = [LOSSES.get(name, code(name)) for name in first["code"]]
     bound = percent((at_most(first)["percent"] / 100).median())
-    text = "The largest loss is {losses}; {kind} bound: {bound} of a step."
-    kind = "median upper" if len(first) > 1 else "upper"
-    return Claim(text, "predicted", losses=leaders(losses, most=2), bound=bound, kind=kind)
+    median = " (median)" if len(first) > 1 else ""
+    text = "The largest loss is {losses}: at most {bound} of a step{median}."
+    return Claim(text, "predicted", losses=leaders(losses, most=2), bound=bound, median=median)
 
 
 def _bounds(losses: pd.DataFrame, runs: int) -> list[Claim]:
@@ -81,7 +81,7 @@ def _bounds(losses: pd.DataFrame, runs: int) -> list[Claim]:
         f"{LOSSES.get(name, code(name))} {interval(rows['percent'] / 100, percent)}"
         for name, rows in first.groupby("code", sort=False)
     ]
-    text = "Upper bounds of the largest loss of a run, as shares of its step: {texts}{quiet}."
+    text = "The largest loss of a run takes at most this share of its step: {texts}{quiet}."
     return [Claim(text, "predicted", texts=listed(texts), quiet=quiet)] if texts else []
 
 
@@ -110,13 +110,16 @@ def _held(predictions: pd.DataFrame) -> list[Claim]:
     broken = predictions[~predictions["holds"].astype(bool)]
     also = f"; clearly more was saved in {places(broken)}" if len(broken) else ""
     held, every = within_bound(predictions), len(predictions)
-    text = remedies(held, every) + " measured remedies saved no more than the diagnosis says is possible{also}."
+    noun = "remedy" if held == every == 1 else "remedies"
+    text = f"{remedies(held, every)} measured {noun} saved no more than the diagnosis says is possible{{also}}."
     return [Claim(text, "counted", held=held, all=every, also=also)]
 
 
 def remedies(held: int, every: int) -> str:
-    """The template of a number of remedies: "All {all}", or "{held} of {all}"."""
-    return "All {all}" if held == every > 1 else "{held} of {all}"
+    """The template of a number of remedies: "All {all}", "The only", or "{held} of {all}"."""
+    if held != every:
+        return "{held} of {all}"
+    return "All {all}" if every > 1 else "The only"
 
 
 def within_bound(predictions: pd.DataFrame) -> int:
@@ -156,7 +159,7 @@ def _functions(stacks: pd.DataFrame, outside_us: pd.Series) -> list[Claim]:
     return (
         [
             Claim(
-                "The longest Python functions, with their shares of the time in Python and PyTorch: {texts}.",
+                "The Python function with the largest share of the time in Python and PyTorch is {texts}.",
                 texts="; ".join(texts),
             )
         ]
