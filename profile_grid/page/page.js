@@ -89,6 +89,8 @@ async function draw(place) {
   const paper = Object.fromEntries(spec.params.filter(({ value }) => value).map(({ name, value }) => [name, value]));
   const options = { ast: true, actions: false, renderer: "svg", tooltip: { disableDefaultStyle: true } };
   const { view } = await (await vegaEmbed())(place, { ...spec, datasets: Object.fromEntries(fitting(data)) }, options);
+  const svg = place.querySelector("svg");
+  svg.style.maxWidth = `${1.35 * svg.viewBox.baseVal.width}px`; // so that text of narrow charts is not larger
   place.chart = { view, data, paper };
   paint(place.chart);
   place.closest("figure").classList.add("drawn");
