@@ -60,7 +60,7 @@ def is_whole(config: pytest.Config) -> bool:
     """Whether all tests are run: nobody chose some of them, by path, word, mark or as those that failed."""
     option = config.option
     chosen = option.keyword, option.markexpr, option.deselect, getattr(option, "lf", False), option.ignore
-    return config.args_source == pytest.Config.ArgsSource.TESTPATHS and not any(chosen)
+    return not option.collectonly and config.args_source == pytest.Config.ArgsSource.TESTPATHS and not any(chosen)
 
 
 @pytest.hookimpl(tryfirst=True)
