@@ -121,7 +121,9 @@ def status_of(code: object) -> int:
 
 def main(number: str, *modules: str) -> None:
     listener = socket.socket(fileno=int(number))
-    select.select([listener, sys.stdin], [], [])  # until somebody asks, or nobody will
+    asked, _, _ = select.select([listener, sys.stdin], [], [])
+    if listener not in asked:  # nobody will
+        return
     for name in modules:
         __import__(name)
     gc.collect()
