@@ -32,6 +32,7 @@ def stale(specification=SPECIFICATION, sources="00", **changes):
 def another_process(monkeypatch):
     """No GPU, and an environment that is read again."""
     monkeypatch.setattr(versions, "gpu_names", lambda: ())
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     load_runs._variables.cache_clear()
     yield
     load_runs._variables.cache_clear()

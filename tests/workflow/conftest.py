@@ -90,8 +90,9 @@ class Planner:
     def __init__(self, scratch: Path):
         self.scratch = scratch
         command = [sys.executable, "-m", "tests.workflow.planner_process"]
+        plain = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
         self.process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+            command, cwd=ROOT, env=plain, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
 
     def __call__(self, folder: Path, *arguments: str, **environment: str) -> Planned:
@@ -104,6 +105,12 @@ class Planner:
         self.process.stdin.close()
         self.process.stdout.close()
         self.process.wait()
+
+
+@pytest.fixture(autouse=True)
+def threads_as_users_have_them(monkeypatch):
+    """Results record the number of threads that conftest.py sets."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
 
 @pytest.fixture(scope="session")
