@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatch
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -65,13 +66,12 @@ def modules() -> dict[str, Path]:
 
 
 MODULES = modules()
-TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
 
 
 def imported_by(name: str) -> Iterator[str]:
     """The modules of this project that a module imports anywhere, at its top or inside a function; imports for type
     checkers alone do not count."""
-    tree = TREES[name]
+    tree = ast.parse(MODULES[name].read_text())
     only_checked = {
         id(node)
         for branch in ast.walk(tree)
@@ -110,12 +110,15 @@ def room_of(name: str) -> str:
     return max(fitting, key=len)
 
 
-GRAPH = {name: set(imported_by(name)) - {name} for name in MODULES}
+@cache
+def graph() -> dict[str, set[str]]:
+    """By module those that it imports: read by the one worker that runs these tests."""
+    return {name: set(imported_by(name)) - {name} for name in MODULES}
 
 
 def test_imports_form_no_circle():
     try:
-        tuple(graphlib.TopologicalSorter(GRAPH).static_order())
+        tuple(graphlib.TopologicalSorter(graph()).static_order())
     except graphlib.CycleError as error:
         pytest.fail(" -> ".join(reversed(error.args[1])))
 
@@ -123,7 +126,7 @@ def test_imports_form_no_circle():
 def test_a_module_imports_no_room_below_its_own():
     rank = {name: ROOMS.index(room_of(name)) for name in MODULES}
     wrong = [
-        f"{name} -> {other}" for name in sorted(MODULES) for other in sorted(GRAPH[name]) if rank[other] > rank[name]
+        f"{name} -> {other}" for name in sorted(MODULES) for other in sorted(graph()[name]) if rank[other] > rank[name]
     ]
     assert wrong == []
 
@@ -144,7 +147,7 @@ MAY_IMPORT = {
 def test_a_package_imports_no_other_but_those_it_may(package):
     inner = [other for other in MAY_IMPORT if other.startswith(f"{package}.")]
     members = {name for name in MODULES if is_in(name, [package]) and not is_in(name, inner)}
-    imported = {other for name in members for other in GRAPH[name] if not is_in(other, [package])}
+    imported = {other for name in members for other in graph()[name] if not is_in(other, [package])}
     assert members
     assert {other for other in imported if not is_in(other, MAY_IMPORT[package])} == set()
 
@@ -173,7 +176,7 @@ def test_a_stage_is_declared_with_the_standard_library_and_other_declarations_al
     for name in declarations:
         roots = {imported.split(".")[0] for imported in all_imports(MODULES[name])}
         assert roots - {"profile_grid", "cs336_model"} <= sys.stdlib_module_names, name  # its values of variants
-        others = {imported for imported in GRAPH[name] if not fnmatch(imported, "profile_grid.stages.*.stage")}
+        others = {imported for imported in graph()[name] if not fnmatch(imported, "profile_grid.stages.*.stage")}
         known = {"profile_grid.study.stage", "profile_grid.study.workloads", "cs336_model.program.variants.values"}
         assert "profile_grid.study.stage" in others and others <= known, name
 
