@@ -1,6 +1,7 @@
 """Tells Snakemake which jobs to run: profile_grid/freshness/making.py decides, by content and not by time.
 
-The only module that uses undocumented parts of Snakemake: the sets of files and rules that --forcerun fills.
+The only module that uses undocumented parts of Snakemake: the sets of files and rules that --forcerun fills, and two of
+its checks.
 """
 
 import atexit
@@ -32,7 +33,7 @@ class Reruns:
         self._rule_name = workflow.modifier.modify_rulename  # by which a module's rules are known to its user
         self._logged_kinds: set[str] = set()
         self._makings: dict[str, Making] = {}
-        self._checks_times = True
+        self._decides_alone = False
         self.digest_of = digests.FileDigests(remembered_digests())
         self.record_of = made.Records()
         self.plan = Plan(self._is_forced)
@@ -84,7 +85,7 @@ class Reruns:
         has to wait for: they are ancient unless the job runs."""
 
         def inputs_of_job(wildcards):
-            self._ignore_times()
+            self._decide_alone()
             job = self.plan.job_of(output.format(**wildcards))
             if reason := self.plan.reason(job):
                 self._force(job, reason)
@@ -97,18 +98,26 @@ class Reruns:
         """A function of wildcards for `params`: the recipe of the job of an output, for workflow.make."""
         return lambda wildcards: self._makings[self.plan.job_of(output.format(**wildcards)).name].to_json()
 
-    def _ignore_times(self) -> None:
-        """Lets planned jobs read files that seem newer than their outputs, for example after a clock was set back."""
-        check = getattr(self._workflow.dag, "check_output_mtime", None)
-        if not (self._checks_times and check):
+    def _decide_alone(self) -> None:
+        """Keeps Snakemake from judging planned jobs itself: they may read files that seem newer than their outputs, for
+        example after a clock was set back; and what a killed job left counts by its record. Snakemake would run a job
+        again that it has not marked as complete, but nothing after it, since its outputs are ancient."""
+        if self._decides_alone:
             return
-        self._checks_times = False
+        self._decides_alone, dag = True, self._workflow.dag
+        check, incomplete = getattr(dag, "check_output_mtime", None), getattr(dag, "incomplete_files", None)
 
         async def check_others(job, outputs) -> None:
             if not any(map(self.plan.makes, job.output)):
                 await check(job, outputs)
 
-        self._workflow.dag.check_output_mtime = check_others
+        async def others_incomplete() -> list:
+            return [file for file in await incomplete() if not self.plan.makes(file)]
+
+        if check:
+            dag.check_output_mtime = check_others
+        if incomplete:
+            dag.incomplete_files = others_incomplete
 
     def _force(self, job: Job, reason: str) -> None:
         """Forces a job as --forcerun does."""
