@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import sys
 
 import pytest
 
@@ -25,6 +26,10 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # The workers and what they start are as many as the cores: further threads of PyTorch only spin until those have done
 # their share.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Without bytecode every process that a test starts compiles the whole project anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 def pytest_collection_finish() -> None:
