@@ -409,3 +409,10 @@ def test_operations_are_followed_without_a_change_of_the_peak(recorded, monkeypa
         if size > 64
     ]
     assert None not in large
+
+
+def test_what_an_earlier_profile_left_in_the_count_of_the_allocator_is_no_part_of_the_peak(recorded):
+    with torch.profiler.profile(profile_memory=True):
+        left = torch.ones(1_000_000)
+    _, record = recorded()
+    assert replayed_peak(record) == record["counters"]["requested_peak"] < left.nbytes

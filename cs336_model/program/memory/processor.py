@@ -51,8 +51,9 @@ class ProcessorMemory:
 
 
 def history_of_tree(roots: list[Any]) -> tuple[list[AllocatorEvent], list[RecordedRange], int]:
-    """Events and ranges of the profiler's tree, and the peak of its allocator."""
-    events, ranges, peak = [], [], 0
+    """Events and ranges of the profiler's tree, and the peak of its allocator, above what an earlier profile of this
+    process left in its count."""
+    events, ranges, counted = [], [], []
     waiting = [(node, (None, None)) for node in sorted(roots, key=_started, reverse=True)]
     while waiting:
         node, operation = waiting.pop()
@@ -61,7 +62,7 @@ def history_of_tree(roots: list[Any]) -> tuple[list[AllocatorEvent], list[Record
             size, time_us = fields.alloc_size, node.start_time_ns / 1e3
             event = AllocatorEvent(size > 0, fields.ptr, abs(size), time_us, *operation)
             events.append((node.start_time_ns, event))
-            peak = max(peak, fields.total_allocated)
+            counted.append((node.start_time_ns, fields.total_allocated, size))
         elif node.name.startswith(OPERATOR):
             name, _, line = node.name.removeprefix(OPERATOR).partition(" ")
             operation = name, line or None
@@ -70,6 +71,8 @@ def history_of_tree(roots: list[Any]) -> tuple[list[AllocatorEvent], list[Record
         waiting += [(child, operation) for child in sorted(node.children, key=_started, reverse=True)]
     events = with_unseen_releases(sorted(events, key=itemgetter(0)))
     times = [time_ns for time_ns, _ in events]
+    _, after_first, first_size = min(counted, default=(0, 0, 0))
+    peak = max((total for _, total, _ in counted), default=0) - (after_first - first_size)
     return [event for _, event in events], _nested(sorted(ranges, key=_started), times), peak
 
 
