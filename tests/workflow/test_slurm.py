@@ -60,6 +60,13 @@ def wait_for(job: str, state: str) -> None:
         time.sleep(0.1)
 
 
+def wait_until_it_prints(job: str, folder: Path) -> None:
+    deadline, logs = time.monotonic() + PATIENCE_S, folder / ".snakemake" / "slurm_logs"
+    while not any(path.stat().st_size for path in logs.rglob(f"{job}.log")):
+        assert time.monotonic() < deadline, f"job {job} has printed nothing: {jobs()}"
+        time.sleep(0.1)
+
+
 @pytest.fixture(scope="module")
 def run_by_slurm(tmp_path_factory):
     """The project's folder, the states of Slurm's jobs by their numbers, and the GPUs that they asked for. One job is
@@ -81,6 +88,7 @@ def run_by_slurm(tmp_path_factory):
             wait_for("1", "RUNNING")
             subprocess.run(["scancel", "1"], check=True)
             wait_for("2", "RUNNING")
+            wait_until_it_prints("2", folder)  # a signal reaches only the processes that are there
             subprocess.run(["scancel", "--signal=STOP", "--full", "2"], check=True)
             subprocess.run(["scontrol", "update", "jobid=2", "endtime=now+1"], check=True)
             wait_for("2", "TIMEOUT")
