@@ -52,7 +52,7 @@ def test_components_are_the_sums_over_the_tensors_of_the_process(both_ranks, spe
         for moment in (BEFORE_OPTIMIZER, AFTER_OPTIMIZER):
             # What a thread of Gloo releases counts as live until its memory is used again: gradients that it reduced.
             missed = live[moment, "gradients"] - sums["gradients"]
-            assert 0 <= missed <= sums["gradients"] and (way != "fsdp" or not missed)
+            assert 0 <= missed <= 2 * sums["gradients"] and (way != "fsdp" or not missed)  # of two earlier steps
             assert {name: live[moment, name] for name in sums} == sums | {"gradients": sums["gradients"] + missed}
         assert live[INITIALISED, "parameters"] == sums["parameters"]
         assert live[INITIALISED, "gradients"] == 0
@@ -72,6 +72,6 @@ def test_buffers_of_communication_are_as_large_as_what_they_hold(both_ranks, spe
     (live, _, sums), _ = both_ranks(spec_values, "ddp")
     # DDP makes its buckets anew after its first backward pass, and a thread of Gloo may release some of before, unseen.
     held = live[AFTER_OPTIMIZER, "communication"] / sums["gradients"]
-    assert 0.99 <= held <= 2.01
+    assert 0.99 <= held <= 3.01  # the steps made them three times at most
     (_, most, sums), _ = both_ranks(spec_values, "fsdp")
     assert most["communication"] >= sums["parameters"] / 4  # a block, and the root, are gathered
