@@ -13,11 +13,7 @@ import socket
 import sys
 
 MAX_BYTES = 1 << 17  # of a request
-MODULES = (
-    ("workflow.make", "workflow.scripts", "kernel_tables"),
-    ("cs336_model.program",),
-    ("tests.cs336_model.", "torch.distributed.", "nanogpt", "pytest"),
-)
+MODULES = (("workflow.make", "workflow.scripts", "kernel_tables"), ("cs336_model.program",), ("tests.cs336_model.",))
 
 
 def ask(server: str, request: dict, places: dict[int, int]) -> socket.socket:
@@ -34,18 +30,15 @@ def main(python: str, analysis: str, torch: str, compiler: str, name: str, *argu
     """Never returns."""
     folder, server = os.getcwd(), None
     request = {"folder": folder, "environment": dict(os.environ), "python": name}
-    command = arguments
-    if arguments[:1] == ("-u",):
-        arguments = arguments[1:]
     if arguments[:1] == ("-m",):
         of_module = zip(MODULES, (analysis, torch, compiler), strict=True)
         server = next((server for beginnings, server in of_module if arguments[1].startswith(beginnings)), None)
         request |= {"arguments": arguments[1:], "first": folder}
     elif arguments[:1] and arguments[0].endswith(".py"):
-        server = compiler
+        server = torch
         request |= {"arguments": arguments, "first": os.path.dirname(os.path.abspath(arguments[0]))}
     if server is None:
-        os.execv(python, [python, *command])
+        os.execv(python, [python, *arguments])
     with ask(server, request, {number: number for number in range(3)}) as connection:
         status = int(connection.recv(100) or -signal.SIGKILL)
     if status < 0:
