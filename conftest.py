@@ -27,7 +27,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 # their share.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Without bytecode every process that a test starts compiles the whole project anew.
+# Without bytecode every process that a test starts compiles the whole project again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 

@@ -210,6 +210,8 @@ def waiting_for_data(context: DiagnosisContext) -> RuleHit | None:
     waiter = "the program" if scope.trace.is_cpu_only else "the GPU"
     message = f"{waiter} waits {scope.in_words(gain_ns)} for the next batch of a DataLoader"
     if any(map(BY_WORKERS.match, scope.trace.range_paths.names)):
-        message += ", and longer without a profiler, which slows the rest of a step and not the DataLoader's processes"
+        message += (
+            ", maybe longer without a profiler, which slows only the rest of a step, not the DataLoader's workers"
+        )
     evidence = {"batches_per_step": round(batches / scope.count, 2), "longest_ms": longest_ns / 1e6}
     return RuleHit(gain_ns, message, evidence, weight)

@@ -70,7 +70,7 @@ def test_buffers_of_communication_are_as_large_as_what_they_hold(both_ranks, spe
     (_, most, sums), _ = both_ranks(spec_values, "flat")
     assert most["communication"] >= sums["gradients"]
     (live, _, sums), _ = both_ranks(spec_values, "ddp")
-    # DDP makes its buckets anew after its first backward pass, and a thread of Gloo may release some of before, unseen.
+    # DDP makes its buckets again after its first backward pass; a thread of Gloo may release some of before, unseen.
     held = live[AFTER_OPTIMIZER, "communication"] / sums["gradients"]
     assert 0.99 <= held <= 3.01  # the steps made them three times at most
     (_, most, sums), _ = both_ranks(spec_values, "fsdp")
