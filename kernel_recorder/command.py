@@ -18,10 +18,13 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from kernel_recorder import keeping, nsys_profile
+from kernel_recorder.contents import varying_sentence
 from kernel_recorder.in_process.handover import NSYS, STEP, read_notes
+from kernel_recorder.nothing_recorded import why_nothing
 from kernel_recorder.options import settings_of
 from kernel_recorder.outcome import Outcome, is_recorded, outcomes
 from kernel_recorder.program import Ended, require_program, run_recorded
+from kernel_recorder.remarks import cost, elsewhere, of_rank, remarks, slowed, window
 from kernel_tables.clean_text import visible
 from kernel_tables.errors import ERROR, TraceError
 from kernel_tables.reading import nsys
@@ -71,7 +74,7 @@ def record(options: argparse.Namespace) -> int:
         _say_all(_end_sentences(ended, options.time_limit))
         for outcome in processes:
             if not outcome.has_recording:
-                _say(f"nothing was recorded{outcome.of_rank()}: {outcome.why_nothing()}")
+                _say(f"nothing was recorded{of_rank(outcome)}: {why_nothing(outcome)}")
         if isinstance(captures, str):
             _say(captures)
         elif captures:
@@ -103,14 +106,14 @@ def _keep(recorded: Sequence[Outcome], handover: Path, output: Path, program: st
 
 def _print_captures(recorded: Sequence[Outcome], captures: Sequence[Path | TraceError]) -> None:
     """Prints which captures were kept and what is in them."""
-    remarks = [sentence for outcome in recorded for sentence in outcome.remarks()]
-    _say_all(filter(None, (*dict.fromkeys(remarks), *recorded[0].elsewhere(), recorded[0].cost())))
+    said = [sentence for outcome in recorded for sentence in remarks(outcome)]
+    _say_all(filter(None, (*dict.fromkeys(said), *elsewhere(recorded[0]), cost(recorded[0]))))
     kept = []
     for outcome, capture in zip(recorded, captures, strict=True):
         if isinstance(capture, TraceError):
-            _say(f"nothing is kept{outcome.of_rank()}: {capture}")
+            _say(f"nothing is kept{of_rank(outcome)}: {capture}")
         else:
-            _say(f"{capture}: {outcome.window()}; kernel-tables report {capture} makes a page of it")
+            _say(f"{capture}: {window(outcome)}; kernel-tables report {capture} makes a page of it")
             kept.append((outcome, capture))
     for outcome, capture in [*kept[1:], *kept[:1]]:
         _print_contents(capture, outcome, in_full=outcome is kept[0][0])
@@ -153,20 +156,20 @@ def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
     try:
         with Trace(capture) as trace:
             expected = OF_EVERY_WINDOW | OF_CUT_WINDOWS if outcome.was_cut else OF_EVERY_WINDOW
-            varying = list(outcome.varying())
+            varying = list(varying_sentence(outcome.window_facts()))
             if varying or not differ_in_work(Scope(trace, step_name)):
                 expected |= {VARIES}
             findings = [finding for finding in trace.check(outcome.expected_steps) if finding.code not in expected]
             if in_full:
                 _print_rows(trace, step_name, capture, under=STEP if outcome.has_prelude else None)
-                _say_all(outcome.slowed())
+                _say_all(slowed(outcome))
                 lost = [] if any(finding.severity == ERROR for finding in findings) else _losses(trace, step_name)
                 base = "" if (time := step_time(Scope(trace, step_name))) is None else time.base
     except TraceError as error:
         _say(f"no table is made of it: {error}")
         return
     for finding in findings:
-        _say(f"{finding.severity}{'' if in_full else outcome.of_rank()}: {finding.message}")
+        _say(f"{finding.severity}{'' if in_full else of_rank(outcome)}: {finding.message}")
     _say_all((*(varying if in_full else ()), *(loss.sentence(base) for loss in lost if not _is_said(loss, outcome))))
 
 

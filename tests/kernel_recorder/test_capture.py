@@ -153,7 +153,8 @@ def test_a_capture_of_a_crash_that_lost_all_ranges_stays_as_it_is(tmp_path):
 
 def test_where_no_range_was_open_the_kernels_are_printed(tmp_path, capsys):
     made = Synthetic().metadata("CAPTURE_BACKEND", "torch").kernel("ampere_sgemm_128x64_tn", at=1)
-    facts = {"expected_steps": None, "was_cut": False, "has_prelude": False, "varying": tuple, "slowed": tuple}
+    facts = {"expected_steps": None, "was_cut": False, "has_prelude": False}
+    facts |= {"window_facts": dict, "step_times": lambda: (None, None)}
     outcome = SimpleNamespace(settings=SimpleNamespace(range=None), **facts)
     _print_contents(made.write(tmp_path / "capture.sqlite"), outcome, in_full=True)
     said = capsys.readouterr().err

@@ -1,0 +1,72 @@
+"""Why there is no recording of a process, and what to do about it."""
+
+from kernel_recorder.in_process.handover import CALLS, NSYS, PROGRAM, RANGE, SECONDS, STEPS
+from kernel_recorder.outcome import REPEATED, Outcome
+from kernel_tables.clean_text import visible
+
+
+def why_nothing(outcome: Outcome) -> str:
+    """Why there is no recording."""
+    if outcome.folder_is_gone:
+        return (
+            "the temporary folder in which the program leaves its recording was deleted while it ran; set TMPDIR to"
+            " a folder that nothing clears"
+        )
+    if refused := outcome.last("refused") or outcome.last("lost"):
+        return f"PyTorch's side could not record: {visible(refused['reason'])[:300]}"
+    if outcome.opened is not None:
+        return (
+            f"the program {outcome.ended.how} before PyTorch's profiler wrote its data;"
+            " --profiler nsys keeps partial recordings"
+        )
+    return _why_no_window(outcome)
+
+
+def _why_no_window(outcome: Outcome) -> str:
+    if old := outcome.last("old_python"):
+        return f"the program's Python is {old['version']}, and the recorder needs 3.11 or newer"
+    if outcome.last("python") is None:
+        return (
+            "no Python of the program loaded the recorder: the program is not Python, or was started with -I, -E or -S"
+        )
+    if outcome.last("torch") is None:
+        return "the program did not import PyTorch"
+    reached = max((note.get("reached", 0) for note in outcome.notes if note["event"] == "exit"), default=None)
+    return _why_not_reached(outcome, "none that is known" if reached is None else str(reached))
+
+
+def _why_not_reached(outcome: Outcome, reached: str) -> str:
+    settings = outcome.settings
+    steps_made = sum(count for kind, _, count in outcome.repeated() if kind != "module")  # replays of graphs, too
+    has_optimizer = any(note.get("has_optimizer") for note in outcome.notes)
+    if settings.window == STEPS and has_optimizer and not steps_made:
+        return (
+            "the program has an optimizer, which changed no weights between calls of a model (or all of it is"
+            " compiled as one function); --calls records calls of the model instead, and --seconds S a fixed time"
+        )
+    if settings.window in (STEPS, CALLS) and reached == "0":
+        return (
+            "the program took no step of a PyTorch optimizer, and called no model; record for a fixed time with"
+            " --seconds S, or a range that the program opens with --range NAME"
+        )
+    if outcome.last("profile") and settings.profiler != NSYS:
+        return "the program used PyTorch's profiler itself; --profiler nsys can record it at the same time"
+    return {
+        STEPS: f"the window starts after step {settings.skip}, and the program made {reached}{_repetitions(outcome)};"
+        " a smaller --skip starts it earlier",
+        CALLS: f"the window starts after call {settings.skip} of a model, and the program made {reached};"
+        " a smaller --skip starts it earlier",
+        RANGE: f"the window starts at instance {settings.skip + 1} of range '{visible(settings.range or '')}',"
+        f" and the program opened {reached}; compare the name, or take a smaller --skip",
+        SECONDS: "the program called no module of PyTorch; record a range that it opens with --range NAME"
+        if reached == "0"
+        else f"the program ended within the {settings.after:g} s of --after, or its main thread was busy"
+        + (", or it did not use the GPU" if settings.profiler == NSYS else ""),
+        PROGRAM: "the program did not call cudaProfilerStart through PyTorch",
+    }[settings.window]
+
+
+def _repetitions(outcome: Outcome) -> str:
+    """What the program repeated, in words: " (4 steps of AdamW, 30 calls of GPT)"."""
+    texts = [f"{count} {REPEATED.get(kind, 'step')}s of {visible(name)}" for kind, name, count in outcome.repeated()]
+    return f" ({', '.join(texts[:3])})" if texts else ""
