@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from profile_grid.errors import OutsideError
-from profile_grid.host.processes.measured_program import Job
+from profile_grid.host.processes.job import Job
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.stages.memory import measure as memory
 from profile_grid.stages.timing import measure as timing

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from profile_grid.errors import OutsideError
-from profile_grid.host.processes.measured_program import Job
+from profile_grid.host.processes.job import Job
 from profile_grid.largest import fitting as largest
 from profile_grid.largest.fitting import FitResult, file_name, largest_fitting, try_fit, with_value
 from profile_grid.largest.tables import largest_table

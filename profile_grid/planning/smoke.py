@@ -12,7 +12,7 @@ from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes import programs
-from profile_grid.host.processes.measured_program import Attempt, Job, Problem, joined
+from profile_grid.host.processes.job import Attempt, Job, Problem, joined
 from profile_grid.stages.capture.capture_problems import errors_and_warnings
 from profile_grid.stages.capture.measure import SQLITE, chosen_backend, last_attempt
 

@@ -27,9 +27,10 @@ WARMUP = {"type": "integer", "minimum": 0, "maximum": 100_000}
 COUNT = {"type": "integer", "minimum": 1, "maximum": 10_000_000}
 PROCESSES = (
     "profile_grid/freshness/environment.py",
+    "profile_grid/host/processes/job.py",
     "profile_grid/host/processes/measured_program.py",
     "profile_grid/host/processes/programs.py",
-    "profile_grid/host/processes/measured_program.py",
+    "profile_grid/host/processes/ranks.py",
     "profile_grid/host/processes/supervisor.py",
 )
 

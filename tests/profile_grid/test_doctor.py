@@ -8,7 +8,7 @@ import pytest
 
 from cs336_model.arithmetic.checkpoints import recomputed_flops
 from cs336_model.arithmetic.flops import shape_of
-from profile_grid.host.processes.measured_program import Problem
+from profile_grid.host.processes.job import Problem
 from profile_grid.planning import estimates
 from profile_grid.planning.doctor import Gpu, Host, Trial, capture_lines, cause, report
 from profile_grid.planning.smoke import SmokeCapture, smoke_specification

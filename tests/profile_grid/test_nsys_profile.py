@@ -8,7 +8,7 @@ import pytest
 
 from kernel_recorder.nsys_profile import CUDA_CALLS, profile_command
 from profile_grid.host.leases.lease_server import Leases
-from profile_grid.host.processes.measured_program import Job
+from profile_grid.host.processes.job import Job
 from profile_grid.stages.capture import nsys_capture
 from profile_grid.stages.capture.tables import reports
 

@@ -13,16 +13,16 @@ from cs336_model.arguments import PROJECT_ARGUMENTS
 from cs336_model.arithmetic.flops import PROJECT_CONSTRUCTOR
 from cs336_model.program.parallel.launch import FIRST_TO_FAIL
 from profile_grid.host.leases.lease_server import Leases
-from profile_grid.host.processes.measured_program import (
+from profile_grid.host.processes.job import Job
+from profile_grid.host.processes.programs import ProcessExit, ProgramFailed
+from profile_grid.host.processes.ranks import (
     LOGS,
-    Job,
     existing_rank_files,
     gather_logs,
     merge_rank_results,
     rank_filename,
     read_rank_results,
 )
-from profile_grid.host.processes.programs import ProcessExit, ProgramFailed
 from profile_grid.stages.capture.measure import measure as measure_capture
 from profile_grid.stages.memory.measure import measure as measure_memory
 from profile_grid.stages.timing.measure import measure as measure_timing

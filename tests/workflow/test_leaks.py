@@ -15,7 +15,7 @@ import pytest
 from cs336_model.arguments import PROJECT_ARGUMENTS
 from kernel_tables.reading import nsys
 from profile_grid.host.leases.lease_server import Leases
-from profile_grid.host.processes.measured_program import Job
+from profile_grid.host.processes.job import Job
 from profile_grid.stages.capture.nsys_capture import nsys_attempt
 from profile_grid.stages.capture.nsys_sandbox import namespace_command
 from tests.default_values import DEFAULT_VALUES

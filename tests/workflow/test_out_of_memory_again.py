@@ -8,7 +8,7 @@ import pytest
 
 from profile_grid.host.leases.gpu_leases import Lease
 from profile_grid.host.leases.lease_server import Leases
-from profile_grid.host.processes.measured_program import Job
+from profile_grid.host.processes.job import Job
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import TIMING
 from tests.default_values import DEFAULT_VALUES

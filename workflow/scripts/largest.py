@@ -15,7 +15,7 @@ from cs336_model.arithmetic.memory import OUTSIDE_TENSORS, estimated_peak_bytes
 from profile_grid.errors import OutsideError
 from profile_grid.files import write_json
 from profile_grid.host.leases.lease_server import leases_for
-from profile_grid.host.processes.measured_program import Job
+from profile_grid.host.processes.job import Job
 from profile_grid.host.progress import say
 from profile_grid.largest.fitting import FITTED, FitResult, file_name, largest_fitting, try_fit, with_value
 from profile_grid.quantities import GIBIBYTE, memory

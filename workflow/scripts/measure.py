@@ -20,7 +20,8 @@ from profile_grid.freshness.versions import host_record
 from profile_grid.host.gpu_check import notes_before
 from profile_grid.host.leases.gpu_leases import Lease
 from profile_grid.host.leases.lease_server import Leases, leases_for
-from profile_grid.host.processes.measured_program import Job, existing_rank_files, rank_count, utc
+from profile_grid.host.processes.job import Job
+from profile_grid.host.processes.ranks import existing_rank_files, rank_count
 from profile_grid.host.progress import ProgressLine, say, say_notes
 from profile_grid.results.capture_identity import identity
 from profile_grid.results.results import FORMAT, OUT_OF_MEMORY, STOPPED_AT_S
@@ -77,6 +78,7 @@ def measured(stage: Stage, job: Job) -> dict:
     if result["reason"]:
         say_notes([f"{result['status']}: {result['reason']}; see {job.log}"])
     seconds = time.monotonic() - started - leases.waited_s()
+    began_unix_s = leases.given[0].since_unix_s if leases.given else time.time()
     announced.ends(seconds)
     return {
         "format": FORMAT,
@@ -86,7 +88,7 @@ def measured(stage: Stage, job: Job) -> dict:
         "seconds": result["seconds"] | {"all": round(seconds, 3), "leased": round(leases.held_s, 3)},
         "waited_s": round(leases.waited_s(), 3),
         "neighbours": leases.neighbours,
-        "started_utc": utc(leases.given[0].since_unix_s if leases.given else time.time()),
+        "started_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began_unix_s)),
     }
 
 

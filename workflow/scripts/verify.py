@@ -19,7 +19,7 @@ from kernel_tables.reading import nsys
 from profile_grid import errors, quantities
 from profile_grid.comparing.results import PLAN
 from profile_grid.freshness.made import LOCK, NAME
-from profile_grid.host.processes.measured_program import existing_rank_files
+from profile_grid.host.processes.ranks import existing_rank_files
 from profile_grid.merging.merge import LARGEST
 from profile_grid.results.load_runs import require_fresh
 from profile_grid.results.results import read_result

@@ -15,7 +15,7 @@ from profile_grid.host.leases import lease_server
 from profile_grid.host.leases.gpu_leases import Lease, NotWanted, acquire_lease
 from profile_grid.host.leases.host_locks import FOLDER_VARIABLE, HostLock, LeaseError
 from profile_grid.host.leases.lease_server import Leases, leases_for
-from profile_grid.host.processes.measured_program import Job
+from profile_grid.host.processes.job import Job
 from profile_grid.stages.timing.measure import measure as measure_timing
 from tests.default_values import DEFAULT_VALUES
 

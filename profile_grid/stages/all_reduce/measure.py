@@ -2,7 +2,9 @@
 
 import json
 
-from profile_grid.host.processes.measured_program import Job, results_of_ranks, stage_output
+from profile_grid.host.processes.job import Job
+from profile_grid.host.processes.measured_program import stage_output
+from profile_grid.host.processes.ranks import results_of_ranks
 
 MODULE = "cs336_model.program.parallel.all_reduce"
 

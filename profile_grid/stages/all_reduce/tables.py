@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from profile_grid.host.processes.measured_program import slowest
+from profile_grid.host.processes.ranks import slowest
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.stages.timing.tables import statistics
 from profile_grid.study.stages import ALL_REDUCE

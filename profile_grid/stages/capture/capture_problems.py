@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from profile_grid.host.processes.measured_program import Problem
+from profile_grid.host.processes.job import Problem
 
 if TYPE_CHECKING:
     from kernel_tables.trace import Trace

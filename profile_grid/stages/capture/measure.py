@@ -13,7 +13,15 @@ from pathlib import Path
 from kernel_recorder.nsys_profile import TORCH, profiler_of_this_machine
 from kernel_tables.files import full_disk_as_os_error
 from profile_grid.files import replacing
-from profile_grid.host.processes import measured_program
+from profile_grid.host.processes.job import Attempt, Job
+from profile_grid.host.processes.measured_program import stage_output
+from profile_grid.host.processes.ranks import (
+    devices_of,
+    existing_rank_files,
+    merge_rank_results,
+    rank_filename,
+    results_of_ranks,
+)
 from profile_grid.results.capture_identity import write_specification
 from profile_grid.results.results import COMPLETE
 from profile_grid.stages.capture.nsys_capture import nsys_attempt
@@ -29,7 +37,7 @@ def chosen_backend(backend: str, device: str) -> str:
     return TORCH if device == "cpu" else profiler_of_this_machine()
 
 
-def measure(job: measured_program.Job) -> dict:
+def measure(job: Job) -> dict:
     """The content of capture.json. On success capture.sqlite, and nsys's report, are in the job's folder; otherwise
     capture.sqlite holds one table that says why there is no capture.
 
@@ -40,18 +48,18 @@ def measure(job: measured_program.Job) -> dict:
     complete = attempt.problem is None and attempt.program["status"] == COMPLETE
     facts = {"backend": backend, "nsys": attempt.profiler, "host_hidden": attempt.host_hidden, "attempts": number}
     facts |= ranks_captured(attempt) if complete else {}
-    output = measured_program.stage_output(attempt.program, attempt.seconds, facts, attempt.problem)
+    output = stage_output(attempt.program, attempt.seconds, facts, attempt.problem)
     if complete:
-        for capture in measured_program.existing_rank_files(trial, SQLITE):
+        for capture in existing_rank_files(trial, SQLITE):
             write_specification(capture, job.specification)
-        for path in measured_program.existing_rank_files(trial, *CAPTURE.may_leave, *CAPTURE.files):
+        for path in existing_rank_files(trial, *CAPTURE.may_leave, *CAPTURE.files):
             shutil.move(path, job.folder / path.name)  # each appears complete or not at all
     else:
         write_status(job.folder / SQLITE, output["status"], output["reason"], job.specification)
     return output
 
 
-def last_attempt(job: measured_program.Job, backend: str) -> tuple[measured_program.Attempt, Path, int]:
+def last_attempt(job: Job, backend: str) -> tuple[Attempt, Path, int]:
     """The attempt that gave a capture, or the last one; the folder with its files, and its number from 1."""
     attempt_once = nsys_attempt if backend == "nsys" else torch_attempt
     for number in range(1, CAPTURE.attempts + 1):
@@ -63,7 +71,7 @@ def last_attempt(job: measured_program.Job, backend: str) -> tuple[measured_prog
     return attempt, trial, number
 
 
-def captured_separately(job: measured_program.Job, name: str) -> dict:
+def captured_separately(job: Job, name: str) -> dict:
     """`measure` for a stage with a separate capture, which becomes NAME in the job's folder; nsys's report is not
     kept."""
     folder = job.scratch / "captured"
@@ -73,25 +81,25 @@ def captured_separately(job: measured_program.Job, name: str) -> dict:
     return result
 
 
-def torch_attempt(job: measured_program.Job, trial: Path, number: int) -> measured_program.Attempt:
+def torch_attempt(job: Job, trial: Path, number: int) -> Attempt:
     """An attempt under PyTorch's profiler, which is part of the program: a failure there is a crash."""
 
     def options(rank: int) -> dict:
-        return {"profiler": "torch", "capture": trial / measured_program.rank_filename(SQLITE, rank)}
+        return {"profiler": "torch", "capture": trial / rank_filename(SQLITE, rank)}
 
     name = f"capture of {job.program['run']} (torch profiler)"
-    results, outcome = measured_program.results_of_ranks(job, name, trial / "program.json", options)
-    return measured_program.Attempt(
-        measured_program.merge_rank_results(results)[0],
+    results, outcome = results_of_ranks(job, name, trial / "program.json", options)
+    return Attempt(
+        merge_rank_results(results)[0],
         {"program": outcome.seconds},
-        devices=measured_program.devices_of(results),
+        devices=devices_of(results),
     )
 
 
-def ranks_captured(attempt: measured_program.Attempt) -> dict:
+def ranks_captured(attempt: Attempt) -> dict:
     """{"ranks": the capture of every rank}; {} for a single rank."""
     ranks = [
-        {"rank": rank, "file": measured_program.rank_filename(SQLITE, rank), "device": device, "status": COMPLETE}
+        {"rank": rank, "file": rank_filename(SQLITE, rank), "device": device, "status": COMPLETE}
         for rank, device in enumerate(attempt.devices)
     ]
     return {"ranks": ranks} if ranks else {}

@@ -18,18 +18,14 @@ from kernel_tables.reading import nsys
 from kernel_tables.reading.publishable import write_publishable
 from profile_grid.freshness.environment import allowed_variables
 from profile_grid.host.processes import programs
-from profile_grid.host.processes.measured_program import (
-    INSTALL_NSYS,
+from profile_grid.host.processes.job import INSTALL_NSYS, Attempt, Job, Problem, joined
+from profile_grid.host.processes.measured_program import program_command
+from profile_grid.host.processes.ranks import (
     LOGS,
-    Attempt,
-    Job,
-    Problem,
     devices_of,
     gather_logs,
-    joined,
     launch_command,
     merge_rank_results,
-    program_command,
     rank_count,
     rank_filename,
     read_rank_results,

@@ -17,7 +17,7 @@ from kernel_tables.diagnosis.own_rules import own_rules
 from kernel_tables.errors import TraceError
 from kernel_tables.kernel_classes.categories import ON_TENSOR_CORES, users_rules
 from kernel_tables.trace import Trace
-from profile_grid.host.processes.measured_program import joined
+from profile_grid.host.processes.job import joined
 from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
 from profile_grid.results.run_tables import RunTables, tables_status
 from profile_grid.stages.capture.capture_problems import errors_and_warnings

@@ -16,7 +16,7 @@ from kernel_tables.ranks.communication import findings_of_ranks, lateness_of_gat
 from kernel_tables.ranks.ranks import RankTrace
 from kernel_tables.reading import nsys
 from kernel_tables.trace import Trace
-from profile_grid.host.processes.measured_program import joined
+from profile_grid.host.processes.job import joined
 from profile_grid.results.capture_identity import difference
 from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
 from profile_grid.results.run_tables import RunTables, tables_status

@@ -19,7 +19,7 @@ from kernel_tables.reading import nsys
 from kernel_tables.reading.capture import Capture
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes import measured_program
-from profile_grid.host.processes.measured_program import Job
+from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.programs import ProgramFailed
 from profile_grid.host.processes.supervisor import descendants
 from profile_grid.stages.capture import measure as capture

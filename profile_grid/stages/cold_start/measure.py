@@ -1,6 +1,6 @@
 """Captures a process from its very first step: later steps show what was cold in it."""
 
-from profile_grid.host.processes.measured_program import Job
+from profile_grid.host.processes.job import Job
 from profile_grid.stages.capture.measure import captured_separately
 from profile_grid.study.stages import COLD_START
 

@@ -7,7 +7,7 @@ import pytest
 
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.trace import Trace
-from profile_grid.host.processes.measured_program import Job
+from profile_grid.host.processes.job import Job
 from profile_grid.results.capture_identity import identity, write_specification
 from profile_grid.stages.capture.measure import write_status
 from profile_grid.stages.cold_start import measure as cold_start

@@ -23,16 +23,8 @@ from kernel_tables.errors import TraceError
 from kernel_tables.reading import nsys
 from profile_grid.files import replacing
 from profile_grid.host.processes import programs
-from profile_grid.host.processes.measured_program import (
-    INSTALL_NSYS,
-    Attempt,
-    Job,
-    Problem,
-    program_command,
-    result_of,
-    stage_output,
-    started_for,
-)
+from profile_grid.host.processes.job import INSTALL_NSYS, Attempt, Job, Problem
+from profile_grid.host.processes.measured_program import program_command, result_of, stage_output, started_for
 from profile_grid.results.results import COMPLETE, INCOMPLETE, UNSUPPORTED
 from profile_grid.study.stages import COUNTERS
 

@@ -17,7 +17,7 @@ from kernel_tables.counters.reading import kept_counters, no_counters
 from kernel_tables.trace import Trace
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes import measured_program
-from profile_grid.host.processes.measured_program import Job
+from profile_grid.host.processes.job import Job
 from profile_grid.results.capture_identity import identity, write_specification
 from profile_grid.results.results import read_result
 from profile_grid.stages.counters import measure as counters

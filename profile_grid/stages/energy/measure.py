@@ -2,7 +2,8 @@
 
 import json
 
-from profile_grid.host.processes.measured_program import Job, program_command, run_to_result, stage_output
+from profile_grid.host.processes.job import Job
+from profile_grid.host.processes.measured_program import program_command, run_to_result, stage_output
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.stages import ENERGY
 

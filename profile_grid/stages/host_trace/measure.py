@@ -2,7 +2,8 @@
 
 from kernel_recorder.nsys_profile import gpu_is_visible
 from kernel_tables.reading import nsys
-from profile_grid.host.processes.measured_program import INSTALL_NSYS, Job, Problem, stage_output
+from profile_grid.host.processes.job import INSTALL_NSYS, Job, Problem
+from profile_grid.host.processes.measured_program import stage_output
 from profile_grid.results.results import UNSUPPORTED
 from profile_grid.stages.capture.measure import captured_separately, write_status
 from profile_grid.study.stages import HOST_TRACE

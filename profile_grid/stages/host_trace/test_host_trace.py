@@ -7,7 +7,7 @@ import pytest
 from kernel_recorder.nsys_profile import profile_command
 from kernel_tables.errors import NotConserved
 from kernel_tables.trace import Trace
-from profile_grid.host.processes.measured_program import Job
+from profile_grid.host.processes.job import Job
 from profile_grid.results.capture_identity import difference, identity, write_specification
 from profile_grid.stages.capture.measure import write_status
 from profile_grid.stages.host_trace import measure as host_trace

@@ -6,31 +6,33 @@ import shutil
 from pathlib import Path
 
 from profile_grid.files import replacing
-from profile_grid.host.processes import measured_program
+from profile_grid.host.processes.job import Job
+from profile_grid.host.processes.measured_program import stage_output
+from profile_grid.host.processes.ranks import existing_rank_files, merge_rank_results, rank_filename, results_of_ranks
 from profile_grid.study.stages import MEMORY
 
 (HISTORY,) = MEMORY.files
 (SNAPSHOT,) = MEMORY.may_leave
 
 
-def measure(job: measured_program.Job) -> dict:
+def measure(job: Job) -> dict:
     """The content of memory.json. The history of every rank, to the end or until memory ran out, and on a GPU the
     snapshot of the first rank's allocator are in the job's folder; if the program wrote none, an empty history. Raises
     ProgramFailed if it fails."""
     result, history = job.scratch / "memory.json", job.scratch / HISTORY
 
     def options(rank: int) -> dict:
-        return {"profiler": "memory", "capture": job.scratch / measured_program.rank_filename(HISTORY, rank)}
+        return {"profiler": "memory", "capture": job.scratch / rank_filename(HISTORY, rank)}
 
-    results, outcome = measured_program.results_of_ranks(job, f"memory of {job.program['run']}", result, options)
+    results, outcome = results_of_ranks(job, f"memory of {job.program['run']}", result, options)
     if history.exists():
-        for path in measured_program.existing_rank_files(job.scratch, SNAPSHOT, HISTORY):
+        for path in existing_rank_files(job.scratch, SNAPSHOT, HISTORY):
             shutil.move(path, job.folder / path.name)
     else:
         with replacing(job.folder / HISTORY) as partial:
             partial.write_bytes(gzip.compress(json.dumps(None).encode(), mtime=0))
-    program, facts = measured_program.merge_rank_results(results)
-    return measured_program.stage_output(program, {"program": outcome.seconds}, facts)
+    program, facts = merge_rank_results(results)
+    return stage_output(program, {"program": outcome.seconds}, facts)
 
 
 def counted_peak_bytes(folder: Path) -> int:

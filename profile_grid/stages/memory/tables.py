@@ -10,7 +10,7 @@ from cs336_model import ranges
 from cs336_model.arithmetic.flops import shape_of
 from cs336_model.arithmetic.memory import estimated_peak_bytes, saved_activation_bytes
 from cs336_model.program.memory.history import FailedAllocation
-from profile_grid.host.processes.measured_program import rank_filename
+from profile_grid.host.processes.ranks import rank_filename
 from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, StageResult
 from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
 from profile_grid.stages.memory import usage_tables

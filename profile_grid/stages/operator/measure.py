@@ -1,7 +1,8 @@
 """Measures an operator alone: one process that goes through every context length."""
 
 from cs336_model.program.without_times import FAILED, UNFINISHED
-from profile_grid.host.processes.measured_program import Job, program_command, run_to_result, stage_output
+from profile_grid.host.processes.job import Job
+from profile_grid.host.processes.measured_program import program_command, run_to_result, stage_output
 from profile_grid.results.results import COMPLETE
 
 MODULE = "cs336_model.program.operator.row"

@@ -7,7 +7,8 @@ import pytest
 
 from cs336_model.program.adapters.names import ADAPTERS
 from profile_grid.host.leases.lease_server import Leases
-from profile_grid.host.processes.measured_program import Job, finished, result_of
+from profile_grid.host.processes.job import Job
+from profile_grid.host.processes.measured_program import finished, result_of
 from profile_grid.host.processes.programs import ProcessExit, ProgramFailed
 from profile_grid.stages.operator.measure import measure
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cs336_model.program.variants.values import EAGER, NOT_COMPILED
 from profile_grid.host.leases.lease_server import Leases
-from profile_grid.host.processes.measured_program import Job
+from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.programs import ProgramFailed
 from profile_grid.planning import doctor, smoke
 from profile_grid.stages.operator.measure import measure

@@ -1,6 +1,8 @@
 """Times every step and phase in every rank of a run, without a profiler."""
 
-from profile_grid.host.processes.measured_program import Job, merge_rank_results, results_of_ranks, stage_output
+from profile_grid.host.processes.job import Job
+from profile_grid.host.processes.measured_program import stage_output
+from profile_grid.host.processes.ranks import merge_rank_results, results_of_ranks
 
 
 def measure(job: Job) -> dict:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from profile_grid.host.leases.lease_server import Leases
-from profile_grid.host.processes.measured_program import Job
+from profile_grid.host.processes.job import Job
 from profile_grid.stages.timing import measure as timing
 
 

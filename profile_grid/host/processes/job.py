@@ -1,0 +1,68 @@
+"""A job of a stage: its settings and leases, its attempts, and what went wrong in them."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from profile_grid.host.leases.lease_server import Leases
+
+INSTALL_NSYS = (
+    "install Nsight Systems (https://developer.nvidia.com/nsight-systems, or the CUDA toolkit's nsight-systems package)"
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The code of a cause, and a sentence of this project about it.
+
+    Both are published. The output of another program is not: it may hold paths, names of hosts and users, or a token.
+    `quote` keeps a line of it for the terminal; the log has all of it.
+    """
+
+    code: str
+    text: str
+    quote: str = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def joined(problems: list[Problem]) -> Problem | None:
+    """Several problems as one, with the code of the first; None if there is none."""
+    if not problems:
+        return None
+    return Problem(problems[0].code, "; ".join(problem.text for problem in problems), problems[0].quote)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One stage of one run."""
+
+    specification: dict[str, Any]
+    folder: Path  # of the run
+    scratch: Path  # deleted when the job ends
+    log: Path
+    time_limit_s: float
+    leases: Leases  # of its programs
+
+    @property
+    def program(self) -> dict[str, Any]:
+        """The specification of the measured program."""
+        return self.specification["program"]
+
+    def append_to_log(self, text: str) -> None:
+        """Keeps in the log what is not published."""
+        with self.log.open("a", encoding="utf-8", errors="replace") as stream:
+            stream.write(f"{text}\n")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt at a capture: the program's result, the seconds of each part, and why the capture is incomplete."""
+
+    program: dict | None
+    seconds: dict[str, float] = field(default_factory=dict)
+    problem: Problem | None = None
+    profiler: str | None = None  # nsys's version
+    host_hidden: bool | None = None  # whether nsys could see neither other processes nor the host's name
+    devices: tuple[str | None, ...] = ()  # the GPU of every rank, by a hash; if there are several
