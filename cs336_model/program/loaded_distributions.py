@@ -2,8 +2,9 @@
 the standard library."""
 
 import ast
+import functools
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -19,9 +20,14 @@ def loaded_distributions(named: Iterable[str] = ()) -> dict[str, str]:
     `named` is what is measured, as "package.module:function". PyTorch, with what only it imports, is one version.
     """
     tops = _referred_to({target.partition(":")[0].partition(".")[0] for target in named} - _RECORDED_ELSEWHERE)
-    distributions = packages_distributions() if tops else {}
+    distributions = _distributions_of_packages() if tops else {}
     names = {name for top in tops for name in distributions.get(top, [])} | ({"torch"} & sys.modules.keys())
     return {name: known for name in sorted(names) if (known := distribution_version(name)) is not None}
+
+
+@functools.cache  # reads a file of every installed distribution, for each draft of a result
+def _distributions_of_packages() -> Mapping[str, list[str]]:
+    return packages_distributions()
 
 
 def distribution_version(name: str) -> str | None:
