@@ -160,6 +160,8 @@ def measured_or_reason(spec: RunSpec, device: torch.device, watch: Watch, progre
     except WithoutTimes as error:
         _say(spec, f"{error.status}: {error}")
         ended = {"status": error.status, "reason": str(error), "checks": error.checks or watch.checks}
+        if watch.recorder:
+            watch.recorder.stop()
     return ended | device_facts(device)
 
 

@@ -247,6 +247,13 @@ def test_a_file_of_the_standard_library_or_of_nowhere_keeps_its_last_name():
     assert published_path("<string>") == "<string>" and published_path("") == ""
 
 
+def test_the_recording_of_a_run_that_pytorch_refuses_is_stopped_since_an_open_one_crashes_the_process(
+    run_benchmark, tmp_path
+):
+    result = run_benchmark("--profiler", "memory", "--capture", str(tmp_path / "history"), attention="cudnn")
+    assert result["status"] == "unsupported" and not torch.autograd._profiler_enabled()
+
+
 @pytest.fixture
 def recorded(run_benchmark, tmp_path):
     """A function that records the memory of a run in this process, and gives its result and history."""

@@ -1,7 +1,7 @@
 """The recorder on a GPU: the history of PyTorch's caching allocator, and its counters at both ends of every range.
 
-The backward pass runs in its own thread, so no label of a thread tells the range of an allocation. The number of
-allocations and releases that the allocator has counted when a range or an operation begins and ends does, to the event.
+The backward pass runs in its own thread, so the range of an allocation does not follow from its thread. It follows from
+the number of allocations and releases that the allocator has counted when a range or an operation begins and ends.
 """
 
 import sys
@@ -71,7 +71,7 @@ class AllocatorMemory:
 
     @contextmanager
     def operation(self, name: str, line: str | None) -> Iterator[None]:
-        """A with block whose allocations an operation makes that this line calls."""
+        """A with block whose allocations belong to an operation that this line calls."""
         first = self._position()
         try:
             yield
@@ -106,6 +106,9 @@ class AllocatorMemory:
             with_operations(events_of_trace(trace), self._operations), self._ranges, held, counters, CANNOT,
             unmet_in(trace, self._ranges),
         )  # fmt: skip
+
+    def stop(self) -> None:
+        """Does nothing: this recording may end with the process."""
 
     def snapshot(self) -> dict[str, Any]:
         """The publishable snapshot for pytorch.org/memory_viz."""

@@ -23,7 +23,7 @@ ALLOCATION = _C._profiler._EventType.Allocation
 
 
 class ProcessorMemory:
-    """Records until `ended` is called."""
+    """Records until `ended` or `stop` is called. A process that ends before that crashes."""
 
     def __init__(self) -> None:
         self._opened: list[_RecordFunctionFast] = []
@@ -32,7 +32,7 @@ class ProcessorMemory:
         self._profile.__enter__()
 
     def operation(self, name: str, line: str | None) -> _RecordFunctionFast:
-        """A with block whose allocations an operation makes that this line calls."""
+        """A with block whose allocations belong to an operation that this line calls."""
         return _RecordFunctionFast(f"{OPERATOR}{name} {line or ''}")
 
     def _push(self, name: str) -> None:  # on a processor, one thread does everything
@@ -41,10 +41,14 @@ class ProcessorMemory:
 
     def ended(self, held: dict[str, list[int]]) -> AllocatorRecording:
         """Everything since the beginning."""
-        self._profile.__exit__(None, None, None)
+        self.stop()
         events, ranges, peak = history_of_tree(self._profile.kineto_results.experimental_event_tree())
         counters = dict.fromkeys(("allocated_peak", "reserved_peak", "driver_used")) | {"requested_peak": peak}
         return AllocatorRecording(events, ranges, held, counters, CANNOT)
+
+    def stop(self) -> None:
+        """Stops without a result."""
+        self._profile.__exit__(None, None, None)
 
     def snapshot(self) -> None:
         """None: a CPU has no snapshot."""
@@ -78,7 +82,7 @@ def history_of_tree(roots: list[Any]) -> tuple[list[AllocatorEvent], list[Record
 
 def _nested(nodes: list[Any], times: list[int]) -> list[RecordedRange]:
     """The ranges of these nodes, in the order in which they began. A range of the backward pass begins inside one node
-    of autograd and ends inside another, so the profiler's tree does not tell what it contains; its times do."""
+    of autograd and ends inside another, so what it contains follows from its times, not from the profiler's tree."""
     ranges, opened = [], []
     for number, node in enumerate(nodes):
         while opened and nodes[opened[-1]].end_time_ns <= node.start_time_ns:
