@@ -40,7 +40,10 @@ class Claim(str):
 
     def __new__(cls, template: str, rule: str = "measured", **numbers: object) -> "Claim":
         if rule not in RULES or re.search(r"\d", FIELD.sub("", template)):
-            raise ValueError(f"no claim: {template!r} by the rule {rule!r} (a typed number, or an unknown rule)")
+            raise ValueError(
+                f"no claim: {template!r} by the rule {rule!r}: its text may have no digit (pass numbers as arguments),"
+                f" and its rule is one of {', '.join(RULES)}"
+            )
         claim = super().__new__(cls, template.format(**numbers))
         claim.rule, claim.numbers = rule, {name: str(value) for name, value in numbers.items()}
         return claim

@@ -176,9 +176,11 @@ def test_runs_out_of_memory_are_named_in_the_figures_and_the_summary(grid_page):
 
 
 def test_the_summary_answers_the_five_questions_and_where_time_is_lost(grid_page):
-    answers = grid_page.find_elements("css selector", "#summary .answers dd")
-    assert len(answers) == 6
-    assert all(answer.text for answer in answers)
+    questions = [one.text for one in grid_page.find_elements("css selector", "#summary .answers dt")]
+    answers = [one.text for one in grid_page.find_elements("css selector", "#summary .answers dd")]
+    assert [question[:3] for question in questions[:5]] == ["(a)", "(b)", "(c)", "(d)", "(e)"]
+    assert "Where is time lost, and what would help?" in questions
+    assert len(answers) == len(questions) and all(answers)
 
 
 def test_a_click_on_a_heading_sorts_by_numbers_and_the_keyboard_does_too(grid_page):

@@ -147,7 +147,7 @@ MODEL = {"d_model": 64, "d_ff": 256, "num_layers": 2, "num_heads": 2}
         ((*FIRST_PRODUCT, "models"), ["smal"], "model 'smal' is not declared under models"),
         ((*FIRST_PRODUCT, "modes"), ["backward"], "'backward' is not one of"),
         ((*FIRST_PRODUCT, "context_lengths"), [0], "0 is less than the minimum"),
-        (("grid",), "cs336-2027", "'cs336-2027' is not one of the grids: cs336-2025"),
+        (("grid",), "cs336-2027", "'cs336-2027' is not one of the grids: "),
         (("precision",), "fp8", "'fp8' is not one of"),
         (("timing", "measured_steps"), 0, "0 is less than the minimum"),
         (("formats",), ["latex"], "formats"),
