@@ -23,8 +23,7 @@ __all__ = [
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The workers and what they start are as many as the cores: further threads of PyTorch only spin until those have done
-# their share.
+# There are as many workers as cores, so further threads of PyTorch would only wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Without bytecode every process that a test starts compiles the whole project again.
@@ -33,14 +32,14 @@ sys.dont_write_bytecode = False
 
 
 def pytest_collection_finish() -> None:
-    """What was imported stays: searching it for garbage takes a twentieth of the time of all tests."""
+    """Keeps the garbage collector from searching what was imported: a twentieth of the time of all tests."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def leases_of_their_own(tmp_path_factory):
-    """Tests wait for no measurement of this host, nor the other way round: what they measure is looked at by nobody."""
+    """Tests have their own leases: they do not wait for measurements of this host, and these do not wait for tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FOLDER_VARIABLE, str(tmp_path_factory.mktemp("leases")))
         yield

@@ -30,5 +30,5 @@ def given_arguments(program: Mapping[str, Any]) -> dict[str, Any]:
     names, values = run_values_named(program["arguments"]), values_by_name(program)
     for argument, name in names.items():
         if name not in values:
-            raise ValueError(f"{argument}: {MARK}{name} is none of {', '.join(values)}")
+            raise ValueError(f"{argument}: {MARK}{name} is not one of {', '.join(values)}")
     return {**program["arguments"], **{argument: values[name] for argument, name in names.items()}}

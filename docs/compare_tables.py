@@ -1,7 +1,7 @@
 """Compares the tables of docs/example-h200 by value with those of a commit: `python -m docs.compare_tables REF`.
 
 Every column of every table at the commit must have the same values here, under its name in docs/renamed_tables.toml.
-Tables without rows may be absent, rows may be in another order, and further tables and columns are no difference.
+Tables without rows may be absent, rows may be in another order, and further tables and columns are ignored.
 """
 
 import io

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kernel_tables.trace import Trace
 
 
-# nsys warns of every window that ends before the program, and of processes that use no GPU, which is no problem.
+# nsys warns of every window that ends before the program, and of processes that use no GPU; neither is a problem.
 OF_EVERY_WINDOW = frozenset({"nsys_hedge", "nsys_warning"})
 OF_CUT_WINDOWS = frozenset({"short_steps"})  # the step in which the program ended, which is reported separately
 VARIES, UNSTEADY = "steps_vary", "unsteady_steps"  # two codes of findings that say that steps differ

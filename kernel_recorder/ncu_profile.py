@@ -19,8 +19,8 @@ ALL, MULTIPLYING = "regex:^(?!nccl)", f"regex:^(?!nccl)((?!{PLAIN})|.*({MATMUL})
 
 @dataclass(frozen=True)
 class Round:
-    """What one process counts: these metrics, for so many `launches` of each launch size of the kernels with these
-    `names`; with `half`, in a model with half as many layers."""
+    """What one process counts: these metrics, for this number of `launches` of each launch size of the kernels with
+    these `names`; with `half`, in a model with half as many layers."""
 
     names: str
     launches: int
@@ -30,9 +30,9 @@ class Round:
 
 # A matrix multiply of one name, grid and block may be of several depths: queries, keys, values and output projection of
 # a block are alike, and the fifth launch of such a kernel may be one of the feed-forward. What its warps wait for is
-# counted for the first launch alone. The operations of tensor cores are counted of what may use them: on an H200 they
-# take 0.10 of the 0.25 s that a launch takes with all metrics. A round for each few metrics would take longer: each is
-# a separate process with its model.
+# counted only for the first launch. Tensor-core operations are counted only in kernels that may run any: on an H200,
+# they take 0.10 of the 0.25 s that a launch takes with all metrics. A round for each few metrics would take longer:
+# each is a separate process with its model.
 NAMES_OF_OPERATIONS, NAMES_OF_STALLS = set(TENSOR_OPERATIONS.values()), set(STALLS.values())
 ROUNDS = (
     Round(

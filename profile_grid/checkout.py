@@ -14,8 +14,8 @@ def version() -> str:
 
 
 def git_state() -> dict:
-    """The commit of this checkout and whether it was clean; None for both where this project is no repository of its
-    own: a copy of it may lie in somebody else's."""
+    """The commit of this checkout and whether it was clean; None for both if this project is not a repository
+    itself: a copy of it may be inside somebody else's."""
     try:
         top, commit = _git("rev-parse", "--show-toplevel", "HEAD").splitlines()
         if ROOT.samefile(top):

@@ -29,7 +29,7 @@ def with_spread(mean, std=None, unit: str = "") -> str:
 
 
 def significant(value, digits: int = 3) -> str:
-    """A number with so many significant digits and no exponent: 1234 stays 1234, 0.012345 is 0.0123."""
+    """A number with this many significant digits and no exponent: 1234 stays 1234, 0.012345 is 0.0123."""
     if not known(value):
         return ABSENT
     if value == 0:
@@ -40,20 +40,20 @@ def significant(value, digits: int = 3) -> str:
 
 
 def count(value) -> str:
-    """A number of things: whole when it is whole, else with one decimal."""
+    """A number of things: without decimals if it is an integer, else with one."""
     if not known(value):
         return ABSENT
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.1f}"
 
 
 def counted(number, noun: str, plural: str | None = None) -> str:
-    """So many things, of a number or the smallest to the largest of several: "1 run", "2 runs", "1 to 9 runs"."""
+    """A number and its noun; of several numbers, the smallest to the largest: "1 run", "2 runs", "1 to 9 runs"."""
     text = interval(number if isinstance(number, Iterable) else [number], count)
     return f"{text} {noun if text == '1' else plural or f'{noun}s'}"
 
 
 def percent(share) -> str:
-    """A share in percent: 0.3821 is "38.2 %"; what is there but below a twentieth of a percent is "< 0.1 %"."""
+    """A share in percent: 0.3821 is "38.2 %"; more than zero and below a twentieth of a percent is "< 0.1 %"."""
     if not known(share):
         return ABSENT
     return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:z.1f} %".replace("-", "−")

@@ -1,6 +1,6 @@
 """Ranges that a measured process opens around parts of its model, forward and backward.
 
-It runs inside the process that is captured, so it needs PyTorch alone (and nvtx, for ranges that nsys records).
+It runs inside the process that is captured, so it needs only PyTorch (and nvtx, for ranges that nsys records).
 `marker` opens parts, `backward` opens them again where autograd differentiates them, `compiled` opens them around the
 kernels of compiled graphs:
 
@@ -9,7 +9,7 @@ kernels of compiled graphs:
     with marker.part("attention"):
         scores = queries @ keys.mT
     with marker.range("backward"):
-        scores.sum().backward()  # its kernels stand in `backward > attention`
+        scores.sum().backward()  # its kernels are in `backward > attention`
 """
 
 JOINT = " + "  # in the name of a range, between the parts that one kernel of a compiled graph serves

@@ -9,7 +9,7 @@ differentiates.
 
 The part of the model around a line of source is known by the blocks `with span(...)` that enclose it. A compiler drops
 ranges from the graph that it traces, or breaks it at them; but it notes of every operation the lines that called it,
-one inside the other. So the parts that those lines stand in are known without running anything.
+one inside the other. So the parts that contain those lines are known without running anything.
 """
 
 import ast
@@ -72,7 +72,7 @@ def follow_compiled(parts_of: Callable[[KernelOrigins], Parts]) -> None:
         all(hasattr(debug, name) for name in (TRACES, NODES))
         and all(hasattr(PythonWrapperCodegen, name) for name in PATCHED)
     ):
-        return  # an inductor that keeps other books: its kernels are in the ranges around the graph alone
+        return  # another version of inductor: its kernels are only in the ranges around the graph
     config.trace.provenance_tracking_level = 1
     _plain.update({name: getattr(PythonWrapperCodegen, name) for name in PATCHED})
 
@@ -171,7 +171,7 @@ class WrittenParts:
         return None
 
     def _blocks_of(self, path: str) -> list[Block]:
-        """The blocks of a file, outer ones first; none of a file that is no module of this process."""
+        """The blocks of a file, outer ones first; none if the file is not a module of this process."""
         modules = list(sys.modules.values())
         module = next((module for module in modules if getattr(module, "__file__", None) == path), None)
         if module is None:

@@ -204,7 +204,7 @@ def names_in(
 
     Numbers are left out, so that the layers of one list have one name: `blocks.3.attention` is `blocks.attention`.
     If a list holds different modules, or is called itself, the class follows the name of its members: `head.Linear`. A
-    container of equal modules whose names differ in their numbers alone, `layers.block_3`, is such a list.
+    container of equal modules whose names differ only in their numbers, `layers.block_3`, is such a list.
     A name of more than `depth` parts is None.
     """
     whole = name_of_model or model_name(model)

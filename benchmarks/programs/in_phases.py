@@ -3,7 +3,7 @@
 python -m benchmarks.programs.in_phases FILE optimizer|module SKIPPED STEPS PROGRAM [ARGUMENT ...]
 
 Rank 1 of several writes FILE with _rank1 in its name, and so on.
-A launch belongs to a phase by its time alone: there are ranges around calls of modules, around torch.autograd.backward,
+A launch belongs to a phase only by its time: there are ranges around calls of modules, around torch.autograd.backward,
 and around optimizers and their closures. Without a GPU an outermost operator of PyTorch counts as a kernel.
 """
 
@@ -58,7 +58,7 @@ class Window:
 
 def main(file: str, kind: str, skipped: str, steps: str, program: str, *arguments: str) -> None:
     path = file_of_rank(Path(file), int(os.environ.get("RANK", 0)))
-    os.environ["TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE"] = "1"  # its kernels on a processor are seen only so
+    os.environ["TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE"] = "1"  # otherwise its kernels on a CPU are not recorded
     window = Window(path, int(skipped) + (kind == "module"), int(steps))
     watch(kind, window.boundary)
     sys.path[0] = str(Path(program).parent)
@@ -72,7 +72,7 @@ def file_of_rank(path: Path, rank: int) -> Path:
 
 
 def watch(kind: str, boundary: Callable[[int], None]) -> None:
-    """Opens the ranges of phases, and calls at the end of each step, or at the begin of each call of a module."""
+    """Opens the ranges of phases, and calls at the end of each step, or at the beginning of each call of a module."""
     opened: list = []
 
     def before(module: torch.nn.Module, _: object) -> None:

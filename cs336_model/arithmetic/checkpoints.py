@@ -27,7 +27,7 @@ def misfit(checkpoint: str) -> str | None:
 
 
 def groups(blocks: range, size: int) -> Iterator[range]:
-    """These blocks in groups of so many; the last may be smaller."""
+    """These blocks in groups of `size`; the last may be smaller."""
     for first in range(blocks.start, blocks.stop, size):
         yield blocks[first - blocks.start : first - blocks.start + size]
 
@@ -45,7 +45,7 @@ def recomputed_flops(shape: ModelShape, checkpoint: str) -> dict[str, float]:
 
 
 def _recomputed(blocks: range, sizes: tuple[int, ...]) -> tuple[int, int]:
-    """(blocks that are recomputed, each as often as it is; those of them without their last matrix product)."""
+    """(recomputed blocks, each counted as often as it is recomputed; how many of these without their last product)."""
     if not sizes:
         return 0, 0
     size, *inner = sizes

@@ -40,8 +40,8 @@ NUMBER_BYTES = {
     "bf16-weights": NumberBytes(28, 10, 10, 16, 18, 2, 0, 2),
 }
 ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "bf16-weights": 2, "fp16": 2}  # of an activation in a block
-# They keep their output and a logsumexp per row instead of the scores; a student's FlashAttention is to do so, too.
 MATH = "math"  # of PyTorch: computes in fp32 in every precision, and keeps the output of softmax
+# Fused attention keeps its output and a logsumexp per row instead of the scores; a student's is assumed to do so, too.
 FUSED = ("flash", "efficient", "cudnn", "own-pytorch", "own-triton")
 DEFAULT_VARIANT = {"precision": "fp32", "attention": "eager", "checkpoint": NO_CHECKPOINT}
 
@@ -66,7 +66,7 @@ def gradient_bytes_of_a_block(shape: ModelShape, variant: Mapping[str, Any] = DE
 
 
 def _saved_in(blocks: range, sizes: tuple[int, ...], shape: ModelShape, variant: Mapping[str, Any]) -> int:
-    """Bytes that these blocks keep after their forward pass with groups of `sizes[0]`; without, all that each saves."""
+    """Bytes that these blocks keep after their forward pass: inputs of groups of `sizes[0]`; without groups, all."""
     if sizes:
         return residual_bytes(shape, variant) * sum(1 for _ in groups(blocks, sizes[0]))
     return len(blocks) * saved_in_a_block(shape, variant)
@@ -104,8 +104,8 @@ def saved_in_a_block(shape: ModelShape, variant: Mapping[str, Any] = DEFAULT_VAR
 
 def _in_forward_of_a_block(shape: ModelShape, variant: Mapping[str, Any]) -> int:
     """Bytes that are live at the fullest moment of a block's forward pass, if it keeps nothing but the copies of its
-    weights: in the feed-forward layer, or in softmax, where three tensors of scores are; in "math", two in fp32 and
-    one of booleans."""
+    weights. This moment is in the feed-forward layer, or in softmax, which has three tensors of the size of the scores;
+    in "math", two in fp32 and one of booleans."""
     sizes, activation = NUMBER_BYTES[variant["precision"]], ELEMENT_BYTES[variant["precision"]]
     d, d_ff, tokens = shape.d_model, shape.d_ff, shape.tokens
     in_feed_forward = 4 * activation * tokens * d_ff + sizes.weight * (4 * d * d + 3 * d * d_ff)
@@ -119,9 +119,9 @@ def _in_forward_of_a_block(shape: ModelShape, variant: Mapping[str, Any]) -> int
 
 def _in_backward_of_a_block(shape: ModelShape, variant: Mapping[str, Any]) -> int:
     """Bytes that are live at the fullest moment of a block's backward pass, with those gradients of its parameters that
-    are ready: in the feed-forward layer, or in the division of softmax, where exp and five gradients of the size of the
-    scores are, in the type of exp: in fp32 under autocast, too. In "math", softmax's output, two gradients,
-    and on a GPU a product of output and gradient are."""
+    are ready. This moment is in the feed-forward layer, or in the division of softmax: exp and five gradients of the
+    size of the scores are live, all in the type of exp, which is fp32 also under autocast. In "math", the output of
+    softmax, two gradients and, on a GPU, a product of output and gradient are live."""
     sizes, activation = NUMBER_BYTES[variant["precision"]], ELEMENT_BYTES[variant["precision"]]
     d, d_ff, tokens = shape.d_model, shape.d_ff, shape.tokens
     in_feed_forward = saved_in_a_block(shape, variant) + tokens * (sizes.number * d + 2 * activation * d_ff)
@@ -149,10 +149,10 @@ def peak_while_built(shape: ModelShape, variant: Mapping[str, Any]) -> int:
 
 
 def peak_of_a_step(shape: ModelShape, mode: str, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:
-    """Bytes at the fullest moment of a step. With a backward pass, it is in a block of the forward pass with
-    checkpoints, where the backward pass begins, in the backward pass of a block, with all gradients of later blocks and
-    all that is recomputed, or where it ends, with a gradient for every parameter; the optimizer's moments exist all the
-    time."""
+    """Bytes at the fullest moment of a step. With a backward pass, this is one of four: in a block of the forward pass
+    with checkpoints; when the backward pass begins; in the backward pass of a block, with all gradients of later
+    blocks and all that is recomputed; or when it ends, with a gradient for every parameter. The optimizer's moments
+    exist all the time."""
     precision, d, phases = variant["precision"], shape.d_model, ranges.PHASES_OF_MODE[mode]
     sizes, activation = NUMBER_BYTES[precision], ELEMENT_BYTES[precision]
     parameter_bytes = sizes.number * parameter_count(shape)

@@ -61,7 +61,7 @@ class Comparison:
 
     def _keep(self, subject: Subject, output: Output) -> None:
         loss = subject.losses[0] if subject.losses else None
-        # a student's FSDP alone knows which gradients are parts, and of what
+        # only a student's FSDP knows which gradients are parts, and of what
         is_known = has_backward(subject) and subject.spec.dimensions["parallel"] != OWN_FSDP
         norm = norm_of_gradients(subject.parameters, free_elements(subject.device)) if is_known else None
         self._first = FirstStepOutputs(loss, output.logits.detach().cpu(), norm)

@@ -117,7 +117,7 @@ def _digest(uuids: Sequence[str]) -> str:
 
 
 def gpu_uuid(device: torch.device) -> str | None:
-    """ "GPU-..." as the driver spells it; None on a CPU and with a torch before 2.5, which does not tell."""
+    """ "GPU-..." as the driver spells it; None on a CPU and with a torch before 2.5, which does not report it."""
     if device.type != "cuda":
         return None
     uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)

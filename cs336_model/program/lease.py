@@ -45,7 +45,7 @@ def take_lease(address: Path | None) -> tuple[str, ...]:
     giver.connect(str(address))
     message, files, _, _ = socket.recv_fds(giver, MESSAGE_BYTES, MAX_FILES)
     if not message:
-        raise ConnectionError("no lease of a GPU was given; the process that started this one says why")
+        raise ConnectionError("no lease of a GPU was given; see the output of the process that started this one")
     for file in files:
         os.set_inheritable(file, False)
     answer = json.loads(message)

@@ -63,8 +63,8 @@ class ModuleSearch:
 
 
 def _in_package(name: str, folders: Iterable[str]) -> Location | None:
-    """The location of a module in the folders of its package, as PathFinder finds it. That imports nothing either, but
-    of a namespace package it wants the package around it to be imported (KeyError otherwise)."""
+    """The location of a module in the folders of its package, as PathFinder finds it. PathFinder itself also imports
+    nothing, but for a namespace package it requires that the package around it is imported (otherwise KeyError)."""
     portions: list[str] = []
     for folder in folders:
         finder = pkgutil.get_importer(folder)

@@ -85,7 +85,7 @@ def before_limit(act: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def ended_after(seconds: float | None) -> Iterator[None]:
-    """A with block that ends the process, with its stacks, if it lasts longer than so many seconds (None: it may).
+    """A with block that ends the process, with its stacks, if it lasts longer than `seconds` (None: no limit).
     This needs no lock of Python either."""
     if seconds is None:
         yield

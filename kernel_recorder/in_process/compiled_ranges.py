@@ -1,7 +1,7 @@
 """The ranges of modules around the kernels of compiled graphs: a compiled model calls no modules, only kernels.
 
-What inductor compiles for a recorded program says of every kernel which modules it serves (range_marks.compiled). So it
-is compiled for this process alone: inductor's caches, which outlast it, give nothing and keep nothing.
+The code that inductor writes for a recorded program names the modules that each kernel serves (range_marks.compiled).
+So it is compiled only for this process: inductor's caches, which outlast it, are neither read nor written.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class FollowedModules:
         when_imported("torch._inductor.compile_fx", self._follow)
 
     def close(self) -> None:
-        """Restores inductor. What is compiled already still says which modules it enters, to nobody."""
+        """Restores inductor. Graphs compiled until then still name the modules that they enter, without effect."""
         self._is_open = False
         self._before_us.close()
 

@@ -1,6 +1,6 @@
 """A range for every module of the models of a program, forward and backward, for as long as the window is open;
 and the other ranges of the recorder: of each step, and of each outermost call, by its kind (forward, inference,
-prefill, decode), which gradients and shapes tell.
+prefill, decode), which follows from gradients and shapes.
 """
 
 import gc
@@ -73,8 +73,8 @@ MOST_MODELS = 4  # of one class that get separate names; more are the layers of 
 
 
 class ModuleRanges:
-    """Opens and closes the ranges of all modules, and those around the passes that they are called in, in the window
-    alone."""
+    """Opens and closes the ranges of all modules, and those around the passes that they are called in, only in
+    the window."""
 
     def __init__(self, marker: Marker, depth: int | None, passes: Passes) -> None:
         self._marker, self._depth, self.passes = marker, depth, passes
@@ -84,7 +84,7 @@ class ModuleRanges:
         self._named: list[nn.Module] = []  # kept alive, so that no other module gets their ids
 
     def begin(self) -> None:
-        """Names what is there, and opens ranges from now on."""
+        """Names the modules of all models that exist, and opens ranges from now on."""
         models = models_of_this_process()
         numbered = numbered_models(models)
         for model in models:
@@ -215,7 +215,7 @@ class Parts:
             self._modules.call_begins(module, args)
 
     def call_before_window(self, module: torch.nn.Module, args: tuple) -> None:
-        """Lengths of earlier calls tell decoding from other inference."""
+        """Lengths of earlier calls distinguish decoding from other inference."""
         self._modules.passes.kind(module, args, keywords_of_call())
 
     def facts(self) -> dict[str, object]:

@@ -64,7 +64,7 @@ class ProgramRanges:
         annotate.__call__ = self._annotating(annotate.__call__)
 
     def watch_record_function(self) -> None:
-        """The same for record_function alone."""
+        """The same only for record_function."""
         self._plain = record_function.__enter__, record_function.__exit__
 
         @wraps(record_function.__enter__)

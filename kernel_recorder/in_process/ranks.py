@@ -64,7 +64,7 @@ class Ranks:
 
     def together(self, what: str, call: Callable[[], Any]) -> None:
         """A barrier: when all live ranks of this run have reached `what`, or after PATIENCE_S, one of them makes the
-        call; if it dies, another one does. All return when it is done. A process that is no rank just calls."""
+        call; if it dies, another one does. All return when it is done. A process that is not a rank just calls."""
         if not self.is_one:
             call()
             return

@@ -1,7 +1,7 @@
 """The window of one process: opened once, closed once, and noted with its cost.
 
 It runs inside other people's programs, in the middle of their steps. So whatever fails here is noted, for the command
-to tell, and never raised.
+to print, and never raised.
 """
 
 import atexit
@@ -35,7 +35,7 @@ class Compilations:
 
 
 def compilations() -> Compilations:
-    """Those of this process; none where its TorchDynamo keeps no counts, or is not imported."""
+    """The compilations of this process; none if its TorchDynamo keeps no counts, or is not imported."""
     utils = sys.modules.get("torch._dynamo.utils")
     counters, failures = getattr(utils, "counters", {}), getattr(utils, "guard_failures", {})
     reasons = [_without_place(text) for texts in list(failures.values()) for text in texts]
@@ -43,7 +43,7 @@ def compilations() -> Compilations:
 
 
 def compilations_since(before: Compilations) -> dict[str, object]:
-    """What was compiled since then, for the notes; empty where nothing was."""
+    """What was compiled since then, for the notes; empty if nothing was."""
     now = compilations()
     if now.graphs <= before.graphs:
         return {}
@@ -65,7 +65,7 @@ def _without_place(reason: str) -> str:
 
 
 class Recorder:
-    """Opens the window of this process, unless one that is no rank of its run has opened one, and closes it."""
+    """Opens and closes the window of this process, unless a process that is not a rank of its run has one."""
 
     def __init__(self, notes: Notes, ranks: Ranks, profiler: Any, parts: Any) -> None:
         self._notes, self._ranks, self._profiler, self.parts = notes, ranks, profiler, parts

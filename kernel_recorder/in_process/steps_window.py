@@ -1,4 +1,4 @@
-"""A window of so many steps: steps of an optimizer, replays of a CUDA graph, or calls of a model.
+"""A window with a number of steps: steps of an optimizer, replays of a CUDA graph, or calls of a model.
 
 Steps of optimizers that run no Python, as those of compiled ones, are known by the weights that they change.
 """
@@ -22,7 +22,7 @@ from kernel_recorder.in_process.recorder import Recorder, is_in_backward
 from kernel_recorder.in_process.windows import OutermostCalls, Window
 from range_marks.module_parts import model_name
 
-NOTED_STEPS = 20  # the durations of so many steps before the window are kept
+NOTED_STEPS = 20  # steps before the window whose durations are kept
 # What is repeated: steps of an optimizer, changes of weights by one whose steps are not heard, replays, calls.
 OPTIMIZER, WEIGHTS, GRAPH, MODULE = "optimizer", "weights", "graph", "module"
 MOST_REPEATED = 20  # are noted

@@ -18,7 +18,7 @@ THREADS = min(4, max(2, processors()))
 
 
 def blocks(rows: int) -> list[slice]:
-    """Slices of so many rows, in order."""
+    """Slices of at most ROWS rows, in order."""
     return [slice(first, min(first + ROWS, rows)) for first in range(0, rows, ROWS)]
 
 
@@ -33,7 +33,7 @@ def each_block(use: Callable[[slice], None], rows: int) -> None:
 
 
 def map_blocks(values_of: Callable[[slice], np.ndarray], rows: int, dtype: type) -> np.ndarray:
-    """The array of so many rows whose blocks `values_of` returns."""
+    """The array with this number of rows, whose blocks `values_of` returns."""
     values = np.empty(rows, dtype)
 
     def fill(block: slice) -> None:

@@ -29,7 +29,7 @@ def require_pairs(count: int, what: str) -> None:
 
 
 def require_text(characters: int, most: int) -> None:
-    """Raises BeyondLimits if paths and names with so many `characters`, more than `most`, would be written."""
+    """Raises BeyondLimits if paths and names have more `characters` than `most`."""
     if characters > most:
         raise BeyondLimits(
             f"the paths of ranges and the names have {characters / 1e9:.1f} GB of text in all, more than"

@@ -43,5 +43,5 @@ def run(options: argparse.Namespace) -> int:
 def _percent(text: str) -> float:
     value = float(text)
     if not 0 <= value < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is no percentage of 0 or more")
+        raise argparse.ArgumentTypeError(f"{text} is not a percentage of 0 or more")
     return value

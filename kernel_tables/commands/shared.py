@@ -18,7 +18,7 @@ from kernel_tables.errors import TraceError
 if TYPE_CHECKING:
     from kernel_tables.trace import Trace
 
-TEXT, TEXT_WIDTH = "text", 120  # columns, where standard output is no terminal
+TEXT, TEXT_WIDTH = "text", 120  # columns, if standard output is not a terminal
 CAPTURE_HELP = (
     "an nsys SQLite export, a .nsys-rep (exported by the nsys on PATH), JSON of torch.profiler, or one of them gzipped"
 )
@@ -85,7 +85,7 @@ def opened_traces(options: argparse.Namespace) -> Iterator[list[Trace]]:
 
 
 def _say_order(traces: Sequence[Trace]) -> None:
-    """Prints that ranks are numbered in the order of the arguments, if the captures do not tell their numbers."""
+    """Prints that ranks are numbered in the order of the arguments, if the captures do not name their ranks."""
     from kernel_tables.ranks.ranks import numbers_in_run
 
     if numbers_in_run(traces) is None:

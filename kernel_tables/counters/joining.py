@@ -37,7 +37,7 @@ OF_SEVERAL_DEPTHS = ("gemm", "attention")
 SHORTEST, LONGEST = 0.8, 2.5  # counted ÷ captured time: caches are emptied before counting, so it takes longer
 SAME_WORK = 0.01
 NOT_PROFILED = "not profiled, or its operations on tensor cores were not counted"
-AMBIGUOUS = "its name is not told apart from another's"
+AMBIGUOUS = "its name cannot be distinguished from another's"
 OTHER_DEPTH = "another depth than was counted, by its time"
 NONE = -1
 

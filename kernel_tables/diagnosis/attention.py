@@ -4,10 +4,10 @@ Names of ranges are not used: the same module is called attention, attn or self_
 next to a softmax belong to attention if there is only elementwise work between, and so do the copies around them,
 which lay out heads for the products; the projections do not. Both products are launched in one pass of
 one step: a softmax between the last product of a forward pass and the first one of its backward pass is a loss's. A
-softmax in separate kernels is two reductions with an exponential between. The product that follows takes what the
-softmax gives: if that is reduced before, as by a loss, whose backward pass has the next product, it is no attention.
-The backward pass has two products on each side of the softmax; if the softmax is in separate kernels, it is searched in
-the ranges of the forward chains.
+softmax in separate kernels is two reductions with an exponential between. The product that follows takes the output of
+the softmax. If the output is reduced first, as in a loss, whose backward pass has the next product, this is not
+attention. The backward pass has two products on each side of the softmax; if the softmax is in separate kernels, it is
+searched in the ranges of the forward chains.
 """
 
 import re

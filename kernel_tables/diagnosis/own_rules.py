@@ -61,7 +61,7 @@ def _rule(written: Mapping, source: str) -> DiagnosisRule:
 def _problem(written: Mapping) -> str | None:
     """Why a rule cannot be used, None if it can."""
     if not isinstance(written, Mapping):
-        return f"{written!r} is no table"
+        return f"{written!r} is not a table"
     unknown = [key for key in written if key not in KEYS]
     if unknown:
         return f"{unknown[0]!r} is not known"

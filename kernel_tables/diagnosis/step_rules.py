@@ -12,7 +12,7 @@ FEWEST_STEPS = 6
 # The ten steps of small, context 512, lie within 10 % on an H200, whose clocks fall by 5 % in 80 ms of bf16 products.
 OUTLIER, DRIFT = 1.25, 0.10
 MORE_WORK = 1.05  # times the launches of other steps
-EXPLAINS = 1 + (OUTLIER - 1) / 2  # so many times the launches account for half of what makes a step slow
+EXPLAINS = 1 + (OUTLIER - 1) / 2  # with this ratio, launches account for half of what makes a step slow
 
 
 def unsteady_steps(context: DiagnosisContext) -> RuleHit | None:

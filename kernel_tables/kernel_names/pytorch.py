@@ -1,4 +1,4 @@
-"""Names of kernels that are no matrix multiplies: of PyTorch, with the loop and the function that it applies; of
+"""Names of kernels that are not matrix multiplies: of PyTorch, with the loop and the function that it applies; of
 memory operations, NCCL and Triton; and of any function of C++."""
 
 import re

@@ -123,7 +123,7 @@ class Strings(Numbers):
 
 def outermost_operators(trace: TorchTrace) -> np.ndarray:
     """The rows of the outermost ATen operators and inductor's kernels of each thread, by start.
-    Autograd's nodes ("MulBackward0") are no operators: they launch nothing themselves, and what they call is counted.
+    Autograd's nodes ("MulBackward0") are not operators: they launch nothing themselves, and what they call is counted.
     """
     operators = trace[OPERATOR]
     names = trace.names.values

@@ -71,10 +71,10 @@ def decoded_block(text: bytes) -> list[Event] | None:
 def event_of(content: Any) -> Event:
     """The event of an object decoded by SLOW. ValueError if it cannot be an event."""
     if not isinstance(content, dict):
-        raise ValueError("an event is no object")
+        raise ValueError("an event is not an object")
     args = content.get("args")
     if not isinstance(args, dict | None):
-        raise ValueError("the args of an event are no object")
+        raise ValueError("the args of an event are not an object")
     texts = [content.get(name) for name in TEXTS]
     if not all(isinstance(text, str | None) for text in texts):
         raise ValueError("the name or category of an event is not text")
@@ -143,9 +143,9 @@ def _nanoseconds(text: str) -> int:
     try:
         value = round(Decimal(text).scaleb(3)) if len(text) < LONGEST else LARGEST_NS
     except (InvalidOperation, OverflowError, ValueError):
-        raise ValueError(f"{text[:LONGEST]!r} is no time") from None
+        raise ValueError(f"{text[:LONGEST]!r} is not a time") from None
     if abs(value) >= LARGEST_NS:
-        raise ValueError(f"{text[:LONGEST]!r} is no time that a clock shows")
+        raise ValueError(f"{text[:LONGEST]!r} is not a time that a clock shows")
     return value
 
 

@@ -218,4 +218,4 @@ def _utf8(text: bytes) -> tuple[str, str]:
     try:
         return text.decode(), ""
     except UnicodeDecodeError as error:
-        return text[: error.start].decode(), "a byte that is no UTF-8"
+        return text[: error.start].decode(), "a byte that is not UTF-8"

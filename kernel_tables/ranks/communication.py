@@ -158,7 +158,7 @@ def _in_order(instance: np.ndarray, start_ns: np.ndarray) -> list[np.ndarray]:
 def lateness(
     started_ns: np.ndarray, ended_ns: np.ndarray, gap_ns: int, resumed_ns: int, *, noted_late: bool = False
 ) -> int:
-    """From the begin of a gap in computation to the end of the last all-gather in it; 0 without one. With `noted_late`,
+    """From the start of a gap in computation to the end of the last all-gather in it; 0 without one. With `noted_late`,
     an all-gather also counts as ended if it ran in the gap, and for at most a tenth of that time afterwards."""
     in_gap = np.minimum(ended_ns, resumed_ns) - np.maximum(started_ns, gap_ns)
     allowed = np.maximum(in_gap, 0) // 10 if noted_late else 0

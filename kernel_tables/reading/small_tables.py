@@ -109,7 +109,7 @@ class SmallTables:
         of_samples = OF_SAMPLES.format(table=schema.NVTX)
         rows = self._rows(f"SELECT start, globalTid, {payload} FROM {schema.NVTX} WHERE {of_samples}")
         if any(not (isinstance(start, int) and isinstance(thread, int)) for start, thread, _ in rows):
-            raise impossible(self.path, "wrong_type", "the time or thread of a sample is no integer; export it again")
+            raise impossible(self.path, "wrong_type", "a sample's time or thread is not an integer; export it again")
         frames = distinct_frames(payload for *_, payload in rows)
         strings = self.strings(np.array(sorted(string_ids(frames)), np.int64))
         named = {frame: frame_name(*map(strings.get, frame[:2])) for frame in frames}
@@ -138,7 +138,7 @@ class SmallTables:
             + OF_CALLS.format(table=schema.NVTX)
         )
         if any(not isinstance(number, int) for row in rows for number in row[:3]):
-            raise impossible(self.path, "wrong_type", "the time or thread of a call is no integer; export it again")
+            raise impossible(self.path, "wrong_type", "a call's time or thread is not an integer; export it again")
         fields = [payload_fields(row[4], known) for row in rows]
         calls = [
             NcclCall(*row[:3], as_text(row[3]) or "", bytes_of(of_call), of_call.get(COMMUNICATOR))
@@ -154,7 +154,7 @@ class SmallTables:
             return {}
         rows = self._rows(f"SELECT globalPid, correlationId, operation, bytes, communicator FROM {COLLECTIVES}")
         if any(not isinstance(number, int | None) for row in rows for number in (*row[:2], *row[3:])):
-            raise impossible(self.path, "wrong_type", f"{COLLECTIVES} holds what is no integer; record it again")
+            raise impossible(self.path, "wrong_type", f"{COLLECTIVES} holds other than integers; record it again")
         return {
             (process, correlation): (
                 as_text(operation),

@@ -22,7 +22,7 @@ class GrowingColumn:
 
     def __init__(self, narrow: bool = False, alike: bool = False, rows: int = 0) -> None:
         """With `narrow`, of 32 bits as long as all are MISSING or counts that fit. With `alike`, without memory as long
-        as all are equal. Room for so many `rows` costs no memory before it is used, and no copies."""
+        as all are equal. Room for this number of `rows` costs no memory before it is used, and no copies."""
         self._rows = max(rows, FIRST_LENGTH)
         self._values = np.empty(1 if alike else self._rows, np.int32 if narrow else np.int64)
         self._alike = alike

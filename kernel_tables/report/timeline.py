@@ -104,7 +104,7 @@ def _selection(scope: Scope) -> tuple[np.ndarray, np.ndarray, int, int]:
 
 
 def _limit(scope: Scope, ranges: np.ndarray, activities: np.ndarray, last: int) -> int:
-    """The time before which so many bars start as fit."""
+    """The time before which as many bars start as there is room for."""
     activity_arrays, range_arrays = scope.activities, scope.trace.range_arrays
     launched = activities[activity_arrays.launched[activities]]  # the others have no launch time
     starts = np.concatenate(

@@ -131,7 +131,7 @@ def _steps(trace: CaptureArrays, expected: int | None, step_name: str, equal_ste
 def _kernels_of_steps(
     trace: CaptureArrays, steps: np.ndarray, kernels: list[int], label: str, equal_steps: bool
 ) -> Iterator[Finding]:
-    """What the numbers of kernels in the steps of a process tell; PyTorch's profiler loses no operators of a CPU."""
+    """What follows from the number of kernels in each step of a process. PyTorch's profiler loses no operators."""
     few, many = min(kernels), max(kernels)
     if trace.is_cpu_only:
         lost = None

@@ -85,7 +85,7 @@ class RangeTree:
     def rows(self, most: int = 0) -> list[TreeRow]:
         """The rows, children below their parents, the longest first.
 
-        With `most`, about so many: the phases and the longest ranges in them; the others are summed up in one row.
+        With `most`, about that number: the phases and the longest ranges in them; the others are summed up in one row.
         """
         shown_ids = (
             _shown_ids(self._tree_nodes, most)

@@ -32,10 +32,10 @@ AXIS_PX, GAP_PX, HEADING_CHARACTER_PX = 60, 14, 7
 class Drawing:
     """A figure of one machine, drawn.
 
-    `chart` is for Vega-Lite; if it is None, `reason` says why. The page filters the chart's data by their columns of
-    dimensions, so data have no column of a mode that the figure chose. `notes` are sentences below the chart; `absent`,
-    on paper only, name the runs without results. `legend` is too long for paper: the page shows it on request. `title`
-    replaces that of the figure, if the quantity has another name on this device.
+    `chart` is for Vega-Lite; if it is None, `reason` says why. The page filters the chart's data by the columns of
+    dimensions; if the figure chooses one mode per run, leave out the column `mode`. `notes` are sentences below the
+    chart; `absent`, on paper only, name the runs without results. `legend` is too long for paper: the page shows it on
+    request. `title` replaces that of the figure, if the quantity has another name on this device.
     """
 
     chart: Spec | None = None
@@ -114,7 +114,7 @@ def bars_of_runs(
     missing: pd.DataFrame, reason: str, notes: Iterable[str] = (),
 ) -> Drawing:  # fmt: skip
     """A stacked bar for each of the first runs: parts as from `marks.placed`, coloured by the column `by`. `names` are
-    the values of the column `bar` in their order, `seen` the columns of the tooltip; the others are as of Frame."""
+    the values of the column `bar` in their order, `seen` the columns of the tooltip; the others are those of Frame."""
     drawn = names[:MAX_BARS]
     parts, axis = rows[rows["bar"].isin(drawn)], alt.Axis(title=title)
     fills = marks.part_fills(parts, by)

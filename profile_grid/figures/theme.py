@@ -22,7 +22,7 @@ FONT_SIZE, SMALL, SMALLEST = 11, 9, 8
 ON_PAPER = {"ink": "#1d2127", "soft": "#5a626c", "line": "#dfe3e8", "ground": "#ffffff"}
 INK, SOFT, LINE, GROUND = (alt.ExprRef(name) for name in ON_PAPER)
 SERIES = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, INK, GREY)
-KINDS = (  # what has the colour and shape of its place in its list, in every figure
+KINDS = (  # the place of a name in its list sets its colour and shape in every figure
     ("small", "medium", "large", "xl", "2.7B", "10B", "xl-2026"),
     PRECISION.values,
     (*PYTORCH_ATTENTIONS, "compiled", *OWN_ATTENTIONS),
@@ -142,12 +142,12 @@ class Log:
 
     @classmethod
     def around(cls, values: Iterable[float], length_px: int, margin: float = 1.3) -> "Log":
-        """The axis that holds the positive ones of these values, with a margin at both ends."""
+        """The axis that holds the positive values, with a margin at both ends."""
         present = [float(value) for value in values if value > 0 and math.isfinite(value)] or [1.0]
         return cls(min(present) / margin, max(present) * margin, length_px)
 
     def with_room(self, below_px: float = 0, above_px: float = 0) -> "Log":
-        """The same axis with this many pixels more at its ends, for marks that are no values."""
+        """The same axis with this many pixels more at its ends, for marks that are not values."""
         per_px = math.log(self.high / self.low) / max(self.length_px - below_px - above_px, 1)
         return Log(self.low * math.exp(-below_px * per_px), self.high * math.exp(above_px * per_px), self.length_px)
 
@@ -161,7 +161,7 @@ class Log:
 
     @property
     def ticks(self) -> list[float]:
-        """Powers of ten, and round numbers between them where the axis holds few."""
+        """Powers of ten, and round numbers between them if the axis holds few powers."""
         decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         ticks = []
         for digits in TICK_DIGITS:
@@ -178,7 +178,7 @@ class Log:
 
 @dataclass(frozen=True)
 class Contexts:
-    """A logarithmic axis of context lengths, with a tick at every length that is there."""
+    """A logarithmic axis of context lengths, with a tick at every length in the data."""
 
     lengths: tuple[int, ...]
 
@@ -212,8 +212,8 @@ class Contexts:
 
 @dataclass(frozen=True)
 class Series:
-    """Several series, each with a colour and a shape; `column` holds their names. Where the fill of markers means
-    something else, the legend shows them `hollow`; it is at most as wide as told."""
+    """Several series, each with a colour and a shape; `column` holds their names. If the fill of markers has another
+    meaning, the legend shows them `hollow`. `width_px` is the largest width of the legend."""
 
     column: str
     names: tuple[str, ...]

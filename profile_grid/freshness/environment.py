@@ -41,7 +41,7 @@ PREFIXES = (
     "PYTORCH_",
     "TORCHINDUCTOR_",
 )
-# how names end that locate files or devices, or may hold private values
+# the ends of names that locate files or devices, or may hold private values
 NO_VALUES = ("DIR", "PATH", "HOME", "FILE", "_ID", "HOSTID", "_IFNAME", "_HCA", "_ADDR", "_URL", "_TOKEN", "_KEY")
 SET_BY_SNAKEMAKE = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # for every job, to the threads of its rule
 USERS_VARIABLE = "PROFILE_GRID_USERS_THREADS"  # holds their values as the user set them, as JSON

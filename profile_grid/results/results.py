@@ -232,7 +232,7 @@ def read_as(path: Path, kind: type[Built]) -> Built:
 
 def _require_possible(result: StageResult | Status) -> None:
     if result.status not in STATUSES:
-        raise Mismatch(f"status is {result.status!r}, which is none of {', '.join(STATUSES)}")
+        raise Mismatch(f"status is {result.status!r}, which is not one of {', '.join(STATUSES)}")
     program = getattr(result, "program", None)
     if program is not None and program.status == COMPLETE:
         _require_times(program)

@@ -45,7 +45,7 @@ def rows_table(
     columns: Sequence[tuple[str, Callable[[dict], str]]],
     words: int = 0,
 ) -> MarkdownTable:
-    """One line per row: its dimensions, then the text of each column. Other arguments as of lines_table."""
+    """One line per row: its dimensions, then the text of each column. The other arguments are those of lines_table."""
     headings, texts = [heading for heading, _ in columns], [text for _, text in columns]
     return lines_table(rows, always, headings, lambda row: [text(row) for text in texts], words)
 

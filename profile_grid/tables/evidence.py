@@ -94,8 +94,8 @@ def processes_for(spread: float, difference: float = WORTH) -> int:
 
 
 def pooled(times: pd.Series, processes: pd.Series, measured: pd.Series) -> tuple[float, float, float]:
-    """(median, relative standard deviation between processes, number of processes) of times of the same work: each by
-    so many processes, with the measured spread between them."""
+    """(median, relative standard deviation between processes, number of processes) of times of the same work. Each
+    time comes from `processes` processes, with the `measured` spread between them."""
     numbers, logarithms = processes.astype("float64").fillna(1), np.log(times.astype("float64"))
     total = numbers.sum()
     mean = (numbers * logarithms).sum() / total if total else math.nan

@@ -28,7 +28,7 @@ def pivoted(rows: pd.DataFrame, index: Sequence[str], columns: str, values: Sequ
             f" {', '.join(differing) or 'no dimension'} differs between them and is not shown"
         )
     if rows.empty:
-        return pd.DataFrame(columns=list(values))  # laid out, no column would name the values
+        return pd.DataFrame(columns=list(values))  # an empty wide table would have no columns for the values
     return unstacked(rows.set_index(keys)[list(values)], columns)
 
 

@@ -204,7 +204,7 @@ def test_a_trace_of_the_processor_alone_says_so_and_shows_operators(tmp_path, ca
         (json.dumps([{"range": "step", "kernels": 3}]), "without kernels and operators"),
         ('"text"', "no JSON"),
         ("", "empty"),
-        ("[1, 2]", "an event is no object"),
+        ("[1, 2]", "an event is not an object"),
     ],
 )
 def test_json_that_a_command_cannot_serve_is_refused_in_one_line_that_says_what_it_is(tmp_path, capsys, text, said):
@@ -256,12 +256,12 @@ def damaged(place: str) -> str:
         "an unescaped quotation mark": text.replace("void kernel3<float>", 'void "kernel3"<float>'),
         "a control character": text.replace("void kernel3", "void \x01"),
         "a cut": text[: text.index("void kernel3")],
-        "a byte that is no UTF-8": text.replace("void kernel3", "void \udcff"),
+        "a byte that is not UTF-8": text.replace("void kernel3", "void \udcff"),
     }[place]
 
 
 @pytest.mark.parametrize(
-    "place", ["an unescaped quotation mark", "a control character", "a cut", "a byte that is no UTF-8"]
+    "place", ["an unescaped quotation mark", "a control character", "a cut", "a byte that is not UTF-8"]
 )
 def test_damaged_json_gets_its_place_and_on_request_what_comes_before_it(tmp_path, decoder, place):
     path = tmp_path / "trace.json"
@@ -418,7 +418,7 @@ def test_a_kernel_with_an_impossible_time_is_refused(tmp_path, decoder, key, val
 
 def test_a_wrong_number_among_many_is_found_at_once():
     began = time.process_time()
-    with pytest.raises(ValueError, match="'x' is no time"):
+    with pytest.raises(ValueError, match="'x' is not a time"):
         nanoseconds(b"171219549551968.049 " * 26 + b"x ")
     assert time.process_time() - began < 1
 

@@ -44,7 +44,7 @@ def test_a_capture_that_was_ended_has_no_program(tmp_path):
         (b'{"status": 7, "reason": null, "warnings": []}', "status is 7, not text"),
         (
             b'{"status": "done", "reason": null, "warnings": []}',
-            "status is 'done', which is none of complete",
+            "status is 'done', which is not one of complete",
         ),
         (b'{"status": "complete", "reason": null, "warnings": [1]}', "warnings[0] is 1, not text"),
     ],

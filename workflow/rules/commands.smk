@@ -76,7 +76,7 @@ if not PACKED:
             program=program_of(config)["constructor"],
             device=config["device"],
             backend=config["capture"]["backend"],
-            # a parameter that knows the output is no reason to run again: another grid needs no other look at the machine
+            # Snakemake does not compare a parameter that depends on the output: another grid is no reason to check again
             config=lambda wildcards, output: grid_part(config),
         message:
             "what this machine can do"

@@ -1,6 +1,6 @@
 """The folder of this project, and its packages on Python's path: included first, before anything of it is imported.
 
-ROOT    the project's folder. Of a module named by github(...) or gitlab(...) Snakemake fetches the rules alone: then it is a
+ROOT    the project's folder. Of a module named by github(...) or gitlab(...) Snakemake fetches only the rules: then it is a
         checkout of the same commit in .snakemake, since the rules need their programs too
 config  config.yaml of the project, with the settings of the command line, or of the user of this module
 """

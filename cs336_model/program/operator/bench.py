@@ -21,8 +21,8 @@ Call = Callable[[], object]
 
 
 def call_seconds(call: Call, seconds: float, device: torch.device, before: Call | None = None) -> list[float]:
-    """The seconds of each of so many calls that they take `seconds` together, after a warm-up; `before` is called
-    before each, and not timed."""
+    """The seconds of each call, after a warm-up; the calls take about `seconds` together. `before` is called before
+    each, and not timed."""
     buffer = torch.empty(BUFFER_BYTES, dtype=torch.int8, device=device) if device.type == "cuda" else None
     once_s = sum(timed(TRIES, call, device, before, buffer)) / TRIES
     timed(min(int(WARMUP_S / once_s), MAX_CALLS), call, device, before, buffer)
@@ -32,7 +32,7 @@ def call_seconds(call: Call, seconds: float, device: torch.device, before: Call 
 def timed(
     count: int, call: Call, device: torch.device, before: Call | None = None, buffer: torch.Tensor | None = None
 ) -> list[float]:
-    """The seconds of each of so many calls; before each, `before` is called and the buffer is overwritten."""
+    """The seconds of each of `count` calls; before each, `before` is called and the buffer is overwritten."""
     bounds = []
     for _ in range(count):
         if before:

@@ -65,7 +65,7 @@ def memory_block(merged: per_pass.Merged) -> pd.DataFrame:
 
 
 def _by_shapes(run: pd.Series, row: dict) -> tuple[int | None, int | None, int | None]:
-    """What the block keeps, its gradients, and a residual activation, in bytes; None if the shapes do not tell."""
+    """What the block keeps, its gradients, and a residual activation, in bytes; None if the shapes are unknown."""
     shape = ideal.shape_of_run(run)
     if shape is None:
         return None, None, None

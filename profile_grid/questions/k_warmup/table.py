@@ -15,17 +15,17 @@ KEYS = ["run", "phase"]
 
 
 def warmup_reports(merged: Merged) -> pd.DataFrame:
-    """(k) One row per run, phase and number of warm-up steps, up to the number taken: mean and standard deviation of
-    the steps that follow, as many as were measured."""
+    """(k) One row per run, phase and number of warm-up steps, up to the number that were run: mean and standard
+    deviation of the steps that follow, as many as were measured."""
     warm, measured = (merged[name] for name in ("warmup_steps", "steps"))
     rows, steps = [], {key: times.tolist() for key, times in measured.groupby(KEYS, sort=False)["ms"]}
     for (run, phase), first in warm.groupby(KEYS, sort=False):
         later = steps.get((run, phase))
         if not later:
             continue  # memory ran out after the warm-up
-        every, leading = first["ms"].tolist() + later, first.iloc[0][LEADING].tolist()
+        all_ms, leading = first["ms"].tolist() + later, first.iloc[0][LEADING].tolist()
         for count in range(len(first) + 1):
-            reported = np.array(every[count : count + len(later)], dtype="float64")
+            reported = np.array(all_ms[count : count + len(later)], dtype="float64")
             scatter = reported.std(ddof=1) if len(reported) > 1 else float("nan")
             rows.append((*leading, phase, count, len(reported), reported.mean(), scatter))
     table = pd.DataFrame(rows, columns=[*LEADING, "phase", "warmup_steps", "n", "mean_ms", "std_ms"])

@@ -21,14 +21,14 @@ NO_TIMES = "No run on several GPUs was timed with and without communication."
 
 def costs(tables: Tables) -> pd.DataFrame:
     """One row per timed run, the most expensive first: `bar` names its work, `cost_share` of a step, `low` and `high`
-    one standard deviation between processes without communication from it, and `told`: whether it exceeds their
+    one standard deviation between processes without communication from it, and `clarity`: whether it exceeds their
     differences."""
     times = tables["communication_times"]
     times = times[times["cost_share"].notna()].sort_values("cost_share", ascending=False, kind="stable")
     spread = times["baseline_spread"].fillna(0.0) * times["baseline_ms"] / times["mean_ms"]
     low, high = (times["cost_share"] + sign * spread for sign in (-1, 1))
-    clear = (times["verdict"] != evidence.UNTOLD).map({True: CLEAR, False: evidence.UNTOLD})
-    return times.assign(bar=labels(times.drop(columns=PARALLEL.key)), low=low, high=high, told=clear)
+    clarity = (times["verdict"] != evidence.UNTOLD).map({True: CLEAR, False: evidence.UNTOLD})
+    return times.assign(bar=labels(times.drop(columns=PARALLEL.key)), low=low, high=high, clarity=clarity)
 
 
 def draw_costs(tables: Tables) -> Drawing:
@@ -63,7 +63,7 @@ def _costs(rows: pd.DataFrame, series: Series) -> alt.LayerChart:
     nothing = alt.Chart(pd.DataFrame({"cost_share": [0.0]})).mark_rule(color=GREY).encode(x=middle)
     hollow = base.mark_point(strokeWidth=1.3, fill=GROUND).encode(x=middle, shape=series.shape(), tooltip=tooltip)
     filled = (
-        base.transform_filter(alt.datum.told == CLEAR).mark_point(filled=True).encode(x=middle, shape=series.shape())
+        base.transform_filter(alt.datum.clarity == CLEAR).mark_point(filled=True).encode(x=middle, shape=series.shape())
     )
     height = len(groups) * (len(series.names) * WAY_PX + GROUP_PX)
     size = {"width": WIDTH - NAMES_PX, "height": height}
@@ -73,7 +73,7 @@ def _costs(rows: pd.DataFrame, series: Series) -> alt.LayerChart:
 def result_costs(tables: Tables) -> str:
     """The clear costs, and the number of runs without one."""
     rows = costs(tables)
-    clear = rows[rows["told"] == CLEAR]
+    clear = rows[rows["clarity"] == CLEAR]
     if clear.empty:
         return "No cost of communication is larger than the differences between processes"
     share = interval(clear["cost_share"], percent)

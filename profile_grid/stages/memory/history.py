@@ -5,8 +5,8 @@ An event is one allocation or release; state n is what is live after event n, st
 Parameters, gradients, optimizer state and data are known from what held an allocation at the end of the process. The
 rest follows from when it was made and freed: made in a forward pass or loss and live when the backward pass of its step
 begins, it is an activation; made in a backward pass and live at its end, a gradient; never freed, a workspace;
-otherwise temporary. If none holds it at the end and it is no gradient, what a range of communication made is
-communication: buckets, flattened gradients, gathered parameters.
+otherwise temporary. An allocation made in a range of communication is communication (buckets, flattened gradients,
+gathered parameters), unless something holds it at the end or it is a gradient.
 """
 
 import gzip
