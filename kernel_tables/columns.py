@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from kernel_tables.markdown import code, compact_table
-
 TEXT, INT, FLOAT, BOOL, OBJECT = DTYPES = ("text", "int", "float", "bool", "object")
 JSON_TYPES = {TEXT: "string", INT: "integer", FLOAT: "number", BOOL: "boolean", OBJECT: "object"}
 FITTING = {  # results of pandas.api.types.infer_dtype for each dtype
@@ -204,16 +202,6 @@ OF_READ = ("activities",)  # tables that no command writes
 def names_of(table: str) -> list[str]:
     """The names of the columns of one of TABLES that are always there."""
     return [column.name for column in TABLES[table] if not column.is_optional]
-
-
-def as_markdown() -> str:
-    """All tables with their columns as a Markdown table."""
-    rows = [
-        (code(table) if number == 0 else "", code(column.name), column.meaning)
-        for table, table_columns in TABLES.items()
-        for number, column in enumerate(table_columns)
-    ]
-    return compact_table(("table", "column", "meaning"), rows)
 
 
 def json_schema() -> dict[str, Any]:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_tables.markdown import code, compact_table
-
 ERROR, WARNING = "error", "warning"
 IMPOSSIBLE = {  # no table is made from such a capture
     "invalid_json": "the JSON of a trace is invalid, or cut off",
@@ -97,10 +95,3 @@ class ImpossibleCapture(TraceError):
 def impossible(path: Path, code: str, message: str) -> ImpossibleCapture:
     """The exception for a single finding."""
     return ImpossibleCapture(path, [finding(code, message)])
-
-
-def codes_as_markdown() -> str:
-    """All codes as a Markdown table."""
-    groups = {"error, no tables": IMPOSSIBLE, "error": INCOMPLETE, "warning": ODD}
-    rows = [(kind, code(name), meaning) for kind, codes in groups.items() for name, meaning in codes.items()]
-    return compact_table(("severity", "code", "meaning"), rows)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from kernel_tables.diagnosis import host_rules, kernel_rules, needs, step_rules
 from kernel_tables.diagnosis.context import MANY_OPTIMIZER_KERNELS, DiagnosisContext, RuleHit
-from kernel_tables.markdown import code, compact_table
 
 CERTAIN, LIKELY, POSSIBLE = (
     "certain",
@@ -180,23 +179,6 @@ RULES = (
     ),
 )  # fmt: skip
 CODES = tuple(rule.code for rule in RULES)
-
-
-def as_markdown() -> str:
-    """The rules as a Markdown table."""
-    rows = [
-        (code(rule.code), rule.looks_for, rule.threshold, rule.source, _leaves(rule) or "–", _advice(rule))
-        for rule in RULES
-    ]
-    return compact_table(("code", "looks for", "threshold", "source", "yields to", "advice"), rows)
-
-
-def _advice(rule: DiagnosisRule) -> str:
-    return rule.advice + (f"; without a GPU: {rule.advice_on_cpu}" if rule.advice_on_cpu else "")
-
-
-def _leaves(rule: DiagnosisRule) -> str:
-    return ", ".join(map(code, (*rule.silent_where, *rule.leaves_to)))
 
 
 OF_COUNTERS = tuple(rule for rule in RULES if needs.counters in rule.needs)

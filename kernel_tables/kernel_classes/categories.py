@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kernel_tables.errors import TraceError
-from kernel_tables.markdown import code, compact_table
 
 UNKNOWN = "unknown"
 HINT = "put a backslash before a bracket, star or plus that is part of the name"
@@ -63,21 +62,6 @@ def rule_for(name: str, extra_rules: Sequence[Mapping[str, str]] = ()) -> Kernel
 def family(kernel_class: str) -> str:
     """The class without its subclass: elementwise for elementwise/copy."""
     return kernel_class.partition("/")[0]
-
-
-def as_markdown() -> str:
-    """The built-in rules in order, as a Markdown table."""
-
-    def in_words(rule: KernelClassRule) -> str:
-        return ", ".join(
-            f"{field.replace('_', ' ')} {code(pattern, in_table=True)}" for field, pattern in rule.patterns
-        )
-
-    rows = [
-        (str(number), code(rule.kernel_class), in_words(rule), rule.reason, code(rule.example, in_table=True))
-        for number, rule in enumerate(built_in_rules(), start=1)
-    ]
-    return compact_table(("rule", "class", "what a name must hold", "reason", "example"), rows, right=[0])
 
 
 @cache

@@ -1,7 +1,6 @@
 """The classes of kernels, on full names."""
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -196,14 +195,6 @@ def test_the_family_is_what_stands_before_the_slash():
         "gemm",
         "triton-fused",
     ]
-
-
-def test_the_rules_as_markdown_are_one_row_of_five_cells_each():
-    lines = categories.as_markdown().splitlines()
-    assert len(lines) == 2 + len(categories.built_in_rules())
-    assert {len(re.findall(r"(?<!\\)\|", line)) for line in lines} == {6}
-    assert lines[2].startswith("| 1 | `gemm` | operators `mm bmm addmm ")
-    assert r"own name `nll_loss\|ctc_loss`" in categories.as_markdown()
 
 
 def test_importing_the_module_imports_nothing_heavy_and_reads_no_rules():

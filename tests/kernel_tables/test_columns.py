@@ -8,7 +8,8 @@ import pytest
 
 import kernel_tables
 from kernel_tables.__main__ import main
-from kernel_tables.columns import TABLES, as_markdown, json_schema
+from kernel_tables.columns import TABLES, json_schema
+from kernel_tables.markdown import code, compact_table
 from tests.kernel_tables.torch_formats import STYLES, kernels_by_brute_force, trace_text, write_trace
 
 RECENT = STYLES["2026, since a base"]
@@ -52,7 +53,13 @@ def test_a_schema_refuses_a_column_that_it_does_not_declare(capsys):
 
 
 def test_the_page_of_columns_is_made_of_their_declaration():
-    assert as_markdown() in (Path(__file__).parents[2] / "docs" / "capture-columns.md").read_text(encoding="utf-8")
+    rows = [
+        (code(table) if number == 0 else "", code(column.name), column.meaning)
+        for table, columns in TABLES.items()
+        for number, column in enumerate(columns)
+    ]
+    page = Path(__file__).parents[2] / "docs" / "capture-columns.md"
+    assert compact_table(("table", "column", "meaning"), rows) in page.read_text(encoding="utf-8")
 
 
 def test_read_gives_frames_with_the_declared_columns(tmp_path):

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from kernel_tables import markdown
 from kernel_tables.__main__ import main
 from kernel_tables.diagnosis import needs
 from kernel_tables.diagnosis.diagnose import as_table, diagnose
 from kernel_tables.diagnosis.own_rules import own_rules, rules_of_file
-from kernel_tables.diagnosis.rules import CODES, RULES, as_markdown
+from kernel_tables.diagnosis.rules import CODES, RULES
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.diagnosis.step_time import step_time
 from kernel_tables.errors import TraceError
@@ -189,5 +190,10 @@ def test_advice_for_a_program_without_a_gpu_speaks_of_none(rule):
 
 
 def test_the_page_of_finding_codes_lists_the_rules_as_they_are():
-    page = Path(__file__).parents[3] / "docs" / "finding-codes.md"
-    assert as_markdown() in page.read_text(encoding="utf-8")
+    rows = []
+    for rule in RULES:
+        yields = ", ".join(map(markdown.code, (*rule.silent_where, *rule.leaves_to))) or "–"
+        advice = rule.advice + (f"; without a GPU: {rule.advice_on_cpu}" if rule.advice_on_cpu else "")
+        rows.append((markdown.code(rule.code), rule.looks_for, rule.threshold, rule.source, yields, advice))
+    table = markdown.compact_table(("code", "looks for", "threshold", "source", "yields to", "advice"), rows)
+    assert table in (Path(__file__).parents[3] / "docs" / "finding-codes.md").read_text(encoding="utf-8")
