@@ -7,7 +7,7 @@ import pytest
 from profile_grid.freshness.digests import sha256_of_file
 from profile_grid.freshness.made import Recipe, read_records, write_folder_records, write_records
 from tests.workflow.test_invalidation import config
-from workflow.leftovers import leftover_reason, remove_leftovers
+from workflow.scripts.contents import leftover_reason, remove_leftovers
 
 RECIPE = Recipe("code", "settings", "packages", "inputs")
 OLD, NEW, OWN, EDITED = (f"results/answers/{name}.md" for name in ("old", "new", "own", "edited"))

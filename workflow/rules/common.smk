@@ -28,7 +28,7 @@ from profile_grid.study.schema import ConfigError, check_keys
 from profile_grid.study.stages import CAPTURE, NOT_ASKED, STAGES, TIMING
 from workflow import paths
 from workflow.job_environment import count_measurements, in_allocation, longest_first, prepare_job_environment
-from workflow.leftovers import leftover_reason
+from workflow.scripts.contents import leftover_reason
 from workflow.packed import MARKER, packed_manifest
 from workflow.reruns import Reruns
 from workflow.resources import JobResources, max_minutes

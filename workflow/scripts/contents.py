@@ -1,13 +1,68 @@
-"""Lists the files of the grid, and removes those of earlier grids: `python -m workflow.scripts contents ...`."""
+"""Lists the files of the grid, and removes those of earlier grids: `python -m workflow.scripts contents ...`.
 
+Those are files in results/ with a record of what made them that no job makes now; files without a record are the
+user's. Folders of runs are kept: measurements take long, and no table or document shows those of other grids.
+"""
+
+import os
+import shutil
 import sys
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from profile_grid.files import write_text
-from workflow.leftovers import remove_leftovers
+from profile_grid.freshness.digests import sha256_of_file
+from profile_grid.freshness.made import LOCK, NAME, forget_records, read_records
+
+FOLDERS = ("results/answers", "results/figures", "results/page", "results/processes", "results/tables")
+NOT_COUNTED = {NAME, LOCK, ".snakemake_timestamp"}  # in a folder that is otherwise empty
 
 
 def main(*, files: list, output: Path) -> None:
     for line in remove_leftovers(set(files)):
         print(line, file=sys.stderr)
     write_text(output, "".join(f"{path}\n" for path in sorted(files)))
+
+
+def leftovers(declared: Collection[str]) -> dict[str, list[str]]:
+    """Names of leftover files by the folder of their records. `declared` are the files, and folders of files, that are
+    made now."""
+    names = {folder: _names(folder, declared) for folder in _folders_with_records()}
+    return {folder: leftover for folder, leftover in names.items() if leftover}
+
+
+def leftover_reason(declared: Collection[str]) -> str | None:
+    """Why leftover files have to be removed; None if there are none."""
+    folder, names = next(iter(leftovers(declared).items()), (None, ()))
+    return f"a file of an earlier grid is there: {folder}/{names[0]}" if names else None
+
+
+def remove_leftovers(declared: Collection[str]) -> Iterator[str]:
+    """Removes leftover files, and yields a message for each. A file that the user edited is kept, and its record
+    removed."""
+    for folder, names in leftovers(declared).items():
+        records = read_records(folder)
+        for path, digest in ((Path(folder, name), records[name]["sha256"]) for name in names):
+            if not path.is_file():
+                continue
+            if sha256_of_file(path) == digest:
+                path.unlink()
+                yield f"removed {path}: an earlier grid made it, and this one does not"
+            else:
+                yield f"left {path}: an earlier grid made it, this one does not, and it was edited"
+        forget_records(folder, names)
+        _remove_if_empty(folder)
+
+
+def _folders_with_records() -> list[str]:
+    below = [folder for top in FOLDERS for folder, _, files in os.walk(top) if NAME in files]
+    return sorted(["results", *below])
+
+
+def _names(folder: str, declared: Collection[str]) -> list[str]:
+    return [] if folder in declared else [name for name in read_records(folder) if f"{folder}/{name}" not in declared]
+
+
+def _remove_if_empty(folder: str) -> None:
+    if not any(name not in NOT_COUNTED for _, _, names in os.walk(folder) for name in names):
+        shutil.rmtree(folder)
