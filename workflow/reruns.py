@@ -5,7 +5,6 @@ its checks.
 """
 
 import atexit
-import json
 import os
 from collections.abc import Callable
 from functools import cache
@@ -16,12 +15,10 @@ from snakemake.exceptions import WorkflowError
 from snakemake.io import ancient
 from snakemake.logging import logger
 
-from profile_grid.files import write_text
 from profile_grid.freshness import digests, made
 from profile_grid.freshness.making import Job, Making, Plan, digest_of_packages
 
 MEMORY = Path(".snakemake", "digests.json")
-FORMAT = 1
 
 
 class Reruns:
@@ -34,12 +31,12 @@ class Reruns:
         self._logged_kinds: set[str] = set()
         self._makings: dict[str, Making] = {}
         self._decides_alone = False
-        self.digest_of = digests.FileDigests(remembered_digests())
+        self.digest_of = digests.FileDigests(digests.read_memory(MEMORY, lambda entry: len(entry) == 5))
         self.record_of = made.Records()
         self.plan = Plan(self._is_forced)
         self._code = cache(lambda programs, patterns: Making("", programs, (), patterns=patterns).code(root))
         self._packages = cache(lambda programs: digest_of_packages(root, programs))
-        atexit.register(remember_digests, self.digest_of)
+        atexit.register(self._remember_digests)
 
     def add_measurement(self, name: str, outputs: list[str], reason: Callable[[], str | None]) -> None:
         """A job that measures: `reason` says why its results are stale."""
@@ -98,6 +95,11 @@ class Reruns:
         """A function of wildcards for `params`: the recipe of the job of an output, for workflow.make."""
         return lambda wildcards: self._makings[self.plan.job_of(output.format(**wildcards)).name].to_json()
 
+    def _remember_digests(self) -> None:
+        """Keeps the digests for the next Snakemake."""
+        if self.digest_of.is_new:
+            digests.write_memory(MEMORY, self.digest_of.known)
+
     def _decide_alone(self) -> None:
         """Keeps Snakemake from judging planned jobs itself: they may read files that seem newer than their outputs, for
         example after a clock was set back; and what a killed job left counts by its record. Snakemake would run a job
@@ -155,22 +157,3 @@ def require_writable_notes() -> None:
             f"cannot write to {folder}, which is read-only or belongs to another user, and Snakemake keeps its notes"
             " there: make it writable, or copy the project and its results"
         )
-
-
-def remembered_digests() -> dict[str, list]:
-    """The digests that an earlier Snakemake stored; empty if missing or damaged, then the files are read again."""
-    try:
-        memory = json.loads(MEMORY.read_text())
-        files = memory["files"] if memory["format"] == FORMAT else {}
-        return {path: entry for path, entry in files.items() if len(entry) == 5}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
-
-
-def remember_digests(digest_of: digests.FileDigests) -> None:
-    """Stores digests for the next Snakemake, if the folder is writable."""
-    if digest_of.is_new and MEMORY.parent.is_dir():
-        try:
-            write_text(MEMORY, json.dumps({"format": FORMAT, "files": digest_of.known}))
-        except OSError:
-            return  # the next one reads the files again

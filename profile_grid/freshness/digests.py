@@ -10,11 +10,15 @@ import os
 import re
 import time
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from cs336_model.program.code_digest import DIGITS, bytes_digest, code_digest
+from profile_grid.files import write_text
 
+FORMAT = 1  # of a memory
 SETTLED_NS = 2 * 10**9  # a file that changed later than that ago may change again within one tick of its clock
 JINJA_COMMENT = re.compile(rb"\{#([-+]?).*?([-+]?)#\}", re.DOTALL)  # the signs control white space around it
 
@@ -49,6 +53,23 @@ def sha256_of_file(path: str | Path) -> str:
     """The digest of a file of any size."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def read_memory(path: Path, is_entry: Callable[[Any], bool]) -> dict[str, Any]:
+    """The entries that `write_memory` left in a file; none without the file, or if it is damaged."""
+    try:
+        memory = json.loads(path.read_text())
+        entries = memory["files"] if memory["format"] == FORMAT else {}
+        return {key: entry for key, entry in entries.items() if is_entry(entry)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def write_memory(path: Path, entries: Mapping[str, Any]) -> None:
+    """Keeps entries for the next process, if there is a folder for the file, and it can be written to."""
+    if path.parent.is_dir():
+        with suppress(OSError):
+            write_text(path, json.dumps({"format": FORMAT, "files": entries}))
 
 
 class FileDigests:

@@ -6,7 +6,6 @@ the digest of its content, since parsing all of this project takes half a second
 
 import ast
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,12 +14,10 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 from cs336_model.program.code_digest import code_digest
-from profile_grid.files import write_text
-from profile_grid.freshness.digests import digest_of_source, digest_of_sources
+from profile_grid.freshness.digests import digest_of_source, digest_of_sources, read_memory, write_memory
 
 SUFFIXES = (".py", *EXTENSION_SUFFIXES)
 MEMORY = Path(".snakemake/sources.json")
-FORMAT = 1
 MAX_REMEMBERED = 2000  # files; more are versions that nothing uses any longer
 
 
@@ -126,12 +123,8 @@ def import_statements(content: bytes) -> list[Import]:
 
 def remember_sources() -> None:
     """Keeps what was read for the next process, if Snakemake has a folder that can be written to."""
-    if MEMORY.parent.is_dir() and not _used.keys() <= _remembered().keys():
-        files = _used if len(_remembered()) > MAX_REMEMBERED else _remembered() | _used
-        try:
-            write_text(MEMORY, json.dumps({"format": FORMAT, "files": files}))
-        except OSError:
-            return  # the next process parses again
+    if not _used.keys() <= _remembered().keys():
+        write_memory(MEMORY, _used if len(_remembered()) > MAX_REMEMBERED else _remembered() | _used)
 
 
 def forget_imports() -> None:
@@ -154,12 +147,7 @@ def _facts(content: bytes) -> dict:
 
 @cache
 def _remembered() -> dict[str, dict]:
-    try:
-        memory = json.loads(MEMORY.read_text())
-        files = memory["files"] if memory["format"] == FORMAT else {}
-        return {key: facts for key, facts in files.items() if facts.keys() == {"imports", "digest"}}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # not there, or damaged: the files are parsed
-        return {}
+    return read_memory(MEMORY, lambda facts: facts.keys() == {"imports", "digest"})
 
 
 def _parsed(content: bytes) -> dict:
