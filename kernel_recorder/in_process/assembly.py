@@ -5,20 +5,8 @@ from pathlib import Path
 import torch
 from torch.autograd.profiler import record_function
 
+from kernel_recorder.in_process import handover
 from kernel_recorder.in_process.compiled_ranges import FollowedModules
-from kernel_recorder.in_process.handover import (
-    ALWAYS,
-    CALLS,
-    MODULES,
-    NEVER,
-    NSYS,
-    PROGRAM,
-    RANGE,
-    SECONDS,
-    STEPS,
-    Notes,
-    Settings,
-)
 from kernel_recorder.in_process.module_ranges import ModuleRanges, Parts, Passes
 from kernel_recorder.in_process.profilers import NsysProfiler, TorchProfiler
 from kernel_recorder.in_process.program_ranges import PLAIN_POP, PLAIN_PUSH, ProgramRanges, printable
@@ -31,29 +19,29 @@ from range_marks.imports import when_imported
 from range_marks.marker import Emitter, Marker, record_function_emitter
 
 WINDOWS = {
-    STEPS: StepsWindow,
-    CALLS: StepsWindow,
-    RANGE: RangeWindow,
-    SECONDS: SecondsWindow,
-    PROGRAM: ProgramWindow,
+    handover.STEPS: StepsWindow,
+    handover.CALLS: StepsWindow,
+    handover.RANGE: RangeWindow,
+    handover.SECONDS: SecondsWindow,
+    handover.PROGRAM: ProgramWindow,
 }
 
 
-def watch_for_window(settings: Settings, notes: Notes) -> None:
+def watch_for_window(settings: handover.Settings, notes: handover.Notes) -> None:
     """Lets this process open and close its window by itself from now on. Raises RuntimeError if it cannot."""
-    to_nvtx = settings.profiler == NSYS
+    to_nvtx = settings.profiler == handover.NSYS
     if to_nvtx and not torch.backends.cuda.is_built():
         raise RuntimeError("this PyTorch is built without CUDA, so nsys has nothing to record of it")
     marker = Marker(
         Emitter(lambda name: PLAIN_PUSH(printable(name)), PLAIN_POP) if to_nvtx else record_function_emitter()
     )
     modules = ModuleRanges(marker, settings.depth, Passes())
-    if settings.modules != NEVER:
+    if settings.modules != handover.NEVER:
         FollowedModules(in_torch_profile=not to_nvtx)
 
     def wants(kind: str) -> bool:
-        has_own = window.has_own_ranges if kind == MODULES else window.has_own_steps
-        return settings.modules == ALWAYS or (settings.modules != NEVER and not has_own)
+        has_own = window.has_own_ranges if kind == handover.MODULES else window.has_own_steps
+        return settings.modules == handover.ALWAYS or (settings.modules != handover.NEVER and not has_own)
 
     ranks = Ranks(notes)
     ranks.watch()

@@ -146,10 +146,10 @@ class Log:
         present = [float(value) for value in values if value > 0 and math.isfinite(value)] or [1.0]
         return cls(min(present) / margin, max(present) * margin, length_px)
 
-    def with_room(self, below_px: float = 0, above_px: float = 0) -> "Log":
-        """The same axis with this many pixels more at its ends, for marks that are not values."""
-        per_px = math.log(self.high / self.low) / max(self.length_px - below_px - above_px, 1)
-        return Log(self.low * math.exp(-below_px * per_px), self.high * math.exp(above_px * per_px), self.length_px)
+    def with_room(self, below_px: float) -> "Log":
+        """The same axis with this many pixels more below its low end, for marks that are not values."""
+        per_px = math.log(self.high / self.low) / max(self.length_px - below_px, 1)
+        return Log(self.low * math.exp(-below_px * per_px), self.high, self.length_px)
 
     def at_px(self, pixels: float) -> float:
         """The value at this many pixels from the low end."""

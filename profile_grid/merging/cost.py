@@ -3,15 +3,14 @@
 import numpy as np
 import pandas as pd
 
+from cs336_model.program.process import STAGES as PARTS_OF_PROCESS
 from profile_grid.quantities import counted
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.study.dimensions import GPUS
 from profile_grid.study.stages import STAGES
 from profile_grid.study.table_spec import TableSpec, columns
 
-INSIDE = (
-    "import", "context", "checks", "initialise", "compile", "warmup", "measured", "energy", "profiler", "accuracy",
-)  # fmt: skip
+INSIDE = tuple(name for name in PARTS_OF_PROCESS if name != "wait")
 
 
 def cost_table(runs: list[MeasuredRun]) -> pd.DataFrame:

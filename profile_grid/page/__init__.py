@@ -156,12 +156,8 @@ def _first_flame(flames: dict[str, dict], timeline: pd.DataFrame) -> str | None:
 def environment() -> jinja2.Environment:
     """Jinja with the templates of the page."""
     templates = html_environment(HERE)
-    templates.filters |= {"markdown": markdown, "base64": _base64}
+    templates.filters |= {"markdown": markdown, "base64": lambda data: base64.b64encode(data).decode()}
     templates.globals |= {"tables_with": tables_with, "first_sentence": first_sentence, "legend": _legend}
     templates.globals |= {"static_rows": STATIC_ROWS, "libraries": libraries}
     templates.globals |= {"style": style(HERE / "grid.css"), "script": script(HERE / "page.js")}
     return templates
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()

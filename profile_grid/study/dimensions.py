@@ -31,7 +31,6 @@ from cs336_model.program.variants.values import (
 )
 
 Value = str | int | None
-MEASUREMENT, MACHINE = "measurement", "machine"
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,6 @@ class Dimension:
     heading: str
     meaning: str
     unit: str = ""
-    belongs_to: str = MEASUREMENT
     listed: str | None = None  # key of a grid's product that lists its values
     setting: str | None = None  # key at the top of config.yaml with the value of products without such a list
     default: Value | None = None  # value without either; names and sentences do not mention it
@@ -178,23 +176,19 @@ WITHOUT_DEFAULT = tuple(dimension.key for dimension in DIMENSIONS if dimension.d
 BY_KEY = {dimension.key: dimension for dimension in EVERY_DIMENSION}
 
 
-def _of_machine(key: str, heading: str, meaning: str, **others) -> Dimension:
-    return Dimension(key=key, heading=heading, meaning=meaning, belongs_to=MACHINE, **others)
-
-
 MACHINE_DIMENSIONS = (
-    _of_machine("device", "device", "cuda or cpu"),
-    _of_machine("device_name", "", "name of the GPU or CPU"),
-    _of_machine("gpu_uuid_sha256", "GPU", "hash of the UUIDs of the host's GPUs"),
-    _of_machine("driver", "driver", "version of the NVIDIA driver", in_title=True),
-    _of_machine("cuda", "CUDA", "version of CUDA that PyTorch was built with", in_title=True),
-    _of_machine("torch", "PyTorch", "version of PyTorch", in_title=True),
-    _of_machine("python", "Python", "version of Python"),
-    _of_machine("cpu_name", "processor", "name of the processor"),
-    _of_machine("cores", "cores", "processor cores that the program could use", value_schema=COUNT),
-    _of_machine("threads", "threads", "threads of PyTorch's operators on the processor", value_schema=COUNT),
-    _of_machine("backend", "profiler", "profiler: nsys, or torch (PyTorch's own)"),
-    _of_machine("nsys", "Nsight Systems", "version of Nsight Systems"),
+    Dimension("device", "device", "cuda or cpu"),
+    Dimension("device_name", "", "name of the GPU or CPU"),
+    Dimension("gpu_uuid_sha256", "GPU", "hash of the UUIDs of the host's GPUs"),
+    Dimension("driver", "driver", "version of the NVIDIA driver", in_title=True),
+    Dimension("cuda", "CUDA", "version of CUDA that PyTorch was built with", in_title=True),
+    Dimension("torch", "PyTorch", "version of PyTorch", in_title=True),
+    Dimension("python", "Python", "version of Python"),
+    Dimension("cpu_name", "processor", "name of the processor"),
+    Dimension("cores", "cores", "processor cores that the program could use", value_schema=COUNT),
+    Dimension("threads", "threads", "threads of PyTorch's operators on the processor", value_schema=COUNT),
+    Dimension("backend", "profiler", "profiler: nsys, or torch (PyTorch's own)"),
+    Dimension("nsys", "Nsight Systems", "version of Nsight Systems"),
 )
 MACHINE_KEYS = tuple(dimension.key for dimension in MACHINE_DIMENSIONS)
 

@@ -1,14 +1,11 @@
 """Findings of the diagnosis: the table of one run, and the meaning of its columns."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import pandas as pd
 
-from kernel_tables.diagnosis.diagnose import Diagnosis, as_table, diagnose
-from kernel_tables.diagnosis.rules import OF_COUNTERS, DiagnosisRule
-from kernel_tables.trace import Trace
+from kernel_tables.diagnosis.diagnose import Diagnosis, as_table
 from profile_grid.study.table_spec import TableSpec, columns
-from profile_grid.tables.names import STEP
 
 GAIN_OF_A_FINDING = columns("""
     abstained | bool | | whether the rule lacks data in this capture; `message` says which
@@ -24,18 +21,8 @@ WORDS_OF_A_FINDING = columns("""
 OF_A_FINDING = columns(GAIN_OF_A_FINDING, WORDS_OF_A_FINDING)
 
 
-def findings_of(trace: Trace, own_rules: Sequence[DiagnosisRule] = ()) -> pd.DataFrame:
-    """One row per finding, largest gain first, then one per rule that abstains, `own_rules` included."""
-    return findings_table(diagnose(trace, STEP, own_rules))
-
-
-def findings_of_counters(trace: Trace, counters: pd.DataFrame) -> pd.DataFrame:
-    """The same for the rules that need counters."""
-    return findings_table(diagnose(trace, STEP, counters=counters, rules=OF_COUNTERS))
-
-
 def findings_table(found: Iterable[Diagnosis]) -> pd.DataFrame:
-    """These findings as the table of a run."""
+    """These findings as the table of a run: largest gain first, then a row per rule that abstains."""
     return as_table(list(found)).rename(columns={"where": "located"})[FINDINGS.names]
 
 

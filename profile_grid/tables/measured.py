@@ -116,12 +116,11 @@ class Words:
     device: str = "GPU"
     kernel: str = "kernel"
     kernels: str = "kernels"
-    kernel_title: str = "CUDA kernel"
     time: str = "GPU time"
 
 
 ON_GPU = Words()
-ON_CPU = Words(device="CPU", kernel="operator", kernels="operators", kernel_title="ATen operator", time="operator time")
+ON_CPU = Words(device="CPU", kernel="operator", kernels="operators", time="operator time")
 
 
 @dataclass(frozen=True)

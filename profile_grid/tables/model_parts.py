@@ -24,6 +24,11 @@ def places_with_parts(kernels: pd.DataFrame) -> pd.DataFrame:
     return places.assign(**{"pass": [pass_ for pass_, _ in pairs], "part": [part for _, part in pairs]})
 
 
+def holding(paths: pd.Series, name: str) -> pd.Series:
+    """Which of these paths, missing for no range, have the range of this name."""
+    return paths.isin([path for path in paths.dropna().unique() if name in names_in(path)])
+
+
 def if_parts_differ(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of a table by `part`; none if all are outside the ranges of parts."""
     return rows if (rows["part"] != NO_RANGE).any() else rows.iloc[:0]

@@ -8,16 +8,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from cs336_model import ranges
+from cs336_model.arithmetic import memory
 from cs336_model.arithmetic.flops import ModelShape, parameter_count
-from cs336_model.arithmetic.memory import (
-    ELEMENT_BYTES,
-    FP32_BYTES,
-    NUMBER_BYTES,
-    bytes_after_backward,
-    peak_of_a_step,
-    peak_while_built,
-    saved_activation_bytes,
-)
 from cs336_model.program.variants.values import ADAMW, BUCKET_MB, DIVIDED, FLAT
 
 PARAMETERS, GATHERED, MOMENTS, GRADIENTS, BUCKETS, ACTIVATIONS, LOGITS = PARTS = (
@@ -29,19 +21,19 @@ PARAMETERS, GATHERED, MOMENTS, GRADIENTS, BUCKETS, ACTIVATIONS, LOGITS = PARTS =
 def predicted_parts(shape: ModelShape, dimensions: Mapping[str, Any]) -> dict[str, int]:
     """Bytes of each component at its largest on one GPU, without those that are 0. They are not all needed at the same
     time: see `predicted_peak_bytes`. `shape` has the sequences of one GPU."""
-    phases, saved = ranges.PHASES_OF_MODE[dimensions["mode"]], NUMBER_BYTES[dimensions["precision"]]
+    phases, saved = ranges.PHASES_OF_MODE[dimensions["mode"]], memory.NUMBER_BYTES[dimensions["precision"]]
     of_all = saved.number * parameter_count(shape)
     parts = {PARAMETERS: of_all - _elsewhere(of_all, dimensions), GATHERED: _gathered(shape, dimensions)}
     logits = shape.tokens * shape.vocab_size
-    activation = ELEMENT_BYTES[dimensions["precision"]]
+    activation = memory.ELEMENT_BYTES[dimensions["precision"]]
     if ranges.BACKWARD not in phases:
         return _present(parts | {LOGITS: activation * logits})
     without_head = ModelShape(**vars(shape) | {"vocab_size": 0})
     parts |= {
         GRADIENTS: of_all - _elsewhere(of_all, dimensions),
         BUCKETS: of_all if dimensions["parallel"] in (*BUCKET_MB, FLAT) else 0,
-        ACTIVATIONS: saved_activation_bytes(without_head, dimensions),
-        LOGITS: (4 * FP32_BYTES + (activation if activation < FP32_BYTES else 0)) * logits,
+        ACTIVATIONS: memory.saved_activation_bytes(without_head, dimensions),
+        LOGITS: (4 * memory.FP32_BYTES + (activation if activation < memory.FP32_BYTES else 0)) * logits,
     }
     if ranges.OPTIMIZER in phases:
         parts[MOMENTS] = 2 * of_all - _moments_elsewhere(of_all, dimensions)
@@ -51,16 +43,16 @@ def predicted_parts(shape: ModelShape, dimensions: Mapping[str, Any]) -> dict[st
 def predicted_peak_bytes(shape: ModelShape, dimensions: Mapping[str, Any]) -> int:
     """Bytes of tensors on one GPU at the fullest moment of a step, or while a model that is not divided is made; with
     divided parameters at most that: all gradients of a moment count. `shape` has the sequences of one GPU."""
-    of_all = NUMBER_BYTES[dimensions["precision"]].number * parameter_count(shape)
-    peak = peak_of_a_step(shape, dimensions["mode"], dimensions) - _elsewhere(of_all, dimensions)
+    of_all = memory.NUMBER_BYTES[dimensions["precision"]].number * parameter_count(shape)
+    peak = memory.peak_of_a_step(shape, dimensions["mode"], dimensions) - _elsewhere(of_all, dimensions)
     parts = predicted_parts(shape, dimensions)
     buckets, moments = parts.get(BUCKETS, 0), 2 * of_all if MOMENTS in parts else 0
     if dimensions["parallel"] == FLAT:  # copies all gradients at once, after the backward pass
-        peak = max(peak, of_all + moments + bytes_after_backward(shape, dimensions) + buckets)
+        peak = max(peak, of_all + moments + memory.bytes_after_backward(shape, dimensions) + buckets)
     else:
         peak += parts.get(GATHERED, 0) + buckets
     peak -= _moments_elsewhere(of_all, dimensions) if moments else 0
-    return peak if dimensions["parallel"] in DIVIDED else max(peak, peak_while_built(shape, dimensions))
+    return peak if dimensions["parallel"] in DIVIDED else max(peak, memory.peak_while_built(shape, dimensions))
 
 
 def _elsewhere(of_all: int, dimensions: Mapping[str, Any]) -> int:
@@ -80,7 +72,7 @@ def _gathered(shape: ModelShape, dimensions: Mapping[str, Any]) -> int:
         return 0
     layers = ModelShape(**vars(shape) | {"vocab_size": 0, "num_layers": min(shape.num_layers, 2)})
     outside = 2 * shape.vocab_size * shape.d_model
-    return NUMBER_BYTES[dimensions["precision"]].number * (outside + parameter_count(layers))
+    return memory.NUMBER_BYTES[dimensions["precision"]].number * (outside + parameter_count(layers))
 
 
 def _present(parts: Mapping[str, int]) -> dict[str, int]:

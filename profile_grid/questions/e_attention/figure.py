@@ -1,5 +1,7 @@
 """Figure of (e): the time of attention's parts, and their shares of its time and of its FLOPs."""
 
+from functools import partial
+
 import altair as alt
 import pandas as pd
 
@@ -120,11 +122,7 @@ def result_attention(tables: Tables) -> str:
     return f"Softmax takes {runtime} times as long as both matrix multiplies of attention, with {flops} of their FLOPs"
 
 
-def _factor(value: float) -> str:
-    return significant(value, 2)
-
-
-MEASURES = (("runtime", _factor), ("flops", percent))
+MEASURES = (("runtime", partial(significant, digits=2)), ("flops", percent))
 FIGURES = (
     Figure(
         "attention", "Parts of attention in the forward pass: time per layer, and shares of time and of FLOPs",

@@ -3,10 +3,11 @@
 import pandas as pd
 
 from cs336_model.arithmetic.flops import sequences_per_gpu
-from kernel_tables.attribution.path_text import innermost, names_in
+from kernel_tables.attribution.path_text import innermost
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.class_tables import CLASS_SHARES, FORWARD_CLASSES
+from profile_grid.tables.model_parts import holding
 from profile_grid.tables.names import BACKWARD, FORWARD, RECOMPUTATION
 from profile_grid.tables.per_pass import Merged, in_order_of, numbers, per_pass
 
@@ -76,8 +77,7 @@ def _time_of(part: str, phase: str, merged: Merged) -> pd.DataFrame:
 
 def _holds(paths: pd.Series, part: str) -> pd.Series:
     """Whether a path contains the part, outside recomputation."""
-    holds = {path: part in names_in(path) and RECOMPUTATION not in names_in(path) for path in paths.unique()}
-    return paths.map(holds).astype("bool")
+    return holding(paths, part) & ~holding(paths, RECOMPUTATION)
 
 
 def _of_both_matmuls(table: pd.DataFrame, column: str) -> pd.Series:

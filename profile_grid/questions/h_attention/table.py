@@ -4,10 +4,9 @@ import pandas as pd
 
 from cs336_model.arithmetic.flops import sequences_per_gpu
 from cs336_model.ranges import SCALED_DOT_PRODUCT_ATTENTION
-from kernel_tables.attribution.path_text import names_in
 from profile_grid.study.dimensions import ATTENTION, LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables import ideal, names
+from profile_grid.tables import ideal, model_parts, names
 from profile_grid.tables.per_pass import Merged, numbers, per_pass
 from profile_grid.tables.ratios import (
     BASE_RUN,
@@ -42,7 +41,7 @@ def attention_operator(merged: Merged) -> pd.DataFrame:
     """(h) One row per run with another attention than the written-out one: GPU time of the operator in a forward pass,
     that of the written-out one, and the ideal of both bounds."""
     kernels = merged.kernels
-    inside = kernels["range"].astype("object").fillna("").map(_in_attention).astype("bool")
+    inside = model_parts.holding(kernels["range"], SCALED_DOT_PRODUCT_ATTENTION)
     rows = per_pass(kernels[inside & (kernels["phase"] == names.FORWARD)], [], merged.captured_steps)
     rows = rows.drop(columns=["total_ns", "same_in_every_step"])
     table = with_base(rows, ATTENTION, "gpu_time_ms", "gpu_time_std_ms")
@@ -54,10 +53,6 @@ def attention_operator(merged: Merged) -> pd.DataFrame:
         ms = pd.Series([bounds[position] for bounds in bounds_ms], index=table.index, dtype="float64")
         table[f"ideal_by_{bound}"] = table["base_gpu_time_ms"] / ms
     return table
-
-
-def _in_attention(path: str) -> bool:
-    return SCALED_DOT_PRODUCT_ATTENTION in names_in(path)
 
 
 def _least_ms(run: pd.Series, precision: str) -> tuple[float | None, float | None]:

@@ -5,12 +5,12 @@ import pandas as pd
 from cs336_model.arithmetic import checkpoints, memory
 from cs336_model.arithmetic.flops import forward_flops
 from cs336_model.ranges import BACKWARD, FORWARD, PHASES_OF_MODE, RECOMPUTATION
-from kernel_tables.attribution.path_text import names_in
 from profile_grid.results.results import COMPLETE
 from profile_grid.study import stages, table_spec
 from profile_grid.study.dimensions import CHECKPOINT, LEADING, keys_without
 from profile_grid.tables import names, ratios
 from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS, shape_of_run
+from profile_grid.tables.model_parts import holding
 from profile_grid.tables.per_pass import Merged, numbers, total_by_run
 
 BYTES = ["peak_allocated_bytes", "recorded_peak_bytes", "predicted_peak_bytes", "recorded_kept_bytes", "kept_bytes"]
@@ -53,13 +53,9 @@ def checkpoint_memory(merged: Merged) -> pd.DataFrame:
 def _recomputed_share(merged: Merged) -> pd.Series:
     """The share of a step's GPU time inside the range of recomputation, by run."""
     kernels = merged.kernels
-    is_recomputed = kernels["range"].astype("object").fillna("").map(_is_recomputation).astype("bool")
+    is_recomputed = holding(kernels["range"], RECOMPUTATION)
     total = total_by_run(kernels)
     return total_by_run(kernels[is_recomputed]).reindex(total.index, fill_value=0) / total
-
-
-def _is_recomputation(path: str) -> bool:
-    return RECOMPUTATION in names_in(path)
 
 
 def _by_flops(run: pd.Series, phase: str) -> float | None:

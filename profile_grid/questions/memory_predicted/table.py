@@ -30,16 +30,13 @@ def memory_predicted(merged: Merged) -> pd.DataFrame:
         facts = {
             "peak_bytes": peak, "device_total_bytes": total,
             "fits": bool(peak + OUTSIDE_TENSORS <= total) if total else None,
-            "status": run[TIMING.status_column], "fitted": _fitted(run[TIMING.status_column]),
+            "status": run[TIMING.status_column],
+            "fitted": {COMPLETE: True, OUT_OF_MEMORY: False}.get(run[TIMING.status_column]),
             "measured_peak_bytes": run["peak_allocated_bytes"] if run[TIMING.status_column] == COMPLETE else None,
         }  # fmt: skip
         for part, size in sorted(parts.items(), key=lambda item: -item[1]):
             rows.append({name: run[name] for name in LEADING} | {"component": part, "bytes": size} | facts)
     return MEMORY_PREDICTED.table(rows)
-
-
-def _fitted(status: str) -> bool | None:
-    return {COMPLETE: True, OUT_OF_MEMORY: False}.get(status)
 
 
 MEMORY_PREDICTED = TableSpec(

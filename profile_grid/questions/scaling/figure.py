@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import altair as alt
 import pandas as pd
@@ -100,15 +101,11 @@ def result_scaling(tables: Tables) -> str:
     mode = next((mode for mode in FULLEST_FIRST if mode in set(times["mode"])), None)
     mode_times = times[times["mode"] == mode]
     parts = [
-        f"twice the {WORDS[against]} takes {interval(factors, _two_digits)} times as long"
+        f"twice the {WORDS[against]} takes {interval(factors, partial(significant, digits=2))} times as long"
         for against in AGAINST
         if (factors := growth(mode_times, against))
     ]
     return f"At the largest sizes, a {MODES[mode]} with {', with '.join(parts)}" if parts else ""
-
-
-def _two_digits(value: float) -> str:
-    return significant(value, 2)
 
 
 FIGURES = (

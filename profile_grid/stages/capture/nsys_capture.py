@@ -17,19 +17,9 @@ from kernel_tables.errors import ImpossibleCapture, TraceError
 from kernel_tables.reading import nsys
 from kernel_tables.reading.publishable import write_publishable
 from profile_grid.freshness.environment import allowed_variables
-from profile_grid.host.processes import programs
+from profile_grid.host.processes import programs, ranks
 from profile_grid.host.processes.job import INSTALL_NSYS, Attempt, Job, Problem, joined
 from profile_grid.host.processes.measured_program import program_command
-from profile_grid.host.processes.ranks import (
-    LOGS,
-    devices_of,
-    gather_logs,
-    launch_command,
-    merge_rank_results,
-    rank_count,
-    rank_filename,
-    read_rank_results,
-)
 from profile_grid.stages.capture.capture_problems import errors_and_warnings
 from profile_grid.stages.capture.nsys_sandbox import namespace_command, neutral_folder
 
@@ -53,43 +43,43 @@ def nsys_attempt(job: Job, trial: Path, number: int) -> Attempt:
         return Attempt(None, problem=_logged(job, "nsys_cannot_run", CANNOT_RUN, error))
     outcome = _profiled(job, trial, number)
     attempt = Attempt(None, {"program": outcome.seconds}, None, version, bool(namespace_command()))
-    results = read_rank_results(job, trial / RESULT, outcome)
+    results = ranks.read_rank_results(job, trial / RESULT, outcome)
     if not results:
         return replace(attempt, problem=_problem_without_result(job, outcome))
-    program, _ = merge_rank_results(results)
+    program, _ = ranks.merge_rank_results(results)
     if program["status"] != "complete":
         return replace(attempt, program=program)
     started = time.monotonic()
     problem = _problem_of_ranks(job, trial, results, outcome)
     seconds = attempt.seconds | {"export": round(time.monotonic() - started, 3)}
-    return replace(attempt, program=program, seconds=seconds, problem=problem, devices=devices_of(results))
+    return replace(attempt, program=program, seconds=seconds, problem=problem, devices=ranks.devices_of(results))
 
 
 def _profiled(job: Job, trial: Path, number: int) -> programs.ProcessExit:
     """How nsys ended, one around each rank. The reports become trial/capture.nsys-rep, capture_rank1.nsys-rep, ..., the
     results of the programs trial/program.json, ...."""
-    logs = trial / LOGS
+    logs = trial / ranks.LOGS
     logs.mkdir()
     with neutral_folder() as folder:
         files, lease = Path(folder.alias(trial)), job.leases.address
         lease = lease and folder.alias(lease)
 
         def command(rank: int) -> list[str]:
-            program = program_command(job, files / rank_filename(RESULT, rank), profiler="nsys", lease=lease)
+            program = program_command(job, files / ranks.rank_filename(RESULT, rank), profiler="nsys", lease=lease)
             return profile_command(
                 folder.command(program),
-                files / Path(rank_filename(REPORT, rank)).stem,
+                files / Path(ranks.rank_filename(REPORT, rank)).stem,
                 options=job.specification["nsys_options"],
                 host=job.specification.get("sources", ()),
                 window=_window(job, number),
             )
 
         # in one set of namespaces: NCCL's processes share memory, and know each other by their numbers
-        rank_commands = [command(rank) for rank in range(rank_count(job.program))]
+        rank_commands = [command(rank) for rank in range(ranks.rank_count(job.program))]
         outcome = programs.run_program(
             [
                 *namespace_command(),
-                *folder.command(launch_command(files / LOGS, rank_commands)),
+                *folder.command(ranks.launch_command(files / ranks.LOGS, rank_commands)),
             ],
             environment=folder.environment(allowed_variables(os.environ, job.specification["environment"])),
             folder=folder.path,
@@ -97,7 +87,7 @@ def _profiled(job: Job, trial: Path, number: int) -> programs.ProcessExit:
             time_limit_s=job.time_limit_s,
             leases=job.leases,
         )
-    gather_logs(logs, job.log)
+    ranks.gather_logs(logs, job.log)
     return outcome
 
 
@@ -139,7 +129,7 @@ def _problem_of_report(
     job: Job, trial: Path, program: dict, outcome: programs.ProcessExit, rank: int
 ) -> Problem | None:
     """Why the report of a rank is an incomplete capture, or None; on the way it becomes trial/capture.sqlite."""
-    report, sqlite = (trial / rank_filename(name, rank) for name in (REPORT, SQLITE))
+    report, sqlite = (trial / ranks.rank_filename(name, rank) for name in (REPORT, SQLITE))
     export = trial / "export.sqlite"
     if not report.exists() or report.stat().st_size == 0:
         hung = f"hung and was killed at the time limit of {job.time_limit_s:g} s"

@@ -13,6 +13,7 @@ import pandas as pd
 
 from cs336_model.program.variants.values import FP32
 from kernel_tables.attribution.path_text import as_path, names_in
+from kernel_tables.diagnosis.diagnose import diagnose
 from kernel_tables.diagnosis.own_rules import own_rules
 from kernel_tables.errors import TraceError
 from kernel_tables.kernel_classes.categories import ON_TENSOR_CORES, users_rules
@@ -187,7 +188,7 @@ def tables_of_file(
             if errors:
                 return RunTables(tables_status(INCOMPLETE, str(joined(errors)), warnings), {})
             activities, ranges = measured_activities(trace), measured_ranges(trace)
-            diagnosed = findings.findings_of(trace, custom_rules)
+            diagnosed = findings.findings_table(diagnose(trace, STEP, custom_rules))
     except TraceError as error:
         return RunTables(tables_status(INCOMPLETE, str(error)), {})
     tables = {

@@ -10,6 +10,8 @@ from kernel_tables.counters.joining import NONE, RULES, configurations, joined, 
 from kernel_tables.counters.metrics import KINDS
 from kernel_tables.counters.reading import CONFIGURATION, kept_counters
 from kernel_tables.counters.work import WORK, Roofs, rates_of, work_of
+from kernel_tables.diagnosis.diagnose import diagnose
+from kernel_tables.diagnosis.rules import OF_COUNTERS
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.gpu_peaks import peaks_of
@@ -206,7 +208,8 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
             counted = kept_counters(folder / TABLE)
             status, made_tables = tables_of_launches(measured_launches(trace), counted, result)
             if status["status"] == COMPLETE:
-                made_tables["counter_findings"] = findings.findings_of_counters(trace, counted)
+                diagnosed = diagnose(trace, names.STEP, counters=counted, rules=OF_COUNTERS)
+                made_tables["counter_findings"] = findings.findings_table(diagnosed)
             return RunTables(status, made_tables)
     except TraceError as error:
         return RunTables(tables_status(INCOMPLETE, str(error)), {})
