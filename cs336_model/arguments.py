@@ -9,9 +9,7 @@ from typing import Any
 
 MARK = "$"
 SIZES = ("d_model", "num_layers", "num_heads", "d_ff", "rope_theta")
-PROJECT_ARGUMENTS = {
-    name: f"{MARK}{name}" for name in ("vocab_size", "context_length", *SIZES)
-}  # where none are declared
+PROJECT_ARGUMENTS = {name: f"{MARK}{name}" for name in ("vocab_size", "context_length", *SIZES)}  # if none are declared
 
 
 def run_values_named(arguments: Mapping[str, Any]) -> dict[str, str]:

@@ -27,10 +27,10 @@ Nesting, with a block's ranges once per layer (no layer numbers: a block's range
             block (again, as in forward)
         optimizer, synchronize
 
-On several GPUs `all-reduce, bytes = N` stands around each call that communicates, of DDP inside `all-reduce,
-bucket = K`, and `wait for all-reduce` around what waits for those that were begun in the backward pass. `broadcast`,
-`all-gather` and `reduce-scatter` name their bytes too; FSDP's stand inside `all-gather` and `reduce-scatter` with the
-copies that they need, and `wait for all-gather` around what waits.
+On several GPUs, `all-reduce, bytes = N` is around each call that communicates; with DDP, it is inside `all-reduce,
+bucket = K`. `wait for all-reduce` is around the wait for all-reduces that began in the backward pass. `broadcast`,
+`all-gather` and `reduce-scatter` name their bytes, too. With FSDP, they are inside `all-gather` and `reduce-scatter`,
+which include the copies that they need, and `wait for all-gather` is around the wait.
 
 This module imports neither torch nor nvtx until an emitter that needs them is chosen.
 """

@@ -13,7 +13,7 @@ PROFILERS = {NSYS: "nsys", "torch": "PyTorch's profiler"}
 
 
 def of_rank(outcome: Outcome) -> str:
-    """Its rank in words, where there are several: " of rank 1"."""
+    """Its rank in words, if there are several: " of rank 1"."""
     return "" if outcome.rank is None else f" of rank {outcome.rank}"
 
 

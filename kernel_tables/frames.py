@@ -14,7 +14,7 @@ from kernel_tables.trace import Trace
 
 
 class Frames(NamedTuple):
-    """The tables of captures, with the columns of kernel_tables.columns.TABLES; `rank` where there are several ranks.
+    """The tables of captures, with the columns of kernel_tables.columns.TABLES; `rank` if there are several ranks.
     Times are integer nanoseconds. `notes` say what the captures do not hold, a line each."""
 
     activities: pd.DataFrame

@@ -178,7 +178,7 @@ class ProgramRanges:
         return decorate
 
     def _translated(self, name: str) -> record_function | None:
-        """A range of PyTorch's profiler in the place of one of NVTX, open; None where nsys records that itself."""
+        """An open range of PyTorch's profiler that replaces one of NVTX; None if nsys records that itself."""
         if self._to_nvtx or not self._is_recording():
             return None
         return self._plain[0](record_function(encoded(name)))

@@ -49,7 +49,7 @@ class StepClock:
         self._last_s, self._within_s = time.perf_counter(), []
 
     def facts(self) -> dict[str, float]:
-        """The median of each, in seconds, where there is one."""
+        """The median of each that has one, in seconds."""
         medians = {"step_before_s": self._before_s, "step_within_s": self._within_s}
         return {name: statistics.median(durations) for name, durations in medians.items() if durations}
 
@@ -68,7 +68,7 @@ class StepsWindow(Window):
     the window and defines what a step is.
 
     A step lasts from the end of an optimizer's step or of a replay to the next; of a model from call to call. A step of
-    an optimizer ends where the range closes that PyTorch opens around it, so that no range stands half in the window.
+    an optimizer ends where the range closes that PyTorch opens around it, so that no range is half in the window.
     A compiled optimizer runs no Python that could be heard, and in a backward pass, where hooks may call an optimizer
     for each weight, no window can open: then a step begins with the first call of a model after the weights have
     changed.

@@ -45,7 +45,7 @@ class Activities:
         return map_blocks(self.launch_at, len(self), np.int64)
 
     def launch_at(self, which: slice | np.ndarray) -> np.ndarray:
-        """`launch_ns` of some activities, without that of all others, which takes memory."""
+        """`launch_ns` of some activities, without the memory that all would take."""
         return _at_launch(self.call_ns, self.launch_row[which], otherwise=0)
 
     @property

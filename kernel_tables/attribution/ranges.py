@@ -54,7 +54,7 @@ def in_opening_order(start_ns: np.ndarray, end_ns: np.ndarray, thread: np.ndarra
     order = np.argsort(start_ns, kind="stable")
     sorted_ns = start_ns[order]
     tied = np.append(False, sorted_ns[1:] == sorted_ns[:-1])
-    if tied.any():  # few are; the others are in order
+    if tied.any():  # only these few need more than the sort by start
         tied_rows = np.flatnonzero(tied | np.append(tied[1:], False))
         rows = order[tied_rows]
         order[tied_rows] = rows[np.lexsort((thread[rows], -end_ns[rows], sorted_ns[tied_rows]))]

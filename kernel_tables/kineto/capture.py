@@ -86,7 +86,7 @@ def capture_tables(
 
 
 def write_capture(tables: dict[str, Table], path: Path) -> None:
-    """A new SQLite file with every table of the schema, empty where there are no rows."""
+    """A new SQLite file with every table of the schema, empty if it has no rows."""
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA journal_mode = OFF")  # the file appears when it is complete, or not at all
     connection.execute("PRAGMA synchronous = OFF")

@@ -20,7 +20,7 @@ BatchUse = Callable[[pa.RecordBatch], None]
 def use_batches(path: Path, named: Path, sql: str, use: BatchUse, before_each: Callable[[], None]) -> None:
     """Calls `use` for the rows of one SELECT, a batch at a time and in order, while the next ones are read.
 
-    There is a batch without rows where there are none. `before_each` batch is called, and may end the reading by an
+    Without rows, there is one empty batch. `before_each` batch is called, and may end the reading by an
     exception. Raises ImpossibleCapture, which calls the file `named`, where SQLite refuses it.
     """
     try:

@@ -1,4 +1,4 @@
-"""A copy of a capture that may be shown to anybody.
+"""A copy of a capture that may be published.
 
 nsys writes the environment, the command line and every process of the host, with its environment, into each export;
 some of it is in StringIds, as values with NUL bytes inside that the sqlite3 shell does not show. So the copy is
@@ -27,7 +27,7 @@ from kernel_tables.reading.nccl_calls import (
 from kernel_tables.reading.schema import METADATA, RANK_KEY, RANKS_KEY, WINDOW_KEY
 
 NVTX, STRINGS = "NVTX_EVENTS", "StringIds"
-ENUM = "ENUM_"  # how the names of tables begin that name the values of a column
+ENUM = "ENUM_"  # the prefix of tables that name the values of a column
 KEPT_TABLES = (
     "CUPTI_ACTIVITY_KIND_KERNEL",
     "CUPTI_ACTIVITY_KIND_MEMCPY",

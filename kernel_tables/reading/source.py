@@ -32,8 +32,8 @@ def is_json(path: Path) -> bool:
             begin = zlib.decompressobj(json_stream.GZIP_WINDOW).decompress(begin, FIRST_BYTES)
         except zlib.error:
             begin = b""
-    begins_so = begin.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"["))
-    return begins_so or path.name.removesuffix(".gz").endswith(".json")
+    begins_like_json = begin.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"["))
+    return begins_like_json or path.name.removesuffix(".gz").endswith(".json")
 
 
 def sqlite_of_trace(path: Path, target: Path, *, up_to_damage: bool) -> Path:

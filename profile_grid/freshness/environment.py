@@ -34,7 +34,7 @@ PREFIXES = (
     "OMP_",
     "MKL_",
     "KMP_",
-    "NCCL_",  # NCCL_NVLS_ENABLE is 0 where NVLink multicast has to stay off
+    "NCCL_",  # NCCL_NVLS_ENABLE is 0 if NVLink multicast has to stay off
     "CUBLAS_",
     "CUDNN_",
     "TORCH_",

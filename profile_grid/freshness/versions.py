@@ -136,4 +136,4 @@ def _version_of(path: Path, mtime_ns: int, size: int) -> str | None:
     try:
         return nsys.version()
     except TraceError:
-        return None  # the capture says why, where that is needed
+        return None  # if it matters, the capture says why

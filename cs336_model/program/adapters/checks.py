@@ -215,7 +215,7 @@ def worst_on_any_rank(errors: list[float], device: torch.device) -> tuple[float,
 
 
 def relative(value: Tensor, reference: Tensor, change: Tensor, rounding: float = 0.0) -> float:
-    """|value − reference| beyond the rounding, divided by |change|, in the Euclidean norm; 0 where nothing changes."""
+    """|value − reference| beyond the rounding, divided by |change|, in the Euclidean norm; 0 if nothing changes."""
     off = float((value.double() - reference.double()).norm())
     if math.isnan(off):
         return off

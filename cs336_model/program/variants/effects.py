@@ -135,8 +135,8 @@ def compiling(spec: RunSpec) -> Iterator[None]:
 
 
 def graph_counts(spec: RunSpec, before: dict[str, int] | None = None) -> dict[str, int] | None:
-    """Graphs that this process has compiled, those of them since `before`, and the breaks between them; None if nothing
-    is compiled."""
+    """Graphs that this process has compiled, how many of these since `before`, and the breaks between them; None if
+    nothing is compiled."""
     if not is_compiled(spec):
         return None
     from torch._dynamo.utils import counters

@@ -26,7 +26,7 @@ from profile_grid.host.leases.gpu_leases import Lease, NotWanted, acquire_lease
 from profile_grid.host.leases.host_locks import held_gpus
 
 PEER = struct.Struct("3i")  # pid, uid, gid (SO_PEERCRED, unix(7))
-LOOK_MS = 1000  # between two looks at who else measures on this host
+LOOK_MS = 1000  # between two checks of who else measures on this host
 
 
 @dataclass
@@ -202,7 +202,7 @@ class Asker:
 
 
 def _readable(patience_ms: int, *files: int) -> set[int]:
-    """Those of the files that can be read, now or within some milliseconds."""
+    """The files that can be read, now or within some milliseconds."""
     poll = select.poll()
     for file in files:
         poll.register(file, select.POLLIN)

@@ -84,7 +84,7 @@ def _phase_marks(moments: pd.DataFrame, top: float) -> tuple[alt.Chart, alt.Char
     names = moments["phase"].astype("str")
     begins = moments.assign(phase=names)[names.ne(names.shift()) & (names != OUTSIDE)]
     lasts = begins["ms"].shift(-1, fill_value=moments["ms"].max()) - begins["ms"]
-    begins = begins[lasts >= SHORTEST * moments["ms"].max()]  # there is no room for the name of a shorter one
+    begins = begins[lasts >= SHORTEST * moments["ms"].max()]  # a shorter one has no room for its name
     begins = begins.assign(start=[top * (ROOM + LINE * (line % 2)) for line in range(len(begins))])
     marked = alt.Chart(begins[["ms", "phase", "start"]]).encode(x="ms:Q")
     lines = marked.mark_rule(color=SOFT, strokeDash=[2, 2])

@@ -209,7 +209,7 @@ def _findings_table(measured: Measured) -> MarkdownTable:
         run_losses = losses[losses["run"] == run["run"]]
         more = [f"and {len(run_losses) - MAX_FINDINGS} more"] if len(run_losses) > MAX_FINDINGS else []
         nothing = "nothing" if run["run"] in set(findings["run"]) else ABSENT
-        return [", ".join([*map(_told, run_losses.head(MAX_FINDINGS).itertuples()), *more]) or nothing]
+        return [", ".join([*map(_finding, run_losses.head(MAX_FINDINGS).itertuples()), *more]) or nothing]
 
     return lines_table(measured.runs, ALL_LEADING, ("findings, with the largest possible saving",), cells, words=1)
 
@@ -247,7 +247,7 @@ def _stacks(run_rows: pd.DataFrame) -> MarkdownTable:
     return MarkdownTable(headings, tuple(lines), first_right=1)
 
 
-def _told(row) -> str:
+def _finding(row) -> str:
     return f"{_named(row.code)} {significant(row.ms)} ms ({percent(row.percent / 100)})"
 
 
