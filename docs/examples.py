@@ -289,8 +289,9 @@ def remake(example: Example) -> None:
     for name, text in texts.items():
         write_text(folder / "answers" / f"{name}.md", text)
     for name in example.figures(merged["runs"]):
-        figure = paper.on_paper(panels.all_figures()[name], ChainMap(summaries, merged))
-        write_text(folder / "figures" / f"{name}.svg", paper.drawn(figure, ".svg").decode())
+        figure, tables = panels.all_figures()[name], ChainMap(summaries, merged)
+        on_paper = paper.on_paper(figure, {table: tables[table] for table in figure.tables})  # as the workflow draws it
+        write_text(folder / "figures" / f"{name}.svg", paper.drawn(on_paper, ".svg").decode())
 
 
 if __name__ == "__main__":
