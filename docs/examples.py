@@ -167,12 +167,11 @@ class Example:
         """The committed document with this question."""
         return ALL if self.document == ALL else question
 
-    def figures(self, runs: pd.DataFrame) -> list[str]:
-        """The committed figures: those that show anything."""
-        asked, (tables, *_) = questions_asked(runs.to_dict("records")), run_selection.of_one_machine(self.tables())
+    def figure_names(self, runs: pd.DataFrame) -> list[str]:
+        """The figures of its questions; those that show anything are committed."""
+        asked = questions_asked(runs.to_dict("records"))
         questions = [question for question in asked if not self.questions or question.name in self.questions]
-        names = [name for question in questions for name in question.figures]
-        return [name for name in names if panels.all_figures()[name].draw(tables).chart]
+        return [name for question in questions for name in question.figures]
 
 
 H200 = DOCS / "example-h200"
@@ -278,20 +277,22 @@ def add_absent_columns(folder: Path) -> None:
 
 def remake(example: Example) -> None:
     """Writes all committed files of an example, from its merged tables."""
-    folder = example.folder
-    merged = example.merged()
-    summaries = Summaries(merged)
+    folder, tables = example.folder, example.tables()
+    runs = tables["runs"]
     for name in example.summaries:
-        write_kept(folder / "tables" / f"{name}.parquet", summaries[name])
-    texts = documents(
-        summaries, merged["runs"], example.provenance(), example.documents(merged["runs"]), example.links()
-    )
-    for name, text in texts.items():
+        write_kept(folder / "tables" / f"{name}.parquet", tables[name])
+    for name, text in documents(tables, runs, example.provenance(), example.documents(runs), example.links()).items():
         write_text(folder / "answers" / f"{name}.md", text)
-    for name in example.figures(merged["runs"]):
-        figure, tables = panels.all_figures()[name], ChainMap(summaries, merged)
-        on_paper = paper.on_paper(figure, {table: tables[table] for table in figure.tables})  # as the workflow draws it
-        write_text(folder / "figures" / f"{name}.svg", paper.drawn(on_paper, ".svg").decode())
+    for figure in map(panels.all_figures().get, example.figure_names(runs)):
+        if shows_anything(figure, tables):
+            svg = paper.drawn(paper.on_paper(figure, tables), ".svg")
+            write_text(folder / "figures" / f"{figure.name}.svg", svg.decode())
+
+
+def shows_anything(figure: panels.Figure, tables: Mapping[str, pd.DataFrame]) -> bool:
+    """Whether the figure of these tables has a chart, not only a reason why it is empty."""
+    (of_machine, *_) = run_selection.of_one_machine({name: tables[name] for name in figure.tables})
+    return figure.draw(of_machine).chart is not None
 
 
 if __name__ == "__main__":

@@ -36,7 +36,9 @@ class Column:
         present = values.dropna()
         if present.empty:
             return True
-        kind = pd.api.types.infer_dtype(present.array.categories if hasattr(present, "cat") else present)
+        present = present.array.categories if hasattr(present, "cat") else present
+        is_text = isinstance(present.dtype, pd.StringDtype)  # of which pandas would look at each value
+        kind = "string" if is_text else pd.api.types.infer_dtype(present)
         if self.dtype == INT and kind == "floating":
             return bool((present % 1 == 0).all())
         return kind in FITTING[self.dtype]

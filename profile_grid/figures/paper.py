@@ -70,7 +70,7 @@ WITHIN_NUMBER = re.compile(r"(?<=[×<]) (?=\d)|(?<=\d) (?=(?:%|\w+/s|[GM]iB|ms)(
 def on_paper(figure: Figure, tables: Tables) -> Spec:
     """The figure of the machine with the most runs as a Vega-Lite specification. Its headline is the result, below it
     the quantity; the notes below the chart end with the machine and what is left out."""
-    of_machine, machine, left_out = of_one_machine(tables)
+    of_machine, machine, left_out = of_one_machine({name: tables[name] for name in figure.tables})
     drawing, result = figure.drawn(of_machine)
     chart = drawing.chart if drawing.chart is not None else _only_text(drawing.reason)
     texts = (*drawing.notes, *drawing.absent, f"Measured on {machine}.", *left_out)

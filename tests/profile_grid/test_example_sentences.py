@@ -7,19 +7,14 @@ import pandas as pd
 import pytest
 
 from docs import overview
-from docs.examples import EXAMPLES, H200, WHOLE
+from docs.examples import H200
 from kernel_tables.diagnosis.rules import CODES
-from profile_grid.documents.documents import section
 from profile_grid.study.catalogue import QUESTIONS
-from profile_grid.tables.measured import by_machine
 from profile_grid.tables.wording import FIELD, MOST_BULLETS, MOST_WORDS, RULES, words
 
 HEADINGS = {question.heading: question.name for question in QUESTIONS}
 DOCUMENTS = sorted(H200.glob("**/answers/*.md"))
 LISTED = pd.read_csv(overview.SENTENCES, keep_default_na=False)
-BY_QUESTION = [(example, question) for example in EXAMPLES for question in example.questions]
-BY_QUESTION += [(WHOLE, question) for question in LISTED.query("study == 'example-h200'")["question"].unique()]
-UNANSWERED = {(WHOLE.folder.name, "time_lost")}
 
 
 def answers(path) -> dict[str, list[str]]:
@@ -66,62 +61,7 @@ def test_every_sentence_of_the_documents_is_listed_with_its_rule():
 HEADINGS_BY_NAME = {name: heading for heading, name in HEADINGS.items()}
 
 
-@pytest.mark.parametrize(("example", "question"), BY_QUESTION, ids=lambda value: getattr(value, "folder", H200).name)
-def test_a_change_of_a_table_changes_the_answer(example, question):
-    tables = example.tables()
-    runs = tables["runs"]
-    names = next(one.tables for one in QUESTIONS if one.name == question)
-    machine = by_machine(runs)[0]
-    before, after = ({name: change(tables[name]) for name in names} for change in (as_it_is, half_as_much_again))
-    said = [section(*machine, runs, changed, [question]).sentences[question][0] for changed in (before, after)]
-    assert (said[0] == said[1]) == ((example.folder.name, question) in UNANSWERED)
-    listed = LISTED.query("study == @example.folder.name and question == @question")["sentence"].iloc[0]
-    assert listed == (example.links()[question] if (example.folder.name, question) in UNANSWERED else said[0])
-
-
-def as_it_is(table: pd.DataFrame) -> pd.DataFrame:
-    return table
-
-
-def half_as_much_again(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with every measured number half as large again."""
-    floats = [name for name in table.columns if pd.api.types.is_numeric_dtype(table[name]) and name not in KEPT_AS]
-    changed = {name: table[name].astype("float64") * 1.5 for name in floats if table[name].dtype != bool}
-    return table.assign(**changed)
-
-
-KEPT_AS = {
-    "context_length",
-    "batch_size",
-    "checkpoint",
-    "gpus",
-    "rank",
-    "head_dim",
-    "layers",
-    "instances_per_pass",
-    "launches",
-}
-
-
-def test_the_overview_the_list_and_the_agreement_of_studies_are_made_of_the_tables():
-    assert overview.README.read_text(encoding="utf-8") == overview.overview()
-    assert overview.SENTENCES.read_text(encoding="utf-8") == overview.sentences()
-    assert overview.AGREEMENT.read_text(encoding="utf-8") == overview.agreement().to_csv(index=False)
-
-
 def test_no_number_is_typed_in_the_overview():
     template = overview.TEMPLATE.read_text(encoding="utf-8")
     plain = re.sub(r"`[^`]*`", "", FIELD.sub("", re.sub(r"\{#.*?#\}|\{\{.*?\}\}|\{%.*?%\}", "", template, flags=re.S)))
     assert re.findall(r"\d", plain) == []
-
-
-def test_studies_are_apart_as_far_as_their_tables_say():
-    table = overview.agreement()
-    row = table.query("models == 'large' and context_length == 512 and mode == 'forward' and precision == 'bf16'")
-    tables = [example.tables() for example in EXAMPLES]
-    times = [kept["timings"] for kept in tables if "timings" in kept]
-    own = pd.concat(times).query(
-        "phase == 'step' and run == 'large_ctx512_forward_bf16' and attention == 'eager' and compile == 'off'"
-    )["mean_ms"]
-    assert len(row) == 1 and row["studies"].iloc[0] == len(own)
-    assert row["ratio"].iloc[0] == pytest.approx(own.max() / own.min(), abs=1e-4)

@@ -11,4 +11,4 @@ def main(*, tables: Path, output: Path, figures: list[str]) -> None:
     every_figure = panels.all_figures(dict.fromkeys(map(question_of_figure, figures)))
     on_disk = TablesOnDisk(tables, columns=SUMS, declared=declared_tables())
     for name in figures:
-        paper.write_figure(every_figure[name], {table: on_disk[table] for table in every_figure[name].tables}, output)
+        paper.write_figure(every_figure[name], on_disk, output)
