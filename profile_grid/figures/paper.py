@@ -22,7 +22,7 @@ import vl_convert
 
 from profile_grid.figures.panels import Figure, Spec, Tables, column
 from profile_grid.figures.run_selection import of_one_machine
-from profile_grid.figures.theme import FONT_SIZE, SMALL, WIDTH, config, parameters
+from profile_grid.figures.theme import FONT, FONT_SIZE, SMALL, WIDTH, config, parameters
 from profile_grid.files import replacing
 
 __all__ = ["vl_convert"]
@@ -51,7 +51,7 @@ PNG_SCALE = 2
 SUFFIXES = (".svg", ".png")
 LINE_CHARACTERS, HEADLINE_CHARACTERS = 140, 80  # of small text and of a headline that fit in any usual font
 SEPARATE = dict.fromkeys(("color", "fill", "stroke", "shape", "strokeDash"), "independent")  # legends above notes
-SVG = "http://www.w3.org/2000/svg"
+SVG, VEGA = "http://www.w3.org/2000/svg", "https://vega.github.io/schema/vega/v5.json"
 WIDTHS = {  # of characters of Liberation Sans and Arial, in thousandths of the size; of all others 556
     222: "ijl", 278: " !,./:;I[]ft", 333: "()-`r·²", 500: "Jcksvxyz", 584: "+<=>×−", 611: "FTZ", 667: "ABEKPSVXY&",
     722: "CDHNRUw", 778: "GOQ", 833: "Mm", 889: "%", 944: "W",
@@ -141,15 +141,29 @@ def _for_browsers(svg: str) -> str:
     root = ElementTree.fromstring(svg)
     numbers: dict[str, str] = {}
     for element in root.iter():
-        if element.tag == f"{{{SVG}}}text" and len(element.text or "") > SHORT and element.get("font-weight") != "bold":
-            width = sum(CHARACTER_WIDTHS.get(character, 556) for character in element.text)
-            width *= float(element.get("font-size").removesuffix("px")) / 1000
-            element.attrib |= {"textLength": f"{width:.1f}", "lengthAdjust": "spacingAndGlyphs"}
+        if element.tag == f"{{{SVG}}}text":
+            is_bold, size = element.get("font-weight") == "bold", float(element.get("font-size").removesuffix("px"))
+            for line in (element, *element) if is_bold else (element,):
+                if len(line.text or "") > SHORT:
+                    width = _bold_width(line.text, size) if is_bold else _width(line.text, size)
+                    line.attrib |= {"textLength": f"{width:.1f}", "lengthAdjust": "spacingAndGlyphs"}
         for name, value in element.attrib.items():
             if name == "id" or value.startswith("url(#"):
                 new = NUMBERED.sub(lambda match: numbers.setdefault(match[0], f"paint{len(numbers)}"), value)
                 element.set(name, new)
     return ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+def _width(text: str, size: float) -> float:
+    return size / 1000 * sum(CHARACTER_WIDTHS.get(character, 556) for character in text)
+
+
+def _bold_width(text: str, size: float) -> float:
+    """The width of a bold line, as the library draws it."""
+    look = {"text": text, "fontSize": size, "fontWeight": "bold", "font": FONT}
+    mark = {"type": "text", "encode": {"enter": {name: {"value": value} for name, value in look.items()}}}
+    svg = vl_convert.vega_to_svg({"$schema": VEGA, "padding": 0, "autosize": "pad", "marks": [mark]})
+    return float(ElementTree.fromstring(svg).get("width"))
 
 
 def packed(png: bytes) -> bytes:

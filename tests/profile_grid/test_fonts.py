@@ -70,3 +70,11 @@ def test_a_long_label_has_the_width_for_which_there_is_room_in_browsers_with_wid
     left = float(re.search(r"translate\(([\d.]+),", svg.find(f"{{{SVG}}}g").get("transform"))[1])
     assert left - 20 < float(element.get("textLength")) < left - 5
     assert element.get("lengthAdjust") == "spacingAndGlyphs"
+
+
+def test_each_line_of_a_bold_title_has_the_width_that_it_has_in_the_font_of_the_figures():
+    lines = ["i" * 100, "M" * 100]
+    chart = CHART | {"title": {"text": lines, "fontSize": 10, "fontWeight": "bold"}}
+    svg = ElementTree.fromstring(drawn(chart, ".svg"))
+    widths = {line.text: float(line.get("textLength")) for line in svg.iter(f"{{{SVG}}}tspan")}
+    assert widths == dict(zip(lines, (278.0, 834.0), strict=True)), "rounded up: 278 and 833 thousandths of the size"
