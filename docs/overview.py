@@ -126,8 +126,8 @@ def claims_on_agreement(table: pd.DataFrame) -> list[Claim]:
     for which, rows in (("less", table[~waits]), ("more", table[waits])):
         found.append(
             Claim(
-                "Where the GPU waits for {which} than {limit} of a step, the {runs} runs that several studies timed"
-                " differ between studies by {median} in the median and by {most} at most ({place}).",
+                "Where the GPU waits for {which} than {limit} of a step, {runs} runs differ between studies by {median}"
+                " (median; at most {most}: {place}).",
                 which=which, limit=percent(WAITING), runs=len(rows), median=percent(rows["ratio"].median() - 1),
                 most=percent(rows["ratio"].max() - 1), place=_place(rows.loc[rows["ratio"].idxmax()]),
             )

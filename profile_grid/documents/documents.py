@@ -24,30 +24,38 @@ from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
 from profile_grid.tables import cells, evidence
 from profile_grid.tables.evidence import LAUNCH_BOUND_SHARE
 from profile_grid.tables.measured import Machine, Measured, by_machine, command_to_measure_again, measured_on
-from profile_grid.tables.wording import MOST_BULLETS, VERDICTS, Claim, run_in_words
+from profile_grid.tables.wording import MOST_BULLETS, VERDICTS, Claim, of_all, of_pytorch, run_in_words
 
+MAX_WITH_BYTES = 3  # runs whose missing bytes are listed
+REQUESTED = re.compile(r": \S+ \S+ requested, .*")
 STAGE_NAMES = "|".join(stage.name for stage in STAGES)
 LEAD = rf"(?:{STAGE_NAMES})(?: and (?:{STAGE_NAMES}))*: "  # the stages that a part of a reason is about
 
 
 def not_measured(runs: pd.DataFrame, stages: Sequence[Stage] = STAGES) -> list[str]:
     """Why runs have no results of these stages: each reason once with its runs; for memory, how much was requested and
-    free."""
-    reasons: dict[str, list[str]] = {}
-    for row in runs.to_dict("records"):
-        if reason := _reason(row, stages):
-            reasons.setdefault(reason, []).append(run_in_words(row))
-    return [f"{_some(names)}: {reason}" for reason, names in reasons.items()]
+    free, if the runs are few."""
+    reasons = [(row, _reason(row, stages)) for row in runs.to_dict("records")]
+    if sum(reason is not None for _, reason in reasons) > MAX_WITH_BYTES:
+        reasons = [(row, reason and REQUESTED.sub("", reason)) for row, reason in reasons]
+    return _with_runs(((row, [reason]) for row, reason in reasons), len(runs))
 
 
 def noted(runs: pd.DataFrame) -> list[str]:
     """The notes on runs that have results, each once with its runs."""
     everywhere = [stage.status_column for stage in STAGES if stage.of_every_run]
-    runs, lines = runs[runs[everywhere].isin((COMPLETE, NOT_ASKED)).all(axis=1)], []
-    for note, rows in runs[runs["note"].notna()].groupby("note", sort=False):
-        names = [run_in_words(row) for row in rows.to_dict("records")]
-        lines.append(f"{'every run' if len(names) == len(runs) else _some(names)}: {escaped(note)}")
-    return lines
+    runs = runs[runs[everywhere].isin((COMPLETE, NOT_ASKED)).all(axis=1)]
+    notes = ((row, map(escaped, row["note"].split("; "))) for row in runs[runs["note"].notna()].to_dict("records"))
+    return _with_runs(notes, len(runs))
+
+
+def _with_runs(texts_by_run: Iterable[tuple[dict, Iterable[str | None]]], every: int) -> list[str]:
+    """Each text once with its run, or the number of its runs. The table `runs` has all."""
+    names: dict[str, list[str]] = {}
+    for row, texts in texts_by_run:
+        for text in filter(None, texts):
+            names.setdefault(text, []).append(run_in_words(row))
+    return [f"{some[0] if len(some) == 1 else of_all(len(some), every, 'run')}: {text}" for text, some in names.items()]
 
 
 def _reason(row: dict, stages: Sequence[Stage]) -> str | None:
@@ -61,7 +69,7 @@ def _reason(row: dict, stages: Sequence[Stage]) -> str | None:
     known_reason = known(row.get("reason"))
     reason = escaped(_reason_of(row["reason"], failed)) if known_reason else "no reason was recorded"
     if set(ended) == {UNSUPPORTED}:
-        return f"not supported here: {reason}"
+        return f"not supported here: {of_pytorch(reason)}"
     outcomes = ", ".join(f"{' and '.join(stages)} {escaped(status)}" for status, stages in ended.items())
     return f"{outcomes}: {reason}"
 
@@ -84,10 +92,6 @@ def _moment(during: str) -> str:
     """A moment of the measured program in words: "warm-up step 0 (forward)"."""
     moment, _, phase = during.replace("initialise", "initialization").replace("warmup", "warm-up").partition(": ")
     return f"{moment} ({phase})" if phase else moment
-
-
-def _some(names: list[str], most: int = 4) -> str:
-    return "; ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 TEMPLATES = Path(__file__).with_name("templates")
@@ -203,8 +207,8 @@ def template_environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"escaped": escaped, "code": code, "introduced": introduced, "facts": facts}
-    environment.filters["percent"] = percent
+    environment.filters |= {"escaped": escaped, "code": code, "introduced": introduced, "percent": percent}
+    environment.filters |= {"facts": facts, "statuses": statuses}
     environment.globals |= {"evidence": evidence, "LAUNCH_BOUND_SHARE": LAUNCH_BOUND_SHARE}
     return environment
 
@@ -222,6 +226,14 @@ def introduced(parts: Iterable[cells.Part]) -> str:
         for part in parts
         if isinstance(part, str) or (part[1] and part[1].rows)
     )
+
+
+def statuses(counts: dict[str, int] | None) -> dict[str, int] | None:
+    """Runs by the statuses of their stages; one that all stages have is written once: "complete"."""
+    if counts is None:
+        return None
+    stages = {names: set(names.split(" / ")) for names in counts}
+    return {each.pop() if len(each) == 1 else names: counts[names] for names, each in stages.items()}
 
 
 def facts(value) -> str:

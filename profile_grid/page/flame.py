@@ -114,7 +114,7 @@ def opening(tables: Tables, run: str) -> tuple[Picture, str]:
     kernels, runs = tables["kernels"], tables["runs"].set_index("run", drop=False)
     kernels = kernels[(kernels["run"] == run) & (kernels["step"] >= 0)]
     name, steps = run_in_words(runs.loc[run]), count(kernels["step"].nunique())
-    text = f"One step of {name}: time on the device, mean of {steps} captured steps."
+    text = f"One step of {name}: time on the device, mean of captured steps ({steps})."
     return picture(leaves(kernels)), " ".join([text, *_busy(tables["phases"], run), KEY])
 
 

@@ -11,7 +11,7 @@ from profile_grid.tables import model_parts, pivoting
 from profile_grid.tables.cells import lines_table, parts_table
 from profile_grid.tables.evidence import FASTER, SLOWER, UNTOLD, WORTH, processes_for
 from profile_grid.tables.names import FORWARD, MAIN_PHASES, WHOLE_STEP
-from profile_grid.tables.wording import PASSES, Claim, capital, of_all, runs_in_words, where
+from profile_grid.tables.wording import PASSES, Claim, capital, of_all, where
 
 LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 
@@ -56,31 +56,23 @@ def by_value(times: pd.DataFrame, dimension: Dimension) -> list[Claim]:
     values = pivoting.sorted_values(steps, dimension.key)
     if len(values) == 1 and (steps["verdict"] == UNTOLD).all():
         return []  # the lead says it
-    return [
-        verdict_counts(
-            steps[steps[dimension.key] == value].assign(**{dimension.key: dimension.default}), dimension.words(value)
-        )
-        for value in values
-    ]
+    return [verdict_counts(steps[steps[dimension.key] == value], dimension.words(value)) for value in values]
 
 
 def verdict_counts(steps: pd.DataFrame, which: str) -> Claim:
     """The number of rows in which a step is faster, slower, or not clearly different."""
-    parts = [_part(steps[steps["verdict"] == verdict], steps, verdict) for verdict in (FASTER, SLOWER)]
+    parts = []
+    for verdict in (FASTER, SLOWER, UNTOLD):
+        rows = steps[steps["verdict"] == verdict]
+        runs = str(len(rows)) if parts else of_all(len(rows), len(steps), "run")
+        amounts = 'marked "?"' if verdict == UNTOLD else interval(rows["speed_up"], ratio) if len(rows) else ""
+        parts += [f"{verdict} in {runs} ({amounts})"] if len(rows) else []
     unclear = steps[steps["verdict"] == UNTOLD]
-    if len(unclear):
-        parts.append(f"{UNTOLD} in {_runs(len(unclear))} ({runs_in_words(unclear)}), where {_needed(unclear)}")
+    all_unclear = len(unclear) == len(steps)
     return Claim(
-        "{which}: {verdicts}.", "difference" if len(unclear) < len(steps) else "untold",
-        which=capital(which), verdicts="; ".join(filter(None, parts)),
+        "{which}: {verdicts}{needed}.", "untold" if all_unclear else "difference", which=capital(which),
+        verdicts=", ".join(parts), needed=f"; {_needed(unclear)}" if all_unclear else "",
     )  # fmt: skip
-
-
-def _part(rows: pd.DataFrame, every: pd.DataFrame, verdict: str) -> str:
-    if rows.empty:
-        return ""
-    names = f", {runs_in_words(rows)}" if verdict == SLOWER else ""
-    return f"{verdict} in {of_all(len(rows), len(every), 'run')} ({interval(rows['speed_up'], ratio)}{names})"
 
 
 def _needed(unclear: pd.DataFrame) -> str:

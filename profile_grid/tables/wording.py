@@ -29,6 +29,9 @@ VERDICTS = ("difference", "untold")  # rules of sentences that rest on the diffe
 FIELD = re.compile(r"\{[^{}]*\}")
 WORD = re.compile(r"\S*\w\S*")
 WITH = "with "
+WHERE_IN_PYTORCH = re.compile(r" *\(Triggered internally at [^)]*\)?")
+NO_KERNEL = "No available kernel. Aborting execution. "  # before a reason
+SWITCHED_OFF = re.compile(r" [\w ]+ not used because: [\w ]+ disabled\.")  # backends other than the refused one
 MOST_WORDS, MOST_BULLETS = 30, 5  # of a lead, and below it
 
 
@@ -97,6 +100,11 @@ def places(rows: pd.DataFrame, most: int = 4) -> str:
     return f"{', '.join(names[:most])} and {len(names) - most} more"
 
 
+def some_runs(rows: pd.DataFrame, every: pd.DataFrame) -> str:
+    """These of all runs: one by its configuration, several as a number, since the document's tables name them."""
+    return places(rows) if len(rows) == 1 < len(every) else of_all(len(rows), len(every), "run")
+
+
 def capital(text: str) -> str:
     """The text with a capital letter in front."""
     return text[:1].upper() + text[1:]
@@ -124,16 +132,16 @@ def of_all(some: int, every: int, noun: str = "configuration", plural: str | Non
     return f"all {every} {plural}" if some == every else f"{some or 'none'} of {every} {plural}"
 
 
-def leaders(names: list[str], most: int = 3, unnamed: str = "others", noun: str = "run") -> str:
+def leaders(names: list[str], most: int = 3, unnamed: str = "others", noun: str = "run", others: bool = True) -> str:
     """The commonest names with their counts: "**sgemm 128×64 tn** in 12 of 20 runs, **reduce sum** in 8". The name
-    `unnamed` comes last."""
+    `unnamed` comes last. `others`: with the number of all others."""
     ranking = sorted(Counter(names).most_common(), key=lambda pair: pair[0] == unnamed)
     if len(ranking) < 2:
         return "".join(name + (f" in {of_all(count, count, noun)}" if count > 1 else "") for name, count in ranking)
     first, *rest = ranking[:most]
     texts = [f"{first[0]} in {first[1]} of {len(names)} {noun}s", *(f"{name} in {number}" for name, number in rest)]
     rest_count = sum(number for _, number in ranking[most:])
-    return listed([*texts, f"others in {rest_count}"] if rest_count else texts)
+    return listed([*texts, f"others in {rest_count}"] if rest_count and others else texts)
 
 
 def winners(names: list[str], noun: str = "run") -> str:
@@ -150,6 +158,12 @@ def stand_in(measured: Measured) -> list[str]:
         return []
     text = "This grid has no run of the forward pass alone; its numbers are those inside the {mode}."
     return [Claim(text, "missing", mode=MODES[measured.inference_mode])]
+
+
+def of_pytorch(reason: str) -> str:
+    """PyTorch's reason, without places in its source and without backends that were switched off."""
+    text = SWITCHED_OFF.sub("", WHERE_IN_PYTORCH.sub("", reason))
+    return text.replace(NO_KERNEL, "")
 
 
 def no_kernels_sentence(measured: Measured) -> str:

@@ -40,7 +40,7 @@ def test_a_missing_run_is_mentioned_once_and_no_sentence_is_about_a_code(path):
     text = path.read_text(encoding="utf-8")
     missing = re.findall(r"^- (.*?): out of memory.* requested,", text, re.MULTILINE)
     lists = text[text.find("Not measured\n") :] if missing else ""
-    names = [name for joined in missing for name in joined.split("; ")]
+    names = [name for name in missing if not re.fullmatch(r"\d+ of \d+ runs", name)]
     assert [name for name in names if len(re.findall(f"{re.escape(name)}[:;] ", lists)) != 1] == []
     said = "\n".join(sentence for sentences in answers(path).values() for sentence in sentences)
     assert [code for code in CODES if f"`{code}`" in said] == []

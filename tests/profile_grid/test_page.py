@@ -343,7 +343,9 @@ def test_the_page_begins_with_where_one_step_goes_by_phase_and_part_before_any_t
     assert phases == ["forward", "loss", "backward", "optimizer"]
     assert "attention" in figure.find_element("css selector", ".part-list").text
     caption = figure.find_element("css selector", "figcaption").text
-    assert caption.startswith("One step of xl at context 1024, training step: time on the device, mean of 3 ")
+    assert caption.startswith(
+        "One step of xl at context 1024, training step: time on the device, mean of captured steps (3"
+    )
     widths = "return [...document.querySelectorAll('.step-picture .track')].map(e => e.getBoundingClientRect().width)"
     forward, _, backward, _ = grid_page.execute_script(widths)
     kernels = made_up_grid()["kernels"]

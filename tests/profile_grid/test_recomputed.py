@@ -141,7 +141,7 @@ def test_so_many_of_sixty_runs_lose_most_to_each_loss():
     bound = (largest["gain_ms"] / largest["run"].map(step_ms)).median()
     expected = (
         f"in {counts['no_tensor_cores']} of {len(largest)} runs and late launches in {counts['launch_bound']}"
-        f": at most {100 * bound:.1f} % of a step (median)"
+        f", costing at most {100 * bound:.1f} % of a step (median)"
     )
     assert expected in lead("diagnosis", "time_lost")
     assert expected in lead("example-h200", "time_lost")
@@ -243,7 +243,7 @@ def test_gradients_of_a_feed_forward_layer_take_this_share_of_its_backward_pass(
         " to ".join(dict.fromkeys(f"{value:.0f}" for value in (min(values), max(values)))) for values in (fewest, most)
     )
     text = sentence(study, "communication_limits", 1)
-    assert f"from {tokens_text} tokens per batch on, and with the measured batch on up to {gpus_text} GPUs" in text
+    assert f"a batch has {tokens_text} tokens or more; the measured batches suffice for up to {gpus_text} GPUs" in text
     one = collectives[collectives["bucket"].isna() & (collectives["bytes"] == collectives["run"].map(matrix_bytes))]
     transfers = 3 * one.groupby("run")["transfer_ns"].mean() / 1e6 / communication_ms
     computed = ms["backward"] / backward_ms
@@ -266,8 +266,8 @@ def test_costs_of_buckets_are_predicted_from_other_sizes_with_this_error():
     errors, others = np.abs(errors), np.abs(others)
     within = (errors <= 2 * rows["spread_ms"]).sum()
     text = sentence("parallel", "communication_limits", 3)
-    assert f"a mean error of {errors.mean():.2f} ms and a largest of {errors.max():.1f} ms" in text
-    assert f"the other sizes has a mean error of {others.mean():.2f} ms" in text
+    assert f"a mean error of {errors.mean():.2f} ms (at most {errors.max():.1f} ms)" in text
+    assert f"the mean of the other sizes does with {others.mean():.2f} ms" in text
     assert f"{within} of {len(rows)} predictions" in sentence("parallel", "communication_limits", 4)
 
 
@@ -311,5 +311,5 @@ def test_exposed_communication_takes_this_share_of_captured_steps(study, place):
     medians = share.groupby(steps["parallel"].astype("str")).median().sort_values()
     ends = percents(share.min(), share.max(), medians.iloc[0], medians.iloc[-1])
     assert [medians.index[0], medians.index[-1]] == ["overlapped", "naive"]
-    text = "({} to {}; medians from {} with overlapped DDP to {} with naive DDP)".format(*ends)
+    text = "takes {} to {} of a step (medians: from {} with overlapped DDP to {} with naive DDP)".format(*ends)
     assert text in sentence(study, "n_communication", place)

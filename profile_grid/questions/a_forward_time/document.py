@@ -11,7 +11,7 @@ from profile_grid.study.dimensions import CONTEXT_LENGTH, MODEL
 from profile_grid.tables import evidence, pivoting
 from profile_grid.tables.cells import NOT_IN_GRID, Part, run_table, status_word
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import PASSES, Claim, capital, of_all, places, stand_in
+from profile_grid.tables.wording import PASSES, Claim, capital, of_all, some_runs, stand_in
 
 ERRORS = 2  # standard errors by which the GPU is busy longer than the range that launches its work
 TOLERANCE = f"{100 * MATCH_TOLERANCE:.0f} %"
@@ -46,52 +46,52 @@ def _step_times(timed: pd.DataFrame, compared: pd.DataFrame, measured: Measured)
 
 
 def _profiler_effect(compared: pd.DataFrame) -> list[Claim]:
-    """The runs whose profiled step differs by more than this, and whether two processes could differ as much."""
-    different = compared[~compared["matches_python"].astype(bool)]
-    if different.empty:
-        return []
-    error = different["process_spread"] * (1 + 1 / different["processes"]) ** 0.5  # one process is profiled
-    freedom = (different["processes"] - 1).where(different["processes"] > 1, math.inf)
-    is_unclear = evidence.judged(different["overhead_ratio"], error, freedom)["verdict"] == evidence.UNTOLD
-    clear = "The profiler slows {places}: a step takes {ratios} times as long."
-    unclear = (
-        "Steps of {places} take {ratios} times as long under the profiler, which may be a difference between processes."
-    )
+    """The number of runs whose profiled step differs by more than this, and whether two processes could differ as
+    much."""
+    different, is_unclear = _different(compared)
+    clear = "The profiler slows {runs}: a step takes {ratios} times as long."
+    unclear = "In {runs}, a step takes {ratios} times as long under the profiler, but processes may differ as much."
     if len(compared) == 1 and not is_unclear.any():
         return []  # the lead says it
     return [
-        Claim(text, rule, places=_these(rows, compared), ratios=interval(rows["overhead_ratio"], significant))
+        Claim(text, rule, runs=some_runs(rows, compared), ratios=interval(rows["overhead_ratio"], significant))
         for text, rule, rows in (
             (clear, "difference", different[~is_unclear]), (unclear, "untold", different[is_unclear]),
         ) if len(rows)
     ]  # fmt: skip
 
 
-def _these(rows: pd.DataFrame, every: pd.DataFrame) -> str:
-    """The configurations of these rows in words; if they are several and all, only their number."""
-    return places(rows) if len(rows) == 1 or len(rows) < len(every) else of_all(len(rows), len(every), "run")
+def _different(compared: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
+    """The runs whose profiled step differs by more than MATCH_TOLERANCE, and whether two processes could differ as
+    much."""
+    rows = compared[~compared["matches_python"].astype(bool)]
+    error = rows["process_spread"] * (1 + 1 / rows["processes"]) ** 0.5  # one process is profiled
+    freedom = (rows["processes"] - 1).where(rows["processes"] > 1, math.inf)
+    return rows, evidence.judged(rows["overhead_ratio"], error, freedom)["verdict"] == evidence.UNTOLD
 
 
 def _launch_bound(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
     """The launch-bound runs; on a CPU there are no launches."""
-    launch_us = profiled["forward_wall_ms"] * 1e3 / profiled["forward_kernels"]
+    launch_us = _launch_us(profiled)
     bound = profiled[evidence.is_launch_bound(profiled["idle_share"], launch_us, profiled["mean_kernel_us"])]
     if measured.machine.on_cpu or profiled["idle_share"].isna().all():
         return []
     if bound.empty:
         return [Claim("No run is launch-bound under the profiler: the GPU idles {share} of the step.", "counted",
                       share=interval(profiled["idle_share"], percent))]  # fmt: skip
-    runs = capital(of_all(len(bound), len(profiled), "run"))
     return [
         Claim(
-            "{count} launch-bound under the profiler{places}: the GPU idles {idle} of the step; a launch takes"
-            " {launch} µs, a kernel {kernel} µs.",
-            "counted", count=f"{runs} {'is' if len(bound) == 1 else 'are'}",
-            places=f" ({places(bound)})" if len(profiled) > 1 else "", idle=interval(bound["idle_share"], percent),
-            launch=interval(launch_us[bound.index], significant),
+            "{runs} {are} launch-bound under the profiler: the GPU idles {idle} of the step, since launching a"
+            " kernel takes {launch} µs, running it {kernel} µs.",
+            "counted", runs=capital(of_all(len(bound), len(profiled), "run")), are="is" if len(bound) == 1 else "are",
+            idle=interval(bound["idle_share"], percent), launch=interval(launch_us[bound.index], significant),
             kernel=interval(bound["mean_kernel_us"], significant),
         )
     ]  # fmt: skip
+
+
+def _launch_us(profiled: pd.DataFrame) -> pd.Series:
+    return profiled["forward_wall_ms"] * 1e3 / profiled["forward_kernels"]
 
 
 def _launched_ahead(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
@@ -104,7 +104,7 @@ def _launched_ahead(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
     is_ahead = captured["forward_gpu_busy_ms"] - captured["forward_wall_ms"] > ERRORS * error
     return [
         Claim(
-            "In {runs}, the NVTX range `forward` is shorter than the GPU is busy: kernels are launched ahead, and"
+            "In {runs}, the NVTX range `forward` is shorter than the GPU's work: the host launches kernels ahead, and"
             " unlike Python's timer, the range does not wait for them.",
             "counted", runs=of_all(int(is_ahead.sum()), len(captured), "run"),
         )
@@ -118,12 +118,16 @@ def tables(measured: Measured) -> list[Part]:
         (f"Python's timing without a profiler, ms{', ' if title else ''}{title}", table)
         for title, table in _timing_pivots(measured)
     ]
-    steps = f"steps measured: {timed} by Python, {captured} under the profiler"
-    return [*pivots, (f"The same pass under the profiler ({steps})", _forward_time_table(measured))]
+    both = f"The forward pass by Python's timer ({timed} steps) and under the profiler ({captured} steps)"
+    return [*pivots, (both, _forward_time_table(measured))]
 
 
 def _forward_time_table(measured: Measured) -> MarkdownTable:
-    device = measured.words.device
+    device, rows = measured.words.device, measured.inference("forward_time")
+    different, is_unclear = _different(rows.dropna(subset=["unprofiled_step_ms", "step_wall_ms"]))
+    unclear = set(different.loc[is_unclear, "run"])
+    launch_us = _launch_us(rows)
+    bound = set(rows.loc[evidence.is_launch_bound(rows["idle_share"], launch_us, rows["mean_kernel_us"]), "run"])
     headings = (
         "Python, ms", "profiled step, ms", "ratio", "within 5 %", "NVTX `forward`, ms", f"{device} first to last, ms",
         f"{device} busy, ms", f"{device} idle in step",
@@ -136,16 +140,18 @@ def _forward_time_table(measured: Measured) -> MarkdownTable:
             python if known(row.unprofiled_step_ms) else status_word(row.timing_status),
             profiled if known(row.step_wall_ms) else status_word(row.capture_status),
             ratio(row.overhead_ratio, row.overhead_ratio_std),
-            {True: "yes", False: "no"}.get(row.matches_python, ABSENT) if known(row.matches_python) else ABSENT,
+            _match(row.matches_python) + (" ?" if row.run in unclear else ""),
             with_spread(row.forward_wall_ms, row.forward_wall_std_ms),
             with_spread(row.forward_gpu_span_ms, row.forward_gpu_span_std_ms),
             with_spread(row.forward_gpu_busy_ms, row.forward_gpu_busy_std_ms),
-            percent(row.idle_share),
+            percent(row.idle_share) + (", launch-bound" if row.run in bound and not measured.machine.on_cpu else ""),
         )
 
-    return run_table(
-        measured, headings, {row.run: cells(row) for row in measured.inference("forward_time").itertuples()}
-    )
+    return run_table(measured, headings, {row.run: cells(row) for row in rows.itertuples()})
+
+
+def _match(matches: bool | None) -> str:
+    return ABSENT if not known(matches) else "yes" if matches else "no"
 
 
 def _timing_pivots(measured: Measured) -> list[tuple[str, MarkdownTable]]:

@@ -7,7 +7,8 @@ import pytest
 
 from profile_grid.tables.evidence import is_launch_bound
 from tests.profile_grid.made_up import GEMM, Kernel, Made, forward_kernels, grid, merged
-from tests.profile_grid.made_up_answers import Said, forward, summaries, told_of
+from tests.profile_grid.made_up_answers import Said, answered, forward, summaries, told_of
+from tests.profile_grid.test_answers import line_of
 
 
 def test_forward_time_sets_nvtx_gpu_and_python_side_by_side():
@@ -65,8 +66,8 @@ def test_a_single_run_has_its_time_and_its_ratio():
 def test_many_short_kernels_and_an_idle_gpu_are_called_launch_bound():
     text = Said(forward(kernels=forward_kernels(layers=100), step_wall_ms=20.0))["a"]
     assert (
-        "The only run is launch-bound under the profiler: the GPU idles 51.0 % of the step; a"
-        " launch takes 8.33 µs, a kernel 8.17 µs." in text
+        "The only run is launch-bound under the profiler: the GPU idles 51.0 % of the step, since"
+        " launching a kernel takes 8.33 µs, running it 8.17 µs." in text
     )
 
 
@@ -87,7 +88,18 @@ def test_launch_bound_is_the_line_of_the_diagnosis_and_launches_that_take_longer
 
 def test_a_difference_that_two_processes_could_have_is_no_cost_of_the_profiler():
     text = Said(forward(step_wall_ms=16.0, unprofiled_ms=12.0))["a"]
-    assert "Steps of small at context 512 take 1.33 times as long under the profiler, which may be" in text
+    assert "In the only run, a step takes 1.33 times as long under the profiler, but processes may differ" in text
+
+
+def test_the_table_marks_launch_bound_runs_and_differences_that_two_processes_could_have():
+    runs = [
+        *forward(step_wall_ms=16.0, unprofiled_ms=12.0),
+        *(replace(run, context_length=128) for run in forward(kernels=forward_kernels(layers=100), step_wall_ms=20.0)),
+    ]
+    text = answered("a_forward_time", runs)
+    below = text[text.index("within 5 %") :]
+    assert "|       no ? |" in line_of(below, "small", "512") and "launch-bound" not in line_of(below, "small", "512")
+    assert "51.0 %, launch-bound |" in line_of(below, "small", "128")
 
 
 def test_a_busy_gpu_whose_profiled_step_is_far_longer_is_slowed_by_the_profiler_which_is_said_once():
@@ -106,7 +118,7 @@ def test_some_that_match_and_some_that_do_not_are_counted():
 
 
 def test_a_range_that_covers_the_work_of_the_gpu_is_not_called_shorter_than_it():
-    shorter = "In the only run, the NVTX range `forward` is shorter than the GPU is busy"
+    shorter = "In the only run, the NVTX range `forward` is shorter than the GPU's work"
     assert shorter in Said(forward())["a"]
     assert shorter not in Said(forward(step_wall_ms=20.0))["a"]
 

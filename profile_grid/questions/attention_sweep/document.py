@@ -1,6 +1,5 @@
 """The sentences of the document on attention alone, and a table per precision and quantity, as the course has them."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 
 import pandas as pd
@@ -15,15 +14,13 @@ from profile_grid.tables.cells import Part, status_word
 from profile_grid.tables.evidence import FASTER, SPREADS, fastest, judged
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.pivoting import pivoted
-from profile_grid.tables.wording import NO_WINNER, Claim, listed, of_all, winners
+from profile_grid.tables.wording import NO_WINNER, Claim, listed, of_all, of_pytorch, winners
 
 TIMES = ("bench_forward", "bench_backward", "bench_both", "forward", "backward")
 CELL = [
     *(f"{name}{suffix}" for name in TIMES for suffix in ("_ms", "_std_ms")),
     "bench_both_of_peak", "memory_before_backward_bytes", "status",
 ]  # fmt: skip
-WHERE_IN_PYTORCH = re.compile(r" *\(Triggered internally at [^)]*\)?")
-SWITCHED_OFF = re.compile(r" [\w ]+ not used because: [\w ]+ disabled\.")  # backends other than the refused one
 TITLES = {  # by the column that must have values
     "bench_forward_ms": "Forward pass, single calls, ms",
     "bench_backward_ms": "Backward pass, single calls, ms",
@@ -33,6 +30,7 @@ TITLES = {  # by the column that must have values
     "backward_ms": "Backward pass, ms",
     "memory_before_backward_bytes": "Memory in use before the backward pass",
 }
+MAX_NAMED = 3
 REASONS = (("Not supported here", (UNSUPPORTED,)), ("Wrong, or failed", (WRONG, FAILED)))
 
 
@@ -74,16 +72,15 @@ def _largest(gains: pd.DataFrame) -> Claim:
 
 
 def _peaks(done: pd.DataFrame) -> Iterator[Claim]:
-    """By precision the share of the GPU's peak that each variant reaches at the longest context that it has."""
+    """By precision the largest shares of the GPU's peak that variants reach; the tables have all."""
     known_peak = done[done["bench_both_of_peak"].notna()]
     for precision, cells in known_peak.groupby("precision", sort=False):
         best = cells.loc[cells.groupby("variant", sort=False)["bench_both_of_peak"].idxmax()]
         texts = [
             f"{escaped(row['variant'])} {percent(row['bench_both_of_peak'])}"
-            f" (context {row['context_length']}, head size {row['head_dim']})"
-            for row in best.sort_values("bench_both_of_peak", ascending=False).to_dict("records")
+            for row in best.nlargest(MAX_NAMED, "bench_both_of_peak").to_dict("records")
         ]
-        text = "Largest share of the peak FLOP/s in {precision}, forward and backward pass: {texts}."
+        text = "Largest shares of the peak FLOP/s in {precision}, forward and backward pass: {texts}."
         yield Claim(text, precision=precision, texts=listed(texts))
 
 
@@ -91,12 +88,13 @@ def _fastest(both: pd.DataFrame) -> list[Claim]:
     """By precision the variant with the shortest passes at the longest and at the shortest context."""
     texts = []
     for precision, cells in both.groupby("precision", sort=False):
-        cells = cells[cells.groupby(KEY_COLUMNS)["variant"].transform("nunique") > 1]
+        cells, at_lengths = cells[cells.groupby(KEY_COLUMNS)["variant"].transform("nunique") > 1], []
         for length in sorted({*cells["context_length"].agg(["min", "max"])}) if len(cells) else ():
             at_length = cells[cells["context_length"] == length]
             names = [_fastest_of(cell) for _, cell in at_length.groupby(KEY_COLUMNS)]
-            texts.append(f"{winners(names, 'cell')} at context {length} in {precision}")
-    return [Claim("Clearly fastest: {texts}.", "difference", texts="; ".join(texts))] if texts else []
+            at_lengths.append(f"at context {length} {winners(names, 'cell')}")
+        texts += [f"Clearly fastest in {precision}: {'; '.join(at_lengths)}."] if at_lengths else []
+    return [Claim("{texts}", "difference", texts=" ".join(texts))] if texts else []
 
 
 def _fastest_of(cell: pd.DataFrame) -> str:
@@ -110,12 +108,10 @@ def _memory(table: pd.DataFrame) -> Iterator[Claim]:
         yield Claim("Out of memory: {texts}.", "counted", texts=listed(texts))
     recorded = table[table["memory_before_backward_bytes"].notna()]
     longest = recorded[recorded["context_length"] == recorded["context_length"].max()]
-    texts = [
-        f"{escaped(variant)} {interval(variant_cells['memory_before_backward_bytes'], memory)}"
-        for variant, variant_cells in longest.groupby("variant", sort=False)
-    ]
+    most = longest.groupby("variant", sort=False)["memory_before_backward_bytes"].max().sort_values(kind="stable")
+    texts = [f"{escaped(variant)} {memory(used)}" for variant, used in most.items()]
     if texts:
-        text = "Memory in use before the backward pass at context {context}: {texts}."
+        text = "Largest memory in use before the backward pass at context {context}: {texts}."
         yield Claim(text, context=longest["context_length"].iloc[0], texts=listed(texts))
 
 
@@ -166,14 +162,9 @@ def tables(measured: Measured) -> list[Part]:
     ]
     for heading, statuses in REASONS:
         reasons = table.loc[table["status"].isin(statuses), "reason"].dropna()
-        texts = dict.fromkeys(f"- {escaped(_of_pytorch(reason))}" for reason in reasons)
+        texts = dict.fromkeys(f"- {escaped(of_pytorch(reason))}" for reason in reasons)
         parts += ["\n".join([f"{heading}:\n", *texts])] if texts else []
     return parts
-
-
-def _of_pytorch(reason: str) -> str:
-    """PyTorch's reason, without places in its source and without backends that were switched off."""
-    return SWITCHED_OFF.sub("", WHERE_IN_PYTORCH.sub("", reason))
 
 
 def most_passes(machines: Iterable[Measured]) -> int:

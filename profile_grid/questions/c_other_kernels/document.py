@@ -29,7 +29,7 @@ def sentences(measured: Measured) -> list[str]:
     claims = [_lead(others, parts), *wording.stand_in(measured), *_families(families[families["family"] != MATMUL])]
     claims += _parts(parts, measured)
     if kernels:
-        text = "Outside matrix multiplies, the {kernel} with the most time is {kernels}."
+        text = "The {kernel} with the most time besides matrix multiplies is {kernels}."
         claims.append(wording.Claim(text, "counted", kernel=measured.words.kernel, kernels=kernels))
     return [*claims, *wording.fused_sentence(measured, classes)]
 
@@ -60,16 +60,16 @@ def _commonest(parts: pd.Series) -> str:
 
 
 def _families(families: pd.DataFrame) -> list[wording.Claim]:
-    """The other classes with a share that is not trivial."""
+    """The largest other classes with a share that is not trivial; the table has all."""
     largest = families.groupby("family")["share"].max().sort_values(ascending=False)
     texts = [
         f"{escaped(name)} {interval(families.loc[families['family'] == name, 'share'], percent)}"
-        for name in largest[largest >= NON_TRIVIAL_SHARE].index
+        for name in largest[largest >= NON_TRIVIAL_SHARE].index[:MAX_NAMED]
     ]
     above = percent(NON_TRIVIAL_SHARE)
     if not texts:
         return [wording.Claim("No other class reaches {above} in any run.", above=above)]
-    return [wording.Claim("By class, shares of the forward pass: {classes}.", classes=wording.listed(texts))]
+    return [wording.Claim("Shares of the forward pass by class: {classes}.", classes=wording.listed(texts))]
 
 
 def _first_parts(measured: Measured) -> pd.DataFrame:
@@ -88,7 +88,7 @@ def _parts(first: pd.DataFrame, measured: Measured) -> list[wording.Claim]:
                 "missing", kernels=measured.words.kernels,
             )
         ]  # fmt: skip
-    text = "Outside matrix multiplies, the longest part of the model is {parts}, with {share} of that time."
+    text = "The longest part takes {share} of the time besides matrix multiplies: {parts}."
     parts = wording.leaders([code(part) for part in first["part"]])
     return [wording.Claim(text, "counted", parts=parts, share=interval(first["share_of_others"], percent))]
 

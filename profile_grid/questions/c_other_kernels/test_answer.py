@@ -43,9 +43,9 @@ def test_a_part_of_the_model_is_the_innermost_range_and_its_matrix_multiplies_ar
 def test_the_other_kernels_are_told_by_class_part_and_name():
     assert Said(forward())["c"] == (
         "Everything but matrix multiplies takes 18.4 % of the forward pass; its longest part is `computing softmax`."
-        " By class, shares of the forward pass: softmax 9.2 %, elementwise 6.1 % and reduction 3.1 %. Outside"
-        " matrix multiplies, the longest part of the model is `computing softmax`, with 49.9 % of that time. Outside"
-        " matrix multiplies, the kernel with the most time is **softmax_warp_forward**."
+        " Shares of the forward pass by class: softmax 9.2 %, elementwise 6.1 % and reduction 3.1 %. The longest part"
+        " takes 49.9 % of the time besides matrix multiplies: `computing softmax`. The kernel with the most time"
+        " besides matrix multiplies is **softmax_warp_forward**."
     )
 
 

@@ -43,8 +43,8 @@ def _limits(layers: pd.DataFrame) -> list[Claim]:
     """The limits of data parallelism; the table has those of the other layouts."""
     rows = _data_parallel(layers)
     text = (
-        "With data parallelism, communication takes no longer than computation from {tokens} tokens per batch on, and"
-        " with the measured batch on up to {gpus} GPUs{runs}; the table has the other layouts."
+        "With data parallelism, communication takes no longer than computation if a batch has {tokens} tokens or more;"
+        " the measured batches suffice for up to {gpus} GPUs{runs}."
     )
     tokens, gpus = (interval(rows[name], count) for name in ("fewest_tokens", "most_devices"))
     runs = " (by configuration)" if len(rows) > 1 else ""
@@ -72,9 +72,8 @@ def _buckets(table: pd.DataFrame) -> list[Claim]:
         return []
     errors, without = rows["error_ms"].abs(), (rows["other_sizes_ms"] - rows["measured_ms"]).abs()
     text = (
-        "A model of DDP's buckets, fitted to the other sizes, predicts the cost of communication in {runs} with a mean"
-        " error of {mean} ms and a largest of {most} ms;"
-        " predicting the mean cost of the other sizes has a mean error of {without} ms."
+        "A model of DDP's buckets predicts the cost of communication in {runs} with a mean error of {mean} ms (at most"
+        " {most} ms); the mean of the other sizes does with {without} ms."
     )
     runs = of_all(len(rows), len(rows), "run")
     means = {"mean": significant(errors.mean()), "without": significant(without.mean())}

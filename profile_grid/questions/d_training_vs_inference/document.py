@@ -13,7 +13,7 @@ from profile_grid.tables.pivoting import pivoted
 from profile_grid.tables.wording import PASSES, TRAINING, Claim, leaders, listed, no_kernels_sentence, of_all
 
 SAME_SHARE = 0.005
-MAX_PARTS = 7
+MAX_PARTS, MAX_PHASES = 7, 3
 VISIBLE_SHARE = 0.0005  # a phase that reads 0.0 % in every row has no column
 
 
@@ -65,27 +65,29 @@ def _amount(difference: float) -> str:
 
 
 def _other_classes(measured: Measured) -> list[Claim]:
-    """The class that gains in every run, and the class that loses in every run."""
+    """The classes whose share is larger in training in every run, and those whose share is smaller."""
     change = training_change(measured)
-    texts = []
+    texts: dict[str, list[str]] = {"raises": [], "lowers": []}
     for name, rows in change[change["family"] != MATMUL].groupby("family", sort=False)["change"]:
         if rows.abs().median() >= SAME_SHARE and ((rows > 0).all() or (rows < 0).all()):
-            texts.append(f"{escaped(name)} by {interval(rows, points)}")
-    return (
-        [Claim("These shares change in one direction in every run: {texts} percentage points.", texts=listed(texts))]
-        if texts
-        else []
-    )
+            texts["raises" if rows.iloc[0] > 0 else "lowers"].append(
+                f"{escaped(name)} ({interval(rows, points)} points)"
+            )
+    shares = [f"{verb} the share of {listed(names)}" for verb, names in texts.items() if names]
+    text = "In every run, training {shares}."
+    return [Claim(text, shares=" and ".join(shares))] if shares else []
 
 
 def _phases(measured: Measured) -> list[Claim]:
-    """The share of each phase in the training step, and of matrix multiplies in the phase."""
+    """The shares of the longest phases in the training step; the table has all."""
     if measured.training_mode is None:
         return []
+    shares = phase_shares(measured)
+    longest = shares.groupby("phase")["of_step"].max().nlargest(MAX_PHASES)
     texts = [
         f"{escaped(phase)} {interval(rows['of_step'], percent)}"
-        for phase, rows in phase_shares(measured).groupby("phase", sort=False)
-        if rows["of_step"].max() >= NON_TRIVIAL_SHARE
+        for phase, rows in shares.groupby("phase", sort=False)
+        if longest.get(phase, 0.0) >= NON_TRIVIAL_SHARE
     ]
     time, training = measured.words.time, TRAINING[measured.training_mode]
     return (

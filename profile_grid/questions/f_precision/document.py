@@ -37,8 +37,8 @@ def _parts(measured: Measured, times: pd.DataFrame) -> list[Claim]:
         return []
     return [
         Claim(
-            "By {time} of the forward pass {in_lowest}, the largest speed-up is that of {most} ({gain}), the smallest"
-            " that of {least} ({loss}).",
+            "Of the parts of the forward pass {in_lowest}, {most} gains most ({gain}) and {least} least ({loss}), by"
+            " {time}.",
             time=measured.words.time, in_lowest=PRECISION.words(lowest), most=most, least=least,
             gain=interval(ranges[most], ratio), loss=interval(ranges[least], ratio),
         )
@@ -46,21 +46,17 @@ def _parts(measured: Measured, times: pd.DataFrame) -> list[Claim]:
 
 
 def _accuracy(rows: pd.DataFrame) -> list[Claim]:
-    """The error of the logits in each precision, and the runs whose error rounding does not explain."""
+    """The largest error of the logits in each precision, and the runs whose error rounding does not explain."""
     compared = rows[rows["logits_error"].notna()]
     if compared.empty:
         return [Claim("No run was compared with one in fp{bits}, so the accuracy is not known.", "missing", bits=64)]
     texts = [
-        f"{interval(compared[compared['precision'] == name]['logits_error'], _error)} in {name}"
+        f"{_error(compared.loc[compared['precision'] == name, 'logits_error'].max())} in {name}"
         for name in pivoting.sorted_values(compared, PRECISION.key)
     ]
     large = compared[~compared["within_precision"].astype("bool")]
-    verdict = (
-        "no error exceeds what rounding explains"
-        if large.empty
-        else f"rounding does not explain that of {places(large)}"
-    )
-    text = "The logits of the first step differ from fp{bits} by {texts}; {verdict}."
+    verdict = "rounding explains all errors" if large.empty else f"rounding does not explain that of {places(large)}"
+    text = "The logits of the first step differ from fp{bits} by at most {texts}; {verdict}."
     return [Claim(text, "counted", bits=64, texts=listed(texts), verdict=verdict)]
 
 

@@ -36,7 +36,7 @@ def sentences(measured: Measured) -> list[str]:
 
 def _kernels(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
     """By mode the number of launches and the GPU time of the compiled step, as shares of the step before."""
-    texts = []
+    texts, words = [], measured.words
     for mode, mode_kernels in rows.groupby("mode", sort=False):
         sums = mode_kernels.groupby("run", sort=False)[
             ["invocations", "base_invocations", "gpu_time_ms", "base_gpu_time_ms"]
@@ -44,11 +44,10 @@ def _kernels(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
         calls, time = (
             interval(sums[name] / sums[f"base_{name}"], percent) for name in ("invocations", "gpu_time_ms")
         )  # fmt: skip
-        words = measured.words
-        texts.append(f"{PASSES[mode]} has {calls} of its {words.kernels} and {time} of its {words.time}")
-    value = COMPILE.name_of(rows[COMPILE.key].iloc[0]) if texts else ""
-    text = "After compilation ({value}), {texts}."
-    return [Claim(text, value=value, texts="; ".join(texts))] if texts else []
+        texts.append(f"{PASSES[mode]} keeps {calls} of its {words.kernels} and {time} of its {words.time}.")
+    value = COMPILE.words(rows[COMPILE.key].iloc[0]) if texts else ""
+    sentences = " ".join([*texts[:1], *map(capital, texts[1:])])
+    return [Claim("{value}, {sentences}", value=capital(value), sentences=sentences)] if texts else []
 
 
 def _cost(times: pd.DataFrame, cost: pd.DataFrame) -> list[Claim]:

@@ -12,7 +12,7 @@ from profile_grid.tables import evidence, gains, pivoting
 from profile_grid.tables.cells import Part, lines_table, rows_table, status_word
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
-from profile_grid.tables.wording import NO_WINNER, PASSES, Claim, listed, places, winners
+from profile_grid.tables.wording import NO_WINNER, PASSES, Claim, capital, listed, places, winners
 
 VARIANTS = "compared with eager attention"
 NO_ANSWER = Claim("Not answered: no two runs differ only in attention, with times of at least one.", "missing")
@@ -46,7 +46,7 @@ def _fastest(steps: pd.DataFrame) -> list[Claim]:
     groups = timed.groupby(KEY_COLUMNS, sort=False)
     fastest = [(group["context_length"].iloc[0], _fastest_of(group)) for _, group in groups]
     texts = [
-        f"{winners([name for length, name in fastest if length == context])} at context {context}"
+        f"at context {context} {winners([name for length, name in fastest if length == context])}"
         for context in dict.fromkeys(length for length, _ in fastest)
     ]
     return [Claim("Clearly fastest: {texts}.", "difference", texts="; ".join(texts))]
@@ -61,12 +61,12 @@ def _fastest_of(times: pd.DataFrame) -> str:
 
 
 def _operator(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
-    """The speed-up of the operator alone."""
+    """The median speed-up of the operator alone; the table has that of each run."""
     texts = [
-        f"{interval(rows[rows[ATTENTION.key] == value]['speed_up'], ratio)} with {value}"
+        f"{ratio(rows.loc[rows[ATTENTION.key] == value, 'speed_up'].median())} with {value}"
         for value in pivoting.sorted_values(rows, ATTENTION.key)
     ]
-    text = "Speed-up of only the attention operator, by {time} of the forward pass: {texts}."
+    text = "Median speed-up of only the attention operator, by {time} of the forward pass: {texts}."
     return [Claim(text, time=measured.words.time, texts=listed(texts))] if texts else []
 
 
@@ -79,11 +79,12 @@ def _memory(steps: pd.DataFrame) -> list[Claim]:
     fitting = steps[steps["status"] == COMPLETE].merge(failed[KEY_COLUMNS].drop_duplicates(), on=KEY_COLUMNS)
     fits = [str(value) for value in pivoting.sorted_values(fitting, ATTENTION.key)]
     sizes = fitting["peak_allocated_bytes"].dropna()
-    sizes_text = f", in {interval(sizes, memory)}" if len(sizes) else ""
-    fits_text = f"; there it fits with {listed(fits)}{sizes_text}" if fits else ""
-    where_out = places(failed.assign(**{ATTENTION.key: ATTENTION.default}))
-    text = "With {names}, {where} ({modes}) runs out of memory{also}."
-    return [Claim(text, "counted", names=listed(names), where=where_out, modes=_modes(failed), also=fits_text)]
+    sizes_text = f" ({interval(sizes, memory)})" if len(sizes) else ""
+    also = f"; with {listed(fits)}, memory suffices{sizes_text}" if fits else ""
+    cells = failed.assign(**{ATTENTION.key: ATTENTION.default})
+    text = "{step} of {where} runs out of memory with {names} attention{also}."
+    step = capital(listed([PASSES[mode] for mode in dict.fromkeys(failed["mode"])]))
+    return [Claim(text, "counted", step=step, names=listed(names), where=places(cells, most=2), also=also)]
 
 
 def _refused(steps: pd.DataFrame) -> list[Claim]:
@@ -93,10 +94,6 @@ def _refused(steps: pd.DataFrame) -> list[Claim]:
         f"{escaped(value)} in {counted(len(rows), 'run')}" for value, rows in refused.groupby(ATTENTION.key, sort=False)
     ]
     return [Claim("PyTorch refuses {texts} (see *Not measured*).", "missing", texts=listed(texts))] if texts else []
-
-
-def _modes(rows: pd.DataFrame) -> str:
-    return listed([PASSES[mode] for mode in dict.fromkeys(rows["mode"])])
 
 
 def tables(measured: Measured) -> list[Part]:

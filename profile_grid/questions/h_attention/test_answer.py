@@ -59,8 +59,8 @@ def test_the_fastest_is_named_by_length_and_none_where_processes_differ_as_much(
     text = told(
         "h_attention", [*three(ms_flash=11.0, ms_math=11.0, ms_eager=16.0), *three(13, 12, 30, context_length=128)]
     )
-    assert "Clearly fastest: none at context 512; none at context 128." in text
-    assert "Clearly fastest: flash at context 512." in told("h_attention", three(60.0, 5.0, 40.0))
+    assert "Clearly fastest: at context 512 none; at context 128 none." in text
+    assert "Clearly fastest: at context 512 flash." in told("h_attention", three(60.0, 5.0, 40.0))
 
 
 def test_the_largest_gain_leads_with_its_place_and_all_are_counted():
@@ -75,8 +75,8 @@ def test_where_memory_ends_is_told_with_what_still_fits():
     longer = three(context_length=2048)
     text = told("h_attention", [*three(), out_of_memory(longer[0]), *longer[1:]])
     assert (
-        "With eager, small at context 2048 (the forward pass) runs out of memory; there it fits with math and flash."
-        in text
+        "The forward pass of small at context 2048 runs out of memory with eager attention; with math and flash, memory"
+        " suffices." in text
     )
     assert "All of them fit into memory." in told("h_attention", three())
 

@@ -28,12 +28,13 @@ OF_A_BLOCK = {
 
 
 def of_a_block(measured: Measured) -> str:
-    """Words on what one block keeps without checkpoints, and on its gradients; empty if no block is known."""
+    """A sentence on what one block keeps without checkpoints, and on its gradients; empty if no block is known."""
     rows = measured.tables["memory_block"]
     rows = rows[rows[CHECKPOINT.key] == CHECKPOINT.default]
     kept, gradients = rows["saved_bytes"].dropna(), rows["gradient_bytes"].dropna()
-    text = f"; one block keeps {interval(kept, memory)}" if len(kept) else ""
-    return text + (f", its gradients take {interval(gradients, memory)}" if len(gradients) else "")
+    texts = [f"keeps {interval(kept, memory)}"] if len(kept) else []
+    texts += [f"has gradients of {interval(gradients, memory)}"] if len(gradients) else []
+    return f" One block {' and '.join(texts)}." if texts else ""
 
 
 def block_table(measured: Measured) -> MarkdownTable:

@@ -70,9 +70,8 @@ def _modes(peaks: pd.DataFrame) -> list[Claim]:
     texts = []
     for mode, rows in peaks.groupby("mode", sort=False):
         runs = rows.drop_duplicates("run")
-        texts.append(
-            f"{interval(runs['peak_bytes'], memory)} in {PASSES[mode]} (phase: {leaders(list(runs['fullest_phase']))})"
-        )
+        phases = f" (in {leaders(list(runs['fullest_phase']))})" if mode != FORWARD else ""
+        texts.append(f"{interval(runs['peak_bytes'], memory)} in {PASSES[mode]}{phases}")
     return [Claim("Peaks: {texts}.", "counted", texts="; ".join(texts))]
 
 
@@ -85,8 +84,8 @@ def _kept(measured: Measured) -> list[Claim]:
     total = parts.groupby("run", sort=False)["bytes"].sum()
     return [
         Claim(
-            "The forward pass keeps {total} for the backward pass; the part that keeps most is {parts}"
-            " ({share}){block}.",
+            "The forward pass keeps {total} for the backward pass; the largest part of it is {parts}"
+            " ({share}).{block}",
             "counted", total=interval(total, memory), parts=leaders([escaped(part) for part in first["part"]]),
             share=interval(first["share"], percent), block=of_a_block(measured),
         )
@@ -115,8 +114,8 @@ def _predicted(measured: Measured) -> list[Claim]:
             ratios.append(f"{interval((both[expected] / both[recorded]).astype('float64'), percent)} {noun}")
     trains = room[(room["mode"] != FORWARD) & room[LONGEST_CONTEXT].notna()]
     fits = ""
-    if len(trains):
-        longest, batch = (interval(trains[name], count) for name in (LONGEST_CONTEXT, LARGEST_BATCH))
+    if len(trains) == 1:
+        longest, batch = (count(trains[name].iloc[0]) for name in (LONGEST_CONTEXT, LARGEST_BATCH))
         fits = f"; the longest context that trains is predicted as {longest}, the largest batch as {batch}"
     text = "Predictions from the shapes are {near}{fits}."
     return [Claim(text, "predicted", near=listed(ratios), fits=fits)] if ratios else []
@@ -138,17 +137,15 @@ def _failed(failures: pd.DataFrame) -> list[Claim]:
 
 
 def _failure(live: pd.DataFrame) -> Claim:
-    """Where one run ran out of memory, the requested bytes, and what was live then."""
+    """Where one run ran out of memory, and what was live then; the table has the requested bytes."""
     first, of_category = live.iloc[0], live.groupby("category", sort=False)["bytes"].sum()
     path = innermost(first["in_range"])
     phase = escaped(first["in_phase"]) + (f" ({escaped(path)})" if path else "")
     if first["in_phase"] == OUTSIDE:
         phase = "the setup of model and optimizer"
     return Claim(
-        "{run}, runs out of memory in {at}: {asked} requested, {free} free; {share} of the {live} in use are"
-        " {category}.",
-        run=run_in_words(first), at=phase, asked=memory(first["requested_bytes"]),
-        free=memory(first["free_bytes"]), live=memory(first["live_bytes"]),
+        "{run}, runs out of memory in {at} with {live} in use, {share} of it {category}.",
+        run=run_in_words(first), at=phase, live=memory(first["live_bytes"]),
         share=percent(of_category.max() / first["live_bytes"]), category=escaped(of_category.idxmax()),
     )  # fmt: skip
 

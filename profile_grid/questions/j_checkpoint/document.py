@@ -10,7 +10,7 @@ from profile_grid.tables import gains, names, pivoting
 from profile_grid.tables.cells import Part, lines_table, status_word
 from profile_grid.tables.evidence import UNTOLD
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import PASSES, Claim, capital, leaders, listed, places, where
+from profile_grid.tables.wording import PASSES, Claim, capital, leaders, listed, of_all, where
 
 NO_ANSWER = Claim(
     "Not answered: no two training runs differ only in checkpoints, with times of at least one.", "missing"
@@ -76,18 +76,15 @@ def _with(value: str) -> str:
 
 
 def _longer(steps: pd.DataFrame) -> list[Claim]:
-    """By value how many times as long a step takes, and how much of that the FLOPs explain."""
-    texts = []
-    for value in pivoting.sorted_values(steps, CHECKPOINT.key):
-        with_value = steps[steps[CHECKPOINT.key] == value]
-        ideal = 1 / with_value["ideal_by_flops"].dropna()
-        flops = f" (FLOPs predict {interval(ideal, ratio)})" if len(ideal) else ""
-        unclear = with_value["verdict"] == UNTOLD
-        without = with_value[unclear].assign(**{CHECKPOINT.key: CHECKPOINT.default})
-        unclear_text = f", {UNTOLD} in {places(without)}" if unclear.any() else ""
-        texts.append(f"{CHECKPOINT.words(value)} {interval(1 / with_value['speed_up'], ratio)}{flops}{unclear_text}")
-    text = "Time of a step, compared with no checkpoints: {texts}."
-    return [Claim(text, "difference", texts="; ".join(texts))] if texts else []
+    """How many times as long a step takes with checkpoints, and how much of that the FLOPs explain; the table has each
+    run."""
+    if steps.empty:
+        return []
+    ideal, unclear = 1 / steps["ideal_by_flops"].dropna(), int((steps["verdict"] == UNTOLD).sum())
+    flops = f"; the FLOPs predict {interval(ideal, ratio)}" if len(ideal) else ""
+    also = f'; {UNTOLD} in {of_all(unclear, len(steps), "run")} (marked "?")' if unclear else ""
+    text = "With checkpoints, a step takes {times} the time of one without{flops}{also}."
+    return [Claim(text, "difference", times=interval(1 / steps["speed_up"], ratio), flops=flops, also=also)]
 
 
 def _again(taken: pd.DataFrame, measured: Measured) -> list[Claim]:
@@ -104,15 +101,13 @@ def _fits(taken: pd.DataFrame) -> list[Claim]:
     for _, rows in failed.groupby(keys_without(CHECKPOINT.key, MODE.key), sort=False):
         fits = taken[taken["status"] == COMPLETE].merge(rows[keys], on=keys)
         in_all = [value for value, runs in fits.groupby(CHECKPOINT.key) if len(runs) == len(rows)]
-        values = [
-            CHECKPOINT.name_of(value) for value in pivoting.sorted_values(fits, CHECKPOINT.key) if value in in_all
-        ]
+        values = [value for value in pivoting.sorted_values(fits, CHECKPOINT.key) if value in in_all]
         claims.append(
             Claim(
                 "Without checkpoints, {place} runs out of memory{modes}{remedy}.", "counted",
                 place=where(rows.iloc[0].to_dict()),
                 modes=f" in {listed([PASSES[mode] for mode in rows[modes]])}" if modes else "",
-                remedy=f"; it fits with checkpoints of {listed(values)}" if values else "",
+                remedy=f"; it fits {CHECKPOINT.words(listed(values))}" if values else "",
             )
         )  # fmt: skip
     return claims

@@ -9,17 +9,18 @@ from profile_grid.tables.cells import Part, rows_table
 from profile_grid.tables.gains import LEADING_KEYS, whole_steps
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
-from profile_grid.tables.wording import Claim, leaders, listed, of_all, places, run_in_words
+from profile_grid.tables.wording import Claim, leaders, listed, of_all, run_in_words, some_runs
 
 NOT_KEPT = Claim("Not answered: no timed run kept the times of its warm-up steps.", "missing")
-MAX_CAUSES = 3
+MAX_CAUSES = 2
 REPORTED_COUNTS = (0, 1, 2, 5)
 
 
 def sentences(measured: Measured) -> list[str]:
     """(k) How long the first step takes and how many warm-up steps are enough; then why the first step takes longer."""
     enough, reports = (whole_steps(measured.tables[name]) for name in ("warmup_enough", "warmup_reports"))
-    causes = [_causes(run_rows) for _, run_rows in measured.tables["warmup_first_step"].groupby("run", sort=False)]
+    captured = measured.tables["warmup_first_step"].groupby("run", sort=False)
+    causes = [_causes(run_rows, captured.ngroups > 1) for _, run_rows in captured]
     if enough.empty:
         return [NOT_KEPT, *causes]
     claims = [_lead(enough), *_scattering(enough), *_more_needed(enough), *_fewer(enough, reports)]
@@ -39,9 +40,7 @@ def _lead(enough: pd.DataFrame) -> Claim:
     if len(settled):
         runs = of_all(len(settled), len(enough), "run")
         most = int(settled["enough"].max())
-        verdict = (
-            f"{_steps(most)} {'keeps' if most == 1 else 'keep'} the mean time within {percent(TOLERANCE)} in {runs}"
-        )
+        verdict = f"{_steps(most)} {'is' if most == 1 else 'are'} enough in {runs}"
     text = "The first step takes {ratios} times as long as later ones{median}; {verdict}."
     return Claim(text, "counted", ratios=interval(ratios, significant), median=median, verdict=verdict)
 
@@ -56,9 +55,8 @@ def _scattering(enough: pd.DataFrame) -> list[Claim]:
         return [Claim("The mean time of the measured steps is known only to within {error}.", error=error)]
     return [
         Claim(
-            "In {runs} ({places}), steps vary too much to say: their mean time is known only to within {errors}.",
-            "counted", runs=of_all(len(rows), len(enough), "run"), places=places(rows, most=2),
-            errors=interval(rows["tolerance"], percent),
+            "In {runs}, steps vary too much to say: their mean time is known only to within {errors}.",
+            "counted", runs=some_runs(rows, enough), errors=interval(rows["tolerance"], percent),
         )
     ]  # fmt: skip
 
@@ -67,9 +65,9 @@ def _more_needed(enough: pd.DataFrame) -> list[Claim]:
     """The steady runs that need all their warm-up steps, so that nothing shows whether these are enough."""
     steady = _steady(enough)
     rows = steady[steady["enough"] == steady["taken"]]
-    text = "{taken} were too few in {places}: the last of them still changed the mean by more than {tolerance}."
-    taken = _steps(int(enough["taken"].max()))
-    return [Claim(text, "counted", taken=taken, places=places(rows), tolerance=percent(TOLERANCE))] if len(rows) else []
+    text = "{taken} were too few in {runs}: the last of them still changed the mean by more than {tolerance}."
+    numbers = {"taken": _steps(int(enough["taken"].max())), "tolerance": percent(TOLERANCE)}
+    return [Claim(text, "counted", runs=some_runs(rows, enough), **numbers)] if len(rows) else []
 
 
 def _phase(enough: pd.DataFrame) -> list[Claim]:
@@ -82,37 +80,32 @@ def _phase(enough: pd.DataFrame) -> list[Claim]:
     extra = phases.assign(extra=phases["first_ms"] - phases["measured_mean_ms"])
     most = extra.loc[extra.groupby("run")["extra"].idxmax()]
     phases = leaders([escaped(phase) for phase in most["phase"]])
-    text = "Where the first step takes longer than later ones, the phase that adds most is {phases}."
+    text = "Where the first step takes longer, the phase that adds most is {phases}."
     return [Claim(text, "counted", phases=phases)]
 
 
 def _fewer(enough: pd.DataFrame, reports: pd.DataFrame) -> list[Claim]:
-    """The error of the mean after fewer warm-up steps."""
+    """The error of the mean after fewer warm-up steps, in the median; the table has the means."""
     fewer = [number for number in REPORTED_COUNTS if number < int(enough["taken"].max())]
     warmup_steps, texts = reports["run"].map(enough.set_index("run")["taken"]), []
     for number in fewer:
         errors = (reports[(reports["warmup_steps"] == number) & (warmup_steps > number)]["ratio"] - 1).abs()
-        median = f" (median {percent(errors.median())})" if len(errors) > 2 else ""
-        texts.append(f"{interval(errors, percent)}{median} after {number or 'none'}")
-    text = "With fewer warm-up steps, the mean time of a step would differ by {texts}."
-    return [Claim(text, texts=listed(texts))] if texts else []
+        texts.append(f"{percent(errors.median())} after {number or 'none'}")
+    text = "With fewer warm-up steps, the mean time of a step would differ by {texts}{median}."
+    return [Claim(text, texts=listed(texts), median=" (medians)" if len(enough) > 1 else "")] if texts else []
 
 
-def _causes(run_rows: pd.DataFrame) -> Claim:
-    """The main causes why the captured first step of a run takes longer than later ones."""
-    first, extra, configuration = run_rows["first_ms"].sum(), run_rows["extra_ms"].sum(), run_in_words(run_rows.iloc[0])
+def _causes(run_rows: pd.DataFrame, is_named: bool) -> Claim:
+    """The main causes why the captured first step of a run takes longer than later ones, `is_named` if it is one of
+    several."""
+    extra, place = run_rows["extra_ms"].sum(), f" ({run_in_words(run_rows.iloc[0])})" if is_named else ""
     if extra <= 0:
-        return Claim(
-            "Captured in a separate process ({place}), the first step takes no longer than later ones.",
-            place=configuration,
-        )
+        text = "Captured in another process{place}, the first step takes no longer than later ones."
+        return Claim(text, place=place)
     most = run_rows[run_rows["extra_ms"] > 0].nlargest(MAX_CAUSES, "extra_ms")
-    texts = [f"{escaped(row.cause)} {significant(row.extra_ms)} ms" for row in most.itertuples()]
-    return Claim(
-        "Captured in a separate process ({place}), the first step takes {first} ms, {extra} ms more than later ones:"
-        " mostly {texts}.",
-        place=configuration, first=significant(first), extra=significant(extra), texts=listed(texts),
-    )  # fmt: skip
+    texts = [f"{escaped(row.cause.partition(' (')[0])} ({significant(row.extra_ms)} ms)" for row in most.itertuples()]
+    text = "Captured in another process{place}, the first step takes {extra} ms more than later ones: mostly {texts}."
+    return Claim(text, place=place, extra=significant(extra), texts=listed(texts))
 
 
 def _steps(number: int) -> str:

@@ -9,7 +9,7 @@ from profile_grid.quantities import ABSENT, count, known, memory, significant
 from profile_grid.questions.n_communication.divided import COMPONENTS, FULLEST, column_of
 from profile_grid.stages.memory.usage_tables import BEFORE_OPTIMIZER
 from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODE, MODEL, OPTIMIZER, PARALLEL, keys_without
-from profile_grid.tables.wording import Claim, where
+from profile_grid.tables.wording import Claim, capital, where
 
 LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key, GPUS.key, PARALLEL.key)
 FORWARD, BACKWARD = "forward", "backward"
@@ -23,23 +23,29 @@ def claims_of_memory(table: pd.DataFrame) -> list[Claim]:
     for _, cell in most.groupby(keys, sort=False):
         if len(cell) > 1:
             least, largest = cell.loc[cell["all_bytes"].idxmin()], cell.loc[cell["all_bytes"].idxmax()]
-            text = "Before the optimizer, the process with most memory needs {least} in {low}, and {largest} in {high}."
-            values = {"least": memory(least["all_bytes"]), "largest": memory(largest["all_bytes"])}
-            return [Claim(text, "counted", low=where(least), high=where(largest), **values)]
+            text = (
+                "In {place}, the process with most memory needs {least} before the optimizer {low}, {largest} {high}."
+            )
+            low, high = (where(row[[PARALLEL.key, OPTIMIZER.key]]) for row in (least, largest))
+            sizes = {"least": memory(least["all_bytes"]), "largest": memory(largest["all_bytes"])}
+            return [Claim(text, "counted", place=where(least[keys]), low=low, high=high, **sizes)]
     return []
 
 
 def claims_of_gathers(table: pd.DataFrame) -> Iterator[Claim]:
-    """By run, in how many layers the all-gather was late in at least one step."""
-    for _, rows in table.groupby("run", sort=False):
+    """By run, in how many layers the all-gather was late in at least one step; a single run is named by `parallel`."""
+    runs = table.groupby("run", sort=False)
+    for _, rows in runs:
         late = {name: rows[(rows["pass"] == name) & (rows["late"] > 0)] for name in (FORWARD, BACKWARD)}
         layers = int((rows["pass"] == FORWARD).sum())
         text = (
-            "In {place}, computation waits for the parameters of {forward} of {layers} blocks in the forward pass, and"
-            " of {backward} in the backward pass: {ms} ms of a captured step."
+            "{place}, computation waits for the parameters of {forward} of {layers} blocks in the forward pass, and of"
+            " {backward} in the backward pass: {ms} ms of a captured step."
         )
         numbers = {"forward": len(late[FORWARD]), "backward": len(late[BACKWARD]), "layers": layers}
-        yield Claim(text, place=where(rows.iloc[0]), ms=significant(rows["mean_ms"].sum()), **numbers)
+        first = rows.iloc[0]
+        place = f"In {where(first)}" if runs.ngroups > 1 else capital(PARALLEL.words(first[PARALLEL.key]))
+        yield Claim(text, place=place, ms=significant(rows["mean_ms"].sum()), **numbers)
 
 
 def _megabytes(size_bytes: float) -> str:

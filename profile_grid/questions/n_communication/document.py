@@ -88,9 +88,9 @@ def _cost(times: pd.DataFrame) -> list[Claim]:
     cost = ""
     if len(slower):
         work = where(slower.loc[slower["cost_share"].idxmax(), keys_without(PARALLEL.key)])
-        cost = f" ({interval(slower['cost_share'], percent)} of the step; most: {work})"
+        cost = f": {interval(slower['cost_share'], percent)} of the step, most in {work}"
     spread = interval(times["baseline_spread"].dropna(), percent)
-    others = f"; in the others, differences between processes (standard deviation {spread}) may be as large"
+    others = f". In the others, processes may differ as much (standard deviation {spread})"
     return [
         Claim(
             "Without a profiler, communication costs time in {runs}{cost}{others}.", "difference",
@@ -106,12 +106,14 @@ def _exposed_communication(steps: pd.DataFrame) -> list[Claim]:
     if communicating.empty:
         return []
     medians = communicating.groupby(PARALLEL.key)["exposed_share"].median().sort_values()
-    text = "Under the profiler, exposed communication takes {times} ms of a step ({shares}{ways})."
+    text = "Under the profiler, exposed communication takes {amount} of a step{ways}."
     (least, _), (most, _) = ends = [*medians.iloc[[0, -1]].items()]
     ways = [f"{percent(share)} {PARALLEL.words(way)}" for way, share in ends]
-    ways = "" if least == most else f"; medians from {ways[0]} to {ways[1]}"
-    times = interval(communicating["exposed_communication_ms"], significant)
-    return [Claim(text, times=times, shares=interval(communicating["exposed_share"], percent), ways=ways)]
+    amount, ways = interval(communicating["exposed_share"], percent), f" (medians: from {ways[0]} to {ways[1]})"
+    if least == most:
+        times = interval(communicating["exposed_communication_ms"], significant)
+        amount, ways = f"{times} ms", f" ({amount})"
+    return [Claim(text, amount=amount, ways=ways)]
 
 
 def _bandwidth(measured: Measured) -> list[Claim]:

@@ -13,7 +13,7 @@ from profile_grid.tables.largest_gains import at_most
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import PASSES, Claim, leaders, listed, of_all, places, run_in_words
 
-MAX_NAMED = 3
+MAX_NAMED, MAX_LEADERS = 3, 2
 NOT_DIAGNOSED = Claim("Not answered: no capture of these runs was diagnosed.", "missing")
 LOSSES = {  # of a rule: what it finds, as the subject of a sentence
     "launch_bound": "late launches",
@@ -66,22 +66,21 @@ def _largest(bounds: pd.DataFrame, runs: int) -> Claim:
     losses = [LOSSES.get(name, code(name)) for name in first["code"]]
     bound = percent((at_most(first)["percent"] / 100).median())
     median = " (median)" if len(first) > 1 else ""
-    text = "The largest loss is {losses}: at most {bound} of a step{median}."
-    return Claim(text, "predicted", losses=leaders(losses, most=2), bound=bound, median=median)
+    text = "The largest loss is {losses}, costing at most {bound} of a step{median}."
+    return Claim(text, "predicted", losses=leaders(losses, most=MAX_LEADERS, others=False), bound=bound, median=median)
 
 
 def _bounds(losses: pd.DataFrame, runs: int) -> list[Claim]:
-    """The largest bounds, of each loss that any run has, and the number of runs without findings; the lead has that of
-    one run."""
+    """The bounds of the most common largest losses, and the number of runs without findings; the lead has that of one
+    run, and the table has all."""
     first = at_most(losses.drop_duplicates("run"))
     if len(first) == runs == 1:
         return []
     quiet = f"; no loss in {of_all(runs - len(first), runs, 'run')}" if len(first) < runs else ""
-    texts = [
-        f"{LOSSES.get(name, code(name))} {interval(rows['percent'] / 100, percent)}"
-        for name, rows in first.groupby("code", sort=False)
-    ]
-    text = "The largest loss of a run takes at most this share of its step: {texts}{quiet}."
+    shares = {name: interval(rows / 100, percent) for name, rows in first.groupby("code")["percent"]}
+    most = first["code"].value_counts().index[:MAX_LEADERS]
+    texts = [f"{shares[name]} if it is {LOSSES.get(name, code(name))}" for name in most]
+    text = "Of a step, fixing the largest loss saves at most {texts}{quiet}."
     return [Claim(text, "predicted", texts=listed(texts), quiet=quiet)] if texts else []
 
 
@@ -149,23 +148,15 @@ def _per_launch(measured: Measured) -> list[Claim]:
 
 def _functions(stacks: pd.DataFrame, outside_us: pd.Series) -> list[Claim]:
     """By mode the Python function with the most samples outside calls, and its share of the time there."""
-    texts = []
-    for mode, rows in stacks.groupby("mode", sort=False):
-        first = rows.drop_duplicates("run")
-        share = first["estimated_us_per_launch"].to_numpy() / outside_us.reindex(first["run"]).to_numpy()
-        texts.append(
-            f"in {PASSES[mode]} {leaders([code(name) for name in first['function']])} ({interval(share, percent)})"
-        )
-    return (
-        [
-            Claim(
-                "The Python function with the largest share of the time in Python and PyTorch is {texts}.",
-                texts="; ".join(texts),
-            )
-        ]
-        if texts
-        else []
-    )
+    first = stacks.drop_duplicates("run")
+    share = first["estimated_us_per_launch"] / outside_us.reindex(first["run"]).to_numpy()
+    texts = [
+        f"{interval(share[rows.index], percent)} of it in {PASSES[mode]}"
+        for mode, rows in first.groupby("mode", sort=False)
+    ]
+    text = "The Python function with the most time in Python and PyTorch is {functions}: {texts}."
+    functions = leaders([code(name) for name in first["function"]])
+    return [Claim(text, functions=functions, texts=listed(texts))] if texts else []
 
 
 def tables(measured: Measured) -> list[Part]:

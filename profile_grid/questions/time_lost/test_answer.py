@@ -112,7 +112,7 @@ def test_every_rule_that_a_remedy_mends_is_there():
 
 def test_the_sentences_say_what_could_gain_most_and_what_cannot_be_told():
     text = sentences(PLAIN, faster(5.0, precision="tf32"))
-    lead = "The largest loss is fp32 matrix multiplies without tensor cores: at most 55.9 % of a step."
+    lead = "The largest loss is fp32 matrix multiplies without tensor cores, costing at most 55.9 % of a step."
     assert text.startswith(lead)
     assert "no loss in 1 of 2 runs." in text
     assert "Not checked, for the reasons below: unfilled last waves." in text
@@ -183,8 +183,8 @@ def test_the_document_tells_what_the_host_does_and_where_its_python_is_in_no_cal
     assert (
         "While it is traced, the host needs 20.0 µs per launch, 75.0 % of it in Python and PyTorch.\n\n- Host time by"
         " activity, in µs per launch: in Python and PyTorch 15.0 and launching 5.00.\n- The Python"
-        " function with the largest share of the time in Python and PyTorch is"
-        " in the forward pass `linear (torch.nn.functional)` (66.7 %)."
+        " function with the most time in Python and PyTorch is `linear (torch.nn.functional)`: 66.7 % of it in the"
+        " forward pass."
     ) in text
     assert cells_of(text, "backward", "100") == ["2.00", "20.0", "15.0", "5.00"]
     assert cells_of(text, "`linear (torch.nn.functional)`") == ["30", "10", "1.00", "10.0"]
