@@ -9,20 +9,20 @@ from profile_grid.tables import conservation, on_disk, per_pass
 
 
 class Summaries(Mapping[str, pd.DataFrame]):
-    """The summary tables by name, each made when it is first read.
+    """The summary tables by name, each made when it is first read; with `names`, no others.
 
     Raises NotConserved if the kernels of a phase do not add up to that phase, or phases to their step, and WrongTable
     if a table differs from its declaration.
     """
 
-    def __init__(self, merged: Mapping[str, pd.DataFrame]) -> None:
-        self._merged = per_pass.Merged(merged)
+    def __init__(self, merged: Mapping[str, pd.DataFrame], names: Collection[str] = SUMMARIES) -> None:
+        self._merged, self._names = per_pass.Merged(merged), names
         self._made: dict[str, pd.DataFrame] = {}
         if "kernels" in merged:
             conservation.check_conservation(self._merged.kernels, self._merged["phases"])
 
     def __getitem__(self, name: str) -> pd.DataFrame:
-        if name not in SUMMARIES:
+        if name not in self._names:
             raise KeyError(name)
         if name not in self._made:
             spec = on_disk.declared_tables()[name]
@@ -31,13 +31,13 @@ class Summaries(Mapping[str, pd.DataFrame]):
         return self._made[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(summaries_of(workloads_of(self._merged["runs"].to_dict("records"))))
+        names = summaries_of(workloads_of(self._merged["runs"].to_dict("records")))
+        return iter([name for name in names if name in self._names])
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
-def summary_tables(merged: Mapping[str, pd.DataFrame], names: Collection[str] | None = None) -> dict[str, pd.DataFrame]:
+def summary_tables(merged: Mapping[str, pd.DataFrame], names: Collection[str] = SUMMARIES) -> dict[str, pd.DataFrame]:
     """The summary tables with these names, by default all, by name. Raises as Summaries does."""
-    tables = Summaries(merged)
-    return {name: tables[name] for name in tables if names is None or name in names}
+    return dict(Summaries(merged, names))

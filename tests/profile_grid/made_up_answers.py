@@ -6,7 +6,7 @@ from functools import cache
 import pandas as pd
 
 from profile_grid.documents.documents import asked_of, documents, section
-from profile_grid.documents.summaries import summary_tables
+from profile_grid.documents.summaries import Summaries
 from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.tables.measured import by_machine
 from tests.profile_grid.made_up import Made, forward_kernels, merged, training_kernels
@@ -52,12 +52,12 @@ def document_of(question: str, tables: dict[str, pd.DataFrame]) -> str:
     return documents(own_tables(question, tables), tables["runs"], PROVENANCE, [question])[question]
 
 
-def own_tables(question: str, tables: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+def own_tables(question: str, tables: dict[str, pd.DataFrame]) -> Summaries:
     """The tables that one question is answered from: all that it may read."""
-    return summary_tables(tables, next(one.tables for one in QUESTIONS if one.name == question))
+    return Summaries(tables, next(one.tables for one in QUESTIONS if one.name == question))
 
 
-def summaries_of(question: str, *runs: Made) -> dict[str, pd.DataFrame]:
+def summaries_of(question: str, *runs: Made) -> Summaries:
     return own_tables(question, merged(list(runs)))
 
 

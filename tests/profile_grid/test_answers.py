@@ -9,7 +9,7 @@ import pytest
 
 from docs.examples import as_declared
 from profile_grid.documents.documents import documents, facts, template_environment
-from profile_grid.documents.summaries import summary_tables
+from profile_grid.documents.summaries import Summaries
 from profile_grid.files import write_table
 from profile_grid.study.catalogue import QUESTIONS, questions_asked
 from profile_grid.study.dimensions import LEADING
@@ -43,7 +43,7 @@ def rendered(runs: list[Made]) -> dict[str, str]:
 def rendered_anew(runs: list[Made]) -> dict[str, str]:
     tables = merged(runs)
     own = {name for one in questions_asked(tables["runs"].to_dict("records")) for name in one.tables}
-    return documents(summary_tables(tables, own), tables["runs"], PROVENANCE)
+    return documents(Summaries(tables, own), tables["runs"], PROVENANCE)
 
 
 def line_of(document: str, *cells: str) -> str:
@@ -214,7 +214,7 @@ def test_facts_of_somebody_elses_archive_are_text_in_every_document():
     hostile = {list: [HOSTILE], dict: {HOSTILE: 12}, str: HOSTILE}
     facts = {name: hostile.get(type(value), value) for name, value in PROVENANCE.items()}
     tables = merged(grid())
-    for document in documents(summary_tables(tables), tables["runs"], facts).values():
+    for document in documents(Summaries(tables), tables["runs"], facts).values():
         assert r"\<script\>alert" in document
         assert HOSTILE not in document and "<script>" not in document
 

@@ -10,7 +10,7 @@ import pytest
 from kernel_tables.markdown import MarkdownTable, code, escaped, pipe_table
 from profile_grid.documents.documents import documents
 from profile_grid.documents.formats import document_in, fragment_in
-from profile_grid.documents.summaries import summary_tables
+from profile_grid.documents.summaries import Summaries, summary_tables
 from profile_grid.documents.table_documents import table_documents
 from tests.profile_grid.made_up import Kernel, Made, forward_kernels, grid, merged
 from tests.profile_grid.test_answers import HOSTILE, PROVENANCE
@@ -61,7 +61,7 @@ def answers() -> str:
     )
     runs = [*grid(), Made(model=HOSTILE, kernels=forward_kernels(4000.0) + kernels)]
     tables = merged(runs)
-    return documents(summary_tables(tables), tables["runs"], PROVENANCE)["answers"]
+    return documents(Summaries(tables), tables["runs"], PROVENANCE)["answers"]
 
 
 @needs_tex

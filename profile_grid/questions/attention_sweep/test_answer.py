@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from profile_grid.documents.documents import asked_of, documents
-from profile_grid.documents.summaries import summary_tables
+from profile_grid.documents.summaries import Summaries, summary_tables
 from profile_grid.merging.merge import provenance
 from profile_grid.page import needed_tables, page
 from profile_grid.results.load_runs import MeasuredRun
@@ -23,13 +23,13 @@ QUESTION = "attention_sweep"
 
 
 def table_of(runs: list[MeasuredRun]) -> pd.DataFrame:
-    return summary_tables(merged(runs, NOWHERE))[QUESTION]
+    return Summaries(merged(runs, NOWHERE))[QUESTION]
 
 
 def document_of(runs: list[MeasuredRun]) -> str:
     tables = merged(runs, NOWHERE)
     facts = provenance(tables["runs"], {"grid": "g"}, [{"git_commit": "0a1b", "git_clean": True}])
-    return documents(summary_tables(tables), tables["runs"], facts, [QUESTION])[QUESTION]
+    return documents(Summaries(tables), tables["runs"], facts, [QUESTION])[QUESTION]
 
 
 def test_it_is_asked_of_runs_of_attention_alone_and_nothing_else_is():

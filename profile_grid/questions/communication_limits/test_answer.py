@@ -8,7 +8,7 @@ import pytest
 
 from cs336_model.arithmetic.rings import buckets_of
 from profile_grid.documents.documents import asked_of, documents
-from profile_grid.documents.summaries import summary_tables
+from profile_grid.documents.summaries import Summaries
 from profile_grid.questions.communication_limits.table import bucket_costs
 from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.tables.ideal import shape_of_run
@@ -68,8 +68,8 @@ def tables() -> dict[str, pd.DataFrame]:
     return made
 
 
-def summaries(tables) -> dict[str, pd.DataFrame]:
-    return summary_tables(tables, TABLES)
+def summaries(tables) -> Summaries:
+    return Summaries(tables, TABLES)
 
 
 def rows_by(table: pd.DataFrame) -> dict[tuple, dict]:

@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from profile_grid.documents.documents import asked_of
-from profile_grid.documents.summaries import summary_tables
+from profile_grid.documents.summaries import Summaries
 from profile_grid.stages.cold_start.tables import FIRST_STEP
 from tests.profile_grid.made_up import Made, merged
 from tests.profile_grid.made_up_answers import document_of
@@ -33,7 +33,7 @@ def both(*runs: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
 
 
 def reported(tables: dict[str, pd.DataFrame], phase: str = "step") -> list[tuple]:
-    table = summary_tables(tables, TABLES)["warmup_reports"]
+    table = Summaries(tables, TABLES)["warmup_reports"]
     return [tuple(row) for row in table[table["phase"] == phase][["warmup_steps", "n", "mean_ms"]].to_numpy()]
 
 
@@ -53,14 +53,14 @@ def test_a_report_after_fewer_warm_up_steps_is_the_mean_of_as_many_steps_as_were
 
 
 def test_the_report_after_all_warm_up_steps_is_what_was_measured():
-    table = summary_tables(timed(Made(), SLOW, STEADY), TABLES)["warmup_reports"]
+    table = Summaries(timed(Made(), SLOW, STEADY), TABLES)["warmup_reports"]
     last = table[(table["phase"] == "step") & (table["warmup_steps"] == 3)].iloc[0]
     assert (last["mean_ms"], last["ratio"]) == (10.0, 1.0)
     assert last["std_ms"] == pytest.approx((2 / 3) ** 0.5)
 
 
 def test_enough_is_the_fewest_from_which_on_every_report_is_within_the_tolerance():
-    row = summary_tables(timed(Made(), SLOW, STEADY), TABLES)["warmup_enough"].query("phase == 'step'").iloc[0]
+    row = Summaries(timed(Made(), SLOW, STEADY), TABLES)["warmup_enough"].query("phase == 'step'").iloc[0]
     assert (row["first_ms"], row["measured_mean_ms"], row["first_ratio"]) == (100.0, 10.0, 10.0)
     assert row["tolerance"] == pytest.approx(2 * (2 / 3) ** 0.5 / 2 / 10)  # two standard errors of four steps
     assert (row["enough"], row["taken"]) == (2, 3)
@@ -70,7 +70,7 @@ def test_one_report_that_is_right_by_chance_is_not_enough():
     # 10, 30 | 20, 20: the mean of the first two is right, that of the two behind the first is not
     made = timed(Made(), {"step": [10.0, 30.0]}, {"step": [20.0, 20.0]})
     assert reported(made) == [(0, 2, 20.0), (1, 2, 25.0), (2, 2, 20.0)]
-    assert summary_tables(made, TABLES)["warmup_enough"]["enough"].tolist() == [2]
+    assert Summaries(made, TABLES)["warmup_enough"]["enough"].tolist() == [2]
     text = answered(made)
     assert (
         "2 warm-up steps were too few in the only run: the last of them still changed the mean by more than 1.0 %."
@@ -99,13 +99,13 @@ def test_where_the_first_step_is_like_the_others_none_is_needed():
 
 def test_one_measured_step_has_a_tolerance_of_one_percent():
     made = timed(Made(), {"step": [10.2]}, {"step": [10.0]})
-    row = summary_tables(made, TABLES)["warmup_enough"].iloc[0]
+    row = Summaries(made, TABLES)["warmup_enough"].iloc[0]
     assert (row["tolerance"], row["enough"]) == (0.01, 1)
 
 
 def test_runs_keep_to_their_own_steps():
     other = timed(Made(mode="train_step"), {"step": [7.0]}, {"step": [5.0, 5.0]})
-    table = summary_tables(both(timed(Made(), SLOW, STEADY), other), TABLES)["warmup_enough"]
+    table = Summaries(both(timed(Made(), SLOW, STEADY), other), TABLES)["warmup_enough"]
     whole = table[table["phase"] == "step"]
     assert whole["taken"].tolist() == [3, 1] and whole["first_ratio"].tolist() == [10.0, 1.4]
 

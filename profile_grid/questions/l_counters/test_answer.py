@@ -9,7 +9,7 @@ from cs336_model.arithmetic.flops import ModelShape, forward_flops, matmul_flops
 from kernel_tables.counters.metrics import DRAM_BYTES, INSTRUCTIONS, LIMITS, METRICS, MULTIPROCESSORS, TIME_NS
 from kernel_tables.counters.reading import no_counters
 from profile_grid.documents.documents import asked_of, documents
-from profile_grid.documents.summaries import summary_tables
+from profile_grid.documents.summaries import Summaries
 from profile_grid.stages.counters.tables import tables_of_launches
 from tests.profile_grid.made_up import GEMM, MUL, SOFTMAX, Kernel, Made, forward_kernels, merged
 from tests.profile_grid.made_up_answers import own_tables
@@ -155,7 +155,7 @@ def test_the_document_holds_kernels_parts_phases_products_roofs_and_the_rules_of
 
 def test_products_whose_tiles_reach_far_over_the_edges_are_named():
     tables = counted(TRAINING)
-    made = own_tables(QUESTION, tables)
+    made = dict(own_tables(QUESTION, tables))
     row = made["counter_matmuls"].iloc[[0]]
     heads = row.assign(part="final matmul", ratio=1.202, padded_ratio=1.2)
     made["counter_matmuls"] = pd.concat([made["counter_matmuls"], heads], ignore_index=True)
@@ -192,7 +192,7 @@ def test_a_grid_whose_counters_could_not_be_had_says_so_once_and_leaves_the_ques
     text = answered(tables | {"runs": runs})
     assert "Not answered: no run has counters of its kernels." in text and text.count("no counters: why") == 1
     assert "Definitions:" not in text and "|" not in text
-    of_all = documents(summary_tables(tables), runs, PROVENANCE)["answers"]
+    of_all = documents(Summaries(tables), runs, PROVENANCE)["answers"]
     assert QUESTION not in asked_of(runs) and "counters of its kernels" not in of_all
     assert of_all.count("no counters: why") == 1
     assert QUESTION in asked_of(runs.assign(counters_status="incomplete"))

@@ -13,7 +13,7 @@ from tests.profile_grid.made_up_answers import own_tables
 
 def tables(*runs):
     made = counted(*runs)
-    return made | own_tables(QUESTION, made)
+    return made | dict(own_tables(QUESTION, made))
 
 
 def rows_of(drawing) -> list[dict]:
@@ -44,7 +44,7 @@ def test_the_figure_can_be_drawn_on_paper_and_says_why_where_there_is_nothing():
     assert on_paper(FIGURE, {name: made[name] for name in FIGURE.tables})
     assert FIGURE.result(made).endswith("the kernels of a run reach 77.4 % of their nearer roof")
     nothing = merged([FORWARD])
-    nothing |= own_tables(QUESTION, nothing)
+    nothing |= dict(own_tables(QUESTION, nothing))
     drawing, headline = FIGURE.drawn(nothing)
     assert headline == "" and "no run has counters" in drawing.reason
 

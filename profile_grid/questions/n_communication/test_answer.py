@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from profile_grid.documents.documents import asked_of, documents
-from profile_grid.documents.summaries import summary_tables
+from profile_grid.documents.summaries import Summaries
 from profile_grid.study.catalogue import QUESTIONS
 from tests.profile_grid.made_up import CPU, GEMM, Kernel, Made, merged
 from tests.profile_grid.test_answers import PROVENANCE, line_of
@@ -68,8 +68,8 @@ def tables() -> dict[str, pd.DataFrame]:
     return made
 
 
-def summaries(tables) -> dict[str, pd.DataFrame]:
-    return summary_tables(tables, (*TABLES, "top_kernels"))
+def summaries(tables) -> Summaries:
+    return Summaries(tables, (*TABLES, "top_kernels"))
 
 
 def document(tables) -> str:
