@@ -10,8 +10,9 @@ import pytest
 from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.study.dimensions import KEYS, LEADING
 from profile_grid.tables.pivoting import AmbiguousCell, __file__, pivoted, shown_dimensions, split
+from profile_grid.tables.wording import where
 from tests.default_values import DEFAULT_VALUES
-from tests.profile_grid.made_up import GEMM, forward_kernels, grid
+from tests.profile_grid.made_up import GEMM, forward_kernels, grid, merged
 from tests.profile_grid.made_up_answers import summaries
 from tests.profile_grid.test_answers import rendered
 
@@ -84,10 +85,12 @@ def test_a_table_of_models_by_contexts_comes_once_for_each_precision_with_its_ow
     assert in_fp32 == pytest.approx(2 * in_bf16, rel=0.05)
 
 
-def test_a_sentence_names_what_is_not_at_its_default(told):
-    sentences = told["a_forward_time"].partition("Measured on")[0]
-    assert "small at context 128 in bf16" in sentences and "large at context 512" in sentences
-    assert "in fp32" not in sentences
+def test_a_sentence_names_what_is_not_at_its_default():
+    fp32 = grid(models=("small",), contexts=(128,))
+    runs = merged([*fp32, *(replace(run, precision="bf16") for run in fp32)])["runs"]
+    assert dict.fromkeys(map(where, runs.to_dict("records"))) == dict.fromkeys(
+        ["small at context 128", "small at context 128 in bf16"]
+    )
 
 
 def test_the_inference_run_that_training_is_compared_with_is_of_the_same_precision():
