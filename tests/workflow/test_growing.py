@@ -108,7 +108,7 @@ def test_the_question_has_its_table_document_figure_and_place_on_the_page(grown)
 def test_nothing_misses_the_question_that_was_deleted(grown):
     assert not list((grown / "results").glob("*/b_top_kernels*"))
     assert (
-        "Outside matrix multiplies, the operator with the most time is"
+        "The operator with the most time besides matrix multiplies is"
         in (grown / "results/answers/c_other_kernels.md").read_text()
     )
     assert "Which kernel takes the most time?" not in (grown / "results/report.html").read_text()
