@@ -17,7 +17,6 @@ from profile_grid.documents.documents import section
 from profile_grid.quantities import percent
 from profile_grid.questions.time_lost.document import remedies, within_bound
 from profile_grid.study.catalogue import QUESTIONS
-from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE
 from profile_grid.tables.evidence import WAITING
 from profile_grid.tables.measured import by_machine
 from profile_grid.tables.names import WHOLE_STEP
@@ -123,20 +122,16 @@ def claims_on_agreement(table: pd.DataFrame) -> list[Claim]:
     """How much studies differ if the GPU hardly waits, and otherwise; and which names belong to one model."""
     found = []
     waits = table["waiting_share"] >= WAITING
-    for which, rows in (("less", table[~waits]), ("more", table[waits])):
+    limit = percent(WAITING)
+    for waiting, rows in ((f"less than {limit}", table[~waits]), (f"{limit} or more", table[waits])):
         found.append(
             Claim(
-                "Where the GPU waits for {which} than {limit} of a step, {runs} runs differ between studies by {median}"
-                " (median; at most {most}: {place}).",
-                which=which, limit=percent(WAITING), runs=len(rows), median=percent(rows["ratio"].median() - 1),
-                most=percent(rows["ratio"].max() - 1), place=_place(rows.loc[rows["ratio"].idxmax()]),
+                "If the GPU waits for {waiting} of a step, times of the same run differ by {median} in the median of"
+                " {runs} runs, and by at most {most}.",
+                waiting=waiting, runs=len(rows), median=percent(rows["ratio"].median() - 1),
+                most=percent(rows["ratio"].max() - 1),
             )
         )  # fmt: skip
     for names in dict.fromkeys(table.loc[table["models"].str.contains(","), "models"]):
         found.append(Claim("{names} are the same model.", names=names.replace(", ", " and ")))
     return found
-
-
-def _place(row: pd.Series) -> str:
-    context, mode = CONTEXT_LENGTH.words(row["context_length"]), MODE.name_of(row["mode"])
-    return f"{row['models']} {context} in {row['precision']}, {mode}"

@@ -12,7 +12,7 @@ from kernel_tables.markdown import escaped
 from profile_grid.quantities import interval, known, percent
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import EVERY_DIMENSION, MODE, MODES
-from profile_grid.study.stages import CAPTURE
+from profile_grid.study.stages import CAPTURE, NOT_ASKED
 from profile_grid.tables.classes import family_shares
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD
@@ -101,8 +101,10 @@ def places(rows: pd.DataFrame, most: int = 4) -> str:
 
 
 def some_runs(rows: pd.DataFrame, every: pd.DataFrame) -> str:
-    """These of all runs: one by its configuration, several as a number, since the document's tables name them."""
-    return places(rows) if len(rows) == 1 < len(every) else of_all(len(rows), len(every), "run")
+    """These of all runs: one by its name, several as a number, since the document's tables name them."""
+    if len(rows) != 1 or len(every) == 1:
+        return of_all(len(rows), len(every), "run")
+    return (run_in_words if every[MODE.key].nunique() > 1 else where)(rows.iloc[0])
 
 
 def capital(text: str) -> str:
@@ -171,7 +173,9 @@ def no_kernels_sentence(measured: Measured) -> str:
     runs = measured.runs
     not_captured = runs[CAPTURE.status_column] != COMPLETE  # what else may lack a reason is another matter
     reasons = [*runs.loc[not_captured, "reason"].dropna(), *runs["note"].dropna()]
-    why = "; ".join(dict.fromkeys(str(reason) for reason in reasons)) or "the runs give no reason"
+    none = (runs[CAPTURE.status_column] == NOT_ASKED).all()
+    unknown = "captures were not requested" if none else "no reason was recorded"
+    why = "; ".join(dict.fromkeys(str(reason) for reason in reasons)) or unknown
     by = f" by {measured.machine.profiler}" if measured.machine.backend else ""
     text = "Not answered: no {kernels} were captured{by} ({why})."
     return Claim(text, "missing", kernels=measured.words.kernels, by=by, why=escaped(why))

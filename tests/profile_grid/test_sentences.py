@@ -63,7 +63,9 @@ def test_nothing_measured_is_not_answered_and_not_a_zero():
     ]
     text = Said(runs)
     assert text["a"].startswith("Not answered: no run was timed without a profiler")
-    assert text["d"].startswith("Not answered: no kernels were captured (the runs give no reason).")
+    assert text["d"].startswith("Not answered: no kernels were captured (no reason was recorded).")
+    not_asked = Said([replace(run, capture_status="not_asked") for run in runs])
+    assert not_asked["d"].startswith("Not answered: no kernels were captured (captures were not requested).")
     assert not any("0.0" in text[letter] for letter in text.questions)
 
 

@@ -10,7 +10,7 @@ from profile_grid.tables.cells import Part, lines_table, rows_table
 from profile_grid.tables.gains import LEADING_KEYS, by_value, largest_gain, phases_table, steps_table
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import BACKWARD, FORWARD, NO_RANGE, WHOLE_STEP
-from profile_grid.tables.wording import PASSES, Claim, capital, listed, places, run_in_words
+from profile_grid.tables.wording import PASSES, Claim, capital, listed, run_in_words, runs_in_words
 
 BASE = COMPILE.name_of(COMPILE.default)
 NO_PAIR = Claim(
@@ -42,9 +42,10 @@ def _kernels(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
             ["invocations", "base_invocations", "gpu_time_ms", "base_gpu_time_ms"]
         ].sum()
         calls, time = (
-            interval(sums[name] / sums[f"base_{name}"], percent) for name in ("invocations", "gpu_time_ms")
+            percent((sums[name] / sums[f"base_{name}"]).median()) for name in ("invocations", "gpu_time_ms")
         )  # fmt: skip
-        texts.append(f"{PASSES[mode]} keeps {calls} of its {words.kernels} and {time} of its {words.time}.")
+        medians = " (medians)" if len(sums) > 1 else ""
+        texts.append(f"{PASSES[mode]} keeps {calls} of its {words.kernels} and {time} of its {words.time}{medians}.")
     value = COMPILE.words(rows[COMPILE.key].iloc[0]) if texts else ""
     sentences = " ".join([*texts[:1], *map(capital, texts[1:])])
     return [Claim("{value}, {sentences}", value=capital(value), sentences=sentences)] if texts else []
@@ -56,9 +57,9 @@ def _cost(times: pd.DataFrame, cost: pd.DataFrame) -> list[Claim]:
         return [Claim("The cost of compiling is not known.", "missing")]
     steps = times[(times["phase"] == WHOLE_STEP) & (times["verdict"] == evidence.FASTER)]
     paid = cost[cost["run"].isin(steps["run"]) & cost["steps_to_pay"].notna()]["steps_to_pay"].round()
-    repaid = f", repaid after {interval(paid, count)} steps where it gains" if len(paid) else ""
+    repaid = f", repaid after {interval(paid, count)} steps if there is a gain" if len(paid) else ""
     broken = cost[cost["graph_breaks"].fillna(0).astype("float64") > 0]
-    graphs = f"; the graph is broken in {places(broken)}" if len(broken) else ""
+    graphs = f"; the graph is broken in {runs_in_words(broken)}" if len(broken) else ""
     seconds = interval(cost["compile_s"], significant)
     text = "Compiling takes {seconds} s with an empty cache{repaid}{graphs}."
     return [Claim(text, seconds=seconds, repaid=repaid, graphs=graphs)]

@@ -45,7 +45,7 @@ def test_compiling_has_paid_when_its_seconds_are_gained_back_and_never_without_a
     assert cost.loc["on", ["compile_s", "gained_ms", "steps_to_pay"]].tolist() == pytest.approx([20.0, 5.0, 4000.0])
     assert cost["steps_to_pay"].isna().tolist() == [False, True]
     text = told("g_compile", [plain, faster, slower])
-    assert "Compiling takes 20.0 s with an empty cache, repaid after 4,000 steps where it gains." in text
+    assert "Compiling takes 20.0 s with an empty cache, repaid after 4,000 steps if there is a gain." in text
     assert "Compiled (only attention): slower in the only run (× 0.500)." in text
 
 
@@ -103,7 +103,7 @@ def test_the_document_shows_sets_of_parts_with_what_their_parts_take_when_not_co
 
 def test_a_broken_graph_is_named():
     plain = Made()
-    assert "the graph is broken in small at context 512" in told(
+    assert "the graph is broken in small at context 512 compiled (entire model), forward pass." in told(
         "g_compile", [plain, replace(compiled(plain), others={"graph_breaks": 2})]
     )
 

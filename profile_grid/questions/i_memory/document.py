@@ -70,7 +70,7 @@ def _modes(peaks: pd.DataFrame) -> list[Claim]:
     texts = []
     for mode, rows in peaks.groupby("mode", sort=False):
         runs = rows.drop_duplicates("run")
-        phases = f" (in {leaders(list(runs['fullest_phase']))})" if mode != FORWARD else ""
+        phases = f" (phase: {leaders(list(runs['fullest_phase']))})" if mode != FORWARD else ""
         texts.append(f"{interval(runs['peak_bytes'], memory)} in {PASSES[mode]}{phases}")
     return [Claim("Peaks: {texts}.", "counted", texts="; ".join(texts))]
 
@@ -84,8 +84,8 @@ def _kept(measured: Measured) -> list[Claim]:
     total = parts.groupby("run", sort=False)["bytes"].sum()
     return [
         Claim(
-            "The forward pass keeps {total} for the backward pass; the largest part of it is {parts}"
-            " ({share}).{block}",
+            "The forward pass keeps {total} for the backward pass; the largest part of it ({share}) is {parts}."
+            "{block}",
             "counted", total=interval(total, memory), parts=leaders([escaped(part) for part in first["part"]]),
             share=interval(first["share"], percent), block=of_a_block(measured),
         )

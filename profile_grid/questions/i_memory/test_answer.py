@@ -65,7 +65,7 @@ def test_the_fullest_moment_is_shown_by_category_with_its_phase():
 
 def test_the_parts_that_keep_the_most_are_named_with_their_share():
     text = answered(recorded([training()]))
-    assert "the largest part of it is computing softmax (60.0 %)" in text
+    assert "the largest part of it (60.0 %) is computing softmax" in text
     assert "| computing softmax | 30.0 MiB (60.0 %) |" in text and "| head " in text
 
 

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable
-from profile_grid.quantities import ABSENT, interval, known, memory, percent, ratio, with_spread
+from profile_grid.quantities import ABSENT, interval, known, memory, percent, ratio, significant, with_spread
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.study.dimensions import CHECKPOINT, MODE, keys_without
 from profile_grid.tables import gains, names, pivoting
@@ -15,6 +15,7 @@ from profile_grid.tables.wording import PASSES, Claim, capital, leaders, listed,
 NO_ANSWER = Claim(
     "Not answered: no two training runs differ only in checkpoints, with times of at least one.", "missing"
 )
+MAX_NAMED = 2
 PEAKS = ("peak_allocated_bytes", "recorded_peak_bytes")
 MEMORY = {
     "peak_allocated_bytes": "peak",
@@ -57,7 +58,7 @@ def _saving(row: pd.Series, peak: str) -> Claim:
 
 
 def _least(taken: pd.DataFrame) -> list[Claim]:
-    """The values with the lowest peak, these peaks and their predictions."""
+    """The values with the lowest peak, these peaks and the largest error of their predictions."""
     column = next((name for name in PEAKS if taken[name].notna().any()), None)
     if column is None:
         return []
@@ -65,8 +66,8 @@ def _least(taken: pd.DataFrame) -> list[Claim]:
     least = rows.loc[rows.groupby(keys_without(CHECKPOINT.key), sort=False)[column].idxmin()]
     values = [_with(value) for value in least[CHECKPOINT.key]]
     least_with = leaders(values, noun="configuration")
-    expected = least["predicted_peak_bytes"].dropna()
-    predicted = f"; predicted as {interval(expected, memory)}" if len(expected) else ""
+    errors = (least["predicted_peak_bytes"] / least[column] - 1).astype("float64").abs().dropna()
+    predicted = f", predicted to within {percent(errors.max())}" if len(errors) else ""
     text = "The peak is lowest {values}: {peaks}{predicted}."
     return [Claim(text, values=least_with, peaks=interval(least[column], memory), predicted=predicted)]
 
@@ -81,10 +82,10 @@ def _longer(steps: pd.DataFrame) -> list[Claim]:
     if steps.empty:
         return []
     ideal, unclear = 1 / steps["ideal_by_flops"].dropna(), int((steps["verdict"] == UNTOLD).sum())
-    flops = f"; the FLOPs predict {interval(ideal, ratio)}" if len(ideal) else ""
+    flops = f"; the FLOPs predict {interval(ideal, significant)} times" if len(ideal) else ""
     also = f'; {UNTOLD} in {of_all(unclear, len(steps), "run")} (marked "?")' if unclear else ""
-    text = "With checkpoints, a step takes {times} the time of one without{flops}{also}."
-    return [Claim(text, "difference", times=interval(1 / steps["speed_up"], ratio), flops=flops, also=also)]
+    text = "With checkpoints, a step takes {times} times as long as without{flops}{also}."
+    return [Claim(text, "difference", times=interval(1 / steps["speed_up"], significant), flops=flops, also=also)]
 
 
 def _again(taken: pd.DataFrame, measured: Measured) -> list[Claim]:
@@ -94,20 +95,26 @@ def _again(taken: pd.DataFrame, measured: Measured) -> list[Claim]:
 
 
 def _fits(taken: pd.DataFrame) -> list[Claim]:
-    """Each configuration that runs out of memory without checkpoints, and the values with which it does not."""
+    """Each configuration that runs out of memory without checkpoints, and the values with which it does not: more than
+    MAX_NAMED as a number."""
     failed = taken[(taken[CHECKPOINT.key] == CHECKPOINT.default) & (taken["status"] == OUT_OF_MEMORY)]
     keys, modes = keys_without(CHECKPOINT.key), MODE.key if taken[MODE.key].nunique() > 1 else None
     claims = []
     for _, rows in failed.groupby(keys_without(CHECKPOINT.key, MODE.key), sort=False):
-        fits = taken[taken["status"] == COMPLETE].merge(rows[keys], on=keys)
+        tried = taken[taken[CHECKPOINT.key] != CHECKPOINT.default].merge(rows[keys], on=keys)
+        fits = tried[tried["status"] == COMPLETE]
         in_all = [value for value, runs in fits.groupby(CHECKPOINT.key) if len(runs) == len(rows)]
         values = [value for value in pivoting.sorted_values(fits, CHECKPOINT.key) if value in in_all]
+        sizes = CHECKPOINT.words(listed(values[:MAX_NAMED]))
+        if len(values) > MAX_NAMED:
+            number = of_all(len(values), tried[CHECKPOINT.key].nunique(), "size", "sizes")
+            sizes = f"with {number} of checkpoints that were tried"
         claims.append(
             Claim(
                 "Without checkpoints, {place} runs out of memory{modes}{remedy}.", "counted",
                 place=where(rows.iloc[0].to_dict()),
                 modes=f" in {listed([PASSES[mode] for mode in rows[modes]])}" if modes else "",
-                remedy=f"; it fits {CHECKPOINT.words(listed(values))}" if values else "",
+                remedy=f"; it fits {sizes}" if values else "",
             )
         )  # fmt: skip
     return claims

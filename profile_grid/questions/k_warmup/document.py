@@ -37,6 +37,8 @@ def _lead(enough: pd.DataFrame) -> Claim:
     settled = steady[steady["enough"] < steady["taken"]]
     median = f" (median {significant(ratios.median())})" if len(ratios) > 2 else ""
     verdict = "steps vary too much to say how many warm-up steps are enough"
+    if len(steady):
+        verdict = "no number of warm-up steps is known to be enough"
     if len(settled):
         runs = of_all(len(settled), len(enough), "run")
         most = int(settled["enough"].max())

@@ -75,6 +75,7 @@ def test_one_report_that_is_right_by_chance_is_not_enough():
     assert (
         "2 warm-up steps were too few in the only run: the last of them still changed the mean by more than 1.0 %."
     ) in text
+    assert "as later ones; no number of warm-up steps is known to be enough." in text
     assert "steps are enough in" not in text and "2 or more" in text
 
 
@@ -82,6 +83,7 @@ def test_runs_of_which_it_is_not_known_do_not_hide_what_is_enough_in_the_others(
     other = timed(Made(mode="train_step"), {"step": [10.0, 30.0]}, {"step": [20.0, 20.0]})
     text = answered(both(timed(Made(), {"step": [100.0, 10.0]}, {"step": [10.0] * 4}), other))
     assert "1 warm-up step is enough in 1 of 2 runs." in text
+    assert "2 warm-up steps were too few in small at context 512, training step: the last" in text
 
 
 def test_steps_that_scatter_by_more_than_the_tolerance_tell_nothing():

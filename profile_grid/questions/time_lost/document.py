@@ -11,7 +11,7 @@ from profile_grid.study.dimensions import BY_KEY
 from profile_grid.tables.cells import LEADING_KEYS, Part, lines_table, rows_table
 from profile_grid.tables.largest_gains import at_most
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import PASSES, Claim, leaders, listed, of_all, places, run_in_words
+from profile_grid.tables.wording import PASSES, Claim, leaders, listed, of_all, run_in_words, runs_in_words
 
 MAX_NAMED, MAX_LEADERS = 3, 2
 NOT_DIAGNOSED = Claim("Not answered: no capture of these runs was diagnosed.", "missing")
@@ -71,17 +71,14 @@ def _largest(bounds: pd.DataFrame, runs: int) -> Claim:
 
 
 def _bounds(losses: pd.DataFrame, runs: int) -> list[Claim]:
-    """The bounds of the most common largest losses, and the number of runs without findings; the lead has that of one
-    run, and the table has all."""
+    """The bounds of the largest losses, and the number of runs without findings; the lead has that of one run."""
     first = at_most(losses.drop_duplicates("run"))
-    if len(first) == runs == 1:
+    if first.empty or runs == 1:
         return []
     quiet = f"; no loss in {of_all(runs - len(first), runs, 'run')}" if len(first) < runs else ""
-    shares = {name: interval(rows / 100, percent) for name, rows in first.groupby("code")["percent"]}
-    most = first["code"].value_counts().index[:MAX_LEADERS]
-    texts = [f"{shares[name]} if it is {LOSSES.get(name, code(name))}" for name in most]
-    text = "Of a step, fixing the largest loss saves at most {texts}{quiet}."
-    return [Claim(text, "predicted", texts=listed(texts), quiet=quiet)] if texts else []
+    by = ", depending on the run" if len(first) > 1 else ""
+    text = "Fixing the largest loss saves at most {shares} of a step{by}{quiet}."
+    return [Claim(text, "predicted", shares=interval(first["percent"] / 100, percent), by=by, quiet=quiet)]
 
 
 def _not_checked(findings: pd.DataFrame) -> list[Claim]:
@@ -107,7 +104,7 @@ def _held(predictions: pd.DataFrame) -> list[Claim]:
     if predictions.empty:
         return []
     broken = predictions[~predictions["holds"].astype(bool)]
-    also = f"; clearly more was saved in {places(broken)}" if len(broken) else ""
+    also = f"; clearly more was saved in {runs_in_words(broken)}" if len(broken) else ""
     held, every = within_bound(predictions), len(predictions)
     noun = "remedy" if held == every == 1 else "remedies"
     text = f"{remedies(held, every)} measured {noun} saved no more than the diagnosis says is possible{{also}}."
@@ -141,8 +138,10 @@ def _per_launch(measured: Measured) -> list[Claim]:
         "While it is traced, the host needs {us} µs per launch{median}, {share} of it {most}.",
         us=interval(total, significant), median=median, share=interval(us[most] / total, percent), most=_activity(most),
     )  # fmt: skip
-    parts = [f"{_activity(activity)} {interval(us[activity], significant)}" for activity in order]
-    by_part = Claim("Host time by activity, in µs per launch: {parts}.", parts=listed(parts))
+    parts = [f"{_activity(activity)} {significant(us[activity].median())}" for activity in order]
+    medians = " (medians)" if len(us) > 1 else ""
+    text = "Host time by activity, in µs per launch{medians}: {parts}."
+    by_part = Claim(text, medians=medians, parts=listed(parts))
     return [lead, by_part, *_functions(measured.tables["host_stacks"], us[most])]
 
 
