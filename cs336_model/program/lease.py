@@ -42,8 +42,10 @@ def take_lease(address: Path | None) -> tuple[str, ...]:
         return ()
     nvml()
     giver = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    giver.connect(str(address))
-    message, files, _, _ = socket.recv_fds(giver, MESSAGE_BYTES, MAX_FILES)
+    message, files = b"", []
+    with suppress(ConnectionError):  # it has given up
+        giver.connect(str(address))
+        message, files, _, _ = socket.recv_fds(giver, MESSAGE_BYTES, MAX_FILES)
     if not message:
         raise ConnectionError("no lease of a GPU was given; see the output of the process that started this one")
     for file in files:

@@ -141,7 +141,8 @@ def _served_leases(
 
 
 def _serve(listener: socket.socket, count: int, lease_to: Callable[[Sequence["Asker"]], None]) -> None:
-    """Leases to every `count` processes that ask, until the listener is shut down."""
+    """Leases to every `count` processes that ask, until the listener is shut down. If no lease is possible, the
+    listener is closed: whoever asks or has asked does not wait for an answer then."""
     askers: list[Asker] = []
     try:
         while True:
@@ -159,6 +160,7 @@ def _serve(listener: socket.socket, count: int, lease_to: Callable[[Sequence["As
                 while askers:
                     askers.pop().close()
     finally:
+        listener.close()
         for asker in askers:
             asker.close()
 

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -217,14 +218,27 @@ def test_a_killed_jobs_program_keeps_its_gpu_until_it_is_gone_too():
         until(lambda: not is_leased("GPU-a"))
 
 
-def test_a_job_that_can_have_no_gpu_says_why_and_so_does_its_program(gpus):
+def test_a_job_that_can_have_no_gpu_says_why_and_so_does_each_of_its_programs(gpus, monkeypatch):
     gpus.clear()
+    both_ask = threading.Event()
+
+    def acquired_when_both_ask(*asked, **options):
+        both_ask.wait(10)
+        return acquire_lease(*asked, **options)
+
+    monkeypatch.setattr(lease_server, "acquire_lease", acquired_when_both_ask)
     with (
         pytest.raises(LeaseError, match="a run needs 1 GPUs and can see 0"),
         leases_for("auto", "a run", say=print) as leases,
-        program(leases) as one,
+        program(leases) as first,
+        program(leases) as second,
     ):
-        assert "no lease of a GPU was given" in one.stderr.read()
+        time.sleep(0.2)  # to connect
+        both_ask.set()
+        for one in (first, second):
+            assert "no lease of a GPU was given" in one.stderr.read()
+        with program(leases) as third:
+            assert "no lease of a GPU was given" in third.stderr.read()
 
 
 @pytest.mark.parametrize(("device", "visible"), [("cpu", True), ("auto", False)])
