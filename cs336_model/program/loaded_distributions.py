@@ -64,13 +64,16 @@ def _names_in(module: ModuleType) -> Iterator[str]:
             yield name.partition(".")[0]
     path = Path(getattr(module, "__file__", None) or "")
     if path.suffix == ".py" and path.is_file() and not is_installed(path):
-        yield from _imported_in(ast.parse(path.read_bytes()))
+        yield from _imported_in(path)
 
 
-def _imported_in(source: ast.Module) -> Iterator[str]:
+@functools.cache
+def _imported_in(path: Path) -> set[str]:
     """The top-level packages in the import statements of a source, at any depth."""
-    for node in ast.walk(source):
+    names = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
-            yield from (alias.name.partition(".")[0] for alias in node.names)
+            names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:
-            yield node.module.partition(".")[0]
+            names.add(node.module.partition(".")[0])
+    return names
