@@ -15,6 +15,7 @@ from profile_grid.stages.capture.timeline import MAIN
 from profile_grid.study.dimensions import BATCH_SIZE, DIMENSIONS, FULLEST_FIRST, MODE, PRECISION
 from profile_grid.tables import largest_gains, per_pass
 from profile_grid.tables.names import FORWARD, STEP, WHOLE_STEP
+from profile_grid.tables.pivoting import sorted_values
 from profile_grid.tables.wording import capital, run_in_words, where
 
 OF_VERDICT = largest_gains.SOURCES
@@ -62,7 +63,7 @@ def scope(runs: pd.DataFrame) -> str:
     """The values of the dimensions of these runs, in Markdown: "model small, medium; context 512; batch 4; fp32"."""
     parts = []
     for dimension in DIMENSIONS:
-        values = list(dict.fromkeys(runs[dimension.key].dropna()))
+        values = sorted_values(runs.dropna(subset=dimension.key), dimension.key)
         if values and (dimension.default is None or values != [dimension.default] or dimension in ALWAYS_NAMED):
             names = ", ".join(escaped(dimension.name_of(value)) for value in values[:MAX_VALUES])
             more = f" and {len(values) - MAX_VALUES} more" if len(values) > MAX_VALUES else ""
