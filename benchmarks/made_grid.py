@@ -1,0 +1,95 @@
+"""Writes the results of every run of a grid and all files made from them, to measure the planning of a finished grid.
+
+Nothing remains to be done: the results look measured on this host's CPU, so that a plan compares settings, code,
+versions and variables.
+"""
+
+import json
+import os
+import platform
+from dataclasses import fields
+from pathlib import Path
+
+from benchmarks.harness import ROOT
+from cs336_model.arguments import values_by_name
+from cs336_model.arithmetic.flops import ModelShape, forward_flops
+from cs336_model.cpu import cpu_name
+from cs336_model.program.code_digest import code_digest
+from profile_grid.freshness import environment, made, versions
+from profile_grid.freshness.digests import sha256_of_file
+from profile_grid.freshness.making import Making
+from profile_grid.results import capture_identity
+from profile_grid.study import stages
+from profile_grid.study.stage import Stage
+from tests.profile_grid.made_up_results import CAPTURE, MACHINE, TIMING, changed
+
+RECORDS = {"timing": TIMING, "capture": CAPTURE}
+LOADED_FILES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): {
+        "root": "project",
+        "path": str(path.relative_to(ROOT)),
+        "digest": code_digest(path.read_bytes()),
+    }
+    for path in sorted(ROOT.glob("cs336_model/**/*.py"))
+}
+THIS_HOST = MACHINE | {"device_name": cpu_name(), "cpu_name": cpu_name(), "python": platform.python_version()}
+SNAKEFILE = f"""\
+include: "Snakefile"
+
+import sys
+
+sys.path.append({str(ROOT)!r})
+from benchmarks.made_grid import write_analysis, write_results
+
+write_results(SPECIFICATIONS, SOURCES)
+write_analysis(RERUNS, grid_plan(config)["runs"])
+"""  # written next to a project's Snakefile
+
+
+def write_results(specifications: dict[str, dict[str, str]], sources: dict[str, str]) -> None:
+    """Writes the outputs of every stage of every run; specifications are JSON, by stage and run."""
+    for stage in (stages.BY_NAME[name] for name in specifications):
+        for name, text in specifications[stage.name].items():
+            folder = Path("results/runs", name)
+            folder.mkdir(parents=True, exist_ok=True)
+            for file in stage.files:
+                (folder / file).write_text(f"the {file} of {name}")
+            files = {file: capture_identity.identity(folder / file) for file in stage.files}
+            record = stage_record(stage, json.loads(text), files, sources[stage.name])
+            (folder / stage.result).write_text(json.dumps(record, indent=1))
+
+
+def stage_record(stage: Stage, specification: dict, files: dict, sources: str) -> dict:
+    """The complete result of one stage of a run."""
+    program = specification["program"]
+    arguments = values_by_name(program)
+    shape = ModelShape(**{field.name: arguments[field.name] for field in fields(ModelShape)})
+    return changed(
+        RECORDS[stage.name],
+        specification=specification, files=files, sources=sources, program__machine=THIS_HOST,
+        program__flops=forward_flops(shape), program__spec=program, program__loaded__modules=LOADED_FILES,
+        program__loaded_distributions={}, program__losses=[9.27],
+        program__step_seconds=[0.01] * program["measured_steps"], program__phase_seconds={},
+        program__warmup_seconds=[0.1] * program["warmup_steps"], program__warmup_phase_seconds={},
+        environment=environment.variables_record(os.environ, specification["environment"]) | versions.host_record(),
+    )  # fmt: skip
+
+
+def write_analysis(reruns, entries: list[dict]) -> None:
+    """Writes a line into every file that a job of the analysis makes, then the records of them."""
+    files = {making: _files(making) for making in reruns.makings()}
+    for path in (path for paths in files.values() for path in paths):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(path)
+    Path("results/machine.txt").touch()
+    for making, paths in files.items():
+        recipe = reruns.recipe_now(making, entries if making.of_runs else None)
+        digests = {path: sha256_of_file(path) for path in paths}
+        for folder in making.folders:
+            made.write_folder_records(folder, digests, recipe)
+        if not making.folders:
+            made.write_records(digests, recipe)
+
+
+def _files(making: Making) -> list[str]:
+    return [*making.outputs, *(f"{folder}/contents.txt" for folder in making.folders)]
