@@ -2,15 +2,16 @@
 the standard library."""
 
 import ast
-import functools
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 from types import FunctionType, ModuleType
 
 from cs336_model.program.module_search import is_installed
 
+_distributions_of_packages = cache(packages_distributions)  # it reads a file of every installed distribution
 _RECORDED_ELSEWHERE = {"cs336_model", "torch"}  # by the digest of the sources; always, if loaded
 
 
@@ -23,11 +24,6 @@ def loaded_distributions(named: Iterable[str] = ()) -> dict[str, str]:
     distributions = _distributions_of_packages() if tops else {}
     names = {name for top in tops for name in distributions.get(top, [])} | ({"torch"} & sys.modules.keys())
     return {name: known for name in sorted(names) if (known := distribution_version(name)) is not None}
-
-
-@functools.cache  # reads a file of every installed distribution, for each draft of a result
-def _distributions_of_packages() -> Mapping[str, list[str]]:
-    return packages_distributions()
 
 
 def distribution_version(name: str) -> str | None:
@@ -67,7 +63,7 @@ def _names_in(module: ModuleType) -> Iterator[str]:
         yield from _imported_in(path)
 
 
-@functools.cache
+@cache
 def _imported_in(path: Path) -> set[str]:
     """The top-level packages in the import statements of a source, at any depth."""
     names = set()

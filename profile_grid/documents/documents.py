@@ -27,7 +27,6 @@ from profile_grid.tables.measured import Machine, Measured, by_machine, command_
 from profile_grid.tables.wording import MOST_BULLETS, VERDICTS, Claim, of_all, of_pytorch, run_in_words
 
 MAX_WITH_BYTES = 3  # runs whose missing bytes are listed
-REQUESTED = re.compile(r": \S+ \S+ requested, .*")
 STAGE_NAMES = "|".join(stage.name for stage in STAGES)
 LEAD = rf"(?:{STAGE_NAMES})(?: and (?:{STAGE_NAMES}))*: "  # the stages that a part of a reason is about
 
@@ -35,10 +34,9 @@ LEAD = rf"(?:{STAGE_NAMES})(?: and (?:{STAGE_NAMES}))*: "  # the stages that a p
 def not_measured(runs: pd.DataFrame, stages: Sequence[Stage] = STAGES) -> list[str]:
     """Why runs have no results of these stages: each reason once with its runs; for memory, how much was requested and
     free, if the runs are few."""
-    reasons = [(row, _reason(row, stages)) for row in runs.to_dict("records")]
-    if sum(reason is not None for _, reason in reasons) > MAX_WITH_BYTES:
-        reasons = [(row, reason and REQUESTED.sub("", reason)) for row, reason in reasons]
-    return _with_runs(((row, [reason]) for row, reason in reasons), len(runs))
+    lacking = [row for row in runs.to_dict("records") if _failed(row, stages)]
+    with_bytes = len(lacking) <= MAX_WITH_BYTES
+    return _with_runs(((row, [_reason(row, stages, with_bytes)]) for row in lacking), len(runs))
 
 
 def noted(runs: pd.DataFrame) -> list[str]:
@@ -49,23 +47,26 @@ def noted(runs: pd.DataFrame) -> list[str]:
     return _with_runs(notes, len(runs))
 
 
-def _with_runs(texts_by_run: Iterable[tuple[dict, Iterable[str | None]]], every: int) -> list[str]:
+def _with_runs(texts_by_run: Iterable[tuple[dict, Iterable[str]]], every: int) -> list[str]:
     """Each text once with its run, or the number of its runs. The table `runs` has all."""
     names: dict[str, list[str]] = {}
     for row, texts in texts_by_run:
-        for text in filter(None, texts):
+        for text in texts:
             names.setdefault(text, []).append(run_in_words(row))
     return [f"{some[0] if len(some) == 1 else of_all(len(some), every, 'run')}: {text}" for text, some in names.items()]
 
 
-def _reason(row: dict, stages: Sequence[Stage]) -> str | None:
+def _failed(row: dict, stages: Sequence[Stage]) -> dict[str, str]:
+    """The stages that gave the run no result, with their statuses."""
     statuses = {stage.name: row[stage.status_column] for stage in stages}
-    failed = {stage: status for stage, status in statuses.items() if status not in (COMPLETE, NOT_ASKED)}
-    if not failed:
-        return None
+    return {stage: status for stage, status in statuses.items() if status not in (COMPLETE, NOT_ASKED)}
+
+
+def _reason(row: dict, stages: Sequence[Stage], with_bytes: bool) -> str:
+    failed = _failed(row, stages)
     ended = {status: [stage for stage in failed if failed[stage] == status] for status in failed.values()}
     if set(ended) == {OUT_OF_MEMORY}:
-        return _memory(row)
+        return _memory(row, with_bytes)
     known_reason = known(row.get("reason"))
     reason = escaped(_reason_of(row["reason"], failed)) if known_reason else "no reason was recorded"
     if set(ended) == {UNSUPPORTED}:
@@ -81,8 +82,10 @@ def _reason_of(reason: str, stages: Collection[str]) -> str:
     return "; ".join(part for part, lead in zip(parts, leads, strict=True) if lead is None or lead & {*stages})
 
 
-def _memory(row: dict) -> str:
+def _memory(row: dict, with_bytes: bool) -> str:
     during = f" in {escaped(_moment(row['oom_during']))}" if known(row.get("oom_during")) else ""
+    if not with_bytes:
+        return f"out of memory{during}"
     requested = memory(row.get("oom_requested_bytes"))
     free, total = memory(row.get("oom_free_bytes")), memory(row.get("oom_total_bytes"))
     return f"out of memory{during}: {requested} requested, {free} free of {total}"

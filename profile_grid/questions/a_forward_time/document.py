@@ -129,8 +129,8 @@ def _forward_time_table(measured: Measured) -> MarkdownTable:
     launch_us = _launch_us(rows)
     bound = set(rows.loc[evidence.is_launch_bound(rows["idle_share"], launch_us, rows["mean_kernel_us"]), "run"])
     headings = (
-        "Python, ms", "profiled step, ms", "ratio", "within 5 %", "NVTX `forward`, ms", f"{device} first to last, ms",
-        f"{device} busy, ms", f"{device} idle in step",
+        "Python, ms", "profiled step, ms", "ratio", f"within {TOLERANCE}", "NVTX `forward`, ms",
+        f"{device} first to last, ms", f"{device} busy, ms", f"{device} idle in step",
     )  # fmt: skip
 
     def cells(row) -> tuple[str, ...]:
