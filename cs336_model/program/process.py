@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from cs336_model.program.lease import take_lease
 
@@ -50,28 +51,37 @@ class Progress:
 
 
 BEFORE_LIMIT_S = 5.0
-_stacks_at_s: list[float] = []  # when stacks are printed, by time.monotonic; at most one
+
+
+class Late(NamedTuple):
+    """When a process is close to its time limit, by time.monotonic."""
+
+    draft_at_s: float
+    stacks_at_s: float  # after the draft: reading the stacks of threads that run may crash Python
+
+
+_late: list[Late] = []  # at most one
 
 
 def print_stacks_before(time_limit_s: float | None, elapsed_s: float) -> None:
     """Prints the stack of each thread some seconds before the limit, if any, which counts from `elapsed_s` ago. This
     needs no lock of Python: a thread that waits inside a library, such as NCCL, is shown too."""
     if time_limit_s is not None:
-        early = min(BEFORE_LIMIT_S, time_limit_s / 4)
-        _stacks_at_s[:] = [time.monotonic() + max(time_limit_s - early - elapsed_s, 0.1)]
+        early_s, limit_at_s = min(BEFORE_LIMIT_S, time_limit_s / 4), time.monotonic() + time_limit_s - elapsed_s
+        _late[:] = [Late(limit_at_s - early_s, limit_at_s - early_s / 2)]
         _print_stacks_in_time()
 
 
 def _print_stacks_in_time() -> None:
-    for at_s in _stacks_at_s:
-        faulthandler.dump_traceback_later(max(at_s - time.monotonic(), 0.1))
+    for late in _late:
+        faulthandler.dump_traceback_later(max(late.stacks_at_s - time.monotonic(), 0.1))
 
 
 @contextmanager
 def before_limit(act: Callable[[], object]) -> Iterator[None]:
-    """A with block that calls `act` when the stacks are printed, in another thread: not while a thread keeps Python's
+    """A with block that calls `act` before the stacks are printed, in another thread: not while a thread keeps Python's
     lock."""
-    timers = [threading.Timer(max(at_s - time.monotonic(), 0.1), act) for at_s in _stacks_at_s]
+    timers = [threading.Timer(max(late.draft_at_s - time.monotonic(), 0.0), act) for late in _late]
     for timer in timers:
         timer.daemon = True
         timer.start()

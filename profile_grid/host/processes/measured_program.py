@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -56,13 +57,16 @@ def finished(record: dict, outcome: ProcessExit, job: Job) -> dict:
     """The result; the draft that a student's code has left by ending the process (cs336_model.program.adapters)
     becomes a failed result that says how it ended, and that of a process killed at its time limit a stopped one."""
     status = record["status"]
-    if status == OVERDUE and outcome.timed_out:
+    if status not in (OVERDUE, UNFINISHED):
+        return record
+    late = outcome.timed_out or bool(TIMED_OUT.search(outcome.output(job.log)))
+    if status == OVERDUE:
+        # printing the stacks of threads that run, shortly before the limit, may crash Python
+        if not (outcome.timed_out or (late and outcome.returncode == -signal.SIGSEGV)):
+            return record
         reason = f"stopped at the time limit of {job.time_limit_s:g} s, during {record['reason']}"
         return record | {"status": STOPPED, "reason": reason}
-    if status != UNFINISHED:
-        return record
-    hangs = outcome.timed_out or bool(TIMED_OUT.search(outcome.output(job.log)))
-    ending = f"did not end in time (limit {job.time_limit_s:g} s)" if hangs else outcome.description
+    ending = f"did not end in time (limit {job.time_limit_s:g} s)" if late else outcome.description
     return record | {"status": FAILED, "reason": f"{record['reason']}, the process {ending}"}
 
 

@@ -49,6 +49,7 @@ def test_a_draft_becomes_a_result_that_says_how_the_process_ended(tmp_path, outc
 
 def test_a_late_draft_is_a_stopped_result_only_if_the_process_was_killed_at_its_limit(tmp_path):
     draft = {"status": "overdue", "reason": "measure step 2: forward"}
+    (tmp_path / "log").touch()
     stopped = finished(draft, ProcessExit(-9, True, 120.0), job(tmp_path, "right"))
     assert stopped == {
         "status": "stopped",
@@ -56,9 +57,11 @@ def test_a_late_draft_is_a_stopped_result_only_if_the_process_was_killed_at_its_
     }
     assert finished(draft, ProcessExit(-11, False, 119.0), job(tmp_path, "right")) is draft
     (tmp_path / "result").write_text(json.dumps(draft))
-    (tmp_path / "log").touch()
     with pytest.raises(ProgramFailed, match="SIGSEGV"):
         result_of(job(tmp_path, "right"), "timing", tmp_path / "result", ProcessExit(-11, False, 119.0))
+    (tmp_path / "log").write_text("Timeout (0:01:58)!\n")  # its stacks were being printed
+    assert finished(draft, ProcessExit(-11, False, 119.0), job(tmp_path, "right")) == stopped
+    assert finished(draft, ProcessExit(1, False, 119.0), job(tmp_path, "right")) is draft
 
 
 def test_a_finished_result_stays_as_it_is(tmp_path):
