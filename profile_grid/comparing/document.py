@@ -20,14 +20,14 @@ MAX_NAMED = 12
 DEFINITIONS = (
     "- cell: a run that is compared between the two sides.\n"
     "- ratio: time of a step after ÷ before, each the geometric mean over processes of the median step; the interval"
-    f" has {CONFIDENCE:.0%} confidence for this cell only.\n"
+    f" has {100 * CONFIDENCE:.0f} % confidence for this cell only.\n"
     "- slower, faster: by Welch's test of the logarithms of the times. The unit is the process, because steps of one"
     " process share clocks and memory. The p-value, adjusted for the number of cells (Benjamini and Hochberg), is below"
-    f" {RATE:g}: at most {RATE:.0%} of these verdicts are expected to be wrong. Intervals are not adjusted, so one may"
-    f" exclude 1 although the verdict is '{UNTOLD}'.\n"
+    f" {RATE:g}: at most {100 * RATE:.0f} % of these verdicts are expected to be wrong. Intervals are not adjusted, so"
+    f" one may exclude 1 although the verdict is '{UNTOLD}'.\n"
     "- memory: the peak of all tensors, of one process per side.\n"
     "- energy: ± is the standard deviation between the windows of one process per side, so there is no verdict.\n"
-    "- changes: from the captures of one process per side (of several GPUs: rank 0). Listed are changed numbers of"
+    "- changes: from the captures of one process per side (of several GPUs: rank 0). The list has changed numbers of"
     " launches, and times that changed by more than 1 %, 0.1 % of the step and two standard errors between steps.\n"
     "- not compared: counters, accuracy, first steps and compilation, single ranks (the time of a step on several GPUs"
     " is that of the slowest), and attention sweeps."
@@ -200,7 +200,8 @@ def _changes(cells: pd.DataFrame, changes: pd.DataFrame) -> Iterator[str]:
     for run, run_changes in listed.groupby("run", sort=False):
         yield f"### {run_in_words(runs.loc[run, ['run', *KEYS]].to_dict())}"
         rows = tuple(_change_row(row, short) for row in run_changes.to_dict("records"))
-        yield pipe_table(MarkdownTable(("level", "name", "change", "launches", "ms", "more, ms"), rows, first_right=3))
+        headings = ("level", "name", "change", "launches", "ms", "difference, ms")
+        yield pipe_table(MarkdownTable(headings, rows, first_right=3))
     if longer := {label: name for name, label in short.items() if label != name}:
         yield "Full names:"
         yield "\n".join(f"- {code(label)}: {code(name)}" for label, name in longer.items())

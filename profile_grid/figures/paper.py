@@ -12,6 +12,7 @@ import struct
 import tempfile
 import textwrap
 import zlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -22,7 +23,7 @@ import vl_convert
 
 from profile_grid.figures.panels import Figure, Spec, Tables, column
 from profile_grid.figures.run_selection import of_one_machine
-from profile_grid.figures.theme import FONT, FONT_SIZE, SMALL, WIDTH, config, parameters
+from profile_grid.figures.theme import FONT_SIZE, SMALL, WIDTH, config, parameters
 from profile_grid.files import replacing
 
 __all__ = ["vl_convert"]
@@ -52,12 +53,8 @@ SUFFIXES = (".svg", ".png")
 LINE_CHARACTERS, HEADLINE_CHARACTERS = 140, 80  # of small text and of a headline that fit in any usual font
 SEPARATE = dict.fromkeys(("color", "fill", "stroke", "shape", "strokeDash"), "independent")  # legends above notes
 SVG, VEGA = "http://www.w3.org/2000/svg", "https://vega.github.io/schema/vega/v5.json"
-WIDTHS = {  # of characters of Liberation Sans and Arial, in thousandths of the size; of all others 556
-    222: "ijl", 278: " !,./:;I[]ft", 333: "()-`r·²", 500: "Jcksvxyz", 584: "+<=>×−", 611: "FTZ", 667: "ABEKPSVXY&",
-    722: "CDHNRUw", 778: "GOQ", 833: "Mm", 889: "%", 944: "W",
-}  # fmt: skip
-CHARACTER_WIDTHS = {character: width for width, characters in WIDTHS.items() for character in characters}
 SHORT = 4  # characters of a text that fits in any font: a number on an axis
+RECTANGLE = re.compile(r'<path d="M0,0h([\d.]+)v1h')
 NUMBERED = re.compile(r"(?:gradient_|clip)\d+")
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 LEFT = 1  # the filter of a row that says by how much a pixel differs from the one on its left
@@ -141,29 +138,41 @@ def _for_browsers(svg: str) -> str:
     root = ElementTree.fromstring(svg)
     numbers: dict[str, str] = {}
     for element in root.iter():
-        if element.tag == f"{{{SVG}}}text":
-            is_bold, size = element.get("font-weight") == "bold", float(element.get("font-size").removesuffix("px"))
-            for line in (element, *element) if is_bold else (element,):
-                if len(line.text or "") > SHORT:
-                    width = _bold_width(line.text, size) if is_bold else _width(line.text, size)
-                    line.attrib |= {"textLength": f"{width:.1f}", "lengthAdjust": "spacingAndGlyphs"}
         for name, value in element.attrib.items():
             if name == "id" or value.startswith("url(#"):
                 new = NUMBERED.sub(lambda match: numbers.setdefault(match[0], f"paint{len(numbers)}"), value)
                 element.set(name, new)
+    texts = [
+        (line, look) for text in root.iter(f"{{{SVG}}}text") for line in (text, *text) if (look := _look(line, text))
+    ]
+    for (line, _), width in zip(texts, _widths([look for _, look in texts]), strict=True):
+        line.attrib |= {"textLength": f"{width:.1f}", "lengthAdjust": "spacingAndGlyphs"}
     return ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _width(text: str, size: float) -> float:
-    return size / 1000 * sum(CHARACTER_WIDTHS.get(character, 556) for character in text)
+def _look(line: ElementTree.Element, text: ElementTree.Element) -> dict[str, str | float] | None:
+    """The content of a line of a text, its size, weight and font; None if it fits in any font."""
+    if len(line.text or "") <= SHORT:
+        return None
+    size = float(text.get("font-size").removesuffix("px"))
+    return {
+        "text": line.text,
+        "fontSize": size,
+        "fontWeight": text.get("font-weight", "normal"),
+        "font": text.get("font-family"),
+    }
 
 
-def _bold_width(text: str, size: float) -> float:
-    """The width of a bold line, as the library draws it."""
-    look = {"text": text, "fontSize": size, "fontWeight": "bold", "font": FONT}
-    mark = {"type": "text", "encode": {"enter": {name: {"value": value} for name, value in look.items()}}}
-    svg = vl_convert.vega_to_svg({"$schema": VEGA, "padding": 0, "autosize": "pad", "marks": [mark]})
-    return float(ElementTree.fromstring(svg).get("width"))
+def _widths(looks: Sequence[Mapping[str, str | float]]) -> list[float]:
+    """The widths of lines as the library draws them: those of rectangles that it draws around them."""
+    text = {name: {"field": name} for name in ("text", "fontSize", "fontWeight", "font")}
+    around = {"x": {"field": "bounds.x1"}, "x2": {"field": "bounds.x2"}, "height": {"value": 1}}
+    marks = [
+        {"type": "text", "name": "lines", "from": {"data": "looks"}, "encode": {"enter": text}},
+        {"type": "rect", "from": {"data": "lines"}, "encode": {"enter": around}},
+    ]
+    svg = vl_convert.vega_to_svg({"$schema": VEGA, "data": [{"name": "looks", "values": list(looks)}], "marks": marks})
+    return [float(width) for width in RECTANGLE.findall(svg)]
 
 
 def packed(png: bytes) -> bytes:

@@ -72,9 +72,10 @@ def test_a_long_label_has_the_width_for_which_there_is_room_in_browsers_with_wid
     assert element.get("lengthAdjust") == "spacingAndGlyphs"
 
 
-def test_each_line_of_a_bold_title_has_the_width_that_it_has_in_the_font_of_the_figures():
+@pytest.mark.parametrize(("weight", "expected"), [("bold", (277.8, 833.0)), ("normal", (222.2, 833.0))])
+def test_each_line_of_a_title_has_the_width_that_it_has_in_the_font_of_the_figures(weight, expected):
     lines = ["i" * 100, "M" * 100]
-    chart = CHART | {"title": {"text": lines, "fontSize": 10, "fontWeight": "bold"}}
+    chart = CHART | {"title": {"text": lines, "fontSize": 10, "fontWeight": weight}}
     svg = ElementTree.fromstring(drawn(chart, ".svg"))
     widths = {line.text: float(line.get("textLength")) for line in svg.iter(f"{{{SVG}}}tspan")}
-    assert widths == dict(zip(lines, (278.0, 834.0), strict=True)), "rounded up: 278 and 833 thousandths of the size"
+    assert widths == dict(zip(lines, expected, strict=True)), "hundred times thousandths of the size"

@@ -51,7 +51,7 @@ PAGE_TABLES = (
     PageTable("forward_parts", "Parts of the model in the forward pass"),
     PageTable(
         "other_kernels",
-        "The kernels with the most time that are no matrix multiplies",
+        "The kernels with the most time besides matrix multiplies",
         rows=lambda top: top[top["scope"] == names.FORWARD_OTHERS].drop(columns=["scope", "same_as_forward"]),
         source_name="top_kernels",
     ),

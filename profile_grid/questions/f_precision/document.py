@@ -7,7 +7,7 @@ from profile_grid.study.dimensions import PRECISION
 from profile_grid.tables import cells, classes, names, pivoting
 from profile_grid.tables.gains import LEADING_KEYS, by_value, largest_gain, parts_tables, phases_table, steps_table
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import Claim, listed, places
+from profile_grid.tables.wording import Claim, listed, some_runs
 
 NO_PAIR = Claim("Not answered: no two timed runs differ only in precision, one of them in {base}.", "missing",
                 base=PRECISION.default)  # fmt: skip
@@ -55,7 +55,9 @@ def _accuracy(rows: pd.DataFrame) -> list[Claim]:
         for name in pivoting.sorted_values(compared, PRECISION.key)
     ]
     large = compared[~compared["within_precision"].astype("bool")]
-    verdict = "rounding explains all errors" if large.empty else f"rounding does not explain that of {places(large)}"
+    verdict = "rounding explains all errors"
+    if len(large):
+        verdict = f"rounding does not explain that of {some_runs(large, compared)}"
     text = "The logits of the first step differ from fp{bits} by at most {texts}; {verdict}."
     return [Claim(text, "counted", bits=64, texts=listed(texts), verdict=verdict)]
 

@@ -86,7 +86,7 @@ def test_a_run_that_rounding_does_not_explain_is_marked_in_sentence_and_table():
     off = tables["accuracy"]["run"] == "small_ctx512_forward_bf16"
     tables["accuracy"].loc[off, ["logits_error", "within_precision"]] = [0.9, False]
     text = document_of("f_precision", tables)
-    assert "rounding does not explain that of small at context 512 in bf16." in text
+    assert "rounding does not explain that of small at context 512 in bf16, forward pass." in text
     assert line_of(text, "small", "512", "forward pass", "bf16").endswith("**no** |")
 
 

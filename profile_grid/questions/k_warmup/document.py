@@ -134,7 +134,7 @@ def tables(measured: Measured) -> list[Part]:
     return [*parts, *([OF_CAUSES] if len(first_steps) else [])]
 
 
-CAUSE_HEADINGS = ("cause", "first step, ms", "later steps, ms", "more, ms", "calls in the first", "calls later")
+CAUSE_HEADINGS = ("cause", "first step, ms", "later steps, ms", "difference, ms", "calls in the first", "calls later")
 OF_CAUSES = (
     "Every nanosecond of a first step has exactly one cause, so the causes add up to the step: if threads are in"
     " several, the one that comes first in the table counts. A kernel's code is loaded at its first launch. What cuBLAS"
