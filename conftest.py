@@ -9,10 +9,19 @@ import pytest
 
 from profile_grid.host.leases.host_locks import FOLDER_VARIABLE
 from tests.browser import browser
-from tests.budget import pytest_runtest_teardown, pytest_sessionfinish, pytest_terminal_summary, pytest_testnodedown
+from tests.budget import (
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_runtest_teardown,
+    pytest_sessionfinish,
+    pytest_terminal_summary,
+    pytest_testnodedown,
+)
 
 __all__ = [
     "browser",
+    "pytest_collection_modifyitems",
+    "pytest_configure",
     "pytest_runtest_teardown",
     "pytest_sessionfinish",
     "pytest_terminal_summary",

@@ -1,5 +1,8 @@
-"""What a run of all tests may cost: the processor time of the tests and of the processes that they start, in units of a
-loop that is timed between the tests, so that a slow or busy machine slows both. A run of some has no budget.
+"""What tests cost, and which are slow.
+
+A budget is the processor time of the tests and of the processes that they start, in units of a loop that is timed
+between the tests, so that a slow or busy machine slows both. `pytest` and `pytest -m slow` have one each; a run of some
+tests has none.
 """
 
 import resource
@@ -12,6 +15,18 @@ import pytest
 
 from tests import forked_python
 
+SLOW = (  # they run workflows, record programs, install packages, open a browser, make the example or try many inputs
+    "tests/kernel_recorder/test_programs.py",
+    "tests/kernel_recorder/test_ranks.py",
+    "tests/kernel_tables/test_attribution_property.py",
+    "tests/kernel_tables/test_fuzz.py",
+    "tests/profile_grid/test_example.py",
+    "tests/profile_grid/test_page.py",
+    "tests/profile_grid/test_ranks.py",
+    "tests/test_installation.py",
+    "tests/test_readme.py",
+    "tests/workflow/",
+)
 PATH = "tests/budget.toml"
 LIMIT = tomllib.loads(Path(__file__).with_name("budget.toml").read_text("utf-8"))
 SAMPLES_S: list[float] = []  # what the loop took in this process, between tests
@@ -56,11 +71,31 @@ def spent_s() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
-def is_whole(config: pytest.Config) -> bool:
-    """Whether all tests are run: nobody chose some of them, by path, word, mark or as those that failed."""
+def names_no_tests(config: pytest.Config) -> bool:
+    """Whether nobody chose tests by path, word or as those that failed."""
     option = config.option
-    chosen = option.keyword, option.markexpr, option.deselect, getattr(option, "lf", False), option.ignore
-    return not option.collectonly and config.args_source == pytest.Config.ArgsSource.TESTPATHS and not any(chosen)
+    chosen = option.keyword, option.deselect, getattr(option, "lf", False), option.ignore
+    return config.args_source == pytest.Config.ArgsSource.TESTPATHS and not any(chosen)
+
+
+def budget_of(config: pytest.Config) -> float | None:
+    """The units that this run may take; None for a run of some tests."""
+    if config.option.collectonly or not names_no_tests(config):
+        return None
+    return LIMIT["units"].get(config.option.markexpr)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Leaves slow tests out, unless tests or a mark are named."""
+    if names_no_tests(config) and not config.option.markexpr:
+        config.option.markexpr = "not slow"
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(SLOW):
+            item.add_marker("slow")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -69,11 +104,11 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     forked_python.close()
     if hasattr(config, "workeroutput"):
         config.workeroutput |= {"cpu_s": spent_s(), "samples_s": SAMPLES_S}
-    elif is_whole(config) and exitstatus == pytest.ExitCode.OK:
+    elif (units := budget_of(config)) and exitstatus == pytest.ExitCode.OK:
         workers = config.stash.get(WORKERS, None) or [{"cpu_s": spent_s(), "samples_s": SAMPLES_S}]
         cpu_s = sum(worker["cpu_s"] for worker in workers)
         samples_s = [sample for worker in workers for sample in worker["samples_s"]]
-        is_within, config.stash[MESSAGE] = verdict(cpu_s, statistics.mean(samples_s), LIMIT["units"], LIMIT["margin"])
+        is_within, config.stash[MESSAGE] = verdict(cpu_s, statistics.mean(samples_s), units, LIMIT["margin"])
         if not is_within:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

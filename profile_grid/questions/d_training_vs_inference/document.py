@@ -106,7 +106,7 @@ def _parts(measured: Measured) -> list[Claim]:
         return []
     share, most = interval(first["share"], percent), leaders([code(part) for part in first["part"]])
     again = " without recomputation" if (parts["pass"] == RECOMPUTATION).any() else ""
-    text = "The longest part of the backward pass{again} is {most}, with {share} of it."
+    text = "The longest part of the backward pass{again} takes {share} of it: {most}."
     return [Claim(text, again=again, most=most, share=share)]
 
 
