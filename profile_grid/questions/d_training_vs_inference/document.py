@@ -35,7 +35,7 @@ def _matmul_alone(measured: Measured) -> list[Claim]:
         for mode, rows in shares[shares["family"] == MATMUL].groupby("mode", sort=False)
     ]
     claims = [Claim("Matrix multiplies take {shares}.", shares=listed(texts))] if texts else []
-    lacking = "Inference and training cannot be compared: no model has complete captures of both."
+    lacking = "Inference and training cannot be compared: no two complete captures differ in that alone."
     return [*claims, Claim(lacking, "missing")]
 
 

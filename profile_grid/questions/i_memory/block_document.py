@@ -12,7 +12,7 @@ from profile_grid.tables.cells import lines_table
 from profile_grid.tables.gains import LEADING_KEYS
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD
-from profile_grid.tables.wording import run_in_words
+from profile_grid.tables.wording import capital, run_in_words
 
 LARGEST_OPERATIONS = 5
 MAKERS = ("operator", "line")  # of an allocation
@@ -30,11 +30,12 @@ OF_A_BLOCK = {
 def of_a_block(measured: Measured) -> str:
     """A sentence on what one block keeps without checkpoints, and on its gradients; empty if no block is known."""
     rows = measured.tables["memory_block"]
-    rows = rows[rows[CHECKPOINT.key] == CHECKPOINT.default]
+    plain = rows[CHECKPOINT.key] == CHECKPOINT.default
+    without, rows = ("" if plain.all() else "Without checkpoints, "), rows[plain]
     kept, gradients = rows["saved_bytes"].dropna(), rows["gradient_bytes"].dropna()
     texts = [f"keeps {interval(kept, memory)}"] if len(kept) else []
     texts += [f"has gradients of {interval(gradients, memory)}"] if len(gradients) else []
-    return f" One block {' and '.join(texts)}." if texts else ""
+    return f" {capital(f'{without}one block')} {' and '.join(texts)}." if texts else ""
 
 
 def block_table(measured: Measured) -> MarkdownTable:

@@ -175,7 +175,8 @@ def tables(measured: Measured) -> list[Part]:
             (f"The largest groups of allocations at the peak of {run}", table)
             for run, table in _largest_tables(measured)
         ),
-        ("Peak memory of the process, as counted at four levels and as predicted from the shapes",
+        ("Peak memory as requested, allocated and reserved, what the driver shows after the last step, and what the"
+         " shapes predict",
          rows_table(room, gains.LEADING_KEYS, columns)),
         ("What fits, predicted from the shapes, with all other settings as in the run",
          rows_table(fitting, gains.LEADING_KEYS, FITTING)),

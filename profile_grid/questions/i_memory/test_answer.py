@@ -167,7 +167,7 @@ def test_one_block_stands_with_what_the_shapes_let_expect_and_its_largest_operat
     assert pd.isna(block.loc["4", "estimated_saved_bytes"])
     assert block["estimated_residual_bytes"].tolist() == [4 * 512 * 768 * 4] * 2
     text = answered(tables)
-    assert "One block keeps 30 MiB" in text
+    assert "Without checkpoints, one block keeps 30 MiB" in text
     assert "| computing softmax | `aten::exp` | `model.py:7` | 30.0 MiB | 100.0 % |" in text
 
 

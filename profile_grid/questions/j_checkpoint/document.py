@@ -34,7 +34,9 @@ def sentences(measured: Measured) -> list[str]:
     steps, base = gains.whole_steps(times), CHECKPOINT.default
     both = taken[taken[CHECKPOINT.key] != base].merge(steps[["run", "speed_up", "verdict"]], on="run", how="left")
     lead = _largest_saving(both)
-    return [*lead, *_fits(taken), *_least(taken), *_longer(steps), *_again(taken, measured)] or [NO_ANSWER]
+    checkpointed = int(((taken[CHECKPOINT.key] != base) & (taken["status"] == COMPLETE)).sum())
+    longer = _longer(steps, checkpointed)
+    return [*lead, *_fits(taken), *_least(taken), *longer, *_again(taken, measured)] or [NO_ANSWER]
 
 
 def _largest_saving(both: pd.DataFrame) -> list[Claim]:
@@ -76,16 +78,18 @@ def _with(value: str) -> str:
     return "without checkpoints" if value == CHECKPOINT.default else CHECKPOINT.words(value)
 
 
-def _longer(steps: pd.DataFrame) -> list[Claim]:
-    """How many times as long a step takes with checkpoints, and how much of that the FLOPs explain; the table has each
-    run."""
+def _longer(steps: pd.DataFrame, checkpointed: int) -> list[Claim]:
+    """How many times as long a step takes with checkpoints, and how much of that the FLOPs explain, in those of all
+    complete runs with checkpoints that were also measured without; the table has each run."""
     if steps.empty:
         return []
     ideal, unclear = 1 / steps["ideal_by_flops"].dropna(), int((steps["verdict"] == UNTOLD).sum())
     flops = f"; the FLOPs predict {interval(ideal, significant)} times" if len(ideal) else ""
     also = f'; {UNTOLD} in {of_all(unclear, len(steps), "run")} (marked "?")' if unclear else ""
-    text = "With checkpoints, a step takes {times} times as long as without{flops}{also}."
-    return [Claim(text, "difference", times=interval(1 / steps["speed_up"], significant), flops=flops, also=also)]
+    some = f" ({len(steps)} of {checkpointed} runs were also measured without)" if len(steps) < checkpointed else ""
+    text = "With checkpoints, a step takes {times} times as long as without{some}{flops}{also}."
+    times = interval(1 / steps["speed_up"], significant)
+    return [Claim(text, "difference", times=times, some=some, flops=flops, also=also)]
 
 
 def _again(taken: pd.DataFrame, measured: Measured) -> list[Claim]:

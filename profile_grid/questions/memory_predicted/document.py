@@ -73,7 +73,7 @@ def _errors(runs: pd.DataFrame) -> list[Claim]:
     if both.empty:
         return []
     errors = both["peak_bytes"].astype("float64") / both["measured_peak_bytes"].astype("float64") - 1
-    text = "Predicted peaks differ from what was allocated, which is rounded up to blocks, by {errors}."
+    text = "Predicted peaks differ from what was allocated, which is rounded up by the allocator, by {errors}."
     return [Claim(text, errors=interval(errors, percent))]
 
 

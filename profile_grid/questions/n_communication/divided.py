@@ -1,4 +1,4 @@
-"""What dividing state and parameters saves and costs: memory by component, bytes communicated, all-gathers by layer."""
+"""What dividing state and parameters saves and costs: memory by category, bytes communicated, all-gathers by layer."""
 
 import pandas as pd
 
@@ -13,7 +13,7 @@ KEYS = ["run", "rank", "moment"]
 
 
 def communication_memory(merged: Merged) -> pd.DataFrame:
-    """(n) Two rows per run, rank and moment: its memory by component then, and at the fullest moment before; no rows
+    """(n) Two rows per run, rank and moment: its memory by category then, and at the fullest moment before; no rows
     without a run on several GPUs."""
     rows = merged["memory_moments"]
     if not (numbers(rows[GPUS.key]) > 1).any():
@@ -109,7 +109,7 @@ TABLES = (
     ),
 )
 PAGE_TABLES = (
-    PageTable("communication_memory", "Memory of every rank by component"),
+    PageTable("communication_memory", "Memory of every rank by category"),
     PageTable("communication_volume", "Bytes communicated by operation"),
     PageTable("communication_gathers", "All-gathers and the layers that need them"),
 )

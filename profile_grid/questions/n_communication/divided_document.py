@@ -37,12 +37,13 @@ def claims_of_gathers(table: pd.DataFrame) -> Iterator[Claim]:
     runs = table.groupby("run", sort=False)
     for _, rows in runs:
         late = {name: rows[(rows["pass"] == name) & (rows["late"] > 0)] for name in (FORWARD, BACKWARD)}
-        layers = int((rows["pass"] == FORWARD).sum())
+        layers, again = ((rows["pass"] == name).sum() for name in (FORWARD, BACKWARD))
         text = (
             "{place}, computation waits for the parameters of {forward} of {layers} blocks in the forward pass, and of"
-            " {backward} in the backward pass: {ms} ms of a captured step."
+            " {backward} of {again} in the backward pass{recomputed}: {ms} ms of a captured step."
         )
-        numbers = {"forward": len(late[FORWARD]), "backward": len(late[BACKWARD]), "layers": layers}
+        numbers = {"forward": len(late[FORWARD]), "backward": len(late[BACKWARD]), "layers": layers, "again": again}
+        numbers["recomputed"] = ", where recomputed ones count twice" if again > layers else ""
         first = rows.iloc[0]
         place = f"In {where(first)}" if runs.ngroups > 1 else capital(PARALLEL.words(first[PARALLEL.key]))
         yield Claim(text, place=place, ms=significant(rows["mean_ms"].sum()), **numbers)
@@ -69,5 +70,5 @@ GATHERS = (
     ("block", lambda row: count(row["layer"])),
     ("in time", lambda row: f"{count(row['steps'] - row['late'])} of {count(row['steps'])}"),
     ("late, ms", lambda row: significant(row["mean_ms"])),
-    ("at most, ms", lambda row: significant(row["max_ms"])),
+    ("longest, ms", lambda row: significant(row["max_ms"])),
 )

@@ -136,7 +136,8 @@ def _bandwidth(measured: Measured) -> list[Claim]:
     table = measured.tables["communication_collectives"]
     timed = table[table["bus_gb_per_s"].notna()]
     if timed.empty:
-        return [Claim("Bandwidths are not known: no range names the bytes.", "missing")] if len(table) else []
+        text = "Bandwidths are not known: the ranges of these collectives have no sizes."
+        return [Claim(text, "missing")] if len(table) else []
     fastest = timed.loc[timed["bus_gb_per_s"].idxmax()]
     text = "The fastest {operation}, of {size} MB, has a bus bandwidth of {rate} GB/s ({place})."
     size, rate = significant(fastest["bytes"] / 1e6), significant(fastest["bus_gb_per_s"])
@@ -182,16 +183,18 @@ def tables(measured: Measured) -> list[Part]:
     def table_of(name: str, columns: Sequence, words: int = 0, keys: Sequence[str] = LEADING_KEYS) -> MarkdownTable:
         return rows_table(measured.tables[f"communication_{name}"], keys, columns, words)
 
+    gathers = measured.tables["communication_gathers"]
     return [
         ("A step without a profiler (the time of the slowest rank), and the same work without reducing gradients",
          table_of("times", TIMES)),
         ("How the time of a step is spent on each rank, under the profiler (means of the captured steps)",
          _steps_table(measured)),
-        ("Collectives by size and bucket, means over ranks and captured steps", _collectives_table(measured)),
-        ("Bytes that one rank communicates in a step, by operation", table_of("volume", VOLUME, words=1)),
-        ("Parameters gathered in time, or late, by block (captured steps of all ranks)",
-         table_of("gathers", GATHERS, words=1)),
-        ("Memory of each process by component", table_of("memory", MEMORY, words=3)),
+        ("Collectives, means over ranks and captured steps", _collectives_table(measured)),
+        ("What one rank communicates in a step, by operation", table_of("volume", VOLUME, words=1)),
+        ("Blocks whose parameters were gathered late, in captured steps of all ranks (all blocks: the table"
+         " `communication_gathers`)",
+         rows_table(gathers[gathers["late"] > 0], LEADING_KEYS, GATHERS, words=1)),
+        ("Memory of each process by category", table_of("memory", MEMORY, words=3)),
         ("Only all-reduces, one after another, without a model", table_of("all_reduce", ALL_REDUCES, keys=(GPUS.key,))),
         ("Losses compared with those of the run on one GPU with the same batch, as relative differences",
          table_of("losses", LOSSES)),
@@ -273,7 +276,7 @@ LOSSES = (
     ("losses", lambda row: count(row["losses"])),
     ("difference at the first", lambda row: _error(row["first_off"])),
     ("largest difference", lambda row: _error(row["largest_off"])),
-    ("explained at the first", lambda row: _error(row["explained"])),
+    ("allowed at the first", lambda row: _error(row["explained"])),
     ("verdict", _verdict),
 )
 SCALING = (

@@ -217,7 +217,7 @@ TABLES = (
 PAGE_TABLES = (
     PageTable("communication_times", "Steps with and without communication"),
     PageTable("communication_steps", "What fills a step on every GPU"),
-    PageTable("communication_collectives", "Collectives by size and bucket"),
+    PageTable("communication_collectives", "Collectives, by operation, size and bucket"),
     PageTable("communication_all_reduce", "All-reduce without a model, by size"),
     PageTable("communication_losses", "Losses, compared with one GPU"),
     PageTable("communication_accuracy", "First steps against fp64"),

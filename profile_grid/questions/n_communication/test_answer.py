@@ -176,7 +176,7 @@ def test_a_cost_within_the_spread_of_the_same_work_is_not_told():
 def test_without_bytes_the_document_says_that_speed_cannot_be_told():
     made = merged([DDP])
     with_ranks(made, DDP, overlapped=9, bytes_named=False)
-    assert "Bandwidths are not known: no range names the bytes." in document(made)
+    assert "Bandwidths are not known: the ranges of these collectives have no sizes." in document(made)
 
 
 def test_on_a_processor_the_document_says_what_the_numbers_are_of():
@@ -342,8 +342,12 @@ def test_blocks_that_wait_for_their_parameters_are_counted_and_each_has_its_line
         ["backward", 0, 2, 2, 1.0, 1.0],
     ]
     text = document(made)
-    assert "waits for the parameters of 1 of 2 blocks in the forward pass, and of 1 in the backward pass" in text
-    assert line_of(text, "small", "512", "training step", "8", "2", "fsdp", "forward", "1", "2 of 2")
+    assert "waits for the parameters of 1 of 2 blocks in the forward pass, and of 1 of 1 in the backward pass:" in text
+    assert line_of(text, "small", "512", "training step", "8", "2", "fsdp", "forward", "0", "1 of 2")
+    assert text.count("| forward ") == 1, "the other block was in time"
+    again = {("backward", 1): (0, 0), ("backward", 2): (0, 0)}
+    with_gathers(made, FSDP, late | again)
+    assert "and of 1 of 3 in the backward pass, where recomputed ones count twice:" in document(made)
 
 
 def test_a_run_that_divides_its_parameters_has_no_time_without_communication():
