@@ -59,15 +59,17 @@ def finished(record: dict, outcome: ProcessExit, job: Job) -> dict:
     status = record["status"]
     if status not in (OVERDUE, UNFINISHED):
         return record
-    late = outcome.timed_out or bool(TIMED_OUT.search(outcome.output(job.log)))
-    if status == OVERDUE:
-        # printing the stacks of threads that run, shortly before the limit, may crash Python
-        if not (outcome.timed_out or (late and outcome.returncode == -signal.SIGSEGV)):
-            return record
-        reason = f"stopped at the time limit of {job.time_limit_s:g} s, during {record['reason']}"
-        return record | {"status": STOPPED, "reason": reason}
-    ending = f"did not end in time (limit {job.time_limit_s:g} s)" if late else outcome.description
-    return record | {"status": FAILED, "reason": f"{record['reason']}, the process {ending}"}
+    printed_stacks = bool(TIMED_OUT.search(outcome.output(job.log)))
+    if status == UNFINISHED:
+        hangs = outcome.timed_out or printed_stacks
+        ending = f"did not end in time (limit {job.time_limit_s:g} s)" if hangs else outcome.description
+        return record | {"status": FAILED, "reason": f"{record['reason']}, the process {ending}"}
+    # shortly before the limit; of threads that run, it may crash Python
+    crashed_by_that = printed_stacks and outcome.returncode == -signal.SIGSEGV
+    if not (outcome.timed_out or crashed_by_that):
+        return record
+    reason = f"stopped at the time limit of {job.time_limit_s:g} s, during {record['reason']}"
+    return record | {"status": STOPPED, "reason": reason}
 
 
 def stage_output(

@@ -127,6 +127,10 @@ def test_the_sentences_say_what_could_gain_most_and_what_cannot_be_told():
         replace(PLAIN, precision="bf16", findings=PLAIN.findings[:1]),
     )
     assert "Not checked, for the reasons below: unfilled last waves in 1 of 2 runs." in sentences(*some)
+    optimizer = ("unfused_optimizer", *SILENT[1:])
+    assert "an unfused optimizer" not in sentences(replace(PLAIN, findings=(*PLAIN.findings, optimizer))), "has none"
+    trains = replace(PLAIN, mode="train_step", findings=(optimizer,))
+    assert "Not checked, for the reasons below: an unfused optimizer." in sentences(trains)
     assert sentences(replace(PLAIN, findings=())) == "Not answered: no capture of these runs was diagnosed."
     assert sentences(replace(PLAIN, findings=(SILENT,))).startswith("The diagnosis finds nothing in the only run.")
 
