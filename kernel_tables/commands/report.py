@@ -6,7 +6,7 @@ from pathlib import Path
 from kernel_tables import errors, files, whole_files
 from kernel_tables.commands.shared import add_capture, add_classes, add_step_name, opened_trace, say
 
-SUMMARY = "an HTML page of a capture, which needs no network: summary, findings, tables, flame view, timeline"
+SUMMARY = "an HTML page of a capture, which needs no network: summary, findings, tables, flame graph, timeline"
 MARK = '<meta name="generator" content="kernel-tables">'  # of a page that may be overwritten
 HEAD = 2000  # bytes in which the mark is searched
 

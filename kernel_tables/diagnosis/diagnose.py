@@ -45,7 +45,7 @@ class Diagnosis:
     def sentence(self, base: str = "") -> str:
         """What is lost, what a fix saves, and how, for a rule that reports a finding. `base` is what the percentage is
         a share of, as StepTime.base."""
-        return f"{self.message}; fixing it saves at most {self.gain_percent:.0f} %{base}: {self.advice}"
+        return f"{self.message}; fixing it saves at most {self.gain_percent:.0f} %{base}. To fix it, {self.advice}"
 
 
 def diagnose(

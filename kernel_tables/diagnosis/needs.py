@@ -35,7 +35,8 @@ def several_steps(context: DiagnosisContext) -> str | None:
     if count >= FEWEST_STEPS or (count > 2 and differ_in_work(context.scope)):
         return None
     recorded = "only 1 step was" if count == 1 else f"only {count} steps were"
-    return f"{recorded} recorded, and it takes {FEWEST_STEPS} to tell a slow step from chance (record --steps)"
+    chance = f"it takes {FEWEST_STEPS} to tell a slow step from chance"
+    return f"{recorded} recorded, and {chance} (`kernel-tables record --steps`)"
 
 
 def memory_kinds(context: DiagnosisContext) -> str | None:
@@ -63,4 +64,4 @@ def communication(context: DiagnosisContext) -> str | None:
 
 
 def counters(context: DiagnosisContext) -> str | None:
-    return None if context.filling else "no counters of Nsight Compute, which diagnose --counters reads"
+    return None if context.filling else "no counters of Nsight Compute, which `kernel-tables diagnose --counters` reads"

@@ -150,7 +150,8 @@ RULES = (
         advice_on_cpu="let the optimizer update all tensors in one operator (fused=True, or else foreach=True)",
     ),
     DiagnosisRule(
-        "low_occupancy", "kernels of a wave or more, except matrix multiplies, in which half of the warps are empty",
+        "low_occupancy",
+        "kernels of a wave or more, except matrix multiplies, that keep fewer than half of the possible warps active",
         KERNELS, HERE, "see what limits them (registers, shared memory, block size), and let a block take less of it",
         POSSIBLE, kernel_rules.low_occupancy, (needs.gpu, needs.counters),
     ),

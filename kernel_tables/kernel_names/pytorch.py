@@ -182,9 +182,9 @@ def triton_parts(name: str) -> tuple[NamePart, ...]:
         NamePart("operators", operators, "the operators that are one kernel here, by the alphabet", text, True),
         NamePart("loop", kind, TRITON_KINDS.get(kind, "a list of kernels in one"), kind),
     ]
-    return (
-        (*parts, NamePart("number", number, "its number in the compiled program", number)) if number else tuple(parts)
-    )
+    if number:
+        parts.append(NamePart("number", number, "its number in the compiled program", f"#{number}"))
+    return tuple(parts)
 
 
 def _operators(words: list[str]) -> str:

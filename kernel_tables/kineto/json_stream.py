@@ -151,7 +151,7 @@ class EventStream:
                 events.append(event_of(content))
                 done, self._is_first = place, False
         except json.JSONDecodeError as error:
-            fault, place = (fault, len(text)) if fault else (error.msg, error.pos)
+            fault, place = (fault, len(text)) if fault else (error.msg.removesuffix(" at"), error.pos)
         except (ValueError, RecursionError) as error:
             fault, wrong = str(error), "an invalid event"
         left_over = len(self._text) - len(text[:done].encode())

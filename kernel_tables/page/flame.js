@@ -1,4 +1,4 @@
-// ---- the flame view: a button per range and kernel, redrawn for the one that fills the width
+// ---- the flame graph: a button per range and kernel, redrawn for the one that fills the width
 function startFlame(place, run) {
   const { parent, name, ms, launches, look } = read("flames")[run];
   const above = parent.map(() => [0]);

@@ -57,7 +57,7 @@ def ranges(trace: Trace, under: str | None, all_ns: int) -> ReportTable:
         )
         for row in tree.rows(MOST_ROWS)
     )  # fmt: skip
-    headings = ("range", "times", "kernels", units.time_heading(trace.is_cpu_only), SHARE, "copies, sets")
+    headings = ("range", "times", "kernels", units.time_heading(trace.is_cpu_only), SHARE, "copies, fills")
     rest_line = _rest(len(tree), "ranges")
     return ReportTable("ranges", "Ranges, inner ones below outer ones", headings, rows, rest_line, sorts=False)
 
@@ -136,7 +136,7 @@ def streams(scope: Scope) -> ReportTable:
                 *_time(busy, span_ns),
             )
         )  # fmt: skip
-    headings = ("device", "stream", "kernels", "copies, sets", "busy", SHARE)
+    headings = ("device", "stream", "kernels", "copies, fills", "busy", SHARE)
     return ReportTable("streams", "Streams", headings, tuple(rows[:MOST_ROWS]), _rest(len(rows), "streams"))
 
 

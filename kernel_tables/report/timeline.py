@@ -1,5 +1,5 @@
 """The timeline of a capture: its middle step, or all of it, as a limited number of bars in lanes; and the
-time of each kernel in a step within each range path, for the picture and the flame view."""
+time of each kernel in a step within each range path, for the picture and the flame graph."""
 
 from collections.abc import Sequence
 
@@ -57,7 +57,7 @@ def with_phases(paths: Sequence[tuple[str, ...]], scope: Scope) -> list[tuple[st
 
 
 def within_room(leaves: list[Leaf]) -> tuple[list[Leaf], str]:
-    """The leaves that fit into a flame view, the smallest of each phase as one leaf; and a sentence on these."""
+    """The leaves that fit into a flame graph, the smallest of each phase as one leaf; and a sentence on these."""
     if len(leaves) <= MOST_LEAVES:
         return leaves, ""
     leaves = sorted(leaves, key=lambda leaf: -leaf.ms)

@@ -29,7 +29,7 @@ def range_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str) -> s
         _counts("times", table["instances"], rank=2),
         _counts("kernels", table["kernels"], rank=1),
         *_times(heading, times, all_ns),
-        _counts("copies, sets", table["memops"], rank=4),
+        _counts("copies, fills", table["memops"], rank=4),
     ]
     return aligned(columns, width)
 
@@ -57,7 +57,7 @@ def tree_lines(
         TextColumn("times", counts, rank=7),
         TextColumn("kernels", [f"{node.kernels:,}" for node in nodes], rank=2),
         *_times(heading, times, all_ns, bar_rank=8),
-        *([TextColumn("copies, sets", memops, rank=9)] if any(memops) else []),
+        *([TextColumn("copies, fills", memops, rank=9)] if any(memops) else []),
     ]
     return aligned(columns, width) + rest_line(left_out, "ranges", None, width, heading, all_by)
 

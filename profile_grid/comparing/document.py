@@ -1,4 +1,4 @@
-"""A comparison as a document in Markdown: what differs, then every cell with its verdict, then changes in captures."""
+"""A comparison as a document in Markdown: what differs, then every run with its verdict, then changes in captures."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ import pandas as pd
 from kernel_tables.kernel_names.short import short_names
 from kernel_tables.markdown import MarkdownTable, code, escaped, pipe_table
 from profile_grid.comparing.cells import NOT_COMPARABLE, TOO_FEW, VERDICTS
+from profile_grid.documents.definitions import needed_for
 from profile_grid.quantities import ABSENT, GIBIBYTE, count, counted, known, percent, ratio, significant, with_spread
 from profile_grid.study.dimensions import KEYS
 from profile_grid.tables.cells import lines_table
@@ -18,18 +19,18 @@ from profile_grid.tables.wording import Claim, listed, of_all, run_in_words
 TITLE = "Before and after"
 MAX_NAMED = 12
 DEFINITIONS = (
-    "- cell: a run that is compared between the two sides.\n"
     "- ratio: time of a step after ÷ before, each the geometric mean over processes of the median step; the interval"
-    f" has {100 * CONFIDENCE:.0f} % confidence for this cell only.\n"
+    f" has {100 * CONFIDENCE:.0f} % confidence for this run only.\n"
     "- slower, faster: by Welch's test of the logarithms of the times. The unit is the process, because steps of one"
-    " process share clocks and memory. The p-value, adjusted for the number of cells (Benjamini and Hochberg), is below"
+    " process share clocks and memory. The p-value, adjusted for the number of runs (Benjamini and Hochberg), is below"
     f" {RATE:g}: at most {100 * RATE:.0f} % of these verdicts are expected to be wrong. Intervals are not adjusted, so"
     f" an interval may exclude 1 although the verdict is '{UNTOLD}'.\n"
-    "- memory: the peak of all tensors, of one process per side.\n"
-    "- energy: ± is the standard deviation between the windows of one process per side, so there is no verdict.\n"
-    "- changes: from the captures of one process per side (of several GPUs: rank 0). The tables list numbers of"
-    " launches that changed, and times that changed by more than 1 %, 0.1 % of the step and two standard errors between"
-    " steps.\n"
+    "- [if GiB|MiB] memory: the peak of all tensors, of one process per side.\n"
+    "- [if J per step] energy: ± is the standard deviation between the windows of one process per side, so there is no"
+    " verdict.\n"
+    "- [if \\| level ] changes: from the captures of one process per side (of several GPUs: rank 0). The tables list"
+    " numbers of launches that changed, and times that changed by more than 1 %, 0.1 % of the step and two standard"
+    " errors between steps.\n"
     "- not compared: counters, accuracy, first steps and compilation, single ranks (the time of a step on several GPUs"
     " is that of the slowest), and attention sweeps."
 )
@@ -52,13 +53,14 @@ def sections(tables: dict[str, pd.DataFrame]) -> list[ComparisonSection]:
     cells = tables["cells"]
     candidates = (
         ComparisonSection("differs", "What differs between the two", facts_section(tables["facts"])),
-        ComparisonSection("cells", "Cells", cells_section(cells)),
+        ComparisonSection("cells", "Times", cells_section(cells)),
         ComparisonSection("memory", "Memory", memory_section(cells)),
         ComparisonSection("energy", "Energy", energy_section(tables["energies"])),
         ComparisonSection("changes", "What changed in the captures", "\n\n".join(_changes(cells, tables["changes"]))),
-        ComparisonSection("definitions", "Definitions", DEFINITIONS),
     )
-    return [section for section in candidates if section.text]
+    shown = [section for section in candidates if section.text]
+    definitions = needed_for(DEFINITIONS, "\n".join(section.text for section in shown))
+    return [*shown, ComparisonSection("definitions", "Definitions", definitions)]
 
 
 def document(tables: dict[str, pd.DataFrame]) -> str:
@@ -73,16 +75,16 @@ def as_markdown(claims: list[Claim]) -> list[str]:
 
 
 def summary(cells: pd.DataFrame, changes: pd.DataFrame | None = None) -> list[Claim]:
-    """The largest change, or that nothing changed; then the number of cells per verdict, the kernel that changed most,
+    """The largest change, or that nothing changed; then the number of runs per verdict, the kernel that changed most,
     and whether more processes are needed."""
     if cells.empty:
-        return [Claim("There is no cell to compare.", "missing")]
+        return [Claim("There is no run to compare.", "missing")]
     changed = cells[cells["verdict"].isin((FASTER, SLOWER))]
     counts = cells["verdict"].value_counts()
     verdicts = listed([f"{counts[verdict]} {verdict}" for verdict in VERDICTS if verdict in counts])
-    counts_claim = Claim("Of {cells}: {verdicts}.", "counted", cells=counted(len(cells), "cell"), verdicts=verdicts)
+    counts_claim = Claim("Of {runs}: {verdicts}.", "counted", runs=counted(len(cells), "run"), verdicts=verdicts)
     claims = [counts_claim] if len(counts) > 1 else []
-    lead = Claim("No change was detected in {cells}{within}.", "untold", cells=counted(len(cells), "cell"),
+    lead = Claim("No change was detected in {runs}{within}.", "untold", runs=counted(len(cells), "run"),
                  within=_resolution(cells))  # fmt: skip
     if len(changed):
         farthest = changed.loc[np.log(changed["ratio"]).abs().idxmax()]
@@ -128,7 +130,7 @@ def _kernel(run: str, changes: pd.DataFrame | None) -> list[Claim]:
 
 
 def _too_few(cells: pd.DataFrame) -> list[Claim]:
-    """How many processes are needed, if a cell has too few."""
+    """How many processes are needed, if a run has too few."""
     text = "{processes} processes per side are needed: `timing: {setting}`."
     needed = Claim(text, "untold", processes=FEWEST_PROCESSES, setting=f"{{processes: {FEWEST_PROCESSES}}}")
     return [needed] if (cells["verdict"] == TOO_FEW).any() else []
@@ -143,7 +145,7 @@ def facts_section(facts: pd.DataFrame) -> str:
 
 
 def cells_section(cells: pd.DataFrame) -> str:
-    """Every cell with its times, the ratio, and the verdict."""
+    """Every run with its times, the ratio, and the verdict."""
     headings = ("before, ms", "after, ms", "ratio", "interval", "p, adjusted", "processes", "verdict")
     return pipe_table(lines_table(cells, LEADING_KEYS, headings, _cell))
 
@@ -160,13 +162,13 @@ def _cell(row: dict) -> tuple[str, ...]:
 
 
 def memory_section(cells: pd.DataFrame) -> str:
-    """The cells whose peak memory changed; empty if no peak is known on both sides."""
+    """The runs whose peak memory changed; empty if no peak is known on both sides."""
     peaks = cells[["peak_before_bytes", "peak_after_bytes"]].astype("float64")
     both = cells[peaks.notna().all(axis=1)]
     if both.empty:
         return ""
     changed = both[(both["peak_after_bytes"] - both["peak_before_bytes"]).abs() >= MIN_BYTES]
-    sentence = f"The peak of the tensors' memory changed by a MiB or more in {of_all(len(changed), len(both), 'cell')}."
+    sentence = f"The peak of the tensors' memory changed by a MiB or more in {of_all(len(changed), len(both), 'run')}."
     if changed.empty:
         return sentence
     table = lines_table(changed, LEADING_KEYS, ("before, GiB", "after, GiB", "ratio"), _peaks)
@@ -193,7 +195,7 @@ def _energies(row: dict) -> list[str]:
 
 def _changes(cells: pd.DataFrame, changes: pd.DataFrame) -> Iterator[str]:
     if changes.empty:
-        yield "Nothing changed in the cells that were captured on both sides."
+        yield "Nothing changed in the runs that were captured on both sides."
         return
     listed = changes[(changes["level"] != "kernel") | (changes.groupby(["run", "level"]).cumcount() < MAX_KERNELS)]
     short = short_names(listed.loc[listed["level"] == "kernel", "name"].unique(), {})

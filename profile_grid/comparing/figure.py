@@ -1,4 +1,4 @@
-"""The ratios of all cells with their intervals, as a figure: a line per cell, a panel per mode."""
+"""The ratios of all runs with their intervals, as a figure: a line per run, a panel per mode."""
 
 import altair as alt
 import pandas as pd
@@ -20,7 +20,7 @@ STYLES = {  # of a verdict: colour and shape
 LINE_PX, AXIS_PX, GAP_PX, CHARACTER_PX = 15, 40, 14, 6
 STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, float("inf"))
 MAX_LINES = 60  # of one panel
-NO_CELLS = "No cell has times on both sides."
+NO_CELLS = "No run has times on both sides."
 MEANING = (
     "The geometric mean over processes, and its interval by Welch's test. Right of the rule is slower;"
     " colour and shape are the verdict."
@@ -29,7 +29,7 @@ LEAST_REACH, MOST, MARGIN = 1.02, 0.75, 1.005  # of the axis: at least, for the 
 
 
 def draw(tables: Tables) -> Drawing:
-    """Per mode a panel: a line per cell, its ratio and the interval; a rule where nothing changed."""
+    """Per mode a panel: a line per run, its ratio and the interval; a rule where nothing changed."""
     cells = tables["cells"]
     timed = cells[cells["ratio"].notna()]
     if timed.empty:
@@ -51,7 +51,7 @@ def draw(tables: Tables) -> Drawing:
 
 
 def result(tables: Tables) -> str:
-    """How many cells changed, and how much."""
+    """How many runs changed, and how much."""
     cells = tables["cells"]
     tested = cells[cells["verdict"].isin((SLOWER, FASTER, UNTOLD))]
     parts = [
@@ -65,7 +65,7 @@ def result(tables: Tables) -> str:
         cell, keys = tested.iloc[0], shown_dimensions(tested, ("model", "context_length", "mode"))
         return f"{_label(cell.to_dict(), keys)} is {percent(abs(cell['ratio'] - 1))} {cell['verdict']}"
     lead = "; ".join(parts) or "No change was detected"
-    return f"{lead} in {counted(len(tested), 'cell')}"
+    return f"{lead} in {counted(len(tested), 'run')}"
 
 
 FIGURE = Figure("ratios", "Time of a step after ÷ before", draw, result, tables=("runs", "cells"))
@@ -76,12 +76,12 @@ def _label(row: dict, keys: list[str]) -> str:
 
 
 def _fitting(cells: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """The cells whose ratio is farthest from 1, as many as a panel has room for, in their order; and a note on the
+    """The runs whose ratio is farthest from 1, as many as a panel has room for, in their order; and a note on the
     rest."""
     far = (cells["ratio"] - 1).abs().groupby(cells["cell"]).max().nlargest(MAX_LINES).index
     drawn = cells[cells["cell"].isin(far)]
     left_out = len(cells) - len(drawn)
-    note = f"Not drawn, for want of room: {left_out} cells that changed less. The table has them."
+    note = f"Not drawn, for want of room: {left_out} runs that changed less. The table has them."
     return drawn, (note,) if left_out else ()
 
 

@@ -10,9 +10,10 @@ from profile_grid.tables.on_disk import declared_tables
 def dictionary() -> str:
     """The data dictionary of all tables, in Markdown."""
     parts = [
-        "# Data dictionary\n\nEvery table is stored as CSV for people and as Parquet for programs. GPU time is the sum"
-        " of the durations of kernels and memory operations (on a CPU: of outermost ATen operators). Values that were"
-        " not measured are empty, never zero. All tables but those of attention alone begin with the same columns:",
+        "# Data dictionary\n\nEvery table is stored as Parquet, in results/tables also as CSV. A unit *of 1* means"
+        " a fraction: 0.25 is 25 %. GPU time is the sum of the durations of kernels and memory operations (on a CPU:"
+        " of outermost ATen operators). Values that were not measured are empty, never zero. All tables but those of"
+        " attention alone begin with the same columns:",
         _as_table(LEADING_COLUMNS),
     ]
     return "\n\n".join([*parts, *sections(declared_tables().values())]) + "\n"

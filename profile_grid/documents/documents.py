@@ -15,16 +15,18 @@ import jinja2
 import pandas as pd
 
 from kernel_tables.markdown import code, escaped, pipe_table
+from profile_grid.documents.definitions import needed_for
 from profile_grid.quantities import known, memory, percent
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.study import catalogue
 from profile_grid.study.catalogue import Question
+from profile_grid.study.dimensions import MODEL
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
 from profile_grid.tables import cells, evidence
 from profile_grid.tables.evidence import LAUNCH_BOUND_SHARE
 from profile_grid.tables.measured import Machine, Measured, by_machine, command_to_measure_again, measured_on
-from profile_grid.tables.wording import MOST_BULLETS, VERDICTS, Claim, of_all, of_pytorch, run_in_words
+from profile_grid.tables.wording import MOST_BULLETS, VERDICTS, Claim, listed, of_all, of_pytorch, run_in_words, varying
 
 MAX_WITH_BYTES = 3  # runs whose missing bytes are listed
 STAGE_NAMES = "|".join(stage.name for stage in STAGES)
@@ -36,24 +38,27 @@ def not_measured(runs: pd.DataFrame, stages: Sequence[Stage] = STAGES) -> list[s
     free, if the runs are few."""
     lacking = [row for row in runs.to_dict("records") if _failed(row, stages)]
     with_bytes = len(lacking) <= MAX_WITH_BYTES
-    return _with_runs(((row, [_reason(row, stages, with_bytes)]) for row in lacking), len(runs))
+    return _with_runs(((row, [_reason(row, stages, with_bytes)]) for row in lacking), runs, len(runs))
 
 
 def noted(runs: pd.DataFrame) -> list[str]:
     """The notes on runs that have results, each once with its runs."""
     everywhere = [stage.status_column for stage in STAGES if stage.of_every_run]
-    runs = runs[runs[everywhere].isin((COMPLETE, NOT_ASKED)).all(axis=1)]
+    every, runs = len(runs), runs[runs[everywhere].isin((COMPLETE, NOT_ASKED)).all(axis=1)]
     notes = ((row, map(escaped, row["note"].split("; "))) for row in runs[runs["note"].notna()].to_dict("records"))
-    return _with_runs(notes, len(runs))
+    return _with_runs(notes, runs, len(runs), "run" if len(runs) == every else "complete run")
 
 
-def _with_runs(texts_by_run: Iterable[tuple[dict, Iterable[str]]], every: int) -> list[str]:
-    """Each text once with its run, or the number of its runs. The table `runs` has all."""
+def _with_runs(
+    texts_by_run: Iterable[tuple[dict, Iterable[str]]], runs: pd.DataFrame, every: int, noun: str = "run"
+) -> list[str]:
+    """Each text once with its run, or the number of its runs of `every`. The table `runs` has all."""
+    named = varying(runs)
     names: dict[str, list[str]] = {}
     for row, texts in texts_by_run:
         for text in texts:
-            names.setdefault(text, []).append(run_in_words(row))
-    return [f"{some[0] if len(some) == 1 else of_all(len(some), every, 'run')}: {text}" for text, some in names.items()]
+            names.setdefault(text, []).append(run_in_words(row, named))
+    return [f"{some[0] if len(some) == 1 else of_all(len(some), every, noun)}: {text}" for text, some in names.items()]
 
 
 def _failed(row: dict, stages: Sequence[Stage]) -> dict[str, str]:
@@ -114,6 +119,12 @@ class Section:
     sentences: dict[str, list[Claim]]
     command_to_measure_again: str
 
+    @property
+    def models(self) -> str:
+        """The models with known sizes, in words: "small (12 layers, d_model 768, d_ff 3072, 12 heads)"."""
+        rows = self.measured.runs.drop_duplicates(MODEL.key).to_dict("records")
+        return "; ".join(f"{escaped(row[MODEL.key])} ({sizes})" for row in rows if (sizes := _sizes(row)))
+
     def not_measured(self, question: Question | None = None) -> list[str]:
         """Why runs lack figures: of what the question's document shows, or of everything."""
         stages = STAGES if question is None else question.stages
@@ -143,6 +154,15 @@ class Section:
         """Short and full name of every kernel that this Markdown mentions by its short name, the longest time first."""
         labels = [(self.measured.label(name), name) for name in self.measured.short_names]
         return [(label, name) for label, name in labels if label in markdown and label.startswith("**")]
+
+
+def _sizes(row: dict) -> str:
+    """The sizes of a run's model; empty if they have other names."""
+    names = ("num_layers", "d_model", "d_ff", "num_heads")
+    if not all(known(row.get(name)) for name in names):
+        return ""
+    layers, width, inner, heads = (int(row[name]) for name in names)
+    return f"{layers} layers, d_model {width}, d_ff {inner}, {heads} heads"
 
 
 def documents(
@@ -211,7 +231,7 @@ def template_environment() -> jinja2.Environment:
         keep_trailing_newline=True,
     )
     environment.filters |= {"escaped": escaped, "code": code, "introduced": introduced, "percent": percent}
-    environment.filters |= {"facts": facts, "statuses": statuses}
+    environment.filters |= {"facts": facts, "outcomes": outcomes, "needed_for": needed_for}
     environment.globals |= {"evidence": evidence, "LAUNCH_BOUND_SHARE": LAUNCH_BOUND_SHARE}
     return environment
 
@@ -231,12 +251,23 @@ def introduced(parts: Iterable[cells.Part]) -> str:
     )
 
 
-def statuses(counts: dict[str, int] | None) -> dict[str, int] | None:
-    """Runs by the statuses of their stages; one that all stages have is written once: "complete"."""
+def outcomes(counts: dict[str, int] | None, stages: str) -> str:
+    """How the stages of the runs ended, in words: "timing and capture: 60 complete, 1 out of memory"; of runs whose
+    stages ended differently, "2 complete (timing) and incomplete (capture)"."""
     if counts is None:
-        return None
-    stages = {names: set(names.split(" / ")) for names in counts}
-    return {each.pop() if len(each) == 1 else names: counts[names] for names, each in stages.items()}
+        return "how their stages ended was not recorded"
+    names = [name.replace("_", " ") for name in stages.split(" / ")]
+    return f"{listed(names)}: {', '.join(f'{number} {_outcome(key, names)}' for key, number in counts.items())}"
+
+
+def _outcome(statuses: str, stages: list[str]) -> str:
+    by_status: dict[str, list[str]] = {}
+    for stage, status in zip(stages, statuses.split(" / "), strict=False):  # an archive may hold anything
+        words = "not requested" if status == NOT_ASKED else status.replace("_", " ")
+        by_status.setdefault(escaped(words), []).append(stage)
+    if len(by_status) == 1:
+        return next(iter(by_status))
+    return listed([f"{status} ({', '.join(some)})" for status, some in by_status.items()])
 
 
 def facts(value) -> str:

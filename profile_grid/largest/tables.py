@@ -49,7 +49,7 @@ def _remedy(path: Path, entry: Mapping[str, Any]) -> str:
 
 LARGEST = TableSpec(
     "largest",
-    "One row per run and dimension whose largest value that fits was measured by workflow.scripts.largest",
+    "One row per run and dimension: the largest value that fits, measured by workflow.scripts.largest",
     columns("""
     fitted | text | | the dimension: context_length or batch_size; all others are those of the run
     largest | int | | largest value that fits, measured by bisection; 0 if none does

@@ -24,7 +24,7 @@ ADAPTER_CHECKS = TableSpec(
     "One row per run, process and check of a student's code",
     columns("""
     stage | text | | name of the stage, whose process made the check
-    implementation | text | | value of the dimension that was checked
+    implementation | text | | the student's implementation, such as own-triton
     case | text | | what was computed
     check_precision | text | | precision of the check
     quantity | text | | output or gradient

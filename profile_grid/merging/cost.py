@@ -70,7 +70,7 @@ COST = TableSpec(
     accuracy_s | float | s | one step in fp64, after all times were measured
     export_s | float | s | exporting the report to SQLite
     other_s | float | s | interpreter, profiler outside the program, writing results
-    total_s | float | s | the entire process, without waiting for a lease
+    total_s | float | s | the entire process, without waiting for a lease, the exclusive right to measure
     overhead_s | float | s | all but warm-up, measured steps and windows of energy
     leased_s | float | s | the part of the process with a lease of its GPUs or the host
     waited_s | float | s | waiting for that lease; in no other column

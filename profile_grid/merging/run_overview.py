@@ -18,7 +18,7 @@ from profile_grid.study.table_spec import TEXT, Column, TableSpec, column_of, co
 LOSS_TOLERANCE = 1e-3  # relative; atomic additions in the backward pass change the last digits from process to process
 STATUSES = (
     "complete, out_of_memory, unsupported (this machine cannot), wrong or failed (a student's code), stopped (at the"
-    " time limit), incomplete, missing or not_asked"
+    " time limit), incomplete (to be measured again), missing (no result), or not_asked (stage not requested)"
 )
 CAPTURE_FACTS = ("backend", "nsys")
 MACHINE_FACTS = tuple(dimension for dimension in MACHINE_DIMENSIONS if dimension.key not in CAPTURE_FACTS)
@@ -153,7 +153,7 @@ def _loss_notes(run: MeasuredRun) -> Iterator[str]:
         expected, losses = reference.losses[:count], program.losses[:count]
         if not np.allclose(expected, losses, rtol=LOSS_TOLERANCE):
             largest = np.abs(np.array(losses) / np.array(expected) - 1).max()
-            yield f"losses of {first} and {name} differ by up to {percent(largest)}"
+            yield f"the losses of the steps in {first} and {name} differ by up to {percent(largest)}"
 
 
 RUNS = TableSpec(
@@ -161,11 +161,11 @@ RUNS = TableSpec(
     "One row per run of the grid",
     columns(
         (
-            replace(column_of(dimension), meaning=f"{dimension.meaning}, of an operator alone")
+            replace(column_of(dimension), meaning=f"{dimension.meaning}, of attention alone")
             for dimension in OF_OPERATORS
         ),
         """
-    d_model | int | | width of the residual stream; empty, as the next three, if the model's sizes have other names
+    d_model | int | | width of the residual stream; it and the next three are empty if sizes have other names
     d_ff | int | | width inside the feed-forward
     num_layers | int | | Transformer blocks
     num_heads | int | | attention heads per block
@@ -178,7 +178,7 @@ RUNS = TableSpec(
     oom_during | text | | what was running when memory ran out
     oom_requested_bytes | int | B | size of the failed allocation
     oom_free_bytes | int | B | free memory of the GPU then
-    oom_total_bytes | int | B | memory of the GPU
+    oom_total_bytes | int | B | memory of the GPU, as read then
     backend | text | | profiler: nsys, or torch (PyTorch's own)
 """,
         (column_of(fact) for fact in MACHINE_FACTS if fact.key not in LEADING),  # a dimension may have the same name
@@ -187,13 +187,13 @@ RUNS = TableSpec(
     steps_timed | int | | measured steps of the timing, in each process
     processes_timed | int | | processes that timed the run completely
     steps_captured | int | | measured steps in the capture
-    steps_warmed | int | | warm-up steps of the timing with kept times
+    steps_warmed | int | | warm-up steps of the timing whose times were kept
     peak_allocated_bytes | int | B | largest sum of live tensors on the GPU while timed
     peak_reserved_bytes | int | B | largest amount that PyTorch's allocator held while timed
     device_total_bytes | int | B | memory of the GPU
     forward_flops | int | FLOP | operations of matrix multiplies in one forward pass, from the shapes
     loss | float | nat | loss of the last timed step
-    sm_clock_mhz | int | MHz | clock of the GPU after the timing
+    sm_clock_mhz | int | MHz | SM clock of the GPU after the timing
     graphs | int | | graphs of torch.compile; empty if nothing is compiled
     graph_breaks | int | | breaks between them
     note | text | | notes about these numbers

@@ -120,7 +120,7 @@ def page(
 
 
 def _views_of_steps(tables: Mapping, timeline: pd.DataFrame, names: Names, has_steps: bool) -> dict[str, object]:
-    """The timeline of a step, the flame views, and the opening of the page: a picture, its speed, and advice."""
+    """The timeline of a step, the flame graphs, and the opening of the page: a picture, its speed, and advice."""
     flame_views, flames_left_out = flames(tables, names) if has_steps else ({}, "")
     run = opening_run(tables) if has_steps else None
     return {

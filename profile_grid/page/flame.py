@@ -1,4 +1,4 @@
-"""The opening of the page: the picture of the longest step, how fast it is, and what would shorten it; the flame views
+"""The opening of the page: the picture of the longest step, how fast it is, and what would shorten it; the flame graphs
 of the captured runs, and the timeline of one."""
 
 import pandas as pd
@@ -80,13 +80,15 @@ RANK_END = ": "  # after the rank in the name of a lane
 
 
 def flames(tables: Tables, names: Names) -> tuple[dict[str, dict], str]:
-    """(flame views by run, fullest mode first, at most MAX_RUNS; a sentence on the rest or "")."""
+    """(flame graphs by run, fullest mode first, at most MAX_RUNS; a sentence on the rest or "")."""
     rank = dict(zip(tables["runs"]["run"], tables["runs"]["mode"].map(FULLEST_FIRST.index), strict=True))
     present = sorted(dict.fromkeys(tables["kernels"]["run"]), key=rank.__getitem__)
     shown, left_out = present[:MAX_RUNS], len(present) - MAX_RUNS
     chosen = tables["kernels"][tables["kernels"]["run"].isin(shown)]
     by_run = {str(run): run_kernels for run, run_kernels in chosen.groupby("run", sort=False, observed=True)}
-    sentence = f"To limit the size of the page, {left_out} more runs have no flame view; the table of kernels has them."
+    sentence = (
+        f"To limit the size of the page, {left_out} more runs have no flame graph; the table of kernels has them."
+    )
     return {run: flame(leaves(by_run[run]), names) for run in shown}, sentence if left_out > 0 else ""
 
 

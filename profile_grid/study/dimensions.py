@@ -49,6 +49,7 @@ class Dimension:
     value_schema: Mapping = field(default_factory=lambda: {"type": "string"})
     in_name: str = "{}"  # in the name of a run
     in_words: str = "{}"  # in a sentence
+    default_in_words: str | None = None  # the default in a sentence that names it, if it needs other words
     names: Mapping[Value, str] = field(default_factory=dict)  # of values, for people
     other_names: str = "{}"  # of values without an entry in names
     in_title: bool = False  # a dimension of the machine whose title names it
@@ -81,6 +82,8 @@ class Dimension:
 
     def words(self, value: Value) -> str:
         """The words for this value in a sentence, after the model's name: "at context 512"."""
+        if self.default_in_words and value == self.default:
+            return self.default_in_words
         return self.in_words.format(self.name_of(value))
 
     def title(self, value: Value) -> str:
@@ -125,7 +128,7 @@ COMPILE = Dimension(
 )  # fmt: skip
 ATTENTION = Dimension(
     key="attention", heading="attention",
-    meaning="eager (separate operations), this backend of PyTorch's scaled_dot_product_attention, or a student's own"
+    meaning="eager (separate operations), a backend of PyTorch's scaled_dot_product_attention, or a student's own"
     " FlashAttention (own-pytorch, own-triton)",
     listed="attentions", default=EAGER, values=ATTENTIONS, in_name="{}-attention", in_words="with {} attention",
 )  # fmt: skip
@@ -147,13 +150,14 @@ HEAD_DIM = Dimension(
 GPUS = Dimension(
     key="gpus", heading="GPUs", meaning="GPUs that share the batch, with one process each; on a CPU, processes",
     listed="gpus", default=1, value_schema={"type": "integer", "minimum": 1, "maximum": 1024},
-    in_name="gpus{}", in_words="on {} GPUs",
+    in_name="gpus{}", in_words="on {} GPUs", default_in_words="on one GPU",
 )  # fmt: skip
 PARALLEL = Dimension(
     key="parallel", heading="parallel",
     meaning="how gradients are reduced: none, naive (each after the backward pass), flat (all at once), overlapped"
-    " (each when it is ready), ddp (PyTorch's DistributedDataParallel, with buckets of 25 MB or as named), or fsdp"
-    " (PyTorch's fully_shard: each process has a part of every parameter); own-ddp and own-fsdp are a student's",
+    " (each when it is ready), ddp (PyTorch's DistributedDataParallel, with buckets of 25 MB or of the size in its"
+    " name), or fsdp (PyTorch's fully_shard: each process has a part of every parameter); own-ddp and own-fsdp are a"
+    " student's",
     listed="parallels", default=NOT_PARALLEL, values=PARALLELS, in_words="with {}",
     names={value: f"{value} DDP" for value in ("naive", "flat", "overlapped")},
 )  # fmt: skip
@@ -179,7 +183,7 @@ BY_KEY = {dimension.key: dimension for dimension in EVERY_DIMENSION}
 MACHINE_DIMENSIONS = (
     Dimension("device", "device", "cuda or cpu"),
     Dimension("device_name", "", "name of the GPU or CPU"),
-    Dimension("gpu_uuid_sha256", "GPU", "hash of the UUIDs of the host's GPUs"),
+    Dimension("gpu_uuid_sha256", "GPU", "SHA-256 of the UUIDs of the host's GPUs"),
     Dimension("driver", "driver", "version of the NVIDIA driver", in_title=True),
     Dimension("cuda", "CUDA", "version of CUDA that PyTorch was built with", in_title=True),
     Dimension("torch", "PyTorch", "version of PyTorch", in_title=True),

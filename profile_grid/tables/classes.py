@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from kernel_tables.markdown import escaped
 from profile_grid.study.dimensions import LEADING
 from profile_grid.tables.pivoting import unstacked
 
@@ -13,6 +14,11 @@ NON_TRIVIAL_SHARE = 0.01
 def family(kernel_class: str) -> str:
     """The class without its refinement: "elementwise" for "elementwise/copy"."""
     return kernel_class.split("/")[0]
+
+
+def heading(name: str) -> str:
+    """A family as the heading of a column; attention is also a dimension."""
+    return "fused attention" if name == "attention" else escaped(name)
 
 
 def is_matmul(classes: pd.Series) -> pd.Series:

@@ -39,12 +39,12 @@ def all_findings(merged: Merged) -> pd.DataFrame:
 def bounded(findings: pd.DataFrame, merged: Merged) -> pd.DataFrame:
     """The findings with unprofiled_ms and unprofiled_percent; NaN for runs that were not timed without a profiler."""
     run = findings["run"].astype("str")
-    step_ms = numbers(run.map(_step_ms(merged)))
-    idle_ms = (step_ms - numbers(run.map(_busy_ms(merged)))).clip(lower=0.0)
-    room_ms = idle_ms.where(findings["code"].isin(IDLE_TIME_RULES), step_ms)
+    step = numbers(run.map(step_ms(merged)))
+    idle_ms = (step - numbers(run.map(_busy_ms(merged)))).clip(lower=0.0)
+    room_ms = idle_ms.where(findings["code"].isin(IDLE_TIME_RULES), step)
     saved = numbers(run.map(_saved_by_tensor_cores(merged))).fillna(1.0).where(findings["code"] == NO_TENSOR_CORES, 1.0)
     gain_ms = pd.Series(np.minimum(numbers(findings["gain_ms"]) * saved, room_ms), index=findings.index)
-    return findings.assign(unprofiled_ms=gain_ms, unprofiled_percent=100 * gain_ms / step_ms)
+    return findings.assign(unprofiled_ms=gain_ms, unprofiled_percent=100 * gain_ms / step)
 
 
 def _saved_by_tensor_cores(merged: Merged) -> pd.Series:
@@ -61,7 +61,7 @@ def at_most(findings: pd.DataFrame) -> pd.DataFrame:
     return findings.assign(**gains)
 
 
-def _step_ms(merged: Merged) -> pd.Series:
+def step_ms(merged: Merged) -> pd.Series:
     """Mean time of a step without a profiler, by run."""
     timings = merged["timings"]
     return _by_run(timings[timings["phase"] == WHOLE_STEP], "mean_ms").mean()

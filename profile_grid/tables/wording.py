@@ -3,7 +3,7 @@ all questions share: names of runs, lists, extremes."""
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import groupby
 
 import pandas as pd
@@ -11,7 +11,7 @@ import pandas as pd
 from kernel_tables.markdown import escaped
 from profile_grid.quantities import interval, known, percent
 from profile_grid.results.results import COMPLETE
-from profile_grid.study.dimensions import EVERY_DIMENSION, MODE, MODES
+from profile_grid.study.dimensions import ATTENTION, EVERY_DIMENSION, GPUS, MODE, MODES, PRECISION
 from profile_grid.study.stages import CAPTURE, NOT_ASKED
 from profile_grid.tables.classes import family_shares
 from profile_grid.tables.measured import Measured
@@ -63,12 +63,18 @@ NO_WINNER = "no clear winner"  # of several times
 NO_FORWARD_PASS = Claim("Not answered: no capture of a forward pass is complete.", "missing")
 
 
-def where(row) -> str:
+def where(row, named: Collection[str] = ()) -> str:
     """The dimensions of a row but the mode, in Markdown: "small at context 512", "small at context 512 in bf16";
-    defaults are not named."""
+    defaults are not named, except of the dimensions `named`."""
     values = _values(row)
     pairs = ((dimension, values.get(dimension.key)) for dimension in EVERY_DIMENSION if dimension is not MODE)
-    return _joined([escaped(key.words(value)) for key, value in pairs if known(value) and value != key.default])
+    shown = ((key, value) for key, value in pairs if known(value) and (value != key.default or key.key in named))
+    return _joined([escaped(key.words(value)) for key, value in shown])
+
+
+def varying(runs: pd.DataFrame) -> list[str]:
+    """The dimensions whose default has to be named to tell these runs apart."""
+    return [key.key for key in (PRECISION, ATTENTION, GPUS) if runs[key.key].nunique() > 1]
 
 
 def _joined(words: list[str]) -> str:
@@ -80,10 +86,10 @@ def _joined(words: list[str]) -> str:
     )
 
 
-def run_in_words(row) -> str:
-    """A complete run in Markdown: "small at context 512, training step"."""
+def run_in_words(row, named: Collection[str] = ()) -> str:
+    """A complete run in Markdown: "small at context 512, training step". `named` is that of `where`."""
     mode = _values(row)[MODE.key]
-    return f"{where(row)}, {escaped(MODE.name_of(mode))}" if known(mode) else where(row)
+    return f"{where(row, named)}, {escaped(MODE.name_of(mode))}" if known(mode) else where(row, named)
 
 
 def _values(row) -> Mapping:
@@ -134,16 +140,21 @@ def of_all(some: int, every: int, noun: str = "configuration", plural: str | Non
     return f"all {every} {plural}" if some == every else f"{some or 'none'} of {every} {plural}"
 
 
-def leaders(names: list[str], most: int = 3, unnamed: str = "others", noun: str = "run", others: bool = True) -> str:
+def leaders(
+    names: list[str], most: int = 3, unnamed: str = "others", noun: str = "run", every: int | None = None
+) -> str:
     """The commonest names with their counts: "**sgemm 128×64 tn** in 12 of 20 runs, **reduce sum** in 8". The name
-    `unnamed` comes last. `others`: with the number of all others."""
+    `unnamed` comes last. `every`: the number of all runs, if some have no name."""
     ranking = sorted(Counter(names).most_common(), key=lambda pair: pair[0] == unnamed)
+    every = every or len(names)
+    if len(ranking) < 2 and every > len(names):
+        return "".join(f"{name} in {of_all(count, every, noun)}" for name, count in ranking)
     if len(ranking) < 2:
         return "".join(name + (f" in {of_all(count, count, noun)}" if count > 1 else "") for name, count in ranking)
     first, *rest = ranking[:most]
-    texts = [f"{first[0]} in {first[1]} of {len(names)} {noun}s", *(f"{name} in {number}" for name, number in rest)]
+    texts = [f"{first[0]} in {first[1]} of {every} {noun}s", *(f"{name} in {number}" for name, number in rest)]
     rest_count = sum(number for _, number in ranking[most:])
-    return listed([*texts, f"others in {rest_count}"] if rest_count and others else texts)
+    return listed([*texts, f"others in {rest_count}"] if rest_count else texts)
 
 
 def winners(names: list[str], noun: str = "run") -> str:
@@ -158,7 +169,7 @@ def stand_in(measured: Measured) -> list[str]:
     """A sentence that the forward pass of another mode is used, if the grid has no run of the forward pass only."""
     if measured.inference_mode == FORWARD:
         return []
-    text = "This grid has no run of the forward pass alone; its numbers are those inside the {mode}."
+    text = "No run measured the forward pass alone; the numbers are those of the forward phase of the {mode}."
     return [Claim(text, "missing", mode=MODES[measured.inference_mode])]
 
 

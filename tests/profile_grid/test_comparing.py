@@ -114,7 +114,7 @@ def test_facts_that_differ_come_first_and_changes_name_the_kernel(tmp_path):
     assert set(table["run"]) == {run.name}
     assert table.set_index("name").loc["new_kernel", "change"] == "appeared"
     text = document_of(before, after)
-    assert text.index("PyTorch") < text.index("## Cells") < text.index("`new_kernel`")
+    assert text.index("PyTorch") < text.index("## Times") < text.index("`new_kernel`")
     assert GEMM not in text
 
 
@@ -129,7 +129,7 @@ def test_the_energy_of_a_step_stands_beside_that_before_where_both_sides_counted
     assert table["ratio"].tolist() == pytest.approx([0.75, 0.75])
     assert table["ratio_std"].tolist() == pytest.approx([0.75 * 0.01 * 2**0.5] * 2)
     text = document_of(before, after)
-    assert text.index("## Cells") < text.index("## Energy") < text.index("## What changed")
+    assert text.index("## Times") < text.index("## Energy") < text.index("## What changed")
     assert "| 200 ± 2 | 150 ± 2 | × 0.750 ± 0.011 |" in " ".join(text.split())
 
 
@@ -189,7 +189,7 @@ def test_cells_without_times_are_a_figure_that_says_so(tmp_path):
     oom = [Made(model="2.7B", timing_status="out_of_memory", capture_status="out_of_memory")]
     before, after = (written(tmp_path / side, oom, processes=1) for side in ("before", "after"))
     tables = {"runs": after.tables["runs"], "cells": cells(before, after)}
-    assert FIGURE.draw(tables).reason == "No cell has times on both sides."
+    assert FIGURE.draw(tables).reason == "No run has times on both sides."
 
 
 def test_the_summary_leads_with_the_largest_change_or_says_that_there_is_none(tmp_path):
@@ -197,10 +197,10 @@ def test_the_summary_leads_with_the_largest_change_or_says_that_there_is_none(tm
     after = written(tmp_path / "after", three(), slower={"large": 1.03, "small": 0.9}, seed=2)
     lead, counts, others = summary(cells(before, after))
     assert re.fullmatch(r"small at context 512, forward pass, is 9\.\d % faster \(.* % to .* %\)\.", lead)
-    assert counts == "Of 3 cells: 1 faster, 1 slower and 1 unclear."
+    assert counts == "Of 3 runs: 1 faster, 1 slower and 1 unclear."
     assert others.startswith("Others that changed, after ÷ before: large at context 512, forward pass × 1.03")
     same = written(tmp_path / "same", three(), seed=3)
-    lead = r"No change was detected in 3 cells; the interval of a ratio is ± \d\.\d % \(median; at most ± \d\.\d %\)\."
+    lead = r"No change was detected in 3 runs; the interval of a ratio is ± \d\.\d % \(median; at most ± \d\.\d %\)\."
     assert re.fullmatch(lead, summary(cells(before, same))[0])
 
 
@@ -215,7 +215,7 @@ def test_a_peak_of_memory_that_changed_is_shown_with_its_ratio(tmp_path):
     before, after = written(tmp_path / "before", three()), written(tmp_path / "after", three())
     table = cells(before, after).assign(peak_before_bytes=2.0**30, peak_after_bytes=[2.0**30, 2.0**31, None])
     said = memory_section(table)
-    assert "changed by a MiB or more in 1 of 2 cells" in said
+    assert "changed by a MiB or more in 1 of 2 runs" in said
     assert "| large | 512     | forward pass |        1.00 |       2.00 | 2.000 |" in said
     assert memory_section(table.assign(peak_before_bytes=None)) == ""
 
@@ -227,7 +227,7 @@ def test_the_status_is_1_where_a_cell_is_what_the_caller_fails_on_and_all_is_wri
     monkeypatch.setattr(paper, "drawn", lambda specification, suffix: b"drawn")  # a second, twice
     main(**folders, fail_on="faster")
     assert "1 slower" in capsys.readouterr().out
-    with pytest.raises(Changed, match=r"1 cells are slower: large_ctx512_forward"):
+    with pytest.raises(Changed, match=r"1 of 3 runs are slower: large_ctx512_forward"):
         main(**folders, fail_on="slower")
     assert (
         (tmp_path / "out" / "comparison.md")

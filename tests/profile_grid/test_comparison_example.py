@@ -66,7 +66,7 @@ def test_processes_of_a_comparison_differ_by_this_much(name):
     if changed.empty:
         widths = np.sqrt(found["high"] / found["low"]) - 1
         within = f"± {100 * widths.median():.1f} % (median; at most ± {100 * widths.max():.1f} %)"
-        assert f"No change was detected in {len(found)} cells; the interval of a ratio is {within}." in text
+        assert f"No change was detected in {len(found)} runs; the interval of a ratio is {within}." in text
     else:
         (row,) = changed.itertuples()
         amount, low, high = (f"{100 * (value - 1):.1f} %" for value in (row.ratio, row.low, row.high))

@@ -1,4 +1,4 @@
-"""What the page is made of, without a browser: names, data for scripts, Markdown, the flame view's nodes."""
+"""What the page is made of, without a browser: names, data for scripts, Markdown, the flame graph's nodes."""
 
 import json
 import math

@@ -92,7 +92,7 @@ def test_the_stage_is_measured_counted_and_joined(grown):
     assert set(table(grown, "cost")["stage"]) == {"timing", "capture", "counters", "first_step"}
     answers = (grown / "results/answers/answers.md").read_text()
     assert "1 complete / complete / unsupported / complete" in answers  # counters of the run on the page
-    assert "status (timing / capture / counters / first step): 1 complete" in answers
+    assert "timing, capture, counters and first step: 1 complete" in answers
     assert "1 complete / complete / not asked / complete" in answers
 
 

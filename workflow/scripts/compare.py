@@ -35,7 +35,7 @@ def main(
     failing = cells[cells["verdict"].isin(FAIL_ON[fail_on])]
     if len(failing):
         runs = ", ".join(f"{row.run} (× {row.ratio:.3f})" for row in failing.itertuples())
-        raise Changed(f"{len(failing)} cells are {fail_on}: {runs}")
+        raise Changed(f"{len(failing)} of {len(cells)} runs are {fail_on}: {runs}")
 
 
 def sides(before: str, after: str, varies: str) -> tuple[Results, Results]:

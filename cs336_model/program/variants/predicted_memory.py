@@ -13,7 +13,7 @@ from cs336_model.arithmetic.flops import ModelShape, parameter_count
 from cs336_model.program.variants.values import ADAMW, BUCKET_MB, DIVIDED, FLAT
 
 PARAMETERS, GATHERED, MOMENTS, GRADIENTS, BUCKETS, ACTIVATIONS, LOGITS = PARTS = (
-    "parameters", "gathered parameters", "optimizer moments", "gradients", "buckets of gradients", "activations",
+    "parameters", "gathered parameters", "optimizer state", "gradients", "buckets of gradients", "activations",
     "logits and loss",
 )  # fmt: skip
 

@@ -11,6 +11,7 @@ from profile_grid.study.dimensions import CONTEXT_LENGTH, MODEL
 from profile_grid.tables import evidence, pivoting
 from profile_grid.tables.cells import NOT_IN_GRID, Part, run_table, status_word
 from profile_grid.tables.measured import Measured
+from profile_grid.tables.names import FORWARD
 from profile_grid.tables.wording import PASSES, Claim, capital, of_all, some_runs, stand_in
 
 ERRORS = 2  # standard errors by which the GPU is busy longer than the range that launches its work
@@ -50,7 +51,7 @@ def _profiler_effect(compared: pd.DataFrame) -> list[Claim]:
     much."""
     different, is_unclear = _different(compared)
     clear = "The profiler slows {runs}: a step takes {ratios} times as long."
-    unclear = "In {runs}, a step takes {ratios} times as long under the profiler, but processes may differ as much."
+    unclear = "In {runs}, a step takes {ratios} times as long under the profiler; two processes may differ by as much."
     if len(compared) == 1 and not is_unclear.any():
         return []  # the lead says it
     return [
@@ -114,11 +115,13 @@ def _launched_ahead(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
 def tables(measured: Measured) -> list[Part]:
     """(a) Python's timing, models by contexts; the forward pass as Python's timer, NVTX and the GPU see it."""
     timed, captured = measured.steps
+    step = capital(PASSES[measured.inference_mode])
     pivots = [
-        (f"Python's timing without a profiler, ms{', ' if title else ''}{title}", table)
+        (f"{step} by Python's timer, without a profiler, ms{', ' if title else ''}{title}", table)
         for title, table in _timing_pivots(measured)
     ]
-    both = f"The forward pass by Python's timer ({timed} steps) and under the profiler ({captured} steps)"
+    of_phase = "" if measured.inference_mode == FORWARD else "; NVTX, first to last and busy are of its forward phase"
+    both = f"{step} by Python's timer ({timed} steps) and under the profiler ({captured} steps){of_phase}"
     return [*pivots, (both, _forward_time_table(measured))]
 
 
@@ -129,7 +132,7 @@ def _forward_time_table(measured: Measured) -> MarkdownTable:
     launch_us = _launch_us(rows)
     bound = set(rows.loc[evidence.is_launch_bound(rows["idle_share"], launch_us, rows["mean_kernel_us"]), "run"])
     headings = (
-        "Python, ms", "profiled step, ms", "ratio", f"within {TOLERANCE}", "NVTX `forward`, ms",
+        "Python, ms", "captured step, ms", "ratio", f"within {TOLERANCE}", "NVTX `forward`, ms",
         f"{device} first to last, ms", f"{device} busy, ms", f"{device} idle in step",
     )  # fmt: skip
 

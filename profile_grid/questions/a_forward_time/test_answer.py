@@ -88,7 +88,7 @@ def test_launch_bound_is_the_line_of_the_diagnosis_and_launches_that_take_longer
 
 def test_a_difference_that_two_processes_could_have_is_no_cost_of_the_profiler():
     text = Said(forward(step_wall_ms=16.0, unprofiled_ms=12.0))["a"]
-    assert "In the only run, a step takes 1.33 times as long under the profiler, but processes may differ" in text
+    assert "In the only run, a step takes 1.33 times as long under the profiler; two processes may differ" in text
 
 
 def test_the_table_marks_launch_bound_runs_and_differences_that_two_processes_could_have():

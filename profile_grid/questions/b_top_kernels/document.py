@@ -55,11 +55,10 @@ def _leads(top: pd.DataFrame, scopes: list[tuple[str, pd.DataFrame]], measured: 
         training = f"; {leader} leads the {MODES[mode]}"
         training += f" in {of_all(same or len(rows), len(rows), 'run')}" if len(rows) > 1 else ""
     median = f" (median {percent(top['share'].median())})" if len(top) > 2 else ""
-    runs = of_all(leads, len(top), "forward pass", "forward passes")
+    runs = of_all(leads, len(top), "run")
     return Claim(
-        "The top {kernel} {which}, with {share} of the time{median}{training}.",
-        "counted", which=f"is {kind} in {runs}" if len(top) > 1 else f"of the forward pass is {kind}",
-        kernel=measured.words.kernel,
+        "The top {kernel} takes {share} of the forward pass{median}, and is {kind}{runs}{training}.",
+        "counted", kind=kind, runs=f" in {runs}" if len(top) > 1 else "", kernel=measured.words.kernel,
         share=interval(top["share"], percent), median=median, training=training,
     )  # fmt: skip
 
@@ -73,9 +72,9 @@ def _invocations(top: pd.DataFrame, measured: Measured) -> Claim:
         every = "of the one captured step"
     elif len(uneven):
         every = f"the mean of captured steps that differ in {places(uneven)}"
-    times = f"{counted(top['invocations'], 'time')} per pass"
-    kernel = measured.words.kernel
-    return Claim("The top {kernel} is launched {times}, {every}.", "counted", kernel=kernel, times=times, every=every)
+    text = "The top {kernel} of the forward pass is launched {times}, {every}."
+    times = counted(top["invocations"], "time")
+    return Claim(text, "counted", kernel=measured.words.kernel, times=times, every=every)
 
 
 def _others(mode: str, rows: pd.DataFrame, measured: Measured, in_lead: bool) -> list[Claim]:
@@ -115,13 +114,21 @@ def _top_kernel_table(measured: Measured) -> MarkdownTable:
         for mode in modes
         for row in top[(top["mode"] == mode) & (top["scope"] == _scope(mode))].itertuples()
     }
+    phase = []  # the forward phase of the mode that stands in for the forward pass
+    if measured.inference_mode != FORWARD:
+        phase = [f"{FORWARD} phase"]
+        rows = top[(top["mode"] == measured.inference_mode) & (top["scope"] == FORWARD)]
+        in_phase = {row.run: _top_cell(row, measured) for row in rows.itertuples()}
     dimensions, keys = shown_dimensions(measured.runs, LEADING_KEYS, hidden=(MODE.key,)), keys_without(MODE.key)
     lines = []
     for _, runs in measured.runs.groupby(keys, sort=False):
         by_mode = {row["mode"]: row for row in runs.to_dict("records")}
         first = next(iter(by_mode.values()))
-        lines.append((*leading_cells(first, dimensions), *(_cell(cells, by_mode.get(mode)) for mode in modes)))
-    return MarkdownTable((*headings_of(dimensions), *(MODES[mode] for mode in modes)), tuple(lines), first_right=99)
+        stand_in = [_cell(in_phase, by_mode.get(measured.inference_mode)) for _ in phase]
+        of_modes = (_cell(cells, by_mode.get(mode)) for mode in modes)
+        lines.append((*leading_cells(first, dimensions), *stand_in, *of_modes))
+    headings = (*headings_of(dimensions), *phase, *(MODES[mode] for mode in modes))
+    return MarkdownTable(headings, tuple(lines), first_right=99)
 
 
 def _cell(cells: dict[str, str], run: dict | None) -> str:

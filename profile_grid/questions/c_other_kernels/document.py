@@ -9,7 +9,7 @@ from profile_grid.quantities import interval, percent
 from profile_grid.study.dimensions import CONTEXT_LENGTH, LEADING, MODE, MODEL
 from profile_grid.tables import model_parts, names, pivoting, wording
 from profile_grid.tables.cells import Part, by_size, parts_table, run_table, small_ones_together
-from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family, family_shares
+from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family, family_shares, heading
 from profile_grid.tables.measured import Measured
 
 MAX_NAMED = 3
@@ -88,8 +88,8 @@ def _parts(first: pd.DataFrame, measured: Measured) -> list[wording.Claim]:
                 "missing", kernels=measured.words.kernels,
             )
         ]  # fmt: skip
-    text = "The longest part takes {share} of the time besides matrix multiplies: {parts}."
-    parts = wording.leaders([code(part) for part in first["part"]])
+    text = "The longest part takes {share} of the time besides matrix multiplies{parts}."
+    parts = f": {wording.leaders([code(part) for part in first['part']])}" if first["part"].nunique() > 1 else ""
     return [wording.Claim(text, "counted", parts=parts, share=interval(first["share_of_others"], percent))]
 
 
@@ -97,12 +97,9 @@ def tables(measured: Measured) -> list[Part]:
     """(c) Shares of the forward pass by class; what takes the most time besides matrix multiplies; shares by part."""
     if not measured.has_kernels:
         return []
+    other = " (other contexts: the table `forward_parts`)" if _contexts_with_parts(measured) > 1 else ""
     parts = [
-        (
-            f"Share by part of the model at {title}, in brackets without matrix multiplies (other contexts: the"
-            " table `forward_parts`)",
-            table,
-        )
+        (f"Share by part of the model at {title}, in brackets without matrix multiplies{other}", table)
         for title, table in _parts_tables(measured)
     ]
     classes = f"Share of the forward pass's {measured.words.time} by class (gemm: matrix multiplies)"
@@ -117,7 +114,7 @@ def _class_table(measured: Measured) -> MarkdownTable:
     families = by_size(shares)
     wide = pivoting.pivoted(shares, ["run"], "family", ["share"])["share"]
     cells = {run: tuple(percent(wide.loc[run, name]) for name in families) for run in wide.index}
-    return run_table(measured, tuple(escaped(name) for name in families), cells)
+    return run_table(measured, tuple(map(heading, families)), cells)
 
 
 def _others_table(measured: Measured) -> MarkdownTable:
@@ -151,6 +148,10 @@ def _parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
         (", ".join(filter(None, (place, title))), parts_table(some, "share", _share_and_others))
         for title, some in pivoting.split(rows, dimensions)
     ]
+
+
+def _contexts_with_parts(measured: Measured) -> int:
+    return measured.inference("forward_parts")[CONTEXT_LENGTH.key].nunique()
 
 
 def _share_and_others(row: dict) -> str:

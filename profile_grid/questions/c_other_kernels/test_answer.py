@@ -44,8 +44,8 @@ def test_the_other_kernels_are_told_by_class_part_and_name():
     assert Said(forward())["c"] == (
         "Everything but matrix multiplies takes 18.4 % of the forward pass; its longest part is `computing softmax`."
         " Shares of the forward pass by class: softmax 9.2 %, elementwise 6.1 % and reduction 3.1 %. The longest part"
-        " takes 49.9 % of the time besides matrix multiplies: `computing softmax`. The kernel with the most time"
-        " besides matrix multiplies is **softmax_warp_forward**."
+        " takes 49.9 % of the time besides matrix multiplies. The kernel with the most time besides matrix"
+        " multiplies is **softmax_warp_forward**."
     )
 
 

@@ -43,12 +43,13 @@ def _limits(layers: pd.DataFrame) -> list[Claim]:
     """The limits of data parallelism; the table has those of the other layouts."""
     rows = _data_parallel(layers)
     text = (
-        "With data parallelism, communication takes no longer than computation if a batch has {tokens} tokens or more;"
-        " the measured batches suffice for up to {gpus} GPUs{runs}."
+        "With data parallelism on {devices} GPUs, communication takes no longer than computation if a batch has"
+        " {tokens} tokens or more; the measured batches suffice for up to {gpus} GPUs{runs}."
     )
     tokens, gpus = (interval(rows[name], count) for name in ("fewest_tokens", "most_devices"))
     runs = " (by configuration)" if len(rows) > 1 else ""
-    return [Claim(text, "predicted", tokens=tokens, gpus=gpus, runs=runs)] if len(rows) else []
+    devices = interval(rows[GPUS.key], count)
+    return [Claim(text, "predicted", tokens=tokens, devices=devices, gpus=gpus, runs=runs)] if len(rows) else []
 
 
 def _measured(layers: pd.DataFrame) -> list[Claim]:
@@ -112,7 +113,7 @@ def _error(row: dict) -> str:
 LIMITS = (
     ("layout", lambda row: row["layout"]),
     ("pass", lambda row: row["pass"]),
-    ("computation", lambda row: rate(row["flop_per_s"])),
+    ("computation rate", lambda row: rate(row["flop_per_s"])),
     ("bus bandwidth, GB/s", lambda row: significant(row["bus_gb_per_s"])),
     ("computation, ms", lambda row: significant(row["compute_ms"])),
     ("communication, ms", lambda row: significant(row["communication_ms"])),
@@ -122,16 +123,16 @@ LIMITS = (
 )
 LAYERS = (
     ("tokens", lambda row: count(row["tokens"])),
-    ("computation, ms", lambda row: significant(row["compute_ms"])),
+    ("computation predicted, ms", lambda row: significant(row["compute_ms"])),
     ("computation measured, ms", lambda row: significant(row["measured_compute_ms"])),
-    ("communication, ms", lambda row: significant(row["communication_ms"])),
+    ("communication predicted, ms", lambda row: significant(row["communication_ms"])),
     ("communication measured, ms", lambda row: significant(row["measured_transfer_ms"])),
 )
 BUCKETS = (
     ("buckets", lambda row: count(row["buckets"])),
-    ("communication, ms", lambda row: significant(row["communication_ms"])),
+    ("communication predicted, ms", lambda row: significant(row["communication_ms"])),
     ("communication measured, ms", lambda row: significant(row["transfer_ms"])),
-    ("exposed, ms", lambda row: significant(row["exposed_ms"])),
+    ("exposed predicted, ms", lambda row: significant(row["exposed_ms"])),
     ("slowdown", lambda row: significant(row["slowdown"])),
     ("cost predicted, ms", lambda row: significant(row["predicted_ms"])),
     ("cost measured, ms", lambda row: with_spread(row["measured_ms"], row["spread_ms"])),

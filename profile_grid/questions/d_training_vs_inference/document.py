@@ -4,9 +4,9 @@ import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import ABSENT, interval, percent, points, significant
-from profile_grid.study.dimensions import LEADING, MODE, keys_without
-from profile_grid.tables.cells import Part, by_size, run_table, small_ones_together
-from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family, family_shares
+from profile_grid.study.dimensions import CONTEXT_LENGTH, LEADING, MODE, MODEL, keys_without
+from profile_grid.tables.cells import Part, by_size, lines_table, run_table, small_ones_together
+from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family, family_shares, heading
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import ALL_PHASES, BACKWARD, FORWARD, MAIN_PHASES, RECOMPUTATION
 from profile_grid.tables.pivoting import pivoted
@@ -28,15 +28,20 @@ def sentences(measured: Measured) -> list[str]:
 
 def _matmul_alone(measured: Measured) -> list[Claim]:
     """The share of matrix multiplies in each mode, if no model was captured in both inference and training."""
-    classes = measured.tables["class_shares"]
-    shares = family_shares(classes[classes["phase"] == ALL_PHASES])
     texts = [
         f"{interval(rows['share'], percent)} of the {measured.words.time} of {PASSES[mode]}"
-        for mode, rows in shares[shares["family"] == MATMUL].groupby("mode", sort=False)
+        for mode, rows in _matmul_shares(measured).groupby("mode", sort=False)
     ]
     claims = [Claim("Matrix multiplies take {shares}.", shares=listed(texts))] if texts else []
-    lacking = "Inference and training cannot be compared: no two complete captures differ in that alone."
+    lacking = "Inference and training cannot be compared: no configuration has a complete capture of both."
     return [*claims, Claim(lacking, "missing")]
+
+
+def _matmul_shares(measured: Measured) -> pd.DataFrame:
+    """The share of matrix multiplies in each run."""
+    classes = measured.tables["class_shares"]
+    shares = family_shares(classes[classes["phase"] == ALL_PHASES])
+    return shares[shares["family"] == MATMUL]
 
 
 def _change(change: pd.DataFrame, measured: Measured) -> Claim:
@@ -51,7 +56,7 @@ def _change(change: pd.DataFrame, measured: Measured) -> Claim:
     verdict = ", ".join(texts) or f"the same share as in inference within {_amount(SAME_SHARE)} points"
     same = int((change["change"].abs() < SAME_SHARE).sum())
     if texts and same:
-        verdict += f", similar in {same}"
+        verdict += f", the same within {_amount(SAME_SHARE)} points in {same}"
     median = f"; median change {points(change['change'].median())}" if len(change) > 2 and len(texts) < 2 else ""
     return Claim(
         "In {training}, matrix multiplies take {verdict}{median}.",
@@ -114,10 +119,12 @@ def tables(measured: Measured) -> list[Part]:
     """(d) The share of every class in inference and in training; of each phase in training; times of the longest
     parts."""
     words = measured.words
+    change = _change_table(measured)
     return [
         (f"Share of {words.time} by class in %, inference → training (gemm: matrix multiplies, with the change in"
          " percentage points)",
-         _change_table(measured)),
+         change),
+        (f"Share of {words.time} that matrix multiplies take", None if change else _matmul_table(measured)),
         (f"Each phase's share of the {words.time} of a training step (in brackets: the share of matrix multiplies in"
          " the phase)",
          _phase_table(measured)),
@@ -142,7 +149,15 @@ def _change_table(measured: Measured) -> MarkdownTable | None:
         if index in wide.index:
             before, after = wide.loc[index, "inference"], wide.loc[index, "training"]
             cells[run["run"]] = tuple(_change_cell(before[name], after[name], name == MATMUL) for name in families)
-    return run_table(measured, tuple(f"{escaped(name)}, %" for name in families), cells, measured.training_mode)
+    return run_table(measured, tuple(f"{heading(name)}, %" for name in families), cells, measured.training_mode)
+
+
+def _matmul_table(measured: Measured) -> MarkdownTable:
+    """(d) The share of matrix multiplies in each run."""
+    return lines_table(
+        _matmul_shares(measured), (MODEL.key, CONTEXT_LENGTH.key, MODE.key), ("matrix multiplies",),
+        lambda row: [percent(row["share"])],
+    )  # fmt: skip
 
 
 def _phase_table(measured: Measured) -> MarkdownTable | None:

@@ -48,12 +48,12 @@ def sentences(measured: Measured) -> list[str]:
 def _ratio(softmax: pd.DataFrame, measured: Measured) -> Claim:
     """The ratio, of the runs that compute softmax and both matrix multiplies in kernels of their own."""
     some, every = len(softmax), measured.inference("forward_classes")["run"].nunique()
-    where = f"In {of_all(some, every, 'run')}, softmax" if some < every else "Softmax"
+    where = f"Where softmax has its own kernels ({of_all(some, every, 'run')}), it" if some < every else "Softmax"
     times, flops = softmax["runtime_to_matmuls"], softmax["flops_to_matmuls"].dropna()
-    median = f" (median {significant(times.median())})" if len(times) > 2 else ""
+    median = f" (median {significant(times.median())})" if len(times) > 2 and some == every else ""
     return Claim(
-        "{where} takes {times} times as long as both matrix multiplies of attention together{median}{flops}.",
-        where=where,
+        "{where} takes {times} times as long as both matrix multiplies{of} together{median}{flops}.",
+        where=where, of=" of attention" if some == every else "",
         times=interval(times, significant), median=median,
         flops=f", for {interval(flops, percent)} of their FLOPs" if len(flops) else "",
     )  # fmt: skip
@@ -69,15 +69,18 @@ def _backward(measured: Measured) -> list[Claim]:
             Claim("Backward times are missing: these captures have no ranges of parts in the backward pass.", "missing")
         ]
     times = rows.loc[rows["part"] == SOFTMAX, "runtime_to_matmuls"].dropna()
-    text = "In the backward pass, softmax takes {times} times as long as both matrix multiplies."
+    text = "In the backward pass, differentiating softmax takes {times} times as long as differentiating both products."
     return [Claim(text, times=interval(times, significant))] if len(times) else []
 
 
 def _longest(rows: pd.DataFrame) -> Claim:
     parts = rows[rows["part"].isin(PARTS)].sort_values("gpu_time_ms", ascending=False, kind="stable")
     longest = leaders([code(part) for part in parts.drop_duplicates("run")["part"]])
+    fused = parts.groupby("run")["part"].nunique().min() < parts["part"].nunique()
+    alone = " with kernels of its own" if fused else ""
     without = "" if MASK in set(parts["part"]) else f"; no range `{MASK}` was captured"
-    return Claim("The longest part of attention is {longest}{without}.", longest=longest, without=without)
+    text = "The longest part of attention{alone} is {longest}{without}."
+    return Claim(text, alone=alone, longest=longest, without=without)
 
 
 def _layers(rows: pd.DataFrame) -> list[Claim]:
@@ -100,8 +103,8 @@ def tables(measured: Measured) -> list[Part]:
         ]  # fmt: skip
     if training and not measured.mode("attention_backward", training).empty:
         text = (
-            f"In one layer of the backward pass, in training: {time} of what differentiates each part (4·B·H·S²·d_head"
-            " FLOPs for a matrix multiply, 4·B·H·S² for softmax), rates and ratios"
+            f"In one layer of the backward pass, in training: {time} of the {measured.words.kernels} that differentiate"
+            " each part (4·B·H·S²·d_head FLOPs for a matrix multiply, 4·B·H·S² for softmax), rates and ratios"
         )
         parts.append((text, _table_of(measured, "attention_backward", training)))
     return parts

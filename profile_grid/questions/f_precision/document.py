@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from profile_grid.quantities import interval, ratio, significant
+from profile_grid.quantities import interval, ratio
 from profile_grid.study.dimensions import PRECISION
 from profile_grid.tables import cells, classes, names, pivoting
 from profile_grid.tables.gains import LEADING_KEYS, by_value, largest_gain, parts_tables, phases_table, steps_table
@@ -37,9 +37,11 @@ def _parts(measured: Measured, times: pd.DataFrame) -> list[Claim]:
         return []
     return [
         Claim(
-            "Of the parts of the forward pass {in_lowest}, {most} gains most ({gain}) and {least} least ({loss}), by"
-            " {time}.",
+            "Of the parts of the forward pass {in_lowest}, {most} gains most ({gain}) and {least} {gains} ({loss}), by"
+            " {time}{table}.",
             time=measured.words.time, in_lowest=PRECISION.words(lowest), most=most, least=least,
+            gains="gets slower" if ranges[least][1] < 1 else "least",
+            table="" if (forward["mode"] == measured.inference_mode).any() else " (the table `precision_parts`)",
             gain=interval(ranges[most], ratio), loss=interval(ranges[least], ratio),
         )
     ]  # fmt: skip
@@ -63,7 +65,7 @@ def _accuracy(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _error(value: float) -> str:
-    return f"{significant(100 * value, 2)} %" if value >= 1e-4 else f"{value:.1e}"
+    return f"{value:.1e}"
 
 
 def tables(measured: Measured) -> list[cells.Part]:
@@ -77,6 +79,6 @@ def tables(measured: Measured) -> list[cells.Part]:
             (each + (f", {title}" if title else ""), table)
             for title, table in parts_tables(parts[parts["phase"] == names.FORWARD])
         ),
-        ("Relative errors of the first step, compared with an eager step in fp64 with the same weights and tokens",
+        ("Relative errors of the first step, compared with one in fp64, not compiled, with the same weights and tokens",
          cells.errors_table(measured.tables["precision_accuracy"], (*LEADING_KEYS, PRECISION.key))),
     ]  # fmt: skip

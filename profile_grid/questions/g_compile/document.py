@@ -45,7 +45,9 @@ def _kernels(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
             percent((sums[name] / sums[f"base_{name}"]).median()) for name in ("invocations", "gpu_time_ms")
         )  # fmt: skip
         medians = " (medians)" if len(sums) > 1 else ""
-        texts.append(f"{PASSES[mode]} keeps {calls} of its {words.kernels} and {time} of its {words.time}{medians}.")
+        texts.append(
+            f"{PASSES[mode]} launches {calls} of the {words.kernels} and takes {time} of the {words.time}{medians}."
+        )
     value = COMPILE.words(rows[COMPILE.key].iloc[0]) if texts else ""
     sentences = " ".join([*texts[:1], *map(capital, texts[1:])])
     return [Claim("{value}, {sentences}", value=capital(value), sentences=sentences)] if texts else []
@@ -57,7 +59,7 @@ def _cost(times: pd.DataFrame, cost: pd.DataFrame) -> list[Claim]:
         return [Claim("The cost of compiling is not known.", "missing")]
     steps = times[(times["phase"] == WHOLE_STEP) & (times["verdict"] == evidence.FASTER)]
     paid = cost[cost["run"].isin(steps["run"]) & cost["steps_to_pay"].notna()]["steps_to_pay"].round()
-    repaid = f", repaid after {interval(paid, count)} steps if there is a gain" if len(paid) else ""
+    repaid = f", repaid after {interval(paid, count)} steps where a run is clearly faster" if len(paid) else ""
     broken = cost[cost["graph_breaks"].fillna(0).astype("float64") > 0]
     graphs = f"; the graph is broken in {runs_in_words(broken)}" if len(broken) else ""
     seconds = interval(cost["compile_s"], significant)

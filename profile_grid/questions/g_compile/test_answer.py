@@ -45,7 +45,7 @@ def test_compiling_has_paid_when_its_seconds_are_gained_back_and_never_without_a
     assert cost.loc["on", ["compile_s", "gained_ms", "steps_to_pay"]].tolist() == pytest.approx([20.0, 5.0, 4000.0])
     assert cost["steps_to_pay"].isna().tolist() == [False, True]
     text = told("g_compile", [plain, faster, slower])
-    assert "Compiling takes 20.0 s with an empty cache, repaid after 4,000 steps if there is a gain." in text
+    assert "Compiling takes 20.0 s with an empty cache, repaid after 4,000 steps where a run is clearly faster." in text
     assert "Compiled (only attention): slower in the only run (× 0.500)." in text
 
 
@@ -55,7 +55,10 @@ def test_the_sentences_say_what_is_left_of_the_kernels_and_what_took_their_place
     assert text.startswith(
         "Compiled (entire model), the forward pass of small at context 512 is 2.00 times as fast as not compiled."
     )
-    assert "Compiled (entire model), the forward pass keeps 64.8 % of its kernels and 91.8 % of its GPU time." in text
+    assert (
+        "Compiled (entire model), the forward pass launches 64.8 % of the kernels and takes 91.8 % of the GPU time."
+        in text
+    )
 
 
 SCORES, NORM = "computing attention scores", "norm"

@@ -18,12 +18,12 @@ LARGEST_OPERATIONS = 5
 MAKERS = ("operator", "line")  # of an allocation
 OF_A_BLOCK = {
     "saved_bytes": "one block keeps",
-    "estimated_saved_bytes": "by shapes",
+    "estimated_saved_bytes": "predicted",
     "gradient_bytes": "its gradients",
-    "estimated_gradient_bytes": "by shapes",
+    "estimated_gradient_bytes": "predicted",
     "backward_change_bytes": "change in its backward pass",
     "residual_bytes": "residual activation",
-    "estimated_residual_bytes": "by shapes",
+    "estimated_residual_bytes": "predicted",
 }
 
 

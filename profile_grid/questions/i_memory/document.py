@@ -22,7 +22,7 @@ from profile_grid.tables import gains, model_parts, pivoting
 from profile_grid.tables.cells import Part, lines_table, parts_table, rows_table
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD, OUTSIDE
-from profile_grid.tables.wording import PASSES, Claim, capital, leaders, listed, run_in_words, where
+from profile_grid.tables.wording import PASSES, Claim, capital, leaders, listed, run_in_words, varying, where
 
 EXPECTED = (
     ("of the requested peaks", "requested_peak_bytes", "estimated_peak_bytes"),
@@ -56,7 +56,7 @@ def _fullest(peaks: pd.DataFrame, failures: pd.DataFrame) -> Claim:
     if len(failures):
         first = failures.iloc[0]
         step = "that" if first["mode"] == peak_row["mode"] else PASSES[first["mode"]]
-        failure = f"; {step} of {where(first)} does not fit"
+        failure = f"; {step} of {where(first, varying(failures))} does not fit"
     return Claim(
         "{step} of {place} needs {peak} at its peak, {share} of it {category}{lacking}.", "counted",
         step=capital(PASSES[peak_row["mode"]]),
@@ -101,7 +101,7 @@ def _counted(measured: Measured) -> list[Claim]:
         interval((room[name] / room["requested_peak_bytes"]).astype("float64"), significant)
         for name in ("allocated_peak_bytes", "reserved_peak_bytes", "driver_used_bytes")
     )
-    text = "For each requested byte, the allocator gave {gave} and reserved {reserved}; the GPU showed {showed} in use."
+    text = "For each requested byte, {gave} were allocated and {reserved} reserved; the driver showed {showed} in use."
     return [Claim(text, gave=allocated, reserved=reserved, showed=used)]
 
 
@@ -133,10 +133,10 @@ def _bisected(measured: Measured) -> list[Claim]:
 
 def _failed(failures: pd.DataFrame) -> list[Claim]:
     """The first run out of memory; the document's table has all."""
-    return [_failure(run_rows) for _, run_rows in failures.groupby("run", sort=False)][:1]
+    return [_failure(run_rows, varying(failures)) for _, run_rows in failures.groupby("run", sort=False)][:1]
 
 
-def _failure(live: pd.DataFrame) -> Claim:
+def _failure(live: pd.DataFrame, named: Iterable[str] = ()) -> Claim:
     """Where one run ran out of memory, and what was live then; the table has the requested bytes."""
     first, of_category = live.iloc[0], live.groupby("category", sort=False)["bytes"].sum()
     path = innermost(first["in_range"])
@@ -145,7 +145,7 @@ def _failure(live: pd.DataFrame) -> Claim:
         phase = "the setup of model and optimizer"
     return Claim(
         "{run}, runs out of memory in {at} with {live} in use, {share} of it {category}.",
-        run=run_in_words(first), at=phase, live=memory(first["live_bytes"]),
+        run=run_in_words(first, named), at=phase, live=memory(first["live_bytes"]),
         share=percent(of_category.max() / first["live_bytes"]), category=escaped(of_category.idxmax()),
     )  # fmt: skip
 
@@ -165,14 +165,14 @@ def tables(measured: Measured) -> list[Part]:
             (of_parts + (f", {title}" if title else ""), parts_table(rows, "share", _size_and_share))
             for title, rows in parts
         ),
-        ("One block of the model, and an activation of the residual stream, as recorded and from the shapes",
+        ("One block of the model, and an activation of the residual stream, as recorded and as predicted",
          block_table(measured)),
         *(
-            (f"What one block of {run} keeps for the backward pass, by operation", table)
+            (f"What one block keeps for the backward pass, by operation ({run})", table)
             for run, table in operations_tables(measured)
         ),
         *(
-            (f"The largest groups of allocations at the peak of {run}", table)
+            (f"The largest groups of allocations at the peak ({run})", table)
             for run, table in _largest_tables(measured)
         ),
         ("Peak memory as requested, allocated and reserved, what the driver shows after the last step, and what the"
@@ -181,7 +181,7 @@ def tables(measured: Measured) -> list[Part]:
         ("What fits, predicted from the shapes, with all other settings as in the run",
          rows_table(fitting, gains.LEADING_KEYS, FITTING)),
         *(
-            (f"Types of parameters, outputs and gradients in the first step of {run}", table)
+            (f"Types of parameters, outputs and gradients in the first step ({run})", table)
             for run, table in dtypes_tables(measured)
         ),
         *(f"Not recorded: {escaped(text)}." for text in dict.fromkeys(room["not_seen"].dropna())),
@@ -190,7 +190,7 @@ def tables(measured: Measured) -> list[Part]:
         ("Where memory ran out, and memory by category at that moment", _failures_table(failures)),
         *(
             (
-                f"The largest groups of allocations when {run_in_words(rows.iloc[0])} ran out of memory",
+                f"The largest groups of allocations when memory ran out ({run_in_words(rows.iloc[0])})",
                 _groups_table(rows),
             )
             for _, rows in [*failures.groupby("run", sort=False)][:MAX_FAILURES]

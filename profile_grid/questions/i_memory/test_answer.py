@@ -76,7 +76,7 @@ def test_two_runs_that_differ_in_what_a_table_does_not_show_stand_in_tables_of_t
 
 def test_what_the_allocator_gave_out_and_held_stands_beside_what_was_asked_for():
     text = answered(recorded([training()]))
-    assert "For each requested byte, the allocator gave 1.10 and reserved 2.00; the GPU showed 3.00 in use." in text
+    assert "For each requested byte, 1.10 were allocated and 2.00 reserved; the driver showed 3.00 in use." in text
     assert [cell.strip() for cell in line_of(text, "small", "512", "training step", "600 MiB").split("|")][4:8] == [
         "600 MiB",
         "660 MiB",
@@ -134,7 +134,7 @@ def test_where_memory_runs_out_the_moment_and_what_was_live_then_are_told():
         cell.strip() for cell in line_of(text, "small", "512", "training step", r"forward \> block \> norm").split("|")
     ]
     assert line[5:10] == ["900 MiB", "70.0 MiB", "3.91 GiB", "2.93 GiB", "1,000 MiB"]
-    assert "The largest groups of allocations when small at context 512, training step ran out of memory:" in text
+    assert "The largest groups of allocations when memory ran out (small at context 512, training step):" in text
     assert "12 | " in line_of(text, "activations")
     before = answered(tables | {"runs": runs, "memory_failed": out_of_memory(in_phase="(outside)", in_range="")})
     assert "small at context 512, training step, runs out of memory in the setup of model and optimizer with" in before
@@ -173,7 +173,7 @@ def test_one_block_stands_with_what_the_shapes_let_expect_and_its_largest_operat
 
 def test_the_types_of_one_run_per_precision_are_shown_by_module():
     text = answered(recorded([Made(), training(), training(precision="bf16")]))
-    assert text.count("Types of parameters, outputs and gradients in the first step of") == 2
-    assert "in the first step of small at context 512, training step:" in text
+    assert text.count("Types of parameters, outputs and gradients in the first step (") == 2
+    assert "in the first step (small at context 512, training step):" in text
     cells = [cell.strip() for cell in line_of(text, "`blocks.*.norm`").split("|")]
     assert cells[1:6] == ["`blocks.*.norm`", "1", "float32", "bfloat16", "float32"]

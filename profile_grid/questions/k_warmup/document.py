@@ -67,7 +67,7 @@ def _more_needed(enough: pd.DataFrame) -> list[Claim]:
     """The steady runs that need all their warm-up steps, so that nothing shows whether these are enough."""
     steady = _steady(enough)
     rows = steady[steady["enough"] == steady["taken"]]
-    text = "{taken} were too few in {runs}: the last of them still changed the mean by more than {tolerance}."
+    text = "{taken} were too few for {runs}: the last of them still changed the mean by more than {tolerance}."
     numbers = {"taken": _steps(int(enough["taken"].max())), "tolerance": percent(TOLERANCE)}
     return [Claim(text, "counted", runs=some_runs(rows, enough), **numbers)] if len(rows) else []
 
@@ -83,6 +83,8 @@ def _phase(enough: pd.DataFrame) -> list[Claim]:
     most = extra.loc[extra.groupby("run")["extra"].idxmax()]
     phases = leaders([escaped(phase) for phase in most["phase"]])
     text = "Where the first step takes longer, the phase that adds most is {phases}."
+    if len(whole_steps(enough)) == 1:
+        text = "The phase that adds most is {phases}."
     return [Claim(text, "counted", phases=phases)]
 
 
@@ -168,6 +170,6 @@ ENOUGH = (
     ("first step, ms", lambda row: significant(row["first_ms"])),
     ("measured, ms", lambda row: significant(row["measured_mean_ms"])),
     ("first ÷ measured", lambda row: ratio(row["first_ratio"])),
-    ("mean known within", lambda row: percent(row["tolerance"])),
+    ("tolerance of the mean", lambda row: percent(row["tolerance"])),
     ("warm-up steps needed", _enough_cell),
 )

@@ -1,9 +1,12 @@
 """What the document of (l) says: sentences and tables."""
 
+from collections.abc import Iterable
+
 import pandas as pd
 
 from cs336_model.ranges import SOFTMAX
 from kernel_tables.counters.joining import COMPUTE, LATENCY, MEMORY, RULES, TOO_SMALL, UNKNOWN
+from kernel_tables.counters.metrics import STALLED_BY
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, known, percent, rate, ratio, significant
 from profile_grid.questions.l_counters.matmuls import MAX_PADDING, MAX_SUMS
@@ -18,7 +21,7 @@ VERDICT_RULES = RULES  # these and the allowances: for the definitions
 ALLOWANCES = {"sums": percent(MAX_SUMS), "unknown_tile": percent(MAX_PADDING)}
 NOT_COUNTED = Claim("Not answered: no run has counters of its kernels.", "missing")
 WORDS = {
-    COMPUTE: "arithmetic",
+    COMPUTE: "compute",
     MEMORY: "memory",
     LATENCY: "latency",
     TOO_SMALL: "too small a kernel",
@@ -65,7 +68,8 @@ def _furthest(measured: Measured, kernels: pd.DataFrame) -> Claim:
     lost = kernels.assign(nearer=roof_share, lost_ms=kernels["gpu_time_ms"] * (1 - roof_share))
     row = lost.loc[lost["lost_ms"].idxmax()]
     return Claim(
-        "The largest shortfall is that of {kernel}: at its nearer roof, its {ms} ms would be {least} ms ({run}).",
+        "{kernel} loses most time to its roof: its {ms} ms would be {least} ms at the roof that it comes closest to"
+        " ({run}).",
         kernel=measured.label(row["kernel"]), ms=significant(row["gpu_time_ms"]),
         least=significant(row["gpu_time_ms"] - row["lost_ms"]), run=run_in_words(row),
     )  # fmt: skip
@@ -78,7 +82,7 @@ def _softmax(measured: Measured) -> list[Claim]:
     gb_per_layer = softmax["dram_bytes"].astype("float64") / softmax["run"].map(layers).astype("float64") / 1e9
     if gb_per_layer.dropna().empty:
         return []
-    text = "In the forward phase, {softmax} moves {gb} GB per layer, at {share} of the memory's roof."
+    text = "In the forward phase, {softmax} moves {gb} GB per layer, at {share} of the DRAM roof."
     shares = interval(softmax["memory_share"], percent)
     return [Claim(text, softmax=SOFTMAX, gb=interval(gb_per_layer, significant), share=shares)]
 
@@ -92,8 +96,8 @@ def _shapes(measured: Measured) -> list[Claim]:
     unexplained = compared[~compared["within_padding"].astype(bool)]
     padded = compared[compared["padded_ratio"] > 1 + MAX_PADDING]
     parts = [
-        f"Counted FLOPs are {interval(compared['ratio'], significant)} times those of the shapes; padding explains this"
-        f" in {_of_all(len(compared) - len(unexplained), len(compared))} matrix multiplies"
+        f"Counted FLOPs are {interval(compared['ratio'], significant)} times those of the shapes; padding and sums"
+        f" explain this in {_of_all(len(compared) - len(unexplained), len(compared))} rows of the table"
     ]
     if len(padded):
         parts.append(f"padding adds {interval(padded['padded_ratio'] - 1, percent)} in {_named(padded)}")
@@ -120,6 +124,13 @@ def bandwidth(bytes_per_s: float) -> str:
     )
 
 
+def stalls(machines: Iterable[Measured]) -> str:
+    """The reasons for which the kernels of the table wait, each with Nsight Compute's name."""
+    rows = [_longest_kernels(machine) for machine in machines]
+    reasons = {reason for table in rows for name in ("stall", "second_stall") for reason in table[name] if reason}
+    return ", ".join(f"{words} `{name}`" for name, words in STALLED_BY.items() if words in reasons)
+
+
 MAX_KERNELS, MAX_PARTS = 8, 10  # of a run
 
 
@@ -144,14 +155,14 @@ def _limits_table(measured: Measured) -> MarkdownTable:
     shares = _shares(kernels) if len(kernels) else pd.DataFrame()
     limits = [verdict for verdict in WORDS if verdict in shares]
     return lines_table(
-        kernels.drop_duplicates("run"), gains.LEADING_KEYS, tuple(WORDS[verdict] for verdict in limits),
+        kernels.drop_duplicates("run"), gains.LEADING_KEYS, tuple(limits),
         lambda row: [percent(shares.loc[row["run"], verdict]) for verdict in limits],
     )  # fmt: skip
 
 
 def _kernels_table(measured: Measured) -> MarkdownTable:
     """(l) The kernel configurations of every run with the longest times: their work, and what limits them."""
-    rows = measured.tables["counter_kernels"].groupby("run", sort=False).head(MAX_KERNELS)
+    rows = _longest_kernels(measured)
 
     def cells(row: dict) -> tuple[str, ...]:
         waits = listed([reason for reason in (row["stall"], row["second_stall"]) if reason])
@@ -170,6 +181,10 @@ def _kernels_table(measured: Measured) -> MarkdownTable:
     return lines_table(rows, gains.LEADING_KEYS, headings, cells, words=5)
 
 
+def _longest_kernels(measured: Measured) -> pd.DataFrame:
+    return measured.tables["counter_kernels"].groupby("run", sort=False).head(MAX_KERNELS)
+
+
 def _matmuls_table(measured: Measured) -> MarkdownTable:
     """(l) FLOPs of matrix multiplies by counters and by the shapes, in runs of this project's model."""
     rows = measured.tables["counter_matmuls"]
@@ -182,7 +197,7 @@ def _matmuls_table(measured: Measured) -> MarkdownTable:
 
     of_shapes = ("counted, GFLOP", "shapes, GFLOP", "counted ÷ shapes", "in tiles ÷ shapes")
     figures = (*of_shapes, "within padding", "share of time counted")
-    return lines_table(rows, gains.LEADING_KEYS, ("pass", "part", *figures), cells, words=2)
+    return lines_table(rows, gains.LEADING_KEYS, ("phase", "part", *figures), cells, words=2)
 
 
 def _roofs_table(measured: Measured) -> MarkdownTable:
@@ -197,7 +212,8 @@ def _roofs_table(measured: Measured) -> MarkdownTable:
         return f"{text} ({percent(share)})" if known(share) else text
 
     runs = rows.drop_duplicates("run")
-    return lines_table(runs, gains.LEADING_KEYS, names, lambda row: [cell(row["run"], roof) for roof in names])
+    headings = ["DRAM" if name == "memory" else name for name in names]
+    return lines_table(runs, gains.LEADING_KEYS, headings, lambda row: [cell(row["run"], roof) for roof in names])
 
 
 def speed(bytes_per_s) -> str:
@@ -218,6 +234,6 @@ def _sums_table(measured: Measured, by: str) -> MarkdownTable:
             percent(row["memory_share"]), significant(row["flops_per_byte"]),
         )  # fmt: skip
 
-    names = ("phase",) if by == "phase" else ("pass", by)
+    names = ("phase",) if by == "phase" else ("phase", by)
     figures = ("ms", "share", "launches", "GFLOP", "of FLOP roof", "DRAM, GB", "of DRAM roof", "FLOP/B")
     return lines_table(rows, gains.LEADING_KEYS, (*names, *figures), cells, words=len(names))

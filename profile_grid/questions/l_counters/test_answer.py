@@ -125,23 +125,20 @@ def test_counted_flops_stand_beside_those_of_the_shapes_twice_as_many_in_the_bac
 
 def test_a_gap_to_the_shapes_beyond_the_padding_of_tiles_is_said():
     text = answered(counted(FORWARD, of_head=1.3))
-    assert "padding explains this in 0 of 1 matrix multiplies; not in head (small at context 512)." in text
+    assert "padding and sums explain this in 0 of 1 rows of the table; not in head (small at context 512)." in text
     assert " no | " in line_of(text, "small", "512", "forward pass", "forward", "head", "40.89")
 
 
 def test_the_sentences_say_what_limits_what_is_furthest_from_its_roof_and_what_the_roofs_are():
     text = answered(counted(FORWARD))
-    assert "Arithmetic limits 72.7 % of the kernel time of a forward pass in fp32 (small at context 512)." in text
+    assert "Compute limits 72.7 % of the kernel time of a forward pass in fp32 (small at context 512)." in text
     headings, shares = (
-        next(line for line in text.split("\n") if cell in line)
-        for cell in ("| arithmetic | memory |", " 72.7 % | 21.8 %")
+        next(line for line in text.split("\n") if cell in line) for cell in ("| compute | memory |", " 72.7 % | 21.8 %")
     )
-    assert [cell.strip() for cell in headings.split("|")][-4:-1] == ["arithmetic", "memory", "too small a kernel"]
+    assert [cell.strip() for cell in headings.split("|")][-4:-1] == ["compute", "memory", "too small"]
     assert [cell.strip() for cell in shares.split("|")][-4:-1] == ["72.7 %", "21.8 %", "5.5 %"]
-    assert (
-        "shortfall is that of **sgemm 256×128 nn**: at its nearer roof, its 0.800 ms would be 0.635 ms (small" in text
-    )
-    assert "computing softmax moves 0.0720 GB per layer, at 90.0 % of the memory's roof" in text
+    assert "**sgemm 256×128 nn** loses most time to its roof: its 0.800 ms would be 0.635 ms at the roof" in text
+    assert "computing softmax moves 0.0720 GB per layer, at 90.0 % of the DRAM roof" in text
     assert "4.00 TB/s (83.3 %)" in text
 
 

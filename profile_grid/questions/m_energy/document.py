@@ -80,7 +80,7 @@ def _context_shares(rows: pd.DataFrame) -> list[Claim]:
         group = group.sort_values(CONTEXT_LENGTH.key)
         if len(group) > 1:
             ends.append(group[TOKEN].iloc[-1] / group[TOKEN].iloc[0])
-    text = "At the longest context, a token takes {shares} of its energy at the shortest ({number})."
+    text = "At the longest context of a model, a token takes {shares} of its energy at the shortest ({number})."
     number = counted([len(ends)], "pair of runs", "pairs of runs")
     return [Claim(text, shares=interval(ends, percent), number=number)] if ends else []
 
@@ -99,15 +99,12 @@ def _waiting(rows: pd.DataFrame) -> list[Claim]:
         return []
     bound = rows[rows["launch_bound"]]
     if bound.empty:
-        text = (
-            "Without a profiler, no run is launch-bound; idle power while the GPU waits takes {share} of a step's"
-            " energy."
-        )
+        text = "Without a profiler, no run is launch-bound; power of the idle GPU takes {share} of a step's energy."
         return [Claim(text, "counted", share=interval(rows["waiting_energy_share"], percent))]
     highest = bound.loc[bound["waiting_energy_share"].idxmax()]
     return [
         Claim(
-            "Without a profiler, {runs} {are} launch-bound: the GPU waits {waits} of a step, and idle power takes up to"
+            "Without a profiler, {runs} {are} launch-bound: the GPU idles {waits} of a step, and that takes up to"
             " {share} of its energy ({run}).", "counted",
             runs=of_all(len(bound), len(rows), "run"), are="is" if len(bound) == 1 else "are",
             waits=interval(bound["waiting_share"], percent), share=percent(highest["waiting_energy_share"]),
@@ -119,7 +116,8 @@ def _waiting(rows: pd.DataFrame) -> list[Claim]:
 def _counter(rows: pd.DataFrame) -> Claim:
     scatter = interval((rows["joules_per_step_std"] / rows["joules_per_step"]).dropna(), percent)
     return Claim(
-        "The counter ({names}) ticks every {ticks} ms, at most {most} of a window; windows scatter by {scatter}.",
+        "The counter ({names}) is updated every {ticks} ms, at most {most} of a window; the standard deviation between"
+        " windows is {scatter}.",
         names=listed([escaped(name) for name in rows["counter"].unique()]),
         ticks=interval(rows["tick_ms"], significant), most=percent(rows["tick_share"].max()), scatter=scatter,
     )  # fmt: skip
@@ -136,8 +134,8 @@ def tables(measured: Measured) -> list[cells.Part]:
         for name, (heading, factor) in COLUMNS.items()
     ]
     shares = (
-        ("waits", lambda row: percent(row["waiting_share"])),
-        ("energy while it waits", lambda row: percent(row["waiting_energy_share"])),
+        ("GPU idle", lambda row: percent(row["waiting_share"])),
+        ("energy while idle", lambda row: percent(row["waiting_energy_share"])),
     )
     text = "Energy by the counter of the device, without a profiler; ± is the standard deviation between windows"
     return [(text, cells.rows_table(measured.tables["energy_use"], LEADING_KEYS, (*energies, *shares)))]

@@ -73,7 +73,7 @@ def _errors(runs: pd.DataFrame) -> list[Claim]:
     if both.empty:
         return []
     errors = both["peak_bytes"].astype("float64") / both["measured_peak_bytes"].astype("float64") - 1
-    text = "Predicted peaks differ from what was allocated, which is rounded up by the allocator, by {errors}."
+    text = "Predicted peaks differ by {errors} from what was allocated, which the allocator rounds up."
     return [Claim(text, errors=interval(errors, percent))]
 
 
@@ -90,7 +90,7 @@ def tables(measured: Measured) -> list[Part]:
         ]
         return [fits, _gib(row["peak_bytes"]), _measured(row), "; ".join(texts)]
 
-    headings = ("fits", "predicted, GiB", "measured, GiB", "largest components, GiB")
+    headings = ("predicted to fit", "predicted, GiB", "measured, GiB", "largest components, GiB")
     lines = lines_table(table.drop_duplicates("run"), ALWAYS, headings, cells, words=len(headings))
     return [("What one GPU needs by the shapes, and what was measured", lines)]
 

@@ -24,7 +24,8 @@ def claims_of_memory(table: pd.DataFrame) -> list[Claim]:
         if len(cell) > 1:
             least, largest = cell.loc[cell["all_bytes"].idxmin()], cell.loc[cell["all_bytes"].idxmax()]
             text = (
-                "In {place}, the process with most memory needs {least} before the optimizer {low}, {largest} {high}."
+                "In {place}, the rank with the highest peak before the optimizer needs {least} {low}, and {largest}"
+                " {high}."
             )
             low, high = (where(row[[PARALLEL.key, OPTIMIZER.key]]) for row in (least, largest))
             sizes = {"least": memory(least["all_bytes"]), "largest": memory(largest["all_bytes"])}
@@ -56,12 +57,12 @@ def _megabytes(size_bytes: float) -> str:
 MEMORY = (
     ("rank", lambda row: count(row["rank"])),
     ("moment", lambda row: row["moment"]),
-    ("at", lambda row: row["at"]),
+    ("when", lambda row: row["at"]),
     *((name, lambda row, name=name: memory(row[column_of(name)])) for name in (*COMPONENTS, "all")),
 )
 VOLUME = (
     ("operation", lambda row: escaped(row["operation"])),
-    ("calls per step", lambda row: significant(row["per_step"])),
+    ("calls per step", lambda row: count(row["per_step"])),
     ("MB per step", lambda row: _megabytes(row["bytes"])),
     ("on each link of a ring, MB", lambda row: _megabytes(row["sent_bytes"])),
 )
@@ -70,5 +71,5 @@ GATHERS = (
     ("block", lambda row: count(row["layer"])),
     ("in time", lambda row: f"{count(row['steps'] - row['late'])} of {count(row['steps'])}"),
     ("late, ms", lambda row: significant(row["mean_ms"])),
-    ("longest, ms", lambda row: significant(row["max_ms"])),
+    ("latest, ms", lambda row: significant(row["max_ms"])),
 )

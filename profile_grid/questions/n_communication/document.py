@@ -84,17 +84,17 @@ def _cost(times: pd.DataFrame) -> list[Claim]:
     """The time that communication adds to a step, if it exceeds the differences between processes of the same work."""
     if times.empty:
         return []
-    slower = times[times["verdict"] == SLOWER]
-    cost = ""
+    slower, cost = times[times["verdict"] == SLOWER], ""
+    also = " that were also timed without it" if times["cost_ms"].isna().any() else ""
     if len(slower):
-        work = where(slower.loc[slower["cost_share"].idxmax(), keys_without(PARALLEL.key)])
+        work = where(slower.loc[slower["cost_share"].idxmax()])
         cost = f": {interval(slower['cost_share'], percent)} of the step, most in {work}"
     spread = interval(times["baseline_spread"].dropna(), percent)
     others = f". In the others, processes may differ as much (standard deviation {spread})"
     return [
         Claim(
-            "Without a profiler, communication costs time in {runs}{cost}{others}.", "difference",
-            runs=of_all(len(slower), len(times), "run"), cost=cost,
+            "Without a profiler, communication costs time in {runs}{also}{cost}{others}.", "difference",
+            runs=of_all(len(slower), len(times), "run"), also=also, cost=cost,
             others=others if len(slower) < len(times) else "", spread=spread,
         )
     ]  # fmt: skip
@@ -109,6 +109,9 @@ def _exposed_communication(steps: pd.DataFrame) -> list[Claim]:
     text = "Under the profiler, exposed communication takes {amount} of a step{ways}."
     (least, _), (most, _) = ends = [*medians.iloc[[0, -1]].items()]
     ways = [f"{percent(share)} {PARALLEL.words(way)}" for way, share in ends]
+    if len(medians) == len(communicating) > 1:
+        return [Claim(text, amount=f"{percent(medians.iloc[0])} to {percent(medians.iloc[-1])}",
+                      ways=f", least {PARALLEL.words(least)} and most {PARALLEL.words(most)}")]  # fmt: skip
     amount, ways = interval(communicating["exposed_share"], percent), f" (medians: from {ways[0]} to {ways[1]})"
     if least == most:
         times = interval(communicating["exposed_communication_ms"], significant)
@@ -189,12 +192,12 @@ def tables(measured: Measured) -> list[Part]:
          table_of("times", TIMES)),
         ("How the time of a step is spent on each rank, under the profiler (means of the captured steps)",
          _steps_table(measured)),
-        ("Collectives, means over ranks and captured steps", _collectives_table(measured)),
+        (f"{_longest(measured)}, means over ranks and captured steps", _collectives_table(measured)),
         ("What one rank communicates in a step, by operation", table_of("volume", VOLUME, words=1)),
         ("Blocks whose parameters were gathered late, in captured steps of all ranks (all blocks: the table"
          " `communication_gathers`)",
          rows_table(gathers[gathers["late"] > 0], LEADING_KEYS, GATHERS, words=1)),
-        ("Memory of each process by category", table_of("memory", MEMORY, words=3)),
+        ("Memory of each rank by category", table_of("memory", MEMORY, words=3)),
         ("Only all-reduces, one after another, without a model", table_of("all_reduce", ALL_REDUCES, keys=(GPUS.key,))),
         ("Losses compared with those of the run on one GPU with the same batch, as relative differences",
          table_of("losses", LOSSES)),
@@ -242,6 +245,12 @@ def _collectives_table(measured: Measured) -> MarkdownTable:
     return rows_table(rows, LEADING_KEYS, columns, words=1)
 
 
+def _longest(measured: Measured) -> str:
+    """What the table of collectives has."""
+    is_cut = len(measured.tables["communication_collectives"]) > MAX_COLLECTIVES
+    return f"The {MAX_COLLECTIVES} collectives with the most time" if is_cut else "Collectives"
+
+
 def _error(value: float) -> str:
     return f"{value:.1e}" if known(value) else ABSENT
 
@@ -263,7 +272,7 @@ BANDWIDTHS = (
 TIMES = (
     ("step, ms", _step),
     ("this run without communication, ms", lambda row: with_spread(row["without_mean_ms"], row["without_std_ms"])),
-    ("all such runs, ms", lambda row: significant(row["baseline_ms"])),
+    ("without communication, median of all such runs, ms", lambda row: significant(row["baseline_ms"])),
     ("difference, ms", lambda row: significant(row["cost_ms"])),
     ("share of the step", lambda row: percent(row["cost_share"]) + (" ?" if row["verdict"] == UNTOLD else "")),
 )

@@ -325,8 +325,8 @@ def test_memory_is_told_by_component_and_the_least_and_the_most_of_a_step_in_a_s
         ["ddp", "zero1", "peak before", 2e9, 2e9, 1e9, 5e9],
     ]
     text = document(made)
-    assert "In small at context 512 with batch 8 on 2 GPUs, the process with most memory needs 4.7 GiB before" in text
-    assert "optimizer zero1, 6.5 GiB with naive DDP." in text
+    assert "In small at context 512 with batch 8 on 2 GPUs, the rank with the highest peak before the optimizer" in text
+    assert "needs 4.7 GiB with ddp and optimizer zero1, and 6.5 GiB with naive DDP." in text
     assert summaries(merged([ONE]))["communication_memory"].empty
 
 

@@ -1,6 +1,6 @@
 """What the document on lost time says: sentences and tables."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
@@ -64,11 +64,11 @@ def _largest(bounds: pd.DataFrame, runs: int) -> Claim:
     if bounds.empty:
         return Claim("The diagnosis finds nothing in {runs}.", "counted", runs=of_all(runs, runs, "run"))
     first = bounds.drop_duplicates("run")
-    losses = [LOSSES.get(name, code(name)) for name in first["code"]]
+    losses = [_named(name) for name in first["code"]]
     bound = percent((at_most(first)["percent"] / 100).median())
     median = " (median)" if len(first) > 1 else ""
-    text = "The largest loss is {losses}, costing at most {bound} of a step{median}."
-    return Claim(text, "predicted", losses=leaders(losses, most=MAX_LEADERS, others=False), bound=bound, median=median)
+    text = "The largest loss is {losses}; fixing it saves at most {bound} of a step{median}."
+    return Claim(text, "predicted", losses=leaders(losses, most=MAX_LEADERS, every=runs), bound=bound, median=median)
 
 
 def _bounds(losses: pd.DataFrame, runs: int) -> list[Claim]:
@@ -76,10 +76,9 @@ def _bounds(losses: pd.DataFrame, runs: int) -> list[Claim]:
     first = at_most(losses.drop_duplicates("run"))
     if first.empty or runs == 1:
         return []
-    quiet = f"; no loss in {of_all(runs - len(first), runs, 'run')}" if len(first) < runs else ""
-    by = ", depending on the run" if len(first) > 1 else ""
-    text = "Fixing the largest loss saves at most {shares} of a step{by}{quiet}."
-    return [Claim(text, "predicted", shares=interval(first["percent"] / 100, percent), by=by, quiet=quiet)]
+    quiet = f"; nothing is found in {of_all(runs - len(first), runs, 'run')}" if len(first) < runs else ""
+    text = "That bound is {shares} of a step{quiet}."
+    return [Claim(text, "predicted", shares=interval(first["percent"] / 100, percent), quiet=quiet)]
 
 
 def _not_checked(findings: pd.DataFrame) -> list[Claim]:
@@ -95,7 +94,7 @@ def _silent(findings: pd.DataFrame) -> Iterator[tuple[str, str]]:
     for message, rows in silent.groupby("message", sort=False, observed=True):
         some = rows["run"].nunique()
         where = f" in {of_all(some, every, 'run')}" if some < every else ""
-        names = [LOSSES.get(name, code(name)) for name in dict.fromkeys(rows["code"])]
+        names = [_named(name) for name in dict.fromkeys(rows["code"])]
         losses = listed(names) if len(names) <= MAX_NAMED else f"{len(names)} kinds of loss"
         yield f"{losses}{where}", str(message)
 
@@ -108,8 +107,11 @@ def _held(predictions: pd.DataFrame) -> list[Claim]:
     broken = predictions[~predictions["holds"].astype(bool)]
     also = f"; clearly more was saved in {runs_in_words(broken)}" if len(broken) else ""
     held, every = within_bound(predictions), len(predictions)
-    noun = "remedy" if held == every == 1 else "remedies"
-    text = f"{remedies(held, every)} measured {noun} saved no more than the diagnosis says is possible{{also}}."
+    if held == every == 1:
+        saved, bound = (percent(predictions[f"{name}_percent"].iloc[0] / 100) for name in ("measured", "predicted"))
+        text = "The measured remedy saves {saved} of a step; by the diagnosis, {bound} is possible."
+        return [Claim(text, "counted", saved=saved, bound=bound)]
+    text = f"{remedies(held, every)} measured remedies saved no more than the diagnosis says is possible{{also}}."
     return [Claim(text, "counted", held=held, all=every, also=also)]
 
 
@@ -137,14 +139,21 @@ def _per_launch(measured: Measured) -> list[Claim]:
     median = f" (median {significant(total.median())})" if len(total) > 2 else ""
     most = order[0]
     lead = Claim(
-        "While it is traced, the host needs {us} µs per launch{median}, {share} of it {most}.",
+        "While it is traced, the host needs {us} µs per launch of a step{median}, {share} of it {most}.",
         us=interval(total, significant), median=median, share=interval(us[most] / total, percent), most=_activity(most),
+    )  # fmt: skip
+    slower = rows.groupby("run")["own_ms"].sum() / rows.groupby("run")["unprofiled_step_ms"].first()
+    trace = (
+        [Claim("Traced, the phases of a step take {factor} times as long as the step without a profiler.",
+               factor=interval(slower.dropna(), significant))]
+        if slower.notna().any()
+        else []
     )  # fmt: skip
     parts = [f"{_activity(activity)} {significant(us[activity].median())}" for activity in order]
     medians = " (medians)" if len(us) > 1 else ""
     text = "Host time by activity, in µs per launch{medians}: {parts}."
     by_part = Claim(text, medians=medians, parts=listed(parts))
-    return [lead, by_part, *_functions(measured.tables["host_stacks"], us[most])]
+    return [lead, *trace, by_part, *_functions(measured.tables["host_stacks"], us[most])]
 
 
 def _functions(stacks: pd.DataFrame, outside_us: pd.Series) -> list[Claim]:
@@ -184,11 +193,11 @@ def tables(measured: Measured) -> list[Part]:
 
 
 REMEDIES = (
-    ("remedy", lambda row: BY_KEY[row["remedy"]].heading),
+    ("remedy", lambda row: f"{BY_KEY[row['remedy']].heading} {BY_KEY[row['remedy']].name_of(row[row['remedy']])}"),
     ("for", lambda row: _codes(row["codes"])),
     ("at most, ms (of a step)", lambda row: _gain(row, "predicted")),
     ("gained, ms (of a step)", lambda row: _gain(row, "measured")),
-    ("holds", lambda row: "yes" if row["holds"] else "**no**"),
+    ("within the bound", lambda row: "yes" if row["holds"] else "**no**"),
 )
 
 
@@ -201,7 +210,7 @@ def _findings_table(measured: Measured) -> MarkdownTable:
         run_losses = losses[losses["run"] == run["run"]]
         more = [f"and {len(run_losses) - MAX_FINDINGS} more"] if len(run_losses) > MAX_FINDINGS else []
         nothing = "nothing" if run["run"] in set(findings["run"]) else ABSENT
-        return [", ".join([*map(_finding, run_losses.head(MAX_FINDINGS).itertuples()), *more]) or nothing]
+        return ["; ".join([*map(_finding, run_losses.head(MAX_FINDINGS).itertuples()), *more]) or nothing]
 
     return lines_table(measured.runs, ALL_LEADING, ("findings, with the largest possible saving",), cells, words=1)
 
@@ -235,12 +244,19 @@ def _stacks(run_rows: pd.DataFrame) -> MarkdownTable:
     for row in run_rows.head(MAX_FUNCTIONS).itertuples():
         figures = count(row.samples), count(row.samples_in_calls), significant(row.estimated_ms)
         lines.append((code(row.function, in_table=True), *figures, significant(row.estimated_us_per_launch)))
-    headings = ("function", "samples", "samples in calls", "estimated, ms", "estimated, µs per launch")
+    headings = ("function", "samples", "samples in CUDA or OS calls", "estimated, ms", "estimated, µs per launch")
     return MarkdownTable(headings, tuple(lines), first_right=1)
 
 
+def codes(machines: Iterable[Measured]) -> str:
+    """The losses that were found, each with the code of its rule: "late launches `launch_bound`"."""
+    tables = [machine.tables["time_lost"] for machine in machines]
+    found = dict.fromkeys(name for table in tables for name in table.loc[~table["abstained"].astype(bool), "code"])
+    return ", ".join(f"{_named(name)} {code(name)}" for name in found)
+
+
 def _finding(row) -> str:
-    return f"{_named(row.code)} {significant(row.ms)} ms ({percent(row.percent / 100)})"
+    return f"{_named(row.code)}: {significant(row.ms)} ms ({percent(row.percent / 100)})"
 
 
 def _codes(codes: str) -> str:
@@ -248,5 +264,5 @@ def _codes(codes: str) -> str:
 
 
 def _named(rule: str) -> str:
-    """The name of a rule in a table: "launch bound"."""
-    return escaped(rule.replace("_", " "))
+    """What a rule finds, in words: "late launches"; the code of an unknown one."""
+    return LOSSES.get(rule) or code(rule, in_table=True)

@@ -94,7 +94,8 @@ def host_per_launch(merged: Merged) -> pd.DataFrame:
     rows = rows[rows["doing"] != STACK]
     keys = [*LEADING, "phase", "thread", "doing", "launches"]
     table = rows.groupby(keys, sort=False, as_index=False)[["calls", "own_ms"]].sum()
-    return table.assign(us_per_launch=table["own_ms"] * 1e3 / table["launches"])
+    step_ms = table["run"].astype("str").map(largest_gains.step_ms(merged)).astype("float64")
+    return table.assign(us_per_launch=table["own_ms"] * 1e3 / table["launches"], unprofiled_step_ms=step_ms)
 
 
 def host_stacks(merged: Merged) -> pd.DataFrame:
@@ -170,6 +171,7 @@ TABLES = (
     calls | float | | calls per step
     own_ms | float | ms | time of the thread per step, under the trace, which slows it down
     us_per_launch | float | µs | the same for each launch of the phase
+    unprofiled_step_ms | float | ms | mean time of a step without a profiler; empty if none was timed
 """),
         make=host_per_launch,
     ),

@@ -41,7 +41,7 @@ def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
 
 ALL_REDUCE_TABLE = TableSpec(
     "all_reduce",
-    "One row per run with the stage all_reduce and size: all-reduce alone between its GPUs, without a model",
+    "One row per size, and run with the stage all_reduce: all-reduce alone between its GPUs, without a model",
     columns("""
     bytes | int | B | size of the fp32 tensor that every rank has
     n | int | | consecutive all-reduces that were timed

@@ -138,7 +138,7 @@ ENERGY_TABLE = TableSpec(
     "One row per run with the stage energy: means over its windows, no profiler attached",
     columns("""
     counter | text | | whose energy is counted: NVML for the entire GPU, RAPL for the packages of the CPU
-    windows | int | | windows in which the model stepped
+    windows | int | | windows in which steps ran
     steps | int | | steps in all of them
     step_ms | float | ms | their seconds ÷ their steps
     tokens | int | tokens | of one step: batch × context
@@ -169,9 +169,9 @@ ENERGY_WINDOWS = TableSpec(
     power_w | float | W | joules ÷ seconds
     begin_temperature_c | int | °C | of the GPU before the window
     end_temperature_c | int | °C | after it
-    begin_sm_clock_mhz | int | MHz | clock of the GPU's processors before the window
+    begin_sm_clock_mhz | int | MHz | SM clock before the window
     end_sm_clock_mhz | int | MHz | after it
-    begin_memory_clock_mhz | int | MHz | clock of its memory before the window
+    begin_memory_clock_mhz | int | MHz | memory clock before the window
     end_memory_clock_mhz | int | MHz | after it
     throttled | text | | what reduced the clocks at either end; empty for nothing
 """),

@@ -5,7 +5,7 @@ from profile_grid.study.stage import COUNT, Setting, Stage, TablesOfARun
 
 HOST_TRACE = Stage(
     name="host_trace",
-    meaning="the process whose host is traced: calls of the OS runtime, and Python stacks",
+    meaning="the process in which the host is traced: calls of the OS runtime, and Python stacks",
     files=("host_trace.sqlite",),
     attempts=CAPTURE.attempts,
     sources=(*CAPTURE.sources, CAPTURE.file("measure"), "kernel_tables/reading/python_samples.py"),

@@ -109,13 +109,13 @@ OPERATOR_TIMES = table_spec.TableSpec(
     memory_before_backward_bytes | float | B | bytes in use between forward and backward pass; empty on a CPU
     peak_bytes | float | B | peak bytes in use; empty on a CPU
     compile_s | float | s | the pass that compiled it, with an empty cache
-    verdict | text | | of the checks of a student's code in this precision: right, right as tf32, or wrong
+    verdict | text | | of the checks of a student's code in this precision: right, right as tf32 (in TF32), or wrong
     bench_method | text | | how single calls were timed, as triton.testing.do_bench does; empty if they were not
 """,
         *(
             f"""
     bench_{name}_calls | int | | measured calls of {words}
-    bench_{name}_ms | float | ms | mean time of {words}, without waiting for the host
+    bench_{name}_ms | float | ms | mean time of {words}, by CUDA events
     bench_{name}_std_ms | float | ms | its standard deviation (n − 1)
 """
             for name, words in BENCHED.items()

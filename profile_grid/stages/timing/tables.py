@@ -99,9 +99,9 @@ ACCURACY = TableSpec(
     logits_error | float | | relative error of the logits, in the Euclidean norm
     gradient_norm_error | float | | relative error of the norm of the reduced gradients, the largest of all ranks; \
         empty without them
-    explained_error | float | | the largest error that the precision explains
+    explained_error | float | | the largest error that rounding explains
     within_precision | bool | | whether all errors are within that
-    reason | text | | why there are no errors: an fp64 run does not fit into memory, or a custom model
+    reason | text | | why no error was computed: an fp64 run does not fit into memory, or a custom model
 """),
 )
 
@@ -209,12 +209,12 @@ TIMINGS = TableSpec(
     max_ms | float | ms | longest step
 """,
         PROCESS_COLUMNS,
-        "status | text | | as timing_status of runs; without times unless complete",
+        "status | text | | timing_status of the table runs; times are empty unless it is complete",
     ),
 )
 STEPS = TableSpec(
     "steps",
-    "One row per run, phase and timed step of the first process; processes/steps.csv has those of the others",
+    "One row per run, phase and timed step of the first process; results/processes has those of others",
     columns("""
     phase | text | | step, or one phase of it
     step | int | | number of the measured step, from 0
@@ -235,7 +235,7 @@ LOSSES = TableSpec(
     "One row per run and loss of the process without a profiler; on several GPUs, of the entire batch",
     columns("""
     number | int | | from 0: steps in order, warm-up first; in mode forward, of one separate pass
-    loss | float | nats | mean cross-entropy
+    loss | float | nat | mean cross-entropy
 """),
 )
 RANK_TIMES = TableSpec(

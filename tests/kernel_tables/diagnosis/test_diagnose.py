@@ -39,7 +39,7 @@ def test_the_diagnosis_of_a_real_capture_is_what_its_truth_says():
     assert optimizer.evidence["running_ms"] == pytest.approx(1.586542 / 3)
     assert optimizer.where["steps"] == [0, 1, 2]
     assert said["launch_bound"].gain_percent + optimizer.gain_percent <= 100
-    few = "only 3 steps were recorded, and it takes 6 to tell a slow step from chance (record --steps)"
+    few = "only 3 steps were recorded, and it takes 6 to tell a slow step from chance (`kernel-tables record --steps`)"
     assert said["unsteady_steps"].message == few
 
 

@@ -143,7 +143,7 @@ def test_gains_are_of_a_step_before_recording_which_leaves_less_idle_time_on_a_g
         assert "; 2.50 ms before recording): kernels" in time.sentence
     assert said.gain_ms == pytest.approx(1.5), "what the kernels leave"
     assert said.gain_percent == pytest.approx(60)
-    assert "fixing it saves at most 60 % of a step before recording: load data" in said.sentence(time.base)
+    assert "fixing it saves at most 60 % of a step before recording. To fix it, load data" in said.sentence(time.base)
     assert f"at most 1.50 ms (60.0 % of a step before recording), {said.sure}" in finding_lines([said], 100, time)
 
 
