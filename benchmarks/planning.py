@@ -1,4 +1,5 @@
-"""Measures how long Snakemake plans a grid: `python -m benchmarks.planning`. Nothing is run; about five minutes.
+"""Measures how long Snakemake takes to plan a grid: `python -m benchmarks.planning`. Nothing is run.
+minutes.
 
 Dry runs of workflows, each in a separate folder. Ratios are to the first:
 - a plain Snakefile with as many jobs as the runs of the grid have, each with one input, one output, a log, a message
@@ -39,7 +40,7 @@ rule step{step}:
 """
 
 
-def main(*, runs: list[int] = [60, 6000], repeats: int = 3) -> str | None:  # noqa: B006, which nothing changes
+def main(*, runs: list[int] = [60, 6000], repeats: int = 3) -> str | None:  # noqa: B006 (never changed)
     for number in runs:
         with tempfile.TemporaryDirectory() as scratch:
             costs = Costs(f"{number} runs, {JOBS_PER_RUN} jobs of each", "wall_s")

@@ -66,9 +66,9 @@ SECTIONS = {
     "Grid": (
         _page("models", "Measure your own model"),
         _page("dimensions", "Choose dimensions"),
-        _page("stages", "Add stages"),
+        _page("stages", "Choose stages"),
         _page("attention-alone", "Measure attention"),
-        _page("course-report", "Measure the course's assignment"),
+        _page("course-report", "Make the measurements of CS336"),
         _page("adapters", "Measure your own code"),
         _page("running", "Run on several GPUs"),
         _page("slurm", "Run on Slurm"),

@@ -26,7 +26,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument("--time-limit", type=float, metavar="S", help="stop the program after S seconds")
     command.add_argument(
         "-o", "--output", type=Path, metavar="FILE",
-        help="the capture (default: recording.sqlite, or the next free number)",
+        help="the capture (default: recording.sqlite; if it exists, recording-2.sqlite and so on)",
     )  # fmt: skip
     command.add_argument(
         "program", nargs=argparse.REMAINDER, metavar="-- PROGRAM ...", help="the program and its arguments"
@@ -37,7 +37,7 @@ def _add_window_options(command: argparse.ArgumentParser) -> None:
     window = command.add_argument_group(
         "the window",
         f"By default, the first {settings.DEFAULT_SKIP} steps are skipped and the next {settings.DEFAULT_STEPS}"
-        " recorded. A step is an optimizer step; without an optimizer, a call of the model; or a replay of a CUDA"
+        " recorded. A step is an optimizer step or, without an optimizer, a call of the model or a replay of a CUDA"
         " graph.",
     )
     window.add_argument(

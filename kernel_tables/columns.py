@@ -61,7 +61,7 @@ def _column_in(line: str) -> Column:
     return Column(name.removesuffix("?"), dtype, *fields[2:], fields[1].endswith("?"), name.endswith("?"))
 
 
-RANK = columns("rank? | int | | number of the rank; of several captures, or with `--ranks`")
+RANK = columns("rank? | int | | number of the rank; only for several captures or with `--ranks`")
 STEP = columns("""
     rank | int | | number of the rank
     device | int | | number of its device
@@ -73,7 +73,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     range | text | | name of the range; with `--tree`, its path
     depth? | int | | only with `--tree`: 0 for the outermost range
     instances | int | | occurrences of the range; one that a CUDA graph captured occurs in each replay, too
-    kernels | int | | kernels that it and its inner ranges launched; a replayed graph counts as one
+    kernels | int | | kernels that it and its inner ranges launched; a replay recorded as one activity counts as one
     gpu_time_ns | int | ns | their time
     memops | int | | copies and fills
     memop_time_ns | int | ns | their time
@@ -84,10 +84,10 @@ TABLES: dict[str, tuple[Column, ...]] = {
     kernel | text | | full name; `[CUDA memcpy ...]`, `[CUDA memset]`, `[CUDA graph N]`
     class | text | | class of the kernel
     launches | int | | number of launches
-    total_ns | int | ns | time of all launches
-    mean_ns | float | ns | mean time of a launch
-    min_ns | int | ns | shortest launch
-    max_ns | int | ns | longest launch
+    total_ns | int | ns | GPU time of all launches
+    mean_ns | float | ns | mean GPU time of a launch
+    min_ns | int | ns | shortest GPU time of a launch
+    max_ns | int | ns | longest GPU time of a launch
     std_ns | float? | ns | sample standard deviation; missing for one launch
     """),
     "classes": RANK
@@ -113,10 +113,10 @@ TABLES: dict[str, tuple[Column, ...]] = {
     evidence | object | | the numbers of the finding
     where | object | | range paths and kernels with their milliseconds per step
     gain_ms | float? | ms | the most that fixing the finding saves per step
-    gain_percent | float? | % | the same, of a step; of one before recording, if `record` noted its time
+    gain_percent | float? | % | `gain_ms` as a share of a step; of a step before recording, if `record` measured it
     advice | text | | what to do
     sure | text | | `certain`, `likely` or `possible`
-    threshold | text | | the size from which the rule reports
+    threshold | text | | the size from which the rule reports a finding
     source | text | | where the rule comes from
     """),
     "diff": columns("""
@@ -175,7 +175,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     transfer_ns | int? | ns | the shortest duration of any rank
     waiting_ns | int? | ns | `duration_ns` less `transfer_ns`
     algorithm_gb_per_s | float? | GB/s | bytes / transfer, 10^9 bytes a second
-    bus_gb_per_s | float? | GB/s | rate of the busiest link, as NCCL's own tests count
+    bus_gb_per_s | float? | GB/s | bus bandwidth, as nccl-tests defines it
     """),
     "names": columns("""
     about | text | | what the row is about

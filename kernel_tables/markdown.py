@@ -31,6 +31,14 @@ def escaped(text: str) -> str:
     return NUMBER_OF_A_LIST.sub(r"\1\\\2", line)
 
 
+def with_code(text: str) -> str:
+    """The text as Markdown, in which only words between backticks are code."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0 or not all(word.strip() for word in parts[1::2]):
+        return escaped(text)
+    return "".join(code(part) if number % 2 else escaped(part) for number, part in enumerate(parts))
+
+
 def code(text: str, in_table: bool = False) -> str:
     """The text as a code span, which shows every character; in a table a pipe needs a backslash."""
     line = _one_line(text)

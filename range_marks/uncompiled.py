@@ -9,17 +9,17 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def uncompiled(function: Function) -> Function:
-    """The function. TorchDynamo runs it, and everything that it calls, as they are written."""
+    """The function, marked so that TorchDynamo compiles neither it nor what it calls; before PyTorch 2.7, unmarked."""
     return _skipped(function, with_calls=True)
 
 
 def uncompiled_wrapper(function: Function) -> Function:
-    """The function. TorchDynamo runs it as it is written, and treats what it calls as it would without it."""
+    """The function, marked so that TorchDynamo does not compile it; what it calls is compiled as usual."""
     return _skipped(function, with_calls=False)
 
 
 def _skipped(function: Function, *, with_calls: bool) -> Function:
-    # torch.compiler.disable would import the compiler, which takes seconds, and break a graph that is traced through.
+    # torch.compiler.disable would import the compiler, which takes seconds, and would break the graph of a caller.
     dynamo = torch._C._dynamo.eval_frame
     if hasattr(dynamo, "set_code_exec_strategy"):  # in PyTorch 2.7 and newer
         skip, default = dynamo._FrameAction.SKIP, dynamo._FrameAction.DEFAULT

@@ -59,6 +59,7 @@ class Window:
 def main(file: str, kind: str, skipped: str, steps: str, program: str, *arguments: str) -> None:
     path = file_of_rank(Path(file), int(os.environ.get("RANK", 0)))
     os.environ["TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE"] = "1"  # otherwise its kernels on a CPU are not recorded
+    # a boundary is at the start of a module's call, and at the end of an optimizer's step
     window = Window(path, int(skipped) + (kind == "module"), int(steps))
     watch(kind, window.boundary)
     sys.path[0] = str(Path(program).parent)
@@ -72,7 +73,7 @@ def file_of_rank(path: Path, rank: int) -> Path:
 
 
 def watch(kind: str, boundary: Callable[[int], None]) -> None:
-    """Opens the ranges of phases, and calls at the end of each step, or at the beginning of each call of a module."""
+    """Opens the ranges of phases, and calls `boundary` at the end of each step, or at the start of each module call."""
     opened: list = []
 
     def before(module: torch.nn.Module, _: object) -> None:
@@ -100,7 +101,7 @@ def in_range(name: str, call: Callable) -> Callable:
 
 
 def with_closure_in_range(_: object, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
-    """The arguments of an optimizer's step whose closure is a keyword."""
+    """The arguments of an optimizer's step with the closure in a range; None if no closure was passed by keyword."""
     closure = kwargs.get("closure")
     return (args, kwargs | {"closure": in_range(CLOSURE, closure)}) if closure else None
 

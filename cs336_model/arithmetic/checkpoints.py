@@ -35,7 +35,7 @@ def groups(blocks: range, size: int) -> Iterator[range]:
 def recomputed_flops(shape: ModelShape, checkpoint: str) -> dict[str, float]:
     """FLOPs of the matrix products that a backward pass computes again, by part of the model.
 
-    PyTorch stops to recompute a group as soon as it has the last tensor that the group saved. In a group without inner
+    PyTorch stops recomputing a group as soon as it has the last tensor that the group saved. In a group without inner
     groups, that is the input of the last product of its last block; in others, it is the input of the last inner group.
     """
     blocks, last_products = _recomputed(range(shape.num_layers), group_sizes(checkpoint))
@@ -51,8 +51,11 @@ def _recomputed(blocks: range, sizes: tuple[int, ...]) -> tuple[int, int]:
     size, *inner = sizes
     total = without_last = 0
     for group in groups(blocks, size):
-        again, stopped = _recomputed(group, tuple(inner))
-        *_, last = groups(group, inner[0]) if inner else (range(0),)
-        total += len(group) - len(last) + again
-        without_last += stopped if inner else 1
+        if not inner:
+            total, without_last = total + len(group), without_last + 1
+            continue
+        *_, last = groups(group, inner[0])  # recomputation stops at its input
+        inner_total, inner_without_last = _recomputed(group, tuple(inner))
+        total += len(group) - len(last) + inner_total
+        without_last += inner_without_last
     return total, without_last

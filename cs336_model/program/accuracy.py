@@ -53,7 +53,7 @@ class Comparison:
         nothing = dict.fromkeys(("reason", "loss_error", "logits_error", "gradient_norm_error"))
         if self.reason is not None:
             return nothing | {"reason": self.reason}
-        subject.give_up()
+        subject.free_model()
         expected = fits_all_ranks(partial(outputs_in_fp64, subject), subject.device)
         if expected is None:
             return nothing | {"reason": TOO_LARGE}

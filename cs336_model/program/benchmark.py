@@ -6,10 +6,11 @@
     python -m cs336_model.program.benchmark ... --profiler energy --capture energy.json --windows 3 --window-s 5
     nsys profile --capture-range=nvtx ... python -m cs336_model.program.benchmark ... --profiler nsys
 
-Exits 0 with a result whose status is `complete`, `out_of_memory` on a real torch.OutOfMemoryError, `unsupported` if
-this machine cannot run the variant, or has no energy counter, or `wrong` or `failed` if a student's code does not
-compute what it should, or raises. A model that cannot be measured as declared gives one line, every other failure a
-traceback; in both cases the exit status is not 0, and there is no result.
+The status of the result is `complete`; `out_of_memory` on a real torch.OutOfMemoryError; `unsupported` if this machine
+cannot run the variant or has no energy counter; `wrong` or `failed` if a student's code computes something else, or
+raises; or `overdue` shortly before the time limit. The exit status is 0; of one of several ranks without times, it is
+RESULT_WITHOUT_TIMES. A model that cannot be measured as declared gives one line, every other failure a traceback; then
+the exit status is neither, and there is no result.
 """
 
 import gc
@@ -64,12 +65,12 @@ from cs336_model.program.steps import (
 from cs336_model.program.variants.effects import compiling, graph_counts, is_compiled, process_settings
 from cs336_model.program.without_times import OVERDUE, WithoutTimes, Wrong
 
-LEFT_BYTES = 256 * 2**20  # a batch, and the workspace of cuBLAS: no problem for the next process on the GPU
+MAY_REMAIN_BYTES = 256 * 2**20  # more than a batch and the workspace of cuBLAS: less is no cycle of references
 
 
 @dataclass
 class Watch:
-    """What observes the program while it runs."""
+    """The options of a run that are not its specification, and what it has made so far."""
 
     profiler: str
     path: Path | None = None  # of the file that the profiler writes
@@ -139,10 +140,11 @@ def run(spec: RunSpec, watch: Watch, progress: Progress) -> Result:
     def overdue() -> None:
         write_result(record() | {"status": OVERDUE, "reason": progress.during}, watch.output)
 
-    followed = followed_operations(spec, recorder and recorder.operation)
-    with process_settings(spec), followed, drafted(spec, watch.output, record, watch.time_limit_s) as draft:
-        late = nullcontext() if draft.name else before_limit(overdue)  # a student's code has a draft from its start
-        with late:
+    operations_context = followed_operations(spec, recorder and recorder.operation)
+    with process_settings(spec), operations_context, drafted(spec, watch.output, record, watch.time_limit_s) as draft:
+        # a run of a student's code writes drafts from its start
+        overdue_context = nullcontext() if draft.name else before_limit(overdue)
+        with overdue_context:
             result |= measured_or_reason(spec, device, replace(watch, recorder=recorder, draft=draft), progress)
         if watch.profiler != windows.NCU:  # ncu keeps the GPU's counters until this process is gone
             leave_device(device)
@@ -170,7 +172,9 @@ def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progres
     with progress.stage("context"):
         open_context(device)
         join_group(device)
-        meter = Meter(device, energy_counter(device)) if watch.energy else None  # says at once that there is none
+        meter = (
+            Meter(device, energy_counter(device)) if watch.energy else None
+        )  # raises before the model is made if there is no counter
     with watch.draft.checking(progress):
         watch.checks = checked_adapters(spec, device)
     with progress.stage("initialise"):
@@ -195,22 +199,23 @@ def measured_window(subject: Subject, watch: Watch, meter: Meter | None, graphs:
     spec, device = subject.spec, subject.device
     result = {}
     clock = PhaseClock(device, ranges.MEASURE, progress)
-    more_passes = partial(extra_passes, subject, progress)
-    # Passes after the window would be recorded too; but nothing may run before a first step that is measured.
-    flops = more_passes() if watch.profiler in windows.OF_CUDA and spec.warmup_steps else None
+    count_flops = partial(extra_passes, subject, progress)
+    # nsys and ncu would record passes at the end of the window, so they run before it; not without a warm-up, when the
+    # first step itself is measured
+    flops = count_flops() if watch.profiler in windows.OF_CUDA and spec.warmup_steps else None
 
     def at_end() -> None:
         # before anything else runs: the clocks are still those under load, and the memory is that of the steps
         result.update(device_facts(device), parameters=subject.parameter_count)
         result["compilation"] = graph_counts(spec, graphs)
-        count = len(subject.losses) or 1  # the number of further steps in windows of energy depends on time
+        count = len(subject.losses) or 1  # without those of energy windows, whose number varies; 1: of `extra_passes`
         watch.save_memory()
         if meter:
             with progress.stage(windows.ENERGY):
                 write_result(counted_energy(subject, meter, watch.energy, progress), watch.path)
-        result.update(flops=flops or more_passes(), losses=checked_losses(subject)[:count])
+        result.update(flops=flops or count_flops(), losses=checked_losses(subject)[:count])
         if watch.profiler == windows.NSYS:
-            subject.give_up()
+            subject.free_model()
             leave_group()
             leave_device(device)
 
@@ -228,10 +233,10 @@ def measured_window(subject: Subject, watch: Watch, meter: Meter | None, graphs:
 def leave_device(device: torch.device) -> None:
     """Frees unreferenced memory, and returns the lease of the GPU.
 
-    Garbage is only collected if cycles of references, as checkpoints may make them, keep tensors: it takes a tenth of a
-    second, in which the GPU waits."""
+    Garbage is collected only if much memory is still in use, because of cycles of references, for example of
+    checkpoints: it takes a tenth of a second, during which the GPU idles."""
     if device.type == "cuda":
-        if torch.cuda.memory_allocated(device) > LEFT_BYTES:
+        if torch.cuda.memory_allocated(device) > MAY_REMAIN_BYTES:
             gc.collect()
         torch.cuda.empty_cache()
         give_back_lease()
@@ -256,9 +261,9 @@ def warm_up(subject: Subject, progress: Progress) -> Result:
 
 
 def extra_passes(subject: Subject, progress: Progress) -> Result:
-    """Passes for what no step gives: the FLOPs of custom models, and the loss of a forward pass, which joins the losses
-    of the subject. Losses and FLOPs show that two runs did the same work."""
-    progress.during = "outside the window"
+    """The FLOPs of the run, which custom models need a pass to count. If steps have no loss, it also appends that of a
+    forward pass to the losses of the subject. Losses and FLOPs show that two runs did the same work."""
+    progress.during = "the passes outside the window"
     if ranges.LOSS not in subject.spec.phases:
         subject.losses.append(loss_of_forward(subject))
     flops = planned_flops(subject.spec)
@@ -274,7 +279,7 @@ def checked_losses(subject: Subject) -> list[float]:
         spec, device = subject.spec, subject.device
         if student := own_values(spec.dimensions):
             raise Wrong(student, str(error)) from None
-        subject.give_up()
+        subject.free_model()
         raise FloatingPointError(f"{error}; {where_not_finite(spec, device, error.step + 1)}") from None
 
 

@@ -33,14 +33,15 @@ _LEASE = HeldLease()
 
 
 def take_lease(address: Path | None) -> tuple[str, ...]:
-    """Waits for the GPUs, and makes them the only ones that CUDA shows to this process; () without an address.
+    """Waits for the GPUs, makes them the only ones that CUDA shows to this process, and returns their names; () without
+    an address.
 
     Call it before anything asks CUDA for its devices: the driver reads the variable once. Raises ConnectionError if the
-    giver is gone or refuses; it says why.
+    giver is gone or refuses; the output of the process that started this one says why.
     """
     if address is None:
         return ()
-    nvml()
+    nvml()  # initialised before the lease, so that no GPU waits for it
     giver = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     message, files = b"", []
     with suppress(ConnectionError):  # it has given up
@@ -51,8 +52,8 @@ def take_lease(address: Path | None) -> tuple[str, ...]:
     for file in files:
         os.set_inheritable(file, False)
     answer = json.loads(message)
-    locks = len(files) - answer["presence"]  # the others stay open until this process is gone
-    _LEASE.locks, _LEASE.giver, _LEASE.gpus = files[:locks], giver, tuple(answer["gpus"])
+    lock_count = len(files) - answer["presence"]  # the other files show its presence: open until this process ends
+    _LEASE.locks, _LEASE.giver, _LEASE.gpus = files[:lock_count], giver, tuple(answer["gpus"])
     os.environ[GPUS_VARIABLE] = ",".join(_LEASE.gpus)
     return _LEASE.gpus
 
@@ -68,8 +69,8 @@ def check_leased(uuid: str | None) -> None:
 
 
 def give_back_lease() -> None:
-    """Lets others have the GPUs from now on; nothing without a lease. This process must have freed its memory, and do
-    nothing there any more. Its context stays until it is gone: who needs all memory waits for that."""
+    """Lets others have the GPUs from now on; nothing without a lease. This process must have freed its memory, and
+    must not use them again. Its CUDA context remains until it ends: a process that needs all memory waits for that."""
     if _LEASE.giver is None:
         return
     while _LEASE.locks:

@@ -46,7 +46,7 @@ class Subject:
         self.parameters = list(self.model.parameters())  # walking the modules in every step would take host time
         self.for_loss = asking_for_loss(self.model, self.inputs, self.targets)
 
-    def give_up(self) -> None:
+    def free_model(self) -> None:
         """Frees model, gradients and optimizer; no step can follow."""
         self.model = self.optimizer = None
         self.parameters.clear()

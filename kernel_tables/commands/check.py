@@ -14,7 +14,7 @@ from kernel_tables.errors import ERROR, IMPOSSIBLE, Finding, ImpossibleCapture
 if TYPE_CHECKING:
     import pandas as pd
 
-SUMMARY = "whether a capture is complete: one row per finding; exit status 1 if any finding makes numbers wrong"
+SUMMARY = "whether a capture is complete: one row per finding; exit status 1 if any finding is an error"
 COMPLETE, INCOMPLETE = 0, 1
 
 

@@ -39,7 +39,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="RULE|PERCENT",
-        help="exit status 1 if this rule reports a finding, or one costs this many percent of a step; repeatable",
+        help="exit status 1 if this rule reports a finding, or one costs this percent of a step or more; repeatable",
     )
     parser.add_argument("--all", action="store_true", help="in text: list the rules that could not be checked, too")
 

@@ -4,7 +4,7 @@ import argparse
 
 from kernel_tables.commands import shared
 
-SUMMARY = "what the name of a kernel means: its short name, its class with the rule that chose it, and its parts"
+SUMMARY = "what the name of a kernel means: its short name, the rule that chose its class, and each piece of the name"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

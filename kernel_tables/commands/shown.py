@@ -31,7 +31,8 @@ class TableSelection(NamedTuple):
 
 
 def add_shown_options(command: argparse.ArgumentParser, table: str) -> None:
-    command.add_argument("--ranks", action="store_true", help="one table per rank (the default for several captures)")
+    by_rank = "rows by rank, in text one table per rank (the default for several captures)"
+    command.add_argument("--ranks", action="store_true", help=by_rank)
     default = f"default: all, in a terminal {ROWS_IN_A_TERMINAL}"
     command.add_argument("--top", type=int, metavar="N", help=f"the first N rows, 0 for all ({default})")
     command.add_argument("--sort", metavar="COLUMN", help="sort by this column: numbers descending, names ascending")

@@ -12,7 +12,7 @@ CERTAIN, LIKELY, POSSIBLE = (
     "possible",
 )  # counted; increased by profiling; to be checked in the program
 HERE = "this project's own"
-SIZE = f"{host_rules.WORTH_SHARE:.0%} of the span, and a call in a step that launches kernels afterwards"
+SIZE = f"{host_rules.WORTH_SHARE:.0%} of the span, and at least one call after which its step launches more kernels"
 CAUSE = f"{host_rules.CAUSE_SHARE:.0%} of the span"
 KERNELS = f"{kernel_rules.KERNEL_SHARE:.0%} of the span"
 
@@ -136,8 +136,9 @@ RULES = (
         CERTAIN, kernel_rules.no_tensor_cores, GPU,
     ),
     DiagnosisRule(
-        "unfused_attention", "attention as separate kernels: a product, a softmax and a product, next to each other",
-        f"{KERNELS}, products not counted", HERE,
+        "unfused_attention",
+        "attention as separate kernels: a matrix multiply, a softmax and a matrix multiply, next to each other",
+        f"{KERNELS}, matrix multiplies not counted", HERE,
         "use torch.nn.functional.scaled_dot_product_attention with a fused backend (in bf16: flash or cuDNN)",
         LIKELY, kernel_rules.unfused_attention, (needs.kernels, needs.attention_in_modules),
         advice_on_cpu="use torch.nn.functional.scaled_dot_product_attention",

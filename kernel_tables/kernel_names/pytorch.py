@@ -183,7 +183,7 @@ def triton_parts(name: str) -> tuple[NamePart, ...]:
         NamePart("loop", kind, TRITON_KINDS.get(kind, "a list of kernels in one"), kind),
     ]
     if number:
-        parts.append(NamePart("number", number, "its number in the compiled program", f"#{number}"))
+        parts.append(NamePart("number", number, "its number in the compiled program", f"({number})"))
     return tuple(parts)
 
 

@@ -44,7 +44,7 @@ def _search_result(path: Path, entry: Mapping[str, Any]) -> tuple:
 def _remedy(path: Path, entry: Mapping[str, Any]) -> str:
     run = entry["run"]
     command = f"python -m workflow.scripts.largest --run {run} --dimension {path.stem.removeprefix(f'{run}_')}"
-    return f"measure it again, or remove it: {command}"
+    return f"remove it, or measure it again with: {command}"
 
 
 LARGEST = TableSpec(
@@ -54,7 +54,7 @@ LARGEST = TableSpec(
     fitted | text | | the dimension: context_length or batch_size; all others are those of the run
     largest | int | | largest value that fits, measured by bisection; 0 if none does
     fails_at | int | | smallest value tried that does not fit
-    predicted | int | | largest value that fits by the shapes; empty for custom models
+    predicted | int | | largest value that is predicted to fit, from the shapes; empty for custom models
     multiple_of | int | | only multiples of this were tried
     limit_bytes | int | B | memory of the GPU, or --memory-gib
     tries | int | | number of processes

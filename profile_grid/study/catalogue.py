@@ -1,8 +1,8 @@
 """Declares the questions of a study, in order, and their tables. Imports nothing heavy.
 
 A question is a folder below profile_grid/questions: table.py makes its tables, document.py the sentences and tables of
-its document, with definitions.md.j2 below them, figure.py its figures. Other code knows a question only by its entry
-here.
+its document, definitions.md.j2 (optional) the definitions below these tables, figure.py its figures. Other code knows a
+question only by its entry here.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -29,8 +29,9 @@ class Question:
     """One question. Without a document, it is a section of the page with only figures.
 
     A grid has a question if its runs have the `workload`, if two of them differ in the dimension `varies` (None: any),
-    and if for one of them `needs` is true of its row in the table of runs (None: always). `stage` measures it, if a
-    stage that not every run has; numbers of `further` stages are shown if present. `advises`: it recommends changes.
+    and if for one of them `needs` is true of its row in the table of runs (None: always). `stage` is the stage that
+    measures it, None if those of every run do; numbers of `further` stages are shown if present. `advises`: it
+    recommends changes.
     """
 
     name: str
@@ -52,8 +53,8 @@ class Question:
         return (*of_every_run, *([self.stage] if self.stage else []), *self.further)
 
     def can_be_answered_by(self, run: Mapping[str, object]) -> bool:
-        """Whether a run, a row of the table of runs, can answer it. A run without measurements can, unless its machine
-        does not support the stage."""
+        """Whether a run, a row of the table of runs, can answer it; also one whose measurement failed, but not one that
+        was not asked for the stage, or whose machine does not support it."""
         if self.stage and run[self.stage.status_column] in (NOT_ASKED, UNSUPPORTED):
             return False
         return self.needs is None or self.needs(run)
@@ -107,7 +108,8 @@ QUESTIONS = (
         tables=("compile_times", "compile_kernels", "compile_parts", "compile_cost"), figures=("compile",),
     ),
     Question(
-        "h_attention", "Which attention is fastest at which length, and where does memory end?", varies="attention",
+        "h_attention", "Which attention is fastest at which length, and at which length does memory run out?",
+        varies="attention",
         tables=("attention_times", "attention_operator"), figures=("attention_times",),
     ),
     Question(
@@ -134,7 +136,7 @@ QUESTIONS = (
         stage=COUNTERS,
     ),
     Question(
-        "m_energy", "What does a token cost in energy, and what does idle waiting cost?",
+        "m_energy", "What does a token cost in energy, and what does an idle GPU cost?",
         stage=ENERGY, tables=("energy_use",), figures=("energy",),
     ),
     Question(
@@ -182,11 +184,11 @@ def summaries_of(workloads: Collection[Workload]) -> tuple[str, ...]:
 
 def merged_of(workloads: Collection[Workload]) -> tuple[str, ...]:
     """The tables merged from runs with these workloads."""
-    of_study = (name for stage in STAGES if stage.workload in workloads for name in stage.table_names)
+    stage_tables = (name for stage in STAGES if stage.workload in workloads for name in stage.table_names)
     of_a_run = (stage.tables_of_a_run for stage in STAGES if stage.workload in workloads and stage.tables_of_a_run)
     further = (name for workload in WORKLOADS if workload in workloads for name in workload.tables)
     names = (name for tables in of_a_run for name in tables.names)
-    return ("runs", *of_study, "adapter_checks", "cost", *further, *names)
+    return ("runs", *stage_tables, "adapter_checks", "cost", *further, *names)
 
 
 SUMMARIES, MERGED = summaries_of(WORKLOADS), merged_of(WORKLOADS)

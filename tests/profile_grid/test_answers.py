@@ -70,9 +70,7 @@ def test_there_is_one_document_per_question_and_one_that_holds_them_all():
 def test_an_answer_leads_with_sentences_and_then_the_table():
     first, second, third, *_, last = rendered(grid())["b_top_kernels"].split("\n\n")
     assert first == "# (b) Which kernel takes the most time?"
-    assert second.startswith(
-        "The top kernel takes 51.2 % to 67.8 % of the forward pass (median 61.6 %), and is **sgemm 256"
-    )
+    assert second.startswith("The top kernel takes 51.2 % to 67.8 % of the forward pass (median 61.6 %): **sgemm 256")
     assert "\n" not in second
     assert all(line.startswith("- ") for line in third.splitlines())
     assert last.startswith("- runs: 12")

@@ -76,7 +76,7 @@ def test_a_document_has_as_many_lines_for_bf16_as_for_fp32(told, name):
 
 def test_a_table_of_models_by_contexts_comes_once_for_each_precision_with_its_own_figures(told):
     first, second = (
-        told["a_forward_time"].partition(f"Python's timing without a profiler, ms, precision {precision}:")[2]
+        told["a_forward_time"].partition(f"by Python's timer, without a profiler, ms, precision {precision}:")[2]
         for precision in ("fp32", "bf16")
     )
     in_fp32, in_bf16 = (

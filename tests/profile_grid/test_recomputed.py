@@ -70,7 +70,7 @@ def test_matrix_multiplies_lead_these_runs_and_leave_this_share_to_other_kernels
     is_gemm = forward.drop_duplicates("kernel").set_index("kernel")["gemm"]
     share = top["total_ns"] / total
     text = lead("cs336-2026", "b_top_kernels")
-    assert f"The top kernel is gemm in {top['kernel'].map(is_gemm).sum()} of {len(top)} forward passes" in text
+    assert f": gemm in {top['kernel'].map(is_gemm).sum()} of {len(top)} runs; it leads" in text
     assert "with {} to {} of the time (median {})".format(*percents(share.min(), share.max(), share.median())) in text
     others = forward[~forward["gemm"]]
     left = others.groupby("run")["total_ns"].sum() / total
@@ -141,7 +141,7 @@ def test_so_many_of_sixty_runs_lose_most_to_each_loss():
     bound = (largest["gain_ms"] / largest["run"].map(step_ms)).median()
     expected = (
         f"in {counts['no_tensor_cores']} of {len(largest)} runs and late launches in {counts['launch_bound']}"
-        f", costing at most {100 * bound:.1f} % of a step (median)"
+        f": at most {100 * bound:.1f} % of a step (median)"
     )
     assert expected in lead("diagnosis", "time_lost")
     assert expected in lead("example-h200", "time_lost")
@@ -171,7 +171,7 @@ def test_the_overview_counts_the_remedies_of_all_studies():
     assert f"{which} remedies measured in {len(numbers) + len(unsaid)} studies" in readme
 
 
-LIMITS = {"compute": "arithmetic", "latency": "latency", "memory": "memory", "too small": "too small a kernel"}
+LIMITS = {"compute": "compute", "latency": "latency", "memory": "memory", "too small": "too small a kernel"}
 
 
 def test_these_limits_take_this_share_of_the_time_of_kernels():

@@ -50,7 +50,7 @@ def test_a_grid_without_inference_runs_says_what_stands_in():
     text = Said(runs)
     for question in "abce":
         assert (
-            "This grid has no run of the forward pass alone; its numbers are those inside the training step"
+            "No run measured the forward pass alone; the numbers are those of the forward phase of the training step"
             in text[question]
         )
     assert "A training step takes" in text["a"]
@@ -90,9 +90,7 @@ def test_on_a_cpu_the_sentences_speak_of_operators(question):
 
 
 def test_a_name_that_is_short_already_stands_as_it_is():
-    assert Said([on_cpu(run) for run in grid()])["b"].startswith(
-        "The top operator is `aten::mm` in all 4 forward passes, with"
-    )
+    assert "): `aten::mm` in all 4 runs; it leads" in Said([on_cpu(run) for run in grid()])["b"]
 
 
 @pytest.mark.parametrize("dimension", DIMENSIONS, ids=lambda dimension: dimension.key)

@@ -2,8 +2,9 @@
 
     python -m cs336_model.program.operator.row --spec '{...}' --output operator.json
 
-A cell that runs out of memory or that PyTorch refuses is a result, and so is one of a student's code that is wrong or
-fails. Every other failure is a traceback, an exit status other than 0, and no result.
+A row is one run; a cell is one context length of it. A cell that runs out of memory, that PyTorch refuses, or in which
+a student's code is wrong or fails is a result. Every other failure is a traceback, an exit status other than 0, and no
+result.
 """
 
 import gc
@@ -72,23 +73,23 @@ def measured_cell(spec: RowSpec, context_length: int, device: torch.device, prog
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
     with progress.stage("initialise"):
-        heads, gradient = tensors(spec, context_length, device)
-        attend, future = operator(spec), mask(spec, context_length, device)
-    # separate: checking for refusals takes time, and a compiled operator is compiled in it
-    compiled = compiling(spec) if is_compiled(spec) else nullcontext()
+        inputs, gradient = tensors(spec, context_length, device)
+        attend, causal_mask = operator(spec), mask(spec, context_length, device)
+    # the first pass is no warm-up: it is checked for refusals, and a compiled operator is compiled
+    compile_context = compiling(spec) if is_compiled(spec) else nullcontext()
     attention = spec.dimensions["attention"]
-    caught = nullcontext() if attention in OWN_ATTENTIONS else refusals(attention)
-    with progress.stage("compile" if is_compiled(spec) else "warmup"), compiled, caught:
-        first = one_pass(spec, attend, heads, future, gradient, device)
+    refusal_context = nullcontext() if attention in OWN_ATTENTIONS else refusals(attention)
+    with progress.stage("compile" if is_compiled(spec) else "warmup"), compile_context, refusal_context:
+        first = one_pass(spec, attend, inputs, causal_mask, gradient, device)
     with progress.stage("warmup"):
         for _ in range(spec.warmup_passes):
-            one_pass(spec, attend, heads, future, gradient, device)
+            one_pass(spec, attend, inputs, causal_mask, gradient, device)
     with progress.stage("measured"):
-        passes = [one_pass(spec, attend, heads, future, gradient, device) for _ in range(spec.measured_passes)]
-    require_finite(spec, context_length, heads)
+        passes = [one_pass(spec, attend, inputs, causal_mask, gradient, device) for _ in range(spec.measured_passes)]
+    require_finite(spec, context_length, inputs)
     peak_bytes = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
     with progress.stage("measured"):
-        benched = bench(spec, attend, heads, future, gradient, device) if spec.bench_s else {}
+        benched = bench(spec, attend, inputs, causal_mask, gradient, device) if spec.bench_s else {}
     return {
         "bench_seconds": benched,
         "bench_method": METHODS[device.type] if benched else None,
@@ -101,17 +102,17 @@ def measured_cell(spec: RowSpec, context_length: int, device: torch.device, prog
 
 
 def bench(
-    spec: RowSpec, attend: Attend, heads: tuple[Tensor, ...], future: Tensor | None, gradient: Tensor,
+    spec: RowSpec, attend: Attend, inputs: tuple[Tensor, ...], causal_mask: Tensor | None, gradient: Tensor,
     device: torch.device,
 ) -> dict[str, list[float]]:  # fmt: skip
     """Seconds of single calls of the forward pass, of the backward pass, and of both together."""
     outputs = []
 
     def forward() -> None:
-        for head in heads:
-            head.grad = None
+        for tensor in inputs:
+            tensor.grad = None
         with autocast(spec, device):
-            outputs[:] = [attend(*heads, future)]
+            outputs[:] = [attend(*inputs, causal_mask)]
 
     def backward() -> None:
         outputs.pop().backward(upstream)
@@ -138,7 +139,7 @@ def operator(spec: RowSpec) -> Attend:
         return fused_attention
     if not is_compiled(spec):
         return scaled_dot_product_attention
-    torch.compiler.reset()  # otherwise the second length makes a graph for all lengths
+    torch.compiler.reset()  # every length is compiled from the beginning, as if it were the only one
     return torch.compile(scaled_dot_product_attention, dynamic=False)
 
 
@@ -148,43 +149,43 @@ def tensors(spec: RowSpec, context_length: int, device: torch.device) -> tuple[t
     dtype = dtype_of(spec.dimensions["precision"])
     shape = (spec.dimensions["batch_size"], 1, context_length, spec.dimensions["head_dim"])
     generator = torch.Generator(device=device).manual_seed(spec.seed)
-    *heads, gradient = (torch.randn(shape, generator=generator, device=device, dtype=dtype) for _ in range(4))
-    return tuple(head.requires_grad_() for head in heads), gradient
+    *inputs, gradient = (torch.randn(shape, generator=generator, device=device, dtype=dtype) for _ in range(4))
+    return tuple(tensor.requires_grad_() for tensor in inputs), gradient
 
 
 def mask(spec: RowSpec, context_length: int, device: torch.device) -> Tensor | None:
-    """True after each query's position, for the attention that is written out; backends mask by themselves."""
+    """True at the positions after each query's, for eager attention; None for the others, which mask by themselves."""
     if spec.dimensions["attention"] != EAGER:
         return None
     return torch.ones(context_length, context_length, dtype=torch.bool, device=device).triu(diagonal=1)
 
 
 def one_pass(
-    spec: RowSpec, attend: Attend, heads: tuple[Tensor, ...], future: Tensor | None, gradient: Tensor,
+    spec: RowSpec, attend: Attend, inputs: tuple[Tensor, ...], causal_mask: Tensor | None, gradient: Tensor,
     device: torch.device,
 ) -> tuple[float, float, int | None]:  # fmt: skip
     """Seconds of a forward and of a backward pass, and the bytes in use between them."""
-    for head in heads:
-        head.grad = None
+    for tensor in inputs:
+        tensor.grad = None
     synchronize(device)
-    started = default_timer()
+    forward_started = default_timer()
     with autocast(spec, device):
-        output = attend(*heads, future)
+        output = attend(*inputs, causal_mask)
     synchronize(device)
-    between = default_timer()
+    forward_ended = default_timer()
     in_use = torch.cuda.memory_allocated(device) if device.type == "cuda" else None
-    begun = default_timer()
+    backward_started = default_timer()
     output.backward(gradient.to(output.dtype))
     synchronize(device)
-    return between - started, default_timer() - begun, in_use
+    return forward_ended - forward_started, default_timer() - backward_started, in_use
 
 
-def require_finite(spec: RowSpec, context_length: int, heads: tuple[Tensor, ...]) -> None:
+def require_finite(spec: RowSpec, context_length: int, inputs: tuple[Tensor, ...]) -> None:
     """Raises Wrong for a student's attention, FloatingPointError for another, if a gradient of the last pass is NaN or
     infinite."""
     attention = spec.dimensions["attention"]
-    for name, head in zip(("queries", "keys", "values"), heads, strict=True):
-        if torch.isfinite(head.grad).all():
+    for name, tensor in zip(("queries", "keys", "values"), inputs, strict=True):
+        if torch.isfinite(tensor.grad).all():
             continue
         if attention in OWN_ATTENTIONS:
             raise Wrong(attention, f"the gradient of the {name} is not finite (length {context_length})")
@@ -220,12 +221,12 @@ def row(
     with compiler_settings(spec), forced_backend(spec), drafted(spec, output, record, time_limit_s) as draft:
         with progress.stage("context"):
             open_context(device)
-        checks, refused = checks_or_reason(spec, device, draft, progress)
+        checks, without_times = checks_or_reason(spec, device, draft, progress)
         for context_length in spec.context_lengths:
             entry = empty_cell(context_length)
-            cells.append(entry | refused if refused else cell(spec, context_length, device, progress))
+            cells.append(entry | without_times if without_times else cell(spec, context_length, device, progress))
             print(f"{spec.run}: context {context_length}: {cells[-1]['status']}", file=sys.stderr, flush=True)
-            memory = most_of(memory, memory_facts(device))
+            memory = largest_of(memory, memory_facts(device))
             make_room(device)
             draft.write(MEASURED)
         return record() | {"status": "complete", "checks": checks}
@@ -256,7 +257,7 @@ def reason_of(error: WithoutTimes) -> dict[str, str]:
     return {"status": error.status, "reason": str(error)}
 
 
-def most_of(memory: dict[str, int | None], added: dict[str, int | None]) -> dict[str, int | None]:
+def largest_of(memory: dict[str, int | None], added: dict[str, int | None]) -> dict[str, int | None]:
     """The larger of each number of bytes: every cell has a separate peak."""
     return {name: count and max(count, memory.get(name) or 0) for name, count in added.items()}
 

@@ -65,7 +65,7 @@ def _largest(gains: pd.DataFrame) -> Claim:
     texts = int((gains["verdict"] == FASTER).sum())
     return Claim(
         "In {precision} at context {context}, head size {d}, {variant} is {gain} times as fast as eager attention"
-        " ({ms} instead of {base} ms for both passes); {texts} are faster than eager.", "difference",
+        " ({ms} instead of {base} ms, both passes); {texts} are faster.", "difference",
         precision=row["precision"], context=row["context_length"], d=row["head_dim"], variant=escaped(row["variant"]),
         gain=significant(row["gain"]), ms=significant(row["ms"]), base=significant(row["base_ms"]),
         texts=of_all(texts, len(gains), "cell"),

@@ -57,7 +57,7 @@ def _leads(top: pd.DataFrame, scopes: list[tuple[str, pd.DataFrame]], measured: 
     median = f" (median {percent(top['share'].median())})" if len(top) > 2 else ""
     runs = of_all(leads, len(top), "run")
     return Claim(
-        "The top {kernel} takes {share} of the forward pass{median}, and is {kind}{runs}{training}.",
+        "The top {kernel} takes {share} of the forward pass{median}: {kind}{runs}{training}.",
         "counted", kind=kind, runs=f" in {runs}" if len(top) > 1 else "", kernel=measured.words.kernel,
         share=interval(top["share"], percent), median=median, training=training,
     )  # fmt: skip

@@ -58,7 +58,7 @@ def test_the_top_kernel_of_training_is_compared_with_that_of_the_inference_run()
 
 def test_the_same_top_kernel_everywhere():
     assert Said(grid())["b"] == (
-        "The top kernel takes 51.2 % to 67.8 % of the forward pass (median 61.6 %), and is **sgemm 256×128 nn** in all"
+        "The top kernel takes 51.2 % to 67.8 % of the forward pass (median 61.6 %): **sgemm 256×128 nn** in all"
         " 4 runs; it leads the training step in all 4 runs. The top kernel of the forward pass is launched 60 to 180"
         " times, the same in every captured step. In forward + backward, the same kernel leads."
     )
@@ -81,7 +81,7 @@ def test_another_top_kernel_in_some_of_the_grid():
 def test_different_top_kernels_of_the_forward_pass_are_told_by_class():
     runs = grid(modes=("forward",))
     runs[0] = replace(runs[0], kernels=forward_kernels(10.0, 5000.0))
-    assert ", and is gemm in 3 of 4 runs. The top kernel of the forward pass" in Said(runs)["b"]
+    assert ": gemm in 3 of 4 runs. The top kernel of the forward pass" in Said(runs)["b"]
 
 
 def test_one_captured_step_cannot_tell_whether_steps_agree():

@@ -1,13 +1,16 @@
 """What the document on limits of communication says: sentences and tables."""
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from cs336_model.arithmetic.layer_limits import DATA
 from cs336_model.ranges import BACKWARD
+from kernel_tables.markdown import MarkdownTable
 from profile_grid.quantities import ABSENT, count, interval, known, percent, rate, significant, with_spread
 from profile_grid.questions.communication_limits.table import SPREADS
 from profile_grid.study.dimensions import BATCH_SIZE, CONTEXT_LENGTH, GPUS, MODEL, PARALLEL
-from profile_grid.tables.cells import Part, rows_table
+from profile_grid.tables.cells import Part, lines_table, rows_table
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import Claim, capital, of_all
 
@@ -44,10 +47,10 @@ def _limits(layers: pd.DataFrame) -> list[Claim]:
     rows = _data_parallel(layers)
     text = (
         "With data parallelism on {devices} GPUs, communication takes no longer than computation if a batch has"
-        " {tokens} tokens or more; the measured batches suffice for up to {gpus} GPUs{runs}."
+        " enough tokens ({tokens}{runs}); with the measured batches, this holds on at most {gpus} GPUs."
     )
     tokens, gpus = (interval(rows[name], count) for name in ("fewest_tokens", "most_devices"))
-    runs = " (by configuration)" if len(rows) > 1 else ""
+    runs = ", by configuration" if len(rows) > 1 else ""
     devices = interval(rows[GPUS.key], count)
     return [Claim(text, "predicted", tokens=tokens, devices=devices, gpus=gpus, runs=runs)] if len(rows) else []
 
@@ -74,7 +77,7 @@ def _buckets(table: pd.DataFrame) -> list[Claim]:
     errors, without = rows["error_ms"].abs(), (rows["other_sizes_ms"] - rows["measured_ms"]).abs()
     text = (
         "A model of DDP's buckets predicts the cost of communication in {runs} with a mean error of {mean} ms (at most"
-        " {most} ms); the mean of the other sizes does with {without} ms."
+        " {most} ms); the mean cost of the other sizes has a mean error of {without} ms."
     )
     runs = of_all(len(rows), len(rows), "run")
     means = {"mean": significant(errors.mean()), "without": significant(without.mean())}
@@ -82,8 +85,8 @@ def _buckets(table: pd.DataFrame) -> list[Claim]:
     known_spread = rows[rows["within_spread"].notna()]
     within = of_all(int(known_spread["within_spread"].sum()), len(known_spread), "prediction")
     text = (
-        "{within} are within {spreads} standard deviations between processes; in the model, a second of hidden"
-        " communication prolongs computation by {slowdown} s."
+        "{within} are within {spreads} standard deviations; by the fit, a second of hidden communication slows"
+        " computation by {slowdown} s."
     )
     slowdown = interval(rows["slowdown"], significant)
     return [*claims, Claim(text, "predicted", within=capital(within), slowdown=slowdown, spreads=SPREADS)]
@@ -95,12 +98,19 @@ def tables(measured: Measured) -> list[Part]:
     layers, buckets = measured.tables["layer_limits"], measured.tables["bucket_costs"]
     return [
         ("One feed-forward layer at the measured rates, for each way to lay out the GPUs",
-         rows_table(layers, ALWAYS, LIMITS, words=2)),
+         _of_layers(layers, LIMITS, words=2)),
         ("Data parallelism, backward pass of one layer, as predicted and as measured under the profiler",
-         rows_table(_data_parallel(layers), ALWAYS, LAYERS)),
+         _of_layers(_data_parallel(layers), LAYERS)),
         ("Cost of DistributedDataParallel's buckets, as predicted and as measured without a profiler",
          rows_table(buckets, (*ALWAYS, PARALLEL.key), BUCKETS)),
     ]  # fmt: skip
+
+
+def _of_layers(rows: pd.DataFrame, columns: Sequence, words: int = 0) -> MarkdownTable:
+    """A line per row. How its run reduced gradients does not affect the layouts, and is shown only if it varies."""
+    headings, texts = [heading for heading, _ in columns], [text for _, text in columns]
+    hidden = (PARALLEL.key,) if rows[PARALLEL.key].nunique() < 2 else ()
+    return lines_table(rows, ALWAYS, headings, lambda row: [text(row) for text in texts], words, hidden)
 
 
 def _error(row: dict) -> str:

@@ -78,7 +78,11 @@ def _other_classes(measured: Measured) -> list[Claim]:
             texts["raises" if rows.iloc[0] > 0 else "lowers"].append(
                 f"{escaped(name)} ({interval(rows, points)} points)"
             )
-    shares = [f"{verb} the share of {listed(names)}" for verb, names in texts.items() if names]
+    shares = [
+        f"{verb} the share of the class{'es' if len(names) > 1 else ''} {listed(names)}"
+        for verb, names in texts.items()
+        if names
+    ]
     text = "In every run, training {shares}."
     return [Claim(text, shares=" and ".join(shares))] if shares else []
 

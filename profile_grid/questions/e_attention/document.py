@@ -69,7 +69,7 @@ def _backward(measured: Measured) -> list[Claim]:
             Claim("Backward times are missing: these captures have no ranges of parts in the backward pass.", "missing")
         ]
     times = rows.loc[rows["part"] == SOFTMAX, "runtime_to_matmuls"].dropna()
-    text = "In the backward pass, differentiating softmax takes {times} times as long as differentiating both products."
+    text = "In the backward pass, softmax's gradients take {times} times as long as those of both matrix multiplies."
     return [Claim(text, times=interval(times, significant))] if len(times) else []
 
 

@@ -74,7 +74,7 @@ def tables(measured: Measured) -> list[cells.Part]:
     each = f"How many times as fast each part of the forward pass is, by {measured.words.time}"
     return [
         ("A step without a profiler, in brackets how many times as fast as in fp32", steps_table(times, PRECISION)),
-        ("How many times as fast each phase is", phases_table(times, PRECISION)),
+        ("How many times as fast each phase is, without a profiler", phases_table(times, PRECISION)),
         *(
             (each + (f", {title}" if title else ""), table)
             for title, table in parts_tables(parts[parts["phase"] == names.FORWARD])

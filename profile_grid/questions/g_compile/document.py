@@ -45,9 +45,8 @@ def _kernels(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
             percent((sums[name] / sums[f"base_{name}"]).median()) for name in ("invocations", "gpu_time_ms")
         )  # fmt: skip
         medians = " (medians)" if len(sums) > 1 else ""
-        texts.append(
-            f"{PASSES[mode]} launches {calls} of the {words.kernels} and takes {time} of the {words.time}{medians}."
-        )
+        as_before = f"{calls} as many {words.kernels} as not compiled and takes {time} of its {words.time}"
+        texts.append(f"{PASSES[mode]} launches {as_before}{medians}.")
     value = COMPILE.words(rows[COMPILE.key].iloc[0]) if texts else ""
     sentences = " ".join([*texts[:1], *map(capital, texts[1:])])
     return [Claim("{value}, {sentences}", value=capital(value), sentences=sentences)] if texts else []
@@ -73,7 +72,7 @@ def tables(measured: Measured) -> list[Part]:
     return [
         ("A step without a profiler, in brackets how many times as fast as not compiled", steps_table(times, COMPILE)),
         ("What compiling costs", rows_table(measured.tables["compile_cost"], ALWAYS, COSTS)),
-        ("How many times as fast each phase is", phases_table(times, COMPILE)),
+        ("How many times as fast each phase is, without a profiler", phases_table(times, COMPILE)),
         (f"Launches of {words.kernels} in a step and {words.time} by class, not compiled → compiled",
          _kernels_table(measured)),
         *(

@@ -1,5 +1,7 @@
 """What the document of (j) says: sentences and tables."""
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable
@@ -10,7 +12,7 @@ from profile_grid.tables import gains, names, pivoting
 from profile_grid.tables.cells import Part, lines_table, status_word
 from profile_grid.tables.evidence import UNTOLD
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import PASSES, Claim, capital, leaders, listed, of_all, where
+from profile_grid.tables.wording import PASSES, Claim, capital, leaders, listed, of_all, varying, where
 
 NO_ANSWER = Claim(
     "Not answered: no two training runs differ only in checkpoints, with times of at least one.", "missing"
@@ -44,16 +46,16 @@ def _largest_saving(both: pd.DataFrame) -> list[Claim]:
     for peak in PEAKS:
         ratios = (both[peak] / both[f"base_{peak}"]).astype("float64").where(both["speed_up"].notna())
         if ratios.notna().any():
-            return [_saving(both.loc[ratios.idxmin()], peak)]
+            return [_saving(both.loc[ratios.idxmin()], peak, varying(both))]
     return []
 
 
-def _saving(row: pd.Series, peak: str) -> Claim:
+def _saving(row: pd.Series, peak: str, named: Sequence[str]) -> Claim:
     longer = percent(1 / row["speed_up"] - 1) + " more time"
     return Claim(
         "{value}, {place} trains in {peak} instead of {base_peak}, for {cost}.",
         "untold" if row["verdict"] == UNTOLD else "difference", value=capital(CHECKPOINT.words(row[CHECKPOINT.key])),
-        place=where(row.to_dict() | {CHECKPOINT.key: CHECKPOINT.default}), peak=memory(row[peak]),
+        place=where(row.to_dict() | {CHECKPOINT.key: CHECKPOINT.default}, named), peak=memory(row[peak]),
         base_peak=memory(row[f"base_{peak}"]),
         cost=f"an {UNTOLD} difference in time" if row["verdict"] == UNTOLD else longer,
     )  # fmt: skip

@@ -68,7 +68,7 @@ def _furthest(measured: Measured, kernels: pd.DataFrame) -> Claim:
     lost = kernels.assign(nearer=roof_share, lost_ms=kernels["gpu_time_ms"] * (1 - roof_share))
     row = lost.loc[lost["lost_ms"].idxmax()]
     return Claim(
-        "{kernel} loses most time to its roof: its {ms} ms would be {least} ms at the roof that it comes closest to"
+        "{kernel} has the most time to gain: at the roof that it comes closest to, its {ms} ms would be {least} ms"
         " ({run}).",
         kernel=measured.label(row["kernel"]), ms=significant(row["gpu_time_ms"]),
         least=significant(row["gpu_time_ms"] - row["lost_ms"]), run=run_in_words(row),
@@ -95,9 +95,10 @@ def _shapes(measured: Measured) -> list[Claim]:
         return []
     unexplained = compared[~compared["within_padding"].astype(bool)]
     padded = compared[compared["padded_ratio"] > 1 + MAX_PADDING]
+    explained = _of_all(len(compared) - len(unexplained), len(compared))
     parts = [
-        f"Counted FLOPs are {interval(compared['ratio'], significant)} times those of the shapes; padding and sums"
-        f" explain this in {_of_all(len(compared) - len(unexplained), len(compared))} rows of the table"
+        f"Counted FLOPs are {interval(compared['ratio'], significant)} times those of the shapes; padding of tiles,"
+        f" scaling and split sums explain the difference in {explained} rows of the table of FLOPs"
     ]
     if len(padded):
         parts.append(f"padding adds {interval(padded['padded_ratio'] - 1, percent)} in {_named(padded)}")

@@ -1,1 +1,1 @@
-"""(m) What a token costs in energy, and what idle waiting costs."""
+"""(m) What a token costs in energy, and what an idle GPU costs."""

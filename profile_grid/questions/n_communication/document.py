@@ -18,7 +18,7 @@ from profile_grid.questions.n_communication.one_gpu import BEHIND_A_REDUCTION, S
 from profile_grid.questions.n_communication.table import PARTS, communication_of_steps
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODEL, PARALLEL, keys_without
-from profile_grid.tables.cells import Part, errors_table, rows_table, status_word
+from profile_grid.tables.cells import Part, errors_table, lines_table, rows_table, status_word
 from profile_grid.tables.evidence import FASTER, SLOWER, UNTOLD, error_of_ratio, judged
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import NO_WINNER, Claim, listed, of_all, where
@@ -35,7 +35,7 @@ NO_BASE = "no run on one GPU has this batch"
 
 def sentences(measured: Measured) -> list[str]:
     """(n) Scaling and its losses; the cost without a profiler, exposed communication, bandwidth, correctness."""
-    times = measured.tables["communication_times"].dropna(subset=["cost_ms"])
+    times = measured.tables["communication_times"]
     steps = communication_of_steps(measured.tables["communication_steps"])
     scaling = measured.tables["communication_scaling"]
     claims = [*_scaling(scaling, WEAK), *_scaling(scaling, STRONG), *_cost(times), *_exposed_communication(steps)]
@@ -70,7 +70,8 @@ def _scaling(table: pd.DataFrame, kind: str) -> list[Claim]:
     if len(cell) > 1 and judged(gain, *error)["verdict"].iloc[0] == FASTER:
         speed += f", and at {percent(worst['efficiency'])} {PARALLEL.words(worst[PARALLEL.key])}"
     elif len(cell) > 1:
-        speed = f"{interval(cell['efficiency'], percent)} of ideal speed, with {NO_WINNER} among {len(cell)} ways"
+        speed = f"{interval(cell['efficiency'], percent)} of ideal speed"
+        speed += f", with {NO_WINNER} among {len(cell)} ways of reducing gradients"
     return [
         Claim(
             "{batch}, {gpus} GPUs train {place} at {speed}.", "untold" if NO_WINNER in speed else "difference",
@@ -80,17 +81,20 @@ def _scaling(table: pd.DataFrame, kind: str) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _cost(times: pd.DataFrame) -> list[Claim]:
+def _cost(every: pd.DataFrame) -> list[Claim]:
     """The time that communication adds to a step, if it exceeds the differences between processes of the same work."""
+    times = every.dropna(subset=["cost_ms"])
     if times.empty:
         return []
     slower, cost = times[times["verdict"] == SLOWER], ""
-    also = " that were also timed without it" if times["cost_ms"].isna().any() else ""
+    also = " that were also timed without it" if len(times) < len(every) else ""
     if len(slower):
         work = where(slower.loc[slower["cost_share"].idxmax()])
         cost = f": {interval(slower['cost_share'], percent)} of the step, most in {work}"
     spread = interval(times["baseline_spread"].dropna(), percent)
-    others = f". In the others, processes may differ as much (standard deviation {spread})"
+    others = (
+        f". In the others, processes may differ as much (measured without communication: standard deviation {spread})"
+    )
     return [
         Claim(
             "Without a profiler, communication costs time in {runs}{also}{cost}{others}.", "difference",
@@ -163,7 +167,7 @@ def _loss_differences(table: pd.DataFrame) -> list[Claim]:
         return [Claim(text, "counted", largest=largest)]
     text = (
         "Losses match those on one GPU for the first {agreeing} of {losses} steps, then drift by at most {largest} in"
-        " {runs}."
+        " {runs} whose batch one GPU also ran."
     )
     agreeing, losses = (interval(unexplained[name], str) for name in ("agreeing", "losses"))
     runs = of_all(len(unexplained), len(compared), "run")
@@ -198,7 +202,7 @@ def tables(measured: Measured) -> list[Part]:
          " `communication_gathers`)",
          rows_table(gathers[gathers["late"] > 0], LEADING_KEYS, GATHERS, words=1)),
         ("Memory of each rank by category", table_of("memory", MEMORY, words=3)),
-        ("Only all-reduces, one after another, without a model", table_of("all_reduce", ALL_REDUCES, keys=(GPUS.key,))),
+        ("Only all-reduces, one after another, without a model", _all_reduces_table(measured)),
         ("Losses compared with those of the run on one GPU with the same batch, as relative differences",
          table_of("losses", LOSSES)),
         ("Relative errors of the first step with reduced gradients, compared with an eager fp64 run of the"
@@ -206,6 +210,14 @@ def tables(measured: Measured) -> list[Part]:
          errors_table(measured.tables["communication_accuracy"], LEADING_KEYS)),
         ("Compared with a run on one GPU", table_of("scaling", SCALING, words=1)),
     ]  # fmt: skip
+
+
+def _all_reduces_table(measured: Measured) -> MarkdownTable:
+    rows = measured.tables["communication_all_reduce"]
+    return lines_table(
+        rows, (GPUS.key,), [heading for heading, _ in ALL_REDUCES], lambda row: [text(row) for _, text in ALL_REDUCES],
+        hidden=[key for key in keys_without(GPUS.key) if rows[key].nunique() < 2],
+    )  # fmt: skip
 
 
 def _step(row: dict) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import pandas as pd
 
 from cs336_model.ranges import TRAIN_STEP
-from kernel_tables.markdown import MarkdownTable, code, escaped
+from kernel_tables.markdown import MarkdownTable, code, escaped, with_code
 from profile_grid.quantities import ABSENT, count, interval, percent, significant
 from profile_grid.stages.host_trace.tables import NO_CALL
 from profile_grid.study.dimensions import BY_KEY
@@ -67,7 +67,7 @@ def _largest(bounds: pd.DataFrame, runs: int) -> Claim:
     losses = [_named(name) for name in first["code"]]
     bound = percent((at_most(first)["percent"] / 100).median())
     median = " (median)" if len(first) > 1 else ""
-    text = "The largest loss is {losses}; fixing it saves at most {bound} of a step{median}."
+    text = "The largest loss is {losses}: at most {bound} of a step{median}."
     return Claim(text, "predicted", losses=leaders(losses, most=MAX_LEADERS, every=runs), bound=bound, median=median)
 
 
@@ -109,8 +109,11 @@ def _held(predictions: pd.DataFrame) -> list[Claim]:
     held, every = within_bound(predictions), len(predictions)
     if held == every == 1:
         saved, bound = (percent(predictions[f"{name}_percent"].iloc[0] / 100) for name in ("measured", "predicted"))
-        text = "The measured remedy saves {saved} of a step; by the diagnosis, {bound} is possible."
-        return [Claim(text, "counted", saved=saved, bound=bound)]
+        text = "The measured remedy saves {saved} of a step, at most {bound} by the diagnosis."
+        if predictions["measured_percent"].iloc[0] < 0:
+            saved = saved.lstrip("−-")
+            text = "The measured remedy makes a step {saved} longer; by the diagnosis, it saves at most {bound}."
+        return [Claim(text, "counted", saved=saved, bound=bound, held=held, all=every)]
     text = f"{remedies(held, every)} measured remedies saved no more than the diagnosis says is possible{{also}}."
     return [Claim(text, "counted", held=held, all=every, also=also)]
 
@@ -139,7 +142,7 @@ def _per_launch(measured: Measured) -> list[Claim]:
     median = f" (median {significant(total.median())})" if len(total) > 2 else ""
     most = order[0]
     lead = Claim(
-        "While it is traced, the host needs {us} µs per launch of a step{median}, {share} of it {most}.",
+        "Under the trace, the host needs {us} µs per launch{median}, {share} of it {most}.",
         us=interval(total, significant), median=median, share=interval(us[most] / total, percent), most=_activity(most),
     )  # fmt: skip
     slower = rows.groupby("run")["own_ms"].sum() / rows.groupby("run")["unprofiled_step_ms"].first()
@@ -161,7 +164,7 @@ def _functions(stacks: pd.DataFrame, outside_us: pd.Series) -> list[Claim]:
     first = stacks.drop_duplicates("run")
     share = first["estimated_us_per_launch"] / outside_us.reindex(first["run"]).to_numpy()
     texts = [
-        f"{interval(share[rows.index], percent)} of it in {PASSES[mode]}"
+        f"{interval(share[rows.index], percent)} of that time in {PASSES[mode]}"
         for mode, rows in first.groupby("mode", sort=False)
     ]
     text = "The Python function with the most time in Python and PyTorch is {functions}: {texts}."
@@ -174,7 +177,7 @@ def tables(measured: Measured) -> list[Part]:
     findings, stacks = measured.tables["time_lost"], measured.tables["host_stacks"]
     parts: list[Part] = []
     if len(findings):
-        silent = [f"- {losses}: {escaped(reason)}" for losses, reason in _silent(findings)]
+        silent = [f"- {losses}: {with_code(reason)}" for losses, reason in _silent(findings)]
         parts = [
             ("Findings of the diagnosis of each capture, with the largest possible saving in a step without a"
              " profiler",
@@ -244,7 +247,13 @@ def _stacks(run_rows: pd.DataFrame) -> MarkdownTable:
     for row in run_rows.head(MAX_FUNCTIONS).itertuples():
         figures = count(row.samples), count(row.samples_in_calls), significant(row.estimated_ms)
         lines.append((code(row.function, in_table=True), *figures, significant(row.estimated_us_per_launch)))
-    headings = ("function", "samples", "samples in CUDA or OS calls", "estimated, ms", "estimated, µs per launch")
+    headings = (
+        "function",
+        "samples",
+        "samples in CUDA and OS runtime calls",
+        "estimated, ms",
+        "estimated, µs per launch",
+    )
     return MarkdownTable(headings, tuple(lines), first_right=1)
 
 

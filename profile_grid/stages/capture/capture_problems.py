@@ -17,7 +17,7 @@ SETTLED = ("nsys_hedge",)  # the checks of the number of steps and their counts 
 PUBLISHED = {
     "nsys_lost_events": "nsys reports that it lost events: times and counts may be too small; capture less at a time",
     "nsys_error": "nsys reports an error: what it failed to record is missing; capture again",
-    "nsys_warning": "nsys printed a warning; no loss of events is known",
+    "nsys_warning": "nsys printed a warning, but no loss of events is known",
     NSYS_TOO_OLD: "nsys does not know the CUDA of this driver: install a newer nsys",
 }
 

@@ -30,7 +30,7 @@ from profile_grid.tables.names import BACKWARD, FORWARD, STEP
 
 
 def files_of(capture: StageResult) -> list[str]:
-    """The capture of every rank, 0 first; if the run has no complete capture, that of rank 0, which says why."""
+    """The file names of the captures of all ranks, 0 first; only that of rank 0 if the capture is not complete."""
     ranks = capture.facts.get("ranks") if capture.status == COMPLETE else None
     return [rank["file"] for rank in ranks or ()] or [RANK_0]
 
@@ -56,7 +56,7 @@ def tables_of_ranks(
 
 
 def _rank(number: int, trace: Trace) -> RankTrace:
-    """The rank of a capture, which has only its process."""
+    """A rank with its capture, which records one process; the process is −1 if it ran nothing on a GPU."""
     process = trace.gpu_activities.process
     return RankTrace(number, trace, int(process[0]) if len(process) else -1)
 
@@ -88,13 +88,13 @@ def _phases(rank: RankTrace) -> pd.DataFrame:
 
 KEY_COLUMNS = columns("""
     rank | int | | number of the process, from 0
-    device | int | | number of its GPU, as its capture counts them; −1 for a processor
+    device | int | | number of its GPU, as its capture counts them; −1 on a CPU
     step | int | | number of the measured step, from 0
 """)
-PHASE_COLUMNS = columns("phase | text | | as in phases", TIMES_OF_A_PHASE)
+PHASE_COLUMNS = columns("phase | text | | as in the table phases", TIMES_OF_A_PHASE)
 RANK_PHASES = TableSpec(
     "rank_phases",
-    "One row per run on several GPUs, rank, device, step and phase; phases has those of rank 0",
+    "One row per run on several GPUs, rank, device, step and phase; the table phases has those of rank 0",
     columns(KEY_COLUMNS, PHASE_COLUMNS),
 )
 RANK_STEPS = TableSpec(
@@ -111,8 +111,8 @@ RANK_STEPS = TableSpec(
     communication_ns | int | ns | while at least one collective ran
     overlapped_ns | int | ns | the part of it in which a kernel computed
     collectives | int | | collectives
-    bytes | int | B | that they reduced on this rank; empty if the size of one is unknown
-    transfer_ns | int | ns | sum of the shortest time of each on any rank
+    bytes | int | B | that they reduced, gathered or scattered on this rank; empty if a size is unknown
+    transfer_ns | int | ns | sum over the collectives of the shortest duration on any rank
     waiting_ns | int | ns | sum of their additional time on this rank: waiting for the slowest
 """,
     ),
@@ -127,7 +127,7 @@ COLLECTIVES = TableSpec(
     operation | text | | all-reduce, ...
     range | text | | innermost range around its launch
     kernel | text | | full name of its kernel; gloo:all_reduce on a CPU
-    bytes | int | B | of the tensor that is reduced, on one rank
+    bytes | int | B | of the tensor that is reduced, gathered or scattered, on one rank
     bucket | int | | number of the bucket of gradients, if they are reduced in buckets
     start_ns | int | ns | its start, counted from the start of the step on this device
     duration_ns | int | ns | its time on this rank, including waiting for the others
@@ -167,7 +167,7 @@ RENAMED_IN = (2023, 1)
 PATIENCE_S = 600
 
 
-def _texts(capture: StageResult, sqlite: Path) -> dict[str, str]:
+def _nsys_reports(capture: StageResult, sqlite: Path) -> dict[str, str]:
     if capture.facts["backend"] != "nsys":
         return dict.fromkeys(REPORTS, "# no nsys report: captured by PyTorch's profiler\n")
     if capture.status != COMPLETE:
@@ -179,7 +179,7 @@ def _texts(capture: StageResult, sqlite: Path) -> dict[str, str]:
 
 
 def reports(sqlite: Path, scratch: Path, version: tuple[int, ...]) -> dict[str, str]:
-    """The summaries of nsys for an export as CSV text, by the name of this project; a comment if there is none."""
+    """nsys's reports on an exported capture, by the names in this project: CSV, or a comment why there is none."""
     names = {ours: pair[version < RENAMED_IN] for ours, pair in REPORTS.items()}
     command = ["nsys", "stats", "--format=csv", f"--output={scratch / 'report'}", "--force-overwrite=true"]
     command += [f"--report={name}" for name in names.values()]
@@ -190,11 +190,13 @@ def reports(sqlite: Path, scratch: Path, version: tuple[int, ...]) -> dict[str, 
         output, ending = f"{done.stdout}\n{done.stderr}", f"nsys stats ended with exit status {done.returncode}"
     except subprocess.TimeoutExpired:
         output, ending = "", f"nsys stats was killed after {PATIENCE_S} s"
-    return {ours: _text(scratch / f"report_{name}.csv", name, output, ending) for ours, name in names.items()}
+    return {
+        ours: _report_or_comment(scratch / f"report_{name}.csv", name, output, ending) for ours, name in names.items()
+    }
 
 
-def _text(path: Path, name: str, output: str, ending: str) -> str:
-    """The CSV, or why there is none in words of this project; the output of nsys goes to standard error, a log."""
+def _report_or_comment(path: Path, name: str, output: str, ending: str) -> str:
+    """The CSV, or a comment of one line why there is none; the output of nsys goes to standard error, a log."""
     if path.exists() and path.stat().st_size:
         return path.read_text(encoding="utf-8", errors="replace")
     message = output.partition(f"{name}.py")[2].partition("Processing [")[0].strip()
@@ -214,7 +216,7 @@ def run_tables(
     files = files_of(capture)
     for name in files:
         if reason := difference(capture, folder / name):
-            status = tables_status(INCOMPLETE, f"{reason}: it is not the capture of this run")
+            status = tables_status(INCOMPLETE, f"no valid capture of this run: {reason}")
             return RunTables(status, {})
     status, tables = step_tables.tables_of_file(capture, folder / files[0], extra_rules, diagnosis_rules)
     if status["status"] != COMPLETE or len(files) == 1:
@@ -227,4 +229,4 @@ def run_tables(
 
 def run_texts(capture: StageResult, folder: Path) -> dict[str, str]:
     """The reports of nsys for the capture of rank 0, by file; a comment of one line if there is none."""
-    return {f"reports/{name}.csv": text for name, text in _texts(capture, folder / RANK_0).items()}
+    return {f"reports/{name}.csv": text for name, text in _nsys_reports(capture, folder / RANK_0).items()}
