@@ -2,9 +2,9 @@
 
 Each program of tests/kernel_recorder/programs and benchmarks/programs runs three times: plainly, recorded by nsys
 (without it by PyTorch's profiler), and under torch.profiler with ranges around its phases
-(benchmarks/programs/in_phases.py). Without a GPU, the larger programs are small. The output, the
-exit status, the weights and the random state of the first two must be equal; six steps and each phase
-must have as many kernels as torch.profiler counts, on every rank. The exit status is 1 if anything differs.
+(benchmarks/programs/in_phases.py). Without a GPU, the larger programs are small. The output and the exit status of the
+first two must be equal; most programs print a digest of their weights and random state. Six steps and each phase must
+have as many kernels as torch.profiler counts, on every rank. The exit status is 1 if anything differs.
 
 --jobs programs run at once. --keep FOLDER keeps captures and outputs.
 """
@@ -40,16 +40,15 @@ LIMIT_S = 240
 
 @dataclass(frozen=True)
 class Program:
-    """A file with its arguments; what ends a step in the run by torch.profiler; `by` a profiler other than the
-    machine's; the arguments of the run by torch.profiler, if they differ."""
+    """A file with its arguments. The run under torch.profiler is called the truth."""
 
     file: str
     arguments: tuple[str, ...] = ()
-    step: str = "optimizer"
-    by: str | None = None
+    step: str = "optimizer"  # what ends a step in the truth: an optimizer or a module; "": counts are not compared
+    by: str | None = None  # the profiler, if not that of the machine
     needs: str | None = None  # a package
     needs_gpu: bool = False
-    truth: tuple[str, ...] | None = None
+    truth: tuple[str, ...] | None = None  # the arguments of the truth, if they differ
     folder: Path = PROGRAMS
     ranks: int = 1
 
@@ -59,7 +58,7 @@ class Program:
 
     @property
     def start(self) -> list[str]:
-        """What runs a file of Python or `-m` a module."""
+        """The command before a Python file or before `-m MODULE`."""
         several = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(self.ranks)]
         return [sys.executable] if self.ranks == 1 else [*PYTHON, *several]
 
@@ -92,11 +91,11 @@ PHASES = {
     "forward": (FORWARD, INFERENCE, PREFILL, DECODE), "backward": ("backward",), "optimizer": ("Optimizer.step#",),
 }  # fmt: skip
 COUNTED = (*PHASES, COMMUNICATION, "all")
-COLUMNS = ("program", "by", "same as plainly", *(f"{phase}, ÷" for phase in COUNTED))
+COLUMNS = ("program", "by", "same as plain run", *(f"{phase}, ÷" for phase in COUNTED))
 
 
 def main(programs: list[str] = [], *, jobs: int = 4, keep: Path | None = None) -> int:  # noqa: B006 (the harness reads it)
-    """Prints a row for each program, and returns how many of them fail, 1 at most."""
+    """Prints a row for each program, and returns 1 if any fails, else 0."""
     chosen = [program for program in ALL if not programs or program.file in programs]
     print_row(*COLUMNS, "problems", heading=True)
     failures = 0
@@ -172,8 +171,9 @@ def against_truth(program: Program, capture: Path, folder: Path) -> tuple[list[f
     program = program if program.truth is None else replace(program, arguments=program.truth)
     done = ran(program, folder / "truth", [*program.start, "-m", "benchmarks.programs.in_phases", *numbers])
     ratios, differences = [None] * len(COUNTED), []
-    for rank in reversed(range(program.ranks)):
-        of_rank, written = f" of rank {rank}" if program.ranks > 1 else "", file_of_rank(path, rank)
+    for rank in reversed(range(program.ranks)):  # rank 0 last: its ratios are returned
+        of_rank = f" of rank {rank}" if program.ranks > 1 else ""
+        written = file_of_rank(path, rank)
         if not written.exists():
             return ratios, [f"no truth{of_rank}: {(done.stderr.strip().splitlines() or ['?'])[-1]}"]
         truth, recorded = json.loads(written.read_text()), dict(phases(file_of_rank(capture, rank)))

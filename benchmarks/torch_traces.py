@@ -2,7 +2,8 @@
 
     python -m benchmarks.torch_traces [TRACE] [--megabytes 250] [--repeats 3]
 
-Without a TRACE one is generated: steps of a model of blocks with stacks, forward and backward, as Kineto writes them.
+Without a TRACE one is generated: steps of a model made of blocks, forward and backward, with Python
+stacks, as Kineto writes them.
 If Holistic Trace Analysis is installed (the package HolisticTraceAnalysis), its parser is also measured.
 """
 

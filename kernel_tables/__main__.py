@@ -68,8 +68,8 @@ def command_parser() -> argparse.ArgumentParser:
         prog="python -m kernel_tables" if Path(sys.argv[0]).name == "__main__.py" else "kernel-tables",
         description="Where the time of a PyTorch program goes, by modules and ranges: records the program, or reads a"
         " capture of Nsight Systems or torch.profiler.",
-        epilog="Begin with: kernel-tables record -- python train.py. Times are nanoseconds, in a terminal in readable"
-        " units. Bad input: one line on standard error and exit status 2.",
+        epilog="Begin with: kernel-tables record -- python train.py. Times are in the unit of the column's name, mostly"
+        " nanoseconds; in a terminal in readable units. Bad input: one line on standard error and exit status 2.",
     )
     parser.add_argument("--version", action="version", version=f"kernel-tables {version.__version__}")
     parser.add_argument(

@@ -1,4 +1,5 @@
-"""Functions that torch.compile leaves alone: hooks that run between functions of a program, some of them compiled."""
+"""Functions that torch.compile leaves alone: for hooks that run between functions of a program, of which some are
+compiled."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

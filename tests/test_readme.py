@@ -94,7 +94,7 @@ def test_the_differences_of_studies_in_the_readme_are_those_of_the_example():
     (claim,) = (claim for claim in claims_on_agreement(agreement()) if "more" in claim.numbers.get("waiting", ""))
     text = " ".join(README.split())
     assert f"for {float(claim.numbers['waiting'].split()[0]):g} % of a step or more" in text
-    assert f"differ by {claim.numbers['median']} in the median, and by up to {claim.numbers['most']}." in text
+    assert f"differ by a median of {claim.numbers['median']}, and by up to {claim.numbers['most']}." in text
 
 
 def test_every_file_that_the_readme_links_to_is_there():

@@ -13,7 +13,9 @@ MARKER = "packed.json"  # in results/: from which archive they came
 def packed_manifest(archive: str) -> Manifest:
     """The manifest of an archive. Raises WorkflowError, also if the working folder has its own results."""
     if Path("results/grid.json").exists() and not Path("results", MARKER).exists():
-        raise WorkflowError(f"results/ holds other results; to read {archive}, name a folder: --directory theirs")
+        raise WorkflowError(
+            f"results/ holds other results; to read {archive}, choose another working folder: --directory FOLDER"
+        )
     try:
         return read_manifest(Path(archive))
     except FileNotFoundError:

@@ -19,7 +19,7 @@ def cross_entropy(
 ) -> Float[Tensor, ""]:
     """Mean over all positions of -log softmax(logits)[target] = logsumexp(logits) - logits[target], in fp32 at least.
 
-    A 0-dim tensor on the logits' device: the caller reads it, since that waits for the device."""
+    A 0-dim tensor on the logits' device. It is not read here, because that would wait for the device."""
     logits = logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
     target_logits = logits.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     return (torch.logsumexp(logits, dim=-1) - target_logits).mean()

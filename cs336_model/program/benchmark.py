@@ -8,9 +8,10 @@
 
 The status of the result is `complete`; `out_of_memory` on a real torch.OutOfMemoryError; `unsupported` if this machine
 cannot run the variant or has no energy counter; `wrong` or `failed` if a student's code computes something else, or
-raises; or `overdue` shortly before the time limit. The exit status is 0; of one of several ranks without times, it is
-RESULT_WITHOUT_TIMES. A model that cannot be measured as declared gives one line, every other failure a traceback; then
-the exit status is neither, and there is no result.
+raises. Shortly before the time limit, a draft with the status `overdue` is written, which a run that still ends
+replaces. The exit status is 0; with several ranks, a rank whose status is not `complete` exits with
+RESULT_WITHOUT_TIMES. A model that cannot be measured as declared prints one line, every other failure a traceback; both
+exit with another status, and write no result.
 """
 
 import gc
@@ -65,11 +66,11 @@ from cs336_model.program.steps import (
 from cs336_model.program.variants.effects import compiling, graph_counts, is_compiled, process_settings
 from cs336_model.program.without_times import OVERDUE, WithoutTimes, Wrong
 
-MAY_REMAIN_BYTES = 256 * 2**20  # more than a batch and the workspace of cuBLAS: less is no cycle of references
+MAY_REMAIN_BYTES = 256 * 2**20  # a batch and the workspace of cuBLAS need less; more suggests cycles of references
 
 
 @dataclass
-class Watch:
+class RunState:
     """The options of a run that are not its specification, and what it has made so far."""
 
     profiler: str
@@ -117,9 +118,9 @@ def main(arguments: list[str] | None = None) -> None:
     wait_for_lease(options, progress)
     energy = EnergyPlan(options.windows, options.window_s) if options.profiler == windows.ENERGY else None
     accuracy, limit_s = options.accuracy == "yes", options.time_limit_s
-    watch = Watch(options.profiler, options.capture, accuracy, energy, close_recording, options.output, limit_s)
+    state = RunState(options.profiler, options.capture, accuracy, energy, close_recording, options.output, limit_s)
     try:
-        result = run(spec, watch, progress)
+        result = run(spec, state, progress)
     except UnusableModel as error:
         raise SystemExit(f"{spec.run}: {error}") from None
     write_result(result, options.output)
@@ -127,106 +128,110 @@ def main(arguments: list[str] | None = None) -> None:
         os._exit(RESULT_WITHOUT_TIMES)  # at once: leaving the group of processes would wait for the others
 
 
-def run(spec: RunSpec, watch: Watch, progress: Progress) -> Result:
+def run(spec: RunSpec, state: RunState, progress: Progress) -> Result:
     """The result of one run: complete, out of memory with the failed request, or without times for another reason."""
     device = resolve_device(spec.device, this_rank().number)
-    recorder = recorder_on(device) if watch.profiler == windows.MEMORY else None
-    ranges.emit_ranges(recorder.emitter if recorder else windows.EMITTER_OF_PROFILER[watch.profiler])
-    result = empty_result(spec, watch.profiler)
+    recorder = recorder_on(device) if state.profiler == windows.MEMORY else None
+    ranges.emit_ranges(recorder.emitter if recorder else windows.EMITTER_OF_PROFILER[state.profiler])
+    result = empty_result(spec, state.profiler)
 
     def record() -> Result:
         return result | device_facts(device) | facts_of_process(progress, device, spec.named)
 
     def overdue() -> None:
-        write_result(record() | {"status": OVERDUE, "reason": progress.during}, watch.output)
+        write_result(record() | {"status": OVERDUE, "reason": progress.during}, state.output)
 
     operations_context = followed_operations(spec, recorder and recorder.operation)
-    with process_settings(spec), operations_context, drafted(spec, watch.output, record, watch.time_limit_s) as draft:
-        # a run of a student's code writes drafts from its start
+    with process_settings(spec), operations_context, drafted(spec, state.output, record, state.time_limit_s) as draft:
+        # with a student's code, a draft of the result exists already
         overdue_context = nullcontext() if draft.name else before_limit(overdue)
         with overdue_context:
-            result |= measured_or_reason(spec, device, replace(watch, recorder=recorder, draft=draft), progress)
-        if watch.profiler != windows.NCU:  # ncu keeps the GPU's counters until this process is gone
+            result |= measured_or_reason(spec, device, replace(state, recorder=recorder, draft=draft), progress)
+        if state.profiler != windows.NCU:  # ncu keeps the GPU's counters until this process is gone
             leave_device(device)
     return result | facts_of_process(progress, device, spec.named)
 
 
-def measured_or_reason(spec: RunSpec, device: torch.device, watch: Watch, progress: Progress) -> Result:
+def measured_or_reason(spec: RunSpec, device: torch.device, state: RunState, progress: Progress) -> Result:
     """The entries of a complete result, or of one without times."""
     try:
-        return measure(spec, device, watch, progress)
+        return measure(spec, device, state, progress)
     except OutOfMemoryError as error:
         _say(spec, f"out of memory during {progress.during}: {error}")
         ended = {"status": "out_of_memory", "out_of_memory": out_of_memory_record(error, progress.during)}
-        watch.save_memory()
+        state.save_memory()
     except WithoutTimes as error:
         _say(spec, f"{error.status}: {error}")
-        ended = {"status": error.status, "reason": str(error), "checks": error.checks or watch.checks}
-        if watch.recorder:
-            watch.recorder.stop()
+        ended = {"status": error.status, "reason": str(error), "checks": error.checks or state.checks}
+        if state.recorder:
+            state.recorder.stop()
     return ended | device_facts(device)
 
 
-def measure(spec: RunSpec, device: torch.device, watch: Watch, progress: Progress) -> Result:
+def measure(spec: RunSpec, device: torch.device, state: RunState, progress: Progress) -> Result:
     """The entries of a complete result. The profiler sees only the measured steps, after the warm-up."""
     with progress.stage("context"):
         open_context(device)
         join_group(device)
         meter = (
-            Meter(device, energy_counter(device)) if watch.energy else None
+            Meter(device, energy_counter(device)) if state.energy else None
         )  # raises before the model is made if there is no counter
-    with watch.draft.checking(progress):
-        watch.checks = checked_adapters(spec, device)
+    with state.draft.checking(progress):
+        state.checks = checked_adapters(spec, device)
     with progress.stage("initialise"):
-        watch.subject = subject = make_subject(spec, device)
+        state.subject = subject = make_subject(spec, device)
     _say(spec, f"initialised on {device.type} in {progress.seconds['initialise']:.1f} s")
-    watch.dtypes = FirstStepDtypes(subject) if watch.profiler == windows.MEMORY else None
-    comparison = Comparison(subject, watch.accuracy) if watch.profiler == "none" else None
+    state.dtypes = FirstStepDtypes(subject) if state.profiler == windows.MEMORY else None
+    # also made if accuracy is off: then its errors have that reason
+    comparison = Comparison(subject, state.accuracy) if state.profiler == "none" else None
     compile_in_first_step(subject, progress)
     graphs = graph_counts(spec)
-    result = warm_up(subject, progress) | measured_window(subject, watch, meter, graphs, progress)
+    result = warm_up(subject, progress) | measured_window(subject, state, meter, graphs, progress)
     if comparison:
         result["step_no_sync_seconds"] = seconds_without_communication(subject, progress)
         with progress.stage("accuracy"):
             result["accuracy"] = comparison.errors(subject)
     leave_group()  # not after an exception: the others may hang, and the launcher ends them
-    return {"status": "complete", "checks": watch.checks} | result
+    return {"status": "complete", "checks": state.checks} | result
 
 
-def measured_window(subject: Subject, watch: Watch, meter: Meter | None, graphs: Mapping, progress: Progress) -> Result:
+def measured_window(
+    subject: Subject, state: RunState, meter: Meter | None, graphs: Mapping, progress: Progress
+) -> Result:
     """Runs the measured steps, which the profiler sees. `graphs` are the counts of compiled graphs before the
     warm-up."""
     spec, device = subject.spec, subject.device
     result = {}
     clock = PhaseClock(device, ranges.MEASURE, progress)
-    count_flops = partial(extra_passes, subject, progress)
+    count_flops = partial(flops_and_missing_loss, subject, progress)
     # nsys and ncu would record passes at the end of the window, so they run before it; not without a warm-up, when the
     # first step itself is measured
-    flops = count_flops() if watch.profiler in windows.OF_CUDA and spec.warmup_steps else None
+    flops = count_flops() if state.profiler in windows.OF_CUDA and spec.warmup_steps else None
 
     def at_end() -> None:
         # before anything else runs: the clocks are still those under load, and the memory is that of the steps
         result.update(device_facts(device), parameters=subject.parameter_count)
         result["compilation"] = graph_counts(spec, graphs)
-        count = len(subject.losses) or 1  # without those of energy windows, whose number varies; 1: of `extra_passes`
-        watch.save_memory()
+        # without the losses of energy windows, whose number varies; if steps have none, with that of an extra pass
+        count = len(subject.losses) or 1
+        state.save_memory()
         if meter:
             with progress.stage(windows.ENERGY):
-                write_result(counted_energy(subject, meter, watch.energy, progress), watch.path)
+                write_result(counted_energy(subject, meter, state.energy, progress), state.path)
         result.update(flops=flops or count_flops(), losses=checked_losses(subject)[:count])
-        if watch.profiler == windows.NSYS:
+        if state.profiler == windows.NSYS:
             subject.free_model()
             leave_group()
             leave_device(device)
 
-    window = windows.profiled_window(watch.profiler, device, at_end, watch.close_recording)
+    window = windows.profiled_window(state.profiler, device, at_end, state.close_recording)
     with progress.stage("profiler"), window as recording, progress.stage("measured"):
         wait_for_all(device)
         step_seconds = run_steps(subject, spec.measured_steps, clock)
     _say(spec, f"{_steps('measured', spec.measured_steps)} in {progress.seconds['measured']:.1f} s")
     result |= {"step_seconds": step_seconds, "phase_seconds": clock.seconds(), "phase_clock": clock.name}
     with progress.stage("profiler"):
-        windows.save_capture(recording, watch.path, device)
+        windows.save_capture(recording, state.path, device)
     return result
 
 
@@ -260,7 +265,7 @@ def warm_up(subject: Subject, progress: Progress) -> Result:
     return {"warmup_seconds": seconds, "warmup_phase_seconds": clock.seconds()}
 
 
-def extra_passes(subject: Subject, progress: Progress) -> Result:
+def flops_and_missing_loss(subject: Subject, progress: Progress) -> Result:
     """The FLOPs of the run, which custom models need a pass to count. If steps have no loss, it also appends that of a
     forward pass to the losses of the subject. Losses and FLOPs show that two runs did the same work."""
     progress.during = "the passes outside the window"

@@ -107,12 +107,12 @@ def machine_facts(device: torch.device) -> dict[str, Any]:
 
 def other_processes(count: int | None) -> int | None:
     """The number of a GPU's processes other than this one, which uses it too. This process is not looked up by its
-    number: in a container, the driver knows another number. None at all gives no information (None)."""
+    number: in a container, the driver knows another one. None if the driver lists no process, not even this one."""
     return count - 1 if count else None
 
 
 def _digest(uuids: Sequence[str]) -> str:
-    """The SHA-256 of the sorted UUIDs of a host's GPUs: they are one machine, whichever was free."""
+    """The SHA-256 of sorted UUIDs; of all GPUs of a host, it stands for the host, whichever GPU was free."""
     return hashlib.sha256("\n".join(sorted(uuids)).encode()).hexdigest()
 
 

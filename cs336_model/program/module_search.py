@@ -63,8 +63,8 @@ class ModuleSearch:
 
 
 def _in_package(name: str, folders: Iterable[str]) -> Location | None:
-    """The location of a module in the folders of its package, as PathFinder finds it. PathFinder itself also imports
-    nothing, but for a namespace package it requires that the package around it is imported (otherwise KeyError)."""
+    """The location of a module in the folders of its package, as PathFinder finds it. PathFinder is not asked, because
+    for a namespace package it raises KeyError unless the package around it is already imported."""
     portions: list[str] = []
     for folder in folders:
         finder = pkgutil.get_importer(folder)
@@ -104,7 +104,8 @@ def is_below(path: str, folder: str) -> bool:
 
 
 def importable_names(folder: str) -> set[str]:
-    """The modules and packages in a folder that hide others of their names; a namespace package does not."""
+    """The names of modules and packages in a folder that hide those found later in the search; a namespace package
+    hides none."""
     try:
         entries = list(os.scandir(folder or os.curdir))
     except OSError:  # PYTHONPATH may name missing folders

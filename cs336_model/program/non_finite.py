@@ -30,7 +30,7 @@ class FirstNonFinite(TorchDispatchMode):
 
     @contextmanager
     def range(self, name: str) -> Iterator[None]:
-        """Replaces a span: notes that it is open."""
+        """Stands in for a range: notes that it is open."""
         self._open.append(name)
         try:
             yield
@@ -47,7 +47,7 @@ class FirstNonFinite(TorchDispatchMode):
 
 def where_not_finite(spec: RunSpec, device: torch.device, steps: int) -> str:
     """Where, in words, the first non-finite number appears in the given number of steps of this run, without compiling.
-    Makes a new model, so an existing one should be given up first."""
+    Makes a new model, so free an existing one first."""
     plain = replace(spec, dimensions=spec.dimensions | {"compile": NOT_COMPILED})
     try:
         with process_settings(plain):
@@ -61,7 +61,7 @@ def where_not_finite(spec: RunSpec, device: torch.device, steps: int) -> str:
                     return f"the first number that is not finite appears in {watch.location}"
     except OutOfMemoryError:
         return "where is unknown: there is not enough memory to search"
-    return "when the steps are repeated without compiling, only the loss is not finite"
+    return "when the steps are repeated without compiling, no operator returns NaN or infinity"
 
 
 def _not_finite(value: object) -> bool:

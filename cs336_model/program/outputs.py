@@ -60,8 +60,8 @@ def loss_of(output: Output, targets: Tensor) -> Tensor:
 
 
 def _output_in(returned: Any) -> Output:
-    """In a tuple, the first tensors with three and with no dimensions; in an object or mapping, those with the
-    names."""
+    """In a tuple, the first tensors with three and with no dimensions; in an object or mapping, its `logits`
+    and `loss`."""
     if isinstance(returned, (tuple, list)) and not hasattr(returned, "logits"):
         tensors = [value for value in returned if isinstance(value, Tensor) and value.is_floating_point()]
         return Output(*(next((tensor for tensor in tensors if tensor.ndim == ndim), None) for ndim in (3, 0)))

@@ -12,12 +12,12 @@ from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import DIMENSIONS, LEADING, Dimension
 from profile_grid.study.stages import ENERGY, TIMING
 from profile_grid.study.table_spec import FLOAT, TableSpec, columns
-from profile_grid.tables.evidence import FASTER, FEWEST_PROCESSES, SLOWER, UNTOLD, judged, of_processes, typical_ms
+from profile_grid.tables.evidence import FASTER, FEWEST_PROCESSES, SLOWER, UNCLEAR, judged, of_processes, typical_ms
 from profile_grid.tables.names import NO_RANGE
 from profile_grid.tables.ratios import ratio_and_std
 
 TOO_FEW, NOT_COMPARABLE = "too few processes to tell", "not comparable"
-VERDICTS = (FASTER, SLOWER, UNTOLD, TOO_FEW, NOT_COMPARABLE)
+VERDICTS = (FASTER, SLOWER, UNCLEAR, TOO_FEW, NOT_COMPARABLE)
 SAME_NEEDED = ("device", "device_name", "d_model", "d_ff", "num_layers", "num_heads", "vocab_size")
 CELLS = TableSpec(
     "cells",

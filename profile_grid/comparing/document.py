@@ -13,7 +13,7 @@ from profile_grid.documents.definitions import needed_for
 from profile_grid.quantities import ABSENT, GIBIBYTE, count, counted, known, percent, ratio, significant, with_spread
 from profile_grid.study.dimensions import KEYS
 from profile_grid.tables.cells import lines_table
-from profile_grid.tables.evidence import CONFIDENCE, FASTER, FEWEST_PROCESSES, RATE, SLOWER, UNTOLD
+from profile_grid.tables.evidence import CONFIDENCE, FASTER, FEWEST_PROCESSES, RATE, SLOWER, UNCLEAR
 from profile_grid.tables.wording import Claim, listed, of_all, run_in_words
 
 TITLE = "Before and after"
@@ -24,13 +24,13 @@ DEFINITIONS = (
     "- slower, faster: by Welch's test of the logarithms of the times. The unit is the process, because steps of one"
     " process share clocks and memory. The p-value, adjusted for the number of runs (Benjamini and Hochberg), is below"
     f" {RATE:g}: at most {100 * RATE:.0f} % of these verdicts are expected to be wrong. Intervals are not adjusted, so"
-    f" an interval may exclude 1 although the verdict is '{UNTOLD}'.\n"
+    f" an interval may exclude 1 although the verdict is '{UNCLEAR}'.\n"
     "- [if GiB|MiB] memory: the peak of all tensors, of one process per side.\n"
     "- [if J per step] energy: ± is the standard deviation between the windows of one process per side, so there is no"
     " verdict.\n"
     "- [if \\| level ] changes: from the captures of one process per side (of several GPUs: rank 0). The tables list"
-    " numbers of launches that changed, and times that changed by more than 1 %, 0.1 % of the step and two standard"
-    " errors between steps.\n"
+    " numbers of launches that changed, and times whose change exceeds 1 % of themselves, 0.1 % of the step, and two"
+    " standard errors between steps.\n"
     "- not compared: counters, accuracy, first steps and compilation, single ranks (the time of a step on several GPUs"
     " is that of the slowest), and attention sweeps."
 )
@@ -84,7 +84,7 @@ def summary(cells: pd.DataFrame, changes: pd.DataFrame | None = None) -> list[Cl
     verdicts = listed([f"{counts[verdict]} {verdict}" for verdict in VERDICTS if verdict in counts])
     counts_claim = Claim("Of {runs}: {verdicts}.", "counted", runs=counted(len(cells), "run"), verdicts=verdicts)
     claims = [counts_claim] if len(counts) > 1 else []
-    lead = Claim("No change was detected in {runs}{within}.", "untold", runs=counted(len(cells), "run"),
+    lead = Claim("No change was detected in {runs}{within}.", "unclear", runs=counted(len(cells), "run"),
                  within=_resolution(cells))  # fmt: skip
     if len(changed):
         farthest = changed.loc[np.log(changed["ratio"]).abs().idxmax()]
@@ -132,7 +132,7 @@ def _kernel(run: str, changes: pd.DataFrame | None) -> list[Claim]:
 def _too_few(cells: pd.DataFrame) -> list[Claim]:
     """How many processes are needed, if a run has too few."""
     text = "{processes} processes per side are needed: `timing: {setting}`."
-    needed = Claim(text, "untold", processes=FEWEST_PROCESSES, setting=f"{{processes: {FEWEST_PROCESSES}}}")
+    needed = Claim(text, "unclear", processes=FEWEST_PROCESSES, setting=f"{{processes: {FEWEST_PROCESSES}}}")
     return [needed] if (cells["verdict"] == TOO_FEW).any() else []
 
 

@@ -10,11 +10,11 @@ from profile_grid.figures.panels import Drawing, Figure, Tables, row
 from profile_grid.figures.theme import SMALL, WIDTH, Log, legend
 from profile_grid.quantities import counted, interval, percent, significant
 from profile_grid.study.dimensions import BY_KEY, MODE
-from profile_grid.tables.evidence import FASTER, SLOWER, UNTOLD
+from profile_grid.tables.evidence import FASTER, SLOWER, UNCLEAR
 from profile_grid.tables.pivoting import shown_dimensions
 
 STYLES = {  # of a verdict: colour and shape
-    SLOWER: (VERMILLION, "triangle-right"), FASTER: (BLUE, "triangle-left"), UNTOLD: (GREY, "circle"),
+    SLOWER: (VERMILLION, "triangle-right"), FASTER: (BLUE, "triangle-left"), UNCLEAR: (GREY, "circle"),
     TOO_FEW: (PALE, "circle"),
 }  # fmt: skip
 LINE_PX, AXIS_PX, GAP_PX, CHARACTER_PX = 15, 40, 14, 6
@@ -53,7 +53,7 @@ def draw(tables: Tables) -> Drawing:
 def result(tables: Tables) -> str:
     """How many runs changed, and how much."""
     cells = tables["cells"]
-    tested = cells[cells["verdict"].isin((SLOWER, FASTER, UNTOLD))]
+    tested = cells[cells["verdict"].isin((SLOWER, FASTER, UNCLEAR))]
     parts = [
         f"{len(matches)} {verdict} (× {interval(matches['ratio'], lambda ratio: significant(ratio, 4))})"
         for verdict in (SLOWER, FASTER)

@@ -91,8 +91,10 @@ def _memory(row: dict, with_bytes: bool) -> str:
     during = f" in {escaped(_moment(row['oom_during']))}" if known(row.get("oom_during")) else ""
     if not with_bytes:
         return f"out of memory{during}"
-    requested = memory(row.get("oom_requested_bytes"))
-    free, total = memory(row.get("oom_free_bytes")), memory(row.get("oom_total_bytes"))
+    requested, free = memory(row.get("oom_requested_bytes")), memory(row.get("oom_free_bytes"))
+    if requested == free and known(row.get("oom_free_bytes")):
+        requested, free = (f"{row[name] / 2**20:,.1f} MiB" for name in ("oom_requested_bytes", "oom_free_bytes"))
+    total = memory(row.get("oom_total_bytes"))
     return f"out of memory{during}: {requested} requested, {free} free of {total}"
 
 
@@ -252,22 +254,19 @@ def introduced(parts: Iterable[cells.Part]) -> str:
 
 
 def outcomes(counts: dict[str, int] | None, stages: str) -> str:
-    """How the stages of the runs ended, in words: "timing and capture: 60 complete, 1 out of memory"; of runs whose
-    stages ended differently, "2 complete (timing) and incomplete (capture)"."""
+    """How the stages of the runs ended, in words: "timing and capture: 60 complete, 1 out of memory; memory: ..."."""
     if counts is None:
         return "how their stages ended was not recorded"
-    names = [name.replace("_", " ") for name in stages.split(" / ")]
-    return f"{listed(names)}: {', '.join(f'{number} {_outcome(key, names)}' for key, number in counts.items())}"
-
-
-def _outcome(statuses: str, stages: list[str]) -> str:
-    by_status: dict[str, list[str]] = {}
-    for stage, status in zip(stages, statuses.split(" / "), strict=False):  # an archive may hold anything
-        words = "not requested" if status == NOT_ASKED else status.replace("_", " ")
-        by_status.setdefault(escaped(words), []).append(stage)
-    if len(by_status) == 1:
-        return next(iter(by_status))
-    return listed([f"{status} ({', '.join(some)})" for status, some in by_status.items()])
+    stages_by_outcome: dict[str, list[str]] = {}
+    for place, stage in enumerate(stages.split(" / ")):
+        ended: dict[str, int] = {}
+        for statuses, number in counts.items():
+            status = (statuses.split(" / ") + ["unknown"] * (place + 1))[place]  # an archive may hold anything
+            words = "not requested" if status == NOT_ASKED else status.replace("_", " ")
+            ended[words] = ended.get(words, 0) + number
+        outcome = ", ".join(f"{number} {escaped(words)}" for words, number in ended.items())
+        stages_by_outcome.setdefault(outcome, []).append(escaped(stage.replace("_", " ")))
+    return "; ".join(f"{listed(names)}: {outcome}" for outcome, names in stages_by_outcome.items())
 
 
 def facts(value) -> str:

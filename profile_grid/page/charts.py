@@ -16,7 +16,8 @@ MAX_CHART_BYTES, MAX_IMAGE_BYTES = 1_500_000, 1_900_000  # of all figures togeth
 
 @dataclass(frozen=True)
 class PageFigure:
-    """One figure of the page; `quantity` is what is drawn, if the title is its result.
+    """One figure of the page. Its result is the title, if it has one, and `quantity` says what is drawn; otherwise the
+    title says it, and `quantity` is empty.
 
     `chart` is the Vega-Lite specification as JSON, `image` the PNG file; each is None if there is no room for it.
     `legend` is shown on request.
@@ -42,7 +43,7 @@ def page_figures(
     for name, (drawing, result) in drawings.items():
         notes = [drawing.reason, *drawing.notes, *left_out]
         if name in charts and name not in kept_charts:
-            notes.append(f"The page is too small for all its points: see figures/{name}.svg, and the tables.")
+            notes.append(f"Left out to limit the size of the page: see figures/{name}.svg, and the tables.")
         quantity = drawing.title or figures[name].title
         rendered[name] = PageFigure(
             result or quantity,
@@ -90,6 +91,6 @@ def _rounded(value):
     if not isinstance(value, float):
         return value
     if not math.isfinite(value):
-        return None  # a text that is absent, too: JSON has no NaN
+        return None  # NaN also stands for an absent text; JSON has no NaN
     number = float(f"{value:.{SIGNIFICANT}g}")
     return int(number) if number.is_integer() else number

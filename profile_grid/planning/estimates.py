@@ -20,15 +20,15 @@ NO_PACE = "without the steps, whose pace is not known yet"
 BACKWARD_IN_FORWARDS = 2  # a backward pass computes twice a forward
 USUAL_SHARE_OF_PEAK = 0.6  # H200, fp32: 2.7B at context 1024 reaches 39.6 of 67 TFLOP/s
 USUAL_GPU = "NVIDIA H200"
-USUAL_START_S, USUAL_END_S = 3.0, 5.0  # of a process; of a capture in addition: nsys ends, its export
-AT_ONCE_S = 0.1  # a job without a GPU that runs nothing
+USUAL_START_S, USUAL_END_S = 3.0, 5.0  # start of a process; of a capture also the end of nsys and its export
+AT_ONCE_S = 0.1  # a job that needs a GPU where there is none ends at once
 
 
 @dataclass(frozen=True)
 class FinishedMeasurement:
     """One complete measurement."""
 
-    all_s: float  # without the seconds that its stage declares
+    all_s: float  # of the whole job, minus the seconds that its stage declares
     steps_s: float
     flops: int  # of its steps
     precision: str
@@ -74,9 +74,11 @@ def pace(
     peaks = peaks_of(device_name)
     rates = {precision: peaks.flop_per_s(precision) for precision in precisions} if peaks else {}
     usual = {precision: rate * USUAL_SHARE_OF_PEAK for precision, rate in rates.items() if rate}
-    everywhere = [stage.name for stage in stages if stage.of_every_run]
-    undisturbed = [measurement for name in everywhere for measurement in finished[name]]  # steps are not slowed down
-    if all(finished[name] for name in everywhere):
+    of_every_run = [stage.name for stage in stages if stage.of_every_run]
+    undisturbed = [
+        measurement for name in of_every_run for measurement in finished[name]
+    ]  # other stages may slow steps down
+    if all(finished[name] for name in of_every_run):
         overhead = {stage: _mean_overhead_s(of_stage or undisturbed) for stage, of_stage in finished.items()}
         count = sum(map(len, finished.values()))
         source = f"from {count} earlier measurements on this device"

@@ -15,7 +15,7 @@ import pandas as pd
 
 from kernel_tables.diagnosis.devices import IDLE_SHARE
 
-FASTER, SLOWER, UNTOLD = "faster", "slower", "unclear"
+FASTER, SLOWER, UNCLEAR = "faster", "slower", "unclear"
 CONFIDENCE = 0.95
 RATE = 0.05  # of false verdicts among all verdicts
 FEWEST_PROCESSES = 6  # of a side that is measured in several
@@ -66,7 +66,7 @@ def judged(ratio: pd.Series, error: pd.Series, freedom: pd.Series | float = math
     p_values = 2 * stdtr(freedom, -distance / error)
     reach = np.exp(stdtrit(freedom, (1 + CONFIDENCE) / 2) * error)
     p_adjusted = pd.Series(adjusted(p_values.to_numpy("float64")), index=ratio.index)
-    words = (ratio > 1).map({True: FASTER, False: SLOWER}).where(p_adjusted < RATE, UNTOLD).astype("object")
+    words = (ratio > 1).map({True: FASTER, False: SLOWER}).where(p_adjusted < RATE, UNCLEAR).astype("object")
     return pd.DataFrame(
         {
             "low": ratio / reach, "high": ratio * reach, "p": p_values, "p_adjusted": p_adjusted,

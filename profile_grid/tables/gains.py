@@ -9,7 +9,7 @@ from profile_grid.quantities import ABSENT, interval, known, ratio, significant,
 from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODE, MODEL, Dimension, keys_without
 from profile_grid.tables import model_parts, pivoting
 from profile_grid.tables.cells import lines_table, parts_table
-from profile_grid.tables.evidence import FASTER, SLOWER, UNTOLD, WORTH, processes_for
+from profile_grid.tables.evidence import FASTER, SLOWER, UNCLEAR, WORTH, processes_for
 from profile_grid.tables.names import FORWARD, MAIN_PHASES, WHOLE_STEP
 from profile_grid.tables.wording import PASSES, Claim, capital, of_all, where
 
@@ -22,21 +22,29 @@ def whole_steps(times: pd.DataFrame) -> pd.DataFrame:
 
 
 def largest_gain(times: pd.DataFrame, dimension: Dimension, base: str, modes: Sequence[str] = FULLEST_FIRST) -> Claim:
-    """The lead: the largest clear difference, in the first of the modes that has any, and the median of all. `times` is
+    """The first sentence of an answer: the largest clear difference, in the first of the modes that has any, and the
+    median of all speed-ups. `times` is
     a table as of `times_with_base`, `base` the words for the default: "in fp32"."""
     steps = whole_steps(times)
-    clear = steps[steps["verdict"] != UNTOLD]
+    clear = steps[steps["verdict"] != UNCLEAR]
     mode = next((mode for mode in modes if (clear["mode"] == mode).any()), None)
     clear = clear[clear["mode"] == mode] if modes else clear
     if clear.empty:
-        text = "Whether a step is faster than {base} is {untold} in {runs}: {needed}."
-        return Claim(text, "untold", base=base, untold=UNTOLD, runs=_runs(len(steps)), needed=_needed(steps))
+        text = "Whether a step is faster than {base} is {unclear} in {runs}: {needed}."
+        runs = _runs(len(steps))
+        if len(steps) == 1:
+            row = steps.iloc[0].to_dict()
+            text = "Whether {runs} is faster {value} than {base} is {unclear}: {needed}."
+            runs = f"{PASSES[row['mode']]} of {where(row | {dimension.key: dimension.default})}"
+        value = dimension.words(steps[dimension.key].iloc[0])
+        return Claim(text, "unclear", base=base, unclear=UNCLEAR, runs=runs, value=value, needed=_needed(steps))
     median = f"; the median of {len(steps)} speed-ups is {ratio(steps['speed_up'].median())}" if len(steps) > 1 else ""
     far = clear.loc[clear["speed_up"].where(clear["speed_up"] > 1, 1 / clear["speed_up"]).idxmax()]
     return Claim(
         "{value}, {step} of {place} {is_faster} {base}{median}.",
         "difference", value=capital(dimension.words(far[dimension.key])), step=PASSES[far["mode"]],
-        place=where(far.to_dict() | {dimension.key: dimension.default}), is_faster=_speed(far["speed_up"]), base=base,
+        place=where(far.to_dict() | {dimension.key: dimension.default}),  # `value` names that dimension already
+        is_faster=_speed(far["speed_up"]), base=base,
         median=median,
     )  # fmt: skip
 
@@ -54,7 +62,7 @@ def by_value(times: pd.DataFrame, dimension: Dimension) -> list[Claim]:
     default."""
     steps = whole_steps(times)
     values = pivoting.sorted_values(steps, dimension.key)
-    if len(values) == 1 and (steps["verdict"] == UNTOLD).all():
+    if len(values) == 1 and (steps["verdict"] == UNCLEAR).all():
         return []  # the lead says it
     return [verdict_counts(steps[steps[dimension.key] == value], dimension.words(value)) for value in values]
 
@@ -62,22 +70,22 @@ def by_value(times: pd.DataFrame, dimension: Dimension) -> list[Claim]:
 def verdict_counts(steps: pd.DataFrame, which: str) -> Claim:
     """The number of rows in which a step is faster, slower, or not clearly different."""
     parts = []
-    for verdict in (FASTER, SLOWER, UNTOLD):
+    for verdict in (FASTER, SLOWER, UNCLEAR):
         rows = steps[steps["verdict"] == verdict]
         runs = str(len(rows)) if parts else of_all(len(rows), len(steps), "run")
-        amounts = 'marked "?"' if verdict == UNTOLD else interval(rows["speed_up"], ratio) if len(rows) else ""
+        amounts = 'marked "?"' if verdict == UNCLEAR else interval(rows["speed_up"], ratio) if len(rows) else ""
         parts += [f"{verdict} in {runs} ({amounts})"] if len(rows) else []
-    unclear = steps[steps["verdict"] == UNTOLD]
+    unclear = steps[steps["verdict"] == UNCLEAR]
     all_unclear = len(unclear) == len(steps)
     return Claim(
-        "{which}: {verdicts}{needed}.", "untold" if all_unclear else "difference", which=capital(which),
+        "{which}: {verdicts}{needed}.", "unclear" if all_unclear else "difference", which=capital(which),
         verdicts=", ".join(parts), needed=f"; {_needed(unclear)}" if all_unclear else "",
     )  # fmt: skip
 
 
 def _needed(unclear: pd.DataFrame) -> str:
-    """The number of processes per side that would show a difference of WORTH in these runs."""
-    needed = processes_for(float(unclear["spread"].max()) / 2**0.5)
+    """How many processes per run would show a difference of WORTH, in words."""
+    needed = processes_for(float(unclear["spread"].max()) / 2**0.5)  # `spread` is of both sides together
     return f"{needed} processes per run are needed to show a difference of {100 * WORTH:.0f} %"
 
 
@@ -115,8 +123,8 @@ def phases_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable:
 
 def parts_tables(parts: pd.DataFrame) -> list[tuple[str, MarkdownTable]]:
     """Speed-up of the GPU time of each part, a column per model; one table with its title for each combination of the
-    other dimensions that vary; none without ranges of parts. `parts` are rows of one phase, as of
-    `parts_with_base`."""
+    other dimensions that vary; an empty list if no kernel is inside the range of a part. `parts` are rows of one
+    phase, as of `parts_with_base`."""
     rows = pivoting.split(model_parts.if_parts_differ(parts), (MODEL.key, MODE.key))
     return [(title, parts_table(some, "base_share", lambda row: ratio(row["speed_up"]))) for title, some in rows]
 
@@ -127,4 +135,4 @@ def time_and_gain(ms: float, gain: float, verdict: str) -> str:
 
 
 def _judged(gain: float, verdict: str) -> str:
-    return ratio(gain) + (" ?" if verdict == UNTOLD else "")
+    return ratio(gain) + (" ?" if verdict == UNCLEAR else "")

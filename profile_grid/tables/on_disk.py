@@ -24,7 +24,9 @@ def declared_tables() -> dict[str, table_spec.TableSpec]:
 
 
 # What sums are made of: all but the mean, shortest and longest time of a row, which are for readers of the table.
-SUMS = {"kernels": (*dimensions.LEADING, "step", "phase", "range", "kernel", "class", "launches", "total_ns")}
+COLUMNS_FOR_SUMS = {
+    "kernels": (*dimensions.LEADING, "step", "phase", "range", "kernel", "class", "launches", "total_ns")
+}
 TEXT_KEYS = [key for key in dimensions.KEYS if not dimensions.BY_KEY[key].is_number]
 
 

@@ -21,11 +21,11 @@ RULES = {
     "measured": "numbers of the tables: of one run, or the least and the most of several",
     "counted": "how many runs of how many",
     "difference": "the interval between processes excludes that nothing differs (profile_grid/tables/evidence.py)",
-    "untold": "no interval between processes excludes that nothing differs; and how many processes would do",
+    "unclear": "no interval between processes excludes that nothing differs; and how many processes would do",
     "predicted": "follows from shapes, rules or the data sheet, and was not measured",
     "missing": "what the tables lack, and why",
 }
-VERDICTS = ("difference", "untold")  # rules of sentences that rest on the differences between processes
+VERDICTS = ("difference", "unclear")  # rules of sentences that rest on the differences between processes
 FIELD = re.compile(r"\{[^{}]*\}")
 WORD = re.compile(r"\S*\w\S*")
 WITH = "with "

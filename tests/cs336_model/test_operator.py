@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from cs336_model.arithmetic.flops import ModelShape, matmul_flops
 from cs336_model.program.operator import row as cells
 from cs336_model.program.operator.bench import call_seconds
-from cs336_model.program.operator.row import most_of, row
+from cs336_model.program.operator.row import largest_of, row
 from cs336_model.program.operator.spec import read_row
 from cs336_model.program.process import Progress
 from cs336_model.program.variants.attention import forced_backend, fused_attention
@@ -81,9 +81,9 @@ def test_a_cell_that_runs_out_of_memory_is_a_result_and_the_row_goes_on(monkeypa
 
 
 def test_the_peak_of_a_row_is_that_of_its_largest_cell_and_not_known_on_a_processor():
-    assert most_of({"peak_allocated_bytes": 30}, {"peak_allocated_bytes": 20}) == {"peak_allocated_bytes": 30}
-    assert most_of({}, {"peak_allocated_bytes": 20}) == {"peak_allocated_bytes": 20}
-    assert most_of({"peak_allocated_bytes": None}, {"peak_allocated_bytes": None}) == {"peak_allocated_bytes": None}
+    assert largest_of({"peak_allocated_bytes": 30}, {"peak_allocated_bytes": 20}) == {"peak_allocated_bytes": 30}
+    assert largest_of({}, {"peak_allocated_bytes": 20}) == {"peak_allocated_bytes": 20}
+    assert largest_of({"peak_allocated_bytes": None}, {"peak_allocated_bytes": None}) == {"peak_allocated_bytes": None}
 
 
 def test_a_gradient_that_is_not_finite_ends_the_row_with_its_place(monkeypatch):

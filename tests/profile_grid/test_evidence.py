@@ -12,7 +12,7 @@ from profile_grid.tables.evidence import (
     RATE,
     SLOWER,
     SPREADS,
-    UNTOLD,
+    UNCLEAR,
     WAITING,
     adjusted,
     assumed_spread,
@@ -53,7 +53,7 @@ def allowed(trials: int) -> int:
 @pytest.mark.parametrize(("cells", "trials"), [(1, 200), (20, 200), (6000, 3)])
 def test_where_nothing_differs_a_table_of_any_size_has_a_claim_no_more_often_than_the_rate(cells, trials, spread):
     random = np.random.default_rng(cells)
-    claims = [(one_process(random, cells, spread) != UNTOLD).any() for _ in range(trials)]
+    claims = [(one_process(random, cells, spread) != UNCLEAR).any() for _ in range(trials)]
     assert sum(claims) <= allowed(trials)
 
 
@@ -62,7 +62,7 @@ def test_where_nothing_differs_a_table_of_any_size_has_a_claim_no_more_often_tha
 def test_six_processes_a_side_of_the_same_work_are_called_different_no_more_often_than_the_rate(cells, trials, heavy):
     random = np.random.default_rng(cells)
     noise = (lambda shape: random.standard_t(3, shape)) if heavy else None
-    claims = [(six_processes(random, cells, 0.03, noise=noise) != UNTOLD).any() for _ in range(trials)]
+    claims = [(six_processes(random, cells, 0.03, noise=noise) != UNCLEAR).any() for _ in range(trials)]
     assert sum(claims) <= allowed(trials)
 
 
@@ -73,13 +73,13 @@ def test_ten_percent_are_claimed_in_four_of_five_cases_with_six_processes_a_side
     found = [six_processes(random, cells, 0.02, 1.1, planted) for _ in range(trials)]
     claimed = sum((verdicts[:planted] == FASTER).sum() for verdicts in found)
     assert claimed >= 0.8 * planted * trials
-    assert sum((verdicts[planted:] != UNTOLD).sum() for verdicts in found) <= 2 * RATE * claimed + 1
+    assert sum((verdicts[planted:] != UNCLEAR).sum() for verdicts in found) <= 2 * RATE * claimed + 1
 
 
 def test_ten_percent_are_claimed_with_one_process_a_side_where_the_gpu_sets_the_pace_and_not_where_the_host_does():
     random = np.random.default_rng(5)
     claimed = (one_process(random, 500, SPREADS[False], 1.1, 500) == FASTER).mean()
-    assert claimed >= 0.8 and (one_process(random, 500, SPREADS[True], 1.1, 500) == UNTOLD).mean() > 0.9
+    assert claimed >= 0.8 and (one_process(random, 500, SPREADS[True], 1.1, 500) == UNCLEAR).mean() > 0.9
 
 
 def test_as_many_processes_as_are_said_to_be_needed_show_the_difference_in_four_of_five_cases():
@@ -93,7 +93,7 @@ def test_as_many_processes_as_are_said_to_be_needed_show_the_difference_in_four_
 
 def test_ties_are_no_difference_and_a_constant_one_is():
     same = np.full((2, SIX, STEPS), 10.0)
-    assert judged(*map(pd.Series, of_processes(same, same)))["verdict"].tolist() == [UNTOLD] * 2
+    assert judged(*map(pd.Series, of_processes(same, same)))["verdict"].tolist() == [UNCLEAR] * 2
     assert judged(*map(pd.Series, of_processes(same[:1], same[:1] * 1.02)))["verdict"].tolist() == [SLOWER]
 
 
@@ -109,7 +109,7 @@ def test_the_interval_excludes_one_where_a_single_ratio_is_told_and_holds_it_els
     random = np.random.default_rng(7)
     for ratio in np.exp(random.normal(0, 0.05, 100)):
         row = judged(pd.Series([ratio]), pd.Series([0.02])).iloc[0]
-        assert (row["low"] <= 1 <= row["high"]) == (row["verdict"] == UNTOLD)
+        assert (row["low"] <= 1 <= row["high"]) == (row["verdict"] == UNCLEAR)
 
 
 def test_adjusted_p_values_are_those_of_scipy_and_missing_ones_stay():
@@ -192,4 +192,4 @@ def test_the_time_of_a_side_is_the_geometric_mean_over_processes_of_the_median_s
 def test_a_verdict_allows_for_the_number_of_ratios():
     ratio, error = pd.Series([1.0, 1.2, 1.0]), pd.Series([0.09] * 3)
     assert judged(ratio[1:2], error[1:2])["verdict"].tolist() == [FASTER]
-    assert judged(ratio, error)["verdict"].tolist() == [UNTOLD] * 3
+    assert judged(ratio, error)["verdict"].tolist() == [UNCLEAR] * 3

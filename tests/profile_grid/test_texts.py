@@ -12,7 +12,7 @@ from profile_grid.figures.paper import on_paper
 from profile_grid.files import write_table
 from profile_grid.study.catalogue import QUESTIONS, TABLES_OF_A_RUN, summaries_of
 from profile_grid.study.workloads import MODEL_STEPS
-from profile_grid.tables.on_disk import SUMS, TablesOnDisk
+from profile_grid.tables.on_disk import COLUMNS_FOR_SUMS, TablesOnDisk
 from profile_grid.tables.per_pass import total_by_run
 from profile_grid.tables.texts import as_texts, repeated, with_categories
 from tests.profile_grid.made_up_grid import OOM, made_up_tables
@@ -108,7 +108,7 @@ def test_each_value_is_repeated_as_often_as_asked_for():
 def test_only_the_columns_asked_for_are_read(tmp_path):
     write_table(tmp_path / "kernels", plain()["kernels"])
     write_table(tmp_path / "runs", plain()["runs"])
-    tables = TablesOnDisk(tmp_path, columns=SUMS)
+    tables = TablesOnDisk(tmp_path, columns=COLUMNS_FOR_SUMS)
     assert set(plain()["kernels"].columns) - set(tables["kernels"].columns) == {"mean_ns", "min_ns", "max_ns"}
     assert list(tables["runs"].columns) == list(plain()["runs"].columns)
     assert list(TablesOnDisk(tmp_path)["kernels"].columns) == list(plain()["kernels"].columns)

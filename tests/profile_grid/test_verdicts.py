@@ -9,7 +9,7 @@ from scipy import stats
 
 from profile_grid.stages.timing.tables import statistics_of_processes
 from profile_grid.study.dimensions import BY_KEY, LEADING, PRECISION
-from profile_grid.tables.evidence import FASTER, RATE, UNTOLD, error_of_ratio, judged, spreads
+from profile_grid.tables.evidence import FASTER, RATE, UNCLEAR, error_of_ratio, judged, spreads
 from profile_grid.tables.gains import by_value
 from profile_grid.tables.per_pass import Merged
 from profile_grid.tables.ratios import times_with_base
@@ -54,7 +54,7 @@ def allowed(trials: int) -> int:
 def test_a_table_of_the_same_work_has_a_claim_no_more_often_than_the_rate(cells, trials, processes):
     random = np.random.default_rng(cells + processes)
     made = [table(times(random, cells, processes, 0.03)) for _ in range(trials)]
-    assert sum((rows["verdict"] != UNTOLD).any() for rows in made) <= allowed(trials)
+    assert sum((rows["verdict"] != UNCLEAR).any() for rows in made) <= allowed(trials)
     assert all(rows["processes"].eq(processes).all() for rows in made)
 
 
@@ -64,7 +64,7 @@ def test_planted_differences_of_ten_percent_are_claimed_in_four_of_five_cells_an
     made = [table(times(random, cells, 6, 0.02, planted)) for _ in range(max(1, 30 // cells))]
     claimed = sum((rows["verdict"][:planted] == FASTER).sum() for rows in made)
     assert claimed >= 0.8 * planted * len(made)
-    assert sum((rows["verdict"][planted:] != UNTOLD).sum() for rows in made) <= 2 * RATE * claimed + 1
+    assert sum((rows["verdict"][planted:] != UNCLEAR).sum() for rows in made) <= 2 * RATE * claimed + 1
 
 
 def test_sentences_count_the_claims_of_the_table_and_leave_out_missing_cells():
@@ -78,7 +78,7 @@ def test_sentences_count_the_claims_of_the_table_and_leave_out_missing_cells():
 
 def test_ties_are_no_difference():
     ties = table(np.full((2, 20, 6, STEPS), 0.01))
-    assert set(ties["verdict"]) == {UNTOLD}
+    assert set(ties["verdict"]) == {UNCLEAR}
     assert by_value(ties, PRECISION) == [], "the lead says it"
 
 
@@ -120,4 +120,4 @@ def test_a_measured_spread_makes_a_difference_a_claim_that_the_assumed_one_does_
         runs = [replace(base, processes=processes, process_spread=0.01)]
         runs += [replace(run, precision="bf16", unprofiled_ms=run.unprofiled_ms / 1.1) for run in runs]
         verdicts += times_with_base(Merged(merged(runs)), PRECISION)["verdict"].tolist()
-    assert verdicts == [UNTOLD, FASTER]
+    assert verdicts == [UNCLEAR, FASTER]

@@ -4,10 +4,11 @@ from pathlib import Path
 
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.files import write_table
-from profile_grid.tables.on_disk import SUMS, TablesOnDisk, declared_tables
+from profile_grid.tables.on_disk import COLUMNS_FOR_SUMS, TablesOnDisk, declared_tables
 
 
 def main(*, tables: Path, output: Path | None = None) -> None:
     """Writes into the folder of the merged tables by default."""
-    for name, table in summary_tables(TablesOnDisk(tables, columns=SUMS, declared=declared_tables())).items():
+    merged = TablesOnDisk(tables, columns=COLUMNS_FOR_SUMS, declared=declared_tables())
+    for name, table in summary_tables(merged).items():
         write_table((output or tables) / f"{name}.csv", table)

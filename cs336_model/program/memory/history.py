@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FORMAT = 2
-FREED_BEFORE = -1  # the allocation of a release came before the recording
+ALLOCATED_BEFORE = -1  # the allocation of a release came before the recording
 
 
 class AllocatorEvent(NamedTuple):
@@ -97,8 +97,8 @@ def paired(events: list[AllocatorEvent]) -> tuple[list[tuple[int, int | None]], 
     live: dict[int, int] = {}
     for number, event in enumerate(events):
         if not event.allocates:
-            position = live.pop(event.address, FREED_BEFORE)
-            if position != FREED_BEFORE:
+            position = live.pop(event.address, ALLOCATED_BEFORE)
+            if position != ALLOCATED_BEFORE:
                 allocations[position][1] = number
         elif event.address in live:
             raise ValueError(f"event {number}: memory is allocated where an allocation is live; a release is missing")

@@ -5,7 +5,7 @@ from operator import itemgetter
 from typing import Any
 
 from torch import _C
-from torch._C._profiler import _RecordFunctionFast  # no operator itself, as record_function is
+from torch._C._profiler import _RecordFunctionFast  # unlike record_function, it is not an operator itself
 from torch.autograd.profiler import profile
 
 from cs336_model.program.memory.history import AllocatorEvent, AllocatorRecording, RecordedRange
@@ -15,7 +15,7 @@ RANGE, OPERATOR = "range of the program: ", "operation of the program: "  # befo
 
 CANNOT = [
     "a processor's allocator keeps nothing in reserve and rounds nothing: requested, allocated and reserved are one",
-    "what libraries (oneDNN, OpenMP, the C++ runtime) allocate by themselves is not seen, workspaces among it",
+    "what libraries (oneDNN, OpenMP, the C++ runtime) allocate themselves, including workspaces, is not seen",
     "what a thread of Gloo releases counts as live until its memory is used again",
     "there is no snapshot for pytorch.org/memory_viz",
 ]
@@ -23,7 +23,7 @@ ALLOCATION = _C._profiler._EventType.Allocation
 
 
 class ProcessorMemory:
-    """Records until `ended` or `stop` is called. A process that ends before that crashes."""
+    """Records until `ended` or `stop` is called; if neither is, the process crashes when it exits."""
 
     def __init__(self) -> None:
         self._opened: list[_RecordFunctionFast] = []
@@ -55,8 +55,8 @@ class ProcessorMemory:
 
 
 def history_of_tree(roots: list[Any]) -> tuple[list[AllocatorEvent], list[RecordedRange], int]:
-    """Events and ranges of the profiler's tree, and the peak of its allocator, above what an earlier profile of this
-    process left in its count."""
+    """Events and ranges of the profiler's tree, and the peak of its allocator, minus the bytes that it counted before
+    the first event: an earlier profile of this process leaves some."""
     events, ranges, counted = [], [], []
     waiting = [(node, (None, None)) for node in sorted(roots, key=_started, reverse=True)]
     while waiting:

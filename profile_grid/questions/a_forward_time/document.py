@@ -57,7 +57,7 @@ def _profiler_effect(compared: pd.DataFrame) -> list[Claim]:
     return [
         Claim(text, rule, runs=some_runs(rows, compared), ratios=interval(rows["overhead_ratio"], significant))
         for text, rule, rows in (
-            (clear, "difference", different[~is_unclear]), (unclear, "untold", different[is_unclear]),
+            (clear, "difference", different[~is_unclear]), (unclear, "unclear", different[is_unclear]),
         ) if len(rows)
     ]  # fmt: skip
 
@@ -68,7 +68,7 @@ def _different(compared: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
     rows = compared[~compared["matches_python"].astype(bool)]
     error = rows["process_spread"] * (1 + 1 / rows["processes"]) ** 0.5  # one process is profiled
     freedom = (rows["processes"] - 1).where(rows["processes"] > 1, math.inf)
-    return rows, evidence.judged(rows["overhead_ratio"], error, freedom)["verdict"] == evidence.UNTOLD
+    return rows, evidence.judged(rows["overhead_ratio"], error, freedom)["verdict"] == evidence.UNCLEAR
 
 
 def _launch_bound(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:

@@ -19,7 +19,7 @@ DRAWN_PHASES = ("forward", "backward", "optimizer")
 PROFILED_SHIFT = 1.07
 PANEL_PX = 200
 TIME = ["mean_ms", "std_ms"]
-PANEL_DIMENSIONS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
+SHOWN_IN_PANEL = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 BETWEEN = {
     ON_GPU.device: "Above the line: idle for long enough to be launch-bound. The profiler adds to every launch.",
     ON_CPU.device: "Between operators, the CPU runs Python, autograd and the profiler.",
@@ -70,7 +70,7 @@ def draw_phase_times(tables: Tables) -> Drawing:
         f"Phases of one {modes}, mean ± standard deviation of the steps. With the profiler, moved right: first {kernel}"
         f" to last (wall time where no {kernel} was captured)."
     )
-    return Frame(PANEL_DIMENSIONS, "No run was measured to its end.").drawing(times, chosen, missing, panel, (note,))
+    return Frame(SHOWN_IN_PANEL, "No run was measured to its end.").drawing(times, chosen, missing, panel, (note,))
 
 
 def _panel(rows: pd.DataFrame, missing: pd.DataFrame, contexts: Contexts, series: Series, phase: str) -> alt.LayerChart:
@@ -161,7 +161,7 @@ def draw_launch_bound(tables: Tables) -> Drawing:
     if (idle_percent < LEAST_IDLE_PERCENT).any():
         notes.append(f"Less than {LEAST_IDLE_PERCENT} % is drawn as {LEAST_IDLE_PERCENT} %.")
     frame = Frame(
-        PANEL_DIMENSIONS, f"No capture holds {terms.kernels}, so how long the {terms.device} was busy is not known."
+        SHOWN_IN_PANEL, f"No capture holds {terms.kernels}, so how long the {terms.device} was busy is not known."
     )
     title = f"Share of a step in which no {terms.kernel} runs, against the mean length of one"
     return frame.drawing(busy, runs, without_figures(runs, CAPTURE), panel, notes, title=title)

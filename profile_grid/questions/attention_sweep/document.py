@@ -45,7 +45,7 @@ def sentences(measured: Measured) -> list[str]:
     gains = _gains(both)
     if gains.empty:
         return [Claim("One variant was measured, so there is nothing to compare it with; its times are below.")]
-    first = [_largest(gains), *_peaks(done), *_not_right(table)]
+    first = [_largest(gains), _faster(gains), *_peaks(done), *_not_right(table)]
     return [*first, *_fastest(both), *_memory(table), *_refused(table), *_compiling(table)]
 
 
@@ -62,27 +62,34 @@ def _largest(gains: pd.DataFrame) -> Claim:
     """The largest speed-up at the longest context, and the median of all."""
     longest = gains[gains["context_length"] == gains["context_length"].max()]
     row = longest.loc[longest["gain"].idxmax()]
-    texts = int((gains["verdict"] == FASTER).sum())
     return Claim(
         "In {precision} at context {context}, head size {d}, {variant} is {gain} times as fast as eager attention"
-        " ({ms} instead of {base} ms, both passes); {texts} are faster.", "difference",
+        " ({ms} instead of {base} ms for both passes).", "difference",
         precision=row["precision"], context=row["context_length"], d=row["head_dim"], variant=escaped(row["variant"]),
         gain=significant(row["gain"]), ms=significant(row["ms"]), base=significant(row["base_ms"]),
-        texts=of_all(texts, len(gains), "cell"),
     )  # fmt: skip
+
+
+def _faster(gains: pd.DataFrame) -> Claim:
+    """How many combinations of variant and sizes are faster than eager attention."""
+    faster = int((gains["verdict"] == FASTER).sum())
+    text = "Faster than eager attention: {faster} of variant, precision, head size and context."
+    return Claim(text, "difference", faster=of_all(faster, len(gains), "combination"))
 
 
 def _peaks(done: pd.DataFrame) -> Iterator[Claim]:
     """By precision the largest shares of the GPU's peak that variants reach; the tables have all."""
-    known_peak = done[done["bench_both_of_peak"].notna()]
+    known_peak, of_precisions = done[done["bench_both_of_peak"].notna()], []
     for precision, cells in known_peak.groupby("precision", sort=False):
         best = cells.loc[cells.groupby("variant", sort=False)["bench_both_of_peak"].idxmax()]
         texts = [
             f"{escaped(row['variant'])} {percent(row['bench_both_of_peak'])}"
             for row in best.nlargest(MAX_NAMED, "bench_both_of_peak").to_dict("records")
         ]
-        text = "Largest shares of the peak FLOP/s in {precision}, forward and backward pass: {texts}."
-        yield Claim(text, precision=precision, texts=listed(texts))
+        of_precisions.append(f"in {precision} {listed(texts)}")
+    if of_precisions:
+        text = "Largest shares of the peak FLOP/s, forward and backward pass: {texts}."
+        yield Claim(text, texts="; ".join(of_precisions))
 
 
 def _fastest(both: pd.DataFrame) -> list[Claim]:
@@ -109,12 +116,14 @@ def _memory(table: pd.DataFrame) -> Iterator[Claim]:
         yield Claim("Out of memory: {texts}.", "counted", texts=listed(texts))
     recorded = table[table["memory_before_backward_bytes"].notna()]
     longest = recorded[recorded["context_length"] == recorded["context_length"].max()]
+    of_precisions = []
     for precision, cells in longest.groupby("precision", sort=False):
         most = cells.groupby("variant", sort=False)["memory_before_backward_bytes"].max().sort_values(kind="stable")
         texts = [f"{escaped(variant)} {memory(used)}" for variant, used in most.items()]
-        text = "Largest memory in use before the backward pass at context {context} in {precision}: {texts}."
-        context = cells["context_length"].iloc[0]
-        yield Claim(text, context=context, precision=precision, texts=listed(texts))
+        of_precisions.append(f"in {precision} {listed(texts)}")
+    if of_precisions:
+        text = "Largest memory in use before the backward pass at context {context}: {texts}."
+        yield Claim(text, context=longest["context_length"].iloc[0], texts="; ".join(of_precisions))
 
 
 def _from_lengths(table: pd.DataFrame, status: str) -> list[str]:
@@ -172,6 +181,12 @@ def tables(measured: Measured) -> list[Part]:
 def most_passes(machines: Iterable[Measured]) -> int:
     """The number of measured passes of a complete cell."""
     return max((int(count) for machine in machines for count in machine.tables["attention_sweep"]["passes"]), default=0)
+
+
+def batches(machines: Iterable[Measured]) -> str:
+    """The batch sizes of all cells: "4", "1 or 4"."""
+    sizes = {size for machine in machines for size in machine.tables["attention_sweep"]["batch_size"]}
+    return " or ".join(str(size) for size in sorted(sizes))
 
 
 def methods(machines: Iterable[Measured]) -> list[str]:

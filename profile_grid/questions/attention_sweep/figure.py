@@ -11,19 +11,19 @@ from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import ATTENTION, COMPILE, CONTEXT_LENGTH, HEAD_DIM
 from profile_grid.tables.wording import listed
 
-PANEL_DIMENSIONS = (CONTEXT_LENGTH.key, COMPILE.key, ATTENTION.key)
+SHOWN_IN_PANEL = (CONTEXT_LENGTH.key, COMPILE.key, ATTENTION.key)
 COLUMNS = 2
 SIZE = (theme.WIDTH // COLUMNS - AXIS_PX, 230)
-USUAL_WIDTH = 64  # of a head
+USUAL_HEAD_SIZE = 64
 TIME, OF_PEAK = ("both_ms", "both_std_ms"), ("of_peak", "of_peak_std")
 
 
-def of_one_width(tables: Tables) -> pd.DataFrame:
+def of_one_head_size(tables: Tables) -> pd.DataFrame:
     """The cells of one head size, the usual one if it was measured: times of both passes together, in ms, of single
     calls if these were timed, and then their share of the peak."""
     cells = tables["attention_sweep"]
-    widths = sorted(set(cells[HEAD_DIM.key]))
-    usual = cells[cells[HEAD_DIM.key] == (USUAL_WIDTH if USUAL_WIDTH in widths else widths[0])]
+    sizes = sorted(set(cells[HEAD_DIM.key]))
+    usual = cells[cells[HEAD_DIM.key] == (USUAL_HEAD_SIZE if USUAL_HEAD_SIZE in sizes else sizes[0])]
     if usual["bench_both_ms"].notna().any():
         relative = usual["bench_both_std_ms"] / usual["bench_both_ms"]
         return usual.assign(
@@ -37,7 +37,7 @@ def of_one_width(tables: Tables) -> pd.DataFrame:
 
 def draw(tables: Tables) -> Drawing:
     """A panel per precision: ms against context length, both logarithmic; below it the share of the peak, if known."""
-    cells = of_one_width(tables)
+    cells = of_one_head_size(tables)
     series = theme.Series("variant", tuple(sorted(set(cells["variant"]), key=theme.PLACES.get)))
     contexts = theme.Contexts.of(cells["context_length"])
 
@@ -57,13 +57,13 @@ def draw(tables: Tables) -> Drawing:
 
     timed_alone = cells["bench_both_ms"].notna().any()
     what = "Single calls, with an empty L2 cache" if timed_alone else "Times include waiting for the device"
-    widths = tables["attention_sweep"][HEAD_DIM.key].nunique()
+    sizes = tables["attention_sweep"][HEAD_DIM.key].nunique()
     note = (
-        f"Head size {cells[HEAD_DIM.key].iloc[0]}; {counted(widths, 'head size')} in the table. {what}; ± is"
+        f"Head size {cells[HEAD_DIM.key].iloc[0]}; {counted(sizes, 'head size')} in the table. {what}; ± is"
         " the standard deviation between passes. eager: separate operations; compiled: the same by torch.compile."
     )
     measured, missing = cells[cells["both_ms"].notna()], cells[cells["status"] != COMPLETE]
-    return Frame(PANEL_DIMENSIONS, "No cell was measured to its end.", COLUMNS).drawing(
+    return Frame(SHOWN_IN_PANEL, "No cell was measured to its end.", COLUMNS).drawing(
         measured, tables["runs"], _named(missing, cells), panel, (note,)
     )
 
@@ -81,14 +81,14 @@ def _named(missing: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def result(tables: Tables) -> str:
-    """The variant that comes nearest to the peak; without that, the fastest at the longest context of the written-out
-    one, where it gains most."""
-    cells = of_one_width(tables)
+    """The variant that comes nearest to the peak; if no share of it is known, the one with the largest speed-up over
+    eager attention, at the longest context where both were timed."""
+    cells = of_one_head_size(tables)
     if cells["of_peak"].notna().any():
         best = cells.loc[cells.groupby("precision", sort=False)["of_peak"].idxmax()]
         texts = [f"{row.variant} {percent(row.of_peak)} in {row.precision}" for row in best.itertuples()]
-        width = cells[HEAD_DIM.key].iloc[0]
-        return f"Largest share of the peak FLOP/s with head size {width}: {listed(texts)}"
+        head_size = cells[HEAD_DIM.key].iloc[0]
+        return f"Largest share of the peak FLOP/s with head size {head_size}: {listed(texts)}"
     base = cells.loc[cells["variant"] == EAGER, [*KEY_COLUMNS, "both_ms"]].rename(columns={"both_ms": "base_ms"})
     gains = cells[cells["variant"] != EAGER].merge(base, on=KEY_COLUMNS)
     gains = gains.assign(gain=gains["base_ms"] / gains["both_ms"]).dropna(subset="gain")

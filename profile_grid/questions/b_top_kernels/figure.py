@@ -14,7 +14,7 @@ from profile_grid.tables.classes import family
 from profile_grid.tables.measured import Words, names_of_summary_kernels
 from profile_grid.tables.names import ALL_PHASES, FORWARD
 
-PANEL_DIMENSIONS = (dimensions.MODEL.key, dimensions.CONTEXT_LENGTH.key, dimensions.MODE.key)
+SHOWN_IN_PANEL = (dimensions.MODEL.key, dimensions.CONTEXT_LENGTH.key, dimensions.MODE.key)
 COLUMNS = [*dimensions.LEADING, "scope", "rank", "kernel", "class", "family", "launches", "time_ms", "share"]
 KERNELS_DRAWN = 10
 TEXT_PX, LEAST_PX = 130, 260  # of the text after the longest bar, of the longest with its text
@@ -29,7 +29,7 @@ def largest_runs(runs: pd.DataFrame) -> pd.DataFrame:
     mode = {mode: -position for position, mode in enumerate(dimensions.FULLEST_FIRST)}
     ranked = complete.assign(_mode=complete["mode"].map(mode), _model=complete["model"].map(order))
     ranked = ranked.sort_values(["_mode", "_model", "context_length"], ascending=False, kind="stable")
-    largest = ranked.drop_duplicates(dimensions.keys_without(*PANEL_DIMENSIONS))
+    largest = ranked.drop_duplicates(dimensions.keys_without(*SHOWN_IN_PANEL))
     return runs[runs["run"].isin(largest["run"])]
 
 
@@ -85,7 +85,7 @@ def draw_top_kernels(tables: Tables) -> Drawing:
 
     legend = tuple(f"{short[kernel]}: {kernel}" for kernel in dict.fromkeys(top["kernel"]) if short[kernel] != kernel)
     notes = [] if top.empty else [f"The largest that were captured: {'; '.join(labels(top.drop_duplicates('run')))}."]
-    frame = panels.Frame(PANEL_DIMENSIONS, f"No capture holds {terms.kernels}.")
+    frame = panels.Frame(SHOWN_IN_PANEL, f"No capture holds {terms.kernels}.")
     title = f"The {terms.kernels} with the most time"
     return frame.drawing(top, runs, without_figures(runs, stages.CAPTURE), panel, notes, legend, title)
 

@@ -11,7 +11,7 @@ from profile_grid.study import dimensions, stages
 from profile_grid.tables.classes import MATMUL, family
 from profile_grid.tables.names import ALL_PHASES, FORWARD
 
-PANEL_DIMENSIONS = (dimensions.MODEL.key, dimensions.CONTEXT_LENGTH.key, dimensions.MODE.key)
+SHOWN_IN_PANEL = (dimensions.MODEL.key, dimensions.CONTEXT_LENGTH.key, dimensions.MODE.key)
 INFERENCE, TRAINING = SIDES = ("inference", "training")
 SMALLEST_LABEL = 0.06
 MAX_BARS = 60  # in one panel
@@ -64,7 +64,7 @@ def draw_class_shares(tables: panels.Tables) -> panels.Drawing:
         notes.append(f"{SHORTER} {' or '.join(dimensions.MODES[mode] for mode in dict.fromkeys(shorter['mode']))}.")
     if shares["bar"].nunique() > MAX_BARS:
         notes.append(f"At most {MAX_BARS} models and contexts are drawn; the table has all.")
-    frame = panels.Frame(PANEL_DIMENSIONS, f"No capture holds {terms.kernels}, so their classes have no shares.")
+    frame = panels.Frame(SHOWN_IN_PANEL, f"No capture holds {terms.kernels}, so their classes have no shares.")
     title = f"{terms.kernel.capitalize()} classes as shares of the time of all {terms.kernels}"
     return frame.drawing(shares, declared, missing, panel, notes, title=title)
 

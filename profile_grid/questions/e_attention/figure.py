@@ -12,7 +12,7 @@ from profile_grid.quantities import interval, percent, significant
 from profile_grid.questions.e_attention.table import PARTS, SOFTMAX
 from profile_grid.study import dimensions, stages
 
-PANEL_DIMENSIONS = (dimensions.MODEL.key, dimensions.CONTEXT_LENGTH.key, dimensions.MODE.key)
+SHOWN_IN_PANEL = (dimensions.MODEL.key, dimensions.CONTEXT_LENGTH.key, dimensions.MODE.key)
 PANEL_PX, SHARES_PX, NAMES_PX = 150, 100, 160
 MAX_COLUMNS = 5
 
@@ -67,7 +67,7 @@ def draw_attention(tables: Tables) -> Drawing:
         "Mean of the captured steps of the forward pass. FLOPs from the shapes, every entry of the scores counted: "
         "scores and values 2·B·H·S²·d_head each, softmax 5·B·H·S², mask and scale B·H·S².",
     )
-    frame = Frame(PANEL_DIMENSIONS, f"No capture has {terms.kernels} in the ranges of attention's parts.")
+    frame = Frame(SHOWN_IN_PANEL, f"No capture has {terms.kernels} in the ranges of attention's parts.")
     return frame.drawing(parts, runs, absent_cells(runs, parts), panel, notes)
 
 

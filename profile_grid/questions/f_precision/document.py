@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from profile_grid.quantities import interval, ratio
+from profile_grid.quantities import percent, ratio
 from profile_grid.study.dimensions import PRECISION
 from profile_grid.tables import cells, classes, names, pivoting
 from profile_grid.tables.gains import LEADING_KEYS, by_value, largest_gain, parts_tables, phases_table, steps_table
@@ -23,26 +23,26 @@ def sentences(measured: Measured) -> list[str]:
 
 
 def _parts(measured: Measured, times: pd.DataFrame) -> list[Claim]:
-    """The parts of the forward pass that gain most and least in the lowest precision, without trivial parts."""
+    """The parts of the forward pass that gain most and least in the lowest precision, in the median of the runs of the
+    table, without trivial parts."""
     lowest, parts = pivoting.sorted_values(times, PRECISION.key)[-1], measured.tables["precision_parts"]
-    forward = parts[
-        (parts["precision"] == lowest) & (parts["phase"] == names.FORWARD) & (parts["part"] != names.NO_RANGE)
-    ]
+    is_shown = (parts["mode"] == measured.inference_mode).any()
+    rows = measured.mode("precision_parts", measured.inference_mode) if is_shown else parts
+    forward = rows[(rows["precision"] == lowest) & (rows["phase"] == names.FORWARD) & (rows["part"] != names.NO_RANGE)]
     forward = forward[forward["base_share"] >= classes.NON_TRIVIAL_SHARE]
-    ranges = {part: (rows.min(), rows.max()) for part, rows in forward.groupby("part", sort=False)["speed_up"]}
-    if len(ranges) < 2:
+    forward = forward.sort_values("base_share", ascending=False, kind="stable")  # of equal gains, the longest part
+    medians = forward.groupby("part", sort=False)["speed_up"].median().round(3)
+    if len(medians) < 2 or medians.max() == medians.min():
         return []
-    most, least = max(ranges, key=lambda part: ranges[part][0]), min(ranges, key=lambda part: ranges[part][1])
-    if ranges[most][0] <= ranges[least][1]:
-        return []
+    text = "Of the parts with {least_share} of the forward pass or more, {most} gains most {in_lowest} ({gain}) and"
+    text += " {least} {gains} ({loss}), by {time}{medians}{table}."
     return [
         Claim(
-            "Of the parts of the forward pass {in_lowest}, {most} gains most ({gain}) and {least} {gains} ({loss}), by"
-            " {time}{table}.",
-            time=measured.words.time, in_lowest=PRECISION.words(lowest), most=most, least=least,
-            gains="gets slower" if ranges[least][1] < 1 else "least",
-            table="" if (forward["mode"] == measured.inference_mode).any() else " (the table `precision_parts`)",
-            gain=interval(ranges[most], ratio), loss=interval(ranges[least], ratio),
+            text, least_share=percent(classes.NON_TRIVIAL_SHARE), in_lowest=PRECISION.words(lowest),
+            most=medians.idxmax(), least=medians.idxmin(), gain=ratio(medians.max()), loss=ratio(medians.min()),
+            gains="gets slower" if medians.min() < 1 else "least", time=measured.words.time,
+            medians=" (medians of runs)" if forward["run"].nunique() > 1 else "",
+            table="" if is_shown else "; see the table `precision_parts`",
         )
     ]  # fmt: skip
 

@@ -5,7 +5,7 @@ import json
 from profile_grid.figures.paper import on_paper
 from profile_grid.figures.speed_ups import PALE, PHASES
 from profile_grid.questions.f_precision.figure import FIGURES
-from profile_grid.tables.evidence import UNTOLD
+from profile_grid.tables.evidence import UNCLEAR
 from tests.profile_grid.made_up_grid import OOM, made_up_tables
 
 (FIGURE,) = FIGURES
@@ -47,7 +47,7 @@ def test_it_can_be_drawn_on_paper():
 def test_speed_ups_that_cannot_be_told_from_noise_are_pale_and_no_result():
     made = tables(precisions=("fp32", "bf16"), modes=("train_step",))
     times = made["precision_times"]
-    made = {"runs": made["runs"], "precision_times": times.assign(verdict=UNTOLD)}
+    made = {"runs": made["runs"], "precision_times": times.assign(verdict=UNCLEAR)}
     assert FIGURE.result(made) == "Both comparisons are unclear"
     drawn = [row for rows in FIGURE.draw(made).chart["datasets"].values() for row in rows if "opacity" in row]
     assert {row["opacity"] for row in drawn} == {PALE}

@@ -9,7 +9,7 @@ from profile_grid.study.dimensions import ATTENTION, CONTEXT_LENGTH, MODE
 from profile_grid.study.stages import TIMING
 from profile_grid.tables import evidence, names, pivoting, ratios
 
-PANEL_DIMENSIONS = (CONTEXT_LENGTH.key, ATTENTION.key)
+SHOWN_IN_PANEL = (CONTEXT_LENGTH.key, ATTENTION.key)
 COLUMNS = 2
 SIZE = (theme.WIDTH // COLUMNS - panels.AXIS_PX, 210)
 TIME = ("mean_ms", "std_ms")
@@ -32,7 +32,7 @@ def draw_attention_times(tables: panels.Tables) -> panels.Drawing:
         return marks.against_context(rows, absent, contexts, "time of a step (ms)", series, TIME, tooltip, SIZE)
 
     note = "Times without a profiler, ± the standard deviation between steps. eager: separate operations."
-    return panels.Frame(PANEL_DIMENSIONS, NO_TIMES, COLUMNS).drawing(steps, runs, missing, panel, (note,))
+    return panels.Frame(SHOWN_IN_PANEL, NO_TIMES, COLUMNS).drawing(steps, runs, missing, panel, (note,))
 
 
 def result_attention_times(tables: panels.Tables) -> str:

@@ -54,9 +54,9 @@ def _fullest(peaks: pd.DataFrame, failures: pd.DataFrame) -> Claim:
     peak_row = peaks[peaks["run"] == peaks.loc[peaks["peak_bytes"].idxmax(), "run"]].nlargest(1, "bytes").iloc[0]
     failure = ""
     if len(failures):
-        first = failures.iloc[0]
+        first, number = failures.iloc[0], failures["run"].nunique()
         step = "that" if first["mode"] == peak_row["mode"] else PASSES[first["mode"]]
-        failure = f"; {step} of {where(first, varying(failures))} does not fit"
+        failure = f"; {number} runs do not fit" if number > 1 else f"; {step} of {where(first)} does not fit"
     return Claim(
         "{step} of {place} needs {peak} at its peak, {share} of it {category}{lacking}.", "counted",
         step=capital(PASSES[peak_row["mode"]]),
@@ -133,19 +133,25 @@ def _bisected(measured: Measured) -> list[Claim]:
 
 def _failed(failures: pd.DataFrame) -> list[Claim]:
     """The first run out of memory; the document's table has all."""
-    return [_failure(run_rows, varying(failures)) for _, run_rows in failures.groupby("run", sort=False)][:1]
+    number = failures["run"].nunique()
+    return [
+        _failure(run_rows, varying(failures), f"Of {number} runs out of memory, " if number > 1 else "")
+        for _, run_rows in failures.groupby("run", sort=False)
+    ][:1]
 
 
-def _failure(live: pd.DataFrame, named: Iterable[str] = ()) -> Claim:
-    """Where one run ran out of memory, and what was live then; the table has the requested bytes."""
+def _failure(live: pd.DataFrame, named: Iterable[str] = (), first_of: str = "") -> Claim:
+    """Where one run ran out of memory, and what was live then; the table has the requested bytes. `first_of`: of how
+    many such runs."""
     first, of_category = live.iloc[0], live.groupby("category", sort=False)["bytes"].sum()
     path = innermost(first["in_range"])
     phase = escaped(first["in_phase"]) + (f" ({escaped(path)})" if path else "")
     if first["in_phase"] == OUTSIDE:
         phase = "the setup of model and optimizer"
     return Claim(
-        "{run}, runs out of memory in {at} with {live} in use, {share} of it {category}.",
-        run=run_in_words(first, named), at=phase, live=memory(first["live_bytes"]),
+        "{first_of}{run}, {ends} in {at} with {live} in use, {share} of it {category}.",
+        first_of=first_of, ends="ends" if first_of else "runs out of memory", run=run_in_words(first, named), at=phase,
+        live=memory(first["live_bytes"]),
         share=percent(of_category.max() / first["live_bytes"]), category=escaped(of_category.idxmax()),
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.study.dimensions import CHECKPOINT, MODE, keys_without
 from profile_grid.tables import gains, names, pivoting
 from profile_grid.tables.cells import Part, lines_table, status_word
-from profile_grid.tables.evidence import UNTOLD
+from profile_grid.tables.evidence import UNCLEAR
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import PASSES, Claim, capital, leaders, listed, of_all, varying, where
 
@@ -54,10 +54,10 @@ def _saving(row: pd.Series, peak: str, named: Sequence[str]) -> Claim:
     longer = percent(1 / row["speed_up"] - 1) + " more time"
     return Claim(
         "{value}, {place} trains in {peak} instead of {base_peak}, for {cost}.",
-        "untold" if row["verdict"] == UNTOLD else "difference", value=capital(CHECKPOINT.words(row[CHECKPOINT.key])),
+        "unclear" if row["verdict"] == UNCLEAR else "difference", value=capital(CHECKPOINT.words(row[CHECKPOINT.key])),
         place=where(row.to_dict() | {CHECKPOINT.key: CHECKPOINT.default}, named), peak=memory(row[peak]),
         base_peak=memory(row[f"base_{peak}"]),
-        cost=f"an {UNTOLD} difference in time" if row["verdict"] == UNTOLD else longer,
+        cost=f"an {UNCLEAR} difference in time" if row["verdict"] == UNCLEAR else longer,
     )  # fmt: skip
 
 
@@ -85,9 +85,9 @@ def _longer(steps: pd.DataFrame, checkpointed: int) -> list[Claim]:
     complete runs with checkpoints that were also measured without; the table has each run."""
     if steps.empty:
         return []
-    ideal, unclear = 1 / steps["ideal_by_flops"].dropna(), int((steps["verdict"] == UNTOLD).sum())
+    ideal, unclear = 1 / steps["ideal_by_flops"].dropna(), int((steps["verdict"] == UNCLEAR).sum())
     flops = f"; the FLOPs predict {interval(ideal, significant)} times" if len(ideal) else ""
-    also = f'; {UNTOLD} in {of_all(unclear, len(steps), "run")} (marked "?")' if unclear else ""
+    also = f'; {UNCLEAR} in {of_all(unclear, len(steps), "run")} (marked "?")' if unclear else ""
     some = f" ({len(steps)} of {checkpointed} runs were also measured without)" if len(steps) < checkpointed else ""
     text = "With checkpoints, a step takes {times} times as long as without{some}{flops}{also}."
     times = interval(1 / steps["speed_up"], significant)
@@ -151,7 +151,7 @@ def _trade_table(measured: Measured) -> MarkdownTable:
 
 def _longer_cells(row: pd.Series) -> tuple[str, str]:
     ideal = ratio(1 / row["ideal_by_flops"]) if known(row["ideal_by_flops"]) else ABSENT
-    return ratio(1 / row["speed_up"]) + (" ?" if row["verdict"] == UNTOLD else ""), ideal
+    return ratio(1 / row["speed_up"]) + (" ?" if row["verdict"] == UNCLEAR else ""), ideal
 
 
 def _memory_cells(row: dict, sizes: list[str]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from profile_grid.study.dimensions import MODE
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.names import WHOLE_STEP
 
-PANEL_DIMENSIONS = ("model", "context_length", "mode")
+SHOWN_IN_PANEL = ("model", "context_length", "mode")
 HEIGHT_PX, OUTLIER = 190, 1.1
 
 
@@ -33,7 +33,7 @@ def draw(tables: Tables) -> Drawing:
         f"A line per run, without a profiler; dashed: where the measured steps begin. The slowest measured step is"
         f" numbered if it takes {OUTLIER} times the mean of its run or longer."
     )
-    return Frame(PANEL_DIMENSIONS, NOT_KEPT).drawing(rows, runs, without_figures(runs, TIMING), panel, (note,))
+    return Frame(SHOWN_IN_PANEL, NOT_KEPT).drawing(rows, runs, without_figures(runs, TIMING), panel, (note,))
 
 
 def every_step(tables: Tables) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from profile_grid.quantities import ABSENT, GIBIBYTE, interval, known, memory, percent, significant
+from profile_grid.quantities import ABSENT, GIBIBYTE, interval, known, memory, significant
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL
 from profile_grid.tables.cells import Part, lines_table, status_word
@@ -59,7 +59,7 @@ def _agreement(runs: pd.DataFrame) -> list[Claim]:
 def _largest(table: pd.DataFrame) -> Claim:
     rows = table[table["run"] == table.loc[table["peak_bytes"].astype("float64").idxmax(), "run"]]
     first = rows.iloc[0]
-    text = "The highest predicted peak is {peak} ({run}); its largest component is {component} ({size})."
+    text = "The highest predicted peak of tensors is {peak} ({run}); its largest component is {component} ({size})."
     size = memory(first["bytes"])
     return Claim(
         text, "predicted", run=run_in_words(first), peak=memory(first["peak_bytes"]),
@@ -73,8 +73,13 @@ def _errors(runs: pd.DataFrame) -> list[Claim]:
     if both.empty:
         return []
     errors = both["peak_bytes"].astype("float64") / both["measured_peak_bytes"].astype("float64") - 1
-    text = "Predicted peaks differ by {errors} from what was allocated, which the allocator rounds up."
-    return [Claim(text, errors=interval(errors, percent))]
+    text = "{peaks} from what was allocated by {errors}."
+    peaks = "The predicted peak differs" if len(both) == 1 else "Predicted peaks differ"
+    return [Claim(text, peaks=peaks, errors=interval(errors, _signed_percent))]
+
+
+def _signed_percent(share: float) -> str:
+    return f"{100 * share:+.1f} %".replace("-", "−")
 
 
 def tables(measured: Measured) -> list[Part]:

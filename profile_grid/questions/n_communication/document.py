@@ -19,7 +19,7 @@ from profile_grid.questions.n_communication.table import PARTS, communication_of
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODEL, PARALLEL, keys_without
 from profile_grid.tables.cells import Part, errors_table, lines_table, rows_table, status_word
-from profile_grid.tables.evidence import FASTER, SLOWER, UNTOLD, error_of_ratio, judged
+from profile_grid.tables.evidence import FASTER, SLOWER, UNCLEAR, error_of_ratio, judged
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import NO_WINNER, Claim, listed, of_all, where
 
@@ -74,7 +74,7 @@ def _scaling(table: pd.DataFrame, kind: str) -> list[Claim]:
         speed += f", with {NO_WINNER} among {len(cell)} ways of reducing gradients"
     return [
         Claim(
-            "{batch}, {gpus} GPUs train {place} at {speed}.", "untold" if NO_WINNER in speed else "difference",
+            "{batch}, {gpus} GPUs train {place} at {speed}.", "unclear" if NO_WINNER in speed else "difference",
             batch=BATCHES[kind], gpus=best[GPUS.key], speed=speed,
             place=f"{best[MODEL.key]} {CONTEXT_LENGTH.words(best[CONTEXT_LENGTH.key])}",
         )
@@ -284,9 +284,9 @@ BANDWIDTHS = (
 TIMES = (
     ("step, ms", _step),
     ("this run without communication, ms", lambda row: with_spread(row["without_mean_ms"], row["without_std_ms"])),
-    ("without communication, median of all such runs, ms", lambda row: significant(row["baseline_ms"])),
-    ("difference, ms", lambda row: significant(row["cost_ms"])),
-    ("share of the step", lambda row: percent(row["cost_share"]) + (" ?" if row["verdict"] == UNTOLD else "")),
+    ("without communication, median of all such runs, ms", lambda row: significant(row["baseline_ms"], 4)),
+    ("difference from this median, ms", lambda row: significant(row["cost_ms"])),
+    ("share of the step", lambda row: percent(row["cost_share"]) + (" ?" if row["verdict"] == UNCLEAR else "")),
 )
 ALL_REDUCES = (
     ("MB", lambda row: significant(row["bytes"] / 1e6)),

@@ -27,7 +27,7 @@ def costs(tables: Tables) -> pd.DataFrame:
     times = times[times["cost_share"].notna()].sort_values("cost_share", ascending=False, kind="stable")
     spread = times["baseline_spread"].fillna(0.0) * times["baseline_ms"] / times["mean_ms"]
     low, high = (times["cost_share"] + sign * spread for sign in (-1, 1))
-    clarity = (times["verdict"] != evidence.UNTOLD).map({True: CLEAR, False: evidence.UNTOLD})
+    clarity = (times["verdict"] != evidence.UNCLEAR).map({True: CLEAR, False: evidence.UNCLEAR})
     return times.assign(bar=labels(times.drop(columns=PARALLEL.key)), low=low, high=high, clarity=clarity)
 
 

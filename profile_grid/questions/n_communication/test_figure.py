@@ -8,7 +8,7 @@ from profile_grid.figures.paper import on_paper
 from profile_grid.questions.n_communication.figure import FIGURES, NO_PAIR, NO_TIMES, NOT_MEASURED, costs
 from profile_grid.questions.n_communication.test_answer import DDP, FOUR, NAIVE, TABLES, with_all_reduce, with_ranks
 from profile_grid.study.dimensions import PARALLEL
-from profile_grid.tables.evidence import SLOWER, UNTOLD
+from profile_grid.tables.evidence import SLOWER, UNCLEAR
 from tests.profile_grid.made_up import merged
 
 FIGURE, ALL_REDUCE, TIMELINES = FIGURES
@@ -43,10 +43,10 @@ def test_runs_are_ordered_by_what_communication_costs_them_without_a_profiler(ta
 
 def test_only_costs_larger_than_the_differences_between_processes_are_named(tables):
     times = tables["communication_times"].assign(cost_share=[0.2, 0.1])
-    tables["communication_times"] = times.assign(verdict=[SLOWER, UNTOLD])
+    tables["communication_times"] = times.assign(verdict=[SLOWER, UNCLEAR])
     result = "Communication costs 20.0 % of a step in 1 of 2 runs; in the others, its cost is unclear"
     assert FIGURE.result(tables) == result
-    tables["communication_times"] = times.assign(verdict=UNTOLD)
+    tables["communication_times"] = times.assign(verdict=UNCLEAR)
     assert FIGURE.result(tables) == "No cost of communication is larger than the differences between processes"
 
 

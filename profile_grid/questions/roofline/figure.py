@@ -17,7 +17,7 @@ from profile_grid.results.results import COMPLETE
 from profile_grid.study import dimensions, stages
 from profile_grid.tables import ideal, names
 
-PANEL_DIMENSIONS = (dimensions.MODEL.key, dimensions.CONTEXT_LENGTH.key, dimensions.MODE.key)
+SHOWN_IN_PANEL = (dimensions.MODEL.key, dimensions.CONTEXT_LENGTH.key, dimensions.MODE.key)
 FIELDS = ("run", "device_name", "part", "flops", "bytes", "gpu_s")
 COLUMNS, HEIGHT_PX, NAMES_PX, LINE_PX = 4, 120, 190, 19
 FACET_PX = (WIDTH - AXIS_PX) // COLUMNS - GAP_PX
@@ -27,20 +27,20 @@ def roofline(runs: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     """One row per part of the forward pass: flops and bytes from the shapes, gpu_s measured, flop_per_s, bytes_per_s,
     flop_per_byte.
 
-    Only inference runs whose counted FLOPs are those of the shapes: other people's models have other parts. FLOPs are
-    NaN if the shapes give none.
+    One run per configuration, that with the fewest phases, if its counted FLOPs are those of the shapes: other people's
+    models have other parts. FLOPs are NaN if the shapes give none.
     """
     gpu_s = _gpu_seconds_by_part(ranges)
     rows = []
     for run in leanest_runs(runs[runs[stages.CAPTURE.status_column] == COMPLETE]).to_dict("records"):
-        shape, own_s = ideal.shape_of_run(run), gpu_s.get(run["run"], {})
-        if shape is None or not own_s:
+        shape, part_s = ideal.shape_of_run(run), gpu_s.get(run["run"], {})
+        if shape is None or not part_s:
             continue
         flops, moved = forward_flops(shape), forward_bytes(shape, ELEMENT_BYTES[run["precision"]])
         rows += [
-            (run["run"], run["device_name"], part, flops.get(part), moved[part], own_s[part])
+            (run["run"], run["device_name"], part, flops.get(part), moved[part], part_s[part])
             for part in moved
-            if own_s.get(part, 0) > 0
+            if part_s.get(part, 0) > 0
         ]
     table = pd.DataFrame(rows, columns=list(FIELDS)).astype(dict.fromkeys(("flops", "bytes", "gpu_s"), "float64"))
     rates = table.assign(
@@ -52,7 +52,7 @@ def roofline(runs: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gpu_seconds_by_part(ranges: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """By run, the seconds per forward pass of every innermost range name, nested ranges included."""
+    """By run, the GPU seconds per forward pass by the last name of each range path."""
     forward = ranges[ranges["phase"] == names.FORWARD]
     keys = [forward["run"], forward["range"].map(innermost)]
     total_ns = forward["gpu_time_ns"].groupby(keys, observed=True).sum()
@@ -66,7 +66,7 @@ def _gpu_seconds_by_part(ranges: pd.DataFrame) -> dict[str, dict[str, float]]:
 def draw_roofline(tables: Tables) -> Drawing:
     """A panel of FLOP/s against FLOP per byte for each part whose FLOPs the shapes give; below, bytes/s of all parts.
 
-    The peaks are those of the precisions of the panel's runs.
+    The peaks are those of the panel's precision: a panel has one.
     """
     runs = tables["runs"]
     points = roofline(runs, tables["ranges"])
@@ -93,7 +93,7 @@ def draw_roofline(tables: Tables) -> Drawing:
         "that a part can move (each operand read once, each result written once), so a part of many kernels lies lower "
         "than its kernels do."
     )
-    frame = Frame(PANEL_DIMENSIONS, "No run has both kernels by part of the model and FLOPs from its shapes.")
+    frame = Frame(SHOWN_IN_PANEL, "No run has both kernels by part of the model and FLOPs from its shapes.")
     return frame.drawing(points, runs, without_figures(runs, stages.CAPTURE), panel, (note, *_peaks_named(points)))
 
 

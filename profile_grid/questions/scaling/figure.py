@@ -15,7 +15,7 @@ from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODE, M
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.names import WHOLE_STEP
 
-PANEL_DIMENSIONS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
+SHOWN_IN_PANEL = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 WIDTH_PX, HEIGHT_PX = WIDTH // 2 - AXIS_PX, 180
 TIME = ("mean_ms", "std_ms")
 AGAINST = {"parameters": MODEL.key, "context_length": CONTEXT_LENGTH.key}  # the dimension that alone varies in a line
@@ -63,7 +63,7 @@ def draw_scaling(tables: Tables) -> Drawing:
         return column(*panels, spacing=18)
 
     note = "Without a profiler, mean ± standard deviation of the steps."
-    return Frame(PANEL_DIMENSIONS, "No run was timed to its end.").drawing(times, runs, missing, panel, (note,))
+    return Frame(SHOWN_IN_PANEL, "No run was timed to its end.").drawing(times, runs, missing, panel, (note,))
 
 
 def _panels(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 import pandas as pd
 
 from cs336_model.ranges import TRAIN_STEP
+from kernel_tables.diagnosis.rules import RULES
 from kernel_tables.markdown import MarkdownTable, code, escaped, with_code
 from profile_grid.quantities import ABSENT, count, interval, percent, significant
 from profile_grid.stages.host_trace.tables import NO_CALL
@@ -66,7 +67,7 @@ def _largest(bounds: pd.DataFrame, runs: int) -> Claim:
     first = bounds.drop_duplicates("run")
     losses = [_named(name) for name in first["code"]]
     bound = percent((at_most(first)["percent"] / 100).median())
-    median = " (median)" if len(first) > 1 else ""
+    median = " (median run)" if len(first) > 1 else ""
     text = "The largest loss is {losses}: at most {bound} of a step{median}."
     return Claim(text, "predicted", losses=leaders(losses, most=MAX_LEADERS, every=runs), bound=bound, median=median)
 
@@ -77,8 +78,9 @@ def _bounds(losses: pd.DataFrame, runs: int) -> list[Claim]:
     if first.empty or runs == 1:
         return []
     quiet = f"; nothing is found in {of_all(runs - len(first), runs, 'run')}" if len(first) < runs else ""
-    text = "That bound is {shares} of a step{quiet}."
-    return [Claim(text, "predicted", shares=interval(first["percent"] / 100, percent), quiet=quiet)]
+    text = "This bound is {shares} of a step{by}{quiet}."
+    by = ", by run" if len(first) > 1 else ""
+    return [Claim(text, "predicted", shares=interval(first["percent"] / 100, percent), by=by, quiet=quiet)]
 
 
 def _not_checked(findings: pd.DataFrame) -> list[Claim]:
@@ -142,7 +144,7 @@ def _per_launch(measured: Measured) -> list[Claim]:
     median = f" (median {significant(total.median())})" if len(total) > 2 else ""
     most = order[0]
     lead = Claim(
-        "Under the trace, the host needs {us} µs per launch{median}, {share} of it {most}.",
+        "While its calls are traced, the host needs {us} µs per launch{median}, {share} of it {most}.",
         us=interval(total, significant), median=median, share=interval(us[most] / total, percent), most=_activity(most),
     )  # fmt: skip
     slower = rows.groupby("run")["own_ms"].sum() / rows.groupby("run")["unprofiled_step_ms"].first()
@@ -257,11 +259,12 @@ def _stacks(run_rows: pd.DataFrame) -> MarkdownTable:
     return MarkdownTable(headings, tuple(lines), first_right=1)
 
 
-def codes(machines: Iterable[Measured]) -> str:
-    """The losses that were found, each with the code of its rule: "late launches `launch_bound`"."""
+def losses(machines: Iterable[Measured]) -> list[str]:
+    """What each loss that was found is, with the code of its rule: "late launches (`launch_bound`): ..."."""
     tables = [machine.tables["time_lost"] for machine in machines]
     found = dict.fromkeys(name for table in tables for name in table.loc[~table["abstained"].astype(bool), "code"])
-    return ", ".join(f"{_named(name)} {code(name)}" for name in found)
+    looks_for = {rule.code: rule.looks_for for rule in RULES}
+    return [f"{_named(name)} ({code(name)}): {looks_for[name]}." for name in found if name in looks_for]
 
 
 def _finding(row) -> str:
