@@ -20,7 +20,7 @@ def write_specification(sqlite: Path, specification: dict) -> None:
 
 
 def identity(path: Path) -> dict:
-    """What a result holds of a file next to it."""
+    """How a result identifies a file next to it: {"sha256", "bytes"}."""
     return {"sha256": sha256_of_file(path), "bytes": path.stat().st_size}
 
 
@@ -29,7 +29,7 @@ def difference(result: Origin | StageResult, path: Path) -> str | None:
     if reason := quick_difference(result, path):
         return reason
     same = sha256_of_file(path) == result.files[path.name].sha256
-    return None if same else f"{path.name} has another digest than was measured"
+    return None if same else f"the digest of {path.name} is not the one in the result"
 
 
 def quick_difference(result: Origin | StageResult, path: Path) -> str | None:
@@ -37,7 +37,7 @@ def quick_difference(result: Origin | StageResult, path: Path) -> str | None:
     if not path.exists():
         return f"{path.name} is missing"
     if (size := path.stat().st_size) != result.files[path.name].bytes:
-        return f"{path.name} has {size} bytes, and {result.files[path.name].bytes} were measured"
+        return f"{path.name} has {size} bytes, but the result says {result.files[path.name].bytes}"
     return _of_another_run(result, path) if path.suffix == ".sqlite" else None
 
 

@@ -47,13 +47,13 @@ def test_a_capture_that_was_changed_in_place_is_told_by_its_digest(captured):
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET end = end + 1")
     assert quick_difference(capture, path) is None
-    assert difference(capture, path) == "capture.sqlite has another digest than was measured"
+    assert difference(capture, path) == "the digest of capture.sqlite is not the one in the result"
 
 
 def test_a_capture_that_lost_its_end_or_is_missing_is_told(captured):
     capture, path = captured("a")
     path.write_bytes(path.read_bytes()[:-4096])
-    assert "were measured" in difference(capture, path)
+    assert "but the result says" in difference(capture, path)
     path.unlink()
     assert difference(capture, path) == "capture.sqlite is missing"
 

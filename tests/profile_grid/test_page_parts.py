@@ -110,7 +110,7 @@ def test_a_chart_without_room_says_where_the_figure_is(monkeypatch):
     assert sum(figure.image is not None for figure in found.values()) == 3
     for name in drawn:
         figure = found[name]
-        assert f"The page is too small for all its points: see figures/{name}.svg, and the tables." in figure.notes
+        assert f"Left out to limit the size of the page: see figures/{name}.svg, and the tables." in figure.notes
         assert "Not drawn: 1 run(s) of another machine." in figure.notes
 
 

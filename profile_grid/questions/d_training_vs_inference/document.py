@@ -56,7 +56,7 @@ def _change(change: pd.DataFrame, measured: Measured) -> Claim:
     verdict = ", ".join(texts) or f"the same share as in inference within {_amount(SAME_SHARE)} points"
     same = int((change["change"].abs() < SAME_SHARE).sum())
     if texts and same:
-        verdict += f", the same within {_amount(SAME_SHARE)} points in {same}"
+        verdict += f", similar in {same}"
     median = f"; median change {points(change['change'].median())}" if len(change) > 2 and len(texts) < 2 else ""
     return Claim(
         "In {training}, matrix multiplies take {verdict}{median}.",

@@ -67,7 +67,7 @@ def _largest(bounds: pd.DataFrame, runs: int) -> Claim:
     first = bounds.drop_duplicates("run")
     losses = [_named(name) for name in first["code"]]
     bound = percent((at_most(first)["percent"] / 100).median())
-    median = " (median run)" if len(first) > 1 else ""
+    median = " (median)" if len(first) > 1 else ""
     text = "The largest loss is {losses}: at most {bound} of a step{median}."
     return Claim(text, "predicted", losses=leaders(losses, most=MAX_LEADERS, every=runs), bound=bound, median=median)
 
