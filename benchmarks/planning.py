@@ -1,5 +1,4 @@
 """Measures how long Snakemake takes to plan a grid: `python -m benchmarks.planning`. Nothing is run.
-minutes.
 
 Dry runs of workflows, each in a separate folder. Ratios are to the first:
 - a plain Snakefile with as many jobs as the runs of the grid have, each with one input, one output, a log, a message
@@ -44,7 +43,7 @@ def main(*, runs: list[int] = [60, 6000], repeats: int = 3) -> str | None:  # no
     for number in runs:
         with tempfile.TemporaryDirectory() as scratch:
             costs = Costs(f"{number} runs, {JOBS_PER_RUN} jobs of each", "wall_s")
-            for name, write in FOLDERS.items():
+            for name, write in FOLDER_WRITERS.items():
                 folder = Path(scratch, name)
                 folder.mkdir()
                 write(folder, number)
@@ -77,18 +76,19 @@ def write_grid(folder: Path, runs: int) -> None:
     (folder / "config.yaml").write_text(yaml.safe_dump(made_config(runs)))
 
 
-def write_made_grid(folder: Path, runs: int) -> None:
-    """The same grid, of which everything exists."""
+def write_finished_grid(folder: Path, runs: int) -> None:
+    """The same grid, finished."""
     write_grid(folder, runs)
+    # made.smk writes all files when Snakemake reads it, even in a dry run
     (folder / "made.smk").write_text(SNAKEFILE)
     command = [*PYTHON, "snakemake", "--snakefile", "made.smk", "--dry-run", "--cores", "1", "--quiet", "all"]
     subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": ""}, check=True)
 
 
-FOLDERS = {
+FOLDER_WRITERS = {
     "plain chains": write_plain,
     "this grid": write_grid,
-    "this grid, all made": write_made_grid,
+    "this grid, finished": write_finished_grid,
     "empty Snakefile": write_empty,
 }
 

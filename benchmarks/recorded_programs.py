@@ -167,9 +167,9 @@ def outcome(done: subprocess.CompletedProcess) -> tuple[str, int]:
 def against_truth(program: Program, capture: Path, folder: Path) -> tuple[list[float | None], list[str]]:
     """The times of phases divided by torch.profiler's, of rank 0; and where counts of kernels differ on any rank."""
     path = folder / "truth.json"
-    numbers = [str(path), program.step, str(DEFAULT_SKIP), str(DEFAULT_STEPS)]
+    arguments = [str(path), program.step, str(DEFAULT_SKIP), str(DEFAULT_STEPS)]
     program = program if program.truth is None else replace(program, arguments=program.truth)
-    done = ran(program, folder / "truth", [*program.start, "-m", "benchmarks.programs.in_phases", *numbers])
+    done = ran(program, folder / "truth", [*program.start, "-m", "benchmarks.programs.in_phases", *arguments])
     ratios, differences = [None] * len(COUNTED), []
     for rank in reversed(range(program.ranks)):  # rank 0 last: its ratios are returned
         of_rank = f" of rank {rank}" if program.ranks > 1 else ""

@@ -88,7 +88,7 @@ def _varying(runs: pd.DataFrame) -> str:
 def _several_processes() -> list[str]:
     """The studies that timed each run in several processes, with their number."""
     timed = {example.folder.name: example.merged()["runs"]["processes_timed"].max() for example in EXAMPLES}
-    return [f"{number:.0f} in `{study}`" for study, number in timed.items() if number > 1]
+    return [f"in `{study}`: in {number:.0f}" for study, number in timed.items() if number > 1]
 
 
 def _held() -> Claim:
@@ -97,7 +97,8 @@ def _held() -> Claim:
     every = pd.concat([table for table in tables if len(table)])
     studies = sum(1 for table in tables if len(table))
     held, number = within_bound(every), len(every)
-    text = " remedies measured in {studies} studies saved no more than the diagnosis says is possible."
+    text = " remedies (runs with a setting that a finding advises) measured in {studies} studies saved no more than the"
+    text += " diagnosis says is possible."
     return Claim(remedies(held, number) + text, "counted", held=held, all=number, studies=studies)
 
 

@@ -1,4 +1,5 @@
-"""A part for every call of a module, from hooks that PyTorch calls around all modules of the process.
+"""A part (a range of the model) for every call of a module, from hooks that PyTorch calls around all modules of the
+process.
 
 torch.compile does not see the hooks when it traces a model: if it saw them, it would put their number into the guards
 of the compiled model, and compile again once they are gone. Modules are named by the tree that they form.
@@ -67,7 +68,8 @@ class ModuleHooks:
 @cache
 def _hide_from_compiler() -> None:
     """Hides all hooks from torch.compile, once per process."""
-    # By this function it finds hooks that a compiled model would not call, and warns. These need not be called there.
+    # With this function, torch.compile looks for hooks that a compiled model would not call, and warns of them; it need
+    # not call ours.
     torch.nn.modules.module._has_any_global_hook = _has_hooks_of_others
 
     def watch(dynamo: ModuleType) -> None:
@@ -84,9 +86,9 @@ def _has_hooks_of_others() -> bool:
     return bool(modules._global_backward_hooks or modules._global_backward_pre_hooks) or max(forward) > ours
 
 
-def is_outermost(called: list) -> bool:
+def is_outermost(open_calls: list) -> bool:
     """Whether no module is being called on this thread, and no backward pass computes one again."""
-    return not called and torch._C._current_graph_task_id() == -1
+    return not open_calls and torch._C._current_graph_task_id() == -1
 
 
 def keywords_of_call() -> dict[str, Any]:
@@ -121,7 +123,7 @@ class ModuleParts:
     ) -> None:
         self._part, self._name_of, self._around = part, name_of, around
         self._hooks = ModuleHooks(self.before, self._after)
-        self._thread = _ModuleCallStack()
+        self._stack = _ModuleCallStack()
         self._is_on = False
 
     def begin(self) -> None:
@@ -133,34 +135,35 @@ class ModuleParts:
         """Stops opening parts, and closes those of the calling thread."""
         self._is_on = False
         self._hooks.end()
-        while self._thread.called:
+        while self._stack.open_calls:
             self._close_last()
 
     @uncompiled
     def before(self, module: nn.Module, args: tuple) -> None:
-        """Opens the ranges of a module that is about to be called."""
+        """Opens the ranges of a module that is about to be called. Public for calls that began before the hooks were
+        registered."""
         if torch.compiler.is_compiling() or not self._is_on:
             return
-        called, name = self._thread.called, self._name_of(module)
-        outer = next((call.name for call in reversed(called) if call.name is not None), None)
+        open_calls, name = self._stack.open_calls, self._name_of(module)
+        outer = next((call.name for call in reversed(open_calls) if call.name is not None), None)
         contexts = []
-        if self._around and is_outermost(called):
+        if self._around and is_outermost(open_calls):
             contexts.append(self._around(module, args, keywords_of_call()))
         if name not in (None, outer):  # a wrapper has its module's name
             contexts.append(self._part(name))
-        called.append(ModuleCall(module, name, contexts))
+        open_calls.append(ModuleCall(module, name, contexts))
         for context in contexts:
             context.__enter__()
 
     @uncompiled
     def _after(self, module: nn.Module, *_: Any) -> None:
-        if torch.compiler.is_compiling() or all(module is not call.module for call in self._thread.called):
+        if torch.compiler.is_compiling() or all(module is not call.module for call in self._stack.open_calls):
             return
         while self._close_last() is not module:
             pass
 
     def _close_last(self) -> nn.Module:
-        call = self._thread.called.pop()
+        call = self._stack.open_calls.pop()
         for context in reversed(call.contexts):
             context.__exit__(None, None, None)
         return call.module
@@ -170,7 +173,7 @@ class _ModuleCallStack(threading.local):
     """The modules that are being called on this thread, the outermost first."""
 
     def __init__(self) -> None:
-        self.called: list[ModuleCall] = []
+        self.open_calls: list[ModuleCall] = []
 
 
 # Wrappers around a module that are not part of its model: of compilers, sharding and checkpoints.
@@ -190,7 +193,7 @@ def model_name(model: nn.Module) -> str:
 
 
 def _class_name(module: nn.Module) -> str:
-    """The name of its class; of a unit of FSDP2, whose class is made from the module's (FSDPBlock), the module's."""
+    """The name of its class. FSDP2 replaces the class Block of a module by a subclass FSDPBlock: then it is Block."""
     kind = type(module)
     made_by_fsdp = kind.__bases__[0].__name__ == "FSDPModule"
     return kind.__bases__[-1].__name__ if made_by_fsdp else kind.__name__
@@ -202,10 +205,10 @@ def names_in(
     """The model by its class or `name_of_model`, and every module in it by the path that leads there, as in its
     parameters' names.
 
-    Numbers are left out, so that the layers of one list have one name: `blocks.3.attention` is `blocks.attention`.
-    If a list holds different modules, or is called itself, the class follows the name of its members: `head.Linear`. A
-    container of equal modules whose names differ only in their numbers, `layers.block_3`, is such a list.
-    A name of more than `depth` parts is None.
+    Numbers are left out. In an nn.ModuleList of one class, members have the name of the list: `blocks.3.attention` is
+    `blocks.attention`. In other containers, the class replaces the number: `head.Linear`. So it does in an
+    nn.Sequential or nn.ModuleDict of modules that print the same and whose keys differ only in a number at the end:
+    `layers.block_3` is `layers.Block`. A name of more than `depth` components is None.
     """
     whole = name_of_model or model_name(model)
     yield model, whole
@@ -215,12 +218,12 @@ def names_in(
         for key, child in children_of(module).items():
             if id(child) not in seen:
                 seen.add(id(child))
-                name = ".".join(part for part in (path, _part(module, key, child)) if part)
+                name = ".".join(name for name in (path, _name_component(module, key, child)) if name)
                 yield child, (name or whole) if depth is None or name.count(".") < depth else None
                 waiting.append((child, name))
 
 
-def _part(module: nn.Module, key: str, child: nn.Module) -> str:
+def _name_component(module: nn.Module, key: str, child: nn.Module) -> str:
     if key in WRAPPERS:
         return ""
     if not key.isdigit() and not _is_numbered(module):

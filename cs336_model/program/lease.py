@@ -52,7 +52,7 @@ def take_lease(address: Path | None) -> tuple[str, ...]:
     for file in files:
         os.set_inheritable(file, False)
     answer = json.loads(message)
-    lock_count = len(files) - answer["presence"]  # the other files show its presence: open until this process ends
+    lock_count = len(files) - answer["presence"]  # the others show that this process is present
     _LEASE.locks, _LEASE.giver, _LEASE.gpus = files[:lock_count], giver, tuple(answer["gpus"])
     os.environ[GPUS_VARIABLE] = ",".join(_LEASE.gpus)
     return _LEASE.gpus

@@ -29,7 +29,8 @@ class Location:
 
 
 class ModuleSearch:
-    """Finds modules in these folders, then by these finders, as `import` would in a program that begins now."""
+    """Finds parts of Python, then modules in these folders, then by these finders, as `import` would in a program that
+    begins now."""
 
     def __init__(self, folders: Sequence[str], finders: Iterable[Any] = ()) -> None:
         self.folders = list(folders)
@@ -75,9 +76,7 @@ def _in_package(name: str, folders: Iterable[str]) -> Location | None:
     return Location(None, tuple(portions)) if portions else None
 
 
-def _location(spec: Any) -> Location | None:
-    if spec is None:
-        return None
+def _location(spec: Any) -> Location:
     file = os.path.abspath(spec.origin) if spec.has_location else None
     folders = spec.submodule_search_locations
     return Location(file, None if folders is None else tuple(folders))

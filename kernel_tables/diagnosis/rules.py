@@ -145,7 +145,8 @@ RULES = (
     ),
     DiagnosisRule(
         "unfused_optimizer",
-        f"an optimizer that launches {MANY_OPTIMIZER_KERNELS} or more non-fused kernels per step, after its closure",
+        f"an optimizer whose step launches {MANY_OPTIMIZER_KERNELS} or more non-fused kernels, without those of a"
+        " closure",
         KERNELS, HERE, "use an optimizer that updates many tensors in one kernel (fused=True, foreach=True)",
         LIKELY, kernel_rules.unfused_optimizer, (needs.kernels, needs.optimizer_range),
         advice_on_cpu="let the optimizer update all tensors in one operator (fused=True, or else foreach=True)",

@@ -31,7 +31,7 @@ def outcome(text: str) -> dict:
     subject = make_subject(spec, CPU)
     run_steps(subject, 2, PhaseClock(CPU, ranges.WARMUP, Progress()))
     run_steps(subject, 1, PhaseClock(CPU, ranges.MEASURE, Progress()))
-    record = recorder.ended(held_by(subject)).as_record()
+    record = recorder.finish(held_by(subject)).as_record()
     ranges.emit_ranges("none")
     sums = {
         "parameters": nbytes(subject.parameters),

@@ -10,7 +10,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from cs336_model.program.adapters.attention import checked_attention, checks_of_shape
+from cs336_model.program.adapters.attention import checks_of_attention, checks_of_shape
 from cs336_model.program.adapters.names import ADAPTERS, NEEDED, adapters_of_run, missing_adapter, needed_adapters
 from cs336_model.program.operator.row import row
 from cs336_model.program.operator.spec import read_row
@@ -28,7 +28,7 @@ def adapters(function: str) -> dict[str, str]:
 
 
 def checked(function: str, precision: str = "fp32") -> list[dict]:
-    return checked_attention("own-pytorch", adapters(function), precision, [32], 16, CPU)
+    return checks_of_attention("own-pytorch", adapters(function), precision, [32], 16, CPU)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -187,7 +187,7 @@ def test_what_a_students_attention_does_wrong_only_in_the_steps_is_a_result(
 
 
 def test_an_attention_alone_that_raises_at_a_length_that_is_not_checked_is_failed_there(tmp_path, monkeypatch):
-    monkeypatch.setattr("cs336_model.program.operator.row.checked_attention", lambda *_: [])
+    monkeypatch.setattr("cs336_model.program.operator.row.checks_of_attention", lambda *_: [])
     result = measured_row("raising_later", tmp_path)
     assert [one["status"] for one in result["cells"]] == ["failed", "failed"]
     assert "raised RuntimeError: not so often (own_code.py, line" in result["cells"][0]["reason"]

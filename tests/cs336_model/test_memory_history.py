@@ -173,7 +173,7 @@ def test_on_a_gpu_the_allocators_counters_tell_the_range_of_every_allocation(mon
         with ranges.span("backward"):
             allocator.free(32, 40)
             allocator.alloc(32, 30)
-    record = recorder.ended({"parameters": [16]}).as_record()
+    record = recorder.finish({"parameters": [16]}).as_record()
     assert allocator.recording == [(), (None,)]  # begun, then ended
     names = [record["ranges"]["name"][one] if one is not None else None for one in record["allocations"]["range"]]
     assert names == [None, "forward", "backward"]

@@ -1,4 +1,4 @@
-"""Draws the figures: `python -m workflow.scripts figures --tables results/tables --output results/figures`."""
+"""Draws figures: `python -m workflow.scripts figures --tables results/tables --output FOLDER --figures NAME`."""
 
 from pathlib import Path
 

@@ -61,7 +61,7 @@ def own_attention(attention: str, adapters: dict[str, str]) -> Callable[..., Ten
     return attend
 
 
-def checked_attention(
+def checks_of_attention(
     attention: str, adapters: dict[str, str], precision: str, lengths: list[int], width: int, device: torch.device
 ) -> list[dict[str, Any]]:
     """The checks of a student's attention, as JSON has them: in fp32 and in the run's precision, causal and not, at

@@ -1,4 +1,4 @@
-"""The checks of a student's code before anything is timed, and those of code for several GPUs: DDP, FSDP and a sharded
+"""All checks of a student's code before anything is timed. Here are those for several GPUs: DDP, FSDP and a sharded
 optimizer are compared with one process that trains on the same batch.
 
 Every process also takes the reference's steps, on the whole batch and without communication. The model is that of the
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from cs336_model.arithmetic.flops import sequences_per_gpu, shape_of
-from cs336_model.program.adapters.attention import checked_attention, tried_attention
+from cs336_model.program.adapters.attention import checks_of_attention, tried_attention
 from cs336_model.program.adapters.checking import calling, checked, require_right
 from cs336_model.program.adapters.distributed import AdaptedReduction, adapted_optimizer
 from cs336_model.program.adapters.names import NEEDED
@@ -43,7 +43,8 @@ from cs336_model.program.variants.values import (
 from cs336_model.program.without_times import Check
 
 LAYERS, STEPS, LEARNING_RATE = 2, 3, 0.1
-# Of an error relative to the gradient or update of a parameter. PyTorch's own reach a tenth (fp32) to a third of these
+# Of errors relative to the loss, or to the gradient or update of a parameter. PyTorch's own DDP and FSDP reach a tenth
+# (fp32) to a third of these
 # (tests/cs336_model/test_adapters_of_ranks.py); a factor, or gradients of a part of the batch, are off by 0.3 and more.
 TOLERANCES = {FP32: 1e-3, TF32: 3e-2, FP16: 3e-2, BF16: 1e-1}
 Step = Callable[[], None]
@@ -58,10 +59,10 @@ class Trained:
     parameters: dict[str, Tensor]
 
 
-def checked_reduction(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
+def checks_of_reduction(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
     """The checks of a student's DDP or FSDP, as JSON has them. Raises Wrong or Failed."""
     parallel, small = spec.dimensions["parallel"], small_spec(spec)
-    expected = trained_alone(small, device, partial(torch.optim.SGD, lr=LEARNING_RATE))
+    expected = trained_on_whole_batch(small, device, partial(torch.optim.SGD, lr=LEARNING_RATE))
     reduction = AdaptedReduction(parallel, spec.adapters, small.dimensions["precision"])
     model = reduction.wrap(model_of(small, device))
     with calling(parallel):
@@ -86,12 +87,12 @@ def checked_reduction(spec: RunSpec, device: torch.device) -> list[dict[str, Any
     return require_right(compared(small, parallel, trained, expected, device))
 
 
-def checked_optimizer(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
+def checks_of_optimizer(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
     """The checks of a student's sharded optimizer, as JSON has them: every process computes the gradients of the whole
     batch. Raises Wrong or Failed."""
     small = small_spec(spec)
-    expected = trained_alone(small, device, partial(GroupedAdamW, **ADAMW_SETTINGS))
-    trained = trained_alone(small, device, partial(adapted_optimizer, adapters=spec.adapters), OWN_SHARDED)
+    expected = trained_on_whole_batch(small, device, partial(GroupedAdamW, **ADAMW_SETTINGS))
+    trained = trained_on_whole_batch(small, device, partial(adapted_optimizer, adapters=spec.adapters), OWN_SHARDED)
     return require_right(compared(small, OWN_SHARDED, replace(trained, gradients={}), expected, device))
 
 
@@ -111,11 +112,11 @@ def model_of(spec: RunSpec, device: torch.device) -> nn.Module:
     return model
 
 
-def trained_alone(
-    spec: RunSpec, device: torch.device, optimizer_of: Callable[[Iterable[nn.Parameter]], Any], student: str = ""
+def trained_on_whole_batch(
+    spec: RunSpec, device: torch.device, optimizer_of: Callable[[Iterable[nn.Parameter]], Any], implementation: str = ""
 ) -> Trained:
-    """The steps of one process with the whole batch, one rank's part after another; `student` names the optimizer if it
-    is a student's."""
+    """The steps on the whole batch in every process, one rank's part after another. `implementation`: that of the
+    optimizer, if it is a student's."""
     model = model_of(spec, device)
     optimizer = optimizer_of(model.parameters())
     parts = whole_batch(spec, device).split(sequences_per_gpu(spec.dimensions))
@@ -129,7 +130,7 @@ def trained_alone(
             losses[-1] += loss.detach()
         if step == 0:
             gradients = {name: copied(parameter.grad) for name, parameter in model.named_parameters()}
-        with calling(student):
+        with calling(implementation):
             optimizer.step()
     return Trained(losses, gradients, {name: copied(parameter) for name, parameter in model.named_parameters()})
 
@@ -142,8 +143,8 @@ def loss_of_part(spec: RunSpec, model: nn.Module, part: Tensor, device: torch.de
 
 
 def gathered(model: nn.Module, spec: RunSpec, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The entire parameters of a student's FSDP by the names of the plain model, which may be the ends of its own
-    names. Raises Failed if one is missing or has another shape."""
+    """The entire parameters of a student's FSDP by the names of the plain model; a returned name may have a prefix.
+    Raises Failed unless exactly one fits each name, and has its shape."""
     parallel = spec.dimensions["parallel"]
     *_, name_of_gather = NEEDED["parallel"][parallel]
     with calling(parallel):
@@ -181,7 +182,7 @@ def copied(tensor: Tensor | None) -> Tensor | None:
 def compared(
     spec: RunSpec, implementation: str, trained: Trained, expected: Trained, device: torch.device
 ) -> list[Check]:
-    """A check of the losses, of the gradients and of the parameters, each of the worst on any rank. An error of
+    """One check each of losses, gradients and parameters, with the largest error of any rank. An error of
     parameters is relative to their change, beyond what their rounding explains."""
     precision, initial = spec.dimensions["precision"], dict(model_of(spec, device).named_parameters())
     rounding = STEPS * UNIT_ROUNDOFF[FP32]
@@ -229,9 +230,9 @@ def checked_adapters(spec: RunSpec, device: torch.device) -> list[dict[str, Any]
     if spec.dimensions["attention"] in OWN_ATTENTIONS:
         checks += _of_attention(spec, device)
     if spec.dimensions["parallel"] in (OWN_DDP, OWN_FSDP):
-        checks += checked_reduction(spec, device)
+        checks += checks_of_reduction(spec, device)
     if spec.dimensions["optimizer"] == OWN_SHARDED:
-        checks += checked_optimizer(spec, device)
+        checks += checks_of_optimizer(spec, device)
     return checks
 
 
@@ -239,7 +240,7 @@ def _of_attention(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
     attention, precision = spec.dimensions["attention"], spec.dimensions["precision"]
     length, sizes = spec.dimensions["context_length"], shape_of(vars(spec))
     width = sizes.d_model // sizes.num_heads
-    checks = checked_attention(attention, spec.adapters, precision, [length], width, device)
+    checks = checks_of_attention(attention, spec.adapters, precision, [length], width, device)
     heads = sequences_per_gpu(spec.dimensions) * sizes.num_heads
     tried_attention(attention, spec.adapters, precision, (heads, length, width), device)
     return checks

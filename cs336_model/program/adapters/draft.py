@@ -18,7 +18,7 @@ from cs336_model.program.result import Result, write_result
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.without_times import FAILED, UNFINISHED, publishable
 
-CHECKED, MEASURED = "while it was checked", "while it was measured"
+WHILE_CHECKED, WHILE_MEASURED = "while it was checked", "while it was measured"
 SHARE_OF_CHECKS = 0.25  # of the time limit of the process
 OF_CUDA = "CUDA error"  # begins the messages of errors after which a process cannot use the GPU
 
@@ -51,10 +51,10 @@ class Draft:
             for module in self._modules:
                 with calling(self.name):
                     import_module(module)
-            self.write(CHECKED)
+            self.write(WHILE_CHECKED)
             with ended_after(self._limit_s and self._limit_s * SHARE_OF_CHECKS):
                 yield
-        self.write(MEASURED)
+        self.write(WHILE_MEASURED)
 
 
 @contextmanager

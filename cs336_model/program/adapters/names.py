@@ -8,21 +8,18 @@ from typing import Any
 
 from cs336_model.program.variants.values import OWN_DDP, OWN_FSDP, OWN_PYTORCH, OWN_SHARDED, OWN_TRITON
 
-ADAPTERS = (
-    "get_flashattention_autograd_function_pytorch",
-    "get_flashattention_autograd_function_triton",
-    "get_ddp",
-    "ddp_on_after_backward",
-    "get_fsdp",
-    "fsdp_on_after_backward",
-    "fsdp_gather_full_params",
-    "get_sharded_optimizer",
-)
 NEEDED: Mapping[str, Mapping[Any, tuple[str, ...]]] = {  # by dimension and value
-    "attention": {OWN_PYTORCH: ADAPTERS[:1], OWN_TRITON: ADAPTERS[1:2]},
-    "parallel": {OWN_DDP: ADAPTERS[2:4], OWN_FSDP: ADAPTERS[4:7]},
-    "optimizer": {OWN_SHARDED: ADAPTERS[7:]},
+    "attention": {
+        OWN_PYTORCH: ("get_flashattention_autograd_function_pytorch",),
+        OWN_TRITON: ("get_flashattention_autograd_function_triton",),
+    },
+    "parallel": {
+        OWN_DDP: ("get_ddp", "ddp_on_after_backward"),
+        OWN_FSDP: ("get_fsdp", "fsdp_on_after_backward", "fsdp_gather_full_params"),
+    },
+    "optimizer": {OWN_SHARDED: ("get_sharded_optimizer",)},
 }
+ADAPTERS = tuple(name for values in NEEDED.values() for names in values.values() for name in names)
 
 
 def needed_adapters(dimensions: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -53,11 +53,13 @@ def _chosen(keys: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:
 
 REQUESTED, ALLOCATED, RESERVED = (f"{name}_bytes.all.peak" for name in ("requested", "allocated", "reserved"))
 KINDS = {"alloc": True, "free_completed": False}  # the entries that are events, and whether they allocate
-CANNOT = ["memory of NCCL and of the CUDA context, which the allocator does not see; the driver's number includes it"]
+NOT_RECORDED = [
+    "memory of NCCL and of the CUDA context, which the allocator does not see; the driver's number includes it"
+]
 
 
 class AllocatorMemory:
-    """Records until `ended` is called."""
+    """Records until `finish` is called."""
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._ranges, self._open = device, [], []
@@ -91,8 +93,8 @@ class AllocatorMemory:
         self._ranges[number].closed = self._position()
         self._ranges[number].failed = isinstance(sys.exc_info()[1], OutOfMemoryError)
 
-    def ended(self, held: dict[str, list[int]]) -> AllocatorRecording:
-        """Everything since the beginning."""
+    def finish(self, held: dict[str, list[int]]) -> AllocatorRecording:
+        """Everything since the beginning; `held` has the addresses of storages by category."""
         stats = torch.cuda.memory_stats(self._device)
         free, total = torch.cuda.mem_get_info(self._device)
         self._snapshot = torch.cuda.memory._snapshot(self._device)
@@ -103,7 +105,7 @@ class AllocatorMemory:
             "driver_used": total - free,
         }  # fmt: skip
         return AllocatorRecording(
-            with_operations(events_of_trace(trace), self._operations), self._ranges, held, counters, CANNOT,
+            with_operations(events_of_trace(trace), self._operations), self._ranges, held, counters, NOT_RECORDED,
             unmet_in(trace, self._ranges),
         )  # fmt: skip
 
@@ -158,6 +160,6 @@ def unmet_in(entries: list[dict[str, Any]], ranges: list[RecordedRange]) -> Fail
     if index is None:
         return None
     before = sum(entry["action"] in KINDS for entry in entries[:index])
-    ended = [number for number, span in enumerate(ranges) if span.failed]
+    failed = [number for number, span in enumerate(ranges) if span.failed]
     request = entries[index]
-    return FailedAllocation(before, request["size"], request.get("device_free"), ended[-1] if ended else None)
+    return FailedAllocation(before, request["size"], request.get("device_free"), failed[-1] if failed else None)

@@ -13,7 +13,7 @@ from range_marks.marker import Emitter
 
 RANGE, OPERATOR = "range of the program: ", "operation of the program: "  # before a name, or an operator and its line
 
-CANNOT = [
+NOT_RECORDED = [
     "a processor's allocator keeps nothing in reserve and rounds nothing: requested, allocated and reserved are one",
     "what libraries (oneDNN, OpenMP, the C++ runtime) allocate themselves, including workspaces, is not seen",
     "what a thread of Gloo releases counts as live until its memory is used again",
@@ -23,7 +23,7 @@ ALLOCATION = _C._profiler._EventType.Allocation
 
 
 class ProcessorMemory:
-    """Records until `ended` or `stop` is called; if neither is, the process crashes when it exits."""
+    """Records until `finish` or `stop` is called; if neither is, the process crashes when it exits."""
 
     def __init__(self) -> None:
         self._opened: list[_RecordFunctionFast] = []
@@ -39,12 +39,12 @@ class ProcessorMemory:
         self._opened.append(_RecordFunctionFast(RANGE + name))
         self._opened[-1].__enter__()
 
-    def ended(self, held: dict[str, list[int]]) -> AllocatorRecording:
-        """Everything since the beginning."""
+    def finish(self, held: dict[str, list[int]]) -> AllocatorRecording:
+        """Everything since the beginning; `held` has the addresses of storages by category."""
         self.stop()
         events, ranges, peak = history_of_tree(self._profile.kineto_results.experimental_event_tree())
         counters = dict.fromkeys(("allocated_peak", "reserved_peak", "driver_used")) | {"requested_peak": peak}
-        return AllocatorRecording(events, ranges, held, counters, CANNOT)
+        return AllocatorRecording(events, ranges, held, counters, NOT_RECORDED)
 
     def stop(self) -> None:
         """Stops without a result."""

@@ -82,7 +82,7 @@ def recorder_on(device: torch.device) -> Recorder:
 def save_memory(recorder: Recorder, subject: Subject | None, dtypes: FirstStepDtypes | None, path: Path) -> None:
     """Ends the recording, and writes the history to `path` and, in the first rank, the snapshot, if any, next to it.
     Without a subject (memory ran out while it was made), nothing is known to be held by it."""
-    recording = recorder.ended(held_by(subject) if subject else {})
+    recording = recorder.finish(held_by(subject) if subject else {})
     recording.dtypes = dtypes.rows() if dtypes else []
     write(recording.as_record(), path)
     if this_rank().number == 0 and (snapshot := recorder.snapshot()):

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from cs336_model.model.transformer import scaled_dot_product_attention
-from cs336_model.program.adapters.attention import checked_attention, own_attention
+from cs336_model.program.adapters.attention import checks_of_attention, own_attention
 from cs336_model.program.adapters.checking import calling
-from cs336_model.program.adapters.draft import MEASURED, Draft, drafted
+from cs336_model.program.adapters.draft import WHILE_MEASURED, Draft, drafted
 from cs336_model.program.adapters.names import own_values
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device, synchronize
 from cs336_model.program.loading import count_packages
@@ -47,6 +47,7 @@ def cell(spec: RowSpec, context_length: int, device: torch.device, progress: Pro
     (bench.py)."""
     entry = empty_cell(context_length)
     try:
+        # an exception of a student's code becomes Failed
         with calling(own_values(spec.dimensions), f"with length {context_length}"):
             return entry | measured_cell(spec, context_length, device, progress) | {"status": "complete"}
     except OutOfMemoryError as error:
@@ -207,8 +208,9 @@ def main(arguments: list[str] | None = None) -> None:
 def row(
     spec: RowSpec, progress: Progress, output: Path | None = None, time_limit_s: float | None = None
 ) -> dict[str, Any]:
-    """The keys of every result, and `cells`: one for each context length. A student's code that ends the process within
-    `time_limit_s` leaves a draft of the result at `output`."""
+    """The keys of every result, and `cells`: one for each context length. While a student's code runs, a draft of the
+    result is at `output`, and remains there if the process ends meanwhile; its checks may take a quarter of
+    `time_limit_s`."""
     device, memory, cells = resolve_device(spec.device), {}, []
     choose_matmul_precision(spec)
 
@@ -216,7 +218,7 @@ def row(
         lengths = spec.context_lengths[len(cells) :]
         every_cell = [*cells, *(empty_cell(length) | {"status": UNFINISHED} for length in lengths)]
         facts = {"machine": machine_facts(device), "memory": memory or memory_facts(device), "cells": every_cell}
-        return empty_result(spec, "none") | facts | facts_of_process(progress, device, spec.named)
+        return empty_result(spec, profiler="none") | facts | facts_of_process(progress, device, spec.named)
 
     with compiler_settings(spec), forced_backend(spec), drafted(spec, output, record, time_limit_s) as draft:
         with progress.stage("context"):
@@ -228,7 +230,7 @@ def row(
             print(f"{spec.run}: context {context_length}: {cells[-1]['status']}", file=sys.stderr, flush=True)
             memory = largest_of(memory, memory_facts(device))
             make_room(device)
-            draft.write(MEASURED)
+            draft.write(WHILE_MEASURED)
         return record() | {"status": "complete", "checks": checks}
 
 
@@ -239,17 +241,17 @@ def checks_or_reason(
     another attention."""
     try:
         with draft.checking(progress):
-            return checked_row(spec, device), {}
+            return checks_of_row(spec, device), {}
     except WithoutTimes as error:
         return error.checks, reason_of(error)
 
 
-def checked_row(spec: RowSpec, device: torch.device) -> list[dict[str, Any]]:
+def checks_of_row(spec: RowSpec, device: torch.device) -> list[dict[str, Any]]:
     """The checks of a student's attention; [] for another one. Raises Wrong or Failed."""
     attention, precision, width = (spec.dimensions[key] for key in ("attention", "precision", "head_dim"))
     if attention not in OWN_ATTENTIONS:
         return []
-    return checked_attention(attention, spec.adapters, precision, spec.context_lengths, width, device)
+    return checks_of_attention(attention, spec.adapters, precision, spec.context_lengths, width, device)
 
 
 def reason_of(error: WithoutTimes) -> dict[str, str]:

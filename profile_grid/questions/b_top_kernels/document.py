@@ -51,7 +51,7 @@ def _leads(top: pd.DataFrame, scopes: list[tuple[str, pd.DataFrame]], measured: 
     if scopes:
         mode, rows = scopes[-1]
         same = int(rows["same_as_forward"].astype(bool).sum())
-        leader = "it" if same else "another"
+        leader = f"the same {measured.words.kernel}" if same else f"another {measured.words.kernel}"
         training = f"; {leader} leads the {MODES[mode]}"
         training += f" in {of_all(same or len(rows), len(rows), 'run')}" if len(rows) > 1 else ""
     median = f" (median {percent(top['share'].median())})" if len(top) > 2 else ""

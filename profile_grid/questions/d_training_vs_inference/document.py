@@ -114,7 +114,7 @@ def _parts(measured: Measured) -> list[Claim]:
     if first.empty:
         return []
     share, most = interval(first["share"], percent), leaders([code(part) for part in first["part"]])
-    again = " without recomputation" if (parts["pass"] == RECOMPUTATION).any() else ""
+    again = ", recomputation left out," if (parts["pass"] == RECOMPUTATION).any() else ""
     text = "The longest part of the backward pass{again} takes {share} of it: {most}."
     return [Claim(text, again=again, most=most, share=share)]
 
@@ -124,6 +124,8 @@ def tables(measured: Measured) -> list[Part]:
     parts."""
     words = measured.words
     change = _change_table(measured)
+    recomputes = (measured.tables["training_parts"]["pass"] == RECOMPUTATION).any()
+    again = ", without recomputation" if recomputes else ""
     return [
         (f"Share of {words.time} by class in %, inference → training (gemm: matrix multiplies, with the change in"
          " percentage points)",
@@ -132,8 +134,8 @@ def tables(measured: Measured) -> list[Part]:
         (f"Each phase's share of the {words.time} of a training step (in brackets: the share of matrix multiplies in"
          " the phase)",
          _phase_table(measured)),
-        (f"Forward → backward {words.time} of the longest parts of the model (all: the table `training_parts`); a"
-         f" backward {words.kernel} belongs to the part that it differentiates",
+        (f"Forward → backward {words.time} of the longest parts of the model (all: the table"
+         f" `training_parts`){again}; a backward {words.kernel} belongs to the part that it differentiates",
          _parts_table(measured)),
     ]  # fmt: skip
 

@@ -40,7 +40,7 @@ def _parts(measured: Measured, times: pd.DataFrame) -> list[Claim]:
         Claim(
             text, least_share=percent(classes.NON_TRIVIAL_SHARE), in_lowest=PRECISION.words(lowest),
             most=medians.idxmax(), least=medians.idxmin(), gain=ratio(medians.max()), loss=ratio(medians.min()),
-            gains="gets slower" if medians.min() < 1 else "least", time=measured.words.time,
+            gains="slows most" if medians.min() < 1 else "least", time=measured.words.time,
             medians=" (medians of runs)" if forward["run"].nunique() > 1 else "",
             table="" if is_shown else "; see the table `precision_parts`",
         )

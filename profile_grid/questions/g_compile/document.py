@@ -30,12 +30,13 @@ def sentences(measured: Measured) -> list[str]:
     if times.empty:
         return [NO_PAIR]
     claims = [largest_gain(times, COMPILE, BASE), *_cost(times, cost), *by_value(times, COMPILE)]
+    # of the entire model, if any run compiles it
     compiled = kernels[kernels[COMPILE.key] == pivoting.sorted_values(times, COMPILE.key)[0]]
     return [*claims, *matmuls_sentence(parts), *_kernels(compiled, measured), *fused_sentences(parts, measured)]
 
 
 def _kernels(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
-    """By mode the number of launches and the GPU time of the compiled step, as shares of the step before."""
+    """By mode the number of launches and the GPU time of the compiled step, relative to the step not compiled."""
     texts, words = [], measured.words
     for mode, mode_kernels in rows.groupby("mode", sort=False):
         sums = mode_kernels.groupby("run", sort=False)[
@@ -45,7 +46,7 @@ def _kernels(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
             percent((sums[name] / sums[f"base_{name}"]).median()) for name in ("invocations", "gpu_time_ms")
         )  # fmt: skip
         medians = " (medians)" if len(sums) > 1 else ""
-        as_before = f"{calls} as many {words.kernels} as not compiled and takes {time} of its {words.time}"
+        as_before = f"{calls} as many {words.kernels} as not compiled, which take {time} as much {words.time}"
         texts.append(f"{PASSES[mode]} launches {as_before}{medians}.")
     value = COMPILE.words(rows[COMPILE.key].iloc[0]) if texts else ""
     sentences = " ".join([*texts[:1], *map(capital, texts[1:])])
@@ -98,6 +99,7 @@ def _kernels_table(measured: Measured) -> MarkdownTable:
     """(g) One line per compiled run: kernels of a step, and GPU time by family of classes, before and after."""
     rows = measured.tables["compile_kernels"]
     figures = ["base_gpu_time_ms", "gpu_time_ms", "base_invocations", "invocations"]
+    # the column class holds families of classes
     families = list(rows.groupby("class")[figures[:2]].sum().sum(axis=1).sort_values(ascending=False).index)
 
     def cells(run: dict) -> list[str]:
@@ -119,8 +121,8 @@ def _parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     for phase, mode in modes.items():
         rows = measured.tables["compile_parts"]
         rows = rows[(rows["phase"] == phase) & (rows["mode"] == mode)]
-        texts = pivoting.split(rows, (MODEL.key,))
-        tables += [(", ".join(filter(None, (phase, title))), _parts_table(part_rows)) for title, part_rows in texts]
+        titled = pivoting.split(rows, (MODEL.key,))
+        tables += [(", ".join(filter(None, (phase, title))), _parts_table(part_rows)) for title, part_rows in titled]
     return tables
 
 
@@ -142,7 +144,8 @@ def _parts_table(rows: pd.DataFrame) -> MarkdownTable:
 
 
 def _sides(line: str, sums: pd.DataFrame, model: str) -> str:
-    """GPU time before and after; in brackets the time before of the set's parts, without matrix multiplies."""
+    """GPU time not compiled and compiled. If a set of parts has no time of its own before, brackets show that of its
+    parts, without matrix multiplies."""
     if (line, model) not in sums.index:
         return ABSENT
     row = sums.loc[(line, model)]

@@ -82,9 +82,9 @@ def _phase(enough: pd.DataFrame) -> list[Claim]:
     extra = phases.assign(extra=phases["first_ms"] - phases["measured_mean_ms"])
     most = extra.loc[extra.groupby("run")["extra"].idxmax()]
     phases = leaders([escaped(phase) for phase in most["phase"]])
-    text = "Where the first step takes longer, the phase that adds most is {phases}."
+    text = "Where the first step takes longer, the phase that adds most to it is {phases}."
     if len(whole_steps(enough)) == 1:
-        text = "The phase that adds most is {phases}."
+        text = "Of the phases, {phases} adds most to the extra time of the first step."
     return [Claim(text, "counted", phases=phases)]
 
 

@@ -98,10 +98,11 @@ def _shapes(measured: Measured) -> list[Claim]:
     explained = _of_all(len(compared) - len(unexplained), len(compared))
     parts = [
         f"Counted FLOPs are {interval(compared['ratio'], significant)} times those of the shapes; padding of tiles,"
-        f" scaling and split sums explain the difference in {explained} rows of the table of FLOPs"
+        f" scaling of results and sums of slices explain the difference in {explained} rows of the table of FLOPs"
     ]
     if len(padded):
-        parts.append(f"padding adds {interval(padded['padded_ratio'] - 1, percent)} in {_named(padded)}")
+        amount = interval(padded["padded_ratio"] - 1, percent)
+        parts.append(f"padding adds {amount} in {len(padded)} of these rows ({_with_phases(padded)})")
     if len(unexplained):
         parts.append(f"not in {_named(unexplained)}")
     if len(incomplete):
@@ -116,6 +117,12 @@ def _of_all(some: int, every: int) -> str:
 def _named(rows: pd.DataFrame) -> str:
     """The names of the parts in these rows, and where they are."""
     return f"{listed([escaped(part) for part in dict.fromkeys(rows['part'])])} ({places(rows, most=2)})"
+
+
+def _with_phases(rows: pd.DataFrame) -> str:
+    """The parts in these rows with their phases, and where they are."""
+    parts = dict.fromkeys(f"{row['pass']} {escaped(row['part'])}" for row in rows.to_dict("records"))
+    return f"{listed([*parts])}; {places(rows, most=2)}"
 
 
 def bandwidth(bytes_per_s: float) -> str:

@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from cs336_model.arithmetic.memory import OUTSIDE_TENSORS
 from profile_grid.quantities import ABSENT, GIBIBYTE, interval, known, memory, significant
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL
@@ -36,9 +37,10 @@ def _fitting(runs: pd.DataFrame) -> list[Claim]:
     measured = (
         f"; measured, {of_all(int(fitted.sum()), len(fitted), 'run')} {_fit(int(fitted.sum()))}" if len(fitted) else ""
     )
-    text = "Predicted from the shapes, {fitting} {verb} into {total}{measured}."
+    text = "Predicted from the shapes, with {room} for the CUDA context, {fitting} {verb} into {total}{measured}."
     runs = of_all(fitting, len(with_gpu), "run")
-    return [Claim(text, "predicted", fitting=runs, verb=_fit(fitting), total=total, measured=measured)]
+    room = memory(OUTSIDE_TENSORS)
+    return [Claim(text, "predicted", room=room, fitting=runs, verb=_fit(fitting), total=total, measured=measured)]
 
 
 def _fit(number: int) -> str:

@@ -91,7 +91,10 @@ def document(tables) -> str:
 def test_the_document_says_what_fits_by_the_shapes_and_whether_it_did(tables):
     assert NAME in asked_of(tables["runs"])
     text = document(tables)
-    assert "Predicted from the shapes, 1 of 2 runs fits into 80.0 GiB; measured, 1 of 2 runs fits." in text
+    fits = (
+        "Predicted from the shapes, with 1.0 GiB for the CUDA context, 1 of 2 runs fits into 80.0 GiB; measured, 1 of 2"
+    )
+    assert f"{fits} runs fits." in text
     assert "Prediction and measurement agree in both runs." in text
     line = next(line for line in text.splitlines() if line.startswith("| small") and "| 256 " in line)
     assert "| no " in line and "| OOM " in line and "activations" in line

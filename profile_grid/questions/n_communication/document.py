@@ -87,7 +87,7 @@ def _cost(every: pd.DataFrame) -> list[Claim]:
     if times.empty:
         return []
     slower, cost = times[times["verdict"] == SLOWER], ""
-    also = " that were also timed without it" if len(times) < len(every) else ""
+    also = " whose work was also timed without communication" if len(times) < len(every) else ""
     if len(slower):
         work = where(slower.loc[slower["cost_share"].idxmax()])
         cost = f": {interval(slower['cost_share'], percent)} of the step, most in {work}"
@@ -295,9 +295,9 @@ ALL_REDUCES = (
 )
 LOSSES = (
     ("losses", lambda row: count(row["losses"])),
-    ("difference at the first", lambda row: _error(row["first_off"])),
+    ("difference of the first loss", lambda row: _error(row["first_off"])),
     ("largest difference", lambda row: _error(row["largest_off"])),
-    ("allowed at the first", lambda row: _error(row["explained"])),
+    ("allowed for the first loss", lambda row: _error(row["explained"])),
     ("verdict", _verdict),
 )
 SCALING = (

@@ -53,34 +53,28 @@ def sentences(measured: Measured) -> list[str]:
         return traced or [NOT_DIAGNOSED]
     losses, runs = findings[~findings["abstained"].astype(bool)], findings["run"].nunique()
     diagnosed = [
-        _largest(losses, runs),
-        *_bounds(losses, runs),
+        *_largest(losses, runs),
         *_held(measured.tables["predictions"]),
         *_not_checked(findings),
     ]
     return [*traced, *diagnosed] if traced else diagnosed
 
 
-def _largest(bounds: pd.DataFrame, runs: int) -> Claim:
-    if bounds.empty:
-        return Claim("The diagnosis finds nothing in {runs}.", "counted", runs=of_all(runs, runs, "run"))
-    first = bounds.drop_duplicates("run")
-    losses = [_named(name) for name in first["code"]]
-    bound = percent((at_most(first)["percent"] / 100).median())
-    median = " (median)" if len(first) > 1 else ""
-    text = "The largest loss is {losses}: at most {bound} of a step{median}."
-    return Claim(text, "predicted", losses=leaders(losses, most=MAX_LEADERS, every=runs), bound=bound, median=median)
-
-
-def _bounds(losses: pd.DataFrame, runs: int) -> list[Claim]:
-    """The bounds of the largest losses, and the number of runs without findings; the lead has that of one run."""
+def _largest(losses: pd.DataFrame, runs: int) -> list[Claim]:
+    """The largest loss of each run, and at most how much of a step it takes; the number of runs without findings."""
+    if losses.empty:
+        return [Claim("The diagnosis finds nothing in {runs}.", "counted", runs=of_all(runs, runs, "run"))]
     first = at_most(losses.drop_duplicates("run"))
-    if first.empty or runs == 1:
-        return []
-    quiet = f"; nothing is found in {of_all(runs - len(first), runs, 'run')}" if len(first) < runs else ""
-    text = "This bound is {shares} of a step{by}{quiet}."
-    by = ", by run" if len(first) > 1 else ""
-    return [Claim(text, "predicted", shares=interval(first["percent"] / 100, percent), by=by, quiet=quiet)]
+    names, shares = [_named(name) for name in first["code"]], first["percent"] / 100
+    has_room = len(first) > 2 and len(set(names)) <= MAX_LEADERS  # the first sentence of an answer is short
+    text = "The largest loss is {losses}: {most}{shares} of a step{median}."
+    lead = Claim(
+        text, "predicted", losses=leaders(names, most=MAX_LEADERS, every=runs), shares=interval(shares, percent),
+        most="at most " if len(first) == 1 else "",
+        median=f" (median {percent(shares.median())})" if has_room else "",
+    )  # fmt: skip
+    quiet = [Claim("Nothing is found in {runs}.", "counted", runs=of_all(runs - len(first), runs, "run"))]
+    return [lead, *(quiet if len(first) < runs else [])]
 
 
 def _not_checked(findings: pd.DataFrame) -> list[Claim]:
@@ -149,7 +143,7 @@ def _per_launch(measured: Measured) -> list[Claim]:
     )  # fmt: skip
     slower = rows.groupby("run")["own_ms"].sum() / rows.groupby("run")["unprofiled_step_ms"].first()
     trace = (
-        [Claim("Traced, the phases of a step take {factor} times as long as the step without a profiler.",
+        [Claim("Traced, the phases of a step together take {factor} times as long as the step without a profiler.",
                factor=interval(slower.dropna(), significant))]
         if slower.notna().any()
         else []

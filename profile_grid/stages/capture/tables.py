@@ -150,7 +150,7 @@ LAYER_GATHERS = TableSpec(
     begin_ns | int | ns | when it could be computed, counted from the start of the step: the block before had ended
     end_ns | int | ns | when its computation ended
     gathers | int | | all-gathers that ended in between
-    lateness_ns | int | ns | the part of this in which nothing was computed and one of them had not ended
+    lateness_ns | int | ns | the part from begin to end in which nothing was computed and one of these had not ended
 """,
     ),
 )
