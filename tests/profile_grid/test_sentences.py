@@ -23,7 +23,7 @@ def test_one_size_out_of_memory_is_left_out_of_every_sentence_and_counted():
         for run in grid()
     ]
     text = Said(runs)
-    assert "the same kernel leads the training step in all 3 runs." in text["b"]
+    assert "the same kernel leads training in all 3 runs." in text["b"]
     assert not any("lacks" in text[letter] for letter in text.questions)
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pandas as pd
 
+from cs336_model.ranges import TRAIN_STEP
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import count, counted, interval, percent, with_spread
 from profile_grid.study.dimensions import MODE, MODES, keys_without
@@ -23,6 +24,8 @@ from profile_grid.tables.wording import (
     stand_in,
     top_of,
 )
+
+STEPS = {TRAIN_STEP: "training"}  # by mode, in the first sentence, which is short
 
 
 def sentences(measured: Measured) -> list[str]:
@@ -52,7 +55,7 @@ def _leads(top: pd.DataFrame, scopes: list[tuple[str, pd.DataFrame]], measured: 
         mode, rows = scopes[-1]
         same = int(rows["same_as_forward"].astype(bool).sum())
         leader = f"the same {measured.words.kernel}" if same else f"another {measured.words.kernel}"
-        training = f"; {leader} leads the {MODES[mode]}"
+        training = f"; {leader} leads {STEPS.get(mode, MODES[mode])}"
         training += f" in {of_all(same or len(rows), len(rows), 'run')}" if len(rows) > 1 else ""
     median = f" (median {percent(top['share'].median())})" if len(top) > 2 else ""
     runs = of_all(leads, len(top), "run")

@@ -59,7 +59,7 @@ def test_the_top_kernel_of_training_is_compared_with_that_of_the_inference_run()
 def test_the_same_top_kernel_everywhere():
     assert Said(grid())["b"] == (
         "The top kernel takes 51.2 % to 67.8 % of the forward pass (median 61.6 %): **sgemm 256×128 nn** in all"
-        " 4 runs; the same kernel leads the training step in all 4 runs. The top kernel of the forward pass is launched"
+        " 4 runs; the same kernel leads training in all 4 runs. The top kernel of the forward pass is launched"
         " 60 to 180 times, the same in every captured step. In forward + backward, the same kernel leads."
     )
 
@@ -67,14 +67,14 @@ def test_the_same_top_kernel_everywhere():
 def test_another_top_kernel_in_training():
     runs = [after_forward(run, matmul_us=100.0, elementwise_us=50000.0) for run in grid()]
     text = Said(runs)["b"]
-    assert "; another kernel leads the training step in all 4 runs." in text
+    assert "; another kernel leads training in all 4 runs." in text
     assert "The top kernel of the training step is **elementwise mul**." in text
 
 
 def test_another_top_kernel_in_some_of_the_grid():
     runs = [after_forward(run, elementwise_us=50000.0) if run.model == "small" else run for run in grid()]
     text = Said(runs)["b"]
-    assert "the same kernel leads the training step in 2 of 4 runs." in text
+    assert "the same kernel leads training in 2 of 4 runs." in text
     assert "In the training step, another kernel leads in 2 of 4 runs: **elementwise mul**." in text
 
 
