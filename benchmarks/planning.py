@@ -5,7 +5,7 @@ Dry runs of workflows, each in a separate folder. Ratios are to the first:
   and a parameter: the time of Snakemake for the jobs;
 - this project's grid;
 - the same grid with all results and all files made from them: nothing to do;
-- an empty Snakefile: the time to start Snakemake.
+- a minimal Snakefile: the time to start Snakemake.
 """
 
 import os
@@ -52,8 +52,8 @@ def main(*, runs: list[int] = [60, 6000], repeats: int = 3) -> str | None:  # no
                     return f"the dry run of {name} failed: {problem}"
 
 
-def write_empty(folder: Path, runs: int) -> None:
-    """An empty Snakefile."""
+def write_minimal(folder: Path, runs: int) -> None:
+    """A Snakefile with one trivial job."""
     (folder / "Snakefile").write_text("rule all:\n    shell: 'true'\n")
 
 
@@ -89,7 +89,7 @@ FOLDER_WRITERS = {
     "plain chains": write_plain,
     "this grid": write_grid,
     "this grid, finished": write_finished_grid,
-    "empty Snakefile": write_empty,
+    "minimal Snakefile": write_minimal,
 }
 
 

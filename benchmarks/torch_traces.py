@@ -65,7 +65,8 @@ def _made(path: Path, megabytes: float) -> Path:
 
 def _step(number: int) -> Iterator[str]:
     """A step of 10 ms: blocks forward, then backward on another thread; a kernel for each operator."""
-    begin, first = number * 10_000, number * 2 * BLOCKS * OPERATORS
+    # ids of a step: those of its forward operators, then as many of the backward pass
+    begin, first_id = number * 10_000, number * 2 * BLOCKS * OPERATORS
     yield _event("user_annotation", f"ProfilerStep#{number}", begin, 9_990)
     for block in range(BLOCKS):
         start = begin + 200 * block
@@ -74,24 +75,28 @@ def _step(number: int) -> Iterator[str]:
             name = f"torch/nn/modules/module.py({1700 + frame}): _call_impl"
             yield _event("python_function", name, start + frame, 189 - 2 * frame, '"Python parent id": 7')
         for operator in range(OPERATORS):
-            unique = first + block * OPERATORS + operator
-            yield from _launched("aten::addmm", start + 20 + 20 * operator, unique, f'"Sequence number": {unique}', 1)
-    for unique in range(first + BLOCKS * OPERATORS - 1, first - 1, -1):
-        start = begin + 5000 + 20 * (first + BLOCKS * OPERATORS - 1 - unique)
-        of_forward = f'"Sequence number": {unique}, "Fwd thread id": 1'
+            launch_id = first_id + block * OPERATORS + operator
+            yield from _launched(
+                "aten::addmm", start + 20 + 20 * operator, launch_id, f'"Sequence number": {launch_id}', 1
+            )
+    for launch_id in range(first_id + BLOCKS * OPERATORS - 1, first_id - 1, -1):
+        start = begin + 5000 + 20 * (first_id + BLOCKS * OPERATORS - 1 - launch_id)
+        of_forward = f'"Sequence number": {launch_id}, "Fwd thread id": 1'
         node = "autograd::engine::evaluate_function: AddmmBackward0"
-        yield from _launched(node, start, unique + BLOCKS * OPERATORS, of_forward, 2)
+        yield from _launched(node, start, launch_id + BLOCKS * OPERATORS, of_forward, 2)
 
 
-def _launched(operator: str, start: int, unique: int, args: str, thread: int) -> Iterator[str]:
+def _launched(operator: str, start: int, launch_id: int, args: str, thread: int) -> Iterator[str]:
     shapes = '"Input type": ["float", "float", "float"], "Input Dims": [[256], [1024, 256], [256, 256]]'
-    yield _event("cpu_op", operator, start, 18, f'"External id": {unique}, {args}, {shapes}', thread)
-    yield _event("cuda_runtime", "cudaLaunchKernel", start + 3, 6, f'"cbid": 211, "correlation": {unique}', thread)
-    place = f'"device": 0, "context": 1, "stream": 7, "correlation": {unique}, "grid": [8, 8, 1], "block": [128, 1, 1]'
+    yield _event("cpu_op", operator, start, 18, f'"External id": {launch_id}, {args}, {shapes}', thread)
+    yield _event("cuda_runtime", "cudaLaunchKernel", start + 3, 6, f'"cbid": 211, "correlation": {launch_id}', thread)
+    place = (
+        f'"device": 0, "context": 1, "stream": 7, "correlation": {launch_id}, "grid": [8, 8, 1], "block": [128, 1, 1]'
+    )
     name = "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nt_align1>(cutlass_80_simt_sgemm_128x64_8x5::Params)"
     yield _event("kernel", name, start + 10, 15, f'{place}, "registers per thread": 16, "shared memory": 0', 7, 0)
     for phase, at in (("s", start + 3), ("f", start + 10)):
-        flow = f'"ph": "{phase}", "id": {unique}, "pid": 1, "tid": {thread}, "ts": {FIRST_US + at}.125'
+        flow = f'"ph": "{phase}", "id": {launch_id}, "pid": 1, "tid": {thread}, "ts": {FIRST_US + at}.125'
         yield f'  {{\n    {flow},\n    "cat": "ac2g", "name": "ac2g"\n  }}'
 
 

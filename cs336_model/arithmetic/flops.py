@@ -47,8 +47,8 @@ def parameter_count(shape: ModelShape) -> int:
 
 
 def matmul_flops(shape: ModelShape) -> dict[str, int]:
-    """FLOPs of the matrix products of one forward pass, by part. Scores and values are 2 B H S^2 d_head per layer;
-    the half that the causal mask discards is counted, because it is computed."""
+    """FLOPs of the matrix products of one forward pass, by part. Attention scores and the final matmul take
+    2 B H S^2 d_head each, per layer; the half that the causal mask discards is counted, because it is computed."""
     products = matmul_shapes(shape)
     return {part: _times(part, shape) * sum(2 * m * n * k for m, n, k in products[part]) for part in products}
 
@@ -62,8 +62,8 @@ def _times(part: str, shape: ModelShape) -> int:
 
 
 def matmul_shapes(shape: ModelShape) -> dict[str, tuple[tuple[int, int, int], ...]]:
-    """(m, n, k) of the matrix products of one layer, and of the head, by part: of scores and values those of one head
-    of one sequence. All of a part have as many FLOPs."""
+    """(m, n, k) of the matrix products of one layer, and of the head, by part: of scores and the final matmul those of
+    one head of one sequence. All products of a part have the same number of FLOPs."""
     d, length, tokens = shape.d_model, shape.context_length, shape.tokens
     return {
         ranges.QKV_PROJECTION: ((tokens, d, d),) * 3,

@@ -20,9 +20,9 @@ def local_part(tensor: Tensor) -> Tensor:
 class AdamW:
     """Adam with decoupled weight decay (Loshchilov & Hutter 2019, arXiv:1711.05101, algorithm 2).
 
-    About ten small kernels per parameter tensor and no fill: both moments are made here, and a step only updates them.
+    A step launches about ten small kernels per parameter tensor, and fills none with zeros: the moments are made here.
     A loop over tensors launches thousands of kernels per step, so on a fast device the host is the limit, as a profile
-    shows; this is why fused optimizers exist. Of parameters that processes divide, each updates its part."""
+    shows; this is why fused optimizers exist. If parameters are sharded, each process updates its part."""
 
     def __init__(
         self,

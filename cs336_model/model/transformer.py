@@ -6,7 +6,7 @@ has separate kernels and a range. Nothing in `forward` reads a tensor on the hos
 Papers: Vaswani et al. 2017 (arXiv:1706.03762), Zhang & Sennrich 2019 (RMSNorm, arXiv:1910.07467),
 Su et al. 2021 (RoPE, arXiv:2104.09864), Shazeer 2020 (SwiGLU, arXiv:2002.05202).
 """
-# ruff: noqa: F722 (jaxtyping's shapes are strings that are no Python)
+# ruff: noqa: F722 (jaxtyping's shapes are strings that are not Python)
 
 import math
 
@@ -157,7 +157,7 @@ class Block(nn.Module):
     ) -> Float[Tensor, "batch position d_model"]:
         with span(ranges.BLOCK):
             normed = self.attention_norm(x)
-            with span(ranges.ATTENTION):  # around the module, so that it is there where the module is compiled
+            with span(ranges.ATTENTION):  # outside the module: also there if it is compiled
                 attended = self.attention(normed, rope, future)
             with span(ranges.RESIDUAL):
                 x = x + attended
@@ -192,7 +192,7 @@ class TransformerLM(nn.Module):
         self.rope = RotaryEmbedding(rope_theta, d_model // num_heads, context_length)
         future = torch.ones(context_length, context_length, dtype=torch.bool).triu(diagonal=1)
         self.register_buffer("future", future, persistent=False)
-        self.grouped = None  # a function of the blocks: what the forward pass calls instead, one after the other
+        self.grouped = None  # makes, from the blocks, what forward calls instead of them: checkpoints of several blocks
 
     def forward(self, tokens: Int[Tensor, "batch position"]) -> Float[Tensor, "batch position vocab"]:
         length = tokens.shape[-1]

@@ -60,8 +60,8 @@ def loss_of(output: Output, targets: Tensor) -> Tensor:
 
 
 def _output_in(returned: Any) -> Output:
-    """In a tuple, the first tensors with three and with no dimensions; in an object or mapping, its `logits`
-    and `loss`."""
+    """Of a tuple or list, the first floating-point tensor with three dimensions as logits and the first with none as
+    loss; of an object or mapping, its `logits` and `loss`."""
     if isinstance(returned, (tuple, list)) and not hasattr(returned, "logits"):
         tensors = [value for value in returned if isinstance(value, Tensor) and value.is_floating_point()]
         return Output(*(next((tensor for tensor in tensors if tensor.ndim == ndim), None) for ndim in (3, 0)))

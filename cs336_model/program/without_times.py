@@ -14,7 +14,8 @@ UNSUPPORTED, WRONG, FAILED, STOPPED = "unsupported", "wrong", "failed", "stopped
 UNFINISHED = "unfinished"  # of the draft of a result, as long as the process runs
 OVERDUE = "overdue"  # of the draft that a process writes shortly before its time limit
 VERDICTS = RIGHT, AS_TF32, _ = "right", "right as tf32", WRONG  # of a comparison with the reference
-MAX_CHARACTERS = 500
+MAX_CHARACTERS, CUT = 500, " ..."  # what follows a text that was cut
+WHERE_IN_PYTORCH = re.compile(r" *\(Triggered internally at [^)]*\)?")  # of the source of a refusal; often long
 _PATH = re.compile(r"(?<![\w:/])/(?:[\w.+@-]+/)+")
 
 
@@ -62,5 +63,5 @@ class Failed(WithoutTimes):
 
 def publishable(text: str) -> str:
     """One line of limited length, with only the last name of every path: it is published with the tables."""
-    line = _PATH.sub("", " ".join(text.split()))
-    return line if len(line) <= MAX_CHARACTERS else f"{line[:MAX_CHARACTERS]} ..."
+    line = _PATH.sub("", WHERE_IN_PYTORCH.sub("", " ".join(text.split())))
+    return line if len(line) <= MAX_CHARACTERS else line[:MAX_CHARACTERS] + CUT

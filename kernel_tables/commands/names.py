@@ -17,7 +17,7 @@ def run(options: argparse.Namespace) -> int:
     shared.require_output(options)
     from kernel_tables.kernel_names.short import NameFact, as_text, explained
 
-    rows = explained(options.name, shared.own_classes(options))
+    rows = explained(options.name, shared.custom_classes(options))
     if options.format == shared.TEXT or (options.output is None and options.format is None):
         shared.show(as_text(rows, shared.text_width()), options)
         return 0

@@ -46,7 +46,7 @@ def _add_up_to_damage(parser: argparse.ArgumentParser) -> None:
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    default = "default: by FILE's suffix; without one, text in a terminal, else csv"
+    default = "default: by FILE's suffix (csv if unknown); without FILE, text in a terminal, else csv"
     parser.add_argument("--format", choices=(TEXT, *output.FORMATS), help=f"the format of the output ({default})")
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to FILE (default: standard output)")
 
@@ -103,7 +103,7 @@ def opened_trace(path: Path, options: argparse.Namespace) -> AbstractContextMana
 def _opened(path: Path, options: argparse.Namespace) -> Iterator[Trace]:
     from kernel_tables.trace import Trace
 
-    rules = own_classes(options) if "classes" in options else []
+    rules = custom_classes(options) if "classes" in options else []
     with Trace(path, rules, up_to_damage=options.up_to_damage) as trace:
         for note in trace.notes:
             say(f"{path.name}: {note}")
@@ -119,12 +119,12 @@ def say_rank(capture: Path) -> None:
     """Prints the rank of a capture if those of other ranks are next to it."""
     stem, _, suffixes = capture.name.partition(".")
     name, rank = OF_RANK.fullmatch(stem).groups()
-    if rank or os.path.exists(capture.parent / f"{name}_rank1.{suffixes}"):  # False too for a name that is too long
+    if rank or os.path.exists(capture.parent / f"{name}_rank1.{suffixes}"):  # Path.exists raises if a name is too long
         others = "for all ranks: kernel-tables communication, with the captures of all"
         say(f"{capture.name} holds only rank {rank or 0}; {others}")
 
 
-def own_classes(options: argparse.Namespace) -> list[dict[str, str]]:
+def custom_classes(options: argparse.Namespace) -> list[dict[str, str]]:
     """The classes from `add_classes` as rules; TraceError for a text that is not CLASS=REGEX."""
     return [_rule(text) for text in options.classes]
 

@@ -16,11 +16,11 @@ MAX_CHART_BYTES, MAX_IMAGE_BYTES = 1_500_000, 1_900_000  # of all figures togeth
 
 @dataclass(frozen=True)
 class PageFigure:
-    """One figure of the page. Its result is the title, if it has one, and `quantity` says what is drawn; otherwise the
-    title says it, and `quantity` is empty.
+    """One figure of the page. If it has a result, that is `title`, and `quantity` says what is drawn; otherwise `title`
+    says what is drawn, and `quantity` is empty.
 
-    `chart` is the Vega-Lite specification as JSON, `image` the PNG file; each is None if there is no room for it.
-    `legend` is shown on request.
+    `chart` is the Vega-Lite specification as JSON, `image` the PNG file; each is None if there is none, or no room
+    for it. `legend` is shown on request.
     """
 
     title: str

@@ -8,6 +8,7 @@ from itertools import groupby
 
 import pandas as pd
 
+from cs336_model.program.without_times import CUT, WHERE_IN_PYTORCH
 from kernel_tables.markdown import escaped
 from profile_grid.quantities import interval, known, percent
 from profile_grid.results.results import COMPLETE
@@ -29,7 +30,6 @@ VERDICTS = ("difference", "unclear")  # rules of sentences that rest on the diff
 FIELD = re.compile(r"\{[^{}]*\}")
 WORD = re.compile(r"\S*\w\S*")
 WITH = "with "
-WHERE_IN_PYTORCH = re.compile(r" *\(Triggered internally at [^)]*\)?")
 NO_KERNEL = "No available kernel. Aborting execution. "  # before a reason
 SWITCHED_OFF = re.compile(r" [\w ]+ not used because: [\w ]+ disabled\.")  # backends other than the refused one
 MOST_WORDS, MOST_BULLETS = 30, 5  # of a lead, and below it
@@ -175,8 +175,8 @@ def stand_in(measured: Measured) -> list[str]:
 
 def of_pytorch(reason: str) -> str:
     """PyTorch's reason, without places in its source and without backends that were switched off."""
-    text = SWITCHED_OFF.sub("", WHERE_IN_PYTORCH.sub("", reason))
-    return text.replace(NO_KERNEL, "")
+    text = SWITCHED_OFF.sub("", WHERE_IN_PYTORCH.sub("", reason)).replace(NO_KERNEL, "")
+    return f"{text.removesuffix(CUT)} (the rest was not recorded)" if text.endswith(CUT) else text
 
 
 def no_kernels_sentence(measured: Measured) -> str:

@@ -15,8 +15,8 @@ from cs336_model.program import benchmark
 from cs336_model.program.memory.allocator import (
     AllocatorMemory,
     events_of_trace,
+    last_failed_allocation,
     publishable,
-    unmet_in,
 )
 from cs336_model.program.memory.history import (
     AllocatorEvent,
@@ -126,9 +126,9 @@ def test_a_request_that_was_not_met_is_told_with_what_came_before_it_and_the_ran
         RecordedRange("norm", 0, 2, 4),
         RecordedRange("block", 0, 4, 5, True),
     ]
-    assert unmet_in([*TRACE, unwound], ranges) == FailedAllocation(4, 10**12, 5, 2)
-    assert unmet_in(TRACE, ranges[1:2]) == FailedAllocation(4, 10**12, 5, None)
-    assert unmet_in(TRACE[:-1], ranges) is None
+    assert last_failed_allocation([*TRACE, unwound], ranges) == FailedAllocation(4, 10**12, 5, 2)
+    assert last_failed_allocation(TRACE, ranges[1:2]) == FailedAllocation(4, 10**12, 5, None)
+    assert last_failed_allocation(TRACE[:-1], ranges) is None
 
 
 class FakeAllocator:

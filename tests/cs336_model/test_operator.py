@@ -95,7 +95,7 @@ def test_a_gradient_that_is_not_finite_ends_the_row_with_its_place(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (changed(compile="attention"), "compile attention: there is only attention; list off or on"),
+        (changed(compile="attention"), "compile attention: only attention runs here, so choose off or on"),
         (changed(compile="on", attention="flash"), "compile on with attention flash: a fused kernel is not compiled"),
         (changed(precision="fp8"), "precision is 'fp8'"),
         (changed(head_dim=0), "head_dim is 0"),

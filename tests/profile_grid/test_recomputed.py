@@ -277,7 +277,7 @@ def test_costs_of_buckets_are_predicted_from_other_sizes_with_this_error():
     within = (errors <= 2 * rows["spread_ms"]).sum()
     text = sentence("parallel", "communication_limits", 3)
     assert f"a mean error of {errors.mean():.2f} ms (at most {errors.max():.1f} ms)" in text
-    assert f"the mean cost of the other sizes has a mean error of {others.mean():.2f} ms" in text
+    assert f"predicting the mean cost of the other sizes of buckets has {others.mean():.2f} ms" in text
     assert f"{within} of {len(rows)} predictions" in sentence("parallel", "communication_limits", 4)
 
 

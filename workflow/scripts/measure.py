@@ -40,7 +40,7 @@ def main(
     names = (*measured_stage.files, *measured_stage.may_leave)
     of_ranks = existing_rank_files(folder, *names)
     remove_leftovers(*(folder / name for name in (measured_stage.result, *names)), *of_ranks, scratch=prefix)
-    # next to the results where files are moved into place: that takes one step, and no copy
+    # files of a stage are moved into place: on the same file system, that is a rename and no copy
     with tempfile.TemporaryDirectory(dir=folder if measured_stage.files else None, prefix=prefix) as scratch:
         result = measured(measured_stage, Job(specification, folder, Path(scratch), log, time_limit_s, Leases()))
     files = {path.name: identity(path) for path in existing_rank_files(folder, *measured_stage.files)}
@@ -50,9 +50,9 @@ def main(
 
 
 def measured(stage: Stage, job: Job) -> dict:
-    """The result of the stage, measured while nothing else is; the job gets its leases here. Raises ProgramFailed on a
-    crash."""
-    run, program = stage.load("measure").measure, job.program
+    """The result of the stage, measured under leases of its GPUs, or of the host without GPUs; the job gets them here.
+    Raises ProgramFailed on a crash."""
+    measure_stage, program = stage.load("measure").measure, job.program
     announced = ProgressLine(stage.name, program["run"], job.folder / stage.result)
     notes, started = [], time.monotonic()
 
@@ -63,16 +63,16 @@ def measured(stage: Stage, job: Job) -> dict:
         say_notes(new)
 
     what, quiet = f"{stage.name} of {program['run']}", job.specification.get("quiet_host", False)
-    nvml()  # ahead: once there is a lease the GPU waits for what is asked of it
+    nvml()  # loaded before the lease, so that no GPU waits for it
     with leases_for(program["device"], what, rank_count(program), quiet_host=quiet, say=say, began=began) as leases:
         job = replace(job, leases=leases)
-        result = without_own_neighbours(run(job), leases)
+        result = without_own_neighbours(measure_stage(job), leases)
         if result["status"] == OUT_OF_MEMORY and not leases.were_alone():
             say(f"{what} ran out of memory next to a measurement that was ending: once more, alone")
             leases.alone, scratch = True, job.scratch / "alone"
             scratch.mkdir()
             notes.clear()  # of a GPU that was not empty
-            result = run(replace(job, scratch=scratch))
+            result = measure_stage(replace(job, scratch=scratch))
     if result["status"] == STOPPED:
         result["facts"] |= {STOPPED_AT_S: job.time_limit_s}
     if result["reason"]:

@@ -63,7 +63,7 @@ class AllocatorMemory:
 
     def __init__(self, device: torch.device) -> None:
         self._device, self._ranges, self._open = device, [], []
-        self._thread = _OpenRanges()
+        self._opened_here = _OpenRanges()  # by the calling thread; `_open` is of all threads
         self._operations: list[tuple[int, int, str, str | None]] = []  # first event, event after, name, line
         self.emitter = Emitter(self._push, self._pop)
         torch.cuda.init()
@@ -82,13 +82,13 @@ class AllocatorMemory:
                 self._operations.append((first, after, name, line))
 
     def _push(self, name: str) -> None:
-        self._thread.numbers.append(len(self._ranges))
+        self._opened_here.numbers.append(len(self._ranges))
         self._open.append(len(self._ranges))
         inside = self._open[-2] if len(self._open) > 1 else None
         self._ranges.append(RecordedRange(name, inside, self._position()))
 
     def _pop(self) -> None:
-        number = self._thread.numbers.pop()
+        number = self._opened_here.numbers.pop()
         self._open.remove(number)
         self._ranges[number].closed = self._position()
         self._ranges[number].failed = isinstance(sys.exc_info()[1], OutOfMemoryError)
@@ -106,7 +106,7 @@ class AllocatorMemory:
         }  # fmt: skip
         return AllocatorRecording(
             with_operations(events_of_trace(trace), self._operations), self._ranges, held, counters, NOT_RECORDED,
-            unmet_in(trace, self._ranges),
+            last_failed_allocation(trace, self._ranges),
         )  # fmt: skip
 
     def stop(self) -> None:
@@ -117,12 +117,13 @@ class AllocatorMemory:
         return publishable(self._snapshot)
 
     def _position(self) -> int:
-        """The number of the next event."""
+        """The index of the next event in this recording."""
         return self._event_count() - self._before
 
     def _event_count(self) -> int:
-        """The number of allocations and completed releases since the process began, which is that of the next event."""
+        """Allocations and completed releases since the process began."""
         stats = torch.cuda.memory_stats_as_nested_dict(self._device)
+        # "allocation" would count a release when it is requested, "active" counts it when it is completed
         return stats["allocation"]["all"]["allocated"] + stats["active"]["all"]["freed"]
 
 
@@ -153,9 +154,9 @@ def events_of_trace(entries: list[dict[str, Any]]) -> list[AllocatorEvent]:
     ]
 
 
-def unmet_in(entries: list[dict[str, Any]], ranges: list[RecordedRange]) -> FailedAllocation | None:
-    """The last failed request in an allocator's trace; None if there is none. It is followed by what is freed while the
-    error passes through the program."""
+def last_failed_allocation(entries: list[dict[str, Any]], ranges: list[RecordedRange]) -> FailedAllocation | None:
+    """The last failed request in an allocator's trace; None if there is none. Later entries are freed while the
+    error passes through the program, so only events before it count."""
     index = next((index for index in reversed(range(len(entries))) if entries[index]["action"] == "oom"), None)
     if index is None:
         return None

@@ -15,7 +15,8 @@ from cs336_model.program.spec import RunSpec
 from cs336_model.program.variants.effects import is_compiled
 
 IN_PACKAGES = ("site-packages", "dist-packages")
-FOLDERS = tuple(f"{Path(package.__file__).parent}/" for package in (torch, range_marks))  # of no program's own lines
+# files below these are never a program's own lines
+FOLDERS = tuple(f"{Path(package.__file__).parent}/" for package in (torch, range_marks))
 Around = Callable[[str, str | None], AbstractContextManager]
 
 
@@ -38,8 +39,8 @@ class Operations(TorchDispatchMode):
 
 @contextmanager
 def followed_operations(spec: RunSpec, around: Around | None) -> Iterator[None]:
-    """A with block whose operations are followed, if `around` is given. A compiled model is not: under a dispatch mode,
-    it would run without being compiled."""
+    """A with block in which `around` is called for every operation, if it is given. Not for a compiled model: under a
+    dispatch mode, it would run without being compiled."""
     if around is None or is_compiled(spec):
         yield
         return
@@ -65,8 +66,8 @@ def _shown(file: str) -> str | None:
 
 
 def published_path(file: str) -> str:
-    """The path of a source file below the folder from which it was imported: "cs336_model/model/transformer.py",
-    "torch/nn/modules/module.py"; for any other file only its name."""
+    """The path of a source file without the folders of this machine: below the folder of installed packages, or from
+    cs336_model on ("cs336_model/model/transformer.py"); for any other file only its name."""
     parts = PurePath(file).parts
     for folder in IN_PACKAGES:
         if folder in parts:

@@ -28,8 +28,8 @@ KINDS = ("parameters", "output", "gradients")
 
 
 class FirstStepDtypes:
-    """Notes the types in the first step of a subject, which must not have begun. No row before that step is done, nor
-    of a compiled model, which calls no modules."""
+    """Notes the types in the first step of a subject; make it before that step. If the step fails, only the outputs of
+    modules that ran are known. A compiled model calls no modules, so it has no rows."""
 
     def __init__(self, subject: Subject) -> None:
         self._dtypes: dict[str, dict[str, set[str]]] = {}
@@ -41,8 +41,8 @@ class FirstStepDtypes:
         subject.after_first_step = self._finish
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row per module, those of a list together ("blocks.*.attention"): `modules`, their number, and the types
-        of each kind; then logits and loss, as outputs."""
+        """One row per module; modules of a list share one ("blocks.*.attention"). `modules` is how many share it, the
+        other entries are the types by kind. Logits and loss have rows with only an output."""
         return [
             {"module": name, "modules": len(self._modules[name])}
             | {kind: ", ".join(sorted(dtypes.get(kind, ()))) for kind in KINDS}

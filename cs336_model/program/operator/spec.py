@@ -12,8 +12,9 @@ KNOWN_DIMENSIONS = ("precision", "batch_size", "compile", "attention", "head_dim
 
 @dataclass(frozen=True)
 class RowSpec:
-    """One run: the value of every dimension by its key, the context lengths of the process, the passes at each, and the
-    seconds for which single calls are timed (0: none); `adapters` are as of a RunSpec."""
+    """One run of attention alone (a row): the value of every dimension by its key, the context lengths of the process,
+    the passes at each, and the seconds for which single calls are timed (0: none). `adapters` are those of a
+    RunSpec."""
 
     run: str
     dimensions: dict[str, Any]
@@ -55,7 +56,7 @@ def impossible_row(dimensions: dict[str, Any]) -> str | None:
     """Why no machine can measure this run, in one line; None if it is possible, or only a machine knows."""
     compiled, attention = dimensions["compile"], dimensions["attention"]
     if compiled not in (NOT_COMPILED, WHOLE_MODEL):
-        return f"compile {compiled}: there is only attention; list off or on"
+        return f"compile {compiled}: only attention runs here, so choose off or on"
     if compiled != NOT_COMPILED and attention != EAGER:
         return f"compile {compiled} with attention {attention}: a fused kernel is not compiled; list {EAGER}"
     return None

@@ -77,7 +77,7 @@ def _buckets(table: pd.DataFrame) -> list[Claim]:
     errors, without = rows["error_ms"].abs(), (rows["other_sizes_ms"] - rows["measured_ms"]).abs()
     text = (
         "A model of DDP's buckets predicts the cost of communication in {runs} with a mean error of {mean} ms (at most"
-        " {most} ms); the mean cost of the other sizes has a mean error of {without} ms."
+        " {most} ms); predicting the mean cost of the other sizes of buckets has {without} ms."
     )
     runs = of_all(len(rows), len(rows), "run")
     means = {"mean": significant(errors.mean()), "without": significant(without.mean())}
@@ -101,7 +101,7 @@ def tables(measured: Measured) -> list[Part]:
          _of_layers(layers, LIMITS, words=2)),
         ("Data parallelism, backward pass of one layer, as predicted and as measured under the profiler",
          _of_layers(_data_parallel(layers), LAYERS)),
-        ("Cost of DistributedDataParallel's buckets, as predicted and as measured without a profiler",
+        ("Cost of DistributedDataParallel's buckets, as predicted and as measured (communication: under the profiler)",
          rows_table(buckets, (*ALWAYS, PARALLEL.key), BUCKETS)),
     ]  # fmt: skip
 

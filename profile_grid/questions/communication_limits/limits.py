@@ -35,11 +35,11 @@ TIMES = ("transfer_ms", "compute_ms")
 def layer_limits(merged: Merged) -> pd.DataFrame:
     """One row per configuration on several GPUs, layout and pass, for one feed-forward layer of this project's model;
     none for numbers of GPUs on which all-reduce alone was not measured."""
-    bandwidths, rates = bus_bytes_per_s(merged), _flop_rates(merged)
+    links_by_gpus, rates = links_of_largest(merged), _flop_rates(merged)
     measured = _measured_ms(merged)
     rows = []
     for run in _runs(merged):
-        shape, links = shape_of_run(run), bandwidths.get(run[GPUS.key])
+        shape, links = shape_of_run(run), links_by_gpus.get(run[GPUS.key])
         flop_per_s, source = rates.get(run["run"], (None, None))
         if shape is None or links is None or flop_per_s is None:
             continue
@@ -79,8 +79,8 @@ def layer_of(shape: ModelShape, run: Mapping) -> Layer:
         shape.tokens * run[GPUS.key],
         shape.d_model,
         shape.d_ff,
-        NUMBER_BYTES[precision].number,
-        ELEMENT_BYTES[precision],
+        weight_bytes=NUMBER_BYTES[precision].number,
+        activation_bytes=ELEMENT_BYTES[precision],
     )
 
 
@@ -89,12 +89,13 @@ def _runs(merged: Merged) -> list[dict]:
     after the backward pass, which disturbs neither its kernels nor its collectives."""
     runs = merged["runs"]
     runs = runs[numbers(runs[GPUS.key]) > 1]
+    # `naive`, which reduces one by one, is the first of PARALLEL.values on several GPUs
     order = runs[PARALLEL.key].map({name: place for place, name in enumerate(PARALLEL.values)})
     first = runs.assign(_order=order).sort_values("_order", kind="stable").drop_duplicates(SAME_LAYER)
     return first.sort_index().to_dict("records")
 
 
-def bus_bytes_per_s(merged: Merged) -> dict[int, Links]:
+def links_of_largest(merged: Merged) -> dict[int, Links]:
     """Links with the bus bandwidth of the largest all-reduce alone, by number of GPUs."""
     table = merged["all_reduce"]
     links = {}
@@ -138,16 +139,16 @@ def _layer_kernels_ms(merged: Merged) -> dict[tuple[str, str], float]:
 
 
 def _measured_ms(merged: Merged) -> dict[tuple[str, str, str], float]:
-    """Measured times of one layer by run, pass and name of TIMES: of its matrix multiplies and, where each matrix is
-    reduced alone, of the transfers of its all-reduces."""
+    """Measured times of one layer by run, pass and name of TIMES: of its matrix multiplies and, where each matrix has
+    an all-reduce, of the transfers of its all-reduces."""
     times = {(run, of_pass, "compute_ms"): ms for (run, of_pass), ms in _layer_kernels_ms(merged).items()}
     runs, collectives = merged["runs"], merged["collectives"]
-    alone = collectives[collectives["bucket"].isna()]
+    unbucketed = collectives[collectives["bucket"].isna()]
     for run in runs[numbers(runs[GPUS.key]) > 1].to_dict("records"):
         shape = shape_of_run(run)
         if shape is not None:
             size = shape.d_model * shape.d_ff * NUMBER_BYTES[run["precision"]].number
-            of_matrix = alone[(alone["run"] == run["run"]) & (numbers(alone["bytes"]) == size)]
+            of_matrix = unbucketed[(unbucketed["run"] == run["run"]) & (numbers(unbucketed["bytes"]) == size)]
             if len(of_matrix):
                 mean_ns = numbers(of_matrix["transfer_ns"]).mean()
                 times[run["run"], ranges.BACKWARD, "transfer_ms"] = MATRICES * mean_ns / 1e6
@@ -174,9 +175,9 @@ LAYER_LIMITS = TableSpec(
     communication_ms | float | ms | of its collectives, one after another, without latency
     ratio | float | | communication ÷ computation
     fewest_tokens | float | tokens | the smallest batch for which communication takes no longer than computation; 0 if \
-        any number does, empty if none does
-    most_devices | int | | largest power of two of GPUs on which that holds for this batch, if both rates stay; 1 if \
-        on none
+        every batch does, empty if none does
+    most_devices | int | | largest power of two of GPUs on which communication takes no longer than computation, for \
+        this batch and at unchanged rates; 1 if there is none
     measured_compute_ms | float | ms | GPU time of the matrix multiplies of one layer, mean over layers and steps; \
         only for data parallel
     measured_transfer_ms | float | ms | transfers of the three all-reduces of one layer, mean over layers, ranks and \

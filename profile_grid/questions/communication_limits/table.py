@@ -35,26 +35,27 @@ def bucket_costs(merged: Merged) -> pd.DataFrame:
 
 
 def _known(merged: Merged) -> pd.DataFrame:
-    """The rows with everything but what is fitted."""
+    """The rows without the slowdown and what follows from it."""
     times, links = communication_cost.communication_times(merged), links_by_gpus(merged)
     shapes = {run["run"]: ideal.shape_of_run(run) for run in merged["runs"].to_dict("records")}
     others, transfers = _other_phases_ms(merged), _transfers_ms(merged)
     rows = []
     for row in times.to_dict("records"):
-        ring, shape = links.get(row[GPUS.key]), shapes[row["run"]]
+        fitted, shape = links.get(row[GPUS.key]), shapes[row["run"]]
         backward_ms = row["baseline_ms"] - others.get(row["run"], float("nan"))
-        if row[PARALLEL.key] not in BUCKET_MB or ring is None or shape is None or not backward_ms > 0:
+        if row[PARALLEL.key] not in BUCKET_MB or fitted is None or shape is None or not backward_ms > 0:
             continue
         megabytes = BUCKET_MB[row[PARALLEL.key]]
         buckets = buckets_of(shape, megabytes, NUMBER_BYTES[row["precision"]].number)
-        seconds = reductions(buckets, row[GPUS.key], ring)
+        seconds = reductions(buckets, row[GPUS.key], fitted)
         rows.append(
             {name: row[name] for name in LEADING}
             | {
-                "bucket_mb": megabytes, "buckets": len(buckets), "latency_us": 1e6 * ring.latency_s,
-                "bandwidth_gb_per_s": ring.bytes_per_s / 1e9, "backward_ms": backward_ms,
+                "bucket_mb": megabytes, "buckets": len(buckets), "latency_us": 1e6 * fitted.latency_s,
+                "bandwidth_gb_per_s": fitted.bytes_per_s / 1e9, "backward_ms": backward_ms,
                 "communication_ms": 1e3 * sum(seconds), "transfer_ms": transfers.get(row["run"]),
                 "exposed_ms": 1e3 * exposed_s(buckets, seconds, backward_ms / 1e3), "measured_ms": row["cost_ms"],
+                # of the time of one process minus the mean of those without communication
                 "spread_ms": row["baseline_ms"] * row["baseline_spread"] * (1 + 1 / row["baseline_processes"]) ** 0.5,
             }
         )  # fmt: skip
@@ -85,7 +86,7 @@ def links_by_gpus(merged: Merged) -> dict[int, Links]:
 
 
 def _other_phases_ms(merged: Merged) -> dict[str, float]:
-    """The time of all phases but the backward pass without a profiler, mean over ranks, by run."""
+    """The time, without a profiler, of all phases but the backward pass, mean over ranks, by run."""
     times = merged["rank_times"]
     others = times[~times["phase"].isin((WHOLE_STEP, WITHOUT_COMMUNICATION, BACKWARD))]
     by_rank = numbers(others["mean_ms"]).groupby([others["run"], others["rank"]]).sum()
@@ -98,7 +99,7 @@ def _transfers_ms(merged: Merged) -> dict[str, float]:
     return (numbers(steps["transfer_ns"]).groupby(steps["run"]).mean() / 1e6).to_dict()
 
 
-OF_THE_MODEL = """
+KNOWN_COLUMNS = """
     bucket_mb | int | 2^20 B | limit of a bucket
     buckets | int | | by the shapes: gradients fill a bucket, the last parameter first, until it holds its limit
     latency_us | float | µs | of one all-reduce, fitted to all-reduce alone on as many GPUs
@@ -110,13 +111,13 @@ OF_THE_MODEL = """
     measured_ms | float | ms | as cost_ms in communication_times: what communication costs a step without a profiler
     spread_ms | float | ms | standard deviation of measured_ms, from processes without communication
 """
-KNOWN = [column.name for column in columns(OF_THE_MODEL)]
+KNOWN = [column.name for column in columns(KNOWN_COLUMNS)]
 BUCKET_COSTS = TableSpec(
     "bucket_costs",
     "One row per run by DistributedDataParallel: what its buckets cost by a model fitted to the runs with other sizes"
     " of buckets, and measured",
     columns(
-        OF_THE_MODEL,
+        KNOWN_COLUMNS,
         f"""
     slowdown | float | | seconds by which a second of hidden communication prolongs computation: fitted to the runs \
         with other sizes, on as many GPUs

@@ -46,7 +46,7 @@ def _kernels(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
             percent((sums[name] / sums[f"base_{name}"]).median()) for name in ("invocations", "gpu_time_ms")
         )  # fmt: skip
         medians = " (medians)" if len(sums) > 1 else ""
-        as_before = f"{calls} as many {words.kernels} as not compiled, which take {time} as much {words.time}"
+        as_before = f"{calls} as many {words.kernels} as not compiled and takes {time} as much {words.time}"
         texts.append(f"{PASSES[mode]} launches {as_before}{medians}.")
     value = COMPILE.words(rows[COMPILE.key].iloc[0]) if texts else ""
     sentences = " ".join([*texts[:1], *map(capital, texts[1:])])
@@ -116,14 +116,18 @@ def _kernels_table(measured: Measured) -> MarkdownTable:
 def _parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     """(g) GPU time by set of parts, forward and, if a run has it, backward: a column per model; one table with its
     title for each combination of the other dimensions."""
-    modes = {FORWARD: measured.inference_mode, BACKWARD: measured.training_mode}
     tables = []
-    for phase, mode in modes.items():
-        rows = measured.tables["compile_parts"]
-        rows = rows[(rows["phase"] == phase) & (rows["mode"] == mode)]
+    for phase, rows in _by_pass(measured.tables["compile_parts"], measured):
         titled = pivoting.split(rows, (MODEL.key,))
         tables += [(", ".join(filter(None, (phase, title))), _parts_table(part_rows)) for title, part_rows in titled]
     return tables
+
+
+def _by_pass(rows: pd.DataFrame, measured: Measured) -> list[tuple[str, pd.DataFrame]]:
+    """Forward rows of inference and backward rows of training, each if there are any."""
+    modes = {FORWARD: measured.inference_mode, BACKWARD: measured.training_mode}
+    passes = [(phase, rows[(rows["phase"] == phase) & (rows["mode"] == mode)]) for phase, mode in modes.items()]
+    return [(phase, of_pass) for phase, of_pass in passes if len(of_pass)]
 
 
 def _parts_table(rows: pd.DataFrame) -> MarkdownTable:
@@ -159,17 +163,17 @@ def _change(figures) -> str:
 
 
 def fused_sentences(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
-    """By phase the share of time in kernels that serve several parts."""
-    passes = rows[rows["phase"].isin((FORWARD, BACKWARD)) & (rows["gpu_time_ms"] > 0)]
-    if passes.empty or (passes["parts"] == NO_RANGE).all():
+    """By pass the share of time in kernels that serve several parts."""
+    known = rows[rows["gpu_time_ms"] > 0]
+    if known.empty or (known["parts"] == NO_RANGE).all():
         return []
-    several = passes["share"].where(passes["parts"].map(lambda name: len(model_parts.parts_in(name)) > 1), 0.0)
-    shares = several.groupby([passes["run"], passes["phase"]]).sum()
+    several = known["share"].where(known["parts"].map(lambda name: len(model_parts.parts_in(name)) > 1), 0.0)
     texts = [
-        f"{interval(shares.xs(phase, level='phase'), percent)} of {phase}"
-        for phase in (FORWARD, BACKWARD)
-        if phase in set(passes["phase"])
+        f"{interval(several[of_pass.index].groupby(of_pass['run']).sum(), percent)} of {phase}"
+        for phase, of_pass in _by_pass(known, measured)
     ]
+    if not texts:
+        return []
     text = "{kernels} that serve several parts of the model at once take {texts}."
     return [Claim(text, kernels=capital(measured.words.kernels), texts=listed(texts))]
 

@@ -97,12 +97,13 @@ def _shapes(measured: Measured) -> list[Claim]:
     padded = compared[compared["padded_ratio"] > 1 + MAX_PADDING]
     explained = _of_all(len(compared) - len(unexplained), len(compared))
     parts = [
-        f"Counted FLOPs are {interval(compared['ratio'], significant)} times those of the shapes; padding of tiles,"
-        f" scaling of results and sums of slices explain the difference in {explained} rows of the table of FLOPs"
+        f"Counted FLOPs are {interval(compared['ratio'], significant)} times those of the shapes. Padding to whole"
+        " tiles, scaling of results and adding up slices of K explain the difference in"
+        f" {explained} rows of the table of FLOPs"
     ]
     if len(padded):
         amount = interval(padded["padded_ratio"] - 1, percent)
-        parts.append(f"padding adds {amount} in {len(padded)} of these rows ({_with_phases(padded)})")
+        parts.append(f"padding adds {amount} in {len(padded)} of them ({_with_phases(padded)})")
     if len(unexplained):
         parts.append(f"not in {_named(unexplained)}")
     if len(incomplete):

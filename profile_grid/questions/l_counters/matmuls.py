@@ -21,7 +21,7 @@ from profile_grid.study.dimensions import COMPILE, LEADING
 from profile_grid.tables import classes, ideal, names, per_pass
 
 MAX_PADDING = 0.05  # of the FLOPs of the shapes, for padding of unknown tiles
-MAX_SUMS = 0.02  # of the FLOPs of the shapes, for sums of slices of the depth, which names do not have
+MAX_SUMS = 0.02  # of the FLOPs of the shapes, for adding up slices of the depth (split-K): no name shows those
 ROUNDING = 1e-6  # of the FLOPs
 Product = tuple[int, int, int]  # m, n, k
 Tile = tuple[int, int, int]  # the same of a tile
@@ -33,33 +33,34 @@ def gradients(products: Iterable[Product]) -> list[Product]:
 
 
 def padded_ratio(ratio: float, kernels: Mapping[str, float], products: Sequence[Product]) -> float:
-    """FLOPs in tiles ÷ FLOPs of the shapes, for products with equal FLOPs; `kernels` are the products that each
-    computed.
+    """FLOPs in tiles ÷ FLOPs of the shapes, for products with equal FLOPs. `kernels` has the number of products that
+    each kernel computed. Which kernel computed which product, and which way the tile lay, is unknown.
 
-    Of all possible ratios, the largest that does not exceed the counted `ratio`, else the smallest. NaN if the names do
-    not give a tile for every product. Kernels without a tile sum the results of others.
+    Of the ratios of all assignments, the largest that does not exceed the counted `ratio`, else the smallest. NaN if
+    the names do not give a tile for every product. Kernels without a tile sum the results of others.
     """
     tiles = {name: tile for name in kernels if (tile := tile_of(name))}
     if sum(kernels[name] for name in tiles) != len(products) or any(kernels[name] % 1 for name in tiles):
         return math.nan
-    sums = {0.0}
+    totals = {0.0}
     for name, tile in tiles.items():
         rows, columns, depth = tile
         sides = (tile, (columns, rows, depth))
         possible = {padded(product, value) for product in products for value in sides}
         for _ in range(int(kernels[name])):
-            sums = {round(before + value, 9) for before in sums for value in possible}
-    ratios = [total / len(products) for total in sums]
+            totals = {round(before + value, 9) for before in totals for value in possible}
+    ratios = [total / len(products) for total in totals]
     return max((value for value in ratios if value <= ratio + ROUNDING), default=min(ratios))
 
 
-def within_padding(ratio: float, tiles: float, products: Sequence[Product]) -> bool:
+def within_padding(ratio: float, tile_ratio: float, products: Sequence[Product]) -> bool:
     """Whether the counted FLOPs equal those in tiles, allowing for the scaling of each result (an addition and a
-    multiplication) and the sums of slices; if tiles are NaN, whether they are within 5 %."""
-    if math.isnan(tiles):
+    multiplication) and the sums of slices; if that ratio is NaN, whether the counted ones are within 5 %
+    of those of the shapes."""
+    if math.isnan(tile_ratio):
         return abs(ratio - 1) <= MAX_PADDING
     depth = min(k for _, _, k in products)
-    return -ROUNDING <= ratio - tiles <= tiles / depth + MAX_SUMS
+    return -ROUNDING <= ratio - tile_ratio <= tile_ratio / depth + MAX_SUMS
 
 
 def padded(product: Product, tile: Tile) -> float:
@@ -108,15 +109,15 @@ def _compared(row: dict, shape: ModelShape, kernels: dict[tuple, dict[str, float
     """(counted ÷ from the shapes, in tiles ÷ from the shapes, whether these two agree)."""
     if row["counted_share"] < 1:
         return math.nan, math.nan, None
-    ratio, name, part = row["counted_flops"] / row["shape_flops"], row["pass"], row["part"]
+    ratio, of_pass, part = row["counted_flops"] / row["shape_flops"], row["pass"], row["part"]
     products: list[Product] = [*matmul_shapes(shape)[part]]
-    once = matmul_flops(shape)[part] * (2 if name == names.BACKWARD else 1)
-    products = gradients(products) if name == names.BACKWARD else products
+    once = matmul_flops(shape)[part] * (2 if of_pass == names.BACKWARD else 1)
+    products = gradients(products) if of_pass == names.BACKWARD else products
     layers = 1 if part == ranges.HEAD else shape.num_layers
-    times = layers * row["shape_flops"] / once  # fewer where not all is computed again
-    launches = kernels.get((row["run"], name, part), {})
-    tiles = padded_ratio(ratio, {kernel: count / times for kernel, count in launches.items()}, products)
-    return ratio, tiles, within_padding(ratio, tiles, products)
+    times = layers * row["shape_flops"] / once  # of a pass; fewer if recomputation leaves some out
+    launches = kernels.get((row["run"], of_pass, part), {})
+    tile_ratio = padded_ratio(ratio, {kernel: count / times for kernel, count in launches.items()}, products)
+    return ratio, tile_ratio, within_padding(ratio, tile_ratio, products)
 
 
 def _launches_of_kernels(merged: per_pass.Merged) -> dict[tuple, dict[str, float]]:
@@ -136,8 +137,8 @@ def _launches_of_kernels(merged: per_pass.Merged) -> dict[tuple, dict[str, float
 def _shapes(merged: per_pass.Merged) -> dict[str, tuple[ModelShape, str]]:
     """(shape, value of `checkpoint`) by uncompiled run of this project's model."""
     runs = merged["runs"]
-    eager_runs = runs[runs[COMPILE.key] == NOT_COMPILED].to_dict("records")
-    shapes = {run["run"]: (ideal.shape_of_run(run), run["checkpoint"]) for run in eager_runs}
+    uncompiled = runs[runs[COMPILE.key] == NOT_COMPILED].to_dict("records")
+    shapes = {run["run"]: (ideal.shape_of_run(run), run["checkpoint"]) for run in uncompiled}
     return {run: (shape, checkpoint) for run, (shape, checkpoint) in shapes.items() if shape is not None}
 
 
@@ -148,5 +149,5 @@ def _flops_of_shapes(merged: per_pass.Merged) -> dict[tuple, float]:
         once, again = matmul_flops(shape), recomputed_flops(shape, checkpoint)
         for part, flops in once.items():
             passes = {names.FORWARD: flops, names.BACKWARD: 2 * flops, names.RECOMPUTATION: again[part]}
-            flops_of_runs |= {(run, name, part): number for name, number in passes.items()}
+            flops_of_runs |= {(run, of_pass, part): number for of_pass, number in passes.items()}
     return flops_of_runs

@@ -125,7 +125,7 @@ def test_counted_flops_stand_beside_those_of_the_shapes_twice_as_many_in_the_bac
 
 def test_a_gap_to_the_shapes_beyond_the_padding_of_tiles_is_said():
     text = answered(counted(FORWARD, of_head=1.3))
-    assert "sums of slices explain the difference in 0 of 1 rows of the table of FLOPs; not in head (small at" in text
+    assert "adding up slices of K explain the difference in 0 of 1 rows of the table of FLOPs; not in head (small at" in text
     assert " no | " in line_of(text, "small", "512", "forward pass", "forward", "head", "40.89")
 
 
@@ -158,7 +158,7 @@ def test_products_whose_tiles_reach_far_over_the_edges_are_named():
     heads = row.assign(part="final matmul", ratio=1.202, padded_ratio=1.2)
     made["counter_matmuls"] = pd.concat([made["counter_matmuls"], heads], ignore_index=True)
     text = documents(made, tables["runs"], PROVENANCE, [QUESTION])[QUESTION]
-    assert "; padding adds 20.0 % in " in text and " of these rows (" in text
+    assert "; padding adds 20.0 % in " in text and " of them (" in text
     assert "final matmul; small at context 512)." in text
 
 

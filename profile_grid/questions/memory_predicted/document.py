@@ -37,7 +37,7 @@ def _fitting(runs: pd.DataFrame) -> list[Claim]:
     measured = (
         f"; measured, {of_all(int(fitted.sum()), len(fitted), 'run')} {_fit(int(fitted.sum()))}" if len(fitted) else ""
     )
-    text = "Predicted from the shapes, with {room} for the CUDA context, {fitting} {verb} into {total}{measured}."
+    text = "Predicted from the shapes, with {room} for all but tensors, {fitting} {verb} into {total}{measured}."
     runs = of_all(fitting, len(with_gpu), "run")
     room = memory(OUTSIDE_TENSORS)
     return [Claim(text, "predicted", room=room, fitting=runs, verb=_fit(fitting), total=total, measured=measured)]

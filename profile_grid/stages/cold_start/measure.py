@@ -1,4 +1,4 @@
-"""Captures a process from its very first step: later steps show what was cold in it."""
+"""Captures a process from its very first step, to compare it with later steps."""
 
 from profile_grid.host.processes.job import Job
 from profile_grid.stages.capture.measure import captured_separately

@@ -92,7 +92,7 @@ def test_what_does_not_apply_to_it_has_no_value_and_its_only_stage_is_its_own():
         ({"models": ["small"]}, "unknown key 'models'; known keys: program, head_dims"),
         ({"program": "softmax"}, "grids.g.0.program: 'softmax' is not one of ['attention']"),
         ({"compiles": ["on"], "attentions": ["flash"]}, "compile on with attention flash: a fused kernel"),
-        ({"compiles": ["attention"]}, "compile attention: there is only attention"),
+        ({"compiles": ["attention"]}, "compile attention: only attention runs here"),
     ],
 )
 def test_what_cannot_be_measured_is_said_while_planning_in_one_line(product, message):
