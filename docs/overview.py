@@ -97,8 +97,8 @@ def _held() -> Claim:
     every = pd.concat([table for table in tables if len(table)])
     studies = sum(1 for table in tables if len(table))
     held, number = within_bound(every), len(every)
-    text = " remedies (runs with a setting that a finding advises) measured in {studies} studies saved no more than the"
-    text += " diagnosis says is possible."
+    text = " remedies (runs with a setting that a finding advises) measured in {studies} studies saved no more than"
+    text += " their bounds, which follow from the diagnosis."
     return Claim(remedies(held, number) + text, "counted", held=held, all=number, studies=studies)
 
 
@@ -133,7 +133,7 @@ def claims_on_agreement(table: pd.DataFrame) -> list[Claim]:
     for waiting, rows in ((f"less than {limit}", table[~waits]), (f"{limit} or more", table[waits])):
         found.append(
             Claim(
-                "If the GPU waits for {waiting} of a step, times of the same run differ by {median} in the median of"
+                "If the GPU is idle for {waiting} of a step, times of the same run differ by {median} in the median of"
                 " {runs} runs, and by at most {most}.",
                 waiting=waiting, runs=len(rows), median=percent(rows["ratio"].median() - 1),
                 most=percent(rows["ratio"].max() - 1),

@@ -44,10 +44,11 @@ def take_lease(address: Path | None) -> tuple[str, ...]:
     nvml()  # initialised before the lease, so that no GPU waits for it
     giver = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     message, files = b"", []
-    with suppress(ConnectionError):  # it has given up
+    with suppress(ConnectionError, FileNotFoundError):  # it has ended, or removed its socket
         giver.connect(str(address))
         message, files, _, _ = socket.recv_fds(giver, MESSAGE_BYTES, MAX_FILES)
     if not message:
+        giver.close()
         raise ConnectionError("no lease of a GPU was given; see the output of the process that started this one")
     for file in files:
         os.set_inheritable(file, False)

@@ -158,7 +158,7 @@ RULES = (
         POSSIBLE, kernel_rules.low_occupancy, (needs.gpu, needs.counters),
     ),
     DiagnosisRule(
-        "wave_tail", "kernels of several waves whose last wave leaves a fifth of all block slots empty",
+        "wave_tail", "kernels of several waves, with a fifth or more of their block slots empty in the last wave",
         KERNELS, HERE, "choose sizes whose blocks fill complete waves, or kernels that divide the last wave (stream-K)",
         POSSIBLE, kernel_rules.wave_tail, (needs.gpu, needs.counters),
     ),

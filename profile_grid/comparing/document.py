@@ -29,8 +29,8 @@ DEFINITIONS = (
     "- [if J per step] energy: ± is the standard deviation between the windows of one process per side, so there is no"
     " verdict.\n"
     "- [if \\| level ] changes: from the captures of one process per side (of several GPUs: rank 0). The tables list"
-    " numbers of launches that changed, and times whose change exceeds 1 % of themselves, 0.1 % of the step, and two"
-    " standard errors between steps.\n"
+    " numbers of launches that changed, and times that changed by more than 1 %, by more than 0.1 % of the step, and"
+    " by more than two standard errors.\n"
     "- not compared: counters, accuracy, first steps and compilation, single ranks (the time of a step on several GPUs"
     " is that of the slowest), and attention sweeps."
 )

@@ -137,3 +137,8 @@ def test_nvml_is_opened_before_a_lease_is_asked_for_and_not_where_there_is_none_
     with pytest.raises(ConnectionError):
         lease.take_lease(tmp_path / "socket")
     assert did == ["opened", "asked"]
+
+
+def test_a_giver_that_has_removed_its_socket_is_gone(tmp_path):
+    with pytest.raises(ConnectionError, match="no lease of a GPU was given"):
+        lease.take_lease(tmp_path / "removed")

@@ -155,8 +155,8 @@ def events_of_trace(entries: list[dict[str, Any]]) -> list[AllocatorEvent]:
 
 
 def last_failed_allocation(entries: list[dict[str, Any]], ranges: list[RecordedRange]) -> FailedAllocation | None:
-    """The last failed request in an allocator's trace; None if there is none. Later entries are freed while the
-    error passes through the program, so only events before it count."""
+    """The last failed request in an allocator's trace; None if there is none. Later entries are of memory that is
+    freed while the error passes through the program, so only those before it count."""
     index = next((index for index in reversed(range(len(entries))) if entries[index]["action"] == "oom"), None)
     if index is None:
         return None

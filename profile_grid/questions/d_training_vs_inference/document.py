@@ -114,8 +114,8 @@ def _parts(measured: Measured) -> list[Claim]:
     if first.empty:
         return []
     share, most = interval(first["share"], percent), leaders([code(part) for part in first["part"]])
-    again = ", recomputation left out," if (parts["pass"] == RECOMPUTATION).any() else ""
-    text = "The longest part of the backward pass{again} takes {share} of it: {most}."
+    again = "Without recomputation, the" if (parts["pass"] == RECOMPUTATION).any() else "The"
+    text = "{again} longest part of the backward pass takes {share} of it: {most}."
     return [Claim(text, again=again, most=most, share=share)]
 
 

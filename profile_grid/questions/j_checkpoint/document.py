@@ -88,7 +88,11 @@ def _longer(steps: pd.DataFrame, checkpointed: int) -> list[Claim]:
     ideal, unclear = 1 / steps["ideal_by_flops"].dropna(), int((steps["verdict"] == UNCLEAR).sum())
     flops = f"; the FLOPs predict {interval(ideal, significant)} times" if len(ideal) else ""
     also = f'; {UNCLEAR} in {of_all(unclear, len(steps), "run")} (marked "?")' if unclear else ""
-    some = f" ({len(steps)} of {checkpointed} runs were also measured without)" if len(steps) < checkpointed else ""
+    some = (
+        f" in the {len(steps)} of {checkpointed} runs that were also measured without"
+        if len(steps) < checkpointed
+        else ""
+    )
     text = "With checkpoints, a step takes {times} times as long as without{some}{flops}{also}."
     times = interval(1 / steps["speed_up"], significant)
     return [Claim(text, "difference", times=times, some=some, flops=flops, also=also)]

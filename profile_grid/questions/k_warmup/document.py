@@ -40,7 +40,7 @@ def _lead(enough: pd.DataFrame) -> Claim:
     if len(steady):
         verdict = "no number of warm-up steps is known to be enough"
     if len(settled):
-        runs = of_all(len(settled), len(enough), "run")
+        runs = of_all(len(settled), len(steady), "run" if len(steady) == len(enough) else "steady run")
         most = int(settled["enough"].max())
         verdict = f"{_steps(most)} {'is' if most == 1 else 'are'} enough in {runs}"
     text = "The first step takes {ratios} times as long as later ones{median}; {verdict}."

@@ -37,7 +37,7 @@ def _fitting(runs: pd.DataFrame) -> list[Claim]:
     measured = (
         f"; measured, {of_all(int(fitted.sum()), len(fitted), 'run')} {_fit(int(fitted.sum()))}" if len(fitted) else ""
     )
-    text = "Predicted from the shapes, with {room} for all but tensors, {fitting} {verb} into {total}{measured}."
+    text = "Predicted from the shapes, with {room} added to the tensors, {fitting} {verb} into {total}{measured}."
     runs = of_all(fitting, len(with_gpu), "run")
     room = memory(OUTSIDE_TENSORS)
     return [Claim(text, "predicted", room=room, fitting=runs, verb=_fit(fitting), total=total, measured=measured)]
@@ -75,8 +75,10 @@ def _errors(runs: pd.DataFrame) -> list[Claim]:
     if both.empty:
         return []
     errors = both["peak_bytes"].astype("float64") / both["measured_peak_bytes"].astype("float64") - 1
-    text = "{peaks} from what was allocated by {errors}."
-    peaks = "The predicted peak differs" if len(both) == 1 else "Predicted peaks differ"
+    peaks = "The predicted peak differs from the measured one"
+    if len(both) > 1:
+        peaks = "Predicted peaks differ from the measured ones"
+    text = "{peaks} by {errors}."
     return [Claim(text, peaks=peaks, errors=interval(errors, _signed_percent))]
 
 

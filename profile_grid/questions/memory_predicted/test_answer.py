@@ -92,7 +92,7 @@ def test_the_document_says_what_fits_by_the_shapes_and_whether_it_did(tables):
     assert NAME in asked_of(tables["runs"])
     text = document(tables)
     fits = (
-        "Predicted from the shapes, with 1.0 GiB for all but tensors, 1 of 2 runs fits into 80.0 GiB; measured, 1 of 2"
+        "Predicted from the shapes, with 1.0 GiB added to the tensors, 1 of 2 runs fits into 80.0 GiB; measured, 1 of 2"
     )
     assert f"{fits} runs fits." in text
     assert "Prediction and measurement agree in both runs." in text

@@ -166,7 +166,7 @@ def _loss_differences(table: pd.DataFrame) -> list[Claim]:
         text = "Losses match those on one GPU within the precision; they differ by at most {largest}."
         return [Claim(text, "counted", largest=largest)]
     text = (
-        "Losses match those on one GPU for the first {agreeing} of {losses} steps, then drift by at most {largest} in"
+        "Losses match those on one GPU for the first {agreeing} of {losses} steps, then differ by at most {largest} in"
         " {runs} whose batch one GPU also ran."
     )
     agreeing, losses = (interval(unexplained[name], str) for name in ("agreeing", "losses"))

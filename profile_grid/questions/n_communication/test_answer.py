@@ -241,7 +241,9 @@ def test_losses_that_agree_until_training_is_unstable_are_no_error(tables):
     table = summaries(tables)["communication_losses"]
     assert table[["agreeing", "within_precision"]].values.tolist() == [[2, False], [3, True]]
     text = document(tables)
-    assert "those on one GPU for the first 2 of 3 steps, then drift by at most 3.3 % in 1 of 2 runs whose batch" in text
+    assert (
+        "those on one GPU for the first 2 of 3 steps, then differ by at most 3.3 % in 1 of 2 runs whose batch" in text
+    )
     assert "| the same for 2, then apart |" in " ".join(text.split())
     assert "differ from those" not in text
 

@@ -105,12 +105,12 @@ def _held(predictions: pd.DataFrame) -> list[Claim]:
     held, every = within_bound(predictions), len(predictions)
     if held == every == 1:
         saved, bound = (percent(predictions[f"{name}_percent"].iloc[0] / 100) for name in ("measured", "predicted"))
-        text = "The measured remedy saves {saved} of a step, at most {bound} by the diagnosis."
+        text = "The measured remedy saves {saved} of a step; its bound is {bound}."
         if predictions["measured_percent"].iloc[0] < 0:
             saved = saved.lstrip("−-")
-            text = "The measured remedy makes a step {saved} longer; by the diagnosis, it saves at most {bound}."
+            text = "The measured remedy makes a step {saved} longer; the bound of its saving is {bound}."
         return [Claim(text, "counted", saved=saved, bound=bound, held=held, all=every)]
-    text = f"{remedies(held, every)} measured remedies saved no more than the diagnosis says is possible{{also}}."
+    text = f"{remedies(held, every)} measured remedies saved no more than their bounds{{also}}."
     return [Claim(text, "counted", held=held, all=every, also=also)]
 
 
@@ -179,7 +179,7 @@ def tables(measured: Measured) -> list[Part]:
              " profiler",
              _findings_table(measured)),
             *(["\n".join(["Not checked:\n", *silent])] if silent else []),
-            ("What remedies save at most by the diagnosis, and what they saved without a profiler",
+            ("Bounds of what remedies save, and what they saved without a profiler",
              rows_table(measured.tables["predictions"], ALL_LEADING, REMEDIES, words=2)),
         ]  # fmt: skip
     for name, rows in measured.tables["host_per_launch"].groupby("run", sort=False):

@@ -43,7 +43,7 @@ def test_a_gain_beyond_what_was_said_is_told():
     runs = PLAIN, faster(3.0, precision="tf32")
     assert summaries(*runs)["predictions"]["holds"].tolist() == [False]
     assert (
-        "0 of 1 measured remedies saved no more than the diagnosis says is possible; clearly more was saved in small"
+        "0 of 1 measured remedies saved no more than their bounds; clearly more was saved in small"
         " at context 512 in tf32, forward pass."
     ) in sentences(*runs)
     assert rendered(list(runs))["time_lost"].count("**no**") == 1
