@@ -73,14 +73,15 @@ RUNTIME_TERMS = {
 
 @dataclass(frozen=True)
 class Size:
-    """Kernels, each with a launch among the API calls, and ranges by level of nesting; each number divides the next."""
+    """How large a capture is: kernels, each with a launch among the API calls, and ranges by level of nesting. Each
+    number of `ranges_by_level` divides the next."""
 
     name: str
     kernels: int
     ranges_by_level: tuple[int, ...]
     other_calls: int = 0  # which launch nothing
     numbered_calls: bool = False  # a name per call, as with emit_nvtx
-    overlap: float = 1.0  # length of an innermost range, in shares of its level; above 1 they do not nest
+    overlap: float = 1.0  # length of an innermost range ÷ distance of two starts; above 1 they do not nest
 
     @property
     def ranges(self) -> int:
@@ -107,7 +108,7 @@ SIZES = {size.name: size for size in _SIZES}
 
 
 def write_capture(path: Path, size: Size) -> None:
-    """Writes the capture to PATH. Every third kernel is launched by a thread without ranges, as by autograd's."""
+    """Writes the capture to PATH. Every third call is made by a thread without ranges, such as autograd's."""
     partial = path.with_suffix(".partial")
     partial.write_bytes(gzip.decompress(REAL.read_bytes()))
     with closing(sqlite3.connect(partial)) as connection, connection:

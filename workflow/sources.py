@@ -1,5 +1,5 @@
-"""The source files on which jobs depend: of the analysis by imports; of measurements only what can change a result,
-since an edit of the analysis must not cost hours of GPU time."""
+"""The source files on which jobs depend. Those of the analysis follow from imports. Those of measurements are only what
+can change a result, since an edit of the analysis must not cost hours of GPU time."""
 
 import json
 import os

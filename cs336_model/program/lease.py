@@ -53,7 +53,7 @@ def take_lease(address: Path | None) -> tuple[str, ...]:
     for file in files:
         os.set_inheritable(file, False)
     answer = json.loads(message)
-    lock_count = len(files) - answer["presence"]  # the others show that this process is present
+    lock_count = len(files) - answer["presence"]  # the others stay open: they show that this process is present
     _LEASE.locks, _LEASE.giver, _LEASE.gpus = files[:lock_count], giver, tuple(answer["gpus"])
     os.environ[GPUS_VARIABLE] = ",".join(_LEASE.gpus)
     return _LEASE.gpus
@@ -61,7 +61,7 @@ def take_lease(address: Path | None) -> tuple[str, ...]:
 
 def check_leased(uuid: str | None) -> None:
     """Raises RuntimeError if this process works on a GPU, by its UUID, that it did not lease: an import asked CUDA for
-    its devices before there was a lease."""
+    its devices before there was a lease. Indices and names of MIG instances cannot be compared with a UUID."""
     if uuid and _LEASE.gpus and uuid not in _LEASE.gpus and all(name.startswith("GPU-") for name in _LEASE.gpus):
         raise RuntimeError(
             f"this process works on {uuid}, and leased {', '.join(_LEASE.gpus)}: an import asked CUDA for its devices"

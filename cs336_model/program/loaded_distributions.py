@@ -1,5 +1,5 @@
-"""The versions of the installed packages that the measured model imports: another one may be another program. Uses only
-the standard library."""
+"""The versions of the installed packages that the measured model imports: with another version, it may be another
+program. Uses only the standard library."""
 
 import ast
 import sys
@@ -12,13 +12,13 @@ from types import FunctionType, ModuleType
 from cs336_model.program.module_search import is_installed
 
 _distributions_of_packages = cache(packages_distributions)  # it reads a file of every installed distribution
-_RECORDED_ELSEWHERE = {"cs336_model", "torch"}  # by the digest of the sources; always, if loaded
+_RECORDED_ELSEWHERE = {"cs336_model", "torch"}  # cs336_model by the digest of its sources, torch whenever it is loaded
 
 
 def loaded_distributions(named: Iterable[str] = ()) -> dict[str, str]:
     """The version of every distribution whose modules the packages of `named` refer to, directly or not.
 
-    `named` is what is measured, as "package.module:function". PyTorch, with what only it imports, is one version.
+    `named` is what is measured, as "package.module:function". PyTorch's version also stands for what only it imports.
     """
     tops = _referred_to({target.partition(":")[0].partition(".")[0] for target in named} - _RECORDED_ELSEWHERE)
     distributions = _distributions_of_packages() if tops else {}

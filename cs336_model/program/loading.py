@@ -41,7 +41,7 @@ class Account:
         self.changed: set[str] = set()  # files that were loaded again with another content
         self.not_found: set[str] = set()
         self.files: set[str] = set()
-        # loaded from elsewhere although the name exists here: that will happen next time, too
+        # names that the user's folders offered at first: if one was loaded from elsewhere, it will be next time, too
         self.passed_over = set().union(*map(importable_names, self._users_folders()))
         self.roots = self._roots()
         self._note_loaded()
@@ -149,7 +149,8 @@ class Account:
 
 
 def _is_name(name: str) -> bool:
-    """Whether this can be the name of a module: a program may import anything, and paths are private."""
+    """Whether this can be the name of a module. A program may try to import any text, such as a private path, which
+    must not be recorded."""
     return all(part.isidentifier() for part in name.split("."))
 
 
@@ -159,7 +160,8 @@ def _is_part_of_python(search: ModuleSearch, name: str) -> bool:
 
 
 def file_digest(path: str, content: bytes) -> str:
-    """The digest of a loaded file; for installed files, of every byte, since they may have a million lines."""
+    """The digest of a loaded file: of its code without comments; of every byte for extension modules, and for installed
+    files, which may have a million lines, too many to parse."""
     if is_installed(path) or path.endswith(tuple(EXTENSION_SUFFIXES)):
         return bytes_digest(content)
     return code_digest(content)
@@ -200,7 +202,7 @@ def keep_account() -> None:
 
 def count_packages(targets: Iterable[str]) -> None:
     """Makes the files of these packages count, wherever they are; `targets` are what is measured,
-    "package.module:name". Nothing without keep_account."""
+    "package.module:name". Does nothing before keep_account."""
     for account in _accounts:
         account.count_packages({target.partition(":")[0].partition(".")[0] for target in targets})
 

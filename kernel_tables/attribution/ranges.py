@@ -1,6 +1,6 @@
 """Range instances as arrays, and their names as small integers.
 
-A range's number is its position in opening order, so a smaller number was opened earlier.
+A range's number is its position in opening order, so a range with a smaller number was opened earlier.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,8 @@ CALL_NUMBERS = r"(?:, (?:seq|op_id) = -?\d+|, input_op_ids = \[.*\])+"
 
 @dataclass(frozen=True)
 class Ranges:
-    """All range instances in opening order: by start, longest first, thread, row of the table. Integer nanoseconds.
+    """All range instances in opening order: sorted by start; then longest first, by thread, by row of the table.
+    Integer nanoseconds.
 
     A range is open at a time t if start <= t < end, so a range without a duration is never open.
     """
@@ -64,7 +65,8 @@ def in_opening_order(start_ns: np.ndarray, end_ns: np.ndarray, thread: np.ndarra
 def without_last_numbers(text: pa.StringArray) -> pa.DictionaryArray:
     """Each name without the numbers of the call at its end, as a dictionary of the few distinct names.
 
-    A pattern that is anchored at the end takes a third of the time.
+    The pattern is anchored at the end, which takes a third of the time; coded_names removes other numbers from the few
+    distinct names.
     """
     return pc.replace_substring_regex(text, f"{CALL_NUMBERS}$", "").dictionary_encode()
 
@@ -79,7 +81,7 @@ class CodedNames(NamedTuple):
 def coded_names(text: pa.ChunkedArray, text_id: np.ndarray, registered: Mapping[int, str]) -> CodedNames:
     """The names of ranges: their inline `text` (from without_last_numbers), or if that is empty, the registered string
     with their `text_id`."""
-    inline = pa.concat_arrays([without_last_numbers(pa.array([], pa.string())), *text.chunks])
+    inline = pa.concat_arrays([without_last_numbers(pa.array([], pa.string())), *text.chunks])  # which needs one array
     inline_code = _codes(inline)
     ids, id_code = factorize(text_id)
     registered_names = pa.array([registered.get(number, "") for number in ids.tolist()], pa.string())
@@ -92,7 +94,7 @@ def coded_names(text: pa.ChunkedArray, text_id: np.ndarray, registered: Mapping[
 
 
 def _without_layers(names: pa.StringArray) -> pa.StringArray:
-    """The names; those that FSDP2 gives to its units without the numbers of layers, so that these have one name:
+    """The names, with the numbers of layers removed from those that FSDP2 gives to its units:
     "FSDP::pre_backward (layers.mlp)" for "FSDP::pre_backward (layers.5.mlp)"."""
     of_units = pc.starts_with(names, "FSDP::")
     if not pc.any(of_units).as_py():

@@ -22,8 +22,9 @@ from cs336_model.program.without_times import Check
 
 Apply = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
 QUANTITIES = ("output", "gradient of queries", "gradient of keys", "gradient of values")
-# Tolerances in unit roundoffs, of errors relative to the magnitudes of `reference`: the spread of a row if each of its
-# terms had an independent relative error of 1. A term of the output goes through about eight roundings: of the result
+# Tolerances in unit roundoffs. Errors are relative to the magnitudes of `reference`: a magnitude is the spread that a
+# row would have if each of its terms had an independent relative error of 1.
+# A term of the output goes through about eight roundings: of the result
 # and the scale of a score, and of its inputs (which count twice: numerator and denominator of the softmax), of the
 # probability, and of the output. A gradient goes through the same again. In all precisions products add up in fp32: at
 # most one roundoff of fp32 per element of the width in a score, which counts twice. And exponentials are in fp32: their
@@ -31,7 +32,7 @@ QUANTITIES = ("output", "gradient of queries", "gradient of keys", "gradient of 
 # implementations stay below six tenths of these tolerances (tests/cs336_model/test_adapters.py).
 TOLERANCES = (8.0, 16.0, 16.0, 16.0)
 OF_EXPONENTIALS = 128.0  # roundoffs of fp32
-LENGTHS = (16, 64, 256)  # shorter than a tile, one, and several: tiles of 16 to 128 are usual
+LENGTHS = (16, 64, 256)  # for tiles of 64: shorter than one, one, and several (16 to 128 are usual)
 LONGEST, BATCH = 1024, 2
 
 
@@ -81,7 +82,8 @@ def checks_of_attention(
 def tried_attention(
     attention: str, adapters: dict[str, str], precision: str, shape: tuple[int, int, int], device: torch.device
 ) -> None:
-    """A forward and a backward pass in the shape of the run: what raises there is not inside a model. Raises Failed."""
+    """Runs a forward and a backward pass in the shape of the run, so that an error is attributed to the student's code
+    and not to the model. Raises Failed."""
     apply = function_of(attention, adapters)
     inputs = [torch.randn(shape, dtype=dtype_of(precision), device=device) for _ in range(4)]
     with calling(attention, f"with {in_words(shape, True)}, {precision}"):
@@ -127,7 +129,8 @@ def outputs_and_gradients(apply: Apply, inputs: list[Tensor], upstream: Tensor, 
 
 def reference(tensors: list[Tensor], causal: bool) -> tuple[list[Tensor], list[Tensor]]:
     """(values, magnitudes) of the output and of the gradients of queries, keys and values, from fp64 queries, keys,
-    values and upstream gradient. A magnitude is the root of the sum of the squares of the terms of a sum."""
+    values and upstream gradient. Each value is a sum; its magnitude is the root of the
+    sum of its terms' squares."""
     queries, keys, values, upstream = tensors
     scale = queries.shape[-1] ** -0.5
     scores = queries @ keys.mT * scale
@@ -145,10 +148,11 @@ def reference(tensors: list[Tensor], causal: bool) -> tuple[list[Tensor], list[T
 
 
 def largest_error(attention: str, quantity: str, result: Tensor | None, expected: Tensor, magnitude: Tensor) -> float:
-    """The largest norm of an error of a row, divided by that of its magnitude; inf if a number is not finite."""
+    """The largest, over rows, of norm(error) ÷ norm(magnitude); inf if a number is not finite. Raises Failed if the
+    result is missing or has another shape."""
     if result is None or result.shape != expected.shape:
         shape = "missing" if result is None else f"of shape {tuple(result.shape)}, not {tuple(expected.shape)}"
-        with calling(attention):
+        with calling(attention):  # makes it Failed, with the name of the implementation
             raise ValueError(f"{quantity} is {shape}")
     error = (result.double() - expected).norm(dim=-1) / magnitude.norm(dim=-1)
     return float(error.max()) if bool(torch.isfinite(result).all()) else math.inf

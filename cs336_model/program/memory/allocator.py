@@ -91,6 +91,7 @@ class AllocatorMemory:
         number = self._opened_here.numbers.pop()
         self._open.remove(number)
         self._ranges[number].closed = self._position()
+        # a range is also closed while an exception leaves it
         self._ranges[number].failed = isinstance(sys.exc_info()[1], OutOfMemoryError)
 
     def finish(self, held: dict[str, list[int]]) -> AllocatorRecording:
@@ -137,7 +138,8 @@ class _OpenRanges(threading.local):
 def with_operations(
     events: list[AllocatorEvent], operations: list[tuple[int, int, str, str | None]]
 ) -> list[AllocatorEvent]:
-    """The events with the operations, (first event, event after, name, line), during which they occurred."""
+    """Sets in `events` the operations, (first event, event after, name, line), during which they occurred; returns
+    `events`."""
     for first, after, name, line in operations:
         for number in range(first, min(after, len(events))):
             events[number] = events[number]._replace(operator=name, line=line)

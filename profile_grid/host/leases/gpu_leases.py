@@ -1,10 +1,10 @@
 """Leases: a measurement on a GPU, or on the CPU, runs there alone, even if others measure on this host.
 
 A lease is a lock on one file per GPU and on one for the host, in a folder that all users share (host_locks.py).
-Measurements on different GPUs share the host. One that needs the host to itself, as every one on the CPU, shares it
-with none.
+Measurements on different GPUs share the host. One that needs the host to itself, as every measurement on the CPU does,
+shares it with none.
 
-A process that returns its lease at the end of its window stays on the GPU until it has ended, with an idle context (680
+A process that returns its lease after its measured steps stays on the GPU until it has ended, with an idle context (680
 MB on an H200), while its profiler writes. A second, shared lock says that it is still present.
 
 Waiting processes queue in order of arrival. They may be overtaken while too few GPUs are free for them; after five
@@ -46,7 +46,7 @@ class Lease:
 
 
 class NotWanted(Exception):
-    """The process that asked for a lease ended before it had one."""
+    """The `wanted` of a request became false before there was a lease: the process that asked for it has ended."""
 
 
 class GpuLocks(NamedTuple):
@@ -59,7 +59,7 @@ class GpuLocks(NamedTuple):
 
 @dataclass(frozen=True)
 class QueueTicket:
-    """A process that waits for `count` of these GPUs, or for the entire host."""
+    """The place of a process in the queue: it waits for `count` of these GPUs, or for the entire host."""
 
     path: Path
     holder: str
@@ -101,8 +101,8 @@ def acquire_lease(
     """Lease `count` GPUs of the pool, all or none, for a with block. Raises LeaseError if the pool has fewer, and
     NotWanted as soon as `wanted` is false.
 
-    `purpose` is shown to processes that wait for this lease; `say` gets one line if this one has to wait, with for
-    whom. With `alone` it also waits for processes that returned their lease and are still on the GPU.
+    `purpose` is shown to processes that wait for this lease; `say` is called once, with the name of the holder, if this
+    one has to wait. With `alone` it also waits for processes that returned their lease and are still on the GPU.
     """
     if count > len(pool):
         raise LeaseError(f"{purpose} needs {count} GPUs and can see {len(pool)} ({', '.join(pool) or 'none'})")
@@ -129,7 +129,8 @@ def _try_lock(locks: ExitStack, ticket: QueueTicket, purpose: str, alone: bool) 
     host, free, busy = locks.enter_context(HostLock(HOST)), {}, []
     if not host.try_lock(shared=not ticket.whole_host):
         return f"this host: {host.holder()}"
-    # others must not find more locked than necessary
+    # behind earlier tickets some free GPUs may be reserved, so all are tried; otherwise others must not find more
+    # locked than necessary
     enough = len(ticket.gpus) if ticket.earlier_names() else ticket.count
     for name in ticket.gpus:
         if len(free) == enough:
@@ -149,7 +150,7 @@ def _try_lock(locks: ExitStack, ticket: QueueTicket, purpose: str, alone: bool) 
         return "; ".join(busy)
     for gpu_locks in free.values():
         if gpu_locks in chosen:
-            gpu_locks.presence.try_lock(shared=True)
+            gpu_locks.presence.try_lock(shared=True)  # no longer exclusive, or like those present
         else:
             gpu_locks.presence.release()
             gpu_locks.gpu.release()

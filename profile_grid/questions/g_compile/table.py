@@ -19,7 +19,7 @@ FIGURES = ("gpu_time_ms", "invocations")
 
 
 def compile_parts(merged: Merged) -> pd.DataFrame:
-    """(g) One row per compiled run, phase and set of parts that kernels of it or of the uncompiled run serve: GPU time,
+    """(g) One row per compiled run, phase and set of parts that a kernel of either run serves: GPU time,
     launches and matrix multiplies of both, 0 if one side has none. Raises NotConserved if a kernel is lost."""
     rows, steps = _kernels_by_parts(merged), merged.captured_steps
     multiplies = classes.is_matmul(rows["class"]).astype("bool")

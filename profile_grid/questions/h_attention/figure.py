@@ -36,7 +36,7 @@ def draw_attention_times(tables: panels.Tables) -> panels.Drawing:
 
 
 def result_attention_times(tables: panels.Tables) -> str:
-    """The fastest attention at the longest context, of the configuration that gains most there."""
+    """The fastest attention at the longest context where one is faster, of the configuration that gains most there."""
     times = tables["attention_times"]
     steps = times[(times["phase"] == names.WHOLE_STEP) & (times["verdict"] == evidence.FASTER)]
     if steps.empty:

@@ -40,7 +40,7 @@ def millijoules(joules: float) -> str:
 
 
 def _saving(compared: pd.DataFrame) -> Claim:
-    """The largest saving by a precision, in the fullest mode."""
+    """The largest saving of energy by a precision, in the mode with the most phases; `speed_up` is base ÷ run."""
     mode = next(mode for mode in FULLEST_FIRST if (compared["mode"] == mode).any())
     row = compared.loc[compared.loc[compared["mode"] == mode, "speed_up"].idxmax()]
     configuration = where(row.to_dict() | {PRECISION.key: PRECISION.default})

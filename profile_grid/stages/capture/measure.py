@@ -53,14 +53,15 @@ def measure(job: Job) -> dict:
         for capture in existing_rank_files(trial, SQLITE):
             write_specification(capture, job.specification)
         for path in existing_rank_files(trial, *CAPTURE.may_leave, *CAPTURE.files):
-            shutil.move(path, job.folder / path.name)  # each appears complete or not at all
+            shutil.move(path, job.folder / path.name)  # a rename within the folder: complete or not at all
     else:
         write_status(job.folder / SQLITE, output["status"], output["reason"], job.specification)
     return output
 
 
 def last_attempt(job: Job, backend: str) -> tuple[Attempt, Path, int]:
-    """The attempt that gave a capture, or the last one; the folder with its files, and its number from 1."""
+    """The first attempt without a problem (it may have run out of memory), or the last one; the folder with its files,
+    and its number from 1."""
     attempt_once = nsys_attempt if backend == "nsys" else torch_attempt
     for number in range(1, CAPTURE.attempts + 1):
         trial = job.scratch / f"attempt-{number}"
