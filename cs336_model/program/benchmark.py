@@ -173,9 +173,8 @@ def measure(spec: RunSpec, device: torch.device, state: RunState, progress: Prog
     with progress.stage("context"):
         open_context(device)
         join_group(device)
-        meter = (
-            Meter(device, energy_counter(device)) if state.energy else None
-        )  # raises before the model is made if there is no counter
+        # without a counter, this raises before the model is made
+        meter = Meter(device, energy_counter(device)) if state.energy else None
     with state.draft.checking(progress):
         state.checks = checked_adapters(spec, device)
     with progress.stage("initialise"):

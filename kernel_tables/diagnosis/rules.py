@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from kernel_tables.diagnosis import host_rules, kernel_rules, needs, step_rules
 from kernel_tables.diagnosis.context import MANY_OPTIMIZER_KERNELS, DiagnosisContext, RuleHit
 
-CERTAIN, LIKELY, POSSIBLE = (
-    "certain",
-    "likely",
-    "possible",
-)  # counted; increased by profiling; to be checked in the program
+CERTAIN = "certain"  # counted
+LIKELY = "likely"  # increased by profiling
+POSSIBLE = "possible"  # to be checked in the program
 HERE = "this project's own"
 SIZE = f"{host_rules.WORTH_SHARE:.0%} of the span, and at least one call after which its step launches more kernels"
 CAUSE = f"{host_rules.CAUSE_SHARE:.0%} of the span"

@@ -168,11 +168,9 @@ def memory_section(cells: pd.DataFrame) -> str:
     if both.empty:
         return ""
     changed = both[(both["peak_after_bytes"] - both["peak_before_bytes"]).abs() >= MIN_BYTES]
+    if changed.empty:
+        return f"Peak memory of tensors did not change by a MiB or more in any of {counted(len(both), 'run')}."
     sentence = f"Peak memory of tensors changed by a MiB or more in {of_all(len(changed), len(both), 'run')}."
-    if changed.empty:
-        sentence = f"Peak memory of tensors did not change by a MiB or more in any of {counted(len(both), 'run')}."
-    if changed.empty:
-        return sentence
     table = lines_table(changed, LEADING_KEYS, ("before, GiB", "after, GiB", "ratio"), _peaks)
     return f"{sentence}\n\n{pipe_table(table)}"
 

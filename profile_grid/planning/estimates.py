@@ -75,9 +75,8 @@ def pace(
     rates = {precision: peaks.flop_per_s(precision) for precision in precisions} if peaks else {}
     usual = {precision: rate * USUAL_SHARE_OF_PEAK for precision, rate in rates.items() if rate}
     of_every_run = [stage.name for stage in stages if stage.of_every_run]
-    undisturbed = [
-        measurement for name in of_every_run for measurement in finished[name]
-    ]  # other stages may slow steps down
+    # other stages may slow steps down
+    undisturbed = [measurement for name in of_every_run for measurement in finished[name]]
     if all(finished[name] for name in of_every_run):
         overhead = {stage: _mean_overhead_s(of_stage or undisturbed) for stage, of_stage in finished.items()}
         count = sum(map(len, finished.values()))

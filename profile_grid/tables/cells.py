@@ -44,10 +44,13 @@ def rows_table(
     always: Sequence[str],
     columns: Sequence[tuple[str, Callable[[dict], str]]],
     words: int = 0,
+    hidden_if_constant: Sequence[str] = (),
 ) -> MarkdownTable:
-    """One line per row: its dimensions, then the text of each column. The other arguments are those of lines_table."""
+    """One line per row: its dimensions, then the text of each column. Dimensions in `hidden_if_constant` are shown only
+    if they vary. The other arguments are those of lines_table."""
     headings, texts = [heading for heading, _ in columns], [text for _, text in columns]
-    return lines_table(rows, always, headings, lambda row: [text(row) for text in texts], words)
+    hidden = [key for key in hidden_if_constant if rows[key].nunique() < 2]
+    return lines_table(rows, always, headings, lambda row: [text(row) for text in texts], words, hidden)
 
 
 def parts_table(rows: pd.DataFrame, largest_first: str, cell: Callable[[dict], str]) -> MarkdownTable:

@@ -23,8 +23,7 @@ def whole_steps(times: pd.DataFrame) -> pd.DataFrame:
 
 def largest_gain(times: pd.DataFrame, dimension: Dimension, base: str, modes: Sequence[str] = FULLEST_FIRST) -> Claim:
     """The first sentence of an answer: the largest clear difference, in the first of the modes that has any, and the
-    median of all speed-ups. `times` is
-    a table as of `times_with_base`, `base` the words for the default: "in fp32"."""
+    median of all speed-ups. `times` is a table as of `times_with_base`, `base` the words for the default: "in fp32"."""
     steps = whole_steps(times)
     clear = steps[steps["verdict"] != UNCLEAR]
     mode = next((mode for mode in modes if (clear["mode"] == mode).any()), None)

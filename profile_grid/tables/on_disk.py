@@ -24,9 +24,8 @@ def declared_tables() -> dict[str, table_spec.TableSpec]:
 
 
 # What sums are made of: all but the mean, shortest and longest time of a row, which are for readers of the table.
-COLUMNS_FOR_SUMS = {
-    "kernels": (*dimensions.LEADING, "step", "phase", "range", "kernel", "class", "launches", "total_ns")
-}
+OF_KERNELS = ("step", "phase", "range", "kernel", "class", "launches", "total_ns")
+COLUMNS_FOR_SUMS = {"kernels": (*dimensions.LEADING, *OF_KERNELS)}
 TEXT_KEYS = [key for key in dimensions.KEYS if not dimensions.BY_KEY[key].is_number]
 
 

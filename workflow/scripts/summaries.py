@@ -8,7 +8,7 @@ from profile_grid.tables.on_disk import COLUMNS_FOR_SUMS, TablesOnDisk, declared
 
 
 def main(*, tables: Path, output: Path | None = None) -> None:
-    """Writes into the folder of the merged tables by default."""
+    """Writes the summary tables into `output`, by default into `tables`, the folder of the merged tables."""
     merged = TablesOnDisk(tables, columns=COLUMNS_FOR_SUMS, declared=declared_tables())
     for name, table in summary_tables(merged).items():
         write_table((output or tables) / f"{name}.csv", table)

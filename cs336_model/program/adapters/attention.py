@@ -23,13 +23,13 @@ from cs336_model.program.without_times import Check
 Apply = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
 QUANTITIES = ("output", "gradient of queries", "gradient of keys", "gradient of values")
 # Tolerances in unit roundoffs. Errors are relative to the magnitudes of `reference`: a magnitude is the spread that a
-# row would have if each of its terms had an independent relative error of 1.
-# A term of the output goes through about eight roundings: of the result
-# and the scale of a score, and of its inputs (which count twice: numerator and denominator of the softmax), of the
-# probability, and of the output. A gradient goes through the same again. In all precisions products add up in fp32: at
-# most one roundoff of fp32 per element of the width in a score, which counts twice. And exponentials are in fp32: their
-# arguments are rounded at their size, up to about 10, and vector units are only exact to a few roundoffs. PyTorch's
-# implementations stay below six tenths of these tolerances (tests/cs336_model/test_adapters.py).
+# row would have if each of its terms had an independent relative error of 1. A term of the output goes through about
+# eight roundings: of the result and the scale of a score, and of its inputs (which count twice: numerator and
+# denominator of the softmax), of the probability, and of the output. A gradient goes through the same again. In all
+# precisions products add up in fp32: at most one roundoff of fp32 per element of the width in a score, which counts
+# twice. And exponentials are in fp32: their arguments are rounded at their size, up to about 10, and vector units are
+# only exact to a few roundoffs. PyTorch's implementations stay below six tenths of these tolerances
+# (tests/cs336_model/test_adapters.py).
 TOLERANCES = (8.0, 16.0, 16.0, 16.0)
 OF_EXPONENTIALS = 128.0  # roundoffs of fp32
 LENGTHS = (16, 64, 256)  # for tiles of 64: shorter than one, one, and several (16 to 128 are usual)
@@ -129,8 +129,8 @@ def outputs_and_gradients(apply: Apply, inputs: list[Tensor], upstream: Tensor, 
 
 def reference(tensors: list[Tensor], causal: bool) -> tuple[list[Tensor], list[Tensor]]:
     """(values, magnitudes) of the output and of the gradients of queries, keys and values, from fp64 queries, keys,
-    values and upstream gradient. Each value is a sum; its magnitude is the root of the
-    sum of its terms' squares."""
+    values and upstream gradient. Each value is a sum; its magnitude is the root of the sum of its terms'
+    squares."""
     queries, keys, values, upstream = tensors
     scale = queries.shape[-1] ** -0.5
     scores = queries @ keys.mT * scale

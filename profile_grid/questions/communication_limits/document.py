@@ -1,16 +1,13 @@
 """What the document on limits of communication says: sentences and tables."""
 
-from collections.abc import Sequence
-
 import pandas as pd
 
 from cs336_model.arithmetic.layer_limits import DATA
 from cs336_model.ranges import BACKWARD
-from kernel_tables.markdown import MarkdownTable
 from profile_grid.quantities import ABSENT, count, interval, known, percent, rate, significant, with_spread
 from profile_grid.questions.communication_limits.table import SPREADS
 from profile_grid.study.dimensions import BATCH_SIZE, CONTEXT_LENGTH, GPUS, MODEL, PARALLEL
-from profile_grid.tables.cells import Part, lines_table, rows_table
+from profile_grid.tables.cells import Part, rows_table
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import Claim, capital, of_all
 
@@ -96,21 +93,15 @@ def tables(measured: Measured) -> list[Part]:
     """Per configuration, layout and pass: times by measured rates, and limits; data parallelism and buckets, as
     predicted and as measured."""
     layers, buckets = measured.tables["layer_limits"], measured.tables["bucket_costs"]
+    way = (PARALLEL.key,)  # how a run reduced gradients does not affect the layouts
     return [
         ("One feed-forward layer at the measured rates, for each way to lay out the GPUs",
-         _of_layers(layers, LIMITS, words=2)),
+         rows_table(layers, ALWAYS, LIMITS, words=2, hidden_if_constant=way)),
         ("Data parallelism, backward pass of one layer, as predicted and as measured under the profiler",
-         _of_layers(_data_parallel(layers), LAYERS)),
+         rows_table(_data_parallel(layers), ALWAYS, LAYERS, hidden_if_constant=way)),
         ("Cost of DistributedDataParallel's buckets, as predicted and as measured (communication: under the profiler)",
          rows_table(buckets, (*ALWAYS, PARALLEL.key), BUCKETS)),
     ]  # fmt: skip
-
-
-def _of_layers(rows: pd.DataFrame, columns: Sequence, words: int = 0) -> MarkdownTable:
-    """A line per row. How its run reduced gradients does not affect the layouts, and is shown only if it varies."""
-    headings, texts = [heading for heading, _ in columns], [text for _, text in columns]
-    hidden = (PARALLEL.key,) if rows[PARALLEL.key].nunique() < 2 else ()
-    return lines_table(rows, ALWAYS, headings, lambda row: [text(row) for text in texts], words, hidden)
 
 
 def _error(row: dict) -> str:

@@ -18,7 +18,7 @@ from profile_grid.questions.n_communication.one_gpu import BEHIND_A_REDUCTION, S
 from profile_grid.questions.n_communication.table import PARTS, communication_of_steps
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODEL, PARALLEL, keys_without
-from profile_grid.tables.cells import Part, errors_table, lines_table, rows_table, status_word
+from profile_grid.tables.cells import Part, errors_table, rows_table, status_word
 from profile_grid.tables.evidence import FASTER, SLOWER, UNCLEAR, error_of_ratio, judged
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import NO_WINNER, Claim, listed, of_all, where
@@ -187,10 +187,10 @@ def tables(measured: Measured) -> list[Part]:
     """(n) Steps with and without communication, ranks, collectives, bytes, memory, all-reduce alone, losses, errors of
     the first step, and scaling."""
 
-    def table_of(name: str, columns: Sequence, words: int = 0, keys: Sequence[str] = LEADING_KEYS) -> MarkdownTable:
-        return rows_table(measured.tables[f"communication_{name}"], keys, columns, words)
+    def table_of(name: str, columns: Sequence, words: int = 0) -> MarkdownTable:
+        return rows_table(measured.tables[f"communication_{name}"], LEADING_KEYS, columns, words)
 
-    gathers = measured.tables["communication_gathers"]
+    gathers, all_reduces = (measured.tables[f"communication_{name}"] for name in ("gathers", "all_reduce"))
     return [
         ("A step without a profiler (the time of the slowest rank), and the same work without reducing gradients",
          table_of("times", TIMES)),
@@ -202,7 +202,8 @@ def tables(measured: Measured) -> list[Part]:
          " `communication_gathers`)",
          rows_table(gathers[gathers["late"] > 0], LEADING_KEYS, GATHERS, words=1)),
         ("Memory of each rank by category", table_of("memory", MEMORY, words=3)),
-        ("Only all-reduces, one after another, without a model", _all_reduces_table(measured)),
+        ("Only all-reduces, one after another, without a model",
+         rows_table(all_reduces, (GPUS.key,), ALL_REDUCES, hidden_if_constant=keys_without(GPUS.key))),
         ("Losses compared with those of the run on one GPU with the same batch, as relative differences",
          table_of("losses", LOSSES)),
         ("Relative errors of the first step with reduced gradients, compared with an eager fp64 run of the"
@@ -210,14 +211,6 @@ def tables(measured: Measured) -> list[Part]:
          errors_table(measured.tables["communication_accuracy"], LEADING_KEYS)),
         ("Compared with a run on one GPU", table_of("scaling", SCALING, words=1)),
     ]  # fmt: skip
-
-
-def _all_reduces_table(measured: Measured) -> MarkdownTable:
-    rows = measured.tables["communication_all_reduce"]
-    return lines_table(
-        rows, (GPUS.key,), [heading for heading, _ in ALL_REDUCES], lambda row: [text(row) for _, text in ALL_REDUCES],
-        hidden=[key for key in keys_without(GPUS.key) if rows[key].nunique() < 2],
-    )  # fmt: skip
 
 
 def _step(row: dict) -> str:

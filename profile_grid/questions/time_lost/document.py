@@ -104,12 +104,12 @@ def _held(predictions: pd.DataFrame) -> list[Claim]:
     also = f"; clearly more was saved in {runs_in_words(broken)}" if len(broken) else ""
     held, every = within_bound(predictions), len(predictions)
     if held == every == 1:
-        saved, bound = (percent(predictions[f"{name}_percent"].iloc[0] / 100) for name in ("measured", "predicted"))
+        saved, bound = (predictions[f"{name}_percent"].iloc[0] / 100 for name in ("measured", "predicted"))
         text = "The measured remedy saves {saved} of a step; its bound is {bound}."
-        if predictions["measured_percent"].iloc[0] < 0:
-            saved = saved.lstrip("−-")
+        if saved < 0:
             text = "The measured remedy makes a step {saved} longer; the bound of its saving is {bound}."
-        return [Claim(text, "counted", saved=saved, bound=bound, held=held, all=every)]
+        numbers = {"saved": percent(abs(saved)), "bound": percent(bound)}
+        return [Claim(text, "counted", **numbers, held=held, all=every)]
     text = f"{remedies(held, every)} measured remedies saved no more than their bounds{{also}}."
     return [Claim(text, "counted", held=held, all=every, also=also)]
 
