@@ -17,7 +17,7 @@ from profile_grid.documents.documents import section
 from profile_grid.quantities import percent
 from profile_grid.questions.time_lost.document import remedies, within_bound
 from profile_grid.study.catalogue import QUESTIONS
-from profile_grid.study.dimensions import DIMENSIONS
+from profile_grid.study.dimensions import EVERY_DIMENSION
 from profile_grid.tables.evidence import WAITING
 from profile_grid.tables.measured import by_machine
 from profile_grid.tables.names import WHOLE_STEP
@@ -82,7 +82,7 @@ def _studies(answers: dict[str, dict[str, list[Claim]]]) -> Iterator[dict]:
 
 def _varying(runs: pd.DataFrame) -> str:
     """The dimensions that vary in a study: "model, mode, precision"."""
-    return ", ".join(key.heading for key in DIMENSIONS if runs[key.key].nunique() > 1) or "nothing"
+    return ", ".join(key.heading for key in EVERY_DIMENSION if runs[key.key].nunique() > 1) or "nothing"
 
 
 def _several_processes() -> list[str]:

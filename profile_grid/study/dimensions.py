@@ -143,8 +143,8 @@ CHECKPOINT = Dimension(
 )  # fmt: skip
 
 HEAD_DIM = Dimension(
-    key="head_dim", heading="d", meaning="size of the head", listed="head_dims", value_schema=COUNT,
-    in_name="d{}", in_words="with d {}",
+    key="head_dim", heading="head size", meaning="size of the head", listed="head_dims", value_schema=COUNT,
+    in_name="d{}", in_words="with head size {}",
 )  # fmt: skip
 
 GPUS = Dimension(

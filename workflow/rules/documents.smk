@@ -31,6 +31,7 @@ add_analysis(
         "profile_grid/documents/templates/document.*",
         "profile_grid/documents/templates/macros.md.j2",
         "profile_grid/documents/templates/print.lua",
+        "profile_grid/documents/templates/short_names.md.j2",
         "profile_grid/questions/*/definitions.md.j2",
     ),
     inputs=[*paths.parquet_of(["runs", *SUMMARIES]), PROVENANCE],

@@ -43,7 +43,7 @@ def sentences(measured: Measured) -> list[str]:
     """(i) The run with the highest peak; then by mode, what is kept, what fits, and the allocator."""
     peaks, failures = measured.tables["memory_peak"], measured.tables["memory_at_failure"]
     if peaks.empty:
-        return [_failure(run_rows) for _, run_rows in failures.groupby("run", sort=False)][:1] or [NOT_RECORDED]
+        return _failed(failures) or [NOT_RECORDED]
     lead = [_fullest(peaks, failures)]
     fits = _bisected(measured) or _predicted(measured)
     return [*lead, *_modes(peaks), *_kept(measured), *fits, *_failed(failures), *_counted(measured)]
@@ -132,28 +132,23 @@ def _bisected(measured: Measured) -> list[Claim]:
 
 
 def _failed(failures: pd.DataFrame) -> list[Claim]:
-    """The first run out of memory; the document's table has all."""
-    number = failures["run"].nunique()
-    return [
-        _failure(run_rows, varying(failures), f"Of {number} runs out of memory, " if number > 1 else "")
-        for _, run_rows in failures.groupby("run", sort=False)
-    ][:1]
-
-
-def _failure(live: pd.DataFrame, named: Iterable[str] = (), first_of: str = "") -> Claim:
-    """Where one run ran out of memory, and what was live then; the table has the requested bytes. `first_of`: of how
-    many such runs."""
-    first, of_category = live.iloc[0], live.groupby("category", sort=False)["bytes"].sum()
+    """Where the first run ran out of memory, and what was live then; the document's table has all runs."""
+    if failures.empty:
+        return []
+    first, number = failures.iloc[0], failures["run"].nunique()
+    of_category = failures[failures["run"] == first["run"]].groupby("category", sort=False)["bytes"].sum()
     path = innermost(first["in_range"])
     phase = escaped(first["in_phase"]) + (f" ({escaped(path)})" if path else "")
     if first["in_phase"] == OUTSIDE:
         phase = "the setup of model and optimizer"
-    return Claim(
-        "{first_of}{run}, {ends} in {at} with {live} in use, {share} of it {category}.",
-        first_of=first_of, ends="ends" if first_of else "runs out of memory", run=run_in_words(first, named), at=phase,
-        live=memory(first["live_bytes"]),
-        share=percent(of_category.max() / first["live_bytes"]), category=escaped(of_category.idxmax()),
-    )  # fmt: skip
+    return [
+        Claim(
+            "{run}, runs out of memory in {at} with {live} in use, {share} of it {category}{others}.",
+            run=run_in_words(first, varying(failures)), at=phase, live=memory(first["live_bytes"]),
+            share=percent(of_category.max() / first["live_bytes"]), category=escaped(of_category.idxmax()),
+            others=f"; {number} runs do not fit" if number > 1 else "",
+        )
+    ]  # fmt: skip
 
 
 def tables(measured: Measured) -> list[Part]:
