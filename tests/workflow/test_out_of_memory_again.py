@@ -23,19 +23,19 @@ def runs(monkeypatch):
     seen = []
 
     def run(job):
-        began = job.leases.began
-        began(Lease(("GPU-a",), 0.0, (), alone=job.leases.alone))
-        job.leases.given.append(Lease(("GPU-a",), 0.0, (), alone=job.leases.alone))
+        on_lease = job.leases.on_lease
+        on_lease(Lease(("GPU-a",), 0.0, (), is_alone=job.leases.must_be_alone))
+        job.leases.acquired_leases.append(Lease(("GPU-a",), 0.0, (), is_alone=job.leases.must_be_alone))
         (job.scratch / "attempt-1").mkdir()
-        seen.append((job.leases.alone, job.scratch))
+        seen.append((job.leases.must_be_alone, job.scratch))
         machine = {"other_processes": 1}
-        status = "complete" if job.leases.alone else "out_of_memory"
+        status = "complete" if job.leases.must_be_alone else "out_of_memory"
         return {"status": status, "reason": None, "program": {"machine": machine}, "seconds": {}}
 
     @contextmanager
-    def leases_for(*_, began, **__):
+    def leases_for(*_, on_lease, **__):
         leases = Leases(Path("socket"))
-        leases.began = began
+        leases.on_lease = on_lease
         yield leases
 
     monkeypatch.setattr(Stage, "load", lambda stage, module: SimpleNamespace(measure=run))

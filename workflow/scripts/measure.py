@@ -56,20 +56,20 @@ def measured(stage: Stage, job: Job) -> dict:
     announced = ProgressLine(stage.name, program["run"], job.folder / stage.result)
     notes, started = [], time.monotonic()
 
-    def began(lease: Lease) -> None:
+    def begin(lease: Lease) -> None:
         announced.begins()
-        new = [note for note in notes_before(program, lease.gpus, lease.alone) if note not in notes]
+        new = [note for note in notes_before(program, lease.gpus, lease.is_alone) if note not in notes]
         notes.extend(new)
         say_notes(new)
 
     what, quiet = f"{stage.name} of {program['run']}", job.specification.get("quiet_host", False)
     nvml()  # loaded before the lease, so that no GPU waits for it
-    with leases_for(program["device"], what, rank_count(program), quiet_host=quiet, say=say, began=began) as leases:
+    with leases_for(program["device"], what, rank_count(program), quiet_host=quiet, say=say, on_lease=begin) as leases:
         job = replace(job, leases=leases)
         result = without_own_neighbours(measure_stage(job), leases)
         if result["status"] == OUT_OF_MEMORY and not leases.were_alone():
             say(f"{what} ran out of memory next to a measurement that was ending: once more, alone")
-            leases.alone, scratch = True, job.scratch / "alone"
+            leases.must_be_alone, scratch = True, job.scratch / "alone"
             scratch.mkdir()
             notes.clear()  # of a GPU that was not empty
             result = measure_stage(replace(job, scratch=scratch))
@@ -78,7 +78,7 @@ def measured(stage: Stage, job: Job) -> dict:
     if result["reason"]:
         say_notes([f"{result['status']}: {result['reason']}; see {job.log}"])
     seconds = time.monotonic() - started - leases.waited_s()
-    began_unix_s = leases.given[0].since_unix_s if leases.given else time.time()
+    began_unix_s = leases.acquired_leases[0].since_unix_s if leases.acquired_leases else time.time()
     announced.ends(seconds)
     return {
         "format": FORMAT,
@@ -87,7 +87,7 @@ def measured(stage: Stage, job: Job) -> dict:
         "specification": job.specification,
         "seconds": result["seconds"] | {"all": round(seconds, 3), "leased": round(leases.held_s, 3)},
         "waited_s": round(leases.waited_s(), 3),
-        "neighbours": leases.neighbours,
+        "neighbours": leases.max_neighbours,
         "started_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began_unix_s)),
     }
 

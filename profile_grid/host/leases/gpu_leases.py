@@ -26,12 +26,12 @@ from typing import NamedTuple
 from profile_grid.host.leases.host_locks import HostLock, LeaseError, lock_names
 
 HOST = "host"
-PRESENCE = "staying-{}"  # the lock of processes that are on a GPU, with a lease or after it
-PATIENCE_S = 300.0
-PAUSE_S, PAUSE_IN_FRONT_S = 0.2, 0.05  # between two attempts; an attempt on four GPUs takes half a millisecond
-WAITING = "waiting-"
-TICKET_NAME = re.compile(rf"{WAITING}(\d{{20}})-\d+")  # nanoseconds since the host started, and the process
-STALE_S = 10.0  # since the last attempt
+PRESENCE_LOCK = "present-{}"  # shared by the processes that are on a GPU, with a lease or after it
+RESERVE_AFTER_S = 300.0  # of waiting
+POLL_S, POLL_NEAR_FRONT_S = 0.2, 0.05  # between two attempts; an attempt on four GPUs takes half a millisecond
+TICKET_PREFIX = "waiting-"
+TICKET_NAME = re.compile(rf"{TICKET_PREFIX}(\d{{20}})-\d+")  # nanoseconds since the host started, and the process
+STALE_TICKET_S = 10.0  # since the last attempt
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class Lease:
 
     gpus: tuple[str, ...]  # as their pool names them
     since_unix_s: float
-    files: tuple[int, ...]  # descriptors of the locks of the host and of the GPUs
-    presence_files: tuple[int, ...] = ()  # descriptors of the locks of who is present on a GPU
-    alone: bool = True  # no process that returned an earlier lease was still present
+    lock_descriptors: tuple[int, ...]  # of the files that lock the host and the GPUs
+    presence_descriptors: tuple[int, ...] = ()  # of the files that say who is present on the GPUs
+    is_alone: bool = True  # no process that returned an earlier lease was still present
 
 
-class NotWanted(Exception):
-    """The `wanted` of a request became false before there was a lease: the process that asked for it has ended."""
+class RequestWithdrawn(Exception):
+    """Nobody wants a lease any more that is still waited for: the process that asked for it has ended."""
 
 
 class GpuLocks(NamedTuple):
@@ -68,16 +68,21 @@ class QueueTicket:
     whole_host: bool
 
     @property
-    def waited_long(self) -> bool:
-        """Whether it must not be overtaken any more."""
-        return _now_ns() - int(TICKET_NAME.fullmatch(self.path.name)[1]) > 1e9 * PATIENCE_S
+    def has_waited_long(self) -> bool:
+        """Whether the GPUs that it can use are reserved for it by now."""
+        return _now_ns() - int(TICKET_NAME.fullmatch(self.path.name)[1]) > 1e9 * RESERVE_AFTER_S
 
     def earlier_names(self) -> list[str]:
         """The file names of earlier tickets whose processes still try, oldest first."""
-        names = [name for name in sorted(lock_names(WAITING)) if name < self.path.name and TICKET_NAME.fullmatch(name)]
-        return [name for name in names if time.time() - _last_attempt_unix_s(self.path.with_name(name)) < STALE_S]
+        names = sorted(name for name in lock_names(TICKET_PREFIX) if TICKET_NAME.fullmatch(name))
+        oldest_unix_s = time.time() - STALE_TICKET_S
+        return [
+            name
+            for name in names
+            if name < self.path.name and _last_attempt_unix_s(self.path.with_name(name)) > oldest_unix_s
+        ]
 
-    def earlier(self) -> Iterator["QueueTicket"]:
+    def earlier_tickets(self) -> Iterator["QueueTicket"]:
         """Earlier tickets whose processes still wait, oldest first."""
         return (ticket for name in self.earlier_names() if (ticket := _read_ticket(name)) is not None)
 
@@ -94,89 +99,93 @@ def acquire_lease(
     purpose: str,
     *,
     whole_host: bool = False,
-    alone: bool = False,
+    must_be_alone: bool = False,
     say: Callable[[str], None] = print,
-    wanted: Callable[[], bool] = lambda: True,
+    is_wanted: Callable[[], bool] = lambda: True,
 ) -> Iterator[Lease]:
     """Lease `count` GPUs of the pool, all or none, for a with block. Raises LeaseError if the pool has fewer, and
-    NotWanted as soon as `wanted` is false.
+    RequestWithdrawn as soon as `is_wanted` is false.
 
-    `purpose` is shown to processes that wait for this lease; `say` is called once, with the name of the holder, if this
-    one has to wait. With `alone` it also waits for processes that returned their lease and are still on the GPU.
+    `purpose` is shown to processes that wait for this lease; `say` is called once, with the names of the holders, if
+    this one has to wait. With `must_be_alone` it also waits for processes that returned their lease and are still on
+    the GPUs.
     """
     if count > len(pool):
         raise LeaseError(f"{purpose} needs {count} GPUs and can see {len(pool)} ({', '.join(pool) or 'none'})")
     is_announced = False
     with ExitStack() as queue:
-        ticket = queue.enter_context(queued(pool, count, whole_host, purpose))
-        while wanted():
+        ticket = queue.enter_context(new_ticket(pool, count, whole_host, purpose))
+        while is_wanted():
             ticket.touch()
             with ExitStack() as locks:
-                lease = _try_lock(locks, ticket, purpose, alone)
-                if isinstance(lease, Lease):
+                lease, holders = _try_lease(locks, ticket, purpose, must_be_alone)
+                if lease:
                     queue.close()
                     yield lease
                     return
             if not is_announced:
-                say(f"{purpose} waits for {lease}")
+                say(f"{purpose} waits for {holders}")
                 is_announced = True
-            time.sleep(PAUSE_IN_FRONT_S if len(ticket.earlier_names()) < max(len(pool), 1) else PAUSE_S)
-        raise NotWanted
+            is_near_front = len(ticket.earlier_names()) < max(len(pool), 1)
+            time.sleep(POLL_NEAR_FRONT_S if is_near_front else POLL_S)
+        raise RequestWithdrawn
 
 
-def _try_lock(locks: ExitStack, ticket: QueueTicket, purpose: str, alone: bool) -> Lease | str:
-    """The lease that a ticket asks for, or whom to wait for. The locks are entered into `locks`."""
-    host, free, busy = locks.enter_context(HostLock(HOST)), {}, []
+def _try_lease(locks: ExitStack, ticket: QueueTicket, purpose: str, must_be_alone: bool) -> tuple[Lease | None, str]:
+    """(lease, ""), or (None, whom to wait for): one attempt at what a ticket asks for. The locks are entered into
+    `locks`."""
+    host, free, holders = locks.enter_context(HostLock(HOST)), {}, []
     if not host.try_lock(shared=not ticket.whole_host):
-        return f"this host: {host.holder()}"
+        return None, f"this host: {host.holder()}"
     # behind earlier tickets some free GPUs may be reserved, so all are tried; otherwise others must not find more
     # locked than necessary
-    enough = len(ticket.gpus) if ticket.earlier_names() else ticket.count
+    max_locked = len(ticket.gpus) if ticket.earlier_names() else ticket.count
     for name in ticket.gpus:
-        if len(free) == enough:
+        if len(free) == max_locked:
             break
-        gpu, presence = (locks.enter_context(HostLock(lock)) for lock in (name, PRESENCE.format(name)))
+        gpu, presence = (locks.enter_context(HostLock(lock)) for lock in (name, PRESENCE_LOCK.format(name)))
         if not gpu.try_lock():
-            busy.append(f"GPU {name}: {gpu.holder()}")
-        elif not (is_alone := presence.try_lock()) and alone:
-            busy.append(f"GPU {name}: a measurement that is over, whose process ends")
+            holders.append(f"GPU {name}: {gpu.holder()}")
+        elif not (is_alone := presence.try_lock()) and must_be_alone:
+            holders.append(f"GPU {name}: a measurement that is over, whose process ends")
         else:
             free[name] = GpuLocks(gpu, presence, is_alone)
     # hundreds may wait, and each tries several times a second: the queue is read only if enough GPUs are free
     reserved = _reserved(ticket, free) if len(free) >= ticket.count else {}
-    busy += [f"{'this host' if name == HOST else f'GPU {name}'}: {holder}" for name, holder in reserved.items()]
+    holders += [f"{'this host' if name == HOST else f'GPU {name}'}: {holder}" for name, holder in reserved.items()]
     chosen = [free[name] for name in free if name not in reserved][: ticket.count]
     if HOST in reserved or len(chosen) < ticket.count:
-        return "; ".join(busy)
+        return None, "; ".join(holders)
     for gpu_locks in free.values():
         if gpu_locks in chosen:
-            gpu_locks.presence.try_lock(shared=True)  # no longer exclusive, or like those present
+            gpu_locks.presence.try_lock(shared=True)  # with the processes that are still present, and later ones
         else:
             gpu_locks.presence.release()
             gpu_locks.gpu.release()
-    signed = (host, *(gpu_locks.gpu for gpu_locks in chosen))
-    for lock in signed:
+    signed_locks = (host, *(gpu_locks.gpu for gpu_locks in chosen))
+    for lock in signed_locks:
         lock.sign(purpose)
-    return Lease(
+    lease = Lease(
         gpus=tuple(gpu_locks.gpu.name for gpu_locks in chosen),
         since_unix_s=time.time(),
-        files=tuple(lock.file for lock in signed),
-        presence_files=tuple(gpu_locks.presence.file for gpu_locks in chosen),
-        alone=all(gpu_locks.is_alone for gpu_locks in chosen),
+        lock_descriptors=tuple(lock.descriptor for lock in signed_locks),
+        presence_descriptors=tuple(gpu_locks.presence.descriptor for gpu_locks in chosen),
+        is_alone=all(gpu_locks.is_alone for gpu_locks in chosen),
     )
+    return lease, ""
 
 
 def _reserved(ticket: QueueTicket, free: Collection[str]) -> dict[str, str]:
-    """The free GPUs, or HOST, that earlier tickets will take or that are reserved for them, with whom to wait for."""
+    """{a free GPU, or HOST, that an earlier ticket will take or that is reserved for it: whom to wait for}"""
     reserved: dict[str, str] = {}
-    for earlier in ticket.earlier():
+    for earlier in ticket.earlier_tickets():
         holder = f"{earlier.holder}, which waited before"
         if earlier.whole_host:
-            if ticket.whole_host or earlier.waited_long:
+            if ticket.whole_host or earlier.has_waited_long:
                 return {HOST: holder}
             continue
         useful = [gpu for gpu in earlier.gpus if gpu in free and gpu not in reserved]
-        if len(useful) >= earlier.count or earlier.waited_long:
+        if len(useful) >= earlier.count or earlier.has_waited_long:
             reserved |= dict.fromkeys(useful[: earlier.count], holder)
         if len(free) - len(reserved) < ticket.count:
             break
@@ -184,13 +193,13 @@ def _reserved(ticket: QueueTicket, free: Collection[str]) -> dict[str, str]:
 
 
 @contextmanager
-def queued(gpus: Sequence[str], count: int, whole_host: bool, purpose: str) -> Iterator[QueueTicket]:
+def new_ticket(gpus: Sequence[str], count: int, whole_host: bool, purpose: str) -> Iterator[QueueTicket]:
     """A ticket at the end of the queue, for a with block."""
     number = f"{_now_ns():020d}-{os.getpid()}"
-    with HostLock(f"comes-{number}") as lock:
+    with HostLock(f"new-{number}") as lock:
         lock.try_lock()
         lock.sign(purpose, gpus=list(gpus), count=count, whole_host=whole_host)
-        lock.rename(WAITING + number)  # others see it locked and complete
+        lock.rename(TICKET_PREFIX + number)  # others see it locked and complete
         try:
             yield QueueTicket(lock.path, lock.holder(), tuple(gpus), count, whole_host)
         finally:
@@ -199,7 +208,7 @@ def queued(gpus: Sequence[str], count: int, whole_host: bool, purpose: str) -> I
 
 def _read_ticket(name: str) -> QueueTicket | None:
     """The ticket in the file of this name; None if nobody waits with it any more."""
-    with suppress(FileNotFoundError), HostLock(name, make=False) as lock:
+    with suppress(FileNotFoundError), HostLock(name, create=False) as lock:
         if lock.try_lock(shared=True):  # its process was killed
             with suppress(OSError):  # another user's
                 lock.path.unlink()

@@ -16,11 +16,10 @@ from pathlib import Path
 from profile_grid.errors import OutsideError
 
 FOLDER_VARIABLE = "PROFILE_GRID_LEASES"
-FOLDER = "/tmp/profile-grid-leases"  # not below TMPDIR, which users and jobs set for themselves
-FOR_ALL_USERS = 0o1777  # as /tmp: everybody may make a file, nobody may remove another's
-OPENED_SAFELY = os.O_NOFOLLOW | os.O_CLOEXEC  # a link of another user is not followed
-
-GPU = re.compile(r"GPU-|\d")  # how the name of a GPU begins
+DEFAULT_FOLDER = "/tmp/profile-grid-leases"  # not below TMPDIR, which users and jobs set for themselves
+FOLDER_MODE = 0o1777  # as /tmp: everybody may create a file, nobody may remove another's
+OPEN_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC  # a link of another user is not followed
+GPU_NAME_START = re.compile(r"GPU-|\d")
 
 
 class LeaseError(OutsideError):
@@ -29,55 +28,55 @@ class LeaseError(OutsideError):
 
 def held_gpus() -> set[str]:
     """The GPUs of this host that somebody has locked at this moment, by the names of their locks."""
-    names = [name for name in lock_names() if GPU.match(name)]
+    names = [name for name in lock_names() if GPU_NAME_START.match(name)]
     with ExitStack() as locks:
         return {name for name in names if not locks.enter_context(HostLock(name)).try_lock(shared=True)}
 
 
-def lock_names(beginning: str = "") -> list[str]:
-    """The names of all locks that were ever used on this host and begin so, held or not."""
-    return [name for name in os.listdir(_folder()) if name.startswith(beginning)]
+def lock_names(prefix: str = "") -> list[str]:
+    """The names with this prefix of all locks of this host, held or not."""
+    return [name for name in os.listdir(_folder()) if name.startswith(prefix)]
 
 
 class HostLock:
-    """The lock of this name, not locked yet; leaving the with block releases it. Without `make`, a lock that does not
+    """The lock of this name, not locked yet; leaving the with block releases it. Without `create`, a lock that does not
     exist raises FileNotFoundError."""
 
-    def __init__(self, name: str, make: bool = True):
+    def __init__(self, name: str, create: bool = True):
         self.name = name
         self.path = _folder() / re.sub(r"[^\w.-]", "_", name)
-        self._make = make
-        self.file = -1  # the descriptor of the lock: every process that has it open keeps the lock
+        self._create = create
+        self.descriptor = -1  # of the file: every process that has it open keeps the lock
 
     def __enter__(self) -> "HostLock":
         try:
-            if self._make:
-                _make(self.path)
+            if self._create:
+                _create(self.path)
             access = os.O_RDWR if os.access(self.path, os.W_OK) else os.O_RDONLY
-            self.file = os.open(self.path, access | OPENED_SAFELY)
+            self.descriptor = os.open(self.path, access | OPEN_FLAGS)
         except OSError as error:
-            if isinstance(error, FileNotFoundError) and not self._make:
+            if isinstance(error, FileNotFoundError) and not self._create:
                 raise
             raise _unusable(self.path, error) from error
         return self
 
     def __exit__(self, *exception) -> None:
-        os.close(self.file)
+        os.close(self.descriptor)
 
     def try_lock(self, shared: bool = False) -> bool:
-        """Lock it if it is free, or if it is shared and this is `shared` too; whether that succeeded."""
+        """Locks it if it is free, or if all who hold it share it and `shared` is true. Returns whether it did."""
         try:
-            fcntl.flock(self.file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-            return os.path.samestat(os.fstat(self.file), os.stat(self.path))  # nobody has replaced the file
+            fcntl.flock(self.descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+            return os.path.samestat(os.fstat(self.descriptor), os.stat(self.path))  # nobody has replaced the file
         except (BlockingIOError, FileNotFoundError):
             return False
 
     def release(self) -> None:
         """Releases the lock before the with block ends."""
-        fcntl.flock(self.file, fcntl.LOCK_UN)
+        fcntl.flock(self.descriptor, fcntl.LOCK_UN)
 
     def rename(self, name: str) -> None:
-        """Gives the lock and its file another name; it stays held."""
+        """Gives the lock and its file another name; a held lock stays held."""
         self.name, self.path = name, self.path.rename(self.path.with_name(name))
 
     def holder(self) -> str:
@@ -89,28 +88,28 @@ class HostLock:
             return "another measurement"
 
     def sign(self, purpose: str, **details: object) -> None:
-        """Writes into the file who has the lock; nothing if the file may only be read."""
+        """Writes into the file who has the lock, unless the file may only be read."""
         holder = {"what": purpose, "process": os.getpid(), "user": _user(), "since": time.strftime("%H:%M:%S")}
-        if fcntl.fcntl(self.file, fcntl.F_GETFL) & os.O_RDWR:
+        if fcntl.fcntl(self.descriptor, fcntl.F_GETFL) & os.O_RDWR:
             with suppress(OSError):  # the disk is full
-                os.truncate(self.file, 0)
-                os.pwrite(self.file, json.dumps(holder | details).encode(), 0)
+                os.truncate(self.descriptor, 0)
+                os.pwrite(self.descriptor, json.dumps(holder | details).encode(), 0)
 
 
-def _make(path: Path) -> None:
-    """Makes the file if it is missing. An existing one is opened without O_CREAT, since the kernel refuses that for
+def _create(path: Path) -> None:
+    """Creates the file if it is missing. An existing one is opened without O_CREAT, since the kernel refuses that for
     another user's file in a folder like /tmp (fs.protected_regular)."""
     with suppress(FileExistsError):
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPENED_SAFELY, 0o666)
-        os.fchmod(file, 0o666)  # whatever the umask: others must be able to lock it too
-        os.close(file)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o666)
+        os.fchmod(descriptor, 0o666)  # whatever the umask: others must be able to lock it too
+        os.close(descriptor)
 
 
 def _folder() -> Path:
-    folder = Path(os.environ.get(FOLDER_VARIABLE) or FOLDER)
+    folder = Path(os.environ.get(FOLDER_VARIABLE) or DEFAULT_FOLDER)
     try:
         folder.mkdir()
-        folder.chmod(FOR_ALL_USERS)
+        folder.chmod(FOLDER_MODE)
     except FileExistsError:
         if folder.is_symlink() or not folder.is_dir():
             raise LeaseError(f"{folder} is not a folder; remove it, or set {FOLDER_VARIABLE} to one") from None

@@ -22,11 +22,11 @@ from pathlib import Path
 from cs336_model.program.lease import GIVEN_BACK
 from kernel_recorder.nsys_profile import gpu_is_visible
 from profile_grid.host.gpu_check import visible_gpus
-from profile_grid.host.leases.gpu_leases import Lease, NotWanted, acquire_lease
+from profile_grid.host.leases.gpu_leases import Lease, RequestWithdrawn, acquire_lease
 from profile_grid.host.leases.host_locks import held_gpus
 
-PEER = struct.Struct("3i")  # pid, uid, gid (SO_PEERCRED, unix(7))
-LOOK_MS = 1000  # between two checks of who else measures on this host
+PEER_CREDENTIALS = struct.Struct("3i")  # pid, uid, gid (SO_PEERCRED, unix(7))
+NEIGHBOUR_POLL_MS = 1000  # between two counts of who else measures on this host
 
 
 @dataclass
@@ -34,42 +34,42 @@ class Leases:
     """The leases of one job, and the seconds that its programs waited for them and held them."""
 
     address: Path | None = None  # where programs ask for a lease; None if the job itself has one
-    files: tuple[int, ...] = ()  # of the job's lease: a process that has them open keeps it
-    given: list[Lease] = field(default_factory=list)
+    lock_descriptors: tuple[int, ...] = ()  # of the job's lease: a process that has them open keeps it
+    acquired_leases: list[Lease] = field(default_factory=list)
     held_s: float = 0.0
-    neighbours: int = 0  # the most other GPUs of the host that were leased at the same time
-    alone: bool = False  # also wait for processes that returned an earlier lease of the GPUs
+    max_neighbours: int = 0  # the most other GPUs of the host that were leased at the same time
+    must_be_alone: bool = False  # also wait for processes that returned an earlier lease of the GPUs
     _waited_s: float = 0.0
-    _waits_since: float | None = None
+    _waiting_since_s: float | None = None
 
     def waited_s(self) -> float:
         """Seconds spent waiting, until now."""
-        since = self._waits_since
+        since = self._waiting_since_s
         return self._waited_s + (0.0 if since is None else time.monotonic() - since)
 
     @contextmanager
     def acquire(self, pool: Sequence[str], count: int, purpose: str, **options) -> Iterator[Lease]:
         """`acquire_lease` with the same arguments; its seconds are counted here."""
-        self._waits_since = time.monotonic()
+        self._waiting_since_s = time.monotonic()
         try:
             with acquire_lease(pool, count, purpose, **options) as lease:
-                started, self._waited_s, self._waits_since = time.monotonic(), self.waited_s(), None
-                self.given.append(lease)
+                started, self._waited_s, self._waiting_since_s = time.monotonic(), self.waited_s(), None
+                self.acquired_leases.append(lease)
                 try:
                     yield lease
                 finally:
                     self.held_s += time.monotonic() - started
         finally:
-            self._waited_s, self._waits_since = self.waited_s(), None
+            self._waited_s, self._waiting_since_s = self.waited_s(), None
 
     def were_alone(self) -> bool:
-        """Whether nobody who returned an earlier lease was on the GPUs whenever this job got them. It covers all leases
-        of the job: several of its programs may wait at once, and which of them ran out of memory is unknown here."""
-        return all(lease.alone for lease in self.given)
+        """Whether no process that had returned its lease was still on the GPUs when this job got them, of all leases of
+        the job: which of its programs ran out of memory is unknown here."""
+        return all(lease.is_alone for lease in self.acquired_leases)
 
     def count_neighbours(self, lease: Lease) -> None:
-        """Counts who else measures on this host at this moment."""
-        self.neighbours = max(self.neighbours, len(held_gpus() - set(lease.gpus)))
+        """Counts the other GPUs of this host that are leased at this moment."""
+        self.max_neighbours = max(self.max_neighbours, len(held_gpus() - set(lease.gpus)))
 
 
 @contextmanager
@@ -80,46 +80,46 @@ def leases_for(
     *,
     quiet_host: bool = False,
     say: Callable[[str], None],
-    began: Callable[[Lease], None] = lambda lease: None,
+    on_lease: Callable[[Lease], None] = lambda lease: None,
 ) -> Iterator[Leases]:
-    """The leases of one job, for a with block: for each of its programs, of `count` visible GPUs, all or none, or of
-    the host if it has no GPU. A program has one process per GPU, which ask together. With `quiet_host` no other GPU of
-    the host is leased meanwhile. `began` receives every lease before it is used, in another thread. Raises LeaseError
-    at the end if no lease is possible.
+    """The leases of one job, for a with block. Each of its programs, which has one process per GPU, leases `count`
+    visible GPUs, all or none. If the host has no GPU, the job leases the host. With `quiet_host` no other GPU of the
+    host is leased meanwhile. `on_lease` receives every lease before it is used, in another thread. Raises LeaseError at
+    the end if no lease is possible.
     """
     if device == "cpu" or not gpu_is_visible():
         leases = Leases()
         with leases.acquire([], 0, purpose, whole_host=True, say=say) as lease:
-            leases.files = lease.files
-            began(lease)
+            leases.lock_descriptors = lease.lock_descriptors
+            on_lease(lease)
             yield leases
         return
     options = {"whole_host": quiet_host, "say": say}
-    with _served_leases(visible_gpus(), count, purpose, options, began) as leases:
+    with _served_leases(visible_gpus(), count, purpose, options, on_lease) as leases:
         yield leases
 
 
 @contextmanager
 def _served_leases(
-    pool: Sequence[str], count: int, purpose: str, options: dict[str, object], began: Callable[[Lease], None]
+    pool: Sequence[str], count: int, purpose: str, options: dict[str, object], on_lease: Callable[[Lease], None]
 ) -> Iterator[Leases]:
-    """The leases of GPUs for the programs of one job, which ask for them over a socket."""
-    is_closed = threading.Event()
+    """`leases_for` on GPUs of the pool: the programs of the job ask for them over a socket."""
+    job_is_over = threading.Event()
 
-    def lease_to(askers: Sequence[Asker]) -> None:
-        """Leases GPUs until each process is gone or has returned them. The end of a connection does not count: the
-        driver may take longer to free what a process had on the GPU."""
+    def lease_to(clients: Sequence[LeaseClient]) -> None:
+        """Leases GPUs until each process has ended or returned them. The end of a connection does not count: the driver
+        may take longer to free what a process had on the GPU."""
 
-        def wanted() -> bool:
-            return not (is_closed.is_set() or any(asker.is_gone() for asker in askers))
+        def is_wanted() -> bool:
+            return not (job_is_over.is_set() or any(client.has_ended() for client in clients))
 
-        waiting = options | {"alone": leases.alone, "wanted": wanted}
-        with suppress(NotWanted), leases.acquire(pool, count, purpose, **waiting) as lease:
-            began(lease)
-            for asker in askers:
-                asker.send(lease)
+        all_options = options | {"must_be_alone": leases.must_be_alone, "is_wanted": is_wanted}
+        with suppress(RequestWithdrawn), leases.acquire(pool, count, purpose, **all_options) as lease:
+            on_lease(lease)
+            for client in clients:
+                client.send(lease)
             leases.count_neighbours(lease)
-            while not (is_closed.is_set() or all(asker.is_done(LOOK_MS) for asker in askers)):
+            while not (job_is_over.is_set() or all(client.is_done(NEIGHBOUR_POLL_MS) for client in clients)):
                 leases.count_neighbours(lease)
 
     with (
@@ -134,45 +134,45 @@ def _served_leases(
         try:
             yield leases
         finally:
-            is_closed.set()
+            job_is_over.set()
             with suppress(OSError):  # accept() has failed already
                 listener.shutdown(socket.SHUT_RDWR)  # wakes accept(), which closing would not
             server.result()
 
 
-def _serve(listener: socket.socket, count: int, lease_to: Callable[[Sequence["Asker"]], None]) -> None:
-    """Leases to every `count` processes that ask, until the listener is shut down. If no lease is possible, the
-    listener is closed: whoever asks or has asked does not wait for an answer then."""
-    askers: list[Asker] = []
+def _serve(listener: socket.socket, count: int, lease_to: Callable[[Sequence["LeaseClient"]], None]) -> None:
+    """Leases GPUs to every `count` processes that ask, until the listener is shut down. If no lease is possible, it
+    closes the listener and all connections, so that no process waits for an answer."""
+    clients: list[LeaseClient] = []
     try:
         while True:
             try:
                 connection, _ = listener.accept()
             except OSError:
                 return  # it was shut down
-            for asker in [asker for asker in askers if asker.is_gone()]:  # its program has failed
-                askers.remove(asker)
-                asker.close()
+            for client in [client for client in clients if client.has_ended()]:  # its program has failed
+                clients.remove(client)
+                client.close()
             with suppress(ProcessLookupError):
-                askers.append(Asker(connection))
-            if len(askers) == count:
-                lease_to(askers)
-                while askers:
-                    askers.pop().close()
+                clients.append(LeaseClient(connection))
+            if len(clients) == count:
+                lease_to(clients)
+                while clients:
+                    clients.pop().close()
     finally:
         listener.close()
-        for asker in askers:
-            asker.close()
+        for client in clients:
+            client.close()
 
 
-class Asker:
-    """A process that asks for its GPUs over a connection. Raises ProcessLookupError if it is gone."""
+class LeaseClient:
+    """A process that asks for its GPUs over a connection. Raises ProcessLookupError if it has ended."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self._connection, self._is_listening, self._has_returned = connection, True, False
-        pid, _, _ = PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))
+        self._connection, self._may_return, self._has_returned = connection, True, False
+        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER_CREDENTIALS.size)
         try:
-            self._process = os.pidfd_open(pid)
+            self._process_descriptor = os.pidfd_open(PEER_CREDENTIALS.unpack(credentials)[0])
         except ProcessLookupError:
             connection.close()
             raise
@@ -180,32 +180,32 @@ class Asker:
     def send(self, lease: Lease) -> None:
         """Sends it the names of its GPUs, and the files whose locks lease them."""
         with suppress(ConnectionError):  # it was killed meanwhile
-            message = {"gpus": lease.gpus, "presence": len(lease.presence_files)}
-            socket.send_fds(self._connection, [json.dumps(message).encode()], lease.files + lease.presence_files)
+            message = {"gpus": lease.gpus, "presence": len(lease.presence_descriptors)}
+            descriptors = lease.lock_descriptors + lease.presence_descriptors
+            socket.send_fds(self._connection, [json.dumps(message).encode()], descriptors)
 
-    def is_gone(self, patience_ms: int = 0) -> bool:
-        """Whether the process has ended, or ends within some milliseconds."""
-        return self._process in _readable(patience_ms, self._process)
+    def has_ended(self, wait_ms: int = 0) -> bool:
+        """Whether the process has ended, now or within some milliseconds."""
+        return self._process_descriptor in _readable(wait_ms, self._process_descriptor)
 
-    def is_done(self, patience_ms: int) -> bool:
+    def is_done(self, wait_ms: int) -> bool:
         """Whether the process has ended, or returns its lease, within some milliseconds."""
-        if self._is_listening and self._connection.fileno() in _readable(
-            patience_ms, self._process, self._connection.fileno()
-        ):
+        connection = self._connection.fileno()
+        if self._may_return and connection in _readable(wait_ms, self._process_descriptor, connection):
             with suppress(ConnectionError):
                 self._has_returned = self._connection.recv(len(GIVEN_BACK)) == GIVEN_BACK
-            self._is_listening = False
-        return self._has_returned or self.is_gone(0 if self._is_listening else patience_ms)
+            self._may_return = False  # it did, or its connection is closed
+        return self._has_returned or self.has_ended(0 if self._may_return else wait_ms)
 
     def close(self) -> None:
         """Ends the connection; a process without a lease then gives up."""
         self._connection.close()
-        os.close(self._process)
+        os.close(self._process_descriptor)
 
 
-def _readable(patience_ms: int, *files: int) -> set[int]:
-    """The files that can be read, now or within some milliseconds."""
+def _readable(wait_ms: int, *descriptors: int) -> set[int]:
+    """The descriptors that can be read, now or within some milliseconds."""
     poll = select.poll()
-    for file in files:
-        poll.register(file, select.POLLIN)
-    return {file for file, _ in poll.poll(patience_ms)}
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll(wait_ms)}

@@ -13,7 +13,7 @@ import pytest
 
 from cs336_model.arguments import PROJECT_ARGUMENTS
 from profile_grid.host.leases import lease_server
-from profile_grid.host.leases.gpu_leases import Lease, NotWanted, acquire_lease
+from profile_grid.host.leases.gpu_leases import Lease, RequestWithdrawn, acquire_lease
 from profile_grid.host.leases.host_locks import FOLDER_VARIABLE, HostLock, LeaseError
 from profile_grid.host.leases.lease_server import Leases, leases_for
 from profile_grid.host.processes.job import Job
@@ -50,7 +50,7 @@ def gpus(tmp_path, monkeypatch):
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "leases"))
     monkeypatch.setattr(lease_server, "gpu_is_visible", lambda: True)
     monkeypatch.setattr(lease_server, "visible_gpus", lambda: names)
-    monkeypatch.setattr(lease_server, "LOOK_MS", 10)
+    monkeypatch.setattr(lease_server, "NEIGHBOUR_POLL_MS", 10)
     return names
 
 
@@ -86,13 +86,13 @@ def until(is_so):
 
 def test_a_program_has_the_gpu_that_it_asked_for_until_it_is_gone_and_sees_no_other(gpus):
     gpus += ["GPU-b"]
-    began = []
-    with leases_for("auto", "a run", say=print, began=began.append) as leases:
+    seen_leases = []
+    with leases_for("auto", "a run", say=print, on_lease=seen_leases.append) as leases:
         assert not is_leased("GPU-a")  # while it imports, somebody else may have it
         with program(leases) as first:
             assert first.stdout.readline() == "has GPU-a GPU-a\n"
             assert is_leased("GPU-a")
-            assert [lease.gpus for lease in began] == [("GPU-a",)]
+            assert [lease.gpus for lease in seen_leases] == [("GPU-a",)]
         until(lambda: not is_leased("GPU-a"))
     assert leases.held_s > 0
 
@@ -119,10 +119,10 @@ def test_who_needs_all_memory_waits_for_the_process_that_gave_its_lease_back():
     ):
         assert first.stdout.readline() == "has GPU-a GPU-a\n"
         gives_back(first)
-        those.alone = True
+        those.must_be_alone = True
         with program(those) as second:
             until(lambda: said)
-            assert those.given == []
+            assert those.acquired_leases == []
             first.kill()
             assert second.stdout.readline() == "has GPU-a GPU-a\n"
             assert those.were_alone()
@@ -135,8 +135,8 @@ def test_a_killed_program_that_gave_its_lease_back_leaves_nothing_behind():
         gives_back(first)
         first.kill()
         first.wait()
-        with acquire_lease(["GPU-a"], 1, "the next", alone=True) as lease:
-            assert lease.alone
+        with acquire_lease(["GPU-a"], 1, "the next", must_be_alone=True) as lease:
+            assert lease.is_alone
 
 
 def test_a_second_program_of_a_job_asks_again(gpus):
@@ -144,7 +144,7 @@ def test_a_second_program_of_a_job_asks_again(gpus):
         for _ in range(2):
             with program(leases) as one:
                 assert one.stdout.readline() == "has GPU-a GPU-a\n"
-    assert len(leases.given) == 2
+    assert len(leases.acquired_leases) == 2
 
 
 def test_of_two_jobs_one_waits_until_the_program_of_the_other_is_gone():
@@ -158,7 +158,7 @@ def test_of_two_jobs_one_waits_until_the_program_of_the_other_is_gone():
         with program(those) as second:
             until(lambda: said)
             assert those.waited_s() > 0
-            assert those.given == []
+            assert those.acquired_leases == []
             first.kill()
             assert second.stdout.readline() == "has GPU-a GPU-a\n"
     assert "that waits for GPU GPU-a: this (process" in said[0]
@@ -173,7 +173,7 @@ def test_two_gpus_serve_two_jobs_at_once_and_each_counts_the_other_as_a_neighbou
         program(those) as second,
     ):
         assert {first.stdout.readline(), second.stdout.readline()} == {"has GPU-a GPU-a\n", "has GPU-b GPU-b\n"}
-        until(lambda: these.neighbours == those.neighbours == 1)
+        until(lambda: these.max_neighbours == those.max_neighbours == 1)
 
 
 def test_a_quiet_host_is_waited_for_where_it_is_wanted(gpus):
@@ -189,7 +189,7 @@ def test_a_quiet_host_is_waited_for_where_it_is_wanted(gpus):
             until(lambda: said)
             first.kill()
             assert second.stdout.readline() in {"has GPU-a GPU-a\n", "has GPU-b GPU-b\n"}
-    assert (these.neighbours, those.neighbours) == (0, 0)
+    assert (these.max_neighbours, those.max_neighbours) == (0, 0)
     assert "that waits for this host" in said[0]
 
 
@@ -199,8 +199,8 @@ def test_a_program_that_ends_while_it_waits_leases_nothing():
         assert lock.try_lock()
         with program(leases):
             until(lambda: said)
-        until(lambda: leases._waits_since is None)
-    assert leases.given == []
+        until(lambda: leases._waiting_since_s is None)
+    assert leases.acquired_leases == []
 
 
 def test_a_killed_jobs_program_keeps_its_gpu_until_it_is_gone_too():
@@ -244,10 +244,10 @@ def test_a_job_that_can_have_no_gpu_says_why_and_so_does_each_of_its_programs(gp
 @pytest.mark.parametrize(("device", "visible"), [("cpu", True), ("auto", False)])
 def test_on_the_processor_the_lease_of_the_host_spans_the_whole_job(monkeypatch, device, visible):
     monkeypatch.setattr(lease_server, "gpu_is_visible", lambda: visible)
-    began = []
-    with leases_for(device, "a run", say=print, began=began.append) as leases:
+    seen_leases = []
+    with leases_for(device, "a run", say=print, on_lease=seen_leases.append) as leases:
         assert leases.address is None
-        assert len(began) == 1
+        assert len(seen_leases) == 1
         assert is_leased("host")
     assert leases.held_s > 0
 
@@ -275,7 +275,7 @@ def test_the_processes_of_a_run_have_their_gpus_together_or_not_at_all(gpus):
         assert elsewhere.enter_context(HostLock("GPU-b")).try_lock()
         with program(leases) as second:
             until(lambda: leases.waited_s() > 0)
-            assert leases.given == []  # one GPU is free, and that is not enough
+            assert leases.acquired_leases == []  # one GPU is free, and that is not enough
             elsewhere.close()
             assert [one.stdout.readline() for one in (first, second)] == ["has GPU-a GPU-b GPU-a,GPU-b\n"] * 2
             first.kill()
@@ -298,12 +298,12 @@ def test_seconds_that_were_waited_in_vain_are_counted_and_one_lease_beside_other
     with HostLock("GPU-a") as lock:
         lock.try_lock()
         with (
-            pytest.raises(NotWanted),
-            leases.acquire(["GPU-a"], 1, "x", wanted=lambda: next(gone), say=lambda line: None),
+            pytest.raises(RequestWithdrawn),
+            leases.acquire(["GPU-a"], 1, "x", is_wanted=lambda: next(gone), say=lambda line: None),
         ):
             pass
     assert 0.04 < leases.waited_s() < 5
-    leases.given = [Lease((), 0.0, (), alone=False), Lease((), 0.0, ())]
+    leases.acquired_leases = [Lease((), 0.0, (), is_alone=False), Lease((), 0.0, ())]
     assert not leases.were_alone()
-    leases.given.pop(0)
+    leases.acquired_leases.pop(0)
     assert leases.were_alone()

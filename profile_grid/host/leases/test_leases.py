@@ -12,7 +12,7 @@ import pytest
 
 from profile_grid.host import gpu_check
 from profile_grid.host.leases import gpu_leases as leases
-from profile_grid.host.leases.gpu_leases import WAITING, acquire_lease, queued
+from profile_grid.host.leases.gpu_leases import TICKET_PREFIX, acquire_lease, new_ticket
 from profile_grid.host.leases.host_locks import FOLDER_VARIABLE, HostLock, LeaseError, held_gpus, lock_names
 
 ROOT = Path(__file__).parents[3]
@@ -26,7 +26,7 @@ with acquire_lease(pool, count, "the holder", whole_host=whole_host) as lease:
         from pathlib import Path
         from profile_grid.host.leases.lease_server import Leases
         from profile_grid.host.processes.programs import run_program
-        own, environment = Leases(files=lease.files), {"PATH": "/usr/bin:/bin"}
+        own, environment = Leases(lock_descriptors=lease.lock_descriptors), {"PATH": "/usr/bin:/bin"}
         run_program(["sleep", "60"], environment=environment, log=Path("/dev/null"), time_limit_s=60, leases=own)
     sys.stdin.read()
 """
@@ -106,7 +106,7 @@ def test_a_lease_that_has_to_be_waited_for_is_had_once_it_is_free(monkeypatch):
 
 def test_who_needs_several_gpus_and_has_waited_long_is_next_for_each(monkeypatch):
     """GPU-b is given back, and another one wants it before GPU-a is free too."""
-    monkeypatch.setattr(leases, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(leases, "RESERVE_AFTER_S", 0.0)
     said = []
     with held("GPU-a") as first, held("GPU-b") as second:
 
@@ -124,11 +124,11 @@ def test_who_needs_several_gpus_and_has_waited_long_is_next_for_each(monkeypatch
         monkeypatch.setattr(leases.time, "sleep", goes_on)
         with acquire_lease(["GPU-a", "GPU-b"], 2, "this test", say=said.append) as lease:
             assert lease.gpus == ("GPU-a", "GPU-b")
-            assert lock_names(WAITING) == []  # it waits no more
+            assert lock_names(TICKET_PREFIX) == []  # it waits no more
 
 
 def test_who_came_first_is_served_first_and_keeps_nobody_from_what_it_does_not_want():
-    with queued(["GPU-a"], 1, False, "the first"):
+    with new_ticket(["GPU-a"], 1, False, "the first"):
         assert not is_free(["GPU-a"], 1)
         assert is_free(["GPU-a", "GPU-b"], 1) == ("GPU-b",)
         assert is_free(["GPU-b"], 1)
@@ -139,21 +139,21 @@ def test_who_came_first_is_served_first_and_keeps_nobody_from_what_it_does_not_w
 
 
 def test_who_needs_more_than_is_free_is_passed_over_until_it_has_waited_long(monkeypatch):
-    with held("GPU-b"), queued(["GPU-a", "GPU-b"], 2, False, "the first"):
+    with held("GPU-b"), new_ticket(["GPU-a", "GPU-b"], 2, False, "the first"):
         assert is_free(["GPU-a"], 1)
-        monkeypatch.setattr(leases, "PATIENCE_S", 0.0)
+        monkeypatch.setattr(leases, "RESERVE_AFTER_S", 0.0)
         assert not is_free(["GPU-a"], 1)
 
 
 def test_who_needs_a_gpu_and_the_whole_host_keeps_no_gpu_from_others_before_its_time():
-    with held("GPU-b"), queued(["GPU-a", "GPU-b"], 1, True, "the first"):
+    with held("GPU-b"), new_ticket(["GPU-a", "GPU-b"], 1, True, "the first"):
         assert is_free(["GPU-a"], 1)
 
 
 def test_who_is_stopped_while_it_waits_keeps_nobody_waiting():
-    with queued(["GPU-a"], 1, False, "the first") as first:
+    with new_ticket(["GPU-a"], 1, False, "the first") as first:
         assert not is_free(["GPU-a"], 1)
-        os.utime(first.path, (0, time.time() - leases.STALE_S))
+        os.utime(first.path, (0, time.time() - leases.STALE_TICKET_S))
         assert is_free(["GPU-a"], 1)
         first.touch()
         assert not is_free(["GPU-a"], 1)
@@ -176,10 +176,10 @@ def test_no_more_gpus_are_found_locked_by_who_looks_than_it_needs():
 
 
 def test_who_needs_the_whole_host_is_passed_over_by_those_on_gpus_until_it_has_waited_long(monkeypatch):
-    with held("GPU-b"), queued([], 0, True, "the first"):
+    with held("GPU-b"), new_ticket([], 0, True, "the first"):
         assert is_free(["GPU-a"], 1)
         assert not is_free(whole_host=True)
-        monkeypatch.setattr(leases, "PATIENCE_S", 0.0)
+        monkeypatch.setattr(leases, "RESERVE_AFTER_S", 0.0)
         assert not is_free(["GPU-a"], 1)
 
 

@@ -119,7 +119,7 @@ def started_program(
         supervisor = subprocess.Popen(
             [sys.executable, "-I", "-S", str(SUPERVISOR), *command],
             env=dict(environment), cwd=folder, stdin=subprocess.PIPE, stdout=sink, stderr=sink, start_new_session=True,
-            pass_fds=leases.files,  # it ends last: the host is leased until nothing is left of the program
+            pass_fds=leases.lock_descriptors,  # it ends last: the host is leased until nothing is left of the program
         )  # fmt: skip
     program = RunningProgram(supervisor, log, log_start, time_limit_s, leases, time.monotonic(), leases.waited_s())
     try:
