@@ -1,4 +1,4 @@
-"""The GPU before a measurement: is it free, cool, and large enough? Problems are printed, and noted with the run."""
+"""Notes on the GPU before a measurement: whether it is free, cool, and has enough memory."""
 
 import os
 from collections.abc import Sequence
@@ -9,30 +9,31 @@ from cs336_model.arithmetic.flops import shape_of
 from cs336_model.program.variants.predicted_memory import predicted_peak_bytes
 from profile_grid.quantities import counted
 
-IDLE_BYTES = 2**30  # a driver without users holds some hundred MiB
-ENDING_BYTES = 3 * IDLE_BYTES  # with a context of each process that returned its lease, 680 MB on an H200
-HEATED = ("hardware slowdown", "software thermal slowdown", "hardware thermal slowdown", "hardware power brake")
+MAX_IDLE_BYTES = 2**30  # a driver without users holds some hundred MiB
+MAX_ENDING_BYTES = 3 * MAX_IDLE_BYTES  # each process that returned its lease has a context, 680 MB on an H200
+SLOWDOWNS = ("hardware slowdown", "software thermal slowdown", "hardware thermal slowdown", "hardware power brake")
 
 
-def notes_before(program: dict, gpus: Sequence[str], alone: bool = True) -> list[str]:
+def notes_before(program: dict, gpus: Sequence[str], is_alone: bool = True) -> list[str]:
     """Notes on what makes the times of a run on these GPUs hard to compare, or exhausts their memory; [] if the driver
-    does not report it. If not `alone`, a measurement of this project that is over may still be present, and is not
+    does not report it. If not `is_alone`, a measurement of this project that is over may still be present, and is not
     noted. All GPUs are queried at once: the run already has its lease."""
     with ThreadPoolExecutor(max(len(gpus), 1)) as pool:
         states = list(pool.map(nvidia_smi.gpu_state, gpus))
-    return [note for gpu in states if gpu.used_bytes is not None for note in notes(gpu, needed_bytes(program), alone)]
+    needed = needed_bytes(program)
+    return [note for gpu in states if gpu.used_bytes is not None for note in _notes(gpu, needed, is_alone)]
 
 
-def notes(gpu: nvidia_smi.GpuState, needed_bytes: int | None, alone: bool = True) -> list[str]:
-    """One sentence for each problem."""
+def _notes(gpu: nvidia_smi.GpuState, needed: int | None, is_alone: bool) -> list[str]:
+    """One sentence for each problem; `needed` is in bytes."""
     sentences = []
-    if gpu.used_bytes > (IDLE_BYTES if alone else ENDING_BYTES) or (gpu.processes and alone):
+    if gpu.used_bytes > (MAX_IDLE_BYTES if is_alone else MAX_ENDING_BYTES) or (gpu.processes and is_alone):
         users = counted(gpu.processes, "other process", "other processes") if gpu.processes else "somebody"
         sentences.append(f"the GPU was in use by {users} before the run ({_gib(gpu.used_bytes)} of its memory taken)")
-    if heated := [reason for reason in gpu.throttle_reasons or () if reason in HEATED]:
-        sentences.append(f"the GPU was throttled before the run: {', '.join(heated)}")
-    if needed_bytes is not None and needed_bytes > gpu.free_bytes:
-        sentences.append(f"about {_gib(needed_bytes)} of GPU memory needed (estimated), {_gib(gpu.free_bytes)} free")
+    if slowdowns := [reason for reason in gpu.throttle_reasons or () if reason in SLOWDOWNS]:
+        sentences.append(f"the GPU was throttled before the run: {', '.join(slowdowns)}")
+    if needed is not None and needed > gpu.free_bytes:
+        sentences.append(f"about {_gib(needed)} of GPU memory needed (estimated), {_gib(gpu.free_bytes)} free")
     return sentences
 
 
@@ -57,5 +58,5 @@ def needed_bytes(program: dict) -> int | None:
     return predicted_peak_bytes(shape, program["dimensions"]) if shape else None
 
 
-def _gib(count: int) -> str:
-    return f"{count / 2**30:.1f} GiB"
+def _gib(byte_count: int) -> str:
+    return f"{byte_count / 2**30:.1f} GiB"

@@ -9,58 +9,59 @@ from pathlib import Path
 from profile_grid.study.stages import BY_NAME, STAGES
 
 PLANNED_VARIABLE = "PROFILE_GRID_PLANNED"  # file with the estimated seconds of each measurement by its result
-STARTED_VARIABLE = "PROFILE_GRID_STARTED"
+STARTED_VARIABLE = "PROFILE_GRID_STARTED"  # when this Snakemake started (Unix time)
 
 
 class ProgressLine:
-    """Prints when a measurement begins and ends. A file named in the environment has all measurements of this
-    Snakemake; without it, the others are unknown."""
+    """Prints when a measurement begins and ends. All measurements of this Snakemake are in a file that the environment
+    names; without it, the others are unknown."""
 
     def __init__(self, stage: str, run: str, output: Path):
         peers = [peer for peer in STAGES if peer.of_every_run and peer.workload is BY_NAME[stage].workload]
         self._name, self._output = f"{stage:{max(len(peer.name) for peer in peers)}} {run}", str(output)
-        self._since = float(os.environ.get(STARTED_VARIABLE, "inf"))
-        self._planned = _planned()
+        self._started_unix_s = float(os.environ.get(STARTED_VARIABLE, "inf"))
+        self._planned_s = _planned_seconds()
 
-    def begins(self) -> None:
-        """It has its GPU now, or the CPU."""
+    def print_start(self) -> None:
+        """Prints that the measurement has its GPU now, or the CPU."""
         say(f"{self._position(len(self._finished()) + 1)} {self._name} ...")
 
-    def ends(self, seconds: float) -> None:
-        """It has ended after these seconds, without waiting for leases."""
+    def print_end(self, seconds: float) -> None:
+        """Prints that the measurement has ended after these seconds, without waiting for leases."""
         finished = {*self._finished(), self._output}
         say(f"{self._position(len(finished))} {self._name}: {seconds:.1f} s{self._remaining(finished)}")
 
     def _position(self, number: int) -> str:
-        total = str(len(self._planned) or "?")
+        total = str(len(self._planned_s) or "?")
         return f"[{number:>{len(total)}}/{total}]"
 
     def _finished(self) -> set[str]:
-        """The measurements that this Snakemake has finished."""
-        return {path for path in self._planned if path != self._output and _changed(path) >= self._since}
+        """The results of the other measurements that this Snakemake has finished."""
+        others = self._planned_s.keys() - {self._output}
+        return {path for path in others if _changed_unix_s(path) >= self._started_unix_s}
 
     def _remaining(self, finished: set[str]) -> str:
-        """`; 17 to go, about 4 min`, by the pace so far, after two measurements. The longest come first, so the pace is
+        """`; 17 to go, about 4 min`, by the pace of at least two measurements. The longest come first, so the pace is
         relative to their estimated seconds."""
-        remaining = [seconds for path, seconds in self._planned.items() if path not in finished]
+        remaining = [seconds for path, seconds in self._planned_s.items() if path not in finished]
         if len(finished) < 2 or not remaining:
             return ""
-        done = sum(self._planned.get(path, 0.0) for path in finished)
-        minutes = (time.time() - self._since) * sum(remaining) / done / 60
+        finished_s = sum(self._planned_s.get(path, 0.0) for path in finished)
+        minutes = (time.time() - self._started_unix_s) * sum(remaining) / finished_s / 60
         about = f"about {minutes:.0f} min" if minutes >= 1 else "under a minute"
         return f"; {len(remaining)} to go, {about}"
 
 
-def _planned() -> dict[str, float]:
-    """Estimated seconds of each measurement by its result; {} if the file is gone: a line of progress is not worth
-    losing a measurement."""
+def _planned_seconds() -> dict[str, float]:
+    """Estimated seconds of each measurement by its result; {} if the file is gone, since no measurement should fail
+    for its line of progress."""
     try:
         return json.loads(Path(os.environ[PLANNED_VARIABLE]).read_text())
     except (KeyError, FileNotFoundError):
         return {}
 
 
-def _changed(path: str) -> float:
+def _changed_unix_s(path: str) -> float:
     """When the file was last changed (Unix time); -inf if it does not exist."""
     try:
         return os.stat(path).st_mtime

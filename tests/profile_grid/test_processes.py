@@ -15,7 +15,7 @@ from profile_grid.host.processes.programs import (
     WORKFLOW_VARIABLE,
     failure_message,
     run_program,
-    started_program,
+    running_program,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -58,18 +58,18 @@ def test_a_program_that_hangs_is_ended_at_the_limit_with_its_children(tmp_path):
 def test_programs_run_beside_each_other_and_one_that_ended_in_time_did_so_whenever_it_is_asked_for(tmp_path):
     options = {"environment": allowed_variables(os.environ), "time_limit_s": 0.4}
     with (
-        started_program(["sh", "-c", "sleep 60"], log=tmp_path / "a.log", **options) as hangs,
-        started_program(["sh", "-c", "echo done"], log=tmp_path / "b.log", **options) as ends,
+        running_program(["sh", "-c", "sleep 60"], log=tmp_path / "a.log", **options) as hangs,
+        running_program(["sh", "-c", "echo done"], log=tmp_path / "b.log", **options) as ends,
     ):
-        assert hangs.outcome().timed_out
-        assert ends.outcome().succeeded
+        assert hangs.wait().timed_out
+        assert ends.wait().succeeded
     assert (tmp_path / "b.log").read_text() == "done\n"
 
 
 def test_a_program_beside_a_block_is_ended_with_it(tmp_path):
     log, ended = tmp_path / "a.log", tmp_path / "pid"
     command = ["sh", "-c", f"echo $$ > {ended}; sleep 60"]
-    running = started_program(command, environment=allowed_variables(os.environ), log=log, time_limit_s=60.0)
+    running = running_program(command, environment=allowed_variables(os.environ), log=log, time_limit_s=60.0)
     with pytest.raises(KeyError), running:
         assert wait_until(lambda: ended.exists() and ended.read_text().strip())
         raise KeyError

@@ -26,8 +26,8 @@ def said(tmp_path, monkeypatch, capsys):
             path.touch()
             os.utime(path, (now - age, now - age))
         announced = ProgressLine("timing", "mini_ctx64_forward", paths[0] if paths else tmp_path / "timing.json")
-        announced.begins()
-        announced.ends(0.0)
+        announced.print_start()
+        announced.print_end(0.0)
         return capsys.readouterr().err.splitlines()
 
     return run

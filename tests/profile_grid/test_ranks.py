@@ -16,7 +16,7 @@ from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.programs import ProcessExit, ProgramFailed
 from profile_grid.host.processes.ranks import (
-    LOGS,
+    LOG_FOLDER,
     existing_rank_files,
     gather_logs,
     merge_rank_results,
@@ -85,8 +85,8 @@ def test_of_two_results_without_times_that_of_the_rank_that_failed_first_counts(
     for number, reason in enumerate(("lost a peer", "its own error")):
         failed = {"status": "failed", "reason": reason}
         (told.scratch / rank_filename("r.json", number)).write_text(json.dumps(failed))
-    (told.scratch / LOGS).mkdir()
-    (told.scratch / LOGS / FIRST_TO_FAIL).write_text("1")
+    (told.scratch / LOG_FOLDER).mkdir()
+    (told.scratch / LOG_FOLDER / FIRST_TO_FAIL).write_text("1")
     assert read_rank_results(told, told.scratch / "r.json", ENDED) == [{"status": "failed", "reason": "its own error"}]
 
 

@@ -57,7 +57,7 @@ def measured(stage: Stage, job: Job) -> dict:
     notes, started = [], time.monotonic()
 
     def begin(lease: Lease) -> None:
-        announced.begins()
+        announced.print_start()
         new = [note for note in notes_before(program, lease.gpus, lease.is_alone) if note not in notes]
         notes.extend(new)
         say_notes(new)
@@ -79,7 +79,7 @@ def measured(stage: Stage, job: Job) -> dict:
         say_notes([f"{result['status']}: {result['reason']}; see {job.log}"])
     seconds = time.monotonic() - started - leases.waited_s()
     began_unix_s = leases.acquired_leases[0].since_unix_s if leases.acquired_leases else time.time()
-    announced.ends(seconds)
+    announced.print_end(seconds)
     return {
         "format": FORMAT,
         **result,

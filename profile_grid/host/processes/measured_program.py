@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
@@ -18,55 +19,55 @@ from profile_grid.host.processes.programs import (
     ProgramFailed,
     RunningProgram,
     failure_message,
-    started_program,
+    running_program,
 )
 from profile_grid.results.results import INCOMPLETE
 
 STARTER = "cs336_model.program"  # notes what a program loads
-MODULE = "cs336_model.program.benchmark"
-TIMED_OUT = re.compile(r"^Timeout \(\d+:\d\d:\d\d", re.MULTILINE)  # as faulthandler prints it
+BENCHMARK = "cs336_model.program.benchmark"
+PRINTED_STACKS = re.compile(r"^Timeout \(\d+:\d\d:\d\d", re.MULTILINE)  # as faulthandler prints it
 
 
 def program_command(job: Job, result: Path, module: str | None = None, **options: object) -> list[str]:
-    """The command line of a measured program, by default MODULE; `result` is the JSON that it writes. `options` are
+    """The command line of a measured program, by default BENCHMARK; `result` is the JSON that it writes. `options` are
     those of the program besides the ones that all have; None leaves an option out."""
     options = {
         "spec": json.dumps(job.program, sort_keys=True), "output": result, "time_limit_s": job.time_limit_s,
         "lease": job.leases.address, **options,
     }  # fmt: skip
     arguments = {f"--{name.replace('_', '-')}": str(value) for name, value in options.items() if value is not None}
-    return [sys.executable, "-m", STARTER, module or MODULE, *(text for option in arguments.items() for text in option)]
+    return [sys.executable, "-m", STARTER, module or BENCHMARK, *chain.from_iterable(arguments.items())]
 
 
 def run_to_result(job: Job, name: str, result: Path, command: Sequence[str]) -> tuple[dict, ProcessExit]:
     """The JSON that the program wrote to `result`, and how it ended; raises ProgramFailed if it did not write it."""
-    with started_for(job, command) as program:
-        outcome = program.outcome()
-    return result_of(job, name, result, outcome), outcome
+    with running_job_program(job, command) as program:
+        outcome = program.wait()
+    return program_result(job, name, result, outcome), outcome
 
 
-def result_of(job: Job, name: str, result: Path, outcome: ProcessExit) -> dict:
+def program_result(job: Job, name: str, result: Path, outcome: ProcessExit) -> dict:
     """The JSON that a program of the job wrote to `result` before it ended; raises ProgramFailed if it did not."""
-    record = finished(json.loads(result.read_text()), outcome, job) if result.exists() else None
+    record = final_record(json.loads(result.read_text()), outcome, job) if result.exists() else None
     if record is None or not (outcome.succeeded or record["status"] in (FAILED, STOPPED)):
         raise ProgramFailed(failure_message(name, outcome, job.log, job.time_limit_s))
     return record
 
 
-def finished(record: dict, outcome: ProcessExit, job: Job) -> dict:
-    """The result; the draft that a student's code has left by ending the process (cs336_model.program.adapters)
-    becomes a failed result that says how it ended, and that of a process killed at its time limit a stopped one."""
+def final_record(record: dict, outcome: ProcessExit, job: Job) -> dict:
+    """The result of a program that has ended. A draft becomes a failed result with how the process ended if a student's
+    code ended it (cs336_model.program.adapters), and a stopped one if it was killed at its time limit."""
     status = record["status"]
     if status not in (OVERDUE, UNFINISHED):
         return record
-    printed_stacks = bool(TIMED_OUT.search(outcome.output(job.log)))
+    has_printed_stacks = bool(PRINTED_STACKS.search(outcome.output(job.log)))
     if status == UNFINISHED:
-        hangs = outcome.timed_out or printed_stacks
+        hangs = outcome.timed_out or has_printed_stacks
         ending = f"did not end in time (limit {job.time_limit_s:g} s)" if hangs else outcome.description
         return record | {"status": FAILED, "reason": f"{record['reason']}, the process {ending}"}
-    # shortly before the limit; of threads that run, it may crash Python
-    crashed_by_that = printed_stacks and outcome.returncode == -signal.SIGSEGV
-    if not (outcome.timed_out or crashed_by_that):
+    # faulthandler prints the stacks shortly before the limit; while threads run, that may crash Python
+    has_crashed_printing = has_printed_stacks and outcome.returncode == -signal.SIGSEGV
+    if not (outcome.timed_out or has_crashed_printing):
         return record
     reason = f"stopped at the time limit of {job.time_limit_s:g} s, during {record['reason']}"
     return record | {"status": STOPPED, "reason": reason}
@@ -76,7 +77,7 @@ def stage_output(
     program: dict | None, seconds: dict, facts: dict, problem: Problem | None = None, status: str = INCOMPLETE
 ) -> dict:
     """The content of a stage's JSON: the program's result, the seconds of each part of the job, and facts of this
-    stage; after a `problem`, that and `status`."""
+    stage. With a `problem`, the reason is the problem's, and the status is `status` instead of the program's."""
     return {
         "status": status if problem else program["status"],
         "reason": problem.text if problem else program["reason"],
@@ -87,12 +88,12 @@ def stage_output(
     }
 
 
-def started_for(
+def running_job_program(
     job: Job, command: Sequence[str], variables: Mapping[str, str] = MappingProxyType({})
 ) -> AbstractContextManager[RunningProgram]:
     """A command of the job in the background of a with block: in the environment of the job and these `variables`,
     within its time limit, with its leases."""
-    return started_program(
+    return running_program(
         command,
         environment=allowed_variables(os.environ, job.specification["environment"]) | variables,
         log=job.log,

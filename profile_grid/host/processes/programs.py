@@ -16,8 +16,8 @@ from cs336_model.program.loading import CHANGED
 from profile_grid.errors import OutsideError
 from profile_grid.host.leases.lease_server import Leases
 
-KEPT_BYTES = 500_000  # of each end of a log
-KEPT_CHARACTERS = 200  # of each end of a line in a message
+LOG_END_BYTES = 500_000  # of each end of a long log
+LINE_END_LENGTH = 200  # characters of each end of a long line in a message
 LOG_LINES_IN_MESSAGE = 15
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 WORKFLOW_VARIABLE = "PROFILE_GRID_WORKFLOW"  # the process id of Snakemake, set by the Snakefile
@@ -62,23 +62,22 @@ class ProcessExit:
 
 @dataclass(frozen=True)
 class RunningProgram:
-    """A program that runs below its supervisor."""
+    """A program that its supervisor runs."""
 
     supervisor: subprocess.Popen
     log: Path
     log_start: int
     time_limit_s: float
     leases: Leases
-    since_s: float
-    waited_before_s: float  # for leases of its job
+    started_s: float  # time.monotonic
+    waited_before_s: float  # for leases of its job, before it started
 
-    def outcome(self) -> ProcessExit:
-        """How it ended; waits for that, and kills it at the time limit. Raises WorkflowGone if the Snakemake that
-        started this job is gone."""
-        in_time = _ends_within(self.supervisor, self.since_s, lambda: self.time_limit_s + self._waited_s())
+    def wait(self) -> ProcessExit:
+        """Waits until it ends, or kills it at the time limit, and returns how it ended. Raises WorkflowGone if the
+        Snakemake that started this job is gone."""
+        has_ended = _ends_in_time(self.supervisor, lambda: self.time_limit_s - self._running_s())
         self.end()
-        seconds = time.monotonic() - self.since_s - self._waited_s()
-        return ProcessExit(self.supervisor.returncode, not in_time, seconds, self.log_start)
+        return ProcessExit(self.supervisor.returncode, not has_ended, self._running_s(), self.log_start)
 
     def end(self) -> None:
         """Kills it and its descendants, if it has not ended."""
@@ -87,18 +86,19 @@ class RunningProgram:
             self.supervisor.wait()
             cut_log(self.log, self.log_start)
 
-    def _waited_s(self) -> float:
-        return self.leases.waited_s() - self.waited_before_s
+    def _running_s(self) -> float:
+        """Seconds since its start, without waiting for leases."""
+        return time.monotonic() - self.started_s - (self.leases.waited_s() - self.waited_before_s)
 
 
 def run_program(command: Sequence[str], **options: Any) -> ProcessExit:
-    """How the program ended; `options` are those of `started_program`."""
-    with started_program(command, **options) as program:
-        return program.outcome()
+    """How the program ended; `options` are those of `running_program`."""
+    with running_program(command, **options) as program:
+        return program.wait()
 
 
 @contextmanager
-def started_program(
+def running_program(
     command: Sequence[str],
     *,
     environment: Mapping[str, str],
@@ -107,7 +107,7 @@ def started_program(
     folder: Path | None = None,
     leases: Leases | None = None,
 ) -> Iterator[RunningProgram]:
-    """Run a program in the background of a with block; on exit kill it and its descendants. Its output is appended to
+    """Runs a program in the background of a with block; on exit kills it and its descendants. Its output is appended to
     `log`; programs that run at the same time need one each. Waiting for a lease does not count for the time limit.
 
     supervisor.py runs it, and also kills everything below it if this process is killed, so nothing stays on a GPU.
@@ -150,29 +150,29 @@ def cut_log(log: Path, start: int) -> None:
     """Cuts the middle out of the log from `start` on, if that is longer than both kept ends: the beginning says what
     ran, the end what failed."""
     with log.open("r+b") as stream:
-        cut = stream.seek(0, os.SEEK_END) - start - 2 * KEPT_BYTES
+        cut = stream.seek(0, os.SEEK_END) - start - 2 * LOG_END_BYTES
         if cut <= 0:
             return
-        stream.seek(-KEPT_BYTES, os.SEEK_END)
+        stream.seek(-LOG_END_BYTES, os.SEEK_END)
         end = stream.read()
-        stream.truncate(start + KEPT_BYTES)
+        stream.truncate(start + LOG_END_BYTES)
         stream.seek(0, os.SEEK_END)
         stream.write(f"\n... {cut} bytes that were printed here are left out ...\n".encode() + end)
 
 
 def cut_line(line: str) -> str:
     """The line, or both ends of a long one."""
-    cut = len(line) - 2 * KEPT_CHARACTERS
-    return f"{line[:KEPT_CHARACTERS]} ... {cut} characters left out ... {line[-KEPT_CHARACTERS:]}" if cut > 0 else line
+    beginning, middle, end = line[:LINE_END_LENGTH], line[LINE_END_LENGTH:-LINE_END_LENGTH], line[-LINE_END_LENGTH:]
+    return f"{beginning} ... {len(middle)} characters left out ... {end}" if middle else line
 
 
-def _ends_within(process: subprocess.Popen, since_s: float, limit_s: Callable[[], float]) -> bool:
-    """Whether the process ended before the limit; checks every second that this job's Snakemake is still alive."""
+def _ends_in_time(process: subprocess.Popen, remaining_s: Callable[[], float]) -> bool:
+    """Whether the process ended before no time remained; checks every second that this job's Snakemake is alive."""
     workflow = int(os.environ.get(WORKFLOW_VARIABLE, 0))
     is_below_workflow = workflow in _ancestors()
-    while (remaining_s := since_s + limit_s() - time.monotonic()) > 0:
+    while (timeout_s := remaining_s()) > 0:
         try:
-            process.wait(timeout=min(remaining_s, 1.0))
+            process.wait(timeout=min(timeout_s, 1.0))
             return True
         except subprocess.TimeoutExpired:
             if is_below_workflow and workflow not in _ancestors():

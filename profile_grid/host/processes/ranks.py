@@ -8,13 +8,13 @@ from pathlib import Path
 from cs336_model.program.parallel.launch import FIRST_TO_FAIL
 from cs336_model.program.without_times import FAILED, STOPPED, UNFINISHED
 from profile_grid.host.processes.job import Job
-from profile_grid.host.processes.measured_program import finished, program_command, started_for
+from profile_grid.host.processes.measured_program import final_record, program_command, running_job_program
 from profile_grid.host.processes.programs import ProcessExit, ProgramFailed, failure_message
 from profile_grid.results.results import COMPLETE
 
 LAUNCHER = "cs336_model.program.parallel.launch"
-LOGS = "ranks"  # the folder, in that of the job or of an attempt, where ranks print and meet
-TIMES = ("step_seconds", "phase_seconds", "step_no_sync_seconds")
+LOG_FOLDER = "ranks"  # in the folder of the job or of an attempt; there ranks print and meet
+TIME_KEYS = ("step_seconds", "phase_seconds", "step_no_sync_seconds")
 
 
 def rank_count(program: Mapping) -> int:
@@ -35,22 +35,22 @@ def existing_rank_files(folder: Path, *names: str) -> list[Path]:
 
 
 def launch_command(folder: Path, commands: Sequence[Sequence[str]]) -> list[str]:
-    """The command that starts the commands of all ranks, which meet and print in `folder`; of a single rank its
+    """The command that starts the commands of all ranks, which print and meet in `folder`; for a single rank, its own
     command."""
     if len(commands) == 1:
         return list(commands[0])
     return [sys.executable, "-m", LAUNCHER, "--folder", str(folder), json.dumps(list(map(list, commands)))]
 
 
-def first_to_fail(folder: Path) -> int | None:
+def first_failed_rank(folder: Path) -> int | None:
     """The rank that failed before the others, which meet in `folder`; None if none has failed."""
-    noted = folder / FIRST_TO_FAIL
-    return int(noted.read_text()) if noted.exists() else None
+    path = folder / FIRST_TO_FAIL
+    return int(path.read_text()) if path.exists() else None
 
 
 def gather_logs(folder: Path, log: Path) -> None:
     """Appends the logs of the ranks to the log of the run; last that of the rank that failed before the others."""
-    last = folder / f"rank{first_to_fail(folder)}.log"
+    last = folder / f"rank{first_failed_rank(folder)}.log"
     with log.open("ab") as sink:
         for path in sorted(folder.glob("rank*.log"), key=lambda path: (path == last, len(path.name), path.name)):
             note = ", which failed first" if path == last else ""
@@ -60,16 +60,16 @@ def gather_logs(folder: Path, log: Path) -> None:
 def results_of_ranks(
     job: Job, name: str, result: Path, options_of: Callable[[int], Mapping[str, object]]
 ) -> tuple[list[dict], ProcessExit]:
-    """(results, exit): what every rank wrote, or only the result without times if there is one. `options_of` gives the
-    options of `program_command` for a rank. Raises ProgramFailed if a rank wrote nothing."""
-    logs = result.with_name(LOGS)
+    """(results, outcome) of running the program of a job: the results as in `read_rank_results`, and how it ended.
+    `options_of` gives the options of `program_command` for a rank. Raises ProgramFailed if a rank wrote nothing."""
+    logs = result.with_name(LOG_FOLDER)
     logs.mkdir()
     commands = [
         program_command(job, result.with_name(rank_filename(result.name, rank)), **options_of(rank))
         for rank in range(rank_count(job.program))
     ]
-    with started_for(job, launch_command(logs, commands)) as program:
-        outcome = program.outcome()
+    with running_job_program(job, launch_command(logs, commands)) as program:
+        outcome = program.wait()
     gather_logs(logs, job.log)
     results = read_rank_results(job, result, outcome)
     if not results or not (outcome.succeeded or results[0]["status"] in (FAILED, STOPPED)):
@@ -78,20 +78,20 @@ def results_of_ranks(
 
 
 def read_rank_results(job: Job, result: Path, outcome: ProcessExit) -> list[dict]:
-    """The results of all ranks in their order; only the result without times if there is one, of several the one of the
-    rank that failed first; [] if one is missing. `outcome` says how the processes ended."""
+    """The results of all ranks in their order; [] if one is missing. If ranks have results without times, only that of
+    the rank that failed first. `outcome` says how the processes ended."""
     paths = [result.with_name(rank_filename(result.name, rank)) for rank in range(rank_count(job.program))]
     results = {rank: json.loads(path.read_text()) for rank, path in enumerate(paths) if path.exists()}
     if without_times := {rank: record for rank, record in results.items() if record["status"] != COMPLETE}:
-        failed = first_to_fail(result.with_name(LOGS))
-        first = min(without_times, key=lambda rank: (rank != failed, without_times[rank]["status"] == UNFINISHED))
-        return [finished(without_times[first], outcome, job)]
+        failed = first_failed_rank(result.with_name(LOG_FOLDER))
+        decisive = min(without_times, key=lambda rank: (rank != failed, without_times[rank]["status"] == UNFINISHED))
+        return [final_record(without_times[decisive], outcome, job)]
     return [*results.values()] if len(results) == len(paths) else []
 
 
-def slowest(times: Sequence[Sequence[float]]) -> list[float]:
-    """Per step the longest time of any rank: when all have finished it."""
-    return [max(step) for step in zip(*times, strict=True)]
+def slowest_times(times: Sequence[Sequence[float]]) -> list[float]:
+    """For each step, the longest time of any rank; `times` has a sequence for each rank."""
+    return [max(step_times) for step_times in zip(*times, strict=True)]
 
 
 def merge_rank_results(results: Sequence[Mapping]) -> tuple[dict, dict]:
@@ -100,12 +100,12 @@ def merge_rank_results(results: Sequence[Mapping]) -> tuple[dict, dict]:
     if len(results) == 1:
         return dict(results[0]), {}
     ranks = [
-        {"rank": rank, "device": result["rank_device"], **{key: result[key] for key in TIMES}}
+        {"rank": rank, "device": result["rank_device"], **{key: result[key] for key in TIME_KEYS}}
         | {"peak_allocated_bytes": result["memory"]["peak_allocated_bytes"]}
         for rank, result in enumerate(results)
     ]
-    no_sync = slowest([result["step_no_sync_seconds"] for result in results])
-    run = results[0] | {"step_seconds": slowest([result["step_seconds"] for result in results])}
+    no_sync = slowest_times([result["step_no_sync_seconds"] for result in results])
+    run = results[0] | {"step_seconds": slowest_times([result["step_seconds"] for result in results])}
     return run, {"ranks": ranks, "step_no_sync_seconds": no_sync}
 
 

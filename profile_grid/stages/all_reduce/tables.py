@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from profile_grid.host.processes.ranks import slowest
+from profile_grid.host.processes.ranks import slowest_times
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.stages.timing.tables import statistics
 from profile_grid.study.stages import ALL_REDUCE
@@ -31,7 +31,7 @@ class AllReduceFacts:
 def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
     """`all_reduce`, of the runs in which the stage is complete."""
     rows = [
-        run.leading | {"bytes": ranks[0].bytes, **statistics(slowest([size.seconds for size in ranks]))}
+        run.leading | {"bytes": ranks[0].bytes, **statistics(slowest_times([size.seconds for size in ranks]))}
         for run in runs
         if run.complete(ALL_REDUCE.name)
         for ranks in zip(*parse_as(AllReduceFacts, run.results[ALL_REDUCE.name].facts, "facts").ranks, strict=True)

@@ -58,7 +58,7 @@ def nsys_attempt(job: Job, trial: Path, number: int) -> Attempt:
 def _profiled(job: Job, trial: Path, number: int) -> programs.ProcessExit:
     """How nsys ended, one around each rank. The reports become trial/capture.nsys-rep, capture_rank1.nsys-rep, ..., the
     results of the programs trial/program.json, ...."""
-    logs = trial / ranks.LOGS
+    logs = trial / ranks.LOG_FOLDER
     logs.mkdir()
     with neutral_folder() as folder:
         files, lease = Path(folder.alias(trial)), job.leases.address
@@ -79,7 +79,7 @@ def _profiled(job: Job, trial: Path, number: int) -> programs.ProcessExit:
         outcome = programs.run_program(
             [
                 *namespace_command(),
-                *folder.command(ranks.launch_command(files / ranks.LOGS, rank_commands)),
+                *folder.command(ranks.launch_command(files / ranks.LOG_FOLDER, rank_commands)),
             ],
             environment=folder.environment(allowed_variables(os.environ, job.specification["environment"])),
             folder=folder.path,

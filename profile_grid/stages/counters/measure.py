@@ -24,7 +24,12 @@ from kernel_tables.reading import nsys
 from profile_grid.files import replacing
 from profile_grid.host.processes import programs
 from profile_grid.host.processes.job import INSTALL_NSYS, Attempt, Job, Problem
-from profile_grid.host.processes.measured_program import program_command, result_of, stage_output, started_for
+from profile_grid.host.processes.measured_program import (
+    program_command,
+    program_result,
+    running_job_program,
+    stage_output,
+)
 from profile_grid.results.results import COMPLETE, INCOMPLETE, UNSUPPORTED
 from profile_grid.study.stages import COUNTERS
 
@@ -129,11 +134,11 @@ def _measured(job: Job) -> tuple[Attempt, list[pd.DataFrame], dict[str, float | 
         for number, ncu_round in enumerate(ncu_profile.ROUNDS):
             round_job = _job_of_round(job, number)
             counting.append((round_job, background.enter_context(_round(round_job, ncu_round))))
-        calibrated = calibration.outcome()
+        calibrated = calibration.wait()
         attempt, tables = _counted(counting)
     if not tables:
         return attempt, [], {}
-    roofs = result_of(calibrating, f"roofs of {job.program['run']}", _roofs_file(job), calibrated)["rates"]
+    roofs = program_result(calibrating, f"roofs of {job.program['run']}", _roofs_file(job), calibrated)["rates"]
     return replace(attempt, seconds=attempt.seconds | {"calibration": round(calibrated.seconds, 3)}), tables, roofs
 
 
@@ -171,12 +176,12 @@ def _round(job: Job, ncu_round: ncu_profile.Round) -> AbstractContextManager[pro
     # ncu unpacks its sections into HOME. Its lock in TMPDIR lets one ncu count at a time, and stops that of another
     # user: with separate folders, runs on other GPUs of the host are counted at once.
     folders = dict.fromkeys(("HOME", "TMPDIR"), str(job.scratch.resolve()))
-    return started_for(job, ncu_profile.counters_command(program, job.scratch / TABLE, ncu_round), folders)
+    return running_job_program(job, ncu_profile.counters_command(program, job.scratch / TABLE, ncu_round), folders)
 
 
 def _attempt(job: Job, counting: programs.RunningProgram) -> Attempt:
     """The attempt of a round; waits for its end."""
-    outcome, result = counting.outcome(), job.scratch / PROGRAM
+    outcome, result = counting.wait(), job.scratch / PROGRAM
     program = json.loads(result.read_text()) if result.exists() else None
     has_other_status = program is not None and program["status"] != COMPLETE
     problem = None if has_other_status else _problem(job, job.scratch / TABLE, program, outcome)
@@ -231,7 +236,7 @@ def _messages(path: Path) -> Iterator[str]:
 def _calibration(job: Job) -> AbstractContextManager[programs.RunningProgram]:
     """The process that measures the rates that this GPU reaches, in the background."""
     lease = ["--lease", str(job.leases.address)] if job.leases.address else []
-    return started_for(job, [sys.executable, "-m", ROOFS, "--output", str(_roofs_file(job)), *lease])
+    return running_job_program(job, [sys.executable, "-m", ROOFS, "--output", str(_roofs_file(job)), *lease])
 
 
 def _roofs_file(job: Job) -> Path:
