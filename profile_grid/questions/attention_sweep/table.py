@@ -5,7 +5,7 @@ import pandas as pd
 
 from cs336_model.program.variants.values import EAGER, NOT_COMPILED
 from profile_grid.results.results import COMPLETE
-from profile_grid.stages.operator.tables import BENCHED, KEYS, LEADING_COLUMNS, OPERATOR_TIMES
+from profile_grid.stages.operator.tables import BENCH_PASSES, KEYS, LEADING_COLUMNS, OPERATOR_TIMES
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.ideal import attention_flops, least_ms_of_attention, peaks_of_device
 from profile_grid.tables.per_pass import Merged, numbers
@@ -52,11 +52,11 @@ def _with_ideal(table: pd.DataFrame, devices: pd.Series) -> pd.DataFrame:
         flops.append(attention_flops(*shape))
         peaks.append(peaks_of_gpu and peaks_of_gpu.flop_per_s(row["precision"]))
     done, peak = pd.DataFrame(flops, index=table.index, dtype="float64"), np.asarray(peaks, dtype="float64")
-    rates = {name: 1e3 * done[name] / numbers(table[f"bench_{name}_ms"]) for name in BENCHED}
+    rates = {name: 1e3 * done[name] / numbers(table[f"bench_{name}_ms"]) for name in BENCH_PASSES}
     return table.assign(
         ideal_forward_ms=np.asarray(least_ms, dtype="float64"),
         forward_flop_per_s=1e3 * done["forward"] / numbers(table["forward_ms"]),
-        **{f"bench_{name}_of_peak": rates[name] / peak for name in BENCHED},
+        **{f"bench_{name}_of_peak": rates[name] / peak for name in BENCH_PASSES},
     )
 
 

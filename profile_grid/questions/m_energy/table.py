@@ -2,13 +2,13 @@
 
 import pandas as pd
 
-from profile_grid.stages.energy.tables import ENERGY_TABLE, SPREAD
+from profile_grid.stages.energy.tables import ENERGY_TABLE, QUANTITY_COLUMNS
 from profile_grid.study import dimensions, table_spec
 from profile_grid.tables.evidence import LAUNCH_BOUND_SHARE
 from profile_grid.tables.per_pass import Merged, numbers
 
 LAUNCH_BOUND = "launch_bound"  # the rule of the diagnosis
-COUNTED = ["counter", "step_ms", *SPREAD, "tick_ms", "tick_share"]
+COUNTED = ["counter", "step_ms", *QUANTITY_COLUMNS, "tick_ms", "tick_share"]
 
 
 def energy_use(merged: Merged) -> pd.DataFrame:

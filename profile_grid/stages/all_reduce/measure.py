@@ -13,7 +13,7 @@ def measure(job: Job) -> dict:
     """The content of all_reduce.json; `ranks` of its facts is the measurement of each size by every rank. Raises
     ProgramFailed if a process fails."""
     options = {"module": MODULE, "megabytes": json.dumps(job.specification["megabytes"])}
-    ranks, outcome = results_of_ranks(
+    results, outcome = results_of_ranks(
         job, f"all-reduce of {job.program['run']}", job.scratch / "all_reduce.json", lambda rank: options
     )
-    return stage_output(ranks[0], {"program": outcome.seconds}, {"ranks": [rank["sizes"] for rank in ranks]})
+    return stage_output(results[0], {"program": outcome.seconds}, {"ranks": [result["sizes"] for result in results]})

@@ -13,7 +13,7 @@ from profile_grid.typed_json import parse_as
 
 
 @dataclass(frozen=True)
-class Size:
+class SizeTimes:
     """The measurement of one size by a rank: see cs336_model/program/parallel/all_reduce.py."""
 
     bytes: int
@@ -25,17 +25,18 @@ class Size:
 class AllReduceFacts:
     """The facts of all_reduce.json."""
 
-    ranks: list[list[Size]]
+    ranks: list[list[SizeTimes]]
 
 
 def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
     """`all_reduce`, of the runs in which the stage is complete."""
-    rows = [
-        run.leading | {"bytes": ranks[0].bytes, **statistics(slowest_times([size.seconds for size in ranks]))}
-        for run in runs
-        if run.complete(ALL_REDUCE.name)
-        for ranks in zip(*parse_as(AllReduceFacts, run.results[ALL_REDUCE.name].facts, "facts").ranks, strict=True)
-    ]
+    rows = []
+    for run in runs:
+        if run.complete(ALL_REDUCE.name):
+            facts = parse_as(AllReduceFacts, run.results[ALL_REDUCE.name].facts, "facts")
+            for times_by_rank in zip(*facts.ranks, strict=True):
+                seconds = slowest_times([times.seconds for times in times_by_rank])
+                rows.append(run.leading | {"bytes": times_by_rank[0].bytes, **statistics(seconds)})
     return {"all_reduce": ALL_REDUCE_TABLE.table(rows)}
 
 

@@ -1,6 +1,6 @@
 """The tables of energy: every window of a process, and the energy of a step and a token by run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,14 +14,13 @@ from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS
 from profile_grid.typed_json import parse_as
 
 STEPS = "steps"
-STATE = ("temperature_c", "sm_clock_mhz", "memory_clock_mhz")
-ENDS = ("begin", "end")
-FIGURES = ("joules_per_step", "joules_per_token", "power_w", "idle_power_w", "tflops_per_watt")
-SPREAD = tuple(f"{name}{end}" for name in FIGURES for end in ("", "_std"))
+STATE_FIELDS = ("temperature_c", "sm_clock_mhz", "memory_clock_mhz")
+QUANTITIES = ("joules_per_step", "joules_per_token", "power_w", "idle_power_w", "tflops_per_watt")
+QUANTITY_COLUMNS = tuple(column for name in QUANTITIES for column in (name, f"{name}_std"))
 
 
 @dataclass(frozen=True)
-class State:
+class DeviceState:
     """A device at one moment; None for unknown values."""
 
     temperature_c: int | None
@@ -38,8 +37,8 @@ class EnergyWindow:
     seconds: float
     microjoules: int
     steps: int
-    begin: State
-    end: State
+    begin: DeviceState
+    end: DeviceState
 
     @property
     def joules(self) -> float:
@@ -66,41 +65,41 @@ def study_tables(runs: list[load_runs.MeasuredRun]) -> dict[str, pd.DataFrame]:
         for run in runs
         if run.complete(ENERGY.name)
     ]
-    windows = [led | row for led, _, facts in complete for row in _window_rows(facts)]
-    table = [led | energy_of_run(program, facts) for led, program, facts in complete]
-    return {
-        "energy": ENERGY_TABLE.table(table),
-        "energy_windows": ENERGY_WINDOWS.table(windows),
-    }
+    windows = [leading | row for leading, _, facts in complete for row in _window_rows(facts)]
+    rows = [leading | energy_of_run(program, facts) for leading, program, facts in complete]
+    return {"energy": ENERGY_TABLE.table(rows), "energy_windows": ENERGY_WINDOWS.table(windows)}
 
 
 def energy_of_run(program: results.ProgramResult, facts: EnergyFacts) -> dict:
     """The row of a run: means over its windows with their standard deviations (n - 1)."""
-    stepping = [window for window in facts.windows if window.kind == STEPS]
-    idle = [window for window in facts.windows if window.kind != STEPS]
+    step_windows = [window for window in facts.windows if window.kind == STEPS]
+    idle_windows = [window for window in facts.windows if window.kind != STEPS]
     dimensions = program.spec["dimensions"]
     tokens = dimensions["batch_size"] * dimensions["context_length"]
     flops = model_flops(program.flops, dimensions["mode"])
-    per_step = [window.joules / window.steps for window in stepping]
-    figures = {
-        "joules_per_step": per_step,
-        "joules_per_token": [joules / tokens for joules in per_step],
-        "power_w": [window.watts for window in stepping],
-        "idle_power_w": [window.watts for window in idle],
-        "tflops_per_watt": [1e-12 * flops / joules for joules in per_step] if flops else [],
+    step_joules = [window.joules / window.steps for window in step_windows]
+    quantities = {
+        "joules_per_step": step_joules,
+        "joules_per_token": [joules / tokens for joules in step_joules],
+        "power_w": [window.watts for window in step_windows],
+        "idle_power_w": [window.watts for window in idle_windows],
+        "tflops_per_watt": [1e-12 * flops / joules for joules in step_joules] if flops else [],
     }
-    steps, seconds = (sum(getattr(window, name) for window in stepping) for name in ("steps", "seconds"))
-    return {
+    steps = sum(window.steps for window in step_windows)
+    row = {
         "counter": facts.counter,
-        "windows": len(stepping),
+        "windows": len(step_windows),
         "steps": steps,
-        "step_ms": 1e3 * seconds / steps,
+        "step_ms": 1e3 * sum(window.seconds for window in step_windows) / steps,
         "tokens": tokens,
         "model_flops": flops,
-        **{f"{name}{end}": value for name, values in figures.items() for end, value in _mean_and_std(values)},
         "tick_ms": 1e3 * facts.tick_s,
-        "tick_share": facts.tick_s / min(window.seconds for window in stepping),
+        "tick_share": facts.tick_s / min(window.seconds for window in step_windows),
     }
+    for name, values in quantities.items():
+        row[name] = np.mean(values) if values else np.nan
+        row[f"{name}_std"] = np.std(values, ddof=1) if len(values) > 1 else np.nan
+    return row
 
 
 def model_flops(flops: Mapping[str, int | None] | None, mode: str) -> int | None:
@@ -110,27 +109,24 @@ def model_flops(flops: Mapping[str, int | None] | None, mode: str) -> int | None
     return None if forward is None else (1 + backward) * forward
 
 
-def _mean_and_std(values: Sequence[float]) -> tuple[tuple[str, float], tuple[str, float]]:
-    mean = np.mean(values) if values else np.nan
-    return ("", mean), ("_std", np.std(values, ddof=1) if len(values) > 1 else np.nan)
-
-
 def _window_rows(facts: EnergyFacts) -> list[dict]:
-    return [
-        {
-            "window": number,
-            "kind": window.kind,
-            "seconds": window.seconds,
-            "joules": window.joules,
-            "steps": window.steps,
-            "power_w": window.watts,
-            **{f"{end}_{name}": getattr(getattr(window, end), name) for name in STATE for end in ENDS},
-            "throttled": "; ".join(
-                sorted({*(window.begin.throttle_reasons or ()), *(window.end.throttle_reasons or ())})
-            ),
-        }
-        for number, window in enumerate(facts.windows)
-    ]
+    rows = []
+    for number, window in enumerate(facts.windows):
+        reasons = {*(window.begin.throttle_reasons or ()), *(window.end.throttle_reasons or ())}
+        rows.append(
+            {
+                "window": number,
+                "kind": window.kind,
+                "seconds": window.seconds,
+                "joules": window.joules,
+                "steps": window.steps,
+                "power_w": window.watts,
+                **{f"begin_{name}": getattr(window.begin, name) for name in STATE_FIELDS},
+                **{f"end_{name}": getattr(window.end, name) for name in STATE_FIELDS},
+                "throttled": "; ".join(sorted(reasons)),
+            }
+        )
+    return rows
 
 
 ENERGY_TABLE = TableSpec(

@@ -14,7 +14,7 @@ def measure(job: Job) -> dict:
     result = job.scratch / "operator.json"
     command = program_command(job, result, MODULE)
     program, outcome = run_to_result(job, f"operator of {job.program['run']}", result, command)
-    ended = {"status": FAILED, "reason": program["reason"]}
-    cells = [cell | ended if cell["status"] == UNFINISHED else cell for cell in program.pop("cells")]
-    program |= {"status": COMPLETE, "reason": None}  # the cells have theirs
+    failure = {"status": FAILED, "reason": program["reason"]}
+    cells = [cell | failure if cell["status"] == UNFINISHED else cell for cell in program.pop("cells")]
+    program |= {"status": COMPLETE, "reason": None}  # each cell has its own
     return stage_output(program, {"program": outcome.seconds}, {"cells": cells})

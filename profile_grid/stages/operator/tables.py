@@ -14,7 +14,7 @@ from profile_grid.typed_json import parse_as
 
 DIMENSIONS = (dimensions.HEAD_DIM, dimensions.CONTEXT_LENGTH, *workloads.ATTENTION_ALONE.dimensions[1:])
 KEYS = tuple(dimension.key for dimension in DIMENSIONS)
-BENCHED = {"forward": "a forward pass", "backward": "a backward pass", "both": "a forward and a backward pass"}
+BENCH_PASSES = {"forward": "a forward pass", "backward": "a backward pass", "both": "a forward and a backward pass"}
 LEADING_COLUMNS = (table_spec.RUN, *map(table_spec.column_of, DIMENSIONS))
 
 
@@ -56,7 +56,7 @@ def study_tables(runs: list[load_runs.MeasuredRun]) -> dict[str, pd.DataFrame]:
 def _row(run: load_runs.MeasuredRun, cell: OperatorCell) -> dict:
     values = run.entry | {dimensions.CONTEXT_LENGTH.key: cell.context_length}
     forward, backward = cell.forward_seconds, cell.backward_seconds
-    return {
+    row = {
         "run": run.name,
         **{key: values[key] for key in KEYS},
         "status": cell.status, "reason": cell.reason, "passes": len(forward),
@@ -67,23 +67,19 @@ def _row(run: load_runs.MeasuredRun, cell: OperatorCell) -> dict:
         "compile_s": cell.compile_seconds,
         "verdict": _worst_verdict(run),
         "bench_method": cell.bench_method,
-        **{
-            f"bench_{name}{suffix}": of(cell.bench_seconds.get(name, []))
-            for name in BENCHED
-            for suffix, of in (("_calls", _count), ("_ms", _mean_ms), ("_std_ms", _std_ms))
-        },
     }  # fmt: skip
+    for name in BENCH_PASSES:
+        seconds = cell.bench_seconds.get(name, [])
+        row[f"bench_{name}_calls"] = len(seconds) or None
+        row[f"bench_{name}_ms"], row[f"bench_{name}_std_ms"] = _mean_ms(seconds), _std_ms(seconds)
+    return row
 
 
 def _worst_verdict(run: load_runs.MeasuredRun) -> str | None:
-    """The worst verdict of the checks in the run's precision; None if nothing was to be checked."""
+    """The worst verdict of the checks in the run's precision; None without a check."""
     checks = run.results[OPERATOR.name].program.checks
     verdicts = {check.verdict for check in checks if check.precision == run.entry[dimensions.PRECISION.key]}
     return next((verdict for verdict in reversed(VERDICTS) if verdict in verdicts), None)
-
-
-def _count(seconds: Sequence[float]) -> int | None:
-    return len(seconds) or None
 
 
 def _mean_ms(seconds: Sequence[float]) -> float | None:
@@ -118,7 +114,7 @@ OPERATOR_TIMES = table_spec.TableSpec(
     bench_{name}_ms | float | ms | mean time of {words}, by CUDA events
     bench_{name}_std_ms | float | ms | its standard deviation (n − 1)
 """
-            for name, words in BENCHED.items()
+            for name, words in BENCH_PASSES.items()
         ),
     ),
     leading=LEADING_COLUMNS,

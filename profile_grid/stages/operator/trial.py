@@ -12,15 +12,17 @@ from profile_grid.planning import doctor, smoke
 from profile_grid.stages.operator.measure import measure
 from profile_grid.stages.operator.stage import OPERATOR
 
-SMALL = {"batch_size": 1, "attention": EAGER, "compile": NOT_COMPILED}
+SMALL_DIMENSIONS = {"batch_size": 1, "attention": EAGER, "compile": NOT_COMPILED}
+ONE_PASS = {"warmup_passes": 0, "measured_passes": 1, "bench_s": 0}
 
 
 def small_specification(plan: Mapping) -> dict:
-    """A run of one pass with one sequence of 16 tokens, written out."""
-    settings = plan["runs"][0]["specifications"][OPERATOR.name]
-    program = settings["program"]
-    small = {"run": "smoke", "dimensions": program["dimensions"] | SMALL, "context_lengths": [16], "adapters": {}}
-    return settings | {"program": program | small | {"warmup_passes": 0, "measured_passes": 1, "bench_s": 0}}
+    """A run of one pass with one sequence of 16 tokens, in eager attention."""
+    specification = plan["runs"][0]["specifications"][OPERATOR.name]
+    program = specification["program"]
+    dimensions = program["dimensions"] | SMALL_DIMENSIONS
+    changes = {"run": "smoke", "dimensions": dimensions, "context_lengths": [16], "adapters": {}, **ONE_PASS}
+    return specification | {"program": program | changes}
 
 
 def try_operator(
@@ -36,6 +38,5 @@ def try_operator(
     except ProgramFailed as error:
         problem = smoke.last_line(error)
     seconds = time.monotonic() - started
-    failed = f", which failed: {problem}" if problem else ""
-    text = f"one pass of a small operator in {seconds:.1f} s{failed}"
+    text = f"one pass of a small operator in {seconds:.1f} s" + (f", which failed: {problem}" if problem else "")
     return doctor.Trial(machine, seconds, [doctor.DoctorLine("smoke", text, bool(problem))])

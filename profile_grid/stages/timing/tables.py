@@ -26,31 +26,32 @@ def statistics(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def statistics_of_processes(seconds: Sequence[Sequence[float]]) -> dict[str, float]:
-    """STATISTICS and OF_PROCESSES of the times of all processes, a sequence for each: all steps together are counted;
-    the mean is the geometric mean of the processes' means, the standard deviation that within a process. The spread is
-    the standard deviation of the logarithms of the processes' means; NaN for one process."""
-    each = [statistics(times) for times in seconds if len(times)]
-    if len(each) < 2:
-        return (each[0] if each else statistics(())) | dict(zip(OF_PROCESSES, (len(each), np.nan), strict=True))
-    n, means, stds, least, most = (np.array([one[name] for one in each], "float64") for name in STATISTICS)
+    """STATISTICS and OF_PROCESSES of the times of all processes, a sequence for each: `n` counts the steps of all; the
+    mean is the geometric mean of the processes' means, the standard deviation that within a process. The spread is the
+    standard deviation of the logarithms of the processes' means; NaN for one process."""
+    processes = [statistics(times) for times in seconds if len(times)]
+    if len(processes) < 2:
+        single = processes[0] if processes else statistics(())
+        return single | dict(zip(OF_PROCESSES, (len(processes), np.nan), strict=True))
+    counts, means, stds, minima, maxima = (np.array([process[name] for process in processes]) for name in STATISTICS)
     logarithms = np.log(means)
     return {
-        "n": int(n.sum()), "mean_ms": np.exp(logarithms.mean()), "std_ms": (stds**2).mean() ** 0.5,
-        "min_ms": least.min(), "max_ms": most.max(),
-        **dict(zip(OF_PROCESSES, (len(each), logarithms.std(ddof=1)), strict=True)),
+        "n": int(counts.sum()), "mean_ms": np.exp(logarithms.mean()), "std_ms": (stds**2).mean() ** 0.5,
+        "min_ms": minima.min(), "max_ms": maxima.max(),
+        **dict(zip(OF_PROCESSES, (len(processes), logarithms.std(ddof=1)), strict=True)),
     }  # fmt: skip
 
 
 # Measured on a CPU with 2 to 48 layers: logits in fp32 are off by 5 to 13 roundings, in bf16 by 1 to 3, with bf16
 # weights by 2 to 5. Real errors (a missing mask or scale, another precision) are far larger.
-ROUNDINGS_EXPLAINED = 8
-SUMS_EXPLAINED = 128 * UNIT_ROUNDOFF[FP32]  # products are summed in fp32 in every precision
+ROUNDINGS = 8
+SUMMATION_ERROR = 128 * UNIT_ROUNDOFF[FP32]  # products are summed in fp32 in every precision
 ERRORS = ("loss_error", "logits_error", "gradient_norm_error")
 
 
 def explained_error(precision: str) -> float:
     """The largest relative error that a precision explains."""
-    return ROUNDINGS_EXPLAINED * UNIT_ROUNDOFF[precision] + SUMS_EXPLAINED
+    return ROUNDINGS * UNIT_ROUNDOFF[precision] + SUMMATION_ERROR
 
 
 def accuracy_table(runs: list[MeasuredRun]) -> pd.DataFrame:
@@ -64,25 +65,25 @@ def accuracy_table(runs: list[MeasuredRun]) -> pd.DataFrame:
         errors = {name: getattr(accuracy, name) for name in ERRORS}
         explained = explained_error(run.leading["precision"])
         known = [error for error in errors.values() if error is not None]
-        explains = max(known) <= explained if known else None
-        rows.append(
-            run.leading
-            | errors
-            | {"explained_error": explained, "within_precision": explains, "reason": accuracy.reason}
-        )
+        is_within = max(known) <= explained if known else None
+        verdict = {"explained_error": explained, "within_precision": is_within, "reason": accuracy.reason}
+        rows.append(run.leading | errors | verdict)
     return ACCURACY.table(rows)
 
 
 def accuracy_notes(run: MeasuredRun) -> list[str]:
-    """A note about each error of a run beyond its precision: it may not compute the same function."""
-    accuracy, explained = _accuracy(run), explained_error(run.leading["precision"])
-    errors = {name: getattr(accuracy, name) for name in ERRORS if accuracy and getattr(accuracy, name) is not None}
-    return [
-        f"{name.removesuffix('_error').replace('_', ' ')} off by {error:.1e} of fp64, and {run.leading['precision']}"
-        f" explains {explained:.1e}: this may be another function"
-        for name, error in errors.items()
-        if error > explained
-    ]
+    """A note about each error of a run that its precision does not explain: it may not compute the same function."""
+    accuracy, precision = _accuracy(run), run.leading["precision"]
+    explained, notes = explained_error(precision), []
+    for name in ERRORS if accuracy else ():
+        error = getattr(accuracy, name)
+        if error is not None and error > explained:
+            quantity = name.removesuffix("_error").replace("_", " ")
+            notes.append(
+                f"{quantity} off by {error:.1e} of fp64, and {precision} explains {explained:.1e}: this may be another"
+                " function"
+            )
+    return notes
 
 
 def _accuracy(run: MeasuredRun) -> Accuracy | None:
@@ -128,21 +129,21 @@ def timings_table(runs: list[MeasuredRun]) -> pd.DataFrame:
     for run in runs:
         status = run.statuses[stages.TIMING.name].status
         times = [times_by_phase(result.program) for result in run.timings] or [{STEP: []}]
-        rows += [run.leading | {"phase": phase, **_of_processes(times, phase), "status": status} for phase in times[0]]
+        rows += [run.leading | {"phase": phase, **_statistics_of(times, phase), "status": status} for phase in times[0]]
     return pd.DataFrame(rows)
 
 
-def _of_processes(times: list[dict], key: str | tuple) -> dict[str, float]:
-    """The statistics of one entry of the times of each process."""
-    return statistics_of_processes([process.get(key, []) for process in times])
+def _statistics_of(times: list[dict], key: str | tuple) -> dict[str, float]:
+    """The statistics of the times with this key, from the times of each process."""
+    return statistics_of_processes([process_times.get(key, []) for process_times in times])
 
 
 def steps_table(runs: list[MeasuredRun], times_of: Callable[[ProgramResult], Times]) -> pd.DataFrame:
     """One row per run, phase and timed step: every time that `times_of` returns for a program, in ms."""
     rows = []
     for run in runs:
-        for phase, seconds in times_of(run.results[stages.TIMING.name].program).items():
-            rows += [run.leading | {"phase": phase, "step": step, "ms": s * 1e3} for step, s in enumerate(seconds)]
+        for phase, times in times_of(run.results[stages.TIMING.name].program).items():
+            rows += [run.leading | {"phase": phase, "step": step, "ms": 1e3 * s} for step, s in enumerate(times)]
     return pd.DataFrame(rows, columns=[*dimensions.LEADING, "phase", "step", "ms"])
 
 
@@ -163,14 +164,14 @@ def rank_times_table(runs: list[MeasuredRun]) -> pd.DataFrame:
     for run in runs:
         times = [dict(_rank_times(result)) for result in run.timings]
         rows += [
-            run.leading | {"rank": rank, "phase": phase, **_of_processes(times, (rank, phase))}
+            run.leading | {"rank": rank, "phase": phase, **_statistics_of(times, (rank, phase))}
             for rank, phase in (times[0] if times else ())
         ]
     return pd.DataFrame(rows, columns=RANK_TIMES.all_names)
 
 
 def _rank_times(result: StageResult) -> Iterator[tuple[tuple[int, str], list[float]]]:
-    """((rank, phase), seconds); first the slowest rank at every step."""
+    """((rank, phase), seconds) of each rank; first, as rank SLOWEST, of the slowest rank at every step."""
     ranks = result.facts.get("ranks") or []
     if ranks:
         yield (SLOWEST, STEP), result.program.step_seconds
