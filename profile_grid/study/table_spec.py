@@ -157,10 +157,10 @@ PER_PASS = columns("""
     gpu_time_std_ms | float | ms | standard deviation (n − 1) of that between the measured steps
     invocations | float | | launches in a single pass: the mean over the measured steps
 """)
-SAME = columns("""
+SAME_IN_EVERY_STEP = columns("""
     same_in_every_step | bool | | whether every measured step had the same number of launches
 """)
-WHERE = columns("""
+RANGE_COLUMNS = columns("""
     step | int | | number of the measured step, from 0; −1 in none
     phase | text | | range directly inside step: forward, loss, backward, optimizer, synchronize; (outside) for none
     range | text | | ranges inside the phase, outermost first, joined by " > "; empty directly in the phase

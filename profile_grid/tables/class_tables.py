@@ -4,7 +4,7 @@ class (c, d, e)."""
 import pandas as pd
 
 from profile_grid.study.dimensions import LEADING, MODE, keys_without
-from profile_grid.study.table_spec import PER_PASS, SAME, TableSpec, columns
+from profile_grid.study.table_spec import PER_PASS, SAME_IN_EVERY_STEP, TableSpec, columns
 from profile_grid.tables import classes, conservation
 from profile_grid.tables.names import ALL_PHASES, FORWARD, FORWARD_OTHERS
 from profile_grid.tables.per_pass import Merged, in_run_order, numbers, per_pass, total_by_run, with_share
@@ -54,7 +54,7 @@ TOP_KERNELS = TableSpec(
     class | text | | kind of work
 """,
         PER_PASS,
-        SAME,
+        SAME_IN_EVERY_STEP,
         """
     share | float | of 1 | of the GPU time of the forward pass or of all phases
     same_as_forward | bool | | rank 1 of all phases: whether it is also the top kernel of the model's inference run
@@ -89,7 +89,7 @@ FORWARD_CLASSES = TableSpec(
     columns(
         "class | text | | kind of work",
         PER_PASS,
-        SAME,
+        SAME_IN_EVERY_STEP,
         "share | float | of 1 | of the forward pass's GPU time; sums to one",
     ),
     make=forward_classes,

@@ -23,7 +23,7 @@ JOB = """
 from profile_grid.host.leases import lease_server
 from profile_grid.host.processes import measured_program
 lease_server.gpu_is_visible, lease_server.visible_gpus = (lambda: True), (lambda: ["GPU-a", "GPU-b"])
-measured_program.MODULE = "tests.profile_grid.light_rank"
+measured_program.BENCHMARK = "tests.profile_grid.light_rank"
 from workflow.command import options_of
 from workflow.scripts.measure import main
 main(**options_of(main))

@@ -5,7 +5,7 @@ import pandas as pd
 from kernel_tables.counters.joining import RULES
 from profile_grid.questions.l_counters.matmuls import counter_matmuls
 from profile_grid.questions.l_counters.sums import counter_sums
-from profile_grid.stages.counters.tables import COUNTERS_TABLE, OF_BYTES, OF_FLOPS, OF_RATES, ROOFS
+from profile_grid.stages.counters.tables import BYTE_COLUMNS, COUNTERS_TABLE, FLOP_COLUMNS, RATE_COLUMNS, ROOFS
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.per_pass import Merged
@@ -90,11 +90,11 @@ TABLES = (
         all phases
     name | text | | the phase, class or part, or the ranges inside the phase
 """,
-            OF_FLOPS,
-            OF_BYTES,
+            FLOP_COLUMNS,
+            BYTE_COLUMNS,
             OF_A_PASS,
             "counted_share | float | of 1 | of the time, that of kernels with counters; sums and rates are of these",
-            OF_RATES,
+            RATE_COLUMNS,
             "share | float | of 1 | of the time of all kernels",
         ),
         make=counter_sums,

@@ -22,7 +22,7 @@ from profile_grid.host.processes.job import joined
 from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
 from profile_grid.results.run_tables import RunTables, tables_status
 from profile_grid.stages.capture.capture_problems import errors_and_warnings
-from profile_grid.study.table_spec import WHERE, TableSpec, columns
+from profile_grid.study.table_spec import RANGE_COLUMNS, TableSpec, columns
 from profile_grid.tables import classes, conservation, findings
 from profile_grid.tables.names import MEASURE, OUTSIDE, STEP, WHOLE_STEP
 
@@ -225,7 +225,7 @@ KERNELS = TableSpec(
     "kernels",
     "One row per run, step, phase, range and kernel name",
     columns(
-        WHERE,
+        RANGE_COLUMNS,
         """
     kernel | text | | full name; of an ATen operator on a CPU
     class | text | | kind of work, by the rules of kernel_tables
@@ -252,7 +252,7 @@ RANGES = TableSpec(
     "ranges",
     "One row per run, step, phase and range; launches of an inner range also count in the outer ones",
     columns(
-        WHERE,
+        RANGE_COLUMNS,
         """
     instances | int | | times the range was opened
     wall_ns | int | ns | wall time of the range on the CPU, summed over instances

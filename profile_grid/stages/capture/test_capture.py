@@ -74,7 +74,7 @@ def fake(tmp_path, monkeypatch):
     (fakes / "nsys").write_text((FAKES / "nsys").read_text().replace("/usr/bin/env python3", sys.executable))
     monkeypatch.setenv("PATH", f"{fakes}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", f"{FAKES}{os.pathsep}{ROOT}")
-    monkeypatch.setattr(measured_program, "MODULE", "fake_program")
+    monkeypatch.setattr(measured_program, "BENCHMARK", "fake_program")
     monkeypatch.chdir(tmp_path)
     for name in ("results", "scratch"):
         (tmp_path / name).mkdir()
@@ -273,7 +273,7 @@ def under_real_nsys(tmp_path, monkeypatch):
     if nsys.find() is None:
         pytest.skip("there is no nsys on PATH")
     monkeypatch.setenv("PYTHONPATH", f"{FAKES}{os.pathsep}{ROOT}")
-    monkeypatch.setattr(measured_program, "MODULE", "fake_program")
+    monkeypatch.setattr(measured_program, "BENCHMARK", "fake_program")
     monkeypatch.chdir(tmp_path)
     Path("program").write_text("hangs")
     for name in ("runs", "pid"):

@@ -21,13 +21,15 @@ from profile_grid.study import stages, table_spec
 from profile_grid.tables.conservation import require_same
 
 (SQLITE,) = stages.COLD_START.files
-LOADING = re.compile(r"cu(da)?(Module|Library|Link|Kernel(?!\w*Launch))")
-OF_THE_HOST = re.compile(r"cuda(HostAlloc|MallocHost|FreeHost|HostRegister)|cuMem(HostAlloc|AllocHost|HostRegister)")
+MODULE_CALL = re.compile(r"cu(da)?(Module|Library|Link|Kernel(?!\w*Launch))")
+HOST_MEMORY_CALL = re.compile(
+    r"cuda(HostAlloc|MallocHost|FreeHost|HostRegister)|cuMem(HostAlloc|AllocHost|HostRegister)"
+)
 NO_CALL, NO_OPERATOR = "time between calls (Python, dispatcher, libraries that choose kernels)", "no operator"
 
 
 class CauseTimes(NamedTuple):
-    """The intervals of a cause of time in a step."""
+    """The intervals of one cause."""
 
     cause: str
     start_ns: np.ndarray
@@ -50,25 +52,28 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
 
 def first_step_table(scope: Scope) -> pd.DataFrame:
     """One row per cause: its time and calls in the first step, and their means in the later steps."""
-    causes, ranges = list(_operators(scope) if scope.trace.is_cpu_only else _calls(scope)), scope.trace.range_arrays
-    remainder = NO_OPERATOR if scope.trace.is_cpu_only else NO_CALL
-    windows = [(int(ranges.start_ns[step]), int(ranges.end_ns[step])) for step in scope.steps]
-    steps = [_step_causes(causes, remainder, *window) for window in windows]
-    for (start, end), step in zip(windows, steps, strict=True):
-        require_same("time of a step by cause", sum(ns for ns, _ in step.values()), end - start)
+    is_cpu_only, ranges = scope.trace.is_cpu_only, scope.trace.range_arrays
+    causes = list(_operators(scope) if is_cpu_only else _calls(scope))
+    steps = []
+    for step in scope.steps:
+        start_ns, end_ns = int(ranges.start_ns[step]), int(ranges.end_ns[step])
+        by_cause = _step_causes(causes, NO_OPERATOR if is_cpu_only else NO_CALL, start_ns, end_ns)
+        require_same("time of a step by cause", sum(ns for ns, _ in by_cause.values()), end_ns - start_ns)
+        steps.append(by_cause)
     rows = []
     for cause, (first_ns, first_calls) in steps[0].items():
-        later_ns, later_calls = np.mean([step[cause] for step in steps[1:]], axis=0)
+        later_ns, later_calls = np.mean([by_cause[cause] for by_cause in steps[1:]], axis=0)
         rows.append((cause, first_ns / 1e6, later_ns / 1e6, (first_ns - later_ns) / 1e6, first_calls, later_calls))
     return FIRST_STEP.table(rows, of_a_run=True)
 
 
-def _step_causes(causes: list[CauseTimes], remainder: str, start: int, end: int) -> dict[str, tuple[int, int]]:
-    """(nanoseconds, calls) by cause, in a window of time."""
-    uncovered, by_cause = intervals.Intervals(np.array([start]), np.array([end])), {}
+def _step_causes(causes: list[CauseTimes], remainder: str, start_ns: int, end_ns: int) -> dict[str, tuple[int, int]]:
+    """(nanoseconds, calls) by cause in a step, each nanosecond for the first cause that covers it; `remainder` is the
+    name of the rest."""
+    uncovered, by_cause = intervals.Intervals(np.array([start_ns]), np.array([end_ns])), {}
     for cause, starts, ends in causes:
-        is_inside = (starts >= start) & (starts < end)
-        covered = intervals.union(starts[is_inside], np.minimum(ends[is_inside], end))
+        is_inside = (starts >= start_ns) & (starts < end_ns)
+        covered = intervals.union(starts[is_inside], np.minimum(ends[is_inside], end_ns))
         by_cause[cause] = intervals.intersection(uncovered, covered).total_ns, int(is_inside.sum())
         uncovered = intervals.difference(uncovered, covered)
     return by_cause | {remainder: (uncovered.total_ns, 0)}
@@ -77,43 +82,42 @@ def _step_causes(causes: list[CauseTimes], remainder: str, start: int, end: int)
 def _calls(scope: Scope) -> Iterator[CauseTimes]:
     """The CUDA API calls by cause; inner calls come before outer ones."""
     calls = scope.calls
-    loading, host = (_named(calls, pattern) for pattern in (LOADING, OF_THE_HOST))
-    first = _first_launches(scope, len(calls))
     masks = {
-        "loading of modules": loading,
-        "memory of the host": host,
+        "loading of modules": _name_matches(calls, MODULE_CALL),
+        "memory of the host": _name_matches(calls, HOST_MEMORY_CALL),
         "memory of the GPU": calls.kind == ALLOCATION,
-        "first launch of a kernel": first,
+        "first launch of a kernel": _is_first_launch(scope, len(calls)),
         "other launches": calls.kind == LAUNCH,
         "waiting": calls.kind == WAIT,
+        "other calls": np.ones(len(calls), bool),
     }
-    unassigned = np.ones(len(calls), bool)
+    is_unassigned = np.ones(len(calls), bool)
     for cause, mask in masks.items():
-        yield CauseTimes(cause, calls.start_ns[mask & unassigned], calls.end_ns[mask & unassigned])
-        unassigned &= ~mask
-    yield CauseTimes("other calls", calls.start_ns[unassigned], calls.end_ns[unassigned])
+        yield CauseTimes(cause, calls.start_ns[mask & is_unassigned], calls.end_ns[mask & is_unassigned])
+        is_unassigned &= ~mask
 
 
 def _operators(scope: Scope) -> Iterator[CauseTimes]:
     """On a CPU: operators that run for the first time, and all others."""
     activities = scope.activities
     order = np.argsort(activities.start_ns, kind="stable")
-    first = np.zeros(len(activities), bool)
-    first[order[np.unique(activities.name[order], return_index=True)[1]]] = True
-    for cause, mask in (("first run of an operator", first), ("other operators", ~first)):
+    is_first = np.zeros(len(activities), bool)
+    is_first[order[np.unique(activities.name[order], return_index=True)[1]]] = True
+    for cause, mask in (("first run of an operator", is_first), ("other operators", ~is_first)):
         yield CauseTimes(cause, activities.start_ns[mask], activities.end_ns[mask])
 
 
-def _first_launches(scope: Scope, count: int) -> np.ndarray:
-    """Whether each API call is the first that launches a kernel of its name."""
-    activities, first = scope.activities, np.zeros(count, bool)
+def _is_first_launch(scope: Scope, call_count: int) -> np.ndarray:
+    """Mask of the API calls that are the first to launch a kernel of some name."""
+    activities, is_first = scope.activities, np.zeros(call_count, bool)
     launched = np.flatnonzero(activities.launched)
     order = launched[np.argsort(activities.launch_at(launched), kind="stable")]
-    first[activities.launch_row[order[np.unique(activities.name[order], return_index=True)[1]]]] = True
-    return first
+    is_first[activities.launch_row[order[np.unique(activities.name[order], return_index=True)[1]]]] = True
+    return is_first
 
 
-def _named(calls: Calls, pattern: re.Pattern) -> np.ndarray:
+def _name_matches(calls: Calls, pattern: re.Pattern) -> np.ndarray:
+    """Mask of the calls of functions whose names match."""
     matches = np.array([bool(pattern.match(name)) for name in calls.functions], bool)
     return matches[calls.function]
 

@@ -36,50 +36,45 @@ from profile_grid.study.stages import COUNTERS
 if TYPE_CHECKING:
     import pandas as pd
 
-LACKS = "no counters: "
+PREFIX = "no counters: "
 NO_GPU = Problem("no_gpu", "kernels are counted on an NVIDIA GPU, and this grid is measured without one")
-NO_NSYS = Problem("nsys_missing", f"{LACKS}they are joined to a capture of nsys, and none is on PATH; {INSTALL_NSYS}")
+NO_NSYS = Problem("nsys_missing", f"{PREFIX}they are joined to a capture of nsys, and none is on PATH; {INSTALL_NSYS}")
 NO_NCU = Problem(
     "ncu_missing",
-    f"{LACKS}there is no ncu on PATH; install Nsight Compute (https://developer.nvidia.com/nsight-compute, or the CUDA"
+    f"{PREFIX}there is no ncu on PATH; install Nsight Compute (https://developer.nvidia.com/nsight-compute, or the CUDA"
     " toolkit's nsight-compute package)",
 )
-NO_COUNTERS = Problem("no_counters", f"{LACKS}ncu ended well and counted no kernel")
-NO_TABLE = Problem("no_table", f"{LACKS}the program ended well, and ncu wrote no table that can be read")
+NO_COUNTERS = Problem("no_counters", f"{PREFIX}ncu ended well and counted no kernel")
+NO_TABLE = Problem("no_table", f"{PREFIX}the program ended well, and ncu wrote no table that can be read")
 CRASHED = Problem(
     "crashed",
-    f"{LACKS}the program crashed under ncu, where its model has fewer layers; see its log. If the model cannot run"
+    f"{PREFIX}the program crashed under ncu, where its model has fewer layers; see its log. If the model cannot run"
     ' with fewer layers, switch counters off: counters: {runs: ""}',
 )
-TIME_LIMIT = Problem("time_limit", f"{LACKS}ncu was killed at the time limit; raise time_limit_s")
-REFUSALS = {  # by words of ncu
+TIME_LIMIT = Problem("time_limit", f"{PREFIX}ncu was killed at the time limit; raise time_limit_s")
+REFUSALS = {  # by words in ncu's output
     "ERR_NVGPUCTRPERM": Problem(
         "no_permission",
-        f"{LACKS}the NVIDIA driver lets only administrators read them (ERR_NVGPUCTRPERM); have the host's"
+        f"{PREFIX}the NVIDIA driver lets only administrators read them (ERR_NVGPUCTRPERM); have the host's"
         " administrator load it with NVreg_RestrictProfilingToAdminUsers=0, or run with CAP_SYS_ADMIN"
         " (https://developer.nvidia.com/ERR_NVGPUCTRPERM)",
     ),
     "driver resource was unavailable": Problem(
         "counters_in_use",
-        f"{LACKS}another tool reads them, such as DCGM; pause it (dcgmi profiling --pause)",
+        f"{PREFIX}another tool reads them, such as DCGM; pause it (dcgmi profiling --pause)",
     ),
     "Profiling is not supported on device": Problem(
         "gpu_not_supported",
-        f"{LACKS}ncu does not know this GPU, or a hypervisor hides its counters; try a newer Nsight Compute, or a host"
+        f"{PREFIX}ncu does not know this GPU, or a hypervisor hides its counters; try a newer Nsight Compute, or a host"
         " without virtual GPUs",
     ),
 }
 
 
-def refusal_in(output: str) -> Problem | None:
-    """Why ncu refuses to count, by its output; None if it does not."""
-    return next((problem for words, problem in REFUSALS.items() if words in output), None)
-
-
 ROOFS = "cs336_model.program.roofs"
 LAYERS = "num_layers"
 PROGRAM = "program.json"
-PASSING = ("time_limit", "ncu_ended_early", "no_table", "no_counters", "crashed")  # problems that may not come again
+TRANSIENT_CODES = ("time_limit", "ncu_ended_early", "no_table", "no_counters", "crashed")  # of problems that may pass
 (TABLE,) = COUNTERS.files
 
 
@@ -92,12 +87,12 @@ def measure(job: Job) -> dict:
     attempt = Attempt(None, {"calibration": 0.0}, _obstacle(job))
     if attempt.problem is None:
         version = ncu_profile.version(ncu_profile.find())
-        attempt, tables, roofs = _measured(job)
+        attempt, tables, roofs = _measure_rounds(job)
     table = _reading().rounds_together(tables) if tables else _reading().no_counters()
     with replacing(job.folder / TABLE) as path:
         table.to_csv(path, index=False)
     facts, problem = {"ncu": version, "roofs": roofs}, attempt.problem
-    status = INCOMPLETE if problem and problem.code in PASSING else UNSUPPORTED
+    status = INCOMPLETE if problem and problem.code in TRANSIENT_CODES else UNSUPPORTED
     return stage_output(attempt.program, attempt.seconds, facts, problem, status)
 
 
@@ -123,30 +118,30 @@ def with_layers(job: Job, max_layers: int) -> Job:
     return replace(job, specification=job.specification | {"program": program})
 
 
-def _measured(job: Job) -> tuple[Attempt, list[pd.DataFrame], dict[str, float | None]]:
+def _measure_rounds(job: Job) -> tuple[Attempt, list[pd.DataFrame], dict[str, float | None]]:
     """(attempt, tables, roofs): the tables of the rounds and the rates that this GPU reaches, by roof; both empty if a
     round is incomplete. The rounds have the GPU in turn, and start together: ncu and its program take 6 s until they
     ask for it."""
     with ExitStack() as background:
-        calibrating = replace(job, log=_extra_log(job, "roofs"))
-        calibration = background.enter_context(_calibration(calibrating))
-        counting = []
+        roofs_job = replace(job, log=_extra_log(job, "roofs"))
+        calibration = background.enter_context(_calibration(roofs_job))
+        rounds = []
         for number, ncu_round in enumerate(ncu_profile.ROUNDS):
             round_job = _job_of_round(job, number)
-            counting.append((round_job, background.enter_context(_round(round_job, ncu_round))))
-        calibrated = calibration.wait()
-        attempt, tables = _counted(counting)
+            rounds.append((round_job, background.enter_context(_running_round(round_job, ncu_round))))
+        outcome = calibration.wait()
+        attempt, tables = _tables_of_rounds(rounds)
     if not tables:
         return attempt, [], {}
-    roofs = program_result(calibrating, f"roofs of {job.program['run']}", _roofs_file(job), calibrated)["rates"]
-    return replace(attempt, seconds=attempt.seconds | {"calibration": round(calibrated.seconds, 3)}), tables, roofs
+    roofs = program_result(roofs_job, f"roofs of {job.program['run']}", _roofs_file(job), outcome)["rates"]
+    return replace(attempt, seconds=attempt.seconds | {"calibration": round(outcome.seconds, 3)}), tables, roofs
 
 
-def _counted(counting: Iterable[tuple[Job, programs.RunningProgram]]) -> tuple[Attempt, list[pd.DataFrame]]:
+def _tables_of_rounds(rounds: Iterable[tuple[Job, programs.RunningProgram]]) -> tuple[Attempt, list[pd.DataFrame]]:
     """(attempt, tables): the last round and the tables of all; or the first incomplete round and no table, since the
     others are of no use then."""
     attempt, tables, seconds = Attempt(None), [], {"program": 0.0, "calibration": 0.0}
-    for job, program in counting:
+    for job, program in rounds:
         attempt = _attempt(job, program)
         seconds |= attempt.seconds
         if attempt.problem or attempt.program["status"] != COMPLETE:
@@ -170,21 +165,21 @@ def _extra_log(job: Job, name: str) -> Path:
     return job.log.with_name(f"{job.log.stem}_{name}{job.log.suffix}")
 
 
-def _round(job: Job, ncu_round: ncu_profile.Round) -> AbstractContextManager[programs.RunningProgram]:
+def _running_round(job: Job, ncu_round: ncu_profile.Round) -> AbstractContextManager[programs.RunningProgram]:
     """One process under ncu, in the background."""
     program = program_command(job, job.scratch / PROGRAM, profiler="ncu")
-    # ncu unpacks its sections into HOME. Its lock in TMPDIR lets one ncu count at a time, and stops that of another
-    # user: with separate folders, runs on other GPUs of the host are counted at once.
+    # ncu unpacks its sections into HOME. Its lock in TMPDIR lets one ncu count at a time, and fails if another user
+    # created it: with separate folders, runs on several GPUs of the host are counted at once.
     folders = dict.fromkeys(("HOME", "TMPDIR"), str(job.scratch.resolve()))
     return running_job_program(job, ncu_profile.counters_command(program, job.scratch / TABLE, ncu_round), folders)
 
 
-def _attempt(job: Job, counting: programs.RunningProgram) -> Attempt:
+def _attempt(job: Job, running: programs.RunningProgram) -> Attempt:
     """The attempt of a round; waits for its end."""
-    outcome, result = counting.wait(), job.scratch / PROGRAM
+    outcome, result = running.wait(), job.scratch / PROGRAM
     program = json.loads(result.read_text()) if result.exists() else None
-    has_other_status = program is not None and program["status"] != COMPLETE
-    problem = None if has_other_status else _problem(job, job.scratch / TABLE, program, outcome)
+    is_incomplete = program is not None and program["status"] != COMPLETE  # its reason is the result
+    problem = None if is_incomplete else _problem(job, job.scratch / TABLE, program, outcome)
     return Attempt(program, {"program": outcome.seconds}, problem)
 
 
@@ -192,8 +187,9 @@ def _problem(job: Job, table: Path, program: dict | None, outcome: programs.Proc
     """Why a round gave no table, or None. A crash is one such reason here: by default nobody asked for counters, and a
     model may not run under ncu, or with fewer layers. Its timing fails if it crashes by itself."""
     output = outcome.output(job.log) + "".join(_messages(table))
-    if refusal := refusal_in(output):
-        return refusal
+    for words, refusal in REFUSALS.items():
+        if words in output:
+            return refusal
     if outcome.timed_out:
         return TIME_LIMIT
     if program is None:
@@ -220,7 +216,7 @@ def _table(path: Path) -> pd.DataFrame:
 
 
 def _reading() -> ModuleType:
-    """The module that reads ncu's tables. It loads pandas, for which no process of the job should wait."""
+    """The module that reads ncu's tables. It imports pandas, for which no process of the job should wait."""
     from kernel_tables.counters import reading
 
     return reading

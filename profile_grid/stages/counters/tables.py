@@ -14,35 +14,35 @@ from kernel_tables.diagnosis.diagnose import diagnose
 from kernel_tables.diagnosis.rules import OF_COUNTERS
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
-from profile_grid.gpu_peaks import peaks_of
-from profile_grid.quantities import counted as number
+from profile_grid.gpu_peaks import Peaks, peaks_of
+from profile_grid.quantities import counted
 from profile_grid.results.capture_identity import difference
 from profile_grid.results.results import COMPLETE, INCOMPLETE, UNSUPPORTED, StageResult, read_result
 from profile_grid.results.run_tables import RunTables, tables_status
 from profile_grid.stages.capture.step_tables import measured_activities
 from profile_grid.study.stages import CAPTURE, COUNTERS
-from profile_grid.study.table_spec import WHERE, TableSpec, columns
+from profile_grid.study.table_spec import RANGE_COLUMNS, TableSpec, columns
 from profile_grid.tables import classes, conservation, findings, names
 
 
-def known_sums(rows: pd.DataFrame, by: Sequence[str], columns: Sequence[str], sort: bool = True) -> pd.DataFrame:
-    """The sums of these columns by these keys, NaN if any term is NaN."""
-    keys, columns = [rows[name] for name in by], list(columns)
-    sums = rows.groupby(keys, sort=sort, observed=True)[columns].sum()
-    return sums.mask(rows[columns].isna().groupby(keys, sort=sort, observed=True).any())
+def known_sums(rows: pd.DataFrame, by: Sequence[str], summed: Sequence[str], sort: bool = True) -> pd.DataFrame:
+    """The sums of the columns `summed` by the columns `by`, NaN if any term is NaN."""
+    keys, terms = [rows[name] for name in by], rows[list(summed)]
+    sums = terms.groupby(keys, sort=sort, observed=True).sum()
+    return sums.mask(terms.isna().groupby(keys, sort=sort, observed=True).any())
 
 
-OF_FLOPS = columns("""
+FLOP_COLUMNS = columns("""
     fp32_flops | float | FLOP | additions and multiplications in fp32 on ordinary cores, an FMA as two, by counters
     tf32_flops | float | FLOP | operations of tensor cores on tf32, by counters
     bf16_flops | float | FLOP | operations of tensor cores on bf16, by counters
     fp16_flops | float | FLOP | operations of tensor cores on fp16, by counters
 """)
-OF_BYTES = columns("""
+BYTE_COLUMNS = columns("""
     dram_bytes | float | B | read from and written to the GPU's memory, with empty caches
     l2_bytes | float | B | through the L2 cache
 """)
-OF_RATES = columns("""
+RATE_COLUMNS = columns("""
     flops | float | FLOP | of all kinds
     flop_per_s | float | FLOP/s | flops ÷ time in the capture
     dram_bytes_per_s | float | B/s | dram_bytes ÷ time in the capture; above the roof if caches held the data
@@ -71,9 +71,9 @@ COUNTERS_TABLE = TableSpec(
     max_ns | int | ns | longest
     not_counted | text | | why it has no counters; empty if it has
 """,
-        OF_FLOPS,
-        OF_BYTES,
-        OF_RATES,
+        FLOP_COLUMNS,
+        BYTE_COLUMNS,
+        RATE_COLUMNS,
         f"""
     occupancy | float | of 1 | active warps, of those that a multiprocessor can hold
     occupancy_possible | float | of 1 | the maximum by registers, shared memory and blocks
@@ -94,15 +94,15 @@ COUNTER_RANGES = TableSpec(
     "counter_ranges",
     "One row per run with the stage counters, step, phase, range and class: sums over its kernels",
     columns(
-        WHERE,
+        RANGE_COLUMNS,
         """
     class | text | | kind of work
     launches | int | | kernels
     total_ns | int | ns | sum of their durations in the capture
     counted_ns | int | ns | of those that have counters
 """,
-        OF_FLOPS,
-        OF_BYTES,
+        FLOP_COLUMNS,
+        BYTE_COLUMNS,
     ),
 )
 ROOFS = TableSpec(
@@ -120,16 +120,16 @@ TABLES = (COUNTER_FINDINGS, COUNTERS_TABLE, COUNTER_RANGES, ROOFS)
 
 COMMUNICATION = "communication"
 LEFT_OUT = "left out: communication"
-LAUNCHED = ["kernel", "class", "grid", "block", "launches", "total_ns", "min_ns", "max_ns", "not_counted"]
+LAUNCH_COLUMNS = ["kernel", "class", "grid", "block", "launches", "total_ns", "min_ns", "max_ns", "not_counted"]
 KEY_COLUMNS = ["step", "phase", "range", "class"]
 
 
 def measured_launches(trace: Trace) -> pd.DataFrame:
     """One row per kernel of the measured steps: kernel, class, grid, block, step, phase, range, duration_ns."""
-    inside = trace.enclosing(names.MEASURE) >= 0
+    is_measured = trace.enclosing(names.MEASURE) >= 0
     grid, block = trace.launch_sizes
     launches = measured_activities(trace).rename(columns={"name": "kernel"})
-    launches = launches.assign(grid=grid[inside], block=block[inside])
+    launches = launches.assign(grid=grid[is_measured], block=block[is_measured])
     launches = launches[(launches["step"] >= 0) & ~launches["kind"].isin(classes.MEMORY_OPERATIONS)]
     return launches[[*CONFIGURATION, *KEY_COLUMNS, "duration_ns"]].astype({"kernel": "str", "class": "str"})
 
@@ -137,9 +137,9 @@ def measured_launches(trace: Trace) -> pd.DataFrame:
 def joined_launches(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
     """The launches, each with its row of the counters, or the reason why it has none; communication is left out."""
     matched = joined(launches, counters)
-    communication = matched["class"].map(classes.family) == COMMUNICATION
-    counted_as = matched["counted_as"].mask(communication, NONE)
-    return matched.assign(counted_as=counted_as, not_counted=matched["not_counted"].mask(communication, LEFT_OUT))
+    is_left_out = matched["class"].map(classes.family) == COMMUNICATION
+    counted_as = matched["counted_as"].mask(is_left_out, NONE)
+    return matched.assign(counted_as=counted_as, not_counted=matched["not_counted"].mask(is_left_out, LEFT_OUT))
 
 
 def counters_table(launches: pd.DataFrame, counters: pd.DataFrame, roofs: Roofs) -> pd.DataFrame:
@@ -148,19 +148,19 @@ def counters_table(launches: pd.DataFrame, counters: pd.DataFrame, roofs: Roofs)
     table = configurations(launches)
     conservation.require_same("nanoseconds", table["total_ns"].sum(), launches["duration_ns"].sum())
     conservation.require_same("launches", table["launches"].sum(), len(launches))
-    metrics = _of_rows(counters, table["counted_as"])
+    metrics = _metrics_at(counters, table["counted_as"])
     work = work_of(metrics)
     rates = rates_of(work, table["total_ns"] / table["launches"] / 1e9, roofs)
-    table = pd.concat([table[LAUNCHED], work, rates, launches_of(table["grid"], metrics)], axis=1)
+    table = pd.concat([table[LAUNCH_COLUMNS], work, rates, launches_of(table["grid"], metrics)], axis=1)
     return table.join(verdicts_of(table))[COUNTERS_TABLE.names]
 
 
 def ranges_table(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
     """One row per step, phase, range and class of joined launches: their number and time, the time with counters, and
     the sums of counted work, NaN if a part of it is unknown."""
-    counted = launches["counted_as"] != NONE
-    work = work_of(_of_rows(counters, launches["counted_as"])).mask(~counted, 0.0)
-    rows = launches.assign(counted_ns=launches["duration_ns"].where(counted, 0), **work)
+    has_counters = launches["counted_as"] != NONE
+    work = work_of(_metrics_at(counters, launches["counted_as"])).mask(~has_counters, 0.0)
+    rows = launches.assign(counted_ns=launches["duration_ns"].where(has_counters, 0), **work)
     grouped = rows.groupby(KEY_COLUMNS, sort=True, observed=True)
     sums = grouped[["duration_ns", "counted_ns"]].sum().rename(columns={"duration_ns": "total_ns"})
     sums = sums.join(known_sums(rows, KEY_COLUMNS, WORK))
@@ -170,23 +170,23 @@ def ranges_table(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame
     return table
 
 
-def _of_rows(counters: pd.DataFrame, numbers: pd.Series) -> pd.DataFrame:
+def _metrics_at(counters: pd.DataFrame, row_numbers: pd.Series) -> pd.DataFrame:
     """The metrics in these rows of the counters, NaN for NONE."""
     metrics = counters.drop(columns=CONFIGURATION).reset_index(drop=True)
-    return metrics.reindex(numbers).set_axis(numbers.index)
+    return metrics.reindex(row_numbers).set_axis(row_numbers.index)
 
 
 def lost_share(counters: pd.DataFrame) -> float:
-    """The share of kernel time without counters; communication does not count."""
+    """The share of the kernels' time that has no counters, without communication."""
     countable = counters[counters["not_counted"] != LEFT_OUT]
     total = countable["total_ns"].sum()
     return float(countable.loc[countable["not_counted"] != "", "total_ns"].sum() / total) if total else 0.0
 
 
-def roofs_table(reached: Roofs, sheet: Roofs) -> pd.DataFrame:
+def roofs_table(reached: Roofs, peaks: Peaks | None) -> pd.DataFrame:
     """One row per roof, memory first: rates per second of the data sheet and of the calibration, NaN if unknown."""
-    rows = [("memory", "B/s", sheet.memory_bytes_per_s, reached.memory_bytes_per_s)]
-    rows += [(kind, "FLOP/s", sheet.flop_per_s.get(kind), rate) for kind, rate in reached.flop_per_s.items()]
+    rows = [("memory", "B/s", peaks and peaks.memory_bytes_per_s, reached.memory_bytes_per_s)]
+    rows += [(kind, "FLOP/s", peaks and peaks.flop_per_s(kind), rate) for kind, rate in reached.flop_per_s.items()]
     return ROOFS.table(rows, of_a_run=True)
 
 
@@ -205,12 +205,12 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
         return RunTables(status, {})
     try:
         with Trace(folder / SQLITE, extra_rules) as trace:
-            counted = kept_counters(folder / TABLE)
-            status, made_tables = tables_of_launches(measured_launches(trace), counted, result)
+            counters = kept_counters(folder / TABLE)
+            status, tables = tables_of_launches(measured_launches(trace), counters, result)
             if status["status"] == COMPLETE:
-                diagnosed = diagnose(trace, names.STEP, counters=counted, rules=OF_COUNTERS)
-                made_tables["counter_findings"] = findings.findings_table(diagnosed)
-            return RunTables(status, made_tables)
+                diagnosed = diagnose(trace, names.STEP, counters=counters, rules=OF_COUNTERS)
+                tables["counter_findings"] = findings.findings_table(diagnosed)
+            return RunTables(status, tables)
     except TraceError as error:
         return RunTables(tables_status(INCOMPLETE, str(error)), {})
 
@@ -223,42 +223,26 @@ def _status_without_tables(result: StageResult, folder: Path) -> dict | None:
     if reason := difference(result, folder / TABLE) or difference(capture, folder / SQLITE):
         return tables_status(INCOMPLETE, f"{reason}: it belongs to another run")
     if capture.status != COMPLETE:
-        reason = f"its capture is {capture.status}" if capture.reason else None  # which the status of the capture has
+        reason = f"its capture is {capture.status}" if capture.reason else None  # the capture's status has that reason
         return tables_status(capture.status, reason)
     return None if capture.facts["backend"] == NSYS else tables_status(UNSUPPORTED, OTHER_PROFILER)
 
 
-def tables_of_launches(launches: pd.DataFrame, counted: pd.DataFrame, result: StageResult) -> RunTables:
+def tables_of_launches(launches: pd.DataFrame, counters: pd.DataFrame, result: StageResult) -> RunTables:
     """`run_tables` for launches and counters that are already read."""
-    rates, sheet = result.facts["roofs"], roofs_of_sheet(result.program.machine.device_name)
+    rates = result.facts["roofs"]
     reached = Roofs(rates["memory"], {kind: rates[kind] for kind in KINDS})
-    launches = joined_launches(launches, counted)
-    counters = counters_table(launches, counted, reached)
-    if lost_share(counters) > MAX_LOST_SHARE:
-        return RunTables(tables_status(INCOMPLETE, _loss_in_words(counters)), {})
-    complete_tables = {
-        "counters": counters,
-        "counter_ranges": ranges_table(launches, counted),
-        "roofs": roofs_table(reached, sheet),
+    launches = joined_launches(launches, counters)
+    table = counters_table(launches, counters, reached)
+    if lost_share(table) > MAX_LOST_SHARE:
+        return RunTables(tables_status(INCOMPLETE, _loss_in_words(table)), {})
+    tables = {
+        "counters": table,
+        "counter_ranges": ranges_table(launches, counters),
+        "roofs": roofs_table(reached, peaks_of(result.program.machine.device_name)),
         "counter_findings": findings.findings_table([]),
     }
-    return RunTables(tables_status(COMPLETE, warnings=_notes(counters)), complete_tables)
-
-
-def roofs_of_sheet(device_name: str | None) -> Roofs:
-    """The roofs of the data sheet; fp16 multiplies as fast as bf16 on every GPU with both."""
-    peaks = peaks_of(device_name)
-    if peaks is None:
-        return Roofs(None, dict.fromkeys(KINDS))
-    return Roofs(
-        peaks.memory_bytes_per_s,
-        {
-            "fp32": peaks.fp32_flop_per_s,
-            "tf32": peaks.tf32_flop_per_s,
-            "bf16": peaks.bf16_flop_per_s,
-            "fp16": peaks.bf16_flop_per_s,
-        },
-    )
+    return RunTables(tables_status(COMPLETE, warnings=_notes(table)), tables)
 
 
 def _loss_in_words(counters: pd.DataFrame) -> str:
@@ -268,9 +252,8 @@ def _loss_in_words(counters: pd.DataFrame) -> str:
     return (
         f"{len(lost)} of {len(counters)} kernel configurations have no counters, {share}, and at most"
         f" {100 * MAX_LOST_SHARE:g} % may lack them; the longest is {longest['kernel']}, grid {longest['grid']}, block"
-        f" {longest['block']}:"
-        f" {longest['not_counted']}; count again in the environment of the capture, and more layers if they differ"
-        " (counters: {layers: 100})"
+        f" {longest['block']}: {longest['not_counted']}; count again in the environment of the capture, and more layers"
+        " if they differ (counters: {layers: 100})"
     )
 
 
@@ -278,4 +261,4 @@ def _notes(counters: pd.DataFrame) -> list[str]:
     """Notes for the reader about nearly complete counters."""
     lost = counters[~counters["not_counted"].isin(("", LEFT_OUT))]
     share = f"{100 * lost_share(counters):.2g} % of the time"
-    return [f"{number(len(lost), 'kernel configuration')} without counters ({share})"] if len(lost) else []
+    return [f"{counted(len(lost), 'kernel configuration')} without counters ({share})"] if len(lost) else []

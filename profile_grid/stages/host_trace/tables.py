@@ -20,10 +20,10 @@ from profile_grid.study import stages, table_spec
 from profile_grid.tables import conservation, names
 
 (SQLITE,) = stages.HOST_TRACE.files
+# what a thread is doing
 LAUNCHING, OS_CALLS, NO_CALL, STACK = "launching", "in the OS runtime", "in no call", "Python stack"
-DOING = {LAUNCH: LAUNCHING, WAIT: "waiting for the GPU", ALLOCATION: "allocating", COPY: "copying"}
-OTHER_CUDA = "in other CUDA calls"
-ABSENT = {OS_RUNTIME: "no calls of the OS runtime", PYTHON: "no Python stacks"}
+CUDA_CALLS = {LAUNCH: LAUNCHING, WAIT: "waiting for the GPU", ALLOCATION: "allocating", COPY: "copying"}
+OTHER_CUDA_CALLS = "in other CUDA calls"
 
 
 def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> RunTables:
@@ -35,7 +35,7 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
             table = host_time(trace)
     except TraceError as error:
         return RunTables(tables_status(INCOMPLETE, str(error)), {})
-    warnings = _absent(table, result.specification["sources"])
+    warnings = _absent_sources(table, result.specification["sources"])
     return RunTables(tables_status(COMPLETE, warnings=warnings), {"host_time": table})
 
 
@@ -47,35 +47,29 @@ def host_time(trace: Trace) -> pd.DataFrame:
     for (_, _, phase), own_ns in rows.groupby(["process", "thread", "phase"])["own_ns"].sum().items():
         if own_ns:
             conservation.require_same(f"time of a thread in {phase}", own_ns, wall_ns[phase])
-    doing = [_doing(source, function) for source, function in zip(rows["source"], rows["function"], strict=True)]
-    threads = {key: number for number, key in enumerate(sorted(set(zip(rows["process"], rows["thread"], strict=True))))}
     table = rows.assign(
-        thread=[threads[key] for key in zip(rows["process"], rows["thread"], strict=True)],
-        doing=doing,
+        thread=rows.groupby(["process", "thread"]).ngroup(),
+        doing=[_doing(source, function) for source, function in zip(rows["source"], rows["function"], strict=True)],
         launches=rows["launches"] / steps,
         calls=rows["calls"] / steps,
         own_ms=rows["own_ns"].astype("float64") / 1e6 / steps,
         estimated_ms=rows["estimated_ns"].astype("float64") / 1e6 / steps,
     )
-    launching = _launching_threads(table)
-    launches_most = [
-        launching.get(phase) == thread for phase, thread in zip(table["phase"], table["thread"], strict=True)
-    ]
-    table = table.assign(launches_most=launches_most)[HOST_TIME.names]
-    return HOST_TIME.typed(table, nullable=False).reset_index(drop=True)
+    table = table.assign(launches_most=table["phase"].map(_launching_threads(table)) == table["thread"])
+    return HOST_TIME.typed(table[HOST_TIME.names], nullable=False).reset_index(drop=True)
 
 
 def _phases(trace: Trace) -> tuple[dict[str, int], int]:
-    """The time of every phase of the measured steps, and the number of steps."""
+    """(nanoseconds by phase, number) of the measured steps."""
     ranges = measured_ranges(trace)
     phase_ranges = ranges[(ranges["phase"] != names.OUTSIDE) & (ranges["range"] == "")]
-    time = (phase_ranges["end_ns"] - phase_ranges["start_ns"]).groupby(phase_ranges["phase"], sort=False).sum()
-    return {phase: int(ns) for phase, ns in time.items()}, int(ranges["step"].max()) + 1
+    wall_ns = (phase_ranges["end_ns"] - phase_ranges["start_ns"]).groupby(phase_ranges["phase"], sort=False).sum()
+    return {phase: int(ns) for phase, ns in wall_ns.items()}, int(ranges["step"].max()) + 1
 
 
 def _doing(source: str, function: str) -> str:
     if source == CUDA:
-        return DOING.get(kind_of(function), OTHER_CUDA)
+        return CUDA_CALLS.get(kind_of(function), OTHER_CUDA_CALLS)
     return {OS_RUNTIME: OS_CALLS, PYTHON: STACK}.get(source, NO_CALL)
 
 
@@ -85,10 +79,11 @@ def _launching_threads(table: pd.DataFrame) -> dict[str, int]:
     return {phase: phase_calls.idxmax()[1] for phase, phase_calls in calls.groupby("phase")}
 
 
-def _absent(table: pd.DataFrame, sources: Sequence[str]) -> list[str]:
+def _absent_sources(table: pd.DataFrame, sources: Sequence[str]) -> list[str]:
     """A warning for each requested source without rows in the trace."""
-    is_present = {OS_RUNTIME: (table["doing"] == OS_CALLS).any(), PYTHON: (table["doing"] == STACK).any()}
-    return [f"the trace of the host has {ABSENT[source]}" for source in sources if not is_present[source]]
+    kinds = {OS_RUNTIME: (OS_CALLS, "calls of the OS runtime"), PYTHON: (STACK, "Python stacks")}
+    requested = [kinds[source] for source in sources]
+    return [f"the trace of the host has no {name}" for doing, name in requested if not (table["doing"] == doing).any()]
 
 
 HOST_TIME = table_spec.TableSpec(
