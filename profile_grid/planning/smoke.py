@@ -55,13 +55,13 @@ def smoke_capture(specification: dict, scratch: Path, time_limit_s: float, lease
     started = time.monotonic()
     backend = chosen_backend(specification["backend"], specification["program"]["device"])
     try:
-        attempt, trial, _ = last_attempt(job, backend)
+        attempt, folder, _ = last_attempt(job, backend)
     except programs.ProgramFailed as error:
         crashed = Problem("crashed", "the measured program crashed", last_line(error))
-        attempt, trial = Attempt(None, problem=crashed), scratch
+        attempt, folder = Attempt(None, problem=crashed), scratch
     seconds = time.monotonic() - started
     machine = attempt.program["machine"] if attempt.program else None
-    smoke = _read_capture(trial / SQLITE, SmokeCapture(backend, machine, 0, 0, seconds))
+    smoke = _read_capture(folder / SQLITE, SmokeCapture(backend, machine, 0, 0, seconds))
     problem = attempt.problem or _out_of_memory(attempt.program) or smoke.problem
     return replace(smoke, problem=problem)
 

@@ -44,15 +44,15 @@ def measure(job: Job) -> dict:
     Raises ProgramFailed if the measured program crashes: that is never a result.
     """
     backend = chosen_backend(job.specification["backend"], job.program["device"])
-    attempt, trial, number = last_attempt(job, backend)
+    attempt, folder, number = last_attempt(job, backend)
     complete = attempt.problem is None and attempt.program["status"] == COMPLETE
     facts = {"backend": backend, "nsys": attempt.profiler, "host_hidden": attempt.host_hidden, "attempts": number}
-    facts |= ranks_captured(attempt) if complete else {}
+    facts |= rank_facts(attempt) if complete else {}
     output = stage_output(attempt.program, attempt.seconds, facts, attempt.problem)
     if complete:
-        for capture in existing_rank_files(trial, SQLITE):
+        for capture in existing_rank_files(folder, SQLITE):
             write_specification(capture, job.specification)
-        for path in existing_rank_files(trial, *CAPTURE.may_leave, *CAPTURE.files):
+        for path in existing_rank_files(folder, *CAPTURE.may_leave, *CAPTURE.files):
             shutil.move(path, job.folder / path.name)  # a rename within the folder: complete or not at all
     else:
         write_status(job.folder / SQLITE, output["status"], output["reason"], job.specification)
@@ -60,21 +60,21 @@ def measure(job: Job) -> dict:
 
 
 def last_attempt(job: Job, backend: str) -> tuple[Attempt, Path, int]:
-    """The first attempt without a problem (it may have run out of memory), or the last one; the folder with its files,
-    and its number from 1."""
+    """(attempt, folder with its files, number from 1) of the first attempt without a problem (it may have run out of
+    memory), or of the last one."""
     attempt_once = nsys_attempt if backend == "nsys" else torch_attempt
     for number in range(1, CAPTURE.attempts + 1):
-        trial = job.scratch / f"attempt-{number}"
-        trial.mkdir()
-        attempt = attempt_once(job, trial, number)
+        folder = job.scratch / f"attempt-{number}"
+        folder.mkdir()
+        attempt = attempt_once(job, folder, number)
         if attempt.problem is None:
             break
-    return attempt, trial, number
+    return attempt, folder, number
 
 
-def captured_separately(job: Job, name: str) -> dict:
-    """`measure` for a stage with a separate capture, which becomes NAME in the job's folder; nsys's report is not
-    kept."""
+def measure_separately(job: Job, name: str) -> dict:
+    """`measure` for a stage with a capture of its own, which becomes the file `name` in the job's folder; nsys's report
+    is not kept."""
     folder = job.scratch / "captured"
     folder.mkdir()
     result = measure(replace(job, folder=folder))
@@ -82,22 +82,19 @@ def captured_separately(job: Job, name: str) -> dict:
     return result
 
 
-def torch_attempt(job: Job, trial: Path, number: int) -> Attempt:
+def torch_attempt(job: Job, folder: Path, number: int) -> Attempt:
     """An attempt under PyTorch's profiler, which is part of the program: a failure there is a crash."""
 
     def options(rank: int) -> dict:
-        return {"profiler": "torch", "capture": trial / rank_filename(SQLITE, rank)}
+        return {"profiler": "torch", "capture": folder / rank_filename(SQLITE, rank)}
 
     name = f"capture of {job.program['run']} (torch profiler)"
-    results, outcome = results_of_ranks(job, name, trial / "program.json", options)
-    return Attempt(
-        merge_rank_results(results)[0],
-        {"program": outcome.seconds},
-        devices=devices_of(results),
-    )
+    results, outcome = results_of_ranks(job, name, folder / "program.json", options)
+    program, _ = merge_rank_results(results)
+    return Attempt(program, {"program": outcome.seconds}, devices=devices_of(results))
 
 
-def ranks_captured(attempt: Attempt) -> dict:
+def rank_facts(attempt: Attempt) -> dict:
     """{"ranks": the capture of every rank}; {} for a single rank."""
     ranks = [
         {"rank": rank, "file": rank_filename(SQLITE, rank), "device": device, "status": COMPLETE}

@@ -33,56 +33,54 @@ NOT_EXPORTED = "nsys cannot export its own report: it is damaged, or the disk is
 UNREADABLE = "nsys exported its report, and the export cannot be read: it is cut short, or the disk is full"
 
 
-def nsys_attempt(job: Job, trial: Path, number: int) -> Attempt:
-    """The attempt of this number; on success `trial` holds capture.nsys-rep and capture.sqlite of every rank."""
+def nsys_attempt(job: Job, folder: Path, number: int) -> Attempt:
+    """The attempt with this number, from 1; on success, every rank has its report and capture in `folder`."""
     if nsys.find() is None:
         return Attempt(None, problem=NSYS_MISSING)
     try:
         version = nsys.version()
     except TraceError as error:
-        return Attempt(None, problem=_logged(job, "nsys_cannot_run", CANNOT_RUN, error))
-    outcome = _profiled(job, trial, number)
+        return Attempt(None, problem=_logged_problem(job, "nsys_cannot_run", CANNOT_RUN, error))
+    outcome = _run_nsys(job, folder, number)
     attempt = Attempt(None, {"program": outcome.seconds}, None, version, bool(namespace_command()))
-    results = ranks.read_rank_results(job, trial / RESULT, outcome)
+    results = ranks.read_rank_results(job, folder / RESULT, outcome)
     if not results:
         return replace(attempt, problem=_problem_without_result(job, outcome))
     program, _ = ranks.merge_rank_results(results)
     if program["status"] != "complete":
         return replace(attempt, program=program)
     started = time.monotonic()
-    problem = _problem_of_ranks(job, trial, results, outcome)
+    problem = _problem_of_ranks(job, folder, results, outcome)
     seconds = attempt.seconds | {"export": round(time.monotonic() - started, 3)}
     return replace(attempt, program=program, seconds=seconds, problem=problem, devices=ranks.devices_of(results))
 
 
-def _profiled(job: Job, trial: Path, number: int) -> programs.ProcessExit:
-    """How nsys ended, one around each rank. The reports become trial/capture.nsys-rep, capture_rank1.nsys-rep, ..., the
-    results of the programs trial/program.json, ...."""
-    logs = trial / ranks.LOG_FOLDER
+def _run_nsys(job: Job, folder: Path, number: int) -> programs.ProcessExit:
+    """Runs nsys around each rank, and returns how it ended. `folder` then holds the reports capture.nsys-rep,
+    capture_rank1.nsys-rep, ... and the results program.json, ...."""
+    logs = folder / ranks.LOG_FOLDER
     logs.mkdir()
-    with neutral_folder() as folder:
-        files, lease = Path(folder.alias(trial)), job.leases.address
-        lease = lease and folder.alias(lease)
+    with neutral_folder() as sandbox:
+        files, lease = Path(sandbox.alias(folder)), job.leases.address
+        lease = lease and sandbox.alias(lease)
 
         def command(rank: int) -> list[str]:
             program = program_command(job, files / ranks.rank_filename(RESULT, rank), profiler="nsys", lease=lease)
             return profile_command(
-                folder.command(program),
+                sandbox.command(program),
                 files / Path(ranks.rank_filename(REPORT, rank)).stem,
                 options=job.specification["nsys_options"],
                 host=job.specification.get("sources", ()),
                 window=_window(job, number),
             )
 
-        # in one set of namespaces: NCCL's processes share memory, and know each other by their numbers
         rank_commands = [command(rank) for rank in range(ranks.rank_count(job.program))]
+        launch_command = ranks.launch_command(files / ranks.LOG_FOLDER, rank_commands)
         outcome = programs.run_program(
-            [
-                *namespace_command(),
-                *folder.command(ranks.launch_command(files / ranks.LOG_FOLDER, rank_commands)),
-            ],
-            environment=folder.environment(allowed_variables(os.environ, job.specification["environment"])),
-            folder=folder.path,
+            # all ranks in one set of namespaces: NCCL's processes share memory, and know each other by their numbers
+            [*namespace_command(), *sandbox.command(launch_command)],
+            environment=sandbox.environment(allowed_variables(os.environ, job.specification["environment"])),
+            folder=sandbox.path,
             log=job.log,
             time_limit_s=job.time_limit_s,
             leases=job.leases,
@@ -92,10 +90,10 @@ def _profiled(job: Job, trial: Path, number: int) -> programs.ProcessExit:
 
 
 def _window(job: Job, number: int) -> str | None:
-    """What nsys records. On a CPU, the entire program (None). On a GPU, from before the program has a lease, so that
-    the GPU does not wait until nsys has started. Or only the window itself, if recording more is a burden: traces of
-    the host, metrics of a GPU that others still use, what a compiler tries. So does the second attempt, since some
-    versions of nsys miss the ranges of newer nvtx packages."""
+    """The `window` of `profile_command`. On a CPU, nsys records the entire program (None). On a GPU, it records from
+    before the program has a lease, so that the GPU does not wait until nsys has started; but only the measured steps if
+    recording more is a burden: traces of the host, metrics of a GPU that others still use, what a compiler tries. So
+    does the second attempt, since some versions of nsys miss the ranges of newer nvtx packages."""
     if job.program["device"] == "cpu" or not gpu_is_visible():
         return None
     is_compiled = job.program["dimensions"]["compile"] != NOT_COMPILED
@@ -103,10 +101,10 @@ def _window(job: Job, number: int) -> str | None:
     return CUDA_CALLS if is_burden or number > 1 else f"{RECORDING}@{DOMAIN}"
 
 
-def _problem_of_ranks(job: Job, trial: Path, results: list[dict], outcome: programs.ProcessExit) -> Problem | None:
+def _problem_of_ranks(job: Job, folder: Path, results: list[dict], outcome: programs.ProcessExit) -> Problem | None:
     """Why a report is an incomplete capture, for the first such rank; None if all are complete."""
     for rank, program in enumerate(results):
-        if problem := _problem_of_report(job, trial, program, outcome, rank):
+        if problem := _problem_of_report(job, folder, program, outcome, rank):
             return problem if len(results) == 1 else replace(problem, text=f"rank {rank}: {problem.text}")
     return None
 
@@ -126,11 +124,11 @@ def _problem_without_result(job: Job, outcome: programs.ProcessExit) -> Problem:
 
 
 def _problem_of_report(
-    job: Job, trial: Path, program: dict, outcome: programs.ProcessExit, rank: int
+    job: Job, folder: Path, program: dict, outcome: programs.ProcessExit, rank: int
 ) -> Problem | None:
-    """Why the report of a rank is an incomplete capture, or None; on the way it becomes trial/capture.sqlite."""
-    report, sqlite = (trial / ranks.rank_filename(name, rank) for name in (REPORT, SQLITE))
-    export = trial / "export.sqlite"
+    """Why the report of a rank is an incomplete capture, or None; on the way it becomes `folder`/capture.sqlite."""
+    report, sqlite = (folder / ranks.rank_filename(name, rank) for name in (REPORT, SQLITE))
+    export = folder / "export.sqlite"
     if not report.exists() or report.stat().st_size == 0:
         hung = f"hung and was killed at the time limit of {job.time_limit_s:g} s"
         ending = hung if outcome.timed_out else outcome.description
@@ -138,19 +136,20 @@ def _problem_of_report(
     try:
         nsys.export_report(report, export, payloads="python" in job.specification.get("sources", ()))
     except TraceError as error:
-        return _logged(job, "nsys_export_failed", NOT_EXPORTED, error)
+        return _logged_problem(job, "nsys_export_failed", NOT_EXPORTED, error)
     try:
         write_publishable(export, sqlite, window=MEASURE)
         return joined(_errors(sqlite, program))
     except ImpossibleCapture as error:
         return joined([Problem(finding.code, finding.message) for finding in error.findings])
     except TraceError as error:
-        return _logged(job, "export_unreadable", UNREADABLE, error)
+        return _logged_problem(job, "export_unreadable", UNREADABLE, error)
     finally:
         export.unlink(missing_ok=True)
 
 
 def _errors(sqlite: Path, program: dict) -> list[Problem]:
+    """The errors of a capture of the program with this result."""
     from kernel_tables.trace import Trace
 
     with Trace(sqlite) as trace:
@@ -158,6 +157,7 @@ def _errors(sqlite: Path, program: dict) -> list[Problem]:
         return errors_and_warnings(trace, measured_steps=steps, device=device, backend="nsys")[0]
 
 
-def _logged(job: Job, code: str, text: str, error: TraceError) -> Problem:
+def _logged_problem(job: Job, code: str, text: str, error: TraceError) -> Problem:
+    """A problem that quotes the error, which is appended to the log."""
     job.append_to_log(str(error))
     return Problem(code, text, str(error))

@@ -18,23 +18,25 @@ from pathlib import Path
 from cs336_model.program.loading import ALIAS, WORKING_LINK
 
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")  # the same on every host
-PATH_LISTS = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
-PATHS = ("VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME")
+PATH_LIST_VARIABLES = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
+PATH_VARIABLES = ("VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME")
 HOST_NAME = "localhost"
-NAMESPACES = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts")
+UNSHARE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts")
 AS_USER = ("--user", "--map-root-user")  # lets an ordinary user make the other namespaces, where the system permits it
 # nsys names its shared memory by process number, which starts at 1 in every namespace: it gets a separate /dev/shm
-PREPARED = ("sh", "-c", f'mount -t tmpfs none /dev/shm && {{ hostname {HOST_NAME}; "$@"; exit $?; }}', "sh")
+PREPARING_SHELL = ("sh", "-c", f'mount -t tmpfs none /dev/shm && {{ hostname {HOST_NAME}; "$@"; exit $?; }}', "sh")
 
 
 @cache
 def namespace_command() -> tuple[str, ...]:
-    """The prefix of a command that hides other processes from it; () if the system does not permit that."""
-    ways = [NAMESPACES] if os.geteuid() == 0 else []
-    for way in (*ways, (*NAMESPACES, *AS_USER)):
+    """The prefix of a command that hides other processes and the host's name from it; () if the system does not permit
+    that."""
+    options = [(), AS_USER] if os.geteuid() == 0 else [AS_USER]
+    for user_options in options:
+        prefix = (*UNSHARE, *user_options, *PREPARING_SHELL)
         try:
-            if subprocess.run([*way, *PREPARED, "true"], capture_output=True, timeout=20, check=False).returncode == 0:
-                return (*way, *PREPARED)
+            if subprocess.run([*prefix, "true"], capture_output=True, timeout=20, check=False).returncode == 0:
+                return prefix
         except (OSError, subprocess.TimeoutExpired):
             continue
     return ()
@@ -65,16 +67,17 @@ class NeutralFolder:
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         """The environment with this folder's links instead of paths, and a folder for temporary files."""
         # set, since everybody is root in a user namespace, and may not be able to read its home
-        changed = {"TMPDIR": self.alias(self.temporary), "HOME": self.alias(os.path.expanduser("~"))}
-        changed |= {name: self.alias(environment[name]) for name in PATHS if environment.get(name)}
-        for name in PATH_LISTS:
-            parts = [part for part in environment.get(name, "").split(os.pathsep) if part]
-            if parts:
-                changed[name] = os.pathsep.join(self.alias(part) for part in parts)
-        return {**environment, **changed}
+        changes = {"TMPDIR": self.alias(self.temporary), "HOME": self.alias(os.path.expanduser("~"))}
+        changes |= {name: self.alias(environment[name]) for name in PATH_VARIABLES if environment.get(name)}
+        for name in PATH_LIST_VARIABLES:
+            paths = [path for path in environment.get(name, "").split(os.pathsep) if path]
+            if paths:
+                changes[name] = os.pathsep.join(map(self.alias, paths))
+        return {**environment, **changes}
 
     def command(self, command: Sequence[str]) -> list[str]:
-        """The command with a link to this interpreter, if it starts with it; its environment is found from there."""
+        """The command, with a link to this interpreter if it starts with it. The link leads to the entire virtual
+        environment, so that the interpreter finds it."""
         if command[0] != sys.executable or not Path(sys.executable).is_relative_to(sys.prefix):
             return list(command)
         return [os.path.join(self.alias(sys.prefix), os.path.relpath(sys.executable, sys.prefix)), *command[1:]]
@@ -83,9 +86,9 @@ class NeutralFolder:
 @contextmanager
 def neutral_folder() -> Iterator[NeutralFolder]:
     """A NeutralFolder for a with block; large temporary files go to TMPDIR."""
-    shared = "/tmp" if os.access("/tmp", os.W_OK) else None  # TMPDIR may name the user
+    parent = "/tmp" if os.access("/tmp", os.W_OK) else None  # TMPDIR may name the user
     with (
-        tempfile.TemporaryDirectory(prefix="profile-", dir=shared) as path,
+        tempfile.TemporaryDirectory(prefix="profile-", dir=parent) as path,
         tempfile.TemporaryDirectory(prefix="nsys-", ignore_cleanup_errors=True) as temporary,
     ):
         yield NeutralFolder(Path(path), Path(temporary))

@@ -16,6 +16,7 @@ from kernel_tables.attribution.path_text import as_path, names_in
 from kernel_tables.diagnosis.diagnose import diagnose
 from kernel_tables.diagnosis.own_rules import own_rules
 from kernel_tables.errors import TraceError
+from kernel_tables.intervals import union
 from kernel_tables.kernel_classes.categories import ON_TENSOR_CORES, users_rules
 from kernel_tables.trace import Trace
 from profile_grid.host.processes.job import joined
@@ -30,29 +31,27 @@ from profile_grid.tables.names import MEASURE, OUTSIDE, STEP, WHOLE_STEP
 def measured_activities(trace: Trace) -> pd.DataFrame:
     """One row per kernel and memory operation of the measured window, with step (-1 outside of all), phase and
     range."""
-    activities = trace.activities()
-    instance = trace.enclosing(STEP)
-    inside = trace.enclosing(MEASURE) >= 0
-    activities, instance = activities[inside], instance[inside]
-    phase, part = _phase_and_part(trace.paths)
+    is_measured = trace.enclosing(MEASURE) >= 0
+    activities, step_instances = trace.activities()[is_measured], trace.enclosing(STEP)[is_measured]
+    phases, inner_ranges = _phases_and_inner_ranges(trace.paths)
     return activities.assign(
-        step=pd.Series(instance, index=activities.index).map(_step_numbers(trace)).fillna(-1).astype("int64"),
-        phase=phase[activities["path_id"]],
-        range=part[activities["path_id"]],
+        step=pd.Series(step_instances, index=activities.index).map(_step_numbers(trace)).fillna(-1).astype("int64"),
+        phase=phases[activities["path_id"]],
+        range=inner_ranges[activities["path_id"]],
     ).reset_index(drop=True)
 
 
 def measured_ranges(trace: Trace) -> pd.DataFrame:
     """One row per range instance inside a measured step, the step's own first, with `step`, `phase` and `range`."""
     instances = trace.range_instances()
-    in_step = np.array([MEASURE in path and STEP in path for path in trace.paths], dtype=bool)
-    instances = instances[in_step[instances["path_id"]]].sort_values(["start_ns", "instance"])
-    starts = instances.loc[instances["name"] == STEP, "start_ns"].to_numpy()
-    phase, part = _phase_and_part(trace.paths)
+    is_in_step = np.array([MEASURE in path and STEP in path for path in trace.paths], dtype=bool)
+    instances = instances[is_in_step[instances["path_id"]]].sort_values(["start_ns", "instance"])
+    step_starts = instances.loc[instances["name"] == STEP, "start_ns"].to_numpy()
+    phases, inner_ranges = _phases_and_inner_ranges(trace.paths)
     return instances.assign(
-        step=np.searchsorted(starts, instances["start_ns"].to_numpy(), side="right") - 1,
-        phase=phase[instances["path_id"]],
-        range=part[instances["path_id"]],
+        step=np.searchsorted(step_starts, instances["start_ns"].to_numpy(), side="right") - 1,
+        phase=phases[instances["path_id"]],
+        range=inner_ranges[instances["path_id"]],
     ).reset_index(drop=True)
 
 
@@ -69,15 +68,16 @@ def kernel_table(activities: pd.DataFrame) -> pd.DataFrame:
 
 def phase_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     """One row per step x phase, and one per step: wall time of the range, span, busy and summed GPU time."""
-    in_steps = activities[activities["step"] >= 0]
     rows = []
-    for step in sorted(set(ranges["step"]) | set(in_steps["step"])):
-        step_activities, walls = in_steps[in_steps["step"] == step], ranges[ranges["step"] == step]
-        rows.append(_phase_row(step, WHOLE_STEP, step_activities, walls[walls["phase"] == OUTSIDE]))
-        walls = walls[walls["phase"] != OUTSIDE]
-        for phase in _in_order(walls, step_activities):
-            phase_walls = walls[(walls["phase"] == phase) & (walls["range"] == "")]
-            rows.append(_phase_row(step, phase, step_activities[step_activities["phase"] == phase], phase_walls))
+    for step in sorted(set(ranges["step"]) | set(activities.loc[activities["step"] >= 0, "step"])):
+        step_activities, step_ranges = activities[activities["step"] == step], ranges[ranges["step"] == step]
+        is_step = step_ranges["phase"] == OUTSIDE
+        rows.append(_phase_row(step, WHOLE_STEP, step_activities, step_ranges[is_step]))
+        phase_ranges = step_ranges[~is_step & (step_ranges["range"] == "")]
+        # in the order in which they open, then those that only have kernels
+        for phase in dict.fromkeys([*phase_ranges["phase"], *sorted(set(step_activities["phase"]))]):
+            phase_activities = step_activities[step_activities["phase"] == phase]
+            rows.append(_phase_row(step, phase, phase_activities, phase_ranges[phase_ranges["phase"] == phase]))
     table = pd.DataFrame(rows, columns=PHASES.names)
     by_phase = table[table["phase"] != WHOLE_STEP]
     for column in ("kernel_ns", "kernels", "memop_ns", "memops"):
@@ -87,83 +87,59 @@ def phase_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
 
 def range_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     """One row per step x phase x range: instances, wall time, and launches of it and its inner ranges."""
-    inside = ranges[ranges["phase"] != OUTSIDE]
-    keys = ["step", "phase", "range"]
-    walls = inside.assign(wall_ns=inside["end_ns"] - inside["start_ns"]).groupby(keys)["wall_ns"].agg(["count", "sum"])
-    launched = _inclusive(activities[activities["step"] >= 0])
-    table = walls.rename(columns={"count": "instances", "sum": "wall_ns"}).join(launched, how="outer")
+    instances = ranges[ranges["phase"] != OUTSIDE]
+    instances = instances.assign(wall_ns=instances["end_ns"] - instances["start_ns"])
+    walls = instances.groupby(["step", "phase", "range"])["wall_ns"].agg(instances="count", wall_ns="sum")
+    table = walls.join(_inclusive_sums(activities[activities["step"] >= 0]), how="outer")
     return table.fillna(0).astype("int64").reset_index()[RANGES.names]
 
 
-def _inclusive(activities: pd.DataFrame) -> pd.DataFrame:
+def _inclusive_sums(activities: pd.DataFrame) -> pd.DataFrame:
     """GPU time and counts by step, phase and range; a range also counts launches of its inner ranges."""
     is_kernel = ~activities["kind"].isin(classes.MEMORY_OPERATIONS)
-    duration = activities["duration_ns"]
-    sums = (
-        activities.assign(
-            gpu_time_ns=duration.where(is_kernel, 0),
-            kernels=is_kernel.astype("int64"),
-            memop_time_ns=duration.where(~is_kernel, 0),
-            memops=(~is_kernel).astype("int64"),
-        )
-        .groupby(["step", "phase", "range"])[["gpu_time_ns", "kernels", "memop_time_ns", "memops"]]
-        .sum()
-    )
-    sums = sums.reset_index()
-    sums["range"] = [_prefixes(name) for name in sums["range"]]
-    return sums.explode("range").groupby(["step", "phase", "range"]).sum()
+    keys, duration_ns = ["step", "phase", "range"], activities["duration_ns"]
+    terms = {
+        "gpu_time_ns": duration_ns.where(is_kernel, 0), "kernels": is_kernel.astype("int64"),
+        "memop_time_ns": duration_ns.where(~is_kernel, 0), "memops": (~is_kernel).astype("int64"),
+    }  # fmt: skip
+    sums = activities.assign(**terms).groupby(keys)[list(terms)].sum().reset_index()
+    sums["range"] = [_outer_paths(path) for path in sums["range"]]
+    return sums.explode("range").groupby(keys).sum()
 
 
-def _prefixes(path: str) -> list[str]:
-    parts = names_in(path)
-    return [as_path(parts[:length]) for length in range(len(parts) + 1)]
+def _outer_paths(path: str) -> list[str]:
+    """The paths of the ranges around a range and its own path, from the empty path of its phase."""
+    names = names_in(path)
+    return [as_path(names[:length]) for length in range(len(names) + 1)]
 
 
-def _phase_row(step: int, phase: str, activities: pd.DataFrame, walls: pd.DataFrame) -> tuple:
+def _phase_row(step: int, phase: str, activities: pd.DataFrame, ranges: pd.DataFrame) -> tuple:
+    """The row of the phase table for these activities and the range instances of the phase."""
     is_kernel = ~activities["kind"].isin(classes.MEMORY_OPERATIONS).to_numpy(dtype=bool)
-    start, end = activities["start_ns"].to_numpy("int64"), activities["end_ns"].to_numpy("int64")
-    duration = end - start
-    wall_ns = int((walls["end_ns"] - walls["start_ns"]).sum())
-    span_ns = int(end.max() - start.min()) if len(end) else 0
-    kernel_ns, memop_ns = int(duration[is_kernel].sum()), int(duration[~is_kernel].sum())
-    kernels = int(is_kernel.sum())
-    return (
-        step, phase, wall_ns, span_ns, busy_ns(start, end), kernel_ns, kernels, memop_ns, len(duration) - kernels,
-    )  # fmt: skip
+    start_ns, end_ns = activities["start_ns"].to_numpy("int64"), activities["end_ns"].to_numpy("int64")
+    duration_ns = end_ns - start_ns
+    wall_ns = int((ranges["end_ns"] - ranges["start_ns"]).sum())
+    span_ns = int(end_ns.max() - start_ns.min()) if len(end_ns) else 0
+    kernel_ns, memop_ns = int(duration_ns[is_kernel].sum()), int(duration_ns[~is_kernel].sum())
+    kernels, memops, busy_ns = int(is_kernel.sum()), int((~is_kernel).sum()), union(start_ns, end_ns).total_ns
+    return step, phase, wall_ns, span_ns, busy_ns, kernel_ns, kernels, memop_ns, memops
 
 
-def busy_ns(start: np.ndarray, end: np.ndarray) -> int:
-    """Nanoseconds covered by at least one of the intervals [start, end)."""
-    if not len(start):
-        return 0
-    order = np.argsort(start, kind="stable")
-    start, end = start[order], end[order]
-    reached = np.maximum.accumulate(end)
-    uncovered = np.maximum(start[1:] - reached[:-1], 0).sum()
-    return int(reached[-1] - start[0] - uncovered)
-
-
-def _in_order(walls: pd.DataFrame, activities: pd.DataFrame) -> list[str]:
-    """The phases of a step in the order in which they open, then those that only have kernels."""
-    opened = walls.loc[walls["range"] == "", "phase"]
-    return list(dict.fromkeys([*opened, *sorted(set(activities["phase"]))]))
-
-
-def _phase_and_part(paths: Iterable[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
-    """(phases, parts) by path: the name after `step` (OUTSIDE if only the step is open), and the inner names."""
-    phases, parts = [], []
+def _phases_and_inner_ranges(paths: Iterable[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
+    """(phases, inner_ranges), one per path: the name after `step` (OUTSIDE without one), and the path inside it."""
+    phases, inner_ranges = [], []
     for path in paths:
-        inner = path[path.index(STEP) + 1 :] if STEP in path else ()
-        phases.append(inner[0] if inner else OUTSIDE)
-        parts.append(as_path(inner[1:]))
-    return np.array(phases, dtype=object), np.array(parts, dtype=object)
+        names = path[path.index(STEP) + 1 :] if STEP in path else ()
+        phases.append(names[0] if names else OUTSIDE)
+        inner_ranges.append(as_path(names[1:]))
+    return np.array(phases, dtype=object), np.array(inner_ranges, dtype=object)
 
 
 def _step_numbers(trace: Trace) -> dict[int, int]:
     """{instance id of a measured step: 0, 1, 2 ... in the order in which the steps began}"""
     instances = trace.range_instances()
-    measured = np.array([MEASURE in path for path in trace.paths], dtype=bool)
-    steps = instances[(instances["name"] == STEP) & measured[instances["path_id"]]].sort_values("start_ns")
+    is_measured = np.array([MEASURE in path for path in trace.paths], dtype=bool)
+    steps = instances[(instances["name"] == STEP) & is_measured[instances["path_id"]]].sort_values("start_ns")
     return {int(instance): number for number, instance in enumerate(steps["instance"])}
 
 
@@ -179,11 +155,10 @@ def tables_of_file(
     if capture.status != COMPLETE:
         return RunTables(tables_status(capture.status, capture.reason), {})
     steps, device = capture.program.spec["measured_steps"], capture.program.machine.device
+    backend = capture.facts["backend"]
     try:
         with Trace(sqlite, extra_rules) as trace:
-            errors, problems = errors_and_warnings(
-                trace, measured_steps=steps, device=device, backend=capture.facts["backend"]
-            )
+            errors, problems = errors_and_warnings(trace, measured_steps=steps, device=device, backend=backend)
             warnings = [str(problem) for problem in problems]
             if errors:
                 return RunTables(tables_status(INCOMPLETE, str(joined(errors)), warnings), {})
@@ -200,7 +175,7 @@ def tables_of_file(
     conservation.require_same("measured steps", tables["phases"]["step"].nunique(), steps)
     if device != "cpu":
         warnings += tensor_core_warnings(tables["kernels"], capture.program.spec["dimensions"]["precision"])
-    if capture.facts["backend"] == "nsys" and device == "cpu":
+    if backend == "nsys" and device == "cpu":
         warnings.append("nsys records no operators of a CPU program: wall times of ranges only, no kernels")
         tables["phases"] = _without_gpu_figures(tables["phases"])
     return RunTables(tables_status(COMPLETE, warnings=warnings), tables)
@@ -208,8 +183,8 @@ def tables_of_file(
 
 def _without_gpu_figures(phases: pd.DataFrame) -> pd.DataFrame:
     """The phase table with missing values instead of zeros in its GPU columns."""
-    missing = dict.fromkeys(PHASES.names[3:], pd.array([pd.NA] * len(phases), dtype="Int64"))
-    return phases.assign(**missing)
+    missing = pd.array([pd.NA] * len(phases), dtype="Int64")
+    return phases.assign(**dict.fromkeys(PHASES.names[3:], missing))
 
 
 TIMES_OF_A_PHASE = columns("""

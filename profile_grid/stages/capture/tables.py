@@ -12,7 +12,6 @@ import pandas as pd
 from cs336_model.ranges import BLOCK
 from kernel_tables.errors import TraceError
 from kernel_tables.ranks import collectives, communication
-from kernel_tables.ranks.communication import findings_of_ranks, lateness_of_gathers
 from kernel_tables.ranks.ranks import RankTrace
 from kernel_tables.reading import nsys
 from kernel_tables.trace import Trace
@@ -38,17 +37,17 @@ def files_of(capture: StageResult) -> list[str]:
 def tables_of_ranks(
     capture: StageResult, paths: Sequence[Path], extra_rules: Sequence[dict] = ()
 ) -> tuple[str | None, dict[str, pd.DataFrame]]:
-    """(why they are incomplete or None, tables) from the captures of all ranks, 0 first; no tables if incomplete."""
+    """(None, tables) from the captures of all ranks, 0 first; (reason, {}) if one is incomplete."""
     with ExitStack() as stack:
         try:
             ranks = [_rank(number, stack.enter_context(Trace(path, extra_rules))) for number, path in enumerate(paths)]
-            if reason := _incomplete(capture, ranks):
+            if reason := _reason_if_incomplete(capture, ranks):
                 return reason, {}
             tables = {
                 "rank_phases": pd.concat([_phases(rank) for rank in ranks], ignore_index=True),
                 "rank_steps": communication.communication(ranks, STEP),
                 "collectives": collectives.collectives(ranks, STEP),
-                "layer_gathers": lateness_of_gathers(ranks, STEP, (FORWARD, BACKWARD), BLOCK),
+                "layer_gathers": communication.lateness_of_gathers(ranks, STEP, (FORWARD, BACKWARD), BLOCK),
             }
         except TraceError as error:
             return str(error), {}
@@ -61,19 +60,17 @@ def _rank(number: int, trace: Trace) -> RankTrace:
     return RankTrace(number, trace, int(process[0]) if len(process) else -1)
 
 
-def _incomplete(capture: StageResult, ranks: Sequence[RankTrace]) -> str | None:
-    """Why the captures of these ranks are incomplete; None if they are complete."""
-    facts = {
-        "measured_steps": capture.program.spec["measured_steps"],
-        "device": capture.program.machine.device,
-        "backend": capture.facts["backend"],
-    }
+def _reason_if_incomplete(capture: StageResult, ranks: Sequence[RankTrace]) -> str | None:
+    """Why the captures of these ranks are incomplete; None if they are complete. Rank 0 was checked before."""
+    steps, device = capture.program.spec["measured_steps"], capture.program.machine.device
     for rank in ranks[1:]:
-        errors, _ = capture_problems.errors_and_warnings(rank.trace, **facts)
+        errors, _ = capture_problems.errors_and_warnings(
+            rank.trace, measured_steps=steps, device=device, backend=capture.facts["backend"]
+        )
         if errors:
             return f"rank {rank.number}: {joined(errors)}"
-    together = [finding.message for finding in findings_of_ranks(ranks, STEP) if finding.severity == "error"]
-    return together[0] if together else None
+    findings = communication.findings_of_ranks(ranks, STEP)
+    return next((finding.message for finding in findings if finding.severity == "error"), None)
 
 
 def _phases(rank: RankTrace) -> pd.DataFrame:
@@ -157,17 +154,18 @@ LAYER_GATHERS = TableSpec(
 RANK_TABLES = (RANK_PHASES, RANK_STEPS, COLLECTIVES, LAYER_GATHERS)
 
 
-# The reports had other names until 2022.4 (nsys stats --help-reports).
+# by the names in this project; since 2023.1, and before (nsys stats --help-reports)
 REPORTS = {
     "kernel_summary": ("cuda_gpu_kern_sum", "gpukernsum"),
     "nvtx_summary": ("nvtx_sum", "nvtxsum"),
     "api_summary": ("cuda_api_sum", "cudaapisum"),
 }
 RENAMED_IN = (2023, 1)
-PATIENCE_S = 600
+TIMEOUT_S = 600
 
 
 def _nsys_reports(capture: StageResult, sqlite: Path) -> dict[str, str]:
+    """`reports` of the capture in this file, or comments why there are none."""
     if capture.facts["backend"] != "nsys":
         return dict.fromkeys(REPORTS, "# no nsys report: captured by PyTorch's profiler\n")
     if capture.status != COMPLETE:
@@ -180,18 +178,19 @@ def _nsys_reports(capture: StageResult, sqlite: Path) -> dict[str, str]:
 
 def reports(sqlite: Path, scratch: Path, version: tuple[int, ...]) -> dict[str, str]:
     """nsys's reports on an exported capture, by the names in this project: CSV, or a comment why there is none."""
-    names = {ours: pair[version < RENAMED_IN] for ours, pair in REPORTS.items()}
+    nsys_names = {name: (new, old)[version < RENAMED_IN] for name, (new, old) in REPORTS.items()}
     command = ["nsys", "stats", "--format=csv", f"--output={scratch / 'report'}", "--force-overwrite=true"]
-    command += [f"--report={name}" for name in names.values()]
+    command += [*(f"--report={name}" for name in nsys_names.values()), str(sqlite)]
     try:
-        done = subprocess.run(
-            [*command, str(sqlite)], capture_output=True, text=True, errors="replace", check=False, timeout=PATIENCE_S
+        stats = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False, timeout=TIMEOUT_S
         )
-        output, ending = f"{done.stdout}\n{done.stderr}", f"nsys stats ended with exit status {done.returncode}"
+        output, ending = f"{stats.stdout}\n{stats.stderr}", f"nsys stats ended with exit status {stats.returncode}"
     except subprocess.TimeoutExpired:
-        output, ending = "", f"nsys stats was killed after {PATIENCE_S} s"
+        output, ending = "", f"nsys stats was killed after {TIMEOUT_S} s"
     return {
-        ours: _report_or_comment(scratch / f"report_{name}.csv", name, output, ending) for ours, name in names.items()
+        name: _report_or_comment(scratch / f"report_{nsys_name}.csv", nsys_name, output, ending)
+        for name, nsys_name in nsys_names.items()
     }
 
 

@@ -6,17 +6,14 @@ import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from kernel_tables.errors import NotConserved, TraceError
 from kernel_tables.trace import Trace
 from profile_grid.results.capture_identity import write_specification
 from profile_grid.results.results import FileIdentity, StageResult
-from profile_grid.stages.capture.step_tables import busy_ns, kernel_table, measured_activities, tables_of_file
+from profile_grid.stages.capture.step_tables import kernel_table, measured_activities, tables_of_file
 from profile_grid.stages.capture.tables import run_tables
 from profile_grid.typed_json import parse_as
 from tests.profile_grid.made_up_results import CAPTURE, changed
@@ -155,14 +152,6 @@ def test_a_lost_launch_is_an_error_and_not_a_figure(tiny):
     broken = activities.assign(name=activities["name"].astype(object).where(activities.index != 5, None))
     with pytest.raises(NotConserved, match=r"launches: 2\d+ in the table"):
         kernel_table(broken)
-
-
-@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=12))
-def test_busy_time_is_the_number_of_nanoseconds_in_which_something_ran(intervals):
-    start = np.array([s for s, _ in intervals], dtype="int64")
-    end = np.array([s + length for s, length in intervals], dtype="int64")
-    expected = len({t for s, length in intervals for t in range(s, s + length)})
-    assert busy_ns(start, end) == expected
 
 
 def test_the_step_row_covers_all_phases_of_each_step(tiny):

@@ -30,17 +30,17 @@ def timeline(traces: Sequence[Trace], run: str) -> pd.DataFrame:
     steps = [measured_steps(trace, STEP) for trace in traces]
     if not traces or not all(map(len, steps)):
         return empty_timeline()
-    middle = [int(rank_steps[len(rank_steps) // 2]) for rank_steps in steps]
+    middle_steps = [int(rank_steps[len(rank_steps) // 2]) for rank_steps in steps]
     offsets = clock_offsets_ns(traces, STEP)
-    begins = [int(trace.range_arrays.start_ns[step]) for trace, step in zip(traces, middle, strict=True)]
-    first_ns = min(begin + offset for begin, offset in zip(begins, offsets, strict=True))
-    several = len(traces) > 1
+    starts = [int(trace.range_arrays.start_ns[step]) for trace, step in zip(traces, middle_steps, strict=True)]
+    first_ns = min(start + offset for start, offset in zip(starts, offsets, strict=True))
+    has_ranks = len(traces) > 1
     tables = [
-        _placed(_step_rows(trace, step), offset - first_ns, f"rank {rank}: " if several else "")
-        for rank, (trace, step, offset) in enumerate(zip(traces, middle, offsets, strict=True))
+        _aligned(_step_rows(trace, step), offset - first_ns, f"rank {rank}: " if has_ranks else "")
+        for rank, (trace, step, offset) in enumerate(zip(traces, middle_steps, offsets, strict=True))
     ]
     table = pd.concat(tables, ignore_index=True).assign(run=run)[COLUMNS]
-    table = table[table["track"] != LAUNCH] if several else table
+    table = table[table["track"] != LAUNCH] if has_ranks else table
     return table.sort_values(["track", "start_ns"], kind="stable", ignore_index=True)
 
 
@@ -56,7 +56,7 @@ def _step_rows(trace: Trace, step: int) -> pd.DataFrame:
     return table.assign(lane=lane, path=[as_path(trace.paths[code]) for code in table["path_id"]])
 
 
-def _placed(table: pd.DataFrame, offset_ns: int, rank_prefix: str) -> pd.DataFrame:
-    """The rows on the axis of the picture."""
+def _aligned(table: pd.DataFrame, offset_ns: int, rank_prefix: str) -> pd.DataFrame:
+    """The rows with this offset added to their times, and this prefix before their lanes."""
     times = {name: table[name].astype("int64") + offset_ns for name in ("start_ns", "end_ns")}
     return table.assign(**times, lane=rank_prefix + table["lane"].astype("str"))

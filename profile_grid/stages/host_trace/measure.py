@@ -5,7 +5,7 @@ from kernel_tables.reading import nsys
 from profile_grid.host.processes.job import INSTALL_NSYS, Job, Problem
 from profile_grid.host.processes.measured_program import stage_output
 from profile_grid.results.results import UNSUPPORTED
-from profile_grid.stages.capture.measure import captured_separately, write_status
+from profile_grid.stages.capture.measure import measure_separately, write_status
 from profile_grid.study.stages import HOST_TRACE
 
 (SQLITE,) = HOST_TRACE.files
@@ -18,7 +18,7 @@ def measure(job: Job) -> dict:
     program crashes."""
     problem = _obstacle(job)
     if problem is None:
-        return captured_separately(job, SQLITE)
+        return measure_separately(job, SQLITE)
     write_status(job.folder / SQLITE, UNSUPPORTED, problem.text, job.specification)
     return stage_output(None, {}, {}, problem, UNSUPPORTED)
 
