@@ -26,7 +26,7 @@ def recorded(runs: list[Made], counters: dict | None = COUNTERS) -> dict[str, pd
     """The merged tables of runs that were all asked for the stage memory."""
     history = made_up_history()
     counted = {name: count and count * MIB for name, count in (counters or history.counters).items()}
-    history = replace(history, size=history.size * MIB, counters=counted)
+    history = replace(history, size_bytes=history.size_bytes * MIB, counters=counted)
     tables, made = merged(runs), {}
     for run in runs:
         program = {"constructor": "theirs:Model", "dimensions": run.leading}

@@ -178,7 +178,7 @@ def _nsys_reports(capture: StageResult, sqlite: Path) -> dict[str, str]:
 
 def reports(sqlite: Path, scratch: Path, version: tuple[int, ...]) -> dict[str, str]:
     """nsys's reports on an exported capture, by the names in this project: CSV, or a comment why there is none."""
-    nsys_names = {name: (new, old)[version < RENAMED_IN] for name, (new, old) in REPORTS.items()}
+    nsys_names = {name: old if version < RENAMED_IN else new for name, (new, old) in REPORTS.items()}
     command = ["nsys", "stats", "--format=csv", f"--output={scratch / 'report'}", "--force-overwrite=true"]
     command += [*(f"--report={name}" for name in nsys_names.values()), str(sqlite)]
     try:

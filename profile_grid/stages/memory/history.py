@@ -28,63 +28,62 @@ BLOCK = "block"
 
 @dataclass(frozen=True)
 class RangeSpan:
-    """One range: events `opened` to `closed`, not including `closed`."""
+    """One range: the events from `first_event` until before `end_event`."""
 
     name: str
-    inside: int | None  # number of the enclosing range
-    opened: int
-    closed: int
+    parent: int | None  # number of the enclosing range
+    first_event: int
+    end_event: int
 
 
 @dataclass(frozen=True)
 class AllocationHistory:
     """Allocations as columns, in the order in which they were made."""
 
-    size: np.ndarray  # bytes
-    made: np.ndarray  # the event that allocated it
-    freed: np.ndarray  # the event that freed it; the number of events if it was never freed
-    range: np.ndarray  # number of the innermost range; -1 for none
+    size_bytes: np.ndarray
+    alloc_event: np.ndarray  # the event that allocated it
+    free_event: np.ndarray  # the event that freed it; the number of events if it was never freed
+    range_number: np.ndarray  # of the innermost range; -1 for none
     operator: list[str | None]  # None if unknown
     line: list[str | None]  # of Python, which called the operator; None if unknown
-    held: list[str | None]  # what held it at the end; None if unknown
+    holder: list[str | None]  # what held it at the end, by its category; None if unknown
     ranges: list[RangeSpan]
-    time_us: np.ndarray
+    time_us: np.ndarray  # by event
     counters: dict[str, int | None]
-    cannot: list[str]
-    unmet: FailedAllocation | None = None
+    not_seen: list[str]  # what this kind of recording cannot see
+    failed_allocation: FailedAllocation | None = None
     dtypes: list[dict] = field(default_factory=list)  # of the first step: cs336_model.program.memory.recording
 
     @property
-    def events(self) -> int:
-        """The number of events."""
+    def event_count(self) -> int:
         return len(self.time_us)
 
     @cached_property
     def paths(self) -> list[tuple[int, ...]]:
-        """For each range the numbers of the open ranges, the outermost first, itself last."""
+        """For each range, the numbers of the open ranges, the outermost first, itself last."""
         paths: list[tuple[int, ...]] = []
         for number, span in enumerate(self.ranges):
-            paths.append((*(paths[span.inside] if span.inside is not None else ()), number))
+            paths.append((*(paths[span.parent] if span.parent is not None else ()), number))
         return paths
 
     def names(self, number: int) -> list[str]:
         """The names of the path of a range; [] outside of all."""
-        return [self.ranges[outer].name for outer in self.paths[number]] if number >= 0 else []
+        return [self.ranges[range_number].name for range_number in self.paths[number]] if number >= 0 else []
 
     def live_at(self, state: int) -> np.ndarray:
         """Mask of the allocations that are live in this state."""
-        return (self.made <= state) & (self.freed > state)
+        return (self.alloc_event <= state) & (self.free_event > state)
 
     def measured_steps(self) -> list[int]:
         """The numbers of the ranges of the measured steps, in their order."""
-        return [number for number, span in enumerate(self.ranges) if span.name == STEP and self._is_measured(span)]
+        steps = [(number, span) for number, span in enumerate(self.ranges) if span.name == STEP]
+        return [
+            number for number, span in steps if span.parent is not None and self.ranges[span.parent].name == MEASURE
+        ]
 
     def phases_of(self, step: int) -> Iterator[tuple[str, RangeSpan]]:
         """Name and range of every phase of a step, in their order."""
-        yield from ((span.name, span) for span in self.ranges if span.inside == step)
-
-    def _is_measured(self, span: RangeSpan) -> bool:
-        return span.inside is not None and self.ranges[span.inside].name == MEASURE
+        yield from ((span.name, span) for span in self.ranges if span.parent == step)
 
 
 def read_history(path: Path) -> AllocationHistory | None:
@@ -95,21 +94,23 @@ def read_history(path: Path) -> AllocationHistory | None:
 
 def history_of(record: dict) -> AllocationHistory:
     """The history in a record of the measured program."""
-    events, columns, ranges = len(record["time_us"]), record["allocations"], record["ranges"]
-    rows = zip(ranges["name"], ranges["inside"], ranges["opened"], ranges["closed"], strict=True)
+    event_count, columns, ranges = len(record["time_us"]), record["allocations"], record["ranges"]
+    spans = zip(ranges["name"], ranges["inside"], ranges["opened"], ranges["closed"], strict=True)
     return AllocationHistory(
-        size=np.array(columns["bytes"], dtype="int64"),
-        made=np.array(columns["made"], dtype="int64"),
-        freed=np.array([events if value is None else value for value in columns["freed"]], dtype="int64"),
-        range=np.array([-1 if value is None else value for value in columns["range"]], dtype="int64"),
+        size_bytes=np.array(columns["bytes"], dtype="int64"),
+        alloc_event=np.array(columns["made"], dtype="int64"),
+        free_event=np.array([event_count if event is None else event for event in columns["freed"]], dtype="int64"),
+        range_number=np.array([-1 if number is None else number for number in columns["range"]], dtype="int64"),
         operator=columns["operator"],
         line=columns["line"],
-        held=columns["held"],
-        ranges=[RangeSpan(name, inside, start, events if end is None else end) for name, inside, start, end in rows],
+        holder=columns["held"],
+        ranges=[
+            RangeSpan(name, parent, first, event_count if end is None else end) for name, parent, first, end in spans
+        ],
         time_us=np.array(record["time_us"], dtype="float64"),
         counters=record["counters"],
-        cannot=record["cannot"],
-        unmet=record["unmet"] and FailedAllocation(**record["unmet"]),
+        not_seen=record["cannot"],
+        failed_allocation=record["unmet"] and FailedAllocation(**record["unmet"]),
         dtypes=record["dtypes"],
     )
 
@@ -128,42 +129,42 @@ class Category(StrEnum):
 
 
 CATEGORIES = tuple(Category)
-MAKING_ACTIVATIONS = (ranges.FORWARD, ranges.LOSS)
+ACTIVATION_PHASES = (ranges.FORWARD, ranges.LOSS)  # that allocate activations
 
 
 def categories_of(history: AllocationHistory) -> np.ndarray:
     """The index in CATEGORIES for each allocation."""
     phases = phases_and_backward(history)
     categories = []
-    for number, holder in enumerate(history.held):
-        phase, backward = phases.get(int(history.range[number]), ("", None))
-        categories.append(CATEGORIES.index(Category(holder) if holder else _by_life(history, number, phase, backward)))
+    for allocation, holder in enumerate(history.holder):
+        phase, backward = phases.get(int(history.range_number[allocation]), ("", None))
+        category = Category(holder) if holder else _category_by_life(history, allocation, phase, backward)
+        categories.append(CATEGORIES.index(category))
     return np.array(categories, dtype="int64")
 
 
-def names_of(category: np.ndarray) -> list[str]:
+def category_names(categories: np.ndarray) -> list[str]:
     """The names of these categories."""
-    return [str(CATEGORIES[number]) for number in category]
+    return [str(CATEGORIES[index]) for index in categories]
 
 
-def _by_life(history: AllocationHistory, number: int, phase: str, backward: RangeSpan | None) -> Category:
+def _category_by_life(history: AllocationHistory, allocation: int, phase: str, backward: RangeSpan | None) -> Category:
     """The category of an allocation that nothing held at the end; `backward` is the backward pass of its step."""
-    freed = history.freed[number]
-    if any(name.startswith(ranges.COMMUNICATION) for name in history.names(int(history.range[number]))):
-        is_gradient = backward is not None and phase == ranges.BACKWARD and backward.closed <= freed < history.events
-        return Category.GRADIENTS if is_gradient else Category.COMMUNICATION
-    if freed >= history.events:
+    free_event = history.free_event[allocation]
+    is_freed = free_event < history.event_count
+    outlives_backward = backward is not None and phase == ranges.BACKWARD and free_event >= backward.end_event
+    if any(name.startswith(ranges.COMMUNICATION) for name in history.names(int(history.range_number[allocation]))):
+        return Category.GRADIENTS if outlives_backward and is_freed else Category.COMMUNICATION
+    if not is_freed:
         return Category.WORKSPACE
-    if backward is not None and phase in MAKING_ACTIVATIONS and freed >= backward.opened:
+    if backward is not None and phase in ACTIVATION_PHASES and free_event >= backward.first_event:
         return Category.ACTIVATIONS
-    if backward is not None and phase == ranges.BACKWARD and freed >= backward.closed:
-        return Category.GRADIENTS
-    return Category.TEMPORARY
+    return Category.GRADIENTS if outlives_backward else Category.TEMPORARY
 
 
 def phases_and_backward(history: AllocationHistory) -> dict[int, tuple[str, RangeSpan | None]]:
     """For each range in a step: the name of its phase, and the backward pass of its step, if any."""
-    backward = {span.inside: span for span in history.ranges if span.name == ranges.BACKWARD}
+    backward = {span.parent: span for span in history.ranges if span.name == ranges.BACKWARD}
     phases = {}
     for number, path in enumerate(history.paths):
         names = history.names(number)
@@ -173,9 +174,9 @@ def phases_and_backward(history: AllocationHistory) -> dict[int, tuple[str, Rang
     return phases
 
 
-def live_bytes(history: AllocationHistory, category: np.ndarray) -> np.ndarray:
+def live_bytes(history: AllocationHistory, categories: np.ndarray) -> np.ndarray:
     """Live bytes by state and category, shape (events, categories): row n is state n."""
-    change = np.zeros((history.events + 1, len(CATEGORIES)), dtype="int64")
-    np.add.at(change, (history.made, category), history.size)
-    np.add.at(change, (history.freed, category), -history.size)  # never freed: after the last event
-    return change[:-1].cumsum(axis=0)
+    changes = np.zeros((history.event_count + 1, len(CATEGORIES)), dtype="int64")
+    np.add.at(changes, (history.alloc_event, categories), history.size_bytes)
+    np.add.at(changes, (history.free_event, categories), -history.size_bytes)  # never freed: after the last event
+    return changes[:-1].cumsum(axis=0)

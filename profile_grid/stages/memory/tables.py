@@ -14,18 +14,17 @@ from profile_grid.host.processes.ranks import rank_filename
 from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, StageResult
 from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
 from profile_grid.stages.memory import usage_tables
-from profile_grid.stages.memory import usage_tables as tables
 from profile_grid.stages.memory.history import (
+    ACTIVATION_PHASES,
     CATEGORIES,
     AllocationHistory,
     Category,
     categories_of,
+    category_names,
     live_bytes,
-    names_of,
     phases_and_backward,
     read_history,
 )
-from profile_grid.stages.memory.usage_tables import TABLES as USAGE_TABLES
 from profile_grid.study import stages, table_spec
 from profile_grid.tables.names import STEP
 
@@ -42,107 +41,100 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
         if status := status_without_tables(result, path, "history"):
             failure = _failure(result, folder) if status["status"] == OUT_OF_MEMORY else {}
             return RunTables(status, failure)
-        status, made = tables_of_history(read_history(path), result.program.spec)
-        if not made:
-            return RunTables(status, made)
-        moments.insert(0, made["memory_moments"].assign(rank=rank))
-    return RunTables(
-        status, made | {"memory_moments": pd.concat(moments, ignore_index=True)[usage_tables.MEMORY_MOMENTS.names]}
-    )
+        status, tables = tables_of_history(read_history(path), result.program.spec, rank)
+        if not tables:
+            return RunTables(status, tables)
+        moments.insert(0, tables["memory_moments"])
+    return RunTables(status, tables | {"memory_moments": pd.concat(moments, ignore_index=True)})
 
 
-def tables_of_history(history: AllocationHistory, program: dict) -> RunTables:
-    """`run_tables` for a history that is already read. It is complete if its replay reaches the peak of the allocator,
-    to the byte."""
-    category = categories_of(history)
-    live = live_bytes(history, category)
-    if reason := _missing(history, live):
+def tables_of_history(history: AllocationHistory, program: dict, rank: int = 0) -> RunTables:
+    """`run_tables` for a rank's history that is already read. It is complete if its replay reaches the peak of the
+    allocator, to the byte."""
+    categories = categories_of(history)
+    live = live_bytes(history, categories)
+    if reason := _reason_if_incomplete(history, live):
         return RunTables(tables_status(INCOMPLETE, reason), {})
-    last_step = history.ranges[history.measured_steps()[-1]]
-    made_tables = {
-        "memory_phases": tables.phases_table(history, live),
-        "memory_moments": tables.moments_table(history, live).assign(rank=0)[usage_tables.MEMORY_MOMENTS.names],
-        "memory_activations": tables.activations_table(history, category),
-        "memory_largest": usage_tables.largest_table(history, names_of(category), tables.fullest(live, last_step)),
-        "memory_timeline": tables.timeline_table(history, live),
+    moments = usage_tables.moments_table(history, live).assign(rank=rank)
+    fullest = usage_tables.fullest_state(live, history.ranges[history.measured_steps()[-1]])
+    tables = {
+        "memory_phases": usage_tables.phases_table(history, live),
+        "memory_moments": moments[usage_tables.MEMORY_MOMENTS.names],
+        "memory_activations": usage_tables.activations_table(history, categories),
+        "memory_largest": usage_tables.largest_table(history, category_names(categories), fullest),
+        "memory_timeline": usage_tables.timeline_table(history, live),
         "memory_totals": _totals(history, program),
-        "memory_blocks": blocks_table(history, category, live),
-        "module_dtypes": MODULE_DTYPES.table(
-            [[row[name] for name in MODULE_DTYPES.names] for row in history.dtypes], of_a_run=True
-        ),
+        "memory_blocks": blocks_table(history, categories, live),
+        "module_dtypes": MODULE_DTYPES.table(history.dtypes, of_a_run=True),
     }
-    return RunTables(tables_status(COMPLETE), made_tables)
+    return RunTables(tables_status(COMPLETE), tables)
 
 
-def _missing(history: AllocationHistory, live: np.ndarray) -> str | None:
+def _reason_if_incomplete(history: AllocationHistory, live: np.ndarray) -> str | None:
     """Why the history is incomplete: its replay does not reach the allocator's peak; None if it does."""
-    peak, counted = int(live.sum(axis=1).max(initial=0)), history.counters["requested_peak"]
-    if peak == counted:
+    peak, counted_peak = int(live.sum(axis=1).max(initial=0)), history.counters["requested_peak"]
+    if peak == counted_peak:
         return None
-    return f"the replay of its allocations reaches {peak} bytes, the allocator counted {counted}: some are missing"
+    return f"the replay of its allocations reaches {peak} bytes, the allocator counted {counted_peak}: some are missing"
 
 
 def _failure(result: StageResult, folder: Path) -> dict[str, pd.DataFrame]:
     """The table of what was live when memory ran out, if there is a complete history up to then."""
     history = read_history(folder / HISTORY)
-    if history is None or _missing(history, live_bytes(history, categories_of(history))):
+    if history is None or _reason_if_incomplete(history, live_bytes(history, categories_of(history))):
         return {}
-    trains = ranges.BACKWARD in ranges.PHASES_OF_MODE[result.program.spec["dimensions"]["mode"]]
-    return {"memory_failed": failure_table(history, trains)}
+    has_backward = ranges.BACKWARD in ranges.PHASES_OF_MODE[result.program.spec["dimensions"]["mode"]]
+    return {"memory_failed": failure_table(history, has_backward)}
 
 
 def _totals(history: AllocationHistory, program: dict) -> pd.DataFrame:
     """One row: numbers of the allocator and the driver, and estimates from the shapes."""
     shape, dimensions = shape_of(program), program["dimensions"]
     shape = shape if dimensions["gpus"] == 1 else None  # the estimate knows of no other process
-    trains = ranges.BACKWARD in ranges.PHASES_OF_MODE[dimensions["mode"]]
+    has_backward = ranges.BACKWARD in ranges.PHASES_OF_MODE[dimensions["mode"]]
     row = {f"{name}_bytes": history.counters[name] for name in COUNTERS} | {
         "estimated_peak_bytes": shape and estimated_peak_bytes(shape, dimensions["mode"], dimensions),
-        "estimated_activation_bytes": saved_activation_bytes(shape, dimensions) if shape and trains else None,
-        "events": history.events,
-        "not_seen": "; ".join(history.cannot),
+        "estimated_activation_bytes": saved_activation_bytes(shape, dimensions) if shape and has_backward else None,
+        "events": history.event_count,
+        "not_seen": "; ".join(history.not_seen),
     }
-    return tables.MEMORY_TOTALS.table([row], of_a_run=True)
+    return usage_tables.MEMORY_TOTALS.table([row], of_a_run=True)
 
 
 BEING_MADE = "being made"  # before any step: model, optimizer and tokens that were not finished
-MOMENT = ["requested_bytes", "free_bytes", "in_phase", "in_range", "live_bytes"]
 
 
-def failure_table(history: AllocationHistory, trains: bool) -> pd.DataFrame:
+def failure_table(history: AllocationHistory, has_backward: bool) -> pd.DataFrame:
     """One row per group of allocations that were live when the last request failed, the largest first, each with that
-    request; no row without a failed request. `trains`: the run has a backward pass.
+    request; no row without a failed request. `has_backward`: the run has a backward pass.
 
     The history continues after that moment, since memory is freed while the error passes through the program. Only what
     came before counts, and allocations of the unfinished step have no later life that shows their category."""
-    unmet = history.unmet
-    if unmet is None:
+    failed = history.failed_allocation
+    if failed is None:
         return MEMORY_FAILED.empty()
-    groups = usage_tables.largest_table(history, _categories(history, unmet, trains), unmet.event - 1)
-    phase, path = usage_tables.phase_and_range(history, _range(unmet))
-    moment = (unmet.requested_bytes, unmet.free_bytes, phase, path, int(groups["bytes"].sum()))
-    return groups.assign(**dict(zip(MOMENT, moment, strict=True)))[MEMORY_FAILED.names].astype(
-        {"free_bytes": "Int64", "in_phase": "str", "in_range": "str"}
-    )
+    groups = usage_tables.largest_table(history, _categories_at(history, failed, has_backward), failed.event - 1)
+    phase, path = usage_tables.phase_and_range(history, -1 if failed.range is None else failed.range)
+    table = groups.assign(
+        requested_bytes=failed.requested_bytes, free_bytes=failed.free_bytes,
+        in_phase=phase, in_range=path, live_bytes=int(groups["bytes"].sum()),
+    )  # fmt: skip
+    return table[MEMORY_FAILED.names].astype({"free_bytes": "Int64", "in_phase": "str", "in_range": "str"})
 
 
-def _categories(history: AllocationHistory, unmet: FailedAllocation, trains: bool) -> list[str]:
-    """The category of each allocation, as far as it is known at that moment."""
-    categories, phases = names_of(categories_of(history)), phases_and_backward(history)
-    path = history.paths[_range(unmet)] if unmet.range is not None else ()
+def _categories_at(history: AllocationHistory, failed: FailedAllocation, has_backward: bool) -> list[str]:
+    """The category of each allocation, as far as it is known at the moment of the failed request."""
+    categories, phases = category_names(categories_of(history)), phases_and_backward(history)
+    path = () if failed.range is None else history.paths[failed.range]
     step = next((number for number in path if history.ranges[number].name == STEP), None)
-    for number in np.flatnonzero([holder is None for holder in history.held]):
-        range_number = int(history.range[number])
-        if unmet.range is None and range_number < 0:
-            categories[number] = BEING_MADE
-        elif range_number >= 0 and step is not None and step in history.paths[range_number]:
-            making = trains and phases.get(range_number, ("",))[0] in (ranges.FORWARD, ranges.LOSS)
-            categories[number] = str(Category.ACTIVATIONS if making else Category.TEMPORARY)
+    for allocation in np.flatnonzero([holder is None for holder in history.holder]):
+        number = int(history.range_number[allocation])
+        if failed.range is None and number < 0:
+            categories[allocation] = BEING_MADE
+        elif number >= 0 and step is not None and step in history.paths[number]:
+            is_activation = has_backward and phases.get(number, ("",))[0] in ACTIVATION_PHASES
+            categories[allocation] = str(Category.ACTIVATIONS if is_activation else Category.TEMPORARY)
     return categories
-
-
-def _range(unmet: FailedAllocation) -> int:
-    return -1 if unmet.range is None else unmet.range
 
 
 MEMORY_FAILED = table_spec.TableSpec(
@@ -163,45 +155,46 @@ MEMORY_FAILED = table_spec.TableSpec(
 )
 
 
-def blocks_table(history: AllocationHistory, category: np.ndarray, live: np.ndarray) -> pd.DataFrame:
+def blocks_table(history: AllocationHistory, categories: np.ndarray, live: np.ndarray) -> pd.DataFrame:
     """One row per block in the last measured step. What its backward pass does to memory is only known if each block
     has one range there: those of a recomputed block are split."""
     step = history.measured_steps()[-1]
     forward, backward = (usage_tables.blocks_of(history, step, phase) for phase in (ranges.FORWARD, ranges.BACKWARD))
-    saved = _bytes_by_block(history, forward, category == CATEGORIES.index(Category.ACTIVATIONS))
-    gradients = _bytes_by_block(history, backward, category == CATEGORIES.index(Category.GRADIENTS))
+    saved = _bytes_by_block(history, forward, categories == CATEGORIES.index(Category.ACTIVATIONS))
+    gradients = _bytes_by_block(history, backward, categories == CATEGORIES.index(Category.GRADIENTS))
     residual = _residual_bytes(history, forward)
     total, rows = live.sum(axis=1), []
-    in_order = [history.ranges[number] for number in reversed(backward)]  # the last block is the first
-    trains = any(name == ranges.BACKWARD for name, _ in history.phases_of(step))
-    known = len(in_order) == len(forward)
+    backward_spans = [history.ranges[number] for number in reversed(backward)]  # the last block has the first range
+    has_backward = any(name == ranges.BACKWARD for name, _ in history.phases_of(step))
+    is_known = len(backward_spans) == len(forward)
     for block in forward.values():
-        change = None
-        if known:
-            opened, closed = in_order[block].opened, in_order[block].closed
-            change = int(total[closed - 1] - total[opened - 1])
-        gradient = gradients.get(len(forward) - 1 - block, 0) if known else None
-        rows.append((block, saved.get(block, 0) if trains else None, gradient, change, residual.get(block)))
+        gradient_bytes = change_bytes = None
+        if is_known:
+            span = backward_spans[block]
+            change_bytes = int(total[span.end_event - 1] - total[span.first_event - 1])
+            gradient_bytes = gradients.get(len(forward) - 1 - block, 0)
+        saved_bytes = saved.get(block, 0) if has_backward else None
+        rows.append((block, saved_bytes, gradient_bytes, change_bytes, residual.get(block)))
     return MEMORY_BLOCKS.table(rows, of_a_run=True)
 
 
 def _bytes_by_block(history: AllocationHistory, blocks: dict[int, int], mask: np.ndarray) -> dict[int, int]:
     """The bytes of these allocations by block."""
     total: dict[int, int] = {}
-    for number in np.flatnonzero(mask):
-        block = usage_tables.block_of(history, int(history.range[number]), blocks)
-        total[block] = total.get(block, 0) + int(history.size[number])
+    for allocation in np.flatnonzero(mask):
+        block = usage_tables.block_of(history, int(history.range_number[allocation]), blocks)
+        total[block] = total.get(block, 0) + int(history.size_bytes[allocation])
     return total
 
 
 def _residual_bytes(history: AllocationHistory, blocks: dict[int, int]) -> dict[int, int]:
     """The size of the largest tensor that the range `residual` of each block makes: an activation of its stream."""
     largest: dict[int, int] = {}
-    for number in np.flatnonzero(history.range >= 0):
-        inside = int(history.range[number])
-        block = usage_tables.block_of(history, inside, blocks)
-        if block >= 0 and history.ranges[inside].name == ranges.RESIDUAL:
-            largest[block] = max(largest.get(block, 0), int(history.size[number]))
+    for allocation in np.flatnonzero(history.range_number >= 0):
+        number = int(history.range_number[allocation])
+        block = usage_tables.block_of(history, number, blocks)
+        if block >= 0 and history.ranges[number].name == ranges.RESIDUAL:
+            largest[block] = max(largest.get(block, 0), int(history.size_bytes[allocation]))
     return largest
 
 
@@ -228,4 +221,4 @@ MODULE_DTYPES = table_spec.TableSpec(
     gradients | text | | types of the gradients of its parameters; empty without a backward pass
 """),
 )
-TABLES = (*USAGE_TABLES, MEMORY_FAILED, MEMORY_BLOCKS, MODULE_DTYPES)
+TABLES = (*usage_tables.TABLES, MEMORY_FAILED, MEMORY_BLOCKS, MODULE_DTYPES)

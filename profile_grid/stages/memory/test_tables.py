@@ -10,12 +10,19 @@ import pandas as pd
 import pytest
 
 from profile_grid.results.capture_identity import identity
-from profile_grid.stages.memory.history import CATEGORIES, RangeSpan, categories_of, history_of, live_bytes, names_of
+from profile_grid.stages.memory.history import (
+    CATEGORIES,
+    RangeSpan,
+    categories_of,
+    category_names,
+    history_of,
+    live_bytes,
+)
 from profile_grid.stages.memory.tables import TABLES, blocks_table, failure_table, run_tables, tables_of_history
 from profile_grid.stages.memory.usage_tables import (
-    LARGEST,
-    MOMENTS,
-    fullest,
+    MAX_GROUPS,
+    MAX_MOMENTS,
+    fullest_state,
     largest_table,
     timeline_table,
 )
@@ -83,7 +90,7 @@ TWO_STEPS = """
 
 def test_the_gradients_of_a_step_that_is_not_the_last_are_told_by_their_life():
     history = made_up_history(TWO_STEPS)
-    assert history.held == [None, None, None, "gradients"]
+    assert history.holder == [None, None, None, "gradients"]
     found = [str(CATEGORIES[number]) for number in categories_of(history)]
     assert found == ["activations", "gradients", "activations", "gradients"]
 
@@ -106,7 +113,7 @@ def test_the_largest_allocations_at_the_peak_are_told_with_range_and_operator_an
     history = made_up_history()
     backward = next(one for one in history.ranges if one.name == "backward")
     category = categories_of(history)
-    table = largest_table(history, names_of(category), fullest(live_bytes(history, category), backward))
+    table = largest_table(history, category_names(category), fullest_state(live_bytes(history, category), backward))
     first = table.iloc[0].tolist()
     assert first == ["optimizer state", "(outside)", "", "", "", 200, 1, 200]
     scores = table[table["operator"] == "aten::exp"].iloc[0]
@@ -115,12 +122,12 @@ def test_the_largest_allocations_at_the_peak_are_told_with_range_and_operator_an
 
 
 def test_more_groups_than_are_shown_are_summed_by_category_and_no_byte_is_lost():
-    lines = "".join(f"+one{size} {size}\n" for size in range(1, LARGEST + 11))
+    lines = "".join(f"+one{size} {size}\n" for size in range(1, MAX_GROUPS + 11))
     history = made_up_history(f"( measure\n( step\n( forward\n{lines})\n)\n)\n")
-    table = largest_table(history, names_of(categories_of(history)), history.events - 1)
-    assert len(table) == LARGEST + 1 and table["range"].iloc[-1] == "(smaller ones)"
+    table = largest_table(history, category_names(categories_of(history)), history.event_count - 1)
+    assert len(table) == MAX_GROUPS + 1 and table["range"].iloc[-1] == "(smaller ones)"
     assert table["operator"].iloc[-1] == table["line"].iloc[-1] == ""
-    assert table["allocations"].iloc[-1] == 10 and table["bytes"].sum() == sum(range(1, LARGEST + 11))
+    assert table["allocations"].iloc[-1] == 10 and table["bytes"].sum() == sum(range(1, MAX_GROUPS + 11))
 
 
 def test_a_timeline_keeps_the_fullest_moment_however_many_there_are():
@@ -128,7 +135,7 @@ def test_a_timeline_keeps_the_fullest_moment_however_many_there_are():
     history = made_up_history(f"( measure\n( step\n( forward\n{lines})\n)\n)\n")
     live = live_bytes(history, categories_of(history))
     table = timeline_table(history, live)
-    assert len(table) == MOMENTS and table["live_bytes"].max() == 1499
+    assert len(table) == MAX_MOMENTS and table["live_bytes"].max() == 1499
     assert (
         table[[name for name in table if name.endswith("_bytes") and name != "live_bytes"]].sum(axis=1)
         == table["live_bytes"]
@@ -152,7 +159,7 @@ def test_live_bytes_and_fullest_moments_are_those_of_a_walk_over_the_events(seed
     found = live_bytes(history, categories_of(history))
     assert found.sum(axis=1).tolist() == walked
     begin, end = sorted(chance.sample(range(1, 120), 2))
-    state = fullest(found, RangeSpan("some", None, begin, end))
+    state = fullest_state(found, RangeSpan("some", None, begin, end))
     assert walked[state] == max(walked[begin - 1 : end])
 
 
@@ -200,16 +207,16 @@ def failed(text: str, event: int, inside: int | None, held: dict[str, str]) -> d
 def test_where_memory_runs_out_what_was_live_then_is_told_and_not_what_the_error_freed():
     history = history_of(failed(FAILED_IN_BACKWARD, 6, 7, {"weight": "parameters"}))
     assert history.ranges[7].name == "backward"
-    table = failure_table(history, trains=True).set_index("category")
+    table = failure_table(history, has_backward=True).set_index("category")
     assert table["bytes"].to_dict() == {"parameters": 100, "activations": 60, "temporary": 40, "workspace": 16}
     assert table.loc["activations", ["phase", "range", "operator"]].tolist() == ["forward", "block", "aten::exp"]
     moment = ["requested_bytes", "free_bytes", "in_phase", "in_range", "live_bytes"]
     assert table[moment].drop_duplicates().values.tolist() == [[500, 30, "backward", "", 216]]
-    assert "activations" not in set(failure_table(history, trains=False)["category"])
+    assert "activations" not in set(failure_table(history, has_backward=False)["category"])
 
 
 def test_memory_that_runs_out_before_there_is_a_model_is_full_of_what_was_being_made():
-    table = failure_table(history_of(failed("+weight 100\n+other 300\n-other\n-weight\n", 2, None, {})), trains=True)
+    table = failure_table(history_of(failed("+weight 100\n+other 300\n-other\n-weight\n", 2, None, {})), has_backward=True)
     assert table[["category", "in_phase", "bytes"]].values.tolist() == [
         ["being made", "(outside)", 300], ["being made", "(outside)", 100],
     ]  # fmt: skip

@@ -1,29 +1,22 @@
-"""The tables of the memory of one run: its fullest moments, what is kept, what is largest, the course of a
-step."""
+"""The tables of the memory of one run: its peaks, activations, largest allocations, and the timeline of a step."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
 from cs336_model import ranges
 from kernel_tables.attribution.path_text import as_path
-from profile_grid.stages.memory.history import (
-    BLOCK,
-    CATEGORIES,
-    AllocationHistory,
-    Category,
-    RangeSpan,
-)
+from profile_grid.stages.memory.history import BLOCK, CATEGORIES, AllocationHistory, Category, RangeSpan
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.names import NO_RANGE, OPTIMIZER, OUTSIDE, STEP, WHOLE_STEP
 
 WHOLE_PROCESS = "process"
 INITIALISED, BEFORE_OPTIMIZER, AFTER_OPTIMIZER = "initialised", "before the optimizer", "after the optimizer"
-MOMENTS = 400  # of a timeline: the fullest moment of each slice of the events
-LARGEST = 20
-SMALLER = "(smaller ones)"
-COLUMN_OF = {name: f"{name.replace(' ', '_')}_bytes" for name in CATEGORIES}
+MAX_MOMENTS = 400  # of a timeline
+MAX_GROUPS = 20  # of allocations, besides the smaller ones
+SMALLER_GROUPS = "(smaller ones)"
+CATEGORY_COLUMNS = {name: f"{name.replace(' ', '_')}_bytes" for name in CATEGORIES}
 KEY_COLUMNS = ["category", "phase", "range", "operator", "line", "each_bytes"]  # of a group of allocations
 
 
@@ -32,7 +25,7 @@ def phases_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
     rows = []
     for number, step in enumerate(history.measured_steps()):
         for name, span in ((WHOLE_STEP, history.ranges[step]), *history.phases_of(step)):
-            rows += _rows_at(live, fullest(live, span), number, name)
+            rows += _rows_at(live, fullest_state(live, span), number, name)
     rows += _rows_at(live, int(live.sum(axis=1).argmax()), -1, WHOLE_PROCESS) if len(live) else []
     return pd.DataFrame(rows, columns=MEMORY_PHASES.names)
 
@@ -41,119 +34,106 @@ def moments_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
     """One row per moment and category: when everything is made, and before and after the optimizer in the last measured
     step; with the fullest moment since the one before."""
     step = history.measured_steps()[-1]
-    first = next(span for span in history.ranges if span.name == STEP)
-    spans = {INITIALISED: RangeSpan("", None, 0, first.opened)}
-    if OPTIMIZER in (phases := dict(history.phases_of(step))):
-        optimizer = phases[OPTIMIZER]
-        begin = history.ranges[step].opened
-        spans |= {BEFORE_OPTIMIZER: RangeSpan("", None, begin, optimizer.opened), AFTER_OPTIMIZER: optimizer}
+    first_step = next(span for span in history.ranges if span.name == STEP)
+    spans = {INITIALISED: RangeSpan("", None, 0, first_step.first_event)}
+    if optimizer := dict(history.phases_of(step)).get(OPTIMIZER):
+        before = RangeSpan("", None, history.ranges[step].first_event, optimizer.first_event)
+        spans |= {BEFORE_OPTIMIZER: before, AFTER_OPTIMIZER: optimizer}
     rows = [
-        (moment, str(name), int(live[span.closed - 1, index]), int(live[fullest(live, span), index]))
+        (moment, str(name), int(live[span.end_event - 1, index]), int(live[fullest_state(live, span), index]))
         for moment, span in spans.items()
         for index, name in enumerate(CATEGORIES)
     ]
     return pd.DataFrame(rows, columns=["moment", "category", "bytes", "peak_bytes"])
 
 
-def fullest(live: np.ndarray, span: RangeSpan) -> int:
-    """The first state of a range in which most bytes are live; what was live when it opened counts."""
-    first = max(span.opened - 1, 0)
-    return first + int(live[first : max(span.closed, first + 1)].sum(axis=1).argmax())
+def fullest_state(live: np.ndarray, span: RangeSpan) -> int:
+    """The first state of a range in which most bytes are live, beginning with the state before its first event."""
+    first = max(span.first_event - 1, 0)
+    return first + int(live[first : max(span.end_event, first + 1)].sum(axis=1).argmax())
 
 
 def _rows_at(live: np.ndarray, state: int, step: int, phase: str) -> list[tuple]:
     return [(step, phase, str(name), int(live[state, index])) for index, name in enumerate(CATEGORIES)]
 
 
-def activations_table(history: AllocationHistory, category: np.ndarray) -> pd.DataFrame:
+def activations_table(history: AllocationHistory, categories: np.ndarray) -> pd.DataFrame:
     """One row per part of the model, block, operator and line: the memory that the last measured step keeps for its
     backward pass."""
     step = history.measured_steps()[-1]
-    blocks = blocks_of(history, step, ranges.FORWARD)
-    numbers = [
-        number
-        for number in np.flatnonzero(category == CATEGORIES.index(Category.ACTIVATIONS))
-        if step in history.paths[history.range[number]]
-    ]
-    rows = [
-        (
-            _part(history, history.range[number]), block_of(history, history.range[number], blocks),
-            history.operator[number] or "", history.line[number] or "", history.size[number],
-        )
-        for number in numbers
-    ]  # fmt: skip
+    blocks, rows = blocks_of(history, step, ranges.FORWARD), []
+    for allocation in np.flatnonzero(categories == CATEGORIES.index(Category.ACTIVATIONS)):
+        number = history.range_number[allocation]
+        if step in history.paths[number]:
+            operator, line = history.operator[allocation] or "", history.line[allocation] or ""
+            part, block = _part(history, number), block_of(history, number, blocks)
+            rows.append((part, block, operator, line, history.size_bytes[allocation]))
     keys = MEMORY_ACTIVATIONS.names[:4]
     table = pd.DataFrame(rows, columns=[*keys, "size"])
-    grouped = table.groupby(keys, sort=False)["size"].agg(["sum", "count"]).reset_index()
-    return grouped.set_axis(MEMORY_ACTIVATIONS.names, axis=1)
+    return table.groupby(keys, sort=False)["size"].agg(bytes="sum", allocations="count").reset_index()
 
 
 def blocks_of(history: AllocationHistory, step: int, phase: str) -> dict[int, int]:
     """{number of a block's range in a phase of a step: 0, 1, 2 ... in the order in which they open}; without those that
     recompute."""
-    opened = [n for n, span in enumerate(history.ranges) if span.name == BLOCK and step in history.paths[n]]
-    inside = [(number, history.names(number)) for number in opened]
-    its_own = [number for number, names in inside if phase in names and ranges.RECOMPUTATION not in names]
-    return {number: order for order, number in enumerate(its_own)}
+    blocks: dict[int, int] = {}
+    for number, span in enumerate(history.ranges):
+        if span.name == BLOCK and step in history.paths[number]:
+            names = history.names(number)
+            if phase in names and ranges.RECOMPUTATION not in names:
+                blocks[number] = len(blocks)
+    return blocks
 
 
 def block_of(history: AllocationHistory, number: int, blocks: dict[int, int]) -> int:
-    """The block that contains a range; -1 outside of all."""
+    """The block that contains the range with this number; -1 outside of all."""
     return next((blocks[outer] for outer in history.paths[number] if outer in blocks), -1) if number >= 0 else -1
 
 
 def _part(history: AllocationHistory, number: int) -> str:
-    """The innermost range inside its phase."""
+    """The name of a range, if it is inside a phase."""
     names = history.names(number)
-    inner = names[names.index(STEP) + 2 :]
-    return inner[-1] if inner else NO_RANGE
+    names_in_phase = names[names.index(STEP) + 2 :]
+    return names_in_phase[-1] if names_in_phase else NO_RANGE
 
 
-def largest_table(history: AllocationHistory, category: Sequence[str], state: int) -> pd.DataFrame:
+def largest_table(history: AllocationHistory, categories: Sequence[str], state: int) -> pd.DataFrame:
     """The largest groups of allocations that are live in a state, equal in range, operator, line, category and size;
-    the others as one row per category. `category` has the name of the category of every allocation."""
-    numbers = np.flatnonzero(history.live_at(state))
-    rows = [
-        (
-            str(category[number]), *phase_and_range(history, history.range[number]), history.operator[number] or "",
-            history.line[number] or "", int(history.size[number]),
-        )
-        for number in numbers
-    ]  # fmt: skip
-    table = pd.DataFrame(rows, columns=KEY_COLUMNS).assign(allocations=1)
-    table = table.groupby(KEY_COLUMNS, sort=False, dropna=False)["allocations"].count().reset_index()
+    the others as one row per category. `categories` has the name of the category of every allocation."""
+    rows = []
+    for allocation in np.flatnonzero(history.live_at(state)):
+        phase, path = phase_and_range(history, history.range_number[allocation])
+        operator, line = history.operator[allocation] or "", history.line[allocation] or ""
+        rows.append((str(categories[allocation]), phase, path, operator, line, int(history.size_bytes[allocation])))
+    table = pd.DataFrame(rows, columns=KEY_COLUMNS)
+    table = table.groupby(KEY_COLUMNS, sort=False, dropna=False).size().reset_index(name="allocations")
     table = table.assign(bytes=table["each_bytes"] * table["allocations"])
     table = table.sort_values(["bytes", "each_bytes"], ascending=False, kind="stable", ignore_index=True)
-    smaller = table.iloc[LARGEST:].groupby("category", sort=False)[["allocations", "bytes"]].sum().reset_index()
-    smaller = smaller.assign(phase="", range=SMALLER, operator="", line="", each_bytes=pd.NA)
-    parts = [_typed(part) for part in (table.iloc[:LARGEST], smaller) if len(part)]
-    return pd.concat(parts or [_typed(table)], ignore_index=True)
+    smaller = table.iloc[MAX_GROUPS:].groupby("category", sort=False)[["allocations", "bytes"]].sum().reset_index()
+    smaller = smaller.assign(phase="", range=SMALLER_GROUPS, operator="", line="", each_bytes=pd.NA)
+    groups = [_typed(rows) for rows in (table.iloc[:MAX_GROUPS], smaller) if len(rows)]
+    return pd.concat(groups or [_typed(table)], ignore_index=True)
 
 
 def phase_and_range(history: AllocationHistory, number: int) -> tuple[str, str]:
-    """The phase of a range, and the ranges inside the phase, itself last; (outside) of all steps."""
+    """The phase of a range, (outside) of all steps, and the ranges inside the phase, itself last."""
     names = history.names(number)
-    inner = names[names.index(STEP) + 1 :] if STEP in names else []
-    return inner[0] if inner else OUTSIDE, as_path(inner[1:])
+    names_in_step = names[names.index(STEP) + 1 :] if STEP in names else []
+    return names_in_step[0] if names_in_step else OUTSIDE, as_path(names_in_step[1:])
 
 
 def timeline_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
-    """The last measured step in at most MOMENTS moments, each the fullest of its slice of the events."""
-    step = history.ranges[history.measured_steps()[-1]]
-    phases = list(history.phases_of(history.measured_steps()[-1]))
-    states = np.arange(max(step.opened - 1, 0), step.closed)
-    total = live.sum(axis=1)
-    chosen = [part[total[part].argmax()] for part in np.array_split(states, min(MOMENTS, len(states))) if len(part)]
-    begin = history.time_us[states[0]] if len(states) else 0.0
+    """The last measured step in at most MAX_MOMENTS moments, each the fullest of its slice of the events."""
+    number = history.measured_steps()[-1]
+    step, phases, total = history.ranges[number], list(history.phases_of(number)), live.sum(axis=1)
+    states = np.arange(max(step.first_event - 1, 0), step.end_event)
     rows = []
-    for moment, state in enumerate(chosen):
-        since_ms = (history.time_us[state] - begin) / 1e3
-        rows.append((moment, since_ms, _phase_at(phases, state), *live[state].tolist(), int(total[state])))
+    for moment, part in enumerate(np.array_split(states, min(MAX_MOMENTS, len(states)))):
+        state = part[total[part].argmax()]
+        since_ms = (history.time_us[state] - history.time_us[states[0]]) / 1e3
+        phase = next((name for name, span in phases if span.first_event <= state < span.end_event), OUTSIDE)
+        rows.append((moment, since_ms, phase, *live[state].tolist(), int(total[state])))
     return pd.DataFrame(rows, columns=MEMORY_TIMELINE.names)
-
-
-def _phase_at(phases: Iterable[tuple[str, RangeSpan]], state: int) -> str:
-    return next((name for name, span in phases if span.opened <= state < span.closed), OUTSIDE)
 
 
 def _typed(groups: pd.DataFrame) -> pd.DataFrame:
@@ -161,7 +141,7 @@ def _typed(groups: pd.DataFrame) -> pd.DataFrame:
     return MEMORY_LARGEST.typed(groups[MEMORY_LARGEST.names]).astype({"allocations": "int64", "bytes": "int64"})
 
 
-EXPLAINED = (
+CATEGORY_MEANINGS = (
     "parameters, gradients, optimizer state, activations (made before the backward pass, live when it begins),"
     " temporary, communication (its buffers), workspace (never freed, and not a tensor of the step), data (tokens,"
     " buffers, losses)"
@@ -172,7 +152,7 @@ MEMORY_PHASES = TableSpec(
     columns(f"""
     step | int | | number of the measured step, from 0; −1 for the entire process
     phase | text | | step, one phase of it, or process: from before the model is made to the end of the last step
-    category | text | | {EXPLAINED}
+    category | text | | {CATEGORY_MEANINGS}
     bytes | int | B | requested by live allocations of the category; the categories of a phase add up to its peak
 """),
 )
@@ -222,7 +202,7 @@ MEMORY_TIMELINE = TableSpec(
     columns(
         "moment | int | | number, in order\n ms | float | ms | since the step began, with the recorder on\n"
         "phase | text | | the phase that was open\n"
-        + "\n".join(f"{COLUMN_OF[name]} | int | B | live bytes: {name}" for name in CATEGORIES)
+        + "\n".join(f"{CATEGORY_COLUMNS[name]} | int | B | live bytes: {name}" for name in CATEGORIES)
         + "\n live_bytes | int | B | live bytes of all categories"
     ),
 )
