@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from profile_grid.host.gpu_check import needed_bytes
-from profile_grid.study.stage import GPU, Stage
+from profile_grid.study.stage import Stage
 
 CORES = 4  # of each process: Python, the backward pass's thread, the profiler's
 PROCESS_MB = 6000  # PyTorch with CUDA's libraries, a profiler's buffers, the export: a guess on the safe side
@@ -40,10 +40,9 @@ class JobResources:
     has_gpus: bool
     in_allocation: bool
 
-    def gpus(self, stage: Stage) -> Callable[..., int]:
-        """The number of GPUs of a job of a stage."""
-        takes = stage.needs == GPU and self.has_gpus and not self.in_allocation
-        return lambda wildcards: self.runs[wildcards.run]["gpus"] if takes else 0
+    def gpus(self, wildcards) -> int:
+        """The number of GPUs that a job requests."""
+        return self.runs[wildcards.run]["gpus"] if self.has_gpus and not self.in_allocation else 0
 
     def cores(self, wildcards) -> int:
         """The number of cores of a job; -1 for no request: in an allocation, the requests of a group of jobs would add

@@ -41,7 +41,7 @@ class Dimension:
     heading: str
     meaning: str
     unit: str = ""
-    listed: str | None = None  # key of a grid's product that lists its values
+    list_key: str | None = None  # of the list of its values in a product of a grid
     setting: str | None = None  # key at the top of config.yaml with the value of products without such a list
     default: Value | None = None  # value without either; names and sentences do not mention it
     values: tuple[Value, ...] | None = None  # all values in their order; None if any is allowed
@@ -71,9 +71,9 @@ class Dimension:
             return all(isinstance(value, int) for value in self.values)
         return self.value_schema.get("type") == "integer"
 
-    def spelled(self, value: object) -> Value:
+    def value_of(self, spelling: object) -> Value:
         """The value that config.yaml means: a bare number may stand for a text."""
-        value = self.spellings.get(value, value)
+        value = self.spellings.get(spelling, spelling)
         return value if self.is_number or self.values else str(value)
 
     def name_of(self, value: Value) -> str:
@@ -100,29 +100,30 @@ FULLEST_FIRST = tuple(reversed(MODES))
 
 MODEL = Dimension(
     key="model", heading="model", meaning="name of the model in config.yaml, or of the operator that is measured alone",
-    listed="models",
+    list_key="models",
 )  # fmt: skip
 CONTEXT_LENGTH = Dimension(
     key="context_length", heading="context", meaning="length of every sequence", unit="tokens",
-    listed="context_lengths", value_schema=COUNT, in_name="ctx{}", in_words="at context {}",
+    list_key="context_lengths", value_schema=COUNT, in_name="ctx{}", in_words="at context {}",
 )  # fmt: skip
 MODE = Dimension(
     key="mode", heading="mode", meaning="forward, forward_backward, or train_step",
-    listed="modes", values=tuple(MODES), names=MODES,
+    list_key="modes", values=tuple(MODES), names=MODES,
 )  # fmt: skip
 PRECISION = Dimension(
     key="precision", heading="precision",
     meaning="fp32, tf32 (in matrix multiplies), bf16 or fp16 (by autocast), or bf16-weights (everything in bf16)",
-    listed="precisions", setting="precision", default=FP32, values=PRECISIONS, in_words="in {}",
+    list_key="precisions", setting="precision", default=FP32, values=PRECISIONS, in_words="in {}",
 )  # fmt: skip
 BATCH_SIZE = Dimension(
     key="batch_size", heading="batch", meaning="sequences per step, of all GPUs together", unit="sequences",
-    listed="batch_sizes", setting="batch_size", default=4, value_schema=COUNT, in_name="bs{}", in_words="with batch {}",
+    list_key="batch_sizes", setting="batch_size", default=4, value_schema=COUNT,
+    in_name="bs{}", in_words="with batch {}",
 )  # fmt: skip
 
 COMPILE = Dimension(
     key="compile", heading="compile", meaning="torch.compile: off, on (the entire model), or attention (this part)",
-    listed="compiles", default=NOT_COMPILED, values=COMPILES, spellings={False: NOT_COMPILED, True: WHOLE_MODEL},
+    list_key="compiles", default=NOT_COMPILED, values=COMPILES, spellings={False: NOT_COMPILED, True: WHOLE_MODEL},
     names={NOT_COMPILED: "not compiled", WHOLE_MODEL: "entire model", ATTENTION_ALONE: "only attention"},
     in_name="compile-{}", in_words="compiled ({})",
 )  # fmt: skip
@@ -130,26 +131,26 @@ ATTENTION = Dimension(
     key="attention", heading="attention",
     meaning="eager (separate operations), a backend of PyTorch's scaled_dot_product_attention, or a student's own"
     " FlashAttention (own-pytorch, own-triton)",
-    listed="attentions", default=EAGER, values=ATTENTIONS, in_name="{}-attention", in_words="with {} attention",
+    list_key="attentions", default=EAGER, values=ATTENTIONS, in_name="{}-attention", in_words="with {} attention",
 )  # fmt: skip
 CHECKPOINT = Dimension(
     key="checkpoint", heading="checkpoint",
     meaning="consecutive blocks that share a checkpoint: 0 none, 1 every block, k every k blocks; 8-2 every 8 blocks,"
     " and inside these every 2",
-    listed="checkpoints", default=NO_CHECKPOINT,
+    list_key="checkpoints", default=NO_CHECKPOINT,
     value_schema={"type": ["integer", "string"], "minimum": 0, "maximum": 9999, "pattern": CHECKPOINT_PATTERN},
     in_name="checkpoint{}", in_words="with checkpoints of {}", order=group_sizes,
     names={NO_CHECKPOINT: "none", "1": "1 block"}, other_names="{} blocks",
 )  # fmt: skip
 
 HEAD_DIM = Dimension(
-    key="head_dim", heading="head size", meaning="size of the head", listed="head_dims", value_schema=COUNT,
+    key="head_dim", heading="head size", meaning="size of the head", list_key="head_dims", value_schema=COUNT,
     in_name="d{}", in_words="with head size {}",
 )  # fmt: skip
 
 GPUS = Dimension(
     key="gpus", heading="GPUs", meaning="GPUs that share the batch, with one process each; on a CPU, processes",
-    listed="gpus", default=1, value_schema={"type": "integer", "minimum": 1, "maximum": 1024},
+    list_key="gpus", default=1, value_schema={"type": "integer", "minimum": 1, "maximum": 1024},
     in_name="gpus{}", in_words="on {} GPUs", default_in_words="on one GPU",
 )  # fmt: skip
 PARALLEL = Dimension(
@@ -158,7 +159,7 @@ PARALLEL = Dimension(
     " (each when it is ready), ddp (PyTorch's DistributedDataParallel, with buckets of 25 MB or of the size in its"
     " name), or fsdp (PyTorch's fully_shard: each process has a part of every parameter); own-ddp and own-fsdp are a"
     " student's",
-    listed="parallels", default=NOT_PARALLEL, values=PARALLELS, in_words="with {}",
+    list_key="parallels", default=NOT_PARALLEL, values=PARALLELS, in_words="with {}",
     names={value: f"{value} DDP" for value in ("naive", "flat", "overlapped")},
 )  # fmt: skip
 
@@ -166,7 +167,7 @@ OPTIMIZER = Dimension(
     key="optimizer", heading="optimizer",
     meaning="adamw (every process updates every parameter), or zero1 (PyTorch's ZeroRedundancyOptimizer: each updates"
     " its part of the parameters with AdamW, and sends them to the others); own-sharded is a student's",
-    listed="optimizers", default=ADAMW, values=OPTIMIZERS, in_words="with optimizer {}",
+    list_key="optimizers", default=ADAMW, values=OPTIMIZERS, in_words="with optimizer {}",
 )  # fmt: skip
 
 DIMENSIONS = (
@@ -198,7 +199,7 @@ MACHINE_KEYS = tuple(dimension.key for dimension in MACHINE_DIMENSIONS)
 
 
 def keys_without(*excluded: str) -> list[str]:
-    """The keys of all dimensions but these."""
+    """The keys of all dimensions except these."""
     return [key for key in KEYS if key not in excluded]
 
 

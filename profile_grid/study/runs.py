@@ -25,7 +25,7 @@ from profile_grid.study.stage import PAGE_RUN, Stage
 from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
 
 PREFERRED_CONTEXT = 512
-GRID_SETTINGS = ("grid", "vocab_size", "seed", "device")
+GRID_KEYS = ("grid", "vocab_size", "seed", "device")  # of config.yaml
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Run:
         stage for stage in STAGES if stage.of_every_run and stage.workload is workloads.MODEL_STEPS
     )
     workload: workloads.Workload = workloads.MODEL_STEPS
-    in_process: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)  # that one process goes through, by list
+    in_process: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)  # values for one process, by list_key
 
     def __getitem__(self, dimension: str) -> Value:
         return self.values[dimension]
@@ -80,21 +80,21 @@ def grid_runs(config: dict) -> dict[str, Run]:
     for run in _runs_of_products(config):
         if reason := run.workload.impossible(config, run.values) or missing_adapter(adapters, run.values):
             raise ConfigError(f"grids.{config['grid']}: {run.name} cannot be measured: {reason}")
-        known = runs.setdefault(run.name, run)
-        if known.values != run.values:
+        earlier = runs.setdefault(run.name, run)
+        if earlier.values != run.values:
             raise ConfigError(f"grids.{config['grid']}: two different runs are named {run.name}; rename a model")
-        if (known.stages, known.in_process) != (run.stages, run.in_process):
-            runs[run.name] = _with_stages(replace(known, in_process=_joined(known, run)), *run.stages)
+        if (earlier.stages, earlier.in_process) != (run.stages, run.in_process):
+            runs[run.name] = _with_stages(replace(earlier, in_process=_union_in_process(earlier, run)), *run.stages)
     for stage in STAGES:
-        if (shown := _shown_run(config, stage, runs)) is not None:
-            runs[shown.name] = _with_stages(shown, stage)
+        if (shown_run := _shown_run(config, stage, runs)) is not None:
+            runs[shown_run.name] = _with_stages(shown_run, stage)
     for run in runs.values():
-        if unfit := next((stage for stage in run.stages if not stage.of_every_run and not _fits(stage, run)), None):
-            count = _gpus_of(unfit)
-            raise ConfigError(
-                f"grids.{config['grid']}: {run.name}: stage {unfit.name} needs {count}; list other numbers of gpus in"
-                " another product"
-            )
+        for stage in run.stages:
+            if not stage.of_every_run and not _fits(stage, run):
+                raise ConfigError(
+                    f"grids.{config['grid']}: {run.name}: stage {stage.name} needs {_gpu_count(stage)}; list other"
+                    " numbers of gpus in another product"
+                )
     return runs
 
 
@@ -108,21 +108,22 @@ def _runs_of_products(config: dict) -> Iterator[Run]:
         )
     for product in products:
         workload = workloads.workload_of(product)
-        for model in product.get(MODEL.listed, ()):
+        for model in product.get(MODEL.list_key, ()):
             if model not in config["models"]:
                 declared = ", ".join(config["models"])
                 raise ConfigError(f"grids.{config['grid']}: model {model!r} is not declared under models: {declared}")
         defaults = {dimension.key: dimension.default for dimension in DIMENSIONS} | {MODEL.key: workload.name}
-        in_process = {inner.listed: tuple(sorted(product[inner.listed])) for inner in workload.in_process}
-        lists = {dimension.key: _listed(config, product, dimension, workload) for dimension in workload.dimensions}
-        for listed in combinations(lists):
-            values = defaults | listed
+        list_keys = [dimension.list_key for dimension in workload.in_process]
+        in_process = {key: tuple(sorted(product[key])) for key in list_keys}
+        lists = {dimension.key: _values_of(config, product, dimension, workload) for dimension in workload.dimensions}
+        for combination in combinations(lists):
+            values = defaults | combination
             yield Run(values, requested_stages(config, product, run_name(values)), workload, in_process)
 
 
-def _joined(run: Run, other: Run) -> dict[str, tuple[Value, ...]]:
+def _union_in_process(run: Run, other: Run) -> dict[str, tuple[Value, ...]]:
     """The values that the process of a run in two products goes through."""
-    return {name: tuple(sorted({*values, *other.in_process[name]})) for name, values in run.in_process.items()}
+    return {key: tuple(sorted({*values, *other.in_process[key]})) for key, values in run.in_process.items()}
 
 
 def _shown_run(config: dict, stage: Stage, runs: Mapping[str, Run]) -> Run | None:
@@ -139,7 +140,7 @@ def _shown_run(config: dict, stage: Stage, runs: Mapping[str, Run]) -> Run | Non
         return runs[run_to_show(fitting)]
     if pattern == PAGE_RUN:
         raise ConfigError(
-            f"{stage.name}.runs: {PAGE_RUN!r} is a run on {_gpus_of(stage)}, and grids.{config['grid']} has none;"
+            f"{stage.name}.runs: {PAGE_RUN!r} is a run on {_gpu_count(stage)}, and grids.{config['grid']} has none;"
             f" add one to the grid, or leave {stage.name}.runs out"
         )
     return None
@@ -156,7 +157,7 @@ def _fits(stage: Stage, run: Run) -> bool:
     return stage.workload is run.workload and stage.of_several_gpus in (None, run[GPUS.key] > 1)
 
 
-def _gpus_of(stage: Stage) -> str:
+def _gpu_count(stage: Stage) -> str:
     return "several GPUs" if stage.of_several_gpus else "one GPU"
 
 
@@ -166,8 +167,8 @@ def _with_stages(run: Run, *added: Stage) -> Run:
 
 
 def requested_stages(config: dict, product: Mapping, name: str) -> tuple[Stage, ...]:
-    """The stages of the run NAME of a product: those of every run, those that the product lists, and those with a
-    setting `runs` whose pattern fits the name."""
+    """The stages of the run with this name in a product: those of every run, those that the product lists, and those
+    with a setting `runs` whose pattern fits the name."""
     return tuple(
         stage
         for stage in STAGES
@@ -190,16 +191,16 @@ def planned_rows(config: dict, runs: Mapping[str, Run]) -> list[dict]:
     ]
 
 
-def setting(config: dict, dimension: Dimension) -> Value | None:
+def default_value(config: dict, dimension: Dimension) -> Value | None:
     """The value of the runs of a product that does not list this dimension."""
     return config.get(dimension.setting, dimension.default) if dimension.setting else dimension.default
 
 
-def _listed(config: dict, product: Mapping, dimension: Dimension, workload: workloads.Workload) -> list[Value]:
+def _values_of(config: dict, product: Mapping, dimension: Dimension, workload: workloads.Workload) -> list[Value]:
     """The values of a dimension in one product of a grid."""
-    if dimension.listed in product:
-        return [dimension.spelled(value) for value in product[dimension.listed]]
-    return [workload.defaults.get(dimension.key, setting(config, dimension))]
+    if dimension.list_key in product:
+        return [dimension.value_of(value) for value in product[dimension.list_key]]
+    return [workload.defaults.get(dimension.key, default_value(config, dimension))]
 
 
 def run_to_show(runs: Mapping[str, Run]) -> str | None:
@@ -210,10 +211,11 @@ def run_to_show(runs: Mapping[str, Run]) -> str | None:
 
     def rank(name: str) -> tuple:
         run = runs[name]
+        mode, model = FULLEST_FIRST.index(run["mode"]), models.index(run["model"])
+        is_on_one_gpu = run[GPUS.key] == GPUS.default
+        variations = sum(dim.default is not None and run[dim.key] != dim.default for dim in DIMENSIONS)
         distance = abs(run["context_length"] - PREFERRED_CONTEXT)
-        varied = sum(dim.default is not None and run[dim.key] != dim.default for dim in DIMENSIONS)
-        is_alone = run[GPUS.key] == GPUS.default
-        return FULLEST_FIRST.index(run["mode"]), models.index(run["model"]), is_alone, varied, distance, name
+        return mode, model, is_on_one_gpu, variations, distance, name
 
     return min((name for name, run in runs.items() if run.workload is workloads.MODEL_STEPS), key=rank, default=None)
 
@@ -227,8 +229,8 @@ def specification(config: dict, run: Run, stage: Stage) -> str:
 def grid_part(config: dict) -> str:
     """The part of the configuration that decides what the chosen grid measures, as canonical JSON."""
     used = {run["model"] for run in grid_runs(config).values()}
-    part = {key: config[key] for key in GRID_SETTINGS}
-    part |= {dimension.setting: setting(config, dimension) for dimension in DIMENSIONS if dimension.setting}
+    part = {key: config[key] for key in GRID_KEYS}
+    part |= {dimension.setting: default_value(config, dimension) for dimension in DIMENSIONS if dimension.setting}
     part |= {stage.name: settings_of(config, stage) for stage in STAGES}
     part["grids"] = {config["grid"]: config["grids"][config["grid"]]}
     part["models"] = {name: shape for name, shape in config["models"].items() if name in used}
@@ -268,9 +270,9 @@ def settings_of(config: dict, stage: Stage, of_program: bool | None = None) -> d
     """The settings of a stage: all, or only those passed to the measured program, or to the stage itself."""
     section = config.get(stage.name, {})
     return {
-        name: section.get(name, list(known.default) if isinstance(known.default, tuple) else known.default)
-        for name, known in stage.settings.items()
-        if of_program is None or (known.of_program == of_program and not known.of_study)
+        name: section.get(name, list(setting.default) if isinstance(setting.default, tuple) else setting.default)
+        for name, setting in stage.settings.items()
+        if of_program is None or (setting.of_program == of_program and not setting.of_study)
     }
 
 

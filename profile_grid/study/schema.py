@@ -22,7 +22,7 @@ class ConfigError(OutsideError):
 def unusable_values(config: Mapping) -> Iterator[str]:
     """One line for each value that cannot be used: its key, the value, what was expected."""
     yield from _not_finite(config, "")
-    yield from _bad_rules(config)
+    yield from _rule_errors(config)
 
 
 def unusable_sources(root: Path, paths: list[str]) -> Iterator[str]:
@@ -33,16 +33,16 @@ def unusable_sources(root: Path, paths: list[str]) -> Iterator[str]:
             yield f"program.sources.{index}: {path!r} {problem}; name a file of the project"
 
 
-def _not_finite(value: object, where: str) -> Iterator[str]:
-    """YAML's .nan and .inf, which the comparisons of the schema do not catch."""
+def _not_finite(value: object, path: str) -> Iterator[str]:
+    """One line for each .nan and .inf in a value: the comparisons of the schema do not catch them."""
     if isinstance(value, float) and not math.isfinite(value):
-        yield f"{where}: {value} is not a finite number"
-    below = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
-    for key, inner in below:
-        yield from _not_finite(inner, f"{where}.{key}" if where else str(key))
+        yield f"{path}: {value} is not a finite number"
+    children = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for key, child in children:
+        yield from _not_finite(child, f"{path}.{key}" if path else str(key))
 
 
-def _bad_rules(config: Mapping) -> Iterator[str]:
+def _rule_errors(config: Mapping) -> Iterator[str]:
     """The errors of custom kernel classes and diagnosis rules. What checks them is only imported if there are any."""
     classes, rules = config.get("kernel_classes", []), config.get("diagnosis_rules", [])
     if not classes and not rules:
@@ -65,16 +65,16 @@ def config_schema() -> dict:
     schema = yaml.safe_load(SCHEMA.read_text())
     schema["properties"] |= {
         dimension.setting: {
-            "description": f"Default of a product without `{dimension.listed}`: {dimension.meaning}.",
+            "description": f"Default of a product without `{dimension.list_key}`: {dimension.meaning}.",
             **dimension.schema,
         }
         for dimension in DIMENSIONS
         if dimension.setting
     }
-    schema["properties"] |= {stage.name: _section(stage) for stage in BY_NAME.values()}
+    schema["properties"] |= {stage.name: _stage_schema(stage) for stage in BY_NAME.values()}
     schema["$defs"]["adapter"] = {"enum": list(ADAPTERS)}
     schema["$defs"]["known_program"] = {"enum": list(KNOWN_PROGRAMS)}
-    schema["$defs"]["product"] = _product_of_any()
+    schema["$defs"]["product"] = _product_schema()
     return schema
 
 
@@ -87,7 +87,7 @@ def check_schema(config: dict) -> None:
     error = jsonschema.exceptions.best_match(validator.iter_errors(config))
     if error is not None:
         key = ".".join(str(part) for part in error.absolute_path) or "top level"
-        raise ConfigError(f"{key}: {_explained(error)}".replace("\n", " "))
+        raise ConfigError(f"{key}: {_error_text(error)}".replace("\n", " "))
 
 
 def _pattern_errors(validator, pattern: str, text: object, schema: dict) -> Iterator:
@@ -107,12 +107,13 @@ def check_keys(path: Path) -> None:
     except (OSError, UnicodeDecodeError, yaml.YAMLError):
         return  # Snakemake also reads the file, and reports that
     for node in _mappings(root):
-        seen = {}
+        line_by_key = {}
         for key, _ in node.value:
-            if key.value in seen:
-                lines = f"lines {seen[key.value]} and {key.start_mark.line + 1}"
+            line = key.start_mark.line + 1
+            if key.value in line_by_key:
+                lines = f"lines {line_by_key[key.value]} and {line}"
                 raise ConfigError(f"{path}: {lines} both set {key.value!r}; keep one of them")
-            seen[key.value] = key.start_mark.line + 1
+            line_by_key[key.value] = line
 
 
 def _mappings(node) -> Iterator:
@@ -127,32 +128,33 @@ def _mappings(node) -> Iterator:
         yield from _mappings(child)
 
 
-def _product_of_any() -> dict:
-    """One product of a grid: of models or, if it names the program, of attention alone."""
+def _product_schema() -> dict:
+    """The schema of a product of a grid: of models or, if it names the program, of attention alone."""
     stages = {
         "description": "Stages of these runs, in addition to those of every run.",
         "type": "array", "uniqueItems": True, "items": {"enum": list(ON_REQUEST)},
     }  # fmt: skip
     program = {"description": "Measures attention alone.", "enum": [ATTENTION_ALONE.name]}
-    alone = _product(ATTENTION_ALONE, {"program": program})
-    return {"if": {"required": ["program"]}, "then": alone, "else": _product(MODEL_STEPS, {"stages": stages})}
+    alone = _lists_schema(ATTENTION_ALONE, {"program": program})
+    return {"if": {"required": ["program"]}, "then": alone, "else": _lists_schema(MODEL_STEPS, {"stages": stages})}
 
 
-def _product(workload: Workload, other_keys: dict) -> dict:
-    """The schema of lists of values by dimension; a dimension without a default must be listed."""
+def _lists_schema(workload: Workload, other_keys: dict) -> dict:
+    """The schema of a product that lists the values of these dimensions; those without a default must be listed."""
     dimensions = (*workload.dimensions, *workload.in_process)
     lists = {
-        dimension.listed: {
+        dimension.list_key: {
             "description": f"{dimension.meaning[0].upper()}{dimension.meaning[1:]}.",
             "type": "array", "minItems": 1, "uniqueItems": True, "items": dimension.schema,
         }
         for dimension in dimensions
     }  # fmt: skip
-    required = [dimension.listed for dimension in dimensions if dimension.default is None]
+    required = [dimension.list_key for dimension in dimensions if dimension.default is None]
     return {"type": "object", "additionalProperties": False, "required": required, "properties": other_keys | lists}
 
 
-def _section(stage: Stage) -> dict:
+def _stage_schema(stage: Stage) -> dict:
+    """The schema of a stage's section."""
     settings = {name: dict(setting.schema) for name, setting in stage.settings.items()}
     return {
         "description": f"{stage.meaning[0].upper()}{stage.meaning[1:]}.",
@@ -160,8 +162,8 @@ def _section(stage: Stage) -> dict:
     }  # fmt: skip
 
 
-def _explained(error) -> str:
-    """One line on a schema error: the value, and what the schema expects."""
+def _error_text(error) -> str:
+    """What a schema error is about: the value, and what the schema expects."""
     if error.validator == "additionalProperties":
         known = ", ".join(error.schema["properties"])
         unknown = sorted(set(error.instance) - set(error.schema["properties"]))

@@ -17,15 +17,14 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from types import ModuleType
 
+from profile_grid.study.dimensions import COUNT
 from profile_grid.study.workloads import MODEL_STEPS, Workload
 
-GPU = "gpu"
 PACKAGE = "profile_grid.stages"
-OWN_RULES = ("kernel_classes", "diagnosis_rules")  # the keys of config.yaml that hold custom rules
+RULE_KEYS = ("kernel_classes", "diagnosis_rules")  # the keys of config.yaml that hold custom rules
 PAGE_RUN = "shown"  # as a pattern of runs: the run whose step the page shows
 WARMUP = {"type": "integer", "minimum": 0, "maximum": 100_000}
-COUNT = {"type": "integer", "minimum": 1, "maximum": 10_000_000}
-PROCESSES = (
+PROCESSES = (  # the source files that run the processes of every stage
     "profile_grid/freshness/environment.py",
     "profile_grid/host/processes/job.py",
     "profile_grid/host/processes/measured_program.py",
@@ -41,7 +40,7 @@ class Setting:
 
     schema: Mapping  # JSON schema
     default: object = None
-    of_program: bool = False  # passed to the measured program; otherwise to the stage
+    of_program: bool = False  # passed to the measured program instead of the stage
     of_study: bool = False  # passed to no process, so that a change makes no result stale
 
 
@@ -58,11 +57,11 @@ class TablesOfARun:
     """Tables that are made of the files of one run, before runs are merged."""
 
     names: tuple[str, ...]
-    status_file: str  # whether the tables are complete, and what they were made from
+    status_file: str  # says whether the tables are complete
     reads: tuple[str, ...] = ()  # other stages of every run whose results and files are read
     texts: tuple[str, ...] = ()  # text files that are also made
     sources: tuple[str, ...] = ()  # patterns of files that the tables depend on, besides the imports of tables.py
-    own_rules: tuple[str, ...] = ("kernel_classes",)  # keys of config.yaml whose rules are passed to run_tables
+    rule_keys: tuple[str, ...] = ("kernel_classes",)  # keys of config.yaml whose rules are passed to run_tables
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -78,9 +77,8 @@ class Stage:
     meaning: str  # the measured process, for progress and documents
     table_names: tuple[str, ...] = ()  # tables of the study that are made from its results
     files: tuple[str, ...] = ()  # files of a job, besides NAME.json
-    may_leave: tuple[str, ...] = ()  # files that a job makes only sometimes
+    optional_files: tuple[str, ...] = ()  # further files, which not every job makes
     sources: tuple[str, ...] = ()  # files whose change makes results stale, besides the measured program and measure.py
-    needs: str | None = GPU  # what a job leases: a GPU, or nothing (None)
     lasts_s: Callable[[Mapping], float] = lambda settings: 0.0  # seconds of a job besides its start and its steps
     attempts: int = 1  # of a job, at most
     disk_bytes: int = 0  # of the files of a job, about

@@ -29,7 +29,7 @@ from profile_grid.study.dimensions import (
 
 ROPE_THETA = 10000.0
 VOCABULARY = "vocab_size"  # of all models, or of one: under models, next to its sizes
-KNOWN_PROGRAMS: dict[str, dict[str, Any]] = {  # by the word that config.yaml may use instead
+KNOWN_PROGRAMS: dict[str, dict[str, Any]] = {  # by the name that config.yaml may use instead
     "cs336_basics": {  # the course's model; its attention is replaced by one with ranges inside, as in its handout
         "constructor": "cs336_basics.model:BasicsTransformerLM",
         "annotate": "modules",
@@ -40,15 +40,15 @@ KNOWN_PROGRAMS: dict[str, dict[str, Any]] = {  # by the word that config.yaml ma
         },
     },
 }
-NOTHING_ELSE = {"config": None, "arguments": None, "annotate": {}, "replace": {}, "adapters": {}, "sources": []}
-NOT_OF_THE_MODEL = ("adapters", "sources")
+PROGRAM_DEFAULTS = {"config": None, "arguments": None, "annotate": {}, "replace": {}, "adapters": {}, "sources": []}
+KEYS_NOT_OF_MODEL = ("adapters", "sources")
 
 
 def program_of(config: Mapping) -> dict[str, Any]:
     """Every key of the program of a configuration; `arguments` is None for the arguments of this project's model, and
     `adapters` is the "module:name" of each by its name."""
     declared = config["program"]
-    program = NOTHING_ELSE | (KNOWN_PROGRAMS[declared] if isinstance(declared, str) else dict(declared))
+    program = PROGRAM_DEFAULTS | (KNOWN_PROGRAMS[declared] if isinstance(declared, str) else dict(declared))
     module = program["adapters"]
     return program | ({"adapters": {name: f"{module}:{name}" for name in ADAPTERS}} if isinstance(module, str) else {})
 
@@ -61,32 +61,30 @@ def has_custom_arguments(config: Mapping) -> bool:
 def functions_named(program: Mapping) -> list[str]:
     """Every "module:function" that a program names: their files decide what is measured."""
     annotated = program["annotate"].values() if isinstance(program["annotate"], Mapping) else ()
-    makers = [program["constructor"], *([program["config"]] if program["config"] else [])]
-    return [*makers, *annotated, *program["replace"], *program["replace"].values()]
+    constructors = filter(None, (program["constructor"], program["config"]))
+    return [*constructors, *annotated, *program["replace"], *program["replace"].values()]
 
 
 def model_specification(config: Mapping, model: str) -> dict[str, Any]:
     """The specification of a model for the measured program: constructor, sizes, and functions with ranges."""
     program, declared = program_of(config), config["models"][model]
+    specification = {key: value for key, value in program.items() if key not in KEYS_NOT_OF_MODEL}
     sizes = {name: value for name, value in declared.items() if name != VOCABULARY}
-    model_part = {key: value for key, value in program.items() if key not in NOT_OF_THE_MODEL} | {"sizes": sizes}
-    model_part[VOCABULARY] = declared.get(VOCABULARY, config[VOCABULARY])
     if program["arguments"] is None:
-        sizes = sizes | {"rope_theta": float(sizes.get("rope_theta", ROPE_THETA))}
-        model_part |= {"arguments": PROJECT_ARGUMENTS, "sizes": sizes}
-    return model_part
+        sizes["rope_theta"] = float(sizes.get("rope_theta", ROPE_THETA))
+        specification["arguments"] = PROJECT_ARGUMENTS
+    return specification | {"sizes": sizes, VOCABULARY: declared.get(VOCABULARY, config[VOCABULARY])}
 
 
 def unusable_program(config: Mapping) -> Iterator[str]:
     """One line for each argument without a value, and for each size whose name is taken, in the models of the grid."""
-    known = (*KEYS, VOCABULARY)
     models = [name for product in config["grids"][config["grid"]] for name in product.get("models", [])]
     for model in dict.fromkeys(name for name in models if name in config["models"]):
         sizes = config["models"][model]
         for name in sorted(set(KEYS) & set(sizes)):
             yield f"models.{model}.{name}: every run has a {name} already; give the size another name"
         for argument, name in run_values_named(program_of(config)["arguments"] or {}).items():
-            if name not in (*known, *sizes):
+            if name not in (*KEYS, VOCABULARY, *sizes):
                 yield (
                     f"program.arguments.{argument}: {MARK}{name} is not a size of models.{model} ({', '.join(sizes)})"
                     " and neither context_length, batch_size nor vocab_size"
@@ -104,7 +102,7 @@ class Workload:
     dimensions: tuple[Dimension, ...]  # in which its runs differ
     impossible: Callable[[Mapping, Values], str | None]  # by configuration and values: why no machine can measure a run
     arguments: Callable[[Mapping, Values], dict[str, Any]]  # keys of its specification, besides those of all programs
-    tried_by: str  # "module:function" with which `doctor` tries a small part of it
+    trial_function: str  # "module:function" with which `doctor` measures a small part of it
     in_process: tuple[Dimension, ...] = ()  # dimensions whose values one process goes through: rows, not runs
     defaults: Values = field(default_factory=dict)  # instead of those of config.yaml
     program: str | None = None  # the file of its program; None for the model that config.yaml names
@@ -116,7 +114,7 @@ MODEL_STEPS = Workload(
     dimensions=DIMENSIONS,
     impossible=lambda config, values: impossible(values, program_of(config)["constructor"]),
     arguments=lambda config, values: model_specification(config, values[MODEL.key]),
-    tried_by="profile_grid.planning.doctor:try_capture",
+    trial_function="profile_grid.planning.doctor:try_capture",
     tables=("largest",),
 )
 ATTENTION_ALONE = Workload(
@@ -124,7 +122,7 @@ ATTENTION_ALONE = Workload(
     dimensions=(HEAD_DIM, PRECISION, BATCH_SIZE, COMPILE, ATTENTION),
     impossible=lambda config, values: impossible_row(values),
     arguments=lambda config, values: {},
-    tried_by="profile_grid.stages.operator.trial:try_operator",
+    trial_function="profile_grid.stages.operator.trial:try_operator",
     in_process=(CONTEXT_LENGTH,),
     defaults={BATCH_SIZE.key: 8},  # as in the course
     program="cs336_model/program/operator/row.py",

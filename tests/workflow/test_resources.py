@@ -18,7 +18,7 @@ ONE = SimpleNamespace(run="one")
 @pytest.mark.parametrize(("has_gpus", "in_allocation", "gpus"), [(True, False, 2), (False, False, 0), (True, True, 0)])
 def test_a_job_asks_for_the_gpus_of_its_run_unless_it_is_in_an_allocation(has_gpus, in_allocation, gpus):
     resources = JobResources(RUNS, SPECIFICATIONS, has_gpus, in_allocation)
-    assert resources.gpus(TIMING)(ONE) == gpus
+    assert resources.gpus(ONE) == gpus
     assert (resources.cores(ONE) == -1) == in_allocation
     assert resources.group(ONE) == "gpus_2"
 

@@ -89,7 +89,7 @@ def add_measurement(stage, job, folder, specification):
 def add_tables_of_run(stage, run):
     """Adds the job that makes the tables of a run from what a stage left."""
     of_run, folder = stage.tables_of_a_run, f"results/runs/{run}"
-    own_rules = json.dumps({key: config.get(key, []) for key in of_run.own_rules})
+    own_rules = json.dumps({key: config.get(key, []) for key in of_run.rule_keys})
     RERUNS.add(
         Making(
             f"tables_of_{stage.name} {run}",

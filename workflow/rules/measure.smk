@@ -29,7 +29,7 @@ for stage in STAGES:
         conda:
             "../../envs/measure.yaml"
         resources:
-            gpu=RESOURCES.gpus(stage),
+            gpu=RESOURCES.gpus,
             turn=1,
             cpus_per_task=RESOURCES.cores,
             mem_mb=RESOURCES.memory_mb(stage),

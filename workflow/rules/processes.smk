@@ -42,7 +42,7 @@ rule timing_again:
     conda:
         "../../envs/measure.yaml"
     resources:
-        gpu=RESOURCES.gpus(TIMING),
+        gpu=RESOURCES.gpus,
         cpus_per_task=RESOURCES.cores,
         time_limit_s=config["time_limit_s"],
     params:

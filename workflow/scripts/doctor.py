@@ -41,7 +41,7 @@ def main(*, config: dict, runs: Path, output: Path | None = None, time_limit_s: 
 
 def examined(plan: dict, workload: Workload, runs: Path, time_limit_s: float) -> list[DoctorLine]:
     """The doctor's lines for this machine and grid."""
-    module, _, function = workload.tried_by.partition(":")
+    module, _, function = workload.trial_function.partition(":")
     device, remaining = estimates.first_program(plan["runs"][0])["device"], estimates.remaining(plan["runs"], runs)
     with leases_for(device, "the doctor's smoke", say=progress.say) as leases, tempfile.TemporaryDirectory() as scratch:
         host = this_host(runs)

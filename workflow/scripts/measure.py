@@ -37,7 +37,7 @@ def main(
     `log`."""
     measured_stage, folder, prefix = BY_NAME[stage], output.parent, f".{stage}-"
     folder.mkdir(parents=True, exist_ok=True)
-    names = (*measured_stage.files, *measured_stage.may_leave)
+    names = (*measured_stage.files, *measured_stage.optional_files)
     of_ranks = existing_rank_files(folder, *names)
     remove_leftovers(*(folder / name for name in (measured_stage.result, *names)), *of_ranks, scratch=prefix)
     # files of a stage are moved into place: on the same file system, that is a rename and no copy

@@ -16,7 +16,7 @@ def main(*, stage: str, folder: Path, own_rules: dict) -> None:
     declared_stage = BY_NAME[stage]
     of_run, module = declared_stage.tables_of_a_run, declared_stage.load("tables")
     result = read_result(folder / declared_stage.result)
-    status, tables = module.run_tables(result, folder, *(own_rules[key] for key in of_run.own_rules))
+    status, tables = module.run_tables(result, folder, *(own_rules[key] for key in of_run.rule_keys))
     for declared in module.TABLES:
         if declared.name in of_run.names:
             table = tables.get(declared.name, declared.empty())

@@ -150,7 +150,7 @@ def is_measured(entry: dict, folder: Path) -> bool:
 def files_of_run(entry: dict) -> list[str]:
     """The files that the stages of a run write, or may write."""
     stages = [BY_NAME[name] for name in entry["specifications"]]
-    return [name for stage in stages for name in (stage.result, *stage.files, *stage.may_leave)]
+    return [name for stage in stages for name in (stage.result, *stage.files, *stage.optional_files)]
 
 
 def link_results(measured: dict[str, list[str]], results: Path, scratch: Path) -> None:

@@ -52,7 +52,7 @@ def measure(job: Job) -> dict:
     if complete:
         for capture in existing_rank_files(folder, SQLITE):
             write_specification(capture, job.specification)
-        for path in existing_rank_files(folder, *CAPTURE.may_leave, *CAPTURE.files):
+        for path in existing_rank_files(folder, *CAPTURE.optional_files, *CAPTURE.files):
             shutil.move(path, job.folder / path.name)  # a rename within the folder: complete or not at all
     else:
         write_status(job.folder / SQLITE, output["status"], output["reason"], job.specification)

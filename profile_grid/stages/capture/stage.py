@@ -1,12 +1,12 @@
 """The stage under a profiler: Nsight Systems, or PyTorch's."""
 
-from profile_grid.study.stage import OWN_RULES, PROCESSES, Setting, Stage, TablesOfARun, steps
+from profile_grid.study.stage import PROCESSES, RULE_KEYS, Setting, Stage, TablesOfARun, steps
 
 CAPTURE = Stage(
     name="capture",
     meaning="the process under the profiler",
     files=("capture.sqlite",),
-    may_leave=("capture.nsys-rep",),
+    optional_files=("capture.nsys-rep",),
     attempts=2,
     # nsys, H200: 3 training steps of 2.7B (32 layers) take 3.8 MB of SQLite, and took as much of report. The report now
     # also has the two steps before them: 5/3 of that, estimated
@@ -43,6 +43,6 @@ CAPTURE = Stage(
         status_file="status.json",
         texts=("reports/kernel_summary.csv", "reports/nvtx_summary.csv", "reports/api_summary.csv"),
         sources=("kernel_tables/kernel_classes/*.toml",),
-        own_rules=OWN_RULES,
+        rule_keys=RULE_KEYS,
     ),
 )

@@ -12,7 +12,7 @@ from profile_grid.host.processes.ranks import existing_rank_files, merge_rank_re
 from profile_grid.study.stages import MEMORY
 
 (HISTORY,) = MEMORY.files
-(SNAPSHOT,) = MEMORY.may_leave
+(SNAPSHOT,) = MEMORY.optional_files
 
 
 def measure(job: Job) -> dict:

@@ -6,7 +6,7 @@ MEMORY = Stage(
     name="memory",
     meaning="the process whose allocations are recorded",
     files=("memory_history.json.gz",),
-    may_leave=("memory_snapshot.pickle",),
+    optional_files=("memory_snapshot.pickle",),
     sources=PROCESSES,
     disk_bytes=50_000,
     # H200: three training steps of 2.7B (32 layers) at context 128 leave 4.7 MB of snapshot, and less of history

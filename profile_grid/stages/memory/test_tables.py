@@ -216,7 +216,9 @@ def test_where_memory_runs_out_what_was_live_then_is_told_and_not_what_the_error
 
 
 def test_memory_that_runs_out_before_there_is_a_model_is_full_of_what_was_being_made():
-    table = failure_table(history_of(failed("+weight 100\n+other 300\n-other\n-weight\n", 2, None, {})), has_backward=True)
+    table = failure_table(
+        history_of(failed("+weight 100\n+other 300\n-other\n-weight\n", 2, None, {})), has_backward=True
+    )
     assert table[["category", "in_phase", "bytes"]].values.tolist() == [
         ["being made", "(outside)", 300], ["being made", "(outside)", 100],
     ]  # fmt: skip
