@@ -1,8 +1,10 @@
 """Estimates for a grid before it runs: time, disk and memory."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 
 from cs336_model.arithmetic.checkpoints import recomputed_flops
 from cs336_model.arithmetic.flops import forward_flops, shape_of
@@ -15,22 +17,20 @@ from profile_grid.study.stage import Stage
 from profile_grid.study.stages import BY_NAME, STAGES
 from profile_grid.study.workloads import MODEL_STEPS, Workload
 
-AS_SMOKE = "start-ups as long as the smoke capture"
-NO_PACE = "without the steps, whose pace is not known yet"
 BACKWARD_IN_FORWARDS = 2  # a backward pass computes twice a forward
 USUAL_SHARE_OF_PEAK = 0.6  # H200, fp32: 2.7B at context 1024 reaches 39.6 of 67 TFLOP/s
 USUAL_GPU = "NVIDIA H200"
 USUAL_START_S, USUAL_END_S = 3.0, 5.0  # start of a process; of a capture also the end of nsys and its export
-AT_ONCE_S = 0.1  # a job that needs a GPU where there is none ends at once
+UNSUPPORTED_S = 0.1  # a job that needs a GPU where there is none ends at once
 
 
 @dataclass(frozen=True)
 class FinishedMeasurement:
     """One complete measurement."""
 
-    all_s: float  # of the whole job, minus the seconds that its stage declares
+    job_s: float  # of the whole job, minus the seconds that its stage declares
     steps_s: float
-    flops: int  # of its steps
+    steps_flops: int
     precision: str
 
 
@@ -49,28 +49,24 @@ class Pace:
         return steps_flops(program) / rate if rate else 0.0
 
 
-def remaining(plan: list[dict], runs: Path) -> list[tuple[str, dict]]:
+def remaining_measurements(plan: list[dict], runs: Path) -> list[tuple[str, dict]]:
     """(stage, specification) of every measurement that is missing or was made with other settings."""
-    return [
-        (stage, specification)
-        for entry in plan
-        for stage, specification in entry["specifications"].items()
-        if not _is_measured(runs / entry["run"] / BY_NAME[stage].result, specification)
-    ]
+    measurements = []
+    for entry in plan:
+        for stage, specification in entry["specifications"].items():
+            result = _read_result(runs / entry["run"] / BY_NAME[stage].result)
+            if result is None or result.specification != specification:
+                measurements.append((stage, specification))
+    return measurements
 
 
-def _is_measured(path: Path, specification: dict) -> bool:
-    measured = _read(path)
-    return measured is not None and measured.specification == specification
-
-
-def pace(
+def measured_pace(
     runs: Path, start_s: float, device_name: str | None, precisions: Iterable[str], workload: Workload = MODEL_STEPS
 ) -> Pace:
-    """The pace of earlier measurements below `runs` on this device; without any, that of the smoke capture (`start_s`)
-    and the maker's peak."""
+    """The pace of earlier measurements below `runs` on this device. Without any, a process takes as long as the smoke
+    capture (`start_s`), and its steps run at a share of the maker's peak."""
     stages = [stage for stage in STAGES if stage.workload is workload]
-    finished = {stage.name: list(_finished(runs, stage, device_name)) for stage in stages}
+    finished = {stage.name: list(_finished_measurements(runs, stage, device_name)) for stage in stages}
     peaks = peaks_of(device_name)
     rates = {precision: peaks.flop_per_s(precision) for precision in precisions} if peaks else {}
     usual = {precision: rate * USUAL_SHARE_OF_PEAK for precision, rate in rates.items() if rate}
@@ -79,26 +75,26 @@ def pace(
     undisturbed = [measurement for name in of_every_run for measurement in finished[name]]
     if all(finished[name] for name in of_every_run):
         overhead = {stage: _mean_overhead_s(of_stage or undisturbed) for stage, of_stage in finished.items()}
-        count = sum(map(len, finished.values()))
-        source = f"from {count} earlier measurements on this device"
+        source = f"from {sum(map(len, finished.values()))} earlier measurements on this device"
         return Pace(overhead, usual | _measured_rates(undisturbed), source, peaks)
-    steps = f"steps at {100 * USUAL_SHARE_OF_PEAK:.0f} % of the maker's peak" if usual else NO_PACE
-    return Pace(dict.fromkeys(finished, start_s), usual, f"{AS_SMOKE}{', ' if usual else '; '}{steps}", peaks)
+    share = f", steps at {100 * USUAL_SHARE_OF_PEAK:.0f} % of the maker's peak"
+    steps = share if usual else "; without the steps, whose pace is not known yet"
+    return Pace(dict.fromkeys(finished, start_s), usual, f"start-ups as long as the smoke capture{steps}", peaks)
 
 
 def _mean_overhead_s(finished: list[FinishedMeasurement]) -> float:
-    return sum(job.all_s - job.steps_s for job in finished) / len(finished)
+    """The mean seconds of a job besides its steps."""
+    return fmean(measurement.job_s - measurement.steps_s for measurement in finished)
 
 
 def _measured_rates(finished: list[FinishedMeasurement]) -> dict[str, float]:
     """FLOP/s of the steps by precision, from runs with known FLOPs."""
-    rates = {}
-    for precision in {job.precision for job in finished}:
-        jobs = [job for job in finished if job.precision == precision and job.flops]
-        seconds = sum(job.steps_s for job in jobs)
-        if seconds:
-            rates[precision] = sum(job.flops for job in jobs) / seconds
-    return rates
+    seconds, flops = Counter(), Counter()
+    for measurement in finished:
+        if measurement.steps_flops:
+            seconds[measurement.precision] += measurement.steps_s
+            flops[measurement.precision] += measurement.steps_flops
+    return {precision: flops[precision] / steps_s for precision, steps_s in seconds.items() if steps_s}
 
 
 def seconds_needed(
@@ -117,17 +113,17 @@ def usual_seconds(stage: Stage, specification: dict) -> float:
     """Estimated seconds of one measurement on an H200. Only for the order of measurements: nothing is known of the
     machine but whether it has a GPU."""
     if stage.only_with_gpu and not gpu_is_visible():
-        return AT_ONCE_S
+        return UNSUPPORTED_S
     precision = specification["program"]["dimensions"]["precision"]
     peaks = peaks_of(USUAL_GPU)
     rate = USUAL_SHARE_OF_PEAK * (peaks.flop_per_s(precision) or 0.0)
     start_s = USUAL_START_S + (USUAL_END_S if stage.tables_of_a_run else 0.0)
-    return _seconds_of(
-        stage.name, specification, Pace({stage.name: start_s}, {precision: rate}, USUAL_GPU, peaks), None
-    )
+    pace = Pace({stage.name: start_s}, {precision: rate}, USUAL_GPU, peaks)
+    return _seconds_of(stage.name, specification, pace, None)
 
 
 def _seconds_of(name: str, specification: dict, pace: Pace, memory_bytes: int | None) -> float:
+    """Seconds of one measurement of the stage with this name."""
     stage, program, start_s = BY_NAME[name], specification["program"], pace.overhead_s[name]
     if stage.has_estimates:
         passes_s = stage.load("estimates").seconds(program, pace.peaks, memory_bytes)
@@ -137,7 +133,7 @@ def _seconds_of(name: str, specification: dict, pace: Pace, memory_bytes: int | 
     return start_s + pace.steps_seconds(program) + stage.lasts_s(specification)
 
 
-def needed_by(entry: dict) -> int | None:
+def needed_bytes_of_run(entry: dict) -> int | None:
     """Bytes of the tensors of a run of the plan, by the specification of its first stage; None if unknown."""
     name, specification = next(iter(entry["specifications"].items()))
     stage = BY_NAME[name]
@@ -147,16 +143,15 @@ def needed_by(entry: dict) -> int | None:
 
 def bytes_on_disk(measurements: list[tuple[str, dict]]) -> int:
     """Bytes of the files of these measurements; without the part that grows with layers if their number is unknown."""
-    return sum(
-        BY_NAME[stage].disk_bytes
-        + BY_NAME[stage].disk_bytes_per_layer_and_step
-        * (layers(specification["program"]) or 0)
-        * specification["program"].get("measured_steps", 0)
-        for stage, specification in measurements
-    )
+    total = 0
+    for name, specification in measurements:
+        stage, program = BY_NAME[name], specification["program"]
+        layers_and_steps = (layer_count(program) or 0) * program.get("measured_steps", 0)
+        total += stage.disk_bytes + stage.disk_bytes_per_layer_and_step * layers_and_steps
+    return total
 
 
-def layers(program: dict) -> int | None:
+def layer_count(program: dict) -> int | None:
     """The layers of the model; None if its sizes have other names."""
     count = program.get("sizes", {}).get("num_layers")
     return count if isinstance(count, int) else None
@@ -174,23 +169,23 @@ def steps_flops(program: dict) -> int:
     steps = program["warmup_steps"] + program["measured_steps"]
     flops = forward_flops(shape)["forward"]
     if BACKWARD in PHASES_OF_MODE[program["dimensions"]["mode"]]:
-        again = sum(recomputed_flops(shape, program["dimensions"]["checkpoint"]).values())
-        flops = flops * (1 + BACKWARD_IN_FORWARDS) + again
+        recomputed = sum(recomputed_flops(shape, program["dimensions"]["checkpoint"]).values())
+        flops = flops * (1 + BACKWARD_IN_FORWARDS) + recomputed
     return round(steps * flops)
 
 
-def _finished(runs: Path, stage: Stage, device_name: str | None) -> Iterator[FinishedMeasurement]:
+def _finished_measurements(runs: Path, stage: Stage, device_name: str | None) -> Iterator[FinishedMeasurement]:
     """Every complete measurement of a stage on this device."""
     for path in sorted(runs.glob(f"*/{stage.result}")):
-        measured = _read(path)
-        if measured and measured.status == COMPLETE and measured.program.machine.device_name == device_name:
-            cost, spec = measured.program.cost_seconds, measured.program.spec
+        result = _read_result(path)
+        if result and result.status == COMPLETE and result.program.machine.device_name == device_name:
+            cost, spec = result.program.cost_seconds, result.program.spec
             steps_s = cost["warmup"] + cost["measured"]
-            all_s = measured.seconds["all"] - stage.lasts_s(measured.specification)
-            yield FinishedMeasurement(all_s, steps_s, steps_flops(spec), spec["dimensions"]["precision"])
+            job_s = result.seconds["all"] - stage.lasts_s(result.specification)
+            yield FinishedMeasurement(job_s, steps_s, steps_flops(spec), spec["dimensions"]["precision"])
 
 
-def _read(path: Path) -> StageResult | None:
+def _read_result(path: Path) -> StageResult | None:
     """An earlier result; None if it cannot be used."""
     try:
         return read_result(path)

@@ -17,8 +17,8 @@ from profile_grid.stages.capture.capture_problems import errors_and_warnings
 from profile_grid.stages.capture.measure import SQLITE, chosen_backend, last_attempt
 
 CONTEXT_LENGTH = 16
-SIMPLEST = {"batch_size": 1, "gpus": 1, "parallel": NOT_PARALLEL, "attention": EAGER, "optimizer": ADAMW}
-STEPS = {"warmup_steps": 1, "measured_steps": 1}
+SMALL_DIMENSIONS = {"batch_size": 1, "gpus": 1, "parallel": NOT_PARALLEL, "attention": EAGER, "optimizer": ADAMW}
+ONE_STEP = {"warmup_steps": 1, "measured_steps": 1}
 SMALL_SIZES = {"d_model": 64, "num_layers": 1, "num_heads": 2, "d_ff": 128, "rope_theta": 10000.0}
 SMALL_VOCABULARY = 128
 
@@ -42,8 +42,8 @@ def smoke_specification(specifications: list[dict]) -> dict:
     smallest = min(specifications, key=lambda specification: _size(specification["program"]["sizes"]))
     program = smallest["program"]
     length = min(CONTEXT_LENGTH, program["dimensions"]["context_length"])
-    changes = {"run": "smoke", "dimensions": program["dimensions"] | SIMPLEST | {"context_length": length}, **STEPS}
-    changes["adapters"] = {}
+    dimensions = program["dimensions"] | SMALL_DIMENSIONS | {"context_length": length}
+    changes = {"run": "smoke", "dimensions": dimensions, "adapters": {}, **ONE_STEP}
     if program["constructor"] == PROJECT_CONSTRUCTOR and program["arguments"] == PROJECT_ARGUMENTS:
         changes |= {"vocab_size": SMALL_VOCABULARY, "sizes": SMALL_SIZES}
     return smallest | {"program": program | changes}
@@ -62,7 +62,7 @@ def smoke_capture(specification: dict, scratch: Path, time_limit_s: float, lease
     seconds = time.monotonic() - started
     machine = attempt.program["machine"] if attempt.program else None
     smoke = _read_capture(folder / SQLITE, SmokeCapture(backend, machine, 0, 0, seconds))
-    problem = attempt.problem or _out_of_memory(attempt.program) or smoke.problem
+    problem = attempt.problem or _problem_of_program(attempt.program) or smoke.problem
     return replace(smoke, problem=problem)
 
 
@@ -81,16 +81,17 @@ def _read_capture(sqlite: Path, smoke: SmokeCapture) -> SmokeCapture:
 
 
 def last_line(error: programs.ProgramFailed) -> str:
-    """The last output of a program before it crashed, as quoted in the failure's message."""
+    """The last output of a program before it crashed, as quoted in the message of the failure."""
     printed = [line.removeprefix("  | ") for line in str(error).splitlines() if line.startswith("  | ")]
     return printed[-1] if printed else str(error).partition("\n")[0]
 
 
-def _out_of_memory(program: dict | None) -> Problem | None:
+def _problem_of_program(program: dict | None) -> Problem | None:
+    """Why the program has no times; None if it has, or did not run."""
     if program is None or program["status"] == "complete":
         return None
-    oom = program["out_of_memory"]
-    return Problem(program["status"], f"memory ran out during {oom['during']}" if oom else program["reason"])
+    failure = program["out_of_memory"]
+    return Problem(program["status"], f"memory ran out during {failure['during']}" if failure else program["reason"])
 
 
 def _size(sizes: dict) -> int:

@@ -10,7 +10,7 @@ from cs336_model.arithmetic.checkpoints import recomputed_flops
 from cs336_model.arithmetic.flops import shape_of
 from profile_grid.host.processes.job import Problem
 from profile_grid.planning import estimates
-from profile_grid.planning.doctor import Gpu, Host, Trial, capture_lines, cause, report
+from profile_grid.planning.doctor import Gpu, Host, Trial, capture_lines, first_failure, report
 from profile_grid.planning.smoke import SmokeCapture, smoke_specification
 from profile_grid.stages.capture.capture_problems import NSYS_TOO_OLD
 from profile_grid.stages.capture.nsys_capture import NSYS_MISSING
@@ -75,8 +75,8 @@ def plan(
 
 def lines(host=GPU_HOST, smoke=WHOLE, planned=None, wanted="auto"):
     planned = planned or plan()
-    pace = estimates.pace(NOWHERE, smoke.seconds, (smoke.machine or {}).get("device_name"), ["fp32"])
-    left = estimates.remaining(planned["runs"], NOWHERE)
+    pace = estimates.measured_pace(NOWHERE, smoke.seconds, (smoke.machine or {}).get("device_name"), ["fp32"])
+    left = estimates.remaining_measurements(planned["runs"], NOWHERE)
     trial = Trial(smoke.machine, smoke.seconds, capture_lines(host, smoke, wanted, left))
     return report(host, trial, planned, left, pace)
 
@@ -88,7 +88,7 @@ def said(topic, found):
 def test_a_machine_that_can_do_the_grid_gets_ten_lines_and_no_failure():
     found = lines()
     assert len(found) == 10
-    assert cause(found) is None
+    assert first_failure(found) is None
     assert said("GPU", found).text == "NVIDIA H200, 139.0 of 140.0 GiB free, driver 580.159.04 (CUDA 13.0)"
     assert said("captures", found).text == "auto is Nsight Systems here"
 
@@ -96,21 +96,21 @@ def test_a_machine_that_can_do_the_grid_gets_ten_lines_and_no_failure():
 def test_a_gpu_that_tells_no_memory_of_its_own_is_no_failure():
     shared = replace(H200, name="NVIDIA GB10", total_bytes=None, free_bytes=None)
     found = lines(replace(GPU_HOST, gpu=shared))
-    assert cause(found) is None
+    assert first_failure(found) is None
     assert said("GPU", found).text.startswith("NVIDIA GB10, memory unknown, driver")
     assert said("memory", found).text == "unknown"
 
 
 def test_on_a_laptop_auto_is_pytorchs_profiler_and_the_lines_say_why():
     found = lines(LAPTOP, WHOLE_ON_CPU)
-    assert cause(found) is None
+    assert first_failure(found) is None
     assert said("captures", found).text == "auto is PyTorch's own profiler here: no GPU and nsys"
 
 
 def test_nsys_that_is_wanted_and_not_there_is_the_failure_and_says_how_to_get_it():
     missing = SmokeCapture("nsys", None, 0, 0, 0.0, problem=NSYS_MISSING)
     host = Host(H200, None, "0.2.14", 4, 200 * GIB, 100 * GIB)
-    failure = cause(lines(host, missing, wanted="nsys"))
+    failure = first_failure(lines(host, missing, wanted="nsys"))
     assert failure.topic == "captures"
     assert "install Nsight Systems" in failure.text
 
@@ -119,21 +119,21 @@ def test_ranges_that_nsys_does_not_see_are_a_failure_and_say_which_nvtx_to_insta
     blind = SmokeCapture(
         "nsys", ON_H200, 0, 70, 6.0, problem=Problem("no_ranges", "no NVTX range was recorded; 0 ranges 'step'")
     )
-    failure = cause(lines(smoke=blind))
+    failure = first_failure(lines(smoke=blind))
     assert failure.topic == "nvtx"
     assert failure.text == "0.2.14 is not seen by nsys 2025.3.1.0: pip install 'nvtx<0.2.12', or a newer nsys"
 
 
 def test_a_smoke_capture_without_kernels_is_a_failure_with_the_finding():
     empty = SmokeCapture("nsys", ON_H200, 23, 0, 6.0, problem=Problem("no_kernels", "no kernel was recorded"))
-    failure = cause(lines(smoke=empty))
+    failure = first_failure(lines(smoke=empty))
     assert failure.topic == "smoke"
     assert failure.text.endswith("incomplete capture: no kernel was recorded")
 
 
 def test_a_program_that_crashes_is_told_in_one_line_by_what_it_said_last():
     crashed = SmokeCapture("torch", None, 0, 0, 2.0, problem=Problem("crashed", "it crashed", "ImportError: no torch"))
-    assert cause(lines(LAPTOP, crashed)).text.endswith("incomplete capture: ImportError: no torch")
+    assert first_failure(lines(LAPTOP, crashed)).text.endswith("incomplete capture: ImportError: no torch")
 
 
 def test_a_driver_that_is_newer_than_nsys_is_said():
@@ -141,28 +141,28 @@ def test_a_driver_that_is_newer_than_nsys_is_said():
         smoke=SmokeCapture("nsys", ON_H200, 23, 70, 6.0, warnings=(Problem(NSYS_TOO_OLD, "a newer nsys would"),))
     )
     assert said("nsys", found).text == "2025.3.1.0; does not know the driver's CUDA 13.0"
-    assert cause(found) is None
+    assert first_failure(found) is None
 
 
 def test_a_gpu_that_is_asked_for_and_not_there_is_a_failure():
-    assert cause(lines(LAPTOP, WHOLE_ON_CPU, plan(device="cuda"))).topic == "GPU"
+    assert first_failure(lines(LAPTOP, WHOLE_ON_CPU, plan(device="cuda"))).topic == "GPU"
 
 
 def test_too_little_disk_is_a_failure():
     host = Host(H200, "2025.3.1.0", "0.2.14", 4, 1000, 100 * GIB)
-    assert cause(lines(host)).topic == "disk"
+    assert first_failure(lines(host)).topic == "disk"
 
 
 def test_runs_that_do_not_fit_are_named_and_are_no_failure():
     found = lines(planned=plan(models=["small", "10B"], modes=["forward", "train_step"]))
-    assert cause(found) is None
+    assert first_failure(found) is None
     assert said("memory", found).text.endswith("1 of 4 runs will end as out of memory: 10B_ctx512_train_step")
     assert "10B_ctx512_train_step needs about " in said("memory", found).text
     assert " GiB (at most optimizer state " in said("memory", found).text
 
 
 def test_a_run_that_will_not_fit_costs_its_start_only():
-    measurements = estimates.remaining(plan(models=["10B"])["runs"], NOWHERE)
+    measurements = estimates.remaining_measurements(plan(models=["10B"])["runs"], NOWHERE)
     pace = estimates.Pace({"timing": 2.0, "capture": 6.0}, {"fp32": 1e12}, "made up")
     assert estimates.seconds_needed(measurements, pace, 140 * GIB) == 8.0
     assert estimates.seconds_needed(measurements, pace, 10**15) > 8.0
@@ -181,22 +181,25 @@ def test_what_was_measured_with_the_same_settings_is_not_counted_again(tmp_path)
     write_result(tmp_path, "small_ctx512_forward", "timing", specification=of_plan[0]["specifications"]["timing"])
     write_result(tmp_path, "small_ctx512_forward", "capture", specification={"other": "settings"})
     write_result(tmp_path, "small_ctx512_train_step", "timing", specification=None)  # damaged
-    left = [(stage, told["program"]["dimensions"]["mode"]) for stage, told in estimates.remaining(of_plan, tmp_path)]
+    left = [
+        (stage, told["program"]["dimensions"]["mode"])
+        for stage, told in estimates.remaining_measurements(of_plan, tmp_path)
+    ]
     assert left == [("capture", "forward"), ("timing", "train_step"), ("capture", "train_step")]
 
 
 def test_the_pace_comes_from_earlier_measurements_on_the_same_device(tmp_path):
     entry = plan(modes=["forward"])["runs"][0]
-    for stage, all_s in (("timing", 5.0), ("capture", 9.0)):
+    for stage, job_s in (("timing", 5.0), ("capture", 9.0)):
         program = entry["specifications"][stage]["program"]
         write_result(
             tmp_path, entry["run"], stage,
-            program__spec=program, program__machine__device_name="NVIDIA H200", seconds={"all": all_s},
+            program__spec=program, program__machine__device_name="NVIDIA H200", seconds={"all": job_s},
             program__cost_seconds={"warmup": 1.0, "measured": 2.0}, program__phase_seconds={},
             program__step_seconds=[0.1] * program["measured_steps"],
             program__warmup_seconds=[0.2] * program["warmup_steps"], program__warmup_phase_seconds={},
         )  # fmt: skip
-    found = estimates.pace(tmp_path, 6.0, "NVIDIA H200", ["fp32"])
+    found = estimates.measured_pace(tmp_path, 6.0, "NVIDIA H200", ["fp32"])
     forward = estimates.steps_flops(entry["specifications"]["timing"]["program"]) / 15
     assert found.overhead_s == {
         "timing": 2.0,
@@ -209,7 +212,7 @@ def test_the_pace_comes_from_earlier_measurements_on_the_same_device(tmp_path):
         "host_trace": 4.0,
     }  # not measured yet: the mean
     assert found.flop_per_s == {"fp32": forward * (15 + 6) / 6.0}
-    assert estimates.pace(tmp_path, 6.0, "NVIDIA L4", ["fp32"]).source.startswith(
+    assert estimates.measured_pace(tmp_path, 6.0, "NVIDIA L4", ["fp32"]).source.startswith(
         "start-ups as long as the smoke capture"
     )
 
@@ -222,7 +225,7 @@ def test_the_windows_of_energy_are_counted_beside_the_start_and_the_steps():
 
 
 def test_counting_kernels_takes_its_time_on_a_gpu_and_none_on_a_processor():
-    measurements = estimates.remaining(plan(modes=["forward"], counted="*")["runs"], NOWHERE)
+    measurements = estimates.remaining_measurements(plan(modes=["forward"], counted="*")["runs"], NOWHERE)
     assert [stage for stage, _ in measurements] == ["timing", "capture", "counters"]
     pace = estimates.Pace({"timing": 2.0, "capture": 6.0, "counters": 5.0}, {}, "made up")
     assert estimates.seconds_needed(measurements, pace, None, on_gpu=True) == 2.0 + 6.0 + 5.0 + 49.0
@@ -241,16 +244,16 @@ def test_counting_kernels_is_among_the_longest_on_a_gpu_and_the_shortest_on_a_pr
 def test_what_ncu_slows_down_has_no_part_in_the_pace_of_steps(tmp_path):
     entry = plan(modes=["forward"], counted="*")["runs"][0]
     figures = {"timing": (5.0, 2.0), "capture": (9.0, 2.0), "counters": (45.0, 1000.0)}  # all, measured steps
-    for stage, (all_s, measured_s) in figures.items():
+    for stage, (job_s, measured_s) in figures.items():
         told = entry["specifications"][stage]
         write_result(
             tmp_path, entry["run"], stage, specification=told,
-            program__spec=told["program"], program__machine__device_name="NVIDIA H200", seconds={"all": all_s},
+            program__spec=told["program"], program__machine__device_name="NVIDIA H200", seconds={"all": job_s},
             program__cost_seconds={"warmup": 0.0, "measured": measured_s}, program__phase_seconds={},
             program__step_seconds=[0.1] * told["program"]["measured_steps"],
             program__warmup_seconds=[0.2] * told["program"]["warmup_steps"], program__warmup_phase_seconds={},
         )  # fmt: skip
-    found = estimates.pace(tmp_path, 6.0, "NVIDIA H200", ["fp32"])
+    found = estimates.measured_pace(tmp_path, 6.0, "NVIDIA H200", ["fp32"])
     flops = sum(estimates.steps_flops(entry["specifications"][stage]["program"]) for stage in ("timing", "capture"))
     assert found.flop_per_s == {"fp32": flops / 4.0}
     assert found.source == "from 3 earlier measurements on this device"
@@ -274,7 +277,7 @@ def test_the_smoke_capture_of_somebody_elses_model_has_the_sizes_of_the_smallest
 
 
 def test_runs_of_another_precision_have_a_pace_of_their_own(tmp_path):
-    pace = estimates.pace(NOWHERE, 2.0, "NVIDIA H200", ["fp32", "bf16"])
+    pace = estimates.measured_pace(NOWHERE, 2.0, "NVIDIA H200", ["fp32", "bf16"])
     assert pace.flop_per_s == {"fp32": 0.6 * 67e12, "bf16": 0.6 * 989.4e12}
     program = plan()["runs"][0]["specifications"]["timing"]["program"]
     in_bf16 = program | {"dimensions": program["dimensions"] | {"precision": "bf16"}}

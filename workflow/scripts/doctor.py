@@ -19,7 +19,7 @@ from profile_grid.files import write_text
 from profile_grid.host import gpu_check, progress
 from profile_grid.host.leases.lease_server import leases_for
 from profile_grid.planning import estimates
-from profile_grid.planning.doctor import DoctorLine, Gpu, Host, cause, report
+from profile_grid.planning.doctor import DoctorLine, Gpu, Host, first_failure, report
 from profile_grid.study.runs import grid_plan
 from profile_grid.study.workloads import Workload, workload_of
 
@@ -31,9 +31,9 @@ def main(*, config: dict, runs: Path, output: Path | None = None, time_limit_s: 
     """Examines this machine for the grid in `config`, by earlier results in the folder `runs`."""
     plan, workload = grid_plan(config), workload_of(config["grids"][config["grid"]][0])
     lines = examined(plan, workload, runs, min(time_limit_s, SMOKE_LIMIT_S))
-    text = "".join(f"{'FAILS' if line.failure else 'ok':5} {line.topic:9} {line.text}\n" for line in lines)
+    text = "".join(f"{'FAILS' if line.is_failure else 'ok':5} {line.topic:9} {line.text}\n" for line in lines)
     print(text, end="", flush=True)
-    if (failure := cause(lines)) is not None:
+    if (failure := first_failure(lines)) is not None:
         sys.exit(f"the grid would fail on this machine: {failure.topic}: {failure.text}")
     if output:
         write_text(output, text)
@@ -42,13 +42,14 @@ def main(*, config: dict, runs: Path, output: Path | None = None, time_limit_s: 
 def examined(plan: dict, workload: Workload, runs: Path, time_limit_s: float) -> list[DoctorLine]:
     """The doctor's lines for this machine and grid."""
     module, _, function = workload.trial_function.partition(":")
-    device, remaining = estimates.first_program(plan["runs"][0])["device"], estimates.remaining(plan["runs"], runs)
+    device = estimates.first_program(plan["runs"][0])["device"]
+    measurements = estimates.remaining_measurements(plan["runs"], runs)
     with leases_for(device, "the doctor's smoke", say=progress.say) as leases, tempfile.TemporaryDirectory() as scratch:
         host = this_host(runs)
-        trial = getattr(import_module(module), function)(plan, host, remaining, Path(scratch), time_limit_s, leases)
+        trial = getattr(import_module(module), function)(plan, host, measurements, Path(scratch), time_limit_s, leases)
     device_name, precisions = trial.machine and trial.machine["device_name"], {run["precision"] for run in plan["runs"]}
-    pace = estimates.pace(runs, trial.seconds, device_name, precisions, workload)
-    return report(host, trial, plan, remaining, pace)
+    pace = estimates.measured_pace(runs, trial.seconds, device_name, precisions, workload)
+    return report(host, trial, plan, measurements, pace)
 
 
 def this_host(runs: Path) -> Host:

@@ -9,7 +9,7 @@ import yaml
 
 from docs.examples import H200
 from profile_grid.planning import estimates as of_grids
-from profile_grid.planning.doctor import DoctorLine, Trial, cause, report
+from profile_grid.planning.doctor import DoctorLine, Trial, first_failure, report
 from profile_grid.stages.operator import estimates
 from profile_grid.stages.operator.stage import OPERATOR
 from profile_grid.stages.operator.trial import small_specification
@@ -41,12 +41,12 @@ def planned(name: str = "one", lengths=(1024, 16384), **dimensions) -> dict:
 
 
 def pace(folder: Path = NOWHERE, start_s: float = 3.0, device: str | None = "NVIDIA H200") -> of_grids.Pace:
-    return of_grids.pace(folder, start_s, device, ["fp32", "bf16"], ATTENTION_ALONE)
+    return of_grids.measured_pace(folder, start_s, device, ["fp32", "bf16"], ATTENTION_ALONE)
 
 
 def lines(plan: list[dict], host=GPU_HOST, trial=TRIAL, folder=NOWHERE) -> list[DoctorLine]:
     device = trial.machine and trial.machine["device_name"]
-    left = of_grids.remaining(plan, folder)
+    left = of_grids.remaining_measurements(plan, folder)
     return report(host, trial, {"grid": "g", "runs": plan}, left, pace(folder, trial.seconds, device))
 
 
@@ -115,7 +115,7 @@ def test_the_estimate_of_the_runs_that_were_measured_on_an_h200_is_what_they_too
     for row in done.to_dict("records"):
         lengths = [int(length) for length in CELLS[CELLS["run"] == row["run"]]["context_length"]]
         plan = [planned(row["run"], lengths, **{key: row[key] for key in VARIANT})]
-        seconds = of_grids.seconds_needed(of_grids.remaining(plan, NOWHERE), pace(), 139 * GIB)
+        seconds = of_grids.seconds_needed(of_grids.remaining_measurements(plan, NOWHERE), pace(), 139 * GIB)
         assert seconds < 2 * row["total_s"], row["run"]
         total += seconds
     assert total == pytest.approx(done["total_s"].sum(), rel=0.1)
@@ -125,13 +125,14 @@ def test_the_estimate_of_memory_is_what_the_longest_cells_held_on_an_h200_to_a_t
     written_out = CELLS[(CELLS["attention"] == "eager") & (CELLS["context_length"] == 16384)]
     assert len(written_out) == 16
     for row in written_out.to_dict("records"):
-        needed = of_grids.needed_by(planned(**{key: row[key] for key in VARIANT}))
+        needed = of_grids.needed_bytes_of_run(planned(**{key: row[key] for key in VARIANT}))
         assert needed == pytest.approx(row["peak_bytes"], rel=0.1), row["run"]
 
 
 def test_the_doctor_says_what_does_not_fit_and_how_long_it_takes():
     found = lines([planned("short"), planned("long", [65536])])
-    assert [line.topic for line in found] == ["GPU", "torch", "smoke", "memory", "time"] and cause(found) is None
+    assert [line.topic for line in found] == ["GPU", "torch", "smoke", "memory", "time"]
+    assert first_failure(found) is None
     assert "long needs about" in said("memory", found).text
     assert said("memory", found).text.endswith("1 of 2 runs will end as out of memory: long")
     assert said("time", found).text.startswith("grid g: 2 runs, 0 of 2 measurements finished; the others take about ")
@@ -148,7 +149,9 @@ def test_runs_that_are_there_are_not_measured_again_and_tell_what_starting_takes
     (tmp_path / "there").mkdir()
     result = operator_result(cell(2.0, 1024), specification=settings)
     (tmp_path / "there/operator.json").write_text(json.dumps(result))
-    assert [told["program"]["run"] for _, told in of_grids.remaining([there, other], tmp_path)] == ["other"]
+    assert [told["program"]["run"] for _, told in of_grids.remaining_measurements([there, other], tmp_path)] == [
+        "other"
+    ]
     assert pace(tmp_path, 1.0, MACHINE["device_name"]).overhead_s[OPERATOR.name] == pytest.approx(2.0 - 0.5)
     assert "nothing is left to measure" in said("time", lines([there], folder=tmp_path)).text
 

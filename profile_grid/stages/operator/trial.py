@@ -26,7 +26,7 @@ def small_specification(plan: Mapping) -> dict:
 
 
 def try_operator(
-    plan: Mapping, host: doctor.Host, remaining: list, scratch: Path, time_limit_s: float, leases: Leases
+    plan: Mapping, host: doctor.Host, measurements: list, scratch: Path, time_limit_s: float, leases: Leases
 ) -> doctor.Trial:
     """The trial; problems of this machine do not raise."""
     job = Job(small_specification(plan), scratch, scratch, scratch / "smoke.log", time_limit_s, leases)
