@@ -28,9 +28,9 @@ from profile_grid.study.workloads import ATTENTION_ALONE, MODEL_STEPS, Workload
 class Question:
     """One question. Without a document, it is a section of the page with only figures.
 
-    A grid has a question if its runs have the `workload`, if two of them differ in the dimension `varies` (None: any),
-    and if for one of them `needs` is true of its row in the table of runs (None: always). `stage` is the stage that
-    measures it, None if those of every run do; numbers of `further` stages are shown if present. `advises`: it
+    A grid has a question if its runs have the `workload`, if two of them differ in the dimension `varies` (unless that
+    is None), and if `needs` is true of the row of one of them in the table of runs (None: always). `stage` is the stage
+    that measures it, None if those of every run do; numbers of `optional_stages` are shown if present. `advises`: it
     recommends changes.
     """
 
@@ -43,18 +43,18 @@ class Question:
     needs: Callable[[Mapping[str, object]], bool] | None = None
     workload: Workload = MODEL_STEPS
     stage: Stage | None = None
-    further: tuple[Stage, ...] = ()
+    optional_stages: tuple[Stage, ...] = ()
     advises: bool = False
 
     @property
     def stages(self) -> tuple[Stage, ...]:
         """The stages whose numbers it shows."""
         of_every_run = (stage for stage in STAGES if stage.of_every_run and stage.workload is self.workload)
-        return (*of_every_run, *([self.stage] if self.stage else []), *self.further)
+        return (*of_every_run, *([self.stage] if self.stage else []), *self.optional_stages)
 
     def can_be_answered_by(self, run: Mapping[str, object]) -> bool:
-        """Whether a run, a row of the table of runs, can answer it; also one whose measurement failed, but not one that
-        was not asked for the stage, or whose machine does not support it."""
+        """Whether a run, a row of the table of runs, can answer it. A failed measurement counts; a run does not for
+        which the stage was not requested, or whose machine does not support it."""
         if self.stage and run[self.stage.status_column] in (NOT_ASKED, UNSUPPORTED):
             return False
         return self.needs is None or self.needs(run)
@@ -123,12 +123,12 @@ QUESTIONS = (
     Question(
         "j_checkpoint", "What does checkpointing trade?", varies="checkpoint",
         tables=("checkpoint_times", "checkpoint_memory"), figures=("checkpoint", "checkpoint_peak"),
-        further=(MEMORY,),
+        optional_stages=(MEMORY,),
     ),
     Question(
         "k_warmup", "How many warm-up steps are enough?", needs=lambda run: run["steps_warmed"] > 0,
         tables=("warmup_reports", "warmup_enough", "warmup_first_step"), figures=("warmup",),
-        further=(COLD_START,),
+        optional_stages=(COLD_START,),
     ),
     Question(
         "l_counters", "Why is a kernel slow, and how near is it to the roof?", figures=("measured_roofline",),
@@ -146,7 +146,7 @@ QUESTIONS = (
             "communication_all_reduce", "communication_losses", "communication_accuracy", "communication_volume",
             "communication_memory", "communication_gathers", "communication_timelines",
         ),
-        figures=("communication", "all_reduce", "communication_timelines"), further=(ALL_REDUCE, MEMORY),
+        figures=("communication", "all_reduce", "communication_timelines"), optional_stages=(ALL_REDUCE, MEMORY),
     ),
     Question(
         "memory_predicted", "Which runs should fit into memory, and which do?", tables=("memory_predicted",),
@@ -159,7 +159,7 @@ QUESTIONS = (
     ),
     Question(
         "time_lost", "Where is time lost, and what would help?",
-        tables=("time_lost", "predictions", "host_per_launch", "host_stacks"), further=(COUNTERS, HOST_TRACE),
+        tables=("time_lost", "predictions", "host_per_launch", "host_stacks"), optional_stages=(COUNTERS, HOST_TRACE),
         advises=True,
     ),
     Question(
@@ -184,11 +184,11 @@ def summaries_of(workloads: Collection[Workload]) -> tuple[str, ...]:
 
 def merged_of(workloads: Collection[Workload]) -> tuple[str, ...]:
     """The tables merged from runs with these workloads."""
-    stage_tables = (name for stage in STAGES if stage.workload in workloads for name in stage.table_names)
-    of_a_run = (stage.tables_of_a_run for stage in STAGES if stage.workload in workloads and stage.tables_of_a_run)
-    further = (name for workload in WORKLOADS if workload in workloads for name in workload.tables)
-    names = (name for tables in of_a_run for name in tables.names)
-    return ("runs", *stage_tables, "adapter_checks", "cost", *further, *names)
+    stages = [stage for stage in STAGES if stage.workload in workloads]
+    stage_tables = (name for stage in stages for name in stage.table_names)
+    workload_tables = (name for workload in WORKLOADS if workload in workloads for name in workload.tables)
+    run_tables = (name for stage in stages if stage.tables_of_a_run for name in stage.tables_of_a_run.names)
+    return ("runs", *stage_tables, "adapter_checks", "cost", *workload_tables, *run_tables)
 
 
 SUMMARIES, MERGED = summaries_of(WORKLOADS), merged_of(WORKLOADS)

@@ -38,8 +38,8 @@ LEADING_COLUMNS = (RUN, *map(column_of, DIMENSIONS))
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One table: its rows in words, and its columns after the `leading` ones. `make` returns the table of an answer
-    from merged tables; None for a merged table."""
+    """One table: what its rows are, in words, and its columns after the `leading` ones. `make` returns the table of an
+    answer from merged tables; None for a merged table."""
 
     name: str
     rows: str
@@ -49,7 +49,7 @@ class TableSpec:
 
     @property
     def names(self) -> list[str]:
-        """The columns after the leading ones."""
+        """The names of the columns after the leading ones."""
         return [column.name for column in self.columns]
 
     @property
@@ -63,10 +63,9 @@ class TableSpec:
         return [column.name for column in self.all_columns]
 
     def as_in(self, *names: str) -> tuple[Column, ...]:
-        """Columns for another table that copies them from this one; by default all except the leading ones."""
+        """Columns with these names for another table that copies them; by default all after the leading ones."""
         by_name = {column.name: column for column in self.columns}
-        chosen = (by_name[name] for name in names or by_name)
-        return tuple(Column(column.name, column.dtype, column.unit, f"as in {self.name}") for column in chosen)
+        return tuple(replace(by_name[name], meaning=f"as in {self.name}") for name in names or by_name)
 
     def copied(self, name: str, rows: str) -> TableSpec:
         """The table of an answer with the rows and columns of this merged table."""
@@ -91,18 +90,18 @@ class TableSpec:
         return self.table(of_a_run=True)
 
     def typed(self, table: pd.DataFrame, nullable: bool = True) -> pd.DataFrame:
-        """The table with the dtypes of pandas, except in leading columns."""
+        """The table with the declared dtypes in all columns after the leading ones."""
         dtypes = NULLABLE_DTYPES if nullable else PANDAS_DTYPES
         return table.astype({column.name: dtypes[column.dtype] for column in self.columns})
 
     def check(self, table: pd.DataFrame, expected: Sequence[str] | None = None) -> None:
-        """Raise WrongTable unless the table has the declared columns, or those in `expected`, in this order, with
+        """Raises WrongTable unless the table has the declared columns, or those in `expected`, in this order, with
         values of their dtypes."""
         self.check_names(table.columns, expected)
         self.check_dtypes(table)
 
     def check_names(self, names: Iterable[str], expected: Iterable[str] | None = None) -> None:
-        """Raise WrongTable unless these are the declared columns, or `expected`, in this order."""
+        """Raises WrongTable unless these are the declared columns, or `expected`, in this order."""
         names, expected = list(names), list(self.all_names if expected is None else expected)
         missing = [name for name in expected if name not in names]
         unknown = [name for index, name in enumerate(names) if name not in expected or name in names[:index]]
@@ -113,11 +112,12 @@ class TableSpec:
             )
         for index, (name, expected_name) in enumerate(zip(names, expected, strict=True)):
             if name != expected_name:
-                position = f"column {index} (from 0)"
-                raise WrongTable(f"table {self.name}: {position} is expected to be {expected_name}, found {name}")
+                raise WrongTable(
+                    f"table {self.name}: column {index} (from 0) is expected to be {expected_name}, found {name}"
+                )
 
     def check_dtypes(self, table: pd.DataFrame) -> None:
-        """Raise WrongTable unless the values of every declared column have its dtype."""
+        """Raises WrongTable unless the values of every declared column have its dtype."""
         for column in self.all_columns:
             if column.name in table.columns and not column.fits(table[column.name]):
                 value = table[column.name].dropna().tolist()[0]
