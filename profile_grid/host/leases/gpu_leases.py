@@ -27,7 +27,7 @@ from profile_grid.host.leases.host_locks import HostLock, LeaseError, lock_names
 
 HOST = "host"
 PRESENCE_LOCK = "present-{}"  # shared by the processes that are on a GPU, with a lease or after it
-RESERVE_AFTER_S = 300.0  # of waiting
+RESERVE_AFTER_S = 300.0  # of waiting: from then on, the GPUs that a ticket can use are reserved for it
 POLL_S, POLL_NEAR_FRONT_S = 0.2, 0.05  # between two attempts; an attempt on four GPUs takes half a millisecond
 TICKET_PREFIX = "waiting-"
 TICKET_NAME = re.compile(rf"{TICKET_PREFIX}(\d{{20}})-\d+")  # nanoseconds since the host started, and the process
@@ -46,7 +46,7 @@ class Lease:
 
 
 class RequestWithdrawn(Exception):
-    """Nobody wants a lease any more that is still waited for: the process that asked for it has ended."""
+    """A lease that was waited for is not wanted any more: the process that asked for it has ended."""
 
 
 class GpuLocks(NamedTuple):
@@ -74,13 +74,10 @@ class QueueTicket:
 
     def earlier_names(self) -> list[str]:
         """The file names of earlier tickets whose processes still try, oldest first."""
-        names = sorted(name for name in lock_names(TICKET_PREFIX) if TICKET_NAME.fullmatch(name))
+        tickets = filter(TICKET_NAME.fullmatch, lock_names(TICKET_PREFIX))
+        names = sorted(name for name in tickets if name < self.path.name)
         oldest_unix_s = time.time() - STALE_TICKET_S
-        return [
-            name
-            for name in names
-            if name < self.path.name and _last_attempt_unix_s(self.path.with_name(name)) > oldest_unix_s
-        ]
+        return [name for name in names if _last_attempt_unix_s(self.path.with_name(name)) > oldest_unix_s]
 
     def earlier_tickets(self) -> Iterator["QueueTicket"]:
         """Earlier tickets whose processes still wait, oldest first."""
@@ -153,7 +150,7 @@ def _try_lease(locks: ExitStack, ticket: QueueTicket, purpose: str, must_be_alon
     # hundreds may wait, and each tries several times a second: the queue is read only if enough GPUs are free
     reserved = _reserved(ticket, free) if len(free) >= ticket.count else {}
     holders += [f"{'this host' if name == HOST else f'GPU {name}'}: {holder}" for name, holder in reserved.items()]
-    chosen = [free[name] for name in free if name not in reserved][: ticket.count]
+    chosen = [gpu_locks for name, gpu_locks in free.items() if name not in reserved][: ticket.count]
     if HOST in reserved or len(chosen) < ticket.count:
         return None, "; ".join(holders)
     for gpu_locks in free.values():
@@ -175,7 +172,7 @@ def _try_lease(locks: ExitStack, ticket: QueueTicket, purpose: str, must_be_alon
     return lease, ""
 
 
-def _reserved(ticket: QueueTicket, free: Collection[str]) -> dict[str, str]:
+def _reserved(ticket: QueueTicket, free_gpus: Collection[str]) -> dict[str, str]:
     """{a free GPU, or HOST, that an earlier ticket will take or that is reserved for it: whom to wait for}"""
     reserved: dict[str, str] = {}
     for earlier in ticket.earlier_tickets():
@@ -184,10 +181,10 @@ def _reserved(ticket: QueueTicket, free: Collection[str]) -> dict[str, str]:
             if ticket.whole_host or earlier.has_waited_long:
                 return {HOST: holder}
             continue
-        useful = [gpu for gpu in earlier.gpus if gpu in free and gpu not in reserved]
-        if len(useful) >= earlier.count or earlier.has_waited_long:
-            reserved |= dict.fromkeys(useful[: earlier.count], holder)
-        if len(free) - len(reserved) < ticket.count:
+        usable_gpus = [gpu for gpu in earlier.gpus if gpu in free_gpus and gpu not in reserved]
+        if len(usable_gpus) >= earlier.count or earlier.has_waited_long:
+            reserved |= dict.fromkeys(usable_gpus[: earlier.count], holder)
+        if len(free_gpus) - len(reserved) < ticket.count:
             break
     return reserved
 

@@ -21,7 +21,7 @@ from pathlib import Path
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 POLL_S = 0.02
 GRACE_S = 1.0
-PATIENCE_S = 60.0  # a process inside the GPU's driver cannot die before the driver returns
+KILL_TIMEOUT_S = 60.0  # a process inside the GPU's driver cannot die before the driver returns
 
 
 def main(command: list[str]) -> None:
@@ -54,7 +54,7 @@ def descendants(ancestor: int) -> list[int]:
 
 def end_descendants() -> None:
     """Kills and reaps every process below this one."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + KILL_TIMEOUT_S
     while time.monotonic() < deadline:
         _reap()
         remaining = descendants(os.getpid())
