@@ -45,11 +45,11 @@ def measure(job: Job) -> dict:
     """
     backend = chosen_backend(job.specification["backend"], job.program["device"])
     attempt, folder, number = last_attempt(job, backend)
-    complete = attempt.problem is None and attempt.program["status"] == COMPLETE
+    is_complete = attempt.problem is None and attempt.program["status"] == COMPLETE
     facts = {"backend": backend, "nsys": attempt.profiler, "host_hidden": attempt.host_hidden, "attempts": number}
-    facts |= rank_facts(attempt) if complete else {}
+    facts |= rank_facts(attempt) if is_complete else {}
     output = stage_output(attempt.program, attempt.seconds, facts, attempt.problem)
-    if complete:
+    if is_complete:
         for capture in existing_rank_files(folder, SQLITE):
             write_specification(capture, job.specification)
         for path in existing_rank_files(folder, *CAPTURE.optional_files, *CAPTURE.files):

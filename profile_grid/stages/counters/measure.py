@@ -88,7 +88,7 @@ def measure(job: Job) -> dict:
     if attempt.problem is None:
         version = ncu_profile.version(ncu_profile.find())
         attempt, tables, roofs = _measure_rounds(job)
-    table = _reading().rounds_together(tables) if tables else _reading().no_counters()
+    table = _reading_module().rounds_together(tables) if tables else _reading_module().no_counters()
     with replacing(job.folder / TABLE) as path:
         table.to_csv(path, index=False)
     facts, problem = {"ncu": version, "roofs": roofs}, attempt.problem
@@ -211,11 +211,11 @@ def _problem(job: Job, table: Path, program: dict | None, outcome: programs.Proc
 def _table(path: Path) -> pd.DataFrame:
     """The counters of a round; without rows if no kernel of the program has such a name."""
     if any("No kernels were profiled" in line for line in _messages(path)):
-        return _reading().no_counters()
-    return _reading().read_counters(path)
+        return _reading_module().no_counters()
+    return _reading_module().read_counters(path)
 
 
-def _reading() -> ModuleType:
+def _reading_module() -> ModuleType:
     """The module that reads ncu's tables. It imports pandas, for which no process of the job should wait."""
     from kernel_tables.counters import reading
 

@@ -10,7 +10,7 @@ from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import Accuracy, ProgramResult, StageResult
 from profile_grid.study import dimensions, stages
 from profile_grid.study.table_spec import TableSpec, columns
-from profile_grid.tables.names import OF_PROCESSES, SLOWEST, WITHOUT_COMMUNICATION
+from profile_grid.tables.names import OF_PROCESSES, SLOWEST, WHOLE_STEP, WITHOUT_COMMUNICATION
 
 STATISTICS = ["n", "mean_ms", "std_ms", "min_ms", "max_ms"]
 
@@ -107,7 +107,6 @@ ACCURACY = TableSpec(
 )
 
 
-STEP = "step"
 Times = dict[str, list[float]]  # seconds by phase
 
 
@@ -128,7 +127,7 @@ def timings_table(runs: list[MeasuredRun]) -> pd.DataFrame:
     rows = []
     for run in runs:
         status = run.statuses[stages.TIMING.name].status
-        times = [times_by_phase(result.program) for result in run.timings] or [{STEP: []}]
+        times = [times_by_phase(result.program) for result in run.timings] or [{WHOLE_STEP: []}]
         rows += [run.leading | {"phase": phase, **_statistics_of(times, phase), "status": status} for phase in times[0]]
     return pd.DataFrame(rows)
 
@@ -149,13 +148,16 @@ def steps_table(runs: list[MeasuredRun], times_of: Callable[[ProgramResult], Tim
 
 def times_by_phase(program: ProgramResult) -> Times:
     """Seconds of the steps, then of each phase of the run's mode; without steps if the program has no times."""
-    return {STEP: program.step_seconds} | {phase: times for phase, times in program.phase_seconds.items() if times}
+    return _measured_times(program.step_seconds, program.phase_seconds)
 
 
 def _warmup_times(program: ProgramResult) -> Times:
     """`times_by_phase` of the warm-up steps."""
-    phases = program.warmup_phase_seconds
-    return {STEP: program.warmup_seconds} | {phase: times for phase, times in phases.items() if times}
+    return _measured_times(program.warmup_seconds, program.warmup_phase_seconds)
+
+
+def _measured_times(step_seconds: list[float], phase_seconds: Times) -> Times:
+    return {WHOLE_STEP: step_seconds} | {phase: times for phase, times in phase_seconds.items() if times}
 
 
 def rank_times_table(runs: list[MeasuredRun]) -> pd.DataFrame:
@@ -174,10 +176,10 @@ def _rank_times(result: StageResult) -> Iterator[tuple[tuple[int, str], list[flo
     """((rank, phase), seconds) of each rank; first, as rank SLOWEST, of the slowest rank at every step."""
     ranks = result.facts.get("ranks") or []
     if ranks:
-        yield (SLOWEST, STEP), result.program.step_seconds
+        yield (SLOWEST, WHOLE_STEP), result.program.step_seconds
         yield (SLOWEST, WITHOUT_COMMUNICATION), result.facts["step_no_sync_seconds"]
     for rank in ranks:
-        yield (rank["rank"], STEP), rank["step_seconds"]
+        yield (rank["rank"], WHOLE_STEP), rank["step_seconds"]
         yield (rank["rank"], WITHOUT_COMMUNICATION), rank["step_no_sync_seconds"]
         yield from (((rank["rank"], phase), seconds) for phase, seconds in rank["phase_seconds"].items() if seconds)
 
