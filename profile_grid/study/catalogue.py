@@ -53,8 +53,8 @@ class Question:
         return (*of_every_run, *([self.stage] if self.stage else []), *self.optional_stages)
 
     def can_be_answered_by(self, run: Mapping[str, object]) -> bool:
-        """Whether a run, a row of the table of runs, can answer it. A failed measurement counts; a run does not for
-        which the stage was not requested, or whose machine does not support it."""
+        """Whether a run, a row of the table of runs, can answer it: the stage was requested for it, and its machine
+        supports the stage. The measurement may have failed."""
         if self.stage and run[self.stage.status_column] in (NOT_ASKED, UNSUPPORTED):
             return False
         return self.needs is None or self.needs(run)

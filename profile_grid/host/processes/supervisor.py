@@ -4,8 +4,8 @@
 
 nsys puts its agent and the profiled program into separate sessions, and its agent outlives its parent, so neither a
 process group nor a session has them all. A subreaper does: orphans below it become its children. All are killed when
-the command ends, or when standard input closes: then the process at the other end wants that, or is gone, also by
-SIGKILL. Then this process ends as the command did.
+the command ends, or when standard input closes: the process at the other end closes it, or is gone, perhaps by SIGKILL.
+Then this process ends as the command did.
 """
 
 import ctypes

@@ -157,6 +157,7 @@ def _warmup_times(program: ProgramResult) -> Times:
 
 
 def _measured_times(step_seconds: list[float], phase_seconds: Times) -> Times:
+    """The times of the steps, and of the phases that have any."""
     return {WHOLE_STEP: step_seconds} | {phase: times for phase, times in phase_seconds.items() if times}
 
 
