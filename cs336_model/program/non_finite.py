@@ -54,7 +54,7 @@ def where_not_finite(spec: RunSpec, device: torch.device, steps: int) -> str:
             subject = make_subject(plain, device)
             for step in range(steps):
                 watch = FirstNonFinite()
-                ranges.open_with(watch.range)
+                ranges.open_spans_with(watch.range)
                 with watch:
                     run_steps(subject, 1, PhaseClock(device, f"step {step}", Progress()))
                 if watch.location:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from cs336_model.arguments import given_arguments
-from cs336_model.arithmetic.checkpoints import PATTERN as CHECKPOINT_PATTERN
+from cs336_model.arguments import constructor_arguments
+from cs336_model.arithmetic.checkpoints import CHECKPOINT_PATTERN
 from cs336_model.program.adapters.names import ADAPTERS, missing_adapter
 from cs336_model.program.variants.values import ATTENTIONS, COMPILES, OPTIMIZERS, PARALLELS, PRECISIONS, impossible
 from cs336_model.ranges import PHASES_OF_MODE
@@ -75,7 +75,7 @@ def read_spec(text: str) -> RunSpec:
         check_pattern(name, spec.dimensions[name], pattern)
     check_count("measured_steps", spec.measured_steps, minimum=1)
     check_count("warmup_steps", spec.warmup_steps, minimum=0)
-    given_arguments(vars(spec))
+    constructor_arguments(vars(spec))
     check_adapters(spec.adapters, spec.dimensions)
     if reason := impossible(spec.dimensions, spec.constructor):
         raise ValueError(f"specification: {reason}")

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from cs336_model import ranges
-from cs336_model.arguments import given_arguments
+from cs336_model.arguments import constructor_arguments
 from cs336_model.arithmetic.flops import sequences_per_gpu
 from cs336_model.program.named import UnusableModel, find, one_line_error, prepare_functions
 from cs336_model.program.out_of_memory import OutOfMemoryError
@@ -21,7 +21,7 @@ def build_model(spec: RunSpec, device: torch.device) -> nn.Module:
     a backward pass it is in evaluation mode."""
     constructor, config = find(spec.constructor), spec.config and find(spec.config)
     prepare_functions(spec)
-    arguments = given_arguments(vars(spec))
+    arguments = constructor_arguments(vars(spec))
     torch.manual_seed(spec.seed)
     with torch.device(device):
         if config is None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cs336_model.arguments import MARK, PROJECT_ARGUMENTS, run_values_named
+from cs336_model.arguments import MARK, PROJECT_ARGUMENTS, run_value_names
 from cs336_model.program.adapters.names import ADAPTERS
 from cs336_model.program.operator.spec import impossible_row
 from cs336_model.program.variants.values import impossible
@@ -85,7 +85,7 @@ def unusable_program(config: Mapping) -> Iterator[str]:
         sizes = config["models"][model]
         for name in sorted(set(KEYS) & set(sizes)):
             yield f"models.{model}.{name}: every run has a {name} already; give the size another name"
-        for argument, name in run_values_named(program_of(config)["arguments"] or {}).items():
+        for argument, name in run_value_names(program_of(config)["arguments"] or {}).items():
             if name not in (*known, *sizes):
                 yield (
                     f"program.arguments.{argument}: {MARK}{name} is not a size of models.{model} ({', '.join(sizes)})"

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from cs336_model.arithmetic.checkpoints import recomputed_flops
 from cs336_model.arithmetic.flops import ModelShape, forward_flops, shape_of
-from cs336_model.arithmetic.memory import NUMBER_BYTES, estimated_peak_bytes, peak_of_a_step, saved_activation_bytes
+from cs336_model.arithmetic.memory import NUMBER_BYTES, estimated_peak_bytes, saved_activation_bytes, step_peak_bytes
 from cs336_model.model.functional import cross_entropy
 from cs336_model.model.optimizer import AdamW
 from cs336_model.model.transformer import TransformerLM
@@ -148,7 +148,7 @@ def test_bf16_weights_are_made_in_fp32_which_may_be_the_fullest_moment(spec_valu
     variant = DEFAULT_VALUES | {"precision": "bf16-weights"}
     found = peak_of_two_steps(spec_values, SHAPES[name], "forward", precision="bf16-weights")
     assert estimated_peak_bytes(SHAPES[name], "forward", variant) == pytest.approx(found, rel=0.01)
-    is_later = peak_of_a_step(SHAPES[name], "forward", variant) >= found * 0.99
+    is_later = step_peak_bytes(SHAPES[name], "forward", variant) >= found * 0.99
     assert is_later == (name == "most in attention")
 
 

@@ -78,7 +78,7 @@ def _marked(collective: Callable[..., Any], operation: str, position: int, argum
     def marked(*args: Any, **kwargs: Any) -> Any:
         data = kwargs[argument] if argument in kwargs else args[position]
         tensors = [data] if isinstance(data, Tensor) else data
-        with ranges.span(ranges.of_bytes(operation, sum(tensor.nbytes for tensor in tensors))):
+        with ranges.span(ranges.collective_range_name(operation, sum(tensor.nbytes for tensor in tensors))):
             return collective(*args, **kwargs)
 
     return marked

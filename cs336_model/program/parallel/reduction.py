@@ -122,5 +122,5 @@ def _marked_all_reduce(_: None, bucket: dist.GradBucket) -> torch.futures.Future
     """DistributedDataParallel's reduction of a bucket, inside a range."""
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
-    with span(ranges.of_bucket(bucket.index())):
+    with span(ranges.bucket_range_name(bucket.index())):
         return allreduce_hook(dist.group.WORLD, bucket)

@@ -27,28 +27,28 @@ def with_checkpoints(spec: RunSpec, model: nn.Module) -> None:
     """Makes groups of consecutive blocks keep only their input, and recompute the rest in the backward pass (Chen et
     al. 2016, arXiv:1604.06174). In a capture, recomputed ranges are inside the range `recomputation`."""
     if spec.dimensions["checkpoint"] != NO_CHECKPOINT:
-        model.grouped = functools.partial(in_checkpoints, group_sizes(spec.dimensions["checkpoint"]))
+        model.checkpoints_of = functools.partial(checkpoints_of, group_sizes(spec.dimensions["checkpoint"]))
 
 
-def in_checkpoints(sizes: Sequence[int], blocks: Sequence[nn.Module]) -> list[Callable[..., Tensor]]:
-    """What a forward pass calls one after the other: these blocks, or checkpoints of `sizes[0]` blocks each, whose
-    blocks have the remaining sizes."""
+def checkpoints_of(sizes: Sequence[int], blocks: Sequence[nn.Module]) -> list[Callable[..., Tensor]]:
+    """What a forward pass calls one after another: checkpoints of `sizes[0]` blocks each, with checkpoints of the
+    remaining sizes inside them; without sizes, the blocks themselves."""
     if not sizes:
         return [*blocks]
     size, *inner = sizes
     return [
         functools.partial(
-            checkpoint, functools.partial(run_all, in_checkpoints(inner, blocks[first : first + size])),
+            checkpoint, functools.partial(call_in_turn, checkpoints_of(inner, blocks[first : first + size])),
             use_reentrant=False, preserve_rng_state=False,  # nothing in a block is random
         )
         for first in range(0, len(blocks), size)
     ]  # fmt: skip
 
 
-def run_all(runs: Sequence[Callable[..., Tensor]], x: Tensor, *others: Any) -> Tensor:
-    """The output of the last of these, each called with the output of the one before."""
-    for run in runs:
-        x = run(x, *others)
+def call_in_turn(calls: Sequence[Callable[..., Tensor]], x: Tensor, *others: Any) -> Tensor:
+    """The output of the last of these calls; the first gets `x`, each other one the output of the one before."""
+    for call in calls:
+        x = call(x, *others)
     return x
 
 
@@ -95,7 +95,7 @@ def compiler_settings(spec: RunSpec) -> Iterator[None]:
     if not is_compiled(spec):
         yield
         return
-    ranges.silence_where(torch.compiler.is_compiling)
+    ranges.silence_spans_while(torch.compiler.is_compiling)
     with TemporaryDirectory(prefix="inductor-", ignore_cleanup_errors=True) as cache:
         # Triton's cache is below inductor's unless it is set
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache

@@ -44,7 +44,7 @@ def predicted_peak_bytes(shape: ModelShape, dimensions: Mapping[str, Any]) -> in
     """Bytes of tensors on one GPU at the fullest moment of a step, or while a model that is not divided is made; with
     divided parameters at most that: all gradients of a moment count. `shape` has the sequences of one GPU."""
     of_all = memory.NUMBER_BYTES[dimensions["precision"]].number * parameter_count(shape)
-    peak = memory.peak_of_a_step(shape, dimensions["mode"], dimensions) - _elsewhere(of_all, dimensions)
+    peak = memory.step_peak_bytes(shape, dimensions["mode"], dimensions) - _elsewhere(of_all, dimensions)
     parts = predicted_parts(shape, dimensions)
     buckets, moments = parts.get(BUCKETS, 0), 2 * of_all if MOMENTS in parts else 0
     if dimensions["parallel"] == FLAT:  # copies all gradients at once, after the backward pass
@@ -52,7 +52,7 @@ def predicted_peak_bytes(shape: ModelShape, dimensions: Mapping[str, Any]) -> in
     else:
         peak += parts.get(GATHERED, 0) + buckets
     peak -= _moments_elsewhere(of_all, dimensions) if moments else 0
-    return peak if dimensions["parallel"] in DIVIDED else max(peak, memory.peak_while_built(shape, dimensions))
+    return peak if dimensions["parallel"] in DIVIDED else max(peak, memory.build_peak_bytes(shape, dimensions))
 
 
 def _elsewhere(of_all: int, dimensions: Mapping[str, Any]) -> int:

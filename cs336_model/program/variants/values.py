@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cs336_model.arithmetic.checkpoints import NO_CHECKPOINT, misfit
+from cs336_model.arithmetic.checkpoints import NO_CHECKPOINT, nesting_error
 from cs336_model.arithmetic.flops import PROJECT_CONSTRUCTOR
 from cs336_model.ranges import FORWARD, TRAIN_STEP
 
@@ -33,7 +33,7 @@ def reduces_only_gradients(dimensions: Mapping[str, Any]) -> bool:
 def impossible(dimensions: Mapping[str, Any], constructor: str) -> str | None:
     """Why no machine can measure this combination, in one line; None if it is possible, or only a machine knows."""
     compiled, attention, checkpoint = (dimensions[key] for key in ("compile", "attention", "checkpoint"))
-    if reason := misfit(checkpoint):
+    if reason := nesting_error(checkpoint):
         return reason
     if compiled != NOT_COMPILED and checkpoint != NO_CHECKPOINT:
         return (
