@@ -34,10 +34,9 @@ from cs336_model.program.adapters.names import own_values
 from cs336_model.program.device import device_facts, open_context, resolve_device
 from cs336_model.program.energy import EnergyPlan, Meter, counted_energy, energy_counter
 from cs336_model.program.lease import give_back_lease
-from cs336_model.program.loading import count_packages
+from cs336_model.program.loading import record_packages
 from cs336_model.program.memory.operations import followed_operations
 from cs336_model.program.memory.recording import FirstStepDtypes, Recorder, recorder_on, save_memory
-from cs336_model.program.named import UnusableModel
 from cs336_model.program.non_finite import where_not_finite
 from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
 from cs336_model.program.parallel.choice import import_ahead
@@ -48,8 +47,8 @@ from cs336_model.program.result import (
     Result,
     counted_flops,
     empty_result,
-    facts_of_process,
     planned_flops,
+    process_facts,
     write_result,
 )
 from cs336_model.program.spec import RunSpec, read_spec
@@ -63,6 +62,7 @@ from cs336_model.program.steps import (
     run_steps,
     seconds_without_communication,
 )
+from cs336_model.program.targets import UnusableModel
 from cs336_model.program.variants.effects import compiling, graph_counts, is_compiled, process_settings
 from cs336_model.program.without_times import OVERDUE, WithoutTimes, Wrong
 
@@ -108,7 +108,7 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(f"--capture names the file of --profiler {', '.join(windows.WRITING)}: give both or neither")
     progress = Progress()
     spec, rank = read_spec(options.spec), this_rank()
-    count_packages(spec.named)
+    record_packages(spec.targets)
     if rank.count != spec.dimensions["gpus"]:
         raise SystemExit(f"gpus is {spec.dimensions['gpus']}, and {WORLD_SIZE} is {rank.count}: they must be equal")
     import_ahead(spec)
@@ -136,7 +136,7 @@ def run(spec: RunSpec, state: RunState, progress: Progress) -> Result:
     result = empty_result(spec, state.profiler)
 
     def record() -> Result:
-        return result | device_facts(device) | facts_of_process(progress, device, spec.named)
+        return result | device_facts(device) | process_facts(progress, device, spec.targets)
 
     def overdue() -> None:
         write_result(record() | {"status": OVERDUE, "reason": progress.during}, state.output)
@@ -149,7 +149,7 @@ def run(spec: RunSpec, state: RunState, progress: Progress) -> Result:
             result |= measured_or_reason(spec, device, replace(state, recorder=recorder, draft=draft), progress)
         if state.profiler != windows.NCU:  # ncu keeps the GPU's counters until this process is gone
             leave_device(device)
-    return result | facts_of_process(progress, device, spec.named)
+    return result | process_facts(progress, device, spec.targets)
 
 
 def measured_or_reason(spec: RunSpec, device: torch.device, state: RunState, progress: Progress) -> Result:

@@ -8,8 +8,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from cs336_model.model.functional import cross_entropy
-from cs336_model.program.named import UnusableModel
 from cs336_model.program.spec import RunSpec
+from cs336_model.program.targets import UnusableModel
 
 EXPECTED = "expected: logits (batch, position, vocabulary) as a tensor, in a tuple, or as .logits of an object"
 

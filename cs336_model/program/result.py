@@ -12,7 +12,7 @@ from cs336_model import ranges
 from cs336_model.arithmetic.flops import forward_flops, parameter_count, shape_of
 from cs336_model.program.device import gpu_digest
 from cs336_model.program.loaded_distributions import loaded_distributions
-from cs336_model.program.loading import code_loaded
+from cs336_model.program.loading import loaded_code
 from cs336_model.program.process import Progress, process_age_seconds
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.steps import Subject
@@ -77,15 +77,16 @@ def empty_result(spec: RunSpec, profiler: str) -> Result:
     }
 
 
-def facts_of_process(progress: Progress, device: torch.device, named: Iterable[str] = ()) -> Result:
-    """The time, GPU and files of a process that ends now; `named` is what it measured, as "package.module:function"."""
+def process_facts(progress: Progress, device: torch.device, targets: Iterable[str] = ()) -> Result:
+    """The time, GPU and files of a process that ends now; `targets` are what it measured, as
+    "package.module:function"."""
     age_s, end_s = process_age_seconds(), time.time()
     return {
         "rank_device": gpu_digest(device),
         "cost_seconds": progress.seconds | {"total": age_s},
         "ran_unix_s": [end_s - age_s, end_s],
-        "loaded": code_loaded(),
-        "loaded_distributions": loaded_distributions(named),
+        "loaded": loaded_code(),
+        "loaded_distributions": loaded_distributions(targets),
     }
 
 

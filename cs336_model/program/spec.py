@@ -14,7 +14,7 @@ from cs336_model.ranges import PHASES_OF_MODE
 
 Spec = TypeVar("Spec")
 DEVICES = ("auto", "cuda", "cpu")
-MODULES = "modules"  # as `annotate`: every module of the model
+MODULES = "modules"  # a value of `annotate`: ranges around every module of the model
 CHOICES = {
     "mode": tuple(PHASES_OF_MODE), "precision": PRECISIONS, "compile": COMPILES, "attention": ATTENTIONS,
     "parallel": PARALLELS, "optimizer": OPTIMIZERS,
@@ -53,11 +53,11 @@ class RunSpec:
         return PHASES_OF_MODE[self.dimensions["mode"]]
 
     @property
-    def named(self) -> tuple[str, ...]:
+    def targets(self) -> tuple[str, ...]:
         """Every "module:function" in the specification."""
         annotated = () if self.annotate == MODULES else self.annotate.values()
-        makers = (self.constructor, self.config) if self.config else (self.constructor,)
-        return (*makers, *annotated, *self.replace, *self.replace.values(), *self.adapters.values())
+        constructors = (self.constructor, self.config) if self.config else (self.constructor,)
+        return (*constructors, *annotated, *self.replace, *self.replace.values(), *self.adapters.values())
 
 
 def read_spec(text: str) -> RunSpec:
@@ -82,13 +82,13 @@ def read_spec(text: str) -> RunSpec:
     return spec
 
 
-def read_fields(text: str, kind: type[Spec]) -> Spec:
-    """The dataclass that a JSON object has the fields of. ValueError names the keys that are unknown or missing."""
+def read_fields(text: str, spec_class: type[Spec]) -> Spec:
+    """A specification of this class from a JSON object. ValueError names the keys that are unknown or missing."""
     values = json.loads(text)
     if not isinstance(values, dict):
         raise ValueError(f"a specification is a JSON object, not {type(values).__name__}")
-    check_keys("specification", values, [field.name for field in fields(kind)])
-    return kind(**values)
+    check_keys("specification", values, [field.name for field in fields(spec_class)])
+    return spec_class(**values)
 
 
 def check_keys(name: str, values: dict, known: Iterable[str]) -> None:

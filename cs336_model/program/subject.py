@@ -9,17 +9,17 @@ from torch import Tensor, nn
 from cs336_model import ranges
 from cs336_model.arguments import constructor_arguments
 from cs336_model.arithmetic.flops import sequences_per_gpu
-from cs336_model.program.named import UnusableModel, find, one_line_error, prepare_functions
 from cs336_model.program.out_of_memory import OutOfMemoryError
 from cs336_model.program.parallel.ranks import this_rank
 from cs336_model.program.spec import RunSpec
+from cs336_model.program.targets import UnusableModel, find_object, one_line_error, prepare_functions
 from cs336_model.program.variants.effects import batch_shape
 
 
 def build_model(spec: RunSpec, device: torch.device) -> nn.Module:
     """The spec's model, seeded, with weights made on the device: nothing is initialised on the CPU and copied. Without
     a backward pass it is in evaluation mode."""
-    constructor, config = find(spec.constructor), spec.config and find(spec.config)
+    constructor, config = find_object(spec.constructor), spec.config and find_object(spec.config)
     prepare_functions(spec)
     arguments = constructor_arguments(vars(spec))
     torch.manual_seed(spec.seed)

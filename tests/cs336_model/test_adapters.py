@@ -162,7 +162,7 @@ def test_a_model_with_a_students_attention_is_measured_if_that_is_right(run_benc
     assert (result["reason"] is None) == (status == "complete")
     if status == "complete":
         assert result["accuracy"]["logits_error"] < 1e-5 and result["accuracy"]["gradient_norm_error"] < 1e-5
-        assert "tests.cs336_model.own_code:right" in read_spec(json.dumps(result["spec"])).named
+        assert "tests.cs336_model.own_code:right" in read_spec(json.dumps(result["spec"])).targets
 
 
 @pytest.mark.parametrize("profiler", ["none", "torch", "memory"])

@@ -7,8 +7,8 @@ import torch
 
 from cs336_model import ranges
 from cs336_model.program import subject
-from cs336_model.program.named import UnusableModel, annotate
 from cs336_model.program.spec import RunSpec, read_spec
+from cs336_model.program.targets import UnusableModel, annotate
 from tests.cs336_model.specs import changed
 
 CPU = torch.device("cpu")

@@ -15,7 +15,7 @@ from cs336_model import ranges
 from cs336_model.program.adapters.checking import calling, checked, require_right
 from cs336_model.program.adapters.names import NEEDED
 from cs336_model.program.device import synchronize
-from cs336_model.program.named import find
+from cs336_model.program.targets import find_object
 from cs336_model.program.variants.precision import dtype_of
 from cs336_model.program.variants.values import FP32, TF32, UNIT_ROUNDOFF
 from cs336_model.program.without_times import Check
@@ -40,7 +40,7 @@ def function_of(attention: str, adapters: dict[str, str]) -> Apply:
     """`apply` of the student's class. Raises Failed if there is none."""
     (name,) = NEEDED["attention"][attention]
     with calling(attention):
-        return find(adapters[name])().apply
+        return find_object(adapters[name])().apply
 
 
 def own_attention(attention: str, adapters: dict[str, str]) -> Callable[..., Tensor]:

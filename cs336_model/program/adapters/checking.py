@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from cs336_model.program.named import UnusableModel, one_line_error
 from cs336_model.program.out_of_memory import OutOfMemoryError
+from cs336_model.program.targets import UnusableModel, one_line_error
 from cs336_model.program.variants.values import FP32
 from cs336_model.program.without_times import AS_TF32, RIGHT, WRONG, Check, Failed, WithoutTimes, Wrong
 

@@ -20,12 +20,12 @@ from cs336_model.program.adapters.attention import checks_of_attention, tried_at
 from cs336_model.program.adapters.checking import calling, checked, require_right
 from cs336_model.program.adapters.distributed import AdaptedReduction, adapted_optimizer
 from cs336_model.program.adapters.names import NEEDED
-from cs336_model.program.named import find
 from cs336_model.program.outputs import loss_of, read_output
 from cs336_model.program.parallel.ranks import gather_numbers, mean_over_ranks, this_rank
 from cs336_model.program.parallel.sharding import ADAMW_SETTINGS, GroupedAdamW
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.subject import build_model, inputs_and_targets, whole_batch
+from cs336_model.program.targets import find_object
 from cs336_model.program.variants.effects import change_model
 from cs336_model.program.variants.precision import autocast
 from cs336_model.program.variants.values import (
@@ -148,7 +148,7 @@ def gathered(model: nn.Module, spec: RunSpec, expected: Mapping[str, Tensor]) ->
     parallel = spec.dimensions["parallel"]
     *_, name_of_gather = NEEDED["parallel"][parallel]
     with calling(parallel):
-        full, values = find(spec.adapters[name_of_gather])(model), []
+        full, values = find_object(spec.adapters[name_of_gather])(model), []
         for name in expected:
             fitting = [key for key in full if key == name or key.endswith(f".{name}")]
             if len(fitting) != 1:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from cs336_model.program.adapters.checking import calling
 from cs336_model.program.adapters.names import own_values
-from cs336_model.program.named import one_line_error
 from cs336_model.program.operator.spec import RowSpec
 from cs336_model.program.process import Progress, ended_after
 from cs336_model.program.result import Result, write_result
 from cs336_model.program.spec import RunSpec
+from cs336_model.program.targets import one_line_error
 from cs336_model.program.without_times import FAILED, UNFINISHED, publishable
 
 WHILE_CHECKED, WHILE_MEASURED = "while it was checked", "while it was measured"

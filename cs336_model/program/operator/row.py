@@ -24,12 +24,12 @@ from cs336_model.program.adapters.checking import calling
 from cs336_model.program.adapters.draft import WHILE_MEASURED, Draft, drafted
 from cs336_model.program.adapters.names import own_values
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device, synchronize
-from cs336_model.program.loading import count_packages
+from cs336_model.program.loading import record_packages
 from cs336_model.program.operator.bench import METHODS, call_seconds
 from cs336_model.program.operator.spec import RowSpec, read_row
 from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
 from cs336_model.program.process import Progress, process_age_seconds, program_parser, wait_for_lease
-from cs336_model.program.result import empty_result, facts_of_process, write_result
+from cs336_model.program.result import empty_result, process_facts, write_result
 from cs336_model.program.variants.attention import forced_backend, fused_attention, refusals
 from cs336_model.program.variants.effects import compiler_settings, compiling, is_compiled
 from cs336_model.program.variants.precision import autocast, choose_matmul_precision, dtype_of
@@ -199,7 +199,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Measures one run and writes its result."""
     options = program_parser("cs336_model.program.operator.row", __doc__.partition("\n")[0]).parse_args(arguments)
     spec, progress = read_row(options.spec), Progress()
-    count_packages(spec.named)
+    record_packages(spec.targets)
     progress.seconds["import"] = process_age_seconds()
     wait_for_lease(options, progress)
     write_result(row(spec, progress, options.output, options.time_limit_s), options.output)
@@ -218,7 +218,7 @@ def row(
         lengths = spec.context_lengths[len(cells) :]
         every_cell = [*cells, *(empty_cell(length) | {"status": UNFINISHED} for length in lengths)]
         facts = {"machine": machine_facts(device), "memory": memory or memory_facts(device), "cells": every_cell}
-        return empty_result(spec, profiler="none") | facts | facts_of_process(progress, device, spec.named)
+        return empty_result(spec, profiler="none") | facts | process_facts(progress, device, spec.targets)
 
     with compiler_settings(spec), forced_backend(spec), drafted(spec, output, record, time_limit_s) as draft:
         with progress.stage("context"):

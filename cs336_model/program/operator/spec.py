@@ -27,7 +27,7 @@ class RowSpec:
     device: str
 
     @property
-    def named(self) -> tuple[str, ...]:
+    def targets(self) -> tuple[str, ...]:
         """Every "module:name" in the specification."""
         return tuple(self.adapters.values())
 

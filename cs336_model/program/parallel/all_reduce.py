@@ -18,7 +18,7 @@ from cs336_model.program.benchmark import leave_device
 from cs336_model.program.device import device_facts, moment, open_context, resolve_device, seconds_between
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank, wait_for_all
 from cs336_model.program.process import Progress, process_age_seconds, program_parser, wait_for_lease
-from cs336_model.program.result import empty_result, facts_of_process, write_result
+from cs336_model.program.result import empty_result, process_facts, write_result
 from cs336_model.program.spec import RunSpec, read_spec
 
 MEGABYTE, FP32_BYTES = 10**6, 4
@@ -45,7 +45,7 @@ def measured(spec: RunSpec, megabytes: Sequence[int], progress: Progress) -> dic
     facts = device_facts(device)
     leave_group()
     leave_device(device)
-    facts |= facts_of_process(progress, device)
+    facts |= process_facts(progress, device)
     steps = {"step_seconds": sizes[-1]["seconds"], "warmup_seconds": sizes[-1]["warmup_seconds"]}
     return empty_result(spec, "none") | {"status": "complete", "sizes": sizes} | facts | steps
 
