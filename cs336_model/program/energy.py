@@ -22,7 +22,7 @@ from cs336_model.program.steps import PhaseClock, Subject, run_steps
 from cs336_model.program.without_times import Unsupported
 
 POWERCAP = Path("/sys/class/powercap")
-TICKS, PATIENCE_S, POLL_S = 10, 3.0, 0.0002
+TICKS, MAX_WAIT_S, POLL_S = 10, 3.0, 0.0002
 
 
 class EnergyCounter(Protocol):
@@ -79,11 +79,11 @@ class RaplCounter:
         self._total = 0
 
     def microjoules(self) -> int:
-        """Microjoules since this object was made. To be read more often than it wraps around, which takes minutes."""
+        """Microjoules since this object was made. To be read more often than a file wraps around (in minutes)."""
         for index, file in enumerate(self._files):
             now = int(file.read_text())
-            step = now - self._last[index]
-            self._total += step if step >= 0 else step + self._range[index]
+            change = now - self._last[index]
+            self._total += change if change >= 0 else change + self._range[index]
             self._last[index] = now
         return self._total
 
@@ -100,24 +100,25 @@ def measured_tick_s(
 ) -> float:
     """The median time between two changes of the counter, which is read every 0.2 ms. Raises Unsupported if it does not
     change for three seconds."""
-    changed: list[float] = []
-    last, since = counter.microjoules(), now()
-    while len(changed) <= TICKS:
+    change_times: list[float] = []
+    last_value, last_change = counter.microjoules(), now()
+    while len(change_times) <= TICKS:
         sleep(POLL_S)
         value, moment = counter.microjoules(), now()
-        if value != last:
-            changed, last, since = [*changed, moment], value, moment
-        elif moment - since > PATIENCE_S:
-            raise Unsupported("energy", f"the counter did not change for {PATIENCE_S:.0f} s ({counter.name})")
-    return statistics.median(b - a for a, b in itertools.pairwise(changed))
+        if value != last_value:
+            change_times.append(moment)
+            last_value, last_change = value, moment
+        elif moment - last_change > MAX_WAIT_S:
+            raise Unsupported("energy", f"the counter did not change for {MAX_WAIT_S:.0f} s ({counter.name})")
+    return statistics.median(end - start for start, end in itertools.pairwise(change_times))
 
 
 def _text(path: Path) -> str:
     return path.read_text().strip() if path.exists() else ""
 
 
-IDLE, STEPS = "idle", "steps"
-STATE = ("temperature_c", "sm_clock_mhz", "memory_clock_mhz", "throttle_reasons")
+IDLE, STEPS = "idle", "steps"  # kinds of windows
+STATE_FIELDS = ("temperature_c", "sm_clock_mhz", "memory_clock_mhz", "throttle_reasons")
 
 
 @dataclass(frozen=True)
@@ -180,15 +181,14 @@ def window_of_steps(meter: Meter, min_s: float, step: Callable[[], None]) -> dic
 
 
 def _window(meter: Meter, kind: str, work: Callable[[], int]) -> dict[str, Any]:
-    """Kind, seconds, microjoules and steps of `work`, which returns its steps; and the device's state at both ends,
-    read outside the window. Waits for the device at both ends."""
-    before = meter.state()
+    """Kind, seconds, microjoules and steps of `work`, which returns its steps; and the device's state before and after
+    the window. Waits for the device at both ends."""
+    begin_state = meter.state()
     synchronize(meter.device)
     begin_uj, begin_s = meter.counter.microjoules(), meter.now()
     steps = work()
     synchronize(meter.device)
     end_uj, end_s = meter.counter.microjoules(), meter.now()
-    after = meter.state()
-    counted = {"kind": kind, "seconds": end_s - begin_s, "microjoules": end_uj - begin_uj, "steps": steps}
-    ends = {"begin": before, "end": after}
-    return counted | {end: {name: getattr(state, name) for name in STATE} for end, state in ends.items()}
+    states = {"begin": begin_state, "end": meter.state()}
+    counts = {"kind": kind, "seconds": end_s - begin_s, "microjoules": end_uj - begin_uj, "steps": steps}
+    return counts | {end: {name: getattr(state, name) for name in STATE_FIELDS} for end, state in states.items()}

@@ -46,7 +46,7 @@ Result = dict[str, Any]
 
 
 def empty_result(spec: RunSpec, profiler: str) -> Result:
-    """A result with every key and no measurement; the parameters are None for custom models."""
+    """A result with every key and no measurement; the number of parameters is None for custom models."""
     shape = shape_of(vars(spec))
     return {
         "schema": SCHEMA,

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from cs336_model.arguments import constructor_arguments
 from cs336_model.arithmetic.checkpoints import CHECKPOINT_PATTERN
 from cs336_model.program.adapters.names import ADAPTERS, missing_adapter
-from cs336_model.program.variants.values import ATTENTIONS, COMPILES, OPTIMIZERS, PARALLELS, PRECISIONS, impossible
+from cs336_model.program.variants.values import ATTENTIONS, COMPILES, OPTIMIZERS, PARALLELS, PRECISIONS, impossibility
 from cs336_model.ranges import PHASES_OF_MODE
 
 Spec = TypeVar("Spec")
@@ -77,7 +77,7 @@ def read_spec(text: str) -> RunSpec:
     check_count("warmup_steps", spec.warmup_steps, minimum=0)
     constructor_arguments(vars(spec))
     check_adapters(spec.adapters, spec.dimensions)
-    if reason := impossible(spec.dimensions, spec.constructor):
+    if reason := impossibility(spec.dimensions, spec.constructor):
         raise ValueError(f"specification: {reason}")
     return spec
 

@@ -25,9 +25,9 @@ def build_model(spec: RunSpec, device: torch.device) -> nn.Module:
     torch.manual_seed(spec.seed)
     with torch.device(device):
         if config is None:
-            model = _called(spec.constructor, constructor, **arguments)
+            model = _call(spec.constructor, constructor, **arguments)
         else:
-            model = _called(spec.constructor, constructor, _called(spec.config, config, **arguments))
+            model = _call(spec.constructor, constructor, _call(spec.config, config, **arguments))
     _check_model(spec, model)
     return model.to(device).train(ranges.BACKWARD in spec.phases)
 
@@ -35,8 +35,8 @@ def build_model(spec: RunSpec, device: torch.device) -> nn.Module:
 def make_batch(spec: RunSpec, device: torch.device) -> tuple[Tensor, Tensor]:
     """Random tokens and the tokens that follow them, int64 (batch, position) each, made on the device from the seed.
     Each rank makes the entire batch and takes its part."""
-    each = sequences_per_gpu(spec.dimensions)
-    return inputs_and_targets(whole_batch(spec, device)[this_rank().number * each :][:each])
+    parts = whole_batch(spec, device).split(sequences_per_gpu(spec.dimensions))
+    return inputs_and_targets(parts[this_rank().number])
 
 
 def whole_batch(spec: RunSpec, device: torch.device) -> Tensor:
@@ -55,10 +55,10 @@ def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _called(target: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _call(target: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The result of a constructor or function of the user; UnusableModel has its exception in one line."""
     try:
-        return call(*args, **kwargs)
+        return function(*args, **kwargs)
     except OutOfMemoryError:
         raise
     except Exception as error:  # whatever it raises

@@ -11,8 +11,8 @@ from typing import Any
 
 from cs336_model.arguments import MARK, PROJECT_ARGUMENTS, run_value_names
 from cs336_model.program.adapters.names import ADAPTERS
-from cs336_model.program.operator.spec import impossible_row
-from cs336_model.program.variants.values import impossible
+from cs336_model.program.operator.spec import row_impossibility
+from cs336_model.program.variants.values import impossibility
 from profile_grid.study.dimensions import (
     ATTENTION,
     BATCH_SIZE,
@@ -114,7 +114,7 @@ class Workload:
 MODEL_STEPS = Workload(
     name="model",
     dimensions=DIMENSIONS,
-    impossible=lambda config, values: impossible(values, program_of(config)["constructor"]),
+    impossible=lambda config, values: impossibility(values, program_of(config)["constructor"]),
     arguments=lambda config, values: model_specification(config, values[MODEL.key]),
     tried_by="profile_grid.planning.doctor:try_capture",
     tables=("largest",),
@@ -122,7 +122,7 @@ MODEL_STEPS = Workload(
 ATTENTION_ALONE = Workload(
     name="attention",
     dimensions=(HEAD_DIM, PRECISION, BATCH_SIZE, COMPILE, ATTENTION),
-    impossible=lambda config, values: impossible_row(values),
+    impossible=lambda config, values: row_impossibility(values),
     arguments=lambda config, values: {},
     tried_by="profile_grid.stages.operator.trial:try_operator",
     in_process=(CONTEXT_LENGTH,),

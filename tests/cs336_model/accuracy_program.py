@@ -49,8 +49,8 @@ def without_memory(*arguments):
 
 FAULTS = {
     None: list,
-    "summed": lambda: [patch.object(reduction, "mean_of_ranks", summed)],
-    "not reduced": lambda: [patch.object(reduction, "mean_of_ranks", forgotten)],
+    "summed": lambda: [patch.object(reduction, "reduce_to_mean", summed)],
+    "not reduced": lambda: [patch.object(reduction, "reduce_to_mean", forgotten)],
     "one part": lambda: [patch.object(subjects, "this_rank", lambda: ProcessRank(0, 2))],
     "no memory for fp64": lambda: [patch.object(module, "build_model", without_memory)],
 }

@@ -65,7 +65,7 @@ def test_what_is_kept_of_the_first_step_is_on_the_host_and_takes_no_time_of_it(s
     subject.after_first_step = lambda *told: (now.append(now.pop() + 0.5), kept.append(told[1]), keep(*told))
     seconds = run_steps(subject, 3, PhaseClock(CPU, "measure", Progress()))
     assert (len(kept), seconds, now) == (1, [0.0] * 3, [0.5]) and subject.after_first_step is None
-    assert comparison._first.logits.device == CPU and not comparison._first.logits.requires_grad
+    assert comparison._outputs.logits.device == CPU and not comparison._outputs.logits.requires_grad
 
 
 def test_the_norm_of_all_gradients_is_that_of_their_parts_together():
@@ -111,7 +111,9 @@ def test_who_does_not_want_the_comparison_is_told_so_and_has_the_times(run_bench
     assert len(result["step_seconds"]) == result["spec"]["measured_steps"]
 
 
-@pytest.mark.parametrize(("peak", "now", "most"), [(2**40, 0, module.MAX_PART), (2**25, 2**24, 2**20), (5, 5, 2**14)])
+@pytest.mark.parametrize(
+    ("peak", "now", "most"), [(2**40, 0, module.MAX_ELEMENTS), (2**25, 2**24, 2**20), (5, 5, 2**14)]
+)
 def test_gradients_are_made_anew_in_pieces_that_take_no_more_than_the_step_took(monkeypatch, peak, now, most):
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: peak)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: now)

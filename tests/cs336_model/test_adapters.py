@@ -177,7 +177,7 @@ def test_a_model_with_a_students_attention_is_measured_if_that_is_right(run_benc
 def test_what_a_students_attention_does_wrong_only_in_the_steps_is_a_result(
     run_benchmark, monkeypatch, tmp_path, profiler, function, status, says
 ):
-    monkeypatch.setattr("cs336_model.program.benchmark.checked_adapters", lambda *_: [])  # it passed them
+    monkeypatch.setattr("cs336_model.program.benchmark.checks_of_adapters", lambda *_: [])  # it passed them
     options = () if profiler == "none" else ("--profiler", profiler, "--capture", str(tmp_path / "capture"))
     result = run_benchmark(*options, attention="own-pytorch", context_length=16, adapters=adapters(function))
     assert (result["status"], result["step_seconds"]) == (status, [])
@@ -221,12 +221,12 @@ def test_a_specification_without_the_adapter_that_it_needs_is_refused(spec_value
 
 HANGS = """
 import sys, time
-from cs336_model.program.process import ended_after, print_stacks_before
+from cs336_model.program.process import exit_after, print_stacks_before
 print_stacks_before(60.0, 0.0)
-with ended_after(60.0):
+with exit_after(60.0):
     pass
 print("went on", flush=True)
-with ended_after(0.2):
+with exit_after(0.2):
     time.sleep(30)
 """
 

@@ -48,7 +48,7 @@ def test_a_model_is_gone_without_a_search_for_garbage_but_for_circles_of_checkpo
 
 
 @pytest.mark.parametrize(
-    ("left", "collections"), [(benchmark.MAY_REMAIN_BYTES, 0), (benchmark.MAY_REMAIN_BYTES + 1, 1)]
+    ("left", "collections"), [(benchmark.MAX_REMAINING_BYTES, 0), (benchmark.MAX_REMAINING_BYTES + 1, 1)]
 )
 def test_garbage_is_collected_only_where_tensors_are_left_on_the_gpu(monkeypatch, left, collections):
     did = []

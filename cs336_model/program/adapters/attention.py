@@ -43,7 +43,7 @@ def function_of(attention: str, adapters: dict[str, str]) -> Apply:
         return find_object(adapters[name])().apply
 
 
-def own_attention(attention: str, adapters: dict[str, str]) -> Callable[..., Tensor]:
+def student_attention(attention: str, adapters: dict[str, str]) -> Callable[..., Tensor]:
     """The student's causal attention with the signature of an attention of the model: (queries, keys, values, mask) of
     shape (batch, head, position, d_head). Batch and heads become one dimension, contiguous, as the handout's tests pass
     them, and so do the gradients. Under autocast it gets tensors of autocast's type, and runs without autocast."""
@@ -79,7 +79,7 @@ def checks_of_attention(
     return require_right(checks)
 
 
-def tried_attention(
+def try_attention(
     attention: str, adapters: dict[str, str], precision: str, shape: tuple[int, int, int], device: torch.device
 ) -> None:
     """Runs a forward and a backward pass in the shape of the run, so that an error is attributed to the student's code

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from cs336_model.arithmetic.flops import sequences_per_gpu, shape_of
-from cs336_model.program.adapters.attention import checks_of_attention, tried_attention
+from cs336_model.program.adapters.attention import checks_of_attention, try_attention
 from cs336_model.program.adapters.checking import calling, checked, require_right
 from cs336_model.program.adapters.distributed import AdaptedReduction, adapted_optimizer
 from cs336_model.program.adapters.names import NEEDED
@@ -224,7 +224,7 @@ def relative(value: Tensor, reference: Tensor, change: Tensor, rounding: float =
     return beyond / size if size else (math.inf if beyond else 0.0)
 
 
-def checked_adapters(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
+def checks_of_adapters(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
     """The checks, as JSON has them; [] for a run without a student's code. Raises Wrong or Failed."""
     checks = []
     if spec.dimensions["attention"] in OWN_ATTENTIONS:
@@ -242,5 +242,5 @@ def _of_attention(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
     width = sizes.d_model // sizes.num_heads
     checks = checks_of_attention(attention, spec.adapters, precision, [length], width, device)
     heads = sequences_per_gpu(spec.dimensions) * sizes.num_heads
-    tried_attention(attention, spec.adapters, precision, (heads, length, width), device)
+    try_attention(attention, spec.adapters, precision, (heads, length, width), device)
     return checks

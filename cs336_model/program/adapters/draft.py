@@ -10,9 +10,9 @@ from importlib import import_module
 from pathlib import Path
 
 from cs336_model.program.adapters.checking import calling
-from cs336_model.program.adapters.names import own_values
+from cs336_model.program.adapters.names import student_implementations
 from cs336_model.program.operator.spec import RowSpec
-from cs336_model.program.process import Progress, ended_after
+from cs336_model.program.process import Progress, exit_after
 from cs336_model.program.result import Result, write_result
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.targets import one_line_error
@@ -29,7 +29,7 @@ class Draft:
     def __init__(
         self, spec: RunSpec | RowSpec, path: Path, record: Callable[[], Result], limit_s: float | None
     ) -> None:
-        self.name = own_values(spec.dimensions)
+        self.name = student_implementations(spec.dimensions)
         self._modules = {target.partition(":")[0] for target in spec.adapters.values()}
         self._path, self._record, self._limit_s = path, record, limit_s
 
@@ -52,7 +52,7 @@ class Draft:
                 with calling(self.name):
                     import_module(module)
             self.write(WHILE_CHECKED)
-            with ended_after(self._limit_s and self._limit_s * SHARE_OF_CHECKS):
+            with exit_after(self._limit_s and self._limit_s * SHARE_OF_CHECKS):
                 yield
         self.write(WHILE_MEASURED)
 

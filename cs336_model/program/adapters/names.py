@@ -29,7 +29,7 @@ def needed_adapters(dimensions: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield from ((f"{dimension} {value}", name) for name in adapters.get(value, ()))
 
 
-def own_values(dimensions: Mapping[str, Any]) -> str:
+def student_implementations(dimensions: Mapping[str, Any]) -> str:
     """The values of a run that are a student's code: "own-ddp, own-sharded"; "" if none is."""
     return ", ".join(dict.fromkeys(value.partition(" ")[2] for value, _ in needed_adapters(dimensions)))
 

@@ -15,7 +15,7 @@ from cs336_model.program.memory.history import write
 from cs336_model.program.memory.processor import ProcessorMemory
 from cs336_model.program.outputs import Output
 from cs336_model.program.parallel.ranks import this_rank
-from cs336_model.program.parallel.sharding import state_of
+from cs336_model.program.parallel.sharding import optimizer_state
 from cs336_model.program.steps import Subject
 from cs336_model.program.variants.effects import is_compiled
 
@@ -95,7 +95,7 @@ def held_by(subject: Subject) -> dict[str, list[int]]:
     return {
         "parameters": _addresses(subject.parameters),
         "gradients": _addresses(parameter.grad for parameter in subject.parameters if parameter.grad is not None),
-        "optimizer state": _addresses(state_of(subject.optimizer)),
+        "optimizer state": _addresses(optimizer_state(subject.optimizer)),
         "data": _addresses([subject.inputs, subject.targets, *subject.model.buffers(), *subject.losses]),
     }
 

@@ -47,12 +47,12 @@ def read_row(text: str) -> RowSpec:
     check_count("warmup_passes", spec.warmup_passes, minimum=0)
     if isinstance(spec.bench_s, bool) or not isinstance(spec.bench_s, int | float) or not 0 <= spec.bench_s < math.inf:
         raise ValueError(f"specification: bench_s is {spec.bench_s!r}; it must be a number, 0 or more")
-    if reason := impossible_row(spec.dimensions):
+    if reason := row_impossibility(spec.dimensions):
         raise ValueError(f"specification: {reason}")
     return spec
 
 
-def impossible_row(dimensions: dict[str, Any]) -> str | None:
+def row_impossibility(dimensions: dict[str, Any]) -> str | None:
     """Why no machine can measure this run, in one line; None if it is possible, or only a machine knows."""
     compiled, attention = dimensions["compile"], dimensions["attention"]
     if compiled not in (NOT_COMPILED, WHOLE_MODEL):

@@ -122,7 +122,7 @@ def gather_numbers(numbers: Sequence[float], device: torch.device) -> Tensor:
     return torch.stack(rows).cpu()
 
 
-def fits_all_ranks(attempt: Callable[[], Returned], device: torch.device) -> Returned | None:
+def attempt_on_all_ranks(attempt: Callable[[], Returned], device: torch.device) -> Returned | None:
     """The result of `attempt` if it fits into the memory of every rank; None on all ranks if it exceeds that of one. It
     must not communicate: a rank that runs out of memory would leave the others waiting."""
     try:

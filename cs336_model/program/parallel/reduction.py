@@ -48,11 +48,11 @@ class AfterBackward(NoReduction):
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         if not self.flat:
             for gradient in gradients:
-                mean_of_ranks(gradient)
+                reduce_to_mean(gradient)
         elif gradients:
             with span(ranges.ALL_REDUCE_BUFFERS):
                 together = _flatten_dense_tensors(gradients)
-            mean_of_ranks(together)
+            reduce_to_mean(together)
             with span(ranges.ALL_REDUCE_BUFFERS):
                 for gradient, reduced in zip(gradients, _unflatten_dense_tensors(together, gradients), strict=True):
                     gradient.copy_(reduced)
@@ -85,7 +85,7 @@ class Overlapped(AfterBackward):
 
     def _begin(self, parameter: Tensor) -> None:
         if self.is_on:
-            self.pending.append(mean_of_ranks(parameter.grad, asynchronous=True))
+            self.pending.append(reduce_to_mean(parameter.grad, asynchronous=True))
 
 
 class Buckets(NoReduction):
@@ -109,7 +109,7 @@ class Buckets(NoReduction):
         return self.model.no_sync()
 
 
-def mean_of_ranks(tensor: Tensor, asynchronous: bool = False) -> dist.Work | None:
+def reduce_to_mean(tensor: Tensor, asynchronous: bool = False) -> dist.Work | None:
     """Starts to reduce the tensor to its mean over all ranks, in place. With `asynchronous`, returns the work to wait
     for; otherwise later work on the device waits. Gloo has no mean: it sums tensors that are divided first."""
     if dist.get_backend() == dist.Backend.NCCL:

@@ -86,7 +86,7 @@ def zero_redundancy(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer
     return ZeroRedundancyOptimizer(parameters, optimizer_class=GroupedAdamW)
 
 
-def state_of(optimizer: Any) -> list[Tensor]:
+def optimizer_state(optimizer: Any) -> list[Tensor]:
     """The tensors that this process keeps for its optimizer, or the one inside it; [] without an optimizer."""
     if optimizer is None:
         return []

@@ -13,7 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from cs336_model import ranges
 from cs336_model.arithmetic.flops import shape_of
 from cs336_model.model.transformer import CausalSelfAttention
-from cs336_model.program.adapters.attention import own_attention
+from cs336_model.program.adapters.attention import student_attention
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.variants.precision import autocast
 from cs336_model.program.variants.values import BF16_WEIGHTS, EAGER
@@ -48,7 +48,7 @@ def with_attention(spec: RunSpec, model: nn.Module, device: torch.device) -> Non
         return
     if attention in BACKENDS:
         _try_once(spec, device)
-    attend = fused_attention if attention in BACKENDS else own_attention(attention, spec.adapters)
+    attend = fused_attention if attention in BACKENDS else student_attention(attention, spec.adapters)
     for module in model.modules():
         if isinstance(module, CausalSelfAttention):
             module.attend = attend

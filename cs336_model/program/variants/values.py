@@ -1,4 +1,4 @@
-"""The values of dimensions in the measured program, and combinations that are impossible. Imports no torch."""
+"""The values of dimensions in the measured program, and combinations that are impossibility. Imports no torch."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,7 +30,7 @@ def reduces_only_gradients(dimensions: Mapping[str, Any]) -> bool:
     return dimensions["parallel"] not in (*DIVIDED, OWN_DDP) and dimensions["optimizer"] == ADAMW
 
 
-def impossible(dimensions: Mapping[str, Any], constructor: str) -> str | None:
+def impossibility(dimensions: Mapping[str, Any], constructor: str) -> str | None:
     """Why no machine can measure this combination, in one line; None if it is possible, or only a machine knows."""
     compiled, attention, checkpoint = (dimensions[key] for key in ("compile", "attention", "checkpoint"))
     if reason := nesting_error(checkpoint):
@@ -40,7 +40,7 @@ def impossible(dimensions: Mapping[str, Any], constructor: str) -> str | None:
             f"compile {compiled} with checkpoint {checkpoint}: a compiled graph has no ranges, so recomputation"
             " cannot be recognized; list them in separate products"
         )
-    if reason := _impossible_on_several_gpus(dimensions):
+    if reason := _impossibility_on_several_gpus(dimensions):
         return reason
     inside = {
         "compile": compiled == ATTENTION_ALONE, "attention": attention != EAGER,
@@ -54,12 +54,12 @@ def impossible(dimensions: Mapping[str, Any], constructor: str) -> str | None:
     return None
 
 
-def _impossible_on_several_gpus(dimensions: Mapping[str, Any]) -> str | None:
+def _impossibility_on_several_gpus(dimensions: Mapping[str, Any]) -> str | None:
     gpus, parallel, batch, compiled = (dimensions[key] for key in ("gpus", "parallel", "batch_size", "compile"))
     several = f"gpus {gpus} with parallel {parallel}"
     if (gpus > 1) != (parallel != NOT_PARALLEL):
         return f"{several}: gradients are reduced on several GPUs, and only there; list one with the other"
-    if reason := _impossible_optimizer(dimensions):
+    if reason := _optimizer_impossibility(dimensions):
         return reason
     if gpus == 1:
         return None
@@ -72,7 +72,7 @@ def _impossible_on_several_gpus(dimensions: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _impossible_optimizer(dimensions: Mapping[str, Any]) -> str | None:
+def _optimizer_impossibility(dimensions: Mapping[str, Any]) -> str | None:
     optimizer, gpus, parallel, mode = (dimensions[key] for key in ("optimizer", "gpus", "parallel", "mode"))
     if optimizer == ADAMW:
         return None
