@@ -29,7 +29,7 @@ from cs336_model import ranges
 from cs336_model.program import windows
 from cs336_model.program.accuracy import Comparison
 from cs336_model.program.adapters.checks import checks_of_adapters
-from cs336_model.program.adapters.draft import Draft, drafted
+from cs336_model.program.adapters.draft import Draft, open_draft
 from cs336_model.program.adapters.names import student_implementations
 from cs336_model.program.device import device_facts, open_context, resolve_device
 from cs336_model.program.energy import EnergyPlan, Meter, counted_energy, energy_counter
@@ -144,7 +144,8 @@ def run(spec: RunSpec, state: RunState, progress: Progress) -> Result:
         write_result(record() | {"status": OVERDUE, "reason": progress.during}, state.output)
 
     operations_context = followed_operations(spec, recorder and recorder.operation)
-    with process_settings(spec), operations_context, drafted(spec, state.output, record, state.time_limit_s) as draft:
+    draft_context = open_draft(spec, state.output, record, state.time_limit_s)
+    with process_settings(spec), operations_context, draft_context as draft:
         # with a student's code, a draft of the result exists already
         with nullcontext() if draft.name else before_limit(overdue):
             result |= measurement_or_reason(spec, device, replace(state, recorder=recorder, draft=draft), progress)

@@ -19,8 +19,8 @@ from cs336_model.program.parallel.ranks import mean_over_ranks, wait_for_all
 from cs336_model.program.parallel.reduction import NoReduction
 from cs336_model.program.process import Progress
 from cs336_model.program.spec import MODULES, RunSpec
-from cs336_model.program.subject import build_model, count_parameters, make_batch
-from cs336_model.program.variants.effects import change_model, is_compiled
+from cs336_model.program.subject import build_variant, count_parameters, make_batch
+from cs336_model.program.variants.effects import is_compiled
 from cs336_model.program.variants.precision import autocast
 from cs336_model.program.variants.values import reduces_only_gradients
 from cs336_model.ranges import span
@@ -68,8 +68,7 @@ class Subject:
 def make_subject(spec: RunSpec, device: torch.device) -> Subject:
     """The run's variant of the model, its batch, and the optimizer's state if the mode has an optimizer, all made on
     the device."""
-    model = build_model(spec, device)
-    change_model(spec, model, device)
+    model = build_variant(spec, device)
     if spec.annotate == MODULES and not is_compiled(spec):  # in a compiled graph no module is called
         ranges.mark_modules(model)
     reduction, count = reduction_of(spec), count_parameters(model)

@@ -13,7 +13,7 @@ from cs336_model.program.out_of_memory import OutOfMemoryError
 from cs336_model.program.parallel.ranks import this_rank
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.targets import UnusableModel, find_object, one_line_error, prepare_functions
-from cs336_model.program.variants.effects import batch_shape
+from cs336_model.program.variants.effects import batch_shape, change_model
 
 
 def build_model(spec: RunSpec, device: torch.device) -> nn.Module:
@@ -30,6 +30,13 @@ def build_model(spec: RunSpec, device: torch.device) -> nn.Module:
             model = _call(spec.constructor, constructor, _call(spec.config, config, **arguments))
     _check_model(spec, model)
     return model.to(device).train(ranges.BACKWARD in spec.phases)
+
+
+def build_variant(spec: RunSpec, device: torch.device) -> nn.Module:
+    """The spec's model, changed as the dimensions of the run demand. Raises Unsupported if this machine refuses it."""
+    model = build_model(spec, device)
+    change_model(spec, model, device)
+    return model
 
 
 def make_batch(spec: RunSpec, device: torch.device) -> tuple[Tensor, Tensor]:

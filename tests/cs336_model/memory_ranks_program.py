@@ -8,7 +8,7 @@ import torch
 
 from cs336_model import ranges
 from cs336_model.model.optimizer import local_part
-from cs336_model.program.memory.recording import held_by, recorder_on
+from cs336_model.program.memory.recording import held_addresses, recorder_on
 from cs336_model.program.parallel.choice import import_distributed
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank
 from cs336_model.program.parallel.sharding import optimizer_state
@@ -31,7 +31,7 @@ def outcome(text: str) -> dict:
     subject = make_subject(spec, CPU)
     run_steps(subject, 2, PhaseClock(CPU, ranges.WARMUP, Progress()))
     run_steps(subject, 1, PhaseClock(CPU, ranges.MEASURE, Progress()))
-    record = recorder.finish(held_by(subject)).as_record()
+    record = recorder.finish(held_addresses(subject)).as_record()
     ranges.emit_ranges("none")
     sums = {
         "parameters": nbytes(subject.parameters),

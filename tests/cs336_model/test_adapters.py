@@ -145,7 +145,7 @@ def test_a_wrong_attention_alone_is_not_timed_and_each_cell_says_why(tmp_path):
 
 
 def test_an_attention_with_nan_at_a_length_that_is_not_checked_is_wrong_there(tmp_path, monkeypatch):
-    monkeypatch.setattr("cs336_model.program.adapters.attention.LONGEST", 256)
+    monkeypatch.setattr("cs336_model.program.adapters.attention.MAX_LENGTH", 256)
     result = measured_row("with_nan_where_long", tmp_path, context_lengths=[16, 512])
     assert [one["status"] for one in result["cells"]] == ["complete", "wrong"]
     assert result["cells"][1]["reason"] == "own-pytorch: the gradient of the values is not finite (length 512)"

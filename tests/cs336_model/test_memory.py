@@ -22,8 +22,8 @@ from cs336_model.program.process import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, Subject, make_subject, run_step
 from cs336_model.program.variants.attention import BACKENDS, forced_backend, fused_attention
-from cs336_model.program.variants.effects import with_checkpoints
-from cs336_model.program.variants.precision import BY_AUTOCAST, weights_in_precision
+from cs336_model.program.variants.effects import set_checkpoints
+from cs336_model.program.variants.precision import BY_AUTOCAST, round_weights
 from cs336_model.program.variants.values import PRECISIONS
 from tests.cs336_model.specs import changed
 from tests.default_values import DEFAULT_VALUES
@@ -65,8 +65,8 @@ def peak_of_two_steps(spec_values: dict, shape: ModelShape, mode: str, **variant
         if spec.dimensions["attention"] in BACKENDS:
             for block in lm.blocks:
                 block.attention.attend = fused_attention
-        weights_in_precision(spec, lm)
-        with_checkpoints(spec, lm)
+        round_weights(spec, lm)
+        set_checkpoints(spec, lm)
         tokens = torch.zeros(shape.batch_size, shape.context_length, dtype=torch.int64)
         optimizer = AdamW(lm.parameters()) if mode == "train_step" else None
         subject = Subject(spec, cpu, lm, optimizer, tokens, tokens)

@@ -13,21 +13,21 @@ from cs336_model.arithmetic.flops import shape_of
 from cs336_model.arithmetic.memory import gradient_bytes_of_a_block, residual_bytes, saved_activation_bytes
 from cs336_model.program import benchmark
 from cs336_model.program.memory.allocator import (
-    AllocatorMemory,
+    AllocatorRecorder,
     events_of_trace,
     last_failed_allocation,
-    publishable,
+    publishable_snapshot,
 )
+from cs336_model.program.memory.cpu import with_unseen_releases
 from cs336_model.program.memory.history import (
     AllocatorEvent,
     AllocatorRecording,
     FailedAllocation,
     RecordedRange,
-    innermost,
-    paired,
+    innermost_ranges,
+    pair_releases,
 )
 from cs336_model.program.memory.operations import published_path
-from cs336_model.program.memory.processor import with_unseen_releases
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import make_subject
 from profile_grid.stages.memory.history import history_of
@@ -44,18 +44,18 @@ def freed(address: int, size: int = 8, at: float = 0.0) -> AllocatorEvent:
 
 
 def test_an_address_that_is_used_again_is_another_allocation():
-    allocations, live = paired([made(1), made(2), freed(1), made(1), freed(2)])
+    allocations, live = pair_releases([made(1), made(2), freed(1), made(1), freed(2)])
     assert allocations == [(0, 2), (1, 4), (3, None)]
     assert live == {1: 3}
 
 
 def test_a_release_of_what_was_allocated_before_the_recording_is_no_allocation_of_it():
-    assert paired([freed(7), made(7)]) == ([(1, None)], {7: 1})
+    assert pair_releases([freed(7), made(7)]) == ([(1, None)], {7: 1})
 
 
 def test_memory_that_is_given_out_twice_is_an_error():
     with pytest.raises(ValueError, match="event 1: memory is allocated where an allocation is live"):
-        paired([made(1), made(1)])
+        pair_releases([made(1), made(1)])
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -70,7 +70,7 @@ def test_the_live_bytes_of_all_pairs_are_those_of_a_walk_over_the_events(seed):
             live[address] = size
             events.append(made(address, size))
         walked.append(sum(live.values()))
-    allocations, at_end = paired(events)
+    allocations, at_end = pair_releases(events)
     for number, expected in enumerate(walked):
         alive = [made for made, freed in allocations if made <= number and (freed is None or freed > number)]
         assert sum(events[one].size for one in alive) == expected
@@ -84,7 +84,7 @@ def test_an_event_belongs_to_the_innermost_range_that_is_open():
         RecordedRange("block", 1, 3, 4),
         RecordedRange("empty", 1, 4, 4),
     ]
-    assert innermost(ranges, 7) == [None, 0, 1, 2, 1, 0, None]
+    assert innermost_ranges(ranges, 7) == [None, 0, 1, 2, 1, 0, None]
 
 
 def test_what_is_written_holds_no_address():
@@ -115,7 +115,7 @@ TRACE = [  # of a GPU: a model's weight, a segment for the first product, and a 
 def test_of_an_allocators_trace_the_allocations_and_completed_releases_count_at_their_requested_size():
     events = events_of_trace(TRACE)
     assert [(event.allocates, event.size) for event in events] == [(True, 1000), (True, 500), (False, 500), (True, 700)]
-    allocations, _ = paired(events)
+    allocations, _ = pair_releases(events)
     assert allocations == [(0, None), (1, 2), (3, None)]
 
 
@@ -164,7 +164,7 @@ class FakeAllocator:
 
 def test_on_a_gpu_the_allocators_counters_tell_the_range_of_every_allocation(monkeypatch):
     allocator = FakeAllocator(monkeypatch)
-    recorder = AllocatorMemory(torch.device("cuda", 0))
+    recorder = AllocatorRecorder(torch.device("cuda", 0))
     allocator.alloc(16, 50)
     ranges.emit_ranges(recorder.emitter)
     with ranges.span("step"):
@@ -211,7 +211,7 @@ def test_a_run_that_runs_out_of_memory_leaves_its_history_up_to_then(
     run_benchmark, their_module, monkeypatch, tmp_path
 ):
     allocator = FakeAllocator(monkeypatch)
-    monkeypatch.setattr(benchmark, "recorder_on", lambda device: AllocatorMemory(torch.device("cuda", 0)))
+    monkeypatch.setattr(benchmark, "recorder_on", lambda device: AllocatorRecorder(torch.device("cuda", 0)))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     their_module.Exhausting = lambda **sizes: Exhausting(allocator)
     path = tmp_path / "memory_history.json.gz"
@@ -235,7 +235,7 @@ def test_a_snapshot_names_no_folder_of_the_machine_and_keeps_nothing_that_it_doe
         "device_traces": [[TRACE[1] | {"frames": frames, "user_metadata": "ada", "compile_context": "ada"}]],
         "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": "/home/ada"}, "external_annotations": ["ada"],
     }  # fmt: skip
-    kept = publishable(snapshot)
+    kept = publishable_snapshot(snapshot)
     assert "ada" not in json.dumps(kept) and "home" not in json.dumps(kept)
     names = [frame["filename"] for frame in kept["device_traces"][0][0]["frames"]]
     assert names == ["cs336_model/model/transformer.py", "torch/nn/modules/module.py", "my_model.py"]
@@ -324,7 +324,7 @@ def test_memory_that_is_given_out_again_was_released_before_by_a_thread_that_is_
         (True, 32),
         (False, 32),
     ]
-    assert paired([event for _, event in complete]) == ([(0, 1), (2, 3)], {})
+    assert pair_releases([event for _, event in complete]) == ([(0, 1), (2, 3)], {})
 
 
 @pytest.fixture(scope="module")

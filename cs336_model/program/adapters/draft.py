@@ -20,7 +20,7 @@ from cs336_model.program.without_times import FAILED, UNFINISHED, publishable
 
 WHILE_CHECKED, WHILE_MEASURED = "while it was checked", "while it was measured"
 SHARE_OF_CHECKS = 0.25  # of the time limit of the process
-OF_CUDA = "CUDA error"  # begins the messages of errors after which a process cannot use the GPU
+CUDA_ERROR = "CUDA error"  # begins the messages of errors after which a process cannot use the GPU
 
 
 class Draft:
@@ -58,7 +58,7 @@ class Draft:
 
 
 @contextmanager
-def drafted(
+def open_draft(
     spec: RunSpec | RowSpec, path: Path | None, record: Callable[[], Result], time_limit_s: float | None
 ) -> Iterator[Draft]:
     """The draft of a run; `record` gives a result with every key and what is known by now. An exception removes the
@@ -67,7 +67,7 @@ def drafted(
     try:
         yield draft
     except BaseException as error:
-        if draft.name and OF_CUDA in str(error):
+        if draft.name and CUDA_ERROR in str(error):
             draft.write(f"raised {one_line_error(error)}", FAILED)
         elif draft.name:
             path.unlink(missing_ok=True)

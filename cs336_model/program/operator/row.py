@@ -20,7 +20,7 @@ from torch import Tensor
 from cs336_model.model.transformer import scaled_dot_product_attention
 from cs336_model.program.adapters.attention import checks_of_attention, student_attention
 from cs336_model.program.adapters.checking import calling
-from cs336_model.program.adapters.draft import WHILE_MEASURED, Draft, drafted
+from cs336_model.program.adapters.draft import WHILE_MEASURED, Draft, open_draft
 from cs336_model.program.adapters.names import student_implementations
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device, synchronize
 from cs336_model.program.loading import record_packages
@@ -225,7 +225,7 @@ def row(
         facts = {"machine": machine_facts(device), "memory": memory or memory_facts(device), "cells": all_cells}
         return empty_result(spec, profiler="none") | facts | process_facts(progress, device, spec.targets)
 
-    with compiler_settings(spec), forced_backend(spec), drafted(spec, output, record, time_limit_s) as draft:
+    with compiler_settings(spec), forced_backend(spec), open_draft(spec, output, record, time_limit_s) as draft:
         with progress.stage("context"):
             open_context(device)
         checks, without_times = checks_or_reason(spec, device, draft, progress)

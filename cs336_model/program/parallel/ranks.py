@@ -52,7 +52,7 @@ def join_group(device: torch.device) -> None:
         mark_collectives()
 
 
-# functions of torch.distributed, and the argument with all that is reduced, gathered or scattered on one rank
+# functions of torch.distributed: range name, and position and name of the argument with all that one rank communicates
 COLLECTIVES = {
     "all_reduce": (ranges.ALL_REDUCE, 0, "tensor"),
     "broadcast": (ranges.BROADCAST, 0, "tensor"),
@@ -101,13 +101,13 @@ def mean_over_ranks(losses: Sequence[Tensor]) -> list[Tensor]:
     """The loss of the entire batch in every step, from that of this process's part."""
     if this_rank().count == 1:
         return list(losses)
-    together = torch.stack(list(losses)).float()
-    dist.all_reduce(together)
-    return list(together / this_rank().count)
+    sums = torch.stack(list(losses)).float()
+    dist.all_reduce(sums)
+    return list(sums / this_rank().count)
 
 
 def sum_over_ranks(number: Tensor) -> Tensor:
-    """The sum of the number of every rank; in place."""
+    """The sum over all ranks, in place."""
     dist.all_reduce(number)
     return number
 

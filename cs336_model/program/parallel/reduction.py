@@ -51,11 +51,12 @@ class AfterBackward(NoReduction):
                 reduce_to_mean(gradient)
         elif gradients:
             with span(ranges.ALL_REDUCE_BUFFERS):
-                together = _flatten_dense_tensors(gradients)
-            reduce_to_mean(together)
+                flat_gradient = _flatten_dense_tensors(gradients)
+            reduce_to_mean(flat_gradient)
             with span(ranges.ALL_REDUCE_BUFFERS):
-                for gradient, reduced in zip(gradients, _unflatten_dense_tensors(together, gradients), strict=True):
-                    gradient.copy_(reduced)
+                means = _unflatten_dense_tensors(flat_gradient, gradients)
+                for gradient, mean in zip(gradients, means, strict=True):
+                    gradient.copy_(mean)
 
     @contextmanager
     def paused(self):
@@ -95,11 +96,11 @@ class Buckets(NoReduction):
         self.bucket_mb = bucket_mb
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        quiet = warnings.catch_warnings(category=FutureWarning, action="ignore")  # PyTorch 2.13 renames the option
-        with quiet, span(ranges.ALL_REDUCE_BUFFERS):
+        ignore_warnings = warnings.catch_warnings(category=FutureWarning, action="ignore")  # 2.13 renames the option
+        with ignore_warnings, span(ranges.ALL_REDUCE_BUFFERS):
             # buffers hold constants (angles, a mask), which need not be sent again in every step
             self.model = DistributedDataParallel(model, bucket_cap_mb=self.bucket_mb, broadcast_buffers=False)
-        # the buckets of the second step are made in the order in which the first has used them
+        # the second step makes its buckets here, in the order in which the first step used the parameters
         self.model._pre_forward = in_range(ranges.ALL_REDUCE_BUFFERS, self.model._pre_forward)
         if ranges.are_recorded():  # a hook in Python takes time, so timed runs have none
             self.model.register_comm_hook(None, _marked_all_reduce)

@@ -17,13 +17,13 @@ from cs336_model.arithmetic.checkpoints import NO_CHECKPOINT, group_sizes
 from cs336_model.model.transformer import CausalSelfAttention
 from cs336_model.program.out_of_memory import OutOfMemoryError
 from cs336_model.program.spec import RunSpec, check_unknown
-from cs336_model.program.variants.attention import forced_backend, with_attention
-from cs336_model.program.variants.precision import choose_matmul_precision, weights_in_precision
+from cs336_model.program.variants.attention import forced_backend, set_attention
+from cs336_model.program.variants.precision import choose_matmul_precision, round_weights
 from cs336_model.program.variants.values import NOT_COMPILED, WHOLE_MODEL
 from cs336_model.program.without_times import Unsupported
 
 
-def with_checkpoints(spec: RunSpec, model: nn.Module) -> None:
+def set_checkpoints(spec: RunSpec, model: nn.Module) -> None:
     """Makes groups of consecutive blocks keep only their input, and recompute the rest in the backward pass (Chen et
     al. 2016, arXiv:1604.06174). In a capture, recomputed ranges are inside the range `recomputation`."""
     if spec.dimensions["checkpoint"] != NO_CHECKPOINT:
@@ -72,10 +72,10 @@ def process_settings(spec: RunSpec) -> Iterator[None]:
 
 def change_model(spec: RunSpec, model: nn.Module, device: torch.device) -> None:
     """Turns the plain model into the run's variant, in place. Raises Unsupported if this machine refuses it."""
-    weights_in_precision(spec, model)
-    with_attention(spec, model, device)
-    with_checkpoints(spec, model)
-    with_compilation(spec, model)
+    round_weights(spec, model)
+    set_attention(spec, model, device)
+    set_checkpoints(spec, model)
+    mark_for_compilation(spec, model)
 
 
 def batch_shape(spec: RunSpec) -> tuple[int, int]:
@@ -107,8 +107,8 @@ def compiler_settings(spec: RunSpec) -> Iterator[None]:
         yield
 
 
-def with_compilation(spec: RunSpec, model: nn.Module) -> None:
-    """Marks what to compile; it is compiled when it is first called, and again for its backward pass."""
+def mark_for_compilation(spec: RunSpec, model: nn.Module) -> None:
+    """Marks the model or its attention to be compiled at its first call, and again at its first backward pass."""
     if not is_compiled(spec):
         return
     if spec.dimensions["compile"] == WHOLE_MODEL:
@@ -135,12 +135,12 @@ def compiling(spec: RunSpec) -> Iterator[None]:
 
 
 def graph_counts(spec: RunSpec, before: dict[str, int] | None = None) -> dict[str, int] | None:
-    """Graphs that this process has compiled, how many of these since `before`, and the breaks between them; None if
-    nothing is compiled."""
+    """Graphs that this process has compiled, how many of these since the counts `before`, and the breaks between them;
+    None if nothing is compiled."""
     if not is_compiled(spec):
         return None
     from torch._dynamo.utils import counters
 
     graphs = counters["stats"]["unique_graphs"]
-    later = graphs - before["graphs"] if before else 0
-    return {"graphs": graphs, "graphs_later": later, "graph_breaks": sum(counters["graph_break"].values())}
+    graphs_later = graphs - before["graphs"] if before else 0
+    return {"graphs": graphs, "graphs_later": graphs_later, "graph_breaks": sum(counters["graph_break"].values())}
