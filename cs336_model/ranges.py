@@ -161,7 +161,9 @@ def mark_modules(model: Any) -> None:
     """Makes each call of a module of this torch model a part, named by the module's path, unless spans do nothing:
     timed runs must not pay for it."""
     global _modules
-    _leave_modules()
+    if _modules is not None:
+        _modules.end()
+        _modules = None
     if _open_span is _open_nothing:
         return
     from range_marks import module_parts
@@ -173,13 +175,6 @@ def mark_modules(model: Any) -> None:
     }
     _modules = module_parts.ModuleParts(span, lambda module: names.get(id(module)))
     _modules.begin()
-
-
-def _leave_modules() -> None:
-    global _modules
-    if _modules is not None:
-        _modules.end()
-        _modules = None
 
 
 def mark_compiled_graphs() -> None:

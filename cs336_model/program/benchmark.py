@@ -19,7 +19,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -105,9 +105,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--window-s", type=float, default=5.0, help="minimum seconds of a window; default: 5")
     options = parser.parse_args(arguments)
     if (options.profiler in windows.WRITING_PROFILERS) != (options.capture is not None):
-        raise SystemExit(
-            f"--capture names the file of --profiler {', '.join(windows.WRITING_PROFILERS)}: give both or neither"
-        )
+        names = ", ".join(windows.WRITING_PROFILERS)
+        raise SystemExit(f"--capture names the file of --profiler {names}: give both or neither")
     progress = Progress()
     spec, rank = read_spec(options.spec), this_rank()
     record_packages(spec.targets)
@@ -118,9 +117,11 @@ def main(arguments: list[str] | None = None) -> None:
     with progress.stage("profiler"):
         close_recording = windows.open_recording(options.profiler)
     wait_for_lease(options, progress)
-    energy = EnergyPlan(options.windows, options.window_s) if options.profiler == windows.ENERGY else None
-    accuracy, limit_s = options.accuracy == "yes", options.time_limit_s
-    state = RunState(options.profiler, options.capture, accuracy, energy, close_recording, options.output, limit_s)
+    state = RunState(
+        options.profiler, options.capture, accuracy=options.accuracy == "yes", close_recording=close_recording,
+        energy=EnergyPlan(options.windows, options.window_s) if options.profiler == windows.ENERGY else None,
+        output=options.output, time_limit_s=options.time_limit_s,
+    )  # fmt: skip
     try:
         result = run(spec, state, progress)
     except UnusableModel as error:
@@ -131,7 +132,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(spec: RunSpec, state: RunState, progress: Progress) -> Result:
-    """The result of one run: complete, out of memory with the failed request, or without times for another reason."""
+    """The result of one run: complete, out of memory, or without times for another reason."""
     device = resolve_device(spec.device, this_rank().number)
     recorder = recorder_on(device) if state.profiler == windows.MEMORY else None
     ranges.emit_ranges(recorder.emitter if recorder else windows.EMITTER_OF_PROFILER[state.profiler])
@@ -146,9 +147,10 @@ def run(spec: RunSpec, state: RunState, progress: Progress) -> Result:
     operations_context = followed_operations(spec, recorder and recorder.operation)
     draft_context = open_draft(spec, state.output, record, state.time_limit_s)
     with process_settings(spec), operations_context, draft_context as draft:
+        state.recorder, state.draft = recorder, draft
         # with a student's code, a draft of the result exists already
         with nullcontext() if draft.name else before_limit(overdue):
-            result |= measurement_or_reason(spec, device, replace(state, recorder=recorder, draft=draft), progress)
+            result |= measurement_or_reason(spec, device, state, progress)
         if state.profiler != windows.NCU:  # ncu keeps the GPU's counters until this process is gone
             leave_device(device)
     return result | process_facts(progress, device, spec.targets)

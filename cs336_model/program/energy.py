@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -23,15 +23,6 @@ from cs336_model.program.without_times import Unsupported
 
 POWERCAP = Path("/sys/class/powercap")
 TICKS, MAX_WAIT_S, POLL_S = 10, 3.0, 0.0002
-
-
-class EnergyCounter(Protocol):
-    """A counter of energy; `name` describes it for people."""
-
-    name: str
-
-    def microjoules(self) -> int:
-        """Its current value."""
 
 
 class NvmlCounter:
@@ -88,29 +79,12 @@ class RaplCounter:
         return self._total
 
 
+EnergyCounter = NvmlCounter | RaplCounter
+
+
 def energy_counter(device: torch.device) -> EnergyCounter:
     """The counter of this device. Raises Unsupported if there is none."""
     return NvmlCounter(gpu_uuid(device)) if device.type == "cuda" else RaplCounter()
-
-
-def measured_tick_s(
-    counter: EnergyCounter,
-    now: Callable[[], float] = time.perf_counter,
-    sleep: Callable[[float], None] = time.sleep,
-) -> float:
-    """The median time between two changes of the counter, which is read every 0.2 ms. Raises Unsupported if it does not
-    change for three seconds."""
-    change_times: list[float] = []
-    last_value, last_change = counter.microjoules(), now()
-    while len(change_times) <= TICKS:
-        sleep(POLL_S)
-        value, moment = counter.microjoules(), now()
-        if value != last_value:
-            change_times.append(moment)
-            last_value, last_change = value, moment
-        elif moment - last_change > MAX_WAIT_S:
-            raise Unsupported("energy", f"the counter did not change for {MAX_WAIT_S:.0f} s ({counter.name})")
-    return statistics.median(end - start for start, end in itertools.pairwise(change_times))
 
 
 def _text(path: Path) -> str:
@@ -144,13 +118,29 @@ class Meter:
         return gpu_state(gpu_uuid(self.device))
 
 
+def measured_tick_s(meter: Meter) -> float:
+    """The median time between two changes of the counter, which is read every 0.2 ms. Raises Unsupported if it does not
+    change for three seconds."""
+    change_times: list[float] = []
+    last_value, last_change_s = meter.counter.microjoules(), meter.now()
+    while len(change_times) <= TICKS:
+        meter.sleep(POLL_S)
+        value, now_s = meter.counter.microjoules(), meter.now()
+        if value != last_value:
+            change_times.append(now_s)
+            last_value, last_change_s = value, now_s
+        elif now_s - last_change_s > MAX_WAIT_S:
+            raise Unsupported("energy", f"the counter did not change for {MAX_WAIT_S:.0f} s ({meter.counter.name})")
+    return statistics.median(end - start for start, end in itertools.pairwise(change_times))
+
+
 def counted_energy(subject: Subject, meter: Meter, plan: EnergyPlan, progress: Progress) -> dict[str, Any]:
     """The counter's name, its tick in seconds, and the windows in their order."""
 
     def step() -> None:
         run_steps(subject, 1, PhaseClock(subject.device, ranges.MEASURE, progress))
 
-    tick_s = measured_tick_s(meter.counter, meter.now, meter.sleep)
+    tick_s = measured_tick_s(meter)
     windows = [idle_window(meter, plan.min_s)]
     windows += [window_of_steps(meter, plan.min_s, step) for _ in range(plan.windows)]
     windows.append(idle_window(meter, plan.min_s))
@@ -158,17 +148,12 @@ def counted_energy(subject: Subject, meter: Meter, plan: EnergyPlan, progress: P
 
 
 def idle_window(meter: Meter, min_s: float) -> dict[str, Any]:
-    """Seconds in which nothing runs."""
-
-    def wait() -> int:
-        meter.sleep(min_s)
-        return 0
-
-    return _window(meter, IDLE, wait)
+    """A window of these seconds in which nothing runs."""
+    return _window(meter, IDLE, lambda: meter.sleep(min_s))
 
 
 def window_of_steps(meter: Meter, min_s: float, step: Callable[[], None]) -> dict[str, Any]:
-    """Steps, each of which waits for the device, for at least these seconds."""
+    """A window of steps, each of which waits for the device, for at least these seconds."""
 
     def work() -> int:
         steps, until = 0, meter.now() + min_s
@@ -180,13 +165,13 @@ def window_of_steps(meter: Meter, min_s: float, step: Callable[[], None]) -> dic
     return _window(meter, STEPS, work)
 
 
-def _window(meter: Meter, kind: str, work: Callable[[], int]) -> dict[str, Any]:
-    """Kind, seconds, microjoules and steps of `work`, which returns its steps; and the device's state before and after
-    the window. Waits for the device at both ends."""
+def _window(meter: Meter, kind: str, work: Callable[[], int | None]) -> dict[str, Any]:
+    """Kind, seconds, microjoules and steps of `work`, which returns their number, if any; and the device's state before
+    and after it. Waits for the device at both ends."""
     begin_state = meter.state()
     synchronize(meter.device)
     begin_uj, begin_s = meter.counter.microjoules(), meter.now()
-    steps = work()
+    steps = work() or 0
     synchronize(meter.device)
     end_uj, end_s = meter.counter.microjoules(), meter.now()
     states = {"begin": begin_state, "end": meter.state()}

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 from pathlib import Path
 from types import FunctionType, ModuleType
 
-from cs336_model.program.module_search import is_installed
+from cs336_model.program.module_search import is_installed, packages_of
 
 _distributions_of_packages = cache(packages_distributions)  # it reads a file of every installed distribution
 _RECORDED_ELSEWHERE = {"cs336_model", "torch"}  # cs336_model by the digest of its sources, torch whenever it is loaded
@@ -18,16 +18,12 @@ _RECORDED_ELSEWHERE = {"cs336_model", "torch"}  # cs336_model by the digest of i
 def loaded_distributions(targets: Iterable[str] = ()) -> dict[str, str]:
     """The version of every distribution whose modules the packages of `targets` refer to, directly or not.
 
-    `targets` are what is measured, as "package.module:function". PyTorch's version also stands for what only it
-    imports.
+    `targets` are what is measured. PyTorch's version also stands for what only it imports.
     """
-    packages = _referenced_packages(
-        {target.partition(":")[0].partition(".")[0] for target in targets} - _RECORDED_ELSEWHERE
-    )
+    packages = _referenced_packages(packages_of(targets) - _RECORDED_ELSEWHERE)
     distributions = _distributions_of_packages() if packages else {}
     names = {name for package in packages for name in distributions.get(package, [])} | ({"torch"} & sys.modules.keys())
-    versions = {name: distribution_version(name) for name in sorted(names)}
-    return {name: text for name, text in versions.items() if text is not None}
+    return {name: known for name in sorted(names) if (known := distribution_version(name)) is not None}
 
 
 def distribution_version(name: str) -> str | None:

@@ -17,6 +17,7 @@ from cs336_model.program.module_search import (
     importable_names,
     is_installed,
     is_stdlib,
+    packages_of,
     path_below_import_folder,
 )
 
@@ -199,7 +200,7 @@ def record_packages(targets: Iterable[str]) -> None:
     """Records the files of these packages, wherever they are; `targets` are what is measured, as "package.module:name".
     Does nothing before start_code_recorder."""
     if _recorder is not None:
-        _recorder.add_packages({target.partition(":")[0].partition(".")[0] for target in targets})
+        _recorder.add_packages(packages_of(targets))
 
 
 def loaded_code() -> dict[str, Any] | None:

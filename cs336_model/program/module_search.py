@@ -82,6 +82,11 @@ def _location(spec: Any) -> Location:
     return Location(file, None if folders is None else tuple(folders))
 
 
+def packages_of(targets: Iterable[str]) -> set[str]:
+    """The top-level packages of targets, "package.module:name"."""
+    return {target.partition(":")[0].partition(".")[0] for target in targets}
+
+
 def path_below_import_folder(module: str, file_name: str) -> str:
     """The path of a module's file below the folder from which it is imported: "package/module.py"."""
     parents = module.split(".") if file_name.startswith("__init__.") else module.split(".")[:-1]
@@ -95,12 +100,7 @@ def is_installed(path: str | PurePath) -> bool:
 
 def is_stdlib(path: str) -> bool:
     """Whether a file or folder belongs to the standard library."""
-    return not is_installed(path) and any(is_below(path, folder) for folder in STANDARD_LIBRARY)
-
-
-def is_below(path: str, folder: str) -> bool:
-    """Whether a path is this folder or inside it."""
-    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+    return not is_installed(path) and any(f"{path}/".startswith(f"{folder}/") for folder in STANDARD_LIBRARY)
 
 
 def importable_names(folder: str) -> set[str]:

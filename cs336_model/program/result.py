@@ -31,9 +31,9 @@ def counted_flops(subject: Subject) -> dict[str, int | None]:
     """{"forward": FLOPs of the matrix products of one forward pass in its mode, by torch's counter}."""
     from torch.utils.flop_counter import FlopCounterMode  # slow to import, and only custom models need it
 
-    arguments = subject.arguments(with_loss=ranges.LOSS in subject.spec.phases)
-    # Of a compiled call nothing would be counted, and the counter's hooks refuse a model that returns views of its
-    # parameters; but only a call gathers the parameters of FSDP.
+    arguments = subject.loss_arguments if ranges.LOSS in subject.spec.phases else {}
+    # The counter does not see into a compiled call, and its hooks refuse a model that returns views of its parameters;
+    # but only a call gathers the parameters of FSDP.
     is_divided = subject.spec.dimensions["parallel"] in DIVIDED
     model = subject.model if is_divided and not is_compiled(subject.spec) else subject.model.forward
     with torch.no_grad(), FlopCounterMode(display=False) as counter:

@@ -19,8 +19,7 @@ CHOICES = {
     "mode": tuple(PHASES_OF_MODE), "precision": PRECISIONS, "compile": COMPILES, "attention": ATTENTIONS,
     "parallel": PARALLELS, "optimizer": OPTIMIZERS,
 }  # fmt: skip
-MIN_COUNTS = {"batch_size": 1, "context_length": 1, "gpus": 1}
-PATTERNS = {"checkpoint": CHECKPOINT_PATTERN}
+COUNTS = ("batch_size", "context_length", "gpus")
 
 
 @dataclass(frozen=True)
@@ -65,14 +64,13 @@ def read_spec(text: str) -> RunSpec:
     spec = read_fields(text, RunSpec)
     if not isinstance(spec.dimensions, dict):
         raise ValueError(f"specification: dimensions is {spec.dimensions!r}, not an object")
-    check_missing("dimensions of the specification", spec.dimensions, [*CHOICES, *MIN_COUNTS, *PATTERNS])
+    check_missing("dimensions of the specification", spec.dimensions, [*CHOICES, *COUNTS, "checkpoint"])
     for name, choices in CHOICES.items():
         check_choice(name, spec.dimensions[name], choices)
     check_choice("device", spec.device, DEVICES)
-    for name, minimum in MIN_COUNTS.items():
-        check_count(name, spec.dimensions[name], minimum)
-    for name, pattern in PATTERNS.items():
-        check_pattern(name, spec.dimensions[name], pattern)
+    for name in COUNTS:
+        check_count(name, spec.dimensions[name], minimum=1)
+    check_pattern("checkpoint", spec.dimensions["checkpoint"], CHECKPOINT_PATTERN)
     check_count("measured_steps", spec.measured_steps, minimum=1)
     check_count("warmup_steps", spec.warmup_steps, minimum=0)
     constructor_arguments(vars(spec))

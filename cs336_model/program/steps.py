@@ -56,13 +56,9 @@ class Subject:
         """The context of the forward pass and the loss in the run's precision."""
         return autocast(self.spec, self.device)
 
-    def arguments(self, *, with_loss: bool) -> dict[str, Tensor]:
-        """The arguments of the model besides the tokens."""
-        return self.loss_arguments if with_loss else {}
-
     def forward(self, *, with_loss: bool) -> Output:
         """One forward pass; `with_loss` asks the model for its loss if it computes one."""
-        return read_output(self.model(self.inputs, **self.arguments(with_loss=with_loss)), self.spec)
+        return read_output(self.model(self.inputs, **(self.loss_arguments if with_loss else {})), self.spec)
 
 
 def make_subject(spec: RunSpec, device: torch.device) -> Subject:

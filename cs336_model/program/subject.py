@@ -13,7 +13,7 @@ from cs336_model.program.out_of_memory import OutOfMemoryError
 from cs336_model.program.parallel.ranks import this_rank
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.targets import UnusableModel, find_object, one_line_error, prepare_functions
-from cs336_model.program.variants.effects import batch_shape, change_model
+from cs336_model.program.variants.effects import change_model
 
 
 def build_model(spec: RunSpec, device: torch.device) -> nn.Module:
@@ -49,7 +49,8 @@ def make_batch(spec: RunSpec, device: torch.device) -> tuple[Tensor, Tensor]:
 def whole_batch(spec: RunSpec, device: torch.device) -> Tensor:
     """The sequences of all ranks, int64 (batch, position), each with the token that follows its last."""
     generator = torch.Generator(device=device).manual_seed(spec.seed)
-    return torch.randint(spec.vocab_size, batch_shape(spec), generator=generator, device=device)
+    shape = (spec.dimensions["batch_size"], spec.dimensions["context_length"] + 1)
+    return torch.randint(spec.vocab_size, shape, generator=generator, device=device)
 
 
 def inputs_and_targets(tokens: Tensor) -> tuple[Tensor, Tensor]:

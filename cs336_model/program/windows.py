@@ -68,10 +68,10 @@ def profiled_window(
         torch.cuda.profiler.stop()
         close_recording()
         return
-    with (
-        _cheap_garbage_collection(profiler),
-        _torch_profile(device) if profiler == "torch" else nullcontext() as recording,
-    ):
+    # torch.profiler.profile would import the compiler at its start, in three seconds, to check for CUDA graphs
+    use_device = "cuda" if device.type == "cuda" else None
+    torch_profile = profile(use_device=use_device, use_kineto=True) if profiler == "torch" else nullcontext()
+    with _cheap_garbage_collection(profiler), torch_profile as recording:
         yield recording
     at_end()
     close_recording()
@@ -90,12 +90,6 @@ def _cheap_garbage_collection(profiler: str) -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
-
-
-def _torch_profile(device: torch.device) -> profile:
-    """The base class of torch.profiler.profile, which itself imports the compiler at its start (three seconds, to check
-    for CUDA graphs), and adds schedules and views that are not needed here."""
-    return profile(use_device="cuda" if device.type == "cuda" else None, use_kineto=True)
 
 
 def save_capture(recording: profile | None, path: Path | None, device: torch.device) -> None:

@@ -205,7 +205,7 @@ def test_a_students_attention_gets_the_type_that_autocast_would_give_it(run_benc
 def test_only_the_adapters_that_a_run_needs_are_in_its_specification():
     declared = {name: f"tests.adapters:{name}" for name in ADAPTERS}
     dimensions = {"attention": "own-triton", "precision": "fp32"}
-    assert list(needed_adapters(dimensions)) == [("attention own-triton", ADAPTERS[1])]
+    assert list(needed_adapters(dimensions)) == [("attention", "own-triton", ADAPTERS[1])]
     assert adapters_of_run(declared, dimensions) == {ADAPTERS[1]: f"tests.adapters:{ADAPTERS[1]}"}
     assert adapters_of_run(declared, {"attention": "flash"}) == {}
     assert missing_adapter(declared, dimensions) is None

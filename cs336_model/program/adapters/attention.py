@@ -106,12 +106,11 @@ def checks_of_shape(
     with calling(attention, f"with {case}, {precision}"):
         computed = outputs_and_gradients(apply, inputs, upstream, causal)
         synchronize(device)
-    references, magnitudes = reference(*(tensor.double() for tensor in (*inputs, upstream)), causal)
+    references, magnitudes = reference([tensor.double() for tensor in (*inputs, upstream)], causal)
     rows = zip(QUANTITIES, TOLERANCES, computed, references, magnitudes, strict=True)
     for quantity, roundoffs, result, expected, magnitude in rows:
         error = largest_error(attention, quantity, result, expected, magnitude)
-        tolerance = tolerance_of(roundoffs, precision, shape[2])
-        tf32_tolerance = tolerance_of(roundoffs, TF32, shape[2])
+        tolerance, tf32_tolerance = (tolerance_of(roundoffs, each, shape[2]) for each in (precision, TF32))
         yield make_check(attention, case, precision, quantity, error, tolerance, tf32_tolerance)
 
 
@@ -128,12 +127,11 @@ def outputs_and_gradients(apply: Apply, inputs: list[Tensor], upstream: Tensor, 
     return [output.detach(), *(leaf.grad for leaf in leaves)]
 
 
-def reference(
-    queries: Tensor, keys: Tensor, values: Tensor, upstream: Tensor, causal: bool
-) -> tuple[list[Tensor], list[Tensor]]:
-    """(values, magnitudes) of the output and of the gradients of queries, keys and values, from tensors in fp64;
-    `upstream` is the gradient of the output. Each value is a sum; its magnitude is the root of the sum of its terms'
-    squares."""
+def reference(tensors: list[Tensor], causal: bool) -> tuple[list[Tensor], list[Tensor]]:
+    """(values, magnitudes) of the output and of the gradients of queries, keys and values, from `tensors` in
+    fp64: these three and the gradient of the output. Each value is a sum; its magnitude is the root of the sum of its
+    terms' squares."""
+    queries, keys, values, upstream = tensors
     scale = queries.shape[-1] ** -0.5
     scores = queries @ keys.mT * scale
     if causal:
@@ -142,18 +140,13 @@ def reference(
     weights = scores.softmax(dim=-1)
     output = weights @ values
     # The gradient of softmax is weights * (weight gradients - their mean over the row, weighted by the weights).
-    weight_gradients = upstream @ values.mT
-    row_means = (upstream * output).sum(dim=-1, keepdim=True)
+    weight_gradients, row_means = upstream @ values.mT, (upstream * output).sum(dim=-1, keepdim=True)
     score_gradients = weights * (weight_gradients - row_means) * scale
     score_squares = (weights * scale) ** 2 * (weight_gradients**2 + row_means**2)
     results = [output, score_gradients @ keys, score_gradients.mT @ queries, weights.mT @ upstream]
-    squares = [
-        weights**2 @ values**2,
-        score_squares @ keys**2,
-        score_squares.mT @ queries**2,
-        (weights**2).mT @ upstream**2,
-    ]
-    return results, [total.sqrt() for total in squares]
+    square_sums = [weights**2 @ values**2, score_squares @ keys**2]
+    square_sums += [score_squares.mT @ queries**2, (weights**2).mT @ upstream**2]
+    return results, [square_sum.sqrt() for square_sum in square_sums]
 
 
 def largest_error(attention: str, quantity: str, result: Tensor | None, expected: Tensor, magnitude: Tensor) -> float:

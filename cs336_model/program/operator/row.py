@@ -131,14 +131,11 @@ def cell(spec: RowSpec, context_length: int, device: torch.device, progress: Pro
 
 def empty_cell(context_length: int) -> dict[str, Any]:
     """A cell with all keys and no measurement."""
-    nothing = dict.fromkeys(
-        (
-            "status", "reason", "out_of_memory", "compile_seconds", "memory_before_backward_bytes", "peak_bytes",
-            "bench_method",
-        )
-    )  # fmt: skip
-    times = {"forward_seconds": [], "backward_seconds": [], "bench_seconds": {}}
-    return {"context_length": context_length} | times | nothing
+    return {
+        "context_length": context_length, "status": None, "reason": None, "out_of_memory": None,
+        "forward_seconds": [], "backward_seconds": [], "compile_seconds": None, "bench_seconds": {},
+        "bench_method": None, "memory_before_backward_bytes": None, "peak_bytes": None,
+    }  # fmt: skip
 
 
 def measured_cell(spec: RowSpec, context_length: int, device: torch.device, progress: Progress) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 """What the dimensions change, as the loop needs it: settings of the process, the model (torch.compile with an empty
-cache, checkpoints), the shape of a batch."""
+cache, checkpoints)."""
 
 import functools
 import os
@@ -76,11 +76,6 @@ def change_model(spec: RunSpec, model: nn.Module, device: torch.device) -> None:
     set_attention(spec, model, device)
     set_checkpoints(spec, model)
     mark_for_compilation(spec, model)
-
-
-def batch_shape(spec: RunSpec) -> tuple[int, int]:
-    """(sequences on all GPUs, tokens of each), including the token that follows the last one."""
-    return spec.dimensions["batch_size"], spec.dimensions["context_length"] + 1
 
 
 def is_compiled(spec: RunSpec) -> bool:
