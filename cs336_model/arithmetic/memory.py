@@ -143,12 +143,9 @@ def estimated_peak_bytes(shape: ModelShape, mode: str, variant: Mapping[str, Any
 
 def build_peak_bytes(shape: ModelShape, variant: Mapping[str, Any]) -> int:
     """Bytes of weights, which are made in fp32, and of the mask, when the largest weight is converted."""
-    number, largest_weight = (
-        NUMBER_BYTES[variant["precision"]].number,
-        shape.d_model * max(shape.vocab_size, shape.d_ff),
-    )
-    converted_bytes = number * largest_weight if number < FP32_BYTES else 0
-    return FP32_BYTES * parameter_count(shape) + shape.context_length**2 + converted_bytes
+    number = NUMBER_BYTES[variant["precision"]].number
+    converted_numbers = shape.d_model * max(shape.vocab_size, shape.d_ff) if number < FP32_BYTES else 0
+    return FP32_BYTES * parameter_count(shape) + shape.context_length**2 + number * converted_numbers
 
 
 def step_peak_bytes(shape: ModelShape, mode: str, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:

@@ -130,11 +130,11 @@ def errors(measured: FirstStepOutputs, expected: FirstStepOutputs, device: torch
     """The relative errors by name, from the outputs of all ranks."""
     has_norm = measured.gradient_norm is not None
     difference, size = distance(measured.logits, expected.logits), distance(expected.logits)
-    norm_error = relative(float(measured.gradient_norm), float(expected.gradient_norm)) if has_norm else 0.0
+    norm_error = relative_error(float(measured.gradient_norm), float(expected.gradient_norm)) if has_norm else 0.0
     rank_numbers = gather_numbers([float(measured.loss), difference, size, norm_error], device)
     losses, differences, sizes, norm_errors = rank_numbers.T
     batch_errors = {
-        "loss_error": relative(float(losses.mean()), float(expected.loss)),
+        "loss_error": relative_error(float(losses.mean()), float(expected.loss)),
         "logits_error": float(torch.linalg.vector_norm(differences) / torch.linalg.vector_norm(sizes)),
     }
     return batch_errors | ({"gradient_norm_error": float(norm_errors.max())} if has_norm else {})
@@ -145,6 +145,6 @@ def distance(measured: Tensor, expected: Tensor | float = 0.0) -> float:
     return float(torch.linalg.vector_norm(measured.double() - expected))
 
 
-def relative(measured: float, expected: float) -> float:
+def relative_error(measured: float, expected: float) -> float:
     """|measured - expected| / |expected|."""
     return abs(measured - expected) / abs(expected)

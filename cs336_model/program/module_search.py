@@ -24,7 +24,7 @@ class Location:
 
     @property
     def first_path(self) -> str | None:
-        """The file, or the first_path folder of a namespace package."""
+        """The file, or the first folder of a namespace package."""
         return self.file or next(iter(self.folders or ()), None)
 
 

@@ -116,9 +116,7 @@ def program_parser(module: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument("--spec", required=True, help="specification of the run, as JSON (cs336_model/program/spec.py)")
     parser.add_argument("--output", required=True, type=Path, help="file for the result, as JSON")
     parser.add_argument("--lease", type=Path, help="socket where this program asks for its GPUs")
-    parser.add_argument(
-        "--time-limit-s", type=float, help="seconds after which this program is killed; it prints its stacks before"
-    )
+    parser.add_argument("--time-limit-s", type=float, help="seconds until it is killed; its stacks are printed before")
     return parser
 
 

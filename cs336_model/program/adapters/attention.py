@@ -51,9 +51,9 @@ def student_attention(attention: str, adapters: dict[str, str]) -> Callable[...,
     def attend(queries: Tensor, keys: Tensor, values: Tensor, future: Tensor | None) -> Tensor:
         device = queries.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else queries.dtype
-        folded = (tensor.to(dtype).flatten(0, 1).contiguous() for tensor in (queries, keys, values))
+        inputs = (tensor.to(dtype).flatten(0, 1).contiguous() for tensor in (queries, keys, values))
         with ranges.span(ranges.SCALED_DOT_PRODUCT_ATTENTION), torch.autocast(device, enabled=False):
-            output = apply(*folded, True)
+            output = apply(*inputs, True)
         if output.requires_grad:
             output.register_hook(Tensor.contiguous)
         return output.unflatten(0, queries.shape[:2])
@@ -85,14 +85,14 @@ def try_attention(
     """Runs a forward and a backward pass in the shape of the run, so that an error is attributed to the student's code
     and not to the model. Raises Failed."""
     apply = student_function(attention, adapters)
-    inputs = [torch.randn(shape, dtype=dtype_of(precision), device=device) for _ in range(4)]
+    *inputs, upstream = (torch.randn(shape, dtype=dtype_of(precision), device=device) for _ in range(4))
     with calling(attention, f"with {case_in_words(shape, True)}, {precision}"):
-        outputs_and_gradients(apply, inputs[:3], inputs[3], True)
+        outputs_and_gradients(apply, inputs, upstream, True)
         synchronize(device)
 
 
 def case_in_words(shape: tuple[int, int, int], causal: bool) -> str:
-    """ "length 64, width 16, causal"."""
+    """The case of a check, for people: "length 64, width 16, causal"."""
     return f"length {shape[1]}, width {shape[2]}, {'causal' if causal else 'not causal'}"
 
 

@@ -182,11 +182,11 @@ def training_checks(
     precision, initial = spec.dimensions["precision"], dict(build_variant(spec, device).named_parameters())
     rounding = STEPS * UNIT_ROUNDOFF[FP32]
     losses = [
-        ("loss", relative(loss, reference, reference))
+        ("loss", relative_error(loss, reference, reference))
         for loss, reference in zip(result.losses, expected.losses, strict=True)
     ]
     gradients = [
-        (f"gradient of {name}", relative(value, reference, reference))
+        (f"gradient of {name}", relative_error(value, reference, reference))
         for name, value in result.gradients.items()
         if (reference := expected.gradients[name]) is not None
     ]
@@ -194,7 +194,7 @@ def training_checks(
     for name, value in result.parameters.items():
         if (reference := expected.parameters[name]) is not None:
             change = reference - initial[name].detach()
-            error = relative(value, reference, change, rounding * float(reference.norm()))
+            error = relative_error(value, reference, change, rounding * float(reference.norm()))
             parameters.append((f"parameter of {name}", error))
     case, tolerance, checks = f"{this_rank().count} processes, {STEPS} steps", TOLERANCES[precision], []
     for errors in filter(None, (losses, gradients, parameters)):
@@ -210,7 +210,7 @@ def worst_on_any_rank(errors: list[float], device: torch.device) -> tuple[float,
     return float(errors_of_ranks.flatten()[index]), index % len(errors)
 
 
-def relative(value: Tensor, reference: Tensor, change: Tensor, rounding: float = 0.0) -> float:
+def relative_error(value: Tensor, reference: Tensor, change: Tensor, rounding: float = 0.0) -> float:
     """|value − reference| beyond the rounding, divided by |change|, in the Euclidean norm; 0 if nothing changes."""
     distance = float((value.double() - reference.double()).norm())
     if math.isnan(distance):

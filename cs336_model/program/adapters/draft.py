@@ -36,9 +36,8 @@ class Draft:
     def write(self, activity: str, status: str = UNFINISHED) -> None:
         """Writes the draft; `activity` is being done."""
         if self.name:
-            write_result(
-                self._record() | {"status": status, "reason": f"{self.name}: {publishable(activity)}"}, self._path
-            )
+            reason = f"{self.name}: {publishable(activity)}"
+            write_result(self._record() | {"status": status, "reason": reason}, self._path)
 
     @contextmanager
     def checking(self, progress: Progress) -> Iterator[None]:
@@ -61,8 +60,8 @@ class Draft:
 def open_draft(
     spec: RunSpec | RowSpec, path: Path | None, record: Callable[[], Result], time_limit_s: float | None
 ) -> Iterator[Draft]:
-    """The draft of a run; `record` gives a result with every key and what is known by now. An exception removes the
-    draft, so that the process fails, unless it says that the GPU can no longer be used."""
+    """A with block with the draft of a run; `record()` is a result with every key and what is known by now. An
+    exception removes the draft, so that the process fails, unless it says that the GPU can no longer be used."""
     draft = Draft(spec, path, record, time_limit_s)
     try:
         yield draft

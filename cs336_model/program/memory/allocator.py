@@ -112,7 +112,7 @@ class AllocatorRecorder:
         """Does nothing: the allocator's history may end with the process."""
 
     def snapshot(self) -> dict[str, Any]:
-        """The publishable_snapshot snapshot for pytorch.org/memory_viz."""
+        """The snapshot for pytorch.org/memory_viz, as it may be published."""
         return publishable_snapshot(self._snapshot)
 
     def _position(self) -> int:

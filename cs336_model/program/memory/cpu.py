@@ -58,7 +58,8 @@ class CpuRecorder:
 def history_of_tree(roots: list[Any]) -> tuple[list[AllocatorEvent], list[RecordedRange], int]:
     """Events and ranges of the profiler's tree, and the peak of its allocator, minus the bytes that it counted before
     the first event: an earlier profile of this process leaves some."""
-    events, ranges, totals = [], [], []
+    events, ranges = [], []
+    totals = []  # for each event its time, the bytes of all live tensors after it, and its size
     waiting = [(node, (None, None)) for node in sorted(roots, key=_start_ns, reverse=True)]
     while waiting:
         node, operation = waiting.pop()
