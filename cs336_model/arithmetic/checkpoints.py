@@ -28,8 +28,8 @@ def nesting_error(checkpoint: str) -> str | None:
 
 def groups(blocks: range, size: int) -> Iterator[range]:
     """These blocks in groups of `size`; the last may be smaller."""
-    for first in range(blocks.start, blocks.stop, size):
-        yield blocks[first - blocks.start : first - blocks.start + size]
+    for first in range(0, len(blocks), size):
+        yield blocks[first : first + size]
 
 
 def recomputed_flops(shape: ModelShape, checkpoint: str) -> dict[str, float]:

@@ -40,9 +40,9 @@ class FirstStepOutputs:
 class Comparison:
     """Compares the first step of a subject with the same step in fp64. To be made before that step."""
 
-    def __init__(self, subject: Subject, enabled: bool = True) -> None:
+    def __init__(self, subject: Subject, is_enabled: bool = True) -> None:
         self._outputs: FirstStepOutputs | None = None
-        self.reason = SWITCHED_OFF if not enabled else None if shape_of(vars(subject.spec)) else NOT_OURS
+        self.reason = SWITCHED_OFF if not is_enabled else None if shape_of(vars(subject.spec)) else NOT_OURS
         if self.reason is None:
             subject.after_first_step = self._keep_outputs
 

@@ -31,16 +31,16 @@ def bytes_digest(content: bytes) -> str:
 def _tokens(tree: ast.Module) -> list[str]:
     """The tree as text, each node after its parent. No recursion: a long sum is a deep tree."""
     tokens: list[str] = []
-    waiting: list = [tree]
-    while waiting:
-        item = waiting.pop()
+    stack: list = [tree]
+    while stack:
+        item = stack.pop()
         if isinstance(item, ast.AST):
             kind = type(item)
             tokens.append(kind.__name__)
             if isinstance(item, ast.Constant):
                 tokens.append(f"{type(item.value).__name__} {item.value!r}")
                 continue
-            waiting.append(_NODE_END)
+            stack.append(_NODE_END)
             for name in _fields(kind):
                 value = getattr(item, name, None)
                 if value is None or value == []:
@@ -49,10 +49,10 @@ def _tokens(tree: ast.Module) -> list[str]:
                     value = _without_docstring(value)
                 elif kind is ast.JoinedStr:
                     value = _with_merged_texts(value)
-                waiting += (value, name)
+                stack += (value, name)
         elif isinstance(item, list):
             tokens.append(f"[{len(item)}")
-            waiting += reversed(item)
+            stack += reversed(item)
         else:
             tokens.append(item if isinstance(item, str) else repr(item))
     return tokens

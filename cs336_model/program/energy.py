@@ -63,8 +63,8 @@ class RaplCounter:
             raise Unsupported("energy", f"this host shows no counter of its CPU (no package in {folder.name})")
         self._files = [zone / "energy_uj" for zone in zones]
         try:
-            self._last = [int(file.read_text()) for file in self._files]
-            self._range = [int((zone / "max_energy_range_uj").read_text()) for zone in zones]
+            self._last_values = [int(file.read_text()) for file in self._files]
+            self._ranges = [int((zone / "max_energy_range_uj").read_text()) for zone in zones]
         except PermissionError:
             raise Unsupported("energy", f"only root may read energy_uj in {folder.name}: sudo chmod a+r it") from None
         self._total = 0
@@ -73,9 +73,9 @@ class RaplCounter:
         """Microjoules since this object was made. To be read more often than a file wraps around (in minutes)."""
         for index, file in enumerate(self._files):
             now = int(file.read_text())
-            change = now - self._last[index]
-            self._total += change if change >= 0 else change + self._range[index]
-            self._last[index] = now
+            change = now - self._last_values[index]
+            self._total += change if change >= 0 else change + self._ranges[index]
+            self._last_values[index] = now
         return self._total
 
 

@@ -39,14 +39,14 @@ def _referenced_packages(packages: set[str]) -> set[str]:
     modules: dict[str, list[ModuleType]] = {}
     for name, module in list(sys.modules.items()):
         modules.setdefault(name.partition(".")[0], []).append(module)
-    reached, waiting = set(), set(packages)
-    while waiting:
-        package = waiting.pop()
-        reached.add(package)
+    visited, queue = set(), set(packages)
+    while queue:
+        package = queue.pop()
+        visited.add(package)
         references = {name for module in modules.get(package, []) for name in _packages_in(module)}
-        waiting |= references & modules.keys() - reached
-        waiting -= sys.stdlib_module_names | _RECORDED_ELSEWHERE
-    return reached
+        queue |= references & modules.keys() - visited
+        queue -= sys.stdlib_module_names | _RECORDED_ELSEWHERE
+    return visited
 
 
 def _packages_in(module: ModuleType) -> Iterator[str]:

@@ -70,9 +70,9 @@ def _call(target: str, function: Callable[..., Any], *args: Any, **kwargs: Any) 
     except OutOfMemoryError:
         raise
     except Exception as error:  # whatever it raises
-        given = f"the arguments {', '.join(kwargs)}" if kwargs else f"a {type(args[0]).__name__}" if args else "nothing"
+        names = ", ".join([*(type(value).__name__ for value in args), *kwargs]) or "no arguments"
         raise UnusableModel(
-            f"{target}, called with {given}, raised {one_line_error(error)}; see program.arguments in config.yaml"
+            f"{target}, called with {names}, raised {one_line_error(error)}; see program.arguments in config.yaml"
         ) from error
 
 

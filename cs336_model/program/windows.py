@@ -15,13 +15,8 @@ NSYS, NCU = "nsys", "ncu"
 MEMORY = "memory"  # a separate recorder, which starts before the model is made (cs336_model.program.memory)
 ENERGY = "energy"  # not a profiler: windows of seconds, with a counter (cs336_model.program.energy)
 EMITTER_OF_PROFILER = {
-    "none": "none",
-    NSYS: "nvtx",
-    NCU: "none",
-    "torch": "record_function",
-    MEMORY: "none",
-    ENERGY: "none",
-}
+    "none": "none", NSYS: "nvtx", NCU: "none", "torch": "record_function", MEMORY: "none", ENERGY: "none",
+}  # fmt: skip
 WRITING_PROFILERS = ("torch", MEMORY, ENERGY)
 CUDA_PROFILERS = (NSYS, NCU)  # programs that record between cudaProfilerStart and cudaProfilerStop
 

@@ -60,9 +60,9 @@ def history_of_tree(roots: list[Any]) -> tuple[list[AllocatorEvent], list[Record
     the first event: an earlier profile of this process leaves some."""
     events, ranges = [], []
     totals = []  # for each event its time, the bytes of all live tensors after it, and its size
-    waiting = [(node, (None, None)) for node in sorted(roots, key=_start_ns, reverse=True)]
-    while waiting:
-        node, operation = waiting.pop()
+    stack = [(node, (None, None)) for node in sorted(roots, key=_start_ns, reverse=True)]
+    while stack:
+        node, operation = stack.pop()
         kind, fields = node.typed
         if kind == ALLOCATION and fields.device.type == "cpu":
             size, time_us = fields.alloc_size, node.start_time_ns / 1e3
@@ -74,7 +74,7 @@ def history_of_tree(roots: list[Any]) -> tuple[list[AllocatorEvent], list[Record
             operation = name, line or None
         elif node.name.startswith(RANGE):
             ranges.append(node)
-        waiting += [(child, operation) for child in sorted(node.children, key=_start_ns, reverse=True)]
+        stack += [(child, operation) for child in sorted(node.children, key=_start_ns, reverse=True)]
     events = with_unseen_releases(sorted(events, key=itemgetter(0)))
     times = [time_ns for time_ns, _ in events]
     _, after_first, first_size = min(totals, default=(0, 0, 0))

@@ -54,9 +54,9 @@ def read_row(text: str) -> RowSpec:
 
 def row_impossibility(dimensions: dict[str, Any]) -> str | None:
     """Why no machine can measure this run, in one line; None if it is possible, or only a machine knows."""
-    compiled, attention = dimensions["compile"], dimensions["attention"]
-    if compiled not in (NOT_COMPILED, WHOLE_MODEL):
-        return f"compile {compiled}: only attention runs here, so choose off or on"
-    if compiled != NOT_COMPILED and attention != EAGER:
-        return f"compile {compiled} with attention {attention}: a fused kernel is not compiled; list {EAGER}"
+    compilation, attention = dimensions["compile"], dimensions["attention"]
+    if compilation not in (NOT_COMPILED, WHOLE_MODEL):
+        return f"compile {compilation}: only attention runs here, so choose off or on"
+    if compilation != NOT_COMPILED and attention != EAGER:
+        return f"compile {compilation} with attention {attention}: a fused kernel is not compiled; list {EAGER}"
     return None
