@@ -13,7 +13,7 @@ from tests.cs336_model.specs import changed
 
 
 def parameters_alive() -> int:
-    return sum(type(one) is torch.nn.Parameter for one in gc.get_objects())
+    return sum(type(value) is torch.nn.Parameter for value in gc.get_objects())
 
 
 @pytest.fixture

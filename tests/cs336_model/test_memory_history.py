@@ -66,14 +66,17 @@ def test_the_live_bytes_of_all_pairs_are_those_of_a_walk_over_the_events(seed):
             address = chance.choice(list(live))
             events.append(freed(address, live.pop(address)))
         else:
-            address, size = chance.choice([one for one in range(40) if one not in live]), chance.randrange(1, 100)
+            address, size = (
+                chance.choice([number for number in range(40) if number not in live]),
+                chance.randrange(1, 100),
+            )
             live[address] = size
             events.append(made(address, size))
         walked.append(sum(live.values()))
     allocations, at_end = pair_releases(events)
     for number, expected in enumerate(walked):
         alive = [made for made, freed in allocations if made <= number and (freed is None or freed > number)]
-        assert sum(events[one].size for one in alive) == expected
+        assert sum(events[event].size for event in alive) == expected
     assert set(at_end) == set(live)
 
 
@@ -175,7 +178,10 @@ def test_on_a_gpu_the_allocators_counters_tell_the_range_of_every_allocation(mon
             allocator.alloc(32, 30)
     record = recorder.finish({"parameters": [16]}).as_record()
     assert allocator.recording == [(), (None,)]  # begun, then ended
-    names = [record["ranges"]["name"][one] if one is not None else None for one in record["allocations"]["range"]]
+    names = [
+        record["ranges"]["name"][range_number] if range_number is not None else None
+        for range_number in record["allocations"]["range"]
+    ]
     assert names == [None, "forward", "backward"]
     made_by = zip(record["allocations"]["operator"], record["allocations"]["line"], strict=True)
     assert [*made_by] == [(None, None), ("aten::mm", "model.py:7"), (None, None)]
@@ -274,8 +280,8 @@ def replayed_peak(record: dict) -> int:
         change[made_by] += size
         change[-1 if freed_by is None else freed_by] -= size
     peak = live = 0
-    for one in change[:-1]:
-        live += one
+    for change_bytes in change[:-1]:
+        live += change_bytes
         peak = max(peak, live)
     return peak
 
@@ -365,7 +371,8 @@ def test_what_one_block_saves_is_what_autograd_packs_while_it_runs(three_blocks,
     own = (*subject.parameters, *subject.model.buffers())
     standing = {tensor.untyped_storage()._cdata for tensor in own}
     expected = [
-        sum(one.untyped_storage().nbytes() for key, one in tensors.items() if key not in standing) for tensors in packed
+        sum(tensor.untyped_storage().nbytes() for key, tensor in tensors.items() if key not in standing)
+        for tensors in packed
     ]
     kept = tables["memory_activations"]
     by_operator = kept[kept["operator"] != ""].groupby("block")["bytes"].sum()

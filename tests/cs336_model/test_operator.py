@@ -38,16 +38,16 @@ def measured(text: str) -> dict:
 
 def test_a_row_has_a_cell_per_context_length_with_a_time_of_every_pass():
     result = measured(changed())
-    assert [one["context_length"] for one in result["cells"]] == [8, 16]
-    for one in result["cells"]:
-        assert one["status"] == "complete"
-        assert len(one["forward_seconds"]) == len(one["backward_seconds"]) == 3
-        assert min(one["forward_seconds"] + one["backward_seconds"]) > 0
+    assert [cell["context_length"] for cell in result["cells"]] == [8, 16]
+    for cell in result["cells"]:
+        assert cell["status"] == "complete"
+        assert len(cell["forward_seconds"]) == len(cell["backward_seconds"]) == 3
+        assert min(cell["forward_seconds"] + cell["backward_seconds"]) > 0
     assert result["machine"]["device"] == "cpu"
     written = json.loads(json.dumps(result | {"loaded": {}}))  # this process keeps no account
     parse_as(ProgramResult, written)
     parse_as(OperatorFacts, written)
-    assert result["cost_seconds"]["measured"] > sum(one["forward_seconds"][0] for one in result["cells"])
+    assert result["cost_seconds"]["measured"] > sum(cell["forward_seconds"][0] for cell in result["cells"])
 
 
 def test_a_backend_gives_what_the_written_out_attention_gives_with_the_same_mask_and_scale():
@@ -59,7 +59,7 @@ def test_a_backend_gives_what_the_written_out_attention_gives_with_the_same_mask
 
 def test_a_backend_that_is_refused_is_a_cell_with_pytorchs_reason_and_the_row_goes_on():
     result = measured(changed(attention="cudnn"))
-    assert [one["status"] for one in result["cells"]] == ["unsupported"] * 2
+    assert [cell["status"] for cell in result["cells"]] == ["unsupported"] * 2
     assert result["cells"][0]["reason"].startswith("attention cudnn: No viable backend")
     assert result["cells"][0]["forward_seconds"] == []
 
