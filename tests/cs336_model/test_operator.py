@@ -44,7 +44,7 @@ def test_a_row_has_a_cell_per_context_length_with_a_time_of_every_pass():
         assert len(cell["forward_seconds"]) == len(cell["backward_seconds"]) == 3
         assert min(cell["forward_seconds"] + cell["backward_seconds"]) > 0
     assert result["machine"]["device"] == "cpu"
-    written = json.loads(json.dumps(result | {"loaded": {}}))  # this process keeps no account
+    written = json.loads(json.dumps(result | {"loaded": {}}))  # this process records no loaded code
     parse_as(ProgramResult, written)
     parse_as(OperatorFacts, written)
     assert result["cost_seconds"]["measured"] > sum(cell["forward_seconds"][0] for cell in result["cells"])
