@@ -58,7 +58,7 @@ def residual_bytes(shape: ModelShape, variant: Mapping[str, Any] = DEFAULT_VARIA
     return NUMBER_BYTES[variant["precision"]].number * shape.tokens * shape.d_model
 
 
-def gradient_bytes_of_a_block(shape: ModelShape, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:
+def block_gradient_bytes(shape: ModelShape, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:
     """Bytes of the gradients of one block's parameters."""
     return NUMBER_BYTES[variant["precision"]].number * (shape.block_weights + 2 * shape.d_model)
 
@@ -190,5 +190,5 @@ def _backward_bytes_of_blocks(shape: ModelShape, variant: Mapping[str, Any], out
     added = _block_backward_bytes(shape, variant) - saved_block_bytes(shape, variant)
     blocks = range(shape.num_layers)
     for block, saved in _saved_in_backward(blocks, group_sizes(variant["checkpoint"]), shape, variant):
-        later_gradients = (shape.num_layers - 1 - block) * gradient_bytes_of_a_block(shape, variant)
+        later_gradients = (shape.num_layers - 1 - block) * block_gradient_bytes(shape, variant)
         yield saved + added + later_gradients + head_gradients + output

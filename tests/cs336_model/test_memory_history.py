@@ -10,7 +10,7 @@ import torch
 
 from cs336_model import ranges
 from cs336_model.arithmetic.flops import shape_of
-from cs336_model.arithmetic.memory import gradient_bytes_of_a_block, residual_bytes, saved_activation_bytes
+from cs336_model.arithmetic.memory import block_gradient_bytes, residual_bytes, saved_activation_bytes
 from cs336_model.program import benchmark
 from cs336_model.program.memory.allocator import (
     AllocatorRecorder,
@@ -387,7 +387,7 @@ def test_what_one_block_saves_is_what_autograd_packs_while_it_runs(three_blocks,
 def test_the_gradients_of_a_block_are_its_parameters_and_what_it_kept_is_freed(three_blocks, spec_values):
     tables, spec = three_blocks(spec_values)
     blocks, shape = tables["memory_blocks"].set_index("block"), shape_of(vars(spec))
-    assert blocks["gradient_bytes"].tolist() == [gradient_bytes_of_a_block(shape)] * 3
+    assert blocks["gradient_bytes"].tolist() == [block_gradient_bytes(shape)] * 3
     middle = blocks.loc[1]
     assert middle["backward_change_bytes"] == middle["gradient_bytes"] - middle["saved_bytes"]
     assert blocks["residual_bytes"].tolist() == [residual_bytes(shape)] * 3

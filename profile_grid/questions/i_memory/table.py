@@ -8,8 +8,8 @@ import pandas as pd
 from cs336_model.arithmetic.flops import ModelShape, sequences_per_gpu
 from cs336_model.arithmetic.memory import (
     NON_TENSOR_BYTES,
+    block_gradient_bytes,
     estimated_peak_bytes,
-    gradient_bytes_of_a_block,
     residual_bytes,
     saved_block_bytes,
 )
@@ -71,7 +71,7 @@ def _by_shapes(run: pd.Series, row: dict) -> tuple[int | None, int | None, int |
         return None, None, None
     trains = pd.notna(row["saved_bytes"])
     keeps = saved_block_bytes(shape, row) if trains and row[CHECKPOINT.key] == CHECKPOINT.default else None
-    return keeps, gradient_bytes_of_a_block(shape, row) if trains else None, residual_bytes(shape, row)
+    return keeps, block_gradient_bytes(shape, row) if trains else None, residual_bytes(shape, row)
 
 
 def memory_operations(merged: per_pass.Merged) -> pd.DataFrame:
