@@ -1,4 +1,4 @@
-"""The arguments of a model's constructor: its parameter names, with values by the names of a grid. Imports nothing.
+"""The arguments of a model's constructor: its parameter names, with values by the names of a grid. Imports no torch.
 
 A text "$name" means the run's value of that name: one of its dimensions (context_length, batch_size), vocab_size,
 or a size of its model. Other values are passed unchanged.
@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from typing import Any
 
 MARK = "$"
-SIZES = ("d_model", "num_layers", "num_heads", "d_ff", "rope_theta")
+SIZES = ("d_model", "num_layers", "num_heads", "d_ff", "rope_theta")  # of a model
 PROJECT_ARGUMENTS = {name: f"{MARK}{name}" for name in ("vocab_size", "context_length", *SIZES)}  # if none are declared
 
 
-def run_values_named(arguments: Mapping[str, Any]) -> dict[str, str]:
-    """The name of the run's value for each argument that has one, by the constructor's name."""
-    marked = {name: value for name, value in arguments.items() if isinstance(value, str) and value.startswith(MARK)}
-    return {name: value.removeprefix(MARK) for name, value in marked.items()}
+def run_value_names(arguments: Mapping[str, Any]) -> dict[str, str]:
+    """By argument, the name after "$", for arguments that name a value of the run."""
+    texts = {argument: value for argument, value in arguments.items() if isinstance(value, str)}
+    return {argument: text.removeprefix(MARK) for argument, text in texts.items() if text.startswith(MARK)}
 
 
 def values_by_name(program: Mapping[str, Any]) -> dict[str, Any]:
@@ -23,10 +23,11 @@ def values_by_name(program: Mapping[str, Any]) -> dict[str, Any]:
     return {**program["dimensions"], "vocab_size": program["vocab_size"], **program["sizes"]}
 
 
-def given_arguments(program: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a run specification with their values. ValueError names an argument without a value."""
-    names, values = run_values_named(program["arguments"]), values_by_name(program)
+def constructor_arguments(program: Mapping[str, Any]) -> dict[str, Any]:
+    """The constructor's arguments in a run specification, with the run's values in place of their names. ValueError
+    tells which name is unknown."""
+    names, values = run_value_names(program["arguments"]), values_by_name(program)
     for argument, name in names.items():
         if name not in values:
-            raise ValueError(f"{argument}: {MARK}{name} is not one of {', '.join(values)}")
+            raise ValueError(f"argument {argument}: {MARK}{name} is not one of {', '.join(values)}")
     return {**program["arguments"], **{argument: values[name] for argument, name in names.items()}}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
 
-PATIENCE_S = 20
+TIMEOUT_S = 20
 # Reasons for lower clocks that make times incomparable (nvml.h, nvmlClocksEventReason*).
 # Idle (0x1) and clocks set by an application (0x2) are not throttling.
 THROTTLE_BITS = {
@@ -41,13 +41,13 @@ def output(*arguments: str) -> str:
     """The output of nvidia-smi for these arguments; "" if it fails."""
     try:
         command = ["nvidia-smi", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=TIMEOUT_S).stdout
     except (OSError, subprocess.SubprocessError):
         return ""
 
 
 def integer(text: str) -> int | None:
-    """A number of nvidia-smi; None for "[N/A]" or the like."""
+    """An integer in the output of nvidia-smi; None for "[N/A]" and the like."""
     return int(text) if text.isdigit() else None
 
 
@@ -62,8 +62,8 @@ def throttle_reasons_in(text: str) -> list[str] | None:
 
 
 def _query(query: str, gpu: str | None) -> list[str]:
-    chosen = [] if gpu is None else [f"--id={gpu}"]
-    return output(*chosen, f"--query-{query}", "--format=csv,noheader,nounits").splitlines()
+    gpu_option = [] if gpu is None else [f"--id={gpu}"]
+    return output(*gpu_option, f"--query-{query}", "--format=csv,noheader,nounits").splitlines()
 
 
 @cache
@@ -81,7 +81,7 @@ def nvml() -> ModuleType | None:
     return pynvml
 
 
-_FIELDS = (
+_STATE_FIELDS = (
     "index", "uuid", "driver_version", "clocks.current.sm", "clocks.current.memory", "temperature.gpu",
     "clocks_throttle_reasons.active", "memory.used", "memory.free",
 )  # fmt: skip
@@ -96,7 +96,7 @@ class GpuState:
     memory_clock_mhz: int | None = None
     temperature_c: int | None = None
     throttle_reasons: list[str] | None = None
-    processes: int | None = None  # that use it
+    processes: int | None = None  # number of processes that use the GPU
     used_bytes: int | None = None
     free_bytes: int | None = None
     host_uuids: tuple[str, ...] = ()
@@ -132,31 +132,30 @@ def _state_from_nvml(pynvml: ModuleType, uuid: str) -> GpuState:
     )
 
 
-def _state_from_smi(name: str) -> GpuState:
-    rows = gpus(*_FIELDS)
-    row = next((row for row in rows if name in (row["index"], row["uuid"])), None)
+def _state_from_smi(gpu: str) -> GpuState:
+    rows = gpus(*_STATE_FIELDS)
+    row = next((row for row in rows if gpu in (row["index"], row["uuid"])), None)
     if row is None:
         return GpuState()
-    _, _, driver, sm_clock, memory_clock, temperature, throttle, used, free = row.values()
     return GpuState(
-        driver=driver,
-        sm_clock_mhz=integer(sm_clock),
-        memory_clock_mhz=integer(memory_clock),
-        temperature_c=integer(temperature),
-        throttle_reasons=throttle_reasons_in(throttle),
-        processes=len(compute_processes(name)),
-        used_bytes=mebibytes(used),
-        free_bytes=mebibytes(free),
+        driver=row["driver_version"],
+        sm_clock_mhz=integer(row["clocks.current.sm"]),
+        memory_clock_mhz=integer(row["clocks.current.memory"]),
+        temperature_c=integer(row["temperature.gpu"]),
+        throttle_reasons=throttle_reasons_in(row["clocks_throttle_reasons.active"]),
+        processes=len(compute_processes(gpu)),
+        used_bytes=mib_to_bytes(row["memory.used"]),
+        free_bytes=mib_to_bytes(row["memory.free"]),
         host_uuids=tuple(row["uuid"] for row in rows),
     )
 
 
-def mebibytes(text: str) -> int | None:
-    """Bytes from the memory that nvidia-smi prints; None for "[N/A]"."""
-    count = integer(text)
-    return None if count is None else count * 2**20
+def mib_to_bytes(text: str) -> int | None:
+    """Bytes of a size that nvidia-smi prints in MiB; None for "[N/A]"."""
+    size = integer(text)
+    return None if size is None else size * 2**20
 
 
 def as_text(value: str | bytes) -> str:
-    """A text of NVML, which older bindings return as bytes."""
+    """A text that NVML returned, as str: older bindings return bytes."""
     return value.decode() if isinstance(value, bytes) else value

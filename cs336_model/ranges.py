@@ -58,7 +58,8 @@ ALL_REDUCE_WAIT = "wait for all-reduce"
 ALL_REDUCE_BUFFERS = "all-reduce buffers"  # makes or fills them
 ALL_GATHER, ALL_GATHER_WAIT, REDUCE_SCATTER = "all-gather", "wait for all-gather", "reduce-scatter"
 BROADCAST = "broadcast"
-COMMUNICATION = (ALL_REDUCE, ALL_REDUCE_WAIT, ALL_GATHER, ALL_GATHER_WAIT, REDUCE_SCATTER, BROADCAST)  # first words
+# beginnings of the names of ranges of communication
+COMMUNICATION = (ALL_REDUCE, ALL_REDUCE_WAIT, ALL_GATHER, ALL_GATHER_WAIT, REDUCE_SCATTER, BROADCAST)
 
 EMBEDDING = "embedding"
 BLOCK = "block"
@@ -82,16 +83,16 @@ PHASES = (FORWARD, LOSS, BACKWARD, OPTIMIZER)
 PHASES_OF_MODE = {
     "forward": (FORWARD,),
     "forward_backward": (FORWARD, LOSS, BACKWARD),
-    TRAIN_STEP: (FORWARD, LOSS, BACKWARD, OPTIMIZER),
+    TRAIN_STEP: PHASES,
 }
-MODULE_RANGE = "module {}"  # of a module whose name is taken
+MODULE_RANGE = "module {}"  # of a module that is called like another range
 AROUND_PARTS = {COMPILE, WARMUP, MEASURE, NO_SYNC, STEP, FORWARD, BACKWARD, OPTIMIZER, SYNCHRONIZE}
 EMITTERS = ("none", "nvtx", "record_function")
 
 Span = Callable[[str], AbstractContextManager]
-_NO_SPAN = nullcontext()
-_silent: Span = lambda name: _NO_SPAN  # noqa: E731
-_open_span: Span = _silent
+_NO_RANGE = nullcontext()
+_open_nothing: Span = lambda name: _NO_RANGE  # noqa: E731
+_open_span: Span = _open_nothing
 _marker = None  # opens ranges for a profiler, once chosen
 _modules = None  # opens ranges around modules, after mark_modules
 
@@ -112,18 +113,18 @@ def in_range(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def of_bytes(operation: str, byte_count: int) -> str:
+def collective_range_name(operation: str, byte_count: int) -> str:
     """The range name of a collective of `byte_count` bytes on one rank."""
     return f"{operation}, bytes = {byte_count}"
 
 
-def of_bucket(index: int) -> str:
+def bucket_range_name(index: int) -> str:
     """The range name of the all-reduce of one of DDP's buckets."""
     return f"{ALL_REDUCE}, bucket = {index}"
 
 
 def are_recorded() -> bool:
-    """Whether spans are ranges for a profiler."""
+    """Whether a profiler sees spans as ranges."""
     return _marker is not None
 
 
@@ -139,13 +140,15 @@ def emit_ranges(emitter: Any) -> None:
         from kernel_tables.kineto.names import encoded
         from range_marks import backward, marker
 
-        made = {"nvtx": marker.nvtx_emitter, "record_function": lambda: marker.record_function_emitter(encoded)}
-        opened = made[emitter]() if isinstance(emitter, str) else emitter
-        _marker = marked = marker.Marker(opened, RECOMPUTATION)
-        backward.follow_backward(marked)
-        _open_span = lambda name: marked.part(name) if _is_part(name) else marked.range(name)  # noqa: E731
+        if emitter == "nvtx":
+            emitter = marker.nvtx_emitter()
+        elif emitter == "record_function":
+            emitter = marker.record_function_emitter(encoded)
+        _marker = new_marker = marker.Marker(emitter, RECOMPUTATION)
+        backward.follow_backward(new_marker)
+        _open_span = lambda name: new_marker.part(name) if _is_part(name) else new_marker.range(name)  # noqa: E731
         return
-    _open_span = _silent
+    _open_span = _open_nothing
     if _marker is not None:
         from range_marks import backward, compiled
 
@@ -155,28 +158,23 @@ def emit_ranges(emitter: Any) -> None:
 
 
 def mark_modules(model: Any) -> None:
-    """Makes every call of a module of this model (torch's) a part, by its path in the tree of modules, unless spans are
-    silent: timed runs must not pay for it."""
-    global _modules
-    _leave_modules()
-    if _open_span is _silent:
-        return
-    from range_marks import module_parts
-
-    taken = {*AROUND_PARTS, *PHASES, RECOMPUTATION}
-    names = {
-        id(module): MODULE_RANGE.format(name) if name in taken else name
-        for module, name in module_parts.names_in(model)
-    }
-    _modules = module_parts.ModuleParts(span, lambda module: names.get(id(module)))
-    _modules.begin()
-
-
-def _leave_modules() -> None:
+    """Makes each call of a module of this torch model a part, named by the module's path, unless spans do nothing:
+    timed runs must not pay for it."""
     global _modules
     if _modules is not None:
         _modules.end()
         _modules = None
+    if _open_span is _open_nothing:
+        return
+    from range_marks import module_parts
+
+    other_ranges = {*AROUND_PARTS, *PHASES, RECOMPUTATION}
+    names = {
+        id(module): MODULE_RANGE.format(name) if name in other_ranges else name
+        for module, name in module_parts.names_in(model)
+    }
+    _modules = module_parts.ModuleParts(span, lambda module: names.get(id(module)))
+    _modules.begin()
 
 
 def mark_compiled_graphs() -> None:
@@ -190,21 +188,16 @@ def mark_compiled_graphs() -> None:
         compiled.open_ranges(_marker)
 
 
-def open_with(opened: Span) -> None:
-    """Sets what a span is: the result of `opened` for its name."""
+def open_spans_with(open_range: Span) -> None:
+    """Sets what a span is: the result of `open_range` for its name."""
     global _open_span
-    _open_span = opened
+    _open_span = open_range
 
 
-def silence_where(inside: Callable[[], bool]) -> None:
-    """Makes spans do nothing while `inside` is true: a range would break the graph that a compiler traces."""
-    global _open_span
-    opened = _open_span
-
-    def open_outside(name: str) -> AbstractContextManager:
-        return _NO_SPAN if inside() else opened(name)
-
-    _open_span = open_outside
+def silence_spans_while(is_silent: Callable[[], bool]) -> None:
+    """Makes spans do nothing while `is_silent()`: a range would break the graph that a compiler traces."""
+    open_range = _open_span
+    open_spans_with(lambda name: _NO_RANGE if is_silent() else open_range(name))
 
 
 def _is_part(name: str) -> bool:

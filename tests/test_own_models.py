@@ -197,7 +197,7 @@ def test_logits_are_found_in_what_a_model_returns(tmp_path, keywords, returned):
         ("LM", {"returned": "one position"}, "logits of shape (2, 1, 50) for tokens of shape (2, 8) and no loss"),
         ("LM", {"vocab": 60}, "logits of shape (2, 8, 60), and vocab_size is 50: give the constructor vocab_size"),
         ("LM", {"vocab": 40}, "without a parameter for each of 50 tokens (the largest dimension is 40)"),
-        ("LM", {"d_model": 8}, "called with the arguments d_model, raised TypeError: LM.__init__() got an"),
+        ("LM", {"d_model": 8}, "called with d_model, raised TypeError: LM.__init__() got an"),
         ("raising", {}, "raised KeyError: 'no such size' (their_lm.py, line 22)"),
         ("no_module", {}, "their_lm:no_module returned the class LM, not a torch.nn.Module"),
         ("Absent", {}, "'their_lm:Absent': their_lm has no attribute 'Absent'; check the spelling"),

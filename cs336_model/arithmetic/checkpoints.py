@@ -11,7 +11,7 @@ from cs336_model import ranges
 from cs336_model.arithmetic.flops import ModelShape, matmul_flops
 
 NO_CHECKPOINT = "0"
-PATTERN = "^(0|[1-9][0-9]{0,3}(-[1-9][0-9]{0,3})*)$"  # of a value
+CHECKPOINT_PATTERN = "^(0|[1-9][0-9]{0,3}(-[1-9][0-9]{0,3})*)$"  # of a value
 
 
 def group_sizes(checkpoint: str) -> tuple[int, ...]:
@@ -19,8 +19,8 @@ def group_sizes(checkpoint: str) -> tuple[int, ...]:
     return () if checkpoint == NO_CHECKPOINT else tuple(int(size) for size in checkpoint.split("-"))
 
 
-def misfit(checkpoint: str) -> str | None:
-    """What is wrong with a value that fits the pattern; None if nothing is."""
+def nesting_error(checkpoint: str) -> str | None:
+    """Why the groups of a value that matches the pattern cannot be nested; None if they can."""
     if all(outer > inner for outer, inner in pairwise(group_sizes(checkpoint))):
         return None
     return f"checkpoint {checkpoint}: the groups inside a group must be smaller than it; write the largest first"
@@ -28,8 +28,8 @@ def misfit(checkpoint: str) -> str | None:
 
 def groups(blocks: range, size: int) -> Iterator[range]:
     """These blocks in groups of `size`; the last may be smaller."""
-    for first in range(blocks.start, blocks.stop, size):
-        yield blocks[first - blocks.start : first - blocks.start + size]
+    for first in range(0, len(blocks), size):
+        yield blocks[first : first + size]
 
 
 def recomputed_flops(shape: ModelShape, checkpoint: str) -> dict[str, float]:
@@ -38,9 +38,9 @@ def recomputed_flops(shape: ModelShape, checkpoint: str) -> dict[str, float]:
     PyTorch stops recomputing a group as soon as it has the last tensor that the group saved. In a group without inner
     groups, that is the input of the last product of its last block; in others, it is the input of the last inner group.
     """
-    blocks, last_products = _recomputed(range(shape.num_layers), group_sizes(checkpoint))
+    blocks, without_last_product = _recomputed(range(shape.num_layers), group_sizes(checkpoint))
     flops = {part: blocks * total / shape.num_layers for part, total in matmul_flops(shape).items()}
-    flops[ranges.FEED_FORWARD] -= last_products * 2 * shape.tokens * shape.d_model * shape.d_ff
+    flops[ranges.FEED_FORWARD] -= without_last_product * 2 * shape.tokens * shape.d_model * shape.d_ff
     return flops | {ranges.HEAD: 0}
 
 
@@ -49,13 +49,14 @@ def _recomputed(blocks: range, sizes: tuple[int, ...]) -> tuple[int, int]:
     if not sizes:
         return 0, 0
     size, *inner = sizes
-    total = without_last = 0
+    count = without_last_product = 0
     for group in groups(blocks, size):
         if not inner:
-            total, without_last = total + len(group), without_last + 1
+            count += len(group)
+            without_last_product += 1
             continue
-        *_, last = groups(group, inner[0])  # recomputation stops at its input
-        inner_total, inner_without_last = _recomputed(group, tuple(inner))
-        total += len(group) - len(last) + inner_total
-        without_last += inner_without_last
-    return total, without_last
+        *_, last_group = groups(group, inner[0])  # recomputation stops at its input
+        inner_count, inner_without_last_product = _recomputed(group, tuple(inner))
+        count += len(group) - len(last_group) + inner_count
+        without_last_product += inner_without_last_product
+    return count, without_last_product

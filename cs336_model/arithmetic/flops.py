@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cs336_model import ranges
-from cs336_model.arguments import given_arguments
+from cs336_model.arguments import constructor_arguments
 
 SOFTMAX_FLOPS_PER_SCORE = 5  # max, subtract, exp, sum, divide
 
@@ -35,6 +35,11 @@ class ModelShape:
         return self.batch_size * self.context_length
 
     @property
+    def block_weights(self) -> int:
+        """Numbers in the weight matrices of a block: four projections of d × d, and three of d × d_ff."""
+        return 4 * self.d_model**2 + 3 * self.d_model * self.d_ff
+
+    @property
     def scores(self) -> int:
         """Entries of one layer's attention matrices: B H S^2."""
         return self.batch_size * self.num_heads * self.context_length**2
@@ -43,27 +48,23 @@ class ModelShape:
 def parameter_count(shape: ModelShape) -> int:
     """Parameters of the model: 2 V d + L (4 d^2 + 3 d d_ff + 2 d) + d."""
     d = shape.d_model
-    return 2 * shape.vocab_size * d + shape.num_layers * (4 * d * d + 3 * d * shape.d_ff + 2 * d) + d
+    return 2 * shape.vocab_size * d + shape.num_layers * (shape.block_weights + 2 * d) + d
 
 
 def matmul_flops(shape: ModelShape) -> dict[str, int]:
     """FLOPs of the matrix products of one forward pass, by part. Attention scores and the final matmul take
     2 B H S^2 d_head each, per layer; the half that the causal mask discards is counted, because it is computed."""
-    products = matmul_shapes(shape)
-    return {part: _times(part, shape) * sum(2 * m * n * k for m, n, k in products[part]) for part in products}
-
-
-def _times(part: str, shape: ModelShape) -> int:
-    """The number of times that a forward pass does the matrix products of a part."""
-    if part == ranges.HEAD:
-        return 1
-    of_heads = part in (ranges.ATTENTION_SCORES, ranges.FINAL_MATMUL)
-    return shape.num_layers * (shape.batch_size * shape.num_heads if of_heads else 1)
+    heads = shape.num_layers * shape.batch_size * shape.num_heads
+    repetitions = {ranges.HEAD: 1, ranges.ATTENTION_SCORES: heads, ranges.FINAL_MATMUL: heads}
+    return {
+        part: repetitions.get(part, shape.num_layers) * sum(2 * m * n * k for m, n, k in products)
+        for part, products in matmul_shapes(shape).items()
+    }
 
 
 def matmul_shapes(shape: ModelShape) -> dict[str, tuple[tuple[int, int, int], ...]]:
-    """(m, n, k) of the matrix products of one layer, and of the head, by part: of scores and the final matmul those of
-    one head of one sequence. All products of a part have the same number of FLOPs."""
+    """(m, n, k) of each matrix product of one layer and of the head, by part; for the scores and the final matmul, of
+    one attention head of one sequence. All products of a part have the same number of FLOPs."""
     d, length, tokens = shape.d_model, shape.context_length, shape.tokens
     return {
         ranges.QKV_PROJECTION: ((tokens, d, d),) * 3,
@@ -122,8 +123,8 @@ def shape_of(program: Mapping[str, Any]) -> ModelShape | None:
     layers are unknown, and without a model."""
     if program.get("constructor") != PROJECT_CONSTRUCTOR:
         return None
-    given, dimensions = given_arguments(program), program["dimensions"]
-    if not all(isinstance(given.get(name), int) for name in SIZES):
+    arguments, dimensions = constructor_arguments(program), program["dimensions"]
+    sizes = {name: arguments.get(name) for name in SIZES}
+    if not all(isinstance(size, int) for size in sizes.values()):
         return None
-    sizes = {name: given[name] for name in SIZES}
     return ModelShape(batch_size=sequences_per_gpu(dimensions), context_length=dimensions["context_length"], **sizes)

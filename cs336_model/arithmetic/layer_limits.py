@@ -19,9 +19,9 @@ from cs336_model.arithmetic.rings import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER,
 DATA, SHARDED, TENSOR, TWO_D = LAYOUTS = ("data parallel", "fully sharded", "tensor parallel", "2-D")
 PASSES = (ranges.FORWARD, ranges.BACKWARD)
 MATRICES = 3
-FLOPS_PER_WEIGHT = {ranges.FORWARD: 2, ranges.BACKWARD: 4}  # of a token
-MOST_DEVICES = 2**20
-MANY = 2**40  # tokens, to measure slopes
+FLOPS_PER_WEIGHT = {ranges.FORWARD: 2, ranges.BACKWARD: 4}  # per token
+MAX_DEVICES = 2**20
+MANY_TOKENS = 2**40  # to compute slopes
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Layer:
     def weights_bytes(self) -> int:
         return MATRICES * self.d_model * self.d_ff * self.weight_bytes
 
-    def flops(self, of_pass: str) -> float:
+    def flops(self, pass_name: str) -> float:
         """FLOPs of one pass on all devices together."""
-        return FLOPS_PER_WEIGHT[of_pass] * self.tokens * MATRICES * self.d_model * self.d_ff
+        return FLOPS_PER_WEIGHT[pass_name] * self.tokens * MATRICES * self.d_model * self.d_ff
 
 
 @dataclass(frozen=True)
@@ -51,56 +51,59 @@ class Rates:
     flop_per_s: float
     links: Links
 
-    def compute_s(self, layer: Layer, of_pass: str, devices: int) -> float:
+    def compute_s(self, layer: Layer, pass_name: str, devices: int) -> float:
         """Seconds of the matrix multiplies of one pass."""
-        return layer.flops(of_pass) / devices / self.flop_per_s
+        return layer.flops(pass_name) / devices / self.flop_per_s
 
-    def communication_s(self, layer: Layer, layout: str, of_pass: str, devices: int) -> float | None:
+    def communication_s(self, layer: Layer, layout: str, pass_name: str, devices: int) -> float | None:
         """Seconds of the collectives of one pass, one after another; None if the layout needs another number of
         devices."""
-        times = [self.links.seconds_of(every) for every in choices(layer, layout, of_pass, devices)]
-        return min(times, default=None)
+        options = collective_options(layer, layout, pass_name, devices)
+        return min(map(self.links.total_seconds, options), default=None)
 
 
-def choices(layer: Layer, layout: str, of_pass: str, devices: int) -> Iterator[tuple[Collective, ...]]:
-    """The collectives of one pass, for each way to lay out the devices."""
+def collective_options(layer: Layer, layout: str, pass_name: str, devices: int) -> Iterator[tuple[Collective, ...]]:
+    """The collectives of one pass, for each X × Y of the devices in 2-D, and once for the other layouts."""
     if layout == TWO_D:
         for x in range(2, devices // 2 + 1):
             if devices % x == 0:
                 y = devices // x
-                part = replace(layer, tokens=layer.tokens / x)
-                yield (*_of_weights(layer.weights_bytes / y, of_pass, x), *_of_activations(part, y))
+                share = replace(layer, tokens=layer.tokens / x)
+                yield (*_weight_collectives(layer.weights_bytes / y, pass_name, x), *_activation_collectives(share, y))
     elif layout == DATA:
-        every = Collective(ALL_REDUCE, layer.weights_bytes, devices)
-        yield (every,) if of_pass == ranges.BACKWARD else ()
+        gradients = Collective(ALL_REDUCE, layer.weights_bytes, devices)
+        yield (gradients,) if pass_name == ranges.BACKWARD else ()
+    elif layout == SHARDED:
+        yield _weight_collectives(layer.weights_bytes, pass_name, devices)
     else:
-        yield (
-            _of_weights(layer.weights_bytes, of_pass, devices) if layout == SHARDED else _of_activations(layer, devices)
-        )
+        yield _activation_collectives(layer, devices)
 
 
-def _of_weights(size_bytes: float, of_pass: str, devices: int) -> tuple[Collective, ...]:
-    gathered = Collective(ALL_GATHER, size_bytes, devices)
-    scattered = Collective(REDUCE_SCATTER, size_bytes, devices)
-    return (gathered,) if of_pass == ranges.FORWARD else (gathered, scattered)
+def _weight_collectives(size_bytes: float, pass_name: str, devices: int) -> tuple[Collective, ...]:
+    gather = Collective(ALL_GATHER, size_bytes, devices)
+    scatter = Collective(REDUCE_SCATTER, size_bytes, devices)  # of the gradients
+    return (gather,) if pass_name == ranges.FORWARD else (gather, scatter)
 
 
-def _of_activations(layer: Layer, devices: int) -> tuple[Collective, ...]:
-    """The outputs of the layer in the forward pass, the gradients of its inputs in the backward pass."""
+def _activation_collectives(layer: Layer, devices: int) -> tuple[Collective, ...]:
+    """One all-reduce: of the outputs in the forward pass, of the gradients of the inputs in the backward pass."""
     return (Collective(ALL_REDUCE, layer.tokens * layer.d_model * layer.activation_bytes, devices),)
 
 
-def fewest_tokens(layer: Layer, layout: str, of_pass: str, devices: int, rates: Rates) -> float | None:
-    """The fewest tokens of a batch whose communication takes no longer than its computation: 0 if any do, infinity if
-    none do; None if the layout needs another number of devices.
+def fewest_tokens(layer: Layer, layout: str, pass_name: str, devices: int, rates: Rates) -> float | None:
+    """The fewest tokens of a batch whose communication takes no longer than its computation: 0 if all batches do,
+    infinity if none does; None if the layout needs another number of devices.
 
-    Per way to lay out the devices, both are linear in the tokens: communication takes a + b B seconds, computation c B.
+    For B tokens, each option of collectives takes a + b B seconds and the computation c B seconds.
     """
-    none, many = replace(layer, tokens=0), replace(layer, tokens=MANY)
-    c = rates.compute_s(many, of_pass, devices) / MANY
-    ways = zip(choices(none, layout, of_pass, devices), choices(many, layout, of_pass, devices), strict=True)
-    lines = [(rates.links.seconds_of(fixed), rates.links.seconds_of(every)) for fixed, every in ways]
-    return min((_crossing(a, (at_many - a) / MANY, c) for a, at_many in lines), default=None)
+    many = replace(layer, tokens=MANY_TOKENS)
+    c = rates.compute_s(many, pass_name, devices) / MANY_TOKENS
+    seconds_without_tokens, seconds_with_many = (
+        [rates.links.total_seconds(option) for option in collective_options(each, layout, pass_name, devices)]
+        for each in (replace(layer, tokens=0), many)
+    )
+    options = zip(seconds_without_tokens, seconds_with_many, strict=True)
+    return min((_crossing(a, (with_many - a) / MANY_TOKENS, c) for a, with_many in options), default=None)
 
 
 def _crossing(a: float, b: float, c: float) -> float:
@@ -110,14 +113,14 @@ def _crossing(a: float, b: float, c: float) -> float:
     return 0.0 if a == 0 and b == c else math.inf
 
 
-def most_devices(layer: Layer, layout: str, of_pass: str, rates: Rates) -> int:
-    """The largest power of two of devices, up to MOST_DEVICES, on which communication takes no longer than
+def most_devices(layer: Layer, layout: str, pass_name: str, rates: Rates) -> int:
+    """The largest power of two of devices, up to MAX_DEVICES, on which communication takes no longer than
     computation, with the same rates on every number; 1 if on two (2-D: on four) it does."""
     most, devices = 1, 2
-    while devices <= MOST_DEVICES:
-        communication_s = rates.communication_s(layer, layout, of_pass, devices)
+    while devices <= MAX_DEVICES:
+        communication_s = rates.communication_s(layer, layout, pass_name, devices)
         if communication_s is not None:
-            if communication_s > rates.compute_s(layer, of_pass, devices):
+            if communication_s > rates.compute_s(layer, pass_name, devices):
                 break
             most = devices
         devices *= 2

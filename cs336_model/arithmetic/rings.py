@@ -42,21 +42,25 @@ class Links:
         rounds = TIMES_AROUND[collective.operation] * (n - 1)
         return self.latency_s + rounds * collective.size_bytes / n / self.bytes_per_s
 
-    def seconds_of(self, collectives: Iterable[Collective]) -> float:
-        """The time of several, one after another."""
+    def total_seconds(self, collectives: Iterable[Collective]) -> float:
+        """The time of several collectives, one after another."""
         return sum(map(self.seconds, collectives))
 
 
-def links_of(devices: int, sizes_bytes: Iterable[float], seconds: Iterable[float]) -> Links:
-    """The links whose times come nearest, in relative squares, to the measured `seconds` of all-reduces of these sizes
-    (two or more). Raises ValueError if no positive bandwidth does."""
-    measured = list(zip(sizes_bytes, seconds, strict=True))
-    pairs = [(1 / time, TIMES_AROUND[ALL_REDUCE] * (devices - 1) / devices * size / time) for size, time in measured]
-    aa, ab, bb = (sum(row[i] * row[j] for row in pairs) for i, j in ((0, 0), (0, 1), (1, 1)))
-    a1, b1 = (sum(row[i] for row in pairs) for i in (0, 1))
+def fitted_links(devices: int, sizes_bytes: Iterable[float], seconds: Iterable[float]) -> Links:
+    """The latency and bandwidth that fit measured `seconds` of all-reduces of two or more sizes best, by least squares
+    of the relative errors. Raises ValueError if no positive bandwidth fits."""
+    # An all-reduce that sends m bytes over each link in t seconds gives the equation latency a + per_byte b = 1, with
+    # a = 1/t and b = m/t. These are the normal equations of all of them.
+    sent_share = TIMES_AROUND[ALL_REDUCE] * (devices - 1) / devices
+    rows = [(1 / time, sent_share * size / time) for size, time in zip(sizes_bytes, seconds, strict=True)]
+    aa, ab, bb = (sum(row[i] * row[j] for row in rows) for i, j in ((0, 0), (0, 1), (1, 1)))
+    a1, b1 = (sum(row[i] for row in rows) for i in (0, 1))
     determinant = aa * bb - ab * ab
     if determinant <= 1e-12 * aa * bb:
-        raise ValueError(f"{len(pairs)} all-reduces of the same size give no latency and bandwidth")
+        raise ValueError(
+            f"{len(rows)} all-reduces of the same size give no latency and bandwidth; measure another size"
+        )
     latency, per_byte = (a1 * bb - b1 * ab) / determinant, (aa * b1 - ab * a1) / determinant
     if latency < 0:
         latency, per_byte = 0.0, b1 / bb
@@ -88,16 +92,17 @@ def buckets_of(shape: ModelShape, bucket_mb: float, number_bytes: int) -> list[B
     numbers of the parameters that are multiplied, which all are except the embedding."""
     ready = parameter_sizes(shape)[::-1]
     work = [*ready[:-1], 0]
-    filled, done, buckets = 0, 0, []
-    for index, (numbers, part) in enumerate(zip(ready, work, strict=True)):
-        filled, done = filled + numbers * number_bytes, done + part
-        if filled >= bucket_mb * BYTES_PER_MB or index == len(ready) - 1:
-            buckets.append(Bucket(filled, done / sum(work)))
-            filled = 0
+    bucket_bytes, work_done, buckets = 0, 0, []
+    for index, (numbers, parameter_work) in enumerate(zip(ready, work, strict=True)):
+        bucket_bytes += numbers * number_bytes
+        work_done += parameter_work
+        if bucket_bytes >= bucket_mb * BYTES_PER_MB or index == len(ready) - 1:
+            buckets.append(Bucket(bucket_bytes, work_done / sum(work)))
+            bucket_bytes = 0
     return buckets
 
 
-def reductions(buckets: Sequence[Bucket], devices: int, links: Links) -> list[float]:
+def all_reduce_seconds(buckets: Sequence[Bucket], devices: int, links: Links) -> list[float]:
     """Seconds of the all-reduce of each bucket."""
     return [links.seconds(Collective(ALL_REDUCE, bucket.size_bytes, devices)) for bucket in buckets]
 

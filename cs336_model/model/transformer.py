@@ -157,7 +157,7 @@ class Block(nn.Module):
     ) -> Float[Tensor, "batch position d_model"]:
         with span(ranges.BLOCK):
             normed = self.attention_norm(x)
-            with span(ranges.ATTENTION):  # outside the module: also there if it is compiled
+            with span(ranges.ATTENTION):  # outside the module, which may be compiled and then opens no range
                 attended = self.attention(normed, rope, future)
             with span(ranges.RESIDUAL):
                 x = x + attended
@@ -192,14 +192,14 @@ class TransformerLM(nn.Module):
         self.rope = RotaryEmbedding(rope_theta, d_model // num_heads, context_length)
         future = torch.ones(context_length, context_length, dtype=torch.bool).triu(diagonal=1)
         self.register_buffer("future", future, persistent=False)
-        self.grouped = None  # makes, from the blocks, what forward calls instead of them: checkpoints of several blocks
+        self.checkpoints_of = None  # a function of the blocks: the checkpoints that forward calls instead of them
 
     def forward(self, tokens: Int[Tensor, "batch position"]) -> Float[Tensor, "batch position vocab"]:
         length = tokens.shape[-1]
         future = self.future[:length, :length]
         x = self.embedding(tokens)
-        for run in self.grouped(tuple(self.blocks)) if self.grouped else self.blocks:
-            x = run(x, self.rope, future)
+        for call in self.checkpoints_of(tuple(self.blocks)) if self.checkpoints_of else self.blocks:
+            x = call(x, self.rope, future)
         x = self.final_norm(x)
         with span(ranges.HEAD):
             return self.head(x)

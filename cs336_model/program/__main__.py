@@ -1,4 +1,4 @@
-"""Runs a module like `python -m MODULE ARGUMENTS...`, and notes the code that it loads.
+"""Runs a module like `python -m MODULE ARGUMENTS...`, and records the code that it loads.
 
 python -m cs336_model.program cs336_model.program.benchmark --spec '{...}' --output result.json
 """
@@ -7,14 +7,14 @@ import atexit
 import gc
 import sys
 
-from cs336_model.program.loading import keep_account
+from cs336_model.program.loading import start_code_recorder
 
 
 def main() -> None:
     """Runs the module of the command line."""
-    keep_account()
-    atexit.register(gc.freeze)  # else Python looks at all objects of torch once more at its end: a third of a second
-    import runpy  # afterwards, so that its imports are noted, too
+    start_code_recorder()
+    atexit.register(gc.freeze)  # otherwise, Python searches all objects of torch at its end: a third of a second
+    import runpy  # afterwards, so that its imports are recorded, too
 
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

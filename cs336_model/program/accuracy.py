@@ -17,7 +17,7 @@ from cs336_model.arithmetic.flops import sequences_per_gpu, shape_of
 from cs336_model.model.functional import cross_entropy
 from cs336_model.model.optimizer import is_sharded, local_part
 from cs336_model.program.outputs import Output, loss_of
-from cs336_model.program.parallel.ranks import fits_all_ranks, gather_numbers, sum_over_ranks, this_rank
+from cs336_model.program.parallel.ranks import attempt_on_all_ranks, gather_numbers, sum_over_ranks, this_rank
 from cs336_model.program.steps import Subject
 from cs336_model.program.subject import build_model, inputs_and_targets, whole_batch
 from cs336_model.program.variants.values import OWN_FSDP
@@ -25,7 +25,7 @@ from cs336_model.program.variants.values import OWN_FSDP
 TOO_LARGE = "an fp64 run of this size does not fit into memory"
 SWITCHED_OFF = "the comparison with fp64 is switched off (timing: {accuracy: false})"
 NOT_OURS = "the model is not this package's: whether it computes in fp64 is not known"
-MAX_PART, MIN_PART = 2**22, 2**14  # elements of a gradient that are converted to fp64 at once
+MAX_ELEMENTS, MIN_ELEMENTS = 2**22, 2**14  # of a gradient that are converted to fp64 at once
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class FirstStepOutputs:
 class Comparison:
     """Compares the first step of a subject with the same step in fp64. To be made before that step."""
 
-    def __init__(self, subject: Subject, enabled: bool = True) -> None:
-        not_ours = None if shape_of(vars(subject.spec)) else NOT_OURS
-        self.reason, self._first = not_ours if enabled else SWITCHED_OFF, None
+    def __init__(self, subject: Subject, is_enabled: bool = True) -> None:
+        self._outputs: FirstStepOutputs | None = None
+        self.reason = SWITCHED_OFF if not is_enabled else None if shape_of(vars(subject.spec)) else NOT_OURS
         if self.reason is None:
-            subject.after_first_step = self._keep
+            subject.after_first_step = self._keep_outputs
 
     def errors(self, subject: Subject) -> dict[str, float | str | None]:
         """Relative errors of the loss and the logits (in the Euclidean norm) of the whole batch, and of the norm of the
@@ -54,35 +54,35 @@ class Comparison:
         if self.reason is not None:
             return nothing | {"reason": self.reason}
         subject.free_model()
-        expected = fits_all_ranks(partial(outputs_in_fp64, subject), subject.device)
+        expected = attempt_on_all_ranks(partial(outputs_in_fp64, subject), subject.device)
         if expected is None:
             return nothing | {"reason": TOO_LARGE}
-        return nothing | errors(on_device(self._first, subject), expected, subject.device)
+        return nothing | errors(on_device(self._outputs, subject), expected, subject.device)
 
-    def _keep(self, subject: Subject, output: Output) -> None:
+    def _keep_outputs(self, subject: Subject, output: Output) -> None:
         loss = subject.losses[0] if subject.losses else None
         # only a student's FSDP knows which gradients are parts, and of what
         is_known = has_backward(subject) and subject.spec.dimensions["parallel"] != OWN_FSDP
         norm = norm_of_gradients(subject.parameters, free_elements(subject.device)) if is_known else None
-        self._first = FirstStepOutputs(loss, output.logits.detach().cpu(), norm)
+        self._outputs = FirstStepOutputs(loss, output.logits.detach().cpu(), norm)
 
 
 def free_elements(device: torch.device) -> int:
-    """Elements of a gradient that may be converted to fp64 after a step without exceeding the peak memory of the step:
-    half of the difference between that peak and the memory in use."""
+    """Elements of a gradient that may be converted to fp64 (8 bytes each) after a step without exceeding its peak
+    memory: they take half of the difference between that peak and the memory in use."""
     if device.type != "cuda":
-        return MAX_PART
-    room = torch.cuda.max_memory_allocated(device) - torch.cuda.memory_allocated(device)
-    return min(max(room // 16, MIN_PART), MAX_PART)
+        return MAX_ELEMENTS
+    room_bytes = torch.cuda.max_memory_allocated(device) - torch.cuda.memory_allocated(device)
+    return min(max(room_bytes // 16, MIN_ELEMENTS), MAX_ELEMENTS)
 
 
-def on_device(first: FirstStepOutputs, subject: Subject) -> FirstStepOutputs:
-    """The kept outputs of a first step with logits on the device, and the loss also in a mode that computes none."""
-    logits, loss = first.logits.to(subject.device), first.loss
+def on_device(outputs: FirstStepOutputs, subject: Subject) -> FirstStepOutputs:
+    """These outputs with logits on the device, and with the loss also in a mode that computes none."""
+    logits, loss = outputs.logits.to(subject.device), outputs.loss
     if loss is None:
         with torch.no_grad(), subject.autocast():
             loss = loss_of(Output(logits), subject.targets)
-    return replace(first, logits=logits, loss=loss)
+    return replace(outputs, logits=logits, loss=loss)
 
 
 def outputs_in_fp64(subject: Subject) -> FirstStepOutputs:
@@ -91,7 +91,7 @@ def outputs_in_fp64(subject: Subject) -> FirstStepOutputs:
     parts = whole_batch(subject.spec, subject.device).split(sequences_per_gpu(subject.spec.dimensions))
     total, rank_logits = torch.zeros((), dtype=torch.float64, device=subject.device), None
     for number, part in enumerate(parts):
-        loss, logits = one_pass(model, *inputs_and_targets(part), backward, share=len(parts))
+        loss, logits = one_pass(model, *inputs_and_targets(part), backward, parts=len(parts))
         total += loss
         if number == this_rank().number:
             rank_logits = logits
@@ -104,20 +104,20 @@ def has_backward(subject: Subject) -> bool:
 
 
 def one_pass(
-    model: nn.Module, inputs: Tensor, targets: Tensor, backward: bool, share: int = 1
+    model: nn.Module, inputs: Tensor, targets: Tensor, backward: bool, parts: int = 1
 ) -> tuple[Tensor, Tensor]:
-    """The loss ÷ `share` and the logits of one pass. A backward pass adds to the gradients of the model."""
+    """The loss ÷ `parts` and the logits of one pass. A backward pass adds to the gradients of the model."""
     with torch.set_grad_enabled(backward):
         logits = model(inputs)
-        loss = cross_entropy(logits, targets) / share
+        loss = cross_entropy(logits, targets) / parts
     if backward:
         loss.backward()
     return loss.detach(), logits.detach()
 
 
-def norm_of_gradients(parameters: Iterable[Tensor], max_elements: int = MAX_PART) -> Tensor:
-    """The Euclidean norm of all gradients together, those on other processes included, in fp64; converts at most so
-    many elements at once."""
+def norm_of_gradients(parameters: Iterable[Tensor], max_elements: int = MAX_ELEMENTS) -> Tensor:
+    """The Euclidean norm of all gradients together, those on other processes included, in fp64; converts at most
+    `max_elements` at once."""
     total, gradients = None, [parameter.grad for parameter in parameters if parameter.grad is not None]
     for gradient in gradients:
         for part in local_part(gradient.detach()).reshape(-1).split(max_elements):
@@ -130,11 +130,11 @@ def errors(measured: FirstStepOutputs, expected: FirstStepOutputs, device: torch
     """The relative errors by name, from the outputs of all ranks."""
     has_norm = measured.gradient_norm is not None
     difference, size = distance(measured.logits, expected.logits), distance(expected.logits)
-    norm_error = relative(float(measured.gradient_norm), float(expected.gradient_norm)) if has_norm else 0.0
+    norm_error = relative_error(float(measured.gradient_norm), float(expected.gradient_norm)) if has_norm else 0.0
     rank_numbers = gather_numbers([float(measured.loss), difference, size, norm_error], device)
     losses, differences, sizes, norm_errors = rank_numbers.T
     batch_errors = {
-        "loss_error": relative(float(losses.mean()), float(expected.loss)),
+        "loss_error": relative_error(float(losses.mean()), float(expected.loss)),
         "logits_error": float(torch.linalg.vector_norm(differences) / torch.linalg.vector_norm(sizes)),
     }
     return batch_errors | ({"gradient_norm_error": float(norm_errors.max())} if has_norm else {})
@@ -145,6 +145,6 @@ def distance(measured: Tensor, expected: Tensor | float = 0.0) -> float:
     return float(torch.linalg.vector_norm(measured.double() - expected))
 
 
-def relative(measured: float, expected: float) -> float:
+def relative_error(measured: float, expected: float) -> float:
     """|measured - expected| / |expected|."""
     return abs(measured - expected) / abs(expected)

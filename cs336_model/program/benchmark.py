@@ -19,7 +19,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -28,19 +28,18 @@ import torch
 from cs336_model import ranges
 from cs336_model.program import windows
 from cs336_model.program.accuracy import Comparison
-from cs336_model.program.adapters.checks import checked_adapters
-from cs336_model.program.adapters.draft import Draft, drafted
-from cs336_model.program.adapters.names import own_values
+from cs336_model.program.adapters.checks import checks_of_adapters
+from cs336_model.program.adapters.draft import Draft, open_draft
+from cs336_model.program.adapters.names import student_implementations
 from cs336_model.program.device import device_facts, open_context, resolve_device
 from cs336_model.program.energy import EnergyPlan, Meter, counted_energy, energy_counter
 from cs336_model.program.lease import give_back_lease
-from cs336_model.program.loading import count_packages
+from cs336_model.program.loading import record_packages
 from cs336_model.program.memory.operations import followed_operations
 from cs336_model.program.memory.recording import FirstStepDtypes, Recorder, recorder_on, save_memory
-from cs336_model.program.named import UnusableModel
 from cs336_model.program.non_finite import where_not_finite
 from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
-from cs336_model.program.parallel.choice import import_ahead
+from cs336_model.program.parallel.choice import import_distributed
 from cs336_model.program.parallel.launch import RESULT_WITHOUT_TIMES, WORLD_SIZE
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank, wait_for_all
 from cs336_model.program.process import Progress, before_limit, process_age_seconds, program_parser, wait_for_lease
@@ -48,8 +47,8 @@ from cs336_model.program.result import (
     Result,
     counted_flops,
     empty_result,
-    facts_of_process,
     planned_flops,
+    process_facts,
     write_result,
 )
 from cs336_model.program.spec import RunSpec, read_spec
@@ -63,10 +62,11 @@ from cs336_model.program.steps import (
     run_steps,
     seconds_without_communication,
 )
+from cs336_model.program.targets import UnusableModel
 from cs336_model.program.variants.effects import compiling, graph_counts, is_compiled, process_settings
 from cs336_model.program.without_times import OVERDUE, WithoutTimes, Wrong
 
-MAY_REMAIN_BYTES = 256 * 2**20  # a batch and the workspace of cuBLAS need less; more suggests cycles of references
+MAX_REMAINING_BYTES = 256 * 2**20  # a batch and the workspace of cuBLAS need less; more suggests cycles of references
 
 
 @dataclass
@@ -104,21 +104,24 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--windows", type=int, default=3, help="number of windows of --profiler energy; default: 3")
     parser.add_argument("--window-s", type=float, default=5.0, help="minimum seconds of a window; default: 5")
     options = parser.parse_args(arguments)
-    if (options.profiler in windows.WRITING) != (options.capture is not None):
-        raise SystemExit(f"--capture names the file of --profiler {', '.join(windows.WRITING)}: give both or neither")
+    if (options.profiler in windows.WRITING_PROFILERS) != (options.capture is not None):
+        names = ", ".join(windows.WRITING_PROFILERS)
+        raise SystemExit(f"--capture names the file of --profiler {names}: give both or neither")
     progress = Progress()
     spec, rank = read_spec(options.spec), this_rank()
-    count_packages(spec.named)
+    record_packages(spec.targets)
     if rank.count != spec.dimensions["gpus"]:
         raise SystemExit(f"gpus is {spec.dimensions['gpus']}, and {WORLD_SIZE} is {rank.count}: they must be equal")
-    import_ahead(spec)
+    import_distributed(spec)
     progress.seconds["import"] = process_age_seconds()
     with progress.stage("profiler"):
         close_recording = windows.open_recording(options.profiler)
     wait_for_lease(options, progress)
-    energy = EnergyPlan(options.windows, options.window_s) if options.profiler == windows.ENERGY else None
-    accuracy, limit_s = options.accuracy == "yes", options.time_limit_s
-    state = RunState(options.profiler, options.capture, accuracy, energy, close_recording, options.output, limit_s)
+    state = RunState(
+        options.profiler, options.capture, accuracy=options.accuracy == "yes", close_recording=close_recording,
+        energy=EnergyPlan(options.windows, options.window_s) if options.profiler == windows.ENERGY else None,
+        output=options.output, time_limit_s=options.time_limit_s,
+    )  # fmt: skip
     try:
         result = run(spec, state, progress)
     except UnusableModel as error:
@@ -129,43 +132,44 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(spec: RunSpec, state: RunState, progress: Progress) -> Result:
-    """The result of one run: complete, out of memory with the failed request, or without times for another reason."""
+    """The result of one run: complete, out of memory, or without times for another reason."""
     device = resolve_device(spec.device, this_rank().number)
     recorder = recorder_on(device) if state.profiler == windows.MEMORY else None
     ranges.emit_ranges(recorder.emitter if recorder else windows.EMITTER_OF_PROFILER[state.profiler])
     result = empty_result(spec, state.profiler)
 
     def record() -> Result:
-        return result | device_facts(device) | facts_of_process(progress, device, spec.named)
+        return result | device_facts(device) | process_facts(progress, device, spec.targets)
 
     def overdue() -> None:
         write_result(record() | {"status": OVERDUE, "reason": progress.during}, state.output)
 
     operations_context = followed_operations(spec, recorder and recorder.operation)
-    with process_settings(spec), operations_context, drafted(spec, state.output, record, state.time_limit_s) as draft:
+    draft_context = open_draft(spec, state.output, record, state.time_limit_s)
+    with process_settings(spec), operations_context, draft_context as draft:
+        state.recorder, state.draft = recorder, draft
         # with a student's code, a draft of the result exists already
-        overdue_context = nullcontext() if draft.name else before_limit(overdue)
-        with overdue_context:
-            result |= measured_or_reason(spec, device, replace(state, recorder=recorder, draft=draft), progress)
+        with nullcontext() if draft.name else before_limit(overdue):
+            result |= measurement_or_reason(spec, device, state, progress)
         if state.profiler != windows.NCU:  # ncu keeps the GPU's counters until this process is gone
             leave_device(device)
-    return result | facts_of_process(progress, device, spec.named)
+    return result | process_facts(progress, device, spec.targets)
 
 
-def measured_or_reason(spec: RunSpec, device: torch.device, state: RunState, progress: Progress) -> Result:
+def measurement_or_reason(spec: RunSpec, device: torch.device, state: RunState, progress: Progress) -> Result:
     """The entries of a complete result, or of one without times."""
     try:
         return measure(spec, device, state, progress)
     except OutOfMemoryError as error:
-        _say(spec, f"out of memory during {progress.during}: {error}")
-        ended = {"status": "out_of_memory", "out_of_memory": out_of_memory_record(error, progress.during)}
+        _log(spec, f"out of memory during {progress.during}: {error}")
+        entries = {"status": "out_of_memory", "out_of_memory": out_of_memory_record(error, progress.during)}
         state.save_memory()
     except WithoutTimes as error:
-        _say(spec, f"{error.status}: {error}")
-        ended = {"status": error.status, "reason": str(error), "checks": error.checks or state.checks}
+        _log(spec, f"{error.status}: {error}")
+        entries = {"status": error.status, "reason": str(error), "checks": error.checks or state.checks}
         if state.recorder:
             state.recorder.stop()
-    return ended | device_facts(device)
+    return entries | device_facts(device)
 
 
 def measure(spec: RunSpec, device: torch.device, state: RunState, progress: Progress) -> Result:
@@ -176,12 +180,12 @@ def measure(spec: RunSpec, device: torch.device, state: RunState, progress: Prog
         # without a counter, this raises before the model is made
         meter = Meter(device, energy_counter(device)) if state.energy else None
     with state.draft.checking(progress):
-        state.checks = checked_adapters(spec, device)
+        state.checks = checks_of_adapters(spec, device)
     with progress.stage("initialise"):
         state.subject = subject = make_subject(spec, device)
-    _say(spec, f"initialised on {device.type} in {progress.seconds['initialise']:.1f} s")
+    _log(spec, f"initialised on {device.type} in {progress.seconds['initialise']:.1f} s")
     state.dtypes = FirstStepDtypes(subject) if state.profiler == windows.MEMORY else None
-    # also made if accuracy is off: then its errors have that reason
+    # also made if accuracy is off: its record then gives that reason
     comparison = Comparison(subject, state.accuracy) if state.profiler == "none" else None
     compile_in_first_step(subject, progress)
     graphs = graph_counts(spec)
@@ -203,21 +207,21 @@ def measured_window(
     result = {}
     clock = PhaseClock(device, ranges.MEASURE, progress)
     count_flops = partial(flops_and_missing_loss, subject, progress)
-    # nsys and ncu would record passes at the end of the window, so they run before it; not without a warm-up, when the
-    # first step itself is measured
-    flops = count_flops() if state.profiler in windows.OF_CUDA and spec.warmup_steps else None
+    # nsys and ncu would record a pass at the end of the window, so it comes before the window, unless there is no
+    # warm-up: then the first step itself is measured
+    flops = count_flops() if state.profiler in windows.CUDA_PROFILERS and spec.warmup_steps else None
 
     def at_end() -> None:
-        # before anything else runs: the clocks are still those under load, and the memory is that of the steps
+        # first of all, since the clocks are still those under load, and the memory is that of the steps
         result.update(device_facts(device), parameters=subject.parameter_count)
         result["compilation"] = graph_counts(spec, graphs)
-        # without the losses of energy windows, whose number varies; if steps have none, with that of an extra pass
-        count = len(subject.losses) or 1
+        # leaves out the losses of energy windows, whose number varies; steps without losses have that of an extra pass
+        loss_count = len(subject.losses) or 1
         state.save_memory()
         if meter:
             with progress.stage(windows.ENERGY):
                 write_result(counted_energy(subject, meter, state.energy, progress), state.path)
-        result.update(flops=flops or count_flops(), losses=checked_losses(subject)[:count])
+        result.update(flops=flops or count_flops(), losses=checked_losses(subject)[:loss_count])
         if state.profiler == windows.NSYS:
             subject.free_model()
             leave_group()
@@ -227,7 +231,7 @@ def measured_window(
     with progress.stage("profiler"), window as recording, progress.stage("measured"):
         wait_for_all(device)
         step_seconds = run_steps(subject, spec.measured_steps, clock)
-    _say(spec, f"{_steps('measured', spec.measured_steps)} in {progress.seconds['measured']:.1f} s")
+    _log(spec, f"{_steps('measured', spec.measured_steps)} in {progress.seconds['measured']:.1f} s")
     result |= {"step_seconds": step_seconds, "phase_seconds": clock.seconds(), "phase_clock": clock.name}
     with progress.stage("profiler"):
         windows.save_capture(recording, state.path, device)
@@ -240,7 +244,7 @@ def leave_device(device: torch.device) -> None:
     Garbage is collected only if much memory is still in use, because of cycles of references, for example of
     checkpoints: it takes a tenth of a second, during which the GPU idles."""
     if device.type == "cuda":
-        if torch.cuda.memory_allocated(device) > MAY_REMAIN_BYTES:
+        if torch.cuda.memory_allocated(device) > MAX_REMAINING_BYTES:
             gc.collect()
         torch.cuda.empty_cache()
         give_back_lease()
@@ -252,7 +256,7 @@ def compile_in_first_step(subject: Subject, progress: Progress) -> None:
         return
     with progress.stage("compile"), compiling(subject.spec):
         run_steps(subject, 1, PhaseClock(subject.device, ranges.COMPILE, progress))
-    _say(subject.spec, f"compiled in {progress.seconds['compile']:.1f} s")
+    _log(subject.spec, f"compiled in {progress.seconds['compile']:.1f} s")
 
 
 def warm_up(subject: Subject, progress: Progress) -> Result:
@@ -260,7 +264,7 @@ def warm_up(subject: Subject, progress: Progress) -> Result:
     clock = PhaseClock(subject.device, ranges.WARMUP, progress)
     with progress.stage("warmup"):
         seconds = run_steps(subject, subject.spec.warmup_steps, clock)
-    _say(subject.spec, f"{_steps('warm-up', subject.spec.warmup_steps)} in {progress.seconds['warmup']:.1f} s")
+    _log(subject.spec, f"{_steps('warm-up', subject.spec.warmup_steps)} in {progress.seconds['warmup']:.1f} s")
     return {"warmup_seconds": seconds, "warmup_phase_seconds": clock.seconds()}
 
 
@@ -275,13 +279,13 @@ def flops_and_missing_loss(subject: Subject, progress: Progress) -> Result:
 
 
 def checked_losses(subject: Subject) -> list[float]:
-    """The losses. FloatingPointError names the first step whose loss is not finite, and where that began; Wrong if the
-    run is of a student's code."""
+    """The losses. Raises FloatingPointError with the first step whose loss is not finite and where that began, or Wrong
+    if the run is of a student's code."""
     try:
         return finite_losses(subject)
     except NotFinite as error:
         spec, device = subject.spec, subject.device
-        if student := own_values(spec.dimensions):
+        if student := student_implementations(spec.dimensions):
             raise Wrong(student, str(error)) from None
         subject.free_model()
         raise FloatingPointError(f"{error}; {where_not_finite(spec, device, error.step + 1)}") from None
@@ -291,7 +295,7 @@ def _steps(kind: str, number: int) -> str:
     return f"{number} {kind} step{'' if number == 1 else 's'}"
 
 
-def _say(spec: RunSpec, message: str) -> None:
+def _log(spec: RunSpec, message: str) -> None:
     print(f"{spec.run}: {message}", file=sys.stderr, flush=True)
 
 

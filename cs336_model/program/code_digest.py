@@ -5,10 +5,10 @@ import hashlib
 import warnings
 from functools import cache
 
-DIGITS = 16  # of 64: what two different inputs share by chance once in 10^19 pairs
+DIGITS = 16  # of 64; two different inputs have the same 16 by chance once in 10^19 pairs
 _WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-_WITHOUT_MEANING = {"ctx", "kind", "type_comment", "type_ignores"}
-_END = ")"  # of a node
+_IGNORED_FIELDS = {"ctx", "kind", "type_comment", "type_ignores"}
+_NODE_END = ")"
 
 
 def code_digest(content: bytes) -> str:
@@ -31,16 +31,16 @@ def bytes_digest(content: bytes) -> str:
 def _tokens(tree: ast.Module) -> list[str]:
     """The tree as text, each node after its parent. No recursion: a long sum is a deep tree."""
     tokens: list[str] = []
-    waiting: list = [tree]
-    while waiting:
-        item = waiting.pop()
+    stack: list = [tree]
+    while stack:
+        item = stack.pop()
         if isinstance(item, ast.AST):
             kind = type(item)
             tokens.append(kind.__name__)
             if isinstance(item, ast.Constant):
                 tokens.append(f"{type(item.value).__name__} {item.value!r}")
                 continue
-            waiting.append(_END)
+            stack.append(_NODE_END)
             for name in _fields(kind):
                 value = getattr(item, name, None)
                 if value is None or value == []:
@@ -48,11 +48,11 @@ def _tokens(tree: ast.Module) -> list[str]:
                 if name == "body" and isinstance(item, _WITH_DOCSTRING):
                     value = _without_docstring(value)
                 elif kind is ast.JoinedStr:
-                    value = _joined(value)
-                waiting += (value, name)
+                    value = _with_merged_texts(value)
+                stack += (value, name)
         elif isinstance(item, list):
             tokens.append(f"[{len(item)}")
-            waiting += reversed(item)
+            stack += reversed(item)
         else:
             tokens.append(item if isinstance(item, str) else repr(item))
     return tokens
@@ -60,8 +60,8 @@ def _tokens(tree: ast.Module) -> list[str]:
 
 @cache
 def _fields(kind: type[ast.AST]) -> tuple[str, ...]:
-    """The fields of a kind of node that have a meaning, in an order that is the same on every version of Python."""
-    return tuple(sorted(set(kind._fields) - _WITHOUT_MEANING))
+    """The fields of a kind of node that are digested, in an order that is the same on every version of Python."""
+    return tuple(sorted(set(kind._fields) - _IGNORED_FIELDS))
 
 
 def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
@@ -72,8 +72,8 @@ def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
     return body[1:] if is_docstring else body
 
 
-def _joined(values: list[ast.expr]) -> list[ast.expr]:
-    """The parts of an f-string; versions of Python differ in where they split its text."""
+def _with_merged_texts(values: list[ast.expr]) -> list[ast.expr]:
+    """The parts of an f-string, with adjacent texts as one: versions of Python split them differently."""
     parts: list[ast.expr] = []
     for value in values:
         is_text = isinstance(value, ast.Constant)

@@ -17,8 +17,8 @@ Moment = torch.cuda.Event | float
 
 
 def resolve_device(name: str, number: int = 0) -> torch.device:
-    """The device for "auto", "cuda" or "cpu"; the visible GPU of this number. RuntimeError for "cuda" if torch sees no
-    GPU."""
+    """The device that "auto", "cuda" or "cpu" names; of several visible GPUs, that of this number. RuntimeError for
+    "cuda" if torch sees no GPU."""
     if name == "cuda" and not torch.cuda.is_available():
         raise RuntimeError(
             f"device is 'cuda', but torch {torch.__version__} sees no GPU: "
@@ -54,9 +54,9 @@ def moment(device: torch.device) -> Moment:
     return event
 
 
-def seconds_between(started: Moment, ended: Moment) -> float:
-    """The seconds between two moments of a device. It must be idle."""
-    return ended - started if isinstance(ended, float) else started.elapsed_time(ended) / 1e3
+def seconds_between(start: Moment, end: Moment) -> float:
+    """The seconds between two moments of a device, which must be idle now."""
+    return end - start if isinstance(end, float) else start.elapsed_time(end) / 1e3
 
 
 def gpu_digest(device: torch.device) -> str | None:
@@ -117,7 +117,7 @@ def _digest(uuids: Sequence[str]) -> str:
 
 
 def gpu_uuid(device: torch.device) -> str | None:
-    """ "GPU-..." as the driver spells it; None on a CPU and with a torch before 2.5, which does not report it."""
+    """The UUID ("GPU-...") as the driver spells it; None on a CPU, and with a torch before 2.5, which lacks it."""
     if device.type != "cuda":
         return None
     uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -22,16 +22,7 @@ from cs336_model.program.steps import PhaseClock, Subject, run_steps
 from cs336_model.program.without_times import Unsupported
 
 POWERCAP = Path("/sys/class/powercap")
-TICKS, PATIENCE_S, POLL_S = 10, 3.0, 0.0002
-
-
-class EnergyCounter(Protocol):
-    """A counter of energy; `name` describes it for people."""
-
-    name: str
-
-    def microjoules(self) -> int:
-        """Its current value."""
+TICKS, MAX_WAIT_S, POLL_S = 10, 3.0, 0.0002
 
 
 class NvmlCounter:
@@ -72,20 +63,23 @@ class RaplCounter:
             raise Unsupported("energy", f"this host shows no counter of its CPU (no package in {folder.name})")
         self._files = [zone / "energy_uj" for zone in zones]
         try:
-            self._last = [int(file.read_text()) for file in self._files]
-            self._range = [int((zone / "max_energy_range_uj").read_text()) for zone in zones]
+            self._last_values = [int(file.read_text()) for file in self._files]
+            self._ranges = [int((zone / "max_energy_range_uj").read_text()) for zone in zones]
         except PermissionError:
             raise Unsupported("energy", f"only root may read energy_uj in {folder.name}: sudo chmod a+r it") from None
         self._total = 0
 
     def microjoules(self) -> int:
-        """Microjoules since this object was made. To be read more often than it wraps around, which takes minutes."""
+        """Microjoules since this object was made. To be read more often than a file wraps around (in minutes)."""
         for index, file in enumerate(self._files):
             now = int(file.read_text())
-            step = now - self._last[index]
-            self._total += step if step >= 0 else step + self._range[index]
-            self._last[index] = now
+            change = now - self._last_values[index]
+            self._total += change if change >= 0 else change + self._ranges[index]
+            self._last_values[index] = now
         return self._total
+
+
+EnergyCounter = NvmlCounter | RaplCounter
 
 
 def energy_counter(device: torch.device) -> EnergyCounter:
@@ -93,31 +87,12 @@ def energy_counter(device: torch.device) -> EnergyCounter:
     return NvmlCounter(gpu_uuid(device)) if device.type == "cuda" else RaplCounter()
 
 
-def measured_tick_s(
-    counter: EnergyCounter,
-    now: Callable[[], float] = time.perf_counter,
-    sleep: Callable[[float], None] = time.sleep,
-) -> float:
-    """The median time between two changes of the counter, which is read every 0.2 ms. Raises Unsupported if it does not
-    change for three seconds."""
-    changed: list[float] = []
-    last, since = counter.microjoules(), now()
-    while len(changed) <= TICKS:
-        sleep(POLL_S)
-        value, moment = counter.microjoules(), now()
-        if value != last:
-            changed, last, since = [*changed, moment], value, moment
-        elif moment - since > PATIENCE_S:
-            raise Unsupported("energy", f"the counter did not change for {PATIENCE_S:.0f} s ({counter.name})")
-    return statistics.median(b - a for a, b in itertools.pairwise(changed))
-
-
 def _text(path: Path) -> str:
     return path.read_text().strip() if path.exists() else ""
 
 
-IDLE, STEPS = "idle", "steps"
-STATE = ("temperature_c", "sm_clock_mhz", "memory_clock_mhz", "throttle_reasons")
+IDLE, STEPS = "idle", "steps"  # kinds of windows
+STATE_FIELDS = ("temperature_c", "sm_clock_mhz", "memory_clock_mhz", "throttle_reasons")
 
 
 @dataclass(frozen=True)
@@ -143,13 +118,29 @@ class Meter:
         return gpu_state(gpu_uuid(self.device))
 
 
+def measured_tick_s(meter: Meter) -> float:
+    """The median time between two changes of the counter, which is read every 0.2 ms. Raises Unsupported if it does not
+    change for three seconds."""
+    change_times: list[float] = []
+    last_value, last_change_s = meter.counter.microjoules(), meter.now()
+    while len(change_times) <= TICKS:
+        meter.sleep(POLL_S)
+        value, now_s = meter.counter.microjoules(), meter.now()
+        if value != last_value:
+            change_times.append(now_s)
+            last_value, last_change_s = value, now_s
+        elif now_s - last_change_s > MAX_WAIT_S:
+            raise Unsupported("energy", f"the counter did not change for {MAX_WAIT_S:.0f} s ({meter.counter.name})")
+    return statistics.median(end - start for start, end in itertools.pairwise(change_times))
+
+
 def counted_energy(subject: Subject, meter: Meter, plan: EnergyPlan, progress: Progress) -> dict[str, Any]:
     """The counter's name, its tick in seconds, and the windows in their order."""
 
     def step() -> None:
         run_steps(subject, 1, PhaseClock(subject.device, ranges.MEASURE, progress))
 
-    tick_s = measured_tick_s(meter.counter, meter.now, meter.sleep)
+    tick_s = measured_tick_s(meter)
     windows = [idle_window(meter, plan.min_s)]
     windows += [window_of_steps(meter, plan.min_s, step) for _ in range(plan.windows)]
     windows.append(idle_window(meter, plan.min_s))
@@ -157,17 +148,12 @@ def counted_energy(subject: Subject, meter: Meter, plan: EnergyPlan, progress: P
 
 
 def idle_window(meter: Meter, min_s: float) -> dict[str, Any]:
-    """Seconds in which nothing runs."""
-
-    def wait() -> int:
-        meter.sleep(min_s)
-        return 0
-
-    return _window(meter, IDLE, wait)
+    """A window of these seconds in which nothing runs."""
+    return _window(meter, IDLE, lambda: meter.sleep(min_s))
 
 
 def window_of_steps(meter: Meter, min_s: float, step: Callable[[], None]) -> dict[str, Any]:
-    """Steps, each of which waits for the device, for at least these seconds."""
+    """A window of steps, each of which waits for the device, for at least these seconds."""
 
     def work() -> int:
         steps, until = 0, meter.now() + min_s
@@ -179,16 +165,15 @@ def window_of_steps(meter: Meter, min_s: float, step: Callable[[], None]) -> dic
     return _window(meter, STEPS, work)
 
 
-def _window(meter: Meter, kind: str, work: Callable[[], int]) -> dict[str, Any]:
-    """Kind, seconds, microjoules and steps of `work`, which returns its steps; and the device's state at both ends,
-    read outside the window. Waits for the device at both ends."""
-    before = meter.state()
+def _window(meter: Meter, kind: str, work: Callable[[], int | None]) -> dict[str, Any]:
+    """Kind, seconds, microjoules and steps of `work`, which returns their number, if any; and the device's state before
+    and after it. Waits for the device at both ends."""
+    begin_state = meter.state()
     synchronize(meter.device)
     begin_uj, begin_s = meter.counter.microjoules(), meter.now()
-    steps = work()
+    steps = work() or 0
     synchronize(meter.device)
     end_uj, end_s = meter.counter.microjoules(), meter.now()
-    after = meter.state()
-    counted = {"kind": kind, "seconds": end_s - begin_s, "microjoules": end_uj - begin_uj, "steps": steps}
-    ends = {"begin": before, "end": after}
-    return counted | {end: {name: getattr(state, name) for name in STATE} for end, state in ends.items()}
+    states = {"begin": begin_state, "end": meter.state()}
+    counts = {"kind": kind, "seconds": end_s - begin_s, "microjoules": end_uj - begin_uj, "steps": steps}
+    return counts | {end: {name: getattr(state, name) for name in STATE_FIELDS} for end, state in states.items()}

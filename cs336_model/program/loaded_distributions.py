@@ -9,20 +9,20 @@ from importlib.metadata import PackageNotFoundError, packages_distributions, ver
 from pathlib import Path
 from types import FunctionType, ModuleType
 
-from cs336_model.program.module_search import is_installed
+from cs336_model.program.module_search import is_installed, packages_of
 
 _distributions_of_packages = cache(packages_distributions)  # it reads a file of every installed distribution
 _RECORDED_ELSEWHERE = {"cs336_model", "torch"}  # cs336_model by the digest of its sources, torch whenever it is loaded
 
 
-def loaded_distributions(named: Iterable[str] = ()) -> dict[str, str]:
-    """The version of every distribution whose modules the packages of `named` refer to, directly or not.
+def loaded_distributions(targets: Iterable[str] = ()) -> dict[str, str]:
+    """The version of every distribution whose modules the packages of `targets` refer to, directly or not.
 
-    `named` is what is measured, as "package.module:function". PyTorch's version also stands for what only it imports.
+    `targets` are what is measured. PyTorch's version also stands for what only it imports.
     """
-    tops = _referred_to({target.partition(":")[0].partition(".")[0] for target in named} - _RECORDED_ELSEWHERE)
-    distributions = _distributions_of_packages() if tops else {}
-    names = {name for top in tops for name in distributions.get(top, [])} | ({"torch"} & sys.modules.keys())
+    packages = _referenced_packages(packages_of(targets) - _RECORDED_ELSEWHERE)
+    distributions = _distributions_of_packages() if packages else {}
+    names = {name for package in packages for name in distributions.get(package, [])} | ({"torch"} & sys.modules.keys())
     return {name: known for name in sorted(names) if (known := distribution_version(name)) is not None}
 
 
@@ -34,21 +34,22 @@ def distribution_version(name: str) -> str | None:
         return None
 
 
-def _referred_to(tops: set[str]) -> set[str]:
+def _referenced_packages(packages: set[str]) -> set[str]:
     """These top-level packages, and all packages that their modules refer to, directly or not."""
     modules: dict[str, list[ModuleType]] = {}
     for name, module in list(sys.modules.items()):
         modules.setdefault(name.partition(".")[0], []).append(module)
-    reached, waiting = set(), set(tops)
-    while waiting:
-        top = waiting.pop()
-        reached.add(top)
-        waiting |= {name for module in modules.get(top, []) for name in _names_in(module)} & modules.keys() - reached
-        waiting -= sys.stdlib_module_names | _RECORDED_ELSEWHERE
-    return reached
+    visited, queue = set(), set(packages)
+    while queue:
+        package = queue.pop()
+        visited.add(package)
+        references = {name for module in modules.get(package, []) for name in _packages_in(module)}
+        queue |= references & modules.keys() - visited
+        queue -= sys.stdlib_module_names | _RECORDED_ELSEWHERE
+    return visited
 
 
-def _names_in(module: ModuleType) -> Iterator[str]:
+def _packages_in(module: ModuleType) -> Iterator[str]:
     """The top-level package of each module, class and function in a module, and of the class of every other value. Also
     the packages that its source imports, unless it is installed: an installed one may have a million lines."""
     for value in list(getattr(module, "__dict__", {}).values()):
@@ -60,11 +61,11 @@ def _names_in(module: ModuleType) -> Iterator[str]:
             yield name.partition(".")[0]
     path = Path(getattr(module, "__file__", None) or "")
     if path.suffix == ".py" and path.is_file() and not is_installed(path):
-        yield from _imported_in(path)
+        yield from _imported_packages(path)
 
 
 @cache
-def _imported_in(path: Path) -> set[str]:
+def _imported_packages(path: Path) -> set[str]:
     """The top-level packages in the import statements of a source, at any depth."""
     names = set()
     for node in ast.walk(ast.parse(path.read_bytes())):

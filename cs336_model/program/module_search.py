@@ -10,20 +10,20 @@ from pathlib import PurePath
 from typing import Any
 
 SUFFIXES = all_suffixes()  # of the files of modules
-INSTALLED = {"site-packages", "dist-packages"}
-PARTS_OF_PYTHON = (BuiltinImporter, FrozenImporter)
+PACKAGE_FOLDERS = {"site-packages", "dist-packages"}
+INTERPRETER_FINDERS = (BuiltinImporter, FrozenImporter)
 STANDARD_LIBRARY = {os.path.dirname(os.__file__), sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
 
 
 @dataclass(frozen=True)
 class Location:
-    """Where a module is."""
+    """The file of a module, or the folders of a package."""
 
     file: str | None  # None for a namespace package and for a part of the interpreter
     folders: tuple[str, ...] | None = None  # with the modules of a package; None for other modules
 
     @property
-    def first(self) -> str | None:
+    def first_path(self) -> str | None:
         """The file, or the first folder of a namespace package."""
         return self.file or next(iter(self.folders or ()), None)
 
@@ -37,7 +37,7 @@ class ModuleSearch:
         self.finders = [
             finder
             for finder in finders
-            if finder not in (*PARTS_OF_PYTHON, PathFinder) and hasattr(finder, "find_spec")
+            if finder not in (*INTERPRETER_FINDERS, PathFinder) and hasattr(finder, "find_spec")
         ]
         self._locations: dict[str, Location | None] = {}
 
@@ -57,7 +57,7 @@ class ModuleSearch:
         return _in_package(name, package.folders)
 
     def _find_top(self, name: str) -> Location | None:
-        if any(finder.find_spec(name) for finder in PARTS_OF_PYTHON):
+        if any(finder.find_spec(name) for finder in INTERPRETER_FINDERS):
             return Location(None)
         specs = (PathFinder.find_spec(name, self.folders), *(finder.find_spec(name, None) for finder in self.finders))
         return next((_location(spec) for spec in specs if spec is not None), None)
@@ -66,20 +66,25 @@ class ModuleSearch:
 def _in_package(name: str, folders: Iterable[str]) -> Location | None:
     """The location of a module in the folders of its package, as PathFinder finds it. PathFinder is not asked, because
     for a namespace package it raises KeyError unless the package around it is already imported."""
-    portions: list[str] = []
+    namespace_folders: list[str] = []
     for folder in folders:
         finder = pkgutil.get_importer(folder)
         spec = finder.find_spec(name) if finder else None
         if spec and spec.loader:
             return _location(spec)
-        portions += (spec and spec.submodule_search_locations) or ()
-    return Location(None, tuple(portions)) if portions else None
+        namespace_folders += (spec and spec.submodule_search_locations) or ()
+    return Location(None, tuple(namespace_folders)) if namespace_folders else None
 
 
 def _location(spec: Any) -> Location:
     file = os.path.abspath(spec.origin) if spec.has_location else None
     folders = spec.submodule_search_locations
     return Location(file, None if folders is None else tuple(folders))
+
+
+def packages_of(targets: Iterable[str]) -> set[str]:
+    """The top-level packages of targets, "package.module:name"."""
+    return {target.partition(":")[0].partition(".")[0] for target in targets}
 
 
 def path_below_import_folder(module: str, file_name: str) -> str:
@@ -90,16 +95,12 @@ def path_below_import_folder(module: str, file_name: str) -> str:
 
 def is_installed(path: str | PurePath) -> bool:
     """Whether a file or folder is in a folder of installed packages."""
-    return not INSTALLED.isdisjoint(PurePath(path).parts)
+    return not PACKAGE_FOLDERS.isdisjoint(PurePath(path).parts)
 
 
-def is_of_python(path: str) -> bool:
+def is_stdlib(path: str) -> bool:
     """Whether a file or folder belongs to the standard library."""
-    return not is_installed(path) and any(is_below(path, folder) for folder in STANDARD_LIBRARY)
-
-
-def is_below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+    return not is_installed(path) and any(f"{path}/".startswith(f"{folder}/") for folder in STANDARD_LIBRARY)
 
 
 def importable_names(folder: str) -> set[str]:

@@ -26,45 +26,45 @@ class FirstNonFinite(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.location: str | None = None
-        self._open: list[str] = []
+        self._open_ranges: list[str] = []
 
     @contextmanager
     def range(self, name: str) -> Iterator[None]:
         """Stands in for a range: notes that it is open."""
-        self._open.append(name)
+        self._open_ranges.append(name)
         try:
             yield
         finally:
-            self._open.pop()
+            self._open_ranges.pop()
 
     def __torch_dispatch__(self, operator: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         result = operator(*args, **(kwargs or {}))
-        if self.location is None and any(map(_not_finite, tree_leaves(result))):
-            where = " > ".join(name for name in self._open if name != ranges.STEP)
-            self.location = f"{where}, by {operator.name()}"
+        if self.location is None and any(map(_has_non_finite, tree_leaves(result))):
+            path = " > ".join(name for name in self._open_ranges if name != ranges.STEP)
+            self.location = f"{path}, by {operator.name()}"
         return result
 
 
 def where_not_finite(spec: RunSpec, device: torch.device, steps: int) -> str:
-    """Where, in words, the first non-finite number appears in the given number of steps of this run, without compiling.
-    Makes a new model, so free an existing one first."""
-    plain = replace(spec, dimensions=spec.dimensions | {"compile": NOT_COMPILED})
+    """A sentence that says where the first non-finite number appears in the first `steps` steps of this run, repeated
+    without compiling. Makes a new model, so free an existing one first."""
+    eager_spec = replace(spec, dimensions=spec.dimensions | {"compile": NOT_COMPILED})
     try:
-        with process_settings(plain):
-            subject = make_subject(plain, device)
+        with process_settings(eager_spec):
+            subject = make_subject(eager_spec, device)
             for step in range(steps):
-                watch = FirstNonFinite()
-                ranges.open_with(watch.range)
-                with watch:
+                first_non_finite = FirstNonFinite()
+                ranges.open_spans_with(first_non_finite.range)
+                with first_non_finite:
                     run_steps(subject, 1, PhaseClock(device, f"step {step}", Progress()))
-                if watch.location:
-                    return f"the first number that is not finite appears in {watch.location}"
+                if first_non_finite.location:
+                    return f"the first number that is not finite appears in {first_non_finite.location}"
     except OutOfMemoryError:
         return "where is unknown: there is not enough memory to search"
     return "when the steps are repeated without compiling, no operator returns NaN or infinity"
 
 
-def _not_finite(value: object) -> bool:
+def _has_non_finite(value: object) -> bool:
     """Whether a tensor holds NaN or +infinity."""
     if not (isinstance(value, Tensor) and value.is_floating_point()) or value.is_meta:
         return False

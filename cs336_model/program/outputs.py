@@ -8,10 +8,10 @@ from typing import Any
 from torch import Tensor, nn
 
 from cs336_model.model.functional import cross_entropy
-from cs336_model.program.named import UnusableModel
 from cs336_model.program.spec import RunSpec
+from cs336_model.program.targets import UnusableModel
 
-EXPECTED = "expected: logits (batch, position, vocabulary) as a tensor, in a tuple, or as .logits of an object"
+EXPECTED_OUTPUT = "expected: logits (batch, position, vocabulary) as a tensor, in a tuple, or as .logits of an object"
 
 
 @dataclass(frozen=True)
@@ -22,15 +22,15 @@ class Output:
     loss: Tensor | None = None
 
 
-def asking_for_loss(model: nn.Module, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-    """The keyword with which this model computes its loss; {} if it cannot. `targets` are the next tokens, `labels` the
-    tokens themselves, which the model shifts, as Hugging Face's models do."""
+def loss_arguments(model: nn.Module, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    """The argument with which this model computes its loss; {} if it cannot. `targets` are the next tokens, `labels`
+    the tokens themselves, which the model shifts, as Hugging Face's models do."""
     try:
         parameters = inspect.signature(model.forward).parameters
     except (TypeError, ValueError):  # a forward without a signature in Python
         return {}
-    keywords = {"targets": targets, "labels": inputs}
-    return next(({name: tokens} for name, tokens in keywords.items() if name in parameters), {})
+    tokens_by_name = {"targets": targets, "labels": inputs}
+    return next(({name: tokens} for name, tokens in tokens_by_name.items() if name in parameters), {})
 
 
 def read_output(returned: Any, spec: RunSpec) -> Output:
@@ -38,7 +38,7 @@ def read_output(returned: Any, spec: RunSpec) -> Output:
     vocabulary."""
     output = Output(returned) if isinstance(returned, Tensor) else _output_in(returned)
     if output.logits is None:
-        raise UnusableModel(f"the model returned {_in_words(returned)}; {EXPECTED}")
+        raise UnusableModel(f"the model returned {_described(returned)}; {EXPECTED_OUTPUT}")
     if output.logits.shape[-1:] != (spec.vocab_size,):
         raise UnusableModel(
             f"the model returned logits of shape {tuple(output.logits.shape)}, and vocab_size is {spec.vocab_size}:"
@@ -70,13 +70,9 @@ def _output_in(returned: Any) -> Output:
     return Output(logits, loss)
 
 
-def _in_words(returned: Any) -> str:
-    if isinstance(returned, (tuple, list)):
-        return f"a {type(returned).__name__} of {', '.join(map(_value_in_words, returned)) or 'nothing'}"
-    return _value_in_words(returned)
-
-
-def _value_in_words(value: Any) -> str:
+def _described(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return f"a {type(value).__name__} of {', '.join(map(_described, value)) or 'nothing'}"
     if isinstance(value, Tensor):
         return f"a tensor {tuple(value.shape)} of {str(value.dtype).removeprefix('torch.')}"
     return "None" if value is None else f"a {type(value).__name__}"

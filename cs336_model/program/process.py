@@ -42,59 +42,61 @@ class Progress:
     def stage(self, name: str) -> Iterator[None]:
         """Time in the with block belongs to the stage `name`; time of a nested stage does not belong to the outer
         one."""
-        self.during, started, inner = name, time.perf_counter(), sum(self.seconds.values())
+        self.during, start_s, earlier_s = name, time.perf_counter(), sum(self.seconds.values())
         try:
             yield
         finally:
-            inner = sum(self.seconds.values()) - inner
-            self.seconds[name] += time.perf_counter() - started - inner
+            nested_s = sum(self.seconds.values()) - earlier_s
+            self.seconds[name] += time.perf_counter() - start_s - nested_s
 
 
 BEFORE_LIMIT_S = 5.0
 
 
-class Late(NamedTuple):
-    """When a process is close to its time limit, by time.monotonic."""
+class LastMoments(NamedTuple):
+    """Moments shortly before the time limit of a process, by time.monotonic."""
 
     draft_at_s: float
     stacks_at_s: float  # after the draft: reading the stacks of threads that run may crash Python
 
 
-_late: list[Late] = []  # at most one
+_last_moments: LastMoments | None = None
 
 
 def print_stacks_before(time_limit_s: float | None, elapsed_s: float) -> None:
     """Prints the stack of each thread some seconds before the limit, if any, which counts from `elapsed_s` ago. This
     needs no lock of Python: a thread that waits inside a library, such as NCCL, is shown too."""
+    global _last_moments
     if time_limit_s is not None:
-        early_s, limit_at_s = min(BEFORE_LIMIT_S, time_limit_s / 4), time.monotonic() + time_limit_s - elapsed_s
-        _late[:] = [Late(limit_at_s - early_s, limit_at_s - early_s / 2)]
-        _print_stacks_in_time()
+        before_s, limit_at_s = min(BEFORE_LIMIT_S, time_limit_s / 4), time.monotonic() + time_limit_s - elapsed_s
+        _last_moments = LastMoments(limit_at_s - before_s, limit_at_s - before_s / 2)
+        _schedule_stacks()
 
 
-def _print_stacks_in_time() -> None:
-    for late in _late:
-        faulthandler.dump_traceback_later(max(late.stacks_at_s - time.monotonic(), 0.1))
+def _schedule_stacks() -> None:
+    if _last_moments:
+        faulthandler.dump_traceback_later(max(_last_moments.stacks_at_s - time.monotonic(), 0.1))
 
 
 @contextmanager
 def before_limit(act: Callable[[], object]) -> Iterator[None]:
     """A with block that calls `act` before the stacks are printed, in another thread: not while a thread keeps Python's
     lock."""
-    timers = [threading.Timer(max(late.draft_at_s - time.monotonic(), 0.0), act) for late in _late]
-    for timer in timers:
-        timer.daemon = True
-        timer.start()
+    if _last_moments is None:
+        yield
+        return
+    timer = threading.Timer(max(_last_moments.draft_at_s - time.monotonic(), 0.0), act)
+    timer.daemon = True
+    timer.start()
     try:
         yield
     finally:
-        for timer in timers:
-            timer.cancel()
-            timer.join()
+        timer.cancel()
+        timer.join()
 
 
 @contextmanager
-def ended_after(seconds: float | None) -> Iterator[None]:
+def exit_after(seconds: float | None) -> Iterator[None]:
     """A with block that ends the process, with its stacks, if it lasts longer than `seconds` (None: no limit).
     This needs no lock of Python either."""
     if seconds is None:
@@ -105,7 +107,7 @@ def ended_after(seconds: float | None) -> Iterator[None]:
         yield
     finally:
         faulthandler.cancel_dump_traceback_later()
-        _print_stacks_in_time()
+        _schedule_stacks()
 
 
 def program_parser(module: str, description: str) -> argparse.ArgumentParser:
@@ -114,7 +116,7 @@ def program_parser(module: str, description: str) -> argparse.ArgumentParser:
     parser.add_argument("--spec", required=True, help="specification of the run, as JSON (cs336_model/program/spec.py)")
     parser.add_argument("--output", required=True, type=Path, help="file for the result, as JSON")
     parser.add_argument("--lease", type=Path, help="socket where this program asks for its GPUs")
-    parser.add_argument("--time-limit-s", type=float, help="this program is killed then; it prints its stacks before")
+    parser.add_argument("--time-limit-s", type=float, help="seconds until it is killed; its stacks are printed before")
     return parser
 
 

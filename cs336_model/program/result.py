@@ -12,7 +12,7 @@ from cs336_model import ranges
 from cs336_model.arithmetic.flops import forward_flops, parameter_count, shape_of
 from cs336_model.program.device import gpu_digest
 from cs336_model.program.loaded_distributions import loaded_distributions
-from cs336_model.program.loading import code_loaded
+from cs336_model.program.loading import loaded_code
 from cs336_model.program.process import Progress, process_age_seconds
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.steps import Subject
@@ -31,9 +31,9 @@ def counted_flops(subject: Subject) -> dict[str, int | None]:
     """{"forward": FLOPs of the matrix products of one forward pass in its mode, by torch's counter}."""
     from torch.utils.flop_counter import FlopCounterMode  # slow to import, and only custom models need it
 
-    arguments = subject.arguments(with_loss=ranges.LOSS in subject.spec.phases)
-    # Of a compiled call nothing would be counted, and the counter's hooks refuse a model that returns views of its
-    # parameters; but only a call gathers the parameters of FSDP.
+    arguments = subject.loss_arguments if ranges.LOSS in subject.spec.phases else {}
+    # The counter does not see into a compiled call, and its hooks refuse a model that returns views of its parameters;
+    # but only a call gathers the parameters of FSDP.
     is_divided = subject.spec.dimensions["parallel"] in DIVIDED
     model = subject.model if is_divided and not is_compiled(subject.spec) else subject.model.forward
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
@@ -46,7 +46,7 @@ Result = dict[str, Any]
 
 
 def empty_result(spec: RunSpec, profiler: str) -> Result:
-    """A result with every key and no measurement; the parameters are None for custom models."""
+    """A result with every key and no measurement; the number of parameters is None for custom models."""
     shape = shape_of(vars(spec))
     return {
         "schema": SCHEMA,
@@ -77,15 +77,16 @@ def empty_result(spec: RunSpec, profiler: str) -> Result:
     }
 
 
-def facts_of_process(progress: Progress, device: torch.device, named: Iterable[str] = ()) -> Result:
-    """The time, GPU and files of a process that ends now; `named` is what it measured, as "package.module:function"."""
+def process_facts(progress: Progress, device: torch.device, targets: Iterable[str] = ()) -> Result:
+    """The time, GPU and files of a process that ends now; `targets` are what it measured, as
+    "package.module:function"."""
     age_s, end_s = process_age_seconds(), time.time()
     return {
         "rank_device": gpu_digest(device),
         "cost_seconds": progress.seconds | {"total": age_s},
         "ran_unix_s": [end_s - age_s, end_s],
-        "loaded": code_loaded(),
-        "loaded_distributions": loaded_distributions(named),
+        "loaded": loaded_code(),
+        "loaded_distributions": loaded_distributions(targets),
     }
 
 

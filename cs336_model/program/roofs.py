@@ -2,7 +2,7 @@
 
     python -m cs336_model.program.roofs --output roofs.json
 
-The fastest of several is taken. Numbers are random, since tensor cores are faster on zeros.
+The fastest of several calls is taken. Numbers are random, since tensor cores are faster on zeros.
 """
 
 import argparse
@@ -13,13 +13,13 @@ from pathlib import Path
 import torch
 
 from cs336_model.program.lease import take_lease
-from cs336_model.program.operator.bench import timed
+from cs336_model.program.operator.bench import timed_calls
 from kernel_tables.whole_files import written_whole
 
 SIZE = 8192  # of the square matrices
-COPIED_BYTES = 2**30
-SHARE_OF_FREE_MEMORY = 8  # each matrix and buffer takes at most an eighth
-TRIES, WARMUP = 20, 3
+COPY_BYTES = 2**30
+FREE_MEMORY_PARTS = 8  # each matrix and buffer takes at most one of them
+CALLS, WARMUP_CALLS = 20, 3
 KINDS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -31,39 +31,39 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     take_lease(options.lease)
     torch.manual_seed(0)
-    rates = {"memory": copied_bytes_per_s()} | {kind: multiplied_flop_per_s(kind) for kind in KINDS}
+    rates = {"memory": copy_bytes_per_s()} | {kind: matmul_flop_per_s(kind) for kind in KINDS}
     with written_whole(options.output) as partial:
         partial.write_text(json.dumps({"status": "complete", "rates": rates}) + "\n")
 
 
-def copied_bytes_per_s() -> float:
+def copy_bytes_per_s() -> float:
     """Bytes read and written per second by a copy too large for any cache."""
-    count = min(COPIED_BYTES, room_bytes()) // 4
+    count = min(COPY_BYTES, max_buffer_bytes()) // 4
     source = torch.randn(count, device="cuda")
     target = torch.empty_like(source)
     return 2 * 4 * count / fastest_seconds(lambda: target.copy_(source))
 
 
-def multiplied_flop_per_s(kind: str) -> float | None:
+def matmul_flop_per_s(kind: str) -> float | None:
     """FLOPs per second of a square matrix multiply; None if the GPU has no such tensor cores."""
     if kind != "fp32" and torch.cuda.get_device_capability() < ((7, 0) if kind == "fp16" else (8, 0)):
         return None
-    size = min(SIZE, int((room_bytes() / 4) ** 0.5) // 128 * 128)
+    size = min(SIZE, int((max_buffer_bytes() / 4) ** 0.5) // 128 * 128)
     a, b = (torch.randn(size, size, device="cuda", dtype=KINDS[kind]) for _ in range(2))
     product = torch.empty_like(a)
     torch.set_float32_matmul_precision("high" if kind == "tf32" else "highest")
     return 2 * size**3 / fastest_seconds(lambda: torch.matmul(a, b, out=product))
 
 
-def room_bytes() -> int:
+def max_buffer_bytes() -> int:
     """The maximum size of one matrix or buffer."""
-    return torch.cuda.mem_get_info()[0] // SHARE_OF_FREE_MEMORY
+    return torch.cuda.mem_get_info()[0] // FREE_MEMORY_PARTS
 
 
 def fastest_seconds(work: Callable[[], object]) -> float:
     """The shortest time of this work on the GPU, by its events."""
-    timed(WARMUP, work, torch.device("cuda"))
-    return min(timed(TRIES, work, torch.device("cuda")))
+    timed_calls(WARMUP_CALLS, work, torch.device("cuda"))
+    return min(timed_calls(CALLS, work, torch.device("cuda")))
 
 
 if __name__ == "__main__":

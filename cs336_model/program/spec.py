@@ -6,21 +6,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
-from cs336_model.arguments import given_arguments
-from cs336_model.arithmetic.checkpoints import PATTERN as CHECKPOINT_PATTERN
+from cs336_model.arguments import constructor_arguments
+from cs336_model.arithmetic.checkpoints import CHECKPOINT_PATTERN
 from cs336_model.program.adapters.names import ADAPTERS, missing_adapter
-from cs336_model.program.variants.values import ATTENTIONS, COMPILES, OPTIMIZERS, PARALLELS, PRECISIONS, impossible
+from cs336_model.program.variants.values import ATTENTIONS, COMPILES, OPTIMIZERS, PARALLELS, PRECISIONS, impossibility
 from cs336_model.ranges import PHASES_OF_MODE
 
 Spec = TypeVar("Spec")
 DEVICES = ("auto", "cuda", "cpu")
-MODULES = "modules"  # as `annotate`: every module of the model
+MODULES = "modules"  # a value of `annotate`: ranges around every module of the model
 CHOICES = {
     "mode": tuple(PHASES_OF_MODE), "precision": PRECISIONS, "compile": COMPILES, "attention": ATTENTIONS,
     "parallel": PARALLELS, "optimizer": OPTIMIZERS,
 }  # fmt: skip
-MIN_COUNTS = {"batch_size": 1, "context_length": 1, "gpus": 1}
-PATTERNS = {"checkpoint": CHECKPOINT_PATTERN}
+COUNTS = ("batch_size", "context_length", "gpus")
 
 
 @dataclass(frozen=True)
@@ -53,11 +52,11 @@ class RunSpec:
         return PHASES_OF_MODE[self.dimensions["mode"]]
 
     @property
-    def named(self) -> tuple[str, ...]:
+    def targets(self) -> tuple[str, ...]:
         """Every "module:function" in the specification."""
         annotated = () if self.annotate == MODULES else self.annotate.values()
-        makers = (self.constructor, self.config) if self.config else (self.constructor,)
-        return (*makers, *annotated, *self.replace, *self.replace.values(), *self.adapters.values())
+        constructors = (self.constructor, self.config) if self.config else (self.constructor,)
+        return (*constructors, *annotated, *self.replace, *self.replace.values(), *self.adapters.values())
 
 
 def read_spec(text: str) -> RunSpec:
@@ -65,30 +64,29 @@ def read_spec(text: str) -> RunSpec:
     spec = read_fields(text, RunSpec)
     if not isinstance(spec.dimensions, dict):
         raise ValueError(f"specification: dimensions is {spec.dimensions!r}, not an object")
-    check_missing("dimensions of the specification", spec.dimensions, [*CHOICES, *MIN_COUNTS, *PATTERNS])
+    check_missing("dimensions of the specification", spec.dimensions, [*CHOICES, *COUNTS, "checkpoint"])
     for name, choices in CHOICES.items():
         check_choice(name, spec.dimensions[name], choices)
     check_choice("device", spec.device, DEVICES)
-    for name, minimum in MIN_COUNTS.items():
-        check_count(name, spec.dimensions[name], minimum)
-    for name, pattern in PATTERNS.items():
-        check_pattern(name, spec.dimensions[name], pattern)
+    for name in COUNTS:
+        check_count(name, spec.dimensions[name], minimum=1)
+    check_pattern("checkpoint", spec.dimensions["checkpoint"], CHECKPOINT_PATTERN)
     check_count("measured_steps", spec.measured_steps, minimum=1)
     check_count("warmup_steps", spec.warmup_steps, minimum=0)
-    given_arguments(vars(spec))
+    constructor_arguments(vars(spec))
     check_adapters(spec.adapters, spec.dimensions)
-    if reason := impossible(spec.dimensions, spec.constructor):
+    if reason := impossibility(spec.dimensions, spec.constructor):
         raise ValueError(f"specification: {reason}")
     return spec
 
 
-def read_fields(text: str, kind: type[Spec]) -> Spec:
-    """The dataclass that a JSON object has the fields of. ValueError names the keys that are unknown or missing."""
+def read_fields(text: str, spec_class: type[Spec]) -> Spec:
+    """A specification of this class from a JSON object. ValueError names the keys that are unknown or missing."""
     values = json.loads(text)
     if not isinstance(values, dict):
         raise ValueError(f"a specification is a JSON object, not {type(values).__name__}")
-    check_keys("specification", values, [field.name for field in fields(kind)])
-    return kind(**values)
+    check_keys("specification", values, [field.name for field in fields(spec_class)])
+    return spec_class(**values)
 
 
 def check_keys(name: str, values: dict, known: Iterable[str]) -> None:

@@ -11,16 +11,16 @@ from torch import Tensor, nn
 
 from cs336_model import ranges
 from cs336_model.program.adapters.checking import calling
-from cs336_model.program.adapters.names import own_values
+from cs336_model.program.adapters.names import student_implementations
 from cs336_model.program.device import Moment, moment, seconds_between, synchronize
-from cs336_model.program.outputs import Output, asking_for_loss, loss_of, read_output
+from cs336_model.program.outputs import Output, loss_arguments, loss_of, read_output
 from cs336_model.program.parallel.choice import Optimizer, optimizer_of, reduction_of
 from cs336_model.program.parallel.ranks import mean_over_ranks, wait_for_all
 from cs336_model.program.parallel.reduction import NoReduction
 from cs336_model.program.process import Progress
 from cs336_model.program.spec import MODULES, RunSpec
-from cs336_model.program.subject import build_model, count_parameters, make_batch
-from cs336_model.program.variants.effects import change_model, is_compiled
+from cs336_model.program.subject import build_variant, count_parameters, make_batch
+from cs336_model.program.variants.effects import is_compiled
 from cs336_model.program.variants.precision import autocast
 from cs336_model.program.variants.values import reduces_only_gradients
 from cs336_model.ranges import span
@@ -44,7 +44,7 @@ class Subject:
 
     def __post_init__(self) -> None:
         self.parameters = list(self.model.parameters())  # walking the modules in every step would take host time
-        self.for_loss = asking_for_loss(self.model, self.inputs, self.targets)
+        self.loss_arguments = loss_arguments(self.model, self.inputs, self.targets)
 
     def free_model(self) -> None:
         """Frees model, gradients and optimizer; no step can follow."""
@@ -56,20 +56,15 @@ class Subject:
         """The context of the forward pass and the loss in the run's precision."""
         return autocast(self.spec, self.device)
 
-    def arguments(self, *, with_loss: bool) -> dict[str, Tensor]:
-        """The arguments of the model besides the tokens."""
-        return self.for_loss if with_loss else {}
-
     def forward(self, *, with_loss: bool) -> Output:
         """One forward pass; `with_loss` asks the model for its loss if it computes one."""
-        return read_output(self.model(self.inputs, **self.arguments(with_loss=with_loss)), self.spec)
+        return read_output(self.model(self.inputs, **(self.loss_arguments if with_loss else {})), self.spec)
 
 
 def make_subject(spec: RunSpec, device: torch.device) -> Subject:
     """The run's variant of the model, its batch, and the optimizer's state if the mode has an optimizer, all made on
     the device."""
-    model = build_model(spec, device)
-    change_model(spec, model, device)
+    model = build_variant(spec, device)
     if spec.annotate == MODULES and not is_compiled(spec):  # in a compiled graph no module is called
         ranges.mark_modules(model)
     reduction, count = reduction_of(spec), count_parameters(model)
@@ -99,24 +94,24 @@ class PhaseClock:
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         self.progress.during = f"{self.window} step {self.step}: {name}"
-        started = moment(self.device)
+        start = moment(self.device)
         with span(name):
             yield
-        self._bounds.append((name, started, moment(self.device)))
+        self._bounds.append((name, start, moment(self.device)))
 
     def seconds(self) -> dict[str, list[float]]:
         """Seconds of each phase, in the order of the steps; an empty list for phases that never ran. The device must be
         idle."""
         seconds: dict[str, list[float]] = {phase: [] for phase in ranges.PHASES}
-        for name, started, ended in self._bounds:
-            seconds[name].append(seconds_between(started, ended))
+        for name, start, end in self._bounds:
+            seconds[name].append(seconds_between(start, end))
         return seconds
 
 
 def run_steps(subject: Subject, count: int, clock: PhaseClock) -> list[float]:
     """Seconds of each of `count` steps inside the clock's window, including the wait for the device at its end. The
     device must be idle before. Raises Failed if a run of a student's code raises an exception."""
-    seconds, student = [], own_values(subject.spec.dimensions)
+    seconds, student = [], student_implementations(subject.spec.dimensions)
     with span(clock.window), calling(student, lambda: f"during {clock.progress.during}"):
         for clock.step in range(count):
             seconds.append(timed_step(subject, clock))
@@ -126,12 +121,12 @@ def run_steps(subject: Subject, count: int, clock: PhaseClock) -> list[float]:
 def timed_step(subject: Subject, clock: PhaseClock) -> float:
     """Seconds of one step. Calls `after_first_step` after the very first: its gradients and its output exist until the
     next begins."""
-    started = default_timer()
+    start_s = default_timer()
     with span(ranges.STEP):
         output = run_step(subject, clock)
         with span(ranges.SYNCHRONIZE):
             synchronize(subject.device)
-    seconds = default_timer() - started
+    seconds = default_timer() - start_s
     if subject.after_first_step is not None:
         callback, subject.after_first_step = subject.after_first_step, None
         callback(subject, output)
@@ -139,9 +134,9 @@ def timed_step(subject: Subject, clock: PhaseClock) -> float:
 
 
 def seconds_without_communication(subject: Subject, progress: Progress) -> list[float]:
-    """Seconds of half as many steps as were measured, in which no rank waits for another: gradients are those of its
-    part of the batch. [] for a run of one process, and where more than gradients is communicated. The weights are of no
-    use afterwards."""
+    """Seconds of half as many steps as were measured, in which no rank waits for another: each has the gradients of its
+    part of the batch. [] for a run of one process, and where more than gradients is communicated. Afterwards, the ranks
+    have different weights."""
     if subject.spec.dimensions["gpus"] == 1 or not reduces_only_gradients(subject.spec.dimensions):
         return []
     wait_for_all(subject.device)

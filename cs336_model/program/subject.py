@@ -7,42 +7,50 @@ import torch
 from torch import Tensor, nn
 
 from cs336_model import ranges
-from cs336_model.arguments import given_arguments
+from cs336_model.arguments import constructor_arguments
 from cs336_model.arithmetic.flops import sequences_per_gpu
-from cs336_model.program.named import UnusableModel, find, one_line_error, prepare_functions
 from cs336_model.program.out_of_memory import OutOfMemoryError
 from cs336_model.program.parallel.ranks import this_rank
 from cs336_model.program.spec import RunSpec
-from cs336_model.program.variants.effects import batch_shape
+from cs336_model.program.targets import UnusableModel, find_object, one_line_error, prepare_functions
+from cs336_model.program.variants.effects import change_model
 
 
 def build_model(spec: RunSpec, device: torch.device) -> nn.Module:
     """The spec's model, seeded, with weights made on the device: nothing is initialised on the CPU and copied. Without
     a backward pass it is in evaluation mode."""
-    constructor, config = find(spec.constructor), spec.config and find(spec.config)
+    constructor, config = find_object(spec.constructor), spec.config and find_object(spec.config)
     prepare_functions(spec)
-    arguments = given_arguments(vars(spec))
+    arguments = constructor_arguments(vars(spec))
     torch.manual_seed(spec.seed)
     with torch.device(device):
         if config is None:
-            model = _called(spec.constructor, constructor, **arguments)
+            model = _call(spec.constructor, constructor, **arguments)
         else:
-            model = _called(spec.constructor, constructor, _called(spec.config, config, **arguments))
+            model = _call(spec.constructor, constructor, _call(spec.config, config, **arguments))
     _check_model(spec, model)
     return model.to(device).train(ranges.BACKWARD in spec.phases)
+
+
+def build_variant(spec: RunSpec, device: torch.device) -> nn.Module:
+    """The spec's model, changed as the dimensions of the run demand. Raises Unsupported if this machine refuses it."""
+    model = build_model(spec, device)
+    change_model(spec, model, device)
+    return model
 
 
 def make_batch(spec: RunSpec, device: torch.device) -> tuple[Tensor, Tensor]:
     """Random tokens and the tokens that follow them, int64 (batch, position) each, made on the device from the seed.
     Each rank makes the entire batch and takes its part."""
-    each = sequences_per_gpu(spec.dimensions)
-    return inputs_and_targets(whole_batch(spec, device)[this_rank().number * each :][:each])
+    parts = whole_batch(spec, device).split(sequences_per_gpu(spec.dimensions))
+    return inputs_and_targets(parts[this_rank().number])
 
 
 def whole_batch(spec: RunSpec, device: torch.device) -> Tensor:
     """The sequences of all ranks, int64 (batch, position), each with the token that follows its last."""
     generator = torch.Generator(device=device).manual_seed(spec.seed)
-    return torch.randint(spec.vocab_size, batch_shape(spec), generator=generator, device=device)
+    shape = (spec.dimensions["batch_size"], spec.dimensions["context_length"] + 1)
+    return torch.randint(spec.vocab_size, shape, generator=generator, device=device)
 
 
 def inputs_and_targets(tokens: Tensor) -> tuple[Tensor, Tensor]:
@@ -55,16 +63,16 @@ def count_parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def _called(target: str, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def _call(target: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The result of a constructor or function of the user; UnusableModel has its exception in one line."""
     try:
-        return call(*args, **kwargs)
+        return function(*args, **kwargs)
     except OutOfMemoryError:
         raise
     except Exception as error:  # whatever it raises
-        given = f"the arguments {', '.join(kwargs)}" if kwargs else f"a {type(args[0]).__name__}" if args else "nothing"
+        names = ", ".join([*(type(value).__name__ for value in args), *kwargs]) or "no arguments"
         raise UnusableModel(
-            f"{target}, called with {given}, raised {one_line_error(error)}; see program.arguments in config.yaml"
+            f"{target}, called with {names}, raised {one_line_error(error)}; see program.arguments in config.yaml"
         ) from error
 
 

@@ -15,19 +15,14 @@ NSYS, NCU = "nsys", "ncu"
 MEMORY = "memory"  # a separate recorder, which starts before the model is made (cs336_model.program.memory)
 ENERGY = "energy"  # not a profiler: windows of seconds, with a counter (cs336_model.program.energy)
 EMITTER_OF_PROFILER = {
-    "none": "none",
-    NSYS: "nvtx",
-    NCU: "none",
-    "torch": "record_function",
-    MEMORY: "none",
-    ENERGY: "none",
-}
-WRITING = ("torch", MEMORY, ENERGY)
-OF_CUDA = (NSYS, NCU)  # programs that record between cudaProfilerStart and cudaProfilerStop
+    "none": "none", NSYS: "nvtx", NCU: "none", "torch": "record_function", MEMORY: "none", ENERGY: "none",
+}  # fmt: skip
+WRITING_PROFILERS = ("torch", MEMORY, ENERGY)
+CUDA_PROFILERS = (NSYS, NCU)  # programs that record between cudaProfilerStart and cudaProfilerStop
 
 
 def no_recording() -> None:
-    """Closes a recording that was not opened."""
+    """Does nothing, in place of a function that closes a recording."""
 
 
 def open_recording(profiler: str) -> Callable[[], None]:
@@ -44,8 +39,8 @@ def open_recording(profiler: str) -> Callable[[], None]:
 
     gc.collect()
     gc.freeze()
-    opened = nvtx.start_range(ranges.RECORDING, domain=ranges.DOMAIN)
-    return lambda: nvtx.end_range(opened)
+    range_id = nvtx.start_range(ranges.RECORDING, domain=ranges.DOMAIN)
+    return lambda: nvtx.end_range(range_id)
 
 
 @contextmanager
@@ -59,8 +54,8 @@ def profiled_window(
     device waits. Without a GPU, nsys has no call to start at: it records the entire program, whose range `measure` is
     the window.
     """
-    if profiler in OF_CUDA and device.type == "cuda":
-        with _short_collections(profiler):
+    if profiler in CUDA_PROFILERS and device.type == "cuda":
+        with _cheap_garbage_collection(profiler):
             torch.cuda.synchronize(device)  # no earlier work may run in the window
             torch.cuda.profiler.start()  # nsys's --capture-range=cudaProfilerApi, and ncu's --profile-from-start off
             yield None
@@ -68,17 +63,17 @@ def profiled_window(
         torch.cuda.profiler.stop()
         close_recording()
         return
-    with (
-        _short_collections(profiler),
-        _recording_of_torch(device) if profiler == "torch" else nullcontext() as recording,
-    ):
+    # torch.profiler.profile would import the compiler at its start, in three seconds, to check for CUDA graphs
+    use_device = "cuda" if device.type == "cuda" else None
+    torch_profile = profile(use_device=use_device, use_kineto=True) if profiler == "torch" else nullcontext()
+    with _cheap_garbage_collection(profiler), torch_profile as recording:
         yield recording
     at_end()
     close_recording()
 
 
 @contextmanager
-def _short_collections(profiler: str) -> Iterator[None]:
+def _cheap_garbage_collection(profiler: str) -> Iterator[None]:
     """Keeps garbage collections in a window with ranges from searching older objects. Hooks of the backward passes make
     so many objects that a full collection comes within three steps: for large, an H200 waits 115 ms."""
     if EMITTER_OF_PROFILER[profiler] == "none":
@@ -90,12 +85,6 @@ def _short_collections(profiler: str) -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
-
-
-def _recording_of_torch(device: torch.device) -> profile:
-    """The base class of torch.profiler.profile, which itself imports the compiler at its start (three seconds, to check
-    for CUDA graphs), and adds schedules and views that are not needed here."""
-    return profile(use_device="cuda" if device.type == "cuda" else None, use_kineto=True)
 
 
 def save_capture(recording: profile | None, path: Path | None, device: torch.device) -> None:

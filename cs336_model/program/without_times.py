@@ -13,8 +13,9 @@ from typing import Any
 UNSUPPORTED, WRONG, FAILED, STOPPED = "unsupported", "wrong", "failed", "stopped"
 UNFINISHED = "unfinished"  # of the draft of a result, as long as the process runs
 OVERDUE = "overdue"  # of the draft that a process writes shortly before its time limit
-VERDICTS = RIGHT, AS_TF32, _ = "right", "right as tf32", WRONG  # of a comparison with the reference
-MAX_CHARACTERS, CUT = 500, " ..."  # what follows a text that was cut
+RIGHT, AS_TF32 = "right", "right as tf32"
+VERDICTS = (RIGHT, AS_TF32, WRONG)  # of a comparison with the reference
+MAX_CHARACTERS, CUT = 500, " ..."  # length of a reason, and the end of one that was cut
 WHERE_IN_PYTORCH = re.compile(r" *\(Triggered internally at [^)]*\)?")  # of the source of a refusal; often long
 _PATH = re.compile(r"(?<![\w:/])/(?:[\w.+@-]+/)+")
 
@@ -33,8 +34,8 @@ class Check:
 
 
 class WithoutTimes(Exception):
-    """There are no times; the message is the name of what was to be measured and the reason, in one line and without
-    paths, and `checks` the comparisons that were made. Only its kinds are raised."""
+    """Ends a measurement without times. The message is one line without paths: the name of what was to be measured, and
+    the reason. `checks` are the comparisons that were made. Only subclasses are raised."""
 
     status: str
 
@@ -50,13 +51,13 @@ class Unsupported(WithoutTimes):
 
 
 class Wrong(WithoutTimes):
-    """What was to be measured does not compute what it should."""
+    """The student's code to be measured does not compute what it should."""
 
     status = WRONG
 
 
 class Failed(WithoutTimes):
-    """What was to be measured raised an exception, or did not return."""
+    """The student's code to be measured raised an exception, or did not return."""
 
     status = FAILED
 

@@ -16,7 +16,7 @@ from cs336_model.program.module_search import (
     ModuleSearch,
     importable_names,
     is_installed,
-    is_of_python,
+    is_stdlib,
     path_below_import_folder,
 )
 from profile_grid.freshness.imports import digest_of_loaded
@@ -82,10 +82,10 @@ def _module_reason(name: str, file: LoadedFile, same_machine: bool) -> str | Non
     if not same_machine and not file.path.endswith(".py"):
         return None
     location = present_search().find(name)
-    if location is None or location.first is None:
+    if location is None or location.first_path is None:
         gone = file.root != ELSEWHERE or (same_machine and _package_is_here(name))
         return f"{GONE}: {file.path}" if gone else None
-    if not same_machine and file.root == ELSEWHERE and is_installed(location.first):
+    if not same_machine and file.root == ELSEWHERE and is_installed(location.first_path):
         return None
     path = _path_of(name, location)
     if path != file.path:
@@ -122,7 +122,7 @@ def _is_found(name: str, same_machine: bool) -> bool:
     location = present_search().find(name)
     if location is None:
         return False
-    installed = location.first is None or is_installed(location.first) or is_of_python(location.first)
+    installed = location.first_path is None or is_installed(location.first_path) or is_stdlib(location.first_path)
     return same_machine or not installed
 
 
@@ -159,13 +159,13 @@ def _search(folders: tuple[str, ...]) -> ModuleSearch:
 
 @cache
 def _names_that_hide(folders: tuple[str, ...]) -> frozenset[str]:
-    users = [folder for folder in folders if not is_installed(folder) and not is_of_python(folder)]
+    users = [folder for folder in folders if not is_installed(folder) and not is_stdlib(folder)]
     return frozenset().union(*map(importable_names, users))
 
 
 def _folders_of_every_program() -> list[str]:
     """The part of sys.path that every program of this interpreter has; programs such as Snakemake add to theirs."""
-    usual = [folder for folder in sys.path if is_installed(folder) or is_of_python(folder) or folder.endswith(".zip")]
+    usual = [folder for folder in sys.path if is_installed(folder) or is_stdlib(folder) or folder.endswith(".zip")]
     added = {line for folder in usual if is_installed(folder) for line in _lines_of_pth_files(folder)}
     return [folder for folder in sys.path if folder in usual or folder in added]
 

@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from cs336_model.arithmetic.checkpoints import NO_CHECKPOINT, group_sizes
-from cs336_model.arithmetic.checkpoints import PATTERN as CHECKPOINT_PATTERN
+from cs336_model.arithmetic.checkpoints import CHECKPOINT_PATTERN, NO_CHECKPOINT, group_sizes
 from cs336_model.program.variants.values import (
     ADAMW,
     ATTENTION_ALONE,

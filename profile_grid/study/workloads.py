@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cs336_model.arguments import MARK, PROJECT_ARGUMENTS, run_values_named
+from cs336_model.arguments import MARK, PROJECT_ARGUMENTS, run_value_names
 from cs336_model.program.adapters.names import ADAPTERS
-from cs336_model.program.operator.spec import impossible_row
-from cs336_model.program.variants.values import impossible
+from cs336_model.program.operator.spec import row_impossibility
+from cs336_model.program.variants.values import impossibility
 from profile_grid.study.dimensions import (
     ATTENTION,
     BATCH_SIZE,
@@ -83,7 +83,7 @@ def unusable_program(config: Mapping) -> Iterator[str]:
         sizes = config["models"][model]
         for name in sorted(set(KEYS) & set(sizes)):
             yield f"models.{model}.{name}: every run has a {name} already; give the size another name"
-        for argument, name in run_values_named(program_of(config)["arguments"] or {}).items():
+        for argument, name in run_value_names(program_of(config)["arguments"] or {}).items():
             if name not in (*KEYS, VOCABULARY, *sizes):
                 yield (
                     f"program.arguments.{argument}: {MARK}{name} is not a size of models.{model} ({', '.join(sizes)})"
@@ -112,7 +112,7 @@ class Workload:
 MODEL_STEPS = Workload(
     name="model",
     dimensions=DIMENSIONS,
-    impossible=lambda config, values: impossible(values, program_of(config)["constructor"]),
+    impossible=lambda config, values: impossibility(values, program_of(config)["constructor"]),
     arguments=lambda config, values: model_specification(config, values[MODEL.key]),
     trial_function="profile_grid.planning.doctor:try_capture",
     tables=("largest",),
@@ -120,7 +120,7 @@ MODEL_STEPS = Workload(
 ATTENTION_ALONE = Workload(
     name="attention",
     dimensions=(HEAD_DIM, PRECISION, BATCH_SIZE, COMPILE, ATTENTION),
-    impossible=lambda config, values: impossible_row(values),
+    impossible=lambda config, values: row_impossibility(values),
     arguments=lambda config, values: {},
     trial_function="profile_grid.stages.operator.trial:try_operator",
     in_process=(CONTEXT_LENGTH,),

@@ -49,8 +49,8 @@ def without_memory(*arguments):
 
 FAULTS = {
     None: list,
-    "summed": lambda: [patch.object(reduction, "mean_of_ranks", summed)],
-    "not reduced": lambda: [patch.object(reduction, "mean_of_ranks", forgotten)],
+    "summed": lambda: [patch.object(reduction, "reduce_to_mean", summed)],
+    "not reduced": lambda: [patch.object(reduction, "reduce_to_mean", forgotten)],
     "one part": lambda: [patch.object(subjects, "this_rank", lambda: ProcessRank(0, 2))],
     "no memory for fp64": lambda: [patch.object(module, "build_model", without_memory)],
 }
@@ -58,9 +58,9 @@ FAULTS = {
 
 def errors(text: str, fault: str | None) -> dict:
     spec = read_spec(text)
-    with process_settings(spec), ExitStack() as planted:
-        for one in FAULTS[fault]():
-            planted.enter_context(one)
+    with process_settings(spec), ExitStack() as patches:
+        for patched in FAULTS[fault]():
+            patches.enter_context(patched)
         subject = make_subject(spec, CPU)
         if fault == "summed" and spec.dimensions["parallel"] in BUCKET_MB:
             subject.model.register_comm_hook(None, summed_bucket)
@@ -71,6 +71,6 @@ def errors(text: str, fault: str | None) -> dict:
 
 folder = Path(sys.argv[1])
 join_group(CPU)
-found = [errors(*case) for case in json.loads((folder / "cases.json").read_text())]
+rank_errors = [errors(*case) for case in json.loads((folder / "cases.json").read_text())]
 leave_group()
-(folder / f"rank{this_rank().number}.json").write_text(json.dumps(found))
+(folder / f"rank{this_rank().number}.json").write_text(json.dumps(rank_errors))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from cs336_model.program.adapters.checks import checked_adapters
+from cs336_model.program.adapters.checks import checks_of_adapters
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank
 from cs336_model.program.spec import read_spec
 from cs336_model.program.without_times import WithoutTimes
@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 
 def outcome(text: str) -> dict:
     try:
-        return {"status": "right", "checks": checked_adapters(read_spec(text), CPU)}
+        return {"status": "right", "checks": checks_of_adapters(read_spec(text), CPU)}
     except WithoutTimes as error:
         return {"status": error.status, "reason": str(error), "checks": error.checks}
 

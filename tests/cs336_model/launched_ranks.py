@@ -23,7 +23,7 @@ def ended(folder: Path, commands: Sequence[Sequence[str]], limit_s: float = 30) 
         launcher.kill()
 
 
-def told_by_two(folder: Path, program: str, cases: Sequence) -> list[tuple]:
+def rank_results(folder: Path, program: str, cases: Sequence) -> list[tuple]:
     """What two ranks of this module's program tell of every case, which they go through together: `rankN.json`, beside
     the `cases.json` that they read."""
     (folder / "cases.json").write_text(json.dumps(cases))

@@ -8,11 +8,11 @@ import json
 import sys
 
 from cs336_model.program.loaded_distributions import loaded_distributions
-from cs336_model.program.loading import code_loaded, count_packages
+from cs336_model.program.loading import loaded_code, record_packages
 
 targets, line, *modules = sys.argv[1:]
-count_packages(targets.split())
+record_packages(targets.split())
 for module in modules:
     importlib.import_module(module)
 exec(line)
-print(json.dumps([code_loaded(), loaded_distributions(targets.split())]))
+print(json.dumps([loaded_code(), loaded_distributions(targets.split())]))

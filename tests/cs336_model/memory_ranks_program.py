@@ -8,10 +8,10 @@ import torch
 
 from cs336_model import ranges
 from cs336_model.model.optimizer import local_part
-from cs336_model.program.memory.recording import held_by, recorder_on
-from cs336_model.program.parallel.choice import import_ahead
+from cs336_model.program.memory.recording import held_addresses, recorder_on
+from cs336_model.program.parallel.choice import import_distributed
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank
-from cs336_model.program.parallel.sharding import state_of
+from cs336_model.program.parallel.sharding import optimizer_state
 from cs336_model.program.process import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, make_subject, run_steps
@@ -25,18 +25,18 @@ def nbytes(tensors) -> int:
 
 def outcome(text: str) -> dict:
     spec = read_spec(text)
-    import_ahead(spec)
+    import_distributed(spec)
     recorder = recorder_on(CPU)
     ranges.emit_ranges(recorder.emitter)
     subject = make_subject(spec, CPU)
     run_steps(subject, 2, PhaseClock(CPU, ranges.WARMUP, Progress()))
     run_steps(subject, 1, PhaseClock(CPU, ranges.MEASURE, Progress()))
-    record = recorder.finish(held_by(subject)).as_record()
+    record = recorder.finish(held_addresses(subject)).as_record()
     ranges.emit_ranges("none")
     sums = {
         "parameters": nbytes(subject.parameters),
         "gradients": nbytes(parameter.grad for parameter in subject.parameters),
-        "optimizer state": nbytes(state_of(subject.optimizer)),
+        "optimizer state": nbytes(optimizer_state(subject.optimizer)),
     }
     return {"record": record, "sums": sums}
 

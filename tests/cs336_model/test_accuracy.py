@@ -36,11 +36,11 @@ def errors_of(values: dict, steps: int = 1, change=lambda subject: None, **chang
 
 @pytest.mark.parametrize("changes", VARIANTS, ids=str)
 def test_a_variant_computes_the_same_function_as_far_as_its_precision_goes(spec_values, changes):
-    found = errors_of(spec_values, **changes)
-    assert found["reason"] is None
+    errors = errors_of(spec_values, **changes)
+    assert errors["reason"] is None
     expected = ERRORS[:2] if changes.get("mode") == "forward" else ERRORS
-    assert [name for name in ERRORS if found[name] is not None] == list(expected)
-    assert 0 < max(found[name] for name in expected) < explained_error(changes.get("precision", "fp32"))
+    assert [name for name in ERRORS if errors[name] is not None] == list(expected)
+    assert 0 < max(errors[name] for name in expected) < explained_error(changes.get("precision", "fp32"))
 
 
 def test_lower_precision_is_further_off(spec_values):
@@ -50,8 +50,8 @@ def test_lower_precision_is_further_off(spec_values):
 
 @pytest.mark.parametrize("mode", ["forward", "forward_backward", "train_step"])
 def test_the_first_step_is_compared_whatever_later_ones_give(spec_values, mode):
-    one, four = (errors_of(spec_values, steps, mode=mode, precision="bf16") for steps in (1, 4))
-    assert four == pytest.approx(one)
+    first_step, four_steps = (errors_of(spec_values, steps, mode=mode, precision="bf16") for steps in (1, 4))
+    assert four_steps == pytest.approx(first_step)
 
 
 @pytest.mark.parametrize("mode", ["forward", "forward_backward", "train_step"])
@@ -65,15 +65,15 @@ def test_what_is_kept_of_the_first_step_is_on_the_host_and_takes_no_time_of_it(s
     subject.after_first_step = lambda *told: (now.append(now.pop() + 0.5), kept.append(told[1]), keep(*told))
     seconds = run_steps(subject, 3, PhaseClock(CPU, "measure", Progress()))
     assert (len(kept), seconds, now) == (1, [0.0] * 3, [0.5]) and subject.after_first_step is None
-    assert comparison._first.logits.device == CPU and not comparison._first.logits.requires_grad
+    assert comparison._outputs.logits.device == CPU and not comparison._outputs.logits.requires_grad
 
 
 def test_the_norm_of_all_gradients_is_that_of_their_parts_together():
     parameters = [torch.nn.Parameter(torch.empty(shape)) for shape in ((5, 6), (3,), (2, 2, 2), (4,))]
-    for one in parameters[:3]:
-        one.grad = torch.randn(one.shape).transpose(0, -1).contiguous().transpose(0, -1)
-    whole = torch.cat([one.grad.double().reshape(-1) for one in parameters[:3]]).norm()
-    assert float(module.norm_of_gradients(parameters, 7)) == pytest.approx(float(whole), rel=1e-14)
+    for parameter in parameters[:3]:
+        parameter.grad = torch.randn(parameter.shape).transpose(0, -1).contiguous().transpose(0, -1)
+    expected_norm = torch.cat([parameter.grad.double().reshape(-1) for parameter in parameters[:3]]).norm()
+    assert float(module.norm_of_gradients(parameters, 7)) == pytest.approx(float(expected_norm), rel=1e-14)
 
 
 def test_another_function_is_off_by_more_than_any_precision_explains(spec_values):
@@ -82,8 +82,8 @@ def test_another_function_is_off_by_more_than_any_precision_explains(spec_values
             attend = block.attention.attend
             block.attention.attend = lambda q, k, v, future, attend=attend: attend(q, k, v, torch.zeros_like(future))
 
-    found = errors_of(spec_values, change=without_mask)
-    assert found["logits_error"] > explained_error("bf16")
+    errors = errors_of(spec_values, change=without_mask)
+    assert errors["logits_error"] > explained_error("bf16")
 
 
 def test_an_fp64_run_that_does_not_fit_is_a_reason_and_no_error(spec_values, monkeypatch):
@@ -111,7 +111,9 @@ def test_who_does_not_want_the_comparison_is_told_so_and_has_the_times(run_bench
     assert len(result["step_seconds"]) == result["spec"]["measured_steps"]
 
 
-@pytest.mark.parametrize(("peak", "now", "most"), [(2**40, 0, module.MAX_PART), (2**25, 2**24, 2**20), (5, 5, 2**14)])
+@pytest.mark.parametrize(
+    ("peak", "now", "most"), [(2**40, 0, module.MAX_ELEMENTS), (2**25, 2**24, 2**20), (5, 5, 2**14)]
+)
 def test_gradients_are_made_anew_in_pieces_that_take_no_more_than_the_step_took(monkeypatch, peak, now, most):
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: peak)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: now)

@@ -8,7 +8,7 @@ import pytest
 from cs336_model.program.accuracy import TOO_LARGE
 from cs336_model.program.variants.values import BUCKET_MB, FLAT, FSDP, NAIVE, OVERLAPPED
 from profile_grid.stages.timing.tables import explained_error
-from tests.cs336_model.launched_ranks import told_by_two
+from tests.cs336_model.launched_ranks import rank_results
 from tests.cs336_model.specs import changed
 
 ERRORS = ("loss_error", "logits_error", "gradient_norm_error")
@@ -26,15 +26,15 @@ CASES = [
 @pytest.fixture(scope="module")
 def both_ranks(tmp_path_factory):
     """What both ranks found of every case, in one pair of processes."""
-    found = {}
+    errors_by_case = {}
 
     def errors(spec: dict, *case) -> tuple[dict, dict]:
-        if not found:
+        if not errors_by_case:
             folder = tmp_path_factory.mktemp("ranks")
             specs = [[json.dumps(changed(spec, gpus=2, parallel=way, precision=name)), it] for way, name, it in CASES]
-            told = told_by_two(folder, "tests.cs336_model.accuracy_program", specs)
-            found.update(zip(CASES, told, strict=True))
-        return found[case]
+            rank_errors = rank_results(folder, "tests.cs336_model.accuracy_program", specs)
+            errors_by_case.update(zip(CASES, rank_errors, strict=True))
+        return errors_by_case[case]
 
     return errors
 
@@ -47,29 +47,29 @@ def values(spec_values) -> dict:
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("way", WAYS)
 def test_two_ranks_compute_the_whole_batch_as_far_as_their_precision_goes(both_ranks, values, way, precision):
-    one, other = both_ranks(values, way, precision, None)
-    assert one == other and one["reason"] is None
-    assert all(0 < one[name] < explained_error(precision) for name in ERRORS)
+    rank0, rank1 = both_ranks(values, way, precision, None)
+    assert rank0 == rank1 and rank0["reason"] is None
+    assert all(0 < rank0[name] < explained_error(precision) for name in ERRORS)
 
 
 @pytest.mark.parametrize("way", REDUCED)
 def test_gradients_that_are_summed_are_off_by_more_than_any_precision_explains(both_ranks, values, way):
-    one, other = both_ranks(values, way, "fp32", "summed")
-    assert one == other
-    assert one["gradient_norm_error"] == pytest.approx(1, rel=1e-4)  # two ranks: twice the mean
-    assert one["loss_error"] < explained_error("fp32") and one["logits_error"] < explained_error("fp32")
+    rank0, rank1 = both_ranks(values, way, "fp32", "summed")
+    assert rank0 == rank1
+    assert rank0["gradient_norm_error"] == pytest.approx(1, rel=1e-4)  # two ranks: twice the mean
+    assert rank0["loss_error"] < explained_error("fp32") and rank0["logits_error"] < explained_error("fp32")
 
 
 @pytest.mark.parametrize("way", (NAIVE, OVERLAPPED))
 def test_gradients_that_are_not_reduced_are_told(both_ranks, values, way):
-    one, other = both_ranks(values, way, "fp32", "not reduced")
-    assert one == other and one["gradient_norm_error"] > explained_error("bf16")
+    rank0, rank1 = both_ranks(values, way, "fp32", "not reduced")
+    assert rank0 == rank1 and rank0["gradient_norm_error"] > explained_error("bf16")
 
 
 @pytest.mark.parametrize("way", (NAIVE, OVERLAPPED))
 def test_ranks_that_take_the_same_part_of_the_batch_are_told(both_ranks, values, way):
-    one, other = both_ranks(values, way, "fp32", "one part")
-    assert one == other and min(one[name] for name in ERRORS) > explained_error("fp32")
+    rank0, rank1 = both_ranks(values, way, "fp32", "one part")
+    assert rank0 == rank1 and min(rank0[name] for name in ERRORS) > explained_error("fp32")
 
 
 @pytest.mark.parametrize("way", (NAIVE, OVERLAPPED))

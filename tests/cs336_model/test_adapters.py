@@ -34,8 +34,8 @@ def checked(function: str, precision: str = "fp32") -> list[dict]:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_right_attention_passes_every_check_in_fp32_and_in_the_precision_of_the_run(precision):
     checks = checked("right", precision)
-    assert {one["verdict"] for one in checks} == {"right"}
-    assert {one["precision"] for one in checks} == {"fp32", precision}
+    assert {check["verdict"] for check in checks} == {"right"}
+    assert {check["precision"] for check in checks} == {"fp32", precision}
     assert len(checks) == len({"fp32", precision}) * 4 * 2 * 4  # lengths 16, 32, 64, 256; causal or not; quantities
     assert checks[0]["case"] == "length 16, width 16, causal"
 
@@ -53,7 +53,7 @@ def test_a_wrong_attention_is_told_by_its_largest_error_in_each_quantity(fault, 
     with pytest.raises(Wrong) as error:
         checked(fault)
     assert str(error.value).startswith(f"own-pytorch: {says}") and "\n" not in str(error.value)
-    wrong = {one["quantity"] for one in error.value.checks if one["verdict"] == "wrong"}
+    wrong = {check["quantity"] for check in error.value.checks if check["verdict"] == "wrong"}
     assert len(error.value.checks) == 32 and all(quantity in str(error.value) for quantity in wrong)
 
 
@@ -99,8 +99,8 @@ PYTORCHS = {"written out": written_out} | {
 def test_what_pytorch_computes_is_within_six_tenths_of_the_tolerance(name, precision, width):
     attention = PYTORCHS[name]
     for causal in (True, False):
-        for one in checks_of_shape("own-pytorch", attention, precision, (2, 256, width), causal, CPU):
-            assert 0 < one.error < 0.6 * one.tolerance, one
+        for check in checks_of_shape("own-pytorch", attention, precision, (2, 256, width), causal, CPU):
+            assert 0 < check.error < 0.6 * check.tolerance, check
 
 
 def test_an_error_of_tf32_in_fp32_is_named_and_one_of_bf16_is_wrong():
@@ -112,7 +112,7 @@ def test_an_error_of_tf32_in_fp32_is_named_and_one_of_bf16_is_wrong():
         return attention
 
     verdicts = {
-        bits: {one.verdict for one in checks_of_shape("own-triton", rounded(bits), "fp32", (2, 64, 16), True, CPU)}
+        bits: {check.verdict for check in checks_of_shape("own-triton", rounded(bits), "fp32", (2, 64, 16), True, CPU)}
         for bits in (11, 5)
     }
     assert verdicts[11] == {"right as tf32"} and "wrong" in verdicts[5]
@@ -132,22 +132,22 @@ def measured_row(function: str, tmp_path, **changes) -> dict:
 
 def test_a_right_attention_alone_is_timed_at_every_length(tmp_path):
     result = measured_row("right", tmp_path)
-    assert [(one["status"], len(one["forward_seconds"])) for one in result["cells"]] == [("complete", 2)] * 2
+    assert [(cell["status"], len(cell["forward_seconds"])) for cell in result["cells"]] == [("complete", 2)] * 2
     assert len(result["checks"]) == 32 and result["cost_seconds"]["checks"] > 0
 
 
 def test_a_wrong_attention_alone_is_not_timed_and_each_cell_says_why(tmp_path):
     result = measured_row("wrong_scale", tmp_path)
-    assert [one["status"] for one in result["cells"]] == ["wrong"] * 2
+    assert [cell["status"] for cell in result["cells"]] == ["wrong"] * 2
     assert result["cells"][1]["reason"].startswith("own-pytorch: 32 of 32 checks differ")
     assert result["cells"][0]["forward_seconds"] == [] and result["cost_seconds"]["measured"] == 0
-    assert {one["verdict"] for one in result["checks"]} == {"wrong"}
+    assert {check["verdict"] for check in result["checks"]} == {"wrong"}
 
 
 def test_an_attention_with_nan_at_a_length_that_is_not_checked_is_wrong_there(tmp_path, monkeypatch):
-    monkeypatch.setattr("cs336_model.program.adapters.attention.LONGEST", 256)
+    monkeypatch.setattr("cs336_model.program.adapters.attention.MAX_LENGTH", 256)
     result = measured_row("with_nan_where_long", tmp_path, context_lengths=[16, 512])
-    assert [one["status"] for one in result["cells"]] == ["complete", "wrong"]
+    assert [cell["status"] for cell in result["cells"]] == ["complete", "wrong"]
     assert result["cells"][1]["reason"] == "own-pytorch: the gradient of the values is not finite (length 512)"
     assert result["cells"][1]["forward_seconds"] == []
 
@@ -162,7 +162,7 @@ def test_a_model_with_a_students_attention_is_measured_if_that_is_right(run_benc
     assert (result["reason"] is None) == (status == "complete")
     if status == "complete":
         assert result["accuracy"]["logits_error"] < 1e-5 and result["accuracy"]["gradient_norm_error"] < 1e-5
-        assert "tests.cs336_model.own_code:right" in read_spec(json.dumps(result["spec"])).named
+        assert "tests.cs336_model.own_code:right" in read_spec(json.dumps(result["spec"])).targets
 
 
 @pytest.mark.parametrize("profiler", ["none", "torch", "memory"])
@@ -177,7 +177,7 @@ def test_a_model_with_a_students_attention_is_measured_if_that_is_right(run_benc
 def test_what_a_students_attention_does_wrong_only_in_the_steps_is_a_result(
     run_benchmark, monkeypatch, tmp_path, profiler, function, status, says
 ):
-    monkeypatch.setattr("cs336_model.program.benchmark.checked_adapters", lambda *_: [])  # it passed them
+    monkeypatch.setattr("cs336_model.program.benchmark.checks_of_adapters", lambda *_: [])  # it passed them
     options = () if profiler == "none" else ("--profiler", profiler, "--capture", str(tmp_path / "capture"))
     result = run_benchmark(*options, attention="own-pytorch", context_length=16, adapters=adapters(function))
     assert (result["status"], result["step_seconds"]) == (status, [])
@@ -189,7 +189,7 @@ def test_what_a_students_attention_does_wrong_only_in_the_steps_is_a_result(
 def test_an_attention_alone_that_raises_at_a_length_that_is_not_checked_is_failed_there(tmp_path, monkeypatch):
     monkeypatch.setattr("cs336_model.program.operator.row.checks_of_attention", lambda *_: [])
     result = measured_row("raising_later", tmp_path)
-    assert [one["status"] for one in result["cells"]] == ["failed", "failed"]
+    assert [cell["status"] for cell in result["cells"]] == ["failed", "failed"]
     assert "raised RuntimeError: not so often (own_code.py, line" in result["cells"][0]["reason"]
     assert result["cells"][1]["reason"].endswith("with length 32")
 
@@ -205,7 +205,7 @@ def test_a_students_attention_gets_the_type_that_autocast_would_give_it(run_benc
 def test_only_the_adapters_that_a_run_needs_are_in_its_specification():
     declared = {name: f"tests.adapters:{name}" for name in ADAPTERS}
     dimensions = {"attention": "own-triton", "precision": "fp32"}
-    assert list(needed_adapters(dimensions)) == [("attention own-triton", ADAPTERS[1])]
+    assert list(needed_adapters(dimensions)) == [("attention", "own-triton", ADAPTERS[1])]
     assert adapters_of_run(declared, dimensions) == {ADAPTERS[1]: f"tests.adapters:{ADAPTERS[1]}"}
     assert adapters_of_run(declared, {"attention": "flash"}) == {}
     assert missing_adapter(declared, dimensions) is None
@@ -221,12 +221,12 @@ def test_a_specification_without_the_adapter_that_it_needs_is_refused(spec_value
 
 HANGS = """
 import sys, time
-from cs336_model.program.process import ended_after, print_stacks_before
+from cs336_model.program.process import exit_after, print_stacks_before
 print_stacks_before(60.0, 0.0)
-with ended_after(60.0):
+with exit_after(60.0):
     pass
 print("went on", flush=True)
-with ended_after(0.2):
+with exit_after(0.2):
     time.sleep(30)
 """
 

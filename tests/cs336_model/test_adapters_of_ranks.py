@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cs336_model.program.adapters.checks import TOLERANCES
-from tests.cs336_model.launched_ranks import ended, told_by_two
+from tests.cs336_model.launched_ranks import ended, rank_results
 from tests.cs336_model.specs import changed
 from tests.forked_python import python
 
@@ -46,28 +46,28 @@ CASES = RIGHT | WRONG | FAILED
 @pytest.fixture(scope="module")
 def both_ranks(tmp_path_factory):
     """What both ranks say of a case, from one pair of processes."""
-    told = {}
+    results_by_case = {}
 
     def of_case(spec: dict, case: str) -> tuple[dict, dict]:
-        if not told:
+        if not results_by_case:
             spec = changed(spec, gpus=2, batch_size=4)
             texts = [
                 json.dumps(changed(spec, **dimensions, precision=precision) | {"adapters": adapters})
                 for dimensions, adapters, precision in CASES.values()
             ]
-            of_cases = told_by_two(tmp_path_factory.mktemp("ranks"), "tests.cs336_model.adapters_ranks_program", texts)
-            told.update(zip(CASES, of_cases, strict=True))
-        return told[case]
+            results = rank_results(tmp_path_factory.mktemp("ranks"), "tests.cs336_model.adapters_ranks_program", texts)
+            results_by_case.update(zip(CASES, results, strict=True))
+        return results_by_case[case]
 
     return of_case
 
 
 @pytest.mark.parametrize("case", RIGHT)
 def test_what_pytorch_computes_passes_with_less_than_a_third_of_the_tolerance(both_ranks, spec_values, case):
-    one, other = both_ranks(spec_values, case)
-    assert one == other and one["status"] == "right"
-    assert all(check["error"] < check["tolerance"] / 3 for check in one["checks"]), one["checks"]
-    assert {check["tolerance"] for check in one["checks"]} <= set(TOLERANCES.values())
+    rank0, rank1 = both_ranks(spec_values, case)
+    assert rank0 == rank1 and rank0["status"] == "right"
+    assert all(check["error"] < check["tolerance"] / 3 for check in rank0["checks"]), rank0["checks"]
+    assert {check["tolerance"] for check in rank0["checks"]} <= set(TOLERANCES.values())
 
 
 @pytest.mark.parametrize(
@@ -81,12 +81,12 @@ def test_what_pytorch_computes_passes_with_less_than_a_third_of_the_tolerance(bo
     ],
 )
 def test_each_fault_is_told_by_its_largest_error(both_ranks, spec_values, case, quantity, error):
-    one, other = both_ranks(spec_values, case)
-    assert one == other and one["status"] == "wrong"
-    wrong = {check["quantity"]: check["error"] for check in one["checks"] if check["verdict"] == "wrong"}
+    rank0, rank1 = both_ranks(spec_values, case)
+    assert rank0 == rank1 and rank0["status"] == "wrong"
+    wrong = {check["quantity"]: check["error"] for check in rank0["checks"] if check["verdict"] == "wrong"}
     (name,) = (name for name in wrong if name.startswith(quantity))
     assert wrong[name] == pytest.approx(error, rel=0.01) if error else wrong[name] > 0.1
-    assert name in one["reason"] and "\n" not in one["reason"]
+    assert name in rank0["reason"] and "\n" not in rank0["reason"]
 
 
 def test_code_that_raises_is_told_by_its_exception(both_ranks, spec_values):

@@ -49,7 +49,7 @@ class Timeline:
 
     def inside(self, outer: dict) -> list[dict]:
         end = outer["ts"] + outer["dur"]
-        return [one for one in self.operations if one is not outer and outer["ts"] <= one["ts"] < end]
+        return [event for event in self.operations if event is not outer and outer["ts"] <= event["ts"] < end]
 
 
 def part_of_forward(path: tuple[str, ...]) -> tuple[str, ...]:
@@ -71,19 +71,25 @@ def test_every_backward_operation_has_the_part_of_the_forward_operation_that_pyt
         if not node["name"].startswith(NODE):
             continue
         inside = timeline.inside(node)  # the node's own function, which is linked, and the sum of its gradient
-        links = [linked[one["ts"]] for one in inside if node["name"] == f"{NODE}{one['name']}" and one["ts"] in linked]
-        for operation in inside if links else []:
-            path = timeline.path(operation["ts"])
-            if operation["name"].startswith("aten::") and "recomputation" not in path:
+        links = [
+            linked[event["ts"]]
+            for event in inside
+            if node["name"] == f"{NODE}{event['name']}" and event["ts"] in linked
+        ]
+        for event in inside if links else []:
+            path = timeline.path(event["ts"])
+            if event["name"].startswith("aten::") and "recomputation" not in path:
                 part = part_of_forward(timeline.path(links[0]))
-                assert path == ("measure", "step", "backward", *part), (node["name"], operation["name"])
+                assert path == ("measure", "step", "backward", *part), (node["name"], event["name"])
                 compared += 1
     assert compared > 100
 
 
 def test_all_parts_of_the_forward_pass_that_compute_have_a_backward_pass(spec_values, tmp_path):
     timeline = Timeline(trace_of_two_steps(spec_values, tmp_path))
-    paths = {timeline.path(one["ts"]) for one in timeline.operations if one["name"].startswith("aten::")}
+    paths = {
+        timeline.path(operation["ts"]) for operation in timeline.operations if operation["name"].startswith("aten::")
+    }
     forward = {part_of_forward(path) for path in paths if path[2:3] in {("forward",), ("loss",)}}
     backward = {path[3:] for path in paths if path[2:3] == ("backward",)}
     assert backward == forward - {("block", "residual")}  # a sum passes its gradient on

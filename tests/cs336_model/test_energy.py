@@ -45,7 +45,7 @@ def joules_until(second: float) -> float:
 
 def test_the_tick_of_a_counter_is_the_time_between_its_changes():
     device = MadeUpDevice()
-    assert measured_tick_s(device, device.now, device.sleep) == pytest.approx(TICK_S, rel=0.005)
+    assert measured_tick_s(device.meter) == pytest.approx(TICK_S, rel=0.005)
     assert device.time_s < 2
 
 
@@ -53,7 +53,7 @@ def test_a_counter_that_stands_still_counts_nothing():
     device = MadeUpDevice()
     still = SimpleNamespace(name="broken", microjoules=lambda: 7)
     with pytest.raises(Unsupported, match=r"energy: the counter did not change for 3 s \(broken\)"):
-        measured_tick_s(still, device.now, device.sleep)
+        measured_tick_s(Meter(CPU, still, device.now, device.sleep))
 
 
 @pytest.mark.parametrize("step_s", [0.018, 0.4])

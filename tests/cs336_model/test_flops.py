@@ -53,13 +53,13 @@ def test_the_parameter_count_is_that_of_the_model():
 
 
 def test_bytes_count_every_operand_and_result_once():
-    one = ModelShape(batch_size=1, context_length=2, vocab_size=5, d_model=4, num_layers=1, num_heads=2, d_ff=3)
-    found = forward_bytes(one, element_bytes=4)
-    assert found["computing softmax"] == 4 * (8 + 8)  # 2 heads x 2 x 2 scores in, as many weights out
-    assert found["computing attention scores"] == 4 * (8 + 8 + 8)  # queries and keys of 2 x 4 in, 8 scores out
-    assert found["head"] == 4 * (20 + 8 + 10)  # weight 5 x 4, input 2 x 4, logits 2 x 5
-    assert found["activation"] == 4 * (6 + 6 + 6)
-    assert forward_bytes(one, element_bytes=2)["head"] == found["head"] // 2
+    shape = ModelShape(batch_size=1, context_length=2, vocab_size=5, d_model=4, num_layers=1, num_heads=2, d_ff=3)
+    byte_counts = forward_bytes(shape, element_bytes=4)
+    assert byte_counts["computing softmax"] == 4 * (8 + 8)  # 2 heads x 2 x 2 scores in, as many weights out
+    assert byte_counts["computing attention scores"] == 4 * (8 + 8 + 8)  # queries and keys of 2 x 4 in, 8 scores out
+    assert byte_counts["head"] == 4 * (20 + 8 + 10)  # weight 5 x 4, input 2 x 4, logits 2 x 5
+    assert byte_counts["activation"] == 4 * (6 + 6 + 6)
+    assert forward_bytes(shape, element_bytes=2)["head"] == byte_counts["head"] // 2
 
 
 def test_what_the_analysis_may_use_imports_no_torch():

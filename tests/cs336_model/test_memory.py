@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from cs336_model.arithmetic.checkpoints import recomputed_flops
 from cs336_model.arithmetic.flops import ModelShape, forward_flops, shape_of
-from cs336_model.arithmetic.memory import NUMBER_BYTES, estimated_peak_bytes, peak_of_a_step, saved_activation_bytes
+from cs336_model.arithmetic.memory import NUMBER_BYTES, estimated_peak_bytes, saved_activation_bytes, step_peak_bytes
 from cs336_model.model.functional import cross_entropy
 from cs336_model.model.optimizer import AdamW
 from cs336_model.model.transformer import TransformerLM
@@ -22,8 +22,8 @@ from cs336_model.program.process import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, Subject, make_subject, run_step
 from cs336_model.program.variants.attention import BACKENDS, forced_backend, fused_attention
-from cs336_model.program.variants.effects import with_checkpoints
-from cs336_model.program.variants.precision import BY_AUTOCAST, weights_in_precision
+from cs336_model.program.variants.effects import set_checkpoints
+from cs336_model.program.variants.precision import BY_AUTOCAST, round_weights
 from cs336_model.program.variants.values import PRECISIONS
 from tests.cs336_model.specs import changed
 from tests.default_values import DEFAULT_VALUES
@@ -65,8 +65,8 @@ def peak_of_two_steps(spec_values: dict, shape: ModelShape, mode: str, **variant
         if spec.dimensions["attention"] in BACKENDS:
             for block in lm.blocks:
                 block.attention.attend = fused_attention
-        weights_in_precision(spec, lm)
-        with_checkpoints(spec, lm)
+        round_weights(spec, lm)
+        set_checkpoints(spec, lm)
         tokens = torch.zeros(shape.batch_size, shape.context_length, dtype=torch.int64)
         optimizer = AdamW(lm.parameters()) if mode == "train_step" else None
         subject = Subject(spec, cpu, lm, optimizer, tokens, tokens)
@@ -148,7 +148,7 @@ def test_bf16_weights_are_made_in_fp32_which_may_be_the_fullest_moment(spec_valu
     variant = DEFAULT_VALUES | {"precision": "bf16-weights"}
     found = peak_of_two_steps(spec_values, SHAPES[name], "forward", precision="bf16-weights")
     assert estimated_peak_bytes(SHAPES[name], "forward", variant) == pytest.approx(found, rel=0.01)
-    is_later = peak_of_a_step(SHAPES[name], "forward", variant) >= found * 0.99
+    is_later = step_peak_bytes(SHAPES[name], "forward", variant) >= found * 0.99
     assert is_later == (name == "most in attention")
 
 

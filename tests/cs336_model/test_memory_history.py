@@ -10,24 +10,24 @@ import torch
 
 from cs336_model import ranges
 from cs336_model.arithmetic.flops import shape_of
-from cs336_model.arithmetic.memory import gradient_bytes_of_a_block, residual_bytes, saved_activation_bytes
+from cs336_model.arithmetic.memory import block_gradient_bytes, residual_bytes, saved_activation_bytes
 from cs336_model.program import benchmark
 from cs336_model.program.memory.allocator import (
-    AllocatorMemory,
+    AllocatorRecorder,
     events_of_trace,
     last_failed_allocation,
-    publishable,
+    publishable_snapshot,
 )
+from cs336_model.program.memory.cpu import with_unseen_releases
 from cs336_model.program.memory.history import (
     AllocatorEvent,
     AllocatorRecording,
     FailedAllocation,
     RecordedRange,
-    innermost,
-    paired,
+    innermost_ranges,
+    pair_releases,
 )
 from cs336_model.program.memory.operations import published_path
-from cs336_model.program.memory.processor import with_unseen_releases
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import make_subject
 from profile_grid.stages.memory.history import history_of
@@ -44,18 +44,18 @@ def freed(address: int, size: int = 8, at: float = 0.0) -> AllocatorEvent:
 
 
 def test_an_address_that_is_used_again_is_another_allocation():
-    allocations, live = paired([made(1), made(2), freed(1), made(1), freed(2)])
+    allocations, live = pair_releases([made(1), made(2), freed(1), made(1), freed(2)])
     assert allocations == [(0, 2), (1, 4), (3, None)]
     assert live == {1: 3}
 
 
 def test_a_release_of_what_was_allocated_before_the_recording_is_no_allocation_of_it():
-    assert paired([freed(7), made(7)]) == ([(1, None)], {7: 1})
+    assert pair_releases([freed(7), made(7)]) == ([(1, None)], {7: 1})
 
 
 def test_memory_that_is_given_out_twice_is_an_error():
     with pytest.raises(ValueError, match="event 1: memory is allocated where an allocation is live"):
-        paired([made(1), made(1)])
+        pair_releases([made(1), made(1)])
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -66,14 +66,17 @@ def test_the_live_bytes_of_all_pairs_are_those_of_a_walk_over_the_events(seed):
             address = chance.choice(list(live))
             events.append(freed(address, live.pop(address)))
         else:
-            address, size = chance.choice([one for one in range(40) if one not in live]), chance.randrange(1, 100)
+            address, size = (
+                chance.choice([number for number in range(40) if number not in live]),
+                chance.randrange(1, 100),
+            )
             live[address] = size
             events.append(made(address, size))
         walked.append(sum(live.values()))
-    allocations, at_end = paired(events)
+    allocations, at_end = pair_releases(events)
     for number, expected in enumerate(walked):
         alive = [made for made, freed in allocations if made <= number and (freed is None or freed > number)]
-        assert sum(events[one].size for one in alive) == expected
+        assert sum(events[event].size for event in alive) == expected
     assert set(at_end) == set(live)
 
 
@@ -84,7 +87,7 @@ def test_an_event_belongs_to_the_innermost_range_that_is_open():
         RecordedRange("block", 1, 3, 4),
         RecordedRange("empty", 1, 4, 4),
     ]
-    assert innermost(ranges, 7) == [None, 0, 1, 2, 1, 0, None]
+    assert innermost_ranges(ranges, 7) == [None, 0, 1, 2, 1, 0, None]
 
 
 def test_what_is_written_holds_no_address():
@@ -115,7 +118,7 @@ TRACE = [  # of a GPU: a model's weight, a segment for the first product, and a 
 def test_of_an_allocators_trace_the_allocations_and_completed_releases_count_at_their_requested_size():
     events = events_of_trace(TRACE)
     assert [(event.allocates, event.size) for event in events] == [(True, 1000), (True, 500), (False, 500), (True, 700)]
-    allocations, _ = paired(events)
+    allocations, _ = pair_releases(events)
     assert allocations == [(0, None), (1, 2), (3, None)]
 
 
@@ -164,7 +167,7 @@ class FakeAllocator:
 
 def test_on_a_gpu_the_allocators_counters_tell_the_range_of_every_allocation(monkeypatch):
     allocator = FakeAllocator(monkeypatch)
-    recorder = AllocatorMemory(torch.device("cuda", 0))
+    recorder = AllocatorRecorder(torch.device("cuda", 0))
     allocator.alloc(16, 50)
     ranges.emit_ranges(recorder.emitter)
     with ranges.span("step"):
@@ -175,7 +178,10 @@ def test_on_a_gpu_the_allocators_counters_tell_the_range_of_every_allocation(mon
             allocator.alloc(32, 30)
     record = recorder.finish({"parameters": [16]}).as_record()
     assert allocator.recording == [(), (None,)]  # begun, then ended
-    names = [record["ranges"]["name"][one] if one is not None else None for one in record["allocations"]["range"]]
+    names = [
+        record["ranges"]["name"][range_number] if range_number is not None else None
+        for range_number in record["allocations"]["range"]
+    ]
     assert names == [None, "forward", "backward"]
     made_by = zip(record["allocations"]["operator"], record["allocations"]["line"], strict=True)
     assert [*made_by] == [(None, None), ("aten::mm", "model.py:7"), (None, None)]
@@ -211,7 +217,7 @@ def test_a_run_that_runs_out_of_memory_leaves_its_history_up_to_then(
     run_benchmark, their_module, monkeypatch, tmp_path
 ):
     allocator = FakeAllocator(monkeypatch)
-    monkeypatch.setattr(benchmark, "recorder_on", lambda device: AllocatorMemory(torch.device("cuda", 0)))
+    monkeypatch.setattr(benchmark, "recorder_on", lambda device: AllocatorRecorder(torch.device("cuda", 0)))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     their_module.Exhausting = lambda **sizes: Exhausting(allocator)
     path = tmp_path / "memory_history.json.gz"
@@ -235,7 +241,7 @@ def test_a_snapshot_names_no_folder_of_the_machine_and_keeps_nothing_that_it_doe
         "device_traces": [[TRACE[1] | {"frames": frames, "user_metadata": "ada", "compile_context": "ada"}]],
         "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": "/home/ada"}, "external_annotations": ["ada"],
     }  # fmt: skip
-    kept = publishable(snapshot)
+    kept = publishable_snapshot(snapshot)
     assert "ada" not in json.dumps(kept) and "home" not in json.dumps(kept)
     names = [frame["filename"] for frame in kept["device_traces"][0][0]["frames"]]
     assert names == ["cs336_model/model/transformer.py", "torch/nn/modules/module.py", "my_model.py"]
@@ -274,8 +280,8 @@ def replayed_peak(record: dict) -> int:
         change[made_by] += size
         change[-1 if freed_by is None else freed_by] -= size
     peak = live = 0
-    for one in change[:-1]:
-        live += one
+    for change_bytes in change[:-1]:
+        live += change_bytes
         peak = max(peak, live)
     return peak
 
@@ -324,7 +330,7 @@ def test_memory_that_is_given_out_again_was_released_before_by_a_thread_that_is_
         (True, 32),
         (False, 32),
     ]
-    assert paired([event for _, event in complete]) == ([(0, 1), (2, 3)], {})
+    assert pair_releases([event for _, event in complete]) == ([(0, 1), (2, 3)], {})
 
 
 @pytest.fixture(scope="module")
@@ -365,7 +371,8 @@ def test_what_one_block_saves_is_what_autograd_packs_while_it_runs(three_blocks,
     own = (*subject.parameters, *subject.model.buffers())
     standing = {tensor.untyped_storage()._cdata for tensor in own}
     expected = [
-        sum(one.untyped_storage().nbytes() for key, one in tensors.items() if key not in standing) for tensors in packed
+        sum(tensor.untyped_storage().nbytes() for key, tensor in tensors.items() if key not in standing)
+        for tensors in packed
     ]
     kept = tables["memory_activations"]
     by_operator = kept[kept["operator"] != ""].groupby("block")["bytes"].sum()
@@ -380,7 +387,7 @@ def test_what_one_block_saves_is_what_autograd_packs_while_it_runs(three_blocks,
 def test_the_gradients_of_a_block_are_its_parameters_and_what_it_kept_is_freed(three_blocks, spec_values):
     tables, spec = three_blocks(spec_values)
     blocks, shape = tables["memory_blocks"].set_index("block"), shape_of(vars(spec))
-    assert blocks["gradient_bytes"].tolist() == [gradient_bytes_of_a_block(shape)] * 3
+    assert blocks["gradient_bytes"].tolist() == [block_gradient_bytes(shape)] * 3
     middle = blocks.loc[1]
     assert middle["backward_change_bytes"] == middle["gradient_bytes"] - middle["saved_bytes"]
     assert blocks["residual_bytes"].tolist() == [residual_bytes(shape)] * 3

@@ -11,7 +11,7 @@ from profile_grid.stages.memory.usage_tables import (
     INITIALISED,
     moments_table,
 )
-from tests.cs336_model.launched_ranks import told_by_two
+from tests.cs336_model.launched_ranks import rank_results
 from tests.cs336_model.specs import changed
 
 WAYS = {
@@ -27,14 +27,14 @@ WAYS = {
 def both_ranks(tmp_path_factory):
     """(bytes by moment and category, most bytes by category, sums over tensors) of each rank, by way, from one pair of
     processes."""
-    made = {}
+    ranks_by_way = {}
 
     def of_way(spec: dict, way: str) -> list[tuple]:
-        if not made:
+        if not ranks_by_way:
             texts = [json.dumps(changed(spec, gpus=2, batch_size=4, **values)) for values in WAYS.values()]
-            told = told_by_two(tmp_path_factory.mktemp("ranks"), "tests.cs336_model.memory_ranks_program", texts)
-            made.update(zip(WAYS, told, strict=True))
-        return [_of_rank(rank) for rank in made[way]]
+            records = rank_results(tmp_path_factory.mktemp("ranks"), "tests.cs336_model.memory_ranks_program", texts)
+            ranks_by_way.update(zip(WAYS, records, strict=True))
+        return [_of_rank(rank) for rank in ranks_by_way[way]]
 
     return of_way
 
@@ -51,27 +51,27 @@ def test_components_are_the_sums_over_the_tensors_of_the_process(both_ranks, spe
     for live, _, sums in both_ranks(spec_values, way):
         for moment in (BEFORE_OPTIMIZER, AFTER_OPTIMIZER):
             # What a thread of Gloo releases counts as live until its memory is used again: gradients that it reduced.
-            missed = live[moment, "gradients"] - sums["gradients"]
-            assert 0 <= missed <= 2 * sums["gradients"] and (way != "fsdp" or not missed)  # of two earlier steps
-            assert {name: live[moment, name] for name in sums} == sums | {"gradients": sums["gradients"] + missed}
+            unseen = live[moment, "gradients"] - sums["gradients"]
+            assert 0 <= unseen <= 2 * sums["gradients"] and (way != "fsdp" or not unseen)  # of two earlier steps
+            assert {name: live[moment, name] for name in sums} == sums | {"gradients": sums["gradients"] + unseen}
         assert live[INITIALISED, "parameters"] == sums["parameters"]
         assert live[INITIALISED, "gradients"] == 0
 
 
 def test_fsdp_divides_everything_and_zero1_only_the_state(both_ranks, spec_values):
-    whole = both_ranks(spec_values, "naive")[0][2]
-    for way, divided in {"fsdp": set(whole), "zero1": {"optimizer state"}}.items():
-        one, other = (sums for _, _, sums in both_ranks(spec_values, way))
-        for name, total in whole.items():
-            assert one[name] + other[name] == (total if name in divided else 2 * total)
+    all_sums = both_ranks(spec_values, "naive")[0][2]
+    for way, divided_names in {"fsdp": set(all_sums), "zero1": {"optimizer state"}}.items():
+        rank0, rank1 = (sums for _, _, sums in both_ranks(spec_values, way))
+        for name, total in all_sums.items():
+            assert rank0[name] + rank1[name] == (total if name in divided_names else 2 * total)
 
 
 def test_buffers_of_communication_are_as_large_as_what_they_hold(both_ranks, spec_values):
-    (_, most, sums), _ = both_ranks(spec_values, "flat")
-    assert most["communication"] >= sums["gradients"]
+    (_, peak_bytes, sums), _ = both_ranks(spec_values, "flat")
+    assert peak_bytes["communication"] >= sums["gradients"]
     (live, _, sums), _ = both_ranks(spec_values, "ddp")
     # DDP makes its buckets again after its first backward pass; a thread of Gloo may release some of before, unseen.
     held = live[AFTER_OPTIMIZER, "communication"] / sums["gradients"]
     assert 0.99 <= held <= 3.01  # the steps made them three times at most
-    (_, most, sums), _ = both_ranks(spec_values, "fsdp")
-    assert most["communication"] >= sums["parameters"] / 4  # a block, and the root, are gathered
+    (_, peak_bytes, sums), _ = both_ranks(spec_values, "fsdp")
+    assert peak_bytes["communication"] >= sums["parameters"] / 4  # a block, and the root, are gathered

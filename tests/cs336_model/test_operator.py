@@ -8,9 +8,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from cs336_model.arithmetic.flops import ModelShape, matmul_flops
-from cs336_model.program.operator import row as cells
+from cs336_model.program.operator import row as row_module
 from cs336_model.program.operator.bench import call_seconds
-from cs336_model.program.operator.row import largest_of, row
+from cs336_model.program.operator.row import largest_memory, row
 from cs336_model.program.operator.spec import read_row
 from cs336_model.program.process import Progress
 from cs336_model.program.variants.attention import forced_backend, fused_attention
@@ -38,56 +38,56 @@ def measured(text: str) -> dict:
 
 def test_a_row_has_a_cell_per_context_length_with_a_time_of_every_pass():
     result = measured(changed())
-    assert [one["context_length"] for one in result["cells"]] == [8, 16]
-    for one in result["cells"]:
-        assert one["status"] == "complete"
-        assert len(one["forward_seconds"]) == len(one["backward_seconds"]) == 3
-        assert min(one["forward_seconds"] + one["backward_seconds"]) > 0
+    assert [cell["context_length"] for cell in result["cells"]] == [8, 16]
+    for cell in result["cells"]:
+        assert cell["status"] == "complete"
+        assert len(cell["forward_seconds"]) == len(cell["backward_seconds"]) == 3
+        assert min(cell["forward_seconds"] + cell["backward_seconds"]) > 0
     assert result["machine"]["device"] == "cpu"
-    written = json.loads(json.dumps(result | {"loaded": {}}))  # this process keeps no account
+    written = json.loads(json.dumps(result | {"loaded": {}}))  # this process records no loaded code
     parse_as(ProgramResult, written)
     parse_as(OperatorFacts, written)
-    assert result["cost_seconds"]["measured"] > sum(one["forward_seconds"][0] for one in result["cells"])
+    assert result["cost_seconds"]["measured"] > sum(cell["forward_seconds"][0] for cell in result["cells"])
 
 
 def test_a_backend_gives_what_the_written_out_attention_gives_with_the_same_mask_and_scale():
     spec = read_row(changed(attention="flash"))
-    heads, _ = cells.tensors(spec, 16, CPU)
-    written_out = read_row(changed())
-    expected = cells.operator(written_out)(*heads, cells.mask(written_out, 16, CPU))
+    expected = row_module.AttentionPass(read_row(changed()), 16, CPU).forward()
     with forced_backend(spec):
-        torch.testing.assert_close(cells.operator(spec)(*heads, cells.mask(spec, 16, CPU)), expected)
+        torch.testing.assert_close(row_module.AttentionPass(spec, 16, CPU).forward(), expected)
 
 
 def test_a_backend_that_is_refused_is_a_cell_with_pytorchs_reason_and_the_row_goes_on():
     result = measured(changed(attention="cudnn"))
-    assert [one["status"] for one in result["cells"]] == ["unsupported"] * 2
+    assert [cell["status"] for cell in result["cells"]] == ["unsupported"] * 2
     assert result["cells"][0]["reason"].startswith("attention cudnn: No viable backend")
     assert result["cells"][0]["forward_seconds"] == []
 
 
 def test_a_cell_that_runs_out_of_memory_is_a_result_and_the_row_goes_on(monkeypatch):
-    real = cells.tensors
+    attention_pass = row_module.AttentionPass
 
     def too_large(spec, context_length, device):
         if context_length == 8:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-        return real(spec, context_length, device)
+        return attention_pass(spec, context_length, device)
 
-    monkeypatch.setattr(cells, "tensors", too_large)
+    monkeypatch.setattr(row_module, "AttentionPass", too_large)
     first, second = measured(changed())["cells"]
     assert (first["status"], first["out_of_memory"]["requested_bytes"]) == ("out_of_memory", 2 * 2**30)
     assert second["status"] == "complete"
 
 
 def test_the_peak_of_a_row_is_that_of_its_largest_cell_and_not_known_on_a_processor():
-    assert largest_of({"peak_allocated_bytes": 30}, {"peak_allocated_bytes": 20}) == {"peak_allocated_bytes": 30}
-    assert largest_of({}, {"peak_allocated_bytes": 20}) == {"peak_allocated_bytes": 20}
-    assert largest_of({"peak_allocated_bytes": None}, {"peak_allocated_bytes": None}) == {"peak_allocated_bytes": None}
+    assert largest_memory({"peak_allocated_bytes": 30}, {"peak_allocated_bytes": 20}) == {"peak_allocated_bytes": 30}
+    assert largest_memory({}, {"peak_allocated_bytes": 20}) == {"peak_allocated_bytes": 20}
+    assert largest_memory({"peak_allocated_bytes": None}, {"peak_allocated_bytes": None}) == {
+        "peak_allocated_bytes": None
+    }
 
 
 def test_a_gradient_that_is_not_finite_ends_the_row_with_its_place(monkeypatch):
-    monkeypatch.setattr(cells, "scaled_dot_product_attention", lambda q, k, v, future: (q + k + v) * float("inf"))
+    monkeypatch.setattr(row_module, "scaled_dot_product_attention", lambda q, k, v, future: (q + k + v) * float("inf"))
     with pytest.raises(FloatingPointError, match="attention_d8, context 8: the gradient of the queries is not finite"):
         measured(changed())
 

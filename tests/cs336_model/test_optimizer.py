@@ -23,12 +23,12 @@ def test_ten_steps_agree_with_torch_in_float64():
     ours, theirs = parameters_with_gradients(), parameters_with_gradients()
     our_optimizer, their_optimizer = AdamW(ours, **SETTINGS), torch.optim.AdamW(theirs, **SETTINGS)
     for step in range(10):
-        for one, other in zip(ours, theirs, strict=True):
-            one.grad, other.grad = (step + 1) * one.grad.cos(), (step + 1) * other.grad.cos()
+        for own, reference in zip(ours, theirs, strict=True):
+            own.grad, reference.grad = (step + 1) * own.grad.cos(), (step + 1) * reference.grad.cos()
         our_optimizer.step()
         their_optimizer.step()
-    for one, other in zip(ours, theirs, strict=True):
-        assert_close(one, other, rtol=1e-12, atol=1e-14)
+    for own, reference in zip(ours, theirs, strict=True):
+        assert_close(own, reference, rtol=1e-12, atol=1e-14)
 
 
 def test_two_steps_agree_with_the_paper_in_numpy():

@@ -12,7 +12,7 @@ import pytest
 
 from cs336_model.program.parallel import launch
 from cs336_model.program.variants.values import DDP, PARALLELS, ZERO1, reduces_only_gradients
-from tests.cs336_model.launched_ranks import ended, started, told_by_two
+from tests.cs336_model.launched_ranks import ended, rank_results, started
 from tests.cs336_model.specs import changed
 from tests.default_values import DEFAULT_VALUES
 
@@ -40,7 +40,7 @@ def two_ranks(tmp_path_factory):
         if not found:
             folder = tmp_path_factory.mktemp("ranks")
             texts = [json.dumps(changed(spec, gpus=2, **way)) for way in WAYS]
-            told = told_by_two(folder, "tests.cs336_model.ranks_program", texts)
+            told = rank_results(folder, "tests.cs336_model.ranks_program", texts)
             found.update(zip(map(str, WAYS), told, strict=True))
         return found
 
@@ -57,14 +57,14 @@ def test_losses_of_two_ranks_are_those_of_one_process_with_the_whole_batch(two_r
 
 @pytest.mark.parametrize("way", WAYS, ids=IDS)
 def test_ranks_have_the_same_gradients(two_ranks, spec_values, way):
-    one, other = two_ranks(changed(spec_values, batch_size=4, measured_steps=4, warmup_steps=0))[str(way)]
-    assert one["gradients"] == other["gradients"]
+    rank0, rank1 = two_ranks(changed(spec_values, batch_size=4, measured_steps=4, warmup_steps=0))[str(way)]
+    assert rank0["gradients"] == rank1["gradients"]
 
 
 @pytest.mark.parametrize("way", ONLY_GRADIENTS, ids=str)
 def test_without_communication_each_rank_has_its_own_gradients(two_ranks, spec_values, way):
-    one, other = two_ranks(changed(spec_values, batch_size=4, measured_steps=4, warmup_steps=0))[str(way)]
-    assert one["apart"] != pytest.approx(other["apart"], rel=1e-3)
+    rank0, rank1 = two_ranks(changed(spec_values, batch_size=4, measured_steps=4, warmup_steps=0))[str(way)]
+    assert rank0["apart"] != pytest.approx(rank1["apart"], rel=1e-3)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=IDS)

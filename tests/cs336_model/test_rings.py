@@ -23,11 +23,11 @@ from cs336_model.arithmetic.rings import (
     Bucket,
     Collective,
     Links,
+    all_reduce_seconds,
     buckets_of,
     exposed_s,
-    links_of,
+    fitted_links,
     parameter_sizes,
-    reductions,
     slowdown,
 )
 
@@ -64,18 +64,18 @@ def test_a_ring_that_moves_every_chunk_takes_as_long_and_reduces_to_the_sum(n):
 
 def test_one_device_communicates_nothing_and_latency_counts_once_for_each_collective():
     assert Links(W, latency_s=1.0).seconds(Collective(ALL_REDUCE, 100, 1)) == 0
-    assert Links(W, latency_s=1.0).seconds_of([Collective(ALL_GATHER, 20, 2)] * 3) == pytest.approx(3 * (1 + 1))
+    assert Links(W, latency_s=1.0).total_seconds([Collective(ALL_GATHER, 20, 2)] * 3) == pytest.approx(3 * (1 + 1))
 
 
 def test_latency_and_bandwidth_are_those_of_planted_times():
     sizes, planted = [1e6, 1e7, 1e8, 1e9], Links(300e9, 30e-6)
     times = [planted.seconds(Collective(ALL_REDUCE, size, 4)) for size in sizes]
-    fitted = links_of(4, sizes, times)
+    fitted = fitted_links(4, sizes, times)
     assert (fitted.bytes_per_s, fitted.latency_s) == (pytest.approx(300e9), pytest.approx(30e-6))
-    without = links_of(2, sizes, [size / 300e9 for size in sizes])
+    without = fitted_links(2, sizes, [size / 300e9 for size in sizes])
     assert without.bytes_per_s == pytest.approx(300e9) and without.latency_s == pytest.approx(0, abs=1e-12)
     with pytest.raises(ValueError, match="same size"):
-        links_of(2, [1e6, 1e6], [1.0, 2.0])
+        fitted_links(2, [1e6, 1e6], [1.0, 2.0])
 
 
 LAYER = Layer(tokens=64, d_model=6, d_ff=24, weight_bytes=4, activation_bytes=2)
@@ -148,7 +148,7 @@ def test_what_is_exposed_is_what_a_clock_shows_that_ticks_through_the_step():
     links, backward_s = Links(1e9, 2e-3), 0.1
     for megabytes in (0.05, 0.2, 0.5):
         buckets = buckets_of(SHAPE, megabytes, 4)
-        seconds = [round(second, 3) + 1e-3 for second in reductions(buckets, 2, links)]
+        seconds = [round(second, 3) + 1e-3 for second in all_reduce_seconds(buckets, 2, links)]
         whole = [Bucket(bucket.size_bytes, round(bucket.ready_share, 2)) for bucket in buckets]
         remaining, tick = [round(1000 * second) for second in seconds], 0
         while any(remaining):

@@ -7,8 +7,8 @@ import torch
 
 from cs336_model import ranges
 from cs336_model.program import subject
-from cs336_model.program.named import UnusableModel, annotate
 from cs336_model.program.spec import RunSpec, read_spec
+from cs336_model.program.targets import UnusableModel, annotate
 from tests.cs336_model.specs import changed
 
 CPU = torch.device("cpu")
@@ -36,7 +36,7 @@ def test_targets_are_the_tokens_that_follow(spec_values):
 
 def test_a_function_of_another_module_runs_in_the_range_it_is_given(monkeypatch, their_module):
     opened = []
-    monkeypatch.setattr(ranges, "_open_span", lambda name: opened.append(name) or ranges._NO_SPAN)
+    monkeypatch.setattr(ranges, "_open_span", lambda name: opened.append(name) or ranges._NO_RANGE)
     annotate("scaled dot product attention", "their_module:scaled_dot_product_attention")
     lm = their_module.BasicsTransformerLM(50, 8, 16, 2, 2, 32, 10000.0)
     assert lm(torch.zeros(1, 8, dtype=torch.int64)).shape == (1, 8, 50)
@@ -46,7 +46,7 @@ def test_a_function_of_another_module_runs_in_the_range_it_is_given(monkeypatch,
 
 def test_a_method_can_be_annotated(monkeypatch, their_module):
     opened = []
-    monkeypatch.setattr(ranges, "_open_span", lambda name: opened.append(name) or ranges._NO_SPAN)
+    monkeypatch.setattr(ranges, "_open_span", lambda name: opened.append(name) or ranges._NO_RANGE)
     annotate("whole model", "their_module:BasicsTransformerLM.forward")
     their_module.BasicsTransformerLM(50, 8, 16, 2, 2, 32, 10000.0)(torch.zeros(1, 8, dtype=torch.int64))
     assert opened == ["whole model"]

@@ -51,7 +51,9 @@ def test_a_lower_precision_is_off_by_its_rounding_and_no_more(spec_values, preci
 
 def test_bf16_weights_are_bf16_with_their_gradients_while_rotary_angles_stay_fp32(spec_values):
     subject = after_one_step(spec_values, precision="bf16-weights")
-    assert {tensor.dtype for one in subject.parameters for tensor in (one, one.grad)} == {torch.bfloat16}
+    assert {tensor.dtype for parameter in subject.parameters for tensor in (parameter, parameter.grad)} == {
+        torch.bfloat16
+    }
     assert subject.model.rope.cos.dtype == torch.float32
 
 
@@ -119,9 +121,11 @@ def test_what_is_recomputed_is_not_kept_for_the_backward_pass(spec_values):
     def kept(**changes) -> int:
         spec, tensors = read_spec(json.dumps(changed(spec_values, mode="forward_backward", **changes))), {}
         subject = make_subject(spec, CPU)
-        with torch.autograd.graph.saved_tensors_hooks(lambda one: tensors.setdefault(id(one), one), lambda one: one):
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda saved: tensors.setdefault(id(saved), saved), lambda saved: saved
+        ):
             subject.model(subject.inputs)
-        return sum(one.untyped_storage().nbytes() for one in tensors.values())
+        return sum(tensor.untyped_storage().nbytes() for tensor in tensors.values())
 
     assert kept(checkpoint="2") < kept(checkpoint="1") < kept()
 

@@ -22,7 +22,7 @@ def main(spec: str, result: Path) -> None:
     opened = Counter()
     nn.Module.compile = functools.partialmethod(nn.Module.compile, backend="eager")
     ranges.emit_ranges = lambda emitter: None
-    ranges._open_span = lambda name: opened.update([name]) or ranges._NO_SPAN
+    ranges._open_span = lambda name: opened.update([name]) or ranges._NO_RANGE
     benchmark.Comparison = lambda *_: None  # its eager reference opens ranges of its own
     benchmark.main(["--spec", spec, "--output", str(result)])
     result.write_text(json.dumps(json.loads(result.read_text()) | {"opened": opened}))

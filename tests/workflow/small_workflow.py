@@ -98,13 +98,13 @@ FILES = {
     "scripts/measure.py": '''\
 import json, os, platform, sys
 from cs336_model.cpu import cpu_name
-from cs336_model.program.loading import code_loaded
+from cs336_model.program.loading import loaded_code
 import model
 VERSION = 0
 specification, sources, output, capture = json.loads(sys.argv[1]), *sys.argv[2:]
 variables = [os.environ.get(name) for name in ("GIVEN", "NCCL_TEST")]
 measured = json.dumps([specification["value"], model.versions(), VERSION, variables])
-loaded = code_loaded()
+loaded = loaded_code()
 from pathlib import Path
 from profile_grid.files import write_json, write_text
 from profile_grid.freshness.environment import variables_record

@@ -71,7 +71,7 @@ def _gpu() -> Gpu | None:
         return None
     name, driver, total, free = rows[0].values()
     cuda = re.search(r"CUDA Version:\s*([\d.]+)", nvidia_smi.output())
-    return Gpu(name, driver, cuda and cuda[1], nvidia_smi.mebibytes(total), nvidia_smi.mebibytes(free))
+    return Gpu(name, driver, cuda and cuda[1], nvidia_smi.mib_to_bytes(total), nvidia_smi.mib_to_bytes(free))
 
 
 def _nsys_version() -> str:

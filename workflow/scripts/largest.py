@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from cs336_model.arithmetic.flops import shape_of
-from cs336_model.arithmetic.memory import OUTSIDE_TENSORS, estimated_peak_bytes
+from cs336_model.arithmetic.memory import NON_TENSOR_BYTES, estimated_peak_bytes
 from profile_grid.errors import OutsideError
 from profile_grid.files import write_json
 from profile_grid.host.leases.lease_server import leases_for
@@ -75,7 +75,7 @@ def bisected(entry: dict, arguments: argparse.Namespace) -> dict:
     start = max(entry[dimension] // unit, 1)
     fits(start)  # which measures how much memory there is
     total = tries[start * unit].device_total_bytes
-    expected = predicted(specification["program"], dimension, (limit or total) - (OUTSIDE_TENSORS if total else 0))
+    expected = predicted(specification["program"], dimension, (limit or total) - (NON_TENSOR_BYTES if total else 0))
     largest = largest_fitting(fits, start if expected is None else max(expected // unit, 1)) * unit
     return {
         "run": entry["run"], "dimension": dimension, "multiple_of": unit, "limit_bytes": limit or total,

@@ -12,49 +12,48 @@ import torch
 from torch import Tensor
 
 from cs336_model import ranges
-from cs336_model.program.adapters.checking import calling, checked, require_right
+from cs336_model.program.adapters.checking import calling, make_check, require_right
 from cs336_model.program.adapters.names import NEEDED
 from cs336_model.program.device import synchronize
-from cs336_model.program.named import find
+from cs336_model.program.targets import find_object
 from cs336_model.program.variants.precision import dtype_of
 from cs336_model.program.variants.values import FP32, TF32, UNIT_ROUNDOFF
 from cs336_model.program.without_times import Check
 
 Apply = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
 QUANTITIES = ("output", "gradient of queries", "gradient of keys", "gradient of values")
-# Tolerances in unit roundoffs. Errors are relative to the magnitudes of `reference`: a magnitude is the spread that a
-# row would have if each of its terms had an independent relative error of 1. A term of the output goes through about
-# eight roundings: of the result and the scale of a score, and of its inputs (which count twice: numerator and
-# denominator of the softmax), of the probability, and of the output. A gradient goes through the same again. In all
-# precisions products add up in fp32: at most one roundoff of fp32 per element of the width in a score, which counts
-# twice. And exponentials are in fp32: their arguments are rounded at their size, up to about 10, and vector units are
-# only exact to a few roundoffs. PyTorch's implementations stay below six tenths of these tolerances
-# (tests/cs336_model/test_adapters.py).
+# Tolerances in unit roundoffs. Errors are relative to the magnitudes of `reference`: the errors that a row has if
+# each of its terms has an independent relative error of 1. A term of the output is rounded about eight times: the
+# score, its scaling and its inputs (each twice, in the numerator and the denominator of softmax), the probability, and
+# the output. For a gradient, the same happens again. In all precisions, products add up in fp32: at most one roundoff
+# of fp32 per element of the width in a score, which counts twice. Exponentials are in fp32, too: their arguments, up to
+# about 10, are rounded, and exp itself is only exact to a few roundoffs. PyTorch's implementations stay below six
+# tenths of these tolerances (tests/cs336_model/test_adapters.py).
 TOLERANCES = (8.0, 16.0, 16.0, 16.0)
-OF_EXPONENTIALS = 128.0  # roundoffs of fp32
+EXP_ROUNDOFFS = 128.0  # roundoffs of fp32
 LENGTHS = (16, 64, 256)  # for tiles of 64: shorter than one, one, and several (16 to 128 are usual)
-LONGEST, BATCH = 1024, 2
+MAX_LENGTH, BATCH = 1024, 2
 
 
-def function_of(attention: str, adapters: dict[str, str]) -> Apply:
-    """`apply` of the student's class. Raises Failed if there is none."""
+def student_function(attention: str, adapters: dict[str, str]) -> Apply:
+    """`apply` of the student's class. Raises Failed if it has none."""
     (name,) = NEEDED["attention"][attention]
     with calling(attention):
-        return find(adapters[name])().apply
+        return find_object(adapters[name])().apply
 
 
-def own_attention(attention: str, adapters: dict[str, str]) -> Callable[..., Tensor]:
+def student_attention(attention: str, adapters: dict[str, str]) -> Callable[..., Tensor]:
     """The student's causal attention with the signature of an attention of the model: (queries, keys, values, mask) of
     shape (batch, head, position, d_head). Batch and heads become one dimension, contiguous, as the handout's tests pass
     them, and so do the gradients. Under autocast it gets tensors of autocast's type, and runs without autocast."""
-    apply = function_of(attention, adapters)
+    apply = student_function(attention, adapters)
 
     def attend(queries: Tensor, keys: Tensor, values: Tensor, future: Tensor | None) -> Tensor:
         device = queries.device.type
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else queries.dtype
-        folded = (tensor.to(dtype).flatten(0, 1).contiguous() for tensor in (queries, keys, values))
+        inputs = (tensor.to(dtype).flatten(0, 1).contiguous() for tensor in (queries, keys, values))
         with ranges.span(ranges.SCALED_DOT_PRODUCT_ATTENTION), torch.autocast(device, enabled=False):
-            output = apply(*folded, True)
+            output = apply(*inputs, True)
         if output.requires_grad:
             output.register_hook(Tensor.contiguous)
         return output.unflatten(0, queries.shape[:2])
@@ -66,33 +65,34 @@ def checks_of_attention(
     attention: str, adapters: dict[str, str], precision: str, lengths: list[int], width: int, device: torch.device
 ) -> list[dict[str, Any]]:
     """The checks of a student's attention, as JSON has them: in fp32 and in the run's precision, causal and not, at
-    `LENGTHS` and at those of the run up to `LONGEST`. Raises Wrong, or Failed if it raises an exception."""
-    apply = function_of(attention, adapters)
-    shapes = [(BATCH, length, width) for length in sorted({*LENGTHS, *(n for n in lengths if n <= LONGEST)})]
+    `LENGTHS` and at those of the run up to `MAX_LENGTH`. Raises Wrong, or Failed if it raises an exception."""
+    apply = student_function(attention, adapters)
+    tested_lengths = {*LENGTHS, *(length for length in lengths if length <= MAX_LENGTH)}
+    shapes = [(BATCH, length, width) for length in sorted(tested_lengths)]
     checks = [
         check
-        for kind in dict.fromkeys((FP32, precision))
+        for case_precision in dict.fromkeys((FP32, precision))
         for shape in shapes
         for causal in (True, False)
-        for check in checks_of_shape(attention, apply, kind, shape, causal, device)
+        for check in checks_of_shape(attention, apply, case_precision, shape, causal, device)
     ]
     return require_right(checks)
 
 
-def tried_attention(
+def try_attention(
     attention: str, adapters: dict[str, str], precision: str, shape: tuple[int, int, int], device: torch.device
 ) -> None:
     """Runs a forward and a backward pass in the shape of the run, so that an error is attributed to the student's code
     and not to the model. Raises Failed."""
-    apply = function_of(attention, adapters)
-    inputs = [torch.randn(shape, dtype=dtype_of(precision), device=device) for _ in range(4)]
-    with calling(attention, f"with {in_words(shape, True)}, {precision}"):
-        outputs_and_gradients(apply, inputs[:3], inputs[3], True)
+    apply = student_function(attention, adapters)
+    *inputs, upstream = (torch.randn(shape, dtype=dtype_of(precision), device=device) for _ in range(4))
+    with calling(attention, f"with {case_in_words(shape, True)}, {precision}"):
+        outputs_and_gradients(apply, inputs, upstream, True)
         synchronize(device)
 
 
-def in_words(shape: tuple[int, int, int], causal: bool) -> str:
-    """ "length 64, width 16, causal"."""
+def case_in_words(shape: tuple[int, int, int], causal: bool) -> str:
+    """The case of a check, for people: "length 64, width 16, causal"."""
     return f"length {shape[1]}, width {shape[2]}, {'causal' if causal else 'not causal'}"
 
 
@@ -100,23 +100,23 @@ def checks_of_shape(
     attention: str, apply: Apply, precision: str, shape: tuple[int, int, int], causal: bool, device: torch.device
 ) -> Iterator[Check]:
     """A check of the output and of each gradient for random inputs of one shape (batch, length, width)."""
-    case, dtype = in_words(shape, causal), dtype_of(precision)
+    case, dtype = case_in_words(shape, causal), dtype_of(precision)
     generator = torch.Generator(device=device).manual_seed(shape[1])
     *inputs, upstream = (torch.randn(shape, generator=generator, device=device, dtype=dtype) for _ in range(4))
     with calling(attention, f"with {case}, {precision}"):
         computed = outputs_and_gradients(apply, inputs, upstream, causal)
         synchronize(device)
-    expected, magnitudes = reference([tensor.double() for tensor in (*inputs, upstream)], causal)
-    parts = zip(QUANTITIES, TOLERANCES, computed, expected, magnitudes, strict=True)
-    for quantity, roundoffs, result, right, magnitude in parts:
-        error = largest_error(attention, quantity, result, right, magnitude)
-        tolerance, tf32 = (tolerance_of(roundoffs, kind, shape[2]) for kind in (precision, TF32))
-        yield checked(attention, case, precision, quantity, error, tolerance, tf32)
+    references, magnitudes = reference([tensor.double() for tensor in (*inputs, upstream)], causal)
+    rows = zip(QUANTITIES, TOLERANCES, computed, references, magnitudes, strict=True)
+    for quantity, roundoffs, result, expected, magnitude in rows:
+        error = largest_error(attention, quantity, result, expected, magnitude)
+        tolerance, tf32_tolerance = (tolerance_of(roundoffs, each, shape[2]) for each in (precision, TF32))
+        yield make_check(attention, case, precision, quantity, error, tolerance, tf32_tolerance)
 
 
 def tolerance_of(roundoffs: float, precision: str, width: int) -> float:
     """The largest relative error of a correct implementation."""
-    return roundoffs * UNIT_ROUNDOFF[precision] + (2 * width + OF_EXPONENTIALS) * UNIT_ROUNDOFF[FP32]
+    return roundoffs * UNIT_ROUNDOFF[precision] + (2 * width + EXP_ROUNDOFFS) * UNIT_ROUNDOFF[FP32]
 
 
 def outputs_and_gradients(apply: Apply, inputs: list[Tensor], upstream: Tensor, causal: bool) -> list[Tensor | None]:
@@ -128,9 +128,9 @@ def outputs_and_gradients(apply: Apply, inputs: list[Tensor], upstream: Tensor, 
 
 
 def reference(tensors: list[Tensor], causal: bool) -> tuple[list[Tensor], list[Tensor]]:
-    """(values, magnitudes) of the output and of the gradients of queries, keys and values, from fp64 queries, keys,
-    values and upstream gradient. Each value is a sum; its magnitude is the root of the sum of its terms'
-    squares."""
+    """(values, magnitudes) of the output and of the gradients of queries, keys and values, from `tensors` in
+    fp64: these three and the gradient of the output. Each value is a sum; its magnitude is the root of the sum of its
+    terms' squares."""
     queries, keys, values, upstream = tensors
     scale = queries.shape[-1] ** -0.5
     scores = queries @ keys.mT * scale
@@ -139,12 +139,14 @@ def reference(tensors: list[Tensor], causal: bool) -> tuple[list[Tensor], list[T
         scores = scores.masked_fill(future, -math.inf)
     weights = scores.softmax(dim=-1)
     output = weights @ values
-    of_weights, of_rows = upstream @ values.mT, (upstream * output).sum(dim=-1, keepdim=True)
-    of_scores = weights * (of_weights - of_rows) * scale
-    squares = (weights * scale) ** 2 * (of_weights**2 + of_rows**2)
-    results = [output, of_scores @ keys, of_scores.mT @ queries, weights.mT @ upstream]
-    sums = [weights**2 @ values**2, squares @ keys**2, squares.mT @ queries**2, (weights**2).mT @ upstream**2]
-    return results, [total.sqrt() for total in sums]
+    # The gradient of softmax is weights * (weight gradients - their mean over the row, weighted by the weights).
+    weight_gradients, row_means = upstream @ values.mT, (upstream * output).sum(dim=-1, keepdim=True)
+    score_gradients = weights * (weight_gradients - row_means) * scale
+    score_squares = (weights * scale) ** 2 * (weight_gradients**2 + row_means**2)
+    results = [output, score_gradients @ keys, score_gradients.mT @ queries, weights.mT @ upstream]
+    square_sums = [weights**2 @ values**2, score_squares @ keys**2]
+    square_sums += [score_squares.mT @ queries**2, (weights**2).mT @ upstream**2]
+    return results, [square_sum.sqrt() for square_sum in square_sums]
 
 
 def largest_error(attention: str, quantity: str, result: Tensor | None, expected: Tensor, magnitude: Tensor) -> float:

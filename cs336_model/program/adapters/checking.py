@@ -1,7 +1,7 @@
 """Whether a student's code computes what its reference does: one check per quantity, and what happens if it does not.
 
-Whatever is checked (attention, gradients of several processes, an optimizer) gives a list of checks; the first that is
-too far from the reference ends the run before anything is timed.
+Whatever is checked (attention, gradients of several processes, an optimizer) gives a list of checks. If one is too far
+from the reference, the run ends before anything is timed.
 """
 
 import math
@@ -11,20 +11,20 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from cs336_model.program.named import UnusableModel, one_line_error
 from cs336_model.program.out_of_memory import OutOfMemoryError
+from cs336_model.program.targets import UnusableModel, one_line_error
 from cs336_model.program.variants.values import FP32
 from cs336_model.program.without_times import AS_TF32, RIGHT, WRONG, Check, Failed, WithoutTimes, Wrong
 
 
-def checked(
+def make_check(
     implementation: str, case: str, precision: str, quantity: str, error: float, tolerance: float,
     tf32_tolerance: float = 0.0,
 ) -> Check:  # fmt: skip
     """The check with its verdict. In fp32, an error up to `tf32_tolerance` is that of products in TF32, which Triton's
     tl.dot uses by default."""
-    inexact = AS_TF32 if precision == FP32 and error <= tf32_tolerance else WRONG
-    verdict = RIGHT if error <= tolerance else inexact
+    is_as_tf32 = precision == FP32 and error <= tf32_tolerance
+    verdict = RIGHT if error <= tolerance else AS_TF32 if is_as_tf32 else WRONG
     known_error = error if math.isfinite(error) else None
     return Check(implementation, case, precision, quantity, known_error, tolerance, verdict)
 
@@ -35,16 +35,15 @@ def require_right(checks: Sequence[Check]) -> list[dict[str, Any]]:
     wrong, records = [check for check in checks if check.verdict == WRONG], [asdict(check) for check in checks]
     if not wrong:
         return records
-    worst: dict[str, Check] = {}
+    worst: dict[str, Check] = {}  # by quantity
     for check in wrong:
-        if check.quantity not in worst or _size(check) > _size(worst[check.quantity]):
-            worst[check.quantity] = check
+        worst[check.quantity] = max(worst.get(check.quantity, check), check, key=_error_in_tolerances)
     texts = "; ".join(map(_in_words, worst.values()))
     name = wrong[0].implementation
     raise Wrong(name, f"{len(wrong)} of {len(checks)} checks differ from the reference; the largest: {texts}", records)
 
 
-def _size(check: Check) -> float:
+def _error_in_tolerances(check: Check) -> float:
     return math.inf if check.error is None else check.error / check.tolerance
 
 

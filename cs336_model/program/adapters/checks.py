@@ -7,7 +7,7 @@ a factor.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,17 +16,16 @@ import torch
 from torch import Tensor, nn
 
 from cs336_model.arithmetic.flops import sequences_per_gpu, shape_of
-from cs336_model.program.adapters.attention import checks_of_attention, tried_attention
-from cs336_model.program.adapters.checking import calling, checked, require_right
+from cs336_model.program.adapters.attention import checks_of_attention, try_attention
+from cs336_model.program.adapters.checking import calling, make_check, require_right
 from cs336_model.program.adapters.distributed import AdaptedReduction, adapted_optimizer
 from cs336_model.program.adapters.names import NEEDED
-from cs336_model.program.named import find
 from cs336_model.program.outputs import loss_of, read_output
 from cs336_model.program.parallel.ranks import gather_numbers, mean_over_ranks, this_rank
 from cs336_model.program.parallel.sharding import ADAMW_SETTINGS, GroupedAdamW
 from cs336_model.program.spec import RunSpec
-from cs336_model.program.subject import build_model, inputs_and_targets, whole_batch
-from cs336_model.program.variants.effects import change_model
+from cs336_model.program.subject import build_variant, inputs_and_targets, whole_batch
+from cs336_model.program.targets import find_object
 from cs336_model.program.variants.precision import autocast
 from cs336_model.program.variants.values import (
     BF16,
@@ -43,28 +42,27 @@ from cs336_model.program.variants.values import (
 from cs336_model.program.without_times import Check
 
 LAYERS, STEPS, LEARNING_RATE = 2, 3, 0.1
-# Of errors relative to the loss, or to the gradient or update of a parameter. PyTorch's own DDP and FSDP reach a tenth
-# (fp32) to a third of these
-# (tests/cs336_model/test_adapters_of_ranks.py); a factor, or gradients of a part of the batch, are off by 0.3 and more.
+# Of errors relative to the loss, or to the gradient or update of a parameter. Those of PyTorch's own DDP and FSDP are a
+# tenth (fp32) to a third of these (tests/cs336_model/test_adapters_of_ranks.py); a wrong factor, or gradients of a part
+# of the batch, give errors of 0.3 and more.
 TOLERANCES = {FP32: 1e-3, TF32: 3e-2, FP16: 3e-2, BF16: 1e-1}
-Step = Callable[[], None]
 
 
 @dataclass(frozen=True)
-class Trained:
-    """What the steps gave: loss of the whole batch in each; gradients of the first; parameters by name afterwards."""
+class TrainingResult:
+    """Losses, gradients and parameters of some steps."""
 
-    losses: list[Tensor]
-    gradients: dict[str, Tensor | None]
-    parameters: dict[str, Tensor]
+    losses: list[Tensor]  # of the whole batch, in each step
+    gradients: dict[str, Tensor | None]  # of the first step, by the name of the parameter
+    parameters: dict[str, Tensor]  # after the last step, by name
 
 
 def checks_of_reduction(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
     """The checks of a student's DDP or FSDP, as JSON has them. Raises Wrong or Failed."""
     parallel, small = spec.dimensions["parallel"], small_spec(spec)
-    expected = trained_on_whole_batch(small, device, partial(torch.optim.SGD, lr=LEARNING_RATE))
+    expected = train_on_whole_batch(small, device, partial(torch.optim.SGD, lr=LEARNING_RATE))
     reduction = AdaptedReduction(parallel, spec.adapters, small.dimensions["precision"])
-    model = reduction.wrap(model_of(small, device))
+    model = reduction.wrap(build_variant(small, device))
     with calling(parallel):
         optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     part = whole_batch(small, device).split(sequences_per_gpu(spec.dimensions))[this_rank().number]
@@ -77,23 +75,24 @@ def checks_of_reduction(spec: RunSpec, device: torch.device) -> list[dict[str, A
         reduction.finish(optimizer)
         losses.append(loss.detach())
         if step == 0 and parallel == OWN_DDP:
-            gradients = clones(expected.gradients, [parameter.grad for parameter in model.parameters()], parallel)
+            own_gradients = [parameter.grad for parameter in model.parameters()]
+            gradients = copies_by_name(expected.gradients, own_gradients, parallel)
         optimizer.step()
     if parallel == OWN_DDP:
-        parameters = clones(expected.parameters, [parameter.detach() for parameter in model.parameters()], parallel)
+        parameters = copies_by_name(expected.parameters, list(model.parameters()), parallel)
     else:
-        parameters = gathered(model, spec, expected.parameters)
-    trained = Trained(mean_over_ranks(losses), gradients, parameters)
-    return require_right(compared(small, parallel, trained, expected, device))
+        parameters = gathered_parameters(model, spec, expected.parameters)
+    result = TrainingResult(mean_over_ranks(losses), gradients, parameters)
+    return require_right(training_checks(small, parallel, result, expected, device))
 
 
 def checks_of_optimizer(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
     """The checks of a student's sharded optimizer, as JSON has them: every process computes the gradients of the whole
     batch. Raises Wrong or Failed."""
     small = small_spec(spec)
-    expected = trained_on_whole_batch(small, device, partial(GroupedAdamW, **ADAMW_SETTINGS))
-    trained = trained_on_whole_batch(small, device, partial(adapted_optimizer, adapters=spec.adapters), OWN_SHARDED)
-    return require_right(compared(small, OWN_SHARDED, replace(trained, gradients={}), expected, device))
+    expected = train_on_whole_batch(small, device, partial(GroupedAdamW, **ADAMW_SETTINGS))
+    result = train_on_whole_batch(small, device, partial(adapted_optimizer, adapters=spec.adapters), OWN_SHARDED)
+    return require_right(training_checks(small, OWN_SHARDED, replace(result, gradients={}), expected, device))
 
 
 def small_spec(spec: RunSpec) -> RunSpec:
@@ -105,20 +104,16 @@ def small_spec(spec: RunSpec) -> RunSpec:
     return replace(spec, dimensions=dimensions, sizes=sizes)
 
 
-def model_of(spec: RunSpec, device: torch.device) -> nn.Module:
-    """The run's variant of the model."""
-    model = build_model(spec, device)
-    change_model(spec, model, device)
-    return model
-
-
-def trained_on_whole_batch(
-    spec: RunSpec, device: torch.device, optimizer_of: Callable[[Iterable[nn.Parameter]], Any], implementation: str = ""
-) -> Trained:
+def train_on_whole_batch(
+    spec: RunSpec,
+    device: torch.device,
+    make_optimizer: Callable[..., Any],
+    implementation: str = "",
+) -> TrainingResult:
     """The steps on the whole batch in every process, one rank's part after another. `implementation`: that of the
     optimizer, if it is a student's."""
-    model = model_of(spec, device)
-    optimizer = optimizer_of(model.parameters())
+    model = build_variant(spec, device)
+    optimizer = make_optimizer(model.parameters())
     parts = whole_batch(spec, device).split(sequences_per_gpu(spec.dimensions))
     losses, gradients = [], {}
     for step in range(STEPS):
@@ -129,10 +124,11 @@ def trained_on_whole_batch(
             loss.backward()
             losses[-1] += loss.detach()
         if step == 0:
-            gradients = {name: copied(parameter.grad) for name, parameter in model.named_parameters()}
+            gradients = {name: detached_copy(parameter.grad) for name, parameter in model.named_parameters()}
         with calling(implementation):
             optimizer.step()
-    return Trained(losses, gradients, {name: copied(parameter) for name, parameter in model.named_parameters()})
+    parameters = {name: detached_copy(parameter) for name, parameter in model.named_parameters()}
+    return TrainingResult(losses, gradients, parameters)
 
 
 def loss_of_part(spec: RunSpec, model: nn.Module, part: Tensor, device: torch.device) -> Tensor:
@@ -142,93 +138,92 @@ def loss_of_part(spec: RunSpec, model: nn.Module, part: Tensor, device: torch.de
         return loss_of(read_output(model(inputs), spec), targets)
 
 
-def gathered(model: nn.Module, spec: RunSpec, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def gathered_parameters(model: nn.Module, spec: RunSpec, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The entire parameters of a student's FSDP by the names of the plain model; a returned name may have a prefix.
     Raises Failed unless exactly one fits each name, and has its shape."""
     parallel = spec.dimensions["parallel"]
-    *_, name_of_gather = NEEDED["parallel"][parallel]
+    *_, adapter = NEEDED["parallel"][parallel]
     with calling(parallel):
-        full, values = find(spec.adapters[name_of_gather])(model), []
+        parameters, values = find_object(spec.adapters[adapter])(model), []
         for name in expected:
-            fitting = [key for key in full if key == name or key.endswith(f".{name}")]
-            if len(fitting) != 1:
-                raise KeyError(f"{name_of_gather} returned {len(fitting)} parameters named {name}")
-            values.append(full[fitting[0]])
-    return clones(expected, values, parallel)
+            keys = [key for key in parameters if key == name or key.endswith(f".{name}")]
+            if len(keys) != 1:
+                raise KeyError(f"{adapter} returned {len(keys)} parameters named {name}")
+            values.append(parameters[keys[0]])
+    return copies_by_name(expected, values, parallel)
 
 
-def clones(
+def copies_by_name(
     expected: Mapping[str, Tensor | None], values: list[Tensor | None], implementation: str
 ) -> dict[str, Tensor | None]:
     """Copies of values by name. Raises Failed if their number or shapes are not those of the plain model."""
+    copies = {}
     with calling(implementation):
-        shapes, others = (
-            [None if tensor is None else tuple(tensor.shape) for tensor in tensors]
-            for tensors in (expected.values(), values)
-        )
-        if len(shapes) != len(others):
-            raise ValueError(f"the model has {len(others)} parameters, not {len(shapes)}")
-        for name, shape, other in zip(expected, shapes, others, strict=True):
-            if shape != other:
-                raise ValueError(f"the shape of {name} is {other}, not {shape}")
-    return {name: copied(value) for name, value in zip(expected, values, strict=True)}
+        if len(values) != len(expected):
+            raise ValueError(f"the model has {len(values)} parameters, not {len(expected)}")
+        for (name, reference), value in zip(expected.items(), values, strict=True):
+            shape, expected_shape = (None if tensor is None else tuple(tensor.shape) for tensor in (value, reference))
+            if shape != expected_shape:
+                raise ValueError(f"the shape of {name} is {shape}, not {expected_shape}")
+            copies[name] = detached_copy(value)
+    return copies
 
 
-def copied(tensor: Tensor | None) -> Tensor | None:
+def detached_copy(tensor: Tensor | None) -> Tensor | None:
     """A copy without a graph."""
     return None if tensor is None else tensor.detach().clone()
 
 
-def compared(
-    spec: RunSpec, implementation: str, trained: Trained, expected: Trained, device: torch.device
+def training_checks(
+    spec: RunSpec, implementation: str, result: TrainingResult, expected: TrainingResult, device: torch.device
 ) -> list[Check]:
     """One check each of losses, gradients and parameters, with the largest error of any rank. An error of
     parameters is relative to their change, beyond what their rounding explains."""
-    precision, initial = spec.dimensions["precision"], dict(model_of(spec, device).named_parameters())
+    precision, initial = spec.dimensions["precision"], dict(build_variant(spec, device).named_parameters())
     rounding = STEPS * UNIT_ROUNDOFF[FP32]
     losses = [
-        relative(loss, reference, reference) for loss, reference in zip(trained.losses, expected.losses, strict=True)
+        ("loss", relative_error(loss, reference, reference))
+        for loss, reference in zip(result.losses, expected.losses, strict=True)
     ]
-    gradients = {
-        name: relative(value, reference, reference)
-        for name, value in trained.gradients.items()
+    gradients = [
+        (f"gradient of {name}", relative_error(value, reference, reference))
+        for name, value in result.gradients.items()
         if (reference := expected.gradients[name]) is not None
-    }
-    parameters = {
-        name: relative(value, reference, reference - initial[name].detach(), rounding * float(reference.norm()))
-        for name, value in trained.parameters.items()
-        if (reference := expected.parameters[name]) is not None
-    }
-    worst = [("loss", worst_on_any_rank(losses, device)[0])]
-    for kind, errors in (("gradient", gradients), ("parameter", parameters)):
-        if errors:
-            error, index = worst_on_any_rank([*errors.values()], device)
-            worst.append((f"{kind} of {[*errors][index]}", error))
-    case, tolerance = f"{this_rank().count} processes, {STEPS} steps", TOLERANCES[precision]
-    return [checked(implementation, case, precision, quantity, error, tolerance) for quantity, error in worst]
+    ]
+    parameters = []
+    for name, value in result.parameters.items():
+        if (reference := expected.parameters[name]) is not None:
+            change = reference - initial[name].detach()
+            error = relative_error(value, reference, change, rounding * float(reference.norm()))
+            parameters.append((f"parameter of {name}", error))
+    case, tolerance, checks = f"{this_rank().count} processes, {STEPS} steps", TOLERANCES[precision], []
+    for errors in filter(None, (losses, gradients, parameters)):
+        error, index = worst_on_any_rank([error for _, error in errors], device)
+        checks.append(make_check(implementation, case, precision, errors[index][0], error, tolerance))
+    return checks
 
 
 def worst_on_any_rank(errors: list[float], device: torch.device) -> tuple[float, int]:
     """(the largest of these errors on any rank, its index); NaN is the largest."""
-    of_ranks = gather_numbers([math.inf if math.isnan(error) else error for error in errors], device)
-    index = int(of_ranks.argmax())
-    return float(of_ranks.flatten()[index]), index % len(errors)
+    errors_of_ranks = gather_numbers([math.inf if math.isnan(error) else error for error in errors], device)
+    index = int(errors_of_ranks.argmax())
+    return float(errors_of_ranks.flatten()[index]), index % len(errors)
 
 
-def relative(value: Tensor, reference: Tensor, change: Tensor, rounding: float = 0.0) -> float:
+def relative_error(value: Tensor, reference: Tensor, change: Tensor, rounding: float = 0.0) -> float:
     """|value − reference| beyond the rounding, divided by |change|, in the Euclidean norm; 0 if nothing changes."""
-    off = float((value.double() - reference.double()).norm())
-    if math.isnan(off):
-        return off
-    beyond, size = max(off - rounding, 0.0), float(change.double().norm())
-    return beyond / size if size else (math.inf if beyond else 0.0)
+    distance = float((value.double() - reference.double()).norm())
+    if math.isnan(distance):
+        return distance
+    error, change_norm = max(distance - rounding, 0.0), float(change.double().norm())
+    return error / change_norm if change_norm else (math.inf if error else 0.0)
 
 
-def checked_adapters(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
+def checks_of_adapters(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
     """The checks, as JSON has them; [] for a run without a student's code. Raises Wrong or Failed."""
     checks = []
     if spec.dimensions["attention"] in OWN_ATTENTIONS:
-        checks += _of_attention(spec, device)
+        checks += _checks_of_attention(spec, device)
     if spec.dimensions["parallel"] in (OWN_DDP, OWN_FSDP):
         checks += checks_of_reduction(spec, device)
     if spec.dimensions["optimizer"] == OWN_SHARDED:
@@ -236,11 +231,10 @@ def checked_adapters(spec: RunSpec, device: torch.device) -> list[dict[str, Any]
     return checks
 
 
-def _of_attention(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
+def _checks_of_attention(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
     attention, precision = spec.dimensions["attention"], spec.dimensions["precision"]
-    length, sizes = spec.dimensions["context_length"], shape_of(vars(spec))
-    width = sizes.d_model // sizes.num_heads
-    checks = checks_of_attention(attention, spec.adapters, precision, [length], width, device)
-    heads = sequences_per_gpu(spec.dimensions) * sizes.num_heads
-    tried_attention(attention, spec.adapters, precision, (heads, length, width), device)
+    length, shape = spec.dimensions["context_length"], shape_of(vars(spec))
+    checks = checks_of_attention(attention, spec.adapters, precision, [length], shape.d_head, device)
+    heads = shape.batch_size * shape.num_heads
+    try_attention(attention, spec.adapters, precision, (heads, length, shape.d_head), device)
     return checks

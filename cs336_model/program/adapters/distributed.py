@@ -12,9 +12,9 @@ from torch import nn
 
 from cs336_model.program.adapters.checking import calling
 from cs336_model.program.adapters.names import NEEDED
-from cs336_model.program.named import find
 from cs336_model.program.parallel.reduction import NoReduction
 from cs336_model.program.parallel.sharding import ADAMW_SETTINGS, GroupedAdamW
+from cs336_model.program.targets import find_object
 from cs336_model.program.variants.precision import BY_AUTOCAST
 from cs336_model.program.variants.values import OWN_FSDP, OWN_SHARDED
 
@@ -26,7 +26,7 @@ class AdaptedReduction(NoReduction):
         self.parallel = parallel
         make, end, *_ = NEEDED["parallel"][parallel]
         with calling(parallel):
-            self._make, self._end = find(adapters[make]), find(adapters[end])
+            self._make, self._end = find_object(adapters[make]), find_object(adapters[end])
         self._arguments = (BY_AUTOCAST.get(precision),) if parallel == OWN_FSDP else ()
 
     def wrap(self, model: nn.Module) -> nn.Module:
@@ -46,4 +46,4 @@ def adapted_optimizer(
     """A student's sharded optimizer around this project's AdamW."""
     (name,) = NEEDED["optimizer"][OWN_SHARDED]
     with calling(OWN_SHARDED):
-        return find(adapters[name])(parameters, GroupedAdamW, **settings)
+        return find_object(adapters[name])(parameters, GroupedAdamW, **settings)

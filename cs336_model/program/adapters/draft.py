@@ -10,17 +10,17 @@ from importlib import import_module
 from pathlib import Path
 
 from cs336_model.program.adapters.checking import calling
-from cs336_model.program.adapters.names import own_values
-from cs336_model.program.named import one_line_error
+from cs336_model.program.adapters.names import student_implementations
 from cs336_model.program.operator.spec import RowSpec
-from cs336_model.program.process import Progress, ended_after
+from cs336_model.program.process import Progress, exit_after
 from cs336_model.program.result import Result, write_result
 from cs336_model.program.spec import RunSpec
+from cs336_model.program.targets import one_line_error
 from cs336_model.program.without_times import FAILED, UNFINISHED, publishable
 
 WHILE_CHECKED, WHILE_MEASURED = "while it was checked", "while it was measured"
 SHARE_OF_CHECKS = 0.25  # of the time limit of the process
-OF_CUDA = "CUDA error"  # begins the messages of errors after which a process cannot use the GPU
+CUDA_ERROR = "CUDA error"  # begins the messages of errors after which a process cannot use the GPU
 
 
 class Draft:
@@ -29,16 +29,15 @@ class Draft:
     def __init__(
         self, spec: RunSpec | RowSpec, path: Path, record: Callable[[], Result], limit_s: float | None
     ) -> None:
-        self.name = own_values(spec.dimensions)
+        self.name = student_implementations(spec.dimensions)
         self._modules = {target.partition(":")[0] for target in spec.adapters.values()}
         self._path, self._record, self._limit_s = path, record, limit_s
 
     def write(self, activity: str, status: str = UNFINISHED) -> None:
         """Writes the draft; `activity` is being done."""
         if self.name:
-            write_result(
-                self._record() | {"status": status, "reason": f"{self.name}: {publishable(activity)}"}, self._path
-            )
+            reason = f"{self.name}: {publishable(activity)}"
+            write_result(self._record() | {"status": status, "reason": reason}, self._path)
 
     @contextmanager
     def checking(self, progress: Progress) -> Iterator[None]:
@@ -52,22 +51,22 @@ class Draft:
                 with calling(self.name):
                     import_module(module)
             self.write(WHILE_CHECKED)
-            with ended_after(self._limit_s and self._limit_s * SHARE_OF_CHECKS):
+            with exit_after(self._limit_s and self._limit_s * SHARE_OF_CHECKS):
                 yield
         self.write(WHILE_MEASURED)
 
 
 @contextmanager
-def drafted(
+def open_draft(
     spec: RunSpec | RowSpec, path: Path | None, record: Callable[[], Result], time_limit_s: float | None
 ) -> Iterator[Draft]:
-    """The draft of a run; `record` gives a result with every key and what is known by now. An exception removes the
-    draft, so that the process fails, unless it says that the GPU can no longer be used."""
+    """A with block with the draft of a run; `record()` is a result with every key and what is known by now. An
+    exception removes the draft, so that the process fails, unless it says that the GPU can no longer be used."""
     draft = Draft(spec, path, record, time_limit_s)
     try:
         yield draft
     except BaseException as error:
-        if draft.name and OF_CUDA in str(error):
+        if draft.name and CUDA_ERROR in str(error):
             draft.write(f"raised {one_line_error(error)}", FAILED)
         elif draft.name:
             path.unlink(missing_ok=True)

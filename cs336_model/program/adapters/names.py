@@ -22,30 +22,30 @@ NEEDED: Mapping[str, Mapping[Any, tuple[str, ...]]] = {  # by dimension and valu
 ADAPTERS = tuple(name for values in NEEDED.values() for names in values.values() for name in names)
 
 
-def needed_adapters(dimensions: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(value of a dimension in words, name of an adapter that it needs), for the values of a run."""
+def needed_adapters(dimensions: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """(dimension, value, name of an adapter that the value needs), for the values of a run."""
     for dimension, adapters in NEEDED.items():
         value = dimensions.get(dimension)
-        yield from ((f"{dimension} {value}", name) for name in adapters.get(value, ()))
+        yield from ((dimension, value, name) for name in adapters.get(value, ()))
 
 
-def own_values(dimensions: Mapping[str, Any]) -> str:
+def student_implementations(dimensions: Mapping[str, Any]) -> str:
     """The values of a run that are a student's code: "own-ddp, own-sharded"; "" if none is."""
-    return ", ".join(dict.fromkeys(value.partition(" ")[2] for value, _ in needed_adapters(dimensions)))
+    return ", ".join(dict.fromkeys(value for _, value, _ in needed_adapters(dimensions)))
 
 
 def adapters_of_run(declared: Mapping[str, str], dimensions: Mapping[str, Any]) -> dict[str, str]:
     """Of the declared adapters, "module:name" by name, those that the values of a run need: a change of another one
     does not concern it."""
-    return {name: declared[name] for _, name in needed_adapters(dimensions) if name in declared}
+    return {name: declared[name] for _, _, name in needed_adapters(dimensions) if name in declared}
 
 
 def missing_adapter(declared: Mapping[str, str], dimensions: Mapping[str, Any]) -> str | None:
     """Which adapter a run needs that is not declared, in one line; None if it has all."""
-    for value, name in needed_adapters(dimensions):
+    for dimension, value, name in needed_adapters(dimensions):
         if name not in declared:
             return (
-                f"{value} needs program.adapters.{name}: name the module that has it (program: {{adapters:"
+                f"{dimension} {value} needs program.adapters.{name}: name the module that has it (program: {{adapters:"
                 f' "tests.adapters"}}), or the object itself as "module:name"'
             )
     return None

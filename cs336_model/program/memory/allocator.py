@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -26,12 +26,11 @@ SEGMENT_KEYS = (
 BLOCK_KEYS = ("address", "size", "requested_size", "state")
 
 
-def publishable(snapshot: dict[str, Any]) -> dict[str, Any]:
-    """A copy with what pytorch.org/memory_viz draws, and no path of this machine. Other keys are left out, such as
-    settings and annotations."""
+def publishable_snapshot(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """A copy with only the keys that pytorch.org/memory_viz draws, and without folders of this machine."""
     return {
         "segments": [
-            _chosen(SEGMENT_KEYS, segment)
+            _selected(SEGMENT_KEYS, segment)
             | {"blocks": [_with_frames(BLOCK_KEYS, block) for block in segment["blocks"]]}
             for segment in snapshot["segments"]
         ],
@@ -41,33 +40,34 @@ def publishable(snapshot: dict[str, Any]) -> dict[str, Any]:
 
 def _with_frames(keys: tuple[str, ...], entry: dict[str, Any]) -> dict[str, Any]:
     frames = [
-        _chosen(FRAME_KEYS, frame) | {"filename": published_path(frame["filename"])}
+        _selected(FRAME_KEYS, frame) | {"filename": published_path(frame["filename"])}
         for frame in entry.get("frames", ())
     ]
-    return _chosen(keys, entry) | {"frames": frames}
+    return _selected(keys, entry) | {"frames": frames}
 
 
-def _chosen(keys: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:
+def _selected(keys: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:
     return {key: values[key] for key in keys if key in values}
 
 
-REQUESTED, ALLOCATED, RESERVED = (f"{name}_bytes.all.peak" for name in ("requested", "allocated", "reserved"))
-KINDS = {"alloc": True, "free_completed": False}  # the entries that are events, and whether they allocate
+ALLOCATES_BY_ACTION = {"alloc": True, "free_completed": False}  # of the entries that are events
 NOT_RECORDED = [
     "memory of NCCL and of the CUDA context, which the allocator does not see; the driver's number includes it"
 ]
 
 
-class AllocatorMemory:
+class AllocatorRecorder:
     """Records until `finish` is called."""
 
     def __init__(self, device: torch.device) -> None:
-        self._device, self._ranges, self._open = device, [], []
-        self._opened_here = _OpenRanges()  # by the calling thread; `_open` is of all threads
-        self._operations: list[tuple[int, int, str, str | None]] = []  # first event, event after, name, line
+        self._device = device
+        self._ranges: list[RecordedRange] = []
+        self._open: list[int] = []  # numbers of the open ranges of all threads
+        self._opened_here = _OpenRanges()  # by the calling thread
+        self._operations: list[RecordedOperation] = []
         self.emitter = Emitter(self._push, self._pop)
         torch.cuda.init()
-        self._before = self._event_count()
+        self._earlier_events = self._event_count()
         torch.cuda.memory._record_memory_history(stacks="python", context="alloc")
         self._snapshot: dict[str, Any] = {}
 
@@ -79,13 +79,13 @@ class AllocatorMemory:
             yield
         finally:
             if (after := self._position()) > first:
-                self._operations.append((first, after, name, line))
+                self._operations.append(RecordedOperation(first, after, name, line))
 
     def _push(self, name: str) -> None:
         self._opened_here.numbers.append(len(self._ranges))
         self._open.append(len(self._ranges))
-        inside = self._open[-2] if len(self._open) > 1 else None
-        self._ranges.append(RecordedRange(name, inside, self._position()))
+        enclosing = self._open[-2] if len(self._open) > 1 else None
+        self._ranges.append(RecordedRange(name, enclosing, self._position()))
 
     def _pop(self) -> None:
         number = self._opened_here.numbers.pop()
@@ -101,31 +101,38 @@ class AllocatorMemory:
         self._snapshot = torch.cuda.memory._snapshot(self._device)
         torch.cuda.memory._record_memory_history(None)
         trace = self._snapshot["device_traces"][self._device.index]
-        counters = {
-            "requested_peak": stats[REQUESTED], "allocated_peak": stats[ALLOCATED], "reserved_peak": stats[RESERVED],
-            "driver_used": total - free,
-        }  # fmt: skip
+        peaks = {f"{name}_peak": stats[f"{name}_bytes.all.peak"] for name in ("requested", "allocated", "reserved")}
+        events = with_operations(events_of_trace(trace), self._operations)
         return AllocatorRecording(
-            with_operations(events_of_trace(trace), self._operations), self._ranges, held, counters, NOT_RECORDED,
+            events, self._ranges, held, peaks | {"driver_used": total - free}, NOT_RECORDED,
             last_failed_allocation(trace, self._ranges),
         )  # fmt: skip
 
     def stop(self) -> None:
-        """Does nothing: this recording may end with the process."""
+        """Does nothing: the allocator's history may end with the process."""
 
     def snapshot(self) -> dict[str, Any]:
-        """The publishable snapshot for pytorch.org/memory_viz."""
-        return publishable(self._snapshot)
+        """The snapshot for pytorch.org/memory_viz, as it may be published."""
+        return publishable_snapshot(self._snapshot)
 
     def _position(self) -> int:
         """The index of the next event in this recording."""
-        return self._event_count() - self._before
+        return self._event_count() - self._earlier_events
 
     def _event_count(self) -> int:
         """Allocations and completed releases since the process began."""
         stats = torch.cuda.memory_stats_as_nested_dict(self._device)
         # "allocation" would count a release when it is requested, "active" counts it when it is completed
         return stats["allocation"]["all"]["allocated"] + stats["active"]["all"]["freed"]
+
+
+class RecordedOperation(NamedTuple):
+    """The events of an operation, and the line of Python that called it."""
+
+    first_event: int
+    event_after: int
+    name: str
+    line: str | None
 
 
 class _OpenRanges(threading.local):
@@ -135,24 +142,21 @@ class _OpenRanges(threading.local):
         self.numbers: list[int] = []
 
 
-def with_operations(
-    events: list[AllocatorEvent], operations: list[tuple[int, int, str, str | None]]
-) -> list[AllocatorEvent]:
-    """Sets in `events` the operations, (first event, event after, name, line), during which they occurred; returns
-    `events`."""
+def with_operations(events: list[AllocatorEvent], operations: list[RecordedOperation]) -> list[AllocatorEvent]:
+    """The events with the operations during which they occurred."""
+    result = list(events)
     for first, after, name, line in operations:
-        for number in range(first, min(after, len(events))):
-            events[number] = events[number]._replace(operator=name, line=line)
-    return events
+        result[first:after] = [event._replace(operator=name, line=line) for event in result[first:after]]
+    return result
 
 
 def events_of_trace(entries: list[dict[str, Any]]) -> list[AllocatorEvent]:
     """The allocations and completed releases among the entries of an allocator's trace; a release counts when it is
     completed, as in `requested_bytes`."""
     return [
-        AllocatorEvent(KINDS[entry["action"]], entry["addr"], entry["size"], entry["time_us"])
+        AllocatorEvent(ALLOCATES_BY_ACTION[entry["action"]], entry["addr"], entry["size"], entry["time_us"])
         for entry in entries
-        if entry["action"] in KINDS
+        if entry["action"] in ALLOCATES_BY_ACTION
     ]
 
 
@@ -162,7 +166,7 @@ def last_failed_allocation(entries: list[dict[str, Any]], ranges: list[RecordedR
     index = next((index for index in reversed(range(len(entries))) if entries[index]["action"] == "oom"), None)
     if index is None:
         return None
-    before = sum(entry["action"] in KINDS for entry in entries[:index])
-    failed = [number for number, span in enumerate(ranges) if span.failed]
-    request = entries[index]
-    return FailedAllocation(before, request["size"], request.get("device_free"), failed[-1] if failed else None)
+    earlier_events = sum(entry["action"] in ALLOCATES_BY_ACTION for entry in entries[:index])
+    failed_ranges = [number for number, span in enumerate(ranges) if span.failed]
+    request, failed_range = entries[index], failed_ranges[-1] if failed_ranges else None
+    return FailedAllocation(earlier_events, request["size"], request.get("device_free"), failed_range)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FORMAT = 2
-ALLOCATED_BEFORE = -1  # the allocation of a release came before the recording
 
 
 class AllocatorEvent(NamedTuple):
@@ -28,10 +27,10 @@ class AllocatorEvent(NamedTuple):
 
 @dataclass
 class RecordedRange:
-    """One range."""
+    """A range, and the events that it contains."""
 
     name: str
-    inside: int | None  # number of the enclosing range; None outside of all
+    enclosing: int | None  # number of the range around it; None outside of all
     opened: int  # its first event
     closed: int | None = None  # the first event after it
     failed: bool = False  # whether an error ended it
@@ -53,63 +52,67 @@ class AllocatorRecording:
 
     events: list[AllocatorEvent]
     ranges: list[RecordedRange]
-    held: Mapping[str, Iterable[int]]  # addresses of storages by category
+    held_addresses: Mapping[str, Iterable[int]]  # of storages, by category
     counters: dict[str, int | None]  # of the allocator
-    cannot: list[str] = field(default_factory=list)  # what this kind of recording does not see
-    unmet: FailedAllocation | None = None  # the last request that failed
+    not_recorded: list[str] = field(default_factory=list)  # sentences about what this kind of recording does not see
+    failed_allocation: FailedAllocation | None = None  # the last one
     dtypes: list[dict[str, Any]] = field(default_factory=list)  # of the first step (recording.py)
 
     def as_record(self) -> dict[str, Any]:
         """The history as written: allocations instead of addresses, columns instead of rows."""
-        allocations, live = paired(self.events)
+        allocations, live = pair_releases(self.events)
         category = {
-            live[address]: name for name, addresses in self.held.items() for address in addresses if address in live
+            live[address]: name
+            for name, addresses in self.held_addresses.items()
+            for address in addresses
+            if address in live
         }
-        inside = innermost(self.ranges, len(self.events))
+        range_numbers = innermost_ranges(self.ranges, len(self.events))
         return {
             "format": FORMAT,
             "time_us": [round(event.time_us - self.events[0].time_us, 3) for event in self.events],
             "allocations": {
-                "bytes": [self.events[allocated].size for allocated, _ in allocations],
-                "made": [allocated for allocated, _ in allocations],
-                "freed": [freed for _, freed in allocations],
-                "range": [inside[allocated] for allocated, _ in allocations],
-                "operator": [self.events[allocated].operator for allocated, _ in allocations],
-                "line": [self.events[allocated].line for allocated, _ in allocations],
-                "held": [category.get(allocated) for allocated, _ in allocations],
+                "bytes": [self.events[allocation].size for allocation, _ in allocations],
+                "made": [allocation for allocation, _ in allocations],
+                "freed": [release for _, release in allocations],
+                "range": [range_numbers[allocation] for allocation, _ in allocations],
+                "operator": [self.events[allocation].operator for allocation, _ in allocations],
+                "line": [self.events[allocation].line for allocation, _ in allocations],
+                "held": [category.get(allocation) for allocation, _ in allocations],
             },
             "ranges": {
-                name: [getattr(span, name) for span in self.ranges] for name in ("name", "inside", "opened", "closed")
+                "name": [span.name for span in self.ranges],
+                "inside": [span.enclosing for span in self.ranges],
+                "opened": [span.opened for span in self.ranges],
+                "closed": [span.closed for span in self.ranges],
             },
             "counters": self.counters,
-            "cannot": self.cannot,
-            "unmet": self.unmet and vars(self.unmet),
+            "cannot": self.not_recorded,
+            "unmet": self.failed_allocation and vars(self.failed_allocation),
             "dtypes": self.dtypes,
         }
 
 
-def paired(events: list[AllocatorEvent]) -> tuple[list[tuple[int, int | None]], dict[int, int]]:
+def pair_releases(events: list[AllocatorEvent]) -> tuple[list[tuple[int, int | None]], dict[int, int]]:
     """(allocations, live): for each allocation the numbers of its event and of its release (None if never released);
     and the allocations that are live at the end, address to event. Releases of earlier memory are left out.
 
     Raises ValueError if an address is allocated twice: a release is missing."""
-    allocations: list[list[int | None]] = []
+    releases: dict[int, int | None] = {}  # by the event of the allocation
     live: dict[int, int] = {}
     for number, event in enumerate(events):
         if not event.allocates:
-            position = live.pop(event.address, ALLOCATED_BEFORE)
-            if position != ALLOCATED_BEFORE:
-                allocations[position][1] = number
+            if event.address in live:
+                releases[live.pop(event.address)] = number
         elif event.address in live:
             raise ValueError(f"event {number}: memory is allocated where an allocation is live; a release is missing")
         else:
-            live[event.address] = len(allocations)
-            allocations.append([number, None])
-    live_events = {address: allocations[position][0] for address, position in live.items()}
-    return [(allocated, freed) for allocated, freed in allocations], live_events
+            live[event.address] = number
+            releases[number] = None
+    return list(releases.items()), live
 
 
-def innermost(ranges: list[RecordedRange], count: int) -> list[int | None]:
+def innermost_ranges(ranges: list[RecordedRange], count: int) -> list[int | None]:
     """The number of the innermost open range for each event; `ranges` are in the order in which they opened."""
     numbers: list[int | None] = [None] * count
     for number, span in enumerate(ranges):
@@ -118,6 +121,6 @@ def innermost(ranges: list[RecordedRange], count: int) -> list[int | None]:
     return numbers
 
 
-def write(record: dict[str, Any], path: Path) -> None:
+def write_history(record: dict[str, Any], path: Path) -> None:
     """Writes the record as packed JSON, which does not contain the time of packing."""
     path.write_bytes(gzip.compress(json.dumps(record, allow_nan=False, separators=(",", ":")).encode(), mtime=0))

@@ -11,21 +11,21 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import range_marks
+from cs336_model.program.module_search import PACKAGE_FOLDERS
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.variants.effects import is_compiled
 
-IN_PACKAGES = ("site-packages", "dist-packages")
-# files below these are never a program's own lines
-FOLDERS = tuple(f"{Path(package.__file__).parent}/" for package in (torch, range_marks))
-Around = Callable[[str, str | None], AbstractContextManager]
+# files in these folders are never a program's own lines
+LIBRARY_FOLDERS = tuple(f"{Path(package.__file__).parent}/" for package in (torch, range_marks))
+OperationContext = Callable[[str, str | None], AbstractContextManager]
 
 
 class Operations(TorchDispatchMode):
-    """Opens `around(name, line)` around every operation, also of the backward pass, on autograd's threads."""
+    """Opens `context(name, line)` around every operation, also of the backward pass, on autograd's threads."""
 
-    def __init__(self, around: Around) -> None:
+    def __init__(self, context: OperationContext) -> None:
         super().__init__()
-        self._around = around
+        self._context = context
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -33,18 +33,18 @@ class Operations(TorchDispatchMode):
         return False
 
     def __torch_dispatch__(self, operation: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        with self._around(operation._schema.name, calling_line()):
+        with self._context(operation._schema.name, calling_line()):
             return operation(*args, **(kwargs or {}))
 
 
 @contextmanager
-def followed_operations(spec: RunSpec, around: Around | None) -> Iterator[None]:
-    """A with block in which `around` is called for every operation, if it is given. Not for a compiled model: under a
+def followed_operations(spec: RunSpec, context: OperationContext | None) -> Iterator[None]:
+    """A with block in which `context`, if given, is opened around every operation. Not for a compiled model: under a
     dispatch mode, it would run without being compiled."""
-    if around is None or is_compiled(spec):
+    if context is None or is_compiled(spec):
         yield
         return
-    with Operations(around):
+    with Operations(context):
         yield
 
 
@@ -53,25 +53,25 @@ def calling_line() -> str | None:
     such as autograd's."""
     frame = sys._getframe().f_back.f_back  # of the operation's caller; None on a thread of autograd
     while frame is not None:
-        if shown := _shown(frame.f_code.co_filename):
-            return f"{shown}:{frame.f_lineno}"
+        if path := _program_path(frame.f_code.co_filename):
+            return f"{path}:{frame.f_lineno}"
         frame = frame.f_back
     return None
 
 
 @cache
-def _shown(file: str) -> str | None:
+def _program_path(file: str) -> str | None:
     """The published path of a file; None for the files of PyTorch and of the ranges, and for code without a file."""
-    return None if file.startswith((*FOLDERS, "<")) else published_path(file)
+    return None if file.startswith((*LIBRARY_FOLDERS, "<")) else published_path(file)
 
 
 def published_path(file: str) -> str:
     """The path of a source file without the folders of this machine: below the folder of installed packages, or from
     cs336_model on ("cs336_model/model/transformer.py"); for any other file only its name."""
     parts = PurePath(file).parts
-    for folder in IN_PACKAGES:
-        if folder in parts:
-            return "/".join(parts[parts.index(folder) + 1 :])
+    for index, part in enumerate(parts):
+        if part in PACKAGE_FOLDERS:
+            return "/".join(parts[index + 1 :])
     if "cs336_model" in parts:
         last = len(parts) - 1 - parts[::-1].index("cs336_model")
         return "/".join(parts[last:])

@@ -6,23 +6,21 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils._pytree import tree_iter
 
 from cs336_model.model.optimizer import local_part
-from cs336_model.program.memory.allocator import AllocatorMemory
-from cs336_model.program.memory.history import write
-from cs336_model.program.memory.processor import ProcessorMemory
+from cs336_model.program.memory.allocator import AllocatorRecorder
+from cs336_model.program.memory.cpu import CpuRecorder
+from cs336_model.program.memory.history import write_history
 from cs336_model.program.outputs import Output
 from cs336_model.program.parallel.ranks import this_rank
-from cs336_model.program.parallel.sharding import state_of
+from cs336_model.program.parallel.sharding import optimizer_state
 from cs336_model.program.steps import Subject
 from cs336_model.program.variants.effects import is_compiled
 
-Recorder = AllocatorMemory | ProcessorMemory
+Recorder = AllocatorRecorder | CpuRecorder
 SNAPSHOT = "memory_snapshot.pickle"
-
-
 LOGITS, LOSS = "(logits)", "(loss)"
 KINDS = ("parameters", "output", "gradients")
 
@@ -36,8 +34,8 @@ class FirstStepDtypes:
         self._modules: dict[str, set[str]] = {}
         if is_compiled(subject.spec):
             return
-        named = [(name, module) for name, module in subject.model.named_modules() if name]
-        self._hooks = [module.register_forward_hook(self._hook(name)) for name, module in named]
+        modules = [(name, module) for name, module in subject.model.named_modules() if name]
+        self._hooks = [module.register_forward_hook(self._hook(name)) for name, module in modules]
         subject.after_first_step = self._finish
 
     def rows(self) -> list[dict[str, Any]]:
@@ -53,49 +51,45 @@ class FirstStepDtypes:
         return lambda module, arguments, output: self._note("output", name, tree_iter(output))
 
     def _note(self, kind: str, name: str, values: Iterable[Any]) -> None:
-        general = ".".join("*" if part.isdigit() else part for part in name.split("."))
-        self._modules.setdefault(general, set()).add(name)
-        noted = self._dtypes.setdefault(general, {}).setdefault(kind, set())
-        noted |= {str(value.dtype).removeprefix("torch.") for value in values if isinstance(value, Tensor)}
+        shared_name = ".".join("*" if part.isdigit() else part for part in name.split("."))
+        self._modules.setdefault(shared_name, set()).add(name)
+        dtypes = self._dtypes.setdefault(shared_name, {}).setdefault(kind, set())
+        dtypes |= {str(value.dtype).removeprefix("torch.") for value in values if isinstance(value, Tensor)}
 
     def _finish(self, subject: Subject, output: Output) -> None:
         for hook in self._hooks:
             hook.remove()
         for name, module in subject.model.named_modules():
-            self._note_parameters(name, module)
+            if parameters := list(module.parameters(recurse=False)):
+                self._note("parameters", name or "(model)", parameters)
+                self._note("gradients", name or "(model)", [parameter.grad for parameter in parameters])
         self._note("output", LOGITS, [output.logits])
         if subject.losses:
             self._note("output", LOSS, subject.losses[:1])
 
-    def _note_parameters(self, name: str, module: nn.Module) -> None:
-        parameters = list(module.parameters(recurse=False))
-        if parameters:
-            self._note("parameters", name or "(model)", parameters)
-            self._note("gradients", name or "(model)", [parameter.grad for parameter in parameters])
-
 
 def recorder_on(device: torch.device) -> Recorder:
     """Starts a recorder of this device's memory."""
-    return AllocatorMemory(device) if device.type == "cuda" else ProcessorMemory()
+    return AllocatorRecorder(device) if device.type == "cuda" else CpuRecorder()
 
 
 def save_memory(recorder: Recorder, subject: Subject | None, dtypes: FirstStepDtypes | None, path: Path) -> None:
     """Ends the recording, and writes the history to `path` and, in the first rank, the snapshot, if any, next to it.
     Without a subject (memory ran out while it was made), nothing is known to be held by it."""
-    recording = recorder.finish(held_by(subject) if subject else {})
+    recording = recorder.finish(held_addresses(subject) if subject else {})
     recording.dtypes = dtypes.rows() if dtypes else []
-    write(recording.as_record(), path)
+    write_history(recording.as_record(), path)
     if this_rank().number == 0 and (snapshot := recorder.snapshot()):
         with path.with_name(SNAPSHOT).open("wb") as stream:
             pickle.dump(snapshot, stream)
 
 
-def held_by(subject: Subject) -> dict[str, list[int]]:
+def held_addresses(subject: Subject) -> dict[str, list[int]]:
     """The addresses of the storages that live as long as the subject does, by category."""
     return {
         "parameters": _addresses(subject.parameters),
         "gradients": _addresses(parameter.grad for parameter in subject.parameters if parameter.grad is not None),
-        "optimizer state": _addresses(state_of(subject.optimizer)),
+        "optimizer state": _addresses(optimizer_state(subject.optimizer)),
         "data": _addresses([subject.inputs, subject.targets, *subject.model.buffers(), *subject.losses]),
     }
 

@@ -14,22 +14,22 @@ from cs336_model.program.device import moment, seconds_between, synchronize
 
 METHODS = {"cuda": "CUDA events, L2 cache overwritten before each call", "cpu": "timeit.default_timer"}
 WARMUP_S = 0.025  # as do_bench
-TRIES = 3  # calls from which their number is estimated, and the least number of calls
+MIN_CALLS = 3  # also the calls from which the number of others is estimated
 MAX_CALLS = 2000
 BUFFER_BYTES = 256 * 2**20
 Call = Callable[[], object]
 
 
 def call_seconds(call: Call, seconds: float, device: torch.device, before: Call | None = None) -> list[float]:
-    """The seconds of each call, after a warm-up; the calls take about `seconds` together. `before` is called before
-    each, and not timed."""
+    """The seconds of each call, after a warm-up; there are so many that they take about `seconds` together. `before` is
+    called before each, and not timed."""
     buffer = torch.empty(BUFFER_BYTES, dtype=torch.int8, device=device) if device.type == "cuda" else None
-    once_s = sum(timed(TRIES, call, device, before, buffer)) / TRIES
-    timed(min(int(WARMUP_S / once_s), MAX_CALLS), call, device, before, buffer)
-    return timed(min(max(int(seconds / once_s), TRIES), MAX_CALLS), call, device, before, buffer)
+    call_s = sum(timed_calls(MIN_CALLS, call, device, before, buffer)) / MIN_CALLS
+    timed_calls(min(int(WARMUP_S / call_s), MAX_CALLS), call, device, before, buffer)
+    return timed_calls(min(max(int(seconds / call_s), MIN_CALLS), MAX_CALLS), call, device, before, buffer)
 
 
-def timed(
+def timed_calls(
     count: int, call: Call, device: torch.device, before: Call | None = None, buffer: torch.Tensor | None = None
 ) -> list[float]:
     """The seconds of each of `count` calls; before each, `before` is called and the buffer is overwritten."""
@@ -39,8 +39,8 @@ def timed(
             before()
         if buffer is not None:
             buffer.zero_()
-        started = moment(device)
+        start = moment(device)
         call()
-        bounds.append((started, moment(device)))
+        bounds.append((start, moment(device)))
     synchronize(device)
     return list(starmap(seconds_between, bounds))

@@ -27,7 +27,7 @@ class RowSpec:
     device: str
 
     @property
-    def named(self) -> tuple[str, ...]:
+    def targets(self) -> tuple[str, ...]:
         """Every "module:name" in the specification."""
         return tuple(self.adapters.values())
 
@@ -47,16 +47,16 @@ def read_row(text: str) -> RowSpec:
     check_count("warmup_passes", spec.warmup_passes, minimum=0)
     if isinstance(spec.bench_s, bool) or not isinstance(spec.bench_s, int | float) or not 0 <= spec.bench_s < math.inf:
         raise ValueError(f"specification: bench_s is {spec.bench_s!r}; it must be a number, 0 or more")
-    if reason := impossible_row(spec.dimensions):
+    if reason := row_impossibility(spec.dimensions):
         raise ValueError(f"specification: {reason}")
     return spec
 
 
-def impossible_row(dimensions: dict[str, Any]) -> str | None:
+def row_impossibility(dimensions: dict[str, Any]) -> str | None:
     """Why no machine can measure this run, in one line; None if it is possible, or only a machine knows."""
-    compiled, attention = dimensions["compile"], dimensions["attention"]
-    if compiled not in (NOT_COMPILED, WHOLE_MODEL):
-        return f"compile {compiled}: only attention runs here, so choose off or on"
-    if compiled != NOT_COMPILED and attention != EAGER:
-        return f"compile {compiled} with attention {attention}: a fused kernel is not compiled; list {EAGER}"
+    compilation, attention = dimensions["compile"], dimensions["attention"]
+    if compilation not in (NOT_COMPILED, WHOLE_MODEL):
+        return f"compile {compilation}: only attention runs here, so choose off or on"
+    if compilation != NOT_COMPILED and attention != EAGER:
+        return f"compile {compilation} with attention {attention}: a fused kernel is not compiled; list {EAGER}"
     return None

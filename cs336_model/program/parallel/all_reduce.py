@@ -18,7 +18,7 @@ from cs336_model.program.benchmark import leave_device
 from cs336_model.program.device import device_facts, moment, open_context, resolve_device, seconds_between
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank, wait_for_all
 from cs336_model.program.process import Progress, process_age_seconds, program_parser, wait_for_lease
-from cs336_model.program.result import empty_result, facts_of_process, write_result
+from cs336_model.program.result import empty_result, process_facts, write_result
 from cs336_model.program.spec import RunSpec, read_spec
 
 MEGABYTE, FP32_BYTES = 10**6, 4
@@ -32,33 +32,35 @@ def main(arguments: list[str] | None = None) -> None:
     spec, progress = read_spec(options.spec), Progress()
     progress.seconds["import"] = process_age_seconds()
     wait_for_lease(options, progress)
-    write_result(measured(spec, options.megabytes, progress), options.output)
+    write_result(all_reduce_result(spec, options.megabytes, progress), options.output)
 
 
-def measured(spec: RunSpec, megabytes: Sequence[int], progress: Progress) -> dict[str, Any]:
+def all_reduce_result(spec: RunSpec, megabytes: Sequence[int], progress: Progress) -> dict[str, Any]:
     """The keys of every result, and `sizes`: bytes and seconds of each all-reduce."""
     device = resolve_device(spec.device, this_rank().number)
     with progress.stage("context"):
         open_context(device)
         join_group(device)
-    sizes = [_of_size(size * MEGABYTE, spec, device, progress) for size in megabytes]
+    sizes = [measured_size(size * MEGABYTE, spec, device, progress) for size in megabytes]
     facts = device_facts(device)
     leave_group()
     leave_device(device)
-    facts |= facts_of_process(progress, device)
+    facts |= process_facts(progress, device)
     steps = {"step_seconds": sizes[-1]["seconds"], "warmup_seconds": sizes[-1]["warmup_seconds"]}
     return empty_result(spec, "none") | {"status": "complete", "sizes": sizes} | facts | steps
 
 
-def _of_size(byte_count: int, spec: RunSpec, device: torch.device, progress: Progress) -> dict[str, Any]:
+def measured_size(byte_count: int, spec: RunSpec, device: torch.device, progress: Progress) -> dict[str, Any]:
+    """The entry of one size in the result."""
     tensor = torch.zeros(byte_count // FP32_BYTES, device=device)
     with progress.stage("warmup"):
-        warmup = repeated(tensor, spec.warmup_steps)
+        warmup_seconds = all_reduce_seconds(tensor, spec.warmup_steps)
     with progress.stage("measured"):
-        return {"bytes": byte_count, "warmup_seconds": warmup, "seconds": repeated(tensor, spec.measured_steps)}
+        seconds = all_reduce_seconds(tensor, spec.measured_steps)
+    return {"bytes": byte_count, "warmup_seconds": warmup_seconds, "seconds": seconds}
 
 
-def repeated(tensor: torch.Tensor, count: int) -> list[float]:
+def all_reduce_seconds(tensor: torch.Tensor, count: int) -> list[float]:
     """Seconds of each of `count` consecutive all-reduces. On a GPU, between events on the stream, so that none waits
     for the host."""
     wait_for_all(tensor.device)

@@ -45,7 +45,7 @@ def optimizer_of(spec: RunSpec, parameters: Iterable[nn.Parameter]) -> Optimizer
     return zero_redundancy(parameters) if spec.dimensions["optimizer"] == values.ZERO1 else AdamW(parameters)
 
 
-def import_ahead(spec: RunSpec) -> None:
+def import_distributed(spec: RunSpec) -> None:
     """Imports what PyTorch imports when it distributes a model: torch._dynamo, 800 modules, which take seconds. To be
     called before the process has its GPUs. Does not use CUDA."""
     parallel, optimizer = spec.dimensions["parallel"], spec.dimensions["optimizer"]

@@ -34,22 +34,24 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, required=True, help="empty folder for logs and the store of the ranks")
     parser.add_argument("commands", type=json.loads, help="JSON list of the command of every rank")
     options = parser.parse_args(arguments)
-    ended: SimpleQueue[tuple[int, int]] = SimpleQueue()
+    exits: SimpleQueue[tuple[int, int]] = SimpleQueue()  # of rank and status
+
+    def wait_for(rank: int, process: subprocess.Popen) -> None:
+        exits.put((rank, process.wait()))
+
     for rank, command in enumerate(options.commands):
-        process = started(rank, command, len(options.commands), options.folder)
-        threading.Thread(
-            target=lambda process, rank: ended.put((rank, process.wait())), args=(process, rank), daemon=True
-        ).start()
+        process = start_rank(rank, command, len(options.commands), options.folder)
+        threading.Thread(target=wait_for, args=(rank, process), daemon=True).start()
     for _ in options.commands:
-        rank, status = ended.get()
+        rank, status = exits.get()
         if status:
             Path(options.folder, FIRST_TO_FAIL).write_text(str(rank))
             return 0 if status == RESULT_WITHOUT_TIMES else status if status > 0 else 128 - status
     return 0
 
 
-def started(rank: int, command: Sequence[str], count: int, folder: Path) -> subprocess.Popen:
-    """The process of one rank."""
+def start_rank(rank: int, command: Sequence[str], count: int, folder: Path) -> subprocess.Popen:
+    """Starts the process of one rank."""
     variables = {RANK: str(rank), LOCAL_RANK: str(rank), WORLD_SIZE: str(count), STORE: str(folder / "store")}
     with (folder / f"rank{rank}.log").open("ab") as log:
         return subprocess.Popen(
@@ -63,7 +65,7 @@ def started(rank: int, command: Sequence[str], count: int, folder: Path) -> subp
 
 
 def _die_with(launcher: int) -> None:
-    """Makes this process, before it becomes a rank, end with the launcher's main thread, which started it."""
+    """Makes this process, before it runs a rank's command, end with the launcher's main thread, which started it."""
     C_LIBRARY.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != launcher:  # it has ended already
         os._exit(128 + signal.SIGKILL)

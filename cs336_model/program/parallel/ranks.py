@@ -52,7 +52,7 @@ def join_group(device: torch.device) -> None:
         mark_collectives()
 
 
-# functions of torch.distributed, and the argument with all that is reduced, gathered or scattered on one rank
+# functions of torch.distributed: range name, and position and name of the argument with all that one rank communicates
 COLLECTIVES = {
     "all_reduce": (ranges.ALL_REDUCE, 0, "tensor"),
     "broadcast": (ranges.BROADCAST, 0, "tensor"),
@@ -78,7 +78,7 @@ def _marked(collective: Callable[..., Any], operation: str, position: int, argum
     def marked(*args: Any, **kwargs: Any) -> Any:
         data = kwargs[argument] if argument in kwargs else args[position]
         tensors = [data] if isinstance(data, Tensor) else data
-        with ranges.span(ranges.of_bytes(operation, sum(tensor.nbytes for tensor in tensors))):
+        with ranges.span(ranges.collective_range_name(operation, sum(tensor.nbytes for tensor in tensors))):
             return collective(*args, **kwargs)
 
     return marked
@@ -101,13 +101,13 @@ def mean_over_ranks(losses: Sequence[Tensor]) -> list[Tensor]:
     """The loss of the entire batch in every step, from that of this process's part."""
     if this_rank().count == 1:
         return list(losses)
-    together = torch.stack(list(losses)).float()
-    dist.all_reduce(together)
-    return list(together / this_rank().count)
+    sums = torch.stack(list(losses)).float()
+    dist.all_reduce(sums)
+    return list(sums / this_rank().count)
 
 
 def sum_over_ranks(number: Tensor) -> Tensor:
-    """The sum of the number of every rank; in place."""
+    """The sum over all ranks, in place."""
     dist.all_reduce(number)
     return number
 
@@ -122,7 +122,7 @@ def gather_numbers(numbers: Sequence[float], device: torch.device) -> Tensor:
     return torch.stack(rows).cpu()
 
 
-def fits_all_ranks(attempt: Callable[[], Returned], device: torch.device) -> Returned | None:
+def attempt_on_all_ranks(attempt: Callable[[], Returned], device: torch.device) -> Returned | None:
     """The result of `attempt` if it fits into the memory of every rank; None on all ranks if it exceeds that of one. It
     must not communicate: a rank that runs out of memory would leave the others waiting."""
     try:

@@ -48,14 +48,15 @@ class AfterBackward(NoReduction):
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         if not self.flat:
             for gradient in gradients:
-                mean_of_ranks(gradient)
+                reduce_to_mean(gradient)
         elif gradients:
             with span(ranges.ALL_REDUCE_BUFFERS):
-                together = _flatten_dense_tensors(gradients)
-            mean_of_ranks(together)
+                flat_gradient = _flatten_dense_tensors(gradients)
+            reduce_to_mean(flat_gradient)
             with span(ranges.ALL_REDUCE_BUFFERS):
-                for gradient, reduced in zip(gradients, _unflatten_dense_tensors(together, gradients), strict=True):
-                    gradient.copy_(reduced)
+                means = _unflatten_dense_tensors(flat_gradient, gradients)
+                for gradient, mean in zip(gradients, means, strict=True):
+                    gradient.copy_(mean)
 
     @contextmanager
     def paused(self):
@@ -85,7 +86,7 @@ class Overlapped(AfterBackward):
 
     def _begin(self, parameter: Tensor) -> None:
         if self.is_on:
-            self.pending.append(mean_of_ranks(parameter.grad, asynchronous=True))
+            self.pending.append(reduce_to_mean(parameter.grad, asynchronous=True))
 
 
 class Buckets(NoReduction):
@@ -95,11 +96,11 @@ class Buckets(NoReduction):
         self.bucket_mb = bucket_mb
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        quiet = warnings.catch_warnings(category=FutureWarning, action="ignore")  # PyTorch 2.13 renames the option
-        with quiet, span(ranges.ALL_REDUCE_BUFFERS):
+        ignore_warnings = warnings.catch_warnings(category=FutureWarning, action="ignore")  # 2.13 renames the option
+        with ignore_warnings, span(ranges.ALL_REDUCE_BUFFERS):
             # buffers hold constants (angles, a mask), which need not be sent again in every step
             self.model = DistributedDataParallel(model, bucket_cap_mb=self.bucket_mb, broadcast_buffers=False)
-        # the buckets of the second step are made in the order in which the first has used them
+        # the second step makes its buckets here, in the order in which the first step used the parameters
         self.model._pre_forward = in_range(ranges.ALL_REDUCE_BUFFERS, self.model._pre_forward)
         if ranges.are_recorded():  # a hook in Python takes time, so timed runs have none
             self.model.register_comm_hook(None, _marked_all_reduce)
@@ -109,7 +110,7 @@ class Buckets(NoReduction):
         return self.model.no_sync()
 
 
-def mean_of_ranks(tensor: Tensor, asynchronous: bool = False) -> dist.Work | None:
+def reduce_to_mean(tensor: Tensor, asynchronous: bool = False) -> dist.Work | None:
     """Starts to reduce the tensor to its mean over all ranks, in place. With `asynchronous`, returns the work to wait
     for; otherwise later work on the device waits. Gloo has no mean: it sums tensors that are divided first."""
     if dist.get_backend() == dist.Backend.NCCL:
@@ -122,5 +123,5 @@ def _marked_all_reduce(_: None, bucket: dist.GradBucket) -> torch.futures.Future
     """DistributedDataParallel's reduction of a bucket, inside a range."""
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
-    with span(ranges.of_bucket(bucket.index())):
+    with span(ranges.bucket_range_name(bucket.index())):
         return allreduce_hook(dist.group.WORLD, bucket)

@@ -37,7 +37,7 @@ class FullySharded(NoReduction):
 
 
 def layers_of(model: nn.Module) -> Iterator[nn.Module]:
-    """The items of every list of modules that is in no other list."""
+    """The items of every ModuleList that is in no other one."""
     for child in model.children():
         yield from child if isinstance(child, nn.ModuleList) else layers_of(child)
 
@@ -56,7 +56,7 @@ class GroupedAdamW(torch.optim.Optimizer):
     more."""
 
     def __init__(self, parameters: Iterable[Any], **settings: Any) -> None:
-        self.of_groups: list[AdamW] = []
+        self.group_optimizers: list[AdamW] = []
         super().__init__(parameters, settings)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -65,10 +65,10 @@ class GroupedAdamW(torch.optim.Optimizer):
         adamw = AdamW(self.param_groups[-1]["params"], **settings)
         moments = zip(adamw.parameters, adamw.first_moments, adamw.second_moments, strict=True)
         self.state.update({parameter: {"first": first, "second": second} for parameter, first, second in moments})
-        self.of_groups.append(adamw)
+        self.group_optimizers.append(adamw)
 
     def step(self, closure: None = None) -> None:
-        for adamw in self.of_groups:
+        for adamw in self.group_optimizers:
             adamw.step()
 
 
@@ -86,13 +86,13 @@ def zero_redundancy(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer
     return ZeroRedundancyOptimizer(parameters, optimizer_class=GroupedAdamW)
 
 
-def state_of(optimizer: Any) -> list[Tensor]:
+def optimizer_state(optimizer: Any) -> list[Tensor]:
     """The tensors that this process keeps for its optimizer, or the one inside it; [] without an optimizer."""
     if optimizer is None:
         return []
     if isinstance(optimizer, AdamW):
         return [*optimizer.first_moments, *optimizer.second_moments]
     inner = [value for value in vars(optimizer).values() if isinstance(value, torch.optim.Optimizer)]
-    states = [state for each in (optimizer, *inner) for state in each.state.values()]
+    states = [state for owner in (optimizer, *inner) for state in owner.state.values()]
     tensors = [value for state in states for value in state.values() if isinstance(value, Tensor)]
-    return list({id(tensor): tensor for tensor in tensors}.values())
+    return list({id(tensor): tensor for tensor in tensors}.values())  # each once

@@ -13,7 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from cs336_model import ranges
 from cs336_model.arithmetic.flops import shape_of
 from cs336_model.model.transformer import CausalSelfAttention
-from cs336_model.program.adapters.attention import own_attention
+from cs336_model.program.adapters.attention import student_attention
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.variants.precision import autocast
 from cs336_model.program.variants.values import BF16_WEIGHTS, EAGER
@@ -35,34 +35,32 @@ def forced_backend(spec: RunSpec) -> AbstractContextManager:
 
 
 def fused_attention(queries: Tensor, keys: Tensor, values: Tensor, future: Tensor) -> Tensor:
-    """Computes what the written-out attention does: the mask is the same, since `future` has all keys after a query,
-    and so is the scale. Shapes (batch, head, position, d_head)."""
+    """The output of PyTorch's function, with the scale and the causal mask of the written-out attention, whose `future`
+    is not needed. Shapes (batch, head, position, d_head)."""
     with ranges.span(ranges.SCALED_DOT_PRODUCT_ATTENTION):
         return scaled_dot_product_attention(queries, keys, values, is_causal=True, scale=queries.shape[-1] ** -0.5)
 
 
-def with_attention(spec: RunSpec, model: nn.Module, device: torch.device) -> None:
+def set_attention(spec: RunSpec, model: nn.Module, device: torch.device) -> None:
     """Puts the run's attention into every block. Raises Unsupported if PyTorch's backend refuses it here."""
     attention = spec.dimensions["attention"]
     if attention == EAGER:
         return
     if attention in BACKENDS:
-        _try_once(spec, device)
-    attend = fused_attention if attention in BACKENDS else own_attention(attention, spec.adapters)
+        _require_backend(spec, device)
+    attend = fused_attention if attention in BACKENDS else student_attention(attention, spec.adapters)
     for module in model.modules():
         if isinstance(module, CausalSelfAttention):
             module.attend = attend
 
 
-def _try_once(spec: RunSpec, device: torch.device) -> None:
-    """One call with the run's precision, length and width of heads, to see a refusal with PyTorch's warnings."""
-    sizes, dimensions = shape_of(vars(spec)), spec.dimensions
-    d_head = sizes.d_model // sizes.num_heads
+def _require_backend(spec: RunSpec, device: torch.device) -> None:
+    """Calls attention once with the run's precision, length and head size. Raises Unsupported with PyTorch's warnings
+    if it refuses."""
+    dimensions, d_head = spec.dimensions, shape_of(vars(spec)).d_head
     dtype = torch.bfloat16 if dimensions["precision"] == BF16_WEIGHTS else torch.float32
-    trains = ranges.BACKWARD in spec.phases
-    heads = torch.zeros(
-        1, 1, dimensions["context_length"], d_head, dtype=dtype, device=device, requires_grad=trains
-    )  # fmt: skip
+    heads = torch.zeros(1, 1, dimensions["context_length"], d_head, dtype=dtype, device=device)
+    heads.requires_grad_(ranges.BACKWARD in spec.phases)
     with refusals(dimensions["attention"]), autocast(spec, device):
         # the output of a product, as in the model: under autocast that has another dtype
         queries = heads @ torch.eye(d_head, dtype=dtype, device=device)

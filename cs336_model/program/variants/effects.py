@@ -1,5 +1,5 @@
 """What the dimensions change, as the loop needs it: settings of the process, the model (torch.compile with an empty
-cache, checkpoints), the shape of a batch."""
+cache, checkpoints)."""
 
 import functools
 import os
@@ -17,38 +17,38 @@ from cs336_model.arithmetic.checkpoints import NO_CHECKPOINT, group_sizes
 from cs336_model.model.transformer import CausalSelfAttention
 from cs336_model.program.out_of_memory import OutOfMemoryError
 from cs336_model.program.spec import RunSpec, check_unknown
-from cs336_model.program.variants.attention import forced_backend, with_attention
-from cs336_model.program.variants.precision import choose_matmul_precision, weights_in_precision
+from cs336_model.program.variants.attention import forced_backend, set_attention
+from cs336_model.program.variants.precision import choose_matmul_precision, round_weights
 from cs336_model.program.variants.values import NOT_COMPILED, WHOLE_MODEL
 from cs336_model.program.without_times import Unsupported
 
 
-def with_checkpoints(spec: RunSpec, model: nn.Module) -> None:
+def set_checkpoints(spec: RunSpec, model: nn.Module) -> None:
     """Makes groups of consecutive blocks keep only their input, and recompute the rest in the backward pass (Chen et
     al. 2016, arXiv:1604.06174). In a capture, recomputed ranges are inside the range `recomputation`."""
     if spec.dimensions["checkpoint"] != NO_CHECKPOINT:
-        model.grouped = functools.partial(in_checkpoints, group_sizes(spec.dimensions["checkpoint"]))
+        model.checkpoints_of = functools.partial(checkpoints_of, group_sizes(spec.dimensions["checkpoint"]))
 
 
-def in_checkpoints(sizes: Sequence[int], blocks: Sequence[nn.Module]) -> list[Callable[..., Tensor]]:
-    """What a forward pass calls one after the other: these blocks, or checkpoints of `sizes[0]` blocks each, whose
-    blocks have the remaining sizes."""
+def checkpoints_of(sizes: Sequence[int], blocks: Sequence[nn.Module]) -> list[Callable[..., Tensor]]:
+    """What a forward pass calls one after another: checkpoints of `sizes[0]` blocks each, with checkpoints of the
+    remaining sizes inside them; without sizes, the blocks themselves."""
     if not sizes:
         return [*blocks]
     size, *inner = sizes
     return [
         functools.partial(
-            checkpoint, functools.partial(run_all, in_checkpoints(inner, blocks[first : first + size])),
+            checkpoint, functools.partial(call_in_turn, checkpoints_of(inner, blocks[first : first + size])),
             use_reentrant=False, preserve_rng_state=False,  # nothing in a block is random
         )
         for first in range(0, len(blocks), size)
     ]  # fmt: skip
 
 
-def run_all(runs: Sequence[Callable[..., Tensor]], x: Tensor, *others: Any) -> Tensor:
-    """The output of the last of these, each called with the output of the one before."""
-    for run in runs:
-        x = run(x, *others)
+def call_in_turn(calls: Sequence[Callable[..., Tensor]], x: Tensor, *others: Any) -> Tensor:
+    """The output of the last of these calls; the first gets `x`, each other one the output of the one before."""
+    for call in calls:
+        x = call(x, *others)
     return x
 
 
@@ -72,15 +72,10 @@ def process_settings(spec: RunSpec) -> Iterator[None]:
 
 def change_model(spec: RunSpec, model: nn.Module, device: torch.device) -> None:
     """Turns the plain model into the run's variant, in place. Raises Unsupported if this machine refuses it."""
-    weights_in_precision(spec, model)
-    with_attention(spec, model, device)
-    with_checkpoints(spec, model)
-    with_compilation(spec, model)
-
-
-def batch_shape(spec: RunSpec) -> tuple[int, int]:
-    """(sequences on all GPUs, tokens of each), including the token that follows the last one."""
-    return spec.dimensions["batch_size"], spec.dimensions["context_length"] + 1
+    round_weights(spec, model)
+    set_attention(spec, model, device)
+    set_checkpoints(spec, model)
+    mark_for_compilation(spec, model)
 
 
 def is_compiled(spec: RunSpec) -> bool:
@@ -95,7 +90,7 @@ def compiler_settings(spec: RunSpec) -> Iterator[None]:
     if not is_compiled(spec):
         yield
         return
-    ranges.silence_where(torch.compiler.is_compiling)
+    ranges.silence_spans_while(torch.compiler.is_compiling)
     with TemporaryDirectory(prefix="inductor-", ignore_cleanup_errors=True) as cache:
         # Triton's cache is below inductor's unless it is set
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
@@ -107,8 +102,8 @@ def compiler_settings(spec: RunSpec) -> Iterator[None]:
         yield
 
 
-def with_compilation(spec: RunSpec, model: nn.Module) -> None:
-    """Marks what to compile; it is compiled when it is first called, and again for its backward pass."""
+def mark_for_compilation(spec: RunSpec, model: nn.Module) -> None:
+    """Marks the model or its attention to be compiled at its first call, and again at its first backward pass."""
     if not is_compiled(spec):
         return
     if spec.dimensions["compile"] == WHOLE_MODEL:
@@ -135,12 +130,12 @@ def compiling(spec: RunSpec) -> Iterator[None]:
 
 
 def graph_counts(spec: RunSpec, before: dict[str, int] | None = None) -> dict[str, int] | None:
-    """Graphs that this process has compiled, how many of these since `before`, and the breaks between them; None if
-    nothing is compiled."""
+    """Graphs that this process has compiled, how many of these since the counts `before`, and the breaks between them;
+    None if nothing is compiled."""
     if not is_compiled(spec):
         return None
     from torch._dynamo.utils import counters
 
     graphs = counters["stats"]["unique_graphs"]
-    later = graphs - before["graphs"] if before else 0
-    return {"graphs": graphs, "graphs_later": later, "graph_breaks": sum(counters["graph_break"].values())}
+    graphs_later = graphs - before["graphs"] if before else 0
+    return {"graphs": graphs, "graphs_later": graphs_later, "graph_breaks": sum(counters["graph_break"].values())}

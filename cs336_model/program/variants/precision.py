@@ -29,7 +29,7 @@ def dtype_of(precision: str) -> torch.dtype:
     return torch.bfloat16 if precision == BF16_WEIGHTS else BY_AUTOCAST.get(precision, torch.float32)
 
 
-def weights_in_precision(spec: RunSpec, model: nn.Module) -> None:
+def round_weights(spec: RunSpec, model: nn.Module) -> None:
     """Rounds the weights to bf16 in precision bf16-weights. Buffers (rotary angles) stay as they are."""
     if spec.dimensions["precision"] == BF16_WEIGHTS:
         for parameter in model.parameters():

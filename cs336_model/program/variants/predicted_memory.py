@@ -21,59 +21,60 @@ PARAMETERS, GATHERED, MOMENTS, GRADIENTS, BUCKETS, ACTIVATIONS, LOGITS = PARTS =
 def predicted_parts(shape: ModelShape, dimensions: Mapping[str, Any]) -> dict[str, int]:
     """Bytes of each component at its largest on one GPU, without those that are 0. They are not all needed at the same
     time: see `predicted_peak_bytes`. `shape` has the sequences of one GPU."""
-    phases, saved = ranges.PHASES_OF_MODE[dimensions["mode"]], memory.NUMBER_BYTES[dimensions["precision"]]
-    of_all = saved.number * parameter_count(shape)
-    parts = {PARAMETERS: of_all - _elsewhere(of_all, dimensions), GATHERED: _gathered(shape, dimensions)}
+    phases = ranges.PHASES_OF_MODE[dimensions["mode"]]
+    all_bytes = memory.NUMBER_BYTES[dimensions["precision"]].number * parameter_count(shape)
+    own_bytes = all_bytes - _remote_bytes(all_bytes, dimensions)
+    parts = {PARAMETERS: own_bytes, GATHERED: _gathered_bytes(shape, dimensions)}
     logits = shape.tokens * shape.vocab_size
     activation = memory.ELEMENT_BYTES[dimensions["precision"]]
     if ranges.BACKWARD not in phases:
-        return _present(parts | {LOGITS: activation * logits})
+        return _nonzero(parts | {LOGITS: activation * logits})
     without_head = ModelShape(**vars(shape) | {"vocab_size": 0})
     parts |= {
-        GRADIENTS: of_all - _elsewhere(of_all, dimensions),
-        BUCKETS: of_all if dimensions["parallel"] in (*BUCKET_MB, FLAT) else 0,
+        GRADIENTS: own_bytes,
+        BUCKETS: all_bytes if dimensions["parallel"] in (*BUCKET_MB, FLAT) else 0,
         ACTIVATIONS: memory.saved_activation_bytes(without_head, dimensions),
         LOGITS: (4 * memory.FP32_BYTES + (activation if activation < memory.FP32_BYTES else 0)) * logits,
     }
     if ranges.OPTIMIZER in phases:
-        parts[MOMENTS] = 2 * of_all - _moments_elsewhere(of_all, dimensions)
-    return _present(parts)
+        parts[MOMENTS] = 2 * all_bytes - _remote_moment_bytes(all_bytes, dimensions)
+    return _nonzero(parts)
 
 
 def predicted_peak_bytes(shape: ModelShape, dimensions: Mapping[str, Any]) -> int:
     """Bytes of tensors on one GPU at the fullest moment of a step, or while a model that is not divided is made; with
     divided parameters at most that: all gradients of a moment count. `shape` has the sequences of one GPU."""
-    of_all = memory.NUMBER_BYTES[dimensions["precision"]].number * parameter_count(shape)
-    peak = memory.peak_of_a_step(shape, dimensions["mode"], dimensions) - _elsewhere(of_all, dimensions)
+    all_bytes = memory.NUMBER_BYTES[dimensions["precision"]].number * parameter_count(shape)
+    peak = memory.step_peak_bytes(shape, dimensions["mode"], dimensions) - _remote_bytes(all_bytes, dimensions)
     parts = predicted_parts(shape, dimensions)
-    buckets, moments = parts.get(BUCKETS, 0), 2 * of_all if MOMENTS in parts else 0
+    buckets, moments = parts.get(BUCKETS, 0), 2 * all_bytes if MOMENTS in parts else 0
     if dimensions["parallel"] == FLAT:  # copies all gradients at once, after the backward pass
-        peak = max(peak, of_all + moments + memory.bytes_after_backward(shape, dimensions) + buckets)
+        peak = max(peak, all_bytes + moments + memory.bytes_after_backward(shape, dimensions) + buckets)
     else:
         peak += parts.get(GATHERED, 0) + buckets
-    peak -= _moments_elsewhere(of_all, dimensions) if moments else 0
-    return peak if dimensions["parallel"] in DIVIDED else max(peak, memory.peak_while_built(shape, dimensions))
+    peak -= _remote_moment_bytes(all_bytes, dimensions) if moments else 0
+    return peak if dimensions["parallel"] in DIVIDED else max(peak, memory.build_peak_bytes(shape, dimensions))
 
 
-def _elsewhere(of_all: int, dimensions: Mapping[str, Any]) -> int:
-    """Bytes of the parameters that other processes keep."""
-    return of_all - of_all // dimensions["gpus"] if dimensions["parallel"] in DIVIDED else 0
+def _remote_bytes(all_bytes: int, dimensions: Mapping[str, Any]) -> int:
+    """Bytes of the parameters that only other processes keep, of `all_bytes` of parameters."""
+    return all_bytes - all_bytes // dimensions["gpus"] if dimensions["parallel"] in DIVIDED else 0
 
 
-def _moments_elsewhere(of_all: int, dimensions: Mapping[str, Any]) -> int:
-    """Bytes of the optimizer's moments that other processes keep."""
-    divided = dimensions["parallel"] in DIVIDED or dimensions.get("optimizer", ADAMW) != ADAMW
-    return 2 * (of_all - of_all // dimensions["gpus"]) if divided else 0
+def _remote_moment_bytes(all_bytes: int, dimensions: Mapping[str, Any]) -> int:
+    """Bytes of the optimizer's moments that only other processes keep, of `all_bytes` of parameters."""
+    is_divided = dimensions["parallel"] in DIVIDED or dimensions.get("optimizer", ADAMW) != ADAMW
+    return 2 * (all_bytes - all_bytes // dimensions["gpus"]) if is_divided else 0
 
 
-def _gathered(shape: ModelShape, dimensions: Mapping[str, Any]) -> int:
+def _gathered_bytes(shape: ModelShape, dimensions: Mapping[str, Any]) -> int:
     """Bytes of the parameters that FSDP gathers at a time: those outside the layers, and two layers."""
     if dimensions["parallel"] not in DIVIDED:
         return 0
     layers = ModelShape(**vars(shape) | {"vocab_size": 0, "num_layers": min(shape.num_layers, 2)})
-    outside = 2 * shape.vocab_size * shape.d_model
-    return memory.NUMBER_BYTES[dimensions["precision"]].number * (outside + parameter_count(layers))
+    outside_layers = 2 * shape.vocab_size * shape.d_model
+    return memory.NUMBER_BYTES[dimensions["precision"]].number * (outside_layers + parameter_count(layers))
 
 
-def _present(parts: Mapping[str, int]) -> dict[str, int]:
+def _nonzero(parts: Mapping[str, int]) -> dict[str, int]:
     return {name: parts[name] for name in PARTS if parts.get(name)}

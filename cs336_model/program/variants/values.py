@@ -1,15 +1,16 @@
-"""The values of dimensions in the measured program, and combinations that are impossible. Imports no torch."""
+"""The values of dimensions in the measured program, and combinations that are impossibility. Imports no torch."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from cs336_model.arithmetic.checkpoints import NO_CHECKPOINT, misfit
+from cs336_model.arithmetic.checkpoints import NO_CHECKPOINT, nesting_error
 from cs336_model.arithmetic.flops import PROJECT_CONSTRUCTOR
 from cs336_model.ranges import FORWARD, TRAIN_STEP
 
 FP32, TF32, BF16, BF16_WEIGHTS, FP16 = PRECISIONS = ("fp32", "tf32", "bf16", "bf16-weights", "fp16")
 NOT_COMPILED, WHOLE_MODEL, ATTENTION_ALONE = COMPILES = ("off", "on", "attention")
-EAGER, *_ = PYTORCH_ATTENTIONS = ("eager", "math", "flash", "efficient", "cudnn")
+EAGER = "eager"
+PYTORCH_ATTENTIONS = (EAGER, "math", "flash", "efficient", "cudnn")
 OWN_PYTORCH, OWN_TRITON = OWN_ATTENTIONS = ("own-pytorch", "own-triton")  # of a student (cs336_model.program.adapters)
 ATTENTIONS = (*PYTORCH_ATTENTIONS, *OWN_ATTENTIONS)
 NOT_PARALLEL, NAIVE, FLAT, OVERLAPPED = "none", "naive", "flat", "overlapped"
@@ -30,49 +31,52 @@ def reduces_only_gradients(dimensions: Mapping[str, Any]) -> bool:
     return dimensions["parallel"] not in (*DIVIDED, OWN_DDP) and dimensions["optimizer"] == ADAMW
 
 
-def impossible(dimensions: Mapping[str, Any], constructor: str) -> str | None:
+def impossibility(dimensions: Mapping[str, Any], constructor: str) -> str | None:
     """Why no machine can measure this combination, in one line; None if it is possible, or only a machine knows."""
-    compiled, attention, checkpoint = (dimensions[key] for key in ("compile", "attention", "checkpoint"))
-    if reason := misfit(checkpoint):
+    compilation, attention, checkpoint = (dimensions[key] for key in ("compile", "attention", "checkpoint"))
+    if reason := nesting_error(checkpoint):
         return reason
-    if compiled != NOT_COMPILED and checkpoint != NO_CHECKPOINT:
+    if compilation != NOT_COMPILED and checkpoint != NO_CHECKPOINT:
         return (
-            f"compile {compiled} with checkpoint {checkpoint}: a compiled graph has no ranges, so recomputation"
+            f"compile {compilation} with checkpoint {checkpoint}: a compiled graph has no ranges, so recomputation"
             " cannot be recognized; list them in separate products"
         )
-    if reason := _impossible_on_several_gpus(dimensions):
+    if reason := _impossibility_on_several_gpus(dimensions):
         return reason
-    inside = {
-        "compile": compiled == ATTENTION_ALONE, "attention": attention != EAGER,
+    needs_project_model = {
+        "compile": compilation == ATTENTION_ALONE, "attention": attention != EAGER,
         "checkpoint": checkpoint != NO_CHECKPOINT,
     }  # fmt: skip
-    if constructor != PROJECT_CONSTRUCTOR and (changed := [key for key, is_inside in inside.items() if is_inside]):
+    key = next((key for key, is_needed in needs_project_model.items() if is_needed), None)
+    if key is not None and constructor != PROJECT_CONSTRUCTOR:
         return (
-            f"{changed[0]} {dimensions[changed[0]]} with the model {constructor}"
+            f"{key} {dimensions[key]} with the model {constructor}"
             f": this changes a part of the model, and only works with {PROJECT_CONSTRUCTOR}; leave it at its default"
         )
     return None
 
 
-def _impossible_on_several_gpus(dimensions: Mapping[str, Any]) -> str | None:
-    gpus, parallel, batch, compiled = (dimensions[key] for key in ("gpus", "parallel", "batch_size", "compile"))
-    several = f"gpus {gpus} with parallel {parallel}"
+def _impossibility_on_several_gpus(dimensions: Mapping[str, Any]) -> str | None:
+    gpus, parallel, batch, compilation = (dimensions[key] for key in ("gpus", "parallel", "batch_size", "compile"))
+    choice = f"gpus {gpus} with parallel {parallel}"
     if (gpus > 1) != (parallel != NOT_PARALLEL):
-        return f"{several}: gradients are reduced on several GPUs, and only there; list one with the other"
-    if reason := _impossible_optimizer(dimensions):
+        return f"{choice}: gradients are reduced on several GPUs, and only there; list one with the other"
+    if reason := _optimizer_impossibility(dimensions):
         return reason
     if gpus == 1:
         return None
     if dimensions["mode"] == FORWARD:
-        return f"{several} with mode {FORWARD}: it has no gradients to reduce; list forward_backward or train_step"
+        return f"{choice} with mode {FORWARD}: it has no gradients to reduce; list forward_backward or train_step"
     if batch % gpus:
-        return f"{several} with batch_size {batch}: all GPUs share a batch, and {gpus} does not divide it"
-    if compiled != NOT_COMPILED:
-        return f"{several} with compile {compiled}: a compiled graph is split at the buckets of gradients; leave it off"
+        return f"{choice} with batch_size {batch}: all GPUs share a batch, and {gpus} does not divide it"
+    if compilation != NOT_COMPILED:
+        return (
+            f"{choice} with compile {compilation}: a compiled graph is split at the buckets of gradients; leave it off"
+        )
     return None
 
 
-def _impossible_optimizer(dimensions: Mapping[str, Any]) -> str | None:
+def _optimizer_impossibility(dimensions: Mapping[str, Any]) -> str | None:
     optimizer, gpus, parallel, mode = (dimensions[key] for key in ("optimizer", "gpus", "parallel", "mode"))
     if optimizer == ADAMW:
         return None

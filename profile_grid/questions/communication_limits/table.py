@@ -6,7 +6,7 @@ What DistributedDataParallel's buckets cost is predicted for each size from the 
 import pandas as pd
 
 from cs336_model.arithmetic.memory import NUMBER_BYTES
-from cs336_model.arithmetic.rings import Links, buckets_of, exposed_s, links_of, reductions, slowdown
+from cs336_model.arithmetic.rings import Links, all_reduce_seconds, buckets_of, exposed_s, fitted_links, slowdown
 from cs336_model.program.variants.values import BUCKET_MB
 from cs336_model.ranges import BACKWARD
 from profile_grid.questions.communication_limits.limits import LAYER_LIMITS
@@ -47,7 +47,7 @@ def _known(merged: Merged) -> pd.DataFrame:
             continue
         megabytes = BUCKET_MB[row[PARALLEL.key]]
         buckets = buckets_of(shape, megabytes, NUMBER_BYTES[row["precision"]].number)
-        seconds = reductions(buckets, row[GPUS.key], fitted)
+        seconds = all_reduce_seconds(buckets, row[GPUS.key], fitted)
         rows.append(
             {name: row[name] for name in LEADING}
             | {
@@ -79,7 +79,7 @@ def links_by_gpus(merged: Merged) -> dict[int, Links]:
     """Latency and bandwidth of all-reduce alone, fitted to its sizes, by number of GPUs with two sizes or more."""
     table = merged["all_reduce"]
     return {
-        int(count): links_of(int(count), numbers(rows["bytes"]), numbers(rows["mean_ms"]) / 1e3)
+        int(count): fitted_links(int(count), numbers(rows["bytes"]), numbers(rows["mean_ms"]) / 1e3)
         for count, rows in table.groupby(GPUS.key)
         if rows["bytes"].nunique() > 1
     }

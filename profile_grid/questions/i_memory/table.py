@@ -7,11 +7,11 @@ import pandas as pd
 
 from cs336_model.arithmetic.flops import ModelShape, sequences_per_gpu
 from cs336_model.arithmetic.memory import (
-    OUTSIDE_TENSORS,
+    NON_TENSOR_BYTES,
+    block_gradient_bytes,
     estimated_peak_bytes,
-    gradient_bytes_of_a_block,
     residual_bytes,
-    saved_in_a_block,
+    saved_block_bytes,
 )
 from profile_grid.largest import fitting, tables
 from profile_grid.quantities import known
@@ -32,7 +32,7 @@ def predicted(row: Mapping[str, Any], key: str) -> int | None:
         return None
 
     def fits(value: int) -> bool:
-        return _estimated_peak(row | {key: value}) + OUTSIDE_TENSORS <= row["device_total_bytes"]
+        return _estimated_peak(row | {key: value}) + NON_TENSOR_BYTES <= row["device_total_bytes"]
 
     return fitting.largest_fitting(fits, int(row[key]))
 
@@ -70,8 +70,8 @@ def _by_shapes(run: pd.Series, row: dict) -> tuple[int | None, int | None, int |
     if shape is None:
         return None, None, None
     trains = pd.notna(row["saved_bytes"])
-    keeps = saved_in_a_block(shape, row) if trains and row[CHECKPOINT.key] == CHECKPOINT.default else None
-    return keeps, gradient_bytes_of_a_block(shape, row) if trains else None, residual_bytes(shape, row)
+    keeps = saved_block_bytes(shape, row) if trains and row[CHECKPOINT.key] == CHECKPOINT.default else None
+    return keeps, block_gradient_bytes(shape, row) if trains else None, residual_bytes(shape, row)
 
 
 def memory_operations(merged: per_pass.Merged) -> pd.DataFrame:

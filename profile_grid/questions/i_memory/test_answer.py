@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from cs336_model.arithmetic.flops import ModelShape, forward_flops
-from cs336_model.arithmetic.memory import OUTSIDE_TENSORS, estimated_peak_bytes, saved_in_a_block
+from cs336_model.arithmetic.memory import NON_TENSOR_BYTES, estimated_peak_bytes, saved_block_bytes
 from profile_grid.documents.documents import asked_of
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.questions.i_memory.table import predicted
@@ -148,7 +148,7 @@ def test_the_predicted_context_fits_and_one_token_more_does_not():
     def needed(length: int) -> int:
         return (
             estimated_peak_bytes(ModelShape(**SMALL, batch_size=4, context_length=length), "train_step")
-            + OUTSIDE_TENSORS
+            + NON_TENSOR_BYTES
         )
 
     assert needed(found) <= 24 * GIB < needed(found + 1)
@@ -163,7 +163,7 @@ def test_one_block_stands_with_what_the_shapes_let_expect_and_its_largest_operat
     tables = recorded([training(others=own), training(checkpoint="4", others=own)])
     block = summary_tables(tables, ["memory_block"])["memory_block"].set_index("checkpoint")
     assert block.loc["0", "saved_bytes"] == 30 * MIB
-    assert block.loc["0", "estimated_saved_bytes"] == saved_in_a_block(shape)
+    assert block.loc["0", "estimated_saved_bytes"] == saved_block_bytes(shape)
     assert pd.isna(block.loc["4", "estimated_saved_bytes"])
     assert block["estimated_residual_bytes"].tolist() == [4 * 512 * 768 * 4] * 2
     text = answered(tables)

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from cs336_model.arithmetic.memory import OUTSIDE_TENSORS
+from cs336_model.arithmetic.memory import NON_TENSOR_BYTES
 from profile_grid.quantities import ABSENT, GIBIBYTE, interval, known, memory, significant
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODE, MODEL
@@ -39,7 +39,7 @@ def _fitting(runs: pd.DataFrame) -> list[Claim]:
     )
     text = "Predicted from the shapes, with {room} added to the tensors, {fitting} {verb} into {total}{measured}."
     runs = of_all(fitting, len(with_gpu), "run")
-    room = memory(OUTSIDE_TENSORS)
+    room = memory(NON_TENSOR_BYTES)
     return [Claim(text, "predicted", room=room, fitting=runs, verb=_fit(fitting), total=total, measured=measured)]
 
 

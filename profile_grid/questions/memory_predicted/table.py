@@ -3,7 +3,7 @@
 import pandas as pd
 
 from cs336_model.arithmetic.flops import ModelShape, sequences_per_gpu
-from cs336_model.arithmetic.memory import OUTSIDE_TENSORS
+from cs336_model.arithmetic.memory import NON_TENSOR_BYTES
 from cs336_model.program.variants.predicted_memory import PARTS, predicted_parts, predicted_peak_bytes
 from profile_grid.quantities import known
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
@@ -29,7 +29,7 @@ def memory_predicted(merged: Merged) -> pd.DataFrame:
         peak = predicted_peak_bytes(shape, dimensions)
         facts = {
             "peak_bytes": peak, "device_total_bytes": total,
-            "fits": bool(peak + OUTSIDE_TENSORS <= total) if total else None,
+            "fits": bool(peak + NON_TENSOR_BYTES <= total) if total else None,
             "status": run[TIMING.status_column],
             "fitted": {COMPLETE: True, OUT_OF_MEMORY: False}.get(run[TIMING.status_column]),
             "measured_peak_bytes": run["peak_allocated_bytes"] if run[TIMING.status_column] == COMPLETE else None,
@@ -47,7 +47,7 @@ MEMORY_PREDICTED = TableSpec(
     bytes | int | B | the component at its largest; not all components are that large at the same time
     peak_bytes | int | B | predicted peak of the tensors of a step; with divided parameters at most that
     device_total_bytes | int | B | memory of the GPU; empty if the run did not say
-    fits | bool | | whether the predicted peak and {OUTSIDE_TENSORS // 2**20} MiB outside of tensors fit into it
+    fits | bool | | whether the predicted peak and {NON_TENSOR_BYTES // 2**20} MiB outside of tensors fit into it
     status | text | | how the timing ended
     fitted | bool | | whether the run fitted; empty unless it is complete or out of memory
     measured_peak_bytes | int | B | the most that was allocated; empty unless the timing is complete, and on a CPU

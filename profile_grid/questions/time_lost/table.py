@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from cs336_model.arithmetic.memory import FUSED
+from cs336_model.arithmetic.memory import FUSED_ATTENTIONS
 from profile_grid.stages.host_trace.tables import STACK
 from profile_grid.study.dimensions import ATTENTION, BATCH_SIZE, COMPILE, GPUS, LEADING, PRECISION, Dimension
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
@@ -34,7 +34,7 @@ REMEDIES = (
     Remedy(PRECISION, ("bf16", "bf16-weights"), ("no_tensor_cores",), halves_the_rest=True),
     Remedy(COMPILE, ("on",), (*LAUNCHING, "unfused_elementwise", "unfused_attention", "casts")),
     Remedy(COMPILE, ("attention",), (*LAUNCHING, "unfused_attention")),
-    Remedy(ATTENTION, FUSED, (*LAUNCHING, "unfused_attention")),
+    Remedy(ATTENTION, FUSED_ATTENTIONS, (*LAUNCHING, "unfused_attention")),
     Remedy(BATCH_SIZE, None, (*LAUNCHING, "unfused_optimizer", "idle_host", "idle_sync"), on_one_gpu=True),
 )
 

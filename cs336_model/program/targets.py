@@ -1,6 +1,7 @@
-"""What "module:name" names: found, wrapped in a range, or replaced; or the reason in one line why it cannot be."""
+"""Targets, such as "module:function": they are found, put into a range, or replaced; errors say in one line why not."""
 
 import inspect
+import traceback
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -17,19 +18,15 @@ class UnusableModel(Exception):
 def one_line_error(error: BaseException) -> str:
     """An error in one line, with the file and line that raised it."""
     text = " ".join(str(error).split())
-    return f"{type(error).__name__}{': ' if text else ''}{text}{_where(error)}"
+    return f"{type(error).__name__}{': ' if text else ''}{text}{_location(error)}"
 
 
-def _where(error: BaseException) -> str:
-    traceback, last = error.__traceback__, None
-    while traceback is not None:
-        last, traceback = traceback, traceback.tb_next
-    if last is None:
-        return ""
-    return f" ({Path(last.tb_frame.f_code.co_filename).name}, line {last.tb_lineno})"
+def _location(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
 
 
-def find(target: str) -> Any:
+def find_object(target: str) -> Any:
     """The object that "module:name" or "module:Class.method" names."""
     owner, attribute = find_owner(target)
     return getattr(owner, attribute)
@@ -41,14 +38,15 @@ def find_owner(target: str) -> tuple[ModuleType | type, str]:
     module_name, colon, path = target.partition(":")
     if not (module_name and colon and path):
         raise UnusableModel(f"{target!r} is not of the form module:name")
-    owner = _imported(module_name, target)
+    owner = _import(module_name, target)
     *parents, attribute = path.split(".")
     for parent in parents:
-        owner = getattr(_with(owner, parent, target), parent)
-    return _with(owner, attribute, target), attribute
+        owner = _attribute(owner, parent, target)
+    _attribute(owner, attribute, target)
+    return owner, attribute
 
 
-def _imported(module: str, target: str) -> ModuleType:
+def _import(module: str, target: str) -> ModuleType:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -58,11 +56,11 @@ def _imported(module: str, target: str) -> ModuleType:
         raise UnusableModel(f"{target!r}: importing {module} raises {one_line_error(error)}") from error
 
 
-def _with(owner: Any, attribute: str, target: str) -> Any:
-    if not hasattr(owner, attribute):
-        name = getattr(owner, "__name__", owner)
-        raise UnusableModel(f"{target!r}: {name} has no attribute {attribute!r}; check the spelling")
-    return owner
+def _attribute(owner: Any, name: str, target: str) -> Any:
+    if not hasattr(owner, name):
+        owner_name = getattr(owner, "__name__", owner)
+        raise UnusableModel(f"{target!r}: {owner_name} has no attribute {name!r}; check the spelling")
+    return getattr(owner, name)
 
 
 def prepare_functions(spec: RunSpec) -> None:
@@ -85,8 +83,10 @@ def replace(target: str, replacement: str) -> None:
     """Replaces the function at `target` by that at `replacement`. Raises UnusableModel if their parameters have
     different names: callers of one could not call the other."""
     owner, attribute = find_owner(target)
-    functions = getattr(owner, attribute), find(replacement)
-    old, new = (", ".join(inspect.signature(function).parameters) for function in functions)
-    if old != new:
-        raise UnusableModel(f"{replacement!r} takes ({new}) and cannot replace {target!r}, which takes ({old})")
-    setattr(owner, attribute, functions[1])
+    old, new = getattr(owner, attribute), find_object(replacement)
+    takes_old, takes_new = (", ".join(inspect.signature(function).parameters) for function in (old, new))
+    if takes_old != takes_new:
+        raise UnusableModel(
+            f"{replacement!r} takes ({takes_new}) and cannot replace {target!r}, which takes ({takes_old})"
+        )
+    setattr(owner, attribute, new)

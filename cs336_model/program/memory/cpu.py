@@ -11,7 +11,8 @@ from torch.autograd.profiler import profile
 from cs336_model.program.memory.history import AllocatorEvent, AllocatorRecording, RecordedRange
 from range_marks.marker import Emitter
 
-RANGE, OPERATOR = "range of the program: ", "operation of the program: "  # before a name, or an operator and its line
+# before the name of a range, and before the name and line of an operation
+RANGE, OPERATION = "range of the program: ", "operation of the program: "
 
 NOT_RECORDED = [
     "a processor's allocator keeps nothing in reserve and rounds nothing: requested, allocated and reserved are one",
@@ -22,22 +23,22 @@ NOT_RECORDED = [
 ALLOCATION = _C._profiler._EventType.Allocation
 
 
-class ProcessorMemory:
+class CpuRecorder:
     """Records until `finish` or `stop` is called; if neither is, the process crashes when it exits."""
 
     def __init__(self) -> None:
-        self._opened: list[_RecordFunctionFast] = []
-        self.emitter = Emitter(self._push, lambda: self._opened.pop().__exit__(None, None, None))
+        self._open_ranges: list[_RecordFunctionFast] = []
+        self.emitter = Emitter(self._push, lambda: self._open_ranges.pop().__exit__(None, None, None))
         self._profile = profile(use_kineto=True, profile_memory=True)
         self._profile.__enter__()
 
     def operation(self, name: str, line: str | None) -> _RecordFunctionFast:
         """A with block whose allocations belong to an operation that this line calls."""
-        return _RecordFunctionFast(f"{OPERATOR}{name} {line or ''}")
+        return _RecordFunctionFast(f"{OPERATION}{name} {line or ''}")
 
     def _push(self, name: str) -> None:  # on a processor, one thread does everything
-        self._opened.append(_RecordFunctionFast(RANGE + name))
-        self._opened[-1].__enter__()
+        self._open_ranges.append(_RecordFunctionFast(RANGE + name))
+        self._open_ranges[-1].__enter__()
 
     def finish(self, held: dict[str, list[int]]) -> AllocatorRecording:
         """Everything since the beginning; `held` has the addresses of storages by category."""
@@ -57,39 +58,42 @@ class ProcessorMemory:
 def history_of_tree(roots: list[Any]) -> tuple[list[AllocatorEvent], list[RecordedRange], int]:
     """Events and ranges of the profiler's tree, and the peak of its allocator, minus the bytes that it counted before
     the first event: an earlier profile of this process leaves some."""
-    events, ranges, counted = [], [], []
-    waiting = [(node, (None, None)) for node in sorted(roots, key=_started, reverse=True)]
-    while waiting:
-        node, operation = waiting.pop()
+    events, ranges = [], []
+    totals = []  # for each event its time, the bytes of all live tensors after it, and its size
+    stack = [(node, (None, None)) for node in sorted(roots, key=_start_ns, reverse=True)]
+    while stack:
+        node, operation = stack.pop()
         kind, fields = node.typed
         if kind == ALLOCATION and fields.device.type == "cpu":
             size, time_us = fields.alloc_size, node.start_time_ns / 1e3
             event = AllocatorEvent(size > 0, fields.ptr, abs(size), time_us, *operation)
             events.append((node.start_time_ns, event))
-            counted.append((node.start_time_ns, fields.total_allocated, size))
-        elif node.name.startswith(OPERATOR):
-            name, _, line = node.name.removeprefix(OPERATOR).partition(" ")
+            totals.append((node.start_time_ns, fields.total_allocated, size))
+        elif node.name.startswith(OPERATION):
+            name, _, line = node.name.removeprefix(OPERATION).partition(" ")
             operation = name, line or None
         elif node.name.startswith(RANGE):
             ranges.append(node)
-        waiting += [(child, operation) for child in sorted(node.children, key=_started, reverse=True)]
+        stack += [(child, operation) for child in sorted(node.children, key=_start_ns, reverse=True)]
     events = with_unseen_releases(sorted(events, key=itemgetter(0)))
     times = [time_ns for time_ns, _ in events]
-    _, after_first, first_size = min(counted, default=(0, 0, 0))
-    peak = max((total for _, total, _ in counted), default=0) - (after_first - first_size)
-    return [event for _, event in events], _nested(sorted(ranges, key=_started), times), peak
+    _, after_first, first_size = min(totals, default=(0, 0, 0))
+    peak = max((total for _, total, _ in totals), default=0) - (after_first - first_size)
+    return [event for _, event in events], _nested_ranges(sorted(ranges, key=_start_ns), times), peak
 
 
-def _nested(nodes: list[Any], times: list[int]) -> list[RecordedRange]:
-    """The ranges of these nodes, in the order in which they began. A range of the backward pass begins inside one node
-    of autograd and ends inside another, so what it contains follows from its times, not from the profiler's tree."""
-    ranges, opened = [], []
+def _nested_ranges(nodes: list[Any], event_times_ns: list[int]) -> list[RecordedRange]:
+    """The ranges of these nodes, which are in the order of their starts. A range of the backward pass begins inside one
+    node of autograd and ends inside another, so what it contains follows from its times, not from the profiler's tree.
+    """
+    ranges, open_numbers = [], []
     for number, node in enumerate(nodes):
-        while opened and nodes[opened[-1]].end_time_ns <= node.start_time_ns:
-            opened.pop()
-        first, after = (bisect_left(times, time_ns) for time_ns in (node.start_time_ns, node.end_time_ns))
-        ranges.append(RecordedRange(node.name.removeprefix(RANGE), opened[-1] if opened else None, first, after))
-        opened.append(number)
+        while open_numbers and nodes[open_numbers[-1]].end_time_ns <= node.start_time_ns:
+            open_numbers.pop()
+        enclosing = open_numbers[-1] if open_numbers else None
+        first, after = (bisect_left(event_times_ns, time_ns) for time_ns in (node.start_time_ns, node.end_time_ns))
+        ranges.append(RecordedRange(node.name.removeprefix(RANGE), enclosing, first, after))
+        open_numbers.append(number)
     return ranges
 
 
@@ -108,5 +112,5 @@ def with_unseen_releases(events: list[tuple[int, AllocatorEvent]]) -> list[tuple
     return complete
 
 
-def _started(node: Any) -> int:
+def _start_ns(node: Any) -> int:
     return node.start_time_ns
