@@ -1,16 +1,23 @@
 """What the document on limits of communication says: sentences and tables."""
 
+from collections.abc import Iterable
+
 import pandas as pd
 
 from cs336_model.arithmetic.layer_limits import DATA
 from cs336_model.ranges import BACKWARD
 from profile_grid.quantities import ABSENT, count, interval, known, percent, rate, significant, with_spread
+from profile_grid.questions.communication_limits.limits import LAYER, ROOF
 from profile_grid.questions.communication_limits.table import SPREADS
 from profile_grid.study.dimensions import BATCH_SIZE, CONTEXT_LENGTH, GPUS, MODEL, PARALLEL
 from profile_grid.tables.cells import Part, rows_table
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import Claim, capital, of_all
 
+RATE_SOURCES = {
+    ROOF: "the FLOP/s of the fastest matrix multiply that Nsight Compute counted in this precision",
+    LAYER: "the FLOP/s of the layer's matrix multiplies in the captured forward pass of the run",
+}
 ALWAYS = (MODEL.key, CONTEXT_LENGTH.key, BATCH_SIZE.key, GPUS.key)
 NO_ANSWER = Claim(
     "Not answered: all-reduce alone, and runs of this project's model, were not measured on the same number of GPUs.",
@@ -102,6 +109,12 @@ def tables(measured: Measured) -> list[Part]:
         ("Cost of DistributedDataParallel's buckets, as predicted and as measured (communication: under the profiler)",
          rows_table(buckets, (*ALWAYS, PARALLEL.key), BUCKETS)),
     ]  # fmt: skip
+
+
+def rate_sources(machines: Iterable[Measured]) -> list[str]:
+    """What measured the computation rate, of each kind in the tables."""
+    sources = (source for machine in machines for source in machine.tables["layer_limits"]["rate_from"].dropna())
+    return [RATE_SOURCES[source] for source in dict.fromkeys(sources)]
 
 
 def _error(row: dict) -> str:

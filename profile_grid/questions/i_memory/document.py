@@ -191,7 +191,8 @@ def tables(measured: Measured) -> list[Part]:
         ("Where memory ran out, and memory by category at that moment", _failures_table(failures)),
         *(
             (
-                f"The largest groups of allocations when memory ran out ({run_in_words(rows.iloc[0])})",
+                "The largest groups of allocations when memory ran out"
+                f" ({run_in_words(rows.iloc[0], varying(failures))})",
                 _groups_table(rows),
             )
             for _, rows in [*failures.groupby("run", sort=False)][:MAX_FAILURES]
@@ -210,7 +211,7 @@ def _largest_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     rows, peaks = measured.tables["memory_groups"], measured.tables["memory_peak"]
     names = peaks.sort_values("peak_bytes", ascending=False, kind="stable")["run"][:1]
     of_runs = [rows[rows["run"] == name] for name in names if len(rows)]
-    return [(run_in_words(run_rows.iloc[0]), _groups_table(run_rows)) for run_rows in of_runs]
+    return [(run_in_words(run_rows.iloc[0], varying(peaks)), _groups_table(run_rows)) for run_rows in of_runs]
 
 
 def _peak_table(rows: pd.DataFrame) -> MarkdownTable:

@@ -7,10 +7,11 @@ import pandas as pd
 from cs336_model.ranges import TRAIN_STEP
 from kernel_tables.diagnosis.rules import RULES
 from kernel_tables.markdown import MarkdownTable, code, escaped, with_code
-from profile_grid.quantities import ABSENT, count, interval, percent, significant
+from profile_grid.quantities import count, interval, percent, significant
 from profile_grid.stages.host_trace.tables import NO_CALL
 from profile_grid.study.dimensions import BY_KEY
-from profile_grid.tables.cells import LEADING_KEYS, Part, lines_table, rows_table
+from profile_grid.study.stages import CAPTURE
+from profile_grid.tables.cells import LEADING_KEYS, Part, lines_table, rows_table, status_word
 from profile_grid.tables.largest_gains import at_most
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import PASSES, Claim, leaders, listed, of_all, run_in_words, runs_in_words
@@ -45,7 +46,7 @@ MAX_FUNCTIONS = 10
 
 
 def sentences(measured: Measured) -> list[str]:
-    """The largest losses with the number of runs; measured gains against the bounds; rules not applied; host time per
+    """The largest findings with the number of runs; measured gains against the bounds; rules not applied; host time per
     launch."""
     findings = measured.tables["time_lost"]
     traced = _per_launch(measured)
@@ -61,13 +62,13 @@ def sentences(measured: Measured) -> list[str]:
 
 
 def _largest(losses: pd.DataFrame, runs: int) -> list[Claim]:
-    """The largest loss of each run, and at most how much of a step it takes; the number of runs without findings."""
+    """The largest finding of each run, and at most how much of a step it takes; the number of runs without findings."""
     if losses.empty:
         return [Claim("The diagnosis finds nothing in {runs}.", "counted", runs=of_all(runs, runs, "run"))]
     first = at_most(losses.drop_duplicates("run"))
     names, shares = [_named(name) for name in first["code"]], first["percent"] / 100
     has_room = len(first) > 2 and len(set(names)) <= MAX_LEADERS  # the first sentence of an answer is short
-    text = "The largest loss is {losses}: {most}{shares} of a step{median}."
+    text = "The largest finding is {losses}: {most}{shares} of a step{median}."
     lead = Claim(
         text, "predicted", losses=leaders(names, most=MAX_LEADERS, every=runs), shares=interval(shares, percent),
         most="at most " if len(first) == 1 else "",
@@ -91,7 +92,7 @@ def _silent(findings: pd.DataFrame) -> Iterator[tuple[str, str]]:
         some = rows["run"].nunique()
         where = f" in {of_all(some, every, 'run')}" if some < every else ""
         names = [_named(name) for name in dict.fromkeys(rows["code"])]
-        losses = listed(names) if len(names) <= MAX_NAMED else f"{len(names)} kinds of loss"
+        losses = listed(names) if len(names) <= MAX_NAMED else f"{len(names)} rules"
         yield f"{losses}{where}", str(message)
 
 
@@ -208,7 +209,7 @@ def _findings_table(measured: Measured) -> MarkdownTable:
     def cells(run: dict) -> list[str]:
         run_losses = losses[losses["run"] == run["run"]]
         more = [f"and {len(run_losses) - MAX_FINDINGS} more"] if len(run_losses) > MAX_FINDINGS else []
-        nothing = "nothing" if run["run"] in set(findings["run"]) else ABSENT
+        nothing = "nothing" if run["run"] in set(findings["run"]) else status_word(run[CAPTURE.status_column])
         return ["; ".join([*map(_finding, run_losses.head(MAX_FINDINGS).itertuples()), *more]) or nothing]
 
     return lines_table(measured.runs, ALL_LEADING, ("findings, with the largest possible saving",), cells, words=1)
