@@ -9,7 +9,7 @@ from profile_grid.quantities import ABSENT, interval, known, ratio, significant,
 from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODE, MODEL, Dimension, keys_without
 from profile_grid.tables import model_parts, pivoting
 from profile_grid.tables.cells import lines_table, parts_table
-from profile_grid.tables.evidence import FASTER, POWER, SLOWER, UNCLEAR, WORTH, processes_for
+from profile_grid.tables.evidence import FASTER, SLOWER, UNCLEAR, WORTH, processes_for
 from profile_grid.tables.names import FORWARD, MAIN_PHASES, WHOLE_STEP
 from profile_grid.tables.wording import PASSES, Claim, capital, of_all, where
 
@@ -83,10 +83,9 @@ def verdict_counts(steps: pd.DataFrame, which: str) -> Claim:
 
 
 def _needed(unclear: pd.DataFrame) -> str:
-    """How many processes per run would show a difference of WORTH, in words."""
+    """How many processes per run would show a difference of WORTH with the probability POWER, in words."""
     needed = processes_for(float(unclear["spread"].max()) / 2**0.5)  # `spread` is of both sides together
-    difference, share = (f"{100 * number:.0f} %" for number in (WORTH, POWER))
-    return f"{needed} processes per run would show a difference of {difference} in {share} of studies"
+    return f"{needed} processes per run would probably show a difference of {100 * WORTH:.0f} %"
 
 
 def steps_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable:
