@@ -100,9 +100,10 @@ def _held() -> Claim:
     every = pd.concat([table for table in tables if len(table)])
     studies = sum(1 for table in tables if len(table))
     held, number = within_bound(every), len(every)
+    slower = int((every["measured_percent"] < 0).sum())
     text = " remedies (runs with a setting that a finding advises) measured in {studies} studies saved no more than"
-    text += " their bounds, which follow from the diagnosis."
-    return Claim(remedies(held, number) + text, "counted", held=held, all=number, studies=studies)
+    text += " their bounds, which follow from the diagnosis; {slower} made the step longer."
+    return Claim(remedies(held, number) + text, "counted", held=held, all=number, studies=studies, slower=slower)
 
 
 def agreement() -> pd.DataFrame:
@@ -136,8 +137,8 @@ def claims_on_agreement(table: pd.DataFrame) -> list[Claim]:
     for waiting, rows in ((f"less than {limit}", table[~waits]), (f"{limit} or more", table[waits])):
         found.append(
             Claim(
-                "If the GPU is idle for {waiting} of a step, times of the same run differ by {median} in the median of"
-                " {runs} runs, and by at most {most}.",
+                "If the GPU is idle for {waiting} of a step, times of the same run differ by {median} (median of {runs}"
+                " runs), and by at most {most}.",
                 waiting=waiting, runs=len(rows), median=percent(rows["ratio"].median() - 1),
                 most=percent(rows["ratio"].max() - 1),
             )

@@ -35,7 +35,7 @@ LOSSES = {  # of a rule: what it finds, as the subject of a sentence
     "unfused_attention": "unfused attention",
     "unfused_optimizer": "an unfused optimizer",
     "low_occupancy": "low occupancy",
-    "wave_tail": "unfilled last waves",
+    "wave_tail": "partly empty last waves of blocks",
     "exposed_communication": "exposed communication",
     "unsteady_steps": "unsteady steps",
     "waiting_for_data": "waiting for data",
@@ -111,8 +111,10 @@ def _held(predictions: pd.DataFrame) -> list[Claim]:
             text = "The measured remedy makes a step {saved} longer; the bound of its saving is {bound}."
         numbers = {"saved": percent(abs(saved)), "bound": percent(bound)}
         return [Claim(text, "counted", **numbers, held=held, all=every)]
-    text = f"{remedies(held, every)} measured remedies saved no more than their bounds{{also}}."
-    return [Claim(text, "counted", held=held, all=every, also=also)]
+    slower = int((predictions["measured_percent"] < 0).sum())
+    longer = f"; {slower} of them made the step longer" if slower else ""
+    text = f"{remedies(held, every)} measured remedies saved no more than their bounds{{also}}{{longer}}."
+    return [Claim(text, "counted", held=held, all=every, also=also, longer=longer)]
 
 
 def remedies(held: int, every: int) -> str:
@@ -139,12 +141,12 @@ def _per_launch(measured: Measured) -> list[Claim]:
     median = f" (median {significant(total.median())})" if len(total) > 2 else ""
     most = order[0]
     lead = Claim(
-        "While its calls are traced, the host needs {us} µs per launch{median}, {share} of it {most}.",
+        "While its calls are traced, the host needs {us} µs per launch of a step{median}, {share} of it {most}.",
         us=interval(total, significant), median=median, share=interval(us[most] / total, percent), most=_activity(most),
     )  # fmt: skip
     slower = rows.groupby("run")["own_ms"].sum() / rows.groupby("run")["unprofiled_step_ms"].first()
     trace = (
-        [Claim("Traced, the phases of a step together take {factor} times as long as the step without a profiler.",
+        [Claim("Tracing makes a step (its phases together) {factor} times as long as without a profiler.",
                factor=interval(slower.dropna(), significant))]
         if slower.notna().any()
         else []
