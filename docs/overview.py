@@ -17,7 +17,7 @@ from profile_grid.documents.documents import section
 from profile_grid.quantities import percent
 from profile_grid.questions.time_lost.document import remedies, within_bound
 from profile_grid.study.catalogue import QUESTIONS
-from profile_grid.study.dimensions import EVERY_DIMENSION
+from profile_grid.study.dimensions import CONTEXT_LENGTH, EVERY_DIMENSION
 from profile_grid.tables.evidence import WAITING
 from profile_grid.tables.measured import by_machine
 from profile_grid.tables.names import WHOLE_STEP
@@ -75,14 +75,17 @@ def _studies(answers: dict[str, dict[str, list[Claim]]]) -> Iterator[dict]:
             drawn = [figure for figure in question.figures if (example.folder / "figures" / f"{figure}.svg").exists()]
             yield {
                 "study": name, "heading": question.heading, "document": f"{name}/answers/{document}.md",
-                "answer": answers[name][question.name][0], "runs": len(runs), "varies": _varying(runs),
+                "answer": answers[name][question.name][0], "runs": len(runs), "varies": _varying(example),
                 "figure": f"{name}/figures/{drawn[0]}.svg" if drawn else None,
             }  # fmt: skip
 
 
-def _varying(runs: pd.DataFrame) -> str:
-    """The dimensions that vary in a study: "model, mode, precision"."""
-    return ", ".join(key.heading for key in EVERY_DIMENSION if runs[key.key].nunique() > 1) or "nothing"
+def _varying(example: Example) -> str:
+    """The dimensions that vary in a study: "model, mode, precision"; a run of attention alone varies the context."""
+    runs, tables = example.merged()["runs"], example.tables()
+    varies = {key.key: runs[key.key].nunique() > 1 for key in EVERY_DIMENSION}
+    varies[CONTEXT_LENGTH.key] |= "attention_sweep" in example.questions and len(tables["attention_sweep"]) > len(runs)
+    return ", ".join(key.heading for key in EVERY_DIMENSION if varies[key.key]) or "nothing"
 
 
 def _several_processes() -> list[str]:
@@ -97,9 +100,10 @@ def _held() -> Claim:
     every = pd.concat([table for table in tables if len(table)])
     studies = sum(1 for table in tables if len(table))
     held, number = within_bound(every), len(every)
+    slower = int((every["measured_percent"] < 0).sum())
     text = " remedies (runs with a setting that a finding advises) measured in {studies} studies saved no more than"
-    text += " their bounds, which follow from the diagnosis."
-    return Claim(remedies(held, number) + text, "counted", held=held, all=number, studies=studies)
+    text += " their bounds, which follow from the diagnosis; {slower} made the step longer."
+    return Claim(remedies(held, number) + text, "counted", held=held, all=number, studies=studies, slower=slower)
 
 
 def agreement() -> pd.DataFrame:
@@ -133,8 +137,8 @@ def claims_on_agreement(table: pd.DataFrame) -> list[Claim]:
     for waiting, rows in ((f"less than {limit}", table[~waits]), (f"{limit} or more", table[waits])):
         found.append(
             Claim(
-                "If the GPU is idle for {waiting} of a step, times of the same run differ by {median} in the median of"
-                " {runs} runs, and by at most {most}.",
+                "If the GPU is idle for {waiting} of a step, times of the same run differ by {median} (median of {runs}"
+                " runs), and by at most {most}.",
                 waiting=waiting, runs=len(rows), median=percent(rows["ratio"].median() - 1),
                 most=percent(rows["ratio"].max() - 1),
             )

@@ -190,11 +190,8 @@ NEAR = 0.6  # of a roof: Nsight Compute's "Speed Of Light" calls a kernel below 
 ONE_WAVE = 1.0  # of blocks: below this the GPU is not filled once (its rule SmallGrid)
 MEMORY, COMPUTE, TOO_SMALL, LATENCY, UNKNOWN = "memory", "compute", "too small", "latency", "not counted"
 RULES = {
-    MEMORY: (
-        f"at the DRAM roof, the kernel's bytes take {100 * NEAR:g} % of its time or more,"
-        " and no less than its FLOPs take at theirs"
-    ),
-    COMPUTE: f"at the roof of their kind, the kernel's FLOPs take {100 * NEAR:g} % of its time or more",
+    MEMORY: f"the kernel reaches {100 * NEAR:g} % of the DRAM roof or more, and no less than of the roof of its FLOPs",
+    COMPUTE: f"the kernel reaches {100 * NEAR:g} % of the roof of its FLOPs or more",
     TOO_SMALL: "neither of these, and the kernel's blocks do not fill the GPU once (fewer than one wave)",
     LATENCY: "none of these: the GPU is full, and warps wait for data, instructions or barriers",
 }

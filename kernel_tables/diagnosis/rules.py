@@ -69,7 +69,7 @@ RULES = (
         LIKELY, host_rules.idle_host, HOST, leaves_to=("waiting_for_data",),
     ),
     DiagnosisRule(
-        "idle_sync", "the GPU idle after synchronization at the end of a step or outside of steps", CAUSE, HERE,
+        "idle_sync", "the GPU idle because the host waits for it at the end of a step or outside of steps", CAUSE, HERE,
         "do not wait for the GPU after each step: read losses later, or now and then",
         LIKELY, host_rules.idle_sync, HOST, leaves_to=("small_kernels",),
     ),
@@ -86,7 +86,7 @@ RULES = (
     ),
     DiagnosisRule(
         "small_kernels",
-        "kernels shorter than 10 µs, 100 or more in a step, with the gaps around them, if launching is not the limit",
+        "100 or more kernels shorter than 10 µs in a step that is not launch-bound, with the gaps around them",
         f"{kernel_rules.SMALL_SHARE:.0%} of the span", "nsys-ai, small kernels",
         "fuse them (torch.compile), replay them as a CUDA graph, or work on larger tensors",
         POSSIBLE, kernel_rules.small_kernels, GPU, leaves_to=("unfused_optimizer",), silent_where=("launch_bound",),
@@ -128,7 +128,8 @@ RULES = (
         POSSIBLE, kernel_rules.casts, GPU,
     ),
     DiagnosisRule(
-        "no_tensor_cores", "matrix multiplies in fp32 without tensor cores, by their kernels' names", KERNELS, HERE,
+        "no_tensor_cores", "matrix multiplies in fp32 without tensor cores, as the names of their kernels say (sgemm)",
+        KERNELS, HERE,
         "allow TF32 (torch.set_float32_matmul_precision('high')), if the accuracy permits; bf16 saves more, since other"
         " kernels then also move less memory",
         CERTAIN, kernel_rules.no_tensor_cores, GPU,
@@ -143,8 +144,8 @@ RULES = (
     ),
     DiagnosisRule(
         "unfused_optimizer",
-        f"an optimizer whose step launches {MANY_OPTIMIZER_KERNELS} or more non-fused kernels, without those of a"
-        " closure",
+        f"an optimizer step that launches {MANY_OPTIMIZER_KERNELS} or more kernels that are not fused (those of a"
+        " closure do not count)",
         KERNELS, HERE, "use an optimizer that updates many tensors in one kernel (fused=True, foreach=True)",
         LIKELY, kernel_rules.unfused_optimizer, (needs.kernels, needs.optimizer_range),
         advice_on_cpu="let the optimizer update all tensors in one operator (fused=True, or else foreach=True)",

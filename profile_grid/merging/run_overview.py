@@ -127,7 +127,7 @@ def _machine_notes(run: MeasuredRun) -> Iterator[str]:
     if machine.other_processes:
         yield f"{counted(machine.other_processes, 'other process', 'other processes')} on the GPU while it was timed"
     if machine.throttle_reasons:
-        yield f"reduced clocks: {', '.join(machine.throttle_reasons)}"
+        yield f"the GPU lowered its clocks: {', '.join(machine.throttle_reasons)}"
 
 
 def _compiler_notes(run: MeasuredRun) -> Iterator[str]:
@@ -153,7 +153,7 @@ def _loss_notes(run: MeasuredRun) -> Iterator[str]:
         expected, losses = reference.losses[:count], program.losses[:count]
         if not np.allclose(expected, losses, rtol=LOSS_TOLERANCE):
             largest = np.abs(np.array(losses) / np.array(expected) - 1).max()
-            yield f"the losses of the steps in {first} and {name} differ by up to {percent(largest)}"
+            yield f"the training losses of {first} and {name} differ by up to {percent(largest)}"
 
 
 RUNS = TableSpec(

@@ -121,7 +121,7 @@ QUESTIONS = (
         figures=("memory_categories", "memory_timeline"),
     ),
     Question(
-        "j_checkpoint", "What does checkpointing trade?", varies="checkpoint",
+        "j_checkpoint", "What does checkpointing save, and what does it cost?", varies="checkpoint",
         tables=("checkpoint_times", "checkpoint_memory"), figures=("checkpoint", "checkpoint_peak"),
         optional_stages=(MEMORY,),
     ),
@@ -158,7 +158,7 @@ QUESTIONS = (
         tables=("layer_limits", "bucket_costs"),
     ),
     Question(
-        "time_lost", "Where is time lost, and what would help?",
+        "time_lost", "Where is time lost, and how much could be saved?",
         tables=("time_lost", "predictions", "host_per_launch", "host_stacks"), optional_stages=(COUNTERS, HOST_TRACE),
         advises=True,
     ),

@@ -121,7 +121,7 @@ def errors_table(rows: pd.DataFrame, always: Sequence[str]) -> MarkdownTable | N
     if rows["loss_error"].isna().all():
         return None
     return lines_table(
-        rows, always, ("loss", "logits", "norm of the gradients", "explained by rounding, up to", "explained"), _errors
+        rows, always, ("loss", "logits", "norm of the gradients", "rounding, at most", "may be rounding"), _errors
     )
 
 

@@ -83,9 +83,9 @@ def verdict_counts(steps: pd.DataFrame, which: str) -> Claim:
 
 
 def _needed(unclear: pd.DataFrame) -> str:
-    """How many processes per run would show a difference of WORTH, in words."""
+    """How many processes per run would show a difference of WORTH with the probability POWER, in words."""
     needed = processes_for(float(unclear["spread"].max()) / 2**0.5)  # `spread` is of both sides together
-    return f"{needed} processes per run are needed to show a difference of {100 * WORTH:.0f} %"
+    return f"{needed} processes per run would probably show a difference of {100 * WORTH:.0f} %"
 
 
 def steps_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable:

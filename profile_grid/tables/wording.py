@@ -151,6 +151,7 @@ def leaders(
         return "".join(f"{name} in {of_all(count, every, noun)}" for name, count in ranking)
     if len(ranking) < 2:
         return "".join(name + (f" in {of_all(count, count, noun)}" if count > 1 else "") for name, count in ranking)
+    most += len(ranking) == most + 1  # "others" would stand for one name
     first, *rest = ranking[:most]
     texts = [f"{first[0]} in {first[1]} of {every} {noun}s", *(f"{name} in {number}" for name, number in rest)]
     rest_count = sum(number for _, number in ranking[most:])

@@ -179,7 +179,7 @@ def test_the_summary_answers_the_five_questions_and_where_time_is_lost(grid_page
     questions = [one.text for one in grid_page.find_elements("css selector", "#summary .answers dt")]
     answers = [one.text for one in grid_page.find_elements("css selector", "#summary .answers dd")]
     assert [question[:3] for question in questions[:5]] == ["(a)", "(b)", "(c)", "(d)", "(e)"]
-    assert "Where is time lost, and what would help?" in questions
+    assert "Where is time lost, and how much could be saved?" in questions
     assert len(answers) == len(questions) and all(answers)
 
 

@@ -12,7 +12,7 @@ from profile_grid.tables import evidence, pivoting
 from profile_grid.tables.cells import NOT_IN_GRID, Part, run_table, status_word
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD
-from profile_grid.tables.wording import PASSES, Claim, capital, of_all, some_runs, stand_in
+from profile_grid.tables.wording import PASSES, Claim, capital, of_all, some_runs
 
 ERRORS = 2  # standard errors by which the GPU is busy longer than the range that launches its work
 TOLERANCE = f"{100 * MATCH_TOLERANCE:.0f} %"
@@ -23,10 +23,21 @@ def sentences(measured: Measured) -> list[str]:
     rows = measured.inference("forward_time")
     timed, profiled = rows.dropna(subset="unprofiled_step_ms"), rows.dropna(subset="step_wall_ms")
     if timed.empty:
-        return [Claim("Not answered: no run was timed without a profiler.", "missing"), *stand_in(measured)]
+        return [Claim("Not answered: no run was timed without a profiler.", "missing"), *_stand_in(measured)]
     compared = timed[timed["run"].isin(profiled["run"])]
-    claims = [_step_times(timed, compared, measured), *stand_in(measured), *_profiler_effect(compared)]
+    claims = [_step_times(timed, compared, measured), *_stand_in(measured), *_profiler_effect(compared)]
     return [*claims, *_launch_bound(profiled, measured), *_launched_ahead(profiled, measured)]
+
+
+def _stand_in(measured: Measured) -> list[Claim]:
+    """Which numbers are of the whole step, if no run measured the forward pass alone."""
+    if measured.inference_mode == FORWARD:
+        return []
+    text = (
+        "No run measured the forward pass alone: times and idle time of a step are those of {step}; the other numbers"
+        " are of its forward phase."
+    )
+    return [Claim(text, "missing", step=PASSES[measured.inference_mode])]
 
 
 def _step_times(timed: pd.DataFrame, compared: pd.DataFrame, measured: Measured) -> Claim:
@@ -51,7 +62,7 @@ def _profiler_effect(compared: pd.DataFrame) -> list[Claim]:
     much."""
     different, is_unclear = _different(compared)
     clear = "The profiler slows {runs}: a step takes {ratios} times as long."
-    unclear = "In {runs}, a step takes {ratios} times as long under the profiler; two processes may differ by as much."
+    unclear = "In {runs}, a step takes {ratios} times as long under the profiler; this may be chance."
     if len(compared) == 1 and not is_unclear.any():
         return []  # the lead says it
     return [
@@ -105,8 +116,8 @@ def _launched_ahead(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
     is_ahead = captured["forward_gpu_busy_ms"] - captured["forward_wall_ms"] > ERRORS * error
     return [
         Claim(
-            "In {runs}, the NVTX range `forward` is shorter than the GPU's work: the host launches kernels ahead, and"
-            " unlike Python's timer, the range does not wait for them.",
+            "In {runs}, the NVTX range `forward` is clearly shorter than the GPU is busy: the host launches kernels"
+            " ahead, and unlike Python's timer, the range does not wait for them.",
             "counted", runs=of_all(int(is_ahead.sum()), len(captured), "run"),
         )
     ] if is_ahead.any() else []  # fmt: skip

@@ -88,7 +88,7 @@ def _peaks(done: pd.DataFrame) -> Iterator[Claim]:
         ]
         of_precisions.append(f"in {precision} {listed(texts)}")
     if of_precisions:
-        text = "Largest shares of the peak FLOP/s, forward and backward pass: {texts}."
+        text = "The largest shares of the peak FLOP/s, forward and backward pass: {texts}."
         yield Claim(text, texts="; ".join(of_precisions))
 
 
@@ -101,7 +101,7 @@ def _fastest(both: pd.DataFrame) -> list[Claim]:
             at_length = cells[cells["context_length"] == length]
             names = [_fastest_of(cell) for _, cell in at_length.groupby(KEY_COLUMNS)]
             at_lengths.append(f"at context {length} {winners(names, 'head size')}")
-        texts += [f"Clearly fastest in {precision}: {'; '.join(at_lengths)}."] if at_lengths else []
+        texts += [f"Clearly fastest for both passes in {precision}: {'; '.join(at_lengths)}."] if at_lengths else []
     return [Claim("{texts}", "difference", texts=" ".join(texts))] if texts else []
 
 
@@ -122,7 +122,7 @@ def _memory(table: pd.DataFrame) -> Iterator[Claim]:
         texts = [f"{escaped(variant)} {memory(used)}" for variant, used in most.items()]
         of_precisions.append(f"in {precision} {listed(texts)}")
     if of_precisions:
-        text = "Largest memory in use before the backward pass at context {context}: {texts}."
+        text = "Memory in use before the backward pass at context {context}, at most: {texts}."
         yield Claim(text, context=longest["context_length"].iloc[0], texts="; ".join(of_precisions))
 
 

@@ -99,7 +99,7 @@ def tables(measured: Measured) -> list[Part]:
         return []
     other = " (other contexts: the table `forward_parts`)" if _contexts_with_parts(measured) > 1 else ""
     parts = [
-        (f"Share by part of the model at {title}, in brackets without matrix multiplies{other}", table)
+        (f"Share by part of the model at {title}, in brackets the share without its matrix multiplies{other}", table)
         for title, table in _parts_tables(measured)
     ]
     classes = f"Share of the forward pass's {measured.words.time} by class (gemm: matrix multiplies)"

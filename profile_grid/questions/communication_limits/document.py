@@ -1,16 +1,23 @@
 """What the document on limits of communication says: sentences and tables."""
 
+from collections.abc import Iterable
+
 import pandas as pd
 
 from cs336_model.arithmetic.layer_limits import DATA
 from cs336_model.ranges import BACKWARD
 from profile_grid.quantities import ABSENT, count, interval, known, percent, rate, significant, with_spread
+from profile_grid.questions.communication_limits.limits import LAYER, ROOF
 from profile_grid.questions.communication_limits.table import SPREADS
 from profile_grid.study.dimensions import BATCH_SIZE, CONTEXT_LENGTH, GPUS, MODEL, PARALLEL
 from profile_grid.tables.cells import Part, rows_table
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import Claim, capital, of_all
 
+RATE_SOURCES = {
+    ROOF: "the FLOP/s of the fastest matrix multiply that Nsight Compute counted in this precision",
+    LAYER: "the FLOP/s of the layer's matrix multiplies in the captured forward pass of the run",
+}
 ALWAYS = (MODEL.key, CONTEXT_LENGTH.key, BATCH_SIZE.key, GPUS.key)
 NO_ANSWER = Claim(
     "Not answered: all-reduce alone, and runs of this project's model, were not measured on the same number of GPUs.",
@@ -19,9 +26,10 @@ NO_ANSWER = Claim(
 
 
 def sentences(measured: Measured) -> list[str]:
-    """Communication as a share of computation; limits by layout; measured times; how well buckets are predicted."""
+    """Limits of data parallelism, communication as a share of computation, measured times, and errors of the model of
+    buckets."""
     layers, buckets = measured.tables["layer_limits"], measured.tables["bucket_costs"]
-    claims = [*_ratio(layers), *_limits(layers), *_measured(layers), *_buckets(buckets)]
+    claims = [*_limits(layers), *_ratio(layers), *_measured(layers), *_buckets(buckets)]
     return claims or [NO_ANSWER]
 
 
@@ -33,23 +41,24 @@ def _ratio(layers: pd.DataFrame) -> list[Claim]:
     rows = _data_parallel(layers)
     text = (
         "At the measured rates, reducing the gradients of a feed-forward layer would take {share} of the time of its"
-        " backward pass{runs}."
+        " backward pass{runs}. With the measured batches, it takes no longer than computation on at most {gpus} GPUs."
     )
     runs = f" ({of_all(len(rows), len(rows))})" if len(rows) > 1 else ""
-    return [Claim(text, "predicted", share=interval(rows["ratio"], percent), runs=runs)] if len(rows) else []
+    gpus = interval(rows["most_devices"], count)
+    return [Claim(text, "predicted", share=interval(rows["ratio"], percent), runs=runs, gpus=gpus)] if len(rows) else []
 
 
 def _limits(layers: pd.DataFrame) -> list[Claim]:
     """The limits of data parallelism; the table has those of the other layouts."""
     rows = _data_parallel(layers)
     text = (
-        "With data parallelism on {devices} GPUs, communication takes no longer than computation if a batch has"
-        " enough tokens ({tokens}{runs}); with the measured batches, this holds on at most {gpus} GPUs."
+        "With data parallelism on {devices} GPUs, communication takes no longer than computation in batches of {tokens}"
+        " tokens or more{runs}."
     )
-    tokens, gpus = (interval(rows[name], count) for name in ("fewest_tokens", "most_devices"))
-    runs = ", by configuration" if len(rows) > 1 else ""
+    tokens = interval(rows["fewest_tokens"], count)
+    runs = ", depending on the configuration" if len(rows) > 1 else ""
     devices = interval(rows[GPUS.key], count)
-    return [Claim(text, "predicted", tokens=tokens, devices=devices, gpus=gpus, runs=runs)] if len(rows) else []
+    return [Claim(text, "predicted", tokens=tokens, devices=devices, runs=runs)] if len(rows) else []
 
 
 def _measured(layers: pd.DataFrame) -> list[Claim]:
@@ -74,7 +83,7 @@ def _buckets(table: pd.DataFrame) -> list[Claim]:
     errors, without = rows["error_ms"].abs(), (rows["other_sizes_ms"] - rows["measured_ms"]).abs()
     text = (
         "A model of DDP's buckets predicts the cost of communication in {runs} with a mean error of {mean} ms (at most"
-        " {most} ms); predicting the mean cost of the other sizes of buckets has {without} ms."
+        " {most} ms); guessing the mean cost of the other sizes of buckets has {without} ms."
     )
     runs = of_all(len(rows), len(rows), "run")
     means = {"mean": significant(errors.mean()), "without": significant(without.mean())}
@@ -82,8 +91,8 @@ def _buckets(table: pd.DataFrame) -> list[Claim]:
     known_spread = rows[rows["within_spread"].notna()]
     within = of_all(int(known_spread["within_spread"].sum()), len(known_spread), "prediction")
     text = (
-        "{within} are within {spreads} standard deviations; by the fit, a second of hidden communication slows"
-        " computation by {slowdown} s."
+        "{within} are within {spreads} standard deviations of the measured cost; by the fit, a second of communication"
+        " that overlaps computation makes it {slowdown} s longer."
     )
     slowdown = interval(rows["slowdown"], significant)
     return [*claims, Claim(text, "predicted", within=capital(within), slowdown=slowdown, spreads=SPREADS)]
@@ -102,6 +111,12 @@ def tables(measured: Measured) -> list[Part]:
         ("Cost of DistributedDataParallel's buckets, as predicted and as measured (communication: under the profiler)",
          rows_table(buckets, (*ALWAYS, PARALLEL.key), BUCKETS)),
     ]  # fmt: skip
+
+
+def rate_sources(machines: Iterable[Measured]) -> list[str]:
+    """What measured the computation rate, of each kind in the tables."""
+    sources = (source for machine in machines for source in machine.tables["layer_limits"]["rate_from"].dropna())
+    return [RATE_SOURCES[source] for source in dict.fromkeys(sources)]
 
 
 def _error(row: dict) -> str:

@@ -71,7 +71,7 @@ def _amount(difference: float) -> str:
 
 def _other_classes(measured: Measured) -> list[Claim]:
     """The classes whose share is larger in training in every run, and those whose share is smaller."""
-    change = training_change(measured)
+    change = _shown_change(measured)
     texts: dict[str, list[str]] = {"raises": [], "lowers": []}
     for name, rows in change[change["family"] != MATMUL].groupby("family", sort=False)["change"]:
         if rows.abs().median() >= SAME_SHARE and ((rows > 0).all() or (rows < 0).all()):
@@ -135,16 +135,20 @@ def tables(measured: Measured) -> list[Part]:
          " the phase)",
          _phase_table(measured)),
         (f"Forward → backward {words.time} of the longest parts of the model (all: the table"
-         f" `training_parts`){again}; a backward {words.kernel} belongs to the part that it differentiates",
+         f" `training_parts`){again}; a backward {words.kernel} belongs to the part whose gradients it computes",
          _parts_table(measured)),
     ]  # fmt: skip
+
+
+def _shown_change(measured: Measured) -> pd.DataFrame:
+    """The shares of the classes that have a column of their own, and of the small ones together."""
+    return small_ones_together(training_change(measured), ["inference", "training", "change"], keys_without(MODE.key))
 
 
 def _change_table(measured: Measured) -> MarkdownTable | None:
     """(d) The share of every class in inference and in training, matrix multiplies first; None if no configuration has
     both."""
-    keys = keys_without(MODE.key)
-    change = small_ones_together(training_change(measured), ["inference", "training"], keys)
+    keys, change = keys_without(MODE.key), _shown_change(measured)
     if change.empty:
         return None
     wide = pivoted(change, keys, "family", ["inference", "training"])

@@ -103,8 +103,9 @@ def tables(measured: Measured) -> list[Part]:
         ]  # fmt: skip
     if training and not measured.mode("attention_backward", training).empty:
         text = (
-            f"In one layer of the backward pass, in training: {time} of the {measured.words.kernels} that differentiate"
-            " each part (4·B·H·S²·d_head FLOPs for a matrix multiply, 4·B·H·S² for softmax), rates and ratios"
+            f"In one layer of the backward pass, in training: {time} of the {measured.words.kernels} that compute the"
+            " gradients of each part (4·B·H·S²·d_head FLOPs for a matrix multiply, 4·B·H·S² for softmax), rates and"
+            " ratios"
         )
         parts.append((text, _table_of(measured, "attention_backward", training)))
     return parts

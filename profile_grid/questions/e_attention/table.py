@@ -67,7 +67,8 @@ def _time_of(part: str, phase: str, merged: Merged) -> pd.DataFrame:
     kernels, ranges, steps = merged.kernels, merged["ranges"], merged.captured_steps
     inside = kernels[(kernels["phase"] == phase) & _holds(kernels["range"], part)]
     table = per_pass(inside.assign(part=part), ["part"], steps).drop(columns="total_ns")
-    opened = ranges[(ranges["phase"] == phase) & _holds(ranges["range"], part)]
+    # A layer opens the range once in the forward pass; the backward pass of a compiled one may do so several times.
+    opened = ranges[(ranges["phase"] == FORWARD) & _holds(ranges["range"], part)]
     opened = opened[opened["range"].map(innermost) == part]
     instances = opened.groupby("run", observed=True)["instances"].sum() / steps
     table["instances_per_pass"] = numbers(table["run"].map(instances))
@@ -88,7 +89,7 @@ def _of_both_matmuls(table: pd.DataFrame, column: str) -> pd.Series:
 
 COLUMNS = columns("""
     part | text | | name of the range, including nested ranges
-    instances_per_pass | float | | times the range is opened in one pass: once per layer
+    instances_per_pass | float | | times the range is opened in one forward pass: once per layer
     gpu_time_ms | float | ms | GPU time in one pass
     gpu_time_std_ms | float | ms | its standard deviation between the measured steps
     gpu_time_per_layer_us | float | µs | gpu_time_ms ÷ instances_per_pass

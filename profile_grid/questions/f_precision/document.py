@@ -7,7 +7,7 @@ from profile_grid.study.dimensions import PRECISION
 from profile_grid.tables import cells, classes, names, pivoting
 from profile_grid.tables.gains import LEADING_KEYS, by_value, largest_gain, parts_tables, phases_table, steps_table
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import Claim, listed, some_runs
+from profile_grid.tables.wording import Claim, capital, listed, some_runs
 
 NO_PAIR = Claim("Not answered: no two timed runs differ only in precision, one of them in {base}.", "missing",
                 base=PRECISION.default)  # fmt: skip
@@ -34,11 +34,12 @@ def _parts(measured: Measured, times: pd.DataFrame) -> list[Claim]:
     medians = forward.groupby("part", sort=False)["speed_up"].median().round(3)
     if len(medians) < 2 or medians.max() == medians.min():
         return []
-    text = "Of the parts with {least_share} of the forward pass or more, {most} gains most {in_lowest} ({gain}) and"
-    text += " {least} {gains} ({loss}), by {time}{medians}{table}."
+    text = "{in_lowest}, of the parts with {least_share} or more of the forward pass in {base}, {most} gains most"
+    text += " ({gain}) and {least} {gains} ({loss}), by {time}{medians}{table}."
     return [
         Claim(
-            text, least_share=percent(classes.NON_TRIVIAL_SHARE), in_lowest=PRECISION.words(lowest),
+            text, least_share=percent(classes.NON_TRIVIAL_SHARE), in_lowest=capital(PRECISION.words(lowest)),
+            base=PRECISION.default,
             most=medians.idxmax(), least=medians.idxmin(), gain=ratio(medians.max()), loss=ratio(medians.min()),
             gains="slows most" if medians.min() < 1 else "least", time=measured.words.time,
             medians=" (medians of runs)" if forward["run"].nunique() > 1 else "",
@@ -57,9 +58,9 @@ def _accuracy(rows: pd.DataFrame) -> list[Claim]:
         for name in pivoting.sorted_values(compared, PRECISION.key)
     ]
     large = compared[~compared["within_precision"].astype("bool")]
-    verdict = "rounding explains all errors"
+    verdict = "all errors are small enough to be rounding"
     if len(large):
-        verdict = f"rounding does not explain that of {some_runs(large, compared)}"
+        verdict = f"the error of {some_runs(large, compared)} is too large for rounding"
     text = "The logits of the first step differ from fp{bits} by at most {texts}; {verdict}."
     return [Claim(text, "counted", bits=64, texts=listed(texts), verdict=verdict)]
 

@@ -78,7 +78,7 @@ def tables(measured: Measured) -> list[Part]:
          _kernels_table(measured)),
         *(
             (
-                f"{words.time} by the parts of the model that {words.kernels} serve, not compiled → compiled ({title})",
+                f"{words.time} of the parts of the model, not compiled → compiled ({title})",
                 table,
             )
             for title, table in _parts_tables(measured)
@@ -174,7 +174,7 @@ def fused_sentences(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
     ]
     if not texts:
         return []
-    text = "{kernels} that serve several parts of the model at once take {texts}."
+    text = "{kernels} that compute several parts of the model at once take {texts}."
     return [Claim(text, kernels=capital(measured.words.kernels), texts=listed(texts))]
 
 

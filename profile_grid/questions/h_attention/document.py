@@ -49,7 +49,7 @@ def _fastest(steps: pd.DataFrame) -> list[Claim]:
         f"at context {context} {winners([name for length, name in fastest if length == context], 'row')}"
         for context in dict.fromkeys(length for length, _ in fastest)
     ]
-    return [Claim("Clearly fastest, by row of the table: {texts}.", "difference", texts="; ".join(texts))]
+    return [Claim("Rows of the table with a clearly fastest attention: {texts}.", "difference", texts="; ".join(texts))]
 
 
 def _fastest_of(times: pd.DataFrame) -> str:

@@ -12,7 +12,7 @@ from profile_grid.tables.cells import lines_table
 from profile_grid.tables.gains import LEADING_KEYS
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD
-from profile_grid.tables.wording import capital, run_in_words
+from profile_grid.tables.wording import capital, run_in_words, varying
 
 LARGEST_OPERATIONS = 5
 MAKERS = ("operator", "line")  # of an allocation
@@ -63,7 +63,7 @@ def operations_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     if len(rest):
         lines.append((f"{len(rest)} others", ABSENT, ABSENT, _mib(rest["bytes"].sum()), percent(rest["share"].sum())))
     headings = ("part", *MAKERS, "keeps", "share")
-    return [(run_in_words(its_rows.iloc[0]), MarkdownTable(headings, tuple(lines), first_right=3))]
+    return [(run_in_words(its_rows.iloc[0], varying(rows)), MarkdownTable(headings, tuple(lines), first_right=3))]
 
 
 def maker_cells(row: dict, makers: Sequence[str] = MAKERS) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ def dtypes_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     in_order = rows.assign(is_forward=rows[MODE.key] == FORWARD).sort_values("is_forward", kind="stable")
     names = in_order.drop_duplicates(PRECISION.key)["run"]
     of_runs = [run_rows for name, run_rows in rows.groupby("run", sort=False) if name in set(names)]
-    return [(run_in_words(run_rows.iloc[0]), _dtypes_table(run_rows)) for run_rows in of_runs]
+    return [(run_in_words(run_rows.iloc[0], varying(rows)), _dtypes_table(run_rows)) for run_rows in of_runs]
 
 
 def _dtypes_table(rows: pd.DataFrame) -> MarkdownTable:

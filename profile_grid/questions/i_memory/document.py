@@ -22,11 +22,11 @@ from profile_grid.tables import gains, model_parts, pivoting
 from profile_grid.tables.cells import Part, lines_table, parts_table, rows_table
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD, OUTSIDE
-from profile_grid.tables.wording import PASSES, Claim, capital, leaders, listed, run_in_words, varying, where
+from profile_grid.tables.wording import PASSES, Claim, capital, leaders, listed, of_all, run_in_words, varying, where
 
 EXPECTED = (
     ("of the requested peaks", "requested_peak_bytes", "estimated_peak_bytes"),
-    ("of the activations", "activation_bytes", "estimated_activation_bytes"),
+    ("of the activations with the logits", "activation_bytes", "estimated_activation_bytes"),
 )
 NOT_RECORDED = Claim("Not answered: no run whose allocations were to be recorded has a complete history.", "missing")
 MAX_FAILURES = 3  # whose allocations are shown; the table has all
@@ -56,7 +56,10 @@ def _fullest(peaks: pd.DataFrame, failures: pd.DataFrame) -> Claim:
     if len(failures):
         first, number = failures.iloc[0], failures["run"].nunique()
         step = "that" if first["mode"] == peak_row["mode"] else PASSES[first["mode"]]
-        failure = f"; {number} runs do not fit" if number > 1 else f"; {step} of {where(first)} does not fit"
+        recorded = peaks["run"].nunique() + number
+        failure = f"; {step} of {where(first)} does not fit"
+        if number > 1:
+            failure = f"; {of_all(number, recorded, 'recorded run')} do not fit"
     return Claim(
         "{step} of {place} needs {peak} at its peak, {share} of it {category}{lacking}.", "counted",
         step=capital(PASSES[peak_row["mode"]]),
@@ -101,7 +104,8 @@ def _counted(measured: Measured) -> list[Claim]:
         interval((room[name] / room["requested_peak_bytes"]).astype("float64"), significant)
         for name in ("allocated_peak_bytes", "reserved_peak_bytes", "driver_used_bytes")
     )
-    text = "For each requested byte, {gave} were allocated and {reserved} reserved; the driver showed {showed} in use."
+    text = "Compared with the requested bytes, {gave} times as many are allocated, and {reserved} times reserved; the"
+    text += " driver shows {showed} times as many in use."
     return [Claim(text, gave=allocated, reserved=reserved, showed=used)]
 
 
@@ -135,7 +139,7 @@ def _failed(failures: pd.DataFrame) -> list[Claim]:
     """Where the first run ran out of memory, and what was live then; the document's table has all runs."""
     if failures.empty:
         return []
-    first, number = failures.iloc[0], failures["run"].nunique()
+    first = failures.iloc[0]
     of_category = failures[failures["run"] == first["run"]].groupby("category", sort=False)["bytes"].sum()
     path = innermost(first["in_range"])
     phase = escaped(first["in_phase"]) + (f" ({escaped(path)})" if path else "")
@@ -143,10 +147,9 @@ def _failed(failures: pd.DataFrame) -> list[Claim]:
         phase = "the setup of model and optimizer"
     return [
         Claim(
-            "{run}, runs out of memory in {at} with {live} in use, {share} of it {category}{others}.",
+            "{run}, runs out of memory in {at} with {live} in use, {share} of it {category}.",
             run=run_in_words(first, varying(failures)), at=phase, live=memory(first["live_bytes"]),
             share=percent(of_category.max() / first["live_bytes"]), category=escaped(of_category.idxmax()),
-            others=f"; {number} runs do not fit" if number > 1 else "",
         )
     ]  # fmt: skip
 
@@ -191,7 +194,8 @@ def tables(measured: Measured) -> list[Part]:
         ("Where memory ran out, and memory by category at that moment", _failures_table(failures)),
         *(
             (
-                f"The largest groups of allocations when memory ran out ({run_in_words(rows.iloc[0])})",
+                "The largest groups of allocations when memory ran out"
+                f" ({run_in_words(rows.iloc[0], varying(failures))})",
                 _groups_table(rows),
             )
             for _, rows in [*failures.groupby("run", sort=False)][:MAX_FAILURES]
@@ -210,7 +214,7 @@ def _largest_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     rows, peaks = measured.tables["memory_groups"], measured.tables["memory_peak"]
     names = peaks.sort_values("peak_bytes", ascending=False, kind="stable")["run"][:1]
     of_runs = [rows[rows["run"] == name] for name in names if len(rows)]
-    return [(run_in_words(run_rows.iloc[0]), _groups_table(run_rows)) for run_rows in of_runs]
+    return [(run_in_words(run_rows.iloc[0], varying(peaks)), _groups_table(run_rows)) for run_rows in of_runs]
 
 
 def _peak_table(rows: pd.DataFrame) -> MarkdownTable:
@@ -232,7 +236,7 @@ def _bisected_table(rows: pd.DataFrame) -> MarkdownTable:
         figures = (count(row[name]) for name in ("largest", "fails_at", "predicted"))
         return [BY_KEY[row["fitted"]].heading, *figures, size(row["limit_bytes"]), count(row["tries"])]
 
-    headings = ("dimension", "fits", "does not fit", "predicted", "memory", "tries")
+    headings = ("dimension", "fits", "does not fit", "predicted", "device memory", "tries")
     return lines_table(rows, gains.LEADING_KEYS, headings, cells, words=1)
 
 

@@ -174,6 +174,6 @@ def test_one_block_stands_with_what_the_shapes_let_expect_and_its_largest_operat
 def test_the_types_of_one_run_per_precision_are_shown_by_module():
     text = answered(recorded([Made(), training(), training(precision="bf16")]))
     assert text.count("Types of parameters, outputs and gradients in the first step (") == 2
-    assert "in the first step (small at context 512, training step):" in text
+    assert "in the first step (small at context 512 in fp32, training step):" in text
     cells = [cell.strip() for cell in line_of(text, "`blocks.*.norm`").split("|")]
     assert cells[1:6] == ["`blocks.*.norm`", "1", "float32", "bfloat16", "float32"]

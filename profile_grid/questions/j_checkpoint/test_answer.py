@@ -38,7 +38,7 @@ BOTH = (step(), step("1", 130.0, 10))
 
 def test_the_question_is_asked_where_runs_differ_in_checkpoints_and_nowhere_else():
     assert "j_checkpoint" not in asked_of(merged(grid())["runs"])
-    assert "# (j) What does checkpointing trade?" in answered("j_checkpoint", list(BOTH))
+    assert "# (j) What does checkpointing save, and what does it cost?" in answered("j_checkpoint", list(BOTH))
 
 
 def test_time_memory_and_recomputation_stand_beside_the_run_without_checkpoints():

@@ -94,7 +94,7 @@ def _fewer(enough: pd.DataFrame, reports: pd.DataFrame) -> list[Claim]:
     warmup_steps, texts = reports["run"].map(enough.set_index("run")["taken"]), []
     for number in fewer:
         errors = (reports[(reports["warmup_steps"] == number) & (warmup_steps > number)]["ratio"] - 1).abs()
-        texts.append(f"{percent(errors.median())} after {number or 'none'}")
+        texts.append(f"{percent(errors.median())} with {number or 'none'}")
     text = "With fewer warm-up steps, the mean time of a step would differ by {texts}{median}."
     return [Claim(text, texts=listed(texts), median=" (medians)" if len(enough) > 1 else "")] if texts else []
 
@@ -138,8 +138,8 @@ def tables(measured: Measured) -> list[Part]:
 
 CAUSE_HEADINGS = ("cause", "first step, ms", "later steps, ms", "difference, ms", "calls in the first", "calls later")
 OF_CAUSES = (
-    "Every nanosecond of a first step has exactly one cause, so the causes add up to the step: if threads are in"
-    " several, the one that comes first in the table counts. A kernel's code is loaded at its first launch. What cuBLAS"
+    "Each moment of a step has one cause, so the causes add up to the step: if threads do several things at once, the"
+    " upper row of the table counts. A kernel's code is loaded at its first launch. What cuBLAS"
     " sets up appears as memory, loading, and time between calls. Both columns include the cost of the profiler."
 )
 
@@ -170,6 +170,6 @@ ENOUGH = (
     ("first step, ms", lambda row: significant(row["first_ms"])),
     ("measured, ms", lambda row: significant(row["measured_mean_ms"])),
     ("first ÷ measured", lambda row: ratio(row["first_ratio"])),
-    ("tolerance of the mean", lambda row: percent(row["tolerance"])),
+    ("tolerance", lambda row: percent(row["tolerance"])),
     ("warm-up steps needed", _enough_cell),
 )

@@ -21,7 +21,7 @@ VERDICT_RULES = RULES  # these and the allowances: for the definitions
 ALLOWANCES = {"sums": percent(MAX_SUMS), "unknown_tile": percent(MAX_PADDING)}
 NOT_COUNTED = Claim("Not answered: no run has counters of its kernels.", "missing")
 WORDS = {
-    COMPUTE: "compute",
+    COMPUTE: "computation",
     MEMORY: "memory",
     LATENCY: "latency",
     TOO_SMALL: "too small a kernel",
@@ -68,8 +68,8 @@ def _furthest(measured: Measured, kernels: pd.DataFrame) -> Claim:
     lost = kernels.assign(nearer=roof_share, lost_ms=kernels["gpu_time_ms"] * (1 - roof_share))
     row = lost.loc[lost["lost_ms"].idxmax()]
     return Claim(
-        "{kernel} has the most time to gain: at the roof that it comes closest to, its {ms} ms would be {least} ms"
-        " ({run}).",
+        "{kernel} could gain the most: it takes {ms} ms, and would take {least} ms at its nearest roof, a measured rate"
+        " of computation or memory ({run}).",
         kernel=measured.label(row["kernel"]), ms=significant(row["gpu_time_ms"]),
         least=significant(row["gpu_time_ms"] - row["lost_ms"]), run=run_in_words(row),
     )  # fmt: skip

@@ -75,14 +75,16 @@ def _token_energy(rows: pd.DataFrame, compared: pd.DataFrame) -> Claim:
 
 def _context_shares(rows: pd.DataFrame) -> list[Claim]:
     """The energy of a token at the longest context as a share of that at the shortest, all else equal."""
-    ends = []
+    ends, lengths = [], []
     for _, group in rows.groupby(keys_without(CONTEXT_LENGTH.key), sort=False):
         group = group.sort_values(CONTEXT_LENGTH.key)
         if len(group) > 1:
             ends.append(group[TOKEN].iloc[-1] / group[TOKEN].iloc[0])
-    text = "At the longest context of a model, a token takes {shares} of its energy at the shortest ({number})."
+            lengths.append(f"{group[CONTEXT_LENGTH.key].iloc[-1]} instead of {group[CONTEXT_LENGTH.key].iloc[0]}")
+    text = "At a longer context, a token takes {shares} of its energy at the shortest ({lengths}; {number})."
     number = counted([len(ends)], "pair of runs", "pairs of runs")
-    return [Claim(text, shares=interval(ends, percent), number=number)] if ends else []
+    listed_lengths = listed(list(dict.fromkeys(lengths)))
+    return [Claim(text, shares=interval(ends, percent), lengths=listed_lengths, number=number)] if ends else []
 
 
 def _power(rows: pd.DataFrame, measured: Measured) -> Claim:
@@ -104,8 +106,8 @@ def _waiting(rows: pd.DataFrame) -> list[Claim]:
     highest = bound.loc[bound["waiting_energy_share"].idxmax()]
     return [
         Claim(
-            "Without a profiler, {runs} {are} launch-bound: the GPU idles {waits} of a step, and that takes up to"
-            " {share} of its energy ({run}).", "counted",
+            "Without a profiler, {runs} {are} launch-bound: the GPU idles {waits} of a step, and up to {share} of the"
+            " step's energy is used meanwhile ({run}).", "counted",
             runs=of_all(len(bound), len(rows), "run"), are="is" if len(bound) == 1 else "are",
             waits=interval(bound["waiting_share"], percent), share=percent(highest["waiting_energy_share"]),
             run=run_in_words(highest),
@@ -116,8 +118,8 @@ def _waiting(rows: pd.DataFrame) -> list[Claim]:
 def _counter(rows: pd.DataFrame) -> Claim:
     scatter = interval((rows["joules_per_step_std"] / rows["joules_per_step"]).dropna(), percent)
     return Claim(
-        "The counter ({names}) is updated every {ticks} ms, at most {most} of a window; the standard deviation between"
-        " windows is {scatter}.",
+        "The counter ({names}) is updated every {ticks} ms, so it is exact to {most} of a window; the standard"
+        " deviation between windows is {scatter}.",
         names=listed([escaped(name) for name in rows["counter"].unique()]),
         ticks=interval(rows["tick_ms"], significant), most=percent(rows["tick_share"].max()), scatter=scatter,
     )  # fmt: skip

@@ -109,4 +109,6 @@ def _measured(row: dict) -> str:
 
 
 def _gib(size: float) -> str:
-    return significant(size / GIBIBYTE) if known(size) else ABSENT
+    """A size in GiB: three digits, and never less than one decimal, as in the sentences."""
+    gib = size / GIBIBYTE if known(size) else None
+    return f"{gib:.1f}" if known(gib) and gib >= 100 else significant(gib)

@@ -28,7 +28,7 @@ ON_PROCESSOR = Claim(
     "The ranks are processes of one processor and share its cores: these numbers say nothing of GPUs, and the threads"
     " of Gloo are not separated from operators."
 )
-BATCHES = {STRONG: "With one batch for all GPUs", WEAK: "With a full batch per GPU"}
+BATCHES = {STRONG: "With strong scaling (one batch for all GPUs)", WEAK: "With weak scaling (a full batch per GPU)"}
 MAX_COLLECTIVES = 40
 NO_BASE = "no run on one GPU has this batch"
 
@@ -92,9 +92,7 @@ def _cost(every: pd.DataFrame) -> list[Claim]:
         work = where(slower.loc[slower["cost_share"].idxmax()])
         cost = f": {interval(slower['cost_share'], percent)} of the step, most in {work}"
     spread = interval(times["baseline_spread"].dropna(), percent)
-    others = (
-        f". In the others, processes may differ as much (measured without communication: standard deviation {spread})"
-    )
+    others = f". In the others, it is within the variation between processes (standard deviation without it: {spread})"
     return [
         Claim(
             "Without a profiler, communication costs time in {runs}{also}{cost}{others}.", "difference",
@@ -135,7 +133,7 @@ def _bandwidth(measured: Measured) -> list[Claim]:
         size = significant(largest["bytes"].iloc[0] / 1e6)
         return [
             Claim(
-                "Without a model, all-reduce of {size} MB has a bus bandwidth of {texts}.",
+                "All-reduce alone, of {size} MB, has a bus bandwidth of {texts}.",
                 size=size,
                 texts=listed(texts),
             )
@@ -180,7 +178,7 @@ def _first_step_errors(table: pd.DataFrame) -> list[Claim]:
     if unexplained.empty:
         return []
     runs = listed([where(row) for _, row in unexplained.iterrows()])
-    return [Claim("Rounding does not explain the error of the first step in {runs}.", "counted", runs=runs)]
+    return [Claim("The error of the first step is too large for rounding in {runs}.", "counted", runs=runs)]
 
 
 def tables(measured: Measured) -> list[Part]:

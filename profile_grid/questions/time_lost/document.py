@@ -7,10 +7,11 @@ import pandas as pd
 from cs336_model.ranges import TRAIN_STEP
 from kernel_tables.diagnosis.rules import RULES
 from kernel_tables.markdown import MarkdownTable, code, escaped, with_code
-from profile_grid.quantities import ABSENT, count, interval, percent, significant
+from profile_grid.quantities import count, interval, percent, significant
 from profile_grid.stages.host_trace.tables import NO_CALL
 from profile_grid.study.dimensions import BY_KEY
-from profile_grid.tables.cells import LEADING_KEYS, Part, lines_table, rows_table
+from profile_grid.study.stages import CAPTURE
+from profile_grid.tables.cells import LEADING_KEYS, Part, lines_table, rows_table, status_word
 from profile_grid.tables.largest_gains import at_most
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import PASSES, Claim, leaders, listed, of_all, run_in_words, runs_in_words
@@ -34,7 +35,7 @@ LOSSES = {  # of a rule: what it finds, as the subject of a sentence
     "unfused_attention": "unfused attention",
     "unfused_optimizer": "an unfused optimizer",
     "low_occupancy": "low occupancy",
-    "wave_tail": "unfilled last waves",
+    "wave_tail": "partly empty last waves of blocks",
     "exposed_communication": "exposed communication",
     "unsteady_steps": "unsteady steps",
     "waiting_for_data": "waiting for data",
@@ -45,7 +46,7 @@ MAX_FUNCTIONS = 10
 
 
 def sentences(measured: Measured) -> list[str]:
-    """The largest losses with the number of runs; measured gains against the bounds; rules not applied; host time per
+    """The largest findings with the number of runs; measured gains against the bounds; rules not applied; host time per
     launch."""
     findings = measured.tables["time_lost"]
     traced = _per_launch(measured)
@@ -61,13 +62,13 @@ def sentences(measured: Measured) -> list[str]:
 
 
 def _largest(losses: pd.DataFrame, runs: int) -> list[Claim]:
-    """The largest loss of each run, and at most how much of a step it takes; the number of runs without findings."""
+    """The largest finding of each run, and at most how much of a step it takes; the number of runs without findings."""
     if losses.empty:
         return [Claim("The diagnosis finds nothing in {runs}.", "counted", runs=of_all(runs, runs, "run"))]
     first = at_most(losses.drop_duplicates("run"))
     names, shares = [_named(name) for name in first["code"]], first["percent"] / 100
     has_room = len(first) > 2 and len(set(names)) <= MAX_LEADERS  # the first sentence of an answer is short
-    text = "The largest loss is {losses}: {most}{shares} of a step{median}."
+    text = "The largest finding is {losses}: {most}{shares} of a step{median}."
     lead = Claim(
         text, "predicted", losses=leaders(names, most=MAX_LEADERS, every=runs), shares=interval(shares, percent),
         most="at most " if len(first) == 1 else "",
@@ -91,7 +92,7 @@ def _silent(findings: pd.DataFrame) -> Iterator[tuple[str, str]]:
         some = rows["run"].nunique()
         where = f" in {of_all(some, every, 'run')}" if some < every else ""
         names = [_named(name) for name in dict.fromkeys(rows["code"])]
-        losses = listed(names) if len(names) <= MAX_NAMED else f"{len(names)} kinds of loss"
+        losses = listed(names) if len(names) <= MAX_NAMED else f"{len(names)} rules"
         yield f"{losses}{where}", str(message)
 
 
@@ -110,8 +111,10 @@ def _held(predictions: pd.DataFrame) -> list[Claim]:
             text = "The measured remedy makes a step {saved} longer; the bound of its saving is {bound}."
         numbers = {"saved": percent(abs(saved)), "bound": percent(bound)}
         return [Claim(text, "counted", **numbers, held=held, all=every)]
-    text = f"{remedies(held, every)} measured remedies saved no more than their bounds{{also}}."
-    return [Claim(text, "counted", held=held, all=every, also=also)]
+    slower = int((predictions["measured_percent"] < 0).sum())
+    longer = f"; {slower} of them made the step longer" if slower else ""
+    text = f"{remedies(held, every)} measured remedies saved no more than their bounds{{also}}{{longer}}."
+    return [Claim(text, "counted", held=held, all=every, also=also, longer=longer)]
 
 
 def remedies(held: int, every: int) -> str:
@@ -138,12 +141,12 @@ def _per_launch(measured: Measured) -> list[Claim]:
     median = f" (median {significant(total.median())})" if len(total) > 2 else ""
     most = order[0]
     lead = Claim(
-        "While its calls are traced, the host needs {us} µs per launch{median}, {share} of it {most}.",
+        "While its calls are traced, the host needs {us} µs per launch of a step{median}, {share} of it {most}.",
         us=interval(total, significant), median=median, share=interval(us[most] / total, percent), most=_activity(most),
     )  # fmt: skip
     slower = rows.groupby("run")["own_ms"].sum() / rows.groupby("run")["unprofiled_step_ms"].first()
     trace = (
-        [Claim("Traced, the phases of a step together take {factor} times as long as the step without a profiler.",
+        [Claim("Tracing makes a step (its phases together) {factor} times as long as without a profiler.",
                factor=interval(slower.dropna(), significant))]
         if slower.notna().any()
         else []
@@ -208,7 +211,7 @@ def _findings_table(measured: Measured) -> MarkdownTable:
     def cells(run: dict) -> list[str]:
         run_losses = losses[losses["run"] == run["run"]]
         more = [f"and {len(run_losses) - MAX_FINDINGS} more"] if len(run_losses) > MAX_FINDINGS else []
-        nothing = "nothing" if run["run"] in set(findings["run"]) else ABSENT
+        nothing = "nothing" if run["run"] in set(findings["run"]) else status_word(run[CAPTURE.status_column])
         return ["; ".join([*map(_finding, run_losses.head(MAX_FINDINGS).itertuples()), *more]) or nothing]
 
     return lines_table(measured.runs, ALL_LEADING, ("findings, with the largest possible saving",), cells, words=1)

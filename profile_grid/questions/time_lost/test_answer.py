@@ -116,14 +116,12 @@ def test_every_rule_that_a_remedy_mends_is_there():
 
 def test_the_sentences_say_what_could_gain_most_and_what_cannot_be_told():
     text = sentences(PLAIN, faster(5.0, precision="tf32"))
-    lead = "The largest loss is fp32 matrix multiplies without tensor cores in 1 of 2 runs: at most 55.9 % of a step."
+    lead = "The largest finding is fp32 matrix multiplies without tensor cores in 1 of 2 runs: at most 55.9 %"
     assert "Nothing is found in 1 of 2 runs." in text
     assert text.startswith(lead)
     assert "Not checked, for the reasons below: unfilled last waves." in text
     others = [("low_occupancy", *SILENT[1:]), *((code, *SILENT[1:5], "a CPU", "-", "{}", "{}") for code in "abcd")]
-    assert "unfilled last waves and low occupancy; 4 kinds of loss." in sentences(
-        replace(PLAIN, findings=(SILENT, *others))
-    )
+    assert "unfilled last waves and low occupancy; 4 rules." in sentences(replace(PLAIN, findings=(SILENT, *others)))
     some = (
         PLAIN,
         replace(PLAIN, precision="tf32", findings=()),
