@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from kernel_tables.errors import NotConserved
-from kernel_tables.intervals import NOTHING, Intervals, difference, total_gaps_ns, union
+from kernel_tables.intervals import NOTHING, Intervals, difference, union
 
 COMPUTE, COMMUNICATION, MEMORY, IDLE = "compute", "exposed communication", "exposed memory operations", "idle"
 PARTS = (COMPUTE, COMMUNICATION, MEMORY, IDLE)
@@ -60,7 +60,7 @@ class Device:
         compute = self.during(~is_memory & ~is_communication)
         communication = difference(self.during(is_communication), compute)
         memory = difference(self.during(is_memory), compute, communication)
-        idle_ns = total_gaps_ns(union(self.start_ns, self.end_ns), self.first_ns, self.last_ns)
+        idle_ns = self.span_ns - union(self.start_ns, self.end_ns).total_ns
         parts_ns = (compute.total_ns, communication.total_ns, memory.total_ns, idle_ns)
         parts = dict(zip(PARTS, parts_ns, strict=True))
         if sum(parts.values()) != self.span_ns:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernel_tables.attribution import arrays, capture_arrays, path_text
-from kernel_tables.clean_text import in_json
+from kernel_tables.clean_text import escaped_json
 from kernel_tables.diagnosis.context import DiagnosisContext, RuleHit
 from kernel_tables.diagnosis.devices import IDLE
 from kernel_tables.diagnosis.rules import IDLE_TIME_RULES, RULES, DiagnosisRule
@@ -89,7 +89,7 @@ def as_table(findings: list[Diagnosis]) -> pd.DataFrame:
 
 def as_json(findings: list[Diagnosis]) -> str:
     """A list of objects; evidence and where are objects in it."""
-    return in_json(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=1)) + "\n"
+    return escaped_json(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=1)) + "\n"
 
 
 def _filling(trace: capture_arrays.CaptureArrays, counters: pd.DataFrame | None) -> Filling | None:

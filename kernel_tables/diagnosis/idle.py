@@ -76,10 +76,10 @@ def idle_of(scope: Scope, blocking: Blocking, device: Device) -> Idle:
     if (of_gpu := launched & ~of_host).any():
         by_cause[GPU] = np.where(of_gpu, length, 0)
     if len(pauses := _pauses(scope, device)):
-        _, gap, begins_ns, ends_ns = overlapping_pairs(pauses.start_ns, pauses.end_ns, between)
-        gap, index = np.unique(gap, return_inverse=True)
+        overlaps = overlapping_pairs(pauses.start_ns, pauses.end_ns, between)
+        gap, index = np.unique(overlaps.other_index, return_inverse=True)
         paused = np.zeros(len(gap), np.int64)
-        np.add.at(paused, index, ends_ns - begins_ns)
+        np.add.at(paused, index, overlaps.end_ns - overlaps.start_ns)
         by_cause[HOST] = np.zeros(len(length), length.dtype)
         late_ns = between.end_ns[gap] - activities.launch_at(next_row[gap])
         by_cause[HOST][gap] = np.minimum(unexplained[gap], paused + late_ns)

@@ -153,7 +153,7 @@ def _spelled(operation: str) -> str:
 
 UNKNOWN = "unknown"  # operation
 UNKNOWN_RANKS = 0
-COLUMNS = columns.names_of("communication --collectives")
+COLUMNS = columns.column_names("communication --collectives")
 
 
 def collectives(ranks: Sequence[RankTrace], step_name: str = "step") -> pd.DataFrame:

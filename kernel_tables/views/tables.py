@@ -10,7 +10,7 @@ from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS
 from kernel_tables.attribution.arrays import factorize, map_blocks, sums_by_group
 from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.paths import NO_RANGE, Paths
-from kernel_tables.columns import names_of
+from kernel_tables.columns import column_names
 from kernel_tables.kernel_classes.categories import UNKNOWN
 
 SUMS = ("instances", "kernels", "gpu_time_ns", "memops", "memop_time_ns")
@@ -125,7 +125,7 @@ def classes(trace: CaptureArrays, under: str | None, process: int | None = None)
     )
     by_name = _sorted(by_name[by_name["launches"] > 0], "total_ns", "kernel")
     table = [_class_row(name, of_class, by_name["total_ns"].sum()) for name, of_class in by_name.groupby("class")]
-    return _sorted(pd.DataFrame(table, columns=names_of("classes")), "total_ns", "class")
+    return _sorted(pd.DataFrame(table, columns=column_names("classes")), "total_ns", "class")
 
 
 def _class_row(name: str, of_class: pd.DataFrame, all_ns: int) -> tuple:
