@@ -56,6 +56,6 @@ def _activities(trace: Trace, under: str | None, process: int | None) -> pd.Data
     is_selected = np.ones(len(table), bool) if process is None else table["process"].to_numpy() == process
     if under is not None:
         trace.require_range(under)
-        is_selected &= trace.range_paths.inside(under)[path]
+        is_selected &= trace.range_paths.is_inside(under)[path]
     table["range"] = np.array([as_path(names) for names in trace.paths], object)[path]
     return table.loc[is_selected, column_names("activities")].reset_index(drop=True)

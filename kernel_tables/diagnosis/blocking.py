@@ -40,7 +40,7 @@ class Blocking:
             return cause
         details, kind = scope.trace.capture.copies(), self._copy_kind[rows]
         pageable = (details["source"] == PAGEABLE) | (details["target"] == PAGEABLE)
-        in_step = self._launches_more(activities.launch_at(rows), scope.step[rows])
+        in_step = self._launches_more(activities.launch_ns_of(rows), scope.step[rows])
         small = details["bytes"] <= SMALL_COPY_BYTES
         causes = np.select(
             [small & in_step, small, pageable, in_step],
@@ -71,7 +71,7 @@ class Blocking:
             causes = np.where(is_inside, CAUSES.index(inside), CAUSES.index(outside))
             cause[rows[of_kind]] = causes[of_kind]
         activities, copy_cause = self._scope.activities, self.copy_cause
-        copied = np.flatnonzero((copy_cause >= 0) & activities.launched)
+        copied = np.flatnonzero((copy_cause >= 0) & activities.has_launch)
         by_call = np.full(len(calls) + 1, -1, np.int8)  # the last entry is for calls without a previous one
         by_call[activities.launch_row[copied]] = copy_cause[copied]
         waits = np.flatnonzero(calls.kind == WAIT)
@@ -111,7 +111,7 @@ class Blocking:
         """By step: the time of its last launch."""
         last = np.full(len(self._scope.steps) + 1, -1)
         for block in blocks(len(self._scope.step)):
-            np.maximum.at(last, self._scope.step[block], self._scope.activities.launch_at(block))
+            np.maximum.at(last, self._scope.step[block], self._scope.activities.launch_ns_of(block))
         return last
 
     def _launches_more(self, times_ns: np.ndarray, step: np.ndarray) -> np.ndarray:

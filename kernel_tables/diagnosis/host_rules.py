@@ -37,7 +37,7 @@ def launch_bound(context: DiagnosisContext) -> RuleHit | None:
     idle_ns, scope = int(weight.sum()), context.scope
     if scope.share(idle_ns) < IDLE_SHARE:
         return None
-    launches = int((scope.inside & scope.activities.launched).sum())
+    launches = int((scope.inside & scope.activities.has_launch).sum())
     evidence = _host_per_launch(context, launches) | {"launches_per_step": round(launches / scope.count, 1)}
     return RuleHit(
         idle_ns,
@@ -147,7 +147,7 @@ def _host_parts(context: DiagnosisContext, device: Device) -> tuple[int, ...]:
     first_ns, last_ns = NEVER_NS, 0
     for block in blocks(len(device.rows)):
         rows = device.rows[block]
-        launch_ns = activities.launch_at(rows[activities.launch_row[rows] != NO_LAUNCH])
+        launch_ns = activities.launch_ns_of(rows[activities.launch_row[rows] != NO_LAUNCH])
         first_ns = min(first_ns, int(launch_ns.min(initial=NEVER_NS)))
         last_ns = max(last_ns, int(launch_ns.max(initial=0)))
     if first_ns > last_ns:
@@ -198,7 +198,7 @@ def waiting_for_data(context: DiagnosisContext) -> RuleHit | None:
             continue
         idle, next_row = device.gaps
         waited_ns = covered_ns(waits, idle.start_ns, idle.end_ns)
-        launching_ns = idle.end_ns - scope.activities.launch_at(next_row)
+        launching_ns = idle.end_ns - scope.activities.launch_ns_of(next_row)
         weight[next_row] += np.where(waited_ns > 0, np.minimum(idle.lengths_ns, waited_ns + launching_ns), 0)
         gain_ns += waits.total_ns if scope.trace.is_cpu_only else int(weight[next_row].sum())
         first_ns += 0 if scope.trace.is_cpu_only else int(_before_first(waits, device))

@@ -65,7 +65,7 @@ def idle_of(scope: Scope, blocking: Blocking, device: Device) -> Idle:
 
     def is_of_host(gap: slice) -> np.ndarray:
         """Whether the activity that ended each gap was launched too late."""
-        return launched[gap] & (activities.launch_at(next_row[gap]) + LAUNCH_LATENCY_NS > between.start_ns[gap])
+        return launched[gap] & (activities.launch_ns_of(next_row[gap]) + LAUNCH_LATENCY_NS > between.start_ns[gap])
 
     launched = map_blocks(lambda gap: activities.launch_row[next_row[gap]] != NO_LAUNCH, len(length), bool)
     of_host = map_blocks(is_of_host, len(length), bool)
@@ -81,13 +81,13 @@ def idle_of(scope: Scope, blocking: Blocking, device: Device) -> Idle:
         paused = np.zeros(len(gap), np.int64)
         np.add.at(paused, index, overlaps.end_ns - overlaps.start_ns)
         by_cause[HOST] = np.zeros(len(length), length.dtype)
-        late_ns = between.end_ns[gap] - activities.launch_at(next_row[gap])
+        late_ns = between.end_ns[gap] - activities.launch_ns_of(next_row[gap])
         by_cause[HOST][gap] = np.minimum(unexplained[gap], paused + late_ns)
         unexplained, only_launches = unexplained - by_cause[HOST], by_cause[HOST] == 0
     held_up = {cause: held_up_by(scope, blocking, device, cause) for cause in IN_ORDER}
     held_up = {cause: calls for cause, calls in held_up.items() if len(calls)}
     order = np.flatnonzero(of_host) if held_up else np.empty(0, np.intp)
-    until = activities.launch_at(next_row[order])
+    until = activities.launch_ns_of(next_row[order])
     by_launch = np.argsort(until, kind="stable")
     order, until = order[by_launch], until[by_launch]
     since = np.append(min(device.start_ns[0], *until[:1].tolist()) if len(until) else 0, until[:-1])

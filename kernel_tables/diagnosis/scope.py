@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS
-from kernel_tables.attribution.arrays import factorize, grouped, map_blocks
+from kernel_tables.attribution.arrays import factorize, map_blocks, positions_by_group
 from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.steps import measured_steps
 from kernel_tables.diagnosis.calls import Calls, read_calls
@@ -84,7 +84,7 @@ class Scope:
             rows_of_devices = [np.arange(len(activities), dtype=np.int32)]
         else:
             keys, key = factorize(process_index.astype(np.int64) * len(numbers) + number_index)
-            rows_of_devices = grouped(key, len(keys))
+            rows_of_devices = positions_by_group(key, len(keys))
         devices = []
         for rows in rows_of_devices:
             wanted = slice(None) if len(rows) == len(activities) else rows  # a copy takes time and memory
@@ -111,7 +111,7 @@ class Scope:
         distinct, stream = factorize(self.trace.places["stream"])
         if len(distinct) == 1:
             return [device.rows]
-        of_streams = grouped(stream[device.rows], len(distinct))
+        of_streams = positions_by_group(stream[device.rows], len(distinct))
         return [device.rows[rows] for rows in of_streams if len(rows)]  # others are of other devices, or outside steps
 
     @cached_property
@@ -185,8 +185,8 @@ class Scope:
         paths = self.trace.range_paths
         wanted = self._names_fit(is_wanted)
         if inside is not None:
-            wanted &= paths.below(self._names_fit(inside))[paths.parent]
-        return paths.below(wanted)[self.trace.activity_path]
+            wanted &= paths.is_below(self._names_fit(inside))[paths.parent]
+        return paths.is_below(wanted)[self.trace.activity_path]
 
     def _names_fit(self, is_wanted: Callable[[str], object]) -> np.ndarray:
         """By path: whether its last name is wanted."""

@@ -154,7 +154,7 @@ class OpenPhases:
 def _by_id(ids: np.ndarray) -> dict[int, np.ndarray]:
     """The positions of every id, ascending."""
     distinct, index = arrays.factorize(ids)
-    return dict(zip(distinct.tolist(), arrays.grouped(index, len(distinct)), strict=True))
+    return dict(zip(distinct.tolist(), arrays.positions_by_group(index, len(distinct)), strict=True))
 
 
 def host_table(trace: capture_arrays.CaptureArrays, by: str = PHASE, step_name: str = "step") -> pd.DataFrame:

@@ -161,7 +161,7 @@ def threads(scope: Scope) -> ReportTable:
 def thread_order(scope: Scope) -> tuple[dict[int, int], dict[int, int], list[int]]:
     """Launches and opened ranges by thread, and the threads, those that opened most ranges first."""
     activities, ranges = scope.activities, scope.trace.range_arrays
-    launched, opened = _occurrences(activities.thread[activities.launched]), _occurrences(ranges.thread)
+    launched, opened = _occurrences(activities.thread[activities.has_launch]), _occurrences(ranges.thread)
     order = sorted(
         launched.keys() | opened.keys(), key=lambda thread: (-opened.get(thread, 0), -launched.get(thread, 0), thread)
     )

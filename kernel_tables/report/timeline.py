@@ -95,7 +95,7 @@ def _selection(scope: Scope) -> tuple[np.ndarray, np.ndarray, int, int]:
         first, last = int(range_arrays.start_ns[step]), int(range_arrays.end_ns[step])
     else:
         ranges, activities = np.arange(len(range_arrays)), np.arange(len(activity_arrays))
-        starts = (activity_arrays.start_ns, range_arrays.start_ns, activity_arrays.launch_ns[activity_arrays.launched])
+        starts = activity_arrays.start_ns, range_arrays.start_ns, activity_arrays.launch_ns[activity_arrays.has_launch]
         first = min((int(times.min()) for times in starts if len(times)), default=0)
         last = max(
             (int(times.max()) for times in (activity_arrays.end_ns, range_arrays.end_ns) if len(times)), default=0
@@ -106,9 +106,9 @@ def _selection(scope: Scope) -> tuple[np.ndarray, np.ndarray, int, int]:
 def _limit(scope: Scope, ranges: np.ndarray, activities: np.ndarray, last: int) -> int:
     """The time before which as many bars start as there is room for."""
     activity_arrays, range_arrays = scope.activities, scope.trace.range_arrays
-    launched = activities[activity_arrays.launched[activities]]  # the others have no launch time
+    launched = activities[activity_arrays.has_launch[activities]]  # the others have no launch time
     starts = np.concatenate(
-        [range_arrays.start_ns[ranges], activity_arrays.launch_at(launched), activity_arrays.start_ns[activities]]
+        [range_arrays.start_ns[ranges], activity_arrays.launch_ns_of(launched), activity_arrays.start_ns[activities]]
     )
     return int(np.partition(starts, MOST_BARS)[MOST_BARS]) if len(starts) > MOST_BARS else last
 
@@ -116,7 +116,7 @@ def _limit(scope: Scope, ranges: np.ndarray, activities: np.ndarray, last: int) 
 def _before(scope: Scope, ranges: np.ndarray, activities: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
     """The ranges that were opened before a time, and the activities that were launched or started before it."""
     activity_arrays, range_arrays = scope.activities, scope.trace.range_arrays
-    launched = activity_arrays.launched[activities] & (activity_arrays.launch_at(activities) < limit)
+    launched = activity_arrays.has_launch[activities] & (activity_arrays.launch_ns_of(activities) < limit)
     return ranges[range_arrays.start_ns[ranges] < limit], activities[
         (activity_arrays.start_ns[activities] < limit) | launched
     ]

@@ -200,7 +200,7 @@ def _launches(trace: CaptureArrays) -> Iterator[Finding]:
             " export the complete report",
         )
         return
-    if activities.launched.all():
+    if activities.has_launch.all():
         return
     calls = trace.capture.selected(RUNTIME, WANTED[RUNTIME])
     before, lost = kernels_without_calls(activities, calls, process_of(calls["thread"]))
@@ -234,9 +234,7 @@ def _graph_replays(trace: CaptureArrays) -> Iterator[Finding]:
             " that launched the replay, not to the module that was captured; record from the start of the program"
             " (`nsys profile --cuda-graph-trace=node` without --capture-range)",
         )
-    elif trace.metadata.get("CAPTURE_BACKEND") == "torch" and (
-        replayed := replayed_in_torch_trace(trace.capture, activities)
-    ):
+    elif replayed := replayed_in_torch_trace(trace.capture, activities):
         yield finding(
             "nodes_not_recorded",
             f"{replayed} activities of replayed CUDA graphs belong to the range that launched the replay: PyTorch's"

@@ -17,7 +17,7 @@ import pandas as pd
 
 from kernel_tables.attribution.activities import KINDS
 from kernel_tables.attribution.capture_arrays import CaptureArrays
-from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TIMELINE
+from kernel_tables.attribution.limits import MAX_TIMELINE_CHARACTERS
 from kernel_tables.attribution.path_text import as_path
 from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.ranges import NONE
@@ -92,16 +92,16 @@ def _selection(trace: CaptureArrays, under: str | None) -> tuple[CaptureArrays, 
     activities, ranges = np.arange(len(trace.gpu_activities)), np.arange(len(trace.range_arrays))
     if under is not None:
         trace.require_range(under)
-        inside = trace.range_paths.inside(under)
+        inside = trace.range_paths.is_inside(under)
         activities = np.flatnonzero(inside[trace.activity_path])
         ranges = np.flatnonzero(inside[trace.range_paths.of_node[: len(ranges)]])
-    trace.require_text(trace.activity_path[activities], trace.gpu_activities.name[activities], MOST_TEXT_OF_A_TIMELINE)
+    trace.require_text(trace.activity_path[activities], trace.gpu_activities.name[activities], MAX_TIMELINE_CHARACTERS)
     return trace, activities, ranges
 
 
 def _first_ns(trace: CaptureArrays, activities: np.ndarray, ranges: np.ndarray) -> int:
     rows = trace.gpu_activities
-    launch_ns = rows.launch_at(activities[rows.launched[activities]])
+    launch_ns = rows.launch_ns_of(activities[rows.has_launch[activities]])
     times = [rows.start_ns[activities], launch_ns, trace.range_arrays.start_ns[ranges]]
     return int(min((column.min() for column in times if len(column)), default=0))
 
@@ -171,7 +171,7 @@ def _activity_events(
 
 def _track_names(placed: PlacedTrace, lanes: Lanes, streams: dict[Stream, int]) -> Iterator[dict]:
     trace, activities = placed.trace, placed.trace.gpu_activities
-    launching = activities.thread[placed.activities][activities.launched[placed.activities]]
+    launching = activities.thread[placed.activities][activities.has_launch[placed.activities]]
     threads = np.unique(np.append(trace.range_arrays.thread[placed.ranges], launching)).tolist()
     rank = f"rank {placed.rank}, " if placed.count > 1 else ""
     for process in sorted({process_of(thread) for thread in threads} | {process for process, _, _ in streams}):

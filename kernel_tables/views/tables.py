@@ -31,7 +31,7 @@ def activities(trace: CaptureArrays) -> pd.DataFrame:
             "thread": rows.thread,
             "device": trace.places["device"].astype(np.int64),
             "stream": trace.places["stream"].astype(np.int64),
-            "launch_ns": pd.arrays.IntegerArray(rows.launch_ns, mask=~rows.launched),
+            "launch_ns": pd.arrays.IntegerArray(rows.launch_ns, mask=~rows.has_launch),
             "path_id": trace.activity_path.astype(np.int32),
         }
     )
@@ -85,10 +85,10 @@ def range_tree(trace: CaptureArrays, under: str | None, process: int | None = No
         for name in SUMS[1:]:
             np.add.at(sums[name], paths.parent[rows], sums[name][rows])
     is_shown = (sums["instances"] > 0) | (sums["kernels"] > 0) | (sums["memops"] > 0)
-    is_shown &= paths.inside(under) if under is not None else True
+    is_shown &= paths.is_inside(under) if under is not None else True
     is_shown[NO_RANGE] = False
     shown = [path for path in _in_order(paths, sums["gpu_time_ns"] + sums["memop_time_ns"]) if is_shown[path]]
-    limits.require_text(int(paths.text[shown].sum()), limits.MOST_TEXT_OF_A_TABLE)
+    limits.require_text(int(paths.characters[shown].sum()), limits.MAX_TABLE_CHARACTERS)
     outermost = int(depth[shown].min(initial=depth.max(initial=0)))
     head = {"range": [path_text.as_path(paths.tuples[path]) for path in shown], "depth": depth[shown] - outermost}
     return pd.DataFrame(head | {name: sums[name][shown] for name in SUMS})
@@ -105,7 +105,7 @@ def kernels(trace: CaptureArrays, under: str | None, process: int | None = None)
     del key
     statistics = _statistics(group_of, rows.duration_ns[selected])
     path_id, name = group // names, group % names
-    trace.require_text(path_id, name, limits.MOST_TEXT_OF_A_TABLE)
+    trace.require_text(path_id, name, limits.MAX_TABLE_CHARACTERS)
     label = {path: path_text.as_path(paths.tuples[path]) for path in np.unique(path_id).tolist()}
     head = {
         "range": [label[path] for path in path_id.tolist()],
@@ -142,7 +142,7 @@ def _selected(trace: CaptureArrays, under: str | None, process: int | None) -> n
     if under is None:
         return selected
     trace.require_range(under)
-    inside = trace.range_paths.inside(under)[trace.activity_path]
+    inside = trace.range_paths.is_inside(under)[trace.activity_path]
     return inside if process is None else inside & selected
 
 
@@ -162,7 +162,7 @@ def range_instance_nodes(trace: CaptureArrays, under: str | None, process: int |
     nodes, paths = trace.instance_nodes, trace.range_paths
     if process is not None:
         nodes = nodes[trace.range_arrays.process[trace.attribution.range[nodes]] == process]
-    return nodes if under is None else nodes[paths.inside(under)[paths.of_node[nodes]]]
+    return nodes if under is None else nodes[paths.is_inside(under)[paths.of_node[nodes]]]
 
 
 def _statistics(group: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.ndarray]:

@@ -66,7 +66,7 @@ def call_rows(trace: CaptureArrays, rows: np.ndarray) -> pd.DataFrame:
             "track": LAUNCH, "thread": activities.thread[rows], "device": NOWHERE, "stream": NOWHERE, "depth": 0,
             "name": [names[call] for call in calls.tolist()], "class": "",
             "path_id": trace.launch_path[rows].astype(np.int32),
-            "start_ns": activities.launch_at(rows), "end_ns": ends_ns[calls], "call": calls,
+            "start_ns": activities.launch_ns_of(rows), "end_ns": ends_ns[calls], "call": calls,
         }
     )  # fmt: skip
 

@@ -107,8 +107,8 @@ def _operators(scope: Scope) -> Iterator[CauseTimes]:
 def _first_launches(scope: Scope, count: int) -> np.ndarray:
     """Whether each API call is the first that launches a kernel of its name."""
     activities, first = scope.activities, np.zeros(count, bool)
-    launched = np.flatnonzero(activities.launched)
-    order = launched[np.argsort(activities.launch_at(launched), kind="stable")]
+    launched = np.flatnonzero(activities.has_launch)
+    order = launched[np.argsort(activities.launch_ns_of(launched), kind="stable")]
     first[activities.launch_row[order[np.unique(activities.name[order], return_index=True)[1]]]] = True
     return first
 
