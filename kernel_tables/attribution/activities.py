@@ -9,7 +9,7 @@ from kernel_tables.attribution.launches import NO_LAUNCH, launch_rows
 from kernel_tables.errors import TraceError, impossible
 from kernel_tables.reading.capture import Capture, Columns
 from kernel_tables.reading.global_ids import process_of
-from kernel_tables.reading.schema import GRAPH, KERNEL, MEMCPY, MEMSET, MISSING, WANTED
+from kernel_tables.reading.schema import GRAPH, KERNEL, MEMCPY, MEMSET, MISSING, TABLE_COLUMNS
 
 KINDS = ("kernel", "memcpy", "memset", "graph")
 TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH)  # in the order of KINDS
@@ -72,7 +72,7 @@ def read_activities(capture: Capture, tables: list[Columns], calls: Columns) -> 
     counts = [len(table["start"]) for table in tables]
     kind = np.repeat(np.arange(len(KINDS), dtype=np.int8), counts)
     name, names = _names(capture, tables)
-    columns = {key: concatenated([table.pop(key) for table in tables]) for key in WANTED[MEMSET]}
+    columns = {key: concatenated([table.pop(key) for table in tables]) for key in TABLE_COLUMNS[MEMSET]}
     threads, call_thread = factorize(calls.pop("thread"))
     calls["thread_index"] = call_thread = call_thread.astype(np.min_scalar_type(-len(threads) - 1))
     process = _with_missing_processes(capture, columns["process"], np.unique(process_of(threads)))

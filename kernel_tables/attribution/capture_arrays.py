@@ -28,8 +28,8 @@ from kernel_tables.attribution.ranges import (
 from kernel_tables.errors import TraceError, impossible
 from kernel_tables.kernel_classes.categories import classify
 from kernel_tables.kineto.capture_schema import CPU_DEVICE
-from kernel_tables.reading.capture import Capture
-from kernel_tables.reading.schema import KERNEL, MISSING, NVTX, PLACE, RUNTIME, SIZES, WINDOW_KEY
+from kernel_tables.reading.capture import CallFunctions, Capture
+from kernel_tables.reading.schema import KERNEL, MISSING, NVTX, PLACE_COLUMNS, RUNTIME, SIZE_COLUMNS, WINDOW_KEY
 
 MAX_NAME = 100  # characters of a name in a message
 
@@ -117,7 +117,7 @@ class CaptureArrays(AbstractContextManager):
         """The activities as arrays."""
         tables = [self.columns[table] for table in TABLES]
         if "device" in tables[0]:
-            self._place_columns = [{name: table.pop(name) for name in PLACE} for table in tables]
+            self._place_columns = [{name: table.pop(name) for name in PLACE_COLUMNS} for table in tables]
         activities = read_activities(self.capture, tables, self.columns[RUNTIME])
         for table in TABLES:
             del self.columns[table]
@@ -126,22 +126,22 @@ class CaptureArrays(AbstractContextManager):
     @cached_property
     def places(self) -> dict[str, np.ndarray]:
         """The device and the stream of each activity; read separately where few tables need them."""
-        tables = self._place_columns or [self.capture.selected(table, PLACE) for table in TABLES]
+        tables = self._place_columns or [self.capture.read_columns(table, PLACE_COLUMNS) for table in TABLES]
         self._place_columns = None
-        return {name: compact(concatenated([table.pop(name) for table in tables])) for name in PLACE}
+        return {name: compact(concatenated([table.pop(name) for table in tables])) for name in PLACE_COLUMNS}
 
     @property
     def call_threads(self) -> np.ndarray:
         """The global id of the thread of every API call."""
         return self.gpu_activities.threads[self.columns[RUNTIME]["thread_index"]]
 
-    def call_functions(self) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
-        """The end and the string id of every API call, in the order of `columns`, and the functions by that id."""
+    def call_functions(self) -> CallFunctions:
+        """The functions of the API calls, in the order of `columns`."""
         calls = self.columns[RUNTIME]
         if "end" not in calls or "name_id" not in calls:
             return self.capture.call_functions()
         name_id = calls.pop("name_id")  # takes memory, and is needed once
-        return calls["end"], name_id, self.capture.function_names(name_id)
+        return CallFunctions(calls["end"], name_id, self.capture.function_names(name_id))
 
     @cached_property
     def is_cpu_only(self) -> bool:
@@ -157,7 +157,7 @@ class CaptureArrays(AbstractContextManager):
     @cached_property
     def launch_sizes(self) -> LaunchSizes:
         """The grid and the block of each activity."""
-        columns = list(self.capture.selected(KERNEL, SIZES).values())
+        columns = list(self.capture.read_columns(KERNEL, SIZE_COLUMNS).values())
         not_kernels = [""] * (len(self.gpu_activities) - len(columns[0]))
         return LaunchSizes(*(np.append(_sizes_as_text(columns[start : start + 3]), not_kernels) for start in (0, 3)))
 
@@ -247,7 +247,7 @@ class CaptureArrays(AbstractContextManager):
     def _events(self) -> _Events:
         """The columns and the ranges, which are computed while the kernels are still being read."""
         tables = (KERNEL, NVTX, RUNTIME, *(table for table in TABLES if table != KERNEL))
-        with self.capture.reading(*tables, of_text=without_call_numbers, with_details=self._with_details) as reads:
+        with self.capture.reading(*tables, convert_text=without_call_numbers, with_details=self._with_details) as reads:
             ranges = self._ranges(reads[NVTX].result())
             del reads[NVTX]
         return _Events({table: read.result() for table, read in reads.items()}, ranges)

@@ -76,7 +76,7 @@ def node_creations(capture: Capture, activities: Activities) -> NodeCreations | 
 
 def _replayed_nodes(capture: Capture, activities: Activities) -> np.ndarray:
     """By activity: its graph node if it is part of a replay whose launch is in the capture, else MISSING."""
-    node = np.concatenate([capture.selected(table, schema.GRAPH_NODE)["node"] for table in TABLES])
+    node = np.concatenate([capture.read_columns(table, schema.GRAPH_NODE_COLUMN)["node"] for table in TABLES])
     return np.where(activities.has_launch, node, schema.MISSING)
 
 

@@ -27,7 +27,7 @@ from kernel_tables import columns, intervals
 from kernel_tables.diagnosis.scope import NO_STEP
 from kernel_tables.kineto.events import OPERATIONS, operation_named
 from kernel_tables.ranks.ranks import COMMUNICATION, DeviceSteps, RankTrace, device_steps, ranks_in_run
-from kernel_tables.reading.nccl_calls import MOST_BYTES, NcclCall
+from kernel_tables.reading.nccl_calls import MAX_BYTES, NcclCall
 
 GROUP_START, GROUP_END = "ncclGroupStart", "ncclGroupEnd"
 
@@ -92,7 +92,7 @@ def _request_of(calls: Sequence[NcclCall], kernels: int) -> CollectiveRequest:
     operations = {operation_named(call.name.removeprefix("nccl").lower()) for call in calls}
     communicators = {call.communicator for call in calls}
     sizes = [call.bytes for call in calls]
-    knows_bytes = bool(sizes) and None not in sizes and kernels == 1 and sum(sizes) <= MOST_BYTES
+    knows_bytes = bool(sizes) and None not in sizes and kernels == 1 and sum(sizes) <= MAX_BYTES
     return CollectiveRequest(_only(operations), sum(sizes) if knows_bytes else None, _only(communicators))
 
 

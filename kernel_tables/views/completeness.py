@@ -16,7 +16,7 @@ from kernel_tables.clean_text import visible
 from kernel_tables.errors import ERROR, WARNING, Finding, ImpossibleCapture, finding
 from kernel_tables.files import reports_beside
 from kernel_tables.reading.global_ids import process_number, process_of
-from kernel_tables.reading.schema import DAMAGE_KEY, MISSING, RESOLUTION_KEY, RUNTIME, WANTED
+from kernel_tables.reading.schema import DAMAGE_KEY, MISSING, RESOLUTION_KEY, RUNTIME, TABLE_COLUMNS
 from kernel_tables.views.early_end import ended_early
 from kernel_tables.views.nsys_messages import findings_of_nsys
 
@@ -202,7 +202,7 @@ def _launches(trace: CaptureArrays) -> Iterator[Finding]:
         return
     if activities.has_launch.all():
         return
-    calls = trace.capture.selected(RUNTIME, WANTED[RUNTIME])
+    calls = trace.capture.read_columns(RUNTIME, TABLE_COLUMNS[RUNTIME])
     before, lost = kernels_without_calls(activities, calls, process_of(calls["thread"]))
     if lost:
         yield finding(

@@ -50,5 +50,6 @@ def ended_early(trace: CaptureArrays, steps: np.ndarray, kernels: list[int]) -> 
 
 def _calls(trace: CaptureArrays, process: int) -> Intervals:
     """The time in which the process is in a call of CUDA."""
-    mine, end_ns = global_ids.process_of(trace.call_threads) == process, trace.call_functions()[0]
-    return union(trace.columns[schema.RUNTIME]["start"][mine], end_ns[mine])
+    is_of_process = global_ids.process_of(trace.call_threads) == process
+    starts_ns, ends_ns = trace.columns[schema.RUNTIME]["start"], trace.call_functions().end_ns
+    return union(starts_ns[is_of_process], ends_ns[is_of_process])
