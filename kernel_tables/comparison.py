@@ -34,9 +34,9 @@ def side_of(trace: capture_arrays.CaptureArrays, step_name: str = "step") -> Sid
     rows = np.flatnonzero(scope.step != NO_STEP) if has_steps else np.arange(len(activities))
     step, name_count = scope.step[rows] if has_steps else 0, max(len(activities.names), 1)
     keys, group = arrays.factorize(
-        (trace.activity_path[rows].astype(np.int64) * name_count + activities.name[rows]) * scope.count + step
+        (trace.activity_path[rows].astype(np.int64) * name_count + activities.name[rows]) * scope.step_count + step
     )
-    path, name = np.divmod(keys // scope.count, name_count)
+    path, name = np.divmod(keys // scope.step_count, name_count)
     phases, parts = phases_and_parts(trace.range_paths.tuples, step_name)
     launches = pd.DataFrame(
         {
@@ -44,7 +44,7 @@ def side_of(trace: capture_arrays.CaptureArrays, step_name: str = "step") -> Sid
             "part": np.array(parts, object)[path],
             "class": np.array(trace.activity_classes, object)[name],
             "kernel": np.array(activities.names, object)[name],
-            "step": keys % scope.count,
+            "step": keys % scope.step_count,
             "launches": np.bincount(group, minlength=len(keys)),
             "total_ns": arrays.sums_by_group(group, activities.duration_ns[rows], len(keys)),
         }
@@ -52,7 +52,7 @@ def side_of(trace: capture_arrays.CaptureArrays, step_name: str = "step") -> Sid
     facts = {name: trace.metadata[key] for key, name in FACTS.items() if key in trace.metadata}
     facts |= {"GPUs": "; ".join(trace.capture.gpus()) or "unknown", "steps": str(len(scope.steps))}
     trace.require_possible()
-    return Side(facts, scope.count, launches)
+    return Side(facts, scope.step_count, launches)
 
 
 def changes(before: Side, after: Side, tolerance: float = TOLERANCE, everything: bool = False) -> pd.DataFrame:

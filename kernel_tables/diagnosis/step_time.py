@@ -24,9 +24,9 @@ ON_CPU = ON_GPU | {COMPUTE: "operators", "waiting": "waiting for data", IDLE: "o
 
 @dataclass(frozen=True)
 class StepTime:
-    """The mean of the steps (without steps, the capture) on all devices, in ns. The parts add up to it.
+    """The mean time of a step (without steps, of the capture) on all devices, in ns. The parts add up to it.
 
-    Steps last from the start of the first range to the end of the last range or of its activities.
+    The steps last from the start of the first to the end of the last, or of the last activity.
     """
 
     steps: int  # 0 if the capture has none

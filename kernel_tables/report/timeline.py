@@ -34,8 +34,8 @@ def step_leaves(scope: Scope) -> list[Leaf]:
     count_of_names, leaves = len(activities.names), []
     for code, time, count in zip(group.tolist(), ns.tolist(), launches.tolist(), strict=True):
         path, name = paths[code // count_of_names], code % count_of_names
-        ranges, ms = _part(path, classes[name]), time / 1e6 / scope.count
-        leaves.append(Leaf(ranges, activities.names[name], classes[name], ms, count / scope.count))
+        ranges, ms = _part(path, classes[name]), time / 1e6 / scope.step_count
+        leaves.append(Leaf(ranges, activities.names[name], classes[name], ms, count / scope.step_count))
     return leaves
 
 
