@@ -72,6 +72,7 @@ def idle_of(scope: Scope, blocking: Blocking, device: Device) -> Idle:
         unexplained, only_launches = unexplained - by_cause[HOST], by_cause[HOST] == 0
     calls_by_cause = {cause: held_up_by(scope, blocking, device, cause) for cause in CAUSES}
     calls_by_cause = {cause: calls for cause, calls in calls_by_cause.items() if len(calls)}
+    # the late launches in order of time, each with the time since the one before
     late = np.flatnonzero(of_host) if calls_by_cause else np.empty(0, np.intp)
     until_ns = activities.launch_ns_of(next_row[late])
     by_launch = np.argsort(until_ns, kind="stable")
@@ -92,7 +93,7 @@ def idle_of(scope: Scope, blocking: Blocking, device: Device) -> Idle:
 
 
 def claims(gap_ns: np.ndarray, held_up_ns: np.ndarray) -> np.ndarray:
-    """For each gap in turn, the part of it in which the host was held up and that no earlier gap has used."""
+    """By gap: how much of it the time that the host was held up accounts for. Gaps use it in turn."""
     if not len(gap_ns):
         return gap_ns
     balance = np.cumsum(held_up_ns - gap_ns)

@@ -160,11 +160,6 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
         columns = schema.CALL_NAME_COLUMNS.items()
         return {name: candidates for name, candidates in columns if self.has(schema.RUNTIME, *candidates)}
 
-    def call_ends_and_names(self) -> tuple[np.ndarray, list[str]]:
-        """The end and the name of every API call, in the order of reading(RUNTIME); "launch" without a name."""
-        ends, ids, names = self.call_functions()
-        return ends, [names.get(number, "launch") for number in ids.tolist()]
-
     def _columns(self, table: str, convert_text: TextMap | None, with_details: bool) -> Columns:
         if table == schema.NVTX:
             return self._events(RANGES, schema.TABLE_COLUMNS[schema.NVTX], convert_text or _unchanged)

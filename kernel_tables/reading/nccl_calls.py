@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from kernel_tables.reading.payloads import DOMAIN_CONDITION, HEADER, payload_of
+from kernel_tables.reading.small_queries import as_text
 
 DOMAIN = "NCCL"
 LAYOUTS_TABLE = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
@@ -60,6 +61,17 @@ def bytes_of(fields: dict[str, int]) -> int | None:
     """The bytes among the fields of a payload, None if no message is that long."""
     size = fields.get(BYTES)
     return size if size is not None and size <= MAX_BYTES else None
+
+
+def calls_in(rows: Iterable[tuple], entries: Iterable[tuple]) -> list[NcclCall]:
+    """The calls in rows of start, end, thread, name and payload, by thread, then time; `entries` as for layouts_in."""
+    layouts, calls = layouts_in(entries), []
+    for start_ns, end_ns, thread, name, payload in rows:
+        fields = payload_fields(payload, layouts)
+        calls.append(
+            NcclCall(start_ns, end_ns, thread, as_text(name) or "", bytes_of(fields), fields.get(COMMUNICATOR))
+        )
+    return sorted(calls, key=lambda call: (call.thread, call.start_ns, -call.end_ns))
 
 
 def publishable_call(payload: object, layouts: Layouts) -> bytes | None:

@@ -15,48 +15,24 @@ from functools import partial
 from pathlib import Path
 
 from kernel_tables.files import full_disk_as_os_error
-from kernel_tables.reading import global_ids, python_samples, small_queries, soundness
-from kernel_tables.reading.nccl_calls import (
-    CALLS_CONDITION,
-    FIELDS,
-    LAYOUT_COLUMNS,
-    LAYOUTS_TABLE,
-    Layouts,
-    layouts_in,
-    publishable_call,
-)
+from kernel_tables.reading import global_ids, nccl_calls, python_samples, small_queries, soundness
 from kernel_tables.reading.schema import METADATA, NVTX, RANK_KEY, RANKS_KEY, STRINGS, WINDOW_KEY
 
 ENUM = "ENUM_"  # the prefix of tables that name the values of a column
 KEPT_TABLES = (
-    "CUPTI_ACTIVITY_KIND_KERNEL",
-    "CUPTI_ACTIVITY_KIND_MEMCPY",
-    "CUPTI_ACTIVITY_KIND_MEMSET",
-    "CUPTI_ACTIVITY_KIND_RUNTIME",
-    "CUPTI_ACTIVITY_KIND_DRIVER",
-    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
-    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
-    "CUDA_GRAPH_NODE_EVENTS",
-    "CUDA_GPU_MEMORY_USAGE_EVENTS",
-    NVTX,
-    LAYOUTS_TABLE,
-    "OSRT_API",
-    "DIAGNOSTIC_EVENT",
-    "ANALYSIS_DETAILS",
-    "TARGET_INFO_SESSION_START_TIME",
-    "TARGET_INFO_GPU",
-    "TARGET_INFO_CUDA_DEVICE",
-    "TARGET_INFO_CUDA_CONTEXT_INFO",
-    "TARGET_INFO_CUDA_STREAM",
-    *METADATA,
-)
+    "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET",
+    "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUDA_GRAPH_NODE_EVENTS", "CUDA_GPU_MEMORY_USAGE_EVENTS", NVTX,
+    nccl_calls.LAYOUTS_TABLE, "OSRT_API", "DIAGNOSTIC_EVENT", "ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME",
+    "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE", "TARGET_INFO_CUDA_CONTEXT_INFO", "TARGET_INFO_CUDA_STREAM", *METADATA,
+)  # fmt: skip
 KEPT_TEXTS = {  # by table the columns whose texts stay
     NVTX: ("text", "jsonText"),
     STRINGS: ("value",),
     ENUM: ("name", "label"),
     "TARGET_INFO_SESSION_START_TIME": ("utcTime", "localTime"),
     "TARGET_INFO_GPU": ("name", "chipName"),
-    LAYOUTS_TABLE: ("name",),
+    nccl_calls.LAYOUTS_TABLE: ("name",),
     **dict.fromkeys(METADATA, ("name", "value")),
 }
 STRING_COLUMNS = ("shortName", "demangledName", "mangledName", "nameId", "textId", "jsonTextId")
@@ -66,7 +42,7 @@ KEPT_EXPORT_KEYS = ("EXPORT_SCHEMA_VERSION%", "EXPORT_PRODUCT_%", "CAPTURE_BACKE
 # collected; the others name processes and files.
 KEPT_ROWS = {
     **dict.fromkeys(METADATA, " OR ".join(f"name LIKE '{key}'" for key in KEPT_EXPORT_KEYS)),
-    LAYOUTS_TABLE: f"name IN {FIELDS}",
+    nccl_calls.LAYOUTS_TABLE: f"name IN {nccl_calls.FIELDS}",
     "DIAGNOSTIC_EVENT": "severity >= 2 OR "
     + " OR ".join(f"text LIKE '{like}'" for like in ("Number of % events %", "%dropped%", "%lost%", "%not all%")),
 }
@@ -95,7 +71,7 @@ def write_publishable(source: Path, target: Path, window: str | None = None, pro
             database.create_function("published_text", 1, _published_text, deterministic=True)
             database.create_function("published_stack", 1, _published_stack, deterministic=True)
             database.execute("ATTACH ? AS source", (f"{source.resolve().as_uri()}?mode=ro",))
-            published_call = partial(publishable_call, layouts=_layouts(database))
+            published_call = partial(nccl_calls.publishable_call, layouts=_layouts(database))
             database.create_function("published_call", 1, published_call, deterministic=True)
             _copy_kept_tables(database, window, process)
     except sqlite3.Error as error:
@@ -124,13 +100,14 @@ def _published_stack(payload: bytes | None) -> bytes | None:
     return None if python_samples.frames_of(payload) is None else payload
 
 
-def _layouts(database: sqlite3.Connection) -> Layouts:
+def _layouts(database: sqlite3.Connection) -> nccl_calls.Layouts:
     """The offsets of the publishable fields in the payloads of NCCL's calls."""
-    columns = {row[1] for row in database.execute(f"PRAGMA source.table_info({LAYOUTS_TABLE})")}
-    if not columns.issuperset(LAYOUT_COLUMNS):
+    columns = {row[1] for row in database.execute(f"PRAGMA source.table_info({nccl_calls.LAYOUTS_TABLE})")}
+    if not columns.issuperset(nccl_calls.LAYOUT_COLUMNS):
         return {}
-    entries = f"SELECT {', '.join(LAYOUT_COLUMNS)} FROM source.{LAYOUTS_TABLE} WHERE name IN {FIELDS}"
-    return layouts_in(database.execute(entries))
+    wanted = ", ".join(nccl_calls.LAYOUT_COLUMNS)
+    sql = f"SELECT {wanted} FROM source.{nccl_calls.LAYOUTS_TABLE} WHERE name IN {nccl_calls.FIELDS}"
+    return nccl_calls.layouts_in(database.execute(sql))
 
 
 def _copy_kept_tables(database: sqlite3.Connection, window: str | None, process: int | None) -> None:
@@ -202,7 +179,7 @@ def _published_sql(table: str, column: str) -> str:
     if column in IDENTIFYING_COLUMNS:
         return "NULL"
     if (table, column) == (NVTX, "binaryData"):
-        conditions = (python_samples.SAMPLES_CONDITION, CALLS_CONDITION)
+        conditions = (python_samples.SAMPLES_CONDITION, nccl_calls.CALLS_CONDITION)
         is_sample, is_call = (condition.format(table=f'source."{NVTX}"') for condition in conditions)
         return (
             f"CASE WHEN {is_sample} THEN published_stack(CAST(binaryData AS BLOB))"

@@ -10,7 +10,7 @@ import html
 import re
 import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,6 +64,19 @@ def distinct_frames(payloads: Iterable[object]) -> set[Frame]:
 def string_ids(frames: Iterable[Frame]) -> set[int]:
     """The ids of the names of functions and files in the frames, without ids that nsys never uses."""
     return {number for frame in frames for number in frame[:2] if number < MAX_STRING_ID}
+
+
+def samples_in(
+    rows: Sequence[tuple[int, int, object]], strings_of: Callable[[list[int]], Mapping[int, str]]
+) -> list[PythonSample]:
+    """The samples in rows of time, thread and payload; `strings_of` returns the strings with these ids."""
+    frames = distinct_frames(payload for *_, payload in rows)
+    strings = strings_of(sorted(string_ids(frames)))
+    names = {frame: frame_name(strings.get(frame.function), strings.get(frame.file)) for frame in frames}
+    return [
+        PythonSample(at_ns, thread, tuple(names[frame] for frame in frames_of(payload) or ()))
+        for at_ns, thread, payload in rows
+    ]
 
 
 def function_name(text: str) -> str | None:

@@ -11,35 +11,24 @@ from kernel_tables.kineto.capture_schema import COLLECTIVES
 from kernel_tables.reading import schema
 from kernel_tables.reading.nccl_calls import (
     CALLS_CONDITION,
-    COMMUNICATOR,
     LAYOUT_COLUMNS,
     LAYOUTS_TABLE,
     MAX_BYTES,
-    Layouts,
     NcclCall,
-    bytes_of,
-    layouts_in,
-    payload_fields,
+    calls_in,
 )
-from kernel_tables.reading.python_samples import (
-    SAMPLES_CONDITION,
-    PythonSample,
-    distinct_frames,
-    frame_name,
-    frames_of,
-    string_ids,
-)
+from kernel_tables.reading.python_samples import SAMPLES_CONDITION, PythonSample, samples_in
 from kernel_tables.reading.small_queries import as_text, opened
 from kernel_tables.reading.times import Bounds
 
-NSYS_WARNING = 2
+NSYS_WARNING, NSYS_ERROR = 2, 3  # severities
 MAX_METADATA = 10_000  # an export has some ten; the pages of a damaged table may lead in circles
 
 
 class NsysMessage(NamedTuple):
     """A message of nsys about a capture, and the number of processes that it is about."""
 
-    severity: int  # 2 for a warning, 3 for an error
+    severity: int  # NSYS_WARNING, NSYS_ERROR or another number
     text: str
     process_count: int
 
@@ -86,7 +75,7 @@ class SmallTables:
         """Whether the table exists and has these columns."""
         return table in self.tables and self.tables[table].keys() >= set(columns)
 
-    def strings(self, ids: np.ndarray) -> dict[int, str]:
+    def strings(self, ids: np.ndarray | list[int]) -> dict[int, str]:
         """The strings of the distinct ids that are used; an id without a string is left out."""
         used = [number for number in np.unique(ids).tolist() if number != schema.MISSING]
         if not self.has(schema.STRINGS, "id", "value") or not used:
@@ -126,13 +115,7 @@ class SmallTables:
         rows = self._rows(f"SELECT start, globalTid, {self._payload_sql} FROM {schema.NVTX} WHERE {is_sample}")
         if any(not (isinstance(start, int) and isinstance(thread, int)) for start, thread, _ in rows):
             raise impossible(self.path, "wrong_type", "a sample's time or thread is not an integer; export it again")
-        frames = distinct_frames(payload for *_, payload in rows)
-        strings = self.strings(np.array(sorted(string_ids(frames)), np.int64))
-        names = {frame: frame_name(strings.get(frame.function), strings.get(frame.file)) for frame in frames}
-        return [
-            PythonSample(start, thread, tuple(names[frame] for frame in frames_of(payload) or ()))
-            for start, thread, payload in rows
-        ]
+        return samples_in(rows, self.strings)
 
     @property
     def _payload_sql(self) -> str:
@@ -144,9 +127,6 @@ class SmallTables:
         over when the capture ended is left out, since its end is unknown."""
         if not self.has(schema.NVTX, "start", "end", "eventType", "text", "textId", "globalTid", "domainId"):
             return []
-        layouts: Layouts = {}
-        if self.has(LAYOUTS_TABLE, *LAYOUT_COLUMNS):
-            layouts = layouts_in(self._rows(f"SELECT {', '.join(LAYOUT_COLUMNS)} FROM {LAYOUTS_TABLE}"))
         name = "text"
         if schema.STRINGS in self.tables:
             name = f"ifnull(text, (SELECT value FROM {schema.STRINGS} WHERE id = textId))"
@@ -156,12 +136,9 @@ class SmallTables:
         )
         if any(not isinstance(number, int) for row in rows for number in row[:3]):
             raise impossible(self.path, "wrong_type", "a call's time or thread is not an integer; export it again")
-        calls = []
-        for start_ns, end_ns, thread, name, payload in rows:
-            fields = payload_fields(payload, layouts)
-            communicator = fields.get(COMMUNICATOR)
-            calls.append(NcclCall(start_ns, end_ns, thread, as_text(name) or "", bytes_of(fields), communicator))
-        return sorted(calls, key=lambda call: (call.thread, call.start_ns, -call.end_ns))
+        columns = ", ".join(LAYOUT_COLUMNS)
+        has_layouts = self.has(LAYOUTS_TABLE, *LAYOUT_COLUMNS)
+        return calls_in(rows, self._rows(f"SELECT {columns} FROM {LAYOUTS_TABLE}") if has_layouts else [])
 
     @cached_property
     def torch_collectives(self) -> dict[tuple[int, int], TorchCollective]:

@@ -47,11 +47,9 @@ class Times:
 
     def _widen_to(self, name: str, values: np.ndarray) -> None:
         if len(values):
-            self._widen(name, int(values.min()), int(values.max()))
-
-    def _widen(self, name: str, least: int, greatest: int) -> None:
-        before = self._extents.get(name, (least, greatest))
-        self._extents[name] = min(before[0], least), max(before[1], greatest)
+            least, greatest = int(values.min()), int(values.max())
+            before = self._extents.get(name, (least, greatest))
+            self._extents[name] = min(before[0], least), max(before[1], greatest)
 
     def add(self, other: "Times") -> None:
         """Adds the times that another one has looked at."""
@@ -59,7 +57,7 @@ class Times:
         self._backwards_count += other._backwards_count
         self._total_ns += other._total_ns
         for name, extent in other._extents.items():
-            self._widen(name, *extent)
+            self._widen_to(name, np.array(extent))
 
     def findings(self) -> list[Finding]:
         """The impossibilities so far."""

@@ -18,12 +18,12 @@ SUMS = ("instances", "kernels", "gpu_time_ns", "memops", "memop_time_ns")
 
 def activities(trace: CaptureArrays) -> pd.DataFrame:
     rows = trace.gpu_activities
-    class_names, class_of_name = np.unique(np.array(trace.activity_classes, object), return_inverse=True)
+    class_names, class_code = np.unique(np.array(trace.activity_classes, object), return_inverse=True)
     return pd.DataFrame(
         {
             "kind": pd.Categorical.from_codes(rows.kind, KINDS),
             "name": _categorical(rows.name, rows.names),
-            "class": pd.Categorical.from_codes(class_of_name.reshape(-1)[rows.name], class_names.astype(str)),
+            "class": pd.Categorical.from_codes(class_code.reshape(-1)[rows.name], class_names.astype(str)),
             "start_ns": rows.start_ns,
             "end_ns": rows.end_ns,
             "duration_ns": rows.duration_ns,
@@ -97,14 +97,14 @@ def range_tree(trace: CaptureArrays, under: str | None, process: int | None = No
 def kernels(trace: CaptureArrays, under: str | None, process: int | None = None) -> pd.DataFrame:
     rows, paths = trace.gpu_activities, trace.range_paths
     selected = _selected(trace, under, process)
-    path, name_of = trace.activity_path[selected], rows.name[selected]
-    names = max(len(rows.names), 1)
-    dtype = np.int32 if len(paths) * names < 1 << 31 else np.int64  # untouched memory costs no time
-    key = map_blocks(lambda block: path[block].astype(dtype) * names + name_of[block], len(path), dtype)
-    group, group_of = factorize(key)
+    path, name = trace.activity_path[selected], rows.name[selected]
+    name_count = max(len(rows.names), 1)
+    dtype = np.int32 if len(paths) * name_count < 1 << 31 else np.int64  # half the memory takes less time
+    key = map_blocks(lambda block: path[block].astype(dtype) * name_count + name[block], len(path), dtype)
+    keys, group = factorize(key)
     del key
-    statistics = _statistics(group_of, rows.duration_ns[selected])
-    path_id, name = group // names, group % names
+    statistics = _statistics(group, rows.duration_ns[selected])
+    path_id, name = keys // name_count, keys % name_count
     trace.require_text(path_id, name, limits.MAX_TABLE_CHARACTERS)
     label = {path: path_text.as_path(paths.tuples[path]) for path in np.unique(path_id).tolist()}
     head = {
@@ -124,16 +124,16 @@ def classes(trace: CaptureArrays, under: str | None, process: int | None = None)
         {"class": trace.activity_classes, "kernel": rows.names, "launches": launches, "total_ns": total_ns}
     )
     by_name = _sorted(by_name[by_name["launches"] > 0], "total_ns", "kernel")
-    table = [_class_row(name, of_class, by_name["total_ns"].sum()) for name, of_class in by_name.groupby("class")]
-    return _sorted(pd.DataFrame(table, columns=column_names("classes")), "total_ns", "class")
-
-
-def _class_row(name: str, of_class: pd.DataFrame, all_ns: int) -> tuple:
-    """The columns of `classes` for a class, from its kernels, longest time first."""
-    names = of_class["kernel"].tolist()
-    launches, total_ns = int(of_class["launches"].sum()), int(of_class["total_ns"].sum())
-    share = total_ns / all_ns if all_ns else 0.0
-    return name, len(names), launches, total_ns, share, names[0], "; ".join(names) if name == UNKNOWN else ""
+    groups = by_name.groupby("class")
+    table = (
+        groups[["launches", "total_ns"]]
+        .sum()
+        .assign(kernels=groups.size(), largest_kernel=groups["kernel"].first(), unknown_names="")
+    )
+    if UNKNOWN in table.index:
+        table.loc[UNKNOWN, "unknown_names"] = "; ".join(groups.get_group(UNKNOWN)["kernel"])
+    table["share_of_gpu_time"] = table["total_ns"] / max(table["total_ns"].sum(), 1)
+    return _sorted(table.reset_index()[column_names("classes")], "total_ns", "class")
 
 
 def _selected(trace: CaptureArrays, under: str | None, process: int | None) -> np.ndarray | slice:
