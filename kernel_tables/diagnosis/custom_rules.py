@@ -14,7 +14,7 @@ from kernel_tables.diagnosis.needs import calls, gpu, kernels
 from kernel_tables.diagnosis.rules import CODES, POSSIBLE, DiagnosisRule
 from kernel_tables.errors import TraceError
 from kernel_tables.intervals import intersection, union
-from kernel_tables.kernel_classes.categories import found_in, unusable
+from kernel_tables.kernel_classes.categories import is_found_in, pattern_problem
 
 CALL = "call"
 KERNEL_SELECTORS = ("kernel", "class", "range")
@@ -78,7 +78,7 @@ def _problem(entry: Mapping) -> str | None:
         return "it names a call and kernels; write a rule for each"
     if not re.fullmatch(r"[a-z][a-z0-9_]*", entry["code"]) or not 0 <= entry["share"] <= 1:
         return "a code consists of lower-case letters, digits and _, and a share is between 0 and 1"
-    reasons = ((entry[key], unusable(entry[key])) for key in PATTERNS if key in entry)
+    reasons = ((entry[key], pattern_problem(entry[key])) for key in PATTERNS if key in entry)
     return next((f"the pattern {text!r} cannot be used ({reason})" for text, reason in reasons if reason), None)
 
 
@@ -92,7 +92,7 @@ def _kernel_hit(context: DiagnosisContext, entry: Mapping, selection: str) -> Ru
     scope = context.scope
     mask = scope.is_inside & scope.is_kernel
     if "kernel" in entry:
-        mask &= scope.with_names(found_in(entry["kernel"], scope.activities.names))
+        mask &= scope.with_names(is_found_in(entry["kernel"], scope.activities.names))
     if "class" in entry:
         mask &= scope.of_class(entry["class"])
     if "range" in entry:
@@ -105,7 +105,7 @@ def _kernel_hit(context: DiagnosisContext, entry: Mapping, selection: str) -> Ru
 def _call_hit(context: DiagnosisContext, entry: Mapping, selection: str) -> RuleHit | None:
     """The host's time in such calls within the spans of its GPUs; nested calls count once."""
     scope, total_ns, count = context.scope, 0, 0
-    is_wanted = np.array(found_in(entry[CALL], scope.calls.functions), bool)[scope.calls.function]
+    is_wanted = np.array(is_found_in(entry[CALL], scope.calls.functions), bool)[scope.calls.function]
     for device in scope.devices:
         first, last = np.array([device.first_ns]), np.array([device.last_ns])
         matches = is_wanted & (scope.calls.process == device.process)

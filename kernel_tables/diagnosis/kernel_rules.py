@@ -55,7 +55,7 @@ def unfused_elementwise(context: DiagnosisContext) -> RuleHit | None:
         length = np.diff(np.append(first, len(rows)))
         is_chain = (length >= MIN_CHAIN) & is_elementwise[first]
         time_ns = context.time_by_activity[rows]
-        chain_ns, shortest_ns = (f.reduceat(time_ns, first)[is_chain] for f in (np.add, np.minimum))
+        chain_ns, shortest_ns = (ufunc.reduceat(time_ns, first)[is_chain] for ufunc in (np.add, np.minimum))
         chains += int(is_chain.sum())
         gain_ns += int((chain_ns - shortest_ns).sum())
         total_ns += int(chain_ns.sum())

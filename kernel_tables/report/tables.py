@@ -52,8 +52,9 @@ def ranges(trace: Trace, under: str | None, all_ns: int) -> ReportTable:
     tree = RangeTree(trace, under)
     rows = tuple(
         (
-            ReportCell(row.label, depth=row.depth), NO_COUNT if row.node.times is None else _count(row.node.times),
-            _count(row.node.kernels), *_time(row.node.ns, all_ns), _count(row.node.memops),
+            ReportCell(row.label, depth=row.depth),
+            NO_COUNT if row.node.instances is None else _count(row.node.instances), _count(row.node.kernels),
+            *_time(row.node.ns, all_ns), _count(row.node.memops),
         )
         for row in tree.rows(MOST_ROWS)
     )  # fmt: skip
