@@ -18,16 +18,10 @@ import numpy as np
 from kernel_tables.attribution.ranges import NONE
 from kernel_tables.diagnosis.scope import Scope
 
-INNER_CLASSES = (
-    "elementwise",
-    "reduction",
-    "random",
-    "softmax",
-    "memcpy",
-    "memset",
-    "other/view",
+INNER_CLASSES = (  # of what may lie between the products
+    "elementwise", "reduction", "random", "softmax", "triton-fused/softmax", "memcpy", "memset", "other/view",
     "other/allocation",
-)
+)  # fmt: skip
 # In cross entropy and samplers. The last template argument but one of the warp kernels is is_log_softmax.
 LOG_SOFTMAX = re.compile(r"(?i)log_?softmax|softmax_warp_\w+<[^<>]*, (?:true|\(bool\)1), (?:true|false|\(bool\)\d)>")
 SOFTMAX_BACKWARD = re.compile(r"(?i)softmax\w*_?backward")
@@ -100,7 +94,7 @@ def _kinds(scope: Scope) -> _Kinds:
     is_split, is_softmax = fits(SPLIT_PRODUCT), scope.of_class("softmax", "triton-fused/softmax")
     view = scope.of_class("other/view", "other/allocation")
     product = scope.of_class("gemm") & ~is_split & ~fits(LINEAR)
-    goes_on = scope.of_class(*INNER_CLASSES, "triton-fused/softmax") | scope.is_memory | is_split
+    goes_on = scope.of_class(*INNER_CLASSES) | scope.is_memory | is_split
     return _Kinds(
         product=product,
         softmax=is_softmax & ~fits(SOFTMAX_BACKWARD),

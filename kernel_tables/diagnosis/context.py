@@ -82,6 +82,7 @@ class DiagnosisContext:
 
     @cached_property
     def idle_by_device(self) -> list[Idle]:
+        """The gaps of each device by cause."""
         return [idle_of(self.scope, self.blocking, device) for device in self.scope.devices]
 
     def idle_by_activity(self, *causes: str) -> np.ndarray:

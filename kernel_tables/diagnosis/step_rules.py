@@ -24,11 +24,11 @@ def unsteady_steps(context: DiagnosisContext) -> RuleHit | None:
     time_ns = np.maximum(step_times_ns(scope) - _claimed_ns(context), 1)
     median_ns, half = float(np.median(time_ns)), len(time_ns) // 2
     may_be_chance = len(time_ns) < MIN_STEPS or scope.trace.is_cpu_only
-    before, after = float(np.median(time_ns[:half])), float(np.median(time_ns[-half:]))
-    is_slow, drift = time_ns > OUTLIER * median_ns, 0.0 if may_be_chance else after / before - 1
+    first_ns, second_ns = float(np.median(time_ns[:half])), float(np.median(time_ns[-half:]))  # of the halves
+    is_slow, drift = time_ns > OUTLIER * median_ns, 0.0 if may_be_chance else second_ns / first_ns - 1
     if may_be_chance and is_slow.any():
         is_slow &= _does_more(scope, is_slow)
-    longer_ns = np.maximum(time_ns - (median_ns if abs(drift) < DRIFT else min(before, after)), 0)
+    longer_ns = np.maximum(time_ns - (median_ns if abs(drift) < DRIFT else min(first_ns, second_ns)), 0)
     longer_ns = np.where(is_slow, longer_ns, 0) if may_be_chance else longer_ns
     gain_ns = int(longer_ns.sum()) * len(scope.devices)
     if not (is_slow.any() or abs(drift) >= DRIFT) or scope.share(gain_ns) < CAUSE_SHARE:

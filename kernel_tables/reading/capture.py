@@ -111,7 +111,7 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
         inline = events["text"].to_pylist()
         process = global_ids.process_of(events["thread"])
         rows = zip(process.tolist(), events["domain"].tolist(), inline, events["text_id"].tolist(), strict=True)
-        return {(p, domain): text or names.get(text_id, "") for p, domain, text, text_id in rows}
+        return {(number, domain): text or names.get(text_id, "") for number, domain, text, text_id in rows}
 
     def range_domains(self) -> np.ndarray:
         """The domain id of each range, in the order of reading(NVTX); read separately, since it is seldom needed."""
