@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 
-from kernel_tables.processors import processors
+from kernel_tables.processors import processor_count
 
 BLOCK_LENGTH = 1 << 16
 MIN_NARROW, MAX_NARROW = -(1 << 30), (1 << 30) - 1  # the sum of two fits into 32 bits, too
-WORKERS = min(4, max(2, processors()))
+WORKERS = min(4, max(2, processor_count()))
 
 
 def blocks(count: int) -> list[slice]:

@@ -44,7 +44,7 @@ class LaunchSizes(NamedTuple):
 class _CaptureRanges(NamedTuple):
     names: list[str]  # by code
     missing_name_count: int  # of names that are not in the capture
-    left_open: int  # the number of ranges that were never closed
+    unclosed_count: int  # the number of ranges that were never closed
     arrays: Ranges
     attributor: rule.RangeAttributor | BeyondLimits
 
@@ -190,9 +190,9 @@ class CaptureArrays(AbstractContextManager):
         return self._events.ranges.arrays
 
     @property
-    def left_open(self) -> int:
+    def unclosed_count(self) -> int:
         """The number of ranges that were never closed."""
-        return self._events.ranges.left_open
+        return self._events.ranges.unclosed_count
 
     @cached_property
     def attribution(self) -> Attribution:
@@ -257,15 +257,15 @@ class CaptureArrays(AbstractContextManager):
         missing_names = set(factorize(events["text_id"])[0].tolist()) - registered.keys() - {MISSING}
         names = coded_names(events["text"], events["text_id"], registered)
         end_ns = events["end"]
-        left_open = int((end_ns == MISSING).sum())
-        if left_open:
+        unclosed_count = int((end_ns == MISSING).sum())
+        if unclosed_count:
             end_ns = np.where(end_ns == MISSING, self.capture.last_time_ns(), end_ns)
         arrays = in_opening_order(events["start"], end_ns, events["thread"], names.codes)
         try:
             attributor = rule.RangeAttributor(arrays)
         except BeyondLimits as error:
             attributor = error
-        return _CaptureRanges(names.names, len(missing_names), left_open, arrays, attributor)
+        return _CaptureRanges(names.names, len(missing_names), unclosed_count, arrays, attributor)
 
     def require_text(self, path: np.ndarray, name: np.ndarray, limit: int) -> None:
         """Raises ImpossibleCapture if rows with these paths and names of activities exceed `limit` characters."""

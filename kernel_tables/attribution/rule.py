@@ -92,7 +92,7 @@ class RangeAttributor:
         outermost = np.concatenate([thread.ranges[mask] for thread, mask in zip(threads, is_root, strict=True)])
         order = np.argsort(outermost, kind="stable")  # numbers of ranges ascend with time
         roots, outermost = roots[order], outermost[order]
-        inherited = self._inherited(
+        inherited = self._inherited_nodes(
             threads,
             self._ranges.start_ns[outermost],
             self._ranges.thread[outermost],
@@ -110,10 +110,10 @@ class RangeAttributor:
                 positions = positions[np.argsort(times_ns[positions], kind="stable")]
                 sorted_ns = times_ns[positions]
                 open_at = partial(_open_at, sorted_ns)
-                nodes[positions] = self._inherited(threads, sorted_ns, thread_ids[positions], open_at)
+                nodes[positions] = self._inherited_nodes(threads, sorted_ns, thread_ids[positions], open_at)
         return nodes
 
-    def _inherited(
+    def _inherited_nodes(
         self,
         threads: list[ThreadRanges],
         times_ns: np.ndarray,
@@ -133,7 +133,7 @@ class RangeAttributor:
             is_open = nodes != NONE
             offers.append(InheritedNodes(queries[is_open], nodes[is_open]))
             self._count_pairs(int(is_open.sum()))
-        return self._merged(offers, len(times_ns))
+        return self._merged_nodes(offers, len(times_ns))
 
     def _count_pairs(self, more: int) -> None:
         with self._lock:
@@ -159,7 +159,7 @@ class RangeAttributor:
             nodes[broken] = forest.add_chains(len(broken), ChainMembers(query[encloses], range_index[encloses]))
         return nodes
 
-    def _merged(self, offers: list[InheritedNodes], count: int) -> np.ndarray:
+    def _merged_nodes(self, offers: list[InheritedNodes], count: int) -> np.ndarray:
         """The node of all ranges offered to each of `count` queries, which are in order of time."""
         query, node = (np.concatenate(parts) for parts in zip(*offers, strict=True))
         merged, offer_count = np.full(count, NONE), np.bincount(query, minlength=count)

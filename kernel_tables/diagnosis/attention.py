@@ -72,14 +72,14 @@ def attention_of(scope: Scope, in_backward: np.ndarray) -> Attention:
     for stream in streams:
         forward[stream.forward()] = True
     outside = passes >= len(scope.trace.range_arrays)
-    is_doubtful = bool((forward & outside).any() and (scope.of_class("gemm") & ~outside & ~in_backward).any())
+    is_doubtful = bool((forward & outside).any() and (scope.is_of_class("gemm") & ~outside & ~in_backward).any())
     if is_doubtful:
         forward &= ~outside
     for stream in streams:
         backward[stream.backward(stream.has_softmax_backward)] = True
     if not backward.any() and forward.any():
         parts = _parts(scope, forward)
-        is_candidate = in_backward & scope.within(lambda name: name in parts)
+        is_candidate = in_backward & scope.is_in_range(lambda name: name in parts)
         for stream in streams:
             backward[stream.backward(stream.reduces & stream.is_within(is_candidate))] = True
     return Attention(forward, backward, kinds.product, is_doubtful)
@@ -91,18 +91,18 @@ def _kinds(scope: Scope) -> _Kinds:
     def fits(pattern: re.Pattern) -> np.ndarray:
         return scope.with_names([bool(pattern.search(name)) for name in names])
 
-    is_split, is_softmax = fits(SPLIT_PRODUCT), scope.of_class("softmax", "triton-fused/softmax")
-    view = scope.of_class("other/view", "other/allocation")
-    product = scope.of_class("gemm") & ~is_split & ~fits(LINEAR)
-    goes_on = scope.of_class(*INNER_CLASSES) | scope.is_memory | is_split
+    is_split, is_softmax = fits(SPLIT_PRODUCT), scope.is_of_class("softmax", "triton-fused/softmax")
+    view = scope.is_of_class("other/view", "other/allocation")
+    product = scope.is_of_class("gemm") & ~is_split & ~fits(LINEAR)
+    goes_on = scope.is_of_class(*INNER_CLASSES) | scope.is_memory | is_split
     return _Kinds(
         product=product,
         softmax=is_softmax & ~fits(SOFTMAX_BACKWARD),
         softmax_backward=is_softmax & fits(SOFTMAX_BACKWARD),
-        reduction=scope.of_class("reduction"),
+        reduction=scope.is_of_class("reduction"),
         exponential=fits(EXPONENTIAL),
         view=view,
-        copy=scope.of_class("elementwise/copy") | view | scope.is_memory,
+        copy=scope.is_of_class("elementwise/copy") | view | scope.is_memory,
         breaks=~(product | goes_on) | fits(LOG_SOFTMAX),
     )
 
@@ -115,33 +115,33 @@ class _Stream:
         self._product = np.flatnonzero(kinds.product[rows])
         product_pass = passes[rows[self._product]]
         time_ns = np.where(kinds.product[rows], 0, scope.activities.duration_ns[rows])
-        self._is_closed = (self._sum(kinds.breaks[rows]) == 0) & (self._sum(time_ns) >= MIN_BETWEEN_NS)
+        self._is_closed = (self._totals(kinds.breaks[rows]) == 0) & (self._totals(time_ns) >= MIN_BETWEEN_NS)
         self._is_closed &= product_pass[:-1] == product_pass[1:]
-        self._is_closed &= (self._sum(kinds.softmax[rows]) == 0) | (self._sum(kinds.softmax_backward[rows]) == 0)
+        self._is_closed &= (self._totals(kinds.softmax[rows]) == 0) | (self._totals(kinds.softmax_backward[rows]) == 0)
 
     @property
     def reduces(self) -> np.ndarray:
         """By stretch: whether it may be the backward pass of a softmax in separate kernels."""
         kinds, rows = self._kinds, self._rows
         others = ~(kinds.reduction | kinds.view | kinds.product)[rows]
-        return self._is_closed & (self._sum(kinds.reduction[rows]) > 0) & (self._sum(others) > 1)
+        return self._is_closed & (self._totals(kinds.reduction[rows]) > 0) & (self._totals(others) > 1)
 
     @property
     def has_softmax_backward(self) -> np.ndarray:
         """By stretch: whether it holds the backward pass of a softmax."""
-        return self._is_closed & (self._sum(self._kinds.softmax_backward[self._rows]) > 0)
+        return self._is_closed & (self._totals(self._kinds.softmax_backward[self._rows]) > 0)
 
     def is_within(self, mask: np.ndarray) -> np.ndarray:
         """By stretch: whether all its activities, with its products, are in `mask` (by activity)."""
         outside = ~mask[self._rows]
         first, last = self._product[:-1], self._product[1:]
-        return (self._sum(outside) == 0) & ~outside[first] & ~outside[last]
+        return (self._totals(outside) == 0) & ~outside[first] & ~outside[last]
 
     def forward(self) -> np.ndarray:
         """The activities of the chains of the forward pass: a softmax that no reduction follows, or an exponential with
         reductions before and one after it."""
-        as_one = self._has(self._kinds.softmax, lambda before, after: after == 0)
-        written_out = self._has(self._kinds.exponential, lambda before, after: (before > 0) & (after == 1))
+        as_one = self._has_activity(self._kinds.softmax, lambda before, after: after == 0)
+        written_out = self._has_activity(self._kinds.exponential, lambda before, after: (before > 0) & (after == 1))
         return self._members(self._is_closed & (as_one | written_out))
 
     def backward(self, wanted: np.ndarray) -> np.ndarray:
@@ -149,7 +149,7 @@ class _Stream:
         if not wanted.any():
             return self._rows[:0]
         work = ~self._kinds.view[self._rows]
-        is_twin = (self._sum(self._kinds.breaks[self._rows]) == 0) & (self._sum(work) <= MAX_BETWEEN_TWINS)
+        is_twin = (self._totals(self._kinds.breaks[self._rows]) == 0) & (self._totals(work) <= MAX_BETWEEN_TWINS)
         before, after = np.append(wanted[1:], False), np.append(False, wanted[:-1])
         return self._members(wanted | (is_twin & (before | after)))
 
@@ -165,7 +165,7 @@ class _Stream:
             members = members | (is_beside & is_copy)
         return self._rows[members]
 
-    def _has(self, mask: np.ndarray, fits: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+    def _has_activity(self, mask: np.ndarray, fits: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
         """By stretch: whether it has an activity of `mask` for which `fits` the numbers of reductions before and after
         it in the stretch."""
         positions = np.flatnonzero(mask[self._rows])
@@ -177,7 +177,7 @@ class _Stream:
         is_fitting = fits(reductions[positions] - reductions[first], reductions[last] - reductions[positions])
         return np.isin(np.arange(len(self._is_closed)), stretch[is_fitting])
 
-    def _sum(self, values: np.ndarray) -> np.ndarray:
+    def _totals(self, values: np.ndarray) -> np.ndarray:
         """By stretch: the sum of `values` (one per row) between its products."""
         before = np.append(0, np.cumsum(values.astype(np.int64)))
         return before[self._product[1:]] - before[self._product[:-1] + 1]

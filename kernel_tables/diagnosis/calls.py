@@ -49,7 +49,7 @@ class Calls:
         processes = arrays.compact(global_ids.process_of(self.threads))
         return processes[self.thread_index] if processes.strides[0] else np.broadcast_to(processes[:1], len(self))
 
-    def during(self, mask: np.ndarray) -> Intervals:
+    def time_of(self, mask: np.ndarray) -> Intervals:
         """The time in which at least one call of `mask` was open."""
         if mask.all():  # often, in a capture of one process; saves copies
             return union(self.start_ns, self.end_ns)

@@ -125,7 +125,7 @@ class DiagnosisContext:
         if not mask.any():
             return 0
         devices, is_kernel = self.scope.devices, self.scope.is_kernel
-        return sum(difference(device.during(mask), device.during(is_kernel)).total_ns for device in devices)
+        return sum(difference(device.time_of(mask), device.time_of(is_kernel)).total_ns for device in devices)
 
     @cached_property
     def time_by_activity(self) -> np.ndarray:
@@ -144,7 +144,7 @@ class DiagnosisContext:
         """
         scope, trace = self.scope, self.scope.trace
         launch_ns, is_update = scope.activities.launch_ns, np.zeros(len(scope.activities), bool)
-        in_backward = scope.within(BACKWARD.search, inside=OPTIMIZER.match)
+        in_backward = scope.is_in_range(BACKWARD.search, inside=OPTIMIZER.match)
         for name in filter(OPTIMIZER.match, trace.range_paths.names):
             instance = trace.enclosing(name)  # NONE (-1) indexes the last entry below
             last_ns = np.full(len(trace.range_arrays) + 1, -1)
@@ -155,27 +155,27 @@ class DiagnosisContext:
     @cached_property
     def is_unfused_update(self) -> np.ndarray:
         """By activity: whether it is a kernel of a non-fused optimizer; none if a step has few of them."""
-        mask = self.is_update & ~self.scope.of_class("optimizer")
+        mask = self.is_update & ~self.scope.is_of_class("optimizer")
         return mask if mask.sum() >= MANY_OPTIMIZER_KERNELS * self.scope.step_count else np.zeros_like(mask)
 
     @cached_property
     def has_model_in_optimizer(self) -> bool:
         """Whether kernels of a model cannot be distinguished from those of the optimizer in whose range they run."""
-        return bool((self.is_update & self.scope.of_class(*MODEL_CLASSES)).any())
+        return bool((self.is_update & self.scope.is_of_class(*MODEL_CLASSES)).any())
 
     @cached_property
     def attention(self) -> Attention:
         """The attention in separate kernels."""
-        return attention_of(self.scope, self.scope.within(BACKWARD.search))
+        return attention_of(self.scope, self.scope.is_in_range(BACKWARD.search))
 
     @cached_property
     def is_cast(self) -> np.ndarray:
         """By activity: whether it is a kernel that only converts between types."""
         is_cast = [bool(CAST.search(name)) for name in self.scope.activities.names]
-        return self.scope.with_names(is_cast) & self.scope.of_class("elementwise") & self.scope.is_inside
+        return self.scope.with_names(is_cast) & self.scope.is_of_class("elementwise") & self.scope.is_inside
 
     @cached_property
     def is_fp32_matmul(self) -> np.ndarray:
         """By activity: whether it is a matrix multiply in fp32 without tensor cores."""
         is_fp32 = [is_fp32_without_tensor_cores(name) for name in self.scope.activities.names]
-        return self.scope.with_names(is_fp32) & self.scope.of_class("gemm") & self.scope.is_inside
+        return self.scope.with_names(is_fp32) & self.scope.is_of_class("gemm") & self.scope.is_inside

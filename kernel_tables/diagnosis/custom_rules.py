@@ -67,7 +67,7 @@ def _problem(entry: Mapping) -> str | None:
     if unknown:
         return f"{unknown[0]!r} is not known"
     for key, kind in KEYS.items():
-        if key in entry and not _is(entry[key], kind):
+        if key in entry and not _has_type(entry[key], kind):
             return f"{key} = {entry[key]!r} cannot be used"
     for key in ("code", "share", "advice"):
         if key not in entry:
@@ -82,7 +82,7 @@ def _problem(entry: Mapping) -> str | None:
     return next((f"the pattern {text!r} cannot be used ({reason})" for text, reason in reasons if reason), None)
 
 
-def _is(value: object, kind: type) -> bool:
+def _has_type(value: object, kind: type) -> bool:
     if kind is str:
         return isinstance(value, str) and value != ""
     return isinstance(value, (int, float) if kind is float else int) and not isinstance(value, bool)
@@ -94,9 +94,9 @@ def _kernel_hit(context: DiagnosisContext, entry: Mapping, selection: str) -> Ru
     if "kernel" in entry:
         mask &= scope.with_names(is_found_in(entry["kernel"], scope.activities.names))
     if "class" in entry:
-        mask &= scope.of_class(entry["class"])
+        mask &= scope.is_of_class(entry["class"])
     if "range" in entry:
-        mask &= scope.within(lambda name: name == entry["range"])
+        mask &= scope.is_in_range(lambda name: name == entry["range"])
     if mask.sum() < entry.get("launches", 1) * scope.step_count:
         return None
     return time_hit(context, mask, f"{scope.noun} of {selection} take", entry["share"])
@@ -109,7 +109,7 @@ def _call_hit(context: DiagnosisContext, entry: Mapping, selection: str) -> Rule
     for device in scope.devices:
         first, last = np.array([device.first_ns]), np.array([device.last_ns])
         matches = is_wanted & (scope.calls.process == device.process)
-        total_ns += intersection(scope.calls.during(matches), union(first, last)).total_ns
+        total_ns += intersection(scope.calls.time_of(matches), union(first, last)).total_ns
         count += int((matches & (scope.calls.start_ns >= first) & (scope.calls.start_ns < last)).sum())
     if count < max(entry.get("launches", 1) * scope.step_count, 1) or scope.share(total_ns) < entry["share"]:
         return None

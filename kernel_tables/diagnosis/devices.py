@@ -44,7 +44,7 @@ class Device:
         start_ns, end_ns = int(self.start_ns.min()), int(self.end_ns.max())
         return Intervals(np.array([self.first_ns, end_ns]), np.array([start_ns, self.last_ns]))
 
-    def during(self, mask: np.ndarray) -> Intervals:
+    def time_of(self, mask: np.ndarray) -> Intervals:
         """The time in which at least one activity of `mask` (over all activities) ran."""
         if not mask.any():
             return NOTHING
@@ -57,9 +57,9 @@ class Device:
 
         Raises NotConserved unless they add up to the span, to the nanosecond.
         """
-        compute = self.during(~is_memory & ~is_communication)
-        communication = difference(self.during(is_communication), compute)
-        memory = difference(self.during(is_memory), compute, communication)
+        compute = self.time_of(~is_memory & ~is_communication)
+        communication = difference(self.time_of(is_communication), compute)
+        memory = difference(self.time_of(is_memory), compute, communication)
         idle_ns = self.span_ns - union(self.start_ns, self.end_ns).total_ns
         parts_ns = (compute.total_ns, communication.total_ns, memory.total_ns, idle_ns)
         parts = dict(zip(PARTS, parts_ns, strict=True))

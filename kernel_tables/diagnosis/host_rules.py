@@ -48,7 +48,7 @@ def launch_bound(context: DiagnosisContext) -> RuleHit | None:
     )
 
 
-def held_up(context: DiagnosisContext, cause: str, share: float, waits: str) -> RuleHit | None:
+def wait_hit(context: DiagnosisContext, cause: str, share: float, waits: str) -> RuleHit | None:
     """The hit if the GPU idles, or only copies, because of `cause` for at least this `share` of its time; `waits` says
     when, in words."""
     copies = context.blocking.copy_cause == CAUSES.index(cause)
@@ -78,22 +78,22 @@ def held_up(context: DiagnosisContext, cause: str, share: float, waits: str) -> 
 
 
 sync_in_step = partial(
-    held_up, cause=SYNC_IN_STEP, share=MIN_SHARE, waits="after the host waited for it in the middle of a step"
+    wait_hit, cause=SYNC_IN_STEP, share=MIN_SHARE, waits="after the host waited for it in the middle of a step"
 )
 allocation_in_step = partial(
-    held_up, cause=ALLOCATION_IN_STEP, share=MIN_SHARE, waits="while the host allocates or frees memory within a step"
+    wait_hit, cause=ALLOCATION_IN_STEP, share=MIN_SHARE, waits="while the host allocates or frees memory within a step"
 )
-copy_in_step = partial(held_up, cause=COPY_IN_STEP, share=MIN_SHARE, waits="for copies within a step")
-pageable_copy = partial(held_up, cause=PAGEABLE_COPY, share=MIN_SHARE, waits="for copies from or to pageable memory")
+copy_in_step = partial(wait_hit, cause=COPY_IN_STEP, share=MIN_SHARE, waits="for copies within a step")
+pageable_copy = partial(wait_hit, cause=PAGEABLE_COPY, share=MIN_SHARE, waits="for copies from or to pageable memory")
 idle_sync = partial(
-    held_up,
+    wait_hit,
     cause=IDLE_SYNC,
     share=CAUSE_SHARE,
     waits="after the host waited for it at the end of a step or outside of steps",
 )
-idle_copy = partial(held_up, cause=IDLE_COPY, share=CAUSE_SHARE, waits="for copies outside of steps")
+idle_copy = partial(wait_hit, cause=IDLE_COPY, share=CAUSE_SHARE, waits="for copies outside of steps")
 idle_allocation = partial(
-    held_up, cause=IDLE_ALLOCATION, share=MIN_SHARE, waits="while the host allocates or frees memory outside of steps"
+    wait_hit, cause=IDLE_ALLOCATION, share=MIN_SHARE, waits="while the host allocates or frees memory outside of steps"
 )
 
 
@@ -127,7 +127,7 @@ def _calls_of(context: DiagnosisContext, cause: str) -> dict[str, object]:
     return {
         "calls_per_step": round(int(mask.sum()) / scope.step_count, 2),
         "functions_per_step": {name: round(count / scope.step_count, 2) for name, count in functions if count},
-        "host_ms": scope.per_step_ms(calls.during(mask).total_ns),
+        "host_ms": scope.per_step_ms(calls.time_of(mask).total_ns),
     }
 
 
@@ -156,9 +156,9 @@ def _host_parts(context: DiagnosisContext, device: Device) -> tuple[int, ...]:
     if first_ns > last_ns:
         return 0, 0, 0, 0
     is_of_process = calls.process == device.process
-    launching = calls.during(is_of_process & (calls.kind == LAUNCH))
-    waiting = calls.during(is_of_process & (context.blocking.call_cause >= 0))
-    parts = calls.during(is_of_process), launching, waiting, intersection(waiting, launching)
+    launching = calls.time_of(is_of_process & (calls.kind == LAUNCH))
+    waiting = calls.time_of(is_of_process & (context.blocking.call_cause >= 0))
+    parts = calls.time_of(is_of_process), launching, waiting, intersection(waiting, launching)
     in_any_ns, launching_ns, waiting_ns, both_ns = (covered_between_ns(part, first_ns, last_ns) for part in parts)
     others_ns = in_any_ns - launching_ns - waiting_ns + both_ns
     return launching_ns, waiting_ns - both_ns, others_ns, last_ns - first_ns - in_any_ns

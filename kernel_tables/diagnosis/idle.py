@@ -105,7 +105,7 @@ def claims(gap_ns: np.ndarray, held_up_ns: np.ndarray) -> np.ndarray:
 def _pauses(scope: Scope, device: Device) -> Intervals:
     """The long stretches of the device's span in which its process made no API call."""
     calls = scope.calls
-    busy = calls.during(calls.process == device.process)
+    busy = calls.time_of(calls.process == device.process)
     return gaps(busy, device.first_ns, device.last_ns, LONG_PAUSE_NS)
 
 

@@ -45,7 +45,7 @@ def small_kernels(context: DiagnosisContext) -> RuleHit | None:
 def unfused_elementwise(context: DiagnosisContext) -> RuleHit | None:
     """Chains of kernels in a row on a stream, launched in the same ranges. A fix saves all but the shortest of each."""
     scope = context.scope
-    mask = scope.of_class("elementwise") & scope.is_inside & (context.claimed_ns == 0)
+    mask = scope.is_of_class("elementwise") & scope.is_inside & (context.claimed_ns == 0)
     is_member, chains, gain_ns, total_ns = np.zeros(len(mask), bool), 0, 0, 0
     devices = [device for device in scope.devices if mask[device.rows].any()]
     for rows in (rows for device in devices for rows in scope.streams(device)):
@@ -94,7 +94,7 @@ def unfused_attention(context: DiagnosisContext) -> RuleHit | None:
     known, the forward pass gives a bound for its time."""
     scope, attention = context.scope, context.attention
     forward_ns, known_backward_ns = scope.busy_ns(attention.forward), scope.busy_ns(attention.backward)
-    in_backward = scope.within(BACKWARD.search) & scope.is_inside & scope.is_kernel
+    in_backward = scope.is_in_range(BACKWARD.search) & scope.is_inside & scope.is_kernel
     backward_ns = known_backward_ns or min(scope.busy_ns(in_backward), round(BACKWARD_OF_ATTENTION * forward_ns))
     total_ns = scope.busy_ns(attention.chains) + (0 if known_backward_ns else backward_ns)
     between_ns = scope.busy_ns(attention.chains & ~attention.is_product)
@@ -136,11 +136,11 @@ def unfused_optimizer(context: DiagnosisContext) -> RuleHit | None:
 
 def exposed_communication(context: DiagnosisContext) -> RuleHit | None:
     scope = context.scope
-    communication = scope.of_class("communication") & scope.is_inside
+    communication = scope.is_of_class("communication") & scope.is_inside
     others = scope.is_kernel & ~communication
     total_ns, exposed_ns = scope.busy_ns(communication), scope.parts_ns["exposed communication"]
     hidden_ns = sum(
-        intersection(device.during(communication), device.during(others)).total_ns for device in scope.devices
+        intersection(device.time_of(communication), device.time_of(others)).total_ns for device in scope.devices
     )
     overlap = hidden_ns / max(total_ns, 1)
     if overlap >= OVERLAP_SHARE or scope.share(exposed_ns) < KERNEL_SHARE:
@@ -153,7 +153,7 @@ def exposed_communication(context: DiagnosisContext) -> RuleHit | None:
 def low_occupancy(context: DiagnosisContext) -> RuleHit | None:
     """Kernels of at least one wave that leave more than half of the GPU's warps empty."""
     filling, scope = context.filling, context.scope
-    mask = scope.is_inside & scope.is_kernel & ~scope.of_class(*FAST_AT_LOW_OCCUPANCY)
+    mask = scope.is_inside & scope.is_kernel & ~scope.is_of_class(*FAST_AT_LOW_OCCUPANCY)
     mask &= (filling.occupancy < LOW_OCCUPANCY) & (filling.waves >= 1)
     message = "kernels that leave more than half of the warps empty take"
     return _empty_hit(context, mask, 1 - filling.occupancy, message, "mean_empty_warps")

@@ -17,6 +17,7 @@ from kernel_tables.reading import schema, times
 from kernel_tables.units import duration
 
 NO_STEP = -1
+NamePredicate = Callable[[str], object]
 
 
 class _StepArrays(NamedTuple):
@@ -140,12 +141,13 @@ class Scope:
     @cached_property
     def parts_ns(self) -> dict[str, int]:
         """The devices' spans by PARTS."""
-        parts_by_device = [device.parts_ns(self.is_memory, self.of_class("communication")) for device in self.devices]
+        is_communication = self.is_of_class("communication")
+        parts_by_device = [device.parts_ns(self.is_memory, is_communication) for device in self.devices]
         return {part: sum(parts[part] for parts in parts_by_device) for part in PARTS}
 
     def busy_ns(self, mask: np.ndarray) -> int:
         """The time in which at least one activity in `mask` ran, summed over devices; never more than the spans."""
-        return sum(device.during(mask).total_ns for device in self.devices)
+        return sum(device.time_of(mask).total_ns for device in self.devices)
 
     def share(self, ns: int) -> float:
         """The time as a share of the spans."""
@@ -185,12 +187,12 @@ class Scope:
         """By activity: whether it copies or sets memory."""
         return ~self.is_kernel
 
-    def of_class(self, *families: str) -> np.ndarray:
+    def is_of_class(self, *families: str) -> np.ndarray:
         """By activity: whether it is a kernel of one of these classes, or of one below them (elementwise/copy)."""
         names = [name in families or family(name) in families for name in self.trace.activity_classes]
         return self.with_names(names) & (self.activities.kind == KINDS.index("kernel"))
 
-    def within(self, is_wanted: Callable[[str], object], inside: Callable[[str], object] | None = None) -> np.ndarray:
+    def is_in_range(self, is_wanted: NamePredicate, inside: NamePredicate | None = None) -> np.ndarray:
         """By activity: whether it was launched in a range whose name `is_wanted` accepts; with `inside`, in a range of
         which this is true inside another one whose name `inside` accepts."""
         paths = self.trace.range_paths
@@ -199,7 +201,7 @@ class Scope:
             is_path_wanted &= paths.is_below(self._ends_with(inside))[paths.parent]
         return paths.is_below(is_path_wanted)[self.trace.activity_path]
 
-    def _ends_with(self, is_wanted: Callable[[str], object]) -> np.ndarray:
+    def _ends_with(self, is_wanted: NamePredicate) -> np.ndarray:
         """By path: whether its last name is wanted."""
         paths = self.trace.range_paths
         by_name = np.array([*(bool(is_wanted(name)) for name in paths.names), False])  # the last entry is for no range

@@ -119,5 +119,5 @@ def _waiting_ns(scope: Scope, device: Device) -> int:
 
 def _loading_ns(scope: Scope, device: Device) -> int:
     """The time in which operators of a processor ran to get the next batch, as a DataLoader without workers does."""
-    compute = device.during(~scope.is_memory & ~scope.of_class("communication"))
+    compute = device.time_of(~scope.is_memory & ~scope.is_of_class("communication"))
     return intersection(compute, host_rules.data_waits(scope, device)).total_ns

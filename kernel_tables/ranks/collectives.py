@@ -251,7 +251,7 @@ def _requests_of(steps: DeviceSteps, rows: np.ndarray) -> list[CollectiveRequest
         known = OPERATIONS.values()
         return [CollectiveRequest(name if name in known else None, *rest, by_rank=False) for name, *rest in facts]
     # not only of this device: a group may launch on two
-    launched = np.flatnonzero(steps.scope.of_class(COMMUNICATION) & activities.has_launch)
+    launched = np.flatnonzero(steps.scope.is_of_class(COMMUNICATION) & activities.has_launch)
     launches = list(zip(activities.thread[launched].tolist(), activities.launch_ns_of(launched).tolist(), strict=True))
     by_row = dict(zip(launched.tolist(), match_requests(trace.capture.nccl_calls, launches), strict=True))
     return [by_row.get(row, CollectiveRequest()) for row in rows.tolist()]

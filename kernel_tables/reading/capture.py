@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from kernel_tables.errors import Finding, ImpossibleCapture, TraceError
-from kernel_tables.processors import processors
+from kernel_tables.processors import processor_count
 from kernel_tables.reading import global_ids, large_queries, schema, small_tables, soundness, source
 from kernel_tables.reading.schema import MISSING
 from kernel_tables.reading.table_columns import Columns, TableColumns, TextMap
@@ -204,12 +204,12 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
 
         parts = [_TablePart(condition, 0)] if condition else self._parts(table)
         if len(parts) == 1:
-            return read(parts[0]).finished()
+            return read(parts[0]).result()
         with ThreadPoolExecutor(len(parts)) as pool:
             first, *others = pool.map(read, parts)
         while others:
             first.extend(others.pop(0))
-        return first.finished()
+        return first.result()
 
     def _parts(self, table: str) -> list[_TablePart]:
         """The parts of a table, in the order of rows: several of a large table, one for each processor. The first has
@@ -221,7 +221,7 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
         first, last = self._rows(f"SELECT (SELECT min(rowid) FROM {table}), (SELECT max(rowid) FROM {table})")[0]
         if first is None or last - first < LARGE_ROWS:
             return [_TablePart("", 0)]
-        count = max(min(processors() - OTHER_THREADS, MAX_PARTS), 1)
+        count = max(min(processor_count() - OTHER_THREADS, MAX_PARTS), 1)
         rows = min(last - first + 1, size // MIN_ROW_BYTES)
         bounds = [first + (last - first) * part // count for part in range(1, count)]
         lower = ["", *(f"AND rowid > {bound} " for bound in bounds)]

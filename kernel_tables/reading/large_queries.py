@@ -38,7 +38,7 @@ def use_batches(path: Path, user_path: Path, sql: str, use: BatchUse, before_eac
         raise damaged(user_path, str(error)) from error
 
 
-def readable(text: pa.Array) -> pa.StringArray:
+def valid_text(text: pa.Array) -> pa.StringArray:
     """The text with replacement marks for invalid UTF-8, which Arrow takes from SQLite unchecked."""
     text = text.cast(pa.string())
     try:

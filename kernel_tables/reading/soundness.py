@@ -91,9 +91,9 @@ def require_whole_sqlite(path: Path, user_path: Path | None = None) -> None:
             f"{user_path}: not an SQLite file (it begins with {header[:8]!r});"
             " give an export made by `nsys export --type sqlite`, or a .nsys-rep"
         )
-    if len(header) < HEADER_BYTES or _bytes_stated(header) > path.stat().st_size:
+    if len(header) < HEADER_BYTES or _stated_bytes(header) > path.stat().st_size:
         raise errors.TraceError(
-            f"{user_path}: cut off: {path.stat().st_size} bytes where its header says {_bytes_stated(header)};"
+            f"{user_path}: cut off: {path.stat().st_size} bytes where its header says {_stated_bytes(header)};"
             " the copy or the export did not finish: copy or export it again"
         )
     for suffix in ("-journal", "-wal"):
@@ -105,7 +105,7 @@ def require_whole_sqlite(path: Path, user_path: Path | None = None) -> None:
             )
 
 
-def _bytes_stated(header: bytes) -> int:
+def _stated_bytes(header: bytes) -> int:
     """The size in bytes by the header; 0 if it states no valid size (SQLite older than 3.7)."""
     page_size = int.from_bytes(header[16:18], "big")
     page_size = 65536 if page_size == 1 else page_size

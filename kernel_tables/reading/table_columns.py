@@ -108,7 +108,7 @@ class TableColumns:
         for column, values in zip(self._columns.values(), columns, strict=True):
             column.append(values)
         if self._convert_text:
-            self._texts.append(self._convert_text(large_queries.readable(batch["text"])))
+            self._texts.append(self._convert_text(large_queries.valid_text(batch["text"])))
 
     def extend(self, other: "TableColumns") -> None:
         """Adds the rows that another one has read, which is empty afterwards."""
@@ -117,7 +117,7 @@ class TableColumns:
             column.extend(other._columns.pop(name))
         self._texts += other._texts
 
-    def finished(self) -> Columns:
+    def result(self) -> Columns:
         """The columns by name. Raises ImpossibleCapture for impossible times."""
         if findings := self._times.findings():
             raise ImpossibleCapture(self._path, findings)

@@ -39,7 +39,7 @@ class Times:
         for name, values in columns.items():
             self._missing_count += 0 if self._may_be_open and name == "end" else values.null_count
             self._widen_to(name, _without_nulls(values))
-        if len(columns) == 2 and not any(self._beyond()):
+        if len(columns) == 2 and not any(self._out_of_bounds()):
             length = _without_nulls(pc.subtract(columns["end"], columns["start"]))
             self._widen_to("length", length)
             self._backwards_count += np.count_nonzero(length < 0)
@@ -61,12 +61,12 @@ class Times:
 
     def findings(self) -> list[Finding]:
         """The impossibilities so far."""
-        problems = [*self._beyond()]
+        problems = [*self._out_of_bounds()]
         if self._missing_count:
             problems.insert(0, _finding("no_time", f"{self._missing_count} times of {self._table} are missing"))
         return problems or list(self._wrong_lengths())
 
-    def _beyond(self) -> Iterator[Finding]:
+    def _out_of_bounds(self) -> Iterator[Finding]:
         last_ns = self._bounds.last_ns
         for name in ("start", "end"):
             least, greatest = self._extent(name)

@@ -13,7 +13,7 @@ from kernel_tables.page.timeline import Names, Timeline, TimelineBar, lane_title
 from kernel_tables.report.tables import device_name, thread_order
 from kernel_tables.units import duration
 from kernel_tables.views import timeline as rows_of
-from kernel_tables.views.readable_tree import COMMUNICATION, readable, with_phases_as_siblings
+from kernel_tables.views.readable_tree import COMMUNICATION, readable_name, with_phases_as_siblings
 from kernel_tables.views.timeline import KERNEL, TRACKS
 
 MOST_LEAVES = 3000
@@ -53,7 +53,7 @@ def _part(path: tuple[str, ...], kernel_class: str) -> tuple[str, ...]:
 def with_phases(paths: Sequence[tuple[str, ...]], scope: Scope) -> list[tuple[str, ...]]:
     """The paths below the step, each beginning with its phase, as in views/readable_tree.py."""
     inner = with_phases_as_siblings([inside_step(path, scope) for path in paths])
-    return [(*map(readable, path[:1]), *path[1:]) for path in inner]
+    return [(*map(readable_name, path[:1]), *path[1:]) for path in inner]
 
 
 def within_room(leaves: list[Leaf]) -> tuple[list[Leaf], str]:
@@ -91,7 +91,7 @@ def _selection(scope: Scope) -> tuple[np.ndarray, np.ndarray, int, int]:
     activity_arrays, range_arrays = scope.activities, scope.trace.range_arrays
     if len(scope.steps):
         step = int(scope.steps[len(scope.steps) // 2])
-        ranges, activities = rows_of.inside_step(scope.trace, scope.step_name, step)
+        ranges, activities = rows_of.step_contents(scope.trace, scope.step_name, step)
         first, last = int(range_arrays.start_ns[step]), int(range_arrays.end_ns[step])
     else:
         ranges, activities = np.arange(len(range_arrays)), np.arange(len(activity_arrays))

@@ -252,10 +252,10 @@ def _calls_without_names(trace: CaptureArrays) -> Iterator[Finding]:
 
 
 def _left_open(trace: CaptureArrays) -> Iterator[Finding]:
-    if left_open := trace.left_open:
+    if count := trace.unclosed_count:
         yield finding(
             "ranges_left_open",
-            f"{left_open} ranges were never closed: they last to the end of the capture here; close them, or end the"
+            f"{count} ranges were never closed: they last to the end of the capture here; close them, or end the"
             " capture after they close",
         )
 

@@ -197,7 +197,7 @@ def _inner_rows(node: Node, shown_ids: set[int], depth: int) -> list[TreeRow]:
     others = [child for child in children if id(child) not in shown_ids]
     if shown and len(others) == 1:  # its own row takes no more room
         shown, others = children, []
-    rows = [TreeRow(depth, readable(_label(child.name, node.name)), child) for child in shown]
+    rows = [TreeRow(depth, readable_name(_label(child.name, node.name)), child) for child in shown]
     if rows and others:
         sums = Node("")
         for child in others:
@@ -206,7 +206,7 @@ def _inner_rows(node: Node, shown_ids: set[int], depth: int) -> list[TreeRow]:
     return rows[::-1]
 
 
-def readable(name: str) -> str:
+def readable_name(name: str) -> str:
     """The name of a range in words if PyTorch opens it; other names unchanged."""
     if name.startswith(NEXT_BATCH):
         return "next batch (DataLoader)"

@@ -96,7 +96,7 @@ def range_tree(trace: CaptureArrays, under: str | None, process: int | None = No
 
 def kernels(trace: CaptureArrays, under: str | None, process: int | None = None) -> pd.DataFrame:
     rows, paths = trace.gpu_activities, trace.range_paths
-    selected = _selected(trace, under, process)
+    selected = _selection(trace, under, process)
     path, name = trace.activity_path[selected], rows.name[selected]
     name_count = max(len(rows.names), 1)
     dtype = np.int32 if len(paths) * name_count < 1 << 31 else np.int64  # half the memory takes less time
@@ -116,7 +116,7 @@ def kernels(trace: CaptureArrays, under: str | None, process: int | None = None)
 
 
 def classes(trace: CaptureArrays, under: str | None, process: int | None = None) -> pd.DataFrame:
-    rows, selected = trace.gpu_activities, _selected(trace, under, process)
+    rows, selected = trace.gpu_activities, _selection(trace, under, process)
     name = rows.name[selected]
     total_ns = sums_by_group(name, rows.duration_ns[selected], len(rows.names))
     launches = np.bincount(name, minlength=len(rows.names))
@@ -136,7 +136,7 @@ def classes(trace: CaptureArrays, under: str | None, process: int | None = None)
     return _sorted(table.reset_index()[column_names("classes")], "total_ns", "class")
 
 
-def _selected(trace: CaptureArrays, under: str | None, process: int | None) -> np.ndarray | slice:
+def _selection(trace: CaptureArrays, under: str | None, process: int | None) -> np.ndarray | slice:
     """Selects the activities of a process inside an instance of `under`; all of them if both are None."""
     selected = slice(None) if process is None else trace.gpu_activities.process == process
     if under is None:
@@ -148,7 +148,7 @@ def _selected(trace: CaptureArrays, under: str | None, process: int | None) -> n
 
 def _sums_by_path(trace: CaptureArrays, process: int | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The paths with direct launches, and by path the SUMS (without instances) of these launches."""
-    rows, selected = trace.gpu_activities, _selected(trace, None, process)
+    rows, selected = trace.gpu_activities, _selection(trace, None, process)
     used, path = factorize(trace.activity_path[selected])
     is_memop, kind, duration_ns = ~COUNTS_AS_KERNEL, rows.kind[selected], rows.duration_ns[selected]
     group = map_blocks(lambda block: 2 * path[block] + is_memop[kind[block]], len(path), np.int32)

@@ -17,7 +17,7 @@ RANGE, LAUNCH, KERNEL = TRACKS = ("range", "launch", "kernel")
 NO_PLACE = -1  # no thread, device or stream
 
 
-def inside_step(trace: CaptureArrays, step_name: str, step: int) -> tuple[np.ndarray, np.ndarray]:
+def step_contents(trace: CaptureArrays, step_name: str, step: int) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of the ranges of its process inside a step, with the step, and of the activities launched in it."""
     ranges = trace.range_arrays
     is_inside = (ranges.start_ns >= ranges.start_ns[step]) & (ranges.end_ns <= ranges.end_ns[step])
