@@ -33,48 +33,44 @@ MIN_SHARE = 0.01  # a smaller gain cannot be distinguished from the scatter of p
 
 
 def launch_bound(context: DiagnosisContext) -> RuleHit | None:
-    weight = context.idle_by_activity(LAUNCHING)
-    weight[context.claimed_ns > 0] = 0
-    idle_ns, scope = int(weight.sum()), context.scope
+    weight_ns = context.idle_by_activity(LAUNCHING)
+    weight_ns[context.claimed_ns > 0] = 0
+    idle_ns, scope = int(weight_ns.sum()), context.scope
     if scope.share(idle_ns) < IDLE_SHARE:
         return None
     launches = int((scope.is_inside & scope.activities.has_launch).sum())
     evidence = _host_per_launch(context, launches) | {"launches_per_step": round(launches / scope.step_count, 1)}
-    return RuleHit(
-        idle_ns,
-        f"the GPU waits {scope.in_words(idle_ns)} for kernels that the host launches too late",
-        evidence,
-        weight,
-    )
+    message = f"the GPU waits {scope.in_words(idle_ns)} for kernels that the host launches too late"
+    return RuleHit(idle_ns, message, evidence, weight_ns)
 
 
 def wait_hit(context: DiagnosisContext, cause: str, share: float, waits: str) -> RuleHit | None:
     """The hit if the GPU idles, or only copies, because of `cause` for at least this `share` of its time; `waits` says
     when, in words."""
-    copies = context.blocking.copy_cause == CAUSES.index(cause)
+    scope, copies = context.scope, context.blocking.copy_cause == CAUSES.index(cause)
     if not (context.has_idle(cause) or copies.any()):
         return None
-    copies &= context.scope.is_inside
+    copies &= scope.is_inside
     claimed_idle_ns = np.maximum(context.claimed_ns - context.time_by_activity, 0)
-    weight = np.maximum(context.idle_by_activity(cause) - claimed_idle_ns, 0)
+    weight_ns = np.maximum(context.idle_by_activity(cause) - claimed_idle_ns, 0)
     copying_ns = context.exposed_ns(copies)
-    total_ns = int(weight.sum()) + copying_ns
-    if context.scope.share(total_ns) < share or not total_ns:
+    total_ns = int(weight_ns.sum()) + copying_ns
+    if scope.share(total_ns) < share or not total_ns:
         return None
-    evidence = _calls_of(context, cause) | (
-        {"copying_alone_ms": context.scope.per_step_ms(copying_ns)} if copying_ns else {}
-    )
+    evidence = _calls_of(context, cause)
+    if copying_ns:
+        evidence["copying_alone_ms"] = scope.per_step_ms(copying_ns)
     at_edges_ns = context.idle_at_edges_ns(cause)
     gain_ns = max(total_ns, context.idle_at_most_ns(cause) + copying_ns) + at_edges_ns
     total_ns += at_edges_ns
-    message = f"the GPU waits {context.scope.in_words(total_ns)} {waits}"
+    message = f"the GPU waits {scope.in_words(total_ns)} {waits}"
     if cause in ALLOCATIONS:
         calls = [f"{n:.3g} {name.partition('_v')[0]}" for name, n in evidence["functions_per_step"].items()]
         message += f" ({', '.join(calls)} per step)"
-    if context.scope.share(gain_ns - total_ns) >= MIN_SHARE:
-        more = duration(1e6 * context.scope.per_step_ms(gain_ns - total_ns))
+    if scope.share(gain_ns - total_ns) >= MIN_SHARE:
+        more = duration(1e6 * scope.per_step_ms(gain_ns - total_ns))
         message += f", and up to {more} more because the host is then no longer ahead of it"
-    return RuleHit(gain_ns, message, evidence, weight + np.where(copies, context.time_by_activity, 0))
+    return RuleHit(gain_ns, message, evidence, weight_ns + np.where(copies, context.time_by_activity, 0))
 
 
 sync_in_step = partial(
@@ -100,19 +96,21 @@ idle_allocation = partial(
 def idle_host(context: DiagnosisContext) -> RuleHit | None:
     if not context.has_idle(HOST):
         return None
-    weight = np.maximum(context.idle_by_activity(HOST) - context.claimed_ns, 0)
-    idle_ns, scope = int(weight.sum()), context.scope
+    weight_ns = np.maximum(context.idle_by_activity(HOST) - context.claimed_ns, 0)
+    idle_ns, scope = int(weight_ns.sum()), context.scope
     if scope.share(idle_ns) < CAUSE_SHARE:
         return None
-    pauses = int((weight > 0).sum())
+    pauses = int((weight_ns > 0).sum())
     message = (
         f"the GPU waits {scope.in_words(idle_ns)} while the host makes no CUDA call for"
         f" {LONG_PAUSE_NS // 1_000_000} ms or longer"
     )
     if scope.compiled_in_words:
         message += f" ({scope.compiled_in_words} in the window, which is a part of it)"
-    longest_ms = float(weight.max()) / 1e6
-    return RuleHit(idle_ns, message, {"pauses_per_step": pauses / scope.step_count, "longest_ms": longest_ms}, weight)
+    longest_ms = float(weight_ns.max()) / 1e6
+    return RuleHit(
+        idle_ns, message, {"pauses_per_step": pauses / scope.step_count, "longest_ms": longest_ms}, weight_ns
+    )
 
 
 def _calls_of(context: DiagnosisContext, cause: str) -> dict[str, object]:
@@ -188,7 +186,7 @@ def waiting_for_data(context: DiagnosisContext) -> RuleHit | None:
     """On a GPU only its idle time counts: a wait while it computes costs nothing. The launch after a wait is a part of
     it. The wait before the first activity (`first_ns`) counts if the others cost time.
     """
-    scope, weight = context.scope, np.zeros(len(context.scope.activities), np.int64)
+    scope, weight_ns = context.scope, np.zeros(len(context.scope.activities), np.int64)
     gain_ns, first_ns, longest_ns, batches = 0, 0, 0, 0
     for device in scope.devices:
         waits = data_waits(scope, device)
@@ -197,8 +195,8 @@ def waiting_for_data(context: DiagnosisContext) -> RuleHit | None:
         idle, next_row = device.gaps
         waited_ns = covered_ns(waits, idle.start_ns, idle.end_ns)
         launching_ns = idle.end_ns - scope.activities.launch_ns_of(next_row)
-        weight[next_row] += np.where(waited_ns > 0, np.minimum(idle.lengths_ns, waited_ns + launching_ns), 0)
-        gain_ns += waits.total_ns if scope.trace.is_cpu_only else int(weight[next_row].sum())
+        weight_ns[next_row] += np.where(waited_ns > 0, np.minimum(idle.lengths_ns, waited_ns + launching_ns), 0)
+        gain_ns += waits.total_ns if scope.trace.is_cpu_only else int(weight_ns[next_row].sum())
         first_ns += 0 if scope.trace.is_cpu_only else max(int(device.start_ns[0] - waits.start_ns[0]), 0)
         batches += len(waits)
         longest_ns = max(longest_ns, int(waits.lengths_ns.max(initial=0)))
@@ -212,4 +210,4 @@ def waiting_for_data(context: DiagnosisContext) -> RuleHit | None:
             ", maybe longer without a profiler, which slows only the rest of a step, not the DataLoader's workers"
         )
     evidence = {"batches_per_step": round(batches / scope.step_count, 2), "longest_ms": longest_ns / 1e6}
-    return RuleHit(gain_ns, message, evidence, weight)
+    return RuleHit(gain_ns, message, evidence, weight_ns)

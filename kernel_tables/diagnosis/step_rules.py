@@ -41,8 +41,8 @@ def unsteady_steps(context: DiagnosisContext) -> RuleHit | None:
         "longer_ms": float(longer_ns.sum()) / 1e6,
         "longer_while_gpu_runs_ms": float(longer_busy_ns.sum()) / 1e6,
     }
-    weight = np.where(np.isin(scope.step, np.flatnonzero(longer_ns > 0)), context.time_by_activity, 0)
-    return RuleHit(gain_ns, _sentence(scope, is_slow, median_ns, drift), evidence, weight)
+    weight_ns = np.where(np.isin(scope.step, np.flatnonzero(longer_ns > 0)), context.time_by_activity, 0)
+    return RuleHit(gain_ns, _sentence(scope, is_slow, median_ns, drift), evidence, weight_ns)
 
 
 def _does_more(scope: Scope, is_slow: np.ndarray) -> np.ndarray:

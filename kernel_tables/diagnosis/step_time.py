@@ -40,10 +40,6 @@ class StepTime:
         """The share of the time in which a device did something."""
         return 1 - sum(self.idle.values()) / self.ns
 
-    def rows(self) -> list[tuple[str, float]]:
-        """(name, ns) of the step, then of its parts."""
-        return [(self.title, self.ns), *self.parts.items()]
-
     @property
     def title(self) -> str:
         """The subject of the time: "a step, mean of 3"."""
