@@ -87,7 +87,7 @@ def range_tree(trace: CaptureArrays, under: str | None, process: int | None = No
     is_shown = (sums["instances"] > 0) | (sums["kernels"] > 0) | (sums["memops"] > 0)
     is_shown &= paths.is_inside(under) if under is not None else True
     is_shown[NO_RANGE] = False
-    shown = [path for path in _in_order(paths, sums["gpu_time_ns"] + sums["memop_time_ns"]) if is_shown[path]]
+    shown = [path for path in _depth_first(paths, sums["gpu_time_ns"] + sums["memop_time_ns"]) if is_shown[path]]
     limits.require_text(int(paths.characters[shown].sum()), limits.MAX_TABLE_CHARACTERS)
     outermost = int(depth[shown].min(initial=depth.max(initial=0)))
     head = {"range": [path_text.as_path(paths.tuples[path]) for path in shown], "depth": depth[shown] - outermost}
@@ -104,13 +104,13 @@ def kernels(trace: CaptureArrays, under: str | None, process: int | None = None)
     keys, group = factorize(key)
     del key
     statistics = _statistics(group, rows.duration_ns[selected])
-    path_id, name = keys // name_count, keys % name_count
-    trace.require_text(path_id, name, limits.MAX_TABLE_CHARACTERS)
+    path_id, name_id = keys // name_count, keys % name_count
+    trace.require_text(path_id, name_id, limits.MAX_TABLE_CHARACTERS)
     label = {path: path_text.as_path(paths.tuples[path]) for path in np.unique(path_id).tolist()}
     head = {
         "range": [label[path] for path in path_id.tolist()],
-        "kernel": [rows.names[code] for code in name.tolist()],
-        "class": [trace.activity_classes[code] for code in name.tolist()],
+        "kernel": [rows.names[code] for code in name_id.tolist()],
+        "class": [trace.activity_classes[code] for code in name_id.tolist()],
     }
     return _sorted(pd.DataFrame(head | statistics), "total_ns", "range", "kernel")
 
@@ -123,17 +123,15 @@ def classes(trace: CaptureArrays, under: str | None, process: int | None = None)
     by_name = pd.DataFrame(
         {"class": trace.activity_classes, "kernel": rows.names, "launches": launches, "total_ns": total_ns}
     )
-    by_name = _sorted(by_name[by_name["launches"] > 0], "total_ns", "kernel")
-    groups = by_name.groupby("class")
-    table = (
-        groups[["launches", "total_ns"]]
-        .sum()
-        .assign(kernels=groups.size(), largest_kernel=groups["kernel"].first(), unknown_names="")
-    )
-    if UNKNOWN in table.index:
-        table.loc[UNKNOWN, "unknown_names"] = "; ".join(groups.get_group(UNKNOWN)["kernel"])
+    by_name = by_name[by_name["launches"] > 0].astype({"class": "str", "kernel": "str"})
+    by_name = _sorted(by_name, "total_ns", "kernel")
+    table = by_name.groupby("class", as_index=False).agg(
+        kernels=("kernel", "size"), launches=("launches", "sum"), total_ns=("total_ns", "sum"),
+        largest_kernel=("kernel", "first"), unknown_names=("kernel", "; ".join),
+    )  # fmt: skip
+    table["unknown_names"] = table["unknown_names"].where(table["class"] == UNKNOWN, "")
     table["share_of_gpu_time"] = table["total_ns"] / max(table["total_ns"].sum(), 1)
-    return _sorted(table.reset_index()[column_names("classes")], "total_ns", "class")
+    return _sorted(table[column_names("classes")], "total_ns", "class")
 
 
 def _selection(trace: CaptureArrays, under: str | None, process: int | None) -> np.ndarray | slice:
@@ -176,7 +174,7 @@ def _statistics(group: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.ndar
     return {name: table[f"ns_{function}"].to_numpy() for name, function in columns}
 
 
-def _in_order(paths: Paths, time_ns: np.ndarray) -> list[int]:
+def _depth_first(paths: Paths, time_ns: np.ndarray) -> list[int]:
     """The paths with children below their parents, the longest time first."""
     children: dict[int, list[int]] = {}
     for path in np.lexsort((np.arange(len(paths)), -time_ns)).tolist():
@@ -205,5 +203,5 @@ def _categorical(code: np.ndarray, labels: list[str]) -> pd.Categorical:
 
 
 def _sorted(table: pd.DataFrame, time_column: str, *names: str) -> pd.DataFrame:
-    """The rows, longest time first, then by name."""
+    """The rows, the longest time first, then by name."""
     return table.sort_values([time_column, *names], ascending=[False, *[True] * len(names)], ignore_index=True)
