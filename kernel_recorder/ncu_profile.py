@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_tables.counters.metrics import DO_OPERATIONS, METRICS, STALLS, TENSOR_OPERATIONS, Metric
+from kernel_tables.counters.metrics import METRICS, OPERATION_INDICATORS, STALLS, TENSOR_OPERATIONS, Metric
 
 VERSION = re.compile(r"Version\s+(\d[\w.]*)", re.IGNORECASE)
 MATMUL = "gemm|nvjet|cutlass|cublas|_(add|badd)?b?mm_"
@@ -38,7 +38,7 @@ ROUNDS = (
     Round(
         ALL,
         launches=1,
-        metrics=(*(metric for metric in METRICS if metric.name not in NAMES_OF_OPERATIONS), *DO_OPERATIONS),
+        metrics=(*(metric for metric in METRICS if metric.name not in NAMES_OF_OPERATIONS), *OPERATION_INDICATORS),
     ),
     Round(
         MULTIPLYING,

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-# Imported when they are asked for, by the module that has them: reading a capture needs nothing of recording.
+# Imported on first use: reading a capture needs nothing of recording.
 LAZY = {
     "Trace": "kernel_tables.trace",
     "read": "kernel_tables.frames",

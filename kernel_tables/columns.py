@@ -10,11 +10,11 @@ from typing import Any
 
 TEXT, INT, FLOAT, BOOL, OBJECT = DTYPES = ("text", "int", "float", "bool", "object")
 JSON_TYPES = {TEXT: "string", INT: "integer", FLOAT: "number", BOOL: "boolean", OBJECT: "object"}
-FITTING = {  # results of pandas.api.types.infer_dtype for each dtype
+INFERRED_KINDS = {  # what pandas.api.types.infer_dtype may call the values of each dtype
     TEXT: ("string",), INT: ("integer",), FLOAT: ("floating", "integer", "mixed-integer-float"), BOOL: ("boolean",),
 }  # fmt: skip
-SCHEMA_VERSION = 1  # of the JSON; a column that is renamed, removed or of another type makes it a new one
-SCHEMA = "https://json-schema.org/draft/2020-12/schema"
+SCHEMA_VERSION = 1  # of the JSON; increased when a column is renamed or removed, or changes its type
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Column:
         if present.empty:
             return True
         present = present.array.categories if hasattr(present, "cat") else present
-        is_text = isinstance(present.dtype, pd.StringDtype)  # of which pandas would look at each value
+        is_text = isinstance(present.dtype, pd.StringDtype)  # infer_dtype would look at each value
         kind = "string" if is_text else pd.api.types.infer_dtype(present)
         if self.dtype == INT and kind == "floating":
             return bool((present % 1 == 0).all())
-        return kind in FITTING[self.dtype]
+        return kind in INFERRED_KINDS[self.dtype]
 
 
 def columns(*parts: str | Iterable[Column]) -> tuple[Column, ...]:
@@ -57,7 +57,7 @@ def _column_in(line: str) -> Column:
     fields = [" ".join(field.split()) for field in line.split("|")]
     name, dtype = fields[0], fields[1].removesuffix("?") if len(fields) == 4 else None
     if dtype not in DTYPES:
-        raise ValueError(f"no column: {line.strip()!r} has to be name | {', '.join(DTYPES)} | unit | meaning")
+        raise ValueError(f"{line.strip()!r} declares no column; write: name | {', '.join(DTYPES)} | unit | meaning")
     return Column(name.removesuffix("?"), dtype, *fields[2:], fields[1].endswith("?"), name.endswith("?"))
 
 
@@ -198,18 +198,19 @@ TABLES: dict[str, tuple[Column, ...]] = {
     launch_ns | int? | ns | start of the call that launched it
     """),
 }
-OF_READ = ("activities",)  # tables that no command writes
+ONLY_IN_PYTHON = ("activities",)  # tables that `kernel_tables.read` returns and no command writes
 
 
-def names_of(table: str) -> list[str]:
-    """The names of the columns of one of TABLES that are always there."""
+def column_names(table: str) -> list[str]:
+    """The names of the columns that one of TABLES always has."""
     return [column.name for column in TABLES[table] if not column.is_optional]
 
 
 def json_schema() -> dict[str, Any]:
     """The JSON schema of what every command writes with `--format json`, by the command's name in `$defs`."""
-    tables = {name: _array_schema(table_columns) for name, table_columns in TABLES.items() if name not in OF_READ}
-    return {"$schema": SCHEMA, "$id": f"kernel-tables/{SCHEMA_VERSION}", "version": SCHEMA_VERSION, "$defs": tables}
+    schemas = {name: _array_schema(columns) for name, columns in TABLES.items() if name not in ONLY_IN_PYTHON}
+    identity = {"$schema": DIALECT, "$id": f"kernel-tables/{SCHEMA_VERSION}", "version": SCHEMA_VERSION}
+    return identity | {"$defs": schemas}
 
 
 def _array_schema(table_columns: Iterable[Column]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from kernel_tables.attribution import arrays, capture_arrays
 from kernel_tables.attribution.steps import phases_and_parts
-from kernel_tables.columns import names_of
+from kernel_tables.columns import column_names
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
 
 LEVELS = ("phase", "part", "class", "kernel")
@@ -20,12 +20,11 @@ STANDARD_ERRORS = 2  # of the mean over steps; smaller changes of time do not co
 
 @dataclass(frozen=True)
 class Side:
-    """One of the captures: facts by name, its number of steps, and what they launched, in rows with a name of each of
-    LEVELS, `step`, `launches` and `total_ns`. A capture without steps counts as one step."""
+    """One of two captures that are compared."""
 
-    facts: dict[str, str]
-    steps: int
-    launched: pd.DataFrame
+    facts: dict[str, str]  # by name
+    steps: int  # their number; a capture without steps counts as one step
+    launches: pd.DataFrame  # columns: those of LEVELS, step, launches, total_ns
 
 
 def side_of(trace: capture_arrays.CaptureArrays, step_name: str = "step") -> Side:
@@ -33,36 +32,43 @@ def side_of(trace: capture_arrays.CaptureArrays, step_name: str = "step") -> Sid
     scope, activities = Scope(trace, step_name), trace.gpu_activities
     has_steps = bool(len(scope.steps))
     rows = np.flatnonzero(scope.step != NO_STEP) if has_steps else np.arange(len(activities))
-    step, names = scope.step[rows] if has_steps else 0, max(len(activities.names), 1)
+    step, name_count = scope.step[rows] if has_steps else 0, max(len(activities.names), 1)
     keys, group = arrays.factorize(
-        (trace.activity_path[rows].astype(np.int64) * names + activities.name[rows]) * scope.count + step
+        (trace.activity_path[rows].astype(np.int64) * name_count + activities.name[rows]) * scope.step_count + step
     )
-    path, name = np.divmod(keys // scope.count, names)
+    path, name = np.divmod(keys // scope.step_count, name_count)
     phases, parts = phases_and_parts(trace.range_paths.tuples, step_name)
-    labels = ((path, phases), (path, parts), (name, trace.activity_classes), (name, activities.names))
-    launched = {level: [texts[i] for i in code.tolist()] for level, (code, texts) in zip(LEVELS, labels, strict=True)}
-    launched |= {"step": keys % scope.count, "launches": np.bincount(group, minlength=len(keys))}
-    launched["total_ns"] = arrays.sums_by_group(group, activities.duration_ns[rows], len(keys))
+    launches = pd.DataFrame(
+        {
+            "phase": np.array(phases, object)[path],
+            "part": np.array(parts, object)[path],
+            "class": np.array(trace.activity_classes, object)[name],
+            "kernel": np.array(activities.names, object)[name],
+            "step": keys % scope.step_count,
+            "launches": np.bincount(group, minlength=len(keys)),
+            "total_ns": arrays.sums_by_group(group, activities.duration_ns[rows], len(keys)),
+        }
+    )
     facts = {name: trace.metadata[key] for key, name in FACTS.items() if key in trace.metadata}
     facts |= {"GPUs": "; ".join(trace.capture.gpus()) or "unknown", "steps": str(len(scope.steps))}
     trace.require_possible()
-    return Side(facts, scope.count, pd.DataFrame(launched))
+    return Side(facts, scope.step_count, launches)
 
 
 def changes(before: Side, after: Side, tolerance: float = TOLERANCE, everything: bool = False) -> pd.DataFrame:
     """What differs, with the columns of `diff`: facts first, then phases, parts, classes and kernels, each by how much
     its time changed.
 
-    A thing has changed if its launches in a step did, or its time by more than `tolerance` of itself, MIN_SHARE of the
-    step and STANDARD_ERRORS of the mean over steps. With `everything`, unchanged things are listed, too.
+    Launches per step have changed if they differ at all; a time has, if it changed by more than `tolerance` of itself,
+    than MIN_SHARE of the step, and than STANDARD_ERRORS of its mean over steps. With `everything`, also what is alike.
     """
     facts = pd.DataFrame({"before": before.facts, "after": after.facts}, dtype=object).fillna("unknown")
     facts = facts[facts["before"] != facts["after"]].rename_axis("name").reset_index()
-    min_change_ms = MIN_SHARE * max(side.launched["total_ns"].sum() / side.steps / 1e6 for side in (before, after))
+    min_change_ms = MIN_SHARE * max(side.launches["total_ns"].sum() / side.steps / 1e6 for side in (before, after))
     tables = [_changes_of(level, before, after, tolerance, min_change_ms) for level in LEVELS]
     table = pd.concat([facts.assign(level=FACT, change=FACT), *tables], ignore_index=True)
     table = table if everything else table[table["change"] != SAME]
-    return table[names_of("diff")].reset_index(drop=True)
+    return table[column_names("diff")].reset_index(drop=True)
 
 
 def _changes_of(level: str, before: Side, after: Side, tolerance: float, min_change_ms: float) -> pd.DataFrame:
@@ -84,8 +90,7 @@ def _changes_of(level: str, before: Side, after: Side, tolerance: float, min_cha
 
 def _means(side: Side, level: str) -> pd.DataFrame:
     """By name of a level, the means over the steps: launches, ms, and the standard error of ms, 0 for a single step."""
-    sums = side.launched.groupby([level, "step"])[["launches", "total_ns"]].sum()
-    by_step = (sums[name].unstack(fill_value=0).reindex(columns=range(side.steps), fill_value=0) for name in sums)
-    launches, ns = by_step
+    sums = side.launches.groupby([level, "step"])[["launches", "total_ns"]].sum()
+    launches, ns = (sums[name].unstack(fill_value=0).reindex(columns=range(side.steps), fill_value=0) for name in sums)
     error_ns = ns.std(axis=1) / side.steps**0.5 if side.steps > 1 else 0.0
     return pd.DataFrame({"launches": launches.mean(axis=1), "ms": ns.mean(axis=1) / 1e6, "error": error_ns / 1e6})

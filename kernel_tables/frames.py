@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from kernel_tables.attribution.path_text import as_path
-from kernel_tables.columns import names_of
+from kernel_tables.columns import column_names
 from kernel_tables.ranks.ranks import RankTrace, ranks_of
 from kernel_tables.trace import Trace
 
@@ -27,8 +27,8 @@ class Frames(NamedTuple):
 def read(*paths: str | os.PathLike, under: str | None = None, up_to_damage: bool = False) -> Frames:
     """The tables of one capture, or of the captures of the ranks of a run, in their order.
 
-    A capture is JSON of torch.profiler, an nsys SQLite export, an .nsys-rep, or one of them gzipped. `under`, only what
-    is inside ranges of this name; `up_to_damage`, invalid JSON is read as far as it is valid. Raises TraceError.
+    A capture is JSON of torch.profiler, an nsys SQLite export, an .nsys-rep, or one of them gzipped. With `under`, only
+    what is inside ranges of this name; with `up_to_damage`, invalid JSON as far as it is valid. Raises TraceError.
     """
     if not paths:
         raise TypeError("read() needs the path of a capture")
@@ -43,11 +43,8 @@ def read(*paths: str | os.PathLike, under: str | None = None, up_to_damage: bool
 def _tables(trace: Trace, under: str | None, rank: RankTrace | None) -> tuple[pd.DataFrame, ...]:
     """The frames of a trace, or of what one `rank` launched."""
     process = None if rank is None else rank.process
-    of_process = (under, process)
-    tables = (
-        _activities(trace, *of_process), trace.range_tree(*of_process), trace.kernels(*of_process),
-        trace.classes(*of_process),
-    )  # fmt: skip
+    methods = (trace.range_tree, trace.kernels, trace.classes)
+    tables = (_activities(trace, under, process), *(method(under, process) for method in methods))
     if rank is None:
         return tables
     return tuple(table.assign(rank=rank.number)[["rank", *table.columns]] for table in tables)
@@ -56,9 +53,9 @@ def _tables(trace: Trace, under: str | None, rank: RankTrace | None) -> tuple[pd
 def _activities(trace: Trace, under: str | None, process: int | None) -> pd.DataFrame:
     table = trace.activities()
     path = table["path_id"].to_numpy()
-    is_kept = np.ones(len(table), bool) if process is None else table["process"].to_numpy() == process
+    is_selected = np.ones(len(table), bool) if process is None else table["process"].to_numpy() == process
     if under is not None:
         trace.require_range(under)
-        is_kept &= trace.range_paths.inside(under)[path]
+        is_selected &= trace.range_paths.is_inside(under)[path]
     table["range"] = np.array([as_path(names) for names in trace.paths], object)[path]
-    return table.loc[is_kept, names_of("activities")].reset_index(drop=True)
+    return table.loc[is_selected, column_names("activities")].reset_index(drop=True)

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 from functools import reduce
+from typing import NamedTuple
 
 import numpy as np
 
-BLOCK = 1 << 18  # intervals whose lengths are summed at once: a long array of lengths takes memory
+BLOCK = 1 << 18  # so many lengths are summed at once: a long array of lengths takes memory
 
 
 @dataclass(frozen=True)
@@ -24,8 +25,8 @@ class Intervals:
 
     @property
     def total_ns(self) -> int:
-        parts = [slice(first, first + BLOCK) for first in range(0, len(self), BLOCK)]
-        return sum(int((self.end_ns[part] - self.start_ns[part]).sum()) for part in parts)
+        blocks = [slice(first, first + BLOCK) for first in range(0, len(self), BLOCK)]
+        return sum(int((self.end_ns[block] - self.start_ns[block]).sum()) for block in blocks)
 
 
 NOTHING = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -51,7 +52,7 @@ def union(start_ns: np.ndarray, end_ns: np.ndarray) -> Intervals:
 def unions(start_ns: np.ndarray, end_ns: np.ndarray, group: np.ndarray) -> tuple[Intervals, np.ndarray]:
     """The unions of the intervals of each group, group by group, and the group of each interval in them.
 
-    `group` is the group of each interval, numbered from 0.
+    `group` is the number of the group of each interval, from 0.
     """
     is_not_empty = end_ns > start_ns
     start_ns, end_ns, group = start_ns[is_not_empty], end_ns[is_not_empty], group[is_not_empty].astype(np.int64)
@@ -65,9 +66,9 @@ def unions(start_ns: np.ndarray, end_ns: np.ndarray, group: np.ndarray) -> tuple
     return Intervals(start_ns[first], reached[np.append(first[1:], len(reached)) - 1]), group[first]
 
 
-def intersection(*parts: Intervals) -> Intervals:
-    """The time covered by every one of `parts`."""
-    return reduce(_common, parts)
+def intersection(*operands: Intervals) -> Intervals:
+    """The time that all of `operands` cover."""
+    return reduce(_intersection_of_two, operands)
 
 
 def gaps(covered: Intervals, first_ns: int, last_ns: int, least_ns: int = 1) -> Intervals:
@@ -77,24 +78,16 @@ def gaps(covered: Intervals, first_ns: int, last_ns: int, least_ns: int = 1) -> 
     end_ns = np.concatenate([covered.start_ns[:1], covered.start_ns[inner + 1], [last_ns]])
     np.clip(start_ns, first_ns, last_ns, out=start_ns)
     np.clip(end_ns, first_ns, last_ns, out=end_ns)
-    return _at_least(start_ns, end_ns, least_ns)
-
-
-def total_gaps_ns(covered: Intervals, first_ns: int, last_ns: int) -> int:
-    """The time from `first_ns` to `last_ns` that `covered`, which lies within, does not cover; without long arrays."""
-    if not len(covered):
-        return last_ns - first_ns
-    parts = [slice(first, first + BLOCK) for first in range(0, len(covered) - 1, BLOCK)]
-    inner = sum(int((covered.start_ns[1:][part] - covered.end_ns[:-1][part]).sum()) for part in parts)
-    return int(covered.start_ns[0]) - first_ns + inner + last_ns - int(covered.end_ns[-1])
+    is_long = end_ns - start_ns >= least_ns
+    return Intervals(start_ns, end_ns) if is_long.all() else Intervals(start_ns[is_long], end_ns[is_long])
 
 
 def difference(covered: Intervals, *others: Intervals) -> Intervals:
     """The covered time that none of `others` covers."""
     if not len(covered):
         return NOTHING
-    first, last = int(covered.start_ns[0]), int(covered.end_ns[-1])
-    return intersection(covered, *(gaps(other, first, last) for other in others))
+    first_ns, last_ns = int(covered.start_ns[0]), int(covered.end_ns[-1])
+    return intersection(covered, *(gaps(other, first_ns, last_ns) for other in others))
 
 
 def covered_ns(intervals: Intervals, start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
@@ -113,36 +106,35 @@ def covered_between_ns(intervals: Intervals, first_ns: int, last_ns: int) -> int
     return Intervals(start_ns, end_ns).total_ns - outside_ns
 
 
-def overlapping_pairs(
-    start_ns: np.ndarray, end_ns: np.ndarray, others: Intervals
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """The pairs of [start, end) and `others` that overlap: both indices, and the start and the end of the overlap.
+class OverlappingPairs(NamedTuple):
+    """The indices of the intervals of each pair, and the start and the end of their overlap."""
 
-    Only `others` have to be ascending and free of overlaps.
-    """
+    index: np.ndarray
+    other_index: np.ndarray
+    start_ns: np.ndarray
+    end_ns: np.ndarray
+
+
+def overlapping_pairs(start_ns: np.ndarray, end_ns: np.ndarray, others: Intervals) -> OverlappingPairs:
+    """The pairs of one of [start, end), which may be in any order, and one of `others`, that overlap."""
     first = np.searchsorted(others.end_ns, start_ns, "right")
     count = np.maximum(np.searchsorted(others.start_ns, end_ns, "left") - first, 0)
     index = np.repeat(np.arange(len(start_ns)), count)
     other_index = np.arange(len(index)) + np.repeat(first - np.cumsum(count) + count, count)
-    starts = np.maximum(start_ns[index], others.start_ns[other_index])
-    return index, other_index, starts, np.minimum(end_ns[index], others.end_ns[other_index])
+    starts_ns = np.maximum(start_ns[index], others.start_ns[other_index])
+    return OverlappingPairs(index, other_index, starts_ns, np.minimum(end_ns[index], others.end_ns[other_index]))
 
 
-def _common(covered: Intervals, other: Intervals) -> Intervals:
-    return _at_least(*overlapping_pairs(covered.start_ns, covered.end_ns, other)[2:])
-
-
-def _at_least(start_ns: np.ndarray, end_ns: np.ndarray, least_ns: int = 1) -> Intervals:
-    """The intervals of at least this length; they neither overlap nor touch."""
-    is_long = end_ns - start_ns >= least_ns
-    return Intervals(start_ns, end_ns) if is_long.all() else Intervals(start_ns[is_long], end_ns[is_long])
+def _intersection_of_two(covered: Intervals, other: Intervals) -> Intervals:
+    overlaps = overlapping_pairs(covered.start_ns, covered.end_ns, other)
+    return Intervals(overlaps.start_ns, overlaps.end_ns)
 
 
 def _covered_before(intervals: Intervals, times_ns: np.ndarray) -> np.ndarray:
     """The covered time before each of `times_ns`."""
     if not len(intervals):
         return np.zeros(len(times_ns), np.int64)
-    last = np.searchsorted(intervals.start_ns, times_ns, "right") - 1  # that began; -1 before the first
+    last = np.searchsorted(intervals.start_ns, times_ns, "right") - 1  # the last that began; -1 before the first
     lengths_ns = intervals.lengths_ns
     covered = np.cumsum(lengths_ns, out=lengths_ns)[last] - np.maximum(intervals.end_ns[last] - times_ns, 0)
     return np.where(last >= 0, covered, 0)

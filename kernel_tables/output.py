@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernel_tables.clean_text import in_json, visible, with_clean_cells
+from kernel_tables.clean_text import escaped_json, visible, with_clean_cells
 from kernel_tables.markdown import compact_table, escaped
 from kernel_tables.whole_files import written_whole
 
@@ -49,7 +49,7 @@ def rendered(table: pd.DataFrame, table_format: str) -> bytes:
         table.to_parquet(buffer, index=False)
         return buffer.getvalue()
     if table_format == "json":
-        text = in_json(table.to_json(orient="records", indent=1, double_precision=15, force_ascii=False)) + "\n"
+        text = escaped_json(table.to_json(orient="records", indent=1, double_precision=15, force_ascii=False)) + "\n"
     elif table_format == "md":
         text = markdown(table)
     else:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Trace(CaptureArrays):
     """An nsys SQLite export, an .nsys-rep, JSON of torch.profiler, one of them gzipped, or a file with the same tables.
 
-    EXTRA_RULES are custom classes of kernels, tried before the built-in ones. Raises TraceError with one line if the
+    `extra_rules` are custom classes of kernels, tried before the built-in ones. Raises TraceError with one line if the
     file cannot be read; every table raises ImpossibleCapture, a TraceError, if the content is impossible.
     """
 
@@ -84,7 +84,7 @@ class Trace(CaptureArrays):
         return findings(self, expected_steps, step_name, equal_steps=equal_steps)
 
     def _proven(self, table: pd.DataFrame) -> pd.DataFrame:
-        """The table, if its capture is possible."""
+        """The table. Raises ImpossibleCapture if the capture is impossible."""
         self.require_possible()
         return table
 

@@ -1,5 +1,6 @@
 """Times, sizes and shares as people read them, and their headings with and without a GPU."""
 
+import math
 from collections.abc import Sequence
 
 UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
@@ -14,17 +15,17 @@ GRAPHS_NOTE = (
 
 def duration(ns: float) -> str:
     """A time with three digits and its unit: 1.23 s, 45.6 ms, 789 µs, 12 ns; "–" for NaN."""
-    if ns != ns:
-        return "–"
     return _in_unit(ns, UNITS)
 
 
 def size(count: float) -> str:
     """Bytes with three digits and their unit: 1.23 GiB, 45.6 MiB, 12 B; "–" for NaN."""
-    return "–" if count != count else _in_unit(count, SIZES)
+    return _in_unit(count, SIZES)
 
 
 def _in_unit(amount: float, units: Sequence[tuple[float, str]]) -> str:
+    if math.isnan(amount):
+        return "–"
     size_of_unit, unit = next((pair for pair in units if abs(amount) >= pair[0]), units[-1])
     value = amount / size_of_unit
     decimals = 0 if size_of_unit == 1 or abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2

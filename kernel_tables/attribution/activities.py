@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernel_tables.attribution.arrays import factorize, joined, map_blocks
+from kernel_tables.attribution.arrays import concatenated, factorize, map_blocks
 from kernel_tables.attribution.launches import NO_LAUNCH, launch_rows
 from kernel_tables.errors import TraceError, impossible
 from kernel_tables.reading.capture import Capture, Columns
 from kernel_tables.reading.global_ids import process_of
-from kernel_tables.reading.schema import GRAPH, KERNEL, MEMCPY, MEMSET, MISSING, WANTED
+from kernel_tables.reading.schema import GRAPH, KERNEL, MEMCPY, MEMSET, MISSING, TABLE_COLUMNS
 
 KINDS = ("kernel", "memcpy", "memset", "graph")
 TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH)  # in the order of KINDS
@@ -22,7 +22,7 @@ COPY_KINDS = (  # of exports without ENUM_CUDA_MEMCPY_OPER
 
 @dataclass(frozen=True)
 class Activities:
-    """One entry per kernel, memory copy, memory set and replayed graph, in the order of the tables; ns throughout."""
+    """One entry per kernel, memory copy, memory set and graph replay, in the order of the tables."""
 
     kind: np.ndarray  # index into KINDS
     name: np.ndarray  # index into names
@@ -42,11 +42,11 @@ class Activities:
     @property
     def launch_ns(self) -> np.ndarray:
         """The start of the API call of each activity, 0 without one."""
-        return map_blocks(self.launch_at, len(self), np.int64)
+        return map_blocks(self.launch_ns_of, len(self), np.int64)
 
-    def launch_at(self, which: slice | np.ndarray) -> np.ndarray:
+    def launch_ns_of(self, rows: slice | np.ndarray) -> np.ndarray:
         """`launch_ns` of some activities, without the memory that all would take."""
-        return _at_launch(self.call_ns, self.launch_row[which], otherwise=0)
+        return _values_of_calls(self.call_ns, self.launch_row[rows], default=0)
 
     @property
     def duration_ns(self) -> np.ndarray:
@@ -58,46 +58,50 @@ class Activities:
         return np.append(self.threads, MISSING)[self.thread_index]
 
     @property
-    def launched(self) -> np.ndarray:
+    def has_launch(self) -> np.ndarray:
         """Whether the API call of each activity is in the capture."""
         return self.launch_row != NO_LAUNCH
 
 
 def read_activities(capture: Capture, tables: list[Columns], calls: Columns) -> Activities:
-    """The activities of `tables` (columns of TABLES, in that order, which are used up), launched by the API `calls`.
+    """The activities of `tables` (the columns of each of TABLES, in that order), launched by the API `calls`.
 
-    Of `calls`, "thread" becomes "thread_index", which is an index into the threads of the activities, and "correlation"
-    is used up.
+    To save memory, the columns of activities are removed from `tables`, and "correlation" from `calls`, whose "thread"
+    becomes "thread_index", an index into the threads of the activities.
     """
     counts = [len(table["start"]) for table in tables]
     kind = np.repeat(np.arange(len(KINDS), dtype=np.int8), counts)
     name, names = _names(capture, tables)
-    column = {key: joined([table.pop(key) for table in tables]) for key in WANTED[MEMSET]}
-    threads, thread = factorize(calls.pop("thread"))
-    calls["thread_index"] = thread = thread.astype(np.min_scalar_type(-len(threads) - 1))
-    process = _known_process(capture, column["process"], np.unique(process_of(threads)))
-    row = launch_rows(process, column["correlation"], thread, threads, calls.pop("correlation"), calls["start"])
+    columns = {key: concatenated([table.pop(key) for table in tables]) for key in TABLE_COLUMNS[MEMSET]}
+    threads, call_thread = factorize(calls.pop("thread"))
+    calls["thread_index"] = call_thread = call_thread.astype(np.min_scalar_type(-len(threads) - 1))
+    process = _with_missing_processes(capture, columns["process"], np.unique(process_of(threads)))
+    row = launch_rows(process, columns["correlation"], call_thread, threads, calls.pop("correlation"), calls["start"])
+
+    def thread_index(block: slice) -> np.ndarray:
+        return _values_of_calls(call_thread, row[block], default=-1)
+
     return Activities(
-        kind, name, names, column["start"], column["end"], column["correlation"], process,
-        thread_index=map_blocks(lambda block: _at_launch(thread, row[block], otherwise=-1), len(row), thread.dtype),
+        kind, name, names, columns["start"], columns["end"], columns["correlation"], process,
+        thread_index=map_blocks(thread_index, len(row), call_thread.dtype),
         threads=threads,
         launch_row=row,
         call_ns=calls["start"],
     )  # fmt: skip
 
 
-def _at_launch(values: np.ndarray, row: np.ndarray, otherwise: int) -> np.ndarray:
-    """The value of the API call of each activity, `otherwise` if it has none."""
+def _values_of_calls(values: np.ndarray, launch_row: np.ndarray, default: int) -> np.ndarray:
+    """The value of the API call at each `launch_row`, `default` for NO_LAUNCH."""
     if not len(values):
-        return np.full(len(row), otherwise, values.dtype)
-    found, has_none = values[row], row == NO_LAUNCH
+        return np.full(len(launch_row), default, values.dtype)
+    call_values, has_none = values[launch_row], launch_row == NO_LAUNCH
     if has_none.any():
-        found[has_none] = otherwise
-    return found
+        call_values[has_none] = default
+    return call_values
 
 
 def _names(capture: Capture, tables: list[Columns]) -> tuple[np.ndarray, list[str]]:
-    """The index of each activity's name, and the names: of kernels in full, of others as nsys words them."""
+    """The index of each activity's name, and the names: those of kernels in full, others in nsys's words."""
     copies = dict(enumerate(COPY_KINDS)) | capture.labels("ENUM_CUDA_MEMCPY_OPER")
     namers = (
         lambda ids: _kernel_names(capture, ids),
@@ -105,15 +109,14 @@ def _names(capture: Capture, tables: list[Columns]) -> tuple[np.ndarray, list[st
         lambda ids: ["[CUDA memset]" for _ in ids],
         lambda ids: [f"[CUDA graph {number}]" for number in ids.tolist()],
     )
-    first, code, names = [], [], []
-    for table, namer in zip(tables, namers, strict=True):
-        label = table.pop("label", np.zeros(len(table["start"]), np.int64))
-        distinct, index = factorize(label)
-        first.append(len(names))
-        code.append(index)
-        names.extend(namer(distinct))
+    indices, names = [], []
+    for table, names_of_ids in zip(tables, namers, strict=True):
+        ids, index = factorize(table.pop("label", np.zeros(len(table["start"]), np.int64)))
+        index += len(names)
+        indices.append(index)
+        names += names_of_ids(ids)
     dtype = np.min_scalar_type(-len(names) - 1)
-    return joined([index.astype(dtype) + dtype.type(number) for number, index in zip(first, code, strict=True)]), names
+    return concatenated([index.astype(dtype) for index in indices]), names
 
 
 def _kernel_names(capture: Capture, ids: np.ndarray) -> list[str]:
@@ -130,8 +133,8 @@ def _kernel_names(capture: Capture, ids: np.ndarray) -> list[str]:
     return names
 
 
-def _known_process(capture: Capture, process: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """The process of each activity; if it is not recorded, the only `known` one."""
+def _with_missing_processes(capture: Capture, process: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """The process of each activity; where it is MISSING, the only one of the `known` processes."""
     if len(process) and (process == process[0]).all() and process[0] != MISSING:
         return np.broadcast_to(process[0], process.shape)  # takes no memory
     is_missing = process == MISSING

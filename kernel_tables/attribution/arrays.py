@@ -10,67 +10,67 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 
-from kernel_tables.processors import processors
+from kernel_tables.processors import processor_count
 
-ROWS = 1 << 16  # of a block
-NARROW_VALUES = -(1 << 30), (1 << 30) - 1  # the sum of two fits into 32 bits, too
-THREADS = min(4, max(2, processors()))
-
-
-def blocks(rows: int) -> list[slice]:
-    """Slices of at most ROWS rows, in order."""
-    return [slice(first, min(first + ROWS, rows)) for first in range(0, rows, ROWS)]
+BLOCK_LENGTH = 1 << 16
+MIN_NARROW, MAX_NARROW = -(1 << 30), (1 << 30) - 1  # the sum of two fits into 32 bits, too
+WORKERS = min(4, max(2, processor_count()))
 
 
-def each_block(use: Callable[[slice], None], rows: int) -> None:
-    """Calls `use` for every block, several at once; numpy releases the interpreter."""
-    if rows <= ROWS:
-        use(slice(0, rows))
+def blocks(count: int) -> list[slice]:
+    """The rows 0 to `count` - 1 as slices of at most BLOCK_LENGTH, in order."""
+    return [slice(first, min(first + BLOCK_LENGTH, count)) for first in range(0, count, BLOCK_LENGTH)]
+
+
+def each_block(use: Callable[[slice], None], count: int) -> None:
+    """Calls `use` for every block of `count` rows, several at once, since numpy releases the interpreter's lock."""
+    if count <= BLOCK_LENGTH:
+        use(slice(0, count))
         return
-    with ThreadPoolExecutor(THREADS) as pool:
-        for _ in pool.map(use, blocks(rows)):
-            pass  # an exception comes out here
+    with ThreadPoolExecutor(WORKERS) as pool:
+        for _ in pool.map(use, blocks(count)):
+            pass  # raises the exception of a call
 
 
-def map_blocks(values_of: Callable[[slice], np.ndarray], rows: int, dtype: type) -> np.ndarray:
-    """The array with this number of rows, whose blocks `values_of` returns."""
-    values = np.empty(rows, dtype)
+def map_blocks(values_of: Callable[[slice], np.ndarray], count: int, dtype: type) -> np.ndarray:
+    """The array of `count` values, whose blocks `values_of` returns."""
+    values = np.empty(count, dtype)
 
     def fill(block: slice) -> None:
         values[block] = values_of(block)
 
-    each_block(fill, rows)
+    each_block(fill, count)
     return values
 
 
-def map_narrow_blocks(values_of: Callable[[slice], np.ndarray], rows: int) -> np.ndarray:
-    """As map_blocks; of 32 bits if all values are of NARROW_VALUES, else of 64."""
-    values, too_wide = np.empty(rows, np.int32), []
+def map_narrow_blocks(values_of: Callable[[slice], np.ndarray], count: int) -> np.ndarray:
+    """As map_blocks; of 32 bits if all values are between MIN_NARROW and MAX_NARROW, else of 64."""
+    values, wide_blocks = np.empty(count, np.int32), []
 
     def fill(block: slice) -> None:
-        of_block = values_of(block)
-        if of_block.min(initial=0) < NARROW_VALUES[0] or of_block.max(initial=0) > NARROW_VALUES[1]:
-            too_wide.append(block)
+        block_values = values_of(block)
+        if block_values.min(initial=0) < MIN_NARROW or block_values.max(initial=0) > MAX_NARROW:
+            wide_blocks.append(block)
         else:
-            values[block] = of_block
+            values[block] = block_values
 
-    each_block(fill, rows)
-    return map_blocks(values_of, rows, np.int64) if too_wide else values
+    each_block(fill, count)
+    return map_blocks(values_of, count, np.int64) if wide_blocks else values
 
 
 def compact(values: np.ndarray) -> np.ndarray:
-    """The same integers in less memory: none if all are equal, half of it if all are of NARROW_VALUES."""
+    """The same integers in less memory: none if all are equal, half if all are between MIN_NARROW and MAX_NARROW."""
     if not len(values):
         return values
     low, high = int(values.min()), int(values.max())
     if low == high:
         return np.broadcast_to(values[0], values.shape)
-    fits = NARROW_VALUES[0] <= low and high <= NARROW_VALUES[1]
-    return values.astype(np.int32, copy=False) if fits else values
+    is_narrow = low >= MIN_NARROW and high <= MAX_NARROW
+    return values.astype(np.int32, copy=False) if is_narrow else values
 
 
-def joined(arrays: list[np.ndarray]) -> np.ndarray:
-    """The arrays one after the other, without memory if only one of them has entries, or all entries are one."""
+def concatenated(arrays: list[np.ndarray]) -> np.ndarray:
+    """The arrays one after the other; takes no memory if only one of them has entries, or all entries are equal."""
     filled = [array for array in arrays if len(array)]
     if len(filled) == 1:
         return filled[0]
@@ -80,13 +80,13 @@ def joined(arrays: list[np.ndarray]) -> np.ndarray:
 
 
 def factorize(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct keys, ascending, and the index of each key among them as int32; nothing long is sorted."""
+    """The distinct keys, ascending, and the index of each key among them as int32; sorts only the distinct keys."""
     if not len(keys):
         return np.empty(0, np.int64), np.empty(0, np.int32)
     low, high = int(keys.min()), int(keys.max())
     if low == high:
         return np.array([low]), np.zeros(len(keys), np.int32)
-    if high - low > len(keys) + 1024:  # too spread for an array by key
+    if high - low > len(keys) + 1024:  # an array by key would be too long
         encoded = pa.array(keys).dictionary_encode()
         values, codes = encoded.dictionary.to_numpy(), encoded.indices.to_numpy()
         order = np.argsort(values)
@@ -103,13 +103,13 @@ def factorize(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return distinct + low, map_blocks(lambda block: index[keys[block] - low], len(keys), np.int32)
 
 
-def grouped(groups: np.ndarray, count: int) -> list[np.ndarray]:
+def positions_by_group(groups: np.ndarray, count: int) -> list[np.ndarray]:
     """The positions of each of the groups 0 to `count` - 1 in `groups`, ascending; a negative number is in no group."""
     if count < 8:
         return [np.flatnonzero(groups == group) for group in range(count)]
-    small = (groups + 1).astype(np.min_scalar_type(count))
-    order = np.argsort(small, kind="stable")  # a radix sort where the integers are small enough
-    return np.split(order, np.cumsum(np.bincount(small, minlength=count + 1))[:-1])[1:]
+    from_one = (groups + 1).astype(np.min_scalar_type(count))  # 0 for no group
+    order = np.argsort(from_one, kind="stable")  # a radix sort if the integers are small enough
+    return np.split(order, np.cumsum(np.bincount(from_one, minlength=count + 1))[:-1])[1:]
 
 
 def sums_by_group(groups: np.ndarray, values: np.ndarray, count: int) -> np.ndarray:
@@ -120,15 +120,17 @@ def sums_by_group(groups: np.ndarray, values: np.ndarray, count: int) -> np.ndar
     return sums
 
 
-def matched(keys: np.ndarray, other_keys: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+def positions_by_key(keys: np.ndarray, other_keys: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """For every distinct key of `keys`, its positions in `keys` and its positions in `other_keys`, each ascending."""
-    distinct, code = factorize(np.concatenate([keys, other_keys]))
-    here, other_rows = grouped(code[: len(keys)], len(distinct)), grouped(code[len(keys) :], len(distinct))
-    return [pair for pair in zip(here, other_rows, strict=True) if len(pair[0])]
+    distinct, index = factorize(np.concatenate([keys, other_keys]))
+    positions, other_positions = (
+        positions_by_group(part, len(distinct)) for part in (index[: len(keys)], index[len(keys) :])
+    )
+    return [pair for pair in zip(positions, other_positions, strict=True) if len(pair[0])]
 
 
 def _inverse(values: np.ndarray, size: int) -> np.ndarray:
-    """The position in `values` of each number below `size`; undefined for numbers that are not there."""
+    """The position in `values` of each number below `size`; undefined for numbers that are not in `values`."""
     position = np.empty(size, np.int32)
     position[values] = np.arange(len(values), dtype=np.int32)
     return position

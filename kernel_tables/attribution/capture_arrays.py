@@ -14,7 +14,7 @@ import numpy as np
 
 from kernel_tables.attribution import graph_replays, launches, rule
 from kernel_tables.attribution.activities import KINDS, TABLES, Activities, read_activities
-from kernel_tables.attribution.arrays import compact, factorize, joined, map_blocks
+from kernel_tables.attribution.arrays import compact, concatenated, factorize, map_blocks
 from kernel_tables.attribution.forest import Attribution
 from kernel_tables.attribution.limits import BeyondLimits, require_text
 from kernel_tables.attribution.paths import BEFORE_CAPTURE, NO_RANGE, Paths
@@ -23,13 +23,13 @@ from kernel_tables.attribution.ranges import (
     Ranges,
     coded_names,
     in_opening_order,
-    without_last_numbers,
+    without_call_numbers,
 )
 from kernel_tables.errors import TraceError, impossible
 from kernel_tables.kernel_classes.categories import classify
 from kernel_tables.kineto.capture_schema import CPU_DEVICE
-from kernel_tables.reading.capture import Capture
-from kernel_tables.reading.schema import KERNEL, MISSING, NVTX, PLACE, RUNTIME, SIZES, WINDOW_KEY
+from kernel_tables.reading.capture import CallFunctions, Capture
+from kernel_tables.reading.schema import KERNEL, MISSING, NVTX, PLACE_COLUMNS, RUNTIME, SIZE_COLUMNS, WINDOW_KEY
 
 MAX_NAME = 100  # characters of a name in a message
 
@@ -41,12 +41,17 @@ class LaunchSizes(NamedTuple):
     block: np.ndarray
 
 
-class _RangesRead(NamedTuple):
+class _CaptureRanges(NamedTuple):
     names: list[str]  # by code
-    nameless: int  # names that are not in the capture
-    left_open: int  # ranges that were never closed
+    missing_name_count: int  # of names that are not in the capture
+    unclosed_count: int  # the number of ranges that were never closed
     arrays: Ranges
     attributor: rule.RangeAttributor | BeyondLimits
+
+
+class _Events(NamedTuple):
+    columns: dict  # by table
+    ranges: _CaptureRanges
 
 
 class CaptureArrays(AbstractContextManager):
@@ -98,12 +103,13 @@ class CaptureArrays(AbstractContextManager):
 
     @property
     def columns(self) -> dict:
-        """The columns of activities and calls by table; those of activities are dropped once `gpu_activities` exists,
-        and threads and correlation ids of calls: see `call_threads`."""
-        return self._read[0]
+        """The columns of activities and calls, by table. `gpu_activities` removes those of activities, and the threads
+        and correlation ids of calls; for the former see `call_threads`."""
+        return self._events.columns
 
     def expect_details(self) -> None:
-        """What follows needs places and functions of calls: they are read with the other columns, not separately."""
+        """Call this before the first use if `places` and `call_functions` will be needed: then they are read with the
+        other columns, not separately."""
         self._with_details = True
 
     @cached_property
@@ -111,7 +117,7 @@ class CaptureArrays(AbstractContextManager):
         """The activities as arrays."""
         tables = [self.columns[table] for table in TABLES]
         if "device" in tables[0]:
-            self._place_columns = [{name: table.pop(name) for name in PLACE} for table in tables]
+            self._place_columns = [{name: table.pop(name) for name in PLACE_COLUMNS} for table in tables]
         activities = read_activities(self.capture, tables, self.columns[RUNTIME])
         for table in TABLES:
             del self.columns[table]
@@ -120,22 +126,22 @@ class CaptureArrays(AbstractContextManager):
     @cached_property
     def places(self) -> dict[str, np.ndarray]:
         """The device and the stream of each activity; read separately where few tables need them."""
-        tables = self._place_columns or [self.capture.selected(table, PLACE) for table in TABLES]
+        tables = self._place_columns or [self.capture.read_columns(table, PLACE_COLUMNS) for table in TABLES]
         self._place_columns = None
-        return {name: compact(joined([table.pop(name) for table in tables])) for name in PLACE}
+        return {name: compact(concatenated([table.pop(name) for table in tables])) for name in PLACE_COLUMNS}
 
     @property
     def call_threads(self) -> np.ndarray:
         """The global id of the thread of every API call."""
         return self.gpu_activities.threads[self.columns[RUNTIME]["thread_index"]]
 
-    def call_functions(self) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
-        """The end and the string id of every API call, in the order of `columns`, and the functions by that id."""
+    def call_functions(self) -> CallFunctions:
+        """The functions of the API calls, in the order of `columns`."""
         calls = self.columns[RUNTIME]
         if "end" not in calls or "name_id" not in calls:
             return self.capture.call_functions()
-        name_id = calls.pop("name_id")  # takes memory, and is asked for once
-        return calls["end"], name_id, self.capture.function_names(name_id)
+        name_id = calls.pop("name_id")  # takes memory, and is needed once
+        return CallFunctions(calls["end"], name_id, self.capture.function_names(name_id))
 
     @cached_property
     def is_cpu_only(self) -> bool:
@@ -151,7 +157,7 @@ class CaptureArrays(AbstractContextManager):
     @cached_property
     def launch_sizes(self) -> LaunchSizes:
         """The grid and the block of each activity."""
-        columns = list(self.capture.selected(KERNEL, SIZES).values())
+        columns = list(self.capture.read_columns(KERNEL, SIZE_COLUMNS).values())
         not_kernels = [""] * (len(self.gpu_activities) - len(columns[0]))
         return LaunchSizes(*(np.append(_sizes_as_text(columns[start : start + 3]), not_kernels) for start in (0, 3)))
 
@@ -161,31 +167,32 @@ class CaptureArrays(AbstractContextManager):
         names = self.gpu_activities.names
         kinds = np.zeros(len(names), np.int8)
         kinds[self.gpu_activities.name] = self.gpu_activities.kind
-        of_kernels = iter(classify([n for n, k in zip(names, kinds, strict=True) if k == 0], self._extra_rules))
-        return [next(of_kernels) if kind == 0 else KINDS[kind] for kind in kinds.tolist()]
+        kernels = [name for name, kind in zip(names, kinds, strict=True) if kind == 0]
+        kernel_classes = dict(zip(kernels, classify(kernels, self._extra_rules), strict=True))
+        return [KINDS[kind] if kind else kernel_classes[name] for name, kind in zip(names, kinds, strict=True)]
 
     @property
     def range_names(self) -> list[str]:
         """The names of the ranges, by code. Raises ImpossibleCapture if the capture lacks some."""
-        ranges = self._read[1]
-        if ranges.nameless:
+        ranges = self._events.ranges
+        if ranges.missing_name_count:
             raise impossible(
                 self.capture.path,
                 "ranges_without_names",
-                f"{ranges.nameless} names of ranges are not among its strings: the export is cut short or damaged:"
-                " export the report again",
+                f"{ranges.missing_name_count} names of ranges are not among its strings: the export is cut short or"
+                " damaged: export the report again",
             )
         return ranges.names
 
     @property
     def range_arrays(self) -> Ranges:
-        """The range instances as arrays, in order of opening; a range that was never closed ends with the capture."""
-        return self._read[1].arrays
+        """The range instances in order of opening; a range that was never closed ends with the capture."""
+        return self._events.ranges.arrays
 
     @property
-    def left_open(self) -> int:
+    def unclosed_count(self) -> int:
         """The number of ranges that were never closed."""
-        return self._read[1].left_open
+        return self._events.ranges.unclosed_count
 
     @cached_property
     def attribution(self) -> Attribution:
@@ -198,7 +205,7 @@ class CaptureArrays(AbstractContextManager):
             return attributor.attribution(activities.launch_ns, activities.thread_index, activities.threads)
 
     def _attributor(self) -> rule.RangeAttributor:
-        attributor = self._read[1].attributor
+        attributor = self._events.ranges.attributor
         with self._limits():
             if isinstance(attributor, BeyondLimits):
                 raise attributor
@@ -237,34 +244,34 @@ class CaptureArrays(AbstractContextManager):
         return map_blocks(look_up, len(row), of_node.dtype)
 
     @cached_property
-    def _read(self) -> tuple[dict, _RangesRead]:
-        """The columns by table, and the ranges, which are computed while the kernels are still being read."""
+    def _events(self) -> _Events:
+        """The columns and the ranges, which are computed while the kernels are still being read."""
         tables = (KERNEL, NVTX, RUNTIME, *(table for table in TABLES if table != KERNEL))
-        with self.capture.reading(*tables, of_text=without_last_numbers, with_details=self._with_details) as reads:
+        with self.capture.reading(*tables, convert_text=without_call_numbers, with_details=self._with_details) as reads:
             ranges = self._ranges(reads[NVTX].result())
             del reads[NVTX]
-        return {table: read.result() for table, read in reads.items()}, ranges
+        return _Events({table: read.result() for table, read in reads.items()}, ranges)
 
-    def _ranges(self, events: dict) -> _RangesRead:
+    def _ranges(self, events: dict) -> _CaptureRanges:
         registered = self.capture.strings(events["text_id"])
-        nameless = set(factorize(events["text_id"])[0].tolist()) - registered.keys() - {MISSING}
+        missing_names = set(factorize(events["text_id"])[0].tolist()) - registered.keys() - {MISSING}
         names = coded_names(events["text"], events["text_id"], registered)
         end_ns = events["end"]
-        left_open = int((end_ns == MISSING).sum())
-        if left_open:
+        unclosed_count = int((end_ns == MISSING).sum())
+        if unclosed_count:
             end_ns = np.where(end_ns == MISSING, self.capture.last_time_ns(), end_ns)
         arrays = in_opening_order(events["start"], end_ns, events["thread"], names.codes)
         try:
             attributor = rule.RangeAttributor(arrays)
         except BeyondLimits as error:
             attributor = error
-        return _RangesRead(names.names, len(nameless), left_open, arrays, attributor)
+        return _CaptureRanges(names.names, len(missing_names), unclosed_count, arrays, attributor)
 
-    def require_text(self, path: np.ndarray, name: np.ndarray, most: int) -> None:
-        """Raises ImpossibleCapture if rows of these paths and names of activities have more than `most` characters."""
-        name_text = np.array([len(text) for text in self.gpu_activities.names], np.int64)
+    def require_text(self, path: np.ndarray, name: np.ndarray, limit: int) -> None:
+        """Raises ImpossibleCapture if rows with these paths and names of activities exceed `limit` characters."""
+        name_characters = np.array([len(text) for text in self.gpu_activities.names], np.int64)
         with self._limits():
-            require_text(int(self.range_paths.text[path].sum() + name_text[name].sum()), most)
+            require_text(int(self.range_paths.characters[path].sum() + name_characters[name].sum()), limit)
 
     @contextmanager
     def _limits(self) -> Iterator[None]:

@@ -11,7 +11,7 @@ from kernel_tables.attribution.ranges import NONE
 
 
 class ChainMembers(NamedTuple):
-    """The ranges in the chains of some queries: one entry per query and range, in no order."""
+    """The ranges in the chains of queries: one entry per query and range, in no order."""
 
     query_index: np.ndarray
     range_index: np.ndarray
@@ -37,7 +37,7 @@ class Attribution:
         depth = self.totals((self.parent != NONE).astype(np.int64))
         deepest = int(depth.max(initial=0))
         limits.require_depth(deepest + 1)
-        return [nodes.astype(np.int32) for nodes in arrays.grouped(depth, deepest + 1)]
+        return [nodes.astype(np.int32) for nodes in arrays.positions_by_group(depth, deepest + 1)]
 
     def totals(self, values: np.ndarray) -> np.ndarray:
         """The sum of `values` (a value per node) over each node and all nodes around it."""

@@ -34,7 +34,7 @@ class NodeCreations(NamedTuple):
     time_ns: np.ndarray
     thread: np.ndarray  # global id
     capture_began_ns: np.ndarray  # of the stream capture that created it; the creation itself if there was none
-    of_activity: np.ndarray  # activity -> creation, NONE if it is not replayed, or the creation was not recorded
+    creation_of_activity: np.ndarray  # NONE if it is not replayed, or the creation was not recorded
 
 
 def replayed_without_creation(capture: Capture, activities: Activities) -> int:
@@ -42,8 +42,8 @@ def replayed_without_creation(capture: Capture, activities: Activities) -> int:
     if not len(capture.calls("cudaGraphLaunch", "cuGraphLaunch")["start"]):
         return 0
     creations = node_creations(capture, activities)
-    known = 0 if creations is None else int((creations.of_activity != NONE).sum())
-    return len(_replayed(capture, activities)[0]) - known
+    known = 0 if creations is None else np.count_nonzero(creations.creation_of_activity != NONE)
+    return np.count_nonzero(_replayed_nodes(capture, activities) != schema.MISSING) - known
 
 
 def replayed_in_torch_trace(capture: Capture, activities: Activities) -> int:
@@ -53,8 +53,7 @@ def replayed_in_torch_trace(capture: Capture, activities: Activities) -> int:
         return 0
     launches = capture.calls("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
     is_replayed = np.isin(activities.correlation, launches["correlation"])
-    is_replayed[_replayed(capture, activities)[0]] = False
-    return int(is_replayed.sum())
+    return np.count_nonzero(is_replayed & (_replayed_nodes(capture, activities) == schema.MISSING))
 
 
 def node_creations(capture: Capture, activities: Activities) -> NodeCreations | None:
@@ -62,29 +61,29 @@ def node_creations(capture: Capture, activities: Activities) -> NodeCreations | 
     events = capture.graph_node_events()
     if not len(events["node"]):
         return None
-    replayed, node = _replayed(capture, activities)
-    of_activity = np.full(len(activities), NONE, np.int64)
-    for here, in_events in arrays.matched(activities.process[replayed], global_ids.process_of(events["thread"])):
-        rows = replayed[here]
-        distinct, index = arrays.factorize(node[here])
-        creation = _creation_rows({name: column[in_events] for name, column in events.items()}, distinct)
-        of_activity[rows] = np.append(in_events, NONE)[creation][index]
-    began_ns = stream_capture_begins(capture, events["created"], global_ids.process_of(events["thread"]))
+    node, event_process = _replayed_nodes(capture, activities), global_ids.process_of(events["thread"])
+    creation_of_activity = np.full(len(activities), NONE, np.int64)
+    replayed = np.flatnonzero(node != schema.MISSING)
+    for positions, event_rows in arrays.positions_by_key(activities.process[replayed], event_process):
+        rows = replayed[positions]
+        nodes, index = arrays.factorize(node[rows])
+        creation = _creation_rows({name: column[event_rows] for name, column in events.items()}, nodes)
+        creation_of_activity[rows] = np.append(event_rows, NONE)[creation][index]
+    began_ns = stream_capture_begins(capture, events["created"], event_process)
     began_ns = np.where(began_ns == NONE, events["created"], began_ns)
-    return NodeCreations(events["created"], events["thread"], began_ns, of_activity)
+    return NodeCreations(events["created"], events["thread"], began_ns, creation_of_activity)
 
 
-def _replayed(capture: Capture, activities: Activities) -> tuple[np.ndarray, np.ndarray]:
-    """The activities that are part of a replay whose launch is in the capture, and the node of each."""
-    node = np.concatenate([capture.selected(table, schema.GRAPH_NODE)["node"] for table in TABLES])
-    replayed = np.flatnonzero((node != schema.MISSING) & activities.launched)
-    return replayed, node[replayed]
+def _replayed_nodes(capture: Capture, activities: Activities) -> np.ndarray:
+    """By activity: its graph node if it is part of a replay whose launch is in the capture, else MISSING."""
+    node = np.concatenate([capture.read_columns(table, schema.GRAPH_NODE_COLUMN)["node"] for table in TABLES])
+    return np.where(activities.has_launch, node, schema.MISSING)
 
 
 def _creation_rows(events: Columns, nodes: np.ndarray) -> np.ndarray:
-    """The row of the creation of each node, or of the node that it was cloned from; NONE if that precedes the capture.
+    """The row in `events` of the creation of each node, NONE if that precedes the capture.
 
-    An executable graph has clones of the nodes of the graph that it was instantiated from.
+    The nodes of an executable graph are clones of those of a captured graph, whose creation is meant.
     """
     is_clone = events["original"] != schema.MISSING
     cloned, created = np.flatnonzero(is_clone), np.flatnonzero(~is_clone & (events["created"] >= 0))
@@ -101,10 +100,12 @@ def attribute_with_replays(
 ) -> Attribution:
     """The attribution of launches and replayed activities. A creation is attributed as a launch is."""
     threads, index = arrays.factorize(np.append(activities.threads, creations.thread))
-    known, count = len(activities.threads), len(activities)
-    launch_thread_index = np.append(index[:known], NONE)[activities.thread_index]
+    thread_count, count = len(activities.threads), len(activities)
+    launch_thread_index = np.append(index[:thread_count], NONE)[activities.thread_index]
     joint = attributor.attribution(
-        np.append(activities.launch_ns, creations.time_ns), np.append(launch_thread_index, index[known:]), threads
+        np.append(activities.launch_ns, creations.time_ns),
+        np.append(launch_thread_index, index[thread_count:]),
+        threads,
     )
     launch_node, creation_node = joint.launch_node[:count], joint.launch_node[count:]
     attribution = Attribution(joint.parent, joint.range, launch_node, launch_node, joint.first_replayed)
@@ -114,18 +115,18 @@ def attribute_with_replays(
 
 
 class _Replays(NamedTuple):
-    """The replayed activities, and the launches that replay them, numbered."""
+    """The replayed activities, and their replays. A replay is a launch of a graph."""
 
-    activity: np.ndarray
-    creation: np.ndarray  # of the node of each activity
-    replay: np.ndarray  # the number of the launch of each activity
-    launch_node: np.ndarray  # by launch
-    first_creation: np.ndarray  # by launch, the earliest creation of its nodes
+    activity: np.ndarray  # of each replayed activity, its index
+    creation: np.ndarray  # of each replayed activity, that of its graph node
+    replay: np.ndarray  # of each replayed activity, the number of its replay, from 0
+    launch_node: np.ndarray  # by replay, the node in the forest of ranges at its launch
+    first_creation: np.ndarray  # by replay, the earliest creation of its graph nodes
 
 
 def _replays(attribution: Attribution, creations: NodeCreations, activities: Activities) -> _Replays:
-    activity = np.flatnonzero(creations.of_activity != NONE)
-    creation = creations.of_activity[activity]
+    activity = np.flatnonzero(creations.creation_of_activity != NONE)
+    creation = creations.creation_of_activity[activity]
     launches, replay = arrays.factorize(activities.launch_row[activity])
     order = np.lexsort((creations.time_ns[creation], replay))
     first = order[np.searchsorted(replay[order], np.arange(len(launches)))]
@@ -136,16 +137,16 @@ def _replays(attribution: Attribution, creations: NodeCreations, activities: Act
 def _last_left_out(
     attribution: Attribution, replays: _Replays, creations: NodeCreations, creation_node: np.ndarray, ranges: Ranges
 ) -> np.ndarray:
-    """By launch, the innermost range around the capture whose name is open at the launch, NONE if there is none."""
-    names = int(ranges.name.max(initial=0)) + 1
+    """By replay, the innermost range around the capture whose name is open at the launch, NONE if there is none."""
+    name_count = int(ranges.name.max(initial=0)) + 1
     at_launch = chain_members(attribution.parent, attribution.range, replays.launch_node)
-    open_names = at_launch.query_index * names + ranges.name[at_launch.range_index]
+    open_names = at_launch.query_index * name_count + ranges.name[at_launch.range_index]
     first = replays.first_creation
-    replay, number = chain_members(attribution.parent, attribution.range, creation_node[first])
-    is_around = ranges.start_ns[number] < creations.capture_began_ns[first][replay]
-    is_left_out = is_around & np.isin(replay * names + ranges.name[number], open_names)
+    replay, range_index = chain_members(attribution.parent, attribution.range, creation_node[first])
+    is_around = ranges.start_ns[range_index] < creations.capture_began_ns[first][replay]
+    is_left_out = is_around & np.isin(replay * name_count + ranges.name[range_index], open_names)
     last = np.full(len(first), NONE)
-    np.maximum.at(last, replay[is_left_out], number[is_left_out])
+    np.maximum.at(last, replay[is_left_out], range_index[is_left_out])
     return last
 
 
@@ -154,7 +155,7 @@ def _with_replays(
 ) -> Attribution:
     """The attribution with a node for each pair of a replay and a captured range that is not left out.
 
-    So a captured range counts as opened once in every replay. A pair is written as one number, `key`.
+    So a captured range counts as opened once in every replay. The key of a pair is one number for both.
     """
     parent, innermost, count = attribution.parent, attribution.range, len(attribution.parent)
 
@@ -169,11 +170,12 @@ def _with_replays(
     is_captured = key != NONE
     activity_keys, index = arrays.factorize(key[is_captured])
     keys = _with_all_above(activity_keys, keys_above)
-    above, launch_node = keys_above(keys), replays.launch_node[keys // count]
+    key_above, launch_node = keys_above(keys), replays.launch_node[keys // count]
+    pair_above = np.where(key_above == NONE, NONE, np.searchsorted(keys, key_above))
     captured = innermost[keys % count]
-    is_repeated = _repeated(attribution, replays, ranges, keys // count, ranges.name[captured], above, keys)
+    is_repeated = _is_repeated(attribution, replays, ranges.name, keys // count, ranges.name[captured], pair_above)
     node = np.where(is_repeated, launch_node, count - 1 + np.cumsum(~is_repeated))
-    parents = np.where(above == NONE, launch_node, node[np.searchsorted(keys, above) % max(len(keys), 1)])
+    parents = np.where(pair_above == NONE, launch_node, node[pair_above])
     activity_node = attribution.launch_node.copy()
     activity_node[replays.activity[is_captured]] = node[np.searchsorted(keys, activity_keys)][index]
     return Attribution(
@@ -185,29 +187,37 @@ def _with_replays(
     )
 
 
-def _repeated(
-    attribution: Attribution, replays: _Replays, ranges: Ranges, replay: np.ndarray, name: np.ndarray, above, keys
+def _is_repeated(
+    attribution: Attribution,
+    replays: _Replays,
+    range_name: np.ndarray,
+    replay: np.ndarray,
+    name: np.ndarray,
+    pair_above: np.ndarray,
 ) -> np.ndarray:
-    """Whether each pair repeats a range that is open at the launch: outermost captured ranges by their names, and inner
-    ones if they follow one another as at the launch."""
+    """Whether the range of each pair repeats one that is open at the launch of its replay.
+
+    An outermost captured range does if a range at the launch has its name; an inner one, if the range around it repeats
+    one at the launch, and the next range there has the name. `name` is that of the range, `pair_above` the index of the
+    pair with the range around it, NONE for an outermost one.
+    """
     names, node = [], replays.launch_node
     while (node != NONE).any():
-        names.append(np.where(node == NONE, NONE, ranges.name[attribution.range[node]]))
+        names.append(np.where(node == NONE, NONE, range_name[attribution.range[node]]))
         node = np.where(node == NONE, NONE, attribution.parent[node])
-    at_launch = np.stack([*names, np.full(len(node), NONE)])  # by distance from the launch, then by replay
-    distance = np.full(len(keys), NONE)  # of the repeated range from the launch
-    outermost, inner = np.flatnonzero(above == NONE), np.flatnonzero(above != NONE)
-    for place in reversed(range(len(names))):  # of several ranges of one name, the innermost
-        distance[outermost[at_launch[place, replay[outermost]] == name[outermost]]] = place
-    around = np.searchsorted(keys, above[inner])
+    names_at_launch = np.stack([*names, np.full(len(node), NONE)])  # by level, 0 for the innermost, and replay
+    level = np.full(len(replay), NONE)  # of the repeated range
+    outermost, inner = np.flatnonzero(pair_above == NONE), np.flatnonzero(pair_above != NONE)
+    for candidate in reversed(range(len(names))):  # of several ranges of one name, the innermost counts
+        level[outermost[names_at_launch[candidate, replay[outermost]] == name[outermost]]] = candidate
     while len(inner):
-        next_place = np.maximum(distance[around] - 1, -1)
-        follows = (next_place >= 0) & (at_launch[next_place, replay[inner]] == name[inner])
-        distance[inner[follows]] = next_place[follows]
-        inner, around = inner[~follows], around[~follows]
+        next_level = np.maximum(level[pair_above[inner]] - 1, NONE)
+        follows = (next_level != NONE) & (names_at_launch[next_level, replay[inner]] == name[inner])
+        level[inner[follows]] = next_level[follows]
+        inner = inner[~follows]
         if not follows.any():
             break
-    return distance != NONE
+    return level != NONE
 
 
 def _with_all_above(keys: np.ndarray, keys_above: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kernel_tables.attribution.arrays import each_block, factorize, map_blocks, matched
+from kernel_tables.attribution.arrays import each_block, factorize, map_blocks, positions_by_key
 from kernel_tables.reading.capture import Capture, Columns
 from kernel_tables.reading.global_ids import process_of
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from kernel_tables.attribution.activities import Activities
 
 NO_LAUNCH = -1
-SLOTS_PER_CALL = 8  # ids spread wider than this are sorted, not put into an array by id
-LAUNCH = ("LaunchKernel", "LaunchCooperativeKernel", "GraphLaunch")
+SLOTS_PER_CALL = 8  # if ids are spread wider than this, they are sorted, not put into an array by id
+LAUNCH_FUNCTIONS = ("LaunchKernel", "LaunchCooperativeKernel", "GraphLaunch")
 
 
 def launch_rows(
@@ -36,45 +36,45 @@ def launch_rows(
     if len(processes) == 1 and (process_of(threads) == processes[0]).all():
         return rows_of_ids(call_correlation, call_start_ns, activity_correlation)
     rows = np.full(len(activity_process), NO_LAUNCH, np.int32)
-    for activities, calls in matched(activity_process, process_of(threads)[call_thread]):
+    for activities, calls in positions_by_key(activity_process, process_of(threads)[call_thread]):
         index = rows_of_ids(call_correlation[calls], call_start_ns[calls], activity_correlation[activities])
         rows[activities] = np.append(calls, NO_LAUNCH)[index]
     return rows
 
 
 def launches_without_kernels(capture: Capture, activities: Activities) -> int:
-    """The number of calls that launch a kernel or a graph, succeeded, and have no activity.
+    """The number of calls that launched a kernel or a graph, succeeded, and have no activity.
 
-    A launch into a stream that is being captured into a graph runs nothing; a runtime call around a driver call is one
-    launch.
+    Launches into a stream that is being captured do not count, since they run nothing. A runtime call around a driver
+    call counts as one launch.
     """
-    launches = _calls(capture, *LAUNCH)
+    launches = _calls(capture, *LAUNCH_FUNCTIONS)
     process = process_of(launches["thread"])
     has_activity = _has_activity(process, launches["correlation"], activities)
     failed = launches["returned"] > 0
     capturing = stream_capture_begins(capture, launches["start"], process) >= 0
-    without = np.flatnonzero(~has_activity & ~failed & ~capturing)
-    return int((~_overlaps(launches, without, np.flatnonzero(has_activity))).sum())
+    rows = np.flatnonzero(~has_activity & ~failed & ~capturing)
+    return np.count_nonzero(~_overlaps(launches, rows, np.flatnonzero(has_activity)))
 
 
 class KernelsWithoutCalls(NamedTuple):
-    """How many activities were launched before the capture, and how many by a call that it lost."""
+    """How many activities were launched before the capture, and how many in it by a call that was not recorded."""
 
     launched_before: int
     lost: int
 
 
 def kernels_without_calls(activities: Activities, calls: Columns, call_process: np.ndarray) -> KernelsWithoutCalls:
-    """The activities whose call is not in the capture.
+    """The number of activities whose call is not in the capture.
 
-    Correlation ids rise with every call, so an id above the first recorded one of its process was given within the
-    capture; an activity that ran before the first recorded call was launched before it.
+    An activity was launched within the capture if it started after the first recorded call of its process, and has a
+    higher correlation id, since ids rise with every call.
     """
-    without = np.flatnonzero(~activities.launched)
+    without_call = np.flatnonzero(~activities.has_launch)
     numbered = np.flatnonzero(calls["correlation"] >= 0)
     before = lost = 0
-    for here, in_calls in matched(activities.process[without], call_process[numbered]):
-        rows, call_rows = without[here], numbered[in_calls]
+    for positions, call_positions in positions_by_key(activities.process[without_call], call_process[numbered]):
+        rows, call_rows = without_call[positions], numbered[call_positions]
         within = np.zeros(len(rows), bool)
         if len(call_rows):
             first = call_rows[np.argmin(calls["start"][call_rows])]
@@ -86,29 +86,29 @@ def kernels_without_calls(activities: Activities, calls: Columns, call_process: 
 
 
 def stream_capture_begins(capture: Capture, times_ns: np.ndarray, process: np.ndarray) -> np.ndarray:
-    """When the stream capture that is running in the process at each time began, -1 if none is running."""
+    """The begin of the stream capture that is running in the process at each time, -1 if none is running."""
     begins, ends = (_calls(capture, name) for name in ("StreamBeginCapture", "StreamEndCapture"))
     begin_process, end_process = process_of(begins["thread"]), process_of(ends["thread"])
     began_ns = np.full(len(times_ns), -1, np.int64)
-    for here, in_begins in matched(process, begin_process):
-        begins_ns = np.sort(begins["start"][in_begins])
-        ends_ns = np.sort(ends["start"][end_process == process[here[0]]])
-        begun = np.searchsorted(begins_ns, times_ns[here], "right")
-        is_open = begun > np.searchsorted(ends_ns, times_ns[here], "right")
-        began_ns[here[is_open]] = begins_ns[begun[is_open] - 1]
+    for rows, begin_rows in positions_by_key(process, begin_process):
+        begins_ns = np.sort(begins["start"][begin_rows])
+        ends_ns = np.sort(ends["start"][end_process == process[rows[0]]])
+        begun = np.searchsorted(begins_ns, times_ns[rows], "right")
+        is_open = begun > np.searchsorted(ends_ns, times_ns[rows], "right")
+        began_ns[rows[is_open]] = begins_ns[begun[is_open] - 1]
     return began_ns
 
 
 def _calls(capture: Capture, *functions: str) -> Columns:
-    """The calls of these functions in any version, of the runtime's interface (cuda) and the driver's (cu)."""
+    """The calls of these functions in any version, of CUDA's runtime (cuda) and driver (cu) and of HIP."""
     return capture.calls(*(f"{interface}{name}" for name in functions for interface in ("cuda", "cu", "hip")))
 
 
 def _has_activity(process: np.ndarray, correlation: np.ndarray, activities: Activities) -> np.ndarray:
     """Whether some activity has each (process, correlation id)."""
     has_activity = np.zeros(len(process), bool)
-    for here, in_activities in matched(process, activities.process):
-        has_activity[here] = np.isin(correlation[here], activities.correlation[in_activities])
+    for rows, activity_rows in positions_by_key(process, activities.process):
+        has_activity[rows] = np.isin(correlation[rows], activities.correlation[activity_rows])
     return has_activity
 
 
@@ -117,12 +117,12 @@ def _overlaps(launches: Columns, rows: np.ndarray, other_rows: np.ndarray) -> np
     overlaps = np.zeros(len(rows), bool)
     starts, ends, threads = launches["start"], launches["end"], launches["thread"]
     other_rows = other_rows[np.argsort(starts[other_rows], kind="stable")]
-    for here, in_others in matched(threads[rows], threads[other_rows]):
-        row, other = rows[here], other_rows[in_others]
+    for positions, other_positions in positions_by_key(threads[rows], threads[other_rows]):
+        row, other = rows[positions], other_rows[other_positions]
         before = np.searchsorted(starts[other], starts[row], "right") - 1
-        inside = (before >= 0) & (np.append(ends[other], 0)[before] >= ends[row])
-        around = np.searchsorted(starts[other], starts[row]) < np.searchsorted(starts[other], ends[row])
-        overlaps[here] = inside | around
+        is_inside = (before >= 0) & (np.append(ends[other], 0)[before] >= ends[row])
+        is_around = np.searchsorted(starts[other], starts[row]) < np.searchsorted(starts[other], ends[row])
+        overlaps[positions] = is_inside | is_around
     return overlaps
 
 

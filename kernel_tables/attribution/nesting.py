@@ -25,7 +25,7 @@ class ThreadRanges:
         self.thread_id = thread_id
         self.nodes, self.ranges = numbers, numbers  # the nodes in opening order, and the range of each
         self.ends_ns = ranges.end_ns[numbers]  # of each node: the first end of the ranges in its chain
-        self.segment_nodes = 0  # how many nodes from `next_node` on are used
+        self.segment_nodes = 0  # the number of nodes from `next_node` on that are used
         start_ns = ranges.start_ns[numbers]
         self.first_ns, self.last_ns = int(start_ns[0]), int(self.ends_ns.max())
         nesting = nesting_of(start_ns, self.ends_ns)
@@ -48,11 +48,11 @@ class ThreadRanges:
 
 @dataclass(frozen=True)
 class Nesting:
-    """How some intervals nest; an interval is known by its index."""
+    """How intervals nest. An interval is given by its index."""
 
     parent: np.ndarray  # the interval around each, NONE for an outermost one
     times_ns: np.ndarray  # when the innermost open interval changes, ascending
-    innermost: np.ndarray  # that interval from each time on; then NONE, for index -1: before the first time
+    innermost: np.ndarray  # that interval from each time on; at the end NONE, which index -1 finds before the first
 
 
 def nesting_of(start_ns: np.ndarray, end_ns: np.ndarray) -> Nesting | None:
@@ -60,19 +60,19 @@ def nesting_of(start_ns: np.ndarray, end_ns: np.ndarray) -> Nesting | None:
 
     An interval without a duration is never open: it has a parent, and is the parent of none.
     """
-    solid = end_ns > start_ns
-    closing, ends_ns = _in_order_of_closing(np.flatnonzero(solid), end_ns)
+    is_solid = end_ns > start_ns
+    closing, ends_ns = _in_order_of_closing(np.flatnonzero(is_solid), end_ns)
     closed_before = np.searchsorted(ends_ns, start_ns, "right")
-    parent = _parents(solid, depth=np.cumsum(solid) - solid - closed_before)
+    parent = _parents(is_solid, depth=np.cumsum(is_solid) - is_solid - closed_before)
     inner = np.flatnonzero(parent != NONE)
     if (end_ns[inner] > end_ns[parent[inner]]).any():
         return None
-    opening = np.arange(len(closing)) + closed_before[solid]  # the position of each opening among all events
-    closes = np.ones(2 * len(closing), bool)
-    closes[opening] = False
-    times_ns, innermost = np.empty(len(closes), np.int64), np.full(len(closes) + 1, NONE)
-    times_ns[opening], innermost[opening] = start_ns[solid], np.flatnonzero(solid)
-    times_ns[closes], innermost[:-1][closes] = ends_ns, parent[closing]
+    opening = np.arange(len(closing)) + closed_before[is_solid]  # the position of each opening among all events
+    is_closing = np.ones(2 * len(closing), bool)
+    is_closing[opening] = False
+    times_ns, innermost = np.empty(len(is_closing), np.int64), np.full(len(is_closing) + 1, NONE)
+    times_ns[opening], innermost[opening] = start_ns[is_solid], np.flatnonzero(is_solid)
+    times_ns[is_closing], innermost[:-1][is_closing] = ends_ns, parent[closing]
     return Nesting(parent, times_ns, innermost)
 
 
@@ -86,13 +86,13 @@ def _in_order_of_closing(intervals: np.ndarray, end_ns: np.ndarray) -> tuple[np.
     return intervals[order], sorted_ns
 
 
-def _parents(solid: np.ndarray, depth: np.ndarray) -> np.ndarray:
+def _parents(is_solid: np.ndarray, depth: np.ndarray) -> np.ndarray:
     """The interval around each: the last one with a duration that was opened on the level above."""
     parent, deepest = np.full(len(depth), NONE), int(depth.max(initial=0))
     limits.require_depth(deepest + 1)
-    for above, here in pairwise(arrays.grouped(depth, deepest + 1)):
-        above = above[solid[above]]
-        parent[here] = above[np.searchsorted(above, here) - 1]
+    for above, level in pairwise(arrays.positions_by_group(depth, deepest + 1)):
+        above = above[is_solid[above]]
+        parent[level] = above[np.searchsorted(above, level) - 1]
     return parent
 
 
@@ -108,14 +108,14 @@ def segments_that_nest(start_ns: np.ndarray, end_ns: np.ndarray) -> RangeSegment
     """The segments of these ranges, given in opening order; a range that is not cut is one segment."""
     cut, cuts_ns = _cuts(start_ns, end_ns)
     number = np.arange(len(start_ns))
-    range_of = np.repeat(number, np.bincount(cut, minlength=len(number)) + 1)
-    is_first = np.append(True, range_of[1:] != range_of[:-1])
-    starts_ns, ends_ns = np.empty(len(range_of), np.int64), np.empty(len(range_of), np.int64)
+    segment_range = np.repeat(number, np.bincount(cut, minlength=len(number)) + 1)
+    is_first = np.append(True, segment_range[1:] != segment_range[:-1])
+    starts_ns, ends_ns = (np.empty(len(segment_range), np.int64) for _ in range(2))
     starts_ns[is_first], starts_ns[~is_first] = start_ns, cuts_ns
     is_last = np.append(is_first[1:], True)
     ends_ns[is_last], ends_ns[~is_last] = end_ns, cuts_ns
     order = np.argsort(starts_ns, kind="stable")
-    return RangeSegments(range_of[order], starts_ns[order], ends_ns[order])
+    return RangeSegments(segment_range[order], starts_ns[order], ends_ns[order])
 
 
 def _cuts(start_ns: np.ndarray, end_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -123,7 +123,7 @@ def _cuts(start_ns: np.ndarray, end_ns: np.ndarray) -> tuple[np.ndarray, np.ndar
     cut: list[int] = []
     times: list[int] = []
     open_ranges: list[int] = []  # in opening order
-    solid = np.flatnonzero(end_ns > start_ns)
+    solid = np.flatnonzero(end_ns > start_ns)  # ranges with a duration
     opening, starts, ends = deque(solid.tolist()), start_ns.tolist(), end_ns.tolist()
     by_end = solid[np.argsort(end_ns[solid], kind="stable")].tolist()
     for time, ending in groupby(by_end, key=ends.__getitem__):

@@ -4,23 +4,23 @@ import re
 from collections.abc import Iterable
 
 PATH_SEPARATOR = " > "
-# A ">" between spaces in a name would look like a separator: it gets a backslash, one more than it has.
-ALONE = re.compile(r"(?<!\S)(\\*>)(?!\S)")
+# A ">" between spaces in a name would look like a separator, so it gets a backslash in addition to those before it.
+STANDALONE = re.compile(r"(?<!\S)(\\*>)(?!\S)")
 ESCAPED = re.compile(r"(?<!\S)\\(\\*>)(?!\S)")
 
 
-def written(name: str) -> str:
-    r"""The name with its separators escaped: "a \> b" for "a > b"."""
-    return ALONE.sub(r"\\\1", name) if ">" in name else name
+def escaped_name(name: str) -> str:
+    r"""The name as it is in a path: "a \> b" for "a > b"."""
+    return STANDALONE.sub(r"\\\1", name) if ">" in name else name
 
 
 def as_path(names: Iterable[str]) -> str:
-    """The path of these names, outermost first; no other names have the same."""
-    return PATH_SEPARATOR.join(map(written, names))
+    """The path of these names, outermost first; paths of different names differ."""
+    return PATH_SEPARATOR.join(map(escaped_name, names))
 
 
 def names_in(path: str) -> list[str]:
-    """The names of the path; none for the path of no range."""
+    """The names in the path; none in "", the path of no range."""
     return [_name(part) for part in path.split(PATH_SEPARATOR)] if path else []
 
 

@@ -14,7 +14,7 @@ BEFORE_CAPTURE_NAME = "(launched before the capture)"
 
 
 class Paths:
-    """Every path that occurs, numbered; a path is its parent's path and one more name."""
+    """Every path that occurs, numbered; a path is that of its parent and one more name."""
 
     def __init__(self, attribution: forest.Attribution, range_name: np.ndarray, names: list[str]):
         """`range_name` is the code of each range's name, `names` the names by code."""
@@ -22,7 +22,7 @@ class Paths:
         node_name = range_name[attribution.range]
         node_path = np.zeros(len(node_name) + 1, np.int64)  # the last entry serves nodes without a parent
         parents, codes, count = [[NO_RANGE, NO_RANGE]], [[ranges.NONE, len(names)]], 2
-        names_on_paths = 0
+        names_on_paths = 0  # a measure of the time and memory that paths take
         for depth, nodes in enumerate(attribution.levels, start=1):
             key = node_path[attribution.parent[nodes]] * len(self.names) + node_name[nodes]
             distinct, index = arrays.factorize(key)
@@ -36,11 +36,11 @@ class Paths:
         self.parent = np.concatenate(parents).astype(np.int64)
         self.name = np.concatenate(codes).astype(np.int64)  # code of each path's last name, NONE for no range
         self._levels = [slice(*bounds) for bounds in pairwise(np.cumsum([len(level) for level in parents]).tolist())]
-        name_text = np.array(
-            [len(path_text.written(name)) + len(path_text.PATH_SEPARATOR) for name in self.names], np.int64
+        name_characters = np.array(
+            [len(path_text.escaped_name(name)) + len(path_text.PATH_SEPARATOR) for name in self.names], np.int64
         )
-        self.text = self._totals(np.append(name_text, 0)[self.name])  # characters with separators, as written
-        limits.require_text(int(self.text.sum()), limits.MOST_TEXT_OF_A_TABLE)
+        self.characters = self._totals(np.append(name_characters, 0)[self.name])  # of each path as text
+        limits.require_text(int(self.characters.sum()), limits.MAX_TABLE_CHARACTERS)
 
     def _totals(self, values: np.ndarray) -> np.ndarray:
         """The sum of `values` (one per path) over each path and all paths around it."""
@@ -69,21 +69,22 @@ class Paths:
         """The code of a range's name, NONE if no range has it."""
         return self.names.index(name) if name in self.names else ranges.NONE
 
-    def inside(self, name: str) -> np.ndarray:
+    def is_inside(self, name: str) -> np.ndarray:
         """Whether `name` is one of the names of each path."""
-        return self.below((self.name == self.code(name)) & (self.name != ranges.NONE))
+        return self.is_below((self.name == self.code(name)) & (self.name != ranges.NONE))
 
-    def below(self, marked: np.ndarray) -> np.ndarray:
+    def is_below(self, marked: np.ndarray) -> np.ndarray:
         """Whether each path is `marked`, or inside one that is."""
         return self._totals(marked.astype(np.int64)) > 0
 
     def names_in(self, paths: np.ndarray, under: str | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """(position in `paths`, code of name) of each distinct name of each path, from the first `under` on."""
-        inside = self.inside(under) if under is not None else np.ones(len(self), bool)
+        """The distinct names of each of `paths`, from the first range `under` on: one entry per path and name, the
+        position in `paths` and the code of the name."""
+        is_inside = self.is_inside(under) if under is not None else np.ones(len(self), bool)
         position, current, keys = np.arange(len(paths)), paths, []
         while len(position):
-            keep = (current != NO_RANGE) & inside[current]
-            position, current = position[keep], current[keep]
+            is_kept = (current != NO_RANGE) & is_inside[current]
+            position, current = position[is_kept], current[is_kept]
             keys.append(position * len(self.names) + self.name[current])
             current = self.parent[current]
         keys = np.unique(np.concatenate([*keys, np.empty(0, np.int64)]))

@@ -54,53 +54,52 @@ def in_opening_order(start_ns: np.ndarray, end_ns: np.ndarray, thread: np.ndarra
     end_ns = np.maximum(start_ns, end_ns)
     order = np.argsort(start_ns, kind="stable")
     sorted_ns = start_ns[order]
-    tied = np.append(False, sorted_ns[1:] == sorted_ns[:-1])
-    if tied.any():  # only these few need more than the sort by start
-        tied_rows = np.flatnonzero(tied | np.append(tied[1:], False))
-        rows = order[tied_rows]
-        order[tied_rows] = rows[np.lexsort((thread[rows], -end_ns[rows], sorted_ns[tied_rows]))]
+    is_tied = np.append(False, sorted_ns[1:] == sorted_ns[:-1])  # starts with the range before
+    if is_tied.any():  # only these few need more than the sort by start
+        tied = np.flatnonzero(is_tied | np.append(is_tied[1:], False))
+        rows = order[tied]
+        order[tied] = rows[np.lexsort((thread[rows], -end_ns[rows], sorted_ns[tied]))]
     return Ranges(sorted_ns, end_ns[order], compact(thread[order]), name[order], compact(order))
 
 
-def without_last_numbers(text: pa.StringArray) -> pa.DictionaryArray:
-    """Each name without the numbers of the call at its end, as a dictionary of the few distinct names.
+def without_call_numbers(text: pa.StringArray) -> pa.DictionaryArray:
+    """Each name without the CALL_NUMBERS at its end, encoded as a dictionary of the few distinct names.
 
-    The pattern is anchored at the end, which takes a third of the time; coded_names removes other numbers from the few
-    distinct names.
+    Only at the end, which takes a third of the time; coded_names removes numbers elsewhere from the distinct names.
     """
     return pc.replace_substring_regex(text, f"{CALL_NUMBERS}$", "").dictionary_encode()
 
 
 class CodedNames(NamedTuple):
-    """The code of each range's name, in the order of the table, and the names by code, all of which occur."""
+    """The code of the name of each range, in the order of the table; and the names by code, each of which occurs."""
 
     codes: np.ndarray
     names: list[str]
 
 
 def coded_names(text: pa.ChunkedArray, text_id: np.ndarray, registered: Mapping[int, str]) -> CodedNames:
-    """The names of ranges: their inline `text` (from without_last_numbers), or if that is empty, the registered string
+    """The names of ranges: their inline `text` (from without_call_numbers), or if that is empty, the registered string
     with their `text_id`."""
-    inline = pa.concat_arrays([without_last_numbers(pa.array([], pa.string())), *text.chunks])  # which needs one array
+    inline = pa.concat_arrays([without_call_numbers(pa.array([], pa.string())), *text.chunks])  # text may have no chunk
     inline_code = _codes(inline)
     ids, id_code = factorize(text_id)
     registered_names = pa.array([registered.get(number, "") for number in ids.tolist()], pa.string())
     is_empty = pc.equal(pc.binary_length(inline.dictionary), 0).to_numpy(zero_copy_only=False).astype(bool)
     value_code = np.where(is_empty[inline_code], len(is_empty) + id_code, inline_code)
     values = _without_layers(pa.concat_arrays([inline.dictionary, registered_names]))
-    plain = pc.replace_substring_regex(values, CALL_NUMBERS, "").dictionary_encode()
-    used, codes = factorize(_codes(plain)[value_code])
-    return CodedNames(codes, [name or UNNAMED for name in plain.dictionary.take(pa.array(used)).to_pylist()])
+    names = pc.replace_substring_regex(values, CALL_NUMBERS, "").dictionary_encode()
+    used, codes = factorize(_codes(names)[value_code])
+    return CodedNames(codes, [name or UNNAMED for name in names.dictionary.take(pa.array(used)).to_pylist()])
 
 
 def _without_layers(names: pa.StringArray) -> pa.StringArray:
-    """The names, with the numbers of layers removed from those that FSDP2 gives to its units:
+    """The names without the numbers of layers in those that FSDP2 gives to its units:
     "FSDP::pre_backward (layers.mlp)" for "FSDP::pre_backward (layers.5.mlp)"."""
-    of_units = pc.starts_with(names, "FSDP::")
-    if not pc.any(of_units).as_py():
+    is_unit = pc.starts_with(names, "FSDP::")
+    if not pc.any(is_unit).as_py():
         return names
-    folded = [_without_layer(name) for name in names.filter(of_units).to_pylist()]
-    return pc.replace_with_mask(names, of_units, pa.array(folded, pa.string()))
+    units = [_without_layer(name) for name in names.filter(is_unit).to_pylist()]
+    return pc.replace_with_mask(names, is_unit, pa.array(units, pa.string()))
 
 
 def _without_layer(name: str) -> str:

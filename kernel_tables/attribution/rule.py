@@ -34,15 +34,16 @@ class InheritedNodes(NamedTuple):
 
 
 class RangeAttributor:
-    """Attributes launches to the ranges of a capture. Made before the launches are known; `attribution` works once.
+    """Attributes launches to the ranges of a capture. It is made before the launches are known. `attribution` can be
+    called once.
 
-    A query is a launch, or an outermost range, that inherits ranges of other threads.
+    A query is a launch, or an outermost range, that may inherit ranges of other threads.
     """
 
     def __init__(self, ranges: Ranges):
         self._ranges = ranges
         self._threads = _threads_by_id(ranges)
-        self._lock = Lock()  # of the forest, which grows, and of the number of pairs
+        self._lock = Lock()  # for the forest, which grows, and the number of pairs
         self._pair_count = 0
         node_count = len(ranges) + sum(thread.segment_nodes for thread in self._threads.values())
         parent, innermost = (np.empty(node_count, np.int32) for _ in range(2))
@@ -62,16 +63,17 @@ class RangeAttributor:
         """The chain of ranges of every launch.
 
         `launch_ns` is the start of its API call, `launch_thread_index` the index of its thread in `threads` (global
-        ids), NONE if the call is not known.
+        ids), NONE if the call is unknown.
         """
         thread_ranges = [self._threads.get(thread_id) for thread_id in threads.tolist()]
 
         def nodes_of_block(block: slice) -> np.ndarray:
             times_ns, thread_index = launch_ns[block], launch_thread_index[block]
             nodes = np.full(len(times_ns), NONE, np.int32)
-            for thread, here in zip(thread_ranges, arrays.grouped(thread_index, len(threads)), strict=True):
-                if thread and len(here):
-                    nodes[here] = thread.nodes_at(times_ns[here])
+            positions_by_thread = arrays.positions_by_group(thread_index, len(threads))
+            for thread, positions in zip(thread_ranges, positions_by_thread, strict=True):
+                if thread and len(positions):
+                    nodes[positions] = thread.nodes_at(times_ns[positions])
             bare = np.flatnonzero((nodes == NONE) & (thread_index != NONE))
             nodes[bare] = self._inherited_by_launches(times_ns[bare], threads[thread_index[bare]])
             return nodes
@@ -80,17 +82,17 @@ class RangeAttributor:
         parent, innermost = self._forest.parent, self._forest.range
         for roots, inherited in self._inherited_by_roots:
             parent[roots] = inherited
-        del self._threads, self._threads_of, self._end_ns, self._forest  # which take much memory
+        del self._threads, self._threads_of, self._end_ns, self._forest  # they take much memory
         return Attribution(parent, innermost, launch_node, launch_node, first_replayed=len(parent))
 
     def _inherited_by_root_nodes(self, threads: list[ThreadRanges]) -> tuple[np.ndarray, np.ndarray]:
         """The outermost nodes of the threads of a process, and the node that each inherits from other threads."""
         is_root = [thread.parents == NONE for thread in threads]
-        roots = np.concatenate([thread.nodes[here] for thread, here in zip(threads, is_root, strict=True)])
-        outermost = np.concatenate([thread.ranges[here] for thread, here in zip(threads, is_root, strict=True)])
+        roots = np.concatenate([thread.nodes[mask] for thread, mask in zip(threads, is_root, strict=True)])
+        outermost = np.concatenate([thread.ranges[mask] for thread, mask in zip(threads, is_root, strict=True)])
         order = np.argsort(outermost, kind="stable")  # numbers of ranges ascend with time
         roots, outermost = roots[order], outermost[order]
-        inherited = self._inherited(
+        inherited = self._inherited_nodes(
             threads,
             self._ranges.start_ns[outermost],
             self._ranges.thread[outermost],
@@ -102,15 +104,16 @@ class RangeAttributor:
         """The node of the ranges that are open on other threads of its process at each launch."""
         nodes = np.full(len(times_ns), NONE, np.int32)
         processes, process_index = arrays.factorize(process_of(thread_ids))
-        for process, here in zip(processes.tolist(), arrays.grouped(process_index, len(processes)), strict=True):
+        positions_by_process = arrays.positions_by_group(process_index, len(processes))
+        for process, positions in zip(processes.tolist(), positions_by_process, strict=True):
             if threads := self._threads_of.get(process):
-                here = here[np.argsort(times_ns[here], kind="stable")]
-                sorted_ns = times_ns[here]
+                positions = positions[np.argsort(times_ns[positions], kind="stable")]
+                sorted_ns = times_ns[positions]
                 open_at = partial(_open_at, sorted_ns)
-                nodes[here] = self._inherited(threads, sorted_ns, thread_ids[here], open_at)
+                nodes[positions] = self._inherited_nodes(threads, sorted_ns, thread_ids[positions], open_at)
         return nodes
 
-    def _inherited(
+    def _inherited_nodes(
         self,
         threads: list[ThreadRanges],
         times_ns: np.ndarray,
@@ -130,7 +133,7 @@ class RangeAttributor:
             is_open = nodes != NONE
             offers.append(InheritedNodes(queries[is_open], nodes[is_open]))
             self._count_pairs(int(is_open.sum()))
-        return self._merged(offers, len(times_ns))
+        return self._merged_nodes(offers, len(times_ns))
 
     def _count_pairs(self, more: int) -> None:
         with self._lock:
@@ -150,13 +153,13 @@ class RangeAttributor:
             pending = pending[nodes[pending] != NONE]
         enclosed = np.flatnonzero(nodes != NONE)
         broken = enclosed[self._end_ns[nodes[enclosed]] < self._ranges.end_ns[ranges[enclosed]]]
-        if len(broken):  # a range further out ends too early, so only some of the chain enclose
+        if len(broken):  # a range further out ends too early, so only a part of the chain encloses the range
             query, range_index = forest.members(nodes[broken])
             encloses = self._ranges.encloses(range_index, ranges[broken[query]])
             nodes[broken] = forest.add_chains(len(broken), ChainMembers(query[encloses], range_index[encloses]))
         return nodes
 
-    def _merged(self, offers: list[InheritedNodes], count: int) -> np.ndarray:
+    def _merged_nodes(self, offers: list[InheritedNodes], count: int) -> np.ndarray:
         """The node of all ranges offered to each of `count` queries, which are in order of time."""
         query, node = (np.concatenate(parts) for parts in zip(*offers, strict=True))
         merged, offer_count = np.full(count, NONE), np.bincount(query, minlength=count)
@@ -193,7 +196,7 @@ def _threads_by_id(ranges: Ranges) -> dict[int, ThreadRanges]:
     threads: dict[int, ThreadRanges] = {}
     next_node = len(ranges)
     ids, thread_index = arrays.factorize(ranges.thread)
-    for thread_id, numbers in zip(ids.tolist(), arrays.grouped(thread_index, len(ids)), strict=True):
+    for thread_id, numbers in zip(ids.tolist(), arrays.positions_by_group(thread_index, len(ids)), strict=True):
         threads[thread_id] = ThreadRanges(thread_id, numbers, ranges, next_node)
         next_node += threads[thread_id].segment_nodes
     return threads

@@ -17,7 +17,7 @@ def measured_steps(trace: CaptureArrays, step_name: str) -> np.ndarray:
     ranges, paths = trace.range_arrays, trace.range_paths
     is_step = ranges.name == paths.code(step_name)
     if paths.code(WINDOW) != NONE:
-        is_step &= paths.inside(WINDOW)[paths.of_node[: len(ranges)]]
+        is_step &= paths.is_inside(WINDOW)[paths.of_node[: len(ranges)]]
     return np.flatnonzero(is_step)
 
 
@@ -35,11 +35,11 @@ def phases_and_parts(paths: Iterable[tuple[str, ...]], step_name: str) -> tuple[
 
 
 def clock_offsets_ns(traces: Sequence[CaptureArrays], step_name: str = "step") -> list[int]:
-    """The offset of each capture from the clock of the first, to be added to its times, for pictures: no duration may
-    span two captures. Clocks are aligned by the time of day at which each capture began, or by the first steps."""
-    began = [trace.capture.began_utc_ns() for trace in traces]
-    if None not in began:
-        return [time - began[0] for time in began]
+    """What to add to the times of each capture to draw it on the clock of the first; not exact enough for durations.
+    Clocks are aligned by the time of day at which each capture began, or if that is unknown, by the first steps."""
+    began_ns = [trace.capture.began_utc_ns() for trace in traces]
+    if None not in began_ns:
+        return [time_ns - began_ns[0] for time_ns in began_ns]
     starts_ns = [_first_step_ns(trace, step_name) for trace in traces]
     return [starts_ns[0] - start_ns for start_ns in starts_ns]
 

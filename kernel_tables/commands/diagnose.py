@@ -46,8 +46,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     shared.require_output(options, options.capture)
+    from kernel_tables.diagnosis.custom_rules import rules_of_file
     from kernel_tables.diagnosis.diagnose import as_json, as_table
-    from kernel_tables.diagnosis.own_rules import rules_of_file
     from kernel_tables.output import format_of, write_text
 
     custom_rules = rules_of_file(options.rules) if options.rules else ()
@@ -79,7 +79,7 @@ def _findings(
     with shared.opened_trace(options.capture, options) as trace:
         counters = _counters(options.counters) if options.counters else None
         scope = Scope(trace, options.step_name)
-        findings = diagnose(scope, own_rules=custom_rules, counters=counters)
+        findings = diagnose(scope, custom_rules=custom_rules, counters=counters)
         return findings, step_time(scope) if shared.wants_text(options) else None, scope.noun
 
 

@@ -15,9 +15,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     shared.require_output(options)
-    from kernel_tables.kernel_names.short import NameFact, as_text, explained
+    from kernel_tables.kernel_names.short import NameFact, as_text, name_facts
 
-    rows = explained(options.name, shared.custom_classes(options))
+    rows = name_facts(options.name, shared.custom_classes(options))
     if options.format == shared.TEXT or (options.output is None and options.format is None):
         shared.show(as_text(rows, shared.text_width()), options)
         return 0

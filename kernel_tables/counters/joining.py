@@ -30,24 +30,24 @@ from kernel_tables.counters.metrics import (
 )
 from kernel_tables.kernel_classes.categories import family
 
-# nsys writes the types of a template's numbers, `<(int)4, (bool)1>`, Nsight Compute leaves them and some namespaces out
-TYPE_OF_A_NUMBER = re.compile(r"\([A-Za-z_][\w:<> ]*\)(?=-?\d)")
+# nsys writes the types of numbers in templates, `<(int)4, (bool)1>`; Nsight Compute omits them, and some namespaces
+NUMBER_TYPE = re.compile(r"\([A-Za-z_][\w:<> ]*\)(?=-?\d)")
 NAMESPACE = re.compile(r"(?:[A-Za-z_]\w*|<unnamed>|\(anonymous namespace\))::")
-OF_SEVERAL_DEPTHS = ("gemm", "attention")
-SHORTEST, LONGEST = 0.8, 2.5  # counted ÷ captured time: caches are emptied before counting, so it takes longer
-SAME_WORK = 0.01
+CLASSES_WITH_DEPTHS = ("gemm", "attention")
+MIN_RATIO, MAX_RATIO = 0.8, 2.5  # counted ÷ captured time, which is shorter, since caches are emptied before counting
+MAX_FLOPS_DIFFERENCE = 0.01  # as a share, of launches that do the same work
 NOT_PROFILED = "not profiled, or its operations on tensor cores were not counted"
 AMBIGUOUS = "its name cannot be distinguished from another's"
 OTHER_DEPTH = "another depth than was counted, by its time"
 NONE = -1
 
 
-def spelled(name: str) -> str:
+def common_spelling(name: str) -> str:
     """The name in a spelling that both tools share."""
-    return NAMESPACE.sub("", TYPE_OF_A_NUMBER.sub("", name)).replace(" ", "")
+    return NAMESPACE.sub("", NUMBER_TYPE.sub("", name)).replace(" ", "")
 
 
-def joined(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
+def join_counters(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
     """The launches (kernel, class, grid, block, duration_ns) with `counted_as`, their row of `counters` or NONE, and
     `not_counted`: why there is none, or ""."""
     keys = _keys(launches)
@@ -58,9 +58,9 @@ def joined(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
         if key in ambiguous:
             reasons[rows] = AMBIGUOUS
         elif key in counted_rows:
-            counted = _of_different_work(counters.iloc[counted_rows[key]])
-            several = family(launches["class"].iloc[rows[0]]) in OF_SEVERAL_DEPTHS
-            nearest = _nearest(launches["duration_ns"].to_numpy()[rows], counted, several)
+            counted_ns = _times_of_distinct_work(counters.iloc[counted_rows[key]])
+            has_depths = family(launches["class"].iloc[rows[0]]) in CLASSES_WITH_DEPTHS
+            nearest = _nearest(launches["duration_ns"].to_numpy()[rows], counted_ns, has_depths)
             counted_as[rows], reasons[rows] = nearest, np.where(nearest == NONE, OTHER_DEPTH, "")
     return launches.assign(counted_as=counted_as, not_counted=pd.Series(reasons, launches.index, dtype="str"))
 
@@ -68,15 +68,15 @@ def joined(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
 def configurations(joined: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration and counted depth of joined launches, longest time first: launches, total_ns,
     min_ns and max_ns."""
-    by = [*reading.CONFIGURATION, "class", "counted_as", "not_counted"]
-    grouped = joined.groupby(by, sort=False, observed=True)["duration_ns"]
+    keys = [*reading.CONFIGURATION, "class", "counted_as", "not_counted"]
+    grouped = joined.groupby(keys, sort=False, observed=True)["duration_ns"]
     table = grouped.agg(launches="count", total_ns="sum", min_ns="min", max_ns="max").reset_index()
     order = ["total_ns", *reading.CONFIGURATION, "counted_as"]
     return table.sort_values(order, ascending=[False, *[True] * 4], ignore_index=True)
 
 
 def _keys(table: pd.DataFrame) -> pd.Series:
-    spelling = {name: spelled(name) for name in table["kernel"].unique()}
+    spelling = {name: common_spelling(name) for name in table["kernel"].unique()}
     return table["kernel"].map(spelling).astype("str") + "\n" + table["grid"] + "\n" + table["block"]
 
 
@@ -86,31 +86,31 @@ def _keys_of_several_names(keys: pd.Series, names: pd.Series) -> set[str]:
     return set(pairs.loc[pairs["key"].duplicated(), "key"])
 
 
-def _of_different_work(rows: pd.DataFrame) -> pd.Series:
+def _times_of_distinct_work(rows: pd.DataFrame) -> pd.Series:
     """The counted times of the rows whose FLOPs differ from those of all rows before them, by row."""
     distinct: list[int] = []
     flops = work.total_flops(rows).fillna(0.0).to_numpy()
     for row, count in enumerate(flops):
-        if all(abs(count - flops[other]) > SAME_WORK * max(count, flops[other]) for other in distinct):
+        if all(abs(count - flops[other]) > MAX_FLOPS_DIFFERENCE * max(count, flops[other]) for other in distinct):
             distinct.append(row)
     return rows[TIME_NS].iloc[distinct]
 
 
-def _nearest(duration_ns: np.ndarray, counted_ns: pd.Series, several: bool) -> np.ndarray:
-    """By launch, the row that took as long; NONE if there may be `several` depths and no row took as long."""
-    if not several:
+def _nearest(duration_ns: np.ndarray, counted_ns: pd.Series, has_depths: bool) -> np.ndarray:
+    """By launch, the row whose time is nearest; if there may be several depths, NONE if no row took as long."""
+    if not has_depths:
         return np.full(len(duration_ns), counted_ns.index[0])
     with np.errstate(divide="ignore"):
         ratio = counted_ns.to_numpy()[None, :] / np.maximum(duration_ns, 1)[:, None]
         nearest = np.abs(np.log(ratio)).argmin(axis=1)
-    fits = np.take_along_axis(ratio, nearest[:, None], axis=1)[:, 0]
-    return np.where((fits >= SHORTEST) & (fits <= LONGEST), counted_ns.index.to_numpy()[nearest], NONE)
+    ratio = np.take_along_axis(ratio, nearest[:, None], axis=1)[:, 0]
+    return np.where((ratio >= MIN_RATIO) & (ratio <= MAX_RATIO), counted_ns.index.to_numpy()[nearest], NONE)
 
 
-FULL = 99.5  # percent of the warps that fit on a multiprocessor: from here on nothing limits the occupancy
+FULL_OCCUPANCY = 99.5  # percent of the warps that fit on a multiprocessor: from here on, nothing limits it
 
 
-def launches_of(grid: pd.Series, metrics: pd.DataFrame) -> pd.DataFrame:
+def launch_facts(grid: pd.Series, metrics: pd.DataFrame) -> pd.DataFrame:
     """One row per launch, given by its grid ("16x6x8") and metrics.
 
     Columns: occupancy, occupancy_possible (of 1), limited_by ("" if nothing does), registers (per thread), waves, tail
@@ -125,7 +125,7 @@ def launches_of(grid: pd.Series, metrics: pd.DataFrame) -> pd.DataFrame:
         {
             "occupancy": metrics[OCCUPANCY] / 100,
             "occupancy_possible": possible / 100,
-            "limited_by": _limited_by(metrics).mask(possible.isna() | (possible >= FULL), ""),
+            "limited_by": _limited_by(metrics).mask(possible.isna() | (possible >= FULL_OCCUPANCY), ""),
             "registers": metrics[REGISTERS],
             "waves": waves,
             "tail": (all_waves - waves) / all_waves,
@@ -136,27 +136,26 @@ def launches_of(grid: pd.Series, metrics: pd.DataFrame) -> pd.DataFrame:
 def _limited_by(metrics: pd.DataFrame) -> pd.Series:
     """The resource that allows the fewest blocks; several are joined by "and"."""
     limits = metrics[list(LIMITS.values())].set_axis(list(LIMITS), axis=1)
-    fewest = limits.min(axis=1)
-    rows = limits.eq(fewest, axis=0).to_numpy()
-    return pd.Series([" and ".join(limits.columns[row]) for row in rows], metrics.index, dtype="str")
+    is_fewest = limits.eq(limits.min(axis=1), axis=0).to_numpy()
+    return pd.Series([" and ".join(limits.columns[mask]) for mask in is_fewest], metrics.index, dtype="str")
 
 
 def _stalls(metrics: pd.DataFrame) -> pd.DataFrame:
     """The two main reasons for which warps wait, and their shares of all waiting."""
     stalls = metrics[list(STALLS.values())].fillna(0.0).to_numpy()
     total, order = stalls.sum(axis=1), np.argsort(-stalls, axis=1, kind="stable")
-    names, rows = np.array([STALLED_BY[name] for name in STALLS], dtype=object), np.arange(len(stalls))
+    reasons, rows = np.array(list(STALLED_BY.values()), dtype=object), np.arange(len(stalls))
     columns = {}
     for rank, heading in enumerate(("stall", "second_stall")):
         value = stalls[rows, order[:, rank]]
-        columns[heading] = pd.Series(np.where(value > 0, names[order[:, rank]], ""), metrics.index, dtype="str")
+        columns[heading] = pd.Series(np.where(value > 0, reasons[order[:, rank]], ""), metrics.index, dtype="str")
         columns[f"{heading}_share"] = pd.Series(value / np.where(total > 0, total, np.nan), metrics.index)
     return pd.DataFrame(columns)
 
 
 @dataclass(frozen=True)
 class Filling:
-    """Occupancy, waves and tail (see `launches_of`) by activity, NaN without counters."""
+    """Occupancy, waves and tail (see `launch_facts`) by activity, NaN without counters."""
 
     occupancy: np.ndarray
     waves: np.ndarray
@@ -178,20 +177,22 @@ def filling_of(trace: CaptureArrays, counters: pd.DataFrame) -> Filling:
         }
     )
     metrics = counters.drop(columns=reading.CONFIGURATION).reset_index(drop=True)
-    counted_as = joined(launches, counters)["counted_as"]
-    filled = launches_of(launches["grid"], metrics.reindex(counted_as).set_axis(counted_as.index))
+    counted_as = join_counters(launches, counters)["counted_as"]
+    filled = launch_facts(launches["grid"], metrics.reindex(counted_as).set_axis(counted_as.index))
     columns = {name: np.full(len(activities), np.nan) for name in ("occupancy", "waves", "tail")}
     for name, values in columns.items():
         values[kernels] = filled[name].to_numpy("float64")
     return Filling(**columns)
 
 
-NEAR = 0.6  # of a roof: Nsight Compute's "Speed Of Light" calls a kernel below this for both roofs latency-bound
+NEAR_ROOF = 0.6  # of a roof: Nsight Compute's "Speed Of Light" calls a kernel that is below this for both latency-bound
 ONE_WAVE = 1.0  # of blocks: below this the GPU is not filled once (its rule SmallGrid)
 MEMORY, COMPUTE, TOO_SMALL, LATENCY, UNKNOWN = "memory", "compute", "too small", "latency", "not counted"
 RULES = {
-    MEMORY: f"the kernel reaches {100 * NEAR:g} % of the DRAM roof or more, and no less than of the roof of its FLOPs",
-    COMPUTE: f"the kernel reaches {100 * NEAR:g} % of the roof of its FLOPs or more",
+    MEMORY: (
+        f"the kernel reaches {100 * NEAR_ROOF:g} % of the DRAM roof or more, and no less than of the roof of its FLOPs"
+    ),
+    COMPUTE: f"the kernel reaches {100 * NEAR_ROOF:g} % of the roof of its FLOPs or more",
     TOO_SMALL: "neither of these, and the kernel's blocks do not fill the GPU once (fewer than one wave)",
     LATENCY: "none of these: the GPU is full, and warps wait for data, instructions or barriers",
 }
@@ -204,14 +205,14 @@ def verdicts_of(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(verdicts, columns=["verdict", "because"], index=table.index)
 
 
-def _verdict(memory: float, compute: float, waves: float, not_counted: str) -> tuple[str, str]:
-    if not_counted or pd.isna(memory) or pd.isna(compute):
+def _verdict(memory_share: float, compute_share: float, waves: float, not_counted: str) -> tuple[str, str]:
+    if not_counted or pd.isna(memory_share) or pd.isna(compute_share):
         return UNKNOWN, not_counted or NOT_PROFILED
-    if memory >= NEAR and memory >= compute:
-        return MEMORY, f"DRAM at {_percent(memory)} of its roof"
-    if compute >= NEAR:
-        return COMPUTE, f"FLOPs at {_percent(compute)} of their roof"
-    neither = f"DRAM at {_percent(memory)}, FLOPs at {_percent(compute)} of their roofs"
+    if memory_share >= NEAR_ROOF and memory_share >= compute_share:
+        return MEMORY, f"DRAM at {_percent(memory_share)} of its roof"
+    if compute_share >= NEAR_ROOF:
+        return COMPUTE, f"FLOPs at {_percent(compute_share)} of their roof"
+    neither = f"DRAM at {_percent(memory_share)}, FLOPs at {_percent(compute_share)} of their roofs"
     if waves < ONE_WAVE:
         return TOO_SMALL, f"{waves:.2g} waves; {neither}"
     return LATENCY, neither

@@ -14,10 +14,10 @@ TENSOR_OPERATIONS = {
     "fp16": "sm__ops_path_tensor_src_fp16.sum",
 }
 # Instructions of tensor cores on floating-point numbers (fp8 too, but not fp64), and those of them that multiply no
-# matrices: compilers load constants by HFMA2.MMA, so even an elementwise kernel executes some. A kernel without other
-# instructions does no operations. Names as on Hopper; seen only on an H200.
+# matrices: compilers load constants by HFMA2.MMA, so even elementwise kernels execute some. A kernel that executes only
+# these does no operations there. The names are those on Hopper, seen only on an H200.
 TENSOR_INSTRUCTIONS = "sm__inst_executed_pipe_tensor_op_hmma.sum"
-WITHOUT_MATRICES = "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum"
+NON_MATRIX_INSTRUCTIONS = "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum"
 TIME_NS = "gpu__time_duration.sum"
 DRAM_BYTES = ("dram__bytes_read.sum", "dram__bytes_write.sum")
 L2_BYTES = "lts__t_bytes.sum"
@@ -31,15 +31,7 @@ LIMITS = {  # the most blocks that fit on a multiprocessor, by the resource that
     "block size": "launch__occupancy_limit_warps",
     "blocks per multiprocessor": "launch__occupancy_limit_blocks",
 }
-STALLS = {  # warps that wait, per issued instruction; a warp that is ready but not selected does not count
-    name: f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio"
-    for name in (
-        "barrier", "branch_resolving", "dispatch_stall", "drain", "gmma", "imc_miss", "lg_throttle", "long_scoreboard",
-        "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instruction", "short_scoreboard", "sleeping",
-        "tex_throttle", "wait",
-    )
-}  # fmt: skip
-STALLED_BY = {  # in words
+STALLED_BY = {  # why warps wait; a warp that is ready but not selected does not
     "barrier": "barrier of the block",
     "branch_resolving": "branch",
     "dispatch_stall": "dispatcher",
@@ -58,6 +50,8 @@ STALLED_BY = {  # in words
     "tex_throttle": "texture queue",
     "wait": "fixed latency of an instruction",
 }
+# Waiting warps per issued instruction.
+STALLS = {name: f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio" for name in STALLED_BY}
 
 
 @dataclass(frozen=True)
@@ -72,8 +66,8 @@ def _metrics(names, *units: str) -> tuple[Metric, ...]:
     return tuple(Metric(name, units) for name in names)
 
 
-# They show which kernels' operations have to be counted, and are not kept.
-DO_OPERATIONS = _metrics((TENSOR_INSTRUCTIONS, WITHOUT_MATRICES), "inst", "")
+# They show for which kernels operations have to be counted, and are not kept.
+OPERATION_INDICATORS = _metrics((TENSOR_INSTRUCTIONS, NON_MATRIX_INSTRUCTIONS), "inst", "")
 METRICS = (
     *_metrics(INSTRUCTIONS.values(), "inst", ""),
     *_metrics(TENSOR_OPERATIONS.values(), "op", "inst", ""),

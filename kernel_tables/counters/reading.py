@@ -16,13 +16,13 @@ from kernel_tables.errors import TraceError
 
 CONFIGURATION = ["kernel", "grid", "block"]
 HEADINGS = {"kernel": "Kernel Name", "grid": "Grid Size", "block": "Block Size"}
-NOT_TOLD = ("", "n/a", "nan", "-nan", "inf")
+MISSING_VALUES = ("", "n/a", "nan", "-nan", "inf")
 
 
 def read_counters(path: Path) -> pd.DataFrame:
-    """One row per counted launch: kernel, grid and block ("16x6x8"), and every metric of METRICS and DO_OPERATIONS, NaN
-    if it was not requested or the GPU has none. Raises TraceError if the file is not a table of Nsight Compute, or has
-    other units.
+    """One row per counted launch: kernel, grid and block ("16x6x8"), and every metric of METRICS and of
+    OPERATION_INDICATORS, NaN if it was not requested or the GPU has none. Raises TraceError if the file is not a table
+    of Nsight Compute, or has other units.
     """
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         rows = list(csv.reader(line for line in file if line.startswith('"')))  # its messages begin with ==
@@ -31,18 +31,15 @@ def read_counters(path: Path) -> pd.DataFrame:
     heading, units, launches = rows[0], rows[1], rows[2:]
     if wrong := [row for row in launches if len(row) != len(heading)]:
         raise TraceError(f"{path}: a row has {len(wrong[0])} of {len(heading)} columns: it is cut short; count again")
-    place = {name: number for number, name in enumerate(heading)}
-    table = {
-        "kernel": [row[place["Kernel Name"]] for row in launches],
-        "grid": [size(row[place["Grid Size"]]) for row in launches],
-        "block": [size(row[place["Block Size"]]) for row in launches],
-    }
-    for metric in (*metrics.METRICS, *metrics.DO_OPERATIONS):
-        table[metric.name] = _values(path, metric, place.get(metric.name), units, launches)
+    column = {name: number for number, name in enumerate(heading)}
+    table = {name: [row[column[text]] for row in launches] for name, text in HEADINGS.items()}
+    table |= {name: [size(text) for text in table[name]] for name in ("grid", "block")}
+    for metric in (*metrics.METRICS, *metrics.OPERATION_INDICATORS):
+        table[metric.name] = _values(path, metric, column.get(metric.name), units, launches)
     return pd.DataFrame(table)
 
 
-def kept_counters(path: Path) -> pd.DataFrame:
+def read_kept_counters(path: Path) -> pd.DataFrame:
     """The table of `read_counters`, from plain CSV with its columns. Raises TraceError for another file."""
     wanted = no_counters()
     try:
@@ -57,29 +54,29 @@ def kept_counters(path: Path) -> pd.DataFrame:
         raise TraceError(f"{path}: it is damaged ({error}); count again") from error
 
 
-def rounds_together(rounds: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def join_rounds(rounds: Sequence[pd.DataFrame]) -> pd.DataFrame:
     """The launches of several rounds in one table, in order, with the metrics of METRICS.
 
-    Stalls that were not requested for a launch are those of the first launch of its kernel, grid and block. Operations
-    on tensor cores that were not requested are 0 if the kernel executed no instruction that multiplies matrices there,
-    or if this GPU does not count such instructions: by its name the kernel has none. A launch is left out if its kernel
-    did execute some, or if another round counted the operations of its kernel, grid and block; so is a launch that
-    executed such instructions and has no counted operation, as in fp8.
+    A launch whose stalls were not requested gets those of the first launch of its kernel, grid and block. If its
+    operations on tensor cores were not requested, they are 0, provided that its kernel executed no instruction that
+    multiplies matrices there, or this GPU does not count these; otherwise, or if another round counted the operations
+    of its kernel, grid and block, the launch is left out. So is one that executed such instructions without a counted
+    operation, as in fp8.
     """
     table = pd.concat(rounds, ignore_index=True)
     stalls, operations = list(metrics.STALLS.values()), list(metrics.TENSOR_OPERATIONS.values())
     first = table.groupby(CONFIGURATION, sort=False)[stalls].transform("first")
     table = table.assign(**table[stalls].fillna(first))
-    of_configuration = [table[name] for name in CONFIGURATION]
+    configuration = [table[name] for name in CONFIGURATION]
     is_counted = table[operations].notna().any(axis=1)
-    elsewhere = is_counted.groupby(of_configuration).transform("any")
-    executed = table[metrics.TENSOR_INSTRUCTIONS] - table[metrics.WITHOUT_MATRICES].fillna(0.0)
-    multiplies = executed.groupby(of_configuration).transform("max").gt(0)  # only one round requests it
-    of_other_kinds = is_counted & multiplies & table[operations].sum(axis=1).eq(0)
-    left_out = of_other_kinds | (~is_counted & (elsewhere | multiplies))
-    of_this_gpu = [name for name in operations if table[name].notna().any()]
-    table = table.assign(**table[of_this_gpu].mask(~is_counted, 0.0))
-    return table.loc[~left_out, no_counters().columns].reset_index(drop=True)
+    is_counted_elsewhere = is_counted.groupby(configuration).transform("any")
+    executed = table[metrics.TENSOR_INSTRUCTIONS] - table[metrics.NON_MATRIX_INSTRUCTIONS].fillna(0.0)
+    multiplies = executed.groupby(configuration).transform("max").gt(0)  # only one round requests it
+    has_other_kinds = is_counted & multiplies & table[operations].sum(axis=1).eq(0)
+    is_left_out = has_other_kinds | (~is_counted & (is_counted_elsewhere | multiplies))
+    known_operations = [name for name in operations if table[name].notna().any()]  # by this GPU
+    table = table.assign(**table[known_operations].mask(~is_counted, 0.0))
+    return table.loc[~is_left_out, no_counters().columns].reset_index(drop=True)
 
 
 def size(text: str) -> str:
@@ -88,7 +85,7 @@ def size(text: str) -> str:
 
 
 def no_counters() -> pd.DataFrame:
-    """The same table without rows."""
+    """The table of `join_rounds` without rows."""
     return pd.DataFrame({name: pd.Series(dtype="str") for name in CONFIGURATION}).assign(
         **{metric.name: pd.Series(dtype="float64") for metric in metrics.METRICS}
     )
@@ -108,4 +105,4 @@ def _values(path: Path, metric: metrics.Metric, column: int | None, units: Seque
 
 def _number(text: str) -> float:
     text = text.replace(",", "").strip()
-    return np.nan if text.lower() in NOT_TOLD else float(text)
+    return np.nan if text.lower() in MISSING_VALUES else float(text)

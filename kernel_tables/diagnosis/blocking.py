@@ -1,30 +1,32 @@
 """The API calls that held up the host, because it waited, allocated or copied, by cause."""
 
+import re
 from functools import cached_property
 
 import numpy as np
 
 from kernel_tables.attribution.activities import KINDS
 from kernel_tables.attribution.arrays import blocks
-from kernel_tables.diagnosis.calls import ALLOCATION, COPY, FREEING, LAUNCH, OTHER, WAIT
+from kernel_tables.diagnosis.calls import COPY, FREEING, LAUNCH, OTHER, WAIT
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
 from kernel_tables.reading.schema import MISSING
 
 # CUDA copies up to this from pageable memory without waiting ("API synchronization behavior" in the manual of the CUDA
 # runtime); what .item() reads is smaller still, and is a wait for a value, not a transfer.
 SMALL_COPY_BYTES = 64 * 1024
-HOST_COPIES = (1, 2)  # ENUM_CUDA_MEMCPY_OPER: host to device, device to host
+HOST_COPY = re.compile("Host-to-Device|Device-to-Host")
 PAGEABLE = 0  # ENUM_CUDA_MEM_KIND
 
-SYNC_IN_STEP, SYNC, ALLOCATION_IN_STEP, ALLOCATED, PAGEABLE_COPY, COPY_IN_STEP, COPIED = CAUSES = (
-    "sync_in_step", "idle_sync", "allocation_in_step", "idle_allocation", "pageable_copy", "copy_in_step", "idle_copy",
-)  # fmt: skip
+ALLOCATIONS = ALLOCATION_IN_STEP, IDLE_ALLOCATION = ("allocation_in_step", "idle_allocation")
+COPIES = PAGEABLE_COPY, COPY_IN_STEP, IDLE_COPY = ("pageable_copy", "copy_in_step", "idle_copy")
+SYNCS = SYNC_IN_STEP, IDLE_SYNC = ("sync_in_step", "idle_sync")
+CAUSES = (*ALLOCATIONS, *COPIES, *SYNCS)  # idle time is assigned to the first that applies
 
 
 class Blocking:
     """The causes (indices in CAUSES) of copies between host and device, and of calls that hold up the host.
 
-    A call is within a step if the step launches more afterwards; the call that ends a step is not.
+    A call is in a step if the step launches more afterwards. So the call with which a step ends is not.
     """
 
     def __init__(self, scope: Scope):
@@ -38,23 +40,24 @@ class Blocking:
         rows = np.flatnonzero(activities.kind == KINDS.index("memcpy"))
         if not len(rows):
             return cause
-        details, kind = scope.trace.capture.copies(), self._copy_kind[rows]
-        pageable = (details["source"] == PAGEABLE) | (details["target"] == PAGEABLE)
-        in_step = self._launches_more(activities.launch_at(rows), scope.step[rows])
-        small = details["bytes"] <= SMALL_COPY_BYTES
+        copies = scope.trace.capture.copies()
+        is_pageable = (copies["source"] == PAGEABLE) | (copies["target"] == PAGEABLE)
+        in_step = self._launches_more(activities.launch_ns_of(rows), scope.step[rows])
+        is_small = copies["bytes"] <= SMALL_COPY_BYTES
         causes = np.select(
-            [small & in_step, small, pageable, in_step],
-            [CAUSES.index(name) for name in (SYNC_IN_STEP, SYNC, PAGEABLE_COPY, COPY_IN_STEP)],
-            CAUSES.index(COPIED),
+            [is_small & in_step, is_small, is_pageable, in_step],
+            [CAUSES.index(name) for name in (SYNC_IN_STEP, IDLE_SYNC, PAGEABLE_COPY, COPY_IN_STEP)],
+            CAUSES.index(IDLE_COPY),
         )
-        cause[rows] = np.where(np.isin(kind, HOST_COPIES), causes, -1)
+        is_host_copy = np.array([bool(HOST_COPY.search(name)) for name in activities.names])
+        cause[rows] = np.where(is_host_copy[activities.name[rows]], causes, -1)
         return cause
 
     @cached_property
     def has_memory_kinds(self) -> bool:
         """Whether the capture has the sizes of copies and their kinds of memory."""
-        details = self._scope.trace.capture.copies()
-        return not any((details[name] == MISSING).all() for name in details if len(details[name]))
+        copies = self._scope.trace.capture.copies()
+        return not any(len(column) and (column == MISSING).all() for column in copies.values())
 
     @cached_property
     def call_cause(self) -> np.ndarray:
@@ -62,48 +65,40 @@ class Blocking:
         calls = self._scope.calls
         cause = np.full(len(calls), -1, np.int8)
         rows = np.flatnonzero((calls.kind != LAUNCH) & (calls.kind != OTHER))
-        kind, in_step = calls.kind[rows], self._launches_more(calls.start_ns[rows], self._step_of_calls(rows))
-        for kinds, is_inside, inside, outside in (
-            ((WAIT, COPY), in_step, SYNC_IN_STEP, SYNC),
-            ((ALLOCATION, FREEING), in_step & ~self._freed_between(rows, in_step), ALLOCATION_IN_STEP, ALLOCATED),
-        ):
-            of_kind = np.isin(kind, kinds)
-            causes = np.where(is_inside, CAUSES.index(inside), CAUSES.index(outside))
-            cause[rows[of_kind]] = causes[of_kind]
+        waits = np.isin(calls.kind[rows], (WAIT, COPY))  # the others allocate or free
+        in_step = self._launches_more(calls.start_ns[rows], self._step_of_calls(rows))
+        cause[rows] = np.select(
+            [waits & in_step, waits, in_step & ~self._frees_between_steps(rows, in_step)],
+            [CAUSES.index(name) for name in (SYNC_IN_STEP, IDLE_SYNC, ALLOCATION_IN_STEP)],
+            CAUSES.index(IDLE_ALLOCATION),
+        )
         activities, copy_cause = self._scope.activities, self.copy_cause
-        copied = np.flatnonzero((copy_cause >= 0) & activities.launched)
-        by_call = np.full(len(calls) + 1, -1, np.int8)  # the last entry is for calls without a previous one
-        by_call[activities.launch_row[copied]] = copy_cause[copied]
+        launched_copies = np.flatnonzero((copy_cause >= 0) & activities.has_launch)
+        cause_of_copy = np.full(len(calls) + 1, -1, np.int8)  # the last entry is for calls without a previous one
+        cause_of_copy[activities.launch_row[launched_copies]] = copy_cause[launched_copies]
         waits = np.flatnonzero(calls.kind == WAIT)
-        before = by_call[calls.previous(waits)]
+        before = cause_of_copy[calls.previous(waits)]  # a wait after a copy is a part of it
         cause[waits[before >= 0]] = before[before >= 0]
-        return np.where(by_call[:-1] >= 0, by_call[:-1], cause)
+        return np.where(cause_of_copy[:-1] >= 0, cause_of_copy[:-1], cause)
 
-    def _freed_between(self, rows: np.ndarray, in_step: np.ndarray) -> np.ndarray:
+    def _frees_between_steps(self, rows: np.ndarray, in_step: np.ndarray) -> np.ndarray:
         """Whether the process of each of these calls frees memory only between steps. Then its steps allocate again
-        what was freed between them."""
-        process, freeing = self._scope.calls.process[rows], self._scope.calls.kind[rows] == FREEING
-        between, inside = (np.unique(process[freeing & mask]) for mask in (~in_step, in_step))
+        what was freed there."""
+        process, is_freeing = self._scope.calls.process[rows], self._scope.calls.kind[rows] == FREEING
+        between, inside = (np.unique(process[is_freeing & mask]) for mask in (~in_step, in_step))
         return np.isin(process, np.setdiff1d(between, inside))
-
-    @cached_property
-    def _copy_kind(self) -> np.ndarray:
-        """By activity: the kind of a copy between host and device, by its name; 0 for other activities."""
-        names = self._scope.activities.names
-        kinds = [1 if "Host-to-Device" in n else 2 if "Device-to-Host" in n else 0 for n in names]
-        return np.array(kinds, np.int8)[self._scope.activities.name]
 
     def _step_of_calls(self, rows: np.ndarray) -> np.ndarray:
         """The number of the step of its process in which each of these calls began; NO_STEP outside."""
         scope, ranges = self._scope, self._scope.trace.range_arrays
-        start_ns, of_process = scope.calls.start_ns[rows], scope.calls.process[rows]
+        start_ns, call_process = scope.calls.start_ns[rows], scope.calls.process[rows]
         step = np.full(len(rows), NO_STEP, np.int32)
         for process in np.unique(ranges.process[scope.steps]).tolist():
             numbers = np.flatnonzero(ranges.process[scope.steps] == process)
             starts, ends = ranges.start_ns[scope.steps][numbers], ranges.end_ns[scope.steps][numbers]
-            place = np.searchsorted(starts, start_ns, "right") - 1
-            inside = (place >= 0) & (start_ns < ends[place]) & (of_process == process)
-            step[inside] = numbers[place[inside]]
+            index = np.searchsorted(starts, start_ns, "right") - 1
+            is_inside = (index >= 0) & (start_ns < ends[index]) & (call_process == process)
+            step[is_inside] = numbers[index[is_inside]]
         return step
 
     @cached_property
@@ -111,7 +106,7 @@ class Blocking:
         """By step: the time of its last launch."""
         last = np.full(len(self._scope.steps) + 1, -1)
         for block in blocks(len(self._scope.step)):
-            np.maximum.at(last, self._scope.step[block], self._scope.activities.launch_at(block))
+            np.maximum.at(last, self._scope.step[block], self._scope.activities.launch_ns_of(block))
         return last
 
     def _launches_more(self, times_ns: np.ndarray, step: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from kernel_tables.intervals import Intervals, union
 from kernel_tables.reading import global_ids, schema
 
 LAUNCH, WAIT, ALLOCATION, FREEING, COPY, OTHER = range(6)
-KINDS = (
+KIND_PATTERNS = (
     (LAUNCH, r"cu(da)?(Launch|GraphLaunch|Memset|Memcpy\w*Async)"),
     (COPY, r"cu(da)?Memcpy"),
     (WAIT, r"cu(da)?(Device|Stream|Event|Ctx|Thread)Synchronize"),
@@ -25,7 +25,7 @@ KINDS = (
         r"|cuMem(Alloc(?!\w*Async)|Create|Map|SetAccess|Address|Host)",
     ),
 )
-OF_HIP = r"^hip(Ext)?(Module)?"  # hipExtModuleLaunchKernel launches as cudaLaunchKernel does
+HIP_PREFIX = r"^hip(Ext)?(Module)?"  # hipExtModuleLaunchKernel launches as cudaLaunchKernel does
 NO_CALL = -1
 
 
@@ -49,37 +49,35 @@ class Calls:
         processes = arrays.compact(global_ids.process_of(self.threads))
         return processes[self.thread_index] if processes.strides[0] else np.broadcast_to(processes[:1], len(self))
 
-    def during(self, mask: np.ndarray) -> Intervals:
+    def time_of(self, mask: np.ndarray) -> Intervals:
         """The time in which at least one call of `mask` was open."""
-        if mask.all():  # of one process, most often
+        if mask.all():  # often, in a capture of one process; saves copies
             return union(self.start_ns, self.end_ns)
         return union(self.start_ns[mask], self.end_ns[mask])
 
     def previous(self, rows: np.ndarray) -> np.ndarray:
         """The row of the previous call on the same thread as each of `rows`, NO_CALL for the first."""
-        before = np.full(len(rows), NO_CALL)
-        of_rows = self.thread_index[rows]
-        for thread in np.unique(of_rows).tolist():
-            here, in_calls = np.flatnonzero(of_rows == thread), np.flatnonzero(self.thread_index == thread)
-            order = in_calls[np.argsort(self.start_ns[in_calls], kind="stable")]
+        previous = np.full(len(rows), NO_CALL)
+        for positions, thread_rows in arrays.positions_by_key(self.thread_index[rows], self.thread_index):
+            order = thread_rows[np.argsort(self.start_ns[thread_rows], kind="stable")]
             place = np.empty(len(self), np.int32)
             place[order] = np.arange(len(order))
-            before[here] = np.append(order, NO_CALL)[place[rows[here]] - 1]
-        return before
+            previous[positions] = np.append(order, NO_CALL)[place[rows[positions]] - 1]
+        return previous
 
 
 def kind_of(function: str) -> int:
     """The kind of a function of the CUDA runtime or driver, or of HIP, by its name."""
-    function = re.sub(OF_HIP, "cuda", function)
-    return next((kind for kind, pattern in KINDS if re.match(pattern, function)), OTHER)
+    function = re.sub(HIP_PREFIX, "cuda", function)
+    return next((kind for kind, pattern in KIND_PATTERNS if re.match(pattern, function)), OTHER)
 
 
 def read_calls(trace: capture_arrays.CaptureArrays) -> Calls:
     """The calls of a trace; without a duration and of kind OTHER if the capture lacks their ends and names."""
     columns = trace.columns[schema.RUNTIME]
-    end_ns, name_id, names = trace.call_functions()
+    end_ns, name_id, name_by_id = trace.call_functions()
     ids, function = arrays.factorize(name_id)
-    functions = [names.get(number, "") for number in ids.tolist()]
+    functions = [name_by_id.get(number, "") for number in ids.tolist()]
     function = function.astype(np.min_scalar_type(len(functions)))
     kinds = np.array([kind_of(name) for name in functions], np.int8)
     threads = trace.gpu_activities.threads

@@ -16,7 +16,7 @@ from kernel_tables.attribution.launches import NO_LAUNCH
 from kernel_tables.attribution.ranges import NONE
 from kernel_tables.diagnosis.attention import Attention, attention_of
 from kernel_tables.diagnosis.blocking import Blocking
-from kernel_tables.diagnosis.idle import GPU, HOST, LAUNCHING, UNKNOWN, Idle, held_up_by, idle_of
+from kernel_tables.diagnosis.idle import GPU, HOST, UNKNOWN, Idle, held_up_by, idle_of
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.intervals import covered_ns, difference
 from kernel_tables.kernel_classes.categories import is_fp32_without_tensor_cores
@@ -34,16 +34,16 @@ MANY_OPTIMIZER_KERNELS = 20  # of a step; clipping gradients before a fused one 
 
 @dataclass(frozen=True)
 class RuleHit:
-    """The result of a rule: the most that a fix saves, the evidence, and the activities concerned (ns of each)."""
+    """The result of a rule that reports a finding."""
 
-    gain_ns: int
+    gain_ns: int  # the most that a fix saves
     message: str
     evidence: dict[str, object]
-    weight_ns: np.ndarray = field(repr=False)
+    weight_ns: np.ndarray = field(repr=False)  # by activity, the time that concerns it
 
 
 def _add(sums: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
-    """Adds each value to the sum of its row; no two are of one row."""
+    """Adds each value to the sum of its row; the rows differ."""
 
     def add(block: slice) -> None:
         sums[rows[block]] += values[block]
@@ -60,15 +60,15 @@ class DiagnosisContext:
         self.blocking = Blocking(scope)
         self.claimed_ns = np.zeros(len(scope.activities), np.int64)
 
-    def leaving(self, findings: Sequence[RuleHit]) -> DiagnosisContext:
-        """A copy in which the time of `findings`, and of no others, is claimed: rules do not count it again. Caches are
+    def with_claims(self, hits: Sequence[RuleHit]) -> DiagnosisContext:
+        """A copy in which the time of `hits`, and of no others, is claimed: rules do not count it again. Caches are
         shared."""
-        if not findings:
+        if not hits:
             return self
-        other = copy(self)
-        first, *others = (finding.weight_ns for finding in findings)
-        other.claimed_ns = sum((weight_ns.astype(np.int64) for weight_ns in others), start=first)
-        return other
+        context = copy(self)
+        first, *others = (hit.weight_ns for hit in hits)
+        context.claimed_ns = sum((weight_ns.astype(np.int64) for weight_ns in others), start=first)
+        return context
 
     @cached_property
     def is_mostly_replayed(self) -> bool:
@@ -81,21 +81,22 @@ class DiagnosisContext:
         return 2 * np.count_nonzero(is_replayed) >= max(len(row), 1)
 
     @cached_property
-    def idles(self) -> list[Idle]:
+    def idle_by_device(self) -> list[Idle]:
+        """The gaps of each device by cause."""
         return [idle_of(self.scope, self.blocking, device) for device in self.scope.devices]
 
     def idle_by_activity(self, *causes: str) -> np.ndarray:
         """By activity: the idle time of these causes (default: all) that it ended."""
-        dtype = np.result_type(np.int32, *(idle.dtype for idle in self.idles))
+        dtype = np.result_type(np.int32, *(idle.dtype for idle in self.idle_by_device))
         idle_ns = np.zeros(len(self.scope.activities), dtype)
-        for idle in self.idles:
+        for idle in self.idle_by_device:
             for cause in idle.by_cause.keys() & set(causes or idle.by_cause):
                 _add(idle_ns, idle.next_row, idle.by_cause[cause])
         return idle_ns
 
     def idle_at_most_ns(self, cause: str) -> int:
-        """The idle time that is gone, at most, if the calls of this cause take no time, other than at the edges."""
-        return sum(int(idle.at_most[cause].sum()) for idle in self.idles if cause in idle.at_most)
+        """The most idle time, without that at the edges, that is gone if the calls of this cause take no time."""
+        return sum(int(idle.at_most[cause].sum()) for idle in self.idle_by_device if cause in idle.at_most)
 
     def idle_at_edges_ns(self, cause: str) -> int:
         """The idle time before the first activity of a device, and after its last, with a call of this cause in it."""
@@ -108,73 +109,73 @@ class DiagnosisContext:
 
     def has_idle(self, cause: str) -> bool:
         """Whether any idle time has this cause."""
-        return any(cause in idle.by_cause for idle in self.idles)
+        return any(cause in idle.by_cause for idle in self.idle_by_device)
 
     @cached_property
     def idle_before_launches(self) -> np.ndarray:
         """By activity: the idle time that it ended during which the host only launched, whatever its cause."""
         idle_ns = self.idle_by_activity(GPU)
-        for idle in self.idles:
-            of_host = sum(ns for cause, ns in idle.by_cause.items() if cause not in (GPU, HOST, UNKNOWN))
-            idle_ns[idle.next_row] += np.where(idle.only_launches, of_host, 0)
+        for idle in self.idle_by_device:
+            late_ns = sum(ns for cause, ns in idle.by_cause.items() if cause not in (GPU, HOST, UNKNOWN))
+            idle_ns[idle.next_row] += np.where(idle.only_launches, late_ns, 0)
         return idle_ns
 
     def exposed_ns(self, mask: np.ndarray) -> int:
-        """The time in which activities of `mask` ran and no kernel did, by device."""
+        """The time in which activities of `mask` ran and no kernel did, summed over devices."""
         if not mask.any():
             return 0
         devices, is_kernel = self.scope.devices, self.scope.is_kernel
-        return sum(difference(d.during(mask), d.during(is_kernel)).total_ns for d in devices)
+        return sum(difference(device.time_of(mask), device.time_of(is_kernel)).total_ns for device in devices)
 
     @cached_property
     def time_by_activity(self) -> np.ndarray:
         """By activity: how long it ran, 0 outside of the scope."""
-        of, inside = self.scope.activities, self.scope.inside
-        return map_narrow_blocks(lambda rows: np.where(inside[rows], of.end_ns[rows] - of.start_ns[rows], 0), len(of))
+        activities, is_inside = self.scope.activities, self.scope.is_inside
+
+        def time_ns(block: slice) -> np.ndarray:
+            return np.where(is_inside[block], activities.end_ns[block] - activities.start_ns[block], 0)
+
+        return map_narrow_blocks(time_ns, len(activities))
 
     @cached_property
-    def updates(self) -> np.ndarray:
+    def is_update(self) -> np.ndarray:
         """By activity: whether an optimizer launched it itself: inside its range, after the backward passes in it. A
         closure, which Lightning always passes to an optimizer, runs the model inside that range.
         """
         scope, trace = self.scope, self.scope.trace
-        launch_ns, updates = scope.activities.launch_ns, np.zeros(len(scope.activities), bool)
-        in_backward = scope.within(BACKWARD.search, inside=OPTIMIZER.match)
+        launch_ns, is_update = scope.activities.launch_ns, np.zeros(len(scope.activities), bool)
+        in_backward = scope.is_in_range(BACKWARD.search, inside=OPTIMIZER.match)
         for name in filter(OPTIMIZER.match, trace.range_paths.names):
             instance = trace.enclosing(name)  # NONE (-1) indexes the last entry below
             last_ns = np.full(len(trace.range_arrays) + 1, -1)
             np.maximum.at(last_ns, instance[in_backward], launch_ns[in_backward])
-            updates |= (instance != NONE) & (launch_ns > last_ns[instance])
-        return updates & ~in_backward & scope.inside & scope.is_kernel
+            is_update |= (instance != NONE) & (launch_ns > last_ns[instance])
+        return is_update & ~in_backward & scope.is_inside & scope.is_kernel
 
     @cached_property
-    def optimizer(self) -> np.ndarray:
+    def is_unfused_update(self) -> np.ndarray:
         """By activity: whether it is a kernel of a non-fused optimizer; none if a step has few of them."""
-        mask = self.updates & ~self.scope.of_class("optimizer")
-        return mask if mask.sum() >= MANY_OPTIMIZER_KERNELS * self.scope.count else np.zeros_like(mask)
+        mask = self.is_update & ~self.scope.is_of_class("optimizer")
+        return mask if mask.sum() >= MANY_OPTIMIZER_KERNELS * self.scope.step_count else np.zeros_like(mask)
 
     @cached_property
     def has_model_in_optimizer(self) -> bool:
         """Whether kernels of a model cannot be distinguished from those of the optimizer in whose range they run."""
-        return bool((self.updates & self.scope.of_class(*MODEL_CLASSES)).any())
+        return bool((self.is_update & self.scope.is_of_class(*MODEL_CLASSES)).any())
 
     @cached_property
     def attention(self) -> Attention:
         """The attention in separate kernels."""
-        return attention_of(self.scope, self.scope.within(BACKWARD.search))
+        return attention_of(self.scope, self.scope.is_in_range(BACKWARD.search))
 
     @cached_property
-    def casts(self) -> np.ndarray:
+    def is_cast(self) -> np.ndarray:
         """By activity: whether it is a kernel that only converts between types."""
-        names = [bool(CAST.search(name)) for name in self.scope.activities.names]
-        return self.scope.named(names) & self.scope.of_class("elementwise") & self.scope.inside
+        is_cast = [bool(CAST.search(name)) for name in self.scope.activities.names]
+        return self.scope.with_names(is_cast) & self.scope.is_of_class("elementwise") & self.scope.is_inside
 
     @cached_property
-    def fp32_matmuls(self) -> np.ndarray:
+    def is_fp32_matmul(self) -> np.ndarray:
         """By activity: whether it is a matrix multiply in fp32 without tensor cores."""
-        names = [is_fp32_without_tensor_cores(name) for name in self.scope.activities.names]
-        return self.scope.named(names) & self.scope.of_class("gemm") & self.scope.inside
-
-    def with_own_gaps(self, mask: np.ndarray, *causes: str) -> np.ndarray:
-        """By activity: for those in `mask`, the time that they ran and the idle time of `causes` that they ended."""
-        return np.where(mask, self.time_by_activity + self.idle_by_activity(*(causes or (GPU, LAUNCHING))), 0)
+        is_fp32 = [is_fp32_without_tensor_cores(name) for name in self.scope.activities.names]
+        return self.scope.with_names(is_fp32) & self.scope.is_of_class("gemm") & self.scope.is_inside

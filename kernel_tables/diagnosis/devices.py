@@ -6,11 +6,11 @@ from functools import cached_property
 import numpy as np
 
 from kernel_tables.errors import NotConserved
-from kernel_tables.intervals import NOTHING, Intervals, difference, total_gaps_ns, union
+from kernel_tables.intervals import NOTHING, Intervals, difference, union
 
 COMPUTE, COMMUNICATION, MEMORY, IDLE = "compute", "exposed communication", "exposed memory operations", "idle"
 PARTS = (COMPUTE, COMMUNICATION, MEMORY, IDLE)
-IDLE_SHARE = 0.15  # nsys-ai's line for idle time
+IDLE_SHARE = 0.15  # nsys-ai's threshold for idle time
 
 
 @dataclass(frozen=True)
@@ -31,36 +31,36 @@ class Device:
 
     @property
     def gaps(self) -> tuple[Intervals, np.ndarray]:
-        """The time in which nothing ran, and the activity (a row) that ended each gap."""
-        one_by_one = (self.start_ns[1:] >= self.end_ns[:-1]).all()
-        reached = self.end_ns if one_by_one else np.maximum.accumulate(self.end_ns)
-        ends_gap = self.start_ns[1:] > reached[:-1]
+        """The time in which nothing ran, and the row of the activity that ended each gap."""
+        is_disjoint = (self.start_ns[1:] >= self.end_ns[:-1]).all()
+        reached_ns = self.end_ns if is_disjoint else np.maximum.accumulate(self.end_ns)
+        ends_gap = self.start_ns[1:] > reached_ns[:-1]
         ends_gap = slice(None) if ends_gap.all() else ends_gap  # copies of long arrays take time and memory
-        return Intervals(reached[:-1][ends_gap], self.start_ns[1:][ends_gap]), self.rows[1:][ends_gap]
+        return Intervals(reached_ns[:-1][ends_gap], self.start_ns[1:][ends_gap]), self.rows[1:][ends_gap]
 
     @cached_property
     def edges(self) -> Intervals:
         """The time in which nothing ran before the first activity, and after the last one."""
-        first, last = int(self.start_ns.min()), int(self.end_ns.max())
-        return Intervals(np.array([self.first_ns, last]), np.array([first, self.last_ns]))
+        start_ns, end_ns = int(self.start_ns.min()), int(self.end_ns.max())
+        return Intervals(np.array([self.first_ns, end_ns]), np.array([start_ns, self.last_ns]))
 
-    def during(self, mask: np.ndarray) -> Intervals:
+    def time_of(self, mask: np.ndarray) -> Intervals:
         """The time in which at least one activity of `mask` (over all activities) ran."""
         if not mask.any():
             return NOTHING
-        if mask.all() or (mine := mask[self.rows]).all():
+        if mask.all() or (selected := mask[self.rows]).all():
             return union(self.start_ns, self.end_ns)
-        return union(self.start_ns[mine], self.end_ns[mine])
+        return union(self.start_ns[selected], self.end_ns[selected])
 
     def parts_ns(self, is_memory: np.ndarray, is_communication: np.ndarray) -> dict[str, int]:
         """The span by PARTS: computation has priority, then communication, then memory operations.
 
         Raises NotConserved unless they add up to the span, to the nanosecond.
         """
-        compute = self.during(~is_memory & ~is_communication)
-        communication = difference(self.during(is_communication), compute)
-        memory = difference(self.during(is_memory), compute, communication)
-        idle_ns = total_gaps_ns(union(self.start_ns, self.end_ns), self.first_ns, self.last_ns)
+        compute = self.time_of(~is_memory & ~is_communication)
+        communication = difference(self.time_of(is_communication), compute)
+        memory = difference(self.time_of(is_memory), compute, communication)
+        idle_ns = self.span_ns - union(self.start_ns, self.end_ns).total_ns
         parts_ns = (compute.total_ns, communication.total_ns, memory.total_ns, idle_ns)
         parts = dict(zip(PARTS, parts_ns, strict=True))
         if sum(parts.values()) != self.span_ns:
@@ -70,9 +70,9 @@ class Device:
 
 def device_of(process: int, number: int, rows: np.ndarray, start_ns, end_ns, first_ns: int, last_ns: int) -> Device:
     """The device's activities among `rows` (with `start_ns` and `end_ns`) within the span, cut to it."""
-    inside = (end_ns > first_ns) & (start_ns < last_ns)
-    if not inside.all():
-        rows, start_ns, end_ns = rows[inside], start_ns[inside], end_ns[inside]
+    is_inside = (end_ns > first_ns) & (start_ns < last_ns)
+    if not is_inside.all():
+        rows, start_ns, end_ns = rows[is_inside], start_ns[is_inside], end_ns[is_inside]
     if (start_ns[1:] < start_ns[:-1]).any():
         order = np.argsort(start_ns, kind="stable")
         rows, start_ns, end_ns = rows[order], start_ns[order], end_ns[order]

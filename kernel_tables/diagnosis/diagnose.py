@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernel_tables.attribution import arrays, capture_arrays, path_text
-from kernel_tables.clean_text import in_json
+from kernel_tables.clean_text import escaped_json
 from kernel_tables.diagnosis.context import DiagnosisContext, RuleHit
 from kernel_tables.diagnosis.devices import IDLE
 from kernel_tables.diagnosis.rules import IDLE_TIME_RULES, RULES, DiagnosisRule
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kernel_tables.counters.joining import Filling
 
-MOST_NAMED = 3  # ranges and kernels of a finding
+MAX_NAMED = 3  # ranges and kernels of a finding
 
 
 @dataclass(frozen=True)
@@ -43,26 +43,26 @@ class Diagnosis:
     source: str
 
     def sentence(self, base: str = "") -> str:
-        """What is lost, what a fix saves, and how, for a rule that reports a finding. `base` is what the percentage is
-        a share of, as StepTime.base."""
+        """A finding in words: what is lost, what a fix saves, and how. `base` says what the percentage is a share of,
+        as StepTime.base does."""
         return f"{self.message}; fixing it saves at most {self.gain_percent:.0f} %{base}. To fix it, {self.advice}"
 
 
 def diagnose(
-    of: capture_arrays.CaptureArrays | Scope,
+    source: capture_arrays.CaptureArrays | Scope,
     step_name: str = "step",
-    own_rules: Sequence[DiagnosisRule] = (),
+    custom_rules: Sequence[DiagnosisRule] = (),
     counters: pd.DataFrame | None = None,
     rules: Sequence[DiagnosisRule] = RULES,
 ) -> list[Diagnosis]:
     """The findings of a capture, or of a scope of it, largest gain first, then the rules that abstain. Rules that found
     nothing are left out.
 
-    `counters` are those of Nsight Compute, as counters/reading.py reads them.
-    Raises ImpossibleCapture for an impossible capture.
+    `counters` are those of Nsight Compute, as counters/reading.py reads them. Raises ImpossibleCapture if the capture
+    is impossible.
     """
-    scope = of if isinstance(of, Scope) else Scope(of, step_name)
-    findings = _diagnoses((*rules, *own_rules), DiagnosisContext(scope, _filling(scope.trace, counters)))
+    scope = source if isinstance(source, Scope) else Scope(source, step_name)
+    findings = _diagnoses((*rules, *custom_rules), DiagnosisContext(scope, _filling(scope.trace, counters)))
     scope.trace.require_possible()
     return sorted(findings, key=lambda finding: (finding.abstained, -(finding.gain_ms or 0)))
 
@@ -89,7 +89,7 @@ def as_table(findings: list[Diagnosis]) -> pd.DataFrame:
 
 def as_json(findings: list[Diagnosis]) -> str:
     """A list of objects; evidence and where are objects in it."""
-    return in_json(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=1)) + "\n"
+    return escaped_json(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=1)) + "\n"
 
 
 def _filling(trace: capture_arrays.CaptureArrays, counters: pd.DataFrame | None) -> Filling | None:
@@ -101,13 +101,12 @@ def _filling(trace: capture_arrays.CaptureArrays, counters: pd.DataFrame | None)
 
 
 def _diagnoses(rules: Sequence[DiagnosisRule], context: DiagnosisContext) -> list[Diagnosis]:
-    """The results of `rules`, in their order; a rule runs after those that it leaves kernels or time to."""
+    """The results of `rules`, in their order; a rule runs after those to which it leaves kernels or time."""
     by_code = {rule.code: rule for rule in rules}
     diagnoses, hits, before_ns = {}, {}, step_before_ns(context.scope)
-    for code in TopologicalSorter({rule.code: (*rule.leaves_to, *rule.silent_where) for rule in rules}).static_order():
-        rule = by_code.get(code)
-        if rule is None:
-            continue
+    earlier_rules = {rule.code: (*rule.leaves_to, *rule.silent_where) for rule in rules}
+    for code in filter(by_code.get, TopologicalSorter(earlier_rules).static_order()):
+        rule = by_code[code]
         if context.scope.trace.is_cpu_only and rule.advice_on_cpu:
             rule = replace(rule, advice=rule.advice_on_cpu)
         elif rule.advice_in_graphs and context.is_mostly_replayed:
@@ -122,10 +121,10 @@ def _diagnoses(rules: Sequence[DiagnosisRule], context: DiagnosisContext) -> lis
 
 
 def _hit(rule: DiagnosisRule, context: DiagnosisContext, hits: dict[str, RuleHit]) -> RuleHit | None:
-    """The result of a rule without what the earlier `hits` (by code) claim."""
+    """The result of a rule, without the kernels and time that it leaves to earlier `hits` (by code)."""
     if any(code in hits for code in rule.silent_where):
         return None
-    return rule.find(context.leaving([hits[code] for code in rule.leaves_to if code in hits]))
+    return rule.find(context.with_claims([hits[code] for code in rule.leaves_to if code in hits]))
 
 
 def _diagnosis(
@@ -138,8 +137,9 @@ def _diagnosis(
 
 
 def _gain(scope: Scope, code: str, hit: RuleHit, before_ns: float | None) -> tuple[float, float]:
-    """(ms, percent) of a step that a fix saves at most, never more than the step; of one before recording if its time
-    is known. There the GPU idled for what its own work left, which recording does not change."""
+    """The milliseconds and percent of a step that a fix saves at most. If the time of a step before recording is known,
+    they are of such a step; of its idle time no more can be saved than the GPU's work, which recording does not change,
+    left idle there."""
     step_ns = before_ns or scope.span_ns / scope.steps_on_devices
     room_ns = step_ns
     if before_ns and code in IDLE_TIME_RULES and not scope.trace.is_cpu_only:
@@ -150,15 +150,15 @@ def _gain(scope: Scope, code: str, hit: RuleHit, before_ns: float | None) -> tup
 
 def _where(context: DiagnosisContext, hit: RuleHit) -> dict[str, object]:
     scope = context.scope
-    has_part = np.zeros(len(scope.steps) + 1, bool)  # the last entry is for activities of no step
-    has_part[scope.step[hit.weight_ns > 0]] = True
+    is_concerned = np.zeros(len(scope.steps) + 1, bool)  # the last entry is for activities of no step
+    is_concerned[scope.step[hit.weight_ns > 0]] = True
     paths, names = scope.trace.range_paths.tuples, scope.activities.names
     by_path = _largest(scope.trace.activity_path, hit.weight_ns)
     by_name = _largest(scope.activities.name, hit.weight_ns)
     return {
         "ranges": {path_text.as_path(paths[path]) or "(no range)": scope.per_step_ms(ns) for path, ns in by_path},
         "kernels": {names[name]: scope.per_step_ms(ns) for name, ns in by_name},
-        "steps": np.flatnonzero(has_part[:-1]).tolist(),
+        "steps": np.flatnonzero(is_concerned[:-1]).tolist(),
     }
 
 
@@ -167,5 +167,5 @@ def _largest(key: np.ndarray, weight_ns: np.ndarray) -> list[tuple[int, int]]:
     if not len(key):
         return []
     total_ns = arrays.sums_by_group(key, weight_ns, int(key.max()) + 1)
-    order = np.argsort(-total_ns, kind="stable")[:MOST_NAMED]
+    order = np.argsort(-total_ns, kind="stable")[:MAX_NAMED]
     return [(int(code), int(total_ns[code])) for code in order if total_ns[code] > 0]

@@ -1,5 +1,5 @@
-"""Rules on time in which the GPU waits for the host, and a program for its data, by the ranges that PyTorch's
-DataLoader opens itself. Each returns a RuleHit, or None."""
+"""Rules on time in which the GPU waits for the host, or a program for its data, which ranges that PyTorch's DataLoader
+opens show. Each returns a RuleHit, or None."""
 
 import re
 from functools import partial
@@ -9,13 +9,14 @@ import numpy as np
 from kernel_tables.attribution.arrays import blocks
 from kernel_tables.attribution.launches import NO_LAUNCH
 from kernel_tables.diagnosis.blocking import (
-    ALLOCATED,
     ALLOCATION_IN_STEP,
+    ALLOCATIONS,
     CAUSES,
-    COPIED,
     COPY_IN_STEP,
+    IDLE_ALLOCATION,
+    IDLE_COPY,
+    IDLE_SYNC,
     PAGEABLE_COPY,
-    SYNC,
     SYNC_IN_STEP,
 )
 from kernel_tables.diagnosis.calls import LAUNCH
@@ -28,103 +29,103 @@ from kernel_tables.reading.times import NEVER_NS
 from kernel_tables.units import duration
 
 CAUSE_SHARE = 0.05  # a third of IDLE_SHARE, for one cause of several
-WORTH_SHARE = 0.01  # a smaller gain cannot be distinguished from the scatter of processes
+MIN_SHARE = 0.01  # a smaller gain cannot be distinguished from the scatter of processes
 
 
 def launch_bound(context: DiagnosisContext) -> RuleHit | None:
-    weight = context.idle_by_activity(LAUNCHING)
-    weight[context.claimed_ns > 0] = 0
-    idle_ns, scope = int(weight.sum()), context.scope
+    weight_ns = context.idle_by_activity(LAUNCHING)
+    weight_ns[context.claimed_ns > 0] = 0
+    idle_ns, scope = int(weight_ns.sum()), context.scope
     if scope.share(idle_ns) < IDLE_SHARE:
         return None
-    launches = int((scope.inside & scope.activities.launched).sum())
-    evidence = _host_per_launch(context, launches) | {"launches_per_step": round(launches / scope.count, 1)}
-    return RuleHit(
-        idle_ns,
-        f"the GPU waits {scope.in_words(idle_ns)} for kernels that the host launches too late",
-        evidence,
-        weight,
-    )
+    launches = int((scope.is_inside & scope.activities.has_launch).sum())
+    evidence = _host_per_launch(context, launches) | {"launches_per_step": round(launches / scope.step_count, 1)}
+    message = f"the GPU waits {scope.in_words(idle_ns)} for kernels that the host launches too late"
+    return RuleHit(idle_ns, message, evidence, weight_ns)
 
 
-def held_up(context: DiagnosisContext, cause: str, share: float, waits: str) -> RuleHit | None:
-    """The GPU idles, or only copies, because of `cause` for at least this `share` of its time."""
-    copies = context.blocking.copy_cause == CAUSES.index(cause)
+def wait_hit(context: DiagnosisContext, cause: str, share: float, waits: str) -> RuleHit | None:
+    """The hit if the GPU idles, or only copies, because of `cause` for at least this `share` of its time; `waits` says
+    when, in words."""
+    scope, copies = context.scope, context.blocking.copy_cause == CAUSES.index(cause)
     if not (context.has_idle(cause) or copies.any()):
         return None
-    copies &= context.scope.inside
+    copies &= scope.is_inside
     claimed_idle_ns = np.maximum(context.claimed_ns - context.time_by_activity, 0)
-    weight = np.maximum(context.idle_by_activity(cause) - claimed_idle_ns, 0)
+    weight_ns = np.maximum(context.idle_by_activity(cause) - claimed_idle_ns, 0)
     copying_ns = context.exposed_ns(copies)
-    total_ns = int(weight.sum()) + copying_ns
-    if context.scope.share(total_ns) < share or not total_ns:
+    total_ns = int(weight_ns.sum()) + copying_ns
+    if scope.share(total_ns) < share or not total_ns:
         return None
-    evidence = _calls_of(context, cause) | (
-        {"copying_alone_ms": context.scope.per_step_ms(copying_ns)} if copying_ns else {}
-    )
+    evidence = _calls_of(context, cause)
+    if copying_ns:
+        evidence["copying_alone_ms"] = scope.per_step_ms(copying_ns)
     at_edges_ns = context.idle_at_edges_ns(cause)
     gain_ns = max(total_ns, context.idle_at_most_ns(cause) + copying_ns) + at_edges_ns
     total_ns += at_edges_ns
-    message = f"the GPU waits {context.scope.in_words(total_ns)} {waits}"
-    if cause in (ALLOCATION_IN_STEP, ALLOCATED):
+    message = f"the GPU waits {scope.in_words(total_ns)} {waits}"
+    if cause in ALLOCATIONS:
         calls = [f"{n:.3g} {name.partition('_v')[0]}" for name, n in evidence["functions_per_step"].items()]
         message += f" ({', '.join(calls)} per step)"
-    if context.scope.share(gain_ns - total_ns) >= WORTH_SHARE:
-        more = duration(1e6 * context.scope.per_step_ms(gain_ns - total_ns))
+    if scope.share(gain_ns - total_ns) >= MIN_SHARE:
+        more = duration(1e6 * scope.per_step_ms(gain_ns - total_ns))
         message += f", and up to {more} more because the host is then no longer ahead of it"
-    return RuleHit(gain_ns, message, evidence, weight + np.where(copies, context.time_by_activity, 0))
+    return RuleHit(gain_ns, message, evidence, weight_ns + np.where(copies, context.time_by_activity, 0))
 
 
 sync_in_step = partial(
-    held_up, cause=SYNC_IN_STEP, share=WORTH_SHARE, waits="after the host waited for it in the middle of a step"
+    wait_hit, cause=SYNC_IN_STEP, share=MIN_SHARE, waits="after the host waited for it in the middle of a step"
 )
 allocation_in_step = partial(
-    held_up, cause=ALLOCATION_IN_STEP, share=WORTH_SHARE, waits="while the host allocates or frees memory within a step"
+    wait_hit, cause=ALLOCATION_IN_STEP, share=MIN_SHARE, waits="while the host allocates or frees memory within a step"
 )
-copy_in_step = partial(held_up, cause=COPY_IN_STEP, share=WORTH_SHARE, waits="for copies within a step")
-pageable_copy = partial(held_up, cause=PAGEABLE_COPY, share=WORTH_SHARE, waits="for copies from or to pageable memory")
+copy_in_step = partial(wait_hit, cause=COPY_IN_STEP, share=MIN_SHARE, waits="for copies within a step")
+pageable_copy = partial(wait_hit, cause=PAGEABLE_COPY, share=MIN_SHARE, waits="for copies from or to pageable memory")
 idle_sync = partial(
-    held_up,
-    cause=SYNC,
+    wait_hit,
+    cause=IDLE_SYNC,
     share=CAUSE_SHARE,
     waits="after the host waited for it at the end of a step or outside of steps",
 )
-idle_copy = partial(held_up, cause=COPIED, share=CAUSE_SHARE, waits="for copies outside of steps")
+idle_copy = partial(wait_hit, cause=IDLE_COPY, share=CAUSE_SHARE, waits="for copies outside of steps")
 idle_allocation = partial(
-    held_up, cause=ALLOCATED, share=WORTH_SHARE, waits="while the host allocates or frees memory outside of steps"
+    wait_hit, cause=IDLE_ALLOCATION, share=MIN_SHARE, waits="while the host allocates or frees memory outside of steps"
 )
 
 
 def idle_host(context: DiagnosisContext) -> RuleHit | None:
     if not context.has_idle(HOST):
         return None
-    weight = np.maximum(context.idle_by_activity(HOST) - context.claimed_ns, 0)
-    idle_ns, scope = int(weight.sum()), context.scope
+    weight_ns = np.maximum(context.idle_by_activity(HOST) - context.claimed_ns, 0)
+    idle_ns, scope = int(weight_ns.sum()), context.scope
     if scope.share(idle_ns) < CAUSE_SHARE:
         return None
-    pauses = int((weight > 0).sum())
+    pauses = int((weight_ns > 0).sum())
     message = (
         f"the GPU waits {scope.in_words(idle_ns)} while the host makes no CUDA call for"
         f" {LONG_PAUSE_NS // 1_000_000} ms or longer"
     )
     if scope.compiled_in_words:
         message += f" ({scope.compiled_in_words} in the window, which is a part of it)"
-    longest_ms = float(weight.max()) / 1e6
-    return RuleHit(idle_ns, message, {"pauses_per_step": pauses / scope.count, "longest_ms": longest_ms}, weight)
+    longest_ms = float(weight_ns.max()) / 1e6
+    return RuleHit(
+        idle_ns, message, {"pauses_per_step": pauses / scope.step_count, "longest_ms": longest_ms}, weight_ns
+    )
 
 
 def _calls_of(context: DiagnosisContext, cause: str) -> dict[str, object]:
     """How often, by function, and for how long the host was held up by `cause` within the devices' spans."""
     calls, scope = context.scope.calls, context.scope
-    first, last = min(d.first_ns for d in scope.devices), max(d.last_ns for d in scope.devices)
+    first_ns = min(device.first_ns for device in scope.devices)
+    last_ns = max(device.last_ns for device in scope.devices)
     mask = context.blocking.call_cause == CAUSES.index(cause)
-    mask &= (calls.start_ns >= first) & (calls.start_ns < last)
+    mask &= (calls.start_ns >= first_ns) & (calls.start_ns < last_ns)
     counts = np.bincount(calls.function[mask], minlength=len(calls.functions))
-    by_function = {calls.functions[f]: round(int(counts[f]) / scope.count, 2) for f in np.flatnonzero(counts).tolist()}
+    functions = zip(calls.functions, counts.tolist(), strict=True)
     return {
-        "calls_per_step": round(int(mask.sum()) / scope.count, 2),
-        "functions_per_step": by_function,
-        "host_ms": scope.per_step_ms(calls.during(mask).total_ns),
+        "calls_per_step": round(int(mask.sum()) / scope.step_count, 2),
+        "functions_per_step": {name: round(count / scope.step_count, 2) for name, count in functions if count},
+        "host_ms": scope.per_step_ms(calls.time_of(mask).total_ns),
     }
 
 
@@ -135,8 +136,8 @@ def _host_per_launch(context: DiagnosisContext, launches: int) -> dict[str, floa
     parts = [_host_parts(context, device) for device in scope.devices]
     names = ("driver_call_us", "waiting_us", "other_calls_us", "python_and_dispatcher_us")
     return {
-        name: round(sum(of_devices) / 1e3 / max(launches, 1), 3)
-        for name, of_devices in zip(names, zip(*parts, strict=True), strict=True)
+        name: round(sum(parts_ns) / 1e3 / max(launches, 1), 3)
+        for name, parts_ns in zip(names, zip(*parts, strict=True), strict=True)
     }
 
 
@@ -147,15 +148,15 @@ def _host_parts(context: DiagnosisContext, device: Device) -> tuple[int, ...]:
     first_ns, last_ns = NEVER_NS, 0
     for block in blocks(len(device.rows)):
         rows = device.rows[block]
-        launch_ns = activities.launch_at(rows[activities.launch_row[rows] != NO_LAUNCH])
+        launch_ns = activities.launch_ns_of(rows[activities.launch_row[rows] != NO_LAUNCH])
         first_ns = min(first_ns, int(launch_ns.min(initial=NEVER_NS)))
         last_ns = max(last_ns, int(launch_ns.max(initial=0)))
     if first_ns > last_ns:
         return 0, 0, 0, 0
-    of_process = calls.process == device.process
-    launching = calls.during(of_process & (calls.kind == LAUNCH))
-    waiting = calls.during(of_process & (context.blocking.call_cause >= 0))
-    parts = calls.during(of_process), launching, waiting, intersection(waiting, launching)
+    is_of_process = calls.process == device.process
+    launching = calls.time_of(is_of_process & (calls.kind == LAUNCH))
+    waiting = calls.time_of(is_of_process & (context.blocking.call_cause >= 0))
+    parts = calls.time_of(is_of_process), launching, waiting, intersection(waiting, launching)
     in_any_ns, launching_ns, waiting_ns, both_ns = (covered_between_ns(part, first_ns, last_ns) for part in parts)
     others_ns = in_any_ns - launching_ns - waiting_ns + both_ns
     return launching_ns, waiting_ns - both_ns, others_ns, last_ns - first_ns - in_any_ns
@@ -176,21 +177,16 @@ def data_waits(scope: Scope, device: Device) -> Intervals:
         threads = np.unique(ranges.thread[scope.steps])
     else:
         threads = np.unique(scope.activities.thread[device.rows])
-    mine = np.isin(ranges.name, codes) & np.isin(ranges.thread, threads) & (ranges.process == device.process)
+    is_wait = np.isin(ranges.name, codes) & np.isin(ranges.thread, threads) & (ranges.process == device.process)
     span = union(np.array([device.first_ns]), np.array([device.last_ns]))
-    return intersection(union(ranges.start_ns[mine], ranges.end_ns[mine]), span)
-
-
-def _before_first(waits: Intervals, device: Device) -> int:
-    """The time from the first wait in a device's span to its first activity, 0 without a wait before it."""
-    return max(int(device.start_ns[0] - waits.start_ns[0]), 0) if len(waits) else 0
+    return intersection(union(ranges.start_ns[is_wait], ranges.end_ns[is_wait]), span)
 
 
 def waiting_for_data(context: DiagnosisContext) -> RuleHit | None:
     """On a GPU only its idle time counts: a wait while it computes costs nothing. The launch after a wait is a part of
-    it. The wait before the first activity counts if the others cost time.
+    it. The wait before the first activity (`first_ns`) counts if the others cost time.
     """
-    scope, weight = context.scope, np.zeros(len(context.scope.activities), np.int64)
+    scope, weight_ns = context.scope, np.zeros(len(context.scope.activities), np.int64)
     gain_ns, first_ns, longest_ns, batches = 0, 0, 0, 0
     for device in scope.devices:
         waits = data_waits(scope, device)
@@ -198,10 +194,10 @@ def waiting_for_data(context: DiagnosisContext) -> RuleHit | None:
             continue
         idle, next_row = device.gaps
         waited_ns = covered_ns(waits, idle.start_ns, idle.end_ns)
-        launching_ns = idle.end_ns - scope.activities.launch_at(next_row)
-        weight[next_row] += np.where(waited_ns > 0, np.minimum(idle.lengths_ns, waited_ns + launching_ns), 0)
-        gain_ns += waits.total_ns if scope.trace.is_cpu_only else int(weight[next_row].sum())
-        first_ns += 0 if scope.trace.is_cpu_only else int(_before_first(waits, device))
+        launching_ns = idle.end_ns - scope.activities.launch_ns_of(next_row)
+        weight_ns[next_row] += np.where(waited_ns > 0, np.minimum(idle.lengths_ns, waited_ns + launching_ns), 0)
+        gain_ns += waits.total_ns if scope.trace.is_cpu_only else int(weight_ns[next_row].sum())
+        first_ns += 0 if scope.trace.is_cpu_only else max(int(device.start_ns[0] - waits.start_ns[0]), 0)
         batches += len(waits)
         longest_ns = max(longest_ns, int(waits.lengths_ns.max(initial=0)))
     if scope.share(gain_ns) < CAUSE_SHARE:
@@ -213,5 +209,5 @@ def waiting_for_data(context: DiagnosisContext) -> RuleHit | None:
         message += (
             ", maybe longer without a profiler, which slows only the rest of a step, not the DataLoader's workers"
         )
-    evidence = {"batches_per_step": round(batches / scope.count, 2), "longest_ms": longest_ns / 1e6}
-    return RuleHit(gain_ns, message, evidence, weight)
+    evidence = {"batches_per_step": round(batches / scope.step_count, 2), "longest_ms": longest_ns / 1e6}
+    return RuleHit(gain_ns, message, evidence, weight_ns)

@@ -3,16 +3,17 @@
 import numpy as np
 
 from kernel_tables.diagnosis.context import BACKWARD, MANY_OPTIMIZER_KERNELS, DiagnosisContext, RuleHit
+from kernel_tables.diagnosis.idle import GPU, LAUNCHING
 from kernel_tables.intervals import intersection
 
-SMALL_NS, SMALL_SHARE, MANY_LAUNCHES = 10_000, 0.15, 100  # nsys-ai's lines: shorter than 10 us, 100 launches and more
+SMALL_NS, SMALL_SHARE, MANY_LAUNCHES = 10_000, 0.15, 100  # nsys-ai's thresholds for small kernels
 KERNEL_SHARE = 0.05
-SHORTEST_CHAIN = 3
-OVERLAP_SHARE = 0.30  # nsys-ai's line for communication
+MIN_CHAIN = 3  # kernels
+OVERLAP_SHARE = 0.30  # nsys-ai's threshold for communication
 # A fused kernel saves the passes over memory; its backward pass has 2.5 times the arithmetic of its forward pass
 # (FlashAttention: five matrix multiplies for two).
 BACKWARD_OF_ATTENTION = 2.5
-HALF = 0.5  # of the warps that a multiprocessor holds
+LOW_OCCUPANCY = 0.5  # of the warps that a multiprocessor holds
 EMPTY_TAIL = 0.2  # of the places for blocks in all waves
 # Matrix multiplies keep their tiles in registers and hide latency within a warp: they are fast at an eighth.
 FAST_AT_LOW_OCCUPANCY = ("gemm", "attention")
@@ -21,16 +22,16 @@ FAST_AT_LOW_OCCUPANCY = ("gemm", "attention")
 def small_kernels(context: DiagnosisContext) -> RuleHit | None:
     """Many tiny kernels cost their time and the gaps around them: without them, neither would be there."""
     scope = context.scope
-    small = scope.is_kernel & scope.inside & (context.claimed_ns == 0) & (scope.activities.duration_ns < SMALL_NS)
+    small = scope.is_kernel & scope.is_inside & (context.claimed_ns == 0) & (scope.activities.duration_ns < SMALL_NS)
     next_to_small = small.copy()
     for device in scope.devices:
         next_to_small[device.rows[1:]] |= small[device.rows[:-1]]
     gaps_ns = np.where(next_to_small, context.idle_before_launches, 0)
     total_ns = scope.busy_ns(small) + int(gaps_ns.sum())
-    if small.sum() < MANY_LAUNCHES * scope.count or scope.share(total_ns) < SMALL_SHARE:
+    if small.sum() < MANY_LAUNCHES * scope.step_count or scope.share(total_ns) < SMALL_SHARE:
         return None
     evidence = {
-        "kernels_per_step": round(int(small.sum()) / scope.count, 1),
+        "kernels_per_step": scope.per_step(small),
         "mean_us": round(float(scope.activities.duration_ns[small].mean()) / 1e3, 3),
         "gaps_between_ms": scope.per_step_ms(total_ns - scope.busy_ns(small)),
     }
@@ -42,77 +43,69 @@ def small_kernels(context: DiagnosisContext) -> RuleHit | None:
 
 
 def unfused_elementwise(context: DiagnosisContext) -> RuleHit | None:
+    """Chains of kernels in a row on a stream, launched in the same ranges. A fix saves all but the shortest of each."""
     scope = context.scope
-    mask = scope.of_class("elementwise") & scope.inside & (context.claimed_ns == 0)
-    chains, members, gain_ns, total_ns = _chains(context, mask)
+    mask = scope.is_of_class("elementwise") & scope.is_inside & (context.claimed_ns == 0)
+    is_member, chains, gain_ns, total_ns = np.zeros(len(mask), bool), 0, 0, 0
+    devices = [device for device in scope.devices if mask[device.rows].any()]
+    for rows in (rows for device in devices for rows in scope.streams(device)):
+        path, is_elementwise = scope.trace.activity_path[rows], mask[rows]
+        breaks = np.append(True, (path[1:] != path[:-1]) | ~is_elementwise[1:] | ~is_elementwise[:-1])
+        first = np.flatnonzero(breaks)
+        length = np.diff(np.append(first, len(rows)))
+        is_chain = (length >= MIN_CHAIN) & is_elementwise[first]
+        time_ns = context.time_by_activity[rows]
+        chain_ns, shortest_ns = (ufunc.reduceat(time_ns, first)[is_chain] for ufunc in (np.add, np.minimum))
+        chains += int(is_chain.sum())
+        gain_ns += int((chain_ns - shortest_ns).sum())
+        total_ns += int(chain_ns.sum())
+        is_member[rows[np.repeat(is_chain, length)]] = True
     if not chains or scope.share(gain_ns) < KERNEL_SHARE:
         return None
     evidence = {
-        "chains_per_step": round(chains / scope.count, 1),
-        "kernels_per_step": round(int(members.sum()) / scope.count, 1),
+        "chains_per_step": round(chains / scope.step_count, 1),
+        "kernels_per_step": scope.per_step(is_member),
         "chains_ms": scope.per_step_ms(total_ns),
     }
-    message = f"chains of {SHORTEST_CHAIN} and more elementwise {scope.noun} take {scope.in_words(total_ns)}"
-    return RuleHit(gain_ns, message, evidence, np.where(members, context.time_by_activity, 0))
-
-
-def _chains(context: DiagnosisContext, mask: np.ndarray) -> tuple[int, np.ndarray, int, int]:
-    """(number of chains of kernels in `mask`, mask of their activities, their time without the shortest kernel of each
-    chain, their time): kernels in a row on a stream, launched in the same ranges."""
-    scope, members = context.scope, np.zeros(len(mask), bool)
-    chains = gain_ns = total_ns = 0
-    devices = [device for device in scope.devices if mask[device.rows].any()]
-    for rows in (rows for device in devices for rows in scope.streams(device)):
-        path, wanted = scope.trace.activity_path[rows], mask[rows]
-        breaks = np.append(True, (path[1:] != path[:-1]) | ~wanted[1:] | ~wanted[:-1])
-        first = np.flatnonzero(breaks)
-        length = np.diff(np.append(first, len(rows)))
-        time = context.time_by_activity[rows]
-        is_chain = (length >= SHORTEST_CHAIN) & wanted[first]
-        sums, least = np.add.reduceat(time, first)[is_chain], np.minimum.reduceat(time, first)[is_chain]
-        chains += int(is_chain.sum())
-        gain_ns += int((sums - least).sum())
-        total_ns += int(sums.sum())
-        members[rows[np.repeat(is_chain, length)]] = True
-    return chains, members, gain_ns, total_ns
+    message = f"chains of {MIN_CHAIN} and more elementwise {scope.noun} take {scope.in_words(total_ns)}"
+    return RuleHit(gain_ns, message, evidence, np.where(is_member, context.time_by_activity, 0))
 
 
 def casts(context: DiagnosisContext) -> RuleHit | None:
-    return taking(context, context.casts, "kernels that only convert between number formats take")
+    return time_hit(context, context.is_cast, "kernels that only convert between number formats take")
 
 
 def no_tensor_cores(context: DiagnosisContext) -> RuleHit | None:
-    return taking(context, context.fp32_matmuls, "matrix multiplies in fp32, without tensor cores, take")
+    return time_hit(context, context.is_fp32_matmul, "matrix multiplies in fp32, without tensor cores, take")
 
 
-def taking(context: DiagnosisContext, mask: np.ndarray, subject: str, least: float = KERNEL_SHARE) -> RuleHit | None:
-    """The hit for kernels of `mask` that take at least this share of the time."""
+def time_hit(context: DiagnosisContext, mask: np.ndarray, subject: str, share: float = KERNEL_SHARE) -> RuleHit | None:
+    """The hit for kernels of `mask` if they take at least this share of the time; `subject` begins its message."""
     scope, total_ns = context.scope, context.scope.busy_ns(mask)
-    if not total_ns or scope.share(total_ns) < least:
+    if not total_ns or scope.share(total_ns) < share:
         return None
-    evidence = {"kernels_per_step": round(int(mask.sum()) / scope.count, 1), "ms": scope.per_step_ms(total_ns)}
-    return RuleHit(
-        total_ns, f"{subject} {scope.in_words(total_ns)}", evidence, np.where(mask, context.time_by_activity, 0)
-    )
+    evidence = {"kernels_per_step": scope.per_step(mask), "ms": scope.per_step_ms(total_ns)}
+    message = f"{subject} {scope.in_words(total_ns)}"
+    return RuleHit(total_ns, message, evidence, np.where(mask, context.time_by_activity, 0))
 
 
 def unfused_attention(context: DiagnosisContext) -> RuleHit | None:
     """The chains of kernels that a fused kernel replaces, with their products. If no chain of the backward pass is
-    known, its time is bounded by the forward pass."""
+    known, the forward pass gives a bound for its time."""
     scope, attention = context.scope, context.attention
-    forward_ns, seen_ns = scope.busy_ns(attention.forward), scope.busy_ns(attention.backward)
-    in_backward = scope.within(BACKWARD.search) & scope.inside & scope.is_kernel
-    backward_ns = seen_ns or min(scope.busy_ns(in_backward), round(BACKWARD_OF_ATTENTION * forward_ns))
-    total_ns = scope.busy_ns(attention.chains) + (0 if seen_ns else backward_ns)
+    forward_ns, known_backward_ns = scope.busy_ns(attention.forward), scope.busy_ns(attention.backward)
+    in_backward = scope.is_in_range(BACKWARD.search) & scope.is_inside & scope.is_kernel
+    backward_ns = known_backward_ns or min(scope.busy_ns(in_backward), round(BACKWARD_OF_ATTENTION * forward_ns))
+    total_ns = scope.busy_ns(attention.chains) + (0 if known_backward_ns else backward_ns)
     between_ns = scope.busy_ns(attention.chains & ~attention.is_product)
-    known = (forward_ns + seen_ns) / max(total_ns, 1)  # the share of attention whose kernels are known
-    if not between_ns or scope.share(between_ns) < KERNEL_SHARE * known:
+    known_share = (forward_ns + known_backward_ns) / max(total_ns, 1)
+    if not between_ns or scope.share(between_ns) < KERNEL_SHARE * known_share:
         return None
     evidence = {
-        "kernels_per_step": round(int(attention.chains.sum()) / scope.count, 1),
+        "kernels_per_step": scope.per_step(attention.chains),
         "forward_ms": scope.per_step_ms(forward_ns),
         "backward_ms": scope.per_step_ms(backward_ns),
-        "backward_is_a_bound": not seen_ns and backward_ns > 0,
+        "backward_is_a_bound": not known_backward_ns and backward_ns > 0,
         "without_matmuls_ms": scope.per_step_ms(between_ns),
     }
     message = (
@@ -124,28 +117,31 @@ def unfused_attention(context: DiagnosisContext) -> RuleHit | None:
 
 
 def unfused_optimizer(context: DiagnosisContext) -> RuleHit | None:
-    mask, scope = context.optimizer, context.scope
-    weight = context.with_own_gaps(mask)
-    total_ns = scope.busy_ns(mask) + int(np.where(mask, weight - context.time_by_activity, 0).sum())
+    mask, scope = context.is_unfused_update, context.scope
+    idle_ns = np.where(mask, context.idle_by_activity(GPU, LAUNCHING), 0)
+    total_ns = scope.busy_ns(mask) + int(idle_ns.sum())
     if not total_ns or scope.share(total_ns) < KERNEL_SHARE:
         return None
     evidence = {
-        "kernels_per_step": round(int(mask.sum()) / scope.count, 1),
+        "kernels_per_step": scope.per_step(mask),
         "many_from": MANY_OPTIMIZER_KERNELS,
         "running_ms": scope.per_step_ms(scope.busy_ns(mask)),
         "mean_us": round(float(scope.activities.duration_ns[mask].mean()) / 1e3, 3),
     }
     waiting = "the time before each" if scope.trace.is_cpu_only else "the GPU's waiting for them"
     message = f"the optimizer's many {scope.noun}, and {waiting}, take"
-    return RuleHit(total_ns, f"{message} {scope.in_words(total_ns)}", evidence, weight)
+    weight_ns = np.where(mask, context.time_by_activity, 0) + idle_ns
+    return RuleHit(total_ns, f"{message} {scope.in_words(total_ns)}", evidence, weight_ns)
 
 
 def exposed_communication(context: DiagnosisContext) -> RuleHit | None:
     scope = context.scope
-    communication = scope.of_class("communication") & scope.inside
+    communication = scope.is_of_class("communication") & scope.is_inside
     others = scope.is_kernel & ~communication
     total_ns, exposed_ns = scope.busy_ns(communication), scope.parts_ns["exposed communication"]
-    hidden_ns = sum(intersection(d.during(communication), d.during(others)).total_ns for d in scope.devices)
+    hidden_ns = sum(
+        intersection(device.time_of(communication), device.time_of(others)).total_ns for device in scope.devices
+    )
     overlap = hidden_ns / max(total_ns, 1)
     if overlap >= OVERLAP_SHARE or scope.share(exposed_ns) < KERNEL_SHARE:
         return None
@@ -157,31 +153,32 @@ def exposed_communication(context: DiagnosisContext) -> RuleHit | None:
 def low_occupancy(context: DiagnosisContext) -> RuleHit | None:
     """Kernels of at least one wave that leave more than half of the GPU's warps empty."""
     filling, scope = context.filling, context.scope
-    mask = scope.inside & scope.is_kernel & ~scope.of_class(*FAST_AT_LOW_OCCUPANCY)
-    mask &= (filling.occupancy < HALF) & (filling.waves >= 1)
+    mask = scope.is_inside & scope.is_kernel & ~scope.is_of_class(*FAST_AT_LOW_OCCUPANCY)
+    mask &= (filling.occupancy < LOW_OCCUPANCY) & (filling.waves >= 1)
     message = "kernels that leave more than half of the warps empty take"
-    return _rule_hit(context, mask, 1 - filling.occupancy, message, "mean_empty_warps")
+    return _empty_hit(context, mask, 1 - filling.occupancy, message, "mean_empty_warps")
 
 
 def wave_tail(context: DiagnosisContext) -> RuleHit | None:
     """Kernels of more than one wave whose last wave leaves many places empty."""
     filling, scope = context.filling, context.scope
-    mask = scope.inside & scope.is_kernel & (filling.tail >= EMPTY_TAIL) & (filling.waves > 1)
-    return _rule_hit(context, mask, filling.tail, "kernels whose last wave is nearly empty take", "mean_tail")
+    mask = scope.is_inside & scope.is_kernel & (filling.tail >= EMPTY_TAIL) & (filling.waves > 1)
+    return _empty_hit(context, mask, filling.tail, "kernels whose last wave is nearly empty take", "mean_tail")
 
 
-def _rule_hit(
-    context: DiagnosisContext, mask: np.ndarray, empty: np.ndarray, message: str, name: str
+def _empty_hit(
+    context: DiagnosisContext, mask: np.ndarray, empty_share: np.ndarray, subject: str, mean_name: str
 ) -> RuleHit | None:
-    """The hit for the activities in `mask`, which do not use a share `empty` of the GPU."""
+    """The hit for activities of `mask`, which leave a share of the GPU empty, and which `subject` names. Its evidence
+    calls the mean of this share `mean_name`."""
     scope = context.scope
     total_ns = scope.busy_ns(mask)
     if not total_ns or scope.share(total_ns) < KERNEL_SHARE:
         return None
-    weight = np.where(mask, context.time_by_activity * np.nan_to_num(empty), 0).astype(np.int64)
+    weight_ns = np.where(mask, context.time_by_activity * np.nan_to_num(empty_share), 0).astype(np.int64)
     evidence = {
-        "kernels_per_step": round(int(mask.sum()) / scope.count, 1),
+        "kernels_per_step": scope.per_step(mask),
         "running_ms": scope.per_step_ms(total_ns),
-        name: round(float(weight.sum() / context.time_by_activity[mask].sum()), 4),
+        mean_name: round(float(weight_ns.sum() / context.time_by_activity[mask].sum()), 4),
     }
-    return RuleHit(min(int(weight.sum()), total_ns), f"{message} {scope.in_words(total_ns)}", evidence, weight)
+    return RuleHit(min(int(weight_ns.sum()), total_ns), f"{subject} {scope.in_words(total_ns)}", evidence, weight_ns)

@@ -1,7 +1,7 @@
 """What rules need from a capture. Each function returns the reason why the capture lacks it, or None."""
 
 from kernel_tables.diagnosis.context import OPTIMIZER, DiagnosisContext
-from kernel_tables.diagnosis.step_rules import FEWEST_STEPS, differ_in_work
+from kernel_tables.diagnosis.step_rules import MIN_STEPS, differ_in_work
 
 
 def kernels(context: DiagnosisContext) -> str | None:
@@ -9,16 +9,13 @@ def kernels(context: DiagnosisContext) -> str | None:
 
 
 def gpu(context: DiagnosisContext) -> str | None:
-    on_processor = context.scope.trace.is_cpu_only
-    return "the program ran on the CPU, without a GPU" if on_processor else None
+    return "the program ran on the CPU, without a GPU" if context.scope.trace.is_cpu_only else None
 
 
 def calls(context: DiagnosisContext) -> str | None:
-    return (
-        None
-        if context.scope.has_calls
-        else "the capture lacks the names or the ends of API calls, so it is not known what the CPU waited for"
-    )
+    if context.scope.has_calls:
+        return None
+    return "the capture lacks the names or the ends of API calls, so it is not known what the CPU waited for"
 
 
 def steps(context: DiagnosisContext) -> str | None:
@@ -32,16 +29,16 @@ def several_steps(context: DiagnosisContext) -> str | None:
     count, processes = len(context.scope.steps), context.scope.processes_with_steps
     if processes > 1:
         return f"the capture has steps of {processes} processes side by side: capture one of them"
-    if count >= FEWEST_STEPS or (count > 2 and differ_in_work(context.scope)):
+    if count >= MIN_STEPS or (count > 2 and differ_in_work(context.scope)):
         return None
     recorded = "only 1 step was" if count == 1 else f"only {count} steps were"
-    chance = f"it takes {FEWEST_STEPS} to tell a slow step from chance"
+    chance = f"it takes {MIN_STEPS} to tell a slow step from chance"
     return f"{recorded} recorded, and {chance} (`kernel-tables record --steps`)"
 
 
 def memory_kinds(context: DiagnosisContext) -> str | None:
-    known = context.blocking.has_memory_kinds
-    return None if known else "the capture lacks the sizes of copies and their kinds of memory"
+    is_known = context.blocking.has_memory_kinds
+    return None if is_known else "the capture lacks the sizes of copies and their kinds of memory"
 
 
 def optimizer_range(context: DiagnosisContext) -> str | None:
@@ -60,7 +57,8 @@ def attention_in_modules(context: DiagnosisContext) -> str | None:
 
 
 def communication(context: DiagnosisContext) -> str | None:
-    return None if context.scope.of_class("communication").any() else "no communication between processes was recorded"
+    is_known = context.scope.is_of_class("communication").any()
+    return None if is_known else "no communication between processes was recorded"
 
 
 def counters(context: DiagnosisContext) -> str | None:

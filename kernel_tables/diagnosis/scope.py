@@ -2,11 +2,12 @@
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS
-from kernel_tables.attribution.arrays import factorize, grouped, map_blocks
+from kernel_tables.attribution.arrays import factorize, map_blocks, positions_by_group
 from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.steps import measured_steps
 from kernel_tables.diagnosis.calls import Calls, read_calls
@@ -16,6 +17,14 @@ from kernel_tables.reading import schema, times
 from kernel_tables.units import duration
 
 NO_STEP = -1
+NamePredicate = Callable[[str], object]
+
+
+class _StepArrays(NamedTuple):
+    """What `steps` and `step` of a Scope are."""
+
+    ranges: np.ndarray
+    by_activity: np.ndarray
 
 
 class Scope:
@@ -37,8 +46,8 @@ class Scope:
 
     @property
     def steps(self) -> np.ndarray:
-        """The numbers of the ranges that are measured steps, in order of time."""
-        return self._steps_and_step[0]
+        """The numbers of the ranges that are measured steps and launched something, in order of time."""
+        return self._step_arrays.ranges
 
     @property
     def compiled_in_words(self) -> str:
@@ -52,24 +61,25 @@ class Scope:
         return "operators" if self.trace.is_cpu_only else "kernels"
 
     @property
-    def count(self) -> int:
-        """The number of steps; without steps 1, for the capture."""
+    def step_count(self) -> int:
+        """The number of steps; 1 if there are none, for the whole capture."""
         return max(len(self.steps), 1)
 
     @property
     def step(self) -> np.ndarray:
         """By activity: the number of its step, from 0; NO_STEP outside."""
-        return self._steps_and_step[1]
+        return self._step_arrays.by_activity
 
     @cached_property
-    def _steps_and_step(self) -> tuple[np.ndarray, np.ndarray]:
+    def _step_arrays(self) -> _StepArrays:
         instance, steps = self.trace.enclosing(self.step_name), measured_steps(self.trace, self.step_name)
         has_work = np.zeros(len(self.trace.range_arrays) + 1, bool)  # the last entry is for activities of no step
         has_work[instance] = True
         steps = steps[has_work[steps]]
         number = np.full(len(has_work), NO_STEP, np.min_scalar_type(-len(steps) - 1))
         number[steps] = np.arange(len(steps))
-        return steps, map_blocks(lambda block: number[instance[block]], len(instance), number.dtype)
+        by_activity = map_blocks(lambda block: number[instance[block]], len(instance), number.dtype)
+        return _StepArrays(steps, by_activity)
 
     @cached_property
     def devices(self) -> list[Device]:
@@ -84,20 +94,21 @@ class Scope:
             rows_of_devices = [np.arange(len(activities), dtype=np.int32)]
         else:
             keys, key = factorize(process_index.astype(np.int64) * len(numbers) + number_index)
-            rows_of_devices = grouped(key, len(keys))
+            rows_of_devices = positions_by_group(key, len(keys))
         devices = []
         for rows in rows_of_devices:
-            wanted = slice(None) if len(rows) == len(activities) else rows  # a copy takes time and memory
-            is_in_scope = in_scope[wanted]
+            selection = slice(None) if len(rows) == len(activities) else rows  # a copy takes time and memory
+            is_in_scope = in_scope[selection]
             if is_in_scope.any():
-                start_ns, end_ns = activities.start_ns[wanted], activities.end_ns[wanted]
+                start_ns, end_ns = activities.start_ns[selection], activities.end_ns[selection]
                 first = int(start_ns.min(where=is_in_scope, initial=times.NEVER_NS))
                 last = int(end_ns.max(where=is_in_scope, initial=0))
                 process, number = int(activities.process[rows[0]]), int(device[rows[0]])
                 bounds = self._with_steps(process, first, last)
-                of_device = device_of(process, number, rows.astype(np.int32, copy=False), start_ns, end_ns, *bounds)
-                if len(of_device.rows):  # not all its activities take no time
-                    devices.append(of_device)
+                rows = rows.astype(np.int32, copy=False)
+                device_in_span = device_of(process, number, rows, start_ns, end_ns, *bounds)
+                if len(device_in_span.rows):  # empty if all its activities take no time
+                    devices.append(device_in_span)
         return devices
 
     def _with_steps(self, process: int, first_ns: int, last_ns: int) -> tuple[int, int]:
@@ -111,16 +122,16 @@ class Scope:
         distinct, stream = factorize(self.trace.places["stream"])
         if len(distinct) == 1:
             return [device.rows]
-        of_streams = grouped(stream[device.rows], len(distinct))
-        return [device.rows[rows] for rows in of_streams if len(rows)]  # others are of other devices, or outside steps
+        positions_by_stream = positions_by_group(stream[device.rows], len(distinct))
+        return [device.rows[positions] for positions in positions_by_stream if len(positions)]
 
     @cached_property
-    def inside(self) -> np.ndarray:
+    def is_inside(self) -> np.ndarray:
         """By activity: whether it is in the span of its device."""
-        inside = np.zeros(len(self.activities), bool)
+        is_inside = np.zeros(len(self.activities), bool)
         for device in self.devices:
-            inside[device.rows] = True
-        return inside
+            is_inside[device.rows] = True
+        return is_inside
 
     @cached_property
     def span_ns(self) -> int:
@@ -130,15 +141,21 @@ class Scope:
     @cached_property
     def parts_ns(self) -> dict[str, int]:
         """The devices' spans by PARTS."""
-        of_devices = [device.parts_ns(self.is_memory, self.of_class("communication")) for device in self.devices]
-        return {part: sum(parts[part] for parts in of_devices) for part in PARTS}
+        is_communication = self.is_of_class("communication")
+        parts_by_device = [device.parts_ns(self.is_memory, is_communication) for device in self.devices]
+        return {part: sum(parts[part] for parts in parts_by_device) for part in PARTS}
 
     def busy_ns(self, mask: np.ndarray) -> int:
         """The time in which at least one activity in `mask` ran, summed over devices; never more than the spans."""
-        return sum(device.during(mask).total_ns for device in self.devices)
+        return sum(device.time_of(mask).total_ns for device in self.devices)
 
     def share(self, ns: int) -> float:
+        """The time as a share of the spans."""
         return ns / self.span_ns if self.span_ns else 0.0
+
+    def per_step(self, mask: np.ndarray) -> float:
+        """The number of activities in `mask` per step, rounded."""
+        return round(int(mask.sum()) / self.step_count, 1)
 
     def per_step_ms(self, ns: int) -> float:
         """Milliseconds of a step (without steps, of the capture) on one device, the mean of all."""
@@ -148,8 +165,8 @@ class Scope:
     def steps_on_devices(self) -> int:
         """The number of steps summed over devices; at least 1."""
         process = self.trace.range_arrays.process[self.steps]
-        of_devices = [int((process == device.process).sum()) if len(process) else 1 for device in self.devices]
-        return max(sum(of_devices), 1)
+        counts = [int((process == device.process).sum()) if len(process) else 1 for device in self.devices]
+        return max(sum(counts), 1)
 
     @cached_property
     def processes_with_steps(self) -> int:
@@ -157,7 +174,7 @@ class Scope:
         return len(np.unique(self.trace.range_arrays.process[self.steps]))
 
     def in_words(self, ns: int) -> str:
-        """ "1.23 ms of a step (4.5 %)"."""
+        """The time of a step, and its share: "1.23 ms of a step (4.5 %)"."""
         unit = "a step" if len(self.steps) else "the capture"
         return f"{duration(1e6 * self.per_step_ms(ns))} of {unit} ({100 * self.share(ns):.1f} %)"
 
@@ -170,32 +187,29 @@ class Scope:
         """By activity: whether it copies or sets memory."""
         return ~self.is_kernel
 
-    def of_class(self, *families: str) -> np.ndarray:
+    def is_of_class(self, *families: str) -> np.ndarray:
         """By activity: whether it is a kernel of one of these classes, or of one below them (elementwise/copy)."""
         names = [name in families or family(name) in families for name in self.trace.activity_classes]
-        return self._by_name(names) & (self.activities.kind == KINDS.index("kernel"))
+        return self.with_names(names) & (self.activities.kind == KINDS.index("kernel"))
 
-    def named(self, is_wanted: list[bool]) -> np.ndarray:
-        """By activity: the value of `is_wanted` at the index of its name."""
-        return self._by_name(is_wanted)
-
-    def within(self, is_wanted: Callable[[str], object], inside: Callable[[str], object] | None = None) -> np.ndarray:
-        """By activity: whether it was launched in a range whose name `is_wanted` accepts; with `inside`, only in ranges
-        inside another one whose name `inside` accepts."""
+    def is_in_range(self, is_wanted: NamePredicate, inside: NamePredicate | None = None) -> np.ndarray:
+        """By activity: whether it was launched in a range whose name `is_wanted` accepts; with `inside`, in a range of
+        which this is true inside another one whose name `inside` accepts."""
         paths = self.trace.range_paths
-        wanted = self._names_fit(is_wanted)
+        is_path_wanted = self._ends_with(is_wanted)
         if inside is not None:
-            wanted &= paths.below(self._names_fit(inside))[paths.parent]
-        return paths.below(wanted)[self.trace.activity_path]
+            is_path_wanted &= paths.is_below(self._ends_with(inside))[paths.parent]
+        return paths.is_below(is_path_wanted)[self.trace.activity_path]
 
-    def _names_fit(self, is_wanted: Callable[[str], object]) -> np.ndarray:
+    def _ends_with(self, is_wanted: NamePredicate) -> np.ndarray:
         """By path: whether its last name is wanted."""
         paths = self.trace.range_paths
-        fits = np.array([bool(is_wanted(name)) for name in paths.names] + [False])  # the last entry is for no range
-        return fits[paths.name]
+        by_name = np.array([*(bool(is_wanted(name)) for name in paths.names), False])  # the last entry is for no range
+        return by_name[paths.name]
 
-    def _by_name(self, values: list[bool]) -> np.ndarray:
-        of_name, name = np.append(np.array(values, bool), False), self.activities.name
-        if not of_name.any():
+    def with_names(self, is_wanted: list[bool]) -> np.ndarray:
+        """By activity: whether its name is wanted; `is_wanted` has an entry for each of the activities' names."""
+        by_name, name = np.array([*is_wanted, False]), self.activities.name
+        if not by_name.any():
             return np.zeros(len(name), bool)
-        return map_blocks(lambda block: of_name[name[block]], len(name), bool)
+        return map_blocks(lambda block: by_name[name[block]], len(name), bool)

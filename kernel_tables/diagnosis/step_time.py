@@ -24,9 +24,9 @@ ON_CPU = ON_GPU | {COMPUTE: "operators", "waiting": "waiting for data", IDLE: "o
 
 @dataclass(frozen=True)
 class StepTime:
-    """The mean of the steps (without steps, the capture) on all devices, in ns. The parts add up to it.
+    """The mean time of a step (without steps, of the capture) on all devices, in ns. The parts add up to it.
 
-    Steps last from the start of the first range to the end of the last range or of its activities.
+    The steps last from the start of the first to the end of the last, or of the last activity.
     """
 
     steps: int  # 0 if the capture has none
@@ -39,10 +39,6 @@ class StepTime:
     def busy(self) -> float:
         """The share of the time in which a device did something."""
         return 1 - sum(self.idle.values()) / self.ns
-
-    def rows(self) -> list[tuple[str, float]]:
-        """(name, ns) of the step, then of its parts."""
-        return [(self.title, self.ns), *self.parts.items()]
 
     @property
     def title(self) -> str:
@@ -119,5 +115,5 @@ def _waiting_ns(scope: Scope, device: Device) -> int:
 
 def _loading_ns(scope: Scope, device: Device) -> int:
     """The time in which operators of a processor ran to get the next batch, as a DataLoader without workers does."""
-    compute = device.during(~scope.is_memory & ~scope.of_class("communication"))
+    compute = device.time_of(~scope.is_memory & ~scope.is_of_class("communication"))
     return intersection(compute, host_rules.data_waits(scope, device)).total_ns

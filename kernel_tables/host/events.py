@@ -75,7 +75,7 @@ def _cuda(trace: capture_arrays.CaptureArrays) -> SourceEvents:
 
 
 def _os_runtime(capture: Capture) -> SourceEvents:
-    calls = capture.selected(OSRT, HOST_COLUMNS[OSRT])
+    calls = capture.read_columns(OSRT, HOST_COLUMNS[OSRT])
     names = _named(calls["name_id"], capture.strings(calls["name_id"]))
     return SourceEvents(calls["start"], calls["end"], calls["thread"], names)
 
@@ -89,7 +89,7 @@ def _python(capture: Capture) -> SourceEvents:
 
 def _native_samples(capture: Capture) -> SourceEvents:
     """A sample is named by its innermost Python frame, or without one by its innermost function."""
-    samples, frames = (capture.selected(table, HOST_COLUMNS[table]) for table in (SAMPLES, SAMPLE_FRAMES))
+    samples, frames = (capture.read_columns(table, HOST_COLUMNS[table]) for table in (SAMPLES, SAMPLE_FRAMES))
     symbols, modules = capture.strings(frames["symbol"]), capture.strings(frames["module"])
     names: dict[int, str] = {}
     order = np.lexsort((frames["depth"], frames["id"]))

@@ -154,7 +154,7 @@ class OpenPhases:
 def _by_id(ids: np.ndarray) -> dict[int, np.ndarray]:
     """The positions of every id, ascending."""
     distinct, index = arrays.factorize(ids)
-    return dict(zip(distinct.tolist(), arrays.grouped(index, len(distinct)), strict=True))
+    return dict(zip(distinct.tolist(), arrays.positions_by_group(index, len(distinct)), strict=True))
 
 
 def host_table(trace: capture_arrays.CaptureArrays, by: str = PHASE, step_name: str = "step") -> pd.DataFrame:
@@ -210,7 +210,9 @@ def _with_names(table: pd.DataFrame, names: list[str], events: Events, launches:
     )
     table["launches"] = table["where"].map(launches).fillna(0).astype("int64")
     table["us_per_launch"] = table["own_ns"].astype("float64") / 1e3 / table["launches"].replace(0, np.nan)
-    return table[columns.names_of("host")].sort_values(list(ORDER), ascending=list(ORDER.values()), ignore_index=True)
+    return table[columns.column_names("host")].sort_values(
+        list(ORDER), ascending=list(ORDER.values()), ignore_index=True
+    )
 
 
 def _launches(trace: capture_arrays.CaptureArrays, by: str, step_name: str) -> dict[str, int]:

@@ -10,12 +10,10 @@ from typing import NamedTuple
 from kernel_tables.errors import TraceError
 
 UNKNOWN = "unknown"
-HINT = "put a backslash before a bracket, star or plus that is part of the name"
-NOT_LINEAR = "RE2, which searches here, has no lookahead, lookbehind or backreference: do without"
-HINTS = {"invalid perl operator": NOT_LINEAR, "invalid escape sequence": NOT_LINEAR}
-PATH_TO_RULES = Path(__file__).with_name("class_rules.toml")
-
-
+ESCAPE_HINT = "put a backslash before a bracket, star or plus that is part of the name"
+RE2_HINT = "RE2, which searches here, has no lookahead, lookbehind or backreference: do without"
+HINTS = {"invalid perl operator": RE2_HINT, "invalid escape sequence": RE2_HINT}  # by the begin of RE2's message
+RULES_PATH = Path(__file__).with_name("class_rules.toml")
 # cuBLAS and CUTLASS name the instruction (tensorop, wmma, hmma, tensor16x8x8) or the operands (tf32f32, bf16bf16);
 # nvjet is cuBLAS's family for Hopper and Blackwell, which has no other kind
 ON_TENSOR_CORES = r"tensorop|tensor\d+x\d+|[wh]g?mma|tf32|bf16bf16|nvjet"
@@ -70,7 +68,7 @@ def built_in_rules() -> tuple[KernelClassRule, ...]:
     import tomllib
 
     rules = []
-    for entry in tomllib.loads(PATH_TO_RULES.read_text("utf-8"))["rule"]:
+    for entry in tomllib.loads(RULES_PATH.read_text("utf-8"))["rule"]:
         patterns = tuple(
             (field, " ".join(entry[field].split())) for field in KernelNameFields._fields if field in entry
         )
@@ -78,25 +76,25 @@ def built_in_rules() -> tuple[KernelClassRule, ...]:
     return tuple(rules)
 
 
-def users_rules(written_rules: Sequence[Mapping[str, str]]) -> tuple[KernelClassRule, ...]:
-    """Custom rules. TraceError names the first that cannot be used, and why.
+def users_rules(entries: Sequence[Mapping[str, str]]) -> tuple[KernelClassRule, ...]:
+    """Custom rules. Raises TraceError for the first that cannot be used.
 
-    Needs no capture and, without rules, nothing heavy: call it as soon as they are known.
+    Needs no capture and, without rules, imports nothing heavy: call it as soon as they are known.
     """
-    return tuple(_users_rule(entry, number) for number, entry in enumerate(written_rules, start=1))
+    return tuple(_users_rule(entry, number) for number, entry in enumerate(entries, start=1))
 
 
 def _users_rule(entry: Mapping[str, str], number: int) -> KernelClassRule:
-    place = f"kernel_classes, rule {number}"
+    source = f"kernel_classes, rule {number}"
     texts = [entry.get(key) for key in ("class", "pattern")] if isinstance(entry, Mapping) else [None]
     if not all(text and isinstance(text, str) for text in texts):
         raise TraceError(
-            f"{place}: {entry!r} lacks a class or a pattern; write {{class: gemm, pattern: 'my_kernel.*'}}"
+            f"{source}: {entry!r} lacks a class or a pattern; write {{class: gemm, pattern: 'my_kernel.*'}}"
         )
     kernel_class, pattern = texts
-    if reason := unusable(pattern):
-        hint = HINTS.get(reason.partition(":")[0], HINT)
-        raise TraceError(f"{place}: the pattern {pattern!r} cannot be used ({reason}); {hint}")
+    if reason := pattern_problem(pattern):
+        hint = HINTS.get(reason.partition(":")[0], ESCAPE_HINT)
+        raise TraceError(f"{source}: the pattern {pattern!r} cannot be used ({reason}); {hint}")
     return KernelClassRule(kernel_class, (("full_name", pattern),), "a rule of config.yaml")
 
 
@@ -131,7 +129,7 @@ def _fitting(rule: KernelClassRule, fields: list[KernelNameFields], positions: l
     """The positions at which all patterns of the rule are found; an empty field never fits."""
     for field, pattern in rule.patterns:
         positions = [position for position in positions if getattr(fields[position], field)]
-        matches = found_in(_expression(field, pattern), [getattr(fields[position], field) for position in positions])
+        matches = is_found_in(_expression(field, pattern), [getattr(fields[position], field) for position in positions])
         positions = [position for position, matched in zip(positions, matches, strict=True) if matched]
     return positions
 
@@ -141,10 +139,10 @@ def _expression(field: str, pattern: str) -> str:
     return rf"^_?(?:{'|'.join(pattern.split())})(?:_backward(?:_data)?)?_?$" if field == "operators" else pattern
 
 
-def found_in(pattern: str, texts: Sequence[str]) -> list[bool]:
-    """Whether the pattern is found in each text, by RE2: its time is linear in the text.
+def is_found_in(pattern: str, texts: Sequence[str]) -> list[bool]:
+    """Whether the pattern is found in each text. RE2 searches, in a time that is linear in the text.
 
-    Python's engine tries every way to match: `(a|a|[a-z]+)+$!` does not end on a name of forty letters.
+    Python's engine tries every way to match: it takes forever for `(a|a|[a-z]+)+$!` in a name of forty letters.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -154,12 +152,12 @@ def found_in(pattern: str, texts: Sequence[str]) -> list[bool]:
     return pc.match_substring_regex(pa.array(texts, pa.string()), pattern).to_pylist()
 
 
-def unusable(pattern: str) -> str:
+def pattern_problem(pattern: str) -> str:
     """Why RE2 cannot search for the pattern, in its own words; empty if it can."""
     import pyarrow as pa
 
     try:
-        found_in(pattern, [""])
+        is_found_in(pattern, [""])
     except (pa.ArrowInvalid, UnicodeEncodeError) as error:
         return str(error).removeprefix("Invalid regular expression: ")
     return ""

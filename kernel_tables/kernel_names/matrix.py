@@ -1,8 +1,8 @@
 """Names of NVIDIA's matrix multiplies and convolutions: words joined by `_`, each with its meaning.
 
 cuBLAS `ampere_sgemm_128x64_nn`; CUTLASS `cutlass_80_simt_sgemm_256x128_8x4_nn_align1`; XMMA
-`sm80_xmma_gemm_f32f32_..._tn_n_tilesize128x64x8_...`; nvJet `nvjet_tst_192x192_64x4_2x1_v_bz_TNN`. CUTLASS
-documents its names; the others have the same pattern, and parts that nobody documents say so.
+`sm80_xmma_gemm_f32f32_..._tn_n_tilesize128x64x8_...`; nvJet `nvjet_tst_192x192_64x4_2x1_v_bz_TNN`. CUTLASS documents
+its names; the others are similar, and meanings that nobody documents say so.
 """
 
 import re
@@ -18,12 +18,12 @@ LIBRARIES = {
     "cudnn": ("cudnn", "from cuDNN"),
 }
 ARCHITECTURES = {"maxwell": "Maxwell", "volta": "Volta", "turing": "Turing", "ampere": "Ampere", "hopper": "Hopper"}
-LETTERS = {
+PRECISION_LETTERS = {
     "s": ("single", "fp32"), "d": ("double", "fp64"), "h": ("half", "fp16"), "c": ("complex", "complex64"),
     "z": ("double complex", "complex128"), "i": ("integer", "int8"), "gc": ("complex", "complex64"),
 }  # fmt: skip
 OPERANDS = {"f16": "fp16", "fp16": "fp16", "bf16": "bf16", "f32": "fp32", "tf32": "tf32", "f64": "fp64", "i8": "int8"}
-NVJET = {"t": "bf16", "h": "fp16", "s": "fp32", "d": "fp64", "q": "fp8", "o": "fp8"}
+NVJET_TYPES = {"t": "bf16", "h": "fp16", "s": "fp32", "d": "fp64", "q": "fp8", "o": "fp8"}
 NOT_DOCUMENTED = "; not documented by NVIDIA"
 WORK = {"fprop": "convolution, forward", "dgrad": "convolution, gradient of its input",
         "wgrad": "convolution, gradient of its weights"}  # fmt: skip
@@ -56,20 +56,21 @@ def _kind(core: str) -> Iterator[NamePart]:
         r"sm\d+_xmma_(?:(fprop|dgrad|wgrad)_\w*?)?(?:implicit_)?gemm_(?:indexed_)?([a-z]+\d+?)(?=f|i|b|t|_)", core
     ):
         operands = "tf32" if "_tf32f32" in core else xmma[2]  # f32f32_tf32f32: fp32 in memory, rounded when multiplied
-        yield _typed(operands, operands, xmma[1])
+        yield _type_part(operands, operands, xmma[1])
     elif nvjet := re.match(r"nvjet_(?:sm\d+_)?([a-z]+)_", core):
-        operands = NVJET.get(nvjet[1][0], nvjet[1])
+        operands = NVJET_TYPES.get(nvjet[1][0], nvjet[1])
         meaning = f"letters of types, {operands} operands by the first{NOT_DOCUMENTED}"
         yield NamePart("type", nvjet[1], meaning, f"{operands} gemm", True)
     elif conv := re.search(r"_(s\d{4,5})(fprop|dgrad|wgrad)_\w*?_(tf32|f16|bf16)_", core):
-        yield _typed(conv[3], f"{conv[1]}{conv[2]}_…_{conv[3]}", conv[2])
+        yield _type_part(conv[3], f"{conv[1]}{conv[2]}_…_{conv[3]}", conv[2])
     elif "scudnn" in core:
         yield NamePart("type", "scudnn", "convolution in fp32 on the ordinary cores", "scudnn", True)
     elif kind := _KIND.search(core):
         yield from _gemm_kind(kind)
 
 
-def _typed(written_type: str, written: str, work: str | None) -> NamePart:
+def _type_part(written_type: str, written: str, work: str | None) -> NamePart:
+    """The part for operands of this type; `work` is one of WORK, None for a matrix multiply."""
     operands = OPERANDS.get(written_type, written_type)
     operation = WORK.get(work, "matrix multiply")
     short = (
@@ -79,27 +80,19 @@ def _typed(written_type: str, written: str, work: str | None) -> NamePart:
 
 
 def _gemm_kind(kind: re.Match) -> Iterator[NamePart]:
-    before, letter, instruction, inner, after = kind.groups()
-    word, plain = LETTERS[letter]
+    type_before, letter, instruction, type_inside, type_after = kind.groups()
+    precision, letter_type = PRECISION_LETTERS[letter]
     if instruction is None:
-        yield NamePart("type", f"{letter}gemm", f"matrix multiply in {word} precision ({plain})", f"{letter}gemm", True)
+        yield NamePart(
+            "type", f"{letter}gemm", f"matrix multiply in {precision} precision ({letter_type})", f"{letter}gemm", True
+        )
     else:
-        operands = OPERANDS.get(before or inner or after or "", "tf32" if letter == "s" else plain)
-        yield NamePart(
-            "type",
-            kind[0],
-            f"matrix multiply of {operands} operands, summed in {word} precision",
-            f"{operands} gemm",
-            True,
-        )
-        yield NamePart(
-            "instruction", instruction, f"on tensor cores, by the instruction {_instruction(instruction)} (m×n×k)"
-        )
-
-
-def _instruction(digits: str) -> str:
-    """16×8×8 from 1688, 16×8×16 from 16816, 16×16×16 from 161616."""
-    return "×".join(re.findall(r"16|8|4|32|64", digits))
+        written_type = type_before or type_inside or type_after or ""
+        operands = OPERANDS.get(written_type, "tf32" if letter == "s" else letter_type)
+        meaning = f"matrix multiply of {operands} operands, summed in {precision} precision"
+        yield NamePart("type", kind[0], meaning, f"{operands} gemm", True)
+        shape = "×".join(re.findall(r"16|8|4|32|64", instruction))  # 16×8×8 for 1688, 16×8×16 for 16816
+        yield NamePart("instruction", instruction, f"on tensor cores, by the instruction {shape} (m×n×k)")
 
 
 def _library(core: str, name: str) -> Iterator[NamePart]:
@@ -112,9 +105,8 @@ def _library(core: str, name: str) -> Iterator[NamePart]:
 def _tile(match: re.Match) -> NamePart:
     rows, columns, depth = match[1], match[2], match[3]
     meaning = f"each block of threads computes a tile of {rows} × {columns} of the result"
-    return NamePart(
-        "tile", match[0], meaning + (f", {depth} deep at a time" if depth else ""), f"{rows}×{columns}", True
-    )
+    meaning += f", {depth} deep at a time" if depth else ""
+    return NamePart("tile", match[0], meaning, f"{rows}×{columns}", True)
 
 
 def _layout(match: re.Match) -> NamePart:
@@ -129,9 +121,8 @@ def _architecture(match: re.Match) -> NamePart:
     if number in ARCHITECTURES:
         return NamePart("architecture", number, f"written for {ARCHITECTURES[number]}; later GPUs run it too", number)
     digits = re.sub(r"\D", "", number)
-    return NamePart(
-        "architecture", match[0], f"for compute capability {digits[:-1]}.{digits[-1]} and later", f"sm{digits}"
-    )
+    meaning = f"for compute capability {digits[:-1]}.{digits[-1]} and later"
+    return NamePart("architecture", match[0], meaning, f"sm{digits}")
 
 
 def _alignment(match: re.Match) -> NamePart:
@@ -141,13 +132,13 @@ def _alignment(match: re.Match) -> NamePart:
 
 
 def _word(key: str, meaning: str, always: bool = False, text: str | None = None) -> Callable[[re.Match], NamePart]:
-    """Returns what makes a part; "{1}" in its meaning is the first group of the match."""
+    """A function from a match to its part; "{1}" in the meaning is the first group of the match."""
 
-    def made(match: re.Match) -> NamePart:
+    def part_of(match: re.Match) -> NamePart:
         short = match[0] if text is None else text
         return NamePart(key, match[0], meaning.format(match[0], *match.groups()), short, always)
 
-    return made
+    return part_of
 
 
 WORDS: tuple[tuple[str, Callable[[re.Match], NamePart]], ...] = (
@@ -172,7 +163,7 @@ WORDS: tuple[tuple[str, Callable[[re.Match], NamePart]], ...] = (
     (r"cublas", _word("origin", "built for cuBLAS", text="")),
     (r"small|medium|large|interior|xregs", _word("variant", "a variant by size of the problem or of its registers")),
 )  # fmt: skip
-_WORDS = tuple((re.compile(pattern), made) for pattern, made in WORDS)
+_WORDS = tuple((re.compile(pattern), part_of) for pattern, part_of in WORDS)
 _TOKEN = re.compile(r"split_k|stages_\d+x\d+|[^_]+")
 
 
@@ -192,7 +183,7 @@ def _words(core: str) -> Iterator[NamePart]:
         elif core.startswith("cutlass_") and re.fullmatch(r"\d\d\d?", token):
             yield _architecture(re.match(r"(\d+)", token))
         else:
-            for pattern, made in _WORDS:
+            for pattern, part_of in _WORDS:
                 if match := pattern.fullmatch(token):
-                    yield made(match)
+                    yield part_of(match)
                     break

@@ -5,14 +5,13 @@ from typing import NamedTuple
 
 
 class NamePart(NamedTuple):
-    """One part of a full name. `text` is its contribution to the short name: always, or only to distinguish short names
-    that would be equal; empty if it contributes nothing."""
+    """One part of a full name, and what it adds to the short name."""
 
     key: str  # a heading for the part: tile, layout, type
     written: str  # the part as it is in the full name
     meaning: str
-    text: str = ""
-    always_in_short_name: bool = False
+    text: str = ""  # in the short name
+    always_in_short_name: bool = False  # if not, `text` is only added where short names would be equal
 
 
 class FunctionName(NamedTuple):
@@ -30,10 +29,10 @@ TYPES = {
     "int": "int32", "short": "int16", "bool": "bool", "unsigned char": "uint8", "signed char": "int8",
 }  # fmt: skip
 _UNNAMED = re.compile(r"<unnamed>|\(anonymous namespace\)|\{anonymous\}")
-_BEFORE = re.compile(r"^(?:void |static |(?:typename )?std::enable_if<.{0,300}?>::type )+")
+_RETURN_TYPE = re.compile(r"^(?:void |static |(?:typename )?std::enable_if<.{0,300}?>::type )+")
 _MANGLED = re.compile(r"_ZN?[KVL]*(\d.*)")
-_KNOWN = "|".join(map(re.escape, sorted(TYPES, key=len, reverse=True)))
-_TYPE = re.compile(rf"\bOpaqueType<(\d+)|(?<![\w:])(?:{_KNOWN})(?!\w|::)")
+_TYPE_NAMES = "|".join(map(re.escape, sorted(TYPES, key=len, reverse=True)))
+_TYPE = re.compile(rf"\bOpaqueType<(\d+)|(?<![\w:])(?:{_TYPE_NAMES})(?!\w|::)")
 
 
 def type_in(text: str) -> NamePart | None:
@@ -50,7 +49,8 @@ def type_in(text: str) -> NamePart | None:
 
 
 def split_function_name(name: str) -> FunctionName:
-    plain = _BEFORE.sub("", _UNNAMED.sub("", name))
+    """The parts of the full name of a function, mangled or not."""
+    plain = _RETURN_TYPE.sub("", _UNNAMED.sub("", name))
     if mangled := _MANGLED.fullmatch(plain):
         return _demangled(mangled[1])
     qualified = re.match(r"[^<(]*", plain)[0]

@@ -17,7 +17,7 @@ LOOPS = {
     "_scatter_gather_elementwise_kernel": ("scattered", "reads or writes through an index along one dimension"),
     "distribution_elementwise_grid_stride_kernel": ("random", "fills with random numbers"),
 }
-HEADS = {
+LOOP_TEXTS = {  # of the loops that are not "elementwise" in a short name
     "_scatter_gather_elementwise_kernel": "scatter/gather",
     "distribution_elementwise_grid_stride_kernel": "random",
 }
@@ -39,15 +39,15 @@ RENAMED = {
     "TensorAssign": "assign", "ReduceAdd": "add", "CompareEq": "eq", "CompareNE": "ne", "ArgMax": "argmax",
     "ArgMin": "argmin",
 }  # fmt: skip
-NUMBERS = {"reduce_kernel": "most threads of a block, outputs per thread, inputs per load"}
-NUMBERS_OF_A_LOOP = "threads of a block, elements per thread"
+NUMBER_MEANINGS = {"reduce_kernel": "most threads of a block, outputs per thread, inputs per load"}
+LOOP_NUMBER_MEANING = "threads of a block, elements per thread"
 MAX_READ = 2000  # characters of the arguments, in which the operation is searched
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _SUFFIX = re.compile(
     r"_?(?:kernel_cuda|cuda_kernel|kernel_impl|CUDAKernelImpl|KernelImplInternal|KernelImpl|kernel|cuda_out|cuda"
     r"|functor|Functor|Ops)$"
 )
-_TELLING = re.compile(
+_OPERATION_WORD = re.compile(
     r"CUDAFunctor\w*_\w+|\w*Functor|\w+Ops|\w+_kernel(?:_cuda|_impl)*|\w+_cuda_kernel|\w+CUDAKernelImpl|\w+KernelImplInternal"
     r"|\w+_cuda_out|\w+_functor|\w+KernelImpl|launch_\w+|ReduceAdd|ReduceMultiply|TensorAssign"
 )
@@ -55,47 +55,47 @@ _TELLING = re.compile(
 
 def pytorch_parts(name: str) -> tuple[NamePart, ...]:
     """The parts of the name of one of PyTorch's loops, reductions or lists of tensors; none for other names."""
-    _, loop, rest = split_function_name(name)
+    _, loop, arguments = split_function_name(name)
     if loop in LOOPS:
         access, meaning = LOOPS[loop]
-        head = NamePart("loop", loop, "a function of every element", HEADS.get(loop, "elementwise"), True)
-        return (head, *_operation(rest), NamePart("access", loop, meaning, access), *_numbers(loop, rest))
+        head = NamePart("loop", loop, "a function of every element", LOOP_TEXTS.get(loop, "elementwise"), True)
+        return (head, *_operation(arguments), NamePart("access", loop, meaning, access), *_numbers(loop, arguments))
     if loop == "reduce_kernel":
         head = NamePart("loop", loop, "many values to one", "reduce", True)
-        return (head, *_operation(rest), *_numbers(loop, rest))
+        return (head, *_operation(arguments), *_numbers(loop, arguments))
     if loop == "multi_tensor_apply_kernel":
         head = NamePart("loop", loop, "a function of every element of a list of tensors", "foreach", True)
-        return (head, *_operation(rest), *_lists(rest))
+        return (head, *_operation(arguments), *_lists(arguments))
     return ()
 
 
-def _operation(rest: str) -> Iterator[NamePart]:
+def _operation(arguments: str) -> Iterator[NamePart]:
     """The function that is applied, how its operands are bound, and their type."""
-    words = _WORD.findall(rest[:MAX_READ])
-    operation = next((word for word in words if word not in WRAPPERS and _TELLING.fullmatch(word)), None)
+    words = _WORD.findall(arguments[:MAX_READ])
+    operation = next((word for word in words if word not in WRAPPERS and _OPERATION_WORD.fullmatch(word)), None)
     if operation is None:
-        yield from filter(None, [type_in(rest)])
+        yield from filter(None, [type_in(arguments)])
         return
     text = _operation_name(operation)
     yield NamePart("operation", operation, f"applies {text}", text, True)
     binding = next((word for word in words[: words.index(operation) + 1] if word.split("_")[0] in BINDINGS), None)
     if binding:
         yield NamePart("operands", binding, *reversed(BINDINGS[binding.split("_")[0]]))
-    yield from filter(None, [_type(rest, operation, binding)])
-    if "LoadWithCast" in rest:
+    yield from filter(None, [_type(arguments, operation, binding)])
+    if "LoadWithCast" in arguments:
         yield NamePart("cast", "LoadWithCast", "converts what it loads to another type", "cast")
 
 
-def _type(rest: str, operation: str, binding: str | None) -> NamePart | None:
+def _type(arguments: str, operation: str, binding: str | None) -> NamePart | None:
     """The type of the operands: of their binding, since the operation may compute in another, else of the template of
     the operation, else of the lambda in it, else the first type."""
 
-    def after(word: str) -> str:
-        arguments = re.match(r"<[^<>]*", rest[rest.index(word) + len(word) :])
-        return arguments[0] if arguments else ""
+    def template_after(word: str) -> str:
+        template = re.match(r"<[^<>]*", arguments[arguments.index(word) + len(word) :])
+        return template[0] if template else ""
 
-    lambdas = re.findall(r"lambda\(([^()]+)\)", rest[rest.index(operation) :])
-    texts = [after(binding or rest), after(operation), *lambdas[:1], rest]
+    lambdas = re.findall(r"lambda\(([^()]+)\)", arguments[arguments.index(operation) :])
+    texts = [template_after(binding or arguments), template_after(operation), *lambdas[:1], arguments]
     return next(filter(None, map(type_in, texts)), None)
 
 
@@ -109,24 +109,25 @@ def _operation_name(word: str) -> str:
     return re.sub(r"_(backward)$", r" \1", bare)
 
 
-def _numbers(loop: str, rest: str) -> Iterator[NamePart]:
-    """The numbers among the arguments of the loop itself, and the number of its lambda, if there are several."""
-    numbers = [argument for argument in template_arguments(rest) if argument.isdigit()]
+def _numbers(loop: str, arguments: str) -> Iterator[NamePart]:
+    """The numbers among the arguments of the loop, and which of several lambdas it applies."""
+    numbers = [argument for argument in template_arguments(arguments) if argument.isdigit()]
     if loop == "vectorized_elementwise_kernel" and numbers:
         yield NamePart("width", numbers[0], f"{numbers[0]} elements per load", f"vec{numbers[0]}")
     elif numbers:
-        yield NamePart("numbers", ", ".join(numbers), NUMBERS.get(loop, NUMBERS_OF_A_LOOP), "/".join(numbers))
-    instances = re.findall(r"instance (\d+)|#(\d+)", " ".join(template_arguments(rest)))
+        yield NamePart("numbers", ", ".join(numbers), NUMBER_MEANINGS.get(loop, LOOP_NUMBER_MEANING), "/".join(numbers))
+    instances = re.findall(r"instance (\d+)|#(\d+)", " ".join(template_arguments(arguments)))
     if instances:
         text = ".".join(first or second for first, second in instances)
         yield NamePart("lambda", text, "which of the lambdas in that function, outermost first", f"λ{text}")
 
 
-def _lists(rest: str) -> Iterator[NamePart]:
-    metadata = re.search(r"TensorList(?:ScalarList)?Metadata<\D*(\d+)", rest)
+def _lists(arguments: str) -> Iterator[NamePart]:
+    """The number of lists of tensors, and the function of each element."""
+    metadata = re.search(r"TensorList(?:ScalarList)?Metadata<\D*(\d+)", arguments)
     if metadata:
         yield NamePart("lists", metadata[0], f"{metadata[1]} lists of tensors", f"{metadata[1]} lists")
-    inner = re.search(r",\s*(std::\w+<\w+>|at::native::(?:Copy|\w+)<[\w:, ]+>)", rest)
+    inner = re.search(r",\s*(std::\w+<\w+>|at::native::(?:Copy|\w+)<[\w:, ]+>)", arguments)
     if inner:
         yield NamePart("function", inner[1], "the function of each element", inner[1].split("::")[-1].split("<")[0])
 
@@ -203,34 +204,34 @@ def nccl_parts(name: str) -> tuple[NamePart, ...]:
     operation, *words = match[1].split("_")
     meanings = {"RING": "in a ring", "TREE": "in a tree", "LL": "low-latency protocol", "LL128": "low-latency protocol",
                 "SIMPLE": "the protocol for large messages"}  # fmt: skip
-    rest = (
-        NamePart(f"word {place}", word, meanings.get(word, "type or operation"), word)
-        for place, word in enumerate(words)
+    word_parts = (
+        NamePart(f"word {number}", word, meanings.get(word, "type or operation"), word)
+        for number, word in enumerate(words)
     )
-    return (NamePart("operation", operation, "communication between GPUs", f"nccl {operation}", True), *rest)
+    return (NamePart("operation", operation, "communication between GPUs", f"nccl {operation}", True), *word_parts)
 
 
 def function_parts(name: str) -> tuple[NamePart, ...]:
     """The parts of any function's name: the name without `kernel`, its type and arguments."""
-    namespaces, function, rest = split_function_name(name)
+    namespaces, function, arguments = split_function_name(name)
     if not function:
         return ()
-    head = NamePart("function", function, "the function's own name", _bare(namespaces, function), True)
-    return (head, *_details(namespaces, rest))
+    head = NamePart("function", function, "the function's own name", _without_kernel(namespaces, function), True)
+    return (head, *_details(namespaces, arguments))
 
 
-def _bare(namespaces: str, function: str) -> str:
+def _without_kernel(namespaces: str, function: str) -> str:
     """The name without `kernel` at its end; with its namespace if it has no other word."""
     if function.lower() == "kernel":
         return f"{namespaces.split('::')[-1]} {function}".strip()
     return re.sub(r"_kernel(?:_cuda)?$|(?:CUDA)?Kernel$", "", function).strip("_") or function
 
 
-def _details(namespaces: str, rest: str) -> Iterator[NamePart]:
+def _details(namespaces: str, arguments: str) -> Iterator[NamePart]:
     if namespaces:
         yield NamePart("namespace", namespaces, "whose function it is", namespaces.split("::")[-1])
-    if type_part := type_in(rest):
+    if type_part := type_in(arguments):
         yield type_part
-    for number, argument in enumerate(template_arguments(rest), start=1):
+    for number, argument in enumerate(template_arguments(arguments), start=1):
         short = TYPES.get(argument) or f"<{argument.split('::')[-1]}>"
         yield NamePart(f"argument {number}", argument, "of its template", short if len(short) <= MAX_ARGUMENT else "")

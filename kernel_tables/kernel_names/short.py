@@ -16,9 +16,9 @@ from kernel_tables.kernel_names.parts import NamePart
 
 MAX_READ = 4000  # characters of a full name: a limit of the time for any name
 MAX_CHARACTERS = 40  # without the parts that are added where short names would be equal
-HEAD = 18  # of them, before the mark in names that differ only in their ends
+BEGIN_CHARACTERS = 18  # of these, before the mark in names that differ only in their ends
 LEFT_OUT = "…"
-FIRST = ("library", "operands", "access", "type")  # parts that are added before others
+FIRST_KEYS = ("library", "operands", "access", "type")  # parts that are added before others
 READERS = (
     pytorch.memory_operation_parts, pytorch.operator_parts, pytorch.triton_parts, pytorch.nccl_parts, matrix_parts,
     pytorch.pytorch_parts, pytorch.function_parts,
@@ -46,19 +46,19 @@ def _main_parts(name: str) -> str:
     return visible(" ".join((text or name).split()))
 
 
-def short_names(names: Iterable[str], taken: Mapping[str, str] | None = None) -> dict[str, str]:
+def short_names(names: Iterable[str], fixed: Mapping[str, str] | None = None) -> dict[str, str]:
     """A short name by full name, all different: equal ones get more of the parts in which they differ, or a number.
 
-    `taken` are short names by full name that stay as they are.
+    `fixed` are short names by full name that stay as they are.
     """
-    taken = dict(taken or {})
+    fixed = dict(fixed or {})
     names = list(dict.fromkeys(names))
     short: dict[str, str] = {}
-    for text, group in _names_by(short_name, [*taken, *names]).items():
+    for text, group in _names_by(short_name, [*fixed, *names]).items():
         short |= _with_different_ends(text, group)
     for text, group in _names_by(short.get, short).items():
         short |= _with_different_parts(text, group)
-    return _numbered({name: short[name] for name in names} | taken, taken)
+    return _numbered({name: short[name] for name in names} | fixed, fixed)
 
 
 def _names_by(text_of: Callable[[str], str], names: Iterable[str]) -> dict[str, list[str]]:
@@ -70,7 +70,7 @@ def _names_by(text_of: Callable[[str], str], names: Iterable[str]) -> dict[str, 
 
 
 def _with_different_ends(short: str, names: list[str]) -> dict[str, str]:
-    """The short names of `names`, which are truncated to `short`: where they differ, they show the end instead."""
+    """The short names of `names`, which are all truncated to `short`: from where they differ on, they show the end."""
     texts = {name: _main_parts(name) for name in names}
     if len(short) < MAX_CHARACTERS or len(set(texts.values())) == 1:
         return dict.fromkeys(names, short)
@@ -82,8 +82,8 @@ def _with_different_ends(short: str, names: list[str]) -> dict[str, str]:
 def _with_end_from(index: int, text: str) -> str:
     """The beginning of the text, and its end from the word at this index on."""
     word = text.rfind("_", 0, index) + 1
-    begin = word if index - word < HEAD else index
-    return _truncated(f"{text[:HEAD]}{LEFT_OUT}{text[begin:]}")
+    begin = word if index - word < BEGIN_CHARACTERS else index
+    return _truncated(f"{text[:BEGIN_CHARACTERS]}{LEFT_OUT}{text[begin:]}")
 
 
 def _with_different_parts(short: str, names: list[str]) -> dict[str, str]:
@@ -94,7 +94,7 @@ def _with_different_parts(short: str, names: list[str]) -> dict[str, str]:
         name: {part.key: visible(part.text) for part in parts_of(name) if part.text and not part.always_in_short_name}
         for name in names
     }
-    for key in dict.fromkeys((*FIRST, *(key for parts in texts.values() for key in parts))):
+    for key in dict.fromkeys((*FIRST_KEYS, *(key for parts in texts.values() for key in parts))):
         groups = _names_by(lambda name, key=key: texts[name].get(key, ""), names)
         if len(groups) > 1:
             parts = [_with_different_parts(f"{short} {text}".strip(), group) for text, group in groups.items()]
@@ -102,10 +102,10 @@ def _with_different_parts(short: str, names: list[str]) -> dict[str, str]:
     return dict.fromkeys(names, short)
 
 
-def _numbered(short: dict[str, str], taken: Mapping[str, str]) -> dict[str, str]:
+def _numbered(short: dict[str, str], fixed: Mapping[str, str]) -> dict[str, str]:
     """The short names, those that are still equal with numbers in the order of the full names."""
-    used, numbered = set(taken.values()), dict(taken)
-    groups = _names_by(short.get, sorted(short.keys() - taken.keys()))
+    used, numbered = set(fixed.values()), dict(fixed)
+    groups = _names_by(short.get, sorted(short.keys() - fixed.keys()))
     for text, group in sorted(groups.items()):
         if len(group) == 1 and text not in used:
             candidates = iter([text])
@@ -129,7 +129,7 @@ class NameFact(NamedTuple):
     meaning: str
 
 
-def explained(name: str, extra_rules: Sequence[Mapping[str, str]] = ()) -> list[NameFact]:
+def name_facts(name: str, extra_rules: Sequence[Mapping[str, str]] = ()) -> list[NameFact]:
     """The facts about a full name: its short name, its class, the rule of that class, then its parts in order."""
     rule = rule_for(name, extra_rules)
     kernel_class, reason = (rule.kernel_class, rule.reason) if rule else (UNKNOWN, "no rule fits; --class adds one")
@@ -152,19 +152,19 @@ FIELDS = {
 
 def as_text(rows: Sequence[NameFact], width: int) -> str:
     """The rows as an aligned text: a meaning next to the text in the name, or below it if that is long."""
-    about = max(len(row.about) for row in rows)
-    written = min(MAX_WRITTEN, max(len(visible(row.written)) for row in rows))
+    about_width = max(len(row.about) for row in rows)
+    written_width = min(MAX_WRITTEN, max(len(visible(row.written)) for row in rows))
+    meaning_start = about_width + written_width + 4
     lines = []
     for row in rows:
-        head, text = f"{row.about:<{about}}  ", visible(row.written)
-        start = about + written + 4
-        meaning = _lines(row.meaning, width - start)
-        if len(text) > written:
-            first, *more_lines = _lines(text, width - about - 2)
+        head, text = f"{row.about:<{about_width}}  ", visible(row.written)
+        meaning = _lines(row.meaning, width - meaning_start)
+        if len(text) > written_width:
+            first, *more_lines = _lines(text, width - len(head))
             lines += [head + first, *(" " * len(head) + line for line in more_lines)]
         else:
-            lines.append(f"{head}{text:<{written}}  {meaning.pop(0)}".rstrip())
-        lines += [" " * start + line for line in meaning]
+            lines.append(f"{head}{text:<{written_width}}  {meaning.pop(0)}".rstrip())
+        lines += [" " * meaning_start + line for line in meaning]
     return "\n".join(lines) + "\n"
 
 

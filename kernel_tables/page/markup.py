@@ -7,7 +7,7 @@ from pathlib import Path
 import jinja2
 from markupsafe import Markup
 
-from kernel_tables.clean_text import in_json, visible_lines
+from kernel_tables.clean_text import escaped_json, visible_lines
 from kernel_tables.page.colors import background, family_look, looks, phase_look
 from kernel_tables.units import duration, percent
 
@@ -18,7 +18,7 @@ SCRIPTS = ("shared.js", "flame.js", "timeline.js")
 def for_script(value: object) -> Markup:
     """A value as JSON that is safe in a script element, whatever names it contains."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return Markup(in_json(text).replace("<", "\\u003c"))
+    return Markup(escaped_json(text).replace("<", "\\u003c"))
 
 
 def html_environment(*folders: Path) -> jinja2.Environment:

@@ -27,7 +27,7 @@ from kernel_tables import columns, intervals
 from kernel_tables.diagnosis.scope import NO_STEP
 from kernel_tables.kineto.events import OPERATIONS, operation_named
 from kernel_tables.ranks.ranks import COMMUNICATION, DeviceSteps, RankTrace, device_steps, ranks_in_run
-from kernel_tables.reading.nccl_calls import MOST_BYTES, NcclCall
+from kernel_tables.reading.nccl_calls import MAX_BYTES, NcclCall
 
 GROUP_START, GROUP_END = "ncclGroupStart", "ncclGroupEnd"
 
@@ -92,7 +92,7 @@ def _request_of(calls: Sequence[NcclCall], kernels: int) -> CollectiveRequest:
     operations = {operation_named(call.name.removeprefix("nccl").lower()) for call in calls}
     communicators = {call.communicator for call in calls}
     sizes = [call.bytes for call in calls]
-    knows_bytes = bool(sizes) and None not in sizes and kernels == 1 and sum(sizes) <= MOST_BYTES
+    knows_bytes = bool(sizes) and None not in sizes and kernels == 1 and sum(sizes) <= MAX_BYTES
     return CollectiveRequest(_only(operations), sum(sizes) if knows_bytes else None, _only(communicators))
 
 
@@ -153,7 +153,7 @@ def _spelled(operation: str) -> str:
 
 UNKNOWN = "unknown"  # operation
 UNKNOWN_RANKS = 0
-COLUMNS = columns.names_of("communication --collectives")
+COLUMNS = columns.column_names("communication --collectives")
 
 
 def collectives(ranks: Sequence[RankTrace], step_name: str = "step") -> pd.DataFrame:
@@ -210,7 +210,7 @@ def _device_table(steps: DeviceSteps) -> pd.DataFrame:
     """The collectives of one rank on one device, in the order in which each step launched them."""
     trace, activities = steps.rank.trace, steps.scope.activities
     rows = np.flatnonzero(steps.is_communication & (steps.step != NO_STEP))
-    launch_ns = np.where(activities.launched, activities.launch_ns, activities.start_ns)
+    launch_ns = np.where(activities.has_launch, activities.launch_ns, activities.start_ns)
     rows = rows[np.lexsort((activities.start_ns[rows], launch_ns[rows], steps.step[rows]))]
     step, start_ns, duration_ns = steps.step[rows], activities.start_ns[rows], activities.duration_ns[rows]
     computed = intervals.covered_ns(steps.during(steps.is_compute), start_ns, start_ns + duration_ns)
@@ -251,8 +251,8 @@ def _requests_of(steps: DeviceSteps, rows: np.ndarray) -> list[CollectiveRequest
         known = OPERATIONS.values()
         return [CollectiveRequest(name if name in known else None, *rest, by_rank=False) for name, *rest in facts]
     # not only of this device: a group may launch on two
-    launched = np.flatnonzero(steps.scope.of_class(COMMUNICATION) & activities.launched)
-    launches = list(zip(activities.thread[launched].tolist(), activities.launch_at(launched).tolist(), strict=True))
+    launched = np.flatnonzero(steps.scope.is_of_class(COMMUNICATION) & activities.has_launch)
+    launches = list(zip(activities.thread[launched].tolist(), activities.launch_ns_of(launched).tolist(), strict=True))
     by_row = dict(zip(launched.tolist(), match_requests(trace.capture.nccl_calls, launches), strict=True))
     return [by_row.get(row, CollectiveRequest()) for row in rows.tolist()]
 

@@ -25,7 +25,7 @@ PART_COLUMNS = dict(
     zip(PARTS, ("compute_ns", "exposed_communication_ns", "exposed_memory_ns", "idle_ns"), strict=True)
 )  # fmt: skip
 SUMS = ("bytes", "transfer_ns", "waiting_ns")
-COLUMNS = columns.names_of("communication")
+COLUMNS = columns.column_names("communication")
 
 
 def communication(ranks: Sequence[RankTrace], step_name: str = "step") -> pd.DataFrame:

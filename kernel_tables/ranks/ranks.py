@@ -117,7 +117,7 @@ class DeviceSteps:
     @cached_property
     def is_communication(self) -> np.ndarray:
         """Whether the activity is communication on this device."""
-        return self.is_here & self.scope.of_class(COMMUNICATION)
+        return self.is_here & self.scope.is_of_class(COMMUNICATION)
 
     @cached_property
     def is_compute(self) -> np.ndarray:

@@ -9,22 +9,22 @@ import adbc_driver_manager
 import adbc_driver_sqlite
 import pyarrow as pa
 
-from kernel_tables.reading.small_queries import damaged, shown
+from kernel_tables.reading.small_queries import damaged, decode_lossy
 
 ROWS_PER_BATCH = 16384
-BATCHES_AHEAD = 2  # that are read before the first of them has been used
+BATCHES_AHEAD = 2  # so many are read while one is used
 
 BatchUse = Callable[[pa.RecordBatch], None]
 
 
-def use_batches(path: Path, named: Path, sql: str, use: BatchUse, before_each: Callable[[], None]) -> None:
+def use_batches(path: Path, user_path: Path, sql: str, use: BatchUse, before_each: Callable[[], None]) -> None:
     """Calls `use` for the rows of one SELECT, a batch at a time and in order, while the next ones are read.
 
-    Without rows, there is one empty batch. `before_each` batch is called, and may end the reading by an
-    exception. Raises ImpossibleCapture, which calls the file `named`, where SQLite refuses it.
+    Without rows, there is one empty batch. `before_each` is called before every batch, and may end the reading by an
+    exception. Raises ImpossibleCapture if SQLite refuses the file.
     """
     try:
-        with (  # not adbc's dbapi module, whose import takes longer than most captures
+        with (  # not by adbc's dbapi module, whose import takes longer than reading most captures
             adbc_driver_sqlite.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1") as database,
             adbc_driver_manager.AdbcConnection(database) as connection,
             adbc_driver_manager.AdbcStatement(connection) as statement,
@@ -35,17 +35,17 @@ def use_batches(path: Path, named: Path, sql: str, use: BatchUse, before_each: C
             with pa.RecordBatchReader.from_stream(stream) as reader:
                 _use(reader, use, before_each)
     except (adbc_driver_manager.Error, pa.ArrowException, OSError) as error:
-        raise damaged(named, str(error)) from error
+        raise damaged(user_path, str(error)) from error
 
 
-def readable(text: pa.Array) -> pa.StringArray:
-    """The text, with replacement marks for invalid UTF-8, which Arrow accepts from SQLite."""
+def valid_text(text: pa.Array) -> pa.StringArray:
+    """The text with replacement marks for invalid UTF-8, which Arrow takes from SQLite unchecked."""
     text = text.cast(pa.string())
     try:
         text.validate(full=True)
     except pa.ArrowInvalid:
         raw = text.cast(pa.binary()).to_pylist()
-        return pa.array([None if value is None else shown(value) for value in raw], pa.string())
+        return pa.array([None if value is None else decode_lossy(value) for value in raw], pa.string())
     return text
 
 
@@ -59,5 +59,5 @@ def _use(reader: pa.RecordBatchReader, use: BatchUse, before_each: Callable[[], 
                 waiting.popleft().result()
         if not waiting:
             use(pa.RecordBatch.from_pylist([], reader.schema))
-        for done in waiting:
-            done.result()
+        for future in waiting:
+            future.result()

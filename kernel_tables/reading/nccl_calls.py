@@ -1,4 +1,4 @@
-"""The calls of NCCL: NVTX ranges of its domain, whose payloads contain bytes and communicator.
+"""The calls of NCCL: NVTX ranges of its domain, whose payloads contain the bytes and the communicator.
 
 NVTX_PAYLOAD_SCHEMA_ENTRIES lists where a payload has them, by domain and layout, under the names that NCCL gives
 (src/include/nvtx_payload_schemas.h of NCCL). Seen with NCCL 2.28 and nsys 2025.3.
@@ -8,23 +8,24 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kernel_tables.reading.payloads import HEAD, OF_DOMAIN, data_of
+from kernel_tables.reading.payloads import DOMAIN_CONDITION, HEADER, payload_of
+from kernel_tables.reading.small_queries import as_text
 
 DOMAIN = "NCCL"
-LAYOUTS = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
+LAYOUTS_TABLE = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
 LAYOUT_COLUMNS = ("domainId", "schemaId", "name", "type", "offset")
 FIELDS = BYTES, COMMUNICATOR = ("Message size [bytes]", "NCCL communicator ID")
-NUMBERS = (18, 22)  # types of an entry: uint64, size_t
+NUMBER_TYPES = (18, 22)  # of an entry: uint64, size_t
 NUMBER = struct.Struct("<Q")
-OF_CALLS = "eventType = 59 AND " + OF_DOMAIN.format(table="{table}", domain=DOMAIN)
-MOST_BYTES = 1 << 44  # of one call, so that no sum of them is too large for 64 bits
+CALLS_CONDITION = "eventType = 59 AND " + DOMAIN_CONDITION.format(table="{table}", domain=DOMAIN)
+MAX_BYTES = 1 << 44  # of one call, so that sums fit into 64 bits
 
-Layouts = dict[tuple[int, int], dict[str, int]]  # by domain and layout: the offset of each of FIELDS in the data
+Layouts = dict[tuple[int, int], dict[str, int]]  # by (domain, layout): the offsets of FIELDS in the data
 
 
 class NcclCall(NamedTuple):
     """One call of NCCL's interface. `bytes` are what NCCL counts: what this rank gives in an all-gather, gets in a
-    reduce-scatter, or gives to each rank in an all-to-all; None if the payload lacks them."""
+    reduce-scatter, or gives to each rank in an all-to-all; None if the payload lacks it."""
 
     start_ns: int
     end_ns: int
@@ -34,13 +35,13 @@ class NcclCall(NamedTuple):
     communicator: int | None  # the same number on all its ranks
 
 
-def layouts(entries: Iterable[tuple]) -> Layouts:
-    """The layouts in the LAYOUT_COLUMNS of NVTX_PAYLOAD_SCHEMA_ENTRIES. The table does not name the process of an
-    entry, so a layout that differs between processes is left out."""
+def layouts_in(entries: Iterable[tuple]) -> Layouts:
+    """The layouts in rows with the LAYOUT_COLUMNS of NVTX_PAYLOAD_SCHEMA_ENTRIES. A row does not name its process, so a
+    layout that differs between processes is left out."""
     offsets: Layouts = {}
     ambiguous = set()
     for domain, layout, name, kind, offset in entries:
-        if name not in FIELDS or kind not in NUMBERS:
+        if name not in FIELDS or kind not in NUMBER_TYPES:
             continue
         offset = 0 if offset is None else offset
         first_offset = offsets.setdefault((domain, layout), {}).setdefault(name, offset)
@@ -49,30 +50,37 @@ def layouts(entries: Iterable[tuple]) -> Layouts:
     return {key: fields for key, fields in offsets.items() if key not in ambiguous}
 
 
-def payload_fields(payload: object, known: Layouts) -> dict[str, int]:
+def payload_fields(payload: object, layouts: Layouts) -> dict[str, int]:
     """Those of FIELDS that a payload contains."""
-    unpacked = data_of(payload)
-    if unpacked is None:
-        return {}
-    domain, layout, data = unpacked
-    offsets = known.get((domain, layout), {}).items()
+    domain, layout, data = payload_of(payload) or (0, 0, b"")
+    offsets = layouts.get((domain, layout), {}).items()
     return {name: NUMBER.unpack_from(data, start)[0] for name, start in offsets if start + NUMBER.size <= len(data)}
 
 
 def bytes_of(fields: dict[str, int]) -> int | None:
     """The bytes among the fields of a payload, None if no message is that long."""
     size = fields.get(BYTES)
-    return size if size is not None and size <= MOST_BYTES else None
+    return size if size is not None and size <= MAX_BYTES else None
 
 
-def publishable_call(payload: object, known: Layouts) -> bytes | None:
-    """The payload with zeros outside of FIELDS (gaps hold what was in memory before)."""
-    unpacked = data_of(payload)
-    fields = payload_fields(payload, known)
-    if unpacked is None or not fields:
+def calls_in(rows: Iterable[tuple], entries: Iterable[tuple]) -> list[NcclCall]:
+    """The calls in rows of start, end, thread, name and payload, by thread, then time; `entries` as for layouts_in."""
+    layouts, calls = layouts_in(entries), []
+    for start_ns, end_ns, thread, name, payload in rows:
+        fields = payload_fields(payload, layouts)
+        calls.append(
+            NcclCall(start_ns, end_ns, thread, as_text(name) or "", bytes_of(fields), fields.get(COMMUNICATOR))
+        )
+    return sorted(calls, key=lambda call: (call.thread, call.start_ns, -call.end_ns))
+
+
+def publishable_call(payload: object, layouts: Layouts) -> bytes | None:
+    """The payload with zeros outside of FIELDS (gaps hold what was in memory before); None if it has none of them."""
+    fields = payload_fields(payload, layouts)
+    if not fields:
         return None
-    domain, layout, data = unpacked
+    domain, layout, data = payload_of(payload)
     cleaned = bytearray(len(data))
     for name, value in fields.items():
-        NUMBER.pack_into(cleaned, known[domain, layout][name], value)
-    return HEAD.pack(domain, layout, len(data), HEAD.size) + bytes(cleaned)
+        NUMBER.pack_into(cleaned, layouts[domain, layout][name], value)
+    return HEADER.pack(domain, layout, len(data), HEADER.size) + bytes(cleaned)

@@ -30,7 +30,7 @@ def version() -> str | None:
     output = _run([str(nsys), "--version"], patience_s=60).stdout
     match = VERSION.search(output)
     if not match:
-        raise TraceError(f"{nsys}: `--version` said {output.strip()[:80]!r}, not a version; is this NVIDIA's nsys?")
+        raise TraceError(f"{nsys}: `--version` prints {output.strip()[:80]!r}, not a version; is this NVIDIA's nsys?")
     return match[1]
 
 
@@ -57,12 +57,12 @@ def export_report(report: Path, target: Path, payloads: bool = False) -> Path:
     if payloads and PAYLOADS in _run([str(nsys), "export", "--help"], patience_s=60).stdout:
         options += [PAYLOADS, "true"]
     try:
-        done = _run([str(nsys), "export", *options, str(report)], patience_s=900)
-        if done.returncode or not partial.exists():
-            said = last_line(f"{done.stderr}\n{done.stdout}")
+        export = _run([str(nsys), "export", *options, str(report)], patience_s=900)
+        if export.returncode or not partial.exists():
+            reason = last_line(f"{export.stderr}\n{export.stdout}")
             raise TraceError(
-                f"{report}: `nsys export` of {nsys} failed (status {done.returncode}: {said}); the report is damaged,"
-                " or newer than this nsys: copy it again, or use the nsys that made it"
+                f"{report}: `nsys export` of {nsys} failed (status {export.returncode}: {reason}); the report is"
+                " damaged, or newer than this nsys: copy it again, or use the nsys that made it"
             )
         _require_readable(partial, report)
         os.replace(partial, target)
@@ -75,7 +75,7 @@ def _require_readable(exported: Path, report: Path) -> None:
     """Raises TraceError unless the export is complete and has tables of nsys."""
     try:
         soundness.require_whole_sqlite(exported)
-        schema.tables_of_nsys(exported, named=exported)
+        schema.tables_of_nsys(exported, user_path=exported)
     except TraceError as error:
         raise TraceError(
             f"{report}: `nsys export` succeeded but left no usable SQLite ({error}); check the disk's free space"

@@ -4,19 +4,28 @@ A payload begins with four numbers of 8 bytes: its domain, its layout, the size 
 """
 
 import struct
+from typing import NamedTuple
 
-HEAD = struct.Struct("<QQQQ")
-OF_DOMAIN = (  # a condition on rows of NVTX_EVENTS; domains are numbered by process
+HEADER = struct.Struct("<QQQQ")
+DOMAIN_CONDITION = (  # of SQL, for rows of NVTX_EVENTS in a domain; each process numbers its domains
     "(globalTid >> 24, domainId) IN (SELECT globalTid >> 24, domainId FROM {table}"
     " WHERE eventType = 75 AND text = '{domain}')"
 )
 
 
-def data_of(payload: object) -> tuple[int, int, bytes] | None:
-    """The domain, the layout and the data of a payload; None if it is not a payload, or incomplete."""
-    if not isinstance(payload, bytes) or len(payload) < HEAD.size:
+class Payload(NamedTuple):
+    """The data of a payload, and what they are: the numbers of its domain and of its layout."""
+
+    domain: int
+    layout: int
+    data: bytes
+
+
+def payload_of(value: object) -> Payload | None:
+    """The payload in a value of `binaryData`; None if it is not a payload, or incomplete."""
+    if not isinstance(value, bytes) or len(value) < HEADER.size:
         return None
-    domain, layout, size, begin = HEAD.unpack_from(payload)
-    if begin != HEAD.size or len(payload) != begin + size:
+    domain, layout, size, begin = HEADER.unpack_from(value)
+    if begin != HEADER.size or len(value) != begin + size:
         return None
-    return domain, layout, payload[begin:]
+    return Payload(domain, layout, value[begin:])

@@ -1,78 +1,55 @@
 """A copy of a capture that may be published.
 
 nsys writes the environment, the command line and every process of the host, with its environment, into each export;
-some of it is in StringIds, as values with NUL bytes inside that the sqlite3 shell does not show. So the copy is
-made from lists of the tables and text columns that may stay; of other columns only numbers stay, so that a later nsys
-may add columns. Only strings that a kept row refers to stay. What is left out is never written: a value
-that is deleted afterwards may remain in the file's free space.
+some of it is in StringIds, as values with NUL bytes inside that the sqlite3 shell does not show. So only the listed
+tables and text columns are copied, of other columns only numbers, so that a later nsys may add columns, and of strings
+only those that a copied row refers to. What is left out is never written: a value that is deleted afterwards may remain
+in the file's free space.
 """
 
 import re
 import sqlite3
 from collections.abc import Collection, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from kernel_tables.files import full_disk_as_os_error
-from kernel_tables.reading import global_ids, python_samples, small_queries, soundness
-from kernel_tables.reading.nccl_calls import (
-    FIELDS,
-    LAYOUT_COLUMNS,
-    LAYOUTS,
-    OF_CALLS,
-    Layouts,
-    layouts,
-    publishable_call,
-)
-from kernel_tables.reading.schema import METADATA, RANK_KEY, RANKS_KEY, WINDOW_KEY
+from kernel_tables.reading import global_ids, nccl_calls, python_samples, small_queries, soundness
+from kernel_tables.reading.schema import METADATA, NVTX, RANK_KEY, RANKS_KEY, STRINGS, WINDOW_KEY
 
-NVTX, STRINGS = "NVTX_EVENTS", "StringIds"
 ENUM = "ENUM_"  # the prefix of tables that name the values of a column
 KEPT_TABLES = (
-    "CUPTI_ACTIVITY_KIND_KERNEL",
-    "CUPTI_ACTIVITY_KIND_MEMCPY",
-    "CUPTI_ACTIVITY_KIND_MEMSET",
-    "CUPTI_ACTIVITY_KIND_RUNTIME",
-    "CUPTI_ACTIVITY_KIND_DRIVER",
-    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
-    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
-    "CUDA_GRAPH_NODE_EVENTS",
-    "CUDA_GPU_MEMORY_USAGE_EVENTS",
-    NVTX,
-    LAYOUTS,
-    "OSRT_API",
-    "DIAGNOSTIC_EVENT",
-    "ANALYSIS_DETAILS",
-    "TARGET_INFO_SESSION_START_TIME",
-    "TARGET_INFO_GPU",
-    "TARGET_INFO_CUDA_DEVICE",
-    "TARGET_INFO_CUDA_CONTEXT_INFO",
-    "TARGET_INFO_CUDA_STREAM",
-    *METADATA,
-)
+    "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET",
+    "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_DRIVER", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUDA_GRAPH_NODE_EVENTS", "CUDA_GPU_MEMORY_USAGE_EVENTS", NVTX,
+    nccl_calls.LAYOUTS_TABLE, "OSRT_API", "DIAGNOSTIC_EVENT", "ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME",
+    "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE", "TARGET_INFO_CUDA_CONTEXT_INFO", "TARGET_INFO_CUDA_STREAM", *METADATA,
+)  # fmt: skip
 KEPT_TEXTS = {  # by table the columns whose texts stay
     NVTX: ("text", "jsonText"),
     STRINGS: ("value",),
     ENUM: ("name", "label"),
     "TARGET_INFO_SESSION_START_TIME": ("utcTime", "localTime"),
     "TARGET_INFO_GPU": ("name", "chipName"),
-    LAYOUTS: ("name",),
+    nccl_calls.LAYOUTS_TABLE: ("name",),
     **dict.fromkeys(METADATA, ("name", "value")),
 }
 STRING_COLUMNS = ("shortName", "demangledName", "mangledName", "nameId", "textId", "jsonTextId")
 IDENTIFYING_COLUMNS = ("uuid", "busLocation", "luid", "ctxswDevPath", "ctrlDevPath")
 KEPT_EXPORT_KEYS = ("EXPORT_SCHEMA_VERSION%", "EXPORT_PRODUCT_%", "CAPTURE_BACKEND", RANK_KEY, RANKS_KEY, WINDOW_KEY)
-# Of nsys's messages: warnings and errors, and the counts of what it collected. The others name processes and files.
+# By table, the condition of rows that stay. Of nsys's messages, these are warnings, errors, and the counts of what it
+# collected; the others name processes and files.
 KEPT_ROWS = {
     **dict.fromkeys(METADATA, " OR ".join(f"name LIKE '{key}'" for key in KEPT_EXPORT_KEYS)),
-    LAYOUTS: f"name IN {FIELDS}",
+    nccl_calls.LAYOUTS_TABLE: f"name IN {nccl_calls.FIELDS}",
     "DIAGNOSTIC_EVENT": "severity >= 2 OR "
     + " OR ".join(f"text LIKE '{like}'" for like in ("Number of % events %", "%dropped%", "%lost%", "%not all%")),
 }
-OF_NVTX_AT_A_TIME = (34, 59, 60, 70, 71)  # event types: marks, push and pop, start and end; the others name objects
-MADE_TEXTS = {"DIAGNOSTIC_EVENT": ("text",)}  # composed by nsys
+TIMED_NVTX_TYPES = (34, 59, 60, 70, 71)  # marks, push and pop, start and end; other events name objects
+COMPOSED_TEXTS = {"DIAGNOSTIC_EVENT": ("text",)}  # sentences of nsys, which may contain names
 PATH = re.compile(r"(?<![\w.])~?/[^\s'\"<>|]+|\b[\w.-]+(?:/[\w.+-]+){2,}|\b[A-Za-z]:\\[^\s'\"<>|]+")
-LONGEST_MESSAGE = 1000  # characters
+MAX_MESSAGE = 1000  # characters
 QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 ASSIGNED = re.compile(r"\b([A-Za-z_]\w*)=\S+")
 
@@ -85,7 +62,7 @@ def write_publishable(source: Path, target: Path, window: str | None = None, pro
     The source is opened read-only. `target` must not exist; it is complete when this returns. Raises TraceError if the
     source is damaged (a copy would be sound, and lack what was lost), OSError if the disk is full.
     """
-    soundness.require_sound(source, named=source)
+    soundness.require_sound(source, user_path=source)
     try:
         with full_disk_as_os_error(target), closing(sqlite3.connect(target, uri=True)) as database, database:
             database.execute("PRAGMA journal_mode=OFF")
@@ -94,10 +71,8 @@ def write_publishable(source: Path, target: Path, window: str | None = None, pro
             database.create_function("published_text", 1, _published_text, deterministic=True)
             database.create_function("published_stack", 1, _published_stack, deterministic=True)
             database.execute("ATTACH ? AS source", (f"{source.resolve().as_uri()}?mode=ro",))
-            known = _layouts(database)
-            database.create_function(
-                "published_call", 1, lambda payload: publishable_call(payload, known), deterministic=True
-            )
+            published_call = partial(nccl_calls.publishable_call, layouts=_layouts(database))
+            database.create_function("published_call", 1, published_call, deterministic=True)
             _copy_kept_tables(database, window, process)
     except sqlite3.Error as error:
         raise small_queries.damaged(source, str(error)) from error
@@ -117,7 +92,7 @@ def without_names(text: str) -> str:
 
 def _published_text(value: bytes | None) -> str | None:
     """A message of nsys, whatever its type, cut to a length that can be searched quickly."""
-    return None if value is None else without_names(small_queries.shown(value)[:LONGEST_MESSAGE])
+    return None if value is None else without_names(small_queries.decode_lossy(value)[:MAX_MESSAGE])
 
 
 def _published_stack(payload: bytes | None) -> bytes | None:
@@ -125,24 +100,26 @@ def _published_stack(payload: bytes | None) -> bytes | None:
     return None if python_samples.frames_of(payload) is None else payload
 
 
-def _layouts(database: sqlite3.Connection) -> Layouts:
+def _layouts(database: sqlite3.Connection) -> nccl_calls.Layouts:
     """The offsets of the publishable fields in the payloads of NCCL's calls."""
-    columns = {row[1] for row in database.execute(f"PRAGMA source.table_info({LAYOUTS})")}
-    if not columns.issuperset(LAYOUT_COLUMNS):
+    columns = {row[1] for row in database.execute(f"PRAGMA source.table_info({nccl_calls.LAYOUTS_TABLE})")}
+    if not columns.issuperset(nccl_calls.LAYOUT_COLUMNS):
         return {}
-    return layouts(database.execute(f"SELECT {', '.join(LAYOUT_COLUMNS)} FROM source.{LAYOUTS} WHERE name IN {FIELDS}"))
+    wanted = ", ".join(nccl_calls.LAYOUT_COLUMNS)
+    sql = f"SELECT {wanted} FROM source.{nccl_calls.LAYOUTS_TABLE} WHERE name IN {nccl_calls.FIELDS}"
+    return nccl_calls.layouts_in(database.execute(sql))
 
 
 def _copy_kept_tables(database: sqlite3.Connection, window: str | None, process: int | None) -> None:
     query = "SELECT name, sql FROM source.sqlite_master WHERE type = 'table' AND rootpage > 0"  # 0: a virtual table
     statements = dict(database.execute(query))
-    since = _start_of(database, window, statements) if window else None
+    since_ns = _start_ns(database, window, statements) if window else None
     tables = [table for table in statements if table in KEPT_TABLES or table.startswith(ENUM)]
     for table in tables:
         _create(database, table, statements[table])
         columns = _columns(database, table)
-        rows = KEPT_ROWS.get(table) or _begun(table, columns, since)
-        _copy_rows(database, table, f"({rows}) AND ({_of_process(columns, process)})")
+        condition = KEPT_ROWS.get(table) or _since_condition(table, columns, since_ns)
+        _copy_rows(database, table, f"({condition}) AND ({_process_condition(columns, process)})")
     if STRINGS in statements:
         _create(database, STRINGS, statements[STRINGS])
         _copy_used_strings(database, tables)
@@ -158,16 +135,16 @@ def _create(database: sqlite3.Connection, table: str, statement: str) -> None:
 
 
 def _copy_rows(database: sqlite3.Connection, table: str, where: str) -> None:
-    values = ", ".join(_published(table, column) for column in _columns(database, table))
+    values = ", ".join(_published_sql(table, column) for column in _columns(database, table))
     database.execute(f'INSERT INTO main."{table}" SELECT {values} FROM source."{table}" WHERE {where}')
 
 
-def _start_of(database: sqlite3.Connection, window: str, tables: Collection[str]) -> int | None:
-    """The start of the longest range of this name, ns on the clock of the source; None if there is none. Parts of a
-    model may have the name of the window around them."""
+def _start_ns(database: sqlite3.Connection, window: str, tables: Collection[str]) -> int | None:
+    """The start of the longest range with the name of the window, on the clock of the source; None if there is none.
+    The longest, since parts of a model may have the same name."""
     columns = {row[1] for row in database.execute(f"PRAGMA source.table_info({NVTX})")}
-    of_string = f"(SELECT value FROM source.{STRINGS} WHERE id = textId)"
-    texts = [sql for name, sql in (("text", "text"), ("textId", of_string)) if name in columns]
+    registered = f"(SELECT value FROM source.{STRINGS} WHERE id = textId)"
+    texts = [sql for name, sql in (("text", "text"), ("textId", registered)) if name in columns]
     if not texts or STRINGS not in tables or "end" not in columns:
         return None
     starts = database.execute(
@@ -178,15 +155,15 @@ def _start_of(database: sqlite3.Connection, window: str, tables: Collection[str]
     return next((start for (start,) in starts), None)
 
 
-def _begun(table: str, columns: Sequence[str], since: int | None) -> str:
-    """The SQL condition that a row did not begin before `since`; rows without a start fulfil it."""
-    if since is None or "start" not in columns:
+def _since_condition(table: str, columns: Sequence[str], since_ns: int | None) -> str:
+    """The SQL condition that a row did not begin before `since_ns`; rows without a start fulfil it."""
+    if since_ns is None or "start" not in columns:
         return "TRUE"
-    began = f"start >= {since:d} OR start IS NULL"
-    return began if table != NVTX else f"eventType NOT IN {OF_NVTX_AT_A_TIME} OR {began}"
+    began = f"start >= {since_ns:d} OR start IS NULL"
+    return began if table != NVTX else f"eventType NOT IN {TIMED_NVTX_TYPES} OR {began}"
 
 
-def _of_process(columns: Sequence[str], process: int | None) -> str:
+def _process_condition(columns: Sequence[str], process: int | None) -> str:
     """The SQL condition that a row belongs to this process, or to none."""
     numbers = {name: f"{name} >> {global_ids.BITS} & {global_ids.MASK}" for name in ("globalTid", "globalPid")}
     numbers |= {name: name for name in ("processId", "pid")}
@@ -196,18 +173,19 @@ def _of_process(columns: Sequence[str], process: int | None) -> str:
     return f"ifnull({holder}, 0) = 0 OR {numbers[holder]} = {process:d}"
 
 
-def _published(table: str, column: str) -> str:
+def _published_sql(table: str, column: str) -> str:
     """The SQL expression for the published values of a column: of a column that is not listed, only numbers; other
     values become an empty text."""
     if column in IDENTIFYING_COLUMNS:
         return "NULL"
     if (table, column) == (NVTX, "binaryData"):
-        of_samples, of_calls = (sql.format(table=f'source."{NVTX}"') for sql in (python_samples.OF_SAMPLES, OF_CALLS))
+        conditions = (python_samples.SAMPLES_CONDITION, nccl_calls.CALLS_CONDITION)
+        is_sample, is_call = (condition.format(table=f'source."{NVTX}"') for condition in conditions)
         return (
-            f"CASE WHEN {of_samples} THEN published_stack(CAST(binaryData AS BLOB))"
-            f" WHEN {of_calls} THEN published_call(CAST(binaryData AS BLOB)) END"
+            f"CASE WHEN {is_sample} THEN published_stack(CAST(binaryData AS BLOB))"
+            f" WHEN {is_call} THEN published_call(CAST(binaryData AS BLOB)) END"
         )
-    if column in MADE_TEXTS.get(table, ()):
+    if column in COMPOSED_TEXTS.get(table, ()):
         return f'published_text(CAST("{column}" AS BLOB))'
     if column in KEPT_TEXTS.get(ENUM if table.startswith(ENUM) else table, ()):
         return f'"{column}"'
@@ -233,7 +211,7 @@ def _copy_names_of_stacks(database: sqlite3.Connection) -> None:
     copied_ids = {number for (number,) in database.execute("SELECT id FROM main.StringIds")}
     for number in sorted(python_samples.string_ids(frames) - copied_ids):
         row = database.execute("SELECT CAST(value AS BLOB) FROM source.StringIds WHERE id = ?", (number,)).fetchone()
-        text = small_queries.shown(row[0]) if row and row[0] else ""
+        text = small_queries.decode_lossy(row[0]) if row and row[0] else ""
         if name := (python_samples.module_name if number in files else python_samples.function_name)(text):
             database.execute("INSERT INTO main.StringIds (id, value) VALUES (?, ?)", (number, name))
 

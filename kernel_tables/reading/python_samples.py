@@ -10,22 +10,22 @@ import html
 import re
 import struct
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kernel_tables.reading.payloads import OF_DOMAIN, data_of
+from kernel_tables.reading.payloads import DOMAIN_CONDITION, payload_of
 
 DOMAIN = "Python Periodic Sampling"
 STACK, FRAME = struct.Struct("<QII"), struct.Struct("<QQQ")
-MOST_STRINGS = 1 << 31
+MAX_STRING_ID = 1 << 31
 STATES = range(16)  # 1 is running, 2 blocked, 3 not to be interrupted
-FUNCTION = re.compile(r"[\w<>.]{1,200}")
-MODULE = re.compile(r"<[\w .:-]{1,200}>|[\w-]+(?:\.[\w-]+)*")
-INSTALLED = re.compile(r"\A.*/(?:site|dist)-packages/", re.DOTALL)
-STANDARD = re.compile(r"\A.*/lib(?:64)?/python\d\.\d+/", re.DOTALL)
+FUNCTION_NAME = re.compile(r"[\w<>.]{1,200}")
+MODULE_NAME = re.compile(r"<[\w .:-]{1,200}>|[\w-]+(?:\.[\w-]+)*")
+PACKAGES_FOLDER = re.compile(r"\A.*/(?:site|dist)-packages/", re.DOTALL)
+LIBRARY_FOLDER = re.compile(r"\A.*/lib(?:64)?/python\d\.\d+/", re.DOTALL)
 PACKAGE_PARENT = Path(__file__).parents[2]  # the folder from which this package is imported
-OF_SAMPLES = "eventType = 34 AND " + OF_DOMAIN.format(table="{table}", domain=DOMAIN)
+SAMPLES_CONDITION = "eventType = 34 AND " + DOMAIN_CONDITION.format(table="{table}", domain=DOMAIN)
 
 
 class Frame(NamedTuple):
@@ -46,7 +46,7 @@ class PythonSample(NamedTuple):
 
 def frames_of(payload: object) -> tuple[Frame, ...] | None:
     """The frames of a payload, innermost first; None if it is not a stack, to the byte."""
-    _, _, data = data_of(payload) or (0, 0, b"")
+    _, _, data = payload_of(payload) or (0, 0, b"")
     if len(data) < STACK.size:
         return None
     _, state, count = STACK.unpack_from(data)
@@ -62,32 +62,47 @@ def distinct_frames(payloads: Iterable[object]) -> set[Frame]:
 
 
 def string_ids(frames: Iterable[Frame]) -> set[int]:
-    """The ids of all names of the frames, without ids that nsys never uses."""
-    return {number for frame in frames for number in frame[:2] if number < MOST_STRINGS}
+    """The ids of the names of functions and files in the frames, without ids that nsys never uses."""
+    return {number for frame in frames for number in frame[:2] if number < MAX_STRING_ID}
+
+
+def samples_in(
+    rows: Sequence[tuple[int, int, object]], strings_of: Callable[[list[int]], Mapping[int, str]]
+) -> list[PythonSample]:
+    """The samples in rows of time, thread and payload; `strings_of` returns the strings with these ids."""
+    frames = distinct_frames(payload for *_, payload in rows)
+    strings = strings_of(sorted(string_ids(frames)))
+    names = {frame: frame_name(strings.get(frame.function), strings.get(frame.file)) for frame in frames}
+    return [
+        PythonSample(at_ns, thread, tuple(names[frame] for frame in frames_of(payload) or ()))
+        for at_ns, thread, payload in rows
+    ]
 
 
 def function_name(text: str) -> str | None:
     """The name of a function as in Python; None if it is not a function's name."""
     name = html.unescape(text)  # nsys writes &lt;module&gt;
-    return name if FUNCTION.fullmatch(name) else None
+    return name if FUNCTION_NAME.fullmatch(name) else None
 
 
 def module_name(path: str) -> str | None:
-    """The module of a file, such as torch.nn.modules.linear; only its last part if it is neither installed nor in
-    Python's library nor in a package next to this one, so that no folder of a user is shown; None if it is not a
-    Python file."""
+    """The module of a file, such as torch.nn.modules.linear; None if it is not a Python file.
+
+    To show no folder of a user, it is only the last part of the name, unless the file is installed, or of Python's
+    library, or in a package next to this one.
+    """
     file = _without_folders(html.unescape(path).replace("\\", "/"))
     name = file.removesuffix(".py").replace("/", ".")
-    return name if MODULE.fullmatch(name) and (file.endswith(".py") or file.startswith("<")) else None
+    return name if MODULE_NAME.fullmatch(name) and (file.endswith(".py") or file.startswith("<")) else None
 
 
 def _without_folders(file: str) -> str:
-    if installed := INSTALLED.match(file):
-        return file[installed.end() :]
-    # folders of these names may be a user's: the files below have to be known
-    standard = STANDARD.sub("", file, count=1)
-    if standard != file and standard.partition("/")[0].removesuffix(".py") in sys.stdlib_module_names:
-        return standard
+    if folder := PACKAGES_FOLDER.match(file):
+        return file[folder.end() :]
+    # a user's folder may have the name of Python's library or of a package, so the file below has to be known
+    library_file = LIBRARY_FOLDER.sub("", file, count=1)
+    if library_file != file and library_file.partition("/")[0].removesuffix(".py") in sys.stdlib_module_names:
+        return library_file
     parts = tuple(file.split("/"))
     start = next((number for number in reversed(range(len(parts))) if parts[number] in _packages()), None)
     is_known = start is not None and parts[start:] in _files(parts[start])
@@ -109,4 +124,4 @@ def _files(package: str) -> frozenset[tuple[str, ...]]:
 def frame_name(function: str | None, file: str | None) -> str:
     """A frame in words, `forward (torch.nn.modules.linear)`; the file may be named as a module already."""
     name, module = function_name(function or ""), module_name(file or "") or file or ""
-    return f"{name} ({module})" if name and MODULE.fullmatch(module) else name or "(unknown)"
+    return f"{name} ({module})" if name and MODULE_NAME.fullmatch(module) else name or "(unknown)"

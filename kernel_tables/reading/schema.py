@@ -22,29 +22,28 @@ GPUS = "TARGET_INFO_GPU"
 SESSION = "TARGET_INFO_SESSION_START_TIME"
 OSRT, SAMPLES, SAMPLE_FRAMES = "OSRT_API", "COMPOSITE_EVENTS", "SAMPLING_CALLCHAINS"
 METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")
-# Facts among the metadata: its rank, and the number of ranks; where JSON is invalid, what it lacks,
-# and the nanoseconds of which all its times are multiples.
+# Names of metadata: the capture's rank, and the number of ranks; where JSON is invalid, what it lacks, and the
+# nanoseconds of which all its times are multiples.
 RANK_KEY, RANKS_KEY = "RECORDED_RANK", "RECORDED_RANKS"
 DAMAGE_KEY, NOTES_KEY, RESOLUTION_KEY = "TRACE_DAMAGE", "TRACE_NOTES", "TRACE_RESOLUTION_NS"
-WINDOW_KEY = "RECORDED_WINDOW"  # the content of the window of `record`, as JSON
-WRITER_KEY = (
-    "writtenBy"  # a key of this project's timelines, which distinguishes them from traces of PyTorch's profiler
-)
-PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
+WINDOW_KEY = "RECORDED_WINDOW"  # what `record` noted about its window, as JSON
+WRITER_KEY = "writtenBy"  # a key in this project's timelines that traces of PyTorch's profiler lack
+PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75  # types of NVTX events
 MISSING = -1  # replaces NULL and missing columns
 
-# table: {name here: columns that may hold it, the first present wins}; a name in OPTIONAL may be lacking
-ACTIVITY = {
+# By table, the columns that are read: {name here: names in nsys's versions, of which the first that is there counts}.
+# Those in OPTIONAL_COLUMNS may be lacking.
+ACTIVITY_COLUMNS = {
     "start": ("start",),
     "end": ("end",),
     "correlation": ("correlationId",),
     "process": ("globalPid",),
 }
-WANTED = {
-    KERNEL: ACTIVITY | {"label": ("demangledName", "shortName", "mangledName", "nameId")},
-    MEMCPY: ACTIVITY | {"label": ("copyKind",)},
-    MEMSET: ACTIVITY,
-    GRAPH: ACTIVITY | {"label": ("graphId", "graphExecId")},
+TABLE_COLUMNS = {
+    KERNEL: ACTIVITY_COLUMNS | {"label": ("demangledName", "shortName", "mangledName", "nameId")},
+    MEMCPY: ACTIVITY_COLUMNS | {"label": ("copyKind",)},
+    MEMSET: ACTIVITY_COLUMNS,
+    GRAPH: ACTIVITY_COLUMNS | {"label": ("graphId", "graphExecId")},
     RUNTIME: {"start": ("start",), "thread": ("globalTid",), "correlation": ("correlationId",)},
     NVTX: {
         "start": ("start",),
@@ -53,48 +52,39 @@ WANTED = {
         "text_id": ("textId",),
     },
 }
-GRAPH_NODE = {"node": ("graphNodeId",)}
-GRAPH_NODE_EVENTS = {
+GRAPH_NODE_COLUMN = {"node": ("graphNodeId",)}
+NODE_CREATION_COLUMNS = {
     "created": ("start",),  # not "start": nodes may be older than the capture, at times below zero
     "thread": ("globalTid",),
     "node": ("graphNodeId",),
     "original": ("originalGraphNodeId",),
 }
-PLACE = {"device": ("deviceId",), "stream": ("streamId",)}
-SIZES = {f"{what}_{axis}": (f"{what}{axis.upper()}",) for what in ("grid", "block") for axis in "xyz"}
-DOMAIN = {"domain": ("domainId",)}
-DOMAIN_NAME = DOMAIN | {name: WANTED[NVTX][name] for name in ("thread", "text_id")}
-CALLS = WANTED[RUNTIME] | {"end": ("end",), "returned": ("returnValue",)}
+PLACE_COLUMNS = {"device": ("deviceId",), "stream": ("streamId",)}
+SIZE_COLUMNS = {f"{size}_{axis}": (f"{size}{axis.upper()}",) for size in ("grid", "block") for axis in "xyz"}
+DOMAIN_COLUMN = {"domain": ("domainId",)}
+DOMAIN_NAME_COLUMNS = DOMAIN_COLUMN | {name: TABLE_COLUMNS[NVTX][name] for name in ("thread", "text_id")}
+CALL_COLUMNS = TABLE_COLUMNS[RUNTIME] | {"end": ("end",), "returned": ("returnValue",)}
 HOST_COLUMNS = {
     OSRT: {"start": ("start",), "end": ("end",), "thread": ("globalTid",), "name_id": ("nameId",)},
     SAMPLES: {"id": ("id",), "start": ("start",), "thread": ("globalTid",)},
     SAMPLE_FRAMES: {"id": ("id",), "symbol": ("symbol",), "module": ("module",), "depth": ("stackDepth",)},
 }
-COPY_DETAILS = {"bytes": ("bytes",), "source": ("srcKind",), "target": ("dstKind",)}
-CALL_NAMES = {"start": ("start",), "end": ("end",), "name_id": ("nameId",)}
-READ_BY_COLUMN = {*WANTED, GRAPH_NODES, *HOST_COLUMNS}  # whose rows are read all, or not at all
-OPTIONAL = {
-    "returned",
-    "device",
-    "stream",
-    "process",
-    "label",
-    "domain",
-    "text_id",
-    "node",
-    "original",
-    *COPY_DETAILS,
-    *SIZES,
-}
+COPY_COLUMNS = {"bytes": ("bytes",), "source": ("srcKind",), "target": ("dstKind",)}
+CALL_NAME_COLUMNS = {"start": ("start",), "end": ("end",), "name_id": ("nameId",)}
+TABLES_READ_BY_COLUMN = {*TABLE_COLUMNS, GRAPH_NODES, *HOST_COLUMNS}  # of which all rows are read
+OPTIONAL_COLUMNS = {
+    "returned", "device", "stream", "process", "label", "domain", "text_id", "node", "original", *COPY_COLUMNS,
+    *SIZE_COLUMNS,
+}  # fmt: skip
 
 
-def tables_of_nsys(path: Path, named: Path) -> dict[str, dict[str, bool]]:
-    """The columns of every table of the SQLite file, by table, in their order, and whether each may be NULL; a view is
-    no table, and may never end.
+def tables_of_nsys(path: Path, user_path: Path) -> dict[str, dict[str, bool]]:
+    """The columns of every table of the SQLite file, by table, in their order, and whether each may be NULL.
 
-    Raises TraceError, with `named` as the file's name, if it is damaged or has none of nsys's tables.
+    Views are left out, since reading one may never end. Raises TraceError, which names `user_path`, if the file is
+    damaged or has none of nsys's tables.
     """
-    with opened(path, named) as connection:
+    with opened(path, user_path) as connection:
         table_columns = connection.execute(
             'SELECT m.name, c.name, c."notnull" FROM sqlite_master AS m JOIN pragma_table_info(m.name) AS c'
             " WHERE m.type = 'table' AND m.rootpage > 0 ORDER BY m.rowid, c.cid"  # a virtual table has no page
@@ -102,9 +92,9 @@ def tables_of_nsys(path: Path, named: Path) -> dict[str, dict[str, bool]]:
     tables: dict[str, dict[str, bool]] = {}
     for table, column, is_required in table_columns:
         tables.setdefault(table, {})[column] = not is_required
-    if not any(table in tables for table in (*METADATA, *WANTED)):
+    if not any(table in tables for table in (*METADATA, *TABLE_COLUMNS)):
         raise TraceError(
-            f"{named}: SQLite, but not of nsys: none of its tables is there (found: "
+            f"{user_path}: SQLite, but not of nsys: none of its tables is there (found: "
             f"{', '.join(name[:50] for name in sorted(tables)[:5]) or 'no table'});"
             " give an export made by `nsys export --type sqlite`"
         )

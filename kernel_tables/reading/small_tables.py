@@ -2,6 +2,7 @@
 
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,34 +10,39 @@ from kernel_tables.errors import impossible
 from kernel_tables.kineto.capture_schema import COLLECTIVES
 from kernel_tables.reading import schema
 from kernel_tables.reading.nccl_calls import (
-    COMMUNICATOR,
+    CALLS_CONDITION,
     LAYOUT_COLUMNS,
-    LAYOUTS,
-    MOST_BYTES,
-    OF_CALLS,
-    Layouts,
+    LAYOUTS_TABLE,
+    MAX_BYTES,
     NcclCall,
-    bytes_of,
-    layouts,
-    payload_fields,
+    calls_in,
 )
-from kernel_tables.reading.python_samples import (
-    OF_SAMPLES,
-    PythonSample,
-    distinct_frames,
-    frame_name,
-    frames_of,
-    string_ids,
-)
+from kernel_tables.reading.python_samples import SAMPLES_CONDITION, PythonSample, samples_in
 from kernel_tables.reading.small_queries import as_text, opened
 from kernel_tables.reading.times import Bounds
 
-NSYS_WARNING = 2
+NSYS_WARNING, NSYS_ERROR = 2, 3  # severities
 MAX_METADATA = 10_000  # an export has some ten; the pages of a damaged table may lead in circles
 
 
+class NsysMessage(NamedTuple):
+    """A message of nsys about a capture, and the number of processes that it is about."""
+
+    severity: int  # NSYS_WARNING, NSYS_ERROR or another number
+    text: str
+    process_count: int
+
+
+class TorchCollective(NamedTuple):
+    """What PyTorch requested of a kernel of NCCL; None if it is not known."""
+
+    operation: str | None
+    bytes: int | None
+    communicator: int | None
+
+
 class SmallTables:
-    """Any value may be of any type here: SQLite does not enforce the types of columns."""
+    """The small tables of a capture. A value may have any type, since SQLite does not enforce those of columns."""
 
     def __init__(self, path: Path, file: Path, tables: dict[str, dict[str, bool]]):
         """`path` is the user's, `file` the SQLite file to read, `tables` what schema.tables_of_nsys returns."""
@@ -69,7 +75,7 @@ class SmallTables:
         """Whether the table exists and has these columns."""
         return table in self.tables and self.tables[table].keys() >= set(columns)
 
-    def strings(self, ids: np.ndarray) -> dict[int, str]:
+    def strings(self, ids: np.ndarray | list[int]) -> dict[int, str]:
         """The strings of the distinct ids that are used; an id without a string is left out."""
         used = [number for number in np.unique(ids).tolist() if number != schema.MISSING]
         if not self.has(schema.STRINGS, "id", "value") or not used:
@@ -83,16 +89,16 @@ class SmallTables:
             )
             return {number: as_text(value) for number, value in strings}
 
-    def diagnostics(self) -> list[tuple[int, str, int]]:
-        """(severity, text, number of processes) of nsys's messages about the capture; 2 is a warning, 3 an error."""
+    def diagnostics(self) -> list[NsysMessage]:
+        """The distinct messages of nsys about the capture."""
         if not self.has(schema.DIAGNOSTICS, "severity", "text"):
             return []
-        speaker = "globalPid" if self.has(schema.DIAGNOSTICS, "globalPid") else "NULL"
+        process_column = "globalPid" if self.has(schema.DIAGNOSTICS, "globalPid") else "NULL"
         processes: dict[tuple[int, str], set] = {}
-        for severity, text, process in self._rows(f"SELECT severity, text, {speaker} FROM {schema.DIAGNOSTICS}"):
+        for severity, text, process in self._rows(f"SELECT severity, text, {process_column} FROM {schema.DIAGNOSTICS}"):
             severity = severity if isinstance(severity, int) else NSYS_WARNING
             processes.setdefault((severity, as_text(text) or ""), set()).add(process)
-        return [(severity, text, len(by)) for (severity, text), by in processes.items()]
+        return [NsysMessage(*message, len(numbers)) for message, numbers in processes.items()]
 
     def labels(self, table: str) -> dict[int, str]:
         """The `label` column of one of nsys's ENUM tables by id; empty without the table."""
@@ -105,18 +111,15 @@ class SmallTables:
         """The Python stacks that nsys sampled; without frames if the export lacks the payloads."""
         if not self.has(schema.NVTX, "start", "eventType", "text", "globalTid", "domainId"):
             return []
-        payload = "CAST(binaryData AS BLOB)" if self.has(schema.NVTX, "binaryData") else "NULL"
-        of_samples = OF_SAMPLES.format(table=schema.NVTX)
-        rows = self._rows(f"SELECT start, globalTid, {payload} FROM {schema.NVTX} WHERE {of_samples}")
+        is_sample = SAMPLES_CONDITION.format(table=schema.NVTX)
+        rows = self._rows(f"SELECT start, globalTid, {self._payload_sql} FROM {schema.NVTX} WHERE {is_sample}")
         if any(not (isinstance(start, int) and isinstance(thread, int)) for start, thread, _ in rows):
             raise impossible(self.path, "wrong_type", "a sample's time or thread is not an integer; export it again")
-        frames = distinct_frames(payload for *_, payload in rows)
-        strings = self.strings(np.array(sorted(string_ids(frames)), np.int64))
-        named = {frame: frame_name(*map(strings.get, frame[:2])) for frame in frames}
-        return [
-            PythonSample(start, thread, tuple(map(named.__getitem__, frames_of(payload) or ())))
-            for start, thread, payload in rows
-        ]
+        return samples_in(rows, self.strings)
+
+    @property
+    def _payload_sql(self) -> str:
+        return "CAST(binaryData AS BLOB)" if self.has(schema.NVTX, "binaryData") else "NULL"
 
     @cached_property
     def nccl_calls(self) -> list[NcclCall]:
@@ -124,42 +127,31 @@ class SmallTables:
         over when the capture ended is left out, since its end is unknown."""
         if not self.has(schema.NVTX, "start", "end", "eventType", "text", "textId", "globalTid", "domainId"):
             return []
-        known: Layouts = {}
-        if self.has(LAYOUTS, *LAYOUT_COLUMNS):
-            known = layouts(self._rows(f"SELECT {', '.join(LAYOUT_COLUMNS)} FROM {LAYOUTS}"))
-        payload = "CAST(binaryData AS BLOB)" if self.has(schema.NVTX, "binaryData") else "NULL"
-        name = (
-            f"ifnull(text, (SELECT value FROM {schema.STRINGS} WHERE id = textId))"
-            if schema.STRINGS in self.tables
-            else "text"
-        )
+        name = "text"
+        if schema.STRINGS in self.tables:
+            name = f"ifnull(text, (SELECT value FROM {schema.STRINGS} WHERE id = textId))"
         rows = self._rows(
-            f'SELECT start, "end", globalTid, {name}, {payload} FROM {schema.NVTX} WHERE "end" IS NOT NULL AND '
-            + OF_CALLS.format(table=schema.NVTX)
+            f'SELECT start, "end", globalTid, {name}, {self._payload_sql} FROM {schema.NVTX}'
+            f' WHERE "end" IS NOT NULL AND {CALLS_CONDITION.format(table=schema.NVTX)}'
         )
         if any(not isinstance(number, int) for row in rows for number in row[:3]):
             raise impossible(self.path, "wrong_type", "a call's time or thread is not an integer; export it again")
-        fields = [payload_fields(row[4], known) for row in rows]
-        calls = [
-            NcclCall(*row[:3], as_text(row[3]) or "", bytes_of(of_call), of_call.get(COMMUNICATOR))
-            for row, of_call in zip(rows, fields, strict=True)
-        ]
-        return sorted(calls, key=lambda call: (call.thread, call.start_ns, -call.end_ns))
+        columns = ", ".join(LAYOUT_COLUMNS)
+        has_layouts = self.has(LAYOUTS_TABLE, *LAYOUT_COLUMNS)
+        return calls_in(rows, self._rows(f"SELECT {columns} FROM {LAYOUTS_TABLE}") if has_layouts else [])
 
     @cached_property
-    def torch_collectives(self) -> dict[tuple[int, int], tuple[str | None, int | None, int | None]]:
-        """PyTorch's requests to kernels of NCCL, (operation, bytes, communicator) by global process id and
-        correlation id; only in captures of PyTorch's profiler."""
+    def torch_collectives(self) -> dict[tuple[int, int], TorchCollective]:
+        """What PyTorch requested of kernels of NCCL, by global process id and correlation id; only in captures of
+        PyTorch's profiler."""
         if not self.has(COLLECTIVES, "globalPid", "correlationId", "operation", "bytes", "communicator"):
             return {}
         rows = self._rows(f"SELECT globalPid, correlationId, operation, bytes, communicator FROM {COLLECTIVES}")
         if any(not isinstance(number, int | None) for row in rows for number in (*row[:2], *row[3:])):
             raise impossible(self.path, "wrong_type", f"{COLLECTIVES} holds other than integers; record it again")
         return {
-            (process, correlation): (
-                as_text(operation),
-                size if size is not None and 0 <= size <= MOST_BYTES else None,
-                communicator,
+            (process, correlation): TorchCollective(
+                as_text(operation), size if size is not None and 0 <= size <= MAX_BYTES else None, communicator
             )
             for process, correlation, operation, size, communicator in rows
         }
@@ -180,8 +172,8 @@ class SmallTables:
         return min(epochs_ns, default=None)
 
     def last_time_ns(self) -> int:
-        """The end of the capture: the latest end of any event that is read here."""
-        tables = [table for table in schema.WANTED if self.has(table, "start", "end")]
+        """The end of the capture: the latest end of any event in TABLE_COLUMNS."""
+        tables = [table for table in schema.TABLE_COLUMNS if self.has(table, "start", "end")]
         latest = [self._rows(f'SELECT max(ifnull("end", start)) FROM {table}')[0][0] for table in tables]
         last_ns = max((time for time in latest if isinstance(time, int)), default=0)
         if last_ns > self.bounds.last_ns:

@@ -1,8 +1,8 @@
-"""Whether a file is SQLite and complete, from its first bytes and its size; and the proof that it is sound: SQLite's
+"""Whether a file is SQLite and complete, by its first bytes and its size; and the proof that it is sound: SQLite's
 own check, which runs while the file is read.
 
-Reading does not find cells of zeros, pages that occur twice or pages that nothing refers to. It does find rows that are
-not as long as their columns, where it looks at the last of these.
+Reading alone does not notice cells of zeros, pages that occur twice, or pages that nothing refers to. It notices a row
+that is shorter than its columns if it reads the last column.
 """
 
 import sqlite3
@@ -17,33 +17,33 @@ HEADER_BYTES = 100
 OPERATIONS_PER_PAGE = 10  # newer versions of SQLite count one or two while they check a page
 
 
-def require_sound(path: Path, named: Path) -> None:
-    """Raises ImpossibleCapture, with `named` as the file's name, if SQLite's check finds damage."""
-    with opened(path, named) as connection:
-        _require_ok(connection, named, "quick_check(1)")
+def require_sound(path: Path, user_path: Path) -> None:
+    """Raises ImpossibleCapture if SQLite's check finds damage."""
+    with opened(path, user_path) as connection:
+        _require_ok(connection, user_path, "quick_check(1)")
 
 
-def _require_ok(connection: sqlite3.Connection, named: Path, check: str) -> None:
+def _require_ok(connection: sqlite3.Connection, user_path: Path, check: str) -> None:
     connection.execute("PRAGMA ignore_check_constraints = ON")  # a constraint may run forever
     row = connection.execute(f"PRAGMA {check}").fetchone()  # up to the first fault
     if row != ("ok",):
-        raise damaged(named, str(row[0]) if row else "it says nothing")
+        raise damaged(user_path, str(row[0]) if row else "it says nothing")
 
 
-def _require_sound_pages(path: Path, named: Path) -> None:
+def _require_sound_pages(path: Path, user_path: Path) -> None:
     """Raises ImpossibleCapture unless every page of the file is sound, and in one place of one table.
 
-    quick_check begins with that, as one operation. Those on rows follow, and take ten times as long: it is ended when
-    there were more operations than pages can need.
+    quick_check begins with the pages. The rows follow, which take ten times as long; so it is ended after as many
+    operations as the pages can need.
     """
-    with opened(path, named) as connection:
+    with opened(path, user_path) as connection:
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
-        has_come_to_rows = threading.Event()
-        connection.set_progress_handler(lambda: has_come_to_rows.set() or True, OPERATIONS_PER_PAGE * pages)
+        has_reached_rows = threading.Event()
+        connection.set_progress_handler(lambda: has_reached_rows.set() or True, OPERATIONS_PER_PAGE * pages)
         try:
-            _require_ok(connection, named, "quick_check(1)")
+            _require_ok(connection, user_path, "quick_check(1)")
         except sqlite3.OperationalError:
-            if not has_come_to_rows.is_set():
+            if not has_reached_rows.is_set():
                 raise
 
 
@@ -53,17 +53,17 @@ class Proof:
     Rows of other tables are proven where they are read, up to their last column.
     """
 
-    def __init__(self, path: Path, named: Path, by_row: list[str]):
+    def __init__(self, path: Path, user_path: Path, by_row: list[str]):
         self._abandoned = threading.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="soundness")
-        self._verdict = self._pool.submit(self._prove, path, named, by_row)
+        self._verdict = self._pool.submit(self._prove, path, user_path, by_row)
 
-    def _prove(self, path: Path, named: Path, by_row: list[str]) -> None:
-        _require_sound_pages(path, named)
-        with opened(path, named, self._abandoned) as connection:
+    def _prove(self, path: Path, user_path: Path, by_row: list[str]) -> None:
+        _require_sound_pages(path, user_path)
+        with opened(path, user_path, self._abandoned) as connection:
             for table in by_row:
                 quoted = table.replace('"', '""')
-                _require_ok(connection, named, f'quick_check("{quoted}")')
+                _require_ok(connection, user_path, f'quick_check("{quoted}")')
 
     def require(self) -> None:
         """Raises ImpossibleCapture unless the file is sound; waits for the check."""
@@ -80,34 +80,34 @@ class Proof:
         self._pool.shutdown()
 
 
-def require_whole_sqlite(path: Path, named: Path | None = None) -> None:
+def require_whole_sqlite(path: Path, user_path: Path | None = None) -> None:
     """Raises TraceError unless the file is SQLite, closed by its writer, and as long as its header says."""
-    named = named or path
+    user_path = user_path or path
     header = files.first_bytes(path, HEADER_BYTES)
     if not header:
-        raise errors.TraceError(f"{named}: the file is empty; the export probably failed: export the report again")
+        raise errors.TraceError(f"{user_path}: the file is empty; the export probably failed: export the report again")
     if not header.startswith(files.SQLITE_MAGIC):
         raise errors.TraceError(
-            f"{named}: not an SQLite file (it begins with {header[:8]!r});"
+            f"{user_path}: not an SQLite file (it begins with {header[:8]!r});"
             " give an export made by `nsys export --type sqlite`, or a .nsys-rep"
         )
-    if len(header) < HEADER_BYTES or _bytes_wanted(header) > path.stat().st_size:
+    if len(header) < HEADER_BYTES or _stated_bytes(header) > path.stat().st_size:
         raise errors.TraceError(
-            f"{named}: cut off: {path.stat().st_size} bytes where its header says {_bytes_wanted(header)};"
+            f"{user_path}: cut off: {path.stat().st_size} bytes where its header says {_stated_bytes(header)};"
             " the copy or the export did not finish: copy or export it again"
         )
     for suffix in ("-journal", "-wal"):
         journal = path.with_name(path.name + suffix)
         if journal.exists() and journal.stat().st_size:
             raise errors.TraceError(
-                f"{named}: {journal.name} is next to it, so its writer has not finished;"
+                f"{user_path}: {journal.name} is next to it, so its writer has not finished;"
                 " wait for the export to end, or export the report again"
             )
 
 
-def _bytes_wanted(header: bytes) -> int:
+def _stated_bytes(header: bytes) -> int:
     """The size in bytes by the header; 0 if it states no valid size (SQLite older than 3.7)."""
     page_size = int.from_bytes(header[16:18], "big")
     page_size = 65536 if page_size == 1 else page_size
-    valid = header[24:28] == header[92:96]
-    return int.from_bytes(header[28:32], "big") * page_size if valid else 0
+    is_valid = header[24:28] == header[92:96]
+    return int.from_bytes(header[28:32], "big") * page_size if is_valid else 0

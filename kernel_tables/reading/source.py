@@ -1,5 +1,5 @@
-"""From the path that a user names to an SQLite file that can be read: gzip, reports, damaged files; and JSON of
-PyTorch's profiler, converted to the tables of captures."""
+"""From the path that a user gives to an SQLite file that can be read: unpacks gzip, exports reports, and converts JSON
+of PyTorch's profiler to the tables of captures."""
 
 import gzip
 import os
@@ -76,24 +76,23 @@ def _is_of_gpu(trace: TorchTrace) -> bool:
 
 def _add_facts(tables: dict[str, Table], trace: TorchTrace) -> None:
     metadata = tables["META_DATA_EXPORT"]
-    node = tables["CUPTI_ACTIVITY_KIND_KERNEL"].get("graphNodeId", np.empty(0, np.int64))  # none without a GPU
-    facts = {schema.NOTES_KEY: "\n".join(_notes(trace, node))}
+    graph_node = tables["CUPTI_ACTIVITY_KIND_KERNEL"].get("graphNodeId", np.empty(0, np.int64))  # none without a GPU
+    facts = {schema.NOTES_KEY: "\n".join(_notes(trace, graph_node))}
     if trace.whole_microseconds:
         facts[schema.RESOLUTION_KEY] = "1000"
     if trace.damage:
         facts[schema.DAMAGE_KEY] = trace.damage
-    ranks = trace.facts.get("distributedInfo")
-    ranks = ranks if isinstance(ranks, dict) else {}
-    for key, name in ((schema.RANK_KEY, "rank"), (schema.RANKS_KEY, "world_size")):
-        if isinstance(ranks.get(name), int):
-            facts[key] = str(ranks[name])
-    for name, value in facts.items():
-        metadata["name"].append(name)
-        metadata["value"].append(value)
+    distributed = trace.facts.get("distributedInfo")
+    if isinstance(distributed, dict):
+        for key, name in ((schema.RANK_KEY, "rank"), (schema.RANKS_KEY, "world_size")):
+            if isinstance(distributed.get(name), int):
+                facts[key] = str(distributed[name])
+    metadata["name"] += facts
+    metadata["value"] += facts.values()
 
 
-def _notes(trace: TorchTrace, node: np.ndarray):
-    """What the trace lacks, a line each; `node` is that of each kernel."""
+def _notes(trace: TorchTrace, graph_node: np.ndarray) -> Iterator[str]:
+    """What the trace lacks, a line each; `graph_node` is that of each kernel."""
     if trace.damage:
         yield f"only what comes before the damage was read: {trace.damage}"
     if not trace.count(*ON_DEVICE):
@@ -109,7 +108,7 @@ def _notes(trace: TorchTrace, node: np.ndarray):
         )
     replays = trace[CALL]["correlation"][graphs.calls_named(trace, graphs.REPLAY)]
     is_replayed = np.isin(kernels["correlation"], replays)
-    has_node = node != NONE
+    has_node = graph_node != NONE
     replayed = f"of {trace.count(KERNEL):,} kernels ran in replayed CUDA graphs"
     if count := int((is_replayed & has_node).sum()):
         yield f"{count:,} {replayed}: their ranges are those of the captured calls, in the order of the capture"
@@ -143,7 +142,7 @@ def sqlite_file(path: str | os.PathLike, *, up_to_damage: bool = False) -> Itera
         plain = _unpacked(path, Path(folder)) if first_bytes(path, 2) == json_stream.GZIP_MAGIC else path
         if plain.suffix in REPORT_SUFFIXES:
             plain = nsys.export_report(plain, Path(folder) / (plain.stem + ".sqlite"), payloads=True)
-        soundness.require_whole_sqlite(plain, named=path)
+        soundness.require_whole_sqlite(plain, user_path=path)
         yield plain
 
 

@@ -11,21 +11,23 @@ from kernel_tables.errors import ImpossibleCapture, impossible
 from kernel_tables.reading import large_queries, schema, small_queries
 from kernel_tables.reading.times import Times
 
-FIRST_LENGTH = 65536
-NARROW = ("correlation", "label", "text_id", "name_id", "device", "stream")  # seldom beyond 32 bits; nothing sums them
-LARGEST_NARROW = (1 << 31) - 1
-ALIKE = ("process", "thread", "device", "stream")  # often the same in all rows
+MIN_LENGTH = 65536
+# Seldom beyond 32 bits, and never summed.
+NARROW_COLUMNS = ("correlation", "label", "text_id", "name_id", "device", "stream")
+MAX_NARROW = (1 << 31) - 1
+CONSTANT_COLUMNS = ("process", "thread", "device", "stream")  # often
 
 
 class GrowingColumn:
     """Integers in order of arrival, MISSING for NULL."""
 
-    def __init__(self, narrow: bool = False, alike: bool = False, rows: int = 0) -> None:
-        """With `narrow`, of 32 bits as long as all are MISSING or counts that fit. With `alike`, without memory as long
-        as all are equal. Room for this number of `rows` costs no memory before it is used, and no copies."""
-        self._rows = max(rows, FIRST_LENGTH)
-        self._values = np.empty(1 if alike else self._rows, np.int32 if narrow else np.int64)
-        self._alike = alike
+    def __init__(self, narrow: bool = False, constant: bool = False, rows: int = 0) -> None:
+        """With `narrow`, they have 32 bits as long as all are MISSING or fit as counts. With `constant`, they take no
+        memory as long as all are equal. With the expected number of `rows`, growing needs no copies; room takes no
+        memory before it is used."""
+        self._rows = max(rows, MIN_LENGTH)
+        self._values = np.empty(1 if constant else self._rows, np.int32 if narrow else np.int64)
+        self._is_constant = constant
         self._length = 0
 
     def append(self, values: pa.Array) -> None:
@@ -33,36 +35,37 @@ class GrowingColumn:
         known = values.fill_null(schema.MISSING) if values.null_count else values
         self._append(known.to_numpy(), room=2)
 
-    def take(self, other: "GrowingColumn") -> None:
+    def extend(self, other: "GrowingColumn") -> None:
         """Appends the integers of another column."""
         self._append(other.values(), room=1)
 
     def _append(self, values: np.ndarray, room: int) -> None:
+        """Appends integers; if there is no room, makes room for `room` times what is used then."""
         end = self._length + len(values)
         is_narrow = self._values.dtype == np.int32
-        if is_narrow and len(values) and (values.min() < schema.MISSING or values.max() > LARGEST_NARROW):
+        if is_narrow and len(values) and (values.min() < schema.MISSING or values.max() > MAX_NARROW):
             self._move(len(self._values), np.dtype(np.int64))
-        if self._alike:
+        if self._is_constant:
             self._values[0] = self._values[0] if self._length or not len(values) else values[0]
             if (values == self._values[0]).all():
                 self._length = end
                 return
-            self._alike = False
-            same, self._values = self._values[0], np.empty(max(room * end, self._rows), self._values.dtype)
-            self._values[: self._length] = same
+            self._is_constant = False
+            constant, self._values = self._values[0], np.empty(max(room * end, self._rows), self._values.dtype)
+            self._values[: self._length] = constant
         if end > len(self._values):
             self._move(room * end, self._values.dtype)
         self._values[self._length : end] = values
         self._length = end
 
     def _move(self, length: int, dtype: np.dtype) -> None:
-        """Goes on in another array; NumPy's resize and astype would write to the room that is not used yet."""
+        """Moves the values to another array; NumPy's resize and astype would write to the unused room, too."""
         before, self._values = self._values, np.empty(length, dtype)
         self._values[: self._length] = before[: self._length]
 
     def values(self) -> np.ndarray:
         """All integers, read-only where all are equal. Nothing can be appended afterwards."""
-        if self._alike and self._length:
+        if self._is_constant and self._length:
             return np.broadcast_to(self._values[0], self._length)
         self._values.resize(self._length, refcheck=False)
         return self._values
@@ -84,49 +87,48 @@ class TableColumns:
         required: Collection[str] = (),
         rows: int = 0,
         types: tuple[int, ...] = (),
-        of_text: TextMap | None = None,
+        convert_text: TextMap | None = None,
     ):
         """The columns `names` of `table`, in the file that messages call `path`; `times` checks all rows.
 
-        `required` are those that the table does not let be NULL, `rows` how many to expect, `types` the values of the
-        column `type` whose rows are kept; `of_text` converts the column `text`.
+        `required` are the columns that must not be NULL, `rows` is the expected number of rows. With `types`, only rows
+        with one of these values in the column `type` are kept; `convert_text` converts the column `text`.
         """
         self._path, self._table = path, table
-        self._columns = {name: GrowingColumn(name in NARROW, name in ALIKE, rows) for name in names}
-        self._times, self._required, self._types, self._of_text = times, required, types, of_text
+        self._columns = {name: GrowingColumn(name in NARROW_COLUMNS, name in CONSTANT_COLUMNS, rows) for name in names}
+        self._times, self._required, self._types, self._convert_text = times, required, types, convert_text
         self._texts: list[pa.Array] = []
 
-    def use(self, batch: pa.RecordBatch) -> None:
+    def add_batch(self, batch: pa.RecordBatch) -> None:
         """Adds the next rows. Raises ImpossibleCapture if a column does not hold integers."""
         if self._types:
             batch = self._of_types(batch)
         columns = [self._integers(batch, name) for name in self._columns]
-        self._times.look_at(batch)
+        self._times.check(batch)
         for column, values in zip(self._columns.values(), columns, strict=True):
             column.append(values)
-        if self._of_text:
-            self._texts.append(self._of_text(large_queries.readable(batch["text"])))
+        if self._convert_text:
+            self._texts.append(self._convert_text(large_queries.valid_text(batch["text"])))
 
-    def append(self, other: "TableColumns") -> None:
+    def extend(self, other: "TableColumns") -> None:
         """Adds the rows that another one has read, which is empty afterwards."""
         self._times.add(other._times)
         for name, column in self._columns.items():
-            column.take(other._columns.pop(name))
+            column.extend(other._columns.pop(name))
         self._texts += other._texts
 
-    def finished(self) -> Columns:
+    def result(self) -> Columns:
         """The columns by name. Raises ImpossibleCapture for impossible times."""
-        wrong = self._times.findings()
-        if wrong:
-            raise ImpossibleCapture(self._path, wrong)
+        if findings := self._times.findings():
+            raise ImpossibleCapture(self._path, findings)
         columns: dict[str, np.ndarray] = {name: column.values() for name, column in self._columns.items()}
-        return columns | {"text": pa.chunked_array(self._texts)} if self._of_text else columns
+        return columns | {"text": pa.chunked_array(self._texts)} if self._convert_text else columns
 
     def _of_types(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of the types. Not selected by SQL, which may search a damaged file forever without finding a row."""
         types = self._integers(batch, "type")
-        wanted = pc.is_in(types, value_set=pa.array(self._types, types.type))
-        return batch if pc.all(wanted).as_py() else batch.filter(wanted)
+        is_kept = pc.is_in(types, value_set=pa.array(self._types, types.type))
+        return batch if pc.all(is_kept).as_py() else batch.filter(is_kept)
 
     def _integers(self, batch: pa.RecordBatch, name: str) -> pa.Array:
         """A column of the batch. Raises ImpossibleCapture if it does not hold integers."""

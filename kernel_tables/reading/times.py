@@ -11,7 +11,7 @@ from kernel_tables.errors import ERROR, Finding
 
 NEVER_NS = 1 << 62  # 146 years; the difference of two times before that fits in a 64-bit integer
 LARGEST_SUM_NS = NEVER_NS >> 3  # of a table; the sums over the few tables fit then, too
-AGAIN = "the figures would be wrong; the file is damaged: export the report again, or capture again"
+CONSEQUENCE = "the figures would be wrong; the file is damaged: export the report again, or capture again"
 
 
 @dataclass(frozen=True)
@@ -28,47 +28,45 @@ class Times:
     def __init__(self, table: str, bounds: Bounds, may_be_open: bool):
         """With `may_be_open`, an end may be missing."""
         self._table, self._bounds, self._may_be_open = table, bounds, may_be_open
-        self._lacking = 0
-        self._extents: dict[str, tuple[int, int]] = {}  # the least and the greatest value by column, and of `length`
-        self._backwards = 0
+        self._missing_count = 0
+        self._extents: dict[str, tuple[int, int]] = {}  # the least and the greatest value of start, end and length
+        self._backwards_count = 0
         self._total_ns = 0.0
 
-    def look_at(self, batch: pa.RecordBatch) -> None:
+    def check(self, batch: pa.RecordBatch) -> None:
         """Checks the times of further rows, which are integers."""
         columns = {name: batch[name] for name in ("start", "end") if name in batch.schema.names}
         for name, values in columns.items():
-            self._lacking += 0 if self._may_be_open and name == "end" else values.null_count
-            self._note(name, _without_nulls(values))
-        if len(columns) == 2 and not any(self._beyond()):
+            self._missing_count += 0 if self._may_be_open and name == "end" else values.null_count
+            self._widen_to(name, _without_nulls(values))
+        if len(columns) == 2 and not any(self._out_of_bounds()):
             length = _without_nulls(pc.subtract(columns["end"], columns["start"]))
-            self._note("length", length)
-            self._backwards += np.count_nonzero(length < 0)
+            self._widen_to("length", length)
+            self._backwards_count += np.count_nonzero(length < 0)
             self._total_ns += float(length.sum(dtype=np.float64))
 
-    def _note(self, name: str, values: np.ndarray) -> None:
+    def _widen_to(self, name: str, values: np.ndarray) -> None:
         if len(values):
-            self._widen(name, int(values.min()), int(values.max()))
-
-    def _widen(self, name: str, least: int, greatest: int) -> None:
-        before = self._extents.get(name, (least, greatest))
-        self._extents[name] = min(before[0], least), max(before[1], greatest)
+            least, greatest = int(values.min()), int(values.max())
+            before = self._extents.get(name, (least, greatest))
+            self._extents[name] = min(before[0], least), max(before[1], greatest)
 
     def add(self, other: "Times") -> None:
         """Adds the times that another one has looked at."""
-        self._lacking += other._lacking
-        self._backwards += other._backwards
+        self._missing_count += other._missing_count
+        self._backwards_count += other._backwards_count
         self._total_ns += other._total_ns
         for name, extent in other._extents.items():
-            self._widen(name, *extent)
+            self._widen_to(name, np.array(extent))
 
     def findings(self) -> list[Finding]:
         """The impossibilities so far."""
-        problems = [*self._beyond()]
-        if self._lacking:
-            problems.insert(0, _finding("no_time", f"{self._lacking} times of {self._table} are missing"))
+        problems = [*self._out_of_bounds()]
+        if self._missing_count:
+            problems.insert(0, _finding("no_time", f"{self._missing_count} times of {self._table} are missing"))
         return problems or list(self._wrong_lengths())
 
-    def _beyond(self) -> Iterator[Finding]:
+    def _out_of_bounds(self) -> Iterator[Finding]:
         last_ns = self._bounds.last_ns
         for name in ("start", "end"):
             least, greatest = self._extent(name)
@@ -81,7 +79,7 @@ class Times:
     def _wrong_lengths(self) -> Iterator[Finding]:
         (least, greatest), limit_ns = self._extent("length"), self._bounds.length_ns
         if least < 0:
-            yield _finding("ends_before_start", f"{self._backwards} rows of {self._table} end before they start")
+            yield _finding("ends_before_start", f"{self._backwards_count} rows of {self._table} end before they start")
         if greatest > limit_ns:
             yield _finding(
                 "longer_than_capture", f"{self._table} has a row of {greatest} ns in a capture of {limit_ns} ns"
@@ -99,4 +97,4 @@ def _without_nulls(values: pa.Array) -> np.ndarray:
 
 
 def _finding(code: str, fact: str) -> Finding:
-    return Finding(ERROR, code, f"{fact}: {AGAIN}")
+    return Finding(ERROR, code, f"{fact}: {CONSEQUENCE}")

@@ -163,5 +163,5 @@ def _memory(scope: Scope) -> list[str]:
     is_memory = scope.is_memory & in_scope
     if not is_memory.any():
         return []
-    ns = int(scope.activities.duration_ns[is_memory].sum()) / scope.count
-    return [f"Copies and sets of memory take {duration(ns)}, {is_memory.sum() / scope.count:,.0f} of them."]
+    ns = int(scope.activities.duration_ns[is_memory].sum()) / scope.step_count
+    return [f"Copies and sets of memory take {duration(ns)}, {is_memory.sum() / scope.step_count:,.0f} of them."]

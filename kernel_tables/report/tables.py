@@ -52,8 +52,9 @@ def ranges(trace: Trace, under: str | None, all_ns: int) -> ReportTable:
     tree = RangeTree(trace, under)
     rows = tuple(
         (
-            ReportCell(row.label, depth=row.depth), NO_COUNT if row.node.times is None else _count(row.node.times),
-            _count(row.node.kernels), *_time(row.node.ns, all_ns), _count(row.node.memops),
+            ReportCell(row.label, depth=row.depth),
+            NO_COUNT if row.node.instances is None else _count(row.node.instances), _count(row.node.kernels),
+            *_time(row.node.ns, all_ns), _count(row.node.memops),
         )
         for row in tree.rows(MOST_ROWS)
     )  # fmt: skip
@@ -161,7 +162,7 @@ def threads(scope: Scope) -> ReportTable:
 def thread_order(scope: Scope) -> tuple[dict[int, int], dict[int, int], list[int]]:
     """Launches and opened ranges by thread, and the threads, those that opened most ranges first."""
     activities, ranges = scope.activities, scope.trace.range_arrays
-    launched, opened = _occurrences(activities.thread[activities.launched]), _occurrences(ranges.thread)
+    launched, opened = _occurrences(activities.thread[activities.has_launch]), _occurrences(ranges.thread)
     order = sorted(
         launched.keys() | opened.keys(), key=lambda thread: (-opened.get(thread, 0), -launched.get(thread, 0), thread)
     )

@@ -13,7 +13,7 @@ from kernel_tables.page.timeline import Names, Timeline, TimelineBar, lane_title
 from kernel_tables.report.tables import device_name, thread_order
 from kernel_tables.units import duration
 from kernel_tables.views import timeline as rows_of
-from kernel_tables.views.readable_tree import COMMUNICATION, readable, with_phases_as_siblings
+from kernel_tables.views.readable_tree import COMMUNICATION, readable_name, with_phases_as_siblings
 from kernel_tables.views.timeline import KERNEL, TRACKS
 
 MOST_LEAVES = 3000
@@ -34,8 +34,8 @@ def step_leaves(scope: Scope) -> list[Leaf]:
     count_of_names, leaves = len(activities.names), []
     for code, time, count in zip(group.tolist(), ns.tolist(), launches.tolist(), strict=True):
         path, name = paths[code // count_of_names], code % count_of_names
-        ranges, ms = _part(path, classes[name]), time / 1e6 / scope.count
-        leaves.append(Leaf(ranges, activities.names[name], classes[name], ms, count / scope.count))
+        ranges, ms = _part(path, classes[name]), time / 1e6 / scope.step_count
+        leaves.append(Leaf(ranges, activities.names[name], classes[name], ms, count / scope.step_count))
     return leaves
 
 
@@ -53,7 +53,7 @@ def _part(path: tuple[str, ...], kernel_class: str) -> tuple[str, ...]:
 def with_phases(paths: Sequence[tuple[str, ...]], scope: Scope) -> list[tuple[str, ...]]:
     """The paths below the step, each beginning with its phase, as in views/readable_tree.py."""
     inner = with_phases_as_siblings([inside_step(path, scope) for path in paths])
-    return [(*map(readable, path[:1]), *path[1:]) for path in inner]
+    return [(*map(readable_name, path[:1]), *path[1:]) for path in inner]
 
 
 def within_room(leaves: list[Leaf]) -> tuple[list[Leaf], str]:
@@ -91,11 +91,11 @@ def _selection(scope: Scope) -> tuple[np.ndarray, np.ndarray, int, int]:
     activity_arrays, range_arrays = scope.activities, scope.trace.range_arrays
     if len(scope.steps):
         step = int(scope.steps[len(scope.steps) // 2])
-        ranges, activities = rows_of.inside_step(scope.trace, scope.step_name, step)
+        ranges, activities = rows_of.step_contents(scope.trace, scope.step_name, step)
         first, last = int(range_arrays.start_ns[step]), int(range_arrays.end_ns[step])
     else:
         ranges, activities = np.arange(len(range_arrays)), np.arange(len(activity_arrays))
-        starts = (activity_arrays.start_ns, range_arrays.start_ns, activity_arrays.launch_ns[activity_arrays.launched])
+        starts = activity_arrays.start_ns, range_arrays.start_ns, activity_arrays.launch_ns[activity_arrays.has_launch]
         first = min((int(times.min()) for times in starts if len(times)), default=0)
         last = max(
             (int(times.max()) for times in (activity_arrays.end_ns, range_arrays.end_ns) if len(times)), default=0
@@ -106,9 +106,9 @@ def _selection(scope: Scope) -> tuple[np.ndarray, np.ndarray, int, int]:
 def _limit(scope: Scope, ranges: np.ndarray, activities: np.ndarray, last: int) -> int:
     """The time before which as many bars start as there is room for."""
     activity_arrays, range_arrays = scope.activities, scope.trace.range_arrays
-    launched = activities[activity_arrays.launched[activities]]  # the others have no launch time
+    launched = activities[activity_arrays.has_launch[activities]]  # the others have no launch time
     starts = np.concatenate(
-        [range_arrays.start_ns[ranges], activity_arrays.launch_at(launched), activity_arrays.start_ns[activities]]
+        [range_arrays.start_ns[ranges], activity_arrays.launch_ns_of(launched), activity_arrays.start_ns[activities]]
     )
     return int(np.partition(starts, MOST_BARS)[MOST_BARS]) if len(starts) > MOST_BARS else last
 
@@ -116,7 +116,7 @@ def _limit(scope: Scope, ranges: np.ndarray, activities: np.ndarray, last: int) 
 def _before(scope: Scope, ranges: np.ndarray, activities: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:
     """The ranges that were opened before a time, and the activities that were launched or started before it."""
     activity_arrays, range_arrays = scope.activities, scope.trace.range_arrays
-    launched = activity_arrays.launched[activities] & (activity_arrays.launch_at(activities) < limit)
+    launched = activity_arrays.has_launch[activities] & (activity_arrays.launch_ns_of(activities) < limit)
     return ranges[range_arrays.start_ns[ranges] < limit], activities[
         (activity_arrays.start_ns[activities] < limit) | launched
     ]

@@ -49,7 +49,7 @@ def tree_lines(
     left_out = len(tree) - sum(not row.others for row in rows)
     all_ns, heading = int(trace.classes(under, process)["total_ns"].sum()), time_heading(trace.is_cpu_only)
     nodes, times = [row.node for row in rows], [row.node.ns for row in rows]
-    counts = ["" if node.times is None else f"{node.times:,}" for node in nodes]
+    counts = ["" if node.instances is None else f"{node.instances:,}" for node in nodes]
     memops = [f"{node.memops:,}" if node.memops else "" for node in nodes]
     labels = [INDENT * row.depth + cut(row.label, MOST_NAME) for row in rows]
     columns = [

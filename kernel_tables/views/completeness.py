@@ -16,7 +16,7 @@ from kernel_tables.clean_text import visible
 from kernel_tables.errors import ERROR, WARNING, Finding, ImpossibleCapture, finding
 from kernel_tables.files import reports_beside
 from kernel_tables.reading.global_ids import process_number, process_of
-from kernel_tables.reading.schema import DAMAGE_KEY, MISSING, RESOLUTION_KEY, RUNTIME, WANTED
+from kernel_tables.reading.schema import DAMAGE_KEY, MISSING, RESOLUTION_KEY, RUNTIME, TABLE_COLUMNS
 from kernel_tables.views.early_end import ended_early
 from kernel_tables.views.nsys_messages import findings_of_nsys
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kernel_tables.attribution.capture_arrays import CaptureArrays
 
-SHORT_OF_VARYING_TWINS = 0.9  # if steps differ anyway, a step is short below this share of the median
+SHORT_OF_VARYING_TWINS = 0.9  # if steps vary, one with less than this share of the median is short
 
 
 def findings(
@@ -43,7 +43,7 @@ def findings(
             *_no_kernels(trace),
             *_no_ranges(trace),
             *_steps(trace, expected_steps, step_name, equal_steps),
-            *_launches(trace),
+            *_lost_launches(trace),
             *_graph_replays(trace),
             *_calls_without_names(trace),
             *findings_of_nsys(trace.capture.diagnostics()),
@@ -131,7 +131,7 @@ def _steps(trace: CaptureArrays, expected: int | None, step_name: str, equal_ste
 def _kernels_of_steps(
     trace: CaptureArrays, steps: np.ndarray, kernels: list[int], label: str, equal_steps: bool
 ) -> Iterator[Finding]:
-    """What follows from the number of kernels in each step of a process. PyTorch's profiler loses no operators."""
+    """The findings from the number of kernels in each step of a process. PyTorch's profiler loses no operators."""
     few, many = min(kernels), max(kernels)
     if trace.is_cpu_only:
         lost = None
@@ -140,7 +140,7 @@ def _kernels_of_steps(
     elif few < many and (fact := ended_early(trace, steps, kernels)):
         lost = f"of {len(kernels)} ranges {label}, {fact}"
     else:
-        lost = _fewer(kernels, label) if equal_steps else None
+        lost = _steps_with_fewer(kernels, label) if equal_steps else None
     if lost:
         yield finding(
             "short_steps",
@@ -155,8 +155,8 @@ def _kernels_of_steps(
         )
 
 
-def _fewer(kernels: list[int], label: str) -> str | None:
-    """Which steps have fewer kernels than usual, in words. Steps that differ anyway may have somewhat fewer than the
+def _steps_with_fewer(kernels: list[int], label: str) -> str | None:
+    """Which steps have fewer kernels than usual, in words. If most steps differ, they may have somewhat fewer than the
     median."""
     usual, twins = Counter(kernels).most_common(1)[0]
     least = usual
@@ -184,7 +184,7 @@ def _steps_by_process(trace: CaptureArrays, step_name: str) -> dict[int, tuple[n
     return by_process or {MISSING: (steps, [])}
 
 
-def _launches(trace: CaptureArrays) -> Iterator[Finding]:
+def _lost_launches(trace: CaptureArrays) -> Iterator[Finding]:
     activities = trace.gpu_activities
     missing = launches_without_kernels(trace.capture, activities) if _is_kernel(trace).any() else 0
     if missing:
@@ -200,9 +200,9 @@ def _launches(trace: CaptureArrays) -> Iterator[Finding]:
             " export the complete report",
         )
         return
-    if activities.launched.all():
+    if activities.has_launch.all():
         return
-    calls = trace.capture.selected(RUNTIME, WANTED[RUNTIME])
+    calls = trace.capture.read_columns(RUNTIME, TABLE_COLUMNS[RUNTIME])
     before, lost = kernels_without_calls(activities, calls, process_of(calls["thread"]))
     if lost:
         yield finding(
@@ -234,9 +234,7 @@ def _graph_replays(trace: CaptureArrays) -> Iterator[Finding]:
             " that launched the replay, not to the module that was captured; record from the start of the program"
             " (`nsys profile --cuda-graph-trace=node` without --capture-range)",
         )
-    elif trace.metadata.get("CAPTURE_BACKEND") == "torch" and (
-        replayed := replayed_in_torch_trace(trace.capture, activities)
-    ):
+    elif replayed := replayed_in_torch_trace(trace.capture, activities):
         yield finding(
             "nodes_not_recorded",
             f"{replayed} activities of replayed CUDA graphs belong to the range that launched the replay: PyTorch's"
@@ -254,35 +252,28 @@ def _calls_without_names(trace: CaptureArrays) -> Iterator[Finding]:
 
 
 def _left_open(trace: CaptureArrays) -> Iterator[Finding]:
-    left_open = trace.left_open
-    if left_open:
+    if count := trace.unclosed_count:
         yield finding(
             "ranges_left_open",
-            f"{left_open} ranges were never closed: they last to the end of the capture here; close them, or end the"
+            f"{count} ranges were never closed: they last to the end of the capture here; close them, or end the"
             " capture after they close",
         )
 
 
 def _several_threads(trace: CaptureArrays) -> Iterator[Finding]:
-    launches = _launches_inheriting_from_several(trace)
-    if launches:
+    """The finding about launches that inherit ranges of two or more threads."""
+    forest, ranges = trace.attribution, trace.range_arrays
+    if not len(ranges):
+        return
+    thread, node = ranges.thread[forest.range], forest.launch_node
+    changes = forest.totals(((forest.parent != NONE) & (thread != thread[forest.parent])).astype(np.int64))
+    has_own = thread[node] == trace.gpu_activities.thread
+    if launches := np.count_nonzero((node != NONE) & (changes[node] > has_own)):
         yield finding(
             "several_threads",
             f"{launches} launches inherit ranges from more than one other thread: all of them count, ordered by start,"
             " then longest, then thread; name a range in one thread only to distinguish them",
         )
-
-
-def _launches_inheriting_from_several(trace: CaptureArrays) -> int:
-    """The number of launches that inherit ranges of two or more threads."""
-    forest, ranges = trace.attribution, trace.range_arrays
-    if not len(ranges):
-        return 0
-    thread = ranges.thread[forest.range]
-    changes = forest.totals(((forest.parent != NONE) & (thread != thread[forest.parent])).astype(np.int64))
-    node = forest.launch_node
-    has_own = thread[node] == trace.gpu_activities.thread
-    return int(((node != NONE) & (changes[node] > has_own)).sum())
 
 
 def _is_kernel(trace: CaptureArrays) -> np.ndarray:

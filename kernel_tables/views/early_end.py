@@ -12,43 +12,44 @@ from kernel_tables.reading import global_ids, schema
 if TYPE_CHECKING:
     from kernel_tables.attribution.capture_arrays import CaptureArrays
 
-LONGER = 2  # times the longest stretch without a CUDA call in any step before
+MUCH_LONGER = 2  # times the longest time without a CUDA call in any step before
 
 
 def ended_early(trace: CaptureArrays, steps: np.ndarray, kernels: list[int]) -> str | None:
-    """The fact, in words, that shows that the last of these `steps` lack calls of CUDA; None if there is none.
+    """The fact, in words, that shows that calls of CUDA in the last of these `steps` were lost; None if there is none.
 
     `steps` are ranges of one process in order of time, with the number of their kernels. Fewer kernels than in other
-    steps show nothing: an optimizer may call its closure less often. But ranges are recorded apart from calls. So calls
-    are missing if a range opens in a step after the last call, and all earlier ones of its name launched kernels; or if
-    the last step with calls has the fewest kernels, and ends with a stretch without calls that is LONGER times as long
-    as any in the steps before.
+    steps prove no loss: an optimizer may call its closure less often. But ranges are recorded independently of calls.
+    So calls are missing if a range opens in a step after the last call, and all earlier ones of its name launched
+    kernels; or if the last step with calls has the fewest kernels, and ends MUCH_LONGER after its last call than any
+    step before was without one.
     """
     ranges, process = trace.range_arrays, trace.range_arrays.process[steps[0]]
     calls = _calls(trace, process)
     if not len(calls):
         return None
     last_ns = int(calls.end_ns[-1])
-    of_process = ranges.process == process
-    opened = np.flatnonzero(of_process & (ranges.start_ns >= last_ns))
-    opened = opened[(ranges.start_ns[opened, None] < ranges.end_ns[steps]).any(1)]
-    for code in np.unique(ranges.name[opened]).tolist():
+    is_of_process = ranges.process == process
+    later = np.flatnonzero(is_of_process & (ranges.start_ns >= last_ns))
+    later = later[(ranges.start_ns[later, None] < ranges.end_ns[steps]).any(1)]
+    for code in np.unique(ranges.name[later]).tolist():
         name = trace.range_names[code]
-        before = np.flatnonzero((ranges.name == code) & of_process & (ranges.start_ns < last_ns))
-        launched = np.isin(before, trace.enclosing(name))
-        if launched.any() and (launched | (ranges.end_ns[before] > last_ns)).all():
+        earlier = np.flatnonzero((ranges.name == code) & is_of_process & (ranges.start_ns < last_ns))
+        has_launched = np.isin(earlier, trace.enclosing(name))
+        if has_launched.any() and (has_launched | (ranges.end_ns[earlier] > last_ns)).all():
             return f"a range {name!r} opens after the last CUDA call, and all earlier ones launched kernels"
     last = int(np.searchsorted(ranges.start_ns[steps], last_ns)) - 1
     if last < 1 or kernels[last] >= min(kernels[:last]):
         return None
     bounds = zip(ranges.start_ns[steps[:last]].tolist(), ranges.end_ns[steps[:last]].tolist(), strict=True)
-    usual_ns = max(int(gaps(calls, *of_step).lengths_ns.max(initial=0)) for of_step in bounds)
-    if int(ranges.end_ns[steps[last]]) - last_ns <= LONGER * usual_ns:
+    usual_ns = max(int(gaps(calls, *step_bounds).lengths_ns.max(initial=0)) for step_bounds in bounds)
+    if int(ranges.end_ns[steps[last]]) - last_ns <= MUCH_LONGER * usual_ns:
         return None
-    return f"one ends more than {LONGER} times as long after the last CUDA call as the others ever go without one"
+    return f"one ends more than {MUCH_LONGER} times as long after the last CUDA call as the others ever go without one"
 
 
 def _calls(trace: CaptureArrays, process: int) -> Intervals:
     """The time in which the process is in a call of CUDA."""
-    mine, end_ns = global_ids.process_of(trace.call_threads) == process, trace.call_functions()[0]
-    return union(trace.columns[schema.RUNTIME]["start"][mine], end_ns[mine])
+    is_of_process = global_ids.process_of(trace.call_threads) == process
+    starts_ns, ends_ns = trace.columns[schema.RUNTIME]["start"], trace.call_functions().end_ns
+    return union(starts_ns[is_of_process], ends_ns[is_of_process])

@@ -4,28 +4,28 @@ import re
 from collections.abc import Iterable, Iterator
 
 from kernel_tables.errors import Finding, finding
+from kernel_tables.reading.small_tables import NSYS_ERROR, NSYS_WARNING, NsysMessage
 
-NSYS_WARNING, NSYS_ERROR = 2, 3
 MAX_MESSAGE = 500  # characters; a longer one is cut, and is searched no further
 LOSSES = re.compile(
     r"\bdropped\b|\blost\b|incomplete .*events"
     r"|buffer.*(overflow|full|exceeded)|out of (disk space|memory)|no space left",
     re.IGNORECASE,
 )
-# nsys says "might" of every capture range that ends before its program does, even if nothing is lost (2025.3 on an
-# H200): the counts of steps and launches then show whether anything is lost.
+# nsys writes this whenever a program outlives its capture range, even if nothing is lost (2025.3 on an H200). Counts of
+# steps and launches show whether anything is.
 HEDGE = re.compile(r"not all .* might have been collected", re.IGNORECASE)
 NO_LOSS = re.compile(r"\b0 .*\bdropped\b|\bdropped:?\s*0\b", re.IGNORECASE)
 OF_CPU_SAMPLING = re.compile(r"sampling|perf_event|paranoid|context switch|backtrace", re.IGNORECASE)
 NEWER_DRIVER = re.compile(r"driver version .* is not supported by this build", re.IGNORECASE)
 
 
-def findings_of_nsys(messages: Iterable[tuple[int, str, int]]) -> Iterator[Finding]:
-    """The findings in messages of nsys, given as (severity, text, number of processes with this message)."""
-    for severity, text, processes in messages:
-        shown = " ".join(text[:MAX_MESSAGE].split())
-        text = f"{shown}..." if len(text) > MAX_MESSAGE else shown.removesuffix(".")
-        source = "nsys" if processes == 1 else f"nsys, of {processes} processes"
+def findings_of_nsys(messages: Iterable[NsysMessage]) -> Iterator[Finding]:
+    """The findings in messages of nsys."""
+    for severity, full_text, process_count in messages:
+        text = " ".join(full_text[:MAX_MESSAGE].split())
+        text = f"{text}..." if len(full_text) > MAX_MESSAGE else text.removesuffix(".")
+        source = "nsys" if process_count == 1 else f"nsys, of {process_count} processes"
         if judgement := _judgement(severity, text):
             code, meaning = judgement
             yield finding(code, f"{source}: {text}: {meaning}")

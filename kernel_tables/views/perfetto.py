@@ -17,7 +17,7 @@ import pandas as pd
 
 from kernel_tables.attribution.activities import KINDS
 from kernel_tables.attribution.capture_arrays import CaptureArrays
-from kernel_tables.attribution.limits import MOST_TEXT_OF_A_TIMELINE
+from kernel_tables.attribution.limits import MAX_TIMELINE_CHARACTERS
 from kernel_tables.attribution.path_text import as_path
 from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.ranges import NONE
@@ -27,11 +27,11 @@ from kernel_tables.reading.global_ids import BITS, process_number, process_of, t
 from kernel_tables.reading.schema import WRITER_KEY
 from kernel_tables.views.timeline import Lanes, Stream, Track, call_rows, range_rows, stretches
 
-STREAM_TRACK = 1 << 24  # thread ids of the operating system are below this, tracks of streams above
-RANGE_TRACK = 1 << 29  # and those of their ranges above these
+STREAM_TRACK = 1 << 24  # the first number of tracks of streams; thread ids of the operating system are below
+RANGE_TRACK = 1 << 29  # the first number of tracks of ranges of streams
 
 
-class PlacedTrace(NamedTuple):
+class TraceView(NamedTuple):
     """A capture on the common time axis, and the activities and ranges that are written."""
 
     trace: CaptureArrays
@@ -65,11 +65,11 @@ def write_timeline(
     """
     if under is None and all(trace.range_paths.code(WINDOW) != NONE for trace in traces):
         under = WINDOW
-    placed = _placed(traces, under)
+    views = _views(traces, under)
     with gzip.open(path, "wt", 3, "utf-8") if compressed else path.open("w", encoding="utf-8") as file:
         file.write(f'{{"displayTimeUnit": "ns", "{WRITER_KEY}": "kernel-tables trace", "traceEvents": [\n')
         separator = ""
-        for event in chain.from_iterable(map(_events, placed)):
+        for event in chain.from_iterable(map(_events, views)):
             file.write(separator + json.dumps(event))
             separator = ",\n"
         file.write("\n]}\n")
@@ -77,12 +77,12 @@ def write_timeline(
         trace.require_possible()
 
 
-def _placed(traces: Sequence[CaptureArrays], under: str | None) -> list[PlacedTrace]:
+def _views(traces: Sequence[CaptureArrays], under: str | None) -> list[TraceView]:
     selections, offsets = [_selection(trace, under) for trace in traces], clock_offsets_ns(traces)
     ranks = numbers_in_run(traces) or range(len(traces))
-    firsts = [_first_ns(*selection) + offset for selection, offset in zip(selections, offsets, strict=True)]
+    starts_ns = [_first_ns(*selection) + offset for selection, offset in zip(selections, offsets, strict=True)]
     return [
-        PlacedTrace(*selection, offset - min(firsts), number, len(traces), rank)
+        TraceView(*selection, offset - min(starts_ns), number, len(traces), rank)
         for number, (selection, offset, rank) in enumerate(zip(selections, offsets, ranks, strict=True))
     ]
 
@@ -92,111 +92,108 @@ def _selection(trace: CaptureArrays, under: str | None) -> tuple[CaptureArrays, 
     activities, ranges = np.arange(len(trace.gpu_activities)), np.arange(len(trace.range_arrays))
     if under is not None:
         trace.require_range(under)
-        inside = trace.range_paths.inside(under)
+        inside = trace.range_paths.is_inside(under)
         activities = np.flatnonzero(inside[trace.activity_path])
         ranges = np.flatnonzero(inside[trace.range_paths.of_node[: len(ranges)]])
-    trace.require_text(trace.activity_path[activities], trace.gpu_activities.name[activities], MOST_TEXT_OF_A_TIMELINE)
+    trace.require_text(trace.activity_path[activities], trace.gpu_activities.name[activities], MAX_TIMELINE_CHARACTERS)
     return trace, activities, ranges
 
 
 def _first_ns(trace: CaptureArrays, activities: np.ndarray, ranges: np.ndarray) -> int:
     rows = trace.gpu_activities
-    launch_ns = rows.launch_at(activities[rows.launched[activities]])
+    launch_ns = rows.launch_ns_of(activities[rows.has_launch[activities]])
     times = [rows.start_ns[activities], launch_ns, trace.range_arrays.start_ns[ranges]]
     return int(min((column.min() for column in times if len(column)), default=0))
 
 
-def _events(placed: PlacedTrace) -> Iterator[dict]:
-    streams = {stream: number for number, stream in enumerate(_streams(placed))}
+def _events(view: TraceView) -> Iterator[dict]:
+    streams = {stream: number for number, stream in enumerate(_streams(view))}
     tracks_of_launches: dict[int, Track] = {}
     lanes = Lanes()
-    yield from _host_events(placed, lanes, tracks_of_launches)
-    yield from _stretch_events(placed, lanes, streams)
-    yield from _activity_events(placed, lanes, streams, tracks_of_launches)
-    yield from _track_names(placed, lanes, streams)
+    yield from _host_events(view, lanes, tracks_of_launches)
+    yield from _stretch_events(view, lanes, streams)
+    yield from _activity_events(view, lanes, streams, tracks_of_launches)
+    yield from _track_names(view, lanes, streams)
 
 
-def _host_events(placed: PlacedTrace, lanes: Lanes, tracks_of_launches: dict[int, Track]) -> Iterator[dict]:
-    """Ranges, and one slice per API call that launched something; `tracks_of_launches` gets their tracks by row."""
+def _host_events(view: TraceView, lanes: Lanes, tracks_of_launches: dict[int, Track]) -> Iterator[dict]:
+    """Ranges, and one slice per API call that launched something, whose tracks are put into `tracks_of_launches` by the
+    row of the call."""
     columns = ["thread", "name", "track", "start_ns", "end_ns", "call"]
-    ranges, calls = range_rows(placed.trace, placed.ranges), call_rows(placed.trace, placed.activities)
+    ranges, calls = range_rows(view.trace, view.ranges), call_rows(view.trace, view.activities)
     rows = pd.concat([ranges[columns], calls[columns]])
     del ranges, calls  # else they stay in memory while the events are written
     rows = rows.sort_values(["start_ns", "end_ns"], ascending=[True, False], kind="stable")
     for thread, *bar, call in rows.itertuples(index=False, name=None):
-        event = _slice(placed, lanes, placed.thread_track(thread), *bar)
+        event = _slice(view, lanes, view.thread_track(thread), *bar)
         tracks_of_launches[call] = Track(event["pid"], event["tid"])
         yield event
 
 
-def _streams(placed: PlacedTrace) -> list[Stream]:
-    columns = (
-        column[placed.activities] for column in (placed.trace.gpu_activities.process, *placed.trace.places.values())
-    )
+def _streams(view: TraceView) -> list[Stream]:
+    columns = (column[view.activities] for column in (view.trace.gpu_activities.process, *view.trace.places.values()))
     return sorted(set(zip(*(column.tolist() for column in columns), strict=True)))
 
 
-def _stretch_events(placed: PlacedTrace, lanes: Lanes, streams: dict[Stream, int]) -> Iterator[dict]:
+def _stretch_events(view: TraceView, lanes: Lanes, streams: dict[Stream, int]) -> Iterator[dict]:
     """The ranges of activities on GPUs; those of a processor are on the tracks of its threads."""
-    names = placed.trace.range_names
-    on_gpu = placed.activities[placed.trace.places["device"][placed.activities] >= 0]
-    for stream, name, start_ns, end_ns in stretches(placed.trace, on_gpu):
-        track = Track(placed.pid(stream[0]), RANGE_TRACK + streams[stream])
-        yield _slice(placed, lanes, track, names[name], "range of a stream", start_ns, end_ns)
+    names = view.trace.range_names
+    on_gpu = view.activities[view.trace.places["device"][view.activities] >= 0]
+    for stream, name, start_ns, end_ns in stretches(view.trace, on_gpu):
+        track = Track(view.pid(stream[0]), RANGE_TRACK + streams[stream])
+        yield _slice(view, lanes, track, names[name], "range of a stream", start_ns, end_ns)
 
 
 def _activity_events(
-    placed: PlacedTrace, lanes: Lanes, streams: dict[Stream, int], tracks_of_launches: dict[int, Track]
+    view: TraceView, lanes: Lanes, streams: dict[Stream, int], tracks_of_launches: dict[int, Track]
 ) -> Iterator[dict]:
-    trace, activities = placed.trace, placed.trace.gpu_activities
+    trace, activities = view.trace, view.trace.gpu_activities
     paths, classes = trace.range_paths.tuples, trace.activity_classes
-    order = placed.activities[
-        np.lexsort((-activities.end_ns[placed.activities], activities.start_ns[placed.activities]))
-    ]
+    order = view.activities[np.lexsort((-activities.end_ns[view.activities], activities.start_ns[view.activities]))]
     columns = (
         activities.start_ns, activities.end_ns, activities.process, trace.places["device"], trace.places["stream"],
         activities.name, activities.kind, trace.activity_path, activities.launch_row, activities.launch_ns,
     )  # fmt: skip
     rows = zip(*(column[order].tolist() for column in columns), strict=True)
     for number, (start, end, process, device, stream, name, kind, path, row, launch) in enumerate(rows):
-        track = Track(placed.pid(process), STREAM_TRACK + streams[process, device, stream])
+        track = Track(view.pid(process), STREAM_TRACK + streams[process, device, stream])
         arguments = {"range": as_path(paths[path]), "class": classes[name], "device": device}
-        event = _slice(placed, lanes, track, activities.names[name], KINDS[kind], start, end, arguments)
+        event = _slice(view, lanes, track, activities.names[name], KINDS[kind], start, end, arguments)
         yield event
         if row != NONE:
-            arrow = {"id": number * placed.count + placed.number, "cat": "launch", "name": "launch"}
-            yield arrow | {"ph": "s", "ts": placed.us(launch)} | tracks_of_launches[row]._asdict()
+            arrow = {"id": number * view.count + view.number, "cat": "launch", "name": "launch"}
+            yield arrow | {"ph": "s", "ts": view.us(launch)} | tracks_of_launches[row]._asdict()
             yield arrow | {"ph": "f", "bp": "e"} | {key: event[key] for key in ("ts", "pid", "tid")}
 
 
-def _track_names(placed: PlacedTrace, lanes: Lanes, streams: dict[Stream, int]) -> Iterator[dict]:
-    trace, activities = placed.trace, placed.trace.gpu_activities
-    launching = activities.thread[placed.activities][activities.launched[placed.activities]]
-    threads = np.unique(np.append(trace.range_arrays.thread[placed.ranges], launching)).tolist()
-    rank = f"rank {placed.rank}, " if placed.count > 1 else ""
+def _track_names(view: TraceView, lanes: Lanes, streams: dict[Stream, int]) -> Iterator[dict]:
+    trace, activities = view.trace, view.trace.gpu_activities
+    launching = activities.thread[view.activities][activities.has_launch[view.activities]]
+    threads = np.unique(np.append(trace.range_arrays.thread[view.ranges], launching)).tolist()
+    rank = f"rank {view.rank}, " if view.count > 1 else ""
     for process in sorted({process_of(thread) for thread in threads} | {process for process, _, _ in streams}):
-        yield _name("process_name", Track(placed.pid(process), 0), f"{rank}process {process_number(process)}")
-    labels = {placed.thread_track(thread): f"thread {thread_number(thread)}" for thread in threads}
+        yield _name_event("process_name", Track(view.pid(process), 0), f"{rank}process {process_number(process)}")
+    labels = {view.thread_track(thread): f"thread {thread_number(thread)}" for thread in threads}
     for (process, device, stream), number in streams.items():
-        label, pid = f"{'CPU' if device < 0 else f'GPU {device}'}, stream {stream}", placed.pid(process)
+        label, pid = f"{'CPU' if device < 0 else f'GPU {device}'}, stream {stream}", view.pid(process)
         labels[Track(pid, STREAM_TRACK + number)] = label
         if device >= 0:
             labels[Track(pid, RANGE_TRACK + number)] = f"{label}: ranges"
     for track, label in labels.items():
-        yield _name("thread_name", track, label)
+        yield _name_event("thread_name", track, label)
         for lane, further in enumerate(lanes.further.get(track, ()), start=2):
-            yield _name("thread_name", further, f"{label} ({lane})")
+            yield _name_event("thread_name", further, f"{label} ({lane})")
 
 
 def _slice(
-    placed: PlacedTrace, lanes: Lanes, track: Track, name: str, category: str, start_ns: int, end_ns: int,
+    view: TraceView, lanes: Lanes, track: Track, name: str, category: str, start_ns: int, end_ns: int,
     arguments: Mapping[str, object] = {},
 ) -> dict:  # fmt: skip
     """A bar of the timeline; times are integer nanoseconds of the capture."""
     track = lanes.place(track, start_ns, end_ns)
-    times = {"ts": placed.us(start_ns), "dur": (end_ns - start_ns) / 1000}
+    times = {"ts": view.us(start_ns), "dur": (end_ns - start_ns) / 1000}
     return {"ph": "X", "name": name, "cat": category, **track._asdict(), **times, "args": arguments}
 
 
-def _name(kind: str, track: Track, name: str) -> dict:
+def _name_event(kind: str, track: Track, name: str) -> dict:
     return {"ph": "M", "name": kind, **track._asdict(), "args": {"name": name}}

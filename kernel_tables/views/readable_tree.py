@@ -28,7 +28,7 @@ class Node:
     """A range, with what was launched in it and in its inner ranges."""
 
     name: str
-    times: int | None = None  # None if it is not a range
+    instances: int | None = None  # None if it is not a range
     kernels: int = 0
     ns: int = 0
     memops: int = 0
@@ -74,22 +74,22 @@ class RangeTree:
             for name in path:
                 node = node.children.setdefault(name, Node(name))
                 node.add(sums)
-            if sums.times is not None:
-                node.times = (node.times or 0) + sums.times
+            if sums.instances is not None:
+                node.instances = (node.instances or 0) + sums.instances
         _complete(self._root)
         self._tree_nodes = _tree_nodes(self._root)
 
     def __len__(self) -> int:
         return len(self._tree_nodes) - 1
 
-    def rows(self, most: int = 0) -> list[TreeRow]:
+    def rows(self, limit: int = 0) -> list[TreeRow]:
         """The rows, children below their parents, the longest first.
 
-        With `most`, about that number: the phases and the longest ranges in them; the others are summed up in one row.
+        With a `limit`, about that number: the phases and the longest ranges in them; the others of a range are one row.
         """
         shown_ids = (
-            _shown_ids(self._tree_nodes, most)
-            if 0 < most < len(self)
+            _shown_ids(self._tree_nodes, limit)
+            if 0 < limit < len(self)
             else {id(entry.node) for entry in self._tree_nodes}
         )
         rows, waiting = [], _inner_rows(self._root, shown_ids, 0)
@@ -106,40 +106,40 @@ def _launched(trace: CaptureArrays, under: str | None, process: int | None) -> l
         trace.require_range(under)
     activities, paths = trace.gpu_activities, trace.range_paths
     rows = slice(None) if process is None else activities.process == process
-    of_name = np.array([family(name) == COMMUNICATION for name in trace.activity_classes], bool)
-    key = 2 * trace.activity_path[rows].astype(np.int32) + of_name[activities.name[rows]]
+    is_communication = np.array([family(name) == COMMUNICATION for name in trace.activity_classes], bool)
+    key = 2 * trace.activity_path[rows].astype(np.int32) + is_communication[activities.name[rows]]
     is_kernel = COUNTS_AS_KERNEL[activities.kind[rows]]
     kernels, memops = (np.bincount(key[mask], minlength=2 * len(paths)).tolist() for mask in (is_kernel, ~is_kernel))
     ns = sums_by_group(key, activities.duration_ns[rows], 2 * len(paths)).tolist()
-    times = np.bincount(paths.of_node[range_instance_nodes(trace, None, process)], minlength=len(paths)).tolist()
-    short = {name: UNIT.sub(r"\1", name) for name in paths.names}
+    instances = np.bincount(paths.of_node[range_instance_nodes(trace, None, process)], minlength=len(paths)).tolist()
+    short_names = {name: UNIT.sub(r"\1", name) for name in paths.names}
     ranges, communication = [], []
     for path, names in enumerate(paths.tuples):
         if names if under is None else under in names:
-            names = tuple(short[name] for name in names[names.index(under) if under else 0 :])
-            own = Node("", times[path], kernels[2 * path], ns[2 * path], memops[2 * path])
-            together = Node("", None, kernels[2 * path + 1], ns[2 * path + 1])
-            if times[path] or not (own.is_empty and together.is_empty):
+            names = tuple(short_names[name] for name in names[names.index(under) if under else 0 :])
+            own = Node("", instances[path], kernels[2 * path], ns[2 * path], memops[2 * path])
+            collectives = Node("", None, kernels[2 * path + 1], ns[2 * path + 1])
+            if instances[path] or not (own.is_empty and collectives.is_empty):
                 ranges.append((names, own))
-            if not together.is_empty:
+            if not collectives.is_empty:
                 phase = min(names.index(STEP) + 1 if STEP in names else 0, len(names) - 1)
-                communication.append(((*names[: phase + 1], COMMUNICATION), together))
+                communication.append(((*names[: phase + 1], COMMUNICATION), collectives))
     return ranges + communication
 
 
 def with_phases_as_siblings(paths: Sequence[RangePath]) -> list[RangePath]:
-    """The paths, in which forward, backward and optimizer are siblings, whichever of them calls another."""
+    """The paths, changed so that forward, backward and optimizer are siblings, whichever of them calls another."""
     changed, waiting = list(paths), [(0, range(len(paths)))]
     while waiting:  # by the number of names around
         depth, rows = waiting.pop()
         rows = [row for row in rows if len(changed[row]) > depth]
         pairs = {pair for row in rows if len(pair := changed[row][depth : depth + 2]) == 2}
-        # a closure runs the model inside its optimizer
+        # a closure runs the model inside its optimizer, whose name is removed
         with_closure = {outer for outer, name in pairs if OPTIMIZER.match(outer) and BACKWARD.search(name)}
         for row in rows:
             if changed[row][depth] in with_closure and len(changed[row]) > depth + 1:
                 changed[row] = changed[row][:depth] + changed[row][depth + 1 :]
-        # parts of a backward pass whose names are next to it are the forward passes of models
+        # a part of a backward pass whose name is next to it, too, is a forward pass of a model: it gets a range FORWARD
         names = {changed[row][depth] for row in rows}
         passes = {name for name in names if BACKWARD.search(name)}
         pairs = {pair for row in rows if len(pair := changed[row][depth : depth + 2]) == 2}
@@ -157,8 +157,8 @@ def _complete(root: Node) -> None:
     """Drops empty children, and adds the time outside of children as a child, so that children add up."""
     for entry in reversed(_tree_nodes(root)):
         node = entry.node
-        if node.name == FORWARD and node.times is None:  # around models
-            node.times = sum(child.times or 0 for child in node.children.values())
+        if node.name == FORWARD and node.instances is None:  # around models
+            node.instances = sum(child.instances or 0 for child in node.children.values())
         node.children = {name: child for name, child in node.children.items() if not child.is_empty}
         own_node = Node(OWN, None, node.kernels, node.ns, node.memops)
         for child in node.children.values():
@@ -167,15 +167,15 @@ def _complete(root: Node) -> None:
             node.children.setdefault(OWN, Node(OWN)).add(own_node)
 
 
-def _shown_ids(tree_nodes: list[_TreeNode], most: int) -> set[int]:
-    """The ids of about `most` nodes to show."""
+def _shown_ids(tree_nodes: list[_TreeNode], limit: int) -> set[int]:
+    """The ids of about `limit` nodes to show."""
     shown_ids = set()
     for entry in reversed(tree_nodes):
         is_phase = entry.parent is not None and entry.parent.name == STEP
         if entry.depth <= 1 or is_phase or id(entry.node) in shown_ids:
             shown_ids |= {id(entry.node), id(entry.parent)}
     for entry in sorted(tree_nodes, key=lambda entry: -entry.node.ns):
-        if len(shown_ids) >= most:
+        if len(shown_ids) >= limit:
             break
         if id(entry.parent) in shown_ids:
             shown_ids.add(id(entry.node))
@@ -197,16 +197,16 @@ def _inner_rows(node: Node, shown_ids: set[int], depth: int) -> list[TreeRow]:
     others = [child for child in children if id(child) not in shown_ids]
     if shown and len(others) == 1:  # its own row takes no more room
         shown, others = children, []
-    rows = [TreeRow(depth, readable(_label(child.name, node.name)), child) for child in shown]
+    rows = [TreeRow(depth, readable_name(_label(child.name, node.name)), child) for child in shown]
     if rows and others:
-        together = Node("")
+        sums = Node("")
         for child in others:
-            together.add(child)
-        rows.append(TreeRow(depth, f"({len(others)} smaller)", together, len(others)))
+            sums.add(child)
+        rows.append(TreeRow(depth, f"({len(others)} smaller)", sums, len(others)))
     return rows[::-1]
 
 
-def readable(name: str) -> str:
+def readable_name(name: str) -> str:
     """The name of a range in words if PyTorch opens it; other names unchanged."""
     if name.startswith(NEXT_BATCH):
         return "next batch (DataLoader)"

@@ -10,7 +10,7 @@ from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS
 from kernel_tables.attribution.arrays import factorize, map_blocks, sums_by_group
 from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.paths import NO_RANGE, Paths
-from kernel_tables.columns import names_of
+from kernel_tables.columns import column_names
 from kernel_tables.kernel_classes.categories import UNKNOWN
 
 SUMS = ("instances", "kernels", "gpu_time_ns", "memops", "memop_time_ns")
@@ -18,12 +18,12 @@ SUMS = ("instances", "kernels", "gpu_time_ns", "memops", "memop_time_ns")
 
 def activities(trace: CaptureArrays) -> pd.DataFrame:
     rows = trace.gpu_activities
-    class_names, class_of_name = np.unique(np.array(trace.activity_classes, object), return_inverse=True)
+    class_names, class_code = np.unique(np.array(trace.activity_classes, object), return_inverse=True)
     return pd.DataFrame(
         {
             "kind": pd.Categorical.from_codes(rows.kind, KINDS),
             "name": _categorical(rows.name, rows.names),
-            "class": pd.Categorical.from_codes(class_of_name.reshape(-1)[rows.name], class_names.astype(str)),
+            "class": pd.Categorical.from_codes(class_code.reshape(-1)[rows.name], class_names.astype(str)),
             "start_ns": rows.start_ns,
             "end_ns": rows.end_ns,
             "duration_ns": rows.duration_ns,
@@ -31,7 +31,7 @@ def activities(trace: CaptureArrays) -> pd.DataFrame:
             "thread": rows.thread,
             "device": trace.places["device"].astype(np.int64),
             "stream": trace.places["stream"].astype(np.int64),
-            "launch_ns": pd.arrays.IntegerArray(rows.launch_ns, mask=~rows.launched),
+            "launch_ns": pd.arrays.IntegerArray(rows.launch_ns, mask=~rows.has_launch),
             "path_id": trace.activity_path.astype(np.int32),
         }
     )
@@ -85,10 +85,10 @@ def range_tree(trace: CaptureArrays, under: str | None, process: int | None = No
         for name in SUMS[1:]:
             np.add.at(sums[name], paths.parent[rows], sums[name][rows])
     is_shown = (sums["instances"] > 0) | (sums["kernels"] > 0) | (sums["memops"] > 0)
-    is_shown &= paths.inside(under) if under is not None else True
+    is_shown &= paths.is_inside(under) if under is not None else True
     is_shown[NO_RANGE] = False
-    shown = [path for path in _in_order(paths, sums["gpu_time_ns"] + sums["memop_time_ns"]) if is_shown[path]]
-    limits.require_text(int(paths.text[shown].sum()), limits.MOST_TEXT_OF_A_TABLE)
+    shown = [path for path in _depth_first(paths, sums["gpu_time_ns"] + sums["memop_time_ns"]) if is_shown[path]]
+    limits.require_text(int(paths.characters[shown].sum()), limits.MAX_TABLE_CHARACTERS)
     outermost = int(depth[shown].min(initial=depth.max(initial=0)))
     head = {"range": [path_text.as_path(paths.tuples[path]) for path in shown], "depth": depth[shown] - outermost}
     return pd.DataFrame(head | {name: sums[name][shown] for name in SUMS})
@@ -96,59 +96,57 @@ def range_tree(trace: CaptureArrays, under: str | None, process: int | None = No
 
 def kernels(trace: CaptureArrays, under: str | None, process: int | None = None) -> pd.DataFrame:
     rows, paths = trace.gpu_activities, trace.range_paths
-    selected = _selected(trace, under, process)
-    path, name_of = trace.activity_path[selected], rows.name[selected]
-    names = max(len(rows.names), 1)
-    dtype = np.int32 if len(paths) * names < 1 << 31 else np.int64  # untouched memory costs no time
-    key = map_blocks(lambda block: path[block].astype(dtype) * names + name_of[block], len(path), dtype)
-    group, group_of = factorize(key)
+    selected = _selection(trace, under, process)
+    path, name = trace.activity_path[selected], rows.name[selected]
+    name_count = max(len(rows.names), 1)
+    dtype = np.int32 if len(paths) * name_count < 1 << 31 else np.int64  # half the memory takes less time
+    key = map_blocks(lambda block: path[block].astype(dtype) * name_count + name[block], len(path), dtype)
+    keys, group = factorize(key)
     del key
-    statistics = _statistics(group_of, rows.duration_ns[selected])
-    path_id, name = group // names, group % names
-    trace.require_text(path_id, name, limits.MOST_TEXT_OF_A_TABLE)
+    statistics = _statistics(group, rows.duration_ns[selected])
+    path_id, name_id = keys // name_count, keys % name_count
+    trace.require_text(path_id, name_id, limits.MAX_TABLE_CHARACTERS)
     label = {path: path_text.as_path(paths.tuples[path]) for path in np.unique(path_id).tolist()}
     head = {
         "range": [label[path] for path in path_id.tolist()],
-        "kernel": [rows.names[code] for code in name.tolist()],
-        "class": [trace.activity_classes[code] for code in name.tolist()],
+        "kernel": [rows.names[code] for code in name_id.tolist()],
+        "class": [trace.activity_classes[code] for code in name_id.tolist()],
     }
     return _sorted(pd.DataFrame(head | statistics), "total_ns", "range", "kernel")
 
 
 def classes(trace: CaptureArrays, under: str | None, process: int | None = None) -> pd.DataFrame:
-    rows, selected = trace.gpu_activities, _selected(trace, under, process)
+    rows, selected = trace.gpu_activities, _selection(trace, under, process)
     name = rows.name[selected]
     total_ns = sums_by_group(name, rows.duration_ns[selected], len(rows.names))
     launches = np.bincount(name, minlength=len(rows.names))
     by_name = pd.DataFrame(
         {"class": trace.activity_classes, "kernel": rows.names, "launches": launches, "total_ns": total_ns}
     )
-    by_name = _sorted(by_name[by_name["launches"] > 0], "total_ns", "kernel")
-    table = [_class_row(name, of_class, by_name["total_ns"].sum()) for name, of_class in by_name.groupby("class")]
-    return _sorted(pd.DataFrame(table, columns=names_of("classes")), "total_ns", "class")
+    by_name = by_name[by_name["launches"] > 0].astype({"class": "str", "kernel": "str"})
+    by_name = _sorted(by_name, "total_ns", "kernel")
+    table = by_name.groupby("class", as_index=False).agg(
+        kernels=("kernel", "size"), launches=("launches", "sum"), total_ns=("total_ns", "sum"),
+        largest_kernel=("kernel", "first"), unknown_names=("kernel", "; ".join),
+    )  # fmt: skip
+    table["unknown_names"] = table["unknown_names"].where(table["class"] == UNKNOWN, "")
+    table["share_of_gpu_time"] = table["total_ns"] / max(table["total_ns"].sum(), 1)
+    return _sorted(table[column_names("classes")], "total_ns", "class")
 
 
-def _class_row(name: str, of_class: pd.DataFrame, all_ns: int) -> tuple:
-    """The columns of `classes` for a class, from its kernels, longest time first."""
-    names = of_class["kernel"].tolist()
-    launches, total_ns = int(of_class["launches"].sum()), int(of_class["total_ns"].sum())
-    share = total_ns / all_ns if all_ns else 0.0
-    return name, len(names), launches, total_ns, share, names[0], "; ".join(names) if name == UNKNOWN else ""
-
-
-def _selected(trace: CaptureArrays, under: str | None, process: int | None) -> np.ndarray | slice:
+def _selection(trace: CaptureArrays, under: str | None, process: int | None) -> np.ndarray | slice:
     """Selects the activities of a process inside an instance of `under`; all of them if both are None."""
     selected = slice(None) if process is None else trace.gpu_activities.process == process
     if under is None:
         return selected
     trace.require_range(under)
-    inside = trace.range_paths.inside(under)[trace.activity_path]
+    inside = trace.range_paths.is_inside(under)[trace.activity_path]
     return inside if process is None else inside & selected
 
 
 def _sums_by_path(trace: CaptureArrays, process: int | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The paths with direct launches, and by path the SUMS (without instances) of these launches."""
-    rows, selected = trace.gpu_activities, _selected(trace, None, process)
+    rows, selected = trace.gpu_activities, _selection(trace, None, process)
     used, path = factorize(trace.activity_path[selected])
     is_memop, kind, duration_ns = ~COUNTS_AS_KERNEL, rows.kind[selected], rows.duration_ns[selected]
     group = map_blocks(lambda block: 2 * path[block] + is_memop[kind[block]], len(path), np.int32)
@@ -162,7 +160,7 @@ def range_instance_nodes(trace: CaptureArrays, under: str | None, process: int |
     nodes, paths = trace.instance_nodes, trace.range_paths
     if process is not None:
         nodes = nodes[trace.range_arrays.process[trace.attribution.range[nodes]] == process]
-    return nodes if under is None else nodes[paths.inside(under)[paths.of_node[nodes]]]
+    return nodes if under is None else nodes[paths.is_inside(under)[paths.of_node[nodes]]]
 
 
 def _statistics(group: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.ndarray]:
@@ -176,7 +174,7 @@ def _statistics(group: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.ndar
     return {name: table[f"ns_{function}"].to_numpy() for name, function in columns}
 
 
-def _in_order(paths: Paths, time_ns: np.ndarray) -> list[int]:
+def _depth_first(paths: Paths, time_ns: np.ndarray) -> list[int]:
     """The paths with children below their parents, the longest time first."""
     children: dict[int, list[int]] = {}
     for path in np.lexsort((np.arange(len(paths)), -time_ns)).tolist():
@@ -205,5 +203,5 @@ def _categorical(code: np.ndarray, labels: list[str]) -> pd.Categorical:
 
 
 def _sorted(table: pd.DataFrame, time_column: str, *names: str) -> pd.DataFrame:
-    """The rows, longest time first, then by name."""
+    """The rows, the longest time first, then by name."""
     return table.sort_values([time_column, *names], ascending=[False, *[True] * len(names)], ignore_index=True)

@@ -14,15 +14,15 @@ from kernel_tables.attribution.launches import NO_LAUNCH
 from kernel_tables.attribution.ranges import NONE
 
 RANGE, LAUNCH, KERNEL = TRACKS = ("range", "launch", "kernel")
-NOWHERE = -1
+NO_PLACE = -1  # no thread, device or stream
 
 
-def inside_step(trace: CaptureArrays, step_name: str, step: int) -> tuple[np.ndarray, np.ndarray]:
+def step_contents(trace: CaptureArrays, step_name: str, step: int) -> tuple[np.ndarray, np.ndarray]:
     """The numbers of the ranges of its process inside a step, with the step, and of the activities launched in it."""
     ranges = trace.range_arrays
-    inside = (ranges.start_ns >= ranges.start_ns[step]) & (ranges.end_ns <= ranges.end_ns[step])
+    is_inside = (ranges.start_ns >= ranges.start_ns[step]) & (ranges.end_ns <= ranges.end_ns[step])
     activities = np.flatnonzero(trace.enclosing(step_name) == step)
-    return np.flatnonzero(inside & (ranges.process == ranges.process[step])), activities
+    return np.flatnonzero(is_inside & (ranges.process == ranges.process[step])), activities
 
 
 def timeline_rows(trace: CaptureArrays, ranges: np.ndarray, activities: np.ndarray) -> pd.DataFrame:
@@ -46,7 +46,7 @@ def range_rows(trace: CaptureArrays, rows: np.ndarray) -> pd.DataFrame:
     depth = np.array([len(paths.tuples[path]) for path in path_id.tolist()], np.int64)
     return pd.DataFrame(
         {
-            "track": RANGE, "thread": ranges.thread[rows], "device": NOWHERE, "stream": NOWHERE,
+            "track": RANGE, "thread": ranges.thread[rows], "device": NO_PLACE, "stream": NO_PLACE,
             "depth": depth - depth.min(initial=depth.max(initial=0)),
             "name": [paths.tuples[path][-1] for path in path_id.tolist()], "class": "", "path_id": path_id,
             "start_ns": ranges.start_ns[rows], "end_ns": ranges.end_ns[rows], "call": NO_LAUNCH,
@@ -60,13 +60,14 @@ def call_rows(trace: CaptureArrays, rows: np.ndarray) -> pd.DataFrame:
     launched = rows[activities.launch_row[rows] != NO_LAUNCH]
     calls, first = np.unique(activities.launch_row[launched], return_index=True)
     rows = launched[first]
-    ends_ns, names = trace.capture.call_ends_and_names()
+    functions = trace.capture.call_functions()
     return pd.DataFrame(
         {
-            "track": LAUNCH, "thread": activities.thread[rows], "device": NOWHERE, "stream": NOWHERE, "depth": 0,
-            "name": [names[call] for call in calls.tolist()], "class": "",
+            "track": LAUNCH, "thread": activities.thread[rows], "device": NO_PLACE, "stream": NO_PLACE, "depth": 0,
+            "name": [functions.name_by_id.get(number, "launch") for number in functions.name_id[calls].tolist()],
+            "class": "",
             "path_id": trace.launch_path[rows].astype(np.int32),
-            "start_ns": activities.launch_at(rows), "end_ns": ends_ns[calls], "call": calls,
+            "start_ns": activities.launch_ns_of(rows), "end_ns": functions.end_ns[calls], "call": calls,
         }
     )  # fmt: skip
 
@@ -76,7 +77,7 @@ def _activity_rows(trace: CaptureArrays, rows: np.ndarray) -> pd.DataFrame:
     codes = activities.name[rows].tolist()
     return pd.DataFrame(
         {
-            "track": KERNEL, "thread": NOWHERE, "device": trace.places["device"][rows],
+            "track": KERNEL, "thread": NO_PLACE, "device": trace.places["device"][rows],
             "stream": trace.places["stream"][rows], "depth": 0, "name": [activities.names[code] for code in codes],
             "class": [classes[code] for code in codes], "path_id": trace.activity_path[rows].astype(np.int32),
             "start_ns": activities.start_ns[rows], "end_ns": activities.end_ns[rows], "call": NO_LAUNCH,
@@ -91,7 +92,7 @@ class Stretch(NamedTuple):
     """A time in which a stream runs only activities of one range."""
 
     stream: Stream
-    name: int
+    name: int  # code of the name of the range
     start_ns: int
     end_ns: int
 
@@ -104,12 +105,13 @@ def stretches(trace: CaptureArrays, activities: np.ndarray) -> list[Stretch]:
     columns = (*keys, trace.attribution.activity_node, rows.start_ns, rows.end_ns)
     chains: dict[int, tuple[int, ...]] = {NONE: ()}
     finished: list[Stretch] = []
-    opened: list[tuple[int, int]] = []  # the nodes that are open on a stream, and since when
+    open_nodes: list[tuple[int, int]] = []  # on the current stream, each with the time since when
     stream, last_ns = None, 0
 
     def close(depth: int) -> None:
-        while len(opened) > depth:
-            node, since_ns = opened.pop()
+        """Finishes the open nodes beyond this depth."""
+        while len(open_nodes) > depth:
+            node, since_ns = open_nodes.pop()
             finished.append(Stretch(stream, int(name_of[node]), since_ns, last_ns))
 
     for *place, innermost, start_ns, end_ns in zip(*(column[order].tolist() for column in columns), strict=True):
@@ -117,9 +119,9 @@ def stretches(trace: CaptureArrays, activities: np.ndarray) -> list[Stretch]:
             close(0)
             stream, last_ns = tuple(place), start_ns
         chain = _chain(trace.attribution.parent, innermost, chains)
-        pairs = zip(chain, opened, strict=False)
+        pairs = zip(chain, open_nodes, strict=False)
         close(len(list(takewhile(lambda pair: pair[0] == pair[1][0], pairs))))
-        opened += [(node, start_ns) for node in chain[len(opened) :]]
+        open_nodes += [(node, start_ns) for node in chain[len(open_nodes) :]]
         last_ns = max(last_ns, end_ns)
     close(0)
     finished.reverse()  # inner ones were closed first
@@ -127,7 +129,7 @@ def stretches(trace: CaptureArrays, activities: np.ndarray) -> list[Stretch]:
 
 
 def _chain(parent: np.ndarray, node: int, chains: dict[int, tuple[int, ...]]) -> tuple[int, ...]:
-    """The nodes around a node, outermost first, and itself; `chains` keeps those that are known."""
+    """The nodes around a node, outermost first, and the node itself; `chains` is a cache by node."""
     path = []
     while node not in chains:
         path.append(node)

@@ -47,11 +47,11 @@ def _rule_errors(config: Mapping) -> Iterator[str]:
     classes, rules = config.get("kernel_classes", []), config.get("diagnosis_rules", [])
     if not classes and not rules:
         return
-    from kernel_tables.diagnosis.own_rules import own_rules
+    from kernel_tables.diagnosis.custom_rules import rules_of_entries
     from kernel_tables.errors import TraceError
     from kernel_tables.kernel_classes.categories import users_rules
 
-    for check in (lambda: users_rules(classes), lambda: own_rules(rules, "diagnosis_rules")):
+    for check in (lambda: users_rules(classes), lambda: rules_of_entries(rules, "diagnosis_rules")):
         try:
             check()
         except TraceError as error:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kernel_tables.attribution.arrays import factorize, grouped, matched
+from kernel_tables.attribution.arrays import factorize, positions_by_group, positions_by_key
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ def test_compact_keys_are_the_distinct_ones_and_their_indices(keys):
 @pytest.mark.parametrize("count", [0, 1, 3, 200, 70_000], ids="{} groups".format)
 def test_grouped_positions_are_those_of_each_group_and_negative_ones_are_of_none(count):
     groups = np.random.default_rng(0).integers(-1, count, 500).astype(np.int32)
-    found = grouped(groups, count)
+    found = positions_by_group(groups, count)
     assert len(found) == count
     assert [group for group, positions in enumerate(found) for _ in positions] == sorted(groups[groups >= 0].tolist())
     for group in set(groups[groups >= 0].tolist()):
@@ -29,5 +29,5 @@ def test_grouped_positions_are_those_of_each_group_and_negative_ones_are_of_none
 
 def test_matched_positions_are_those_of_each_key_of_the_first_in_both():
     one, other = np.array([4, 9, 4, 2]), np.array([2, 4, 7])
-    pairs = [(here.tolist(), there.tolist()) for here, there in matched(one, other)]
+    pairs = [(here.tolist(), there.tolist()) for here, there in positions_by_key(one, other)]
     assert pairs == [([3], [0]), ([0, 2], [1]), ([1], [])]

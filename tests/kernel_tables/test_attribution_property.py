@@ -21,7 +21,7 @@ LAST_NS = 24  # a short clock, so that ends and starts meet often
 def many_blocks():
     """Arrays of more than a few rows are handled as those of millions are."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(arrays, "ROWS", 5)
+        patch.setattr(arrays, "BLOCK_LENGTH", 5)
         yield
 
 

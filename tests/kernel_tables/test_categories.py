@@ -9,7 +9,7 @@ import pytest
 
 from kernel_tables.errors import TraceError
 from kernel_tables.kernel_classes import categories
-from kernel_tables.kernel_classes.categories import unusable
+from kernel_tables.kernel_classes.categories import pattern_problem
 
 PATH_TO_NAMES = Path(__file__).with_name("kernel_names.json")  # full names from public traces: [launches, µs]
 PATH_TO_EXPECTED = Path(__file__).with_name("expected_classes.tsv")
@@ -164,7 +164,7 @@ def test_every_built_in_rule_is_searched_in_linear_time():
     patterns = [
         categories._expression(part, text) for rule in categories.built_in_rules() for part, text in rule.patterns
     ]
-    assert [pattern for pattern in patterns if unusable(pattern)] == []
+    assert [pattern for pattern in patterns if pattern_problem(pattern)] == []
 
 
 @pytest.mark.parametrize(

@@ -18,26 +18,26 @@ from kernel_tables.counters.joining import (
     OTHER_DEPTH,
     TOO_SMALL,
     UNKNOWN,
+    common_spelling,
     configurations,
-    joined,
-    launches_of,
-    spelled,
+    join_counters,
+    launch_facts,
     verdicts_of,
 )
 from kernel_tables.counters.metrics import (
-    DO_OPERATIONS,
     INSTRUCTIONS,
     KINDS,
     LIMITS,
     METRICS,
     MULTIPROCESSORS,
+    NON_MATRIX_INSTRUCTIONS,
+    OPERATION_INDICATORS,
     STALLS,
     TENSOR_INSTRUCTIONS,
     TENSOR_OPERATIONS,
     TIME_NS,
-    WITHOUT_MATRICES,
 )
-from kernel_tables.counters.reading import kept_counters, no_counters, read_counters, rounds_together
+from kernel_tables.counters.reading import join_rounds, no_counters, read_counters, read_kept_counters
 from kernel_tables.counters.work import WORK, Roofs, rates_of, total_flops, work_of
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
@@ -54,7 +54,7 @@ def printed():
 
 def counters(*rows: dict) -> pd.DataFrame:
     """Counted launches; what is not said of one is 0."""
-    zeros = dict.fromkeys((metric.name for metric in (*METRICS, *DO_OPERATIONS)), 0.0)
+    zeros = dict.fromkeys((metric.name for metric in (*METRICS, *OPERATION_INDICATORS)), 0.0)
     return pd.DataFrame([{"kernel": "k", **LAUNCH, **zeros, **row} for row in rows])
 
 
@@ -63,7 +63,12 @@ def launches(*rows: dict) -> pd.DataFrame:
 
 
 def test_what_ncu_prints_is_read_without_the_names_of_host_and_program(printed):
-    assert list(printed.columns) == ["kernel", "grid", "block", *(metric.name for metric in (*METRICS, *DO_OPERATIONS))]
+    assert list(printed.columns) == [
+        "kernel",
+        "grid",
+        "block",
+        *(metric.name for metric in (*METRICS, *OPERATION_INDICATORS)),
+    ]
     assert (len(printed), printed["grid"].iloc[0], printed["block"].iloc[0]) == (10, "16x6x1", "128x1x1")
     assert "gpu-node-17" not in printed.to_csv() and "909" not in set(printed.to_csv().split(","))
 
@@ -105,33 +110,35 @@ def test_what_a_gpu_does_not_count_is_missing_and_a_kind_of_flops_without_a_coun
 
 
 def test_counters_that_were_kept_are_read_back_as_they_were(printed, tmp_path):
-    kept = rounds_together([printed])
+    kept = join_rounds([printed])
     kept.to_csv(tmp_path / "ncu.csv", index=False)
-    pd.testing.assert_frame_equal(kept_counters(tmp_path / "ncu.csv"), kept)
+    pd.testing.assert_frame_equal(read_kept_counters(tmp_path / "ncu.csv"), kept)
     no_counters().to_csv(tmp_path / "ncu.csv", index=False)
-    assert kept_counters(tmp_path / "ncu.csv").empty
+    assert read_kept_counters(tmp_path / "ncu.csv").empty
     (tmp_path / "ncu.csv").write_text("a,b\n1\n")
     with pytest.raises(TraceError, match="are not those of counters"):
-        kept_counters(tmp_path / "ncu.csv")
+        read_kept_counters(tmp_path / "ncu.csv")
 
 
 def test_both_tools_spelling_of_a_name_is_the_same():
     nsys = "void at::native::k<(int)4, at::native::<unnamed>::F<float>, std::array<char *, (unsigned long)2>>(int, T2)"
     ncu = "void at::k<4, at::<unnamed>::F<float>, std::array<char *, 2>>(int, T2)"
-    assert spelled(nsys) == spelled(ncu)
-    assert spelled(nsys) != spelled(nsys.replace("(int)4", "(int)8"))
-    assert spelled("a::[lambda(int) (instance 1)]") != spelled("a::[lambda(int) (instance 2)]")
+    assert common_spelling(nsys) == common_spelling(ncu)
+    assert common_spelling(nsys) != common_spelling(nsys.replace("(int)4", "(int)8"))
+    assert common_spelling("a::[lambda(int) (instance 1)]") != common_spelling("a::[lambda(int) (instance 2)]")
 
 
 def test_a_launch_has_the_counters_of_its_name_grid_and_block():
     counted = counters({"kernel": "k"}, {"kernel": "k", "grid": "8x1x1"}, {"kernel": "k", "block": "64x1x1"})
-    found = joined(launches({"grid": "8x1x1"}, {"block": "64x1x1"}, {}, {"kernel": "other"}), counted)
+    found = join_counters(launches({"grid": "8x1x1"}, {"block": "64x1x1"}, {}, {"kernel": "other"}), counted)
     assert found["counted_as"].tolist() == [1, 2, 0, NONE]
     assert found["not_counted"].tolist() == ["", "", "", NOT_PROFILED]
 
 
 def test_names_that_cannot_be_told_apart_have_no_counters():
-    found = joined(launches({"kernel": "a::k<(int)1>"}, {"kernel": "b::k<(long)1>"}), counters({"kernel": "k<1>"}))
+    found = join_counters(
+        launches({"kernel": "a::k<(int)1>"}, {"kernel": "b::k<(long)1>"}), counters({"kernel": "k<1>"})
+    )
     assert found["not_counted"].tolist() == [AMBIGUOUS] * 2 and (found["counted_as"] == NONE).all()
 
 
@@ -139,7 +146,7 @@ def test_a_matrix_multiply_of_several_depths_goes_to_the_one_that_took_as_long()
     fma, deep = INSTRUCTIONS["ffma"], {"kernel": "sgemm", "class": "gemm"}
     rows = [{"kernel": "sgemm", fma: flops, TIME_NS: ns} for flops, ns in ((1e6, 1000.0), (1e6, 990.0), (4e6, 4000.0))]
     times = (980, 3900, 800, 1300, 400, 5100)
-    found = joined(launches(*({**deep, "duration_ns": ns} for ns in times)), counters(*rows))
+    found = join_counters(launches(*({**deep, "duration_ns": ns} for ns in times)), counters(*rows))
     assert found["counted_as"].tolist() == [
         0,
         2,
@@ -149,7 +156,7 @@ def test_a_matrix_multiply_of_several_depths_goes_to_the_one_that_took_as_long()
         NONE,
     ]  # counting empties caches: it takes longer, not less
     assert found["not_counted"].tolist() == ["", "", "", OTHER_DEPTH, "", OTHER_DEPTH]
-    others = joined(launches({"kernel": "sgemm", "duration_ns": 10}), counters(*rows[:1]))
+    others = join_counters(launches({"kernel": "sgemm", "duration_ns": 10}), counters(*rows[:1]))
     assert others["counted_as"].tolist() == [0]  # an elementwise kernel has no depth
 
 
@@ -161,7 +168,7 @@ def test_no_launch_and_no_nanosecond_is_lost_and_each_has_the_counters_that_a_lo
         for _ in range(90)
     ))  # fmt: skip
     counted = counters(*({"kernel": name, "grid": grid, TIME_NS: 1.0} for name in "ab" for grid in sizes))
-    found = joined(made, counted)
+    found = join_counters(made, counted)
     for row in found.to_dict("records"):
         fitting = [
             n
@@ -190,13 +197,13 @@ def test_shares_of_the_roofs_add_up_the_time_of_every_kind_of_flops():
 def test_waves_and_their_tail_follow_from_the_blocks_and_what_limits_them_is_named():
     limits = dict.fromkeys(LIMITS.values(), 8.0) | {LIMITS["registers"]: 2.0}
     metrics = counters({**limits, MULTIPROCESSORS: 132.0, "sm__maximum_warps_per_active_cycle_pct": 25.0})
-    row = launches_of(pd.Series(["16x48x1"]), metrics).iloc[0]
+    row = launch_facts(pd.Series(["16x48x1"]), metrics).iloc[0]
     assert (row["waves"], row["tail"]) == pytest.approx((768 / 264, (3 - 768 / 264) / 3))
     assert (row["limited_by"], row["occupancy_possible"]) == ("registers", 0.25)
 
 
 def test_the_two_largest_reasons_for_waiting_are_told_with_their_shares(printed):
-    row = launches_of(printed["grid"], printed).iloc[4]  # a division in fp32 of 50 million numbers
+    row = launch_facts(printed["grid"], printed).iloc[4]  # a division in fp32 of 50 million numbers
     assert row["stall"] == "data from L2 or DRAM" and 0.5 < row["stall_share"] < 1
     assert row["second_stall"] and row["second_stall_share"] < row["stall_share"]
 
@@ -254,7 +261,7 @@ def test_a_launch_counted_without_what_its_warps_wait_for_has_that_of_the_first_
     waited, other = STALLS["barrier"], {"grid": "8x1x1"}
     first = counters({waited: 3.0}, {waited: 5.0} | other, {waited: 4.0} | other)
     later = counters({TIME_NS: 70.0}, {TIME_NS: 80.0} | other, {"kernel": "new"}).drop(columns=list(STALLS.values()))
-    table = rounds_together([first, later])
+    table = join_rounds([first, later])
     assert table[waited].tolist()[:5] == [3.0, 5.0, 4.0, 3.0, 5.0] and np.isnan(table[waited].iloc[5])
     assert table[TIME_NS].tolist() == [0.0, 0.0, 0.0, 70.0, 80.0, 0.0]
     assert list(table.columns) == list(no_counters().columns)
@@ -264,26 +271,26 @@ def test_a_launch_whose_tensor_operations_nobody_counted_did_none_or_is_left_out
     bf16, fp16, executed = TENSOR_OPERATIONS["bf16"], TENSOR_OPERATIONS["fp16"], TENSOR_INSTRUCTIONS
     not_asked, not_told = dict.fromkeys(TENSOR_OPERATIONS.values(), np.nan), {fp16: np.nan, executed: np.nan}
     first = counters(
-        {"kernel": "plain", **not_asked, executed: 4096.0, WITHOUT_MATRICES: 4096.0},  # constants are loaded so
+        {"kernel": "plain", **not_asked, executed: 4096.0, NON_MATRIX_INSTRUCTIONS: 4096.0},  # constants are loaded so
         {"kernel": "multiplies", **not_asked, executed: 9.0},
-        {"kernel": "hidden", **not_asked, executed: 9.0, WITHOUT_MATRICES: 8.0},
+        {"kernel": "hidden", **not_asked, executed: 9.0, NON_MATRIX_INSTRUCTIONS: 8.0},
         {"kernel": "on ordinary cores", **not_asked},
     )
     second = counters(
         {"kernel": "multiplies", bf16: 64.0} | not_told, {"kernel": "on ordinary cores", bf16: 0.0} | not_told
     )
-    table = rounds_together([first, second])
+    table = join_rounds([first, second])
     assert table["kernel"].tolist() == ["plain", "multiplies", "on ordinary cores"]
     assert table[bf16].tolist() == [0.0, 64.0, 0.0]
     assert table[fp16].isna().all()  # no counter of this GPU: it is none, where FLOPs are summed
     assert total_flops(table).tolist() == [0.0, 64.0, 0.0]
-    alone = rounds_together([first])
+    alone = join_rounds([first])
     assert alone["kernel"].tolist() == ["plain", "on ordinary cores"] and total_flops(alone).tolist() == [0.0, 0.0]
 
 
 def test_kernels_that_multiply_on_tensor_cores_are_told_from_those_that_load_constants_by_them():
     table = read_counters(PRINTED.with_name("ncu_2025.3.1_tensor_instructions.csv"))  # of an H200
-    executed, others = table[TENSOR_INSTRUCTIONS], table[WITHOUT_MATRICES]
+    executed, others = table[TENSOR_INSTRUCTIONS], table[NON_MATRIX_INSTRUCTIONS]
     multiplies = table.loc[executed > others, "kernel"].str.split("_").str[:3].str.join("_")
     assert multiplies.tolist() == ["nvjet_sm90_tst", "nvjet_sm90_hsh", "cudnn_generated_fort", "sm90_xmma_gemm"]
     same = executed.eq(others) & executed.gt(0)
@@ -292,7 +299,7 @@ def test_kernels_that_multiply_on_tensor_cores_are_told_from_those_that_load_con
 
 
 NO_OPERATIONS = dict.fromkeys(TENSOR_OPERATIONS.values(), np.nan)
-NOT_ASKED = dict.fromkeys((TENSOR_INSTRUCTIONS, WITHOUT_MATRICES), np.nan)
+NOT_ASKED = dict.fromkeys((TENSOR_INSTRUCTIONS, NON_MATRIX_INSTRUCTIONS), np.nan)
 
 
 @pytest.mark.parametrize(
@@ -303,8 +310,8 @@ NOT_ASKED = dict.fromkeys((TENSOR_INSTRUCTIONS, WITHOUT_MATRICES), np.nan)
         ({TENSOR_INSTRUCTIONS: 9.0}, {}, {}),
         ({TENSOR_INSTRUCTIONS: 9.0}, NO_OPERATIONS, {}),
         # this GPU does not tell the instructions that multiply no matrices
-        ({TENSOR_INSTRUCTIONS: 9.0, WITHOUT_MATRICES: np.nan}, None, {}),
-        ({TENSOR_INSTRUCTIONS: 0.0, WITHOUT_MATRICES: np.nan}, None, {"k": 0.0}),
+        ({TENSOR_INSTRUCTIONS: 9.0, NON_MATRIX_INSTRUCTIONS: np.nan}, None, {}),
+        ({TENSOR_INSTRUCTIONS: 0.0, NON_MATRIX_INSTRUCTIONS: np.nan}, None, {"k": 0.0}),
         # it tells none: the name has to do
         (NOT_ASKED, None, {"k": 0.0}),
         (NOT_ASKED, {TENSOR_OPERATIONS["bf16"]: 8.0}, {"k": 8.0}),
@@ -313,7 +320,7 @@ NOT_ASKED = dict.fromkeys((TENSOR_INSTRUCTIONS, WITHOUT_MATRICES), np.nan)
 def test_operations_that_nobody_counted_are_never_called_none_where_there_were_some(first, second, flops):
     other = {"kernel": "other", TENSOR_OPERATIONS["bf16"]: 64.0} | NOT_ASKED
     again = [] if second is None else [NOT_ASKED | second]
-    table = rounds_together([counters(NO_OPERATIONS | first), counters(*again, other)])
+    table = join_rounds([counters(NO_OPERATIONS | first), counters(*again, other)])
     assert dict(zip(table["kernel"], total_flops(table), strict=True)) == flops | {"other": 64.0}
 
 
@@ -324,4 +331,4 @@ def test_the_operations_of_tensor_cores_are_asked_for_of_what_may_multiply_alone
 
 def test_every_metric_is_asked_for_in_one_of_the_rounds():
     asked = {metric for of_round in ROUNDS for metric in of_round.metrics}
-    assert asked == {*METRICS, *DO_OPERATIONS} and set(DO_OPERATIONS) <= set(ROUNDS[0].metrics)
+    assert asked == {*METRICS, *OPERATION_INDICATORS} and set(OPERATION_INDICATORS) <= set(ROUNDS[0].metrics)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from kernel_tables.clean_text import in_a_cell, visible, with_clean_cells
+from kernel_tables.clean_text import csv_cell, visible, with_clean_cells
 from kernel_tables.errors import TraceError
 from kernel_tables.output import rendered
 from kernel_tables.trace import Trace
@@ -148,7 +148,7 @@ def test_a_name_breaks_no_row_colours_no_terminal_and_is_no_formula(tmp_path, na
         written = rendered(table, table_format).decode()
         assert visible(written.replace("\n", "")) == written.replace("\n", "")
     (_, row) = csv.reader(io.StringIO(rendered(table, "csv").decode()))
-    assert row[1] == in_a_cell(name) and row[1][0] not in "=+-@＝"
+    assert row[1] == csv_cell(name) and row[1][0] not in "=+-@＝"
     assert json.loads(rendered(table, "json"))[0]["kernel"] == name
     assert pd.read_parquet(io.BytesIO(rendered(table, "parquet")))["kernel"].tolist() == [name]
 

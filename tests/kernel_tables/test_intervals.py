@@ -9,7 +9,6 @@ from kernel_tables.intervals import (
     difference,
     gaps,
     intersection,
-    total_gaps_ns,
     union,
     unions,
 )
@@ -54,8 +53,6 @@ def test_every_operation_is_that_of_sets_of_nanoseconds(seed):
 def test_what_is_covered_and_the_gaps_are_the_whole_window():
     one = union(np.array([3, 10]), np.array([5, 12]))
     assert one.total_ns + gaps(one, 0, 20).total_ns == 20
-    assert total_gaps_ns(one, 0, 20) == gaps(one, 0, 20).total_ns
-    assert total_gaps_ns(union(np.array([]), np.array([])), 3, 20) == 17
     assert gaps(union(np.array([0]), np.array([9])), 2, 7).total_ns == 0
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kernel_tables.__main__ import main
-from kernel_tables.kernel_names.short import MAX_CHARACTERS, as_text, explained, parts_of, short_name, short_names
+from kernel_tables.kernel_names.short import MAX_CHARACTERS, as_text, name_facts, parts_of, short_name, short_names
 
 REAL_NAMES = list(json.loads((Path(__file__).parent / "kernel_names.json").read_text()))
 CUTLASS = "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>(T1::Params)"
@@ -160,19 +160,19 @@ def test_what_is_said_to_stand_in_a_real_name_does():
 
 
 def test_a_name_is_explained_part_by_part_with_its_class_and_the_rule_that_gives_it():
-    rows = {row.about: row for row in explained(CUTLASS)}
+    rows = {row.about: row for row in name_facts(CUTLASS)}
     assert rows["short name"].written == "sgemm 256×128 nn"
     assert rows["class"][1:] == ("gemm", "CUTLASS: the template argument is the product")
     assert rows["tile"][1:] == ("256x128", "each block of threads computes a tile of 256 × 128 of the result")
     assert rows["stages"].meaning == "reads 8 deep at a time, 4 such stages in flight"
     assert rows["cores"].meaning == "on the ordinary cores, not on tensor cores"
-    assert explained("no_such", [{"class": "mine", "pattern": "no_such"}])[1].written == "mine"
-    assert explained("no_such")[1].written == "unknown"
+    assert name_facts("no_such", [{"class": "mine", "pattern": "no_such"}])[1].written == "mine"
+    assert name_facts("no_such")[1].written == "unknown"
 
 
 def test_an_explanation_fits_the_width_of_its_terminal():
     for name in REAL_NAMES[::9]:
-        assert max(map(len, as_text(explained(name), 80).splitlines())) <= 80
+        assert max(map(len, as_text(name_facts(name), 80).splitlines())) <= 80
 
 
 def test_the_command_explains_a_name_as_text_and_in_every_format(capsys, tmp_path):

@@ -20,7 +20,7 @@ def in_parts(monkeypatch):
     """A function that says how many parts each table has from now on."""
 
     def divide(count: int) -> None:
-        monkeypatch.setattr(reading, "processors", lambda: count + reading.OTHER_THREADS)
+        monkeypatch.setattr(reading, "processor_count", lambda: count + reading.OTHER_THREADS)
         monkeypatch.setattr(reading, "LARGE_BYTES", 0)
         monkeypatch.setattr(reading, "LARGE_ROWS", 1)
 

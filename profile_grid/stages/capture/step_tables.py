@@ -13,8 +13,8 @@ import pandas as pd
 
 from cs336_model.program.variants.values import FP32
 from kernel_tables.attribution.path_text import as_path, names_in
+from kernel_tables.diagnosis.custom_rules import rules_of_entries
 from kernel_tables.diagnosis.diagnose import diagnose
-from kernel_tables.diagnosis.own_rules import own_rules
 from kernel_tables.errors import TraceError
 from kernel_tables.intervals import union
 from kernel_tables.kernel_classes.categories import ON_TENSOR_CORES, users_rules
@@ -151,7 +151,7 @@ def tables_of_file(
     Raises TraceError if a rule cannot be used: that is not the fault of the capture.
     """
     users_rules(extra_rules)
-    custom_rules = own_rules(diagnosis_rules, "diagnosis_rules")
+    custom_rules = rules_of_entries(diagnosis_rules, "diagnosis_rules")
     if capture.status != COMPLETE:
         return RunTables(tables_status(capture.status, capture.reason), {})
     steps, device = capture.program.spec["measured_steps"], capture.program.machine.device

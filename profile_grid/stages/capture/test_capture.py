@@ -114,7 +114,7 @@ def test_a_trace_of_the_host_asks_for_it_and_keeps_calls_and_stacks(fake):
     assert "--trace=cuda,nvtx,osrt" in asked and "--python-sampling=true" in asked
     with Capture(fake.folder / "results" / "capture.sqlite") as kept:
         assert [sample.frames for sample in kept.python_samples()] == [("forward (model)",)]
-        assert len(kept.selected("OSRT_API", {"start": ("start",)})["start"]) == 1
+        assert len(kept.read_columns("OSRT_API", {"start": ("start",)})["start"]) == 1
 
 
 def test_a_whole_capture_is_complete_at_the_first_attempt_and_its_files_are_in_place(fake):

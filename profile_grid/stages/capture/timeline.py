@@ -7,7 +7,7 @@ import pandas as pd
 from kernel_tables.attribution.path_text import as_path
 from kernel_tables.attribution.steps import clock_offsets_ns, measured_steps
 from kernel_tables.trace import Trace
-from kernel_tables.views.timeline import KERNEL, LAUNCH, inside_step, timeline_rows
+from kernel_tables.views.timeline import KERNEL, LAUNCH, step_contents, timeline_rows
 from profile_grid.tables.names import STEP
 
 COLUMNS = ["run", "track", "lane", "depth", "name", "start_ns", "end_ns", "class", "path"]
@@ -46,7 +46,7 @@ def timeline(traces: Sequence[Trace], run: str) -> pd.DataFrame:
 
 def _step_rows(trace: Trace, step: int) -> pd.DataFrame:
     """The rows of a step, its paths as texts and its lanes named."""
-    table = timeline_rows(trace, *inside_step(trace, STEP, step))
+    table = timeline_rows(trace, *step_contents(trace, STEP, step))
     numbers = {int(trace.range_arrays.thread[step]): 1}  # ids of threads mean nothing to a reader
     for thread in table.loc[table["track"] != KERNEL, "thread"]:
         numbers.setdefault(thread, len(numbers) + 1)

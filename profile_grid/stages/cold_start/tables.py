@@ -110,8 +110,8 @@ def _operators(scope: Scope) -> Iterator[CauseTimes]:
 def _is_first_launch(scope: Scope, call_count: int) -> np.ndarray:
     """Mask of the API calls that are the first to launch a kernel of some name."""
     activities, is_first = scope.activities, np.zeros(call_count, bool)
-    launched = np.flatnonzero(activities.launched)
-    order = launched[np.argsort(activities.launch_at(launched), kind="stable")]
+    launched = np.flatnonzero(activities.has_launch)
+    order = launched[np.argsort(activities.launch_ns_of(launched), kind="stable")]
     is_first[activities.launch_row[order[np.unique(activities.name[order], return_index=True)[1]]]] = True
     return is_first
 

@@ -88,7 +88,7 @@ def measure(job: Job) -> dict:
     if attempt.problem is None:
         version = ncu_profile.version(ncu_profile.find())
         attempt, tables, roofs = _measure_rounds(job)
-    table = _reading_module().rounds_together(tables) if tables else _reading_module().no_counters()
+    table = _reading_module().join_rounds(tables) if tables else _reading_module().no_counters()
     with replacing(job.folder / TABLE) as path:
         table.to_csv(path, index=False)
     facts, problem = {"ncu": version, "roofs": roofs}, attempt.problem

@@ -6,9 +6,9 @@ from pathlib import Path
 import pandas as pd
 
 from kernel_recorder.nsys_profile import NSYS
-from kernel_tables.counters.joining import NONE, RULES, configurations, joined, launches_of, verdicts_of
+from kernel_tables.counters.joining import NONE, RULES, configurations, join_counters, launch_facts, verdicts_of
 from kernel_tables.counters.metrics import KINDS
-from kernel_tables.counters.reading import CONFIGURATION, kept_counters
+from kernel_tables.counters.reading import CONFIGURATION, read_kept_counters
 from kernel_tables.counters.work import WORK, Roofs, rates_of, work_of
 from kernel_tables.diagnosis.diagnose import diagnose
 from kernel_tables.diagnosis.rules import OF_COUNTERS
@@ -136,7 +136,7 @@ def measured_launches(trace: Trace) -> pd.DataFrame:
 
 def joined_launches(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
     """The launches, each with its row of the counters, or the reason why it has none; communication is left out."""
-    matched = joined(launches, counters)
+    matched = join_counters(launches, counters)
     is_left_out = matched["class"].map(classes.family) == COMMUNICATION
     counted_as = matched["counted_as"].mask(is_left_out, NONE)
     return matched.assign(counted_as=counted_as, not_counted=matched["not_counted"].mask(is_left_out, LEFT_OUT))
@@ -151,7 +151,7 @@ def counters_table(launches: pd.DataFrame, counters: pd.DataFrame, roofs: Roofs)
     metrics = _metrics_at(counters, table["counted_as"])
     work = work_of(metrics)
     rates = rates_of(work, table["total_ns"] / table["launches"] / 1e9, roofs)
-    table = pd.concat([table[LAUNCH_COLUMNS], work, rates, launches_of(table["grid"], metrics)], axis=1)
+    table = pd.concat([table[LAUNCH_COLUMNS], work, rates, launch_facts(table["grid"], metrics)], axis=1)
     return table.join(verdicts_of(table))[COUNTERS_TABLE.names]
 
 
@@ -205,7 +205,7 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
         return RunTables(status, {})
     try:
         with Trace(folder / SQLITE, extra_rules) as trace:
-            counters = kept_counters(folder / TABLE)
+            counters = read_kept_counters(folder / TABLE)
             status, tables = tables_of_launches(measured_launches(trace), counters, result)
             if status["status"] == COMPLETE:
                 diagnosed = diagnose(trace, names.STEP, counters=counters, rules=OF_COUNTERS)

@@ -13,7 +13,7 @@ import pytest
 
 from kernel_tables.counters.joining import NOT_PROFILED
 from kernel_tables.counters.metrics import DRAM_BYTES, INSTRUCTIONS, METRICS, STALLS, TENSOR_OPERATIONS
-from kernel_tables.counters.reading import kept_counters, no_counters
+from kernel_tables.counters.reading import no_counters, read_kept_counters
 from kernel_tables.trace import Trace
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes import measured_program
@@ -77,7 +77,7 @@ def counted(tmp_path, monkeypatch):
 def test_all_kernels_and_further_matrix_multiplies_are_counted_in_a_process_each_and_the_roofs_beside(counted):
     result = counted()
     assert (result["status"], result["facts"]["ncu"], result["facts"]["roofs"]) == ("complete", "2099.1.1.0", ROOFS)
-    kept = kept_counters(Path("results/ncu.csv"))  # the fake prints all ten in both
+    kept = read_kept_counters(Path("results/ncu.csv"))  # the fake prints all ten in both
     assert len(kept) == 10 and kept[list(STALLS.values())].notna().all(axis=None)
     assert kept[TENSOR_OPERATIONS["bf16"]].gt(0).tolist() == [False] * 6 + [True] * 3 + [False]
     assert len(counted.commands()) == 2 and all("--profiler ncu" in command for command in counted.commands())
@@ -117,7 +117,7 @@ def test_what_ncu_refuses_or_fails_at_is_told_in_our_own_words_and_not_tried_twi
     result = counted(manner)
     assert (result["status"], result["reason_code"]) == (status, code) and said in result["reason"]
     assert "anna" not in json.dumps(result) and "gpu-node-17" not in json.dumps(result)
-    assert len(counted.commands()) <= 2 and kept_counters(Path("results/ncu.csv")).empty
+    assert len(counted.commands()) <= 2 and read_kept_counters(Path("results/ncu.csv")).empty
 
 
 def test_the_rounds_start_together_and_one_that_is_not_whole_ends_the_others(counted):
@@ -132,7 +132,7 @@ def test_the_rounds_start_together_and_one_that_is_not_whole_ends_the_others(cou
 
 def test_a_program_without_matrix_multiplies_is_counted_without_them(counted):
     assert counted("finds no further matrix multiplies")["status"] == "complete"
-    assert len(kept_counters(Path("results/ncu.csv"))) == 10
+    assert len(read_kept_counters(Path("results/ncu.csv"))) == 10
     shutil.rmtree("scratch")
     os.mkdir("scratch")
     result = counted("counts nothing")

@@ -9,8 +9,8 @@ import pytest
 from kernel_tables import markdown
 from kernel_tables.__main__ import main
 from kernel_tables.diagnosis import needs
+from kernel_tables.diagnosis.custom_rules import rules_of_entries, rules_of_file
 from kernel_tables.diagnosis.diagnose import as_table, diagnose
-from kernel_tables.diagnosis.own_rules import own_rules, rules_of_file
 from kernel_tables.diagnosis.rules import CODES, RULES
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.diagnosis.step_time import step_time
@@ -107,10 +107,10 @@ def test_a_rule_of_ones_own_speaks_from_its_share_on(tmp_path):
     path = products().capture.write(tmp_path / "capture.sqlite")
     (rules := tmp_path / "rules.toml").write_text(OWN)
     with Trace(path) as trace:
-        (said,) = [one for one in diagnose(trace, own_rules=rules_of_file(rules)) if one.code == "slow_products"]
+        (said,) = [one for one in diagnose(trace, custom_rules=rules_of_file(rules)) if one.code == "slow_products"]
         assert (said.gain_ms, said.advice) == (pytest.approx(0.2), "fuse them")
-        dearer = own_rules([{"code": "slow_products", "kernel": "Mul", "share": 0.9, "advice": "-"}], "here")
-        assert "slow_products" not in {one.code for one in diagnose(trace, own_rules=dearer)}
+        dearer = rules_of_entries([{"code": "slow_products", "kernel": "Mul", "share": 0.9, "advice": "-"}], "here")
+        assert "slow_products" not in {one.code for one in diagnose(trace, custom_rules=dearer)}
 
 
 def test_a_rule_about_calls_counts_the_hosts_time_in_them_once_within_the_span_of_the_gpu(tmp_path):
@@ -121,9 +121,10 @@ def test_a_rule_about_calls_counts_the_hosts_time_in_them_once_within_the_span_o
     capture.call(250_000, 8, api="cudaMemGetInfo", duration=150_000).call(2_000_000, 9, api="cudaMemGetInfo")
     rule = {"code": "asks_memory", "call": "MemGetInfo$", "share": 0.15, "launches": 2, "advice": "ask once"}
     with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
-        (said,) = [one for one in diagnose(trace, own_rules=own_rules([rule], "here")) if one.code == "asks_memory"]
-        silent = own_rules([rule | {"launches": 3}], "here")
-        assert "asks_memory" not in {one.code for one in diagnose(trace, own_rules=silent)}
+        rules = rules_of_entries([rule], "here")
+        (said,) = [one for one in diagnose(trace, custom_rules=rules) if one.code == "asks_memory"]
+        silent = rules_of_entries([rule | {"launches": 3}], "here")
+        assert "asks_memory" not in {one.code for one in diagnose(trace, custom_rules=silent)}
     assert (said.gain_ms, said.evidence["calls_per_step"]) == (pytest.approx(0.2), 2)
     assert said.gain_percent == pytest.approx(20, rel=1e-5)
 
@@ -133,7 +134,7 @@ def test_a_rule_about_calls_counts_the_hosts_time_in_them_once_within_the_span_o
     [
         ({"call": "cudaMemcpy"}, "it names a call and kernels"),
         ({"code": "casts"}, "two rules 'casts'"),
-        ({"code": "No Code"}, "small letters"),
+        ({"code": "No Code"}, "lower-case letters"),
         ({"share": 2}, "between 0 and 1"),
         ({"share": "much"}, "share = 'much' cannot be used"),
         ({"kernel": "(?=a)"}, "cannot be used"),
@@ -144,7 +145,7 @@ def test_a_rule_about_calls_counts_the_hosts_time_in_them_once_within_the_span_o
 def test_a_rule_that_cannot_be_used_is_refused_with_its_place(changed, message):
     rule = {"code": "mine", "kernel": "x", "share": 0.1, "advice": "do"} | changed
     with pytest.raises(TraceError, match=message):
-        own_rules([rule], "config.yaml")
+        rules_of_entries([rule], "config.yaml")
 
 
 def test_the_command_gives_json_objects_and_tables(tmp_path, capfdbinary):

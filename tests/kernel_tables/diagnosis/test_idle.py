@@ -48,9 +48,7 @@ def test_parts_that_do_not_add_up_are_refused(monkeypatch):
     device = Device(0, 0, np.array([0]), *one, 0, 10)
     none = np.array([False])
     assert device.parts_ns(none, none)["compute"] == 10
-    monkeypatch.setattr(
-        "kernel_tables.diagnosis.devices.total_gaps_ns", lambda *_: device.during(np.array([True])).total_ns
-    )
+    monkeypatch.setattr("kernel_tables.diagnosis.devices.difference", lambda *_: device.time_of(np.array([True])))
     with pytest.raises(NotConserved, match="10 ns of device 0"):
         device.parts_ns(none, none)
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from kernel_recorder.ncu_profile import ALL, Round, counters_command
 from kernel_recorder.nsys_profile import profile_command
 from kernel_tables.counters.metrics import METRICS
-from kernel_tables.counters.reading import kept_counters, read_counters, rounds_together
+from kernel_tables.counters.reading import join_rounds, read_counters, read_kept_counters
 from kernel_tables.diagnosis.diagnose import diagnose
 from kernel_tables.diagnosis.rules import CODES, OF_COUNTERS
 from kernel_tables.reading.publishable import write_publishable
@@ -99,7 +99,7 @@ def record_on_the_cpu(program: list[str], capture: Path, target: Path) -> None:
 def count(program: list[str], printed: Path, target: Path) -> None:
     """Runs a program under ncu, and writes the counters of what it PRINTED, which names the host too, to TARGET."""
     subprocess.run(counters_command(program, printed, Round(ALL, 1, METRICS)), check=True, stdout=subprocess.DEVNULL)
-    rounds_together([read_counters(printed)]).to_csv(target, index=False)
+    join_rounds([read_counters(printed)]).to_csv(target, index=False)
 
 
 def counted(capture: Path) -> Path:
@@ -123,7 +123,7 @@ def expected(fault: str) -> set[str]:
 
 def speaking(capture: Path) -> set[str]:
     """The rules that speak of a capture."""
-    counters = kept_counters(counted(capture)) if counted(capture).exists() else None
+    counters = read_kept_counters(counted(capture)) if counted(capture).exists() else None
     with Trace(capture) as trace:
         return {one.code for one in diagnose(trace, counters=counters) if not one.abstained}
 

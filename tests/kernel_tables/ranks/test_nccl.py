@@ -11,7 +11,7 @@ import pytest
 from kernel_tables.__main__ import main
 from kernel_tables.ranks.collectives import CollectiveRequest, collectives, match_requests, unmatched_steps
 from kernel_tables.ranks.ranks import ranks_of
-from kernel_tables.reading.nccl_calls import NcclCall, bytes_of, layouts, payload_fields, publishable_call
+from kernel_tables.reading.nccl_calls import NcclCall, bytes_of, layouts_in, payload_fields, publishable_call
 from kernel_tables.reading.publishable import write_publishable
 from kernel_tables.trace import Trace
 from tests.kernel_tables.synthetic import Synthetic, changed
@@ -195,12 +195,12 @@ WHOLE = payload(struct.pack("<QQQ", 7, 1 << 20, 0xABCDEF))
     ],
 )  # fmt: skip
 def test_what_is_no_payload_of_a_call_tells_no_bytes(damaged):
-    assert bytes_of(payload_fields(damaged, layouts(ENTRY))) is None
-    assert publishable_call(damaged, layouts(())) is None
+    assert bytes_of(payload_fields(damaged, layouts_in(ENTRY))) is None
+    assert publishable_call(damaged, layouts_in(())) is None
 
 
 def test_a_payload_tells_what_its_layout_names_and_no_more_of_it_is_published():
-    known = layouts(ENTRY)
+    known = layouts_in(ENTRY)
     assert payload_fields(WHOLE, known) == {"Message size [bytes]": 1 << 20, "NCCL communicator ID": 7}
     published = publishable_call(WHOLE, known)
     assert (payload_fields(published, known), published[-8:]) == (payload_fields(WHOLE, known), bytes(8))
@@ -217,8 +217,8 @@ def test_a_payload_tells_what_its_layout_names_and_no_more_of_it_is_published():
     ],
 )  # fmt: skip
 def test_a_layout_that_is_told_in_two_ways_or_cannot_be_is_not_used(entry):
-    assert layouts([*ENTRY, entry]) == {}
-    assert layouts([(3, 5, "Message size [bytes]", 5, 8)]) == {}  # not a number of 8 bytes
+    assert layouts_in([*ENTRY, entry]) == {}
+    assert layouts_in([(3, 5, "Message size [bytes]", 5, 8)]) == {}  # not a number of 8 bytes
 
 
 def test_of_a_capture_that_is_published_bytes_stay_and_nothing_else_of_payloads(tmp_path):
