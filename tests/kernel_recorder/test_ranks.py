@@ -10,7 +10,7 @@ import time
 import pytest
 
 from kernel_recorder.in_process.handover import NOTES_FILE, RANK, Notes
-from kernel_recorder.in_process.ranks import Ranks
+from kernel_recorder.in_process.ranks import RankCoordinator
 from kernel_recorder.in_process.recorder import Recorder
 from kernel_tables.__main__ import main
 from kernel_tables.ranks.collectives import collectives
@@ -99,14 +99,14 @@ def test_with_the_first_process_the_ranks_of_its_run_are_recorded_and_no_other(t
 def rank(folder, number, late_s, order, meets=("start", "stop"), of=2):
     """A process that is a rank, and comes late to where it meets the others."""
     notes = Notes(folder)
-    one = Ranks(notes)
+    one = RankCoordinator(notes)
     one.join("a run", number, of)
     while len((folder / NOTES_FILE).read_text().splitlines()) < of:
         time.sleep(0.001)
     time.sleep(late_s)
     for what in meets:
         order.put((time.monotonic(), f"comes to {what}", number))
-        one.together(what, lambda what=what: order.put((time.monotonic(), what, number)))
+        one.call_once(what, lambda what=what: order.put((time.monotonic(), what, number)))
         order.put((time.monotonic(), f"leaves {what}", number))
 
 
@@ -155,23 +155,23 @@ def test_a_rank_that_does_not_come_is_waited_for_so_long_and_no_longer(tmp_path,
 
 def test_a_process_that_is_no_rank_meets_nobody(tmp_path):
     called = []
-    Ranks(Notes(tmp_path)).together("start", lambda: called.append(os.getpid()))
+    RankCoordinator(Notes(tmp_path)).call_once("start", lambda: called.append(os.getpid()))
     assert (called, list(tmp_path.iterdir())) == ([os.getpid()], [])
 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_ranks_go_on_where_the_one_that_acts_fails(tmp_path, fails):
-    one = Ranks(Notes(tmp_path))
+    one = RankCoordinator(Notes(tmp_path))
     one.join("a run", 0, 2)
     if fails:
         with pytest.raises(ZeroDivisionError):
-            one.together("start", lambda: 1 // 0)
+            one.call_once("start", lambda: 1 // 0)
     else:
-        one.together("start", lambda: None)
-    other = Ranks(Notes(tmp_path))
+        one.call_once("start", lambda: None)
+    other = RankCoordinator(Notes(tmp_path))
     other.join("a run", 1, 2)
     began = time.monotonic()
-    other.together("start", lambda: pytest.fail("it is done already"))
+    other.call_once("start", lambda: pytest.fail("it is done already"))
     assert time.monotonic() - began < 5
 
 
@@ -267,7 +267,7 @@ def test_a_launcher_does_not_take_the_window_from_its_ranks(tmp_path):
         is_taken = False
         start = stop = save = staticmethod(lambda *_, **__: None)
 
-    launcher = Ranks(Notes(tmp_path))
+    launcher = RankCoordinator(Notes(tmp_path))
     (tmp_path / NOTES_FILE).write_text(
         json.dumps({"event": RANK, "run": "a run", "pid": os.getppid(), "number": 0, "of": 2}) + "\n"
     )
