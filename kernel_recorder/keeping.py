@@ -14,7 +14,7 @@ from kernel_recorder.program import NSYS_LOG_FILE, REPORT_FILE
 from kernel_tables import files, whole_files
 from kernel_tables.errors import TraceError
 from kernel_tables.kineto.capture import CaptureError, capture_tables, write_capture
-from kernel_tables.kineto.trace import CALL, ON_DEVICE, TorchTrace
+from kernel_tables.kineto.trace import CALL, DEVICE_KINDS, TorchTrace
 from kernel_tables.reading import nsys, publishable
 from kernel_tables.reading.schema import METADATA, RANK_KEY, RANKS_KEY, WINDOW_KEY
 
@@ -132,7 +132,7 @@ def _write_trace(trace_path: Path, capture: Path, torch_version: str) -> None:
         trace = TorchTrace(trace_path)
         if not trace.count(*trace.columns):
             raise TraceError("nothing of PyTorch ran in the window; take a later or longer one")
-        tables = capture_tables(trace, bool(trace.count(*ON_DEVICE, CALL)), torch_version)
+        tables = capture_tables(trace, bool(trace.count(*DEVICE_KINDS, CALL)), torch_version)
     except (CaptureError, ValueError) as error:
         raise TraceError(f"PyTorch's profiler left no usable trace: {error}") from error
     with files.full_disk_as_os_error(capture):

@@ -13,7 +13,7 @@ def missing_recording_reason(outcome: Outcome) -> str:
             " a folder that nothing clears"
         )
     if error := outcome.last_note("refused") or outcome.last_note("lost"):
-        return f"the recorder inside the program failed: {visible(error['reason'])[:300]}"
+        return f"the recorder inside the program could not record: {visible(error['reason'])[:300]}"
     if outcome.opened is not None:
         return (
             f"the program {outcome.program_end.phrase} before PyTorch's profiler wrote its data;"

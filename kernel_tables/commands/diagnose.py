@@ -11,8 +11,6 @@ from kernel_tables.commands import shared
 from kernel_tables.errors import TraceError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from kernel_tables.diagnosis.diagnose import Diagnosis
     from kernel_tables.diagnosis.rules import DiagnosisRule
     from kernel_tables.diagnosis.step_time import StepTime
@@ -70,23 +68,20 @@ def run(options: argparse.Namespace) -> int:
 def _findings(
     options: argparse.Namespace, custom_rules: Sequence[DiagnosisRule]
 ) -> tuple[list[Diagnosis], StepTime | None, str]:
-    """The findings and, for text, the time of a step, and the noun of what ran; the columns of the capture leave the
-    memory with this."""
+    """The findings; for text, the time of a step; and the noun of what ran. The capture leaves the memory then."""
     from kernel_tables.diagnosis.diagnose import diagnose
     from kernel_tables.diagnosis.scope import Scope
     from kernel_tables.diagnosis.step_time import step_time
 
-    with shared.opened_trace(options.capture, options) as trace:
-        counters = _counters(options.counters) if options.counters else None
+    with shared.open_trace(options.capture, options) as trace:
+        counters = None
+        if options.counters:
+            from kernel_tables.counters.reading import read_counters
+
+            counters = read_counters(options.counters)
         scope = Scope(trace, options.step_name)
         findings = diagnose(scope, own_rules=custom_rules, counters=counters)
         return findings, step_time(scope) if shared.wants_text(options) else None, scope.noun
-
-
-def _counters(path: Path) -> pd.DataFrame:
-    from kernel_tables.counters.reading import read_counters  # imports pandas, which others may not need
-
-    return read_counters(path)
 
 
 def _limits(texts: Sequence[str], custom_rules: Sequence[DiagnosisRule]) -> list[str | float]:

@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
 
     sides = []
     for path in (options.before, options.after):
-        with shared.opened_trace(path, options) as trace:
+        with shared.open_trace(path, options) as trace:
             sides.append(side_of(trace, options.step_name))
     differences = changes(*sides, tolerance=options.tolerance / 100, everything=options.all)
     if shared.wants_text(options):
