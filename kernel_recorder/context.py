@@ -58,9 +58,7 @@ class recorded:
             self._at_end.callback(CompilationHooks(in_torch_profile=True).close)
 
     def __enter__(self) -> recorded:
-        from torch.autograd.profiler import record_function
-
-        from kernel_recorder.in_process.assembly import BlockWindow
+        from kernel_recorder.in_process.assembly import BlockWindow, named_range
 
         if not self._open_ranges:
             self._runs += 1
@@ -70,7 +68,7 @@ class recorded:
                     modules = self._module_ranges
                     self._window = BlockWindow(with_modules=modules.when == ALWAYS, depth=modules.depth)
                     self._at_end = at_end.pop_all()
-        self._open_ranges.append(record_function(self.name))
+        self._open_ranges.append(named_range(self.name))
         self._open_ranges[-1].__enter__()
         return self
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import torch
+from torch.autograd.profiler import record_function as named_range  # noqa: F401 for context.py, which imports no torch
 
 from kernel_recorder.in_process import handover
 from kernel_recorder.in_process.compiled_ranges import CompilationHooks

@@ -68,7 +68,7 @@ def test_a_page_replaces_a_page_and_says_so_and_no_other_file(capture, tmp_path,
     assert opened == [f"file://{page}"]
     page.write_text("<html>mine</html>")
     assert main(["report", str(capture), "-o", str(page)]) == 2
-    assert "not a page of kernel-tables is never overwritten" in capsys.readouterr().err
+    assert "not a page of kernel-tables, so it is not overwritten" in capsys.readouterr().err
     assert page.read_text() == "<html>mine</html>"
 
 
