@@ -18,7 +18,7 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from kernel_recorder import keeping, nsys_profile
-from kernel_recorder.contents import varying_sentence
+from kernel_recorder.contents import odd_steps, varying_sentence
 from kernel_recorder.in_process.handover import NSYS, STEP, read_notes
 from kernel_recorder.nothing_recorded import missing_recording_reason
 from kernel_recorder.options import settings_of
@@ -75,14 +75,14 @@ def record(options: argparse.Namespace) -> int:
             end_when=lambda: options.end and is_recorded(read_notes(handover)),
         )  # fmt: skip
         processes = outcomes(settings, read_notes(handover), program_end, folder_is_gone=not handover.exists())
-        recorded = [outcome for outcome in processes if outcome.has_recording]
-        captures = _keep(recorded, handover, output, program_text(program))
+        recordings = [outcome for outcome in processes if outcome.has_recording]
+        captures = _keep(recordings, handover, output, program_text(program))
     with suppress(BrokenPipeError):  # nobody reads the messages; the captures are kept, and the exit status is the same
         _say(*_end_sentences(program_end, options.time_limit))
         for outcome in processes:
             if not outcome.has_recording:
                 _say(f"nothing was recorded{rank_phrase(outcome)}: {missing_recording_reason(outcome)}")
-        _print_captures(recorded, captures)
+        _print_captures(recordings, captures)
     return program_end.exit_status or (0 if any(isinstance(path, Path) for path in captures) else NOTHING_RECORDED)
 
 
@@ -95,50 +95,50 @@ def _end_sentences(program_end: ProgramEnd, time_limit_s: float | None) -> Itera
         yield f"the program {program_end.phrase}"
 
 
-def _keep(recorded: Sequence[Outcome], handover: Path, output: Path, program: str) -> list[Path | TraceError]:
+def _keep(recordings: Sequence[Outcome], handover: Path, output: Path, program: str) -> list[Path | TraceError]:
     """Writes the capture of each process, and returns its path, or the error why there is none."""
     try:
-        return keeping.keep_recordings(handover, output, [outcome.recorded_process(program) for outcome in recorded])
+        return keeping.keep_recordings(handover, output, [outcome.recorded_process(program) for outcome in recordings])
     except TraceError as error:
-        return [error] * len(recorded)
+        return [error] * len(recordings)
     except OSError as error:
         reason = f"{output}: {error.strerror or error}; check the path and the space on its disk"
-        return [TraceError(reason)] * len(recorded)
+        return [TraceError(reason)] * len(recordings)
 
 
-def _print_captures(recorded: Sequence[Outcome], captures: Sequence[Path | TraceError]) -> None:
+def _print_captures(recordings: Sequence[Outcome], captures: Sequence[Path | TraceError]) -> None:
     """Prints which captures were kept, and what is in them: of the first in full, last."""
-    kept = []
-    for outcome, capture in zip(recorded, captures, strict=True):
+    pairs = []
+    for outcome, capture in zip(recordings, captures, strict=True):
         if isinstance(capture, TraceError):
             _say(f"nothing is kept{rank_phrase(outcome)}: {capture}")
         else:
-            kept.append((outcome, capture))
-    if not kept:
+            pairs.append((outcome, capture))
+    if not pairs:
         return
-    sentences = [sentence for outcome, _ in kept for sentence in remarks(outcome)]
-    _say(*dict.fromkeys(sentences), *unrecorded_processes_sentence(recorded[0]), *cost_sentence(recorded[0]))
-    for outcome, capture in kept:
+    sentences = [sentence for outcome, _ in pairs for sentence in remarks(outcome)]
+    _say(*dict.fromkeys(sentences), *unrecorded_processes_sentence(recordings[0]), *cost_sentence(recordings[0]))
+    for outcome, capture in pairs:
         _say(f"{capture}: {window_phrase(outcome)}; kernel-tables report {capture} makes a page of it")
-    for outcome, capture in kept[1:]:
+    for outcome, capture in pairs[1:]:
         _print_contents(capture, outcome, in_full=False)
-    _print_contents(kept[0][1], kept[0][0], in_full=True)
-    if len(kept) > 1:
-        _print_communication(kept)
+    first_outcome, first_capture = pairs[0]
+    _print_contents(first_capture, first_outcome, in_full=True)
+    if len(pairs) > 1:
+        _print_communication(*zip(*pairs, strict=True))
 
 
-def _print_communication(kept: Sequence[tuple[Outcome, Path]]) -> None:
+def _print_communication(recordings: Sequence[Outcome], captures: Sequence[Path]) -> None:
     from kernel_tables.ranks.communication import communication
     from kernel_tables.ranks.ranks import ranks_of
     from kernel_tables.terminal.tables import communication_sentences
     from kernel_tables.trace import Trace
 
-    captures = [capture for _, capture in kept]
-    step_name = kept[0][0].settings.range or STEP
+    step_name = recordings[0].settings.range or STEP
     try:
         with ExitStack() as stack:
             ranks = ranks_of([stack.enter_context(Trace(path)) for path in captures])
-            numbers = [outcome.rank for outcome, _ in kept]
+            numbers = [outcome.rank for outcome in recordings]
             lines = list(communication_sentences(communication(ranks, step_name), numbers))
     except TraceError as error:
         _say(f"the cost of communication is unknown: {error}")
@@ -152,6 +152,7 @@ def _print_communication(kept: Sequence[tuple[Outcome, Path]]) -> None:
 
 def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
     """Prints the findings of `check`; in full also the ranges or kernels, and where time is lost."""
+    from kernel_tables.diagnosis.diagnose import diagnose
     from kernel_tables.diagnosis.scope import Scope
     from kernel_tables.diagnosis.step_rules import differ_in_work
     from kernel_tables.diagnosis.step_time import step_time
@@ -168,7 +169,8 @@ def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
             if in_full:
                 _print_rows(trace, step_name, capture, under=STEP if outcome.has_prelude else None)
                 _say(*slowdown_sentence(outcome))
-                losses = [] if any(finding.severity == ERROR for finding in findings) else _losses(trace, step_name)
+                if not any(finding.severity == ERROR for finding in findings):
+                    losses = [loss for loss in diagnose(trace, step_name) if not loss.abstained][:MAX_LOSSES]
                 base = "" if (time := step_time(Scope(trace, step_name))) is None else time.base
     except TraceError as error:
         _say(f"no table is made of it: {error}")
@@ -185,7 +187,8 @@ def _is_explained(loss: Diagnosis, outcome: Outcome) -> bool:
 
     if loss.code != UNSTEADY_STEPS or abs(loss.evidence["drift_percent"]) >= 100 * DRIFT:
         return False
-    return outcome.explains([int(number) for number in loss.evidence["slow_steps_ms"]])
+    slow_steps = {int(number) for number in loss.evidence["slow_steps_ms"]}
+    return bool(slow_steps) and slow_steps <= odd_steps(outcome.window_facts())
 
 
 def _print_rows(trace: Trace, step_name: str, capture: Path, under: str | None) -> None:
@@ -211,13 +214,6 @@ def _print_rows(trace: Trace, step_name: str, capture: Path, under: str | None) 
         _say(CPU_ONLY_NOTE)
     if time := step_time(Scope(trace, step_name)):
         _say(time.sentence)
-
-
-def _losses(trace: Trace, step_name: str) -> list[Diagnosis]:
-    """Where time is lost, the largest first."""
-    from kernel_tables.diagnosis.diagnose import diagnose
-
-    return [finding for finding in diagnose(trace, step_name) if not finding.abstained][:MAX_LOSSES]
 
 
 def _say(*sentences: str) -> None:

@@ -63,7 +63,7 @@ class recorded:
         if not self._open_ranges:
             self._runs += 1
             if self._runs == self.skip + 1:
-                with self._at_end.pop_all() as at_end:  # it stays open if nothing raises
+                with self._at_end.pop_all() as at_end:  # what it holds is closed only if something raises
                     self._output = keeping.free_output(self._requested_output, has_ranks=False)
                     modules = self._module_ranges
                     self._window = BlockWindow(with_modules=modules.when == ALWAYS, depth=modules.depth)

@@ -10,7 +10,7 @@ from kernel_tables.errors import TraceError
 MODULES, NONE = handover.MODULES, "none"
 
 
-class ModuleRanges(NamedTuple):
+class ModuleRangesOption(NamedTuple):
     """Whether modules get ranges, AUTO, ALWAYS or NEVER, and to how many parts of their names (None: all)."""
 
     when: str
@@ -98,11 +98,11 @@ def _window_kind(options: argparse.Namespace) -> str:
     return handover.PROGRAM if options.cuda_profiler_api else handover.STEPS
 
 
-def parse_ranges(text: str) -> ModuleRanges:
+def parse_ranges(text: str) -> ModuleRangesOption:
     """The meaning of the text of --ranges. TraceError if it is invalid."""
     if text in (handover.AUTO, NONE):
-        return ModuleRanges(handover.AUTO if text == handover.AUTO else handover.NEVER)
+        return ModuleRangesOption(handover.AUTO if text == handover.AUTO else handover.NEVER)
     kind, colon, depth = text.partition(":")
     if kind != MODULES or (colon and not (depth.isascii() and depth.isdigit() and int(depth) > 0)):
         raise TraceError(f"--ranges {text!r}: expected {MODULES}, {MODULES}:DEPTH such as {MODULES}:2, or {NONE}")
-    return ModuleRanges(handover.ALWAYS, int(depth) if colon else None)
+    return ModuleRangesOption(handover.ALWAYS, int(depth) if colon else None)

@@ -6,7 +6,7 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from kernel_recorder import contents, keeping
+from kernel_recorder import keeping
 from kernel_recorder.in_process.handover import CALLS, NSYS, PATIENCE_S, RANK, STEPS, Settings, is_alive
 from kernel_recorder.program import ProgramEnd
 
@@ -116,10 +116,6 @@ class Outcome:
         return keeping.RecordedProcess(
             opened["pid"], by_nsys, opened["torch"], self.ended_in_step, self.rank, rank_count, facts
         )
-
-    def explains(self, slow_steps: Collection[int]) -> bool:
-        """Whether steps with these numbers, from 0, are slow because they call models differently than the others."""
-        return bool(slow_steps) and contents.odd_steps(self.window_facts()).issuperset(slow_steps)
 
     def step_times(self) -> list[float | None]:
         """The median seconds of a step before the window and in it; None for an unknown one."""

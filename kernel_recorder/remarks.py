@@ -26,21 +26,23 @@ def window_phrase(outcome: Outcome) -> str:
 
 def _content_phrase(outcome: Outcome) -> str:
     """What was recorded, without process and profiler: "steps 6 to 8"."""
-    settings, first = outcome.settings, outcome.opened.get("first", 0)
-    done = outcome.closed["done"] if outcome.closed else 0
-    if settings.window in (SECONDS, PROGRAM):
-        return f"{settings.seconds:g} s" if settings.window == SECONDS else "cudaProfilerStart to cudaProfilerStop"
-    if settings.window != RANGE and "first" not in outcome.opened:
+    settings, opened = outcome.settings, outcome.opened
+    if settings.window == SECONDS:
+        return f"{settings.seconds:g} s"
+    if settings.window == PROGRAM:
+        return "cudaProfilerStart to cudaProfilerStop"
+    if "first" not in opened:
         return "from the first capture of a CUDA graph until the program ended, without a step"
-    kind = STEP_NOUNS.get(outcome.opened.get("by"), "instance" if settings.window == RANGE else "step")
-    if settings.window != RANGE and outcome.was_cut and not done:
-        return f"a part of {kind} {first}" if outcome.closed else f"from {kind} {first} until the program ended"
+    first, done = opened["first"], outcome.closed["done"] if outcome.closed else 0
     last = first + max(done, 1) - 1
-    numbers = f"{kind} {first}" if last == first else f"{kind}s {first} to {last}"
+    noun = "instance" if settings.window == RANGE else STEP_NOUNS.get(opened.get("by"), "step")
+    numbers = f"{noun} {first}" if last == first else f"{noun}s {first} to {last}"
     if settings.window == RANGE:
         return f"{numbers} of range '{visible(settings.range)}'"
-    model = f" of {visible(outcome.opened['name'])}" if outcome.opened.get("by") in STEP_NOUNS else ""
-    return numbers + (f" and a part of {kind} {last + 1}" if outcome.was_cut else "") + model
+    if outcome.was_cut and not done:
+        return f"a part of {noun} {first}" if outcome.closed else f"from {noun} {first} until the program ended"
+    model = f" of {visible(opened['name'])}" if opened.get("by") in STEP_NOUNS else ""
+    return numbers + (f" and a part of {noun} {last + 1}" if outcome.was_cut else "") + model
 
 
 def remarks(outcome: Outcome) -> Iterator[str]:

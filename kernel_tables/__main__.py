@@ -75,12 +75,8 @@ def command_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--print-completion", action=PrintCompletion, choices=SHELLS, help="print a completion script for this shell"
     )
-    parser.add_argument(
-        "--print-json-schema",
-        action=PrintJsonSchema,
-        nargs=0,
-        help="print the JSON schema of every table, and its version",
-    )
+    schema_help = "print the JSON schema of every table, and its version"
+    parser.add_argument("--print-json-schema", action=PrintJsonSchema, nargs=0, help=schema_help)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_modules(commands, FIRST_MODULES)
     for name, summary in TRACE_COMMANDS.items():
@@ -125,9 +121,13 @@ def _run(options: argparse.Namespace) -> int:
     shared.require_output(options, *options.captures)
     with shared.open_traces(options) as traces:
         if options.command == "trace":
-            return _write_timeline(traces, options)
-        _import_while_reading(traces)
-        write_tables(traces, options)
+            from kernel_tables.views.perfetto import write_timeline
+
+            with whole_files.written_whole(options.output) as partial:
+                write_timeline(traces, partial, options.under, compressed=options.output.suffix == ".gz")
+        else:
+            _import_while_reading(traces)
+            write_tables(traces, options)
     return 0
 
 
@@ -140,14 +140,6 @@ def _import_while_reading(traces) -> None:
         import kernel_tables.views.tables  # noqa: F401
 
         reading.result()
-
-
-def _write_timeline(traces, options: argparse.Namespace) -> int:
-    from kernel_tables.views.perfetto import write_timeline
-
-    with whole_files.written_whole(options.output) as partial:
-        write_timeline(traces, partial, options.under, compressed=options.output.suffix == ".gz")
-    return 0
 
 
 if __name__ == "__main__":

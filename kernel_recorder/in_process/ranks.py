@@ -54,10 +54,6 @@ class RankCoordinator:
             if getattr(module, original.__name__, None) is original:
                 setattr(module, original.__name__, watched)
 
-    def forget(self) -> None:
-        """Makes this process no rank, as in a forked child of a rank."""
-        self.run = None
-
     def join(self, run: str, number: int, world_size: int) -> None:
         """Notes that this process is the rank with this number."""
         self.run = run
@@ -97,7 +93,7 @@ class RankCoordinator:
 
     def _note_rank(self, *_: Any) -> None:
         """Notes this process's rank. Errors are noted, and never raised in the program."""
-        self.forget()
+        self.run = None
         try:
             world_size = torch.distributed.get_world_size()
             if world_size > 1:

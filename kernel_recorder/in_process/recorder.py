@@ -148,7 +148,8 @@ class Recorder:
             self._profiler.stop(program_ended=program_ended)
             stopped = time.perf_counter()
             if program_ended:
-                facts |= {"ended": True, "error": _uncaught_error()}
+                error_type = getattr(sys, "last_type", None)  # of the uncaught error that ends this process
+                facts |= {"ended": True, "error": error_type and error_type.__name__}
             facts["contents"] = self.ranges.facts() | compilations_since(self._compilations_before)
             self._notes.add("closed", done=self.done, stop_s=stopped - started, **facts, **self.progress())
             self._profiler.save(self._notes.folder)
@@ -183,7 +184,7 @@ class Recorder:
 
     def _in_forked_child(self) -> None:
         """Ends the window in a child of the recorded process: the profiler belongs to its parent."""
-        self._ranks.forget()
+        self._ranks.run = None
         if self.is_open:
             self.state = OVER
 
@@ -205,9 +206,3 @@ def wait_for_device() -> None:
     """Waits for all launched work, so that the window contains the work launched in it."""
     if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
         torch.cuda.synchronize()
-
-
-def _uncaught_error() -> str | None:
-    """The name of the uncaught error that ends this process, None without one."""
-    error = getattr(sys, "last_type", None)
-    return error and error.__name__

@@ -6,10 +6,9 @@ Steps of optimizers that run no Python, as those of compiled ones, are recognize
 import statistics
 import time
 import weakref
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -54,12 +53,15 @@ class StepClock:
         return {name: statistics.median(durations) for name, durations in medians.items() if durations}
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class RepeatedAction:
-    """What a program does again and again: the kind, and the id of the object that does it."""
+    """What an object of the program does again and again."""
 
     kind: str
-    object_id: int
+    name: str  # of the object
+    count: int = 0
+    latest: int = 0  # the number of its last repetition among those of all actions
+    clock: StepClock = field(default_factory=StepClock)
 
 
 class StepsWindow(Window):
@@ -83,12 +85,10 @@ class StepsWindow(Window):
 
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
         super().__init__(recorder, settings)
-        self._counts: dict[RepeatedAction, int] = {}
-        self._names: dict[RepeatedAction, str] = {}
-        self._latest: dict[RepeatedAction, int] = {}  # the position of its last repetition among those of all actions
+        self._actions: dict[tuple[str, int], RepeatedAction] = {}  # by kind and id of the object
+        self._repetitions = 0  # of all actions
         self._step_action: RepeatedAction | None = None  # defines what a step is
         self._weights = WatchedWeights()
-        self._clocks: defaultdict[RepeatedAction, StepClock] = defaultdict(StepClock)
         self._calls = OutermostCalls(self._before_call)
 
     def attach(self) -> None:
@@ -105,13 +105,13 @@ class StepsWindow(Window):
             return
         if not is_in_backward():  # else the next call of a model finds its change of the weights
             self._stop_other_counts()
-            self._count(RepeatedAction(OPTIMIZER, id(optimizer)), type(optimizer).__name__)
+            self._count(OPTIMIZER, optimizer, type(optimizer).__name__)
 
     def progress(self) -> dict[str, Any]:
-        repeated = [[action.kind, self._names[action], count] for action, count in self._counts.items()]
+        repeated = [[action.kind, action.name, action.count] for action in self._actions.values()]
         reached = max((count for *_, count in repeated), default=0)
         facts = {"reached": reached, "repeated": repeated[:MAX_REPEATED]}
-        facts |= {} if self._step_action is None else self._clocks[self._step_action].facts()
+        facts |= {} if self._step_action is None else self._step_action.clock.facts()
         return facts | ({"has_optimizer": True} if self._weights else {})
 
     def _stop_other_counts(self) -> None:
@@ -119,9 +119,9 @@ class StepsWindow(Window):
         self._weights.stop()
         if self._step_action is None or self._step_action.kind != MODULE:
             self._calls.end()
-        for action in list(self._counts):
-            if action.kind in (GRAPH, MODULE) and action != self._step_action:
-                del self._counts[action]
+        for key, action in list(self._actions.items()):
+            if action.kind in (GRAPH, MODULE) and action is not self._step_action:
+                del self._actions[key]
 
     def _before_capture(self, *_: Any) -> None:
         if not _is_capturing():
@@ -129,7 +129,7 @@ class StepsWindow(Window):
 
     def _after_replay(self, graph: Any) -> None:
         if not _is_capturing():
-            self._count(RepeatedAction(GRAPH, id(graph)), "a CUDA graph")
+            self._count(GRAPH, graph, "a CUDA graph")
 
     def _before_call(self, module: nn.Module, args: tuple) -> None:
         was_waiting = self.recorder.waits
@@ -141,24 +141,24 @@ class StepsWindow(Window):
             self.recorder.ranges.call_before_window(module, args)
         if self._weights and (self._step_action is None or self._step_action.kind != MODULE):
             for optimizer in self._weights.changed():
-                self._count(RepeatedAction(WEIGHTS, id(optimizer)), type(optimizer).__name__)
+                self._count(WEIGHTS, optimizer, type(optimizer).__name__)
         else:
-            self._count(RepeatedAction(MODULE, id(module)), model_name(module))
+            self._count(MODULE, module, model_name(module))
         if was_waiting and self.recorder.is_open:
             self.recorder.ranges.call_begins(module, args)
 
     def _number(self, action: RepeatedAction) -> int:
         """How many actions of its kind were counted before it."""
-        return [other for other in self._counts if other.kind == action.kind].index(action)
+        return [other for other in self._actions.values() if other.kind == action.kind].index(action)
 
-    def _count(self, action: RepeatedAction, name: str) -> None:
-        """Counts an action: a step ends here, or for a call of a model, begins here. `name` is that of the object."""
-        recorder, before = self.recorder, self._latest.get(action, 0)
-        self._latest[action] = max(self._latest.values(), default=0) + 1
-        self._counts[action] = count = self._counts.get(action, 0) + 1
-        self._names[action] = name
-        self._clocks[action].tick()
-        if recorder.is_open and action == self._step_action:
+    def _count(self, kind: str, actor: Any, name: str) -> None:
+        """Counts an action of an object with this name: a step ends here, or for a call of a model, begins here."""
+        recorder, action = self.recorder, self._actions.setdefault((kind, id(actor)), RepeatedAction(kind, name))
+        self._repetitions += 1
+        previous, action.latest = action.latest, self._repetitions
+        action.count += 1
+        action.clock.tick()
+        if recorder.is_open and action is self._step_action:
             recorder.done += 1
             recorder.ranges.step_ends()
             if recorder.done == self.settings.steps:
@@ -167,16 +167,16 @@ class StepsWindow(Window):
             else:
                 recorder.ranges.step_begins()
         elif self._may_define_steps(action):
-            completed = count - (action.kind == MODULE)
-            if completed >= self.settings.skip and not self._is_followed_by_optimizer(action, before):
-                self._begin_window(action, first=completed + 1, by=action.kind, name=name)
+            completed = action.count - (action.kind == MODULE)
+            if completed >= self.settings.skip and not self._is_followed_by_optimizer(action, previous):
+                self._begin_window(action, first=completed + 1, by=kind, name=name)
 
-    def _is_followed_by_optimizer(self, action: RepeatedAction, before: int) -> bool:
-        """Whether optimizers take turns, and another one is next: an iteration ends with the last of them. `before` is
-        the position of the previous step of this one."""
+    def _is_followed_by_optimizer(self, action: RepeatedAction, previous: int) -> bool:
+        """Whether optimizers take turns, and another one is next: an iteration ends with the last of them. `previous`
+        is the number of the previous repetition of the action."""
         return action.kind == OPTIMIZER and any(
-            other.kind == OPTIMIZER and count == self._counts[action] - 1 and self._latest[other] > before
-            for other, count in self._counts.items()
+            other.kind == OPTIMIZER and other.count == action.count - 1 and other.latest > previous
+            for other in self._actions.values()
         )
 
     def _may_define_steps(self, action: RepeatedAction) -> bool:
@@ -197,7 +197,7 @@ class StepsWindow(Window):
                 self._calls.end()
             return
         self._step_action = action
-        self._clocks[action].restart()
+        action.clock.restart()
         self.recorder.ranges.step_begins()
 
 

@@ -34,11 +34,6 @@ class OutermostCalls:
         self._hooks.end()
         self._open_calls.clear()
 
-    @property
-    def have_begun(self) -> bool:
-        """Whether a module has been called."""
-        return self._thread is not None
-
     @uncompiled
     def _before(self, module: nn.Module, args: tuple) -> None:
         if torch.compiler.is_compiling() or self._thread not in (None, threading.get_ident()):
@@ -148,14 +143,16 @@ class SecondsWindow(Window):
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
         super().__init__(recorder, settings)
         self._calls = OutermostCalls(self._first_call)
+        self._has_called = False
 
     def attach(self) -> None:
         self._calls.begin()
 
     def progress(self) -> dict[str, Any]:
-        return {"reached": int(self._calls.have_begun)}
+        return {"reached": int(self._has_called)}
 
     def _first_call(self, *_: Any) -> None:
+        self._has_called = True
         self._calls.end()
         threading.Thread(target=self._watch, daemon=True).start()
 

@@ -23,22 +23,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     shared.add_capture(parser)
     shared.add_output(parser)
     shared.add_step_name(parser)
-    parser.add_argument(
-        "--counters",
-        type=Path,
-        metavar="FILE",
-        help="ncu output of the same program (ncu --csv --page raw --print-units base)",
+    counters_help = "ncu output of the same program (ncu --csv --page raw --print-units base)"
+    parser.add_argument("--counters", type=Path, metavar="FILE", help=counters_help)
+    rules_help = "custom rules, in TOML; tried after the built-in rules"
+    parser.add_argument("--rules", type=Path, metavar="FILE", help=rules_help)
+    limits_help = (
+        "exit status 1 if this rule reports a finding, or one costs this percent of a step or more; repeatable"
     )
-    parser.add_argument(
-        "--rules", type=Path, metavar="FILE", help="custom rules, in TOML; tried after the built-in rules"
-    )
-    parser.add_argument(
-        "--fail-on",
-        action="append",
-        default=[],
-        metavar="RULE|PERCENT",
-        help="exit status 1 if this rule reports a finding, or one costs this percent of a step or more; repeatable",
-    )
+    parser.add_argument("--fail-on", action="append", default=[], metavar="RULE|PERCENT", help=limits_help)
     parser.add_argument("--all", action="store_true", help="in text: list the rules that could not be checked, too")
 
 

@@ -12,13 +12,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     shared.add_capture(parser, "before", "after")
     shared.add_output(parser)
     shared.add_step_name(parser)
-    parser.add_argument(
-        "--tolerance",
-        type=_percent,
-        default=1.0,
-        metavar="PERCENT",
-        help="a time that changes by less counts as the same (default: 1)",
-    )
+    tolerance_help = "a time that changes by less counts as the same (default: 1)"
+    parser.add_argument("--tolerance", type=_percent, default=1.0, metavar="PERCENT", help=tolerance_help)
     parser.add_argument("--all", action="store_true", help="list what is the same, too")
 
 

@@ -24,12 +24,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     shared.add_capture(parser)
     shared.add_output(parser)
     shared.add_step_name(parser)
-    parser.add_argument(
-        "--by",
-        choices=("phase", "range"),
-        default="phase",
-        help="group times by phase, or by innermost range (default: phase)",
-    )
+    by_help = "group times by phase, or by innermost range (default: phase)"
+    parser.add_argument("--by", choices=("phase", "range"), default="phase", help=by_help)
 
 
 def run(options: argparse.Namespace) -> int:

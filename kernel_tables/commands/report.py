@@ -13,13 +13,8 @@ HEAD_BYTES = 2000  # of a file, in which the mark is searched
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_capture(parser)
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        metavar="FILE",
-        help="write to FILE (default: CAPTURE's name with .html, in this folder)",
-    )
+    output_help = "write to FILE (default: CAPTURE's name with .html, in this folder)"
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=output_help)
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
     add_step_name(parser)
     add_classes(parser)

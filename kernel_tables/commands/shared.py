@@ -63,14 +63,8 @@ def add_step_name(parser: argparse.ArgumentParser) -> None:
 
 
 def add_classes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--class",
-        action="append",
-        default=[],
-        dest="classes",
-        metavar="CLASS=REGEX",
-        help="a custom class for kernels whose full name matches, before the built-in rules; repeatable",
-    )
+    class_help = "a custom class for kernels whose full name matches, before the built-in rules; repeatable"
+    parser.add_argument("--class", action="append", default=[], dest="classes", metavar="CLASS=REGEX", help=class_help)
 
 
 @contextmanager
@@ -161,18 +155,13 @@ def text_width() -> int:
 def show(text: str, options: argparse.Namespace) -> None:
     """Writes text to the output in the options."""
     if options.output is None:
-        print_safely(text)
+        encoding = sys.stdout.encoding or "utf-8"
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()  # before messages on standard error
     else:
         from kernel_tables.output import write_text
 
         write_text(text, options.output)
-
-
-def print_safely(text: str) -> None:
-    """Writes the text to standard output, with question marks for characters that its encoding lacks."""
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-    sys.stdout.flush()  # before messages on standard error
 
 
 def write(table, options: argparse.Namespace) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from kernel_tables.attribution import arrays, capture_arrays, rule
 from kernel_tables.attribution.paths import NO_RANGE, Paths
 from kernel_tables.host import SAMPLED, SOURCES, UNKNOWN
-from kernel_tables.intervals import Intervals, overlapping_pairs, union
+from kernel_tables.intervals import Intervals, overlapping_pairs
 from kernel_tables.reading.capture import Capture
 from kernel_tables.reading.schema import HOST_COLUMNS, MISSING, OSRT, RUNTIME, SAMPLE_FRAMES, SAMPLES
 
@@ -137,11 +137,6 @@ class OwnedIntervals(NamedTuple):
     start_ns: np.ndarray
     end_ns: np.ndarray
     owner: np.ndarray
-
-    @property
-    def covered(self) -> Intervals:
-        """The time in any of the intervals."""
-        return union(self.start_ns, self.end_ns)
 
     def owner_at(self, times_ns: np.ndarray) -> np.ndarray:
         """The owner of each of `times_ns`, NO_OWNER between the intervals."""

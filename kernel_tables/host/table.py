@@ -73,7 +73,8 @@ class ThreadHostTime:
 
     def _time_in_no_call(self, phases: OwnedIntervals, phases_with_calls: np.ndarray) -> Iterator[HostAmounts]:
         """The time in no call, in phases with calls."""
-        covered, free_ns = self._exclusive.covered, np.zeros(int(phases.owner.max(initial=0)) + 1, np.int64)
+        covered = intervals.union(self._exclusive.start_ns, self._exclusive.end_ns)
+        free_ns = np.zeros(int(phases.owner.max(initial=0)) + 1, np.int64)
         np.add.at(free_ns, phases.owner, phases.end_ns - phases.start_ns)
         _, phase, shared_ns = phases.overlaps(covered.start_ns, covered.end_ns)
         np.subtract.at(free_ns, phase, shared_ns)

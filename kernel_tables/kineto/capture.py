@@ -18,7 +18,7 @@ from kernel_tables.kineto import capture_schema
 from kernel_tables.kineto.events import collective_rows
 from kernel_tables.kineto.graphs import graph_nodes
 from kernel_tables.kineto.modules import Range, outermost, rows_by_thread
-from kernel_tables.kineto.ranges import gloo_collectives, ranges_of, recorded_ranges
+from kernel_tables.kineto.ranges import derived_ranges, gloo_collectives, recorded_ranges
 from kernel_tables.kineto.trace import (
     ANNOTATION,
     CALL,
@@ -73,7 +73,7 @@ def capture_tables(
             f"the profiler recorded {trace.counts.total()} events and no {'kernel' if on_gpu else 'ATen operator'}: "
             "on a GPU, CUPTI may be refused to this user or taken by another profiler (nsys around this program?)"
         )
-    ranges = ranges_of(trace, on_gpu=on_gpu) if without_marks else recorded_ranges(trace, on_gpu=on_gpu)
+    ranges = derived_ranges(trace, on_gpu=on_gpu) if without_marks else recorded_ranges(trace, on_gpu=on_gpu)
     tables["NVTX_EVENTS"] = _range_table(ranges)
     tables["TARGET_INFO_SESSION_START_TIME"] = {"utcEpochNs": [trace.began_utc_ns]}
     tables["TARGET_INFO_GPU"] = _gpu_table(trace.facts.get("deviceProperties"))
@@ -169,7 +169,7 @@ def _cpu_tables(trace: TorchTrace, strings: Strings) -> dict[str, Table]:
         "stream": activities["thread"] & ~PROCESS_MASK,
         "correlation": correlation,
     }
-    calls = np.array([NONE if collective.call is None else collective.call for collective in collectives], np.int64)
+    calls = np.array([collective.call for collective in collectives], np.int64)
     launches = np.concatenate([operators, calls])
     is_known = launches != NONE
     launches = launches[is_known]

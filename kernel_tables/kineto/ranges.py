@@ -15,7 +15,7 @@ import numpy as np
 from kernel_tables.kineto.backward import NODE, backward_ranges, is_node
 from kernel_tables.kineto.modules import ModuleCalls, Range, outermost, rows_by_thread
 from kernel_tables.kineto.names import decoded
-from kernel_tables.kineto.trace import ANNOTATION, FUNCTION, MODULE, OPERATOR, Columns, TorchTrace
+from kernel_tables.kineto.trace import ANNOTATION, FUNCTION, MODULE, NONE, OPERATOR, Columns, TorchTrace
 
 GLOO_PREFIX, CALL_PREFIX = "gloo:", "c10d::"
 OPERATION_OF_CALL = {  # for calls on one tensor; Gloo has no reduce-scatter, but reduces all, and keeps a part
@@ -25,10 +25,10 @@ OPERATION_OF_CALL = {  # for calls on one tensor; Gloo has no reduce-scatter, bu
 
 
 class GlooCollective(NamedTuple):
-    """The row of its annotation, and the row of the operator that started it, None if that ran before the trace."""
+    """The row of its annotation, and the row of the operator that started it, NONE if that ran before the trace."""
 
     annotation: int
-    call: int | None
+    call: int
 
 
 def gloo_collectives(trace: TorchTrace) -> list[GlooCollective]:
@@ -44,7 +44,7 @@ def gloo_collectives(trace: TorchTrace) -> list[GlooCollective]:
     for row, operation in _operations(trace, ANNOTATION, GLOO_PREFIX):
         waiting = calls[operation]
         has_call = waiting and trace[OPERATOR]["start"][waiting[0]] <= trace[ANNOTATION]["start"][row]
-        collectives.append(GlooCollective(row, waiting.popleft() if has_call else None))
+        collectives.append(GlooCollective(row, waiting.popleft() if has_call else NONE))
     return collectives
 
 
@@ -61,7 +61,7 @@ BACKWARD, STEP = "backward", "step"
 PROFILER_STEP = re.compile(r"ProfilerStep#\d+")
 
 
-def ranges_of(trace: TorchTrace, *, on_gpu: bool) -> list[Range]:
+def derived_ranges(trace: TorchTrace, *, on_gpu: bool) -> list[Range]:
     """The ranges of a trace that the recorder did not write. Operators are ranges only `on_gpu`: otherwise they are the
     activities."""
     ranges = _with_steps(annotations(trace, with_gloo=on_gpu))

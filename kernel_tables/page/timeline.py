@@ -4,6 +4,8 @@ page, in which each occurs once.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 
 from kernel_tables.attribution.path_text import as_path
 from kernel_tables.kernel_classes.categories import family
@@ -78,25 +80,21 @@ def timeline(bars: Iterable[TimelineBar], names: Names) -> Timeline:
     a path may be null) and `look`.
     """
     order = sorted(bars, key=lambda bar: (bar.lane, bar.start_ns))
-    lanes: dict[tuple, list] = {}
+    data: dict[str, list] = {key: [] for key in ("lanes", "count", "gap", "length", "kind", "name", "path", "look")}
     kinds: dict[tuple, int] = {}
-    gap, length, kind = [], [], []
-    for bar in order:
-        lane = lanes.setdefault(bar.lane, [bar.title, 0, 0])  # title, number of bars, last start
-        gap.append(bar.start_ns - lane[2])
-        length.append(bar.end_ns - bar.start_ns)
-        kind.append(kinds.setdefault(_kind(bar, names), len(kinds)))
-        lane[1:] = lane[1] + 1, bar.start_ns
-    name, path, look = (list(column) for column in zip(*kinds, strict=True)) if kinds else ([], [], [])
-    titles, count = [lane[0] for lane in lanes.values()], [lane[1] for lane in lanes.values()]
-    data = {"lanes": titles, "count": count, "gap": gap, "length": length, "kind": kind}
+    for _, lane in groupby(order, attrgetter("lane")):
+        lane_bars, previous_ns = list(lane), 0
+        data["lanes"].append(lane_bars[0].title)
+        data["count"].append(len(lane_bars))
+        for bar in lane_bars:
+            data["gap"].append(bar.start_ns - previous_ns)
+            data["length"].append(bar.end_ns - bar.start_ns)
+            data["kind"].append(kinds.setdefault(_kind(bar, names), len(kinds)))
+            previous_ns = bar.start_ns
+    data["name"], data["path"], data["look"] = map(list, zip(*kinds, strict=True)) if kinds else ([], [], [])
     phases = {bar.path[0] for bar in order if bar.track == RANGE and bar.path}
     families = {family(bar.kernel_class) for bar in order if bar.track == KERNEL}
-    return Timeline(
-        data | {"name": name, "path": path, "look": look},
-        tuple(phase for phase in PHASES if phase in phases),
-        in_stacking_order(families),
-    )
+    return Timeline(data, tuple(phase for phase in PHASES if phase in phases), in_stacking_order(families))
 
 
 def _kind(bar: TimelineBar, names: Names) -> tuple[int, int | None, int]:

@@ -71,7 +71,7 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
         timeline_left=timeline_note,
         static_rows=STATIC_ROWS,
         short=short,
-        names={kind: tables.cut_names(all_names, MAX_NAME_CHARS) for kind, all_names in lists.items()},
+        names={kind: [_shortened(name) for name in all_names] for kind, all_names in lists.items()},
         facts={label: trace.metadata[key] for key, label in EXPORT_LABELS.items() if key in trace.metadata},
         style=style(REPORT_FOLDER / "report.css"),
         script=script(REPORT_FOLDER / "report.js"),
@@ -124,6 +124,10 @@ def about(trace: Trace) -> list[str]:
         f"{datetime.fromtimestamp(began_ns / 1e9, UTC):%Y-%m-%d %H:%M} UTC" if began_ns else "",
     ]
     return [fact for fact in facts if fact]
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= MAX_NAME_CHARS else name[:MAX_NAME_CHARS] + "…"
 
 
 def subject(scope: Scope) -> str:

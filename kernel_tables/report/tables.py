@@ -1,6 +1,5 @@
 """The tables of the page of a capture, each with a limited number of rows."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -187,11 +186,6 @@ def _kernel(name: str, names: Names) -> ReportCell:
 def _rest(count: int, noun: str) -> str:
     left_out = count - MAX_ROWS
     return f"{left_out:,} more {noun} have no room here; kernel-tables prints all." if left_out > 0 else ""
-
-
-def cut_names(names: Sequence[str], max_chars: int) -> list[str]:
-    """The names, cut at the end if they have more than `max_chars` characters."""
-    return [name if len(name) <= max_chars else name[:max_chars] + "…" for name in names]
 
 
 def _rate(bytes_per_ns: float | None) -> ReportCell:

@@ -31,14 +31,12 @@ def step_leaves(scope: Scope) -> list[Leaf]:
     paths, classes = with_phases(trace.range_paths.tuples, scope), trace.activity_classes
     leaves = []
     for (path, name), ns, launches in times.itertuples():
-        ranges, ms = _leaf_path(paths[path], classes[name]), ns / 1e6 / scope.count
+        ranges = paths[path]
+        if ranges and family(classes[name]) == COMMUNICATION:  # any module may happen to start it
+            ranges = (ranges[0], COMMUNICATION)
+        ms = ns / 1e6 / scope.count
         leaves.append(Leaf(ranges, activities.names[name], classes[name], ms, launches / scope.count))
     return leaves
-
-
-def _leaf_path(path: tuple[str, ...], kernel_class: str) -> tuple[str, ...]:
-    """The path of a leaf: for communication, only the phase, since any module may happen to start it."""
-    return (path[0], COMMUNICATION) if path and family(kernel_class) == COMMUNICATION else path
 
 
 def with_phases(paths: Sequence[tuple[str, ...]], scope: Scope) -> list[tuple[str, ...]]:

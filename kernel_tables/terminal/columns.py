@@ -57,13 +57,13 @@ def cut(text: str, width: int, at_start: bool = False) -> str:
     """The text, with its end or start replaced by CUT_MARK if it is wider than this."""
     if text_width(text) <= width:
         return text
-    kept, room = "", width - 1
+    end, room = 0, width - 1  # the number of remaining characters, and the width for further ones
     for sign in reversed(text) if at_start else text:
         room -= text_width(sign)
         if room < 0:
             break
-        kept = sign + kept if at_start else kept + sign
-    return CUT_MARK + kept if at_start else kept + CUT_MARK
+        end += 1
+    return CUT_MARK + text[len(text) - end :] if at_start else text[:end] + CUT_MARK
 
 
 def _cut_differently(texts: Sequence[str], width: int, at_start: bool) -> list[str]:
@@ -136,7 +136,7 @@ def table_lines(table: pd.DataFrame, width: int) -> str:
     columns = [
         _column(name, table[name], rank)
         for rank, name in enumerate(table, start=1 - text_count)
-        if _is_informative(name, table[name])
+        if name in KEY_COLUMNS or _is_text(table[name]) or table[name].fillna(0).any()
     ]
     fitting_columns = fitting(columns, width)
     dropped = [column.heading for column in columns if column not in fitting_columns]
@@ -146,10 +146,6 @@ def table_lines(table: pd.DataFrame, width: int) -> str:
 
 def _is_text(cells: pd.Series) -> bool:
     return cells.dtype.kind not in "iuf"
-
-
-def _is_informative(name: str, cells: pd.Series) -> bool:
-    return name in KEY_COLUMNS or _is_text(cells) or bool(cells.fillna(0).any())
 
 
 def _column(name: str, cells: pd.Series, rank: int) -> TextColumn:

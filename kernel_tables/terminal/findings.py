@@ -49,14 +49,10 @@ def finding_lines(
         for reason, codes in silent.items():
             lines += _wrapped(f"not checked: {', '.join(codes)} ({reason})", width, "", INDENT)
     elif silent:
-        lines += _wrapped(f"{unchecked_phrase(silent)}; --all names them", width, "", INDENT)
+        count = sum(map(len, silent.values()))
+        needs = "1 rule needs" if count == 1 else f"{count} rules need"
+        lines += _wrapped(f"{needs} what this capture does not have; --all names them", width, "", INDENT)
     return "\n".join(lines) + "\n"
-
-
-def unchecked_phrase(silent: Mapping[str, list[str]]) -> str:
-    """ "3 rules need what this capture does not have"."""
-    count = sum(map(len, silent.values()))
-    return f"{count} rule{' needs' if count == 1 else 's need'} what this capture does not have"
 
 
 def _finding(finding: Diagnosis, width: int, noun: str, base: str) -> Iterator[str]:
