@@ -17,13 +17,13 @@ from typing import NoReturn
 from kernel_tables import errors, version, whole_files
 from kernel_tables.commands import check, communication, diagnose, diff, host, names, record, report, shared
 from kernel_tables.commands.completion import SHELLS, PrintCompletion, PrintJsonSchema
-from kernel_tables.commands.shown import TABLES, add_table_options, write_tables
+from kernel_tables.commands.table_commands import TABLES, add_table_options, write_tables
 
 BAD_INPUT, INTERRUPTED = 2, 130
 PACKAGES = ("numpy", "pandas", "pyarrow", "adbc_driver_sqlite", "jinja2")
 FIRST_MODULES = (record, report)
 OTHER_MODULES = (diagnose, names, check, diff, host, communication)
-TRACE_COMMANDS = {  # with their summaries
+COMMAND_SUMMARIES = {  # of commands that are no modules
     "ranges": "one row per range name: instances, kernels, memory operations and their times, inner ranges included",
     "kernels": "one row per range path and kernel: class, launches, total, mean, shortest and longest time",
     "classes": "one row per class of kernels: launches, GPU time and its share, and kernels of unknown class",
@@ -79,7 +79,7 @@ def command_parser() -> argparse.ArgumentParser:
     parser.add_argument("--print-json-schema", action=PrintJsonSchema, nargs=0, help=schema_help)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_modules(commands, FIRST_MODULES)
-    for name, summary in TRACE_COMMANDS.items():
+    for name, summary in COMMAND_SUMMARIES.items():
         command = commands.add_parser(name, help=summary, description=summary)
         shared.add_captures(command)
         _add_options(command, name)

@@ -156,17 +156,11 @@ COLUMNS = columns.names_of("communication --collectives")
 
 
 def collectives(ranks: Sequence[RankTrace], step_name: str = "step") -> pd.DataFrame:
-    """One row per rank, device, step and collective.
+    """One row per rank, device, step and collective; kernel_tables/columns.py describes the columns.
 
-    Columns: rank, device, step (number of the measured step); number (in the step, by launch, from 0); operation
-    (all-reduce, ...); range (innermost around its launch); kernel; bytes (all that is reduced, gathered or scattered on
-    one rank, by the name of a range, else by NCCL's call); bucket (by the name of a range); start_ns (since the step
-    began on this device); duration_ns; exposed_ns (of that, while no kernel computed); transfer_ns (the shortest
-    duration over the ranks), waiting_ns (duration - transfer); algorithm_gb_per_s = bytes / transfer, 10^9 bytes per
-    second; bus_gb_per_s = that × 2(n - 1)/n for an all-reduce of n ranks.
-
-    transfer_ns and waiting_ns are missing with one rank, if the run had more ranks than are given, and in steps in
-    which the ranks of a communicator did not run the same collectives.
+    `bytes` is what the name of a range says, else NCCL's call. transfer_ns and waiting_ns are missing with one rank, if
+    the run had more ranks than are given, and in steps in which the ranks of a communicator did not run the same
+    collectives.
     """
     return _full_table(ranks, step_name)[COLUMNS]
 

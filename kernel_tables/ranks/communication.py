@@ -30,12 +30,10 @@ COLUMNS = columns.names_of("communication")
 
 
 def communication(ranks: Sequence[RankTrace], step_name: str = "step") -> pd.DataFrame:
-    """One row per rank, device and measured step.
+    """One row per rank, device and measured step; kernel_tables/columns.py describes the columns.
 
-    Columns: rank, device, step; step_ns = compute_ns + exposed_communication_ns + exposed_memory_ns + idle_ns;
-    communication_ns (while at least one collective ran), overlapped_ns (of that, while a kernel computed); collectives
-    (their number); bytes, transfer_ns, waiting_ns (sums over the collectives; missing where one of them is).
-    Raises NotConserved if the parts are not the step.
+    A sum over the collectives is missing if it is missing for one of them. Raises NotConserved if the parts of a step
+    do not add up to it.
     """
     tables = [_device_table(steps) for steps in device_steps(ranks, step_name)]
     if not tables:  # no device has a step in which anything ran

@@ -51,7 +51,12 @@ def write_tables(traces: Sequence[Trace], options: argparse.Namespace) -> None:
     """
     is_text = wants_text(options)
     top = options.top if options.top is not None else ROWS_IN_A_TERMINAL if is_text else 0
-    selections = [_selection(*part, options, top) for part in _parts(traces, options.ranks)]
+    if len(traces) == 1 and not options.ranks:
+        selections = [_selection(traces[0], 0, None, options, top)]
+    else:
+        from kernel_tables.ranks.ranks import ranks_of
+
+        selections = [_selection(rank.trace, rank.number, rank.process, options, top) for rank in ranks_of(traces)]
     if is_text:
         headings = [f"rank {selection.rank}\n" if len(selections) > 1 else "" for selection in selections]
         tables = [_lines(selection, options, text_width()) for selection in selections]
@@ -63,19 +68,10 @@ def write_tables(traces: Sequence[Trace], options: argparse.Namespace) -> None:
     elif options.ranks or len(traces) > 1:
         import pandas as pd
 
-        tables = [part.rows.assign(rank=part.rank)[["rank", *part.rows.columns]] for part in selections]
-        write(pd.concat(tables, ignore_index=True), options)
+        tables = {selection.rank: selection.rows for selection in selections}
+        write(pd.concat(tables, names=["rank"]).reset_index("rank").reset_index(drop=True), options)
     else:
         write(selections[0].rows, options)
-
-
-def _parts(traces: Sequence[Trace], wants_ranks: bool) -> list[tuple[Trace, int, int | None]]:
-    """(trace, number, process) of every rank; for a single capture without --ranks, (trace, 0, None)."""
-    if len(traces) == 1 and not wants_ranks:
-        return [(traces[0], 0, None)]
-    from kernel_tables.ranks.ranks import ranks_of
-
-    return [(rank.trace, rank.number, rank.process) for rank in ranks_of(traces)]
 
 
 def _selection(trace: Trace, rank: int, process: int | None, options: argparse.Namespace, top: int) -> TableSelection:
