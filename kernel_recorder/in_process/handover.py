@@ -73,11 +73,7 @@ class Notes:
         folder is gone, nothing is written."""
         line = json.dumps({"event": event, "pid": os.getpid(), "unix_s": time.time(), **facts}) + "\n"
         with suppress(OSError):
-            descriptor = os.open(self.folder / NOTES_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            try:
-                os.write(descriptor, line.encode())
-            finally:
-                os.close(descriptor)
+            _write_at_once(self.folder / NOTES_FILE, line, os.O_APPEND)
 
     def claim(self, run: str | None = None) -> bool:
         """Whether this process is recorded: the first process that calls this is, and if it is a rank, so are the other
@@ -96,16 +92,12 @@ class Notes:
         or the folder is gone."""
         path = self.folder / action
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            _write_at_once(path, str(os.getpid()), os.O_EXCL)
         except FileExistsError:
             text = path.read_text()
             return int(text) if text else None
-        except OSError:
+        except FileNotFoundError:
             return None
-        try:
-            os.write(descriptor, str(os.getpid()).encode())
-        finally:
-            os.close(descriptor)
         return os.getpid()
 
     def _claimed_run(self) -> str | None:
@@ -115,6 +107,15 @@ class Notes:
                 return (self.folder / CLAIMED_RUN_FILE).read_text()
             time.sleep(0.005)
         return None
+
+
+def _write_at_once(path: Path, text: str, flags: int) -> None:
+    """Writes the text to a file, which is opened with more flags, in one system call."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o600)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
 
 
 def one_line_error(error: Exception) -> str:

@@ -13,7 +13,6 @@ from kernel_tables.errors import TraceError
 if TYPE_CHECKING:
     from kernel_tables.diagnosis.diagnose import Diagnosis
     from kernel_tables.diagnosis.rules import DiagnosisRule
-    from kernel_tables.diagnosis.step_time import StepTime
 
 FAILED = 1
 SUMMARY = "where time is lost: evidence, the most that fixing it saves, and advice"
@@ -36,35 +35,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     shared.require_output(options, options.capture)
-    from kernel_tables.diagnosis.diagnose import as_json, as_table
+    from kernel_tables.diagnosis.diagnose import as_json, as_table, diagnose
     from kernel_tables.diagnosis.own_rules import rules_of_file
+    from kernel_tables.diagnosis.scope import Scope
     from kernel_tables.output import format_of, write_text
 
     custom_rules = rules_of_file(options.rules) if options.rules else ()
     limits = _limits(options.fail_on, custom_rules)
-    findings, time, noun = _findings(options, custom_rules)
-    if shared.wants_text(options):
-        from kernel_tables.terminal.findings import finding_lines
-
-        shared.show(finding_lines(findings, shared.text_width(), time, options.all, noun), options)
-    elif (options.format or format_of(options.output)) == "json":
-        write_text(as_json(findings), options.output)
-    else:
-        shared.write(as_table(findings), options)
-    failing = [finding for finding in findings if _exceeds(finding, limits)]
-    for finding in failing:
-        shared.say(f"--fail-on: {finding.code}, {finding.gain_percent:.1f} % of a step")
-    return FAILED if failing else 0
-
-
-def _findings(
-    options: argparse.Namespace, custom_rules: Sequence[DiagnosisRule]
-) -> tuple[list[Diagnosis], StepTime | None, str]:
-    """The findings; for text, the time of a step; and the noun of what ran. The capture leaves the memory then."""
-    from kernel_tables.diagnosis.diagnose import diagnose
-    from kernel_tables.diagnosis.scope import Scope
-    from kernel_tables.diagnosis.step_time import step_time
-
     with shared.open_trace(options.capture, options) as trace:
         counters = None
         if options.counters:
@@ -73,7 +50,20 @@ def _findings(
             counters = read_counters(options.counters)
         scope = Scope(trace, options.step_name)
         findings = diagnose(scope, own_rules=custom_rules, counters=counters)
-        return findings, step_time(scope) if shared.wants_text(options) else None, scope.noun
+        if shared.wants_text(options):
+            from kernel_tables.diagnosis.step_time import step_time
+            from kernel_tables.terminal.findings import finding_lines
+
+            lines = finding_lines(findings, shared.text_width(), step_time(scope), options.all, scope.noun)
+            shared.show(lines, options)
+        elif (options.format or format_of(options.output)) == "json":
+            write_text(as_json(findings), options.output)
+        else:
+            shared.write(as_table(findings), options)
+    failing = [finding for finding in findings if _exceeds(finding, limits)]
+    for finding in failing:
+        shared.say(f"--fail-on: {finding.code}, {finding.gain_percent:.1f} % of a step")
+    return FAILED if failing else 0
 
 
 def _limits(texts: Sequence[str], custom_rules: Sequence[DiagnosisRule]) -> list[str | float]:
