@@ -77,7 +77,7 @@ class Recorder:
         self._compilations_before = Compilations()
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         return self.state == WAITING
 
     @property
@@ -92,7 +92,7 @@ class Recorder:
     def open(self, **facts: Any) -> bool:
         """Opens the window, and returns whether it is open now. It stays closed if another process was first, or the
         profiler refuses; and for now, while the program uses PyTorch's profiler itself, or in a backward pass."""
-        if not self.waits or is_in_backward():
+        if not self.is_waiting or is_in_backward():
             return False
         if self._profiler.is_taken:
             self.note_profile()
@@ -101,7 +101,7 @@ class Recorder:
         if (not self._ranks.is_distributed and self._ranks.has_other_ranks) or not self._notes.claim(self._ranks.run):
             self._notes.add("elsewhere")
             return False
-        started = time.perf_counter()
+        started_s = time.perf_counter()
         try:
             collect_due_garbage()
             self.ranges.begin()
@@ -117,7 +117,7 @@ class Recorder:
         self._has_opened = True
         self._compilations_before = compilations()
         facts |= {"torch": torch.__version__, "has_steps": self.ranges.has_steps}
-        self._notes.add("open", start_s=time.perf_counter() - started, **facts)
+        self._notes.add("open", start_s=time.perf_counter() - started_s, **facts)
         return True
 
     def add_facts(self, **facts: Any) -> None:
@@ -140,23 +140,23 @@ class Recorder:
         if not self.is_open or (is_in_backward() and not program_ended):
             return
         self.state = OVER
-        started = time.perf_counter()
+        started_s = time.perf_counter()
         with suppress(RuntimeError):  # the device may have failed
             wait_for_device()
         try:
             self.ranges.end()
             self._profiler.stop(program_ended=program_ended)
-            stopped = time.perf_counter()
+            stopped_s = time.perf_counter()
             if program_ended:
                 error_type = getattr(sys, "last_type", None)  # of the uncaught error that ends this process
                 facts |= {"ended": True, "error": error_type and error_type.__name__}
             facts["contents"] = self.ranges.facts() | compilations_since(self._compilations_before)
-            self._notes.add("closed", done=self.done, stop_s=stopped - started, **facts, **self.progress())
+            self._notes.add("closed", done=self.done, stop_s=stopped_s - started_s, **facts, **self.progress())
             self._profiler.save(self._notes.folder)
         except Exception as error:
             self._notes.add("lost", reason=one_line_error(error).removeprefix("RuntimeError: "))
             return
-        self._notes.add("saved", save_s=time.perf_counter() - stopped)
+        self._notes.add("saved", save_s=time.perf_counter() - stopped_s)
 
     def start_over(self) -> None:
         """Drops what was recorded, and waits for another window."""

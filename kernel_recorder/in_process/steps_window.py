@@ -132,7 +132,7 @@ class StepsWindow(Window):
             self._count(GRAPH, graph, "a CUDA graph")
 
     def _before_call(self, module: nn.Module, args: tuple) -> None:
-        was_waiting = self.recorder.waits
+        was_waiting = self.recorder.is_waiting
         if not (was_waiting or self.recorder.is_open):
             self._calls.end()
         if _is_capturing() or next(module.parameters(), None) is None:
@@ -181,7 +181,7 @@ class StepsWindow(Window):
 
     def _may_define_steps(self, action: RepeatedAction) -> bool:
         if self._step_action is None:
-            return self.recorder.waits or self.recorder.is_open
+            return self.recorder.is_waiting or self.recorder.is_open
         is_of_calls = self._step_action.kind == MODULE and self.settings.window != CALLS
         return is_of_calls and action.kind == OPTIMIZER and self.recorder.can_start_over
 
@@ -193,7 +193,7 @@ class StepsWindow(Window):
         if self.recorder.is_open:
             self.recorder.add_facts(**facts)
         elif not self.recorder.open(**facts):
-            if not self.recorder.waits:
+            if not self.recorder.is_waiting:
                 self._calls.end()
             return
         self._step_action = action

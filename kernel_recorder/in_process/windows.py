@@ -65,8 +65,8 @@ class Window:
         """Begins to look for the window, once PyTorch is imported."""
 
     def before_range(self, name: str, *, of_torch: bool) -> None:
-        self.has_own_ranges |= not of_torch and self.recorder.waits
-        self.has_own_steps |= name == STEP and self.recorder.waits
+        self.has_own_ranges |= not of_torch and self.recorder.is_waiting
+        self.has_own_steps |= name == STEP and self.recorder.is_waiting
 
     def after_range(self, name: str, optimizer: Any = None) -> None:
         """A range has closed, and with it the step of this optimizer, if one is given."""
@@ -89,7 +89,7 @@ class RangeWindow(Window):
         if name != self.settings.range:
             return
         self._depth.value = getattr(self._depth, "value", 0) + 1
-        if self._depth.value == 1 and self.recorder.waits:
+        if self._depth.value == 1 and self.recorder.is_waiting:
             self._seen += 1
             if self._seen > self.settings.skip:
                 self.recorder.open(first=self._seen)
@@ -160,7 +160,7 @@ class SecondsWindow(Window):
         time.sleep(self.settings.after)
         while self.settings.profiler == NSYS and not torch.cuda.is_initialized():
             time.sleep(0.01)
-        while self.recorder.waits:
+        while self.recorder.is_waiting:
             call_on_main_thread(self.recorder.open)
             time.sleep(0.05)
         time.sleep(self.settings.seconds)

@@ -72,7 +72,7 @@ class ThreadHostTime:
         yield from self._sample_counts(where[self._is_sample])
 
     def _time_in_no_call(self, phases: OwnedIntervals, phases_with_calls: np.ndarray) -> Iterator[HostAmounts]:
-        """The time in no call, in phases with calls."""
+        """The amounts of the time in no call, in phases with calls."""
         covered = intervals.union(self._exclusive.start_ns, self._exclusive.end_ns)
         free_ns = np.zeros(int(phases.owner.max(initial=0)) + 1, np.int64)
         np.add.at(free_ns, phases.owner, phases.end_ns - phases.start_ns)
@@ -83,6 +83,7 @@ class ThreadHostTime:
             yield HostAmounts(column, where, np.full(len(where), NO_CALL), free_ns[where])
 
     def _sample_counts(self, where: np.ndarray) -> Iterator[HostAmounts]:
+        """The counts of samples, and of those inside calls; `where` is the phase or range of each sample."""
         function = self._events.function[self._samples]
         in_call = self._exclusive.owner_at(self._events.start_ns[self._samples]) != NO_OWNER
         yield _summed("samples", where, function)

@@ -23,7 +23,7 @@ from range_marks.closures import Closures
 class Noting:
     """Stands for the recorder: notes when it is opened and closed, and the steps between."""
 
-    waits: bool = True
+    is_waiting: bool = True
     is_open: bool = False
     done: int = 0
     seen: list = field(default_factory=list)
@@ -34,11 +34,11 @@ class Noting:
         return self
 
     def start_over(self):
-        self.waits, self.is_open, self.done = True, False, 0
+        self.is_waiting, self.is_open, self.done = True, False, 0
         self.seen.append("over")
 
     def open(self, **facts):
-        self.waits, self.is_open = False, True
+        self.is_waiting, self.is_open = False, True
         self.seen.append(("open", facts.get("first")))
         return True
 
