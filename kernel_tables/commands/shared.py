@@ -88,7 +88,7 @@ def _say_rank_order(traces: Sequence[Trace]) -> None:
 
 def open_trace(path: Path, options: argparse.Namespace) -> AbstractContextManager[Trace]:
     """The trace of one capture. Prints its rank, if there are others, and what it lacks."""
-    _say_rank(path)
+    say_rank(path)
     return _open_trace(path, options)
 
 
@@ -108,7 +108,7 @@ def say(message: str) -> None:
     print(f"kernel-tables: {clean_text.visible(' '.join(message.split()))}", file=sys.stderr)
 
 
-def _say_rank(capture: Path) -> None:
+def say_rank(capture: Path) -> None:
     """Prints the rank of a capture if captures of other ranks are in its folder."""
     stem, _, suffixes = capture.name.partition(".")
     name, rank = RANK_IN_NAME.fullmatch(stem).groups()

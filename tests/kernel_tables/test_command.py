@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from kernel_tables import __main__ as entry
-from kernel_tables.commands.shared import _say_rank
+from kernel_tables.commands.shared import say_rank
 from tests.forked_python import run_module
 from tests.kernel_tables.synthetic import Synthetic
 
@@ -262,8 +262,8 @@ def test_a_report_without_an_nsys_to_export_it_says_so(tmp_path):
 def test_of_the_capture_of_one_rank_among_several_it_is_said_which_it_is(tmp_path, capsys):
     for name in ("capture.sqlite", "capture_rank1.sqlite", "other.sqlite"):
         (tmp_path / name).touch()
-        _say_rank(tmp_path / name)
-    _say_rank(tmp_path / "capture.sqlite")  # now that the other one is there
+        say_rank(tmp_path / name)
+    say_rank(tmp_path / "capture.sqlite")  # now that the other one is there
     assert [line.partition(";")[0] for line in capsys.readouterr().err.splitlines()] == [
         "kernel-tables: capture_rank1.sqlite holds only rank 1",
         "kernel-tables: capture.sqlite holds only rank 0",
@@ -271,13 +271,13 @@ def test_of_the_capture_of_one_rank_among_several_it_is_said_which_it_is(tmp_pat
 
 
 def test_what_is_said_of_a_rank_shows_no_control_character_of_a_name(capsys):
-    _say_rank(Path("a\x1b[31m_rank1.sqlite"))
+    say_rank(Path("a\x1b[31m_rank1.sqlite"))
     assert capsys.readouterr().err.startswith(r"kernel-tables: a\x1b[31m_rank1.sqlite holds only rank 1")
 
 
 @pytest.mark.parametrize("path", [".", "/", f"{'a' * 245}.sqlite"])
 def test_a_path_beside_which_no_other_rank_can_lie_is_said_nothing_of(path, capsys):
-    _say_rank(Path(path))
+    say_rank(Path(path))
     assert capsys.readouterr().err == ""
 
 

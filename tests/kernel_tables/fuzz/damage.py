@@ -118,7 +118,7 @@ def cut_the_gzip(path: Path, random: Random) -> None:
 
 def change_values(path: Path, random: Random) -> None:
     """Any value in any column of some rows."""
-    with _open_trace(path) as database:
+    with _opened(path) as database:
         for _ in range(random.choice((1, 1, 3))):
             table = _a_table(database, random)
             column = random.choice(_columns(database, table))
@@ -127,7 +127,7 @@ def change_values(path: Path, random: Random) -> None:
 
 def change_times(path: Path, random: Random) -> None:
     """Times that cannot be, in one row, some rows or all."""
-    with _open_trace(path) as database:
+    with _opened(path) as database:
         tables = [table for table in _tables(database) if {"start", "end"} <= set(_columns(database, table))]
         table, column = random.choice(tables), random.choice(("start", "end"))
         change = random.choice(
@@ -147,7 +147,7 @@ def change_times(path: Path, random: Random) -> None:
 
 
 def change_names(path: Path, random: Random) -> None:
-    with _open_trace(path) as database:
+    with _opened(path) as database:
         for _ in range(random.choice((1, 3))):
             table, column = random.choice(NAME_COLUMNS)
             if column in _columns(database, table):
@@ -155,25 +155,25 @@ def change_names(path: Path, random: Random) -> None:
 
 
 def drop_a_table(path: Path, random: Random) -> None:
-    with _open_trace(path) as database:
+    with _opened(path) as database:
         table = _a_table(database, random)
         database.execute(random.choice((f'DROP TABLE "{table}"', f'DELETE FROM "{table}"')))
 
 
 def drop_rows(path: Path, random: Random) -> None:
-    with _open_trace(path) as database:
+    with _opened(path) as database:
         database.execute(f'DELETE FROM "{_a_table(database, random)}" WHERE rowid % {random.choice((2, 5, 50))} = 1')
 
 
 def repeat_rows(path: Path, random: Random) -> None:
-    with _open_trace(path) as database:
+    with _opened(path) as database:
         table = _a_table(database, random)
         database.execute(f'INSERT OR IGNORE INTO "{table}" SELECT * FROM "{table}" LIMIT 10')
 
 
 def change_the_schema(path: Path, random: Random) -> None:
     """A column dropped or renamed, a table renamed, or a column more."""
-    with _open_trace(path) as database:
+    with _opened(path) as database:
         table = _a_table(database, random)
         column = random.choice(_columns(database, table))
         database.execute(
@@ -189,7 +189,7 @@ def change_the_schema(path: Path, random: Random) -> None:
 
 
 def put_a_view_in_place_of_a_table(path: Path, random: Random) -> None:
-    with _open_trace(path) as database:
+    with _opened(path) as database:
         table = _a_table(database, random)
         endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
         columns = ", ".join(f'x AS "{column}"' for column in _columns(database, table))
@@ -219,7 +219,7 @@ DAMAGES: dict[str, Damage] = {
 }  # fmt: skip
 
 
-class _open_trace:
+class _opened:
     """The database of a file, for changes; a change that SQLite refuses is not made."""
 
     def __init__(self, path: Path):
