@@ -11,20 +11,27 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path, PurePath
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from kernel_recorder import keeping, nsys_profile
-from kernel_recorder.contents import varying_sentence
+from kernel_recorder.contents import odd_steps, varying_sentence
 from kernel_recorder.in_process.handover import NSYS, STEP, read_notes
-from kernel_recorder.nothing_recorded import why_nothing
+from kernel_recorder.nothing_recorded import missing_recording_reason
 from kernel_recorder.options import settings_of
 from kernel_recorder.outcome import Outcome, is_recorded, outcomes
-from kernel_recorder.program import Ended, require_program, run_recorded
-from kernel_recorder.remarks import cost, elsewhere, of_rank, remarks, slowed, window
+from kernel_recorder.program import ProgramEnd, require_program, run_recorded
+from kernel_recorder.remarks import (
+    cost_sentence,
+    rank_phrase,
+    remarks,
+    slowdown_sentence,
+    unrecorded_processes_sentence,
+    window_phrase,
+)
 from kernel_tables.clean_text import visible
 from kernel_tables.errors import ERROR, TraceError
 from kernel_tables.reading import nsys
@@ -35,21 +42,21 @@ if TYPE_CHECKING:
 
 
 # nsys warns of every window that ends before the program, and of processes that use no GPU; neither is a problem.
-OF_EVERY_WINDOW = frozenset({"nsys_hedge", "nsys_warning"})
-OF_CUT_WINDOWS = frozenset({"short_steps"})  # the step in which the program ended, which is reported separately
-VARIES, UNSTEADY = "steps_vary", "unsteady_steps"  # two codes of findings that say that steps differ
+CODES_OF_EVERY_WINDOW = frozenset({"nsys_hedge", "nsys_warning"})
+CODES_OF_CUT_WINDOWS = frozenset({"short_steps"})  # the step in which the program ended, which is reported separately
+STEPS_VARY, UNSTEADY_STEPS = "steps_vary", "unsteady_steps"  # codes of findings
 NOTHING_RECORDED = 3  # the exit status
-MOST_ROWS = 40  # of ranges; the capture has them all
-MOST_LOSSES = 3  # `kernel-tables diagnose` prints them all
-LONGEST = 300  # characters
+MAX_ROWS = 40  # of ranges; the capture has them all
+MAX_LOSSES = 3  # `kernel-tables diagnose` prints them all
+MAX_PROGRAM_CHARS = 300
 HIDDEN = "***"
-SECRET = re.compile(r"(?i)key|token|secret|passw|pwd|credential|auth|cookie|session|dsn")
+SECRET_NAME = re.compile(r"(?i)key|token|secret|passw|pwd|credential|auth|cookie|session|dsn")
 # What secret values look like: keys of known services, and long texts that mix letters and digits.
 SECRET_VALUE = re.compile(
     r"(?:hf_|sk-|ghp_|gho_|github_pat_|xox|AKIA|AIza|eyJ)\S{8,}|(?=\S*\d)(?=\S*[A-Za-z])[\w+/=-]{32,}"
 )
-ADDRESS = re.compile(r"(\w+://)[^/\s@]*@")
-PATH = re.compile(r"(?:~|/|[A-Za-z]:\\)[^\s=,:]*[/\\](?=[^/\\\s])")
+USER_IN_URL = re.compile(r"(\w+://)[^/\s@]*@")
+ABSOLUTE_PATH = re.compile(r"(?:~|/|[A-Za-z]:\\)[^\s=,:]*[/\\](?=[^/\\\s])")
 
 
 def record(options: argparse.Namespace) -> int:
@@ -63,82 +70,80 @@ def record(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="kernel-tables-") as folder:
         handover = Path(folder)
         settings.write(handover)
-        ended = run_recorded(
+        program_end = run_recorded(
             program, handover, under_nsys=settings.profiler == NSYS, time_limit_s=options.time_limit,
             end_when=lambda: options.end and is_recorded(read_notes(handover)),
         )  # fmt: skip
-        processes = outcomes(settings, read_notes(handover), ended, folder_is_gone=not handover.exists())
-        recorded = [outcome for outcome in processes if outcome.has_recording]
-        captures = _keep(recorded, handover, output, program_text(program))
+        processes = outcomes(settings, read_notes(handover), program_end, folder_is_gone=not handover.exists())
+        recordings = [outcome for outcome in processes if outcome.has_recording]
+        captures = _keep(recordings, handover, output, program_text(program))
     with suppress(BrokenPipeError):  # nobody reads the messages; the captures are kept, and the exit status is the same
-        _say_all(_end_sentences(ended, options.time_limit))
+        _say(*_end_sentences(program_end, options.time_limit))
         for outcome in processes:
             if not outcome.has_recording:
-                _say(f"nothing was recorded{of_rank(outcome)}: {why_nothing(outcome)}")
-        if isinstance(captures, str):
-            _say(captures)
-        elif captures:
-            _print_captures(recorded, captures)
-    is_kept = not isinstance(captures, str) and any(isinstance(path, Path) for path in captures)
-    return ended.exit_status or (0 if is_kept else NOTHING_RECORDED)
+                _say(f"nothing was recorded{rank_phrase(outcome)}: {missing_recording_reason(outcome)}")
+        _print_captures(recordings, captures)
+    return program_end.exit_status or (0 if any(isinstance(path, Path) for path in captures) else NOTHING_RECORDED)
 
 
-def _end_sentences(ended: Ended, time_limit_s: float | None) -> Iterator[str]:
-    if ended.timed_out:
+def _end_sentences(program_end: ProgramEnd, time_limit_s: float | None) -> Iterator[str]:
+    if program_end.timed_out:
         yield f"the program was ended at the time limit of {time_limit_s:g} s"
-    elif ended.recorded:
+    elif program_end.by_request:
         yield "the program was ended as by Ctrl-C, since its window is recorded"
-    elif ended.returncode:
-        yield f"the program {ended.how}"
+    elif program_end.returncode:
+        yield f"the program {program_end.phrase}"
 
 
-def _keep(recorded: Sequence[Outcome], handover: Path, output: Path, program: str) -> list[Path | TraceError] | str:
-    """The capture of each process or the error why there is none; or a sentence why nothing is kept."""
-    if not recorded:
-        return []
+def _keep(recordings: Sequence[Outcome], handover: Path, output: Path, program: str) -> list[Path | TraceError]:
+    """Writes the capture of each process, and returns its path, or the error why there is none."""
     try:
-        return keeping.keep_recordings(handover, output, [outcome.recorded_process(program) for outcome in recorded])
+        return keeping.keep_recordings(handover, output, [outcome.recorded_process(program) for outcome in recordings])
     except TraceError as error:
-        return f"nothing is kept: {error}"
+        return [error] * len(recordings)
     except OSError as error:
-        return f"{output}: {error.strerror or error}, so nothing is kept; check the path and the space on its disk"
+        reason = f"{output}: {error.strerror or error}; check the path and the space on its disk"
+        return [TraceError(reason)] * len(recordings)
 
 
-def _print_captures(recorded: Sequence[Outcome], captures: Sequence[Path | TraceError]) -> None:
-    """Prints which captures were kept and what is in them."""
-    said = [sentence for outcome in recorded for sentence in remarks(outcome)]
-    _say_all(filter(None, (*dict.fromkeys(said), *elsewhere(recorded[0]), cost(recorded[0]))))
-    kept = []
-    for outcome, capture in zip(recorded, captures, strict=True):
+def _print_captures(recordings: Sequence[Outcome], captures: Sequence[Path | TraceError]) -> None:
+    """Prints which captures were kept, and what is in them: of the first in full, last."""
+    pairs = []
+    for outcome, capture in zip(recordings, captures, strict=True):
         if isinstance(capture, TraceError):
-            _say(f"nothing is kept{of_rank(outcome)}: {capture}")
+            _say(f"nothing is kept{rank_phrase(outcome)}: {capture}")
         else:
-            _say(f"{capture}: {window(outcome)}; kernel-tables report {capture} makes a page of it")
-            kept.append((outcome, capture))
-    for outcome, capture in [*kept[1:], *kept[:1]]:
-        _print_contents(capture, outcome, in_full=outcome is kept[0][0])
-    if len(kept) > 1:
-        _print_communication(kept)
+            pairs.append((outcome, capture))
+    if not pairs:
+        return
+    sentences = [sentence for outcome, _ in pairs for sentence in remarks(outcome)]
+    _say(*dict.fromkeys(sentences), *unrecorded_processes_sentence(recordings[0]), *cost_sentence(recordings[0]))
+    for outcome, capture in pairs:
+        _say(f"{capture}: {window_phrase(outcome)}; kernel-tables report {capture} makes a page of it")
+    for outcome, capture in pairs[1:]:
+        _print_contents(capture, outcome, in_full=False)
+    first_outcome, first_capture = pairs[0]
+    _print_contents(first_capture, first_outcome, in_full=True)
+    if len(pairs) > 1:
+        _print_communication(*zip(*pairs, strict=True))
 
 
-def _print_communication(kept: Sequence[tuple[Outcome, Path]]) -> None:
-    """Prints the cost of communication between the ranks."""
+def _print_communication(recordings: Sequence[Outcome], captures: Sequence[Path]) -> None:
     from kernel_tables.ranks.communication import communication
     from kernel_tables.ranks.ranks import ranks_of
     from kernel_tables.terminal.tables import communication_sentences
     from kernel_tables.trace import Trace
 
-    captures = [capture for _, capture in kept]
-    step_name = kept[0][0].settings.range or STEP
+    step_name = recordings[0].settings.range or STEP
     try:
         with ExitStack() as stack:
             ranks = ranks_of([stack.enter_context(Trace(path)) for path in captures])
-            numbers = [outcome.rank for outcome, _ in kept]
+            numbers = [outcome.rank for outcome in recordings]
             lines = list(communication_sentences(communication(ranks, step_name), numbers))
     except TraceError as error:
         _say(f"the cost of communication is unknown: {error}")
         return
-    _say_all(lines)
+    _say(*lines)
     if lines:
         option = "" if step_name == STEP else f" --step-name {shlex.quote(step_name)}"
         files = shlex.join(map(str, captures))
@@ -146,40 +151,44 @@ def _print_communication(kept: Sequence[tuple[Outcome, Path]]) -> None:
 
 
 def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
-    """Prints the reasons to doubt the capture; in full also its ranges or kernels, and where time is lost."""
+    """Prints the findings of `check`; in full also the ranges or kernels, and where time is lost."""
+    from kernel_tables.diagnosis.diagnose import diagnose
     from kernel_tables.diagnosis.scope import Scope
     from kernel_tables.diagnosis.step_rules import differ_in_work
     from kernel_tables.diagnosis.step_time import step_time
     from kernel_tables.trace import Trace
 
-    lost, base, step_name = [], "", outcome.settings.range or STEP
+    losses, base, step_name = [], "", outcome.settings.range or STEP
     try:
         with Trace(capture) as trace:
-            expected = OF_EVERY_WINDOW | OF_CUT_WINDOWS if outcome.was_cut else OF_EVERY_WINDOW
+            expected = CODES_OF_EVERY_WINDOW | CODES_OF_CUT_WINDOWS if outcome.was_cut else CODES_OF_EVERY_WINDOW
             varying = list(varying_sentence(outcome.window_facts()))
             if varying or not differ_in_work(Scope(trace, step_name)):
-                expected |= {VARIES}
+                expected |= {STEPS_VARY}
             findings = [finding for finding in trace.check(outcome.expected_steps) if finding.code not in expected]
             if in_full:
                 _print_rows(trace, step_name, capture, under=STEP if outcome.has_prelude else None)
-                _say_all(slowed(outcome))
-                lost = [] if any(finding.severity == ERROR for finding in findings) else _losses(trace, step_name)
+                _say(*slowdown_sentence(outcome))
+                if not any(finding.severity == ERROR for finding in findings):
+                    losses = [loss for loss in diagnose(trace, step_name) if not loss.abstained][:MAX_LOSSES]
                 base = "" if (time := step_time(Scope(trace, step_name))) is None else time.base
     except TraceError as error:
         _say(f"no table is made of it: {error}")
         return
     for finding in findings:
-        _say(f"{finding.severity}{'' if in_full else of_rank(outcome)}: {finding.message}")
-    _say_all((*(varying if in_full else ()), *(loss.sentence(base) for loss in lost if not _is_said(loss, outcome))))
+        _say(f"{finding.severity}{'' if in_full else rank_phrase(outcome)}: {finding.message}")
+    if in_full:
+        _say(*varying, *(loss.sentence(base) for loss in losses if not _is_explained(loss, outcome)))
 
 
-def _is_said(loss: Diagnosis, outcome: Outcome) -> bool:
-    """Whether the sentence on what varies between steps says already why some are slow."""
+def _is_explained(loss: Diagnosis, outcome: Outcome) -> bool:
+    """Whether the sentence on what varies between steps explains already why some are slow."""
     from kernel_tables.diagnosis.step_rules import DRIFT
 
-    if loss.code != UNSTEADY or abs(loss.evidence["drift_percent"]) >= 100 * DRIFT:
+    if loss.code != UNSTEADY_STEPS or abs(loss.evidence["drift_percent"]) >= 100 * DRIFT:
         return False
-    return outcome.explains([int(number) for number in loss.evidence["slow_steps_ms"]])
+    slow_steps = {int(number) for number in loss.evidence["slow_steps_ms"]}
+    return bool(slow_steps) and slow_steps <= odd_steps(outcome.window_facts())
 
 
 def _print_rows(trace: Trace, step_name: str, capture: Path, under: str | None) -> None:
@@ -189,15 +198,16 @@ def _print_rows(trace: Trace, step_name: str, capture: Path, under: str | None) 
     from kernel_tables.terminal.tables import kernel_lines, names_of, rest_line, tree_lines
     from kernel_tables.units import CPU_ONLY_NOTE, time_heading
 
-    width, command = get_terminal_size().columns, f"kernel-tables {{}} {shlex.quote(str(capture))} --top 0"
+    width, file = get_terminal_size().columns, shlex.quote(str(capture))
     if trace.range_names:
-        command = command.format(f"ranges --tree{f' --under {under}' if under else ''}")
-        lines = tree_lines(trace, MOST_ROWS, width, under, all_by=command)
+        command = f"kernel-tables ranges --tree{f' --under {under}' if under else ''} {file} --top 0"
+        lines = tree_lines(trace, MAX_ROWS, width, under, all_rows_command=command)
     else:
+        command = f"kernel-tables kernels {file} --top 0"
         kernels, heading = trace.kernels(), time_heading(trace.is_cpu_only)
         all_ns = int(kernels["total_ns"].sum())
-        lines = kernel_lines(kernels.head(MOST_ROWS), all_ns, width, heading, names_of(kernels))
-        lines += rest_line(max(len(kernels) - MOST_ROWS, 0), "kernels", None, width, heading, command.format("kernels"))
+        lines = kernel_lines(kernels.head(MAX_ROWS), all_ns, width, heading, names_of(kernels))
+        lines += rest_line(max(len(kernels) - MAX_ROWS, 0), "kernels", None, width, heading, command)
     encoding = sys.stderr.encoding or "utf-8"
     print(lines.encode(encoding, "replace").decode(encoding), file=sys.stderr)
     if trace.is_cpu_only:
@@ -206,55 +216,44 @@ def _print_rows(trace: Trace, step_name: str, capture: Path, under: str | None) 
         _say(time.sentence)
 
 
-def _losses(trace: Trace, step_name: str) -> list[Diagnosis]:
-    """Where time is lost, the largest first."""
-    from kernel_tables.diagnosis.diagnose import diagnose
-
-    return [finding for finding in diagnose(trace, step_name) if not finding.abstained][:MOST_LOSSES]
-
-
-def _say_all(sentences: Iterable[str]) -> None:
+def _say(*sentences: str) -> None:
     for sentence in sentences:
-        _say(sentence)
-
-
-def _say(sentence: str) -> None:
-    print(f"kernel-tables record: {visible(' '.join(sentence.split()))}", file=sys.stderr, flush=True)
+        print(f"kernel-tables record: {visible(' '.join(sentence.split()))}", file=sys.stderr, flush=True)
 
 
 def program_text(arguments: Sequence[str]) -> str:
-    """The command line. Values that look like secrets, or whose options do, are hidden; absolute paths are cut to their
-    last name."""
-    text = " ".join(_cleaned(arguments))
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    """The command line without secrets: values that look like one, or whose options do, are hidden, and of absolute
+    paths only the last name remains."""
+    text = " ".join(_without_secrets(arguments))
+    return text if len(text) <= MAX_PROGRAM_CHARS else text[: MAX_PROGRAM_CHARS - 1] + "…"
 
 
-def _cleaned(arguments: Sequence[str]) -> Iterator[str]:
+def _without_secrets(arguments: Sequence[str]) -> Iterator[str]:
     hide_next = False
     for argument in arguments:
         name, equals, _ = argument.partition("=")
         is_option = argument.startswith("-")
         if hide_next and not is_option:
             yield HIDDEN
-        elif equals and SECRET.search(name):
+        elif equals and SECRET_NAME.search(name):
             yield f"{name}={HIDDEN}"
         else:
-            yield _without_place(argument)
-        hide_next = is_option and not equals and bool(SECRET.search(argument))
+            yield _without_secret_or_folder(argument)
+        hide_next = is_option and not equals and bool(SECRET_NAME.search(argument))
 
 
-def _without_place(argument: str) -> str:
+def _without_secret_or_folder(argument: str) -> str:
     name, equals, value = argument.partition("=")
     if SECRET_VALUE.search(value if equals else argument):
         return f"{name}={HIDDEN}" if equals else HIDDEN
-    argument = ADDRESS.sub(rf"\1{HIDDEN}@", argument)
+    argument = USER_IN_URL.sub(rf"\1{HIDDEN}@", argument)
     if "://" in argument:
         return argument
     if equals:
-        return f"{name}={_last_name(value)}"
-    return _last_name(argument)
+        return f"{name}={_without_folder(value)}"
+    return _without_folder(argument)
 
 
-def _last_name(text: str) -> str:
-    """The last name of an absolute path; other texts unchanged."""
-    return PurePath(text).name if PATH.match(text) else text
+def _without_folder(text: str) -> str:
+    """The last name of an absolute path; other texts are unchanged."""
+    return PurePath(text).name if ABSOLUTE_PATH.match(text) else text

@@ -45,38 +45,36 @@ class recorded:
             raise ValueError("skip has to be at least 0, and steps at least 1")
         self.name, self.skip, self.steps = name, skip, steps
         self.capture: Path | None = None
-        self._modules = options.modules_of(ranges)
-        self._wanted = None if output is None else Path(output)
+        self._module_ranges = options.parse_ranges(ranges)
+        self._requested_output = None if output is None else Path(output)
         self._output: Path | None = None
-        self._seen = self._depth = 0
+        self._runs = 0
         self._window: Any = None
-        self._ranges: list = []
+        self._open_ranges: list = []  # of nested blocks
         self._at_end = ExitStack()
-        if self._modules[0] == ALWAYS:
-            from kernel_recorder.in_process.compiled_ranges import FollowedModules
+        if self._module_ranges.when == ALWAYS:
+            from kernel_recorder.in_process.compiled_ranges import CompilationHooks
 
-            self._at_end.callback(FollowedModules(in_torch_profile=True).close)
+            self._at_end.callback(CompilationHooks(in_torch_profile=True).close)
 
     def __enter__(self) -> recorded:
         from kernel_recorder.in_process.assembly import BlockWindow, named_range
 
-        self._depth += 1
-        if self._depth == 1:
-            self._seen += 1
-            if self._seen == self.skip + 1:
-                modules, depth = self._modules
-                with self._at_end.pop_all() as at_end:  # it stays open if nothing raises
-                    self._output = keeping.free_output(self._wanted, of_ranks=False)
-                    self._window = BlockWindow(with_modules=modules == ALWAYS, depth=depth)
+        if not self._open_ranges:
+            self._runs += 1
+            if self._runs == self.skip + 1:
+                with self._at_end.pop_all() as at_end:  # what it holds is closed only if something raises
+                    self._output = keeping.free_output(self._requested_output, has_ranks=False)
+                    modules = self._module_ranges
+                    self._window = BlockWindow(with_modules=modules.when == ALWAYS, depth=modules.depth)
                     self._at_end = at_end.pop_all()
-        self._ranges.append(named_range(self.name))
-        self._ranges[-1].__enter__()
+        self._open_ranges.append(named_range(self.name))
+        self._open_ranges[-1].__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        self._ranges.pop().__exit__(kind, *error)
-        self._depth -= 1
-        if self._depth == 0 and self._window is not None and (kind or self._seen == self.skip + self.steps):
+        self._open_ranges.pop().__exit__(kind, *error)
+        if not self._open_ranges and self._window is not None and (kind or self._runs == self.skip + self.steps):
             window, self._window = self._window, None
             self._close(window, keep=kind is None)
 
@@ -89,8 +87,11 @@ class recorded:
         return called
 
     def __repr__(self) -> str:
-        status = self.capture or f"ran {self._seen} of {self.skip + self.steps} times"
-        return f"<recorded {self.name!r}: {status}>"
+        return f"<recorded {self.name!r}: {self.capture or self._progress}>"
+
+    @property
+    def _progress(self) -> str:
+        return f"ran {self._runs} of {self.skip + self.steps} times"
 
     def _repr_html_(self) -> str:
         """The view in a notebook: where the time went, once it is recorded."""
@@ -106,9 +107,7 @@ class recorded:
         from kernel_tables.trace import Trace
 
         if self.capture is None:
-            raise TraceError(
-                f"{self.name!r} is not recorded yet: it ran {self._seen} of {self.skip + self.steps} times"
-            )
+            raise TraceError(f"{self.name!r} is not recorded yet: it {self._progress}")
         return Trace(self.capture)
 
     def _close(self, window: Any, *, keep: bool) -> None:
@@ -117,8 +116,8 @@ class recorded:
         if keep:
             with tempfile.TemporaryDirectory(prefix="kernel-tables-") as folder:
                 window.save(Path(folder))
-                own = keeping.RecordedProcess(os.getpid(), by_nsys=False, torch_version=window.torch_version)
-                (kept,) = keeping.keep_recordings(Path(folder), self._output, [own], of_ranks=False)
-                if isinstance(kept, TraceError):
-                    raise kept
-                self.capture = kept
+                process = keeping.RecordedProcess(os.getpid(), by_nsys=False, torch_version=window.torch_version)
+                (capture,) = keeping.keep_recordings(Path(folder), self._output, [process], has_ranks=False)
+                if isinstance(capture, TraceError):
+                    raise capture
+                self.capture = capture

@@ -1,43 +1,44 @@
 """Why there is no recording of a process, and what to do about it."""
 
 from kernel_recorder.in_process.handover import CALLS, NSYS, PROGRAM, RANGE, SECONDS, STEPS
-from kernel_recorder.outcome import REPEATED, Outcome
+from kernel_recorder.outcome import STEP_NOUNS, Outcome
 from kernel_tables.clean_text import visible
 
 
-def why_nothing(outcome: Outcome) -> str:
-    """Why there is no recording."""
+def missing_recording_reason(outcome: Outcome) -> str:
+    """Why there is no recording, and mostly what to do."""
     if outcome.folder_is_gone:
         return (
             "the temporary folder in which the program leaves its recording was deleted while it ran; set TMPDIR to"
             " a folder that nothing clears"
         )
-    if refused := outcome.last("refused") or outcome.last("lost"):
-        return f"PyTorch's side could not record: {visible(refused['reason'])[:300]}"
+    if error := outcome.last_note("refused") or outcome.last_note("lost"):
+        return f"the recorder inside the program could not record: {visible(error['reason'])[:300]}"
     if outcome.opened is not None:
         return (
-            f"the program {outcome.ended.how} before PyTorch's profiler wrote its data;"
+            f"the program {outcome.program_end.phrase} before PyTorch's profiler wrote its data;"
             " --profiler nsys keeps partial recordings"
         )
-    return _why_no_window(outcome)
+    return _missing_window_reason(outcome)
 
 
-def _why_no_window(outcome: Outcome) -> str:
-    if old := outcome.last("old_python"):
-        return f"the program's Python is {old['version']}, and the recorder needs 3.11 or newer"
-    if outcome.last("python") is None:
+def _missing_window_reason(outcome: Outcome) -> str:
+    if old_python := outcome.last_note("old_python"):
+        return f"the program's Python is {old_python['version']}, and the recorder needs 3.11 or newer"
+    if outcome.last_note("python") is None:
         return (
             "no Python of the program loaded the recorder: the program is not Python, or was started with -I, -E or -S"
         )
-    if outcome.last("torch") is None:
+    if outcome.last_note("torch") is None:
         return "the program did not import PyTorch"
     reached = max((note.get("reached", 0) for note in outcome.notes if note["event"] == "exit"), default=None)
-    return _why_not_reached(outcome, "none that is known" if reached is None else str(reached))
+    return _unreached_window_reason(outcome, "an unknown number" if reached is None else str(reached))
 
 
-def _why_not_reached(outcome: Outcome, reached: str) -> str:
+def _unreached_window_reason(outcome: Outcome, reached: str) -> str:
+    """Why no window began, though PyTorch was imported; `reached` is how many steps, calls or instances came."""
     settings = outcome.settings
-    steps_made = sum(count for kind, _, count in outcome.repeated() if kind != "module")  # replays of graphs, too
+    steps_made = sum(count for kind, _, count in outcome.repetitions() if kind != "module")  # replays of graphs, too
     has_optimizer = any(note.get("has_optimizer") for note in outcome.notes)
     if settings.window == STEPS and has_optimizer and not steps_made:
         return (
@@ -49,10 +50,11 @@ def _why_not_reached(outcome: Outcome, reached: str) -> str:
             "the program took no step of a PyTorch optimizer, and called no model; record for a fixed time with"
             " --seconds S, or a range that the program opens with --range NAME"
         )
-    if outcome.last("profile") and settings.profiler != NSYS:
+    if outcome.last_note("profile") and settings.profiler != NSYS:
         return "the program used PyTorch's profiler itself; --profiler nsys can record it at the same time"
+    repetitions = _repetitions_phrase(outcome)
     return {
-        STEPS: f"the window starts after step {settings.skip}, and the program made {reached}{_repetitions(outcome)};"
+        STEPS: f"the window starts after step {settings.skip}, and the program made {reached}{repetitions};"
         " a smaller --skip starts it earlier",
         CALLS: f"the window starts after call {settings.skip} of a model, and the program made {reached};"
         " a smaller --skip starts it earlier",
@@ -66,7 +68,8 @@ def _why_not_reached(outcome: Outcome, reached: str) -> str:
     }[settings.window]
 
 
-def _repetitions(outcome: Outcome) -> str:
+def _repetitions_phrase(outcome: Outcome) -> str:
     """What the program repeated, in words: " (4 steps of AdamW, 30 calls of GPT)"."""
-    texts = [f"{count} {REPEATED.get(kind, 'step')}s of {visible(name)}" for kind, name, count in outcome.repeated()]
+    repetitions = outcome.repetitions()
+    texts = [f"{count} {STEP_NOUNS.get(kind, 'step')}s of {visible(name)}" for kind, name, count in repetitions]
     return f" ({', '.join(texts[:3])})" if texts else ""

@@ -2,18 +2,26 @@
 
 import argparse
 from pathlib import Path
+from typing import NamedTuple
 
-from kernel_recorder.in_process import handover as settings
+from kernel_recorder.in_process import handover
 from kernel_tables.errors import TraceError
 
-MODULES, NONE = settings.MODULES, "none"
+MODULES, NONE = handover.MODULES, "none"
+
+
+class ModuleRangesOption(NamedTuple):
+    """Whether modules get ranges, AUTO, ALWAYS or NEVER, and to how many parts of their names (None: all)."""
+
+    when: str
+    depth: int | None = None
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
-    """Gives the command its arguments."""
+    """Adds the arguments of the command."""
     _add_window_options(command)
     command.add_argument(
-        "--ranges", default=settings.AUTO, metavar=f"{MODULES}[:DEPTH]|{NONE}",
+        "--ranges", default=handover.AUTO, metavar=f"{MODULES}[:DEPTH]|{NONE}",
         help="ranges for every module of the models (to DEPTH parts of their names), or none; default: modules, if the"
         " program opens no ranges itself, and otherwise only a range for each step",
     )  # fmt: skip
@@ -36,25 +44,25 @@ def add_options(command: argparse.ArgumentParser) -> None:
 def _add_window_options(command: argparse.ArgumentParser) -> None:
     window = command.add_argument_group(
         "the window",
-        f"By default, the first {settings.DEFAULT_SKIP} steps are skipped and the next {settings.DEFAULT_STEPS}"
+        f"By default, the first {handover.DEFAULT_SKIP} steps are skipped and the next {handover.DEFAULT_STEPS}"
         " recorded. A step is an optimizer step or, without an optimizer, a call of the model or a replay of a CUDA"
         " graph.",
     )
     window.add_argument(
-        "--skip", type=int, default=settings.DEFAULT_SKIP, metavar="N",
-        help=f"steps, calls, or instances of the range, to skip first (default: {settings.DEFAULT_SKIP})",
+        "--skip", type=int, default=handover.DEFAULT_SKIP, metavar="N",
+        help=f"steps, calls, or instances of the range, to skip first (default: {handover.DEFAULT_SKIP})",
     )  # fmt: skip
     window.add_argument(
-        "--steps", type=int, default=settings.DEFAULT_STEPS, metavar="N",
-        help=f"how many of them to record after that (default: {settings.DEFAULT_STEPS})",
+        "--steps", type=int, default=handover.DEFAULT_STEPS, metavar="N",
+        help=f"how many of them to record after that (default: {handover.DEFAULT_STEPS})",
     )  # fmt: skip
-    other = window.add_mutually_exclusive_group()
-    other.add_argument("--range", metavar="NAME", help="record instances of this range of the program instead")
-    other.add_argument("--calls", action="store_true", help="record calls of the model, even if there is an optimizer")
-    other.add_argument(
+    kinds = window.add_mutually_exclusive_group()
+    kinds.add_argument("--range", metavar="NAME", help="record instances of this range of the program instead")
+    kinds.add_argument("--calls", action="store_true", help="record calls of the model, even if there is an optimizer")
+    kinds.add_argument(
         "--seconds", type=float, metavar="S", help="record for S seconds instead, from the first call of a model"
     )
-    other.add_argument(
+    kinds.add_argument(
         "--cuda-profiler-api", action="store_true", help="record between the program's cudaProfilerStart and ...Stop"
     )
     window.add_argument(
@@ -63,38 +71,38 @@ def _add_window_options(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def settings_of(options: argparse.Namespace, profiler: str) -> settings.Settings:
+def settings_of(options: argparse.Namespace, profiler: str) -> handover.Settings:
     """The settings from the arguments. TraceError if they contradict each other."""
     if options.steps < 1 or options.skip < 0:
         raise TraceError("--steps has to be at least 1, and --skip at least 0")
-    window = _window(options)
-    if window == settings.STEPS and options.skip < 1:
+    window = _window_kind(options)
+    if window == handover.STEPS and options.skip < 1:
         raise TraceError("--skip 0: a step begins where the one before ends, so the first cannot be recorded; --skip 1")
     if (options.seconds is not None and options.seconds <= 0) or options.after < 0:
         raise TraceError("--seconds has to be more than 0, and --after no less than 0")
-    modules, depth = modules_of(options.ranges)
-    return settings.Settings(
+    modules = parse_ranges(options.ranges)
+    return handover.Settings(
         profiler=profiler, window=window, skip=options.skip, steps=options.steps, range=options.range,
-        after=options.after, seconds=options.seconds, modules=modules, depth=depth,
+        after=options.after, seconds=options.seconds, modules=modules.when, depth=modules.depth,
         quiet_end=options.end,
     )  # fmt: skip
 
 
-def _window(options: argparse.Namespace) -> str:
+def _window_kind(options: argparse.Namespace) -> str:
     if options.range is not None:
-        return settings.RANGE
+        return handover.RANGE
     if options.seconds is not None:
-        return settings.SECONDS
+        return handover.SECONDS
     if options.calls:
-        return settings.CALLS
-    return settings.PROGRAM if options.cuda_profiler_api else settings.STEPS
+        return handover.CALLS
+    return handover.PROGRAM if options.cuda_profiler_api else handover.STEPS
 
 
-def modules_of(text: str) -> tuple[str, int | None]:
-    """Whether modules get ranges, and to which depth, from the text of --ranges. TraceError if it is invalid."""
-    if text in (settings.AUTO, NONE):
-        return (settings.AUTO if text == settings.AUTO else settings.NEVER), None
+def parse_ranges(text: str) -> ModuleRangesOption:
+    """The meaning of the text of --ranges. TraceError if it is invalid."""
+    if text in (handover.AUTO, NONE):
+        return ModuleRangesOption(handover.AUTO if text == handover.AUTO else handover.NEVER)
     kind, colon, depth = text.partition(":")
     if kind != MODULES or (colon and not (depth.isascii() and depth.isdigit() and int(depth) > 0)):
         raise TraceError(f"--ranges {text!r}: expected {MODULES}, {MODULES}:DEPTH such as {MODULES}:2, or {NONE}")
-    return settings.ALWAYS, int(depth) if colon else None
+    return ModuleRangesOption(handover.ALWAYS, int(depth) if colon else None)

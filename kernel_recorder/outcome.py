@@ -6,41 +6,45 @@ import time
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from kernel_recorder import contents, keeping
+from kernel_recorder import keeping
 from kernel_recorder.in_process.handover import CALLS, NSYS, PATIENCE_S, RANK, STEPS, Settings, is_alive
-from kernel_recorder.program import Ended
+from kernel_recorder.program import ProgramEnd
 
-OVER = ("saved", "lost", "refused", "exit")  # after these notes, a process writes no window
-STEP_TIMES = ("step_before_s", "step_within_s")
-REPEATED = {"module": "call", "graph": "replay"}  # the name of a step without an optimizer
+FINAL_EVENTS = ("saved", "lost", "refused", "exit")  # after these notes, a process writes no window
+STEP_TIME_KEYS = ("step_before_s", "step_within_s")
+STEP_NOUNS = {"module": "call", "graph": "replay"}  # by what defines a step; else "step"
 
 
-def outcomes(settings: Settings, notes: list[dict], ended: Ended, *, folder_is_gone: bool = False) -> list[Outcome]:
+def outcomes(
+    settings: Settings, notes: list[dict], program_end: ProgramEnd, *, folder_is_gone: bool = False
+) -> list[Outcome]:
     """The outcome of each recorded process, in the order of ranks; if there is none, that of the program."""
     opened = [note["pid"] for note in notes if note["event"] == "open"]
     if not opened:
-        return [Outcome(settings, notes, ended, folder_is_gone=folder_is_gone)]
-    ranks = _ranks_of(notes, opened)
-    numbers = sorted(ranks, key=lambda pid: ranks[pid]["number"]) if ranks else opened
-    notes_of = {pid: [note for note in notes if note["pid"] == pid or note["event"] == "elsewhere"] for pid in numbers}
-    return [Outcome(settings, notes_of[pid], ended, ranks.get(pid)) for pid in numbers]
+        return [Outcome(settings, notes, program_end, folder_is_gone=folder_is_gone)]
+    ranks = _rank_notes(notes, opened)
+    pids = sorted(ranks, key=lambda pid: ranks[pid]["number"]) if ranks else opened
+    notes_by_pid = {pid: [note for note in notes if note["pid"] == pid or note["event"] == "elsewhere"] for pid in pids}
+    return [Outcome(settings, notes_by_pid[pid], program_end, ranks.get(pid)) for pid in pids]
 
 
-def _ranks_of(notes: list[dict], opened: list[int]) -> dict[int, dict]:
-    """The note of each rank, by process, of the run whose ranks opened windows; empty if no rank did."""
-    joined = {note["pid"]: note for note in notes if note["event"] == RANK}  # the last time that each did
-    runs = {joined[pid]["run"] for pid in opened if pid in joined}
-    return {pid: note for pid, note in joined.items() if note["run"] in runs}
+def _rank_notes(notes: list[dict], opened: Collection[int]) -> dict[int, dict]:
+    """The last note on its rank, by process, of the run whose ranks `opened` windows; empty if no rank did."""
+    rank_notes = {note["pid"]: note for note in notes if note["event"] == RANK}
+    runs = {rank_notes[pid]["run"] for pid in opened if pid in rank_notes}
+    return {pid: note for pid, note in rank_notes.items() if note["run"] in runs}
 
 
 def is_recorded(notes: list[dict]) -> bool:
     """Whether all windows that opened are written, also those of other ranks that are still expected."""
-    opened, over = ({note["pid"] for note in notes if note["event"] in events} for events in (("open",), OVER))
     saved_s = [note["unix_s"] for note in notes if note["event"] == "saved"]
     if not saved_s:
         return False
-    expected = opened if time.time() > min(saved_s) + PATIENCE_S else opened.union(_ranks_of(notes, list(opened)))
-    return all(pid in over or not is_alive(pid) for pid in expected)
+    expected = {note["pid"] for note in notes if note["event"] == "open"}
+    if time.time() <= min(saved_s) + PATIENCE_S:
+        expected.update(_rank_notes(notes, expected))
+    finished = {note["pid"] for note in notes if note["event"] in FINAL_EVENTS}
+    return all(pid in finished or not is_alive(pid) for pid in expected)
 
 
 @dataclass(frozen=True)
@@ -49,39 +53,40 @@ class Outcome:
 
     settings: Settings
     notes: list[dict]
-    ended: Ended
-    joined: dict | None = None  # the note on its rank, if there are several
+    program_end: ProgramEnd
+    rank_note: dict | None = None  # if there are several ranks
     folder_is_gone: bool = False  # the folder for notes and recordings was deleted
 
     @property
     def rank(self) -> int | None:
-        """Its number among several ranks."""
-        return self.joined and self.joined["number"]
+        """Its number among several ranks, None if it is the only one."""
+        return self.rank_note and self.rank_note["number"]
 
     @property
     def opened(self) -> dict | None:
-        """The notes on the window that opened, and on its first step."""
-        opened, steps = self.last("open"), self.last("steps")
+        """The notes on the opening of the window and on its first step, in one; None if it did not open."""
+        opened, steps = self.last_note("open"), self.last_note("steps")
         return opened and {**opened, **(steps or {})}
 
     @property
     def has_prelude(self) -> bool:
         """Whether the window has steps, and opened before the first of them, since a CUDA graph was captured."""
-        return bool(self.expected_steps) and self.last("steps") is not None
+        return bool(self.expected_steps) and self.last_note("steps") is not None
 
     @property
     def closed(self) -> dict | None:
-        return self.last("closed")
+        """The note on the end of the window, None if it did not close."""
+        return self.last_note("closed")
 
     @property
-    def ended_inside(self) -> bool:
+    def ended_in_window(self) -> bool:
         """Whether the program ended before its window did."""
         return self.opened is not None and (self.closed is None or self.closed.get("ended", False))
 
     @property
     def was_cut(self) -> bool:
         """Whether the window ended before it was complete."""
-        return self.ended_inside or bool(self.closed and self.closed.get("profile"))
+        return self.ended_in_window or bool(self.closed and self.closed.get("profile"))
 
     @property
     def ended_in_step(self) -> bool:
@@ -92,7 +97,7 @@ class Outcome:
     def has_recording(self) -> bool:
         """Whether the profiler wrote anything that can become a capture."""
         under_nsys = self.settings.profiler == NSYS  # it writes its records whenever and however the program ends
-        return self.opened is not None if under_nsys else self.last("saved") is not None
+        return self.opened is not None if under_nsys else self.last_note("saved") is not None
 
     @property
     def expected_steps(self) -> int | None:
@@ -106,31 +111,27 @@ class Outcome:
     def recorded_process(self, program: str = "") -> keeping.RecordedProcess:
         """The recording to keep; `program` is the command line, as `program_text` gives it."""
         opened, by_nsys = self.opened, self.settings.profiler == NSYS
-        rank_count = self.joined["of"] if self.joined else 1
+        rank_count = self.rank_note["of"] if self.rank_note else 1
         facts = ({"program": program, "torch": opened["torch"]} if program else {}) | self.window_facts()
         return keeping.RecordedProcess(
             opened["pid"], by_nsys, opened["torch"], self.ended_in_step, self.rank, rank_count, facts
         )
 
-    def explains(self, slow_steps: Collection[int]) -> bool:
-        """Whether steps with these numbers, from 0, are slow because they call models differently than the others."""
-        return bool(slow_steps) and contents.odd_steps(self.window_facts()).issuperset(slow_steps)
-
     def step_times(self) -> list[float | None]:
-        """The median seconds of a step before the window and in it, None if unknown."""
-        return [(self.closed or {}).get(name) for name in STEP_TIMES]
+        """The median seconds of a step before the window and in it; None for an unknown one."""
+        return [(self.closed or {}).get(name) for name in STEP_TIME_KEYS]
 
     def window_facts(self) -> dict[str, object]:
-        """The content of the window, for the capture."""
+        """Facts about the content of the window, for the capture."""
         opened, closed = self.opened or {}, self.closed or {}
         facts = {name: opened[name] for name in ("by", "name", "number", "first") if name in opened}
-        facts |= {name: closed[name] for name in ("done", "repeated", *STEP_TIMES) if name in closed}
+        facts |= {name: closed[name] for name in ("done", "repeated", *STEP_TIME_KEYS) if name in closed}
         return facts | closed.get("contents", {})
 
-    def repeated(self) -> list[tuple[str, str, int]]:
+    def repetitions(self) -> list[tuple[str, str, int]]:
         """What the program repeated until it ended: kind, name and count of each."""
         return [row for note in self.notes if note["event"] == "exit" for row in note.get("repeated", ())]
 
-    def last(self, event: str) -> dict | None:
-        """The last note on this event."""
+    def last_note(self, event: str) -> dict | None:
+        """The last note on this event, None without one."""
         return next((note for note in reversed(self.notes) if note["event"] == event), None)

@@ -4,56 +4,60 @@ from collections.abc import Iterator
 
 from kernel_recorder.contents import compilation_sentence, step_sentence
 from kernel_recorder.in_process.handover import NO_RANK, NSYS, PROGRAM, RANGE, SECONDS, STEPS
-from kernel_recorder.outcome import REPEATED, Outcome
+from kernel_recorder.outcome import STEP_NOUNS, Outcome
 from kernel_tables.clean_text import visible
 from kernel_tables.units import duration
 
-NOTABLE = 1.2  # times the time before the window
+NOTABLE_SLOWDOWN = 1.2  # ratio of the times in and before the window
 PROFILERS = {NSYS: "nsys", "torch": "PyTorch's profiler"}
 
 
-def of_rank(outcome: Outcome) -> str:
-    """Its rank in words, if there are several: " of rank 1"."""
+def rank_phrase(outcome: Outcome) -> str:
+    """ " of rank 1"; "" if there is only one rank."""
     return "" if outcome.rank is None else f" of rank {outcome.rank}"
 
 
-def window(outcome: Outcome) -> str:
+def window_phrase(outcome: Outcome) -> str:
     """What was recorded: "steps 6 to 8 of rank 1, process 123, by nsys"."""
     process = f"process {outcome.opened['pid']}, by {PROFILERS[outcome.settings.profiler]}"
-    return f"{_what(outcome)}{of_rank(outcome)}, {process}" if of_rank(outcome) else f"{_what(outcome)} of {process}"
+    separator = " of" if outcome.rank is None else f"{rank_phrase(outcome)},"
+    return f"{_content_phrase(outcome)}{separator} {process}"
 
 
-def _what(outcome: Outcome) -> str:
-    settings, first = outcome.settings, outcome.opened.get("first", 0)
-    done = outcome.closed["done"] if outcome.closed else 0
-    if settings.window in (SECONDS, PROGRAM):
-        return f"{settings.seconds:g} s" if settings.window == SECONDS else "cudaProfilerStart to cudaProfilerStop"
-    if settings.window != RANGE and "first" not in outcome.opened:
+def _content_phrase(outcome: Outcome) -> str:
+    """What was recorded, without process and profiler: "steps 6 to 8"."""
+    settings, opened = outcome.settings, outcome.opened
+    if settings.window == SECONDS:
+        return f"{settings.seconds:g} s"
+    if settings.window == PROGRAM:
+        return "cudaProfilerStart to cudaProfilerStop"
+    if "first" not in opened:
         return "from the first capture of a CUDA graph until the program ended, without a step"
-    kind = REPEATED.get(outcome.opened.get("by"), "instance" if settings.window == RANGE else "step")
-    if settings.window != RANGE and outcome.was_cut and not done:
-        return f"a part of {kind} {first}" if outcome.closed else f"from {kind} {first} until the program ended"
+    first, done = opened["first"], outcome.closed["done"] if outcome.closed else 0
     last = first + max(done, 1) - 1
-    numbers = f"{kind} {first}" if last == first else f"{kind}s {first} to {last}"
+    noun = "instance" if settings.window == RANGE else STEP_NOUNS.get(opened.get("by"), "step")
+    numbers = f"{noun} {first}" if last == first else f"{noun}s {first} to {last}"
     if settings.window == RANGE:
         return f"{numbers} of range '{visible(settings.range)}'"
-    range_name = f" of {visible(outcome.opened['name'])}" if outcome.opened.get("by") in REPEATED else ""
-    return numbers + (f" and a part of {kind} {last + 1}" if outcome.was_cut else "") + range_name
+    if outcome.was_cut and not done:
+        return f"a part of {noun} {first}" if outcome.closed else f"from {noun} {first} until the program ended"
+    model = f" of {visible(opened['name'])}" if opened.get("by") in STEP_NOUNS else ""
+    return numbers + (f" and a part of {noun} {last + 1}" if outcome.was_cut else "") + model
 
 
 def remarks(outcome: Outcome) -> Iterator[str]:
-    """Further remarks, a sentence each."""
-    if outcome.ended_inside:
+    """What else to know about the recording, in sentences."""
+    if outcome.ended_in_window:
         error = outcome.closed and outcome.closed.get("error")
-        because = f" ({visible(error)})" if error else ""
-        who = "the program" if outcome.rank is None else f"rank {outcome.rank}"
-        yield f"{who} ended inside the window{because}; what was recorded until then is kept"
+        cause = f" ({visible(error)})" if error else ""
+        process = "the program" if outcome.rank is None else f"rank {outcome.rank}"
+        yield f"{process} ended inside the window{cause}; what was recorded until then is kept"
     if outcome.closed and outcome.closed.get("profile"):
         yield (
             "the program started PyTorch's profiler itself, so this window ended there; what was recorded until"
             " then is kept"
         )
-    elif outcome.last("profile"):
+    elif outcome.last_note("profile"):
         yield (
             "the program uses PyTorch's profiler itself; nsys takes the records of the GPU, so that profile may"
             " lack kernels; --profiler torch leaves that profiler to the program"
@@ -63,52 +67,52 @@ def remarks(outcome: Outcome) -> Iterator[str]:
     yield from step_sentence(outcome.window_facts())
     if outcome.has_prelude:
         yield ("the capture begins earlier, where a CUDA graph was captured; these steps alone: --under step, as below")
-    yield from _steps_afterwards(outcome)
+    yield from _later_steps_sentence(outcome)
     yield from compilation_sentence(outcome.window_facts())
-    if unknown := outcome.last(NO_RANK):
-        why = visible(unknown["reason"])[:300]
-        yield f"other ranks are not recorded: distributed run unknown ({why})"
+    if unknown_rank := outcome.last_note(NO_RANK):
+        reason = visible(unknown_rank["reason"])[:300]
+        yield f"other ranks are not recorded, since the distributed run is unknown ({reason})"
 
 
-def _steps_afterwards(outcome: Outcome) -> Iterator[str]:
-    """A sentence on the optimizer that the program made after a window of calls, if it did."""
-    steps = max((count for kind, _, count in outcome.repeated() if kind == "optimizer"), default=0)
+def _later_steps_sentence(outcome: Outcome) -> Iterator[str]:
+    """A sentence on optimizer steps after a window of calls, if there were any."""
+    steps = max((count for kind, _, count in outcome.repetitions() if kind == "optimizer"), default=0)
     if outcome.settings.window == STEPS and outcome.opened.get("by") == "module" and steps:
         skip = outcome.settings.skip
         advice = "--skip N, with N above the number of these calls," if steps > skip else f"--skip {steps - 1}"
         yield f"the program took {steps} optimizer steps after these calls; {advice} records steps instead"
 
 
-def slowed(outcome: Outcome) -> Iterator[str]:
+def slowdown_sentence(outcome: Outcome) -> Iterator[str]:
     """A sentence on steps that took notably longer in the window than before it."""
     before, within = outcome.step_times()
-    if before and within and within > NOTABLE * before:
+    if before and within and within > NOTABLE_SLOWDOWN * before:
         yield (
-            f"{_beside(before, within)}: recording, or what else ran on the machine, makes them longer, above all"
-            " their idle or host time"
+            f"{_step_times_phrase(before, within)}: recording, or what else ran on the machine, makes them longer,"
+            " above all their idle or host time"
         )
 
 
-def elsewhere(outcome: Outcome) -> Iterator[str]:
+def unrecorded_processes_sentence(outcome: Outcome) -> Iterator[str]:
     """A sentence on processes that were not recorded, if there are any."""
     if others := len({note["pid"] for note in outcome.notes if note["event"] == "elsewhere"}):
         yield f"{others} further process{'es' if others > 1 else ''} came to such a window; the first was recorded"
 
 
-def cost(outcome: Outcome) -> str | None:
-    """The cost of recording to the program; None if it ended before that was known."""
+def cost_sentence(outcome: Outcome) -> Iterator[str]:
+    """A sentence on the time that recording took; none if the program ended before that was known."""
     if outcome.opened is None or outcome.closed is None:
-        return None
-    saved = outcome.last("saved") or {"save_s": 0.0}
+        return
+    saved = outcome.last_note("saved") or {"save_s": 0.0}
     parts = {"to begin": outcome.opened["start_s"], "to stop": outcome.closed["stop_s"], "to write": saved["save_s"]}
-    costs = ", ".join(f"{duration(1e9 * seconds)} {what}" for what, seconds in parts.items())
+    costs = ", ".join(f"{duration(1e9 * seconds)} {part}" for part, seconds in parts.items())
     text = f"recording took {duration(1e9 * sum(parts.values()))} of the program's time: {costs}"
     before, within = outcome.step_times()
-    if before and within and not any(slowed(outcome)):  # which says the same
-        text += f"; {_beside(before, within)}"
-    return text
+    if before and within and not any(slowdown_sentence(outcome)):  # which says the same
+        text += f"; {_step_times_phrase(before, within)}"
+    yield text
 
 
-def _beside(before_s: float, within_s: float) -> str:
+def _step_times_phrase(before_s: float, within_s: float) -> str:
     """The medians of steps before the window and in it, compared in words."""
     return f"steps take {within_s / before_s:.2f} times as long in the window as before it"

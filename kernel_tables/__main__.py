@@ -17,13 +17,13 @@ from typing import NoReturn
 from kernel_tables import errors, version, whole_files
 from kernel_tables.commands import check, communication, diagnose, diff, host, names, record, report, shared
 from kernel_tables.commands.completion import SHELLS, PrintCompletion, PrintJsonSchema
-from kernel_tables.commands.shown import TABLES, add_shown_options, write_shown
+from kernel_tables.commands.table_commands import TABLES, add_table_options, write_tables
 
 BAD_INPUT, INTERRUPTED = 2, 130
 PACKAGES = ("numpy", "pandas", "pyarrow", "adbc_driver_sqlite", "jinja2")
-FIRST = (record, report)
-MODULES = (diagnose, names, check, diff, host, communication)
-COMMANDS = {
+FIRST_MODULES = (record, report)
+OTHER_MODULES = (diagnose, names, check, diff, host, communication)
+COMMAND_SUMMARIES = {  # of commands that are no modules
     "ranges": "one row per range name: instances, kernels, memory operations and their times, inner ranges included",
     "kernels": "one row per range path and kernel: class, launches, total, mean, shortest and longest time",
     "classes": "one row per class of kernels: launches, GPU time and its share, and kernels of unknown class",
@@ -32,7 +32,7 @@ COMMANDS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit status: 0, 1 for an incomplete capture, 2 for bad input."""
+    """The exit status: 0; 1 for findings; 2 for bad input; that of a recorded program."""
     parser = command_parser()
     if not (sys.argv[1:] if arguments is None else arguments):
         parser.print_help(sys.stderr)
@@ -47,8 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        where = error.filename2 or error.filename or "standard output"
-        shared.say(f"{where}: {error.strerror or error}; check the path and the space on its disk")
+        file = error.filename2 or error.filename or "standard output"
+        shared.say(f"{file}: {error.strerror or error}; check the path and the space on its disk")
     return BAD_INPUT
 
 
@@ -56,10 +56,10 @@ class Parser(argparse.ArgumentParser):
     """A parser that names the command or option that was probably meant."""
 
     def error(self, message: str) -> NoReturn:
-        wrong = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
-        if wrong:
-            close = get_close_matches(wrong[1], re.findall(r"[\w-]+", wrong[2]), n=1)
-            message += f"; did you mean {close[0]}?" if close else ""
+        match = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        if match:
+            for likely in get_close_matches(match[1], re.findall(r"[\w-]+", match[2]), n=1):
+                message += f"; did you mean {likely}?"
         super().error(message)
 
 
@@ -75,19 +75,15 @@ def command_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--print-completion", action=PrintCompletion, choices=SHELLS, help="print a completion script for this shell"
     )
-    parser.add_argument(
-        "--print-json-schema",
-        action=PrintJsonSchema,
-        nargs=0,
-        help="print the JSON schema of every table, and its version",
-    )
+    schema_help = "print the JSON schema of every table, and its version"
+    parser.add_argument("--print-json-schema", action=PrintJsonSchema, nargs=0, help=schema_help)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_modules(commands, FIRST)
-    for name, summary in COMMANDS.items():
+    _add_modules(commands, FIRST_MODULES)
+    for name, summary in COMMAND_SUMMARIES.items():
         command = commands.add_parser(name, help=summary, description=summary)
         shared.add_captures(command)
         _add_options(command, name)
-    _add_modules(commands, MODULES)
+    _add_modules(commands, OTHER_MODULES)
     return parser
 
 
@@ -105,17 +101,17 @@ def _add_options(command: argparse.ArgumentParser, name: str) -> None:
     default = "measure, if there is such a range" if name == "trace" else "everything"
     command.add_argument("--under", metavar="NAME", help=f"only inside ranges of this name (default: {default})")
     if name in TABLES:
-        add_shown_options(command, name)
+        add_table_options(command, name)
     if name != "ranges":
         shared.add_classes(command)
 
 
 def _require_packages() -> None:
-    """Raises TraceError where a package that the commands need is not installed, before anything is run or read."""
-    lacking = [name for name in PACKAGES if find_spec(name) is None]
-    if lacking:
-        where = f"for {sys.executable}; `pip install .` in the checkout installs what this command needs"
-        raise errors.TraceError(f"{', '.join(lacking)}: not installed {where}")
+    """Raises TraceError if a package that the commands need is not installed."""
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if missing:
+        advice = "`pip install .` in the checkout installs what this command needs"
+        raise errors.TraceError(f"{', '.join(missing)}: not installed for {sys.executable}; {advice}")
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -123,31 +119,27 @@ def _run(options: argparse.Namespace) -> int:
     if "run" in options:
         return options.run(options)
     shared.require_output(options, *options.captures)
-    with shared.opened_traces(options) as traces:
+    with shared.open_traces(options) as traces:
         if options.command == "trace":
-            return _write_timeline(traces, options)
-        _import_while_reading(traces)
-        write_shown(traces, options)
+            from kernel_tables.views.perfetto import write_timeline
+
+            with whole_files.written_whole(options.output) as partial:
+                write_timeline(traces, partial, options.under, compressed=options.output.suffix == ".gz")
+        else:
+            _import_while_reading(traces)
+            write_tables(traces, options)
     return 0
 
 
 def _import_while_reading(traces) -> None:
-    """Reads the columns and imports pandas meanwhile: reading leaves the interpreter to others."""
+    """Reads the columns, and imports pandas meanwhile: while it reads, the interpreter is free."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as pool:
-        columns = pool.submit(lambda: [trace.columns for trace in traces])
+        reading = pool.submit(lambda: [trace.columns for trace in traces])
         import kernel_tables.views.tables  # noqa: F401
 
-        columns.result()
-
-
-def _write_timeline(traces, options: argparse.Namespace) -> int:
-    from kernel_tables.views.perfetto import write_timeline
-
-    with whole_files.written_whole(options.output) as partial:
-        write_timeline(traces, partial, options.under, compressed=options.output.suffix == ".gz")
-    return 0
+        reading.result()
 
 
 if __name__ == "__main__":

@@ -1,16 +1,16 @@
-"""The recorder of this process, put together from the settings, or around a block of code; PyTorch is imported."""
+"""Creates the recorder of this process from the settings, or for a block of code; PyTorch is imported."""
 
 from pathlib import Path
 
 import torch
-from torch.autograd.profiler import record_function
+from torch.autograd.profiler import record_function as named_range  # noqa: F401 for context.py, which imports no torch
 
 from kernel_recorder.in_process import handover
-from kernel_recorder.in_process.compiled_ranges import FollowedModules
-from kernel_recorder.in_process.module_ranges import ModuleRanges, Parts, Passes
+from kernel_recorder.in_process.compiled_ranges import CompilationHooks
+from kernel_recorder.in_process.module_ranges import ModuleRanges, Passes, WindowRanges
 from kernel_recorder.in_process.profilers import NsysProfiler, TorchProfiler
-from kernel_recorder.in_process.program_ranges import PLAIN_POP, PLAIN_PUSH, ProgramRanges, printable
-from kernel_recorder.in_process.ranks import Ranks
+from kernel_recorder.in_process.program_ranges import ORIGINAL_POP, ORIGINAL_PUSH, ProgramRanges, nvtx_text
+from kernel_recorder.in_process.ranks import RankCoordinator
 from kernel_recorder.in_process.recorder import Recorder, wait_for_device
 from kernel_recorder.in_process.steps_window import StepsWindow
 from kernel_recorder.in_process.windows import ProgramWindow, RangeWindow, SecondsWindow
@@ -28,38 +28,38 @@ WINDOWS = {
 
 
 def watch_for_window(settings: handover.Settings, notes: handover.Notes) -> None:
-    """Lets this process open and close its window by itself from now on. Raises RuntimeError if it cannot."""
+    """Waits for the window of this process, and records it. Raises RuntimeError if it cannot be recorded."""
     to_nvtx = settings.profiler == handover.NSYS
     if to_nvtx and not torch.backends.cuda.is_built():
         raise RuntimeError("this PyTorch is built without CUDA, so nsys has nothing to record of it")
     marker = Marker(
-        Emitter(lambda name: PLAIN_PUSH(printable(name)), PLAIN_POP) if to_nvtx else record_function_emitter()
+        Emitter(lambda name: ORIGINAL_PUSH(nvtx_text(name)), ORIGINAL_POP) if to_nvtx else record_function_emitter()
     )
     modules = ModuleRanges(marker, settings.depth, Passes())
     if settings.modules != handover.NEVER:
-        FollowedModules(in_torch_profile=not to_nvtx)
+        CompilationHooks(in_torch_profile=not to_nvtx)
 
-    def wants(kind: str) -> bool:
+    def is_wanted(kind: str) -> bool:
         has_own = window.has_own_ranges if kind == handover.MODULES else window.has_own_steps
         return settings.modules == handover.ALWAYS or (settings.modules != handover.NEVER and not has_own)
 
-    ranks = Ranks(notes)
+    ranks = RankCoordinator(notes)
     ranks.watch()
     profiler = NsysProfiler(ranks) if to_nvtx else TorchProfiler()
     closures = Closures(lambda: ranges.outside_optimizer())
-    recorder = Recorder(notes, ranks, profiler, Parts(wants, modules, closures, to_nvtx=to_nvtx))
+    recorder = Recorder(notes, ranks, profiler, WindowRanges(is_wanted, modules, closures, to_nvtx=to_nvtx))
     window = WINDOWS[settings.window](recorder, settings)
     ranges = ProgramRanges(window, to_nvtx=to_nvtx, is_recording=lambda: recorder.is_open)
     ranges.watch_torch()
     when_imported("nvtx", ranges.watch_nvtx)
-    profiler.watch_program(recorder.note_profile if to_nvtx else recorder.step_back)
+    profiler.watch_program(recorder.note_profile if to_nvtx else recorder.leave_profiler)
     closures.attach()
     window.attach()
     recorder.end_with_process()
 
 
 class BlockWindow:
-    """A window that opens at once. RuntimeError if PyTorch's profiler is running already."""
+    """A window that opens when it is created. RuntimeError if PyTorch's profiler is running already."""
 
     torch_version = torch.__version__
 
@@ -88,8 +88,3 @@ class BlockWindow:
     def save(self, folder: Path) -> None:
         """Writes the trace into the folder."""
         self._profiler.save(folder)
-
-
-def named_range(name: str) -> record_function:
-    """A range as a context manager."""
-    return record_function(name)

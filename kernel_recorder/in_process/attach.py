@@ -4,17 +4,17 @@ import sys
 from pathlib import Path
 from types import ModuleType, TracebackType
 
-from kernel_recorder.in_process.handover import ENDING, Notes, in_a_line, read_settings
+from kernel_recorder.in_process.handover import ENDING_FILE, Notes, one_line_error, read_settings
 from range_marks.imports import when_imported
 
 
 def attach_to_this_process(handover: str) -> None:
-    """Starts a recorder that waits for the window described by the settings in the folder."""
+    """Starts a recorder with the settings in the folder."""
     folder = Path(handover)
     settings, notes = read_settings(folder), Notes(folder)
     notes.add("python")
     if settings.quiet_end:
-        _report_no_end(folder / ENDING)
+        _hide_interrupt(folder / ENDING_FILE)
 
     def attach(_: ModuleType) -> None:
         from kernel_recorder.in_process.assembly import watch_for_window
@@ -23,17 +23,17 @@ def attach_to_this_process(handover: str) -> None:
         try:
             watch_for_window(settings, notes)
         except Exception as error:  # the program goes on without a recorder, and the command prints why
-            notes.add("refused", reason=in_a_line(error))
+            notes.add("refused", reason=one_line_error(error))
 
     when_imported("torch", attach)
 
 
-def _report_no_end(ending: Path) -> None:
+def _hide_interrupt(ending_file: Path) -> None:
     """Hides the traceback of the Ctrl-C with which the command ends the program."""
-    plain = sys.excepthook
+    original = sys.excepthook
 
     def report(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
-        if not (issubclass(kind, KeyboardInterrupt) and ending.exists()):
-            plain(kind, error, traceback)
+        if not (issubclass(kind, KeyboardInterrupt) and ending_file.exists()):
+            original(kind, error, traceback)
 
     sys.excepthook = report

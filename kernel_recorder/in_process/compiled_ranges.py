@@ -1,12 +1,14 @@
 """The ranges of modules around the kernels of compiled graphs: a compiled model calls no modules, only kernels.
 
-The code that inductor writes for a recorded program names the modules that each kernel serves (range_marks.compiled).
-So it is compiled only for this process: inductor's caches, which outlast it, are neither read nor written.
+The code that inductor writes for a recorded program names the modules of each kernel (range_marks.compiled). It must
+not be used by other processes, so inductor's caches are neither read nor written.
 """
 
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache, partial
+from itertools import groupby
+from operator import attrgetter
 from types import ModuleType
 from typing import Any
 
@@ -16,15 +18,15 @@ from range_marks.imports import when_imported
 from range_marks.marker import Marker
 
 CACHES = ("fx_graph_cache", "fx_graph_remote_cache", "enable_autograd_cache", "enable_remote_autograd_cache")
-Modules = tuple[int, ...]  # the ids of modules, each called inside the one before
+ModuleIds = tuple[int, ...]  # of modules, each called inside the one before
 
 
-class FollowedModules:
-    """Until it is closed, what inductor compiles in this process enters the modules of each kernel. For PyTorch's
-    profiler, fused kernels of a processor become events of it."""
+class CompilationHooks:
+    """Changes inductor until `close`: graphs that are compiled meanwhile open the ranges of the modules of each kernel.
+    With `in_torch_profile`, fused kernels of a processor become events of PyTorch's profiler."""
 
     def __init__(self, *, in_torch_profile: bool) -> None:
-        self._is_open, self._before_us = True, ExitStack()
+        self._is_open, self._restorations = True, ExitStack()
         for settings in ("torch._inductor.config", "torch._functorch.config"):
             when_imported(settings, lambda config: [self._set(config, name, False) for name in CACHES])
         if in_torch_profile:
@@ -32,77 +34,77 @@ class FollowedModules:
         when_imported("torch._inductor.compile_fx", self._follow)
 
     def close(self) -> None:
-        """Restores inductor. Graphs compiled until then still name the modules that they enter, without effect."""
+        """Restores inductor. Graphs that were compiled before still name modules, without effect."""
         self._is_open = False
-        self._before_us.close()
+        self._restorations.close()
 
     def _set(self, config: Any, name: str, value: bool) -> None:
         if self._is_open and hasattr(config, name):
-            self._before_us.callback(setattr, config, name, getattr(config, name))
+            self._restorations.callback(setattr, config, name, getattr(config, name))
             setattr(config, name, value)
 
     def _follow(self, _: ModuleType) -> None:
         if self._is_open:
             compiled.follow_compiled(modules_served)
-            self._before_us.callback(compiled.leave_compiled)
+            self._restorations.callback(compiled.leave_compiled)
 
 
-def open_modules(marker: Marker, name_of: Callable[[int], str | None]) -> None:
-    """From now on kernels of compiled graphs are in ranges of the modules that they serve. `name_of` gives the name of
-    the module with an id."""
+def open_module_ranges(marker: Marker, name_of: Callable[[int], str | None]) -> None:
+    """Opens ranges of modules around kernels of compiled graphs from now on; `name_of` gives the name of the module
+    with an id."""
+    cached_ranges = cache(partial(ranges_of, name_of=name_of))
+    compiled.open_ranges(marker, lambda chains: _not_open_yet(open_range_names(marker), cached_ranges(chains)))
 
-    known = cache(partial(ranges_of, name_of=name_of))
-    compiled.open_ranges(marker, lambda chains: _inside(open_names(marker), known(chains)))
 
-
-def close_modules() -> None:
-    """Opens no more."""
+def close_module_ranges() -> None:
+    """Opens no more ranges."""
     compiled.open_ranges(None)
 
 
-def modules_served(origins: compiled.KernelOrigins) -> tuple[Modules, ...]:
+def modules_served(origins: compiled.KernelOrigins) -> tuple[ModuleIds, ...]:
     """The distinct chains of modules in which the operations of a kernel were called, or whose they differentiate."""
-    chains = {_chain(node.meta) for node in origins.nodes}
+    chains = {_module_ids(node.meta) for node in origins.nodes}
     return tuple(sorted(chains - {()}))
 
 
-def ranges_of(chains: tuple[Modules, ...], name_of: Callable[[int], str | None]) -> list[PartRange]:
-    """The ranges of a kernel that serves these modules: those of the modules around all of them, then, if there are
-    several, that of the set. A module with the name of the one around it, a wrapper, is left out."""
-    named = [ranges for chain in chains if (ranges := _ranges_of_chain(chain, name_of))]
-    around = []
-    for level in zip(*named, strict=False):
+def ranges_of(chains: tuple[ModuleIds, ...], name_of: Callable[[int], str | None]) -> list[PartRange]:
+    """The ranges around a kernel of these chains of modules: those that the chains have in common, then, if the chains
+    differ, one named by the set of their innermost modules. A wrapper, which has the name of the module around it, is
+    left out."""
+    ranges_by_chain = [ranges for chain in chains if (ranges := _chain_ranges(chain, name_of))]
+    common = []
+    for level in zip(*ranges_by_chain, strict=False):
         if len({part.name for part in level}) > 1:
             break
-        around.append(PartRange(level[0].name, frozenset(part.instance for part in level)))
-    if all(len(ranges) == len(around) for ranges in named):
-        return around
-    innermost = [ranges[-1] for ranges in named]
-    of_set = compiled.set_of_parts(part.name for part in innermost)
-    return [*around, PartRange(of_set, frozenset(part.instance for part in innermost))]
+        common.append(PartRange(level[0].name, frozenset(part.instance for part in level)))
+    if all(len(ranges) == len(common) for ranges in ranges_by_chain):
+        return common
+    innermost = [ranges[-1] for ranges in ranges_by_chain]
+    set_name = compiled.set_of_parts(part.name for part in innermost)
+    return [*common, PartRange(set_name, frozenset(part.instance for part in innermost))]
 
 
-def open_names(marker: Marker) -> list[str]:
+def open_range_names(marker: Marker) -> list[str]:
     """The names of the modules that are open on the calling thread, forward or backward."""
     thread = marker.thread
     return [part.name for part in thread.forward or thread.backward]
 
 
-def _inside(opened: list[str], ranges: list[PartRange]) -> list[PartRange]:
-    """The ranges without those at their beginning that are open already."""
-    for count in range(min(len(opened), len(ranges)), 0, -1):
-        if opened[-count:] == [part.name for part in ranges[:count]]:
+def _not_open_yet(open_names: list[str], ranges: list[PartRange]) -> list[PartRange]:
+    """The ranges without those at their beginning that are open already, innermost."""
+    for count in range(min(len(open_names), len(ranges)), 0, -1):
+        if open_names[-count:] == [part.name for part in ranges[:count]]:
             return ranges[count:]
     return ranges
 
 
-def _chain(meta: dict[str, Any]) -> Modules:
-    """The modules around an operation. Their keys are ids; a module that is called again has a number, too ("7@1")."""
+def _module_ids(meta: dict[str, Any]) -> ModuleIds:
+    """The ids of the modules around an operation, which are keys of its stack ("7"; called again, "7@1")."""
     stack = meta.get("fwd_nn_module_stack") or meta.get("nn_module_stack") or {}
     keys = [str(key).partition("@")[0] for key in stack]
     return tuple(int(key) for key in keys if key.isdecimal())
 
 
-def _ranges_of_chain(chain: Modules, name_of: Callable[[int], str | None]) -> list[PartRange]:
-    named = [PartRange(name, module) for module in chain if (name := name_of(module))]
-    return [part for place, part in enumerate(named) if not place or part.name != named[place - 1].name]
+def _chain_ranges(chain: ModuleIds, name_of: Callable[[int], str | None]) -> list[PartRange]:
+    ranges = [PartRange(name, module_id) for module_id in chain if (name := name_of(module_id))]
+    return [next(group) for _, group in groupby(ranges, attrgetter("name"))]

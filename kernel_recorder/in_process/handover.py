@@ -10,27 +10,26 @@ from pathlib import Path
 
 from kernel_tables.whole_files import written_whole
 
-TORCH, NSYS = "torch", "nsys"
-STEPS, CALLS, RANGE, SECONDS, PROGRAM = "steps", "calls", "range", "seconds", "program"
-AUTO, ALWAYS, NEVER = "auto", "always", "never"
-STEP = "step"  # the range of one step
-MODULES = "modules"  # what else may get ranges
-UNFINISHED = "step (unfinished)"  # of the step in which the program ended
+TORCH, NSYS = "torch", "nsys"  # profilers
+STEPS, CALLS, RANGE, SECONDS, PROGRAM = "steps", "calls", "range", "seconds", "program"  # what opens a window
+AUTO, ALWAYS, NEVER = "auto", "always", "never"  # whether the recorder opens ranges
+STEP, MODULES = "step", "modules"  # kinds of these ranges; the first is also the name of the range of a step
+UNFINISHED = "step (unfinished)"  # the name of the range of a step in which the program ended
 SETTINGS_FILE = "settings.json"
-ENDING = "ending"  # a file that the command leaves in the folder before it ends the program
+ENDING_FILE = "ending"  # the command leaves it in the folder before it ends the program
 DEFAULT_SKIP = 5
-DEFAULT_STEPS = 6  # the fewest whose differences the diagnosis reads
+DEFAULT_STEPS = 6  # the diagnosis compares steps only if there are as many
 
 
 @dataclass(frozen=True)
 class Settings:
     """How the window is found, and what records it.
 
-    `window` says what opens it: the program's steps (`skip` of them go by, `steps` are recorded), of whatever kind, or
-    as calls of a model; the instances of a `range` (as many); a time (`after` seconds, for `seconds`); or the program's
-    own cudaProfilerStart. `quiet_end`: the command ends the program, whose Ctrl-C is then no error to report.
-    `modules` says whether steps and modules get ranges: always, never, or where the program opens none of that name, or
-    none at all; modules to a `depth` of names.
+    `window` says what opens it: STEPS of any kind or CALLS of a model, or instances of a RANGE (`skip` of them are
+    skipped, `steps` recorded); SECONDS (`after` those seconds, for `seconds`); or the PROGRAM's own cudaProfilerStart.
+    `modules` says whether steps and modules get ranges. AUTO: steps, if the program opens no range `step`; modules, if
+    it opens no range at all; their names have up to `depth` parts. `quiet_end`: the command ends the program by Ctrl-C,
+    whose traceback is then not printed.
     """
 
     profiler: str = TORCH
@@ -55,16 +54,16 @@ def read_settings(folder: Path) -> Settings:
 
 
 NOTES_FILE = "notes.jsonl"
-CLAIM, CLAIMED_RUN = "claim", "claimed-run"
+CLAIM_FILE, CLAIMED_RUN_FILE = "claim", "claimed-run"
 PATIENCE_S = 10.0  # for ranks that reach no window: their program may do something else, or have ended
 RANK = "rank"  # the event of a process that has joined others
-NO_RANK = "no_rank"  # of a process that has, if its run could not be determined
-DROPPED = "dropped"  # of a process that starts its window over
-OF_WINDOW = ("open", "steps", "closed", "saved", "lost")
+NO_RANK = "no_rank"  # the event of such a process if its run could not be determined
+DROPPED = "dropped"  # the event of a process that starts its window over
+WINDOW_EVENTS = ("open", "steps", "closed", "saved", "lost")
 
 
 class Notes:
-    """The folder that the command and the processes of the program share."""
+    """The notes of this process, in the folder that the command and the processes of the program share."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -74,51 +73,52 @@ class Notes:
         folder is gone, nothing is written."""
         line = json.dumps({"event": event, "pid": os.getpid(), "unix_s": time.time(), **facts}) + "\n"
         with suppress(OSError):
-            descriptor = os.open(self.folder / NOTES_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-            try:
-                os.write(descriptor, line.encode())
-            finally:
-                os.close(descriptor)
+            _write_at_once(self.folder / NOTES_FILE, line, os.O_APPEND)
 
     def claim(self, run: str | None = None) -> bool:
         """Whether this process is recorded: the first process that calls this is, and if it is a rank, so are the other
         ranks of its `run`; none if the folder is gone."""
         try:
-            if self.first_to(CLAIM) == os.getpid():
-                with written_whole(self.folder / CLAIMED_RUN) as partial:
+            if self.first_process_to(CLAIM_FILE) == os.getpid():
+                with written_whole(self.folder / CLAIMED_RUN_FILE) as partial:
                     partial.write_text(run or "")
                 return True
             return run is not None and self._claimed_run() == run
         except OSError:
             return False
 
-    def first_to(self, what: str) -> int | None:
-        """The id of the first process that called this with `what`; None if that process has not written its id yet, or
-        the folder is gone."""
-        path = self.folder / what
+    def first_process_to(self, action: str) -> int | None:
+        """The id of the first process that called this with `action`; None if that process has not written its id yet,
+        or the folder is gone."""
+        path = self.folder / action
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            _write_at_once(path, str(os.getpid()), os.O_EXCL)
         except FileExistsError:
-            number = path.read_text()
-            return int(number) if number else None
-        except OSError:
+            text = path.read_text()
+            return int(text) if text else None
+        except FileNotFoundError:
             return None
-        try:
-            os.write(descriptor, str(os.getpid()).encode())
-        finally:
-            os.close(descriptor)
         return os.getpid()
 
     def _claimed_run(self) -> str | None:
-        """The run of the ranks that are recorded, "" for none; waits for the process that has just claimed."""
+        """The run of the ranks that are recorded, "" if no ranks are; waits up to a second until it is known."""
         for _ in range(200):
             with suppress(FileNotFoundError):
-                return (self.folder / CLAIMED_RUN).read_text()
+                return (self.folder / CLAIMED_RUN_FILE).read_text()
             time.sleep(0.005)
         return None
 
 
-def in_a_line(error: Exception) -> str:
+def _write_at_once(path: Path, text: str, flags: int) -> None:
+    """Writes the text to a file, which is opened with more flags, in one system call."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o600)
+    try:
+        os.write(descriptor, text.encode())
+    finally:
+        os.close(descriptor)
+
+
+def one_line_error(error: Exception) -> str:
     """The class and the first line of an error."""
     return f"{type(error).__name__}: {error}".partition("\n")[0]
 
@@ -140,17 +140,15 @@ def trace_file(folder: Path, pid: int) -> Path:
 
 
 def read_notes(folder: Path) -> list[dict]:
-    """The notes of all processes, in order, without lines that a full disk cut off, and those of dropped windows."""
+    """The notes of all processes, in order, but not those of dropped windows, and no lines that a full disk cut off."""
     path = folder / NOTES_FILE
     notes = []
     for line in path.read_text().splitlines() if path.exists() else ():
-        try:
+        with suppress(ValueError):
             notes.append(json.loads(line))
-        except ValueError:
-            continue
-    dropped = {note["pid"]: place for place, note in enumerate(notes) if note["event"] == DROPPED}
+    dropped = {note["pid"]: index for index, note in enumerate(notes) if note["event"] == DROPPED}
     return [
         note
-        for place, note in enumerate(notes)
-        if note["event"] not in OF_WINDOW or place > dropped.get(note["pid"], -1)
+        for index, note in enumerate(notes)
+        if note["event"] not in WINDOW_EVENTS or index > dropped.get(note["pid"], -1)
     ]

@@ -1,6 +1,6 @@
-"""A range for every module of the models of a program, forward and backward, for as long as the window is open;
-and the other ranges of the recorder: of each step, and of each outermost call, by its kind (forward, inference,
-prefill, decode), which follows from gradients and shapes.
+"""The ranges that the recorder opens while the window is open: one for each module of the program's models, forward
+and backward; one for each step; and one for each outermost call, named by its kind (forward, inference, prefill,
+decode), which follows from gradients and shapes.
 """
 
 import gc
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.profiler import record_function
 
-from kernel_recorder.in_process.compiled_ranges import close_modules, open_modules
+from kernel_recorder.in_process.compiled_ranges import close_module_ranges, open_module_ranges
 from kernel_recorder.in_process.handover import MODULES, STEP
 from range_marks.backward import follow_backward
 from range_marks.closures import Closures
@@ -22,17 +22,20 @@ from range_marks.marker import Marker
 from range_marks.module_parts import ModuleParts, children_of, keywords_of_call, model_name, names_in
 from range_marks.uncompiled import uncompiled_wrapper
 
-FORWARD, INFERENCE = "forward", "inference"  # with and without gradients
-PREFILL, DECODE = "prefill", "decode"  # of a prompt, and of one token after it
-MOST_SHAPES = 2  # of a call's tensors
+FORWARD, INFERENCE = "forward", "inference"  # calls with and without gradients
+PREFILL, DECODE = "prefill", "decode"  # calls with a prompt, and with one token after it
+BACKWARD = "backward"
+MAX_SHAPES = 2  # of a call's tensors
+MAX_MODELS = 4  # of one class that get separate names; more are the layers of a model that keeps them in a list
 
 
 class Passes:
-    """Names passes, and counts those of each step: `steps` has Counters of texts, as "GPT forward with input 8x128"."""
+    """Finds the kind of each outermost call, and counts calls: `steps` has a Counter of texts for each step,
+    such as "GPT forward with input 8x128"."""
 
     def __init__(self) -> None:
-        self._longest: dict[int, int] = {}  # tokens in a call of a module, by its id
-        self._decoding: set[int] = set()  # modules that were called with one token after a longer call
+        self._max_tokens: dict[int, int] = {}  # in a call, by the id of the module
+        self._decoding: set[int] = set()  # the ids of modules that were called with one token after a longer call
         self.steps: list[Counter[str]] = []
 
     def step_begins(self) -> None:
@@ -42,74 +45,69 @@ class Passes:
         """The kind of a call that is about to begin."""
         if torch.is_grad_enabled():
             return FORWARD
-        tokens, number = _tokens(args, keywords), id(module)
-        self._longest[number] = max(self._longest.get(number, 0), tokens or 0)
-        if tokens == 1 and self._longest[number] > 1:
-            self._decoding.add(number)
-        if tokens is None or number not in self._decoding:
+        tokens, module_id = _token_count(args, keywords), id(module)
+        self._max_tokens[module_id] = max(self._max_tokens.get(module_id, 0), tokens or 0)
+        if tokens == 1 and self._max_tokens[module_id] > 1:
+            self._decoding.add(module_id)
+        if tokens is None or module_id not in self._decoding:
             return INFERENCE
         return DECODE if tokens == 1 else PREFILL
 
     def count(self, name: str | None, kind: str, args: tuple, keywords: dict[str, Any]) -> None:
         """Counts a call of the module of this name."""
         if self.steps:
-            shapes = ["x".join(map(str, tensor.shape)) for tensor in _tensors(args, keywords)][:MOST_SHAPES]
+            shapes = ["x".join(map(str, tensor.shape)) for tensor in _tensors(args, keywords)][:MAX_SHAPES]
             inputs = f" with input {' and '.join(shapes)}" if shapes else ""
             self.steps[-1][f"{name or ''} {kind}{inputs}"] += 1
 
 
-def _tokens(args: tuple, keywords: dict[str, Any]) -> int | None:
-    """Tokens per sequence of a call, if its first integer tensor with two dimensions gives them; else None."""
-    numbers = (tensor for tensor in _tensors(args, keywords) if not tensor.is_floating_point() and tensor.dim() == 2)
-    return next((tensor.shape[1] for tensor in numbers), None)
+def _token_count(args: tuple, keywords: dict[str, Any]) -> int | None:
+    """The tokens per sequence of a call: the width of its first integer tensor of two dimensions; None without one."""
+    tokens = (tensor for tensor in _tensors(args, keywords) if not tensor.is_floating_point() and tensor.dim() == 2)
+    return next((tensor.shape[1] for tensor in tokens), None)
 
 
 def _tensors(args: tuple, keywords: dict[str, Any]) -> Iterator[Tensor]:
     return (value for value in (*args, *keywords.values()) if isinstance(value, Tensor))
 
 
-BACKWARD = "backward"
-MOST_MODELS = 4  # of one class that get separate names; more are the layers of a model that keeps them in a list
-
-
 class ModuleRanges:
-    """Opens and closes the ranges of all modules, and those around the passes that they are called in, only in
-    the window."""
+    """Opens the ranges of all modules, and of the outermost calls and backward passes, between `begin` and `end`."""
 
     def __init__(self, marker: Marker, depth: int | None, passes: Passes) -> None:
         self._marker, self._depth, self.passes = marker, depth, passes
-        self._parts = ModuleParts(marker.part, self._name_of, self._pass)
-        self._before_us: tuple[Callable, Callable] | None = None
+        self._parts = ModuleParts(marker.part, self._name_of, self._pass_range)
+        self._originals: tuple[Callable, Callable] | None = None  # torch.autograd.backward and .grad before `begin`
         self._names: dict[int, str | None] = {}
-        self._named: list[nn.Module] = []  # kept alive, so that no other module gets their ids
+        self._named_modules: list[nn.Module] = []  # kept alive, so that no other module gets their ids
 
     def begin(self) -> None:
-        """Names the modules of all models that exist, and opens ranges from now on."""
+        """Finds the names of the modules of all models that exist, and opens ranges from now on."""
         models = models_of_this_process()
-        numbered = numbered_models(models)
+        model_names = numbered_models(models)
         for model in models:
-            self._name(model, numbered.get(id(model)))
-        self._before_us = torch.autograd.backward, torch.autograd.grad
+            self._add_names(model, model_names.get(id(model)))
+        self._originals = torch.autograd.backward, torch.autograd.grad
         follow_backward(self._marker)
-        torch.autograd.backward = self._in_range(BACKWARD, torch.autograd.backward)
-        open_modules(self._marker, self._names.get)
+        torch.autograd.backward = self._wrapped_in_range(BACKWARD, torch.autograd.backward)
+        open_module_ranges(self._marker, self._names.get)
         self._parts.begin()
 
     def end(self) -> None:
-        """Opens no more."""
+        """Opens no more ranges."""
         self._parts.end()
-        close_modules()
-        if self._before_us is not None:
+        close_module_ranges()
+        if self._originals is not None:
             follow_backward(None)
-            torch.autograd.backward, torch.autograd.grad = self._before_us  # which may be another's than PyTorch's own
+            torch.autograd.backward, torch.autograd.grad = self._originals
         self._names.clear()
-        self._named.clear()
+        self._named_modules.clear()
 
     def call_begins(self, module: nn.Module, args: tuple) -> None:
-        """The ranges were begun in the hooks before a call of this module."""
+        """Opens the range of a call of this module, whose hooks have run: the window opened in one of them."""
         self._parts.before(module, args)
 
-    def _in_range(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrapped_in_range(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(call)
         def called(*args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_compiling():
@@ -119,73 +117,71 @@ class ModuleRanges:
 
         return uncompiled_wrapper(called)
 
-    def _pass(self, module: nn.Module, args: tuple, keywords: dict[str, Any]) -> AbstractContextManager:
+    def _pass_range(self, module: nn.Module, args: tuple, keywords: dict[str, Any]) -> AbstractContextManager:
         """The range around an outermost call."""
         kind = self.passes.kind(module, args, keywords)
         self.passes.count(self._name_of(module), kind, args, keywords)
         return self._marker.range(kind)
 
     def _name_of(self, module: nn.Module) -> str | None:
-        if id(module) not in self._names:  # made since the window opened
-            self._name(module)
+        if id(module) not in self._names:  # created since the window opened
+            self._add_names(module)
         return self._names[id(module)]
 
-    def _name(self, model: nn.Module, name_of_model: str | None = None) -> None:
+    def _add_names(self, model: nn.Module, root_name: str | None = None) -> None:
         try:
-            named = list(names_in(model, self._depth, name_of_model))
-        except Exception:  # a model that hides what it consists of: it has no range, and the program goes on
-            named = [(model, None)]
-        for module, name in named:
+            modules = list(names_in(model, self._depth, root_name))
+        except Exception:  # the model does not let its modules be listed, so it has no range
+            modules = [(model, None)]
+        for module, name in modules:
             self._names.setdefault(id(module), name)
-            self._named.append(module)
+            self._named_modules.append(module)
 
 
 def numbered_models(models: list[nn.Module]) -> dict[int, str]:
     """The names of models of one class, by id: the second GPT with parameters is "GPT 2"; the first has no entry."""
     by_class: dict[str, list[nn.Module]] = defaultdict(list)
     for model in models:
-        with suppress(Exception):  # a model that hides what it consists of
+        with suppress(Exception):  # the model may not let its parameters be listed
             if any(True for _ in model.parameters()):
                 by_class[model_name(model)].append(model)
     return {
         id(model): f"{name} {number}"
-        for name, alike in by_class.items()
-        if len(alike) <= MOST_MODELS
-        for number, model in enumerate(alike[1:], start=2)
+        for name, class_models in by_class.items()
+        if len(class_models) <= MAX_MODELS
+        for number, model in enumerate(class_models[1:], start=2)
     }
 
 
 def models_of_this_process() -> list[nn.Module]:
-    """Every module that is alive here and part of no other, older ones mostly first."""
+    """Every module that is alive here and not part of another one, older ones mostly first."""
     objects = (item for generation in (2, 1, 0) for item in gc.get_objects(generation))
     modules = [item for item in objects if issubclass(type(item), nn.Module)]
-    parts: set[int] = set()
-    for module in modules:
-        parts.update(id(child) for child in children_of(module).values())
-    return [module for module in modules if id(module) not in parts]
+    child_ids = {id(child) for module in modules for child in children_of(module).values()}
+    return [module for module in modules if id(module) not in child_ids]
 
 
-class Parts:
-    """Opens ranges of steps and of modules where they are wanted, which is asked when the window opens; closes that of
-    an optimizer while it runs a closure."""
+class WindowRanges:
+    """Opens ranges of steps and of modules in the window, each kind if `is_wanted`, which is called when the window
+    opens; closes the range of an optimizer while it runs a closure."""
 
     def __init__(
-        self, wants: Callable[[str], bool], modules: ModuleRanges, closures: Closures, *, to_nvtx: bool
+        self, is_wanted: Callable[[str], bool], modules: ModuleRanges, closures: Closures, *, to_nvtx: bool
     ) -> None:
-        self._wants, self._modules, self._closures, self._to_nvtx = wants, modules, closures, to_nvtx
+        self._is_wanted, self._modules, self._closures, self._to_nvtx = is_wanted, modules, closures, to_nvtx
         self._has_modules = self.has_steps = False
         self._close_step: Callable[[], object] | None = None
 
     def begin(self) -> None:
-        """The window has opened."""
-        self._has_modules, self.has_steps = self._wants(MODULES), self._wants(STEP)
+        """Begins to open ranges, before the window opens."""
+        self._has_modules, self.has_steps = self._is_wanted(MODULES), self._is_wanted(STEP)
         self._closures.begin()
         if self._has_modules:
             self._modules.passes.steps.clear()
             self._modules.begin()
 
     def end(self) -> None:
-        """The window is about to close."""
+        """Ends all ranges, before the window closes."""
         if self._has_modules:
             self._modules.end()
         self._closures.end()
@@ -197,12 +193,12 @@ class Parts:
         if not self.has_steps:
             return
         if self._to_nvtx:  # no push and pop: ranges of the program may open in one step and close in the next
-            number = torch.cuda.nvtx.range_start(STEP)
-            self._close_step = lambda: torch.cuda.nvtx.range_end(number)
+            range_id = torch.cuda.nvtx.range_start(STEP)
+            self._close_step = lambda: torch.cuda.nvtx.range_end(range_id)
         else:
-            opened = record_function(STEP)
-            opened.__enter__()
-            self._close_step = lambda: opened.__exit__(None, None, None)
+            step = record_function(STEP)
+            step.__enter__()
+            self._close_step = lambda: step.__exit__(None, None, None)
 
     def step_ends(self) -> None:
         if self._close_step is not None:
@@ -210,14 +206,14 @@ class Parts:
             close()
 
     def call_begins(self, module: torch.nn.Module, args: tuple) -> None:
-        """The window has opened in the hooks before a call of this module."""
+        """Opens the range of a call of this module, in whose hooks the window has opened."""
         if self._has_modules:
             self._modules.call_begins(module, args)
 
     def call_before_window(self, module: torch.nn.Module, args: tuple) -> None:
-        """Lengths of earlier calls distinguish decoding from other inference."""
+        """Notes the length of a call: earlier calls distinguish decoding from other inference."""
         self._modules.passes.kind(module, args, keywords_of_call())
 
     def facts(self) -> dict[str, object]:
-        """What the steps of the window ran, as far as modules had ranges."""
+        """The calls of each step, for the notes, if modules had ranges."""
         return {"passes": [dict(step) for step in self._modules.passes.steps]} if self._has_modules else {}

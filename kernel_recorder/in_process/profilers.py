@@ -9,55 +9,55 @@ from typing import Any, ClassVar
 import torch
 from torch.autograd import profiler as torch_profiler
 
+from kernel_recorder.in_process.callbacks import with_callbacks
 from kernel_recorder.in_process.handover import trace_file
-from kernel_recorder.in_process.heard_calls import heard
-from kernel_recorder.in_process.ranks import Ranks
+from kernel_recorder.in_process.ranks import RankCoordinator
 from kernel_tables.whole_files import written_whole
 
-# Every profile of PyTorch calls these.
-BEGINNING, ENDING = ("_prepare_profiler", "_enable_profiler"), "_disable_profiler"
+# Every profile of PyTorch calls these functions of torch.autograd.profiler.
+START_FUNCTIONS, END_FUNCTION = ("_prepare_profiler", "_enable_profiler"), "_disable_profiler"
 
 
 class TorchProfiler:
-    """Records in this process; `save` leaves the trace, which the command makes a capture of.
+    """Records in this process; `save` writes the trace, which the command turns into a capture.
 
-    A process has one profiler of PyTorch. If the program wants it, it gets it: `is_taken` is true from the preparation
-    of its profile to the end.
+    A process has one profiler of PyTorch. The program has priority: `is_taken` is true from the preparation of its
+    profile to the end.
     """
 
     can_start_again = True
-    _step_back: ClassVar[Callable[[], None]] = staticmethod(lambda: None)  # of the recorder of this process
+    _leave_profiler: ClassVar[Callable[[], None]] = staticmethod(lambda: None)  # Recorder.leave_profiler
 
     def __init__(self) -> None:
         self.is_taken = False
-        self._is_at_work = False
-        self._is_of_recorder = False
+        self._is_switching = False  # this object starts or stops the profiler
+        self._is_of_recorder = False  # not of a program that records itself
 
-    def watch_program(self, step_back: Callable[[], None]) -> None:
-        """Calls `step_back` before the program starts a profile itself."""
+    def watch_program(self, leave_profiler: Callable[[], None]) -> None:
+        """Calls `leave_profiler` before the program starts a profile itself."""
 
         def begins(*_: Any) -> None:
-            if not self._is_at_work:
+            if not self._is_switching:
                 self.is_taken = True
-                step_back()
+                leave_profiler()
 
         def ends(*_: Any) -> None:
-            self.is_taken = self.is_taken and self._is_at_work
+            self.is_taken = self.is_taken and self._is_switching
 
-        self._is_of_recorder, TorchProfiler._step_back = True, staticmethod(step_back)
-        for name in BEGINNING:
-            setattr(torch_profiler, name, heard(getattr(torch_profiler, name), before=begins))
-        setattr(torch_profiler, ENDING, heard(getattr(torch_profiler, ENDING), after=ends))
+        self._is_of_recorder, TorchProfiler._leave_profiler = True, staticmethod(leave_profiler)
+        for name in START_FUNCTIONS:
+            setattr(torch_profiler, name, with_callbacks(getattr(torch_profiler, name), before=begins))
+        setattr(torch_profiler, END_FUNCTION, with_callbacks(getattr(torch_profiler, END_FUNCTION), after=ends))
 
     def start(self) -> None:
-        if not self._is_of_recorder:  # it belongs to a program that records itself
-            self._step_back()
+        if not self._is_of_recorder:
+            self._leave_profiler()
         if torch.autograd._profiler_enabled():  # a second profiler would take the events of the first
             raise RuntimeError("the program is using PyTorch's profiler itself; record it by nsys, or without that")
         # The class below torch.profiler.profile: that one imports the compiler at its start, which takes seconds.
         use_device = "cuda" if torch.cuda.is_available() else None
         self._recording = torch_profiler.profile(use_device=use_device, use_kineto=True)
-        with self._at_work():
+        with self._switching():
             self._recording.__enter__()
 
     def stop(self, *, program_ended: bool = False) -> None:
@@ -67,7 +67,7 @@ class TorchProfiler:
                 " program ended the profiler"
             )
         try:
-            with self._at_work():
+            with self._switching():
                 self._recording.__exit__(None, None, None)
         except Exception:
             # Where the GPU has failed, the first try to end it raises and leaves it on; a process that ends so gets a
@@ -83,12 +83,12 @@ class TorchProfiler:
             self._recording.export_chrome_trace(str(partial))
 
     @contextmanager
-    def _at_work(self) -> Iterator[None]:
-        self._is_at_work = True
+    def _switching(self) -> Iterator[None]:
+        self._is_switching = True
         try:
             yield
         finally:
-            self._is_at_work = False
+            self._is_switching = False
 
 
 class NsysProfiler:
@@ -96,20 +96,21 @@ class NsysProfiler:
 
     is_taken = can_start_again = False  # it records one range of a program
 
-    def __init__(self, ranks: Ranks) -> None:
+    def __init__(self, ranks: RankCoordinator) -> None:
         self._ranks = ranks
 
     def watch_program(self, note: Callable[[], None]) -> None:
         """Calls `note` before the program starts a profile itself, from which nsys takes the records of the GPU."""
-        for name in BEGINNING:
-            setattr(torch_profiler, name, heard(getattr(torch_profiler, name), before=lambda *_: note()))
+        for name in START_FUNCTIONS:
+            setattr(torch_profiler, name, with_callbacks(getattr(torch_profiler, name), before=lambda *_: note()))
 
     def start(self) -> None:
-        self._ranks.together("start", torch.cuda.profiler.start)
+        self._ranks.call_once("start", torch.cuda.profiler.start)
 
     def stop(self, *, program_ended: bool) -> None:
-        if not (program_ended and self._ranks.is_one):  # the others may be at work, and nsys ends with the last of them
-            self._ranks.together("stop", torch.cuda.profiler.stop)
+        # If one of several ranks ends, the others may be at work; nsys stops when the last of them ends.
+        if not (program_ended and self._ranks.is_distributed):
+            self._ranks.call_once("stop", torch.cuda.profiler.stop)
 
     def save(self, folder: Path) -> None:
-        """Nothing: nsys writes its report when the program has ended."""
+        """Does nothing: nsys writes its report when the program has ended."""

@@ -1,8 +1,7 @@
 """The ranges that a program opens itself, by record_function, torch.cuda.nvtx or the package nvtx.
 
-Each is reported to a listener, and translated: nsys sees no record_function and PyTorch's profiler no NVTX, so what the
-program opens by one becomes a range of the other too. Ranges of NVTX domains that are opened through a Domain object
-are not seen by PyTorch's profiler.
+Each is reported to a listener, and translated, since nsys does not record record_function, nor PyTorch's profiler NVTX.
+Not translated are ranges of NVTX domains that are opened through a Domain object.
 """
 
 import sys
@@ -20,17 +19,17 @@ from torch.autograd.profiler import record_function
 from kernel_tables.kineto.names import encoded
 from range_marks.uncompiled import uncompiled
 
-OPTIMIZER_STEP = "Optimizer.step#"  # how the range begins that PyTorch opens around the step of an optimizer
-PLAIN_PUSH, PLAIN_POP = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
+OPTIMIZER_STEP = "Optimizer.step#"  # prefix of the range that PyTorch opens around the step of an optimizer
+ORIGINAL_PUSH, ORIGINAL_POP = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
 
 
 class Listener:
-    """Is called for every range of the program: before it opens, and after it has closed; `optimizer` is the one whose
-    step has ended with it. This listener ignores them."""
+    """Is called before each range of the program opens, and after it has closed, with the optimizer whose step has
+    ended with it, if any. This listener ignores the calls."""
 
-    def entering(self, name: str, *, of_torch: bool) -> None: ...
+    def before_range(self, name: str, *, of_torch: bool) -> None: ...
 
-    def left(self, name: str, optimizer: Any = None) -> None: ...
+    def after_range(self, name: str, optimizer: Any = None) -> None: ...
 
 
 class ProgramRanges:
@@ -42,62 +41,61 @@ class ProgramRanges:
     ) -> None:
         self._listener = Listener() if listener is None else listener
         self._to_nvtx, self._is_recording = to_nvtx, is_recording
-        self._thread = _OpenRanges()
-        # by the name of their ranges, in order of their first steps
-        self._optimizers: dict[str, list[weakref.ref]] = {}
-        self._plain = record_function.__enter__, record_function.__exit__
+        self._open = _OpenRanges()
+        self._optimizers: dict[str, list[weakref.ref]] = {}  # by range name, in order of their first steps
+        self._originals = record_function.__enter__, record_function.__exit__
 
     def watch_torch(self) -> None:
-        """Listens to the ranges that go through PyTorch, from now on."""
+        """Listens to the ranges that are opened through PyTorch, from now on."""
         self.watch_record_function()
         nvtx = torch.cuda.nvtx
-        nvtx.range_push = self._pushing(nvtx.range_push, lambda message: str(message))
-        nvtx.range_pop = self._popping(nvtx.range_pop)
+        nvtx.range_push = self._push_wrapper(nvtx.range_push, lambda message: str(message))
+        nvtx.range_pop = self._pop_wrapper(nvtx.range_pop)
 
     def watch_nvtx(self, nvtx: ModuleType) -> None:
-        """The same for those of the package nvtx."""
+        """Listens to the ranges of the package nvtx, from now on."""
         annotate = nvtx.annotate
-        nvtx.push_range = self._pushing(nvtx.push_range, lambda message=None, *_, **__: message or "")
-        nvtx.pop_range = self._popping(nvtx.pop_range)
-        annotate.__enter__ = self._pushing(annotate.__enter__, lambda annotation: _message(annotation))
-        annotate.__exit__ = self._popping(annotate.__exit__)
-        annotate.__call__ = self._annotating(annotate.__call__)
+        nvtx.push_range = self._push_wrapper(nvtx.push_range, lambda message=None, *_, **__: message or "")
+        nvtx.pop_range = self._pop_wrapper(nvtx.pop_range)
+        annotate.__enter__ = self._push_wrapper(annotate.__enter__, lambda annotation: _message(annotation))
+        annotate.__exit__ = self._pop_wrapper(annotate.__exit__)
+        annotate.__call__ = self._decorator_wrapper(annotate.__call__)
 
     def watch_record_function(self) -> None:
-        """The same only for record_function."""
-        self._plain = record_function.__enter__, record_function.__exit__
+        """Listens to record_function, from now on."""
+        self._originals = record_function.__enter__, record_function.__exit__
 
         @wraps(record_function.__enter__)
         def enter(range_: record_function) -> record_function:
             caller = sys._getframe(1)
             package = caller.f_globals.get("__name__", "").partition(".")[0]
-            self._listener.entering(range_.name, of_torch=package == "torch")
+            self._listener.before_range(range_.name, of_torch=package == "torch")
             optimizer = caller.f_locals.get("self") if range_.name.startswith(OPTIMIZER_STEP) else None
-            written = self._written(range_.name, optimizer)
-            self._thread.innermost.append(_OpenRange(range_, written, optimizer))
-            return self._enter(range_, written)
+            recorded_name = self._recorded_name(range_.name, optimizer)
+            self._open.record_functions.append(_OpenRecordFunction(range_, recorded_name, optimizer))
+            return self._enter(range_, recorded_name)
 
         @wraps(record_function.__exit__)
         def exit_(range_: record_function, *error: Any) -> Any:
-            opened = self._thread.innermost
+            open_ranges = self._open.record_functions
             has_failed = any(part is not None for part in error)
-            optimizer = next((entry.optimizer for entry in opened if entry.range_ is range_ and not has_failed), None)
-            opened[:] = [entry for entry in opened if entry.range_ is not range_]
+            optimizer = next((row.optimizer for row in open_ranges if row.range_ is range_ and not has_failed), None)
+            open_ranges[:] = [row for row in open_ranges if row.range_ is not range_]
             try:
                 return self._exit(range_, *error)
             finally:
-                self._listener.left(range_.name, optimizer)
+                self._listener.after_range(range_.name, optimizer)
 
         record_function.__enter__, record_function.__exit__ = uncompiled(enter), uncompiled(exit_)
 
     def leave_record_function(self) -> None:
         """Restores PyTorch's record_function."""
-        record_function.__enter__, record_function.__exit__ = self._plain
+        record_function.__enter__, record_function.__exit__ = self._originals
 
     @contextmanager
     def outside_optimizer(self) -> Iterator[None]:
         """Inside the block, the range of the optimizer's step on this thread is closed, if it is the innermost."""
-        range_, written, _ = next(iter(self._thread.innermost[-1:]), (None, "", None))
+        range_, recorded_name, _ = next(iter(self._open.record_functions[-1:]), (None, "", None))
         if range_ is None or not range_.name.startswith(OPTIMIZER_STEP):
             yield
             return
@@ -105,26 +103,26 @@ class ProgramRanges:
         try:
             yield
         finally:
-            self._enter(range_, written)
+            self._enter(range_, recorded_name)
 
-    def _written(self, name: str, optimizer: Any) -> str:
-        """The name that is recorded of a range: the step of the second Adam is "Optimizer.step#Adam 2.step"."""
+    def _recorded_name(self, name: str, optimizer: Any) -> str:
+        """The name with which a range is recorded: that of the second Adam is "Optimizer.step#Adam 2.step"."""
         if optimizer is None:
             return name
-        alike = [known for known in self._optimizers.get(name, []) if known() is not None]
-        if all(known() is not optimizer for known in alike):
-            alike.append(weakref.ref(optimizer))
-        self._optimizers[name] = alike
-        number = next(number for number, known in enumerate(alike, start=1) if known() is optimizer)
+        references = [reference for reference in self._optimizers.get(name, []) if reference() is not None]
+        if all(reference() is not optimizer for reference in references):
+            references.append(weakref.ref(optimizer))
+        self._optimizers[name] = references
+        number = next(number for number, reference in enumerate(references, start=1) if reference() is optimizer)
         return name if number == 1 else f"{name.removesuffix('.step')} {number}.step"
 
-    def _enter(self, range_: record_function, written: str) -> record_function:
-        enter, name = self._plain[0], range_.name
+    def _enter(self, range_: record_function, recorded_name: str) -> record_function:
+        enter, name = self._originals[0], range_.name
         if self._to_nvtx:
-            PLAIN_PUSH(printable(written))
+            ORIGINAL_PUSH(nvtx_text(recorded_name))
         if self._to_nvtx or not self._is_recording():
             return enter(range_)
-        range_.name = encoded(written)
+        range_.name = encoded(recorded_name)
         try:
             return enter(range_)
         finally:
@@ -132,44 +130,44 @@ class ProgramRanges:
 
     def _exit(self, range_: record_function, *error: Any) -> Any:
         try:
-            return self._plain[1](range_, *error)
+            return self._originals[1](range_, *error)
         finally:
             if self._to_nvtx:
-                PLAIN_POP()
+                ORIGINAL_POP()
 
-    def _pushing(self, plain: Callable, name_of: Callable[..., str]) -> Callable:
-        @wraps(plain)
+    def _push_wrapper(self, original: Callable, name_of: Callable[..., str]) -> Callable:
+        @wraps(original)
         def push(*args: Any, **kwargs: Any) -> Any:
             name = name_of(*args, **kwargs)
-            self._listener.entering(name, of_torch=False)
-            result = plain(*args, **kwargs)
-            self._thread.opened.append((name, self._translated(name)))
+            self._listener.before_range(name, of_torch=False)
+            result = original(*args, **kwargs)
+            self._open.nvtx_ranges.append((name, self._opened_translation(name)))
             return result
 
         return uncompiled(push)
 
-    def _popping(self, plain: Callable) -> Callable:
-        @wraps(plain)
+    def _pop_wrapper(self, original: Callable) -> Callable:
+        @wraps(original)
         def pop(*args: Any, **kwargs: Any) -> Any:
-            result = plain(*args, **kwargs)
-            self._close()
+            result = original(*args, **kwargs)
+            self._close_nvtx_range()
             return result
 
         return uncompiled(pop)
 
-    def _annotating(self, plain: Callable) -> Callable:
-        """nvtx.annotate as a decorator: without nsys it returns the function unchanged."""
+    def _decorator_wrapper(self, original: Callable) -> Callable:
+        """nvtx.annotate as a decorator, which returns the function unchanged without nsys, and is then replaced."""
 
-        @wraps(plain)
+        @wraps(original)
         def decorate(annotation: Any, function: Callable) -> Callable:
-            name, called = _message(annotation) or function.__name__, plain(annotation, function)
-            push, pop = self._pushing(lambda _: None, lambda name: name), self._popping(lambda: None)
+            name, decorated = _message(annotation) or function.__name__, original(annotation, function)
+            push, pop = self._push_wrapper(lambda _: None, lambda name: name), self._pop_wrapper(lambda: None)
 
             @wraps(function)
             def annotated(*args: Any, **kwargs: Any) -> Any:
                 push(name)
                 try:
-                    return called(*args, **kwargs)
+                    return decorated(*args, **kwargs)
                 finally:
                     pop()
 
@@ -177,39 +175,39 @@ class ProgramRanges:
 
         return decorate
 
-    def _translated(self, name: str) -> record_function | None:
-        """An open range of PyTorch's profiler that replaces one of NVTX; None if nsys records that itself."""
+    def _opened_translation(self, name: str) -> record_function | None:
+        """Opens a range of PyTorch's profiler for one of NVTX, and returns it; None if it is not needed."""
         if self._to_nvtx or not self._is_recording():
             return None
-        return self._plain[0](record_function(encoded(name)))
+        return self._originals[0](record_function(encoded(name)))
 
-    def _close(self) -> None:
-        if self._thread.opened:  # else the program pops what was pushed before it could be heard
-            name, translated = self._thread.opened.pop()
-            if translated is not None:
-                self._plain[1](translated, None, None, None)
-            self._listener.left(name)
+    def _close_nvtx_range(self) -> None:
+        if self._open.nvtx_ranges:  # else the range was opened before this listened
+            name, translation = self._open.nvtx_ranges.pop()
+            if translation is not None:
+                self._originals[1](translation, None, None, None)
+            self._listener.after_range(name)
 
 
-class _OpenRange(NamedTuple):
-    """A range of record_function, its recorded name, and the optimizer whose step it is around, if it is."""
+class _OpenRecordFunction(NamedTuple):
+    """An open record_function, its recorded name, and the optimizer whose step it contains, if any."""
 
     range_: record_function
-    written: str
+    recorded_name: str
     optimizer: Any
 
 
 class _OpenRanges(threading.local):
-    """The ranges that are open on the calling thread: those of record_function; and those of NVTX by name, with what
-    stands for each."""
+    """The ranges that are open on the calling thread, outermost first: those of record_function, and the names of those
+    of NVTX with the translation of each."""
 
     def __init__(self) -> None:
-        self.innermost: list[_OpenRange] = []
-        self.opened: list[tuple[str, record_function | None]] = []
+        self.record_functions: list[_OpenRecordFunction] = []
+        self.nvtx_ranges: list[tuple[str, record_function | None]] = []
 
 
-def printable(name: str) -> str:
-    """The name as NVTX takes it: UTF-8 without NUL."""
+def nvtx_text(name: str) -> str:
+    """The name as NVTX accepts it: UTF-8 without NUL."""
     return name.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
 
 

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,17 +19,18 @@ from typing import Any
 
 import torch
 
-from kernel_recorder.in_process.handover import DROPPED, Notes, in_a_line
-from kernel_recorder.in_process.ranks import Ranks
+from kernel_recorder.in_process.handover import DROPPED, Notes, one_line_error
+from kernel_recorder.in_process.ranks import RankCoordinator
 
-MOST_REASONS, MOST_CHARACTERS = 3, 200
-TEXT = re.compile(r"""(\[|tensor )?('[^']*'|"[^"]*")""")  # a name if something leads it, else any text of the program
+MAX_REASONS, MAX_REASON_CHARS = 3, 200
+# After "[" or "tensor ", a quoted text is a name; else it may be any text of the program.
+QUOTED_TEXT = re.compile(r"""(\[|tensor )?('[^']*'|"[^"]*")""")
 WAITING, OPEN, OVER = "waiting", "open", "over"
 
 
 @dataclass(frozen=True)
 class Compilations:
-    """So far: how many graphs were compiled, and the reasons why a compiled one did not fit a call."""
+    """The number of graphs that were compiled so far, and the reasons why a compiled one did not fit a call."""
 
     graphs: int = 0
     reasons: tuple[str, ...] = ()
@@ -38,7 +40,7 @@ def compilations() -> Compilations:
     """The compilations of this process; none if its TorchDynamo keeps no counts, or is not imported."""
     utils = sys.modules.get("torch._dynamo.utils")
     counters, failures = getattr(utils, "counters", {}), getattr(utils, "guard_failures", {})
-    reasons = [_without_place(text) for texts in list(failures.values()) for text in texts]
+    reasons = [_shortened_reason(text) for texts in list(failures.values()) for text in texts]
     return Compilations(int(counters.get("stats", {}).get("unique_graphs", 0)), tuple(reasons))
 
 
@@ -47,36 +49,35 @@ def compilations_since(before: Compilations) -> dict[str, object]:
     now = compilations()
     if now.graphs <= before.graphs:
         return {}
-    rest = list(now.reasons)
-    for reason in before.reasons:
-        if reason in rest:
-            rest.remove(reason)
-    reasons = list(dict.fromkeys(rest))[:MOST_REASONS]
-    return {"compilations": now.graphs - before.graphs, "compilation_reasons": reasons}
+    new_reasons = Counter(now.reasons) - Counter(before.reasons)
+    return {"compilations": now.graphs - before.graphs, "compilation_reasons": list(new_reasons)[:MAX_REASONS]}
 
 
-def _without_place(reason: str) -> str:
+def _shortened_reason(reason: str) -> str:
     """A reason such as "0/1: tensor 'x' size mismatch  # y = x  # train.py:12 in forward" without number, source and
     texts of the program."""
     text = reason.partition("\n")[0].partition("  # ")[0]
     number, separator, rest = text.partition(": ")
     text = rest if separator and "/" in number else text
-    return TEXT.sub(lambda match: match[0] if match[1] else "'...'", text)[:MOST_CHARACTERS]
+    return QUOTED_TEXT.sub(lambda match: match[0] if match[1] else "'...'", text)[:MAX_REASON_CHARS]
 
 
 class Recorder:
-    """Opens and closes the window of this process, unless a process that is not a rank of its run has one."""
+    """Opens and closes the window of this process, unless a process that is not a rank of its run has one.
 
-    def __init__(self, notes: Notes, ranks: Ranks, profiler: Any, parts: Any) -> None:
-        self._notes, self._ranks, self._profiler, self.parts = notes, ranks, profiler, parts
+    `done` counts the steps, or the instances of a range, that the window holds; `progress` returns facts for the notes.
+    """
+
+    def __init__(self, notes: Notes, ranks: RankCoordinator, profiler: Any, ranges: Any) -> None:
+        self._notes, self._ranks, self._profiler, self.ranges = notes, ranks, profiler, ranges
         self.state = WAITING
-        self.done = 0  # steps, or instances of a range, that the window holds so far
-        self.progress: Callable[[], dict[str, Any]] = dict  # how far the search for the window came
-        self._has_profile = self._has_opened = False
+        self.done = 0
+        self.progress: Callable[[], dict[str, Any]] = dict
+        self._has_noted_profile = self._has_opened = False
         self._compilations_before = Compilations()
 
     @property
-    def waits(self) -> bool:
+    def is_waiting(self) -> bool:
         return self.state == WAITING
 
     @property
@@ -86,37 +87,37 @@ class Recorder:
     @property
     def can_start_over(self) -> bool:
         """Whether another window can take the place of the one that this process opened."""
-        return self._has_opened and self._profiler.can_start_again and not self._ranks.is_one
+        return self._has_opened and self._profiler.can_start_again and not self._ranks.is_distributed
 
     def open(self, **facts: Any) -> bool:
-        """Whether the window is open now. It is not where another process was first, or the profiler refuses; and not
-        yet, while the program uses PyTorch's profiler itself, or in a backward pass."""
-        if not self.waits or is_in_backward():
+        """Opens the window, and returns whether it is open now. It stays closed if another process was first, or the
+        profiler refuses; and for now, while the program uses PyTorch's profiler itself, or in a backward pass."""
+        if not self.is_waiting or is_in_backward():
             return False
         if self._profiler.is_taken:
             self.note_profile()
             return False
         self.state = OVER
-        if (not self._ranks.is_one and self._ranks.are_others) or not self._notes.claim(self._ranks.run):
+        if (not self._ranks.is_distributed and self._ranks.has_other_ranks) or not self._notes.claim(self._ranks.run):
             self._notes.add("elsewhere")
             return False
-        started = time.perf_counter()
+        started_s = time.perf_counter()
         try:
-            collect_what_is_due()
-            self.parts.begin()
+            collect_due_garbage()
+            self.ranges.begin()
             wait_for_device()
             self._profiler.start()
         except Exception as error:
-            self.parts.end()
-            self._notes.add("refused", reason=in_a_line(error).removeprefix("RuntimeError: "))
+            self.ranges.end()
+            self._notes.add("refused", reason=one_line_error(error).removeprefix("RuntimeError: "))
             return False
         self.state = OPEN
         if not self._has_opened:
             self._end_with_forked_process()
         self._has_opened = True
         self._compilations_before = compilations()
-        facts |= {"torch": torch.__version__, "has_steps": self.parts.has_steps}
-        self._notes.add("open", start_s=time.perf_counter() - started, **facts)
+        facts |= {"torch": torch.__version__, "has_steps": self.ranges.has_steps}
+        self._notes.add("open", start_s=time.perf_counter() - started_s, **facts)
         return True
 
     def add_facts(self, **facts: Any) -> None:
@@ -125,11 +126,11 @@ class Recorder:
 
     def note_profile(self) -> None:
         """Notes, once, that the program uses PyTorch's profiler itself."""
-        if not self._has_profile:
-            self._has_profile = True
+        if not self._has_noted_profile:
+            self._has_noted_profile = True
             self._notes.add("profile")
 
-    def step_back(self) -> None:
+    def leave_profiler(self) -> None:
         """Leaves the profiler to the program, which is about to use it."""
         if self.is_open:
             self.close(profile=True)
@@ -139,28 +140,29 @@ class Recorder:
         if not self.is_open or (is_in_backward() and not program_ended):
             return
         self.state = OVER
-        started = time.perf_counter()
-        with suppress(RuntimeError):  # a device that has failed is waited for in vain
+        started_s = time.perf_counter()
+        with suppress(RuntimeError):  # the device may have failed
             wait_for_device()
         try:
-            self.parts.end()
+            self.ranges.end()
             self._profiler.stop(program_ended=program_ended)
-            stopped = time.perf_counter()
+            stopped_s = time.perf_counter()
             if program_ended:
-                facts |= {"ended": True, "error": _uncaught()}
-            facts["contents"] = self.parts.facts() | compilations_since(self._compilations_before)
-            self._notes.add("closed", done=self.done, stop_s=stopped - started, **facts, **self.progress())
+                error_type = getattr(sys, "last_type", None)  # of the uncaught error that ends this process
+                facts |= {"ended": True, "error": error_type and error_type.__name__}
+            facts["contents"] = self.ranges.facts() | compilations_since(self._compilations_before)
+            self._notes.add("closed", done=self.done, stop_s=stopped_s - started_s, **facts, **self.progress())
             self._profiler.save(self._notes.folder)
         except Exception as error:
-            self._notes.add("lost", reason=in_a_line(error).removeprefix("RuntimeError: "))
+            self._notes.add("lost", reason=one_line_error(error).removeprefix("RuntimeError: "))
             return
-        self._notes.add("saved", save_s=time.perf_counter() - stopped)
+        self._notes.add("saved", save_s=time.perf_counter() - stopped_s)
 
     def start_over(self) -> None:
         """Drops what was recorded, and waits for another window."""
         if self.is_open:
             wait_for_device()
-            self.parts.end()
+            self.ranges.end()
             self._profiler.stop(program_ended=False)
         self._notes.add(DROPPED)
         self.state, self.done = WAITING, 0
@@ -176,26 +178,26 @@ class Recorder:
         self._notes.add("exit", **self.progress())
 
     def _end_with_forked_process(self) -> None:
-        """A process that multiprocessing forked ends without what atexit registered."""
+        """A process that multiprocessing forked ends without calling what atexit registered."""
         if multiprocessing.parent_process() is not None:
             multiprocessing.util.Finalize(None, self._at_exit, exitpriority=0)
 
     def _in_forked_child(self) -> None:
-        """A child of the recorded process is not recorded: the profiler belongs to its parent."""
-        self._ranks.forget()
+        """Ends the window in a child of the recorded process: the profiler belongs to its parent."""
+        self._ranks.run = None
         if self.is_open:
             self.state = OVER
 
 
 def is_in_backward() -> bool:
-    """Whether autograd runs a backward pass on this thread. It gives the thread another state meanwhile, and with it
-    another profiler: one that is started or ended in it is not afterwards, and the process ends with a SIGSEGV."""
+    """Whether autograd runs a backward pass on this thread. Meanwhile the thread has another state with another
+    profiler: if a profiler is started or ended there, the process later ends with a SIGSEGV."""
     return torch._C._current_graph_task_id() != -1
 
 
-def collect_what_is_due() -> None:
-    """Collects all garbage now if Python may do so soon: it takes 0.2 s after an import of PyTorch, and would come in
-    the first step, since recording makes objects too."""
+def collect_due_garbage() -> None:
+    """Collects all garbage now if Python may do so soon: after an import of PyTorch it takes 0.2 s, which would be in
+    the first step, since recording creates objects, too."""
     if gc.isenabled() and gc.get_count()[2] >= gc.get_threshold()[2]:
         gc.collect()
 
@@ -204,9 +206,3 @@ def wait_for_device() -> None:
     """Waits for all launched work, so that the window contains the work launched in it."""
     if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
         torch.cuda.synchronize()
-
-
-def _uncaught() -> str | None:
-    """The name of the uncaught error that ends this process, None without one."""
-    error = getattr(sys, "last_type", None)
-    return error and error.__name__

@@ -1,31 +1,30 @@
 """A window with a number of steps: steps of an optimizer, replays of a CUDA graph, or calls of a model.
 
-Steps of optimizers that run no Python, as those of compiled ones, are known by the weights that they change.
+Steps of optimizers that run no Python, as those of compiled ones, are recognized by the weights that they change.
 """
 
 import statistics
 import time
 import weakref
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
+from kernel_recorder.in_process.callbacks import with_callbacks
 from kernel_recorder.in_process.handover import CALLS, Settings
-from kernel_recorder.in_process.heard_calls import heard
 from kernel_recorder.in_process.recorder import Recorder, is_in_backward
 from kernel_recorder.in_process.windows import OutermostCalls, Window
 from range_marks.module_parts import model_name
 
 NOTED_STEPS = 20  # steps before the window whose durations are kept
-# What is repeated: steps of an optimizer, changes of weights by one whose steps are not heard, replays, calls.
+# Kinds of actions: steps of an optimizer, changes of weights by a compiled one, replays, calls.
 OPTIMIZER, WEIGHTS, GRAPH, MODULE = "optimizer", "weights", "graph", "module"
-MOST_REPEATED = 20  # are noted
+MAX_REPEATED = 20  # actions in a note
 
 
 class StepClock:
@@ -37,7 +36,7 @@ class StepClock:
         self._within_s: list[float] | None = None
 
     def tick(self) -> None:
-        """A step has ended."""
+        """Notes that a step has ended."""
         now_s = time.perf_counter()
         if self._last_s is not None:
             (self._before_s if self._within_s is None else self._within_s).append(now_s - self._last_s)
@@ -45,38 +44,40 @@ class StepClock:
         self._last_s = now_s
 
     def restart(self) -> None:
-        """The window is open: what its opening took belongs to no step."""
+        """Notes that the window is open; the time to open it belongs to no step."""
         self._last_s, self._within_s = time.perf_counter(), []
 
     def facts(self) -> dict[str, float]:
-        """The median of each that has one, in seconds."""
+        """The median seconds of a step before the window and in it, if known."""
         medians = {"step_before_s": self._before_s, "step_within_s": self._within_s}
         return {name: statistics.median(durations) for name, durations in medians.items() if durations}
 
 
-@dataclass(frozen=True)
-class Repeated:
-    """Something that a program does again and again: `kind`, and the id of the object that does it, which need not be
-    hashable."""
+@dataclass(eq=False)
+class RepeatedAction:
+    """What an object of the program does again and again."""
 
     kind: str
-    number: int
+    name: str  # of the object
+    count: int = 0
+    latest: int = 0  # the number of its last repetition among those of all actions
+    clock: StepClock = field(default_factory=StepClock)
 
 
 class StepsWindow(Window):
-    """Counts each optimizer, each CUDA graph and each model by itself. The first that is repeated often enough opens
-    the window and defines what a step is.
+    """Counts the actions of each optimizer, each CUDA graph and each model separately. The first that is repeated often
+    enough opens the window and defines what a step is.
 
     A step lasts from the end of an optimizer's step or of a replay to the next; of a model from call to call. A step of
     an optimizer ends where the range closes that PyTorch opens around it, so that no range is half in the window.
-    A compiled optimizer runs no Python that could be heard, and in a backward pass, where hooks may call an optimizer
-    for each weight, no window can open: then a step begins with the first call of a model after the weights have
+    A compiled optimizer runs no Python that calls back; and in a backward pass, where hooks may call an optimizer for
+    each weight, no window can open. In both cases a step begins with the first call of a model after the weights have
     changed.
 
-    Replays count since the last step that an optimizer made in Python: a graph may hold a part of a step only. Calls of
-    modules with parameters count until the program makes an optimizer, or always where the settings ask for CALLS. If
-    the window opened by such calls, and an optimizer makes steps afterwards, the program only evaluated its model
-    before it trained it: the window starts over, where the profiler can.
+    Replays count from the last step that an optimizer made in Python, since a graph may contain only a part of a step.
+    Calls of modules with parameters count until the program creates an optimizer, with CALLS always. If such calls
+    opened the window, and an optimizer makes steps afterwards, the program had only evaluated its model before training
+    it: the window starts over, if the profiler can.
 
     A replay runs no Python: its kernels belong to the ranges that are open while the graph is captured.
     So the window opens before the first capture.
@@ -84,44 +85,43 @@ class StepsWindow(Window):
 
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
         super().__init__(recorder, settings)
-        self._counts: dict[Repeated, int] = {}
-        self._names: dict[Repeated, str] = {}
-        self._order: dict[Repeated, int] = {}  # of the last repetition of each, among those of all
-        self._step: Repeated | None = None  # what defines a step
-        self._optimizers = WeightChanges()
-        self._clocks: defaultdict[Repeated, StepClock] = defaultdict(StepClock)
-        self._calls = OutermostCalls(self._call_begins)
+        self._actions: dict[tuple[str, int], RepeatedAction] = {}  # by kind and id of the object
+        self._repetitions = 0  # of all actions
+        self._step_action: RepeatedAction | None = None  # defines what a step is
+        self._weights = WatchedWeights()
+        self._calls = OutermostCalls(self._before_call)
 
     def attach(self) -> None:
         self._calls.begin()
         if self.settings.window == CALLS:
             return
         graph = torch.cuda.graphs.CUDAGraph
-        graph.replay = heard(graph.replay, after=self._after_replay)
-        graph.capture_begin = heard(graph.capture_begin, before=self._before_capture)
-        Optimizer.__init__ = heard(Optimizer.__init__, after=lambda optimizer, *_: self._optimizers.add(optimizer))
+        graph.replay = with_callbacks(graph.replay, after=self._after_replay)
+        graph.capture_begin = with_callbacks(graph.capture_begin, before=self._before_capture)
+        Optimizer.__init__ = with_callbacks(Optimizer.__init__, after=self._weights.add)
 
-    def left(self, name: str, optimizer: Any = None) -> None:
+    def after_range(self, name: str, optimizer: Any = None) -> None:
         if optimizer is None or self.settings.window == CALLS or _is_capturing():
             return
-        if not is_in_backward():  # else its change of the weights is heard, at the next call
-            self._hears_steps()
-            self._boundary(Repeated(OPTIMIZER, id(optimizer)), type(optimizer).__name__)
+        if not is_in_backward():  # else the next call of a model finds its change of the weights
+            self._stop_other_counts()
+            self._count(OPTIMIZER, optimizer, type(optimizer).__name__)
 
     def progress(self) -> dict[str, Any]:
-        repeated = [[known.kind, self._names[known], count] for known, count in self._counts.items()]
+        repeated = [[action.kind, action.name, action.count] for action in self._actions.values()]
         reached = max((count for *_, count in repeated), default=0)
-        facts = {"reached": reached, "repeated": repeated[:MOST_REPEATED]}
-        facts |= {} if self._step is None else self._clocks[self._step].facts()
-        return facts | ({"has_optimizer": True} if self._optimizers else {})
+        facts = {"reached": reached, "repeated": repeated[:MAX_REPEATED]}
+        facts |= {} if self._step_action is None else self._step_action.clock.facts()
+        return facts | ({"has_optimizer": True} if self._weights else {})
 
-    def _hears_steps(self) -> None:
-        """An optimizer has made a step that was heard, so nothing else that is counted is a step."""
-        self._optimizers.stop()
-        if self._step is None or self._step.kind != MODULE:
+    def _stop_other_counts(self) -> None:
+        """Stops counting other actions than steps of optimizers, which called back."""
+        self._weights.stop()
+        if self._step_action is None or self._step_action.kind != MODULE:
             self._calls.end()
-        for other in [known for known in self._counts if known.kind in (GRAPH, MODULE) and known != self._step]:
-            del self._counts[other]
+        for key, action in list(self._actions.items()):
+            if action.kind in (GRAPH, MODULE) and action is not self._step_action:
+                del self._actions[key]
 
     def _before_capture(self, *_: Any) -> None:
         if not _is_capturing():
@@ -129,84 +129,84 @@ class StepsWindow(Window):
 
     def _after_replay(self, graph: Any) -> None:
         if not _is_capturing():
-            self._boundary(Repeated(GRAPH, id(graph)), "a CUDA graph")
+            self._count(GRAPH, graph, "a CUDA graph")
 
-    def _call_begins(self, module: nn.Module, args: tuple) -> None:
-        waited = self.recorder.waits
-        if not (waited or self.recorder.is_open):
+    def _before_call(self, module: nn.Module, args: tuple) -> None:
+        was_waiting = self.recorder.is_waiting
+        if not (was_waiting or self.recorder.is_open):
             self._calls.end()
         if _is_capturing() or next(module.parameters(), None) is None:
             return
-        if waited:
-            self.recorder.parts.call_before_window(module, args)
-        if self._optimizers and (self._step is None or self._step.kind != MODULE):
-            for optimizer in self._optimizers.changed():
-                self._boundary(Repeated(WEIGHTS, id(optimizer)), type(optimizer).__name__)
+        if was_waiting:
+            self.recorder.ranges.call_before_window(module, args)
+        if self._weights and (self._step_action is None or self._step_action.kind != MODULE):
+            for optimizer in self._weights.changed():
+                self._count(WEIGHTS, optimizer, type(optimizer).__name__)
         else:
-            self._boundary(Repeated(MODULE, id(module)), model_name(module))
-        if waited and self.recorder.is_open:
-            self.recorder.parts.call_begins(module, args)
+            self._count(MODULE, module, model_name(module))
+        if was_waiting and self.recorder.is_open:
+            self.recorder.ranges.call_begins(module, args)
 
-    def _number(self, repeated: Repeated) -> int:
-        """How many of its kind were counted before it."""
-        return [known for known in self._counts if known.kind == repeated.kind].index(repeated)
+    def _number(self, action: RepeatedAction) -> int:
+        """How many actions of its kind were counted before it."""
+        return [other for other in self._actions.values() if other.kind == action.kind].index(action)
 
-    def _boundary(self, repeated: Repeated, name: str) -> None:
-        """A step of this ends here; or, of a model, the next begins here."""
-        recorder, before = self.recorder, self._order.get(repeated, 0)
-        self._order[repeated] = max(self._order.values(), default=0) + 1
-        self._counts[repeated] = count = self._counts.get(repeated, 0) + 1
-        self._names[repeated] = name
-        self._clocks[repeated].tick()
-        if recorder.is_open and repeated == self._step:
+    def _count(self, kind: str, actor: Any, name: str) -> None:
+        """Counts an action of an object with this name: a step ends here, or for a call of a model, begins here."""
+        recorder, action = self.recorder, self._actions.setdefault((kind, id(actor)), RepeatedAction(kind, name))
+        self._repetitions += 1
+        previous, action.latest = action.latest, self._repetitions
+        action.count += 1
+        action.clock.tick()
+        if recorder.is_open and action is self._step_action:
             recorder.done += 1
-            recorder.parts.step_ends()
+            recorder.ranges.step_ends()
             if recorder.done == self.settings.steps:
                 self._calls.end()
                 recorder.close()
             else:
-                recorder.parts.step_begins()
-        elif self._may_define_steps(repeated):
-            over = count - (repeated.kind == MODULE)
-            if over >= self.settings.skip and not self._is_inside(repeated, before):
-                self._begin(repeated, first=over + 1, by=repeated.kind, name=name)
+                recorder.ranges.step_begins()
+        elif self._may_define_steps(action):
+            completed = action.count - (action.kind == MODULE)
+            if completed >= self.settings.skip and not self._is_followed_by_optimizer(action, previous):
+                self._begin_window(action, first=completed + 1, by=kind, name=name)
 
-    def _is_inside(self, repeated: Repeated, before: int) -> bool:
-        """Whether optimizers take turns, and another one is next: an iteration ends with the last of them. `before` is
-        the order of the previous step of this one."""
-        return repeated.kind == OPTIMIZER and any(
-            other.kind == OPTIMIZER and count == self._counts[repeated] - 1 and self._order[other] > before
-            for other, count in self._counts.items()
+    def _is_followed_by_optimizer(self, action: RepeatedAction, previous: int) -> bool:
+        """Whether optimizers take turns, and another one is next: an iteration ends with the last of them. `previous`
+        is the number of the previous repetition of the action."""
+        return action.kind == OPTIMIZER and any(
+            other.kind == OPTIMIZER and other.count == action.count - 1 and other.latest > previous
+            for other in self._actions.values()
         )
 
-    def _may_define_steps(self, repeated: Repeated) -> bool:
-        if self._step is None:
-            return self.recorder.waits or self.recorder.is_open
-        is_of_calls = self._step.kind == MODULE and self.settings.window != CALLS
-        return is_of_calls and repeated.kind == OPTIMIZER and self.recorder.can_start_over
+    def _may_define_steps(self, action: RepeatedAction) -> bool:
+        if self._step_action is None:
+            return self.recorder.is_waiting or self.recorder.is_open
+        is_of_calls = self._step_action.kind == MODULE and self.settings.window != CALLS
+        return is_of_calls and action.kind == OPTIMIZER and self.recorder.can_start_over
 
-    def _begin(self, repeated: Repeated, **facts: Any) -> None:
-        """The first step of the window begins here, if the window can open."""
-        facts["number"] = self._number(repeated)
-        if self._step is not None:
+    def _begin_window(self, action: RepeatedAction, **facts: Any) -> None:
+        """Opens the window, if it can open, and begins its first step."""
+        facts["number"] = self._number(action)
+        if self._step_action is not None:
             self.recorder.start_over()
         if self.recorder.is_open:
             self.recorder.add_facts(**facts)
         elif not self.recorder.open(**facts):
-            if not self.recorder.waits:
+            if not self.recorder.is_waiting:
                 self._calls.end()
             return
-        self._step = repeated
-        self._clocks[repeated].restart()
-        self.recorder.parts.step_begins()
+        self._step_action = action
+        action.clock.restart()
+        self.recorder.ranges.step_begins()
 
 
 def _is_capturing() -> bool:
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
-class WeightChanges:
-    """The optimizers of a program, and the versions of their weights. True if there are any."""
+class WatchedWeights:
+    """Finds out which optimizers changed their weights. True if there are any optimizers."""
 
     def __init__(self) -> None:
         self._versions: list[tuple[weakref.ref[Optimizer], int]] | None = []
@@ -215,29 +215,29 @@ class WeightChanges:
     def __bool__(self) -> bool:
         return self._has_any
 
-    def add(self, optimizer: Optimizer) -> None:
-        """Watches the weights of this optimizer too."""
+    def add(self, optimizer: Optimizer, *_: Any) -> None:
+        """Watches the weights of this optimizer, too."""
         self._has_any = True
         if self._versions is not None:
             self._versions.append((weakref.ref(optimizer), _version(optimizer)))
 
     def stop(self) -> None:
-        """Watches no more, since steps can be heard."""
+        """Watches no weights any more."""
         self._versions = None
 
     def changed(self) -> Iterator[Optimizer]:
-        """The optimizers whose weights were written to since the last time."""
-        for place, (reference, before) in enumerate(self._versions or ()):
+        """The optimizers whose weights were written to since the last call."""
+        for index, (reference, previous) in enumerate(self._versions or ()):
             optimizer = reference()
-            if optimizer is not None and (version := _version(optimizer)) != before:
-                self._versions[place] = reference, version
+            if optimizer is not None and (version := _version(optimizer)) != previous:
+                self._versions[index] = reference, version
                 yield optimizer
 
 
 def _version(optimizer: Optimizer) -> int:
-    """A number that grows when a weight of this optimizer is written to, as PyTorch counts it for autograd."""
+    """A number that grows when a weight of this optimizer is written to, by PyTorch's counters for autograd."""
     version = 0
-    with suppress(Exception):  # weights made in inference mode, and classes of the program's own, may have no version
+    with suppress(Exception):  # weights created in inference mode, and the program's own classes, may have no version
         for group in optimizer.param_groups:
             version += sum(weight._version for weight in group["params"])
     return version

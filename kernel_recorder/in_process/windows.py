@@ -19,12 +19,12 @@ from range_marks.uncompiled import uncompiled
 
 
 class OutermostCalls:
-    """Calls `begins` before every outermost call of a module on the thread that made the first."""
+    """Calls `before_call` before every outermost call of a module on the thread that made the first."""
 
-    def __init__(self, begins: Callable[[nn.Module, tuple], None]) -> None:
-        self._begins = begins
+    def __init__(self, before_call: Callable[[nn.Module, tuple], None]) -> None:
+        self._before_call = before_call
         self._hooks = ModuleHooks(self._before, self._after)
-        self._called: list[nn.Module] = []
+        self._open_calls: list[nn.Module] = []
         self._thread: int | None = None
 
     def begin(self) -> None:
@@ -32,29 +32,24 @@ class OutermostCalls:
 
     def end(self) -> None:
         self._hooks.end()
-        self._called.clear()
-
-    @property
-    def were_heard(self) -> bool:
-        """Whether a module has been called."""
-        return self._thread is not None
+        self._open_calls.clear()
 
     @uncompiled
     def _before(self, module: nn.Module, args: tuple) -> None:
         if torch.compiler.is_compiling() or self._thread not in (None, threading.get_ident()):
             return
         self._thread = threading.get_ident()
-        outermost = is_outermost(self._called)
-        self._called.append(module)
-        if outermost:
-            self._begins(module, args)
+        is_outermost_call = is_outermost(self._open_calls)
+        self._open_calls.append(module)
+        if is_outermost_call:
+            self._before_call(module, args)
 
     @uncompiled
     def _after(self, module: nn.Module, *_: Any) -> None:
         if torch.compiler.is_compiling() or self._thread != threading.get_ident():
             return
-        if any(module is called for called in self._called):
-            while self._called.pop() is not module:
+        if any(module is open_module for open_module in self._open_calls):
+            while self._open_calls.pop() is not module:
                 pass
 
 
@@ -69,37 +64,37 @@ class Window:
     def attach(self) -> None:
         """Begins to look for the window, once PyTorch is imported."""
 
-    def entering(self, name: str, *, of_torch: bool) -> None:
-        self.has_own_ranges |= not of_torch and self.recorder.waits
-        self.has_own_steps |= name == STEP and self.recorder.waits
+    def before_range(self, name: str, *, of_torch: bool) -> None:
+        self.has_own_ranges |= not of_torch and self.recorder.is_waiting
+        self.has_own_steps |= name == STEP and self.recorder.is_waiting
 
-    def left(self, name: str, optimizer: Any = None) -> None:
-        """A range has closed, and with it the step of an optimizer, if one is given."""
+    def after_range(self, name: str, optimizer: Any = None) -> None:
+        """A range has closed, and with it the step of this optimizer, if one is given."""
 
     def progress(self) -> dict[str, Any]:
-        """The progress of this process towards the window."""
+        """How far this process came towards the window, for the notes."""
         return {}
 
 
 class RangeWindow(Window):
-    """Counts the instances of a named range; instances inside another one do not count."""
+    """Opens after a number of instances of a named range; instances inside another one do not count."""
 
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
         super().__init__(recorder, settings)
         self._seen = 0
         self._depth = threading.local()
 
-    def entering(self, name: str, *, of_torch: bool) -> None:
-        super().entering(name, of_torch=of_torch)
+    def before_range(self, name: str, *, of_torch: bool) -> None:
+        super().before_range(name, of_torch=of_torch)
         if name != self.settings.range:
             return
         self._depth.value = getattr(self._depth, "value", 0) + 1
-        if self._depth.value == 1 and self.recorder.waits:
+        if self._depth.value == 1 and self.recorder.is_waiting:
             self._seen += 1
             if self._seen > self.settings.skip:
                 self.recorder.open(first=self._seen)
 
-    def left(self, name: str, optimizer: Any = None) -> None:
+    def after_range(self, name: str, optimizer: Any = None) -> None:
         if name != self.settings.range or not getattr(self._depth, "value", 0):
             return
         self._depth.value -= 1
@@ -120,23 +115,23 @@ class ProgramWindow(Window):
 
 
 class _Cudart:
-    """torch.cuda.cudart() whose two calls for profilers are heard."""
+    """torch.cuda.cudart() whose calls for profilers also open and close the window."""
 
-    plain = staticmethod(torch.cuda.cudart)
+    original = staticmethod(torch.cuda.cudart)
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.plain(), name)
+        return getattr(self.original(), name)
 
     def cudaProfilerStart(self) -> Any:
         self._recorder.open()
-        return self.plain().cudaProfilerStart()
+        return self.original().cudaProfilerStart()
 
     def cudaProfilerStop(self) -> Any:
         try:
-            return self.plain().cudaProfilerStop()
+            return self.original().cudaProfilerStop()
         finally:
             self._recorder.close()
 
@@ -148,14 +143,16 @@ class SecondsWindow(Window):
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
         super().__init__(recorder, settings)
         self._calls = OutermostCalls(self._first_call)
+        self._has_called = False
 
     def attach(self) -> None:
         self._calls.begin()
 
     def progress(self) -> dict[str, Any]:
-        return {"reached": int(self._calls.were_heard)}
+        return {"reached": int(self._has_called)}
 
     def _first_call(self, *_: Any) -> None:
+        self._has_called = True
         self._calls.end()
         threading.Thread(target=self._watch, daemon=True).start()
 
@@ -163,26 +160,26 @@ class SecondsWindow(Window):
         time.sleep(self.settings.after)
         while self.settings.profiler == NSYS and not torch.cuda.is_initialized():
             time.sleep(0.01)
-        while self.recorder.waits:
-            on_main_thread(self.recorder.open)
+        while self.recorder.is_waiting:
+            call_on_main_thread(self.recorder.open)
             time.sleep(0.05)
         time.sleep(self.settings.seconds)
         while self.recorder.is_open:
-            on_main_thread(self.recorder.close)
+            call_on_main_thread(self.recorder.close)
             time.sleep(0.05)
 
 
-_kept: list[Any] = []  # what the interpreter was asked to call must live until it does
+_pending_calls: list[Any] = []  # kept alive until the interpreter makes them
 
 
-def on_main_thread(call: Callable[[], Any]) -> None:
+def call_on_main_thread(call: Callable[[], Any]) -> None:
     """Asks the interpreter to call on the main thread as soon as that runs Python: a profiler belongs to the thread
     that starts it, and a signal handler would be the program's."""
 
-    def called(_: Any) -> int:
+    @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+    def pending_call(_: Any) -> int:
         call()
         return 0
 
-    pending = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(called)
-    _kept.append(pending)
-    ctypes.pythonapi.Py_AddPendingCall(pending, None)
+    _pending_calls.append(pending_call)
+    ctypes.pythonapi.Py_AddPendingCall(pending_call, None)

@@ -1,7 +1,7 @@
 """Runs at the start of each Python of a recorded program, since this folder is first in its PYTHONPATH.
 
-The folder then leaves sys.path, and the environment's own sitecustomize runs. Nothing but the recorder and what it
-imports is added to what the program can import. Older Pythons have to understand this file too.
+It removes the folder from sys.path, and runs the sitecustomize of the program's environment. The program can import
+nothing more than before but the recorder and what that imports. Older Pythons have to understand this file, too.
 """
 
 import importlib.util
@@ -11,9 +11,9 @@ import sys
 from importlib.machinery import PathFinder
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
-ABOVE = os.path.dirname(os.path.dirname(FOLDER))
+PACKAGES_FOLDER = os.path.dirname(os.path.dirname(FOLDER))
 PACKAGES = ("kernel_recorder", "kernel_tables", "range_marks")
-NEEDED = (3, 11)
+MIN_PYTHON = (3, 11)
 
 
 class OnlyTheRecorder:
@@ -21,11 +21,11 @@ class OnlyTheRecorder:
 
     @staticmethod
     def find_spec(name, path=None, target=None):
-        return PathFinder.find_spec(name, [ABOVE]) if name in PACKAGES else None
+        return PathFinder.find_spec(name, [PACKAGES_FOLDER]) if name in PACKAGES else None
 
 
-def run_the_environments_own():
-    """Runs the environment's own sitecustomize, if there is one."""
+def run_own_sitecustomize():
+    """Runs the sitecustomize of the program's environment, if there is one."""
     spec = PathFinder.find_spec("sitecustomize", sys.path)
     if spec is not None and spec.loader is not None:
         module = importlib.util.module_from_spec(spec)
@@ -35,7 +35,7 @@ def run_the_environments_own():
 
 def attach(handover):
     """Lets the recorder wait for PyTorch, or notes why it cannot."""
-    if sys.version_info < NEEDED:
+    if sys.version_info < MIN_PYTHON:
         with open(os.path.join(handover, "notes.jsonl"), "a") as notes:
             notes.write(json.dumps({"event": "old_python", "version": sys.version.split()[0]}) + "\n")
         return
@@ -48,7 +48,7 @@ def attach(handover):
 sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != FOLDER]
 try:
     HANDOVER = os.environ.get("KERNEL_TABLES_RECORDING", "")
-    if os.path.isdir(HANDOVER):  # else the command has ended, and a service that the program left starts Pythons
+    if os.path.isdir(HANDOVER):  # else the command has ended, and a service of the program lives on
         attach(HANDOVER)
 finally:
-    run_the_environments_own()
+    run_own_sitecustomize()

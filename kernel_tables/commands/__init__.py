@@ -1,4 +1,5 @@
-"""Commands, each in a module that has a SUMMARY, add_options(parser) and run(options), which gives the status.
+"""Commands, each in a module that has a SUMMARY, add_options(parser) and run(options), which returns the exit
+status.
 
-What a module imports at its top is imported before any argument is read, so it is light.
+Their imports at the top run before any argument is read, so they are few.
 """

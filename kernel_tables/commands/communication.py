@@ -14,7 +14,7 @@ NO_BYTES = (
     "bytes and bandwidth are missing for collectives without a 'bytes = …' range, as in 'all-reduce, bytes = 26214400',"
     " or NCCL payloads from all ranks"
 )
-OF_NSYS = ": export the report with `nsys export --include-blobs=true`, or give the .nsys-rep itself"
+NSYS_ADVICE = ": export the report with `nsys export --include-blobs=true`, or give the .nsys-rep itself"
 SUMMARY = "time of a run on several GPUs, by rank and step: computation, communication alone, copies alone, idle"
 
 
@@ -32,11 +32,11 @@ def run(options: argparse.Namespace) -> int:
     from kernel_tables.ranks.communication import communication, findings_of_ranks
     from kernel_tables.ranks.ranks import ranks_in_run, ranks_of
 
-    with shared.opened_traces(options) as traces:
+    with shared.open_traces(options) as traces:
         ranks = ranks_of(traces)
         table = (collectives if options.collectives else communication)(ranks, options.step_name)
         findings = findings_of_ranks(ranks, options.step_name)
-        in_run = ranks_in_run(ranks)
+        rank_count = ranks_in_run(ranks)
         by_nsys = all(trace.metadata.get("CAPTURE_BACKEND") != "torch" for trace in traces)
         for trace in traces:
             trace.require_possible()
@@ -44,18 +44,18 @@ def run(options: argparse.Namespace) -> int:
     for finding in findings:
         shared.say(finding.message)
     if table.empty and not options.collectives:
-        shared.say(f"no range '{options.step_name}' holds work of a device")
-    if in_run > len(ranks):
-        given = f"{len(ranks)} of the {in_run} ranks of the run are given"
-        shared.say(f"{given}: transfer, waiting and bandwidth need them all")
+        shared.say(f"nothing ran on a device in a range '{options.step_name}'; --step-name names another")
+    if rank_count > len(ranks):
+        given = f"{len(ranks)} of the {rank_count} ranks of the run are given"
+        shared.say(f"{given}: transfer, waiting and bandwidth need captures of all")
     elif len(ranks) == 1:
         shared.say("transfer and waiting cannot be separated with one rank; give the captures of all ranks")
     if _lacks_bytes(table):
-        shared.say(f"{NO_BYTES}{OF_NSYS if by_nsys else ''}")
+        shared.say(f"{NO_BYTES}{NSYS_ADVICE if by_nsys else ''}")
     return 0
 
 
 def _lacks_bytes(table: pd.DataFrame) -> bool:
-    """Whether the size of any collective is unknown; a step may have no collective."""
+    """Whether the size of any collective is unknown; steps without collectives do not count."""
     has_any = table["collectives"] > 0 if "collectives" in table else True
     return bool((table["bytes"].isna() & has_any).any())

@@ -1,5 +1,4 @@
-"""Options that print information about the command: completion for a shell (eval "$(kernel-tables --print-completion
-bash)"), and the schema of its JSON."""
+"""Options that print the completion for a shell (eval "$(kernel-tables --print-completion bash)") and its schema."""
 
 import argparse
 from collections.abc import Iterator
@@ -37,7 +36,7 @@ class PrintJsonSchema(argparse.Action):
 
 
 def _actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """All arguments of a command and of its subcommands."""
+    """The arguments of a command and of its subcommands."""
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):

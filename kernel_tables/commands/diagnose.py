@@ -11,11 +11,8 @@ from kernel_tables.commands import shared
 from kernel_tables.errors import TraceError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from kernel_tables.diagnosis.diagnose import Diagnosis
     from kernel_tables.diagnosis.rules import DiagnosisRule
-    from kernel_tables.diagnosis.step_time import StepTime
 
 FAILED = 1
 SUMMARY = "where time is lost: evidence, the most that fixing it saves, and advice"
@@ -25,68 +22,48 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     shared.add_capture(parser)
     shared.add_output(parser)
     shared.add_step_name(parser)
-    parser.add_argument(
-        "--counters",
-        type=Path,
-        metavar="FILE",
-        help="ncu output of the same program (ncu --csv --page raw --print-units base)",
+    counters_help = "ncu output of the same program (ncu --csv --page raw --print-units base)"
+    parser.add_argument("--counters", type=Path, metavar="FILE", help=counters_help)
+    rules_help = "custom rules, in TOML; tried after the built-in rules"
+    parser.add_argument("--rules", type=Path, metavar="FILE", help=rules_help)
+    limits_help = (
+        "exit status 1 if this rule reports a finding, or one costs this percent of a step or more; repeatable"
     )
-    parser.add_argument(
-        "--rules", type=Path, metavar="FILE", help="custom rules, in TOML; tried after the built-in rules"
-    )
-    parser.add_argument(
-        "--fail-on",
-        action="append",
-        default=[],
-        metavar="RULE|PERCENT",
-        help="exit status 1 if this rule reports a finding, or one costs this percent of a step or more; repeatable",
-    )
+    parser.add_argument("--fail-on", action="append", default=[], metavar="RULE|PERCENT", help=limits_help)
     parser.add_argument("--all", action="store_true", help="in text: list the rules that could not be checked, too")
 
 
 def run(options: argparse.Namespace) -> int:
     shared.require_output(options, options.capture)
     from kernel_tables.diagnosis.custom_rules import rules_of_file
-    from kernel_tables.diagnosis.diagnose import as_json, as_table
+    from kernel_tables.diagnosis.diagnose import as_json, as_table, diagnose
+    from kernel_tables.diagnosis.scope import Scope
     from kernel_tables.output import format_of, write_text
 
     custom_rules = rules_of_file(options.rules) if options.rules else ()
     limits = _limits(options.fail_on, custom_rules)
-    findings, time, noun = _findings(options, custom_rules)
-    if shared.wants_text(options):
-        from kernel_tables.terminal.findings import finding_lines
+    with shared.open_trace(options.capture, options) as trace:
+        counters = None
+        if options.counters:
+            from kernel_tables.counters.reading import read_counters
 
-        shared.show(finding_lines(findings, shared.text_width(), time, options.all, noun), options)
-    elif (options.format or format_of(options.output)) == "json":
-        write_text(as_json(findings), options.output)
-    else:
-        shared.write(as_table(findings), options)
+            counters = read_counters(options.counters)
+        scope = Scope(trace, options.step_name)
+        findings = diagnose(scope, custom_rules=custom_rules, counters=counters)
+        if shared.wants_text(options):
+            from kernel_tables.diagnosis.step_time import step_time
+            from kernel_tables.terminal.findings import finding_lines
+
+            lines = finding_lines(findings, shared.text_width(), step_time(scope), options.all, scope.noun)
+            shared.show(lines, options)
+        elif (options.format or format_of(options.output)) == "json":
+            write_text(as_json(findings), options.output)
+        else:
+            shared.write(as_table(findings), options)
     failing = [finding for finding in findings if _exceeds(finding, limits)]
     for finding in failing:
         shared.say(f"--fail-on: {finding.code}, {finding.gain_percent:.1f} % of a step")
     return FAILED if failing else 0
-
-
-def _findings(
-    options: argparse.Namespace, custom_rules: Sequence[DiagnosisRule]
-) -> tuple[list[Diagnosis], StepTime | None, str]:
-    """The findings and, for text, the time of a step, and the noun of what ran; the columns of the capture leave the
-    memory with this."""
-    from kernel_tables.diagnosis.diagnose import diagnose
-    from kernel_tables.diagnosis.scope import Scope
-    from kernel_tables.diagnosis.step_time import step_time
-
-    with shared.opened_trace(options.capture, options) as trace:
-        counters = _counters(options.counters) if options.counters else None
-        scope = Scope(trace, options.step_name)
-        findings = diagnose(scope, custom_rules=custom_rules, counters=counters)
-        return findings, step_time(scope) if shared.wants_text(options) else None, scope.noun
-
-
-def _counters(path: Path) -> pd.DataFrame:
-    from kernel_tables.counters.reading import read_counters  # imports pandas, which others may not need
-
-    return read_counters(path)
 
 
 def _limits(texts: Sequence[str], custom_rules: Sequence[DiagnosisRule]) -> list[str | float]:

@@ -12,13 +12,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     shared.add_capture(parser, "before", "after")
     shared.add_output(parser)
     shared.add_step_name(parser)
-    parser.add_argument(
-        "--tolerance",
-        type=_percent,
-        default=1.0,
-        metavar="PERCENT",
-        help="a time that changes by less counts as the same (default: 1)",
-    )
+    tolerance_help = "a time that changes by less counts as the same (default: 1)"
+    parser.add_argument("--tolerance", type=_percent, default=1.0, metavar="PERCENT", help=tolerance_help)
     parser.add_argument("--all", action="store_true", help="list what is the same, too")
 
 
@@ -28,7 +23,7 @@ def run(options: argparse.Namespace) -> int:
 
     sides = []
     for path in (options.before, options.after):
-        with shared.opened_trace(path, options) as trace:
+        with shared.open_trace(path, options) as trace:
             sides.append(side_of(trace, options.step_name))
     differences = changes(*sides, tolerance=options.tolerance / 100, everything=options.all)
     if shared.wants_text(options):

@@ -24,35 +24,31 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     shared.add_capture(parser)
     shared.add_output(parser)
     shared.add_step_name(parser)
-    parser.add_argument(
-        "--by",
-        choices=("phase", "range"),
-        default="phase",
-        help="group times by phase, or by innermost range (default: phase)",
-    )
+    by_help = "group times by phase, or by innermost range (default: phase)"
+    parser.add_argument("--by", choices=("phase", "range"), default="phase", help=by_help)
 
 
 def run(options: argparse.Namespace) -> int:
     shared.require_output(options, options.capture)
     from kernel_tables.host.table import host_table
 
-    with shared.opened_trace(options.capture, options) as trace:
+    with shared.open_trace(options.capture, options) as trace:
         table = host_table(trace, options.by, options.step_name)
         if trace.is_cpu_only:  # its calls are operators
             table["source"] = table["source"].replace(CUDA, OPERATOR)
     shared.write(table, options)
     by_torch = trace.metadata.get("CAPTURE_BACKEND") == "torch"
-    for sentence in (NOT_BY_TORCH,) if by_torch else _absent(table):
+    for sentence in (NOT_BY_TORCH,) if by_torch else _missing_sources(table):
         shared.say(sentence)
     return 0
 
 
-def _absent(table: pd.DataFrame) -> Iterator[str]:
-    """What the capture lacks, with the option that records it."""
-    sampled = table[table["source"].isin((PYTHON, NATIVE))]
+def _missing_sources(table: pd.DataFrame) -> Iterator[str]:
+    """What the capture lacks, and the option that records it."""
+    samples = table[table["source"].isin((PYTHON, NATIVE))]
     if not (table["source"] == OS_RUNTIME).any():
         yield NO_CALLS
-    if sampled.empty:
+    if samples.empty:
         yield NO_STACKS
-    elif (sampled["source"] == PYTHON).any() and (sampled["function"] == UNKNOWN).all():
+    elif (samples["source"] == PYTHON).any() and (samples["function"] == UNKNOWN).all():
         yield NO_FRAMES

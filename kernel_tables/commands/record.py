@@ -10,14 +10,14 @@ from kernel_tables.errors import TraceError
 SUMMARY = "run a Python program unchanged, record some of its steps, and print where the time goes"
 
 
-def add_options(command: argparse.ArgumentParser) -> None:
+def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments; without the package kernel_recorder, all arguments are refused."""
     if find_spec("kernel_recorder") is None:
-        command.parse_known_args = _refuse
+        parser.parse_known_args = _refuse
         return
     from kernel_recorder.options import add_options
 
-    add_options(command)
+    add_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:

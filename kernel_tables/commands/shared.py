@@ -18,25 +18,24 @@ from kernel_tables.errors import TraceError
 if TYPE_CHECKING:
     from kernel_tables.trace import Trace
 
-TEXT, TEXT_WIDTH = "text", 120  # columns, if standard output is not a terminal
+TEXT = "text"
+DEFAULT_WIDTH = 120  # characters, if standard output is not a terminal
 CAPTURE_HELP = (
     "an nsys SQLite export, a .nsys-rep (exported by the nsys on PATH), JSON of torch.profiler, or one of them gzipped"
 )
-
-
-OF_RANK = re.compile(r"(.*?)(?:_rank(\d+))?", re.DOTALL)  # how the pipeline names the captures of a run
+RANK_IN_NAME = re.compile(r"(.*?)(?:_rank(\d+))?", re.DOTALL)  # of a capture by `record` or the pipeline
 RANKS_HELP = "several captures are the ranks of one run: rank 0 first, unless each names its rank"
 
 
 def add_capture(parser: argparse.ArgumentParser, *names: str) -> None:
-    """One capture, or one for each of `names`."""
+    """Adds an argument for one capture, or one for each of `names`."""
     for name in names or ("capture",):
         parser.add_argument(name, type=Path, metavar=name.upper(), help=CAPTURE_HELP)
     _add_up_to_damage(parser)
 
 
 def add_captures(parser: argparse.ArgumentParser) -> None:
-    """One capture, or the captures of the ranks of one run, in their order."""
+    """Adds the argument for one capture, or the captures of the ranks of one run."""
     parser.add_argument("captures", type=Path, metavar="CAPTURE", nargs="+", help=f"{CAPTURE_HELP}; {RANKS_HELP}")
     _add_up_to_damage(parser)
 
@@ -52,7 +51,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def add_trace_output(parser: argparse.ArgumentParser) -> None:
-    """The options of `trace`, which is always JSON in a file."""
+    """Adds the options of `trace`, which writes only JSON, and only to a file."""
     parser.add_argument("--format", choices=("json",), help="the only format: json")
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE", required=True, help="write to FILE, compressed if it ends in .gz"
@@ -64,28 +63,22 @@ def add_step_name(parser: argparse.ArgumentParser) -> None:
 
 
 def add_classes(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--class",
-        action="append",
-        default=[],
-        dest="classes",
-        metavar="CLASS=REGEX",
-        help="a custom class for kernels whose full name matches, before the built-in rules; repeatable",
-    )
+    class_help = "a custom class for kernels whose full name matches, before the built-in rules; repeatable"
+    parser.add_argument("--class", action="append", default=[], dest="classes", metavar="CLASS=REGEX", help=class_help)
 
 
 @contextmanager
-def opened_traces(options: argparse.Namespace) -> Iterator[list[Trace]]:
-    """The traces of the captures from `add_captures`, with custom classes if the command has that option."""
+def open_traces(options: argparse.Namespace) -> Iterator[list[Trace]]:
+    """The traces of the captures in the options, with custom classes if the command has that option."""
     with ExitStack() as stack:
-        traces = [stack.enter_context(_opened(path, options)) for path in options.captures]
+        traces = [stack.enter_context(_open_trace(path, options)) for path in options.captures]
         if len(traces) > 1 and any(trace.metadata.get("CAPTURE_BACKEND") == "torch" for trace in traces):
-            _say_order(traces)
+            _say_rank_order(traces)
         yield traces
 
 
-def _say_order(traces: Sequence[Trace]) -> None:
-    """Prints that ranks are numbered in the order of the arguments, if the captures do not name their ranks."""
+def _say_rank_order(traces: Sequence[Trace]) -> None:
+    """Prints a note if ranks are numbered in the order of the arguments, since captures do not name them."""
     from kernel_tables.ranks.ranks import numbers_in_run
 
     if numbers_in_run(traces) is None:
@@ -93,14 +86,14 @@ def _say_order(traces: Sequence[Trace]) -> None:
         say(f"{reason}: ranks are numbered in the order of the arguments")
 
 
-def opened_trace(path: Path, options: argparse.Namespace) -> AbstractContextManager[Trace]:
-    """The trace of one capture. Its rank, where it matters, and what it lacks are printed first."""
+def open_trace(path: Path, options: argparse.Namespace) -> AbstractContextManager[Trace]:
+    """The trace of one capture. Prints its rank, if there are others, and what it lacks."""
     say_rank(path)
-    return _opened(path, options)
+    return _open_trace(path, options)
 
 
 @contextmanager
-def _opened(path: Path, options: argparse.Namespace) -> Iterator[Trace]:
+def _open_trace(path: Path, options: argparse.Namespace) -> Iterator[Trace]:
     from kernel_tables.trace import Trace
 
     rules = custom_classes(options) if "classes" in options else []
@@ -116,9 +109,9 @@ def say(message: str) -> None:
 
 
 def say_rank(capture: Path) -> None:
-    """Prints the rank of a capture if those of other ranks are next to it."""
+    """Prints the rank of a capture if captures of other ranks are in its folder."""
     stem, _, suffixes = capture.name.partition(".")
-    name, rank = OF_RANK.fullmatch(stem).groups()
+    name, rank = RANK_IN_NAME.fullmatch(stem).groups()
     if rank or os.path.exists(capture.parent / f"{name}_rank1.{suffixes}"):  # Path.exists raises if a name is too long
         others = "for all ranks: kernel-tables communication, with the captures of all"
         say(f"{capture.name} holds only rank {rank or 0}; {others}")
@@ -126,14 +119,13 @@ def say_rank(capture: Path) -> None:
 
 def custom_classes(options: argparse.Namespace) -> list[dict[str, str]]:
     """The classes from `add_classes` as rules; TraceError for a text that is not CLASS=REGEX."""
-    return [_rule(text) for text in options.classes]
-
-
-def _rule(text: str) -> dict[str, str]:
-    name, separator, pattern = text.partition("=")
-    if not (name and separator and pattern):
-        raise TraceError(f"--class {text!r}: expected CLASS=REGEX, such as gemm=my_matmul.*")
-    return {"class": clean_text.visible(name), "pattern": pattern}
+    rules = []
+    for text in options.classes:
+        name, _, pattern = text.partition("=")
+        if not (name and pattern):
+            raise TraceError(f"--class {text!r}: expected CLASS=REGEX, such as gemm=my_matmul.*")
+        rules.append({"class": clean_text.visible(name), "pattern": pattern})
+    return rules
 
 
 def require_output(options: argparse.Namespace, *captures: Path) -> None:
@@ -157,28 +149,23 @@ def wants_text(options: argparse.Namespace) -> bool:
 
 def text_width() -> int:
     """The width of aligned text in characters."""
-    return get_terminal_size((TEXT_WIDTH, 24)).columns
+    return get_terminal_size((DEFAULT_WIDTH, 24)).columns
 
 
 def show(text: str, options: argparse.Namespace) -> None:
-    """Writes aligned text to the output of the options."""
+    """Writes text to the output in the options."""
     if options.output is None:
-        print_safely(text)
+        encoding = sys.stdout.encoding or "utf-8"
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()  # before messages on standard error
     else:
         from kernel_tables.output import write_text
 
         write_text(text, options.output)
 
 
-def print_safely(text: str) -> None:
-    """Writes the text to standard output, with question marks for characters that its encoding lacks."""
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-    sys.stdout.flush()  # before messages on standard error
-
-
 def write(table, options: argparse.Namespace) -> None:
-    """Writes the table to the output and in the format of the options; aligned in a terminal."""
+    """Writes the table to the output in the options, in their format; by default as aligned text in a terminal."""
     if wants_text(options):
         from kernel_tables.terminal.columns import table_lines
 

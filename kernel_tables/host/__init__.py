@@ -4,5 +4,5 @@ Imports nothing heavy.
 """
 
 SOURCES = CUDA, OS_RUNTIME, PYTHON, NATIVE = ("cuda", "osrt", "python", "sample")  # of events
-SAMPLED = (False, False, True, True)  # by source: whether its events are samples, not calls
+SAMPLED = (False, False, True, True)  # by source: whether its events are samples, else calls
 UNKNOWN = "(unknown)"

@@ -1,6 +1,5 @@
-"""Events of the host, all kinds in the same columns, each with the ranges around it.
-
-Their time without overlaps: intervals that share no moment, each owned by the event that has priority there.
+"""Events of the host: calls and samples of all sources in the same columns, each with the ranges around it; and their
+time without overlaps, as intervals that belong to one event each.
 """
 
 from dataclasses import dataclass
@@ -12,11 +11,11 @@ import numpy as np
 from kernel_tables.attribution import arrays, capture_arrays, rule
 from kernel_tables.attribution.paths import NO_RANGE, Paths
 from kernel_tables.host import SAMPLED, SOURCES, UNKNOWN
-from kernel_tables.intervals import Intervals, overlapping_pairs, union
+from kernel_tables.intervals import Intervals, overlapping_pairs
 from kernel_tables.reading.capture import Capture
 from kernel_tables.reading.schema import HOST_COLUMNS, MISSING, OSRT, RUNTIME, SAMPLE_FRAMES, SAMPLES
 
-PYTHON_FILE = ".py"  # the end of the module of a Python frame
+PYTHON_SUFFIX = ".py"  # of the module of a Python frame
 
 
 class SourceEvents(NamedTuple):
@@ -51,13 +50,14 @@ class Events:
         gaps = np.diff(self.start_ns[order])
         source, thread = self.source[order], self.thread[order]
         same = (source[1:] == source[:-1]) & (thread[1:] == thread[:-1])
-        spans = [gaps[same & (source[1:] == number) & sampled] for number, sampled in enumerate(SAMPLED)]
-        return np.array([np.median(span) if len(span) else np.nan for span in spans])
+        source_gaps = [gaps[same & (source[1:] == number) & is_sampled] for number, is_sampled in enumerate(SAMPLED)]
+        return np.array([np.median(gap_ns) if len(gap_ns) else np.nan for gap_ns in source_gaps])
 
 
 def read_events(trace: capture_arrays.CaptureArrays) -> Events:
     """The events of every source that the capture contains."""
-    parts = [_cuda(trace), _os_runtime(trace.capture), _python(trace.capture), _native_samples(trace.capture)]
+    capture = trace.capture
+    parts = [_cuda_calls(trace), _os_calls(capture), _python_samples(capture), _native_samples(capture)]
     source = np.repeat(np.arange(len(SOURCES)), [len(part.start_ns) for part in parts])
     start_ns, end_ns, thread = (np.concatenate([part[column] for part in parts]) for column in range(3))
     pairs = [(number, name) for number, part in enumerate(parts) for name in part.function]
@@ -68,19 +68,19 @@ def read_events(trace: capture_arrays.CaptureArrays) -> Events:
     return Events(source, start_ns, end_ns, thread, function, functions, source_of, path, paths)
 
 
-def _cuda(trace: capture_arrays.CaptureArrays) -> SourceEvents:
+def _cuda_calls(trace: capture_arrays.CaptureArrays) -> SourceEvents:
     columns = trace.columns[RUNTIME]
     end_ns, ids, names = trace.capture.call_functions()
-    return SourceEvents(columns["start"], end_ns, trace.call_threads, _named(ids, names))
+    return SourceEvents(columns["start"], end_ns, trace.call_threads, _function_names(ids, names))
 
 
-def _os_runtime(capture: Capture) -> SourceEvents:
+def _os_calls(capture: Capture) -> SourceEvents:
     calls = capture.read_columns(OSRT, HOST_COLUMNS[OSRT])
-    names = _named(calls["name_id"], capture.strings(calls["name_id"]))
+    names = _function_names(calls["name_id"], capture.strings(calls["name_id"]))
     return SourceEvents(calls["start"], calls["end"], calls["thread"], names)
 
 
-def _python(capture: Capture) -> SourceEvents:
+def _python_samples(capture: Capture) -> SourceEvents:
     samples = capture.python_samples()
     time_ns, thread = (np.array([sample[column] for sample in samples], np.int64) for column in range(2))
     names = [sample.frames[0] if sample.frames else UNKNOWN for sample in samples]
@@ -88,7 +88,7 @@ def _python(capture: Capture) -> SourceEvents:
 
 
 def _native_samples(capture: Capture) -> SourceEvents:
-    """A sample is named by its innermost Python frame, or without one by its innermost function."""
+    """Samples, each with its innermost Python frame, or without one with its innermost function."""
     samples, frames = (capture.read_columns(table, HOST_COLUMNS[table]) for table in (SAMPLES, SAMPLE_FRAMES))
     symbols, modules = capture.strings(frames["symbol"]), capture.strings(frames["module"])
     names: dict[int, str] = {}
@@ -96,7 +96,7 @@ def _native_samples(capture: Capture) -> SourceEvents:
     rows = zip(*(frames[column][order].tolist() for column in ("id", "symbol", "module")), strict=True)
     has_python: set[int] = set()
     for sample, symbol, module in rows:
-        is_python = modules.get(module, "").endswith(PYTHON_FILE)
+        is_python = modules.get(module, "").endswith(PYTHON_SUFFIX)
         if sample not in names or (is_python and sample not in has_python):
             names[sample] = symbols.get(symbol, UNKNOWN)
         if is_python:
@@ -105,7 +105,7 @@ def _native_samples(capture: Capture) -> SourceEvents:
     return SourceEvents(samples["start"], samples["start"], samples["thread"], functions)
 
 
-def _named(ids: np.ndarray, names: dict[int, str]) -> list[str]:
+def _function_names(ids: np.ndarray, names: dict[int, str]) -> list[str]:
     return [UNKNOWN if number == MISSING else names.get(number, UNKNOWN) for number in ids.tolist()]
 
 
@@ -124,7 +124,7 @@ NO_OWNER = -1
 
 
 class Overlaps(NamedTuple):
-    """The overlaps of some intervals with OwnedIntervals: one entry per pair that shares time."""
+    """The overlaps of other intervals with OwnedIntervals, one per pair that shares time."""
 
     interval_index: np.ndarray
     owner: np.ndarray
@@ -137,11 +137,6 @@ class OwnedIntervals(NamedTuple):
     start_ns: np.ndarray
     end_ns: np.ndarray
     owner: np.ndarray
-
-    @property
-    def covered(self) -> Intervals:
-        """The time in any of them."""
-        return union(self.start_ns, self.end_ns)
 
     def owner_at(self, times_ns: np.ndarray) -> np.ndarray:
         """The owner of each of `times_ns`, NO_OWNER between the intervals."""
@@ -156,7 +151,7 @@ class OwnedIntervals(NamedTuple):
         return OwnedIntervals(self.start_ns[has_owner], self.end_ns[has_owner], owner[has_owner])
 
     def overlaps(self, start_ns: np.ndarray, end_ns: np.ndarray) -> Overlaps:
-        """The overlaps with these intervals, which may be in any order."""
+        """The overlaps with the given intervals, which may be in any order."""
         index, own_index, starts_ns, ends_ns = overlapping_pairs(
             start_ns, end_ns, Intervals(self.start_ns, self.end_ns)
         )
@@ -164,7 +159,7 @@ class OwnedIntervals(NamedTuple):
 
 
 def by_priority(start_ns: np.ndarray, end_ns: np.ndarray, priority: np.ndarray) -> OwnedIntervals:
-    """At every moment the open interval with the lowest `priority`; owners are indices of intervals."""
+    """The time of the intervals: each moment belongs to the open one with the lowest `priority`. Owners are indices."""
     segments: list[tuple[int, int, int]] = []
     open_now: list[tuple[int, int, int]] = []  # a heap of (priority, end, index)
     now = int(start_ns.min(initial=0))
@@ -183,9 +178,9 @@ def by_priority(start_ns: np.ndarray, end_ns: np.ndarray, priority: np.ndarray) 
 
     order = np.argsort(start_ns, kind="stable")
     columns = (order, priority[order], start_ns[order], end_ns[order])
-    for index, own_priority, start, end in zip(*(column.tolist() for column in columns), strict=True):
+    for index, rank, start, end in zip(*(column.tolist() for column in columns), strict=True):
         advance(start)
-        heappush(open_now, (own_priority, end, index))
+        heappush(open_now, (rank, end, index))
     advance(int(end_ns.max(initial=0)))
     return OwnedIntervals(*np.array(segments, np.int64).reshape(-1, 3).T)
 

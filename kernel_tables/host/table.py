@@ -12,23 +12,23 @@ from kernel_tables.attribution.steps import OUTSIDE, phases_and_parts
 from kernel_tables.host.events import NO_OWNER, Events, OwnedIntervals, by_priority, exclusive_time, read_events
 from kernel_tables.reading.global_ids import process_number, process_of, thread_number
 
-NO_CALL = -1  # the function of the time in no call: Python, the dispatcher, and everything that is not traced
-FIGURES = ["calls", "time_ns", "own_ns", "samples", "samples_in_calls"]
-BY = PHASE, RANGE = ("phase", "range")
+NO_CALL = -1  # the function of the time in no call: Python, the dispatcher, and all that is not traced
+AMOUNT_COLUMNS = ["calls", "time_ns", "own_ns", "samples", "samples_in_calls"]
+GROUPINGS = PHASE, RANGE = ("phase", "range")
 ORDER = {"process": True, "thread": True, "where": True, "own_ns": False, "samples": False, "function": True}
 
 
-class Amounts(NamedTuple):
-    """Amounts of one of FIGURES, each for a phase or range (by number) and a function (Events.function or NO_CALL)."""
+class HostAmounts(NamedTuple):
+    """Values of one of AMOUNT_COLUMNS, each for a phase or range and a function."""
 
-    figure: str
-    where: np.ndarray
-    function: np.ndarray
+    column: str
+    where: np.ndarray  # the number of the phase or range
+    function: np.ndarray  # as in Events, or NO_CALL
     amount: np.ndarray
 
 
 class ThreadHostTime:
-    """Host time of one thread, whose events are at `rows`. A phase, a range and a function are numbers."""
+    """The calls and samples of one thread, whose events are in these rows, by function, and by phase or range."""
 
     def __init__(self, events: Events, rows: np.ndarray):
         self._is_sample = np.array(host.SAMPLED)[events.source[rows]]
@@ -38,89 +38,91 @@ class ThreadHostTime:
         self._function = events.function[self._calls]
         self._exclusive = exclusive_time(self._start_ns, self._end_ns)
 
-    def by_phase(self, phases: OwnedIntervals, outside: int) -> Iterator[Amounts]:
-        """The amounts by phase, `outside` for no phase. A call that spans several phases counts in each."""
+    def by_phase(self, phases: OwnedIntervals, outside: int) -> Iterator[HostAmounts]:
+        """The amounts by the number of the phase, `outside` for no phase. A call in several phases counts in each."""
 
         def phase_at(times_ns: np.ndarray) -> np.ndarray:
             phase = phases.owner_at(times_ns)
             return np.where(phase == NO_OWNER, outside, phase)
 
-        def cut(figure: str, start_ns: np.ndarray, end_ns: np.ndarray, function: np.ndarray) -> Amounts:
+        def split_by_phase(column: str, start_ns: np.ndarray, end_ns: np.ndarray, function: np.ndarray) -> HostAmounts:
             index, phase, shared_ns = phases.overlaps(start_ns, end_ns)
-            rest_ns = end_ns - start_ns
-            np.subtract.at(rest_ns, index, shared_ns)
+            outside_ns = end_ns - start_ns
+            np.subtract.at(outside_ns, index, shared_ns)
             where = np.append(phase, np.full(len(function), outside))
-            return _added(figure, where, np.append(function[index], function), np.append(shared_ns, rest_ns))
+            return _summed(column, where, np.append(function[index], function), np.append(shared_ns, outside_ns))
 
         time, function = intervals.unions(self._start_ns, self._end_ns, self._function)
         start_ns, end_ns, call = self._exclusive
-        yield _added("calls", phase_at(self._start_ns), self._function)
-        yield (in_calls := cut("time_ns", time.start_ns, time.end_ns, function))
-        yield cut("own_ns", start_ns, end_ns, self._function[call])
-        yield from self._in_no_call(phases, np.append(in_calls.where, phase_at(self._start_ns)))
-        yield from self._samples_by(phase_at(self._events.start_ns[self._samples]))
+        yield _summed("calls", phase_at(self._start_ns), self._function)
+        yield (in_calls := split_by_phase("time_ns", time.start_ns, time.end_ns, function))
+        yield split_by_phase("own_ns", start_ns, end_ns, self._function[call])
+        yield from self._time_in_no_call(phases, np.append(in_calls.where, phase_at(self._start_ns)))
+        yield from self._sample_counts(phase_at(self._events.start_ns[self._samples]))
 
-    def by_range(self, where: np.ndarray) -> Iterator[Amounts]:
+    def by_range(self, where: np.ndarray) -> Iterator[HostAmounts]:
         """The amounts by range; `where` is the number of the range of each event of the thread."""
-        of_call, function_count = where[~self._is_sample], int(self._function.max(initial=0)) + 1
-        keys, group = arrays.factorize(of_call * function_count + self._function)
+        call_where, function_count = where[~self._is_sample], int(self._function.max(initial=0)) + 1
+        keys, group = arrays.factorize(call_where * function_count + self._function)
         time, group = intervals.unions(self._start_ns, self._end_ns, group)
         start_ns, end_ns, call = self._exclusive
-        yield _added("calls", of_call, self._function)
-        yield _added("time_ns", *np.divmod(keys[group], function_count), time.lengths_ns)
-        yield _added("own_ns", of_call[call], self._function[call], end_ns - start_ns)
-        yield from self._samples_by(where[self._is_sample])
+        yield _summed("calls", call_where, self._function)
+        yield _summed("time_ns", *np.divmod(keys[group], function_count), time.lengths_ns)
+        yield _summed("own_ns", call_where[call], self._function[call], end_ns - start_ns)
+        yield from self._sample_counts(where[self._is_sample])
 
-    def _in_no_call(self, phases: OwnedIntervals, with_calls: np.ndarray) -> Iterator[Amounts]:
-        """The time outside of calls in the phases `with_calls`."""
-        covered, free_ns = self._exclusive.covered, np.zeros(int(phases.owner.max(initial=0)) + 1, np.int64)
+    def _time_in_no_call(self, phases: OwnedIntervals, phases_with_calls: np.ndarray) -> Iterator[HostAmounts]:
+        """The amounts of the time in no call, in phases with calls."""
+        covered = intervals.union(self._exclusive.start_ns, self._exclusive.end_ns)
+        free_ns = np.zeros(int(phases.owner.max(initial=0)) + 1, np.int64)
         np.add.at(free_ns, phases.owner, phases.end_ns - phases.start_ns)
         _, phase, shared_ns = phases.overlaps(covered.start_ns, covered.end_ns)
         np.subtract.at(free_ns, phase, shared_ns)
-        where = np.intersect1d(with_calls, np.flatnonzero(free_ns))
-        for figure in ("time_ns", "own_ns"):
-            yield Amounts(figure, where, np.full(len(where), NO_CALL), free_ns[where])
+        where = np.intersect1d(phases_with_calls, np.flatnonzero(free_ns))
+        for column in ("time_ns", "own_ns"):
+            yield HostAmounts(column, where, np.full(len(where), NO_CALL), free_ns[where])
 
-    def _samples_by(self, where: np.ndarray) -> Iterator[Amounts]:
+    def _sample_counts(self, where: np.ndarray) -> Iterator[HostAmounts]:
+        """The counts of samples, and of those inside calls; `where` is the phase or range of each sample."""
         function = self._events.function[self._samples]
         in_call = self._exclusive.owner_at(self._events.start_ns[self._samples]) != NO_OWNER
-        yield _added("samples", where, function)
-        yield _added("samples_in_calls", where, function, in_call.astype(np.int64))
+        yield _summed("samples", where, function)
+        yield _summed("samples_in_calls", where, function, in_call.astype(np.int64))
 
 
-def _added(figure: str, where: np.ndarray, function: np.ndarray, amounts: np.ndarray | None = None) -> Amounts:
-    """The amounts (without them, ones) summed by `where` and function, without zeros."""
-    count = int(function.max(initial=0)) + 1
-    keys, group = arrays.factorize(where * count + function)
+def _summed(column: str, where: np.ndarray, function: np.ndarray, amounts: np.ndarray | None = None) -> HostAmounts:
+    """The amounts (default: ones) summed by `where` and function, without zeros."""
+    function_count = int(function.max(initial=0)) + 1
+    keys, group = arrays.factorize(where * function_count + function)
     sums = arrays.sums_by_group(group, np.ones(len(group), np.int64) if amounts is None else amounts, len(keys))
-    return Amounts(figure, *np.divmod(keys[sums > 0], count), sums[sums > 0])
+    return HostAmounts(column, *np.divmod(keys[sums > 0], function_count), sums[sums > 0])
 
 
 class OpenPhases:
-    """The ranges that are phases themselves, not ranges inside them or elsewhere with the same name.
+    """When each phase was open on each thread. `names` are the names of the phases by number, OUTSIDE last.
 
-    `names` are the names of the phases by number, OUTSIDE last.
+    Ranges with the name of a phase that are inside it, or elsewhere, do not count.
     """
 
     def __init__(self, trace: capture_arrays.CaptureArrays, step_name: str):
         self._ranges, paths = trace.range_arrays, trace.range_paths
         labels = phases_and_parts(paths.tuples, step_name)[0]
         self.names = [*dict.fromkeys(label for label in labels if label != OUTSIDE), OUTSIDE]
-        number = {name: index for index, name in enumerate(self.names)}
-        range_name = [names[-1] if names else OUTSIDE for names in paths.tuples]
+        numbers = {name: number for number, name in enumerate(self.names)}
+        innermost = [names[-1] if names else OUTSIDE for names in paths.tuples]
         phase = [
-            number[label] if name == label != OUTSIDE else NO_OWNER
-            for name, label in zip(range_name, labels, strict=True)
+            numbers[label] if name == label != OUTSIDE else NO_OWNER
+            for name, label in zip(innermost, labels, strict=True)
         ]
         path = paths.of_node[: len(self._ranges)]
         self._phase = np.array(phase, np.int64)[path]
         self._in_step = np.array([step_name in names for names in paths.tuples], bool)[path]
-        self._is_step = np.array([name == step_name for name in range_name], bool)[path]
-        by_thread, self._by_process = _by_id(self._ranges.thread), _by_id(self._ranges.process)
+        self._is_step = np.array([name == step_name for name in innermost], bool)[path]
+        by_thread, self._by_process = _rows_by_id(self._ranges.thread), _rows_by_id(self._ranges.process)
         self._by_thread = {
             thread: ranges for thread, ranges in by_thread.items() if (self._phase[ranges] != NO_OWNER).any()
         }
-        self._of_process: dict[int, OwnedIntervals] = {}  # shared by many threads
+        self._cached: dict[int, OwnedIntervals] = {}  # by process, shared by many threads
 
     def of_thread(self, thread: int) -> OwnedIntervals:
         """The phases that this thread opened, by number; if it opened none, those of its process.
@@ -130,29 +132,29 @@ class OpenPhases:
         if thread in self._by_thread:
             return self._intervals(self._by_thread[thread])
         process = process_of(thread)
-        if process not in self._of_process:
-            self._of_process[process] = self._intervals(self._by_process.get(process, np.empty(0, np.int64)))
-        return self._of_process[process]
+        if process not in self._cached:
+            self._cached[process] = self._intervals(self._by_process.get(process, np.empty(0, np.int64)))
+        return self._cached[process]
 
     def _intervals(self, ranges: np.ndarray) -> OwnedIntervals:
-        """Where phases overlap, the earliest has priority; phases in steps precede steps, and these precede
-        phases outside steps."""
+        """The phases of these ranges. Where they overlap, phases in steps have priority over steps, and these over
+        phases outside steps; of phases of one kind, the one that began first."""
         is_phase, in_step = self._phase[ranges] != NO_OWNER, self._in_step[ranges]
         inside, steps, outside = ranges[is_phase & in_step], ranges[self._is_step[ranges]], ranges[is_phase & ~in_step]
         count = len(self._ranges)
-        numbers = np.concatenate([inside, steps, outside])
+        rows = np.concatenate([inside, steps, outside])
         phase = np.concatenate([self._phase[inside], np.full(len(steps), NO_OWNER), self._phase[outside]])
         priority = np.concatenate([self._first(inside), np.full(len(steps), count), count + 1 + self._first(outside)])
-        return by_priority(self._ranges.start_ns[numbers], self._ranges.end_ns[numbers], priority).renumbered(phase)
+        return by_priority(self._ranges.start_ns[rows], self._ranges.end_ns[rows], priority).renumbered(phase)
 
     def _first(self, ranges: np.ndarray) -> np.ndarray:
-        """The first of `ranges` with the same phase as each."""
+        """For each range, the first one with the same phase."""
         _, first, index = np.unique(self._phase[ranges], return_index=True, return_inverse=True)
         return ranges[first][index.reshape(-1)]
 
 
-def _by_id(ids: np.ndarray) -> dict[int, np.ndarray]:
-    """The positions of every id, ascending."""
+def _rows_by_id(ids: np.ndarray) -> dict[int, np.ndarray]:
+    """The rows with each id, ascending."""
     distinct, index = arrays.factorize(ids)
     return dict(zip(distinct.tolist(), arrays.positions_by_group(index, len(distinct)), strict=True))
 
@@ -167,33 +169,33 @@ def host_table(trace: capture_arrays.CaptureArrays, by: str = PHASE, step_name: 
     """
     trace.require_possible()
     events = read_events(trace)
-    rows_of = _by_id(events.thread)
+    thread_rows = _rows_by_id(events.thread)
     if by == PHASE:
         phases = OpenPhases(trace, step_name)
         names, outside = phases.names, len(phases.names) - 1
         amounts = {
             thread: ThreadHostTime(events, rows).by_phase(phases.of_thread(thread), outside)
-            for thread, rows in rows_of.items()
+            for thread, rows in thread_rows.items()
         }
     else:
         parts = phases_and_parts(events.paths, step_name)[1]
         names = list(dict.fromkeys(parts))
         where = pd.Index(names).get_indexer(parts)[events.path]
-        amounts = {thread: ThreadHostTime(events, rows).by_range(where[rows]) for thread, rows in rows_of.items()}
-    return _with_names(_summed(amounts), names, events, _launches(trace, by, step_name))
+        amounts = {thread: ThreadHostTime(events, rows).by_range(where[rows]) for thread, rows in thread_rows.items()}
+    return _with_names(_as_table(amounts), names, events, _launches(trace, by, step_name))
 
 
-def _summed(amounts: dict[int, Iterable[Amounts]]) -> pd.DataFrame:
-    """One row per thread, phase or range, and function, with all FIGURES."""
+def _as_table(amounts: dict[int, Iterable[HostAmounts]]) -> pd.DataFrame:
+    """One row per thread, phase or range, and function, with all AMOUNT_COLUMNS."""
     parts = [pd.DataFrame(part._asdict()).assign(global_id=thread) for thread in amounts for part in amounts[thread]]
-    parts = parts or [pd.DataFrame(columns=["global_id", *Amounts._fields])]
+    parts = parts or [pd.DataFrame(columns=["global_id", *HostAmounts._fields])]
     keys = ["global_id", "where", "function"]
-    table = pd.concat(parts).set_index([*keys, "figure"])["amount"].astype("int64").unstack(fill_value=0)
-    return table.reindex(columns=FIGURES, fill_value=0).rename_axis(columns=None).reset_index().astype("int64")
+    table = pd.concat(parts).set_index([*keys, "column"])["amount"].astype("int64").unstack(fill_value=0)
+    return table.reindex(columns=AMOUNT_COLUMNS, fill_value=0).rename_axis(columns=None).reset_index().astype("int64")
 
 
 def _with_names(table: pd.DataFrame, names: list[str], events: Events, launches: dict[str, int]) -> pd.DataFrame:
-    """The table of `host`, in order. Samples have no times, calls have no estimate."""
+    """The table of `host`, sorted. Samples have no times, calls have no estimate."""
     where, function = table["where"].to_numpy(), table["function"].to_numpy()
     source = np.append(events.source_of_function, NO_CALL)[function]
     is_sample = np.append(host.SAMPLED, False)[source]
@@ -217,6 +219,6 @@ def _with_names(table: pd.DataFrame, names: list[str], events: Events, launches:
 
 def _launches(trace: capture_arrays.CaptureArrays, by: str, step_name: str) -> dict[str, int]:
     """How many activities were launched in each phase or range."""
-    labels = phases_and_parts(trace.range_paths.tuples, step_name)[BY.index(by)]
+    labels = phases_and_parts(trace.range_paths.tuples, step_name)[GROUPINGS.index(by)]
     counts = np.bincount(trace.launch_path, minlength=len(labels))
     return pd.Series(counts).groupby(labels).sum().to_dict()

@@ -1,9 +1,9 @@
 """The backward pass by module: each node of autograd belongs to the modules whose operation it differentiates.
 
-A node has the number ("Sequence number") of the operator that made it, which that operator's own event has, too: of
-several operators with the number, the one that began last. Every thread counts by itself, and a node names its thread
-by a number of PyTorch's own ("Fwd thread id"). Arrows from forward to backward operators show which thread that is
-(`fwdbwd`); without them, it is the thread whose operators have most of the numbers.
+A node has the number ("Sequence number") of the operator that created it. If several operators have that number, the
+one that began last created the node. Every thread counts separately, and a node names its forward thread by a number
+of PyTorch's own ("Fwd thread id"). Arrows between forward and backward operators (`fwdbwd`) show which thread that is;
+without them, it is the thread whose operators have most of the numbers.
 """
 
 from collections import Counter, defaultdict
@@ -13,178 +13,186 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernel_tables.kineto.modules import ModuleCalls, Nest, by_thread
+from kernel_tables.kineto.modules import ModuleCalls, Nesting, Range, rows_by_thread
 from kernel_tables.kineto.trace import ARROW, NONE, OPERATOR, TorchTrace
 
 NODE = "autograd::engine::evaluate_function: "
 RECOMPUTATION = "recomputation"
+Chain = tuple[int, ...]  # of calls of modules, outermost first
 
 
-class Range(NamedTuple):
-    start_ns: int
-    end_ns: int
-    thread: int
-    name: str
+class NodeNumbers(NamedTuple):
+    """By operator: its sequence number (NONE without one), and PyTorch's number of its forward thread (0 without)."""
+
+    sequence: np.ndarray
+    forward_thread: np.ndarray
+
+
+class Recomputations(NamedTuple):
+    """The outermost calls of modules that ran inside nodes, for a checkpoint, and the row of the node of each."""
+
+    calls: np.ndarray
+    nodes: np.ndarray
+
+
+class Creators(NamedTuple):
+    """The sequence numbers of the operators of a thread, ascending, and when the last operator with each began."""
+
+    sequence: np.ndarray
+    start_ns: np.ndarray
 
 
 def is_node(trace: TorchTrace) -> np.ndarray:
-    """Whether each operator is a node of autograd that runs. Older traces have nodes without the engine around them."""
+    """Whether each operator is a node of autograd. Older traces have nodes without the engine around them."""
     operators, names = trace[OPERATOR], trace.names.values
-    of_engine = [number for number, name in enumerate(names) if name.startswith(NODE)]
-    by_name = np.isin(operators["name"], of_engine)
+    engine_names = [number for number, name in enumerate(names) if name.startswith(NODE)]
+    by_name = np.isin(operators["name"], engine_names)
     return by_name if by_name.any() else operators["forward_thread"] > 0
 
 
 def backward_ranges(trace: TorchTrace, calls: ModuleCalls, passes_end_ns: np.ndarray) -> Iterator[Range]:
-    """The ranges of modules in backward passes, and of modules that are computed again there. No range lasts over one
-    of `passes_end_ns`, ascending times, between two nodes."""
-    operators, node = trace[OPERATOR], is_node(trace)
-    sequence, number = _numbers(trace, node)
-    module = _module_of_nodes(trace, calls, node, sequence, number)
-    again, asked_by = _computed_again(trace, calls, node)
-    chains_of = _chains(calls, again, module[asked_by])
-    for call in again.tolist():
-        yield Range(int(calls.start[call]), int(calls.end[call]), int(calls.thread[call]), RECOMPUTATION)
-    for thread, rows in by_thread(operators["thread"], node).items():
-        recomputed = again[calls.thread[again] == thread]
-        start, end = (
-            np.concatenate([of_nodes[rows], of_calls[recomputed]])
-            for of_nodes, of_calls in ((operators["start"], calls.start), (operators["end"], calls.end))
-        )
-        chains = [None if sequence[row] == NONE else chains_of[module[row]] for row in rows.tolist()]
-        chains += [()] * len(recomputed)
-        yield from _ranges_of_thread(Nest(start, end), chains, passes_end_ns, calls.names, thread)
+    """The ranges of modules in backward passes, and of modules that are recomputed there. Between two nodes, no range
+    lasts beyond one of `passes_end_ns`, ascending times."""
+    operators, nodes = trace[OPERATOR], is_node(trace)
+    numbers = _node_numbers(trace, nodes)
+    call_of_node = _forward_calls(trace, calls, nodes, numbers)
+    recomputed = _recomputations(trace, calls, nodes)
+    chains = _backward_chains(calls, recomputed.calls, call_of_node[recomputed.nodes])
+    for call in recomputed.calls.tolist():
+        yield calls.range_of(call, RECOMPUTATION)
+    for thread, rows in rows_by_thread(operators["thread"], nodes).items():
+        thread_calls = recomputed.calls[calls.thread[recomputed.calls] == thread]
+        start_ns = np.concatenate([operators["start"][rows], calls.start[thread_calls]])
+        end_ns = np.concatenate([operators["end"][rows], calls.end[thread_calls]])
+        node_chains = [None if numbers.sequence[row] == NONE else chains[call_of_node[row]] for row in rows.tolist()]
+        node_chains += [()] * len(thread_calls)
+        yield from _thread_ranges(Nesting(start_ns, end_ns), node_chains, passes_end_ns, calls.names, thread)
 
 
-def _chains(calls: ModuleCalls, again: np.ndarray, asked_by: np.ndarray) -> list[tuple[int, ...]]:
-    """By call, the modules of the operations that are differentiated; last, of those in no call. The modules of a call
-    that runs `again` are inside those of the node that requested it."""
+def _backward_chains(calls: ModuleCalls, recomputed: np.ndarray, requesters: np.ndarray) -> list[Chain]:
+    """By call, the modules around what differentiates its operations; at last () for operations in no call.
+
+    The modules of a recomputed call are inside those of the node that requested it, whose forward call is in
+    `requesters`.
+    """
     chains = [*calls.chains, ()]
-    around = dict(zip(again.tolist(), asked_by.tolist(), strict=True))
-    for call in sorted(range(len(calls)), key=calls.start.__getitem__) if around else ():
+    requester = dict(zip(recomputed.tolist(), requesters.tolist(), strict=True))
+    for call in sorted(range(len(calls)), key=calls.start.__getitem__) if requester else ():
         chain = chains[call]
-        place = max((place for place, outer in enumerate(chain) if outer in around), default=None)
-        if place is not None:
-            chains[call] = chains[around[chain[place]]] + chain[place:]
+        depth = max((depth for depth, outer in enumerate(chain) if outer in requester), default=None)
+        if depth is not None:
+            chains[call] = chains[requester[chain[depth]]] + chain[depth:]
     return chains
 
 
-def _follow_siblings(nest: Nest, chains: list[tuple[int, ...] | None]) -> None:
+def _follow_siblings(nesting: Nesting, chains: list[Chain | None]) -> None:
     """Gives an inner node without a chain the chain of the previous node inside the same node. Outermost nodes are not
-    changed here, since the previous node may be of another pass."""
-    before: dict[int, tuple[int, ...] | None] = {}
-    for node in nest.order:
-        around = nest.parent[node]
-        if around != NONE and chains[node] is None:
-            chains[node] = before.get(around, chains[around])
-        before[around] = chains[node]
+    changed here, since the previous node may be in another pass."""
+    previous_chain: dict[int, Chain | None] = {}
+    for node in nesting.order:
+        parent = nesting.parent[node]
+        if parent != NONE and chains[node] is None:
+            chains[node] = previous_chain.get(parent, chains[parent])
+        previous_chain[parent] = chains[node]
 
 
-def _ranges_of_thread(
-    nest: Nest, chains: list[tuple[int, ...] | None], passes_end_ns: np.ndarray, names: list[str], thread: int
+def _thread_ranges(
+    nesting: Nesting, chains: list[Chain | None], passes_end_ns: np.ndarray, names: list[str], thread: int
 ) -> Iterator[Range]:
-    """The modules that are reopened on a thread while its nodes run; a node without a chain of modules belongs to the
+    """The modules that are open on a thread while its nodes run; a node without a chain belongs to the modules of the
     previous node."""
-    _follow_siblings(nest, chains)
-    passes = np.searchsorted(passes_end_ns, nest.times_ns, "right").tolist()
-    opened: list[tuple[int, int]] = []  # the calls that are open, outermost first, and since when
-    last_ns, last_pass = 0, -1  # of the node before: its end and its pass
+    _follow_siblings(nesting, chains)
+    passes = np.searchsorted(passes_end_ns, nesting.times_ns, "right").tolist()
+    open_calls: list[tuple[int, int]] = []  # outermost first: the call, and when it was opened
+    last_ns, last_pass = 0, -1  # the end and the pass of the previous node
 
     def close(depth: int) -> Iterator[Range]:
-        while len(opened) > depth:
-            call, since_ns = opened.pop()
+        while len(open_calls) > depth:
+            call, since_ns = open_calls.pop()
             yield Range(since_ns, last_ns, thread, names[call])
 
-    for place, (begin, until) in enumerate(pairwise(nest.times_ns.tolist())):
-        node = nest.innermost[place]
-        if node == NONE or until == begin:
+    for index, (begin_ns, end_ns) in enumerate(pairwise(nesting.times_ns.tolist())):
+        node = nesting.innermost[index]
+        if node == NONE or end_ns == begin_ns:
             continue
-        if passes[place] != last_pass and begin > last_ns:
+        if passes[index] != last_pass and begin_ns > last_ns:
             yield from close(0)
         chain = chains[node]
         if chain is not None:
-            pairs = zip(chain, opened, strict=False)
+            pairs = zip(chain, open_calls, strict=False)
             yield from close(len(list(takewhile(lambda pair: pair[0] == pair[1][0], pairs))))
-            opened += [(call, begin) for call in chain[len(opened) :]]
-        last_ns, last_pass = until, passes[place + 1]
+            open_calls += [(call, begin_ns) for call in chain[len(open_calls) :]]
+        last_ns, last_pass = end_ns, passes[index + 1]
     yield from close(0)
 
 
-def _numbers(trace: TorchTrace, node: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(sequence number, number of the forward thread) of each operator; for a node without numbers, those of what
-    the engine calls in it."""
+def _node_numbers(trace: TorchTrace, nodes: np.ndarray) -> NodeNumbers:
+    """The numbers of each operator; of a node without numbers, those of the operator that the engine calls in it."""
     operators = trace[OPERATOR]
-    sequence, number = operators["sequence"].copy(), operators["forward_thread"].copy()
-    inner = by_thread(operators["thread"], ~node & (sequence != NONE) & (number > 0))
-    for thread, rows in by_thread(operators["thread"], node).items():
-        if thread in inner:
-            around = Nest(operators["start"][rows], operators["end"][rows]).innermost_at(
-                operators["start"][inner[thread]]
-            )
-            outer, within = rows[around[around != NONE]], inner[thread][around != NONE]
-            lacking = sequence[outer] == NONE
-            sequence[outer[lacking]], number[outer[lacking]] = sequence[within[lacking]], number[within[lacking]]
-    return sequence, number
+    sequence, forward_thread = operators["sequence"].copy(), operators["forward_thread"].copy()
+    numbered = rows_by_thread(operators["thread"], ~nodes & (sequence != NONE) & (forward_thread > 0))
+    for thread, rows in rows_by_thread(operators["thread"], nodes).items():
+        inner = numbered.get(thread, np.empty(0, np.int64))
+        index = Nesting(operators["start"][rows], operators["end"][rows]).innermost_at(operators["start"][inner])
+        inner, outer = inner[index != NONE], rows[index[index != NONE]]
+        inner, outer = inner[sequence[outer] == NONE], outer[sequence[outer] == NONE]
+        sequence[outer], forward_thread[outer] = sequence[inner], forward_thread[inner]
+    return NodeNumbers(sequence, forward_thread)
 
 
-def _module_of_nodes(
-    trace: TorchTrace, calls: ModuleCalls, node: np.ndarray, sequence: np.ndarray, number: np.ndarray
-) -> np.ndarray:
-    """The innermost call of a module in which each node's operation ran, NONE if there is none."""
-    start, thread_of = trace[OPERATOR]["start"], trace[OPERATOR]["thread"]
-    forward = by_thread(thread_of, ~node & (sequence != NONE) & (number == 0))
-    made = {thread: _last_of_each(sequence[rows], start[rows]) for thread, rows in forward.items()}
-    module = np.full(len(sequence), NONE)
-    numbered = node & (sequence != NONE)
-    linked = _linked_threads(trace, number)
-    for thread_number in np.unique(number[numbered]).tolist():
-        rows = np.flatnonzero(numbered & (number == thread_number))
-        thread = linked.get(thread_number) or _thread_of_most(made, sequence[rows])
-        if thread in made:
-            numbers, times_ns = made[thread]
-            place = np.minimum(np.searchsorted(numbers, sequence[rows]), len(numbers) - 1)
-            is_known = numbers[place] == sequence[rows]
-            module[rows[is_known]] = calls.innermost_at(thread, times_ns[place[is_known]])
-    return module
+def _forward_calls(trace: TorchTrace, calls: ModuleCalls, nodes: np.ndarray, numbers: NodeNumbers) -> np.ndarray:
+    """By node, the innermost call of a module in which the operator ran that it differentiates; NONE without one."""
+    operators, sequence = trace[OPERATOR], numbers.sequence
+    forward = rows_by_thread(operators["thread"], ~nodes & (sequence != NONE) & (numbers.forward_thread == 0))
+    creators = {thread: _creators(sequence[rows], operators["start"][rows]) for thread, rows in forward.items()}
+    call_of_node = np.full(len(sequence), NONE)
+    numbered = nodes & (sequence != NONE)
+    linked = _linked_threads(trace, numbers.forward_thread)
+    for thread_number in np.unique(numbers.forward_thread[numbered]).tolist():
+        rows = np.flatnonzero(numbered & (numbers.forward_thread == thread_number))
+        thread = linked.get(thread_number) or _thread_with_most(creators, sequence[rows])
+        if thread in creators:
+            known, start_ns = creators[thread]
+            index = np.minimum(np.searchsorted(known, sequence[rows]), len(known) - 1)
+            is_known = known[index] == sequence[rows]
+            call_of_node[rows[is_known]] = calls.innermost_at(thread, start_ns[index[is_known]])
+    return call_of_node
 
 
-def _linked_threads(trace: TorchTrace, number: np.ndarray) -> dict[int, int]:
+def _linked_threads(trace: TorchTrace, forward_thread: np.ndarray) -> dict[int, int]:
     """The forward thread by PyTorch's own number, from the arrows between forward and backward operators."""
     arrows, operators = trace[ARROW], trace[OPERATOR]
-    rows = np.flatnonzero(number > 0)
+    rows = np.flatnonzero(forward_thread > 0)
     keys = zip(operators["thread"][rows].tolist(), operators["start"][rows].tolist(), strict=True)
-    number_at = dict(zip(keys, number[rows].tolist(), strict=True))
-    begins = arrows["is_begin"] == 1
-    _, begin, end = np.intersect1d(arrows["id"][begins], arrows["id"][~begins], return_indices=True)
-    ends = zip(*(arrows[name][~begins][end].tolist() for name in ("thread", "start")), strict=True)
+    number_at = dict(zip(keys, forward_thread[rows].tolist(), strict=True))
+    is_begin = arrows["is_begin"] == 1
+    _, begin, end = np.intersect1d(arrows["id"][is_begin], arrows["id"][~is_begin], return_indices=True)
+    ends = zip(*(arrows[name][~is_begin][end].tolist() for name in ("thread", "start")), strict=True)
     votes: dict[int, Counter[int]] = defaultdict(Counter)
-    for place, thread in zip(ends, arrows["thread"][begins][begin].tolist(), strict=True):
-        votes[number_at.get(place, NONE)][thread] += 1
-    return {of_thread: counts.most_common(1)[0][0] for of_thread, counts in votes.items()}
+    for key, thread in zip(ends, arrows["thread"][is_begin][begin].tolist(), strict=True):
+        votes[number_at.get(key, NONE)][thread] += 1
+    return {number: counts.most_common(1)[0][0] for number, counts in votes.items()}
 
 
-def _thread_of_most(made: dict[int, tuple[np.ndarray, np.ndarray]], sequence: np.ndarray) -> int | None:
-    """The thread that `made` most of the nodes with these numbers."""
-    return max(made, key=lambda thread: int(np.isin(sequence, made[thread][0]).sum()), default=None)
+def _thread_with_most(creators: dict[int, Creators], sequence: np.ndarray) -> int | None:
+    """The thread whose operators have most of these numbers."""
+    return max(creators, key=lambda thread: int(np.isin(sequence, creators[thread].sequence).sum()), default=None)
 
 
-def _last_of_each(sequence: np.ndarray, start_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(the distinct numbers, when the last operator with each began)"""
+def _creators(sequence: np.ndarray, start_ns: np.ndarray) -> Creators:
     order = np.lexsort((start_ns, sequence))
     is_last = np.append(sequence[order][1:] != sequence[order][:-1], True)[: len(order)]
-    return sequence[order][is_last], start_ns[order][is_last]
+    return Creators(sequence[order][is_last], start_ns[order][is_last])
 
 
-def _computed_again(trace: TorchTrace, calls: ModuleCalls, node: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(the calls of modules in a node, by a checkpoint, the outermost ones of each node; the row of that node)"""
-    operators, none = trace[OPERATOR], np.empty(0, np.int64)
-    found_calls, nodes = [none], [none]
-    for thread, rows in by_thread(operators["thread"], node).items():
-        here = np.flatnonzero(calls.thread == thread)
-        around = Nest(operators["start"][rows], operators["end"][rows]).innermost_at(calls.start[here])
-        here, around = here[around != NONE], rows[around[around != NONE]]
-        parent = calls.parent[here]
-        is_outermost = (parent == NONE) | (calls.start[parent] < operators["start"][around])
-        found_calls.append(here[is_outermost])
-        nodes.append(around[is_outermost])
-    return np.concatenate(found_calls), np.concatenate(nodes)
+def _recomputations(trace: TorchTrace, calls: ModuleCalls, nodes: np.ndarray) -> Recomputations:
+    operators, nothing = trace[OPERATOR], np.empty(0, np.int64)
+    parts = [Recomputations(nothing, nothing)]
+    for thread, rows in rows_by_thread(operators["thread"], nodes).items():
+        thread_calls = np.flatnonzero(calls.thread == thread)
+        index = Nesting(operators["start"][rows], operators["end"][rows]).innermost_at(calls.start[thread_calls])
+        inner, outer = thread_calls[index != NONE], rows[index[index != NONE]]
+        parent = calls.parent[inner]
+        is_outermost = (parent == NONE) | (calls.start[parent] < operators["start"][outer])
+        parts.append(Recomputations(inner[is_outermost], outer[is_outermost]))
+    return Recomputations(*map(np.concatenate, zip(*parts, strict=True)))

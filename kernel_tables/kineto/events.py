@@ -1,9 +1,7 @@
 """One event of a trace: decoded by msgspec if it is installed, else by Python's json, which is slower.
 
-Times stay text: microseconds since 1970 with three decimals need more digits than a float64 has. They become integer
-nanoseconds without rounding errors. Of a kernel of NCCL, PyTorch's profiler records in its `args` what PyTorch
-requested (2.11: "Collective name", "In msg nelems", "Out msg nelems", "dtype", "Process Group Name", "Process Group
-Ranks").
+Times stay text until they become integer nanoseconds: microseconds since 1970 with three decimals need more digits than
+a float64 has. The `args` of a kernel of NCCL contain what PyTorch requested.
 """
 
 import hashlib
@@ -19,75 +17,77 @@ import numpy as np
 
 try:
     import msgspec
-except ModuleNotFoundError:  # the slow way gives the same events
+except ModuleNotFoundError:
     msgspec = None
 
-TEXTS, PLAIN, EXACT = ("ph", "cat", "name"), ("pid", "tid", "id"), ("ts", "dur")
-ARGS = {  # attribute: key of `args`
+TEXT_FIELDS, ANY_FIELDS, TIME_FIELDS = ("ph", "cat", "name"), ("pid", "tid", "id"), ("ts", "dur")  # of an event
+ARG_KEYS = {  # attribute: key of `args`
     "correlation": "correlation", "external_id": "External id", "old_external_id": "external id",
     "device": "device", "context": "context", "stream": "stream", "bytes": "bytes",
     "grid": "grid", "block": "block", "registers": "registers per thread",
     "sequence": "Sequence number", "forward_thread": "Fwd thread id",
     "collective": "Collective name", "elements_in": "In msg nelems", "elements_out": "Out msg nelems",
     "dtype": "dtype", "group": "Process Group Name", "group_ranks": "Process Group Ranks",
-    "shapes": "Input Dims",  # as they are written
+    "shapes": "Input Dims",  # unparsed JSON
 }  # fmt: skip
-SLOW = json.JSONDecoder(parse_float=str)
+SLOW_DECODER = json.JSONDecoder(parse_float=str)
 
 if msgspec:
     Args = msgspec.defstruct(
         "Args",
-        [(name, msgspec.Raw, msgspec.Raw()) if name == "shapes" else (name, Any, None) for name in ARGS],
-        rename=ARGS,
+        [(name, msgspec.Raw, msgspec.Raw()) if name == "shapes" else (name, Any, None) for name in ARG_KEYS],
+        rename=ARG_KEYS,
         gc=False,
     )
     Event = msgspec.defstruct(
         "Event",
-        [(name, str | None, None) for name in TEXTS]
-        + [(name, Any, None) for name in PLAIN]
-        + [(name, msgspec.Raw, msgspec.Raw()) for name in EXACT]
+        [(name, str | None, None) for name in TEXT_FIELDS]
+        + [(name, Any, None) for name in ANY_FIELDS]
+        + [(name, msgspec.Raw, msgspec.Raw()) for name in TIME_FIELDS]
         + [("args", Args | None, None)],
         gc=False,
     )
-    _FAST = msgspec.json.Decoder(list[Event])
+    _FAST_DECODER = msgspec.json.Decoder(list[Event])
 else:
-    Args = make_dataclass("Args", [(name, Any, b"" if name == "shapes" else None) for name in ARGS], slots=True)
-    Event = make_dataclass("Event", [(name, Any, None) for name in (*TEXTS, *PLAIN, *EXACT, "args")], slots=True)
+    Args = make_dataclass("Args", [(name, Any, b"" if name == "shapes" else None) for name in ARG_KEYS], slots=True)
+    Event = make_dataclass(
+        "Event", [(name, Any, None) for name in (*TEXT_FIELDS, *ANY_FIELDS, *TIME_FIELDS, "args")], slots=True
+    )
 NO_ARGS = Args()
 
 
 def decoded_block(text: bytes) -> list[Event] | None:
-    """The events of a JSON array; None if only the slow way can decode them."""
+    """The events of a JSON array; None if only SLOW_DECODER can decode them."""
     if msgspec is None:
         return None
     try:
         if not text.isascii():
             text.decode()  # msgspec does not check what it skips
-        return _FAST.decode(text)
+        return _FAST_DECODER.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
 def event_of(content: Any) -> Event:
-    """The event of an object decoded by SLOW. ValueError if it cannot be an event."""
+    """The event in what SLOW_DECODER returned. ValueError if it cannot be an event."""
     if not isinstance(content, dict):
         raise ValueError("an event is not an object")
     args = content.get("args")
     if not isinstance(args, dict | None):
         raise ValueError("the args of an event are not an object")
-    texts = [content.get(name) for name in TEXTS]
+    texts = [content.get(name) for name in TEXT_FIELDS]
     if not all(isinstance(text, str | None) for text in texts):
         raise ValueError("the name or category of an event is not text")
     texts = [text and text.encode(errors="replace").decode() for text in texts]  # a lone surrogate is not valid text
-    rest = (content.get(name) for name in (*PLAIN, *EXACT))
+    rest = (content.get(name) for name in (*ANY_FIELDS, *TIME_FIELDS))
     if args is None:
         return Event(*texts, *rest, None)
     shapes = json.dumps(args["Input Dims"]).encode() if "Input Dims" in args else b""
-    return Event(*texts, *rest, Args(*(args.get(key) for key in ARGS.values() if key != "Input Dims"), shapes))
+    return Event(*texts, *rest, Args(*(args.get(key) for key in ARG_KEYS.values() if key != "Input Dims"), shapes))
 
 
-def written(times: Sequence[Any]) -> bytes:
-    """The numbers as in the file, with a space after each. ValueError if one is missing."""
+def joined_times(times: Sequence[Any]) -> bytes:
+    """The times as in the file, with a space after each, even a missing one."""
     try:
         joined = b" ".join(times)
     except TypeError:
@@ -95,43 +95,43 @@ def written(times: Sequence[Any]) -> bytes:
     return joined.replace(b'"', b"") + b" "
 
 
-def integers(values: Sequence[Any], otherwise: int) -> np.ndarray:
-    """The values as integers, `otherwise` for None and values that are not integers; quoted numbers count."""
+def integers(values: Sequence[Any], default: int) -> np.ndarray:
+    """The values as integers, `default` for None and values that are not integers; quoted numbers count."""
     try:
-        return np.array([otherwise if v is None else v for v in values] if None in values else values, np.int64)
+        return np.array([default if v is None else v for v in values] if None in values else values, np.int64)
     except (TypeError, ValueError, OverflowError):
-        return np.array([_integer(value, otherwise) for value in values], np.int64)
+        return np.array([_integer(value, default) for value in values], np.int64)
 
 
-def _integer(value: Any, otherwise: int) -> int:
+def _integer(value: Any, default: int) -> int:
     try:
         number = int(value, 0) if isinstance(value, str) else int(value)
     except (TypeError, ValueError, OverflowError):
-        return otherwise
-    return number if -(1 << 63) <= number < 1 << 63 else otherwise
+        return default
+    return number if -(1 << 63) <= number < 1 << 63 else default
 
 
-# Fewer than 2^63 nanoseconds; all numbers of a text have one form. Possessive (*+): else, before a wrong number, many
-# correct ones would be matched again in every other way.
-WHOLE = re.compile(rb"(?:-?(?:[0-8]\d{15}|\d{1,15}) )*+")
+# Texts whose times all have the same form, and are below 2^63 ns. Possessive (*+): otherwise a wrong time after many
+# correct ones would make the regex try all ways to match these.
+WHOLE_MICROSECONDS = re.compile(rb"(?:-?(?:[0-8]\d{15}|\d{1,15}) )*+")
 THREE_DECIMALS = re.compile(rb"(?:-?(?:[0-8]\d{15}|\d{1,15})\.\d{3} )*+")
-FRACTION = re.compile(rb"\.0*[1-9]")
-LONGEST = 40  # characters of a number
-LARGEST_NS = 1 << 63
+NONZERO_FRACTION = re.compile(rb"\.0*[1-9]")
+MAX_NUMBER_CHARS = 40
+TIME_LIMIT_NS = 1 << 63
 
 
-def nanoseconds(written: bytes) -> np.ndarray:
-    """The times, each followed by a space; more than three decimals are rounded. ValueError if one is not a time."""
-    if WHOLE.fullmatch(written):
-        return np.fromstring(written, np.int64, sep=" ") * 1000
-    if THREE_DECIMALS.fullmatch(written):
-        return np.fromstring(written.replace(b".", b""), np.int64, sep=" ")
-    return np.array([_nanoseconds(text) for text in written.decode().split(" ")[:-1]], np.int64)
+def nanoseconds(times: bytes) -> np.ndarray:
+    """The times from `joined_times`; more than three decimals are rounded. ValueError if one is missing or no time."""
+    if WHOLE_MICROSECONDS.fullmatch(times):
+        return np.fromstring(times, np.int64, sep=" ") * 1000
+    if THREE_DECIMALS.fullmatch(times):
+        return np.fromstring(times.replace(b".", b""), np.int64, sep=" ")
+    return np.array([_nanoseconds(text) for text in times.decode().split(" ")[:-1]], np.int64)
 
 
-def has_fractions(written: bytes) -> bool:
+def has_fractions(times: bytes) -> bool:
     """Whether any time is not a multiple of a microsecond."""
-    return FRACTION.search(written) is not None
+    return NONZERO_FRACTION.search(times) is not None
 
 
 def _nanoseconds(text: str) -> int:
@@ -141,15 +141,15 @@ def _nanoseconds(text: str) -> int:
     if len(decimals) <= 3 and len(whole) < 16 and (whole + decimals).isdecimal():
         return int(whole + decimals.ljust(3, "0"))
     try:
-        value = round(Decimal(text).scaleb(3)) if len(text) < LONGEST else LARGEST_NS
+        value = round(Decimal(text).scaleb(3)) if len(text) < MAX_NUMBER_CHARS else TIME_LIMIT_NS
     except (InvalidOperation, OverflowError, ValueError):
-        raise ValueError(f"{text[:LONGEST]!r} is not a time") from None
-    if abs(value) >= LARGEST_NS:
-        raise ValueError(f"{text[:LONGEST]!r} is not a time that a clock shows")
+        raise ValueError(f"{text[:MAX_NUMBER_CHARS]!r} is not a time") from None
+    if abs(value) >= TIME_LIMIT_NS:
+        raise ValueError(f"{text[:MAX_NUMBER_CHARS]!r} is not a time that a clock shows")
     return value
 
 
-OPERATIONS = {  # by how the name of a collective begins, in lower case without underscores
+OPERATION_BY_PREFIX = {  # of the name of a collective, in lower case without underscores
     "allreduce": "all-reduce",
     "barrier": "all-reduce",
     "allgather": "all-gather",
@@ -172,12 +172,12 @@ MAX_COUNT = 1 << 56  # elements, or the number of a call; with the size of an el
 
 
 class CollectiveArgs(NamedTuple):
-    """The request for a collective, as the trace has it in the args of a kernel."""
+    """The request for a collective in the args of a kernel."""
 
     correlation: int | None
-    call: Any  # the same for all kernels of a call of PyTorch
+    call: str  # the same for all kernels of a call of PyTorch
     name: str
-    elements: tuple[Any, Any]
+    elements: tuple[Any, Any]  # in, out
     dtype: Any
     communicator: int
 
@@ -201,27 +201,27 @@ def collective_args(kernels: Iterable[Event]) -> list[CollectiveArgs]:
 def collective_rows(kernels: Sequence[CollectiveArgs]) -> list[dict[str, Any]]:
     """A row per kernel with a request: correlationId, operation, bytes, communicator.
 
-    `bytes` are those of the larger side of one rank: of what is reduced, of all that is gathered or scattered. They are
-    missing if PyTorch's call launched several kernels.
+    `bytes` is the larger of a rank's input and output: all that is reduced, gathered or scattered. It is missing if
+    PyTorch's call launched several kernels.
     """
-    of_call = Counter(kernel.call for kernel in kernels)
-    return [_row(kernel, is_only_kernel=of_call[kernel.call] == 1) for kernel in kernels]
+    kernel_counts = Counter(kernel.call for kernel in kernels)
+    return [_collective_row(kernel, is_only_kernel=kernel_counts[kernel.call] == 1) for kernel in kernels]
 
 
-def _row(kernel: CollectiveArgs, *, is_only_kernel: bool) -> dict[str, Any]:
-    item = ITEM_BYTES.get(kernel.dtype) if isinstance(kernel.dtype, str) else None
-    is_known = is_only_kernel and item is not None and all(map(_is_count, kernel.elements))
+def _collective_row(kernel: CollectiveArgs, *, is_only_kernel: bool) -> dict[str, Any]:
+    item_bytes = ITEM_BYTES.get(kernel.dtype) if isinstance(kernel.dtype, str) else None
+    is_known = is_only_kernel and item_bytes is not None and all(map(_is_count, kernel.elements))
     return {
         "correlationId": kernel.correlation,
         "operation": operation_named(kernel.name),
-        "bytes": max(kernel.elements) * item if is_known else None,
+        "bytes": max(kernel.elements) * item_bytes if is_known else None,
         "communicator": kernel.communicator,
     }
 
 
 def operation_named(name: str) -> str | None:
     """The operation of a collective by its name in lower case, None if it is unknown."""
-    return next((OPERATIONS[begin] for begin in OPERATIONS if name.startswith(begin)), None)
+    return next((operation for prefix, operation in OPERATION_BY_PREFIX.items() if name.startswith(prefix)), None)
 
 
 def _is_count(value: Any) -> bool:
@@ -229,5 +229,5 @@ def _is_count(value: Any) -> bool:
 
 
 def _communicator(name: str, ranks: str) -> int:
-    """A number of a group of ranks that is the same on each rank, and differs between groups."""
+    """A number of a group of ranks: the same on each rank, and different for each group."""
     return int.from_bytes(hashlib.sha256(f"{name} {ranks}".encode()).digest()[:7])

@@ -1,34 +1,33 @@
 """Which captured call created the node of each activity of a replayed CUDA graph.
 
-PyTorch's profiler records no nodes: all activities of a replay have the correlation id of its launch. But a graph whose
-activities run one after another runs them in the order of their capture, so the n-th activity of a replay belongs to
-the n-th call. Where that is not certain, an activity has no node: if the trace has no capture of these calls, or
-several, or if activities overlap, or differ between replays of the same capture.
+PyTorch's profiler records no nodes: all activities of a replay have the correlation id of its launch. But if the
+activities of a graph run one after another, their order is that of their capture, so the n-th activity of a replay
+belongs to the n-th call. An activity has no node if that is not certain: the trace has no capture of these calls, or
+several; or activities overlap, or differ between replays of the same capture.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from kernel_tables.kineto.trace import CALL, COPY, FILL, KERNEL, NONE, Columns, TorchTrace
+from kernel_tables.kineto.trace import CALL, COPY, DEVICE_KINDS, FILL, KERNEL, NONE, Columns, TorchTrace
 
-KINDS = (KERNEL, COPY, FILL)
 REPLAY = "GraphLaunch"
-OVERLAP_NS = 500  # of activities that run one after another, by their times: on an H200, 96 ns were seen
-CREATES = {KERNEL: ("LaunchKernel", "LaunchCooperativeKernel"), COPY: ("Memcpy",), FILL: ("Memset",)}
+MAX_OVERLAP_NS = 500  # between the times of activities that run one after another: up to 96 ns on an H200
+CREATING_CALLS = {KERNEL: ("LaunchKernel", "LaunchCooperativeKernel"), COPY: ("Memcpy",), FILL: ("Memset",)}
 
 
 class GraphNodes(NamedTuple):
-    """The rows of the calls that created nodes; and by kind of activity the row of its call, NONE if it is unknown."""
+    """The rows of the calls that created nodes; and by kind, for each activity the row of its call, NONE if unknown."""
 
     creations: np.ndarray
-    of_activities: dict[str, np.ndarray]
+    call_rows: dict[str, np.ndarray]
 
 
-class _Sequence(NamedTuple):
-    """What a capture created, or what a replay ran, in turn."""
+class _ActivitySequence(NamedTuple):
+    """The activities that a capture created, or that a replay ran, in order."""
 
-    kinds: bytes
+    kinds: bytes  # indices into DEVICE_KINDS
     rows: np.ndarray  # of calls, or of activities of their kind
     time_ns: int  # the end of the capture, or the launch of the replay
     names: bytes = b""
@@ -36,54 +35,51 @@ class _Sequence(NamedTuple):
 
 
 def graph_nodes(trace: TorchTrace) -> GraphNodes:
-    """The nodes of all activities of replays for which they are certain."""
-    of_activities = {kind: np.full(trace.count(kind), NONE) for kind in KINDS}
+    """The nodes of the activities of replays, if they are certain."""
+    call_rows = {kind: np.full(trace.count(kind), NONE) for kind in DEVICE_KINDS}
     captures = _captures(trace)
-    replays: dict[int, list[_Sequence]] = {}  # by capture
+    replays_by_capture: dict[int, list[_ActivitySequence]] = {}
     for replay in _replays(trace) if captures else ():
         fitting = [n for n, c in enumerate(captures) if c.kinds == replay.kinds and c.time_ns <= replay.time_ns]
         if len(fitting) == 1:
-            replays.setdefault(fitting[0], []).append(replay)
+            replays_by_capture.setdefault(fitting[0], []).append(replay)
     creations = [np.empty(0, np.int64)]
-    for number, of_capture in replays.items():
+    for number, replays in replays_by_capture.items():
         calls = captures[number].rows
-        if all(replay.is_serial and replay.names == of_capture[0].names for replay in of_capture):
+        if all(replay.is_serial and replay.names == replays[0].names for replay in replays):
             creations.append(calls)
-            for replay in of_capture:
-                for kind, of_kind in _by_kind(replay.kinds):
-                    of_activities[kind][replay.rows[of_kind]] = calls[of_kind]
-    return GraphNodes(np.concatenate(creations), of_activities)
+            for replay in replays:
+                kinds = np.frombuffer(replay.kinds, np.int8)
+                for kind_number, kind in enumerate(DEVICE_KINDS):
+                    call_rows[kind][replay.rows[kinds == kind_number]] = calls[kinds == kind_number]
+    return GraphNodes(np.concatenate(creations), call_rows)
 
 
-def _by_kind(kinds: bytes) -> list[tuple[str, np.ndarray]]:
-    numbers = np.frombuffer(kinds, np.int8)
-    return [(kind, np.flatnonzero(numbers == number)) for number, kind in enumerate(KINDS)]
-
-
-def _captures(trace: TorchTrace) -> list[_Sequence]:
-    """The calls of each stream capture that would launch something, and launched nothing."""
+def _captures(trace: TorchTrace) -> list[_ActivitySequence]:
+    """The calls of each stream capture that created activities: calls that launch activities, and launched none."""
     calls = trace[CALL]
     begins, ends = (calls_named(trace, name) for name in ("StreamBeginCapture", "StreamEndCapture"))
     if not len(begins):
         return []
     kinds = np.full(trace.count(CALL), NONE, np.int8)
-    for number, kind in enumerate(KINDS):
-        kinds[calls_named(trace, *CREATES[kind])] = number
-    correlations = np.concatenate([trace[kind]["correlation"] for kind in KINDS])
+    for number, kind in enumerate(DEVICE_KINDS):
+        kinds[calls_named(trace, *CREATING_CALLS[kind])] = number
+    correlations = np.concatenate([trace[kind]["correlation"] for kind in DEVICE_KINDS])
     creating = np.flatnonzero((kinds != NONE) & ~np.isin(calls["correlation"], correlations))
     creating = creating[np.argsort(calls["start"][creating], kind="stable")]
-    started = calls["start"][creating]
+    start_ns = calls["start"][creating]
     captures = []
     for begin in begins.tolist():
-        after = ends[(calls["thread"][ends] == calls["thread"][begin]) & (calls["start"][ends] > calls["end"][begin])]
-        if len(after):
-            ended_ns = int(calls["start"][after].min())
-            rows = creating[(started > calls["end"][begin]) & (started < ended_ns)]
-            captures.append(_Sequence(kinds[rows].tobytes(), rows, ended_ns))
+        begin_ns = calls["end"][begin]
+        ends_after = ends[(calls["thread"][ends] == calls["thread"][begin]) & (calls["start"][ends] > begin_ns)]
+        if len(ends_after):
+            end_ns = int(calls["start"][ends_after].min())
+            rows = creating[(start_ns > begin_ns) & (start_ns < end_ns)]
+            captures.append(_ActivitySequence(kinds[rows].tobytes(), rows, end_ns))
     return captures
 
 
-def _replays(trace: TorchTrace) -> list[_Sequence]:
+def _replays(trace: TorchTrace) -> list[_ActivitySequence]:
     """The activities of each launch of a graph, by start."""
     calls = trace[CALL]
     launches = calls_named(trace, REPLAY)
@@ -96,14 +92,14 @@ def _replays(trace: TorchTrace) -> list[_Sequence]:
     firsts = np.flatnonzero(np.diff(activities["correlation"], prepend=NONE))
     replays = []
     for first, last in zip(firsts, np.append(firsts[1:], len(replayed)), strict=True):
-        of_replay = {name: column[first:last] for name, column in activities.items()}
+        replay = {name: column[first:last] for name, column in activities.items()}
         replays.append(
-            _Sequence(
-                of_replay["kind"].tobytes(),
-                of_replay["row"],
-                launched_ns[int(of_replay["correlation"][0])],
-                of_replay["name"].tobytes(),
-                bool((of_replay["end"][:-1] - of_replay["start"][1:] < OVERLAP_NS).all()),
+            _ActivitySequence(
+                kinds=replay["kind"].tobytes(),
+                rows=replay["row"],
+                time_ns=launched_ns[int(replay["correlation"][0])],
+                names=replay["name"].tobytes(),
+                is_serial=bool((replay["end"][:-1] - replay["start"][1:] < MAX_OVERLAP_NS).all()),
             )
         )
     return replays
@@ -111,10 +107,11 @@ def _replays(trace: TorchTrace) -> list[_Sequence]:
 
 def _activities(trace: TorchTrace) -> Columns:
     columns = {
-        name: np.concatenate([trace[kind][name] for kind in KINDS]) for name in ("start", "end", "name", "correlation")
+        name: np.concatenate([trace[kind][name] for kind in DEVICE_KINDS])
+        for name in ("start", "end", "name", "correlation")
     }
-    counts = [trace.count(kind) for kind in KINDS]
-    columns["kind"] = np.repeat(np.arange(len(KINDS), dtype=np.int8), counts)
+    counts = [trace.count(kind) for kind in DEVICE_KINDS]
+    columns["kind"] = np.repeat(np.arange(len(DEVICE_KINDS), dtype=np.int8), counts)
     return columns | {"row": np.concatenate([np.arange(count) for count in counts])}
 
 

@@ -1,7 +1,7 @@
 """The events of a trace's JSON, a few megabytes at a time, and where the JSON is invalid.
 
-A block ends between two events. The end is guessed, and the block decoded: if the guess is inside an event or a
-text, the block is not valid JSON. Then, and if the JSON is damaged, the events are decoded one by one.
+A block should end between two events. Its end is guessed, and the block decoded. If that fails, since the guess was
+inside an event or the JSON is damaged, the events are decoded one by one.
 """
 
 import json
@@ -12,28 +12,28 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kernel_tables.kineto.events import SLOW, Event, decoded_block, event_of
+from kernel_tables.kineto.events import SLOW_DECODER, Event, decoded_block, event_of
 
 BLOCK_BYTES, PACKED_BYTES = 4 << 20, 1 << 18
-LONGEST_EVENT = 16 << 20  # bytes; JSON that is invalid for longer is damaged, not cut by the end of a block
+MAX_EVENT_BYTES = 16 << 20  # if more bytes are no valid event, the JSON is damaged, not cut by the end of a block
 GZIP_MAGIC, GZIP_WINDOW = b"\x1f\x8b", 31
 EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
-BETWEEN = re.compile(rb"\}\s*,\s*\{")
+EVENT_BOUNDARY = re.compile(rb"\}\s*,\s*\{")
 SPACE = re.compile(r"[ \t\n\r]*")
-NEAR_THE_END = 1 << 16  # bytes in which the end of an event is looked for first
-MOST_KEYS_NAMED = 6
+END_BYTES = 1 << 16  # of a block, in which the end of an event is searched first
+MAX_NAMED_KEYS = 6
 
 
 class NotATrace(ValueError):
-    """JSON that holds something else, or no JSON at all."""
+    """The file is JSON without events, or no JSON at all."""
 
 
 class InvalidJson(ValueError):
-    """Where and why the JSON is invalid; all events before that position have been yielded."""
+    """The JSON is invalid; all events before that position have been yielded."""
 
 
-def pieces(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, unpacked if it is gzipped. InvalidJson if the rest cannot be unpacked."""
+def file_blocks(path: Path) -> Iterator[bytes]:
+    """The bytes of a file in blocks, unpacked if it is gzipped. InvalidJson if it cannot be unpacked further."""
     with path.open("rb") as file:
         if file.read(len(GZIP_MAGIC)) != GZIP_MAGIC:
             file.seek(0)
@@ -42,7 +42,7 @@ def pieces(path: Path) -> Iterator[bytes]:
         file.seek(0)
         unpacker = zlib.decompressobj(GZIP_WINDOW)
         while packed := unpacker.unconsumed_tail or unpacker.unused_data.lstrip(b"\0") or file.read(PACKED_BYTES):
-            if unpacker.eof:  # a file of several parts
+            if unpacker.eof:  # a gzip file may have several members
                 unpacker = zlib.decompressobj(GZIP_WINDOW)
             try:
                 yield unpacker.decompress(packed, BLOCK_BYTES)
@@ -60,16 +60,16 @@ class EventStream:
 
     def __init__(self, path: Path) -> None:
         self.facts: dict[str, Any] = {}
-        self._pieces = pieces(path)
-        self._text = b""
+        self._file_blocks = file_blocks(path)
+        self._text = b""  # read, and not decoded yet
         self._at_end = False
         self._is_first = True  # no event has been decoded
         self._bytes = self._lines = 0  # before the text
-        self._line_bytes = 0  # of these, since the last end of a line
-        self._cut: InvalidJson | None = None
+        self._line_bytes = 0  # before the text, in its line
+        self._unpacking_error: InvalidJson | None = None
 
     def __iter__(self) -> Iterator[list[Event]]:
-        is_object = self._open()
+        is_object = self._go_to_events()
         ended = False
         while not ended:
             block, ended = self._next_block()
@@ -77,12 +77,12 @@ class EventStream:
                 yield block
         self._read_rest(is_object)
 
-    def _open(self) -> bool:
-        """Goes to the first event. Returns whether the events are in an object; a bare array is a trace, too."""
-        self._more()
+    def _go_to_events(self) -> bool:
+        """Advances to the first event. Returns whether the events are in an object; a bare array is a trace, too."""
+        self._read_more()
         begin = self._text.removeprefix(b"\xef\xbb\xbf").lstrip()
         if begin.startswith(b"["):
-            self._take(self._text.index(b"[") + 1)
+            self._advance(self._text.index(b"[") + 1)
             return False
         if not begin.startswith(b"{"):
             raise NotATrace(f"no JSON (it begins with {begin[:8]!r})" if begin else "empty")
@@ -92,53 +92,54 @@ class EventStream:
                 head = _parsed(self._text[: match.end()] + b"]}")
                 if isinstance(head, dict):
                     self.facts = head
-                    self._take(match.end())
+                    self._advance(match.end())
                     return True
             if self._at_end:
-                raise self._of_no_events()
-            searched = max(0, len(self._text) - NEAR_THE_END)  # the key may have been cut
-            self._more()
+                raise self._no_events_error()
+            searched = max(0, len(self._text) - END_BYTES)  # the key may have been cut
+            self._read_more()
 
-    def _of_no_events(self) -> ValueError:
+    def _no_events_error(self) -> ValueError:
         try:
             content = json.loads(self._text)
         except (ValueError, RecursionError) as error:
-            place = self._text.decode(errors="replace")[: getattr(error, "pos", 0)]
-            return self._fault(len(place.encode()), getattr(error, "msg", "no text of UTF-8, or nested too deeply"))
-        keys = ", ".join(repr(key[:40]) for key in list(content)[:MOST_KEYS_NAMED]) or "none"
+            before = self._text.decode(errors="replace")[: getattr(error, "pos", 0)]
+            return self._invalid_json(len(before.encode()), getattr(error, "msg", "not UTF-8, or nested too deeply"))
+        keys = ", ".join(repr(key[:40]) for key in list(content)[:MAX_NAMED_KEYS]) or "none"
         return NotATrace(f"JSON without 'traceEvents' (its keys: {keys})")
 
     def _next_block(self) -> tuple[list[Event], bool]:
-        """(the next events, whether they are the last ones)"""
+        """Returns (the next events, whether they are the last ones)."""
         if len(self._text) < BLOCK_BYTES:
-            self._more()
-        end = self._last_end()
+            self._read_more()
+        end = self._block_end()
         begin = self._text[:end].lstrip()
         if end and (self._is_first or begin.startswith(b",")):
             block = decoded_block(b"[%b]" % begin[not self._is_first :])
             if block is not None:
-                self._take(end)
+                self._advance(end)
                 self._is_first = False
                 return block, False
-        return self._one_by_one()
+        return self._decode_singly()
 
-    def _last_end(self) -> int:
-        """The likely end of the last event but one; 0 if there is none."""
-        for first in (max(0, len(self._text) - NEAR_THE_END), 0):
-            ends = [match.start() + 1 for match in BETWEEN.finditer(self._text, first)]
+    def _block_end(self) -> int:
+        """The likely end of the last complete event; 0 if there is none."""
+        for first in (max(0, len(self._text) - END_BYTES), 0):
+            ends = [match.start() + 1 for match in EVENT_BOUNDARY.finditer(self._text, first)]
             if ends:
                 return ends[-1]
         return 0
 
-    def _one_by_one(self) -> tuple[list[Event], bool]:
-        """The next events, of a text that cannot be decoded as a block. InvalidJson if there is no further event."""
+    def _decode_singly(self) -> tuple[list[Event], bool]:
+        """Returns the same as _next_block, for a text that cannot be decoded as a block. InvalidJson if there is no
+        further event."""
         text, fault = _utf8(self._text)
-        events, place, done, wrong = [], 0, 0, "invalid JSON"
+        events, place, done, kind = [], 0, 0, "invalid JSON"  # `done`: the end of the last decoded event
         try:
             while True:
                 place = SPACE.match(text, place).end()
                 if text.startswith("]", place):
-                    self._take(len(text[: place + 1].encode()))
+                    self._advance(len(text[: place + 1].encode()))
                     return events, True
                 if not self._is_first and place < len(text):
                     if text[place] != ",":
@@ -147,62 +148,64 @@ class EventStream:
                     place = SPACE.match(text, place + 1).end()
                 if place == len(text):
                     break
-                content, place = SLOW.raw_decode(text, place)
+                content, place = SLOW_DECODER.raw_decode(text, place)
                 events.append(event_of(content))
                 done, self._is_first = place, False
         except json.JSONDecodeError as error:
             fault, place = (fault, len(text)) if fault else (error.msg.removesuffix(" at"), error.pos)
         except (ValueError, RecursionError) as error:
-            fault, wrong = str(error), "an invalid event"
+            fault, kind = str(error), "an invalid event"
         left_over = len(self._text) - len(text[:done].encode())
-        if not events and (self._at_end or (fault and left_over > LONGEST_EVENT)):
-            raise self._cut or self._fault(
-                len(text[:place].encode()), fault or "the file ends within its events", wrong
+        if not events and (self._at_end or (fault and left_over > MAX_EVENT_BYTES)):
+            position = len(text[:place].encode())
+            raise self._unpacking_error or self._invalid_json(
+                position, fault or "the file ends within its events", kind
             )
         if not events:
-            self._more()
-        self._take(len(text[:done].encode()))
+            self._read_more()
+        self._advance(len(text[:done].encode()))
         return events, False
 
     def _read_rest(self, is_object: bool) -> None:
         """Reads what follows the events."""
         while not self._at_end:
-            self._more()
-        if self._cut:
-            raise self._cut
-        begin = b'{"":0' if is_object else b"["
+            self._read_more()
+        if self._unpacking_error:
+            raise self._unpacking_error
+        begin = b'{"":0' if is_object else b"["  # makes valid JSON of the rest
         text = begin + (self._text if is_object else b"]" + self._text)
         try:
             rest = json.loads(text)
         except (ValueError, RecursionError) as error:
-            place = len(text.decode(errors="replace")[: getattr(error, "pos", 0)].encode())
-            raise self._fault(max(place - len(begin), 0), getattr(error, "msg", str(error))) from error
+            position = len(text.decode(errors="replace")[: getattr(error, "pos", 0)].encode())
+            raise self._invalid_json(max(position - len(begin), 0), getattr(error, "msg", str(error))) from error
         if is_object:
             if "traceEvents" in rest:
-                raise self._fault(0, "'traceEvents' is there a second time")
+                raise self._invalid_json(0, "'traceEvents' is there a second time")
             self.facts |= rest
 
-    def _more(self) -> None:
-        """Reads on. The text ends where it cannot be unpacked."""
+    def _read_more(self) -> None:
+        """Appends a block of the file to the text, which ends where the file cannot be unpacked."""
         try:
-            self._text += next(self._pieces)
+            self._text += next(self._file_blocks)
         except StopIteration:
             self._at_end = True
         except InvalidJson as error:
-            self._cut, self._at_end = error, True
+            self._unpacking_error, self._at_end = error, True
 
-    def _take(self, count: int) -> None:
-        taken, self._text = self._text[:count], self._text[count:]
+    def _advance(self, count: int) -> None:
+        """Drops the first bytes of the text."""
+        dropped, self._text = self._text[:count], self._text[count:]
         self._bytes += count
-        self._lines += taken.count(b"\n")
-        last_line = taken.rfind(b"\n")
-        self._line_bytes = count - last_line - 1 if last_line >= 0 else self._line_bytes + count
+        self._lines += dropped.count(b"\n")
+        self._line_bytes = len(dropped.rpartition(b"\n")[2]) + (0 if b"\n" in dropped else self._line_bytes)
 
-    def _fault(self, place: int, reason: str, wrong: str = "invalid JSON") -> InvalidJson:
-        before = self._text[:place]
+    def _invalid_json(self, position: int, reason: str, kind: str = "invalid JSON") -> InvalidJson:
+        """The error at this position of the text."""
+        before = self._text[:position]
         line = self._lines + before.count(b"\n") + 1
-        column = len(before) - before.rfind(b"\n") if b"\n" in before else self._line_bytes + len(before) + 1
-        return InvalidJson(f"{wrong} at byte {self._bytes + place} (line {line}, column {column}): {reason}")
+        column = len(before.rpartition(b"\n")[2]) + 1 + (0 if b"\n" in before else self._line_bytes)
+        return InvalidJson(f"{kind} at byte {self._bytes + position} (line {line}, column {column}): {reason}")
 
 
 def _parsed(text: bytes) -> Any:
@@ -214,7 +217,7 @@ def _parsed(text: bytes) -> Any:
 
 
 def _utf8(text: bytes) -> tuple[str, str]:
-    """(the text up to the first byte that is not UTF-8, the fault)"""
+    """Returns (the text up to the first byte that is not UTF-8, the fault or "")."""
     try:
         return text.decode(), ""
     except UnicodeDecodeError as error:

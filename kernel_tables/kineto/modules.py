@@ -1,37 +1,52 @@
-"""Modules of a model without ranges of the program: from the stacks of a trace (`with_stack=True`).
+"""The calls of modules in a trace with stacks (`with_stack=True`), as ranges.
 
-Such a trace has an event for each call of a module, `nn.Module: Block_3`: its class and its number among those of the
-class. The names of attributes are not there. Only the class names a layer, so all blocks of a model have one name.
-`Nest` tells which event of a thread is inside which.
+Such a trace has an event for each call of a module, `nn.Module: Block_3`: its class and its number among modules of the
+class, but not its name in the model. So all blocks of a model have the same name. `Nesting` finds which event of a
+thread is inside which.
 """
 
 import re
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from kernel_tables.kineto.trace import FUNCTION, MODULE, NONE, TorchTrace
+from kernel_tables.kineto.trace import FUNCTION, MODULE, NONE, Columns, TorchTrace
 
 
-def by_thread(thread: np.ndarray, mask: np.ndarray | None = None) -> dict[int, np.ndarray]:
-    """The positions of each thread's events (only those in `mask`, if given)."""
+class Range(NamedTuple):
+    """A range of a capture."""
+
+    start_ns: int
+    end_ns: int
+    thread: int  # global id
+    name: str
+
+
+def rows_by_thread(thread: np.ndarray, mask: np.ndarray | None = None) -> dict[int, np.ndarray]:
+    """The rows of the events of each thread, only those in `mask` if it is given."""
     rows = np.arange(len(thread)) if mask is None else np.flatnonzero(mask)
     order = rows[np.argsort(thread[rows], kind="stable")]
     ids, first = np.unique(thread[order], return_index=True)
     return dict(zip(ids.tolist(), np.split(order, first[1:]), strict=False))  # np.split returns one part for no events
 
 
-def outermost(start_ns: np.ndarray, end_ns: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """The positions of the events of one thread that are in no other event, by start; of two events with equal times,
-    the one with the lower `order`."""
-    rows = np.lexsort((order, -end_ns, start_ns))
-    covered_ns = np.maximum.accumulate(end_ns[rows])
-    return rows[np.append(True, start_ns[rows[1:]] >= covered_ns[:-1])[: len(rows)]]
+def outermost(events: Columns, rows: np.ndarray) -> np.ndarray:
+    """Those of `rows`, events of one thread, that are in no other event, by start; of two events with equal times, the
+    one with the lower `order`."""
+    rows = rows[np.lexsort((events["order"][rows], -events["end"][rows], events["start"][rows]))]
+    covered_ns = np.maximum.accumulate(events["end"][rows])
+    is_outermost = np.append(True, events["start"][rows[1:]] >= covered_ns[:-1])
+    return rows[is_outermost[: len(rows)]]
 
 
-class Nest:
-    """The innermost event of a thread over time, and the event around each event. Events without a duration are never
-    open; an event that ends after its outer event is cut there."""
+class Nesting:
+    """How the events of a thread are nested. Events without a duration are never open; an event that ends after its
+    outer event is cut there.
+
+    `order`: the events in the order in which they began. `parent`: the event around each one. `innermost`: the
+    innermost open event from each of `times_ns` to the next; at last for times before the first.
+    """
 
     def __init__(self, start_ns: np.ndarray, end_ns: np.ndarray) -> None:
         times: list[int] = []
@@ -44,16 +59,16 @@ class Nest:
                 times.append(ends[stack.pop()])
                 innermost.append(stack[-1] if stack else NONE)
 
-        self.order = np.lexsort((-end_ns, start_ns)).tolist()  # of opening
+        self.order = np.lexsort((-end_ns, start_ns)).tolist()
         for event in self.order:
-            begin = int(start_ns[event])
-            close(begin)
+            begin_ns = int(start_ns[event])
+            close(begin_ns)
             self.parent[event] = stack[-1] if stack else NONE
-            if ends[event] > begin:
+            if ends[event] > begin_ns:
                 if stack:
                     ends[event] = min(ends[event], ends[stack[-1]])
                 stack.append(event)
-                times.append(begin)
+                times.append(begin_ns)
                 innermost.append(event)
         close(float("inf"))
         self.times_ns, self.innermost = np.array(times, np.int64), np.array([*innermost, NONE], np.int64)
@@ -63,7 +78,7 @@ class Nest:
         return self.innermost[np.searchsorted(self.times_ns, times_ns, "right") - 1]
 
 
-INSTANCE = re.compile(r"_\d+$|^FSDP(?=[A-Z])")  # fully_shard makes FSDPBlock of a Block
+NOT_OF_CLASS = re.compile(r"_\d+$|^FSDP(?=[A-Z])")  # fully_shard renames the class Block to FSDPBlock
 # Wrappers around a module that are not part of its model.
 WRAPPERS = {
     "DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "OptimizedModule", "CheckpointWrapper",
@@ -71,34 +86,34 @@ WRAPPERS = {
 
 
 class ModuleCalls:
-    """The calls of modules, without wrappers and without calls that have the name of the outer module."""
+    """The calls of modules, without wrappers, by number."""
 
     def __init__(self, trace: TorchTrace) -> None:
         functions, names = trace[FUNCTION], trace.names.values
-        class_of = {
-            number: INSTANCE.sub("", names[number].removeprefix(MODULE))
+        class_names = {
+            number: NOT_OF_CLASS.sub("", names[number].removeprefix(MODULE))
             for number in np.unique(functions["name"]).tolist()
             if names[number].startswith(MODULE)
         }
-        wanted = [number for number, name in class_of.items() if name not in WRAPPERS]
-        is_wanted = np.isin(functions["name"], wanted)
-        self.start, self.end, self.thread = (functions[name][is_wanted] for name in ("start", "end", "thread"))
-        self.names = [class_of[number] for number in functions["name"][is_wanted].tolist()]
-        self._threads = by_thread(self.thread)
+        numbers = [number for number, name in class_names.items() if name not in WRAPPERS]
+        is_call = np.isin(functions["name"], numbers)
+        self.start, self.end, self.thread = (functions[name][is_call] for name in ("start", "end", "thread"))
+        self.names = [class_names[number] for number in functions["name"][is_call].tolist()]
+        self._threads = rows_by_thread(self.thread)
 
     def __len__(self) -> int:
         return len(self.names)
 
     @cached_property
-    def _nests(self) -> dict[int, Nest]:
-        return {thread: Nest(self.start[rows], self.end[rows]) for thread, rows in self._threads.items()}
+    def _nesting(self) -> dict[int, Nesting]:
+        return {thread: Nesting(self.start[rows], self.end[rows]) for thread, rows in self._threads.items()}
 
     @cached_property
     def parent(self) -> np.ndarray:
-        """The call around each on its thread, NONE for an outermost one."""
+        """The call around each call on its thread, NONE for an outermost one."""
         parent = np.full(len(self), NONE)
         for thread, rows in self._threads.items():
-            inner = self._nests[thread].parent
+            inner = self._nesting[thread].parent
             parent[rows] = np.where(inner == NONE, NONE, rows[inner])
         return parent
 
@@ -113,13 +128,17 @@ class ModuleCalls:
         return chains
 
     @property
-    def ranges(self) -> list[int]:
-        """The calls that are ranges."""
-        return [call for call, chain in enumerate(self.chains) if chain and chain[-1] == call]
+    def ranges(self) -> list[Range]:
+        """The ranges of the calls, without calls that have the name of the call around them."""
+        return [self.range_of(call) for call, chain in enumerate(self.chains) if chain and chain[-1] == call]
+
+    def range_of(self, call: int, name: str | None = None) -> Range:
+        """The range of a call, with the name of its class or another one."""
+        return Range(int(self.start[call]), int(self.end[call]), int(self.thread[call]), name or self.names[call])
 
     def innermost_at(self, thread: int, times_ns: np.ndarray) -> np.ndarray:
         """The innermost open call on the thread at each time, NONE if no call is open."""
         if thread not in self._threads:
             return np.full(len(times_ns), NONE)
-        inner = self._nests[thread].innermost_at(times_ns)
+        inner = self._nesting[thread].innermost_at(times_ns)
         return np.where(inner == NONE, NONE, self._threads[thread][inner])

@@ -1,74 +1,77 @@
 """The ranges of a trace: annotations of the program, modules if the trace has stacks, else operators.
 
 PyTorch's profiler shows each collective of Gloo as a range on a thread of Gloo's own, for the time that it ran, and
-the call that started it, `c10d::allreduce_`, as an operator on the thread that asked for it.
+the call that started it, `c10d::allreduce_`, as an operator on the calling thread.
 """
 
 import json
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernel_tables.kineto.backward import NODE, Range, backward_ranges, is_node
-from kernel_tables.kineto.modules import ModuleCalls, by_thread, outermost
+from kernel_tables.kineto.backward import NODE, backward_ranges, is_node
+from kernel_tables.kineto.modules import ModuleCalls, Range, outermost, rows_by_thread
 from kernel_tables.kineto.names import decoded
-from kernel_tables.kineto.trace import ANNOTATION, FUNCTION, MODULE, OPERATOR, TorchTrace
+from kernel_tables.kineto.trace import ANNOTATION, FUNCTION, MODULE, NONE, OPERATOR, Columns, TorchTrace
 
 GLOO_PREFIX, CALL_PREFIX = "gloo:", "c10d::"
-RUN_AS = {  # what Gloo runs for a call on one tensor: it has no reduce-scatter, reduces all, and keeps its part
+OPERATION_OF_CALL = {  # for calls on one tensor; Gloo has no reduce-scatter, but reduces all, and keeps a part
     "allgatherbase": "allgather",
     "reducescatterbase": "allreduce",
 }
 
 
-def launched_collectives(trace: TorchTrace) -> list[tuple[int, int | None]]:
-    """(row of its annotation, row of the operator that started it) of every collective, by start; None for a call
-    before the first event.
+class GlooCollective(NamedTuple):
+    """The row of its annotation, and the row of the operator that started it, NONE if that ran before the trace."""
 
-    Gloo takes its work in the order of the calls: a collective is of the earliest call of its kind that is not taken
-    yet and came before it.
+    annotation: int
+    call: int
+
+
+def gloo_collectives(trace: TorchTrace) -> list[GlooCollective]:
+    """The collectives of Gloo, by start.
+
+    Gloo runs collectives in the order of the calls: each belongs to the earliest call of its operation that began
+    before it, and that no other collective belongs to.
     """
     calls: dict[str, deque[int]] = defaultdict(deque)
-    names = trace.names_of(OPERATOR)
-    for row in _named_in_order(trace, OPERATOR, names, CALL_PREFIX):
-        calls[_kind(names[row].removeprefix(CALL_PREFIX))].append(row)
-    launched = []
-    names = trace.names_of(ANNOTATION)
-    for row in _named_in_order(trace, ANNOTATION, names, GLOO_PREFIX):
-        waiting = calls[_kind(names[row].removeprefix(GLOO_PREFIX))]
-        came_before = waiting and trace[OPERATOR]["start"][waiting[0]] <= trace[ANNOTATION]["start"][row]
-        launched.append((row, waiting.popleft() if came_before else None))
-    return launched
+    for row, operation in _operations(trace, OPERATOR, CALL_PREFIX):
+        calls[operation].append(row)
+    collectives = []
+    for row, operation in _operations(trace, ANNOTATION, GLOO_PREFIX):
+        waiting = calls[operation]
+        has_call = waiting and trace[OPERATOR]["start"][waiting[0]] <= trace[ANNOTATION]["start"][row]
+        collectives.append(GlooCollective(row, waiting.popleft() if has_call else NONE))
+    return collectives
 
 
-def _named_in_order(trace: TorchTrace, kind: str, names: list[str], prefix: str) -> list[int]:
-    """The rows whose name begins so, by start."""
+def _operations(trace: TorchTrace, kind: str, prefix: str) -> Iterator[tuple[int, str]]:
+    """(row, operation) of each event whose name has the prefix, by start."""
+    names = trace.names_of(kind)
     rows = np.array([row for row, name in enumerate(names) if name.startswith(prefix)], np.int64)
-    return rows[np.lexsort((trace[kind]["order"][rows], trace[kind]["start"][rows]))].tolist()
-
-
-def _kind(name: str) -> str:
-    kind = name.replace("_", "")
-    return RUN_AS.get(kind, kind)
+    for row in rows[np.lexsort((trace[kind]["order"][rows], trace[kind]["start"][rows]))].tolist():
+        operation = names[row].removeprefix(prefix).replace("_", "")
+        yield row, OPERATION_OF_CALL.get(operation, operation)
 
 
 BACKWARD, STEP = "backward", "step"
 PROFILER_STEP = re.compile(r"ProfilerStep#\d+")
 
 
-def ranges_of(trace: TorchTrace, *, on_gpu: bool) -> list[Range]:
-    """All ranges. Operators are ranges only `on_gpu`: on a processor they are the activities."""
+def derived_ranges(trace: TorchTrace, *, on_gpu: bool) -> list[Range]:
+    """The ranges of a trace that the recorder did not write. Operators are ranges only `on_gpu`: otherwise they are the
+    activities."""
     ranges = _with_steps(annotations(trace, with_gloo=on_gpu))
     calls = ModuleCalls(trace)
-    ranges += _outside(_backward_passes(trace, calls), [row for row in ranges if row.name == BACKWARD])
+    ranges += _without_inner(_backward_passes(trace, calls), [row for row in ranges if row.name == BACKWARD])
     if len(calls):
         passes_end_ns = np.unique([row.end_ns for row in ranges])
         # Of ranges with equal times the earlier row is the outer one; inner ones end first.
         ranges += reversed(list(backward_ranges(trace, calls, passes_end_ns)))
-        ranges += [_range_of_call(calls, call) for call in calls.ranges]
+        ranges += calls.ranges
     elif on_gpu:
         ranges += _operators(trace)
     return ranges
@@ -80,16 +83,14 @@ def has_modules(trace: TorchTrace) -> bool:
 
 
 def annotations(trace: TorchTrace, *, with_gloo: bool) -> list[Range]:
-    """The ranges that the program opened. On Gloo's threads they are collectives, activities of a processor."""
-    names = [decoded(name) for name in trace.names_of(ANNOTATION)]
-    columns = (trace[ANNOTATION][name].tolist() for name in ("start", "end", "thread"))
-    rows = [Range(*times, name) for *times, name in zip(*columns, names, strict=True)]
-    return [row for row in rows if with_gloo or not row.name.startswith(GLOO_PREFIX)]
+    """The ranges that the program opened; `with_gloo` also those of Gloo's threads, which are collectives."""
+    ranges = _as_ranges(trace[ANNOTATION], slice(None), map(decoded, trace.names_of(ANNOTATION)))
+    return [row for row in ranges if with_gloo or not row.name.startswith(GLOO_PREFIX)]
 
 
 def recorded_ranges(trace: TorchTrace, *, on_gpu: bool) -> list[Range]:
-    """The ranges of a trace by the recorder. Without the numbered steps of a schedule of the program's own, which end
-    elsewhere than the recorder's steps and would divide them."""
+    """The ranges of a trace that the recorder wrote. If it has steps, those of the program's own schedule are left out:
+    they end elsewhere, and would divide the recorder's."""
     rows = annotations(trace, with_gloo=on_gpu)
     has_steps = any(row.name == STEP for row in rows)
     return [row for row in rows if not (has_steps and PROFILER_STEP.fullmatch(row.name))]
@@ -106,27 +107,34 @@ def _backward_passes(trace: TorchTrace, calls: ModuleCalls) -> list[Range]:
     functions, names = trace[FUNCTION], trace.names.values
     rows = [row for row, name in enumerate(functions["name"].tolist()) if not names[name].startswith(MODULE)]
     if rows or len(calls):
-        columns = (functions[name][rows].tolist() for name in ("start", "end", "thread"))
-        return [Range(*row, BACKWARD) for row in zip(*columns, strict=True)]
-    return list(_runs_of_nodes(trace))
+        return _as_ranges(functions, rows, [BACKWARD] * len(rows))
+    return list(_node_sequences(trace))
 
 
-def _runs_of_nodes(trace: TorchTrace) -> Iterator[Range]:
-    """The times in which a thread runs nodes of autograd, without another operator or the end of an annotation."""
-    operators, node = trace[OPERATOR], is_node(trace)
+def _node_sequences(trace: TorchTrace) -> Iterator[Range]:
+    """The times in which a thread runs nodes of autograd, with no other operator and no end of an annotation between
+    them."""
+    operators, nodes = trace[OPERATOR], is_node(trace)
     annotation_ends_ns = np.unique(trace[ANNOTATION]["end"])
-    for thread, rows in by_thread(operators["thread"]).items():
-        rows = rows[outermost(*(operators[name][rows] for name in ("start", "end", "order")))]
-        start, end, of_node = operators["start"][rows], operators["end"][rows], node[rows]
-        ended = [np.searchsorted(annotation_ends_ns, times, "right") for times in (start, end)]
-        follows = of_node[1:] & of_node[:-1] & (ended[0][1:] == ended[1][:-1])
-        begins = np.flatnonzero(of_node & ~np.append(False, follows)[: len(rows)])
-        ends = np.flatnonzero(of_node & ~np.append(follows, False)[: len(rows)])
-        for begin_ns, end_ns in zip(start[begins].tolist(), end[ends].tolist(), strict=True):
-            yield Range(begin_ns, end_ns, thread, BACKWARD)
+    for thread, rows in rows_by_thread(operators["thread"]).items():
+        rows = outermost(operators, rows)
+        start_ns, end_ns, is_node_row = operators["start"][rows], operators["end"][rows], nodes[rows]
+        ended_before = np.searchsorted(annotation_ends_ns, start_ns, "right")  # the number of annotations
+        ended_after = np.searchsorted(annotation_ends_ns, end_ns, "right")
+        continues = is_node_row[1:] & is_node_row[:-1] & (ended_before[1:] == ended_after[:-1])
+        first = is_node_row & ~np.append(False, continues)[: len(rows)]
+        last = is_node_row & ~np.append(continues, False)[: len(rows)]
+        for begin, end in zip(start_ns[first].tolist(), end_ns[last].tolist(), strict=True):
+            yield Range(begin, end, thread, BACKWARD)
 
 
-def _outside(ranges: list[Range], outer: list[Range]) -> list[Range]:
+def _as_ranges(events: Columns, rows: Sequence[int] | slice, names: Iterable[str]) -> list[Range]:
+    """The events in these rows as ranges with these names."""
+    columns = (events[name][rows].tolist() for name in ("start", "end", "thread"))
+    return [Range(*times, name) for *times, name in zip(*columns, names, strict=True)]
+
+
+def _without_inner(ranges: list[Range], outer: list[Range]) -> list[Range]:
     """Those of `ranges` that do not lie in one of `outer` in time."""
     if not ranges or not outer:
         return ranges
@@ -137,32 +145,29 @@ def _outside(ranges: list[Range], outer: list[Range]) -> list[Range]:
     return [row for row, inside in zip(ranges, is_inside.tolist(), strict=True) if not inside]
 
 
-def _range_of_call(calls: ModuleCalls, call: int) -> Range:
-    return Range(int(calls.start[call]), int(calls.end[call]), int(calls.thread[call]), calls.names[call])
-
-
 def _operators(trace: TorchTrace) -> Iterator[Range]:
     """The outermost operators, with the shapes of their inputs."""
     operators, names = trace[OPERATOR], trace.names.values
-    shapes = [_shapes(text) for text in trace.shapes.values]
-    for thread, rows in by_thread(operators["thread"]).items():
-        for row in rows[outermost(*(operators[name][rows] for name in ("start", "end", "order")))].tolist():
-            name, shape = names[operators["name"][row]], shapes[operators["shapes"][row]]
-            times = int(operators["start"][row]), int(operators["end"][row])
-            yield Range(*times, thread, name.removeprefix(NODE) + shape)
+    shapes = [_shapes_text(text) for text in trace.shapes.values]
+    for rows in rows_by_thread(operators["thread"]).values():
+        rows = outermost(operators, rows)
+        numbers = zip(operators["name"][rows].tolist(), operators["shapes"][rows].tolist(), strict=True)
+        yield from _as_ranges(
+            operators, rows, [names[name].removeprefix(NODE) + shapes[shape] for name, shape in numbers]
+        )
 
 
-def _shapes(text: bytes) -> str:
-    """ "(4×256, 256)" of the JSON [[4, 256], [256], []]; "" if there are none."""
+def _shapes_text(text: bytes) -> str:
+    """ "(4×256, 256)" for the JSON [[4, 256], [256], []]; "" without shapes."""
     try:
         shapes = json.loads(text) if text else []
     except ValueError:
         return ""
-    filled = [_shape(shape) for shape in shapes if shape] if isinstance(shapes, list) else []
-    return f"({', '.join(filled)})" if filled else ""
+    texts = [_shape_text(shape) for shape in shapes if shape] if isinstance(shapes, list) else []
+    return f"({', '.join(texts)})" if texts else ""
 
 
-def _shape(shape: Any) -> str:
+def _shape_text(shape: Any) -> str:
     if isinstance(shape, list) and any(isinstance(size, list) for size in shape):  # of a list of tensors
-        return f"[{', '.join(map(_shape, shape))}]"
+        return f"[{', '.join(map(_shape_text, shape))}]"
     return "×".join(map(str, shape)) if isinstance(shape, list) else str(shape)

@@ -1,4 +1,4 @@
-"""The events of a trace that PyTorch's profiler wrote as JSON, in columns; times are integer nanoseconds.
+"""The events of a JSON trace of PyTorch's profiler, in columns; times are integer nanoseconds.
 
 Categories changed over the years: 2021 has `Kernel`, `Runtime` and `Operator` for `kernel`, `cuda_runtime` and
 `cpu_op`. ROCm writes the calls of HIP into `cuda_runtime`.
@@ -19,8 +19,8 @@ from kernel_tables.kineto.events import (
     collective_args,
     has_fractions,
     integers,
+    joined_times,
     nanoseconds,
-    written,
 )
 from kernel_tables.kineto.json_stream import EventStream, InvalidJson, NotATrace
 
@@ -33,16 +33,16 @@ CATEGORIES = {
     "xpu_driver": CALL, "privateuse1_runtime": CALL, "privateuse1_driver": CALL, "mtia_runtime": CALL,
     "cpu_op": OPERATOR, "Operator": OPERATOR, "user_annotation": ANNOTATION, "python_function": FUNCTION,
 }  # fmt: skip
-ARROWS = ("fwdbwd", "forward_backward")  # from operators to the nodes that differentiate them
-ON_DEVICE = (KERNEL, COPY, FILL)
+ARROW_CATEGORIES = ("fwdbwd", "forward_backward")  # arrows from operators to the nodes that differentiate them
+DEVICE_KINDS = (KERNEL, COPY, FILL)
 MODULE, BACKWARD_CALL = "nn.Module: ", "torch/autograd/__init__.py("
-NONE = -1
-LONGEST_NS = 1 << 61  # 73 years; four of these fit in 64 bits
+NONE = -1  # a missing number
+MAX_TIME_NS = 1 << 61  # 73 years; the sum of three fits in 64 bits
 SIZES = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
-BITS = 24
+ID_BITS = 24  # of the number of a thread or a process
 
 Columns = dict[str, np.ndarray]
-ColumnOf = Callable[["TorchTrace", Sequence[Event], Sequence[Any]], np.ndarray]  # of events and their args
+ColumnMaker = Callable[["TorchTrace", Sequence[Event], Sequence[Any]], np.ndarray]  # of events and their args
 
 
 class Numbers:
@@ -65,7 +65,7 @@ class Numbers:
 
 
 class Threads:
-    """Global ids of threads, as nsys packs them. A process or thread whose id does not fit gets an unused number."""
+    """Global ids of threads, as nsys packs them. A process or thread whose id does not fit gets a free one."""
 
     def __init__(self) -> None:
         self._ids: dict[tuple, int] = {}
@@ -85,17 +85,17 @@ class Threads:
 
     @staticmethod
     def _number(numbers: Numbers, name: Any) -> int:
-        if isinstance(name, int) and 0 <= name < (1 << BITS) - (1 << 16):
+        if isinstance(name, int) and 0 <= name < (1 << ID_BITS) - (1 << 16):
             return name
-        return (1 << BITS) - 1 - numbers.number(str(name))
+        return (1 << ID_BITS) - 1 - numbers.number(str(name))
 
 
 class TorchTrace:
-    """The columns by kind of event: start, end (nanoseconds from the first event), name (a number of `names`), and
-    those of _COLUMNS. `facts` are the other keys of the JSON."""
+    """The events of each kind in columns: start, end (nanoseconds from the first event), name (a number of `names`),
+    and those of _COLUMNS. `facts` are the other keys of the JSON; `counts` the events by category."""
 
     def __init__(self, path: Path, *, up_to_damage: bool = False) -> None:
-        """With `up_to_damage`, invalid JSON is read as far as it is valid, and `damage` says where it is invalid."""
+        """Reads the trace. With `up_to_damage`, invalid JSON is read up to where it is invalid, as `damage` says."""
         self.names, self.shapes, self.threads = Numbers(), Numbers(), Threads()
         self.collectives: list[CollectiveArgs] = []
         self.counts: Counter[str | None] = Counter()
@@ -105,13 +105,13 @@ class TorchTrace:
         stream = EventStream(path)
         try:
             for events in stream:
-                self._use(events)
+                self._add(events)
         except InvalidJson as error:
             if not up_to_damage:
                 raise
             self.damage = str(error)
         self.facts = stream.facts
-        self.columns = {kind: _joined(kind, blocks) for kind, blocks in self._blocks.items()}
+        self.columns = {kind: _concatenated(kind, blocks) for kind, blocks in self._blocks.items()}
         self._blocks.clear()
         self.first_ns = min((int(c["start"].min()) for c in self.columns.values() if len(c["start"])), default=0)
         for columns in self.columns.values():
@@ -138,18 +138,17 @@ class TorchTrace:
     def began_utc_ns(self) -> int | None:
         """The time of the first event in nanoseconds since 1970; None if the trace does not contain it."""
         base_ns = self.facts.get("baseTimeNanoseconds")
-        return base_ns + self.first_ns if isinstance(base_ns, int) and abs(base_ns) < LONGEST_NS else None
+        return base_ns + self.first_ns if isinstance(base_ns, int) and abs(base_ns) < MAX_TIME_NS else None
 
-    def _use(self, events: list[Event]) -> None:
+    def _add(self, events: list[Event]) -> None:
         by_kind: dict[str, list[Event]] = {kind: [] for kind in _COLUMNS}
-        lasting = {category: by_kind[kind].append for category, kind in CATEGORIES.items()}
-        arrows = dict.fromkeys(ARROWS, by_kind[ARROW].append)
-        by_phase = {"X": lasting, "s": arrows, "f": arrows}
+        arrow_kinds = dict.fromkeys(ARROW_CATEGORIES, ARROW)
+        kinds_by_phase = {"X": CATEGORIES, "s": arrow_kinds, "f": arrow_kinds}
         for event in events:
-            if keep := by_phase.get(event.ph, {}).get(event.cat):
-                keep(event)
+            if kind := kinds_by_phase.get(event.ph, {}).get(event.cat):
+                by_kind[kind].append(event)
         self.counts.update([event.cat for event in events])
-        by_kind[FUNCTION] = [event for event in by_kind[FUNCTION] if _is_kept(event.name or "")]
+        by_kind[FUNCTION] = [event for event in by_kind[FUNCTION] if _is_module_or_backward(event.name or "")]
         for kind, kind_events in by_kind.items():
             if kind_events:
                 try:
@@ -158,31 +157,30 @@ class TorchTrace:
                     raise NotATrace(f"no trace of PyTorch's profiler: {error}") from error
 
     def _columns(self, kind: str, events: list[Event]) -> Columns:
-        started = written([event.ts for event in events])
-        lasted = b"0 " * len(events) if kind == ARROW else written([event.dur for event in events])
-        if self.whole_microseconds and kind in ON_DEVICE:
-            self.whole_microseconds = not has_fractions(lasted)
-        start_ns, duration_ns = nanoseconds(started), nanoseconds(lasted)
-        if np.abs(start_ns).max() > LONGEST_NS or np.abs(duration_ns).max() > LONGEST_NS:
+        durations = b"0 " * len(events) if kind == ARROW else joined_times([event.dur for event in events])
+        if self.whole_microseconds and kind in DEVICE_KINDS:
+            self.whole_microseconds = not has_fractions(durations)
+        start_ns, duration_ns = nanoseconds(joined_times([event.ts for event in events])), nanoseconds(durations)
+        if np.abs(start_ns).max() > MAX_TIME_NS or np.abs(duration_ns).max() > MAX_TIME_NS:
             raise ValueError("a time or duration is longer than 73 years")
         columns = {"start": start_ns, "end": start_ns + duration_ns}
         if kind in (ANNOTATION, FUNCTION):  # Kineto writes a negative duration if it did not see the end
             columns["end"] = np.maximum(start_ns, columns["end"])
         columns["name"] = self.names.numbers([event.name or "" for event in events])
         args = [event.args or NO_ARGS for event in events]
-        for name, column_of in _COLUMNS[kind].items():
-            columns[name] = column_of(self, events, args)
+        for name, make_column in _COLUMNS[kind].items():
+            columns[name] = make_column(self, events, args)
         if kind == KERNEL:
             self.collectives += collective_args(events)
-            columns |= _sizes(args)
+            columns |= _size_columns(args)
         return columns
 
 
-def _is_kept(function: str) -> bool:
+def _is_module_or_backward(function: str) -> bool:
     return function.startswith(MODULE) or (BACKWARD_CALL in function and function.endswith("): backward"))
 
 
-def _joined(kind: str, blocks: list[Columns]) -> Columns:
+def _concatenated(kind: str, blocks: list[Columns]) -> Columns:
     if blocks:
         return {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
     sizes = SIZES if kind == KERNEL else ()
@@ -191,37 +189,36 @@ def _joined(kind: str, blocks: list[Columns]) -> Columns:
 
 def global_thread(process: int, thread: int) -> int:
     """globalTid as nsys packs it: thread in bits 0-23, process in bits 24-47; with thread 0 it is the globalPid."""
-    return (process << BITS) | (thread & (1 << BITS) - 1)
+    return (process << ID_BITS) | (thread & (1 << ID_BITS) - 1)
 
 
-def _argument(name: str, otherwise: int = NONE) -> ColumnOf:
+def _arg_column(name: str, default: int = NONE) -> ColumnMaker:
     value = attrgetter(name)
-    return lambda trace, events, args: integers(list(map(value, args)), otherwise)
+    return lambda trace, events, args: integers(list(map(value, args)), default)
 
 
-def _argument_or_field(name: str, field: str) -> ColumnOf:
-    """An argument, or if it is missing, a field of the event with the same meaning."""
-    of_args, of_event = attrgetter(name), attrgetter(field)
+def _arg_or_field_column(name: str, field: str) -> ColumnMaker:
+    """A column of an argument, or if it is missing, of a field of the event with the same meaning."""
 
     def column(_: TorchTrace, events: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
-        values = list(map(of_args, args))
+        values = list(map(attrgetter(name), args))
         if None in values:
-            pairs = zip(values, map(of_event, events), strict=True)
-            values = [of_event if value is None else value for value, of_event in pairs]
+            pairs = zip(values, map(attrgetter(field), events), strict=True)
+            values = [substitute if value is None else value for value, substitute in pairs]
         return np.maximum(integers(values, 0), 0)
 
     return column
 
 
 def _correlation(_: TorchTrace, __: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
-    numbers = [of_event.correlation for of_event in args]
+    numbers = [event_args.correlation for event_args in args]
     if None in numbers:
-        known = [(of_event.correlation, of_event.external_id, of_event.old_external_id) for of_event in args]
-        numbers = [next((number for number in ids if number is not None), None) for ids in known]
+        keys = attrgetter("correlation", "external_id", "old_external_id")
+        numbers = [next((number for number in keys(event_args) if number is not None), None) for event_args in args]
     return integers(numbers, NONE)
 
 
-def _sizes(args: Sequence[Any]) -> Columns:
+def _size_columns(args: Sequence[Any]) -> Columns:
     """The columns of SIZES; NONE for a size that is not three numbers."""
     columns = []
     for name in ("grid", "block"):
@@ -229,35 +226,35 @@ def _sizes(args: Sequence[Any]) -> Columns:
         try:
             table = np.array(values, np.int64).reshape(len(values), 3)
         except (TypeError, ValueError, OverflowError):
-            known = [size if isinstance(size, list) and len(size) == 3 else (NONE,) * 3 for size in values]
-            table = integers([number for size in known for number in size], NONE).reshape(-1, 3)
+            sizes = [size if isinstance(size, list) and len(size) == 3 else (NONE,) * 3 for size in values]
+            table = integers([number for size in sizes for number in size], NONE).reshape(-1, 3)
         columns += list(table.T)
     return dict(zip(SIZES, columns, strict=True))
 
 
-_THREAD = {"thread": lambda trace, events, _: trace.threads.ids(events)}
-_OPERATION = {
-    "device": _argument_or_field("device", "pid"),
-    "stream": _argument_or_field("stream", "tid"),
-    "context": _argument("context", 0),
+_THREAD_COLUMN = {"thread": lambda trace, events, _: trace.threads.ids(events)}
+_DEVICE_COLUMNS = {
+    "device": _arg_or_field_column("device", "pid"),
+    "stream": _arg_or_field_column("stream", "tid"),
+    "context": _arg_column("context", 0),
     "correlation": _correlation,
 }
-_MEMORY = _OPERATION | {"bytes": _argument("bytes")}
-_ORDER = {"order": _argument("external_id", 0)}  # the order of events with equal times
-_OF_OPERATORS = {
-    "sequence": _argument("sequence"),
-    "forward_thread": _argument("forward_thread", 0),
-    "shapes": lambda trace, _, args: trace.shapes.numbers([bytes(of_event.shapes) for of_event in args]),
+_MEMORY_COLUMNS = _DEVICE_COLUMNS | {"bytes": _arg_column("bytes")}
+_ORDER_COLUMN = {"order": _arg_column("external_id", 0)}  # of events with equal times
+_OPERATOR_COLUMNS = {
+    "sequence": _arg_column("sequence"),
+    "forward_thread": _arg_column("forward_thread", 0),
+    "shapes": lambda trace, _, args: trace.shapes.numbers([bytes(event_args.shapes) for event_args in args]),
 }
 _COLUMNS = {
-    KERNEL: _OPERATION | {"registers": _argument("registers")},
-    COPY: _MEMORY,
-    FILL: _MEMORY,
-    CALL: _THREAD | {"correlation": _correlation},
-    OPERATOR: _THREAD | _ORDER | _OF_OPERATORS,
-    ANNOTATION: _THREAD | _ORDER,
-    FUNCTION: _THREAD,
-    ARROW: _THREAD
+    KERNEL: _DEVICE_COLUMNS | {"registers": _arg_column("registers")},
+    COPY: _MEMORY_COLUMNS,
+    FILL: _MEMORY_COLUMNS,
+    CALL: _THREAD_COLUMN | {"correlation": _correlation},
+    OPERATOR: _THREAD_COLUMN | _ORDER_COLUMN | _OPERATOR_COLUMNS,
+    ANNOTATION: _THREAD_COLUMN | _ORDER_COLUMN,
+    FUNCTION: _THREAD_COLUMN,
+    ARROW: _THREAD_COLUMN
     | {
         "id": lambda _, events, __: integers([event.id for event in events], NONE),
         "is_begin": lambda _, events, __: np.array([event.ph == "s" for event in events], np.int64),

@@ -1,10 +1,12 @@
-"""Colours that colour-blind people and grey printers can distinguish: Okabe & Ito, Color Universal Design (2008)."""
+"""Colours for the colour-blind (Okabe & Ito, Color Universal Design, 2008), and lines that show in grey print."""
+
+from collections.abc import Iterable
 
 ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE = (
     "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
 )  # fmt: skip
 GREY, PALE = "#8c8c8c", "#d9d9d9"
-FAMILIES = {  # of kernel classes, in the order in which they are stacked: colour, and how many lines along the bar
+FAMILIES = {  # of kernel classes, in stacking order: the colour, and the number of lines along the bar
     "gemm": (BLUE, 0),
     "attention": (SKY, 1),
     "softmax": (VERMILLION, 2),
@@ -30,18 +32,19 @@ PHASES = {
     "optimizer": FAMILIES["optimizer"],
 }
 PLAIN = (GREY, 0)  # API calls, and ranges that are not phases
-DARK = (BLUE, VERMILLION, GREEN)  # as a ground: text on it is white
-LINES = {0: (), 1: ((0.73, 0.84),), 2: ((0.16, 0.27), (0.73, 0.84))}  # of a bar's height: a text in its middle is clear
-LOOKS = tuple(dict.fromkeys((PLAIN, *PHASES.values(), *FAMILIES.values())))  # bars in a page hold numbers of them
+DARK = (BLUE, VERMILLION, GREEN)  # backgrounds of white text
+# By number, from where to where each line lies, as shares of a bar's height; the middle is free for text.
+LINES = {0: (), 1: ((0.73, 0.84),), 2: ((0.16, 0.27), (0.73, 0.84))}
+LOOKS = tuple(dict.fromkeys((PLAIN, *PHASES.values(), *FAMILIES.values())))  # data of a page has indices into it
 
 
 def family_look(family: str) -> int:
-    """The index in LOOKS of a family of kernel classes; families without a look have that of "unknown"."""
+    """The index in LOOKS of a family of kernel classes; of an unlisted family, that of "unknown"."""
     return LOOKS.index(FAMILIES.get(family, FAMILIES["unknown"]))
 
 
 def phase_look(phase: str) -> int:
-    """The index in LOOKS of a phase, such as "optimizer (AdamW)"; other ranges have the plain look."""
+    """The index in LOOKS of a phase, such as "optimizer (AdamW)"; of another range, that of PLAIN."""
     return LOOKS.index(PHASES.get(phase.partition(" (")[0], PLAIN))
 
 
@@ -56,7 +59,7 @@ def background(look: int) -> str:
 
 
 def looks() -> list[dict]:
-    """The LOOKS for scripts: the colour, the lines, whether text on it is white, and the CSS of each."""
+    """The LOOKS for scripts; `dark` says that text on it is white."""
     return [
         {"color": color, "lines": LINES[lines], "dark": color in DARK, "background": background(number)}
         for number, (color, lines) in enumerate(LOOKS)
@@ -64,6 +67,12 @@ def looks() -> list[dict]:
 
 
 def phase_rank(phase: str) -> int:
-    """The position of a phase in a step; unknown phases come last."""
+    """The position of a phase in a step; unlisted phases come last."""
     kind = phase.partition(" (")[0]
     return list(PHASES).index(kind) if kind in PHASES else len(PHASES)
+
+
+def in_stacking_order(families: Iterable[str]) -> tuple[str, ...]:
+    """The families in the order of FAMILIES; unlisted ones come last, by name."""
+    ranks = {name: rank for rank, name in enumerate(FAMILIES)}
+    return tuple(sorted(families, key=lambda name: (ranks.get(name, len(ranks)), name)))

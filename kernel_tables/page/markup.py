@@ -1,4 +1,4 @@
-"""Values as JSON that is safe in a page, whatever names they contain; Jinja for HTML."""
+"""Jinja for HTML, and JSON, style sheets and scripts to put into a page."""
 
 import json
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ def html_environment(*folders: Path) -> jinja2.Environment:
     an undefined variable is an error."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([*folders, PAGE_FOLDER]), autoescape=True, undefined=jinja2.StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True, finalize=_seen,
+        trim_blocks=True, lstrip_blocks=True, finalize=_escape_invisible,
     )  # fmt: skip
     environment.filters |= {
         "for_script": for_script,
@@ -39,19 +39,19 @@ def html_environment(*folders: Path) -> jinja2.Environment:
     return environment
 
 
-def _seen(value: object) -> object:
-    """A text (that is not markup yet) with invisible characters escaped, as in a terminal."""
+def _escape_invisible(value: object) -> object:
+    """The value; in a text that is not markup, invisible characters are escaped, as in a terminal."""
     return visible_lines(value) if type(value) is str else value
 
 
-def style(*more: Path) -> Markup:
+def style(*other_files: Path) -> Markup:
     """The style sheet of every page, followed by others."""
-    return _joined([PAGE_FOLDER / "style.css", *more])
+    return _joined([PAGE_FOLDER / "style.css", *other_files])
 
 
-def script(*files: Path) -> Markup:
+def script(*other_files: Path) -> Markup:
     """The scripts of every page, followed by others, as one script."""
-    return _joined([*(PAGE_FOLDER / name for name in SCRIPTS), *files])
+    return _joined([*(PAGE_FOLDER / name for name in SCRIPTS), *other_files])
 
 
 def _joined(files: Sequence[Path]) -> Markup:

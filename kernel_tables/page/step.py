@@ -1,25 +1,26 @@
-"""One step on a page: its ranges by path with kernels as leaves, and the picture of its phases and parts."""
+"""One step on a page: the flame graph of its ranges and kernels, and the picture of its phases and parts."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kernel_tables.kernel_classes.categories import family
-from kernel_tables.page.colors import FAMILIES, LOOKS, PLAIN, family_look, phase_look, phase_rank
+from kernel_tables.page.colors import FAMILIES, LOOKS, PLAIN, family_look, in_stacking_order, phase_look, phase_rank
 from kernel_tables.page.timeline import Names
 
 NO_PARENT = -1
-MOST_PARTS = 7  # of a phase
-WORTH_SPLITTING = 0.4  # of its phase: a part that takes more is shown by its own parts
-MIN_SHARE_OF_PART, MIN_SHARE_OF_REST = 0.02, 0.001  # of its phase
-WORTH_A_COLOR = 0.005  # of the step: families with less are shown as "other"
+MAX_PARTS = 7  # of a phase
+MIN_SHARE_TO_SPLIT = 0.4  # of the phase: a part with more is replaced by its own parts
+MIN_SHARE_OF_PART, MIN_SHARE_OF_REST = 0.02, 0.001  # of the phase
+MIN_SHARE_FOR_COLOR = 0.005  # of the step: families with less are shown as "other"
 NO_RANGE, OTHERS, OUTSIDE, OTHER = "(no inner range)", "others", "outside the phases", "other"
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """The time of one kernel in a step within a range path (the phase first; () for no range)."""
+    """The time of one kernel in a step in one range path."""
 
-    ranges: tuple[str, ...]
+    ranges: tuple[str, ...]  # below the step, the phase first; () for no range
     kernel: str
     kernel_class: str
     ms: float
@@ -28,22 +29,22 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Segment:
-    """A piece of a bar: its name, milliseconds, share of the bar, and the name as it fits into the bar."""
+    """A piece of a bar."""
 
     name: str
     ms: float
-    share: float
-    label: str = ""
+    share: float  # of the bar
+    label: str = ""  # the end of the name
 
 
 @dataclass(frozen=True)
 class PhaseBar:
-    """A phase: its time, its share of the step, the length of its bar as a share of the longest, its content."""
+    """The bar of a phase, or of idle time."""
 
     name: str
     ms: float
-    share: float
-    length: float
+    share: float  # of the step
+    length: float  # as a share of the longest bar
     parts: tuple[Segment, ...]
     families: tuple[Segment, ...]
     is_idle: bool = False
@@ -51,19 +52,18 @@ class PhaseBar:
 
 @dataclass(frozen=True)
 class Picture:
-    """Where one step's time goes: a bar per phase, the families that occur, ms of all kernels and memory operations."""
+    """Where one step's time goes."""
 
     bars: tuple[PhaseBar, ...]
-    families: tuple[str, ...]
-    ms: float
+    families: tuple[str, ...]  # in the bars
+    ms: float  # of all kernels and memory operations
 
 
 def ms_by(leaves: Iterable[Leaf], text_of: Callable[[Leaf], str]) -> dict[str, float]:
-    """The milliseconds of the leaves by a text, in order of its first leaf."""
-    times: dict[str, float] = {}
+    """The milliseconds of the leaves by a text, in the order of their first leaves."""
+    times: dict[str, float] = defaultdict(float)
     for leaf in leaves:
-        text = text_of(leaf)
-        times[text] = times.get(text, 0.0) + leaf.ms
+        times[text_of(leaf)] += leaf.ms
     return times
 
 
@@ -73,14 +73,13 @@ def family_of(leaf: Leaf) -> str:
 
 
 @dataclass
-class _Node:
-    ms: float = 0.0
-    children: dict[str, "_Node"] = field(default_factory=dict)
+class _RangeNode:
+    ms: float = 0.0  # with its children
+    children: dict[str, "_RangeNode"] = field(default_factory=dict)
 
 
 def flame(leaves: Iterable[Leaf], names: Names, root: str = "step") -> dict[str, list]:
-    """The nodes of the step that these leaves make: parent (position, -1 for the step), name (number), ms, launches,
-    look.
+    """The tree of ranges and kernels, in columns: parent (index, -1 for the root), name (number), ms, launches, look.
 
     A node's time includes that of its children. Parents precede their children.
     """
@@ -96,8 +95,8 @@ def flame(leaves: Iterable[Leaf], names: Names, root: str = "step") -> dict[str,
             position.setdefault(path[:length], len(position))
             nodes.setdefault(path[:length], [position[path[: length - 1]], number, 0, 0, look])
         for length in range(len(path) + 1):
-            nodes[path[:length]][2] += leaf.ms
-            nodes[path[:length]][3] += leaf.launches
+            node = nodes[path[:length]]
+            node[2:4] = node[2] + leaf.ms, node[3] + leaf.launches
     columns = zip(*nodes.values(), strict=True)
     return dict(zip(("parent", "name", "ms", "launches", "look"), map(list, columns), strict=True))
 
@@ -112,59 +111,49 @@ def picture(leaves: Sequence[Leaf], step_ms: float | None = None, idle: Mapping[
         phases.setdefault(leaf.ranges[0] if leaf.ranges else OUTSIDE, []).append(leaf)
     times = {name: sum(leaf.ms for leaf in phase_leaves) for name, phase_leaves in phases.items()}
     kernels_ms, idle = sum(times.values()), idle or {}
-    total_ms, longest = step_ms or kernels_ms, max((*times.values(), *idle.values()), default=0.0)
+    total_ms, longest_ms = step_ms or kernels_ms, max((*times.values(), *idle.values()), default=0.0)
     families_ms = ms_by(leaves, family_of)
-    colored = {name for name, ms in families_ms.items() if ms >= WORTH_A_COLOR * kernels_ms}
+    colored = {name for name, ms in families_ms.items() if ms >= MIN_SHARE_FOR_COLOR * kernels_ms}
     order = sorted(phases, key=lambda name: (name == OUTSIDE, phase_rank(name), -times[name]))
     bars = tuple(
         PhaseBar(
-            name, times[name], _share(times[name], total_ms), _share(times[name], longest),
+            name, times[name], _share(times[name], total_ms), _share(times[name], longest_ms),
             _parts(phases[name], times[name]), _families(phases[name], times[name], colored),
         )
         for name in order
     )  # fmt: skip
     present = {segment.name for bar in bars for segment in bar.families}
     bars += tuple(
-        PhaseBar(name, ms, _share(ms, total_ms), _share(ms, longest), (), (), True) for name, ms in idle.items()
+        PhaseBar(name, ms, _share(ms, total_ms), _share(ms, longest_ms), (), (), True) for name, ms in idle.items()
     )
-    return Picture(bars, _in_order(present), kernels_ms)
+    return Picture(bars, in_stacking_order(present), kernels_ms)
 
 
 def _parts(leaves: Iterable[Leaf], total_ms: float) -> tuple[Segment, ...]:
     """The parts of a phase: the ranges directly in it; a range that takes much of it is split into inner ranges."""
-    root = _Node()
+    root = _RangeNode()
     for leaf in leaves:
         node = root
         for name in leaf.ranges[1:]:
-            node = node.children.setdefault(name, _Node())
+            node = node.children.setdefault(name, _RangeNode())
             node.ms += leaf.ms
-    part_nodes = dict(root.children)
-    direct_ms = total_ms - sum(node.ms for node in part_nodes.values())
-    while len(part_nodes) < MOST_PARTS:
-        largest = max(
-            (name for name in part_nodes if part_nodes[name].children),
-            key=lambda name: part_nodes[name].ms,
-            default=None,
-        )
-        if largest is None or part_nodes[largest].ms < WORTH_SPLITTING * total_ms:
+    nodes = dict(root.children)
+    direct_ms = total_ms - sum(node.ms for node in nodes.values())
+    while len(nodes) < MAX_PARTS:
+        largest = max((name for name in nodes if nodes[name].children), key=lambda name: nodes[name].ms, default=None)
+        if largest is None or nodes[largest].ms < MIN_SHARE_TO_SPLIT * total_ms:
             break
-        node = part_nodes.pop(largest)
-        own_ms = node.ms - sum(child.ms for child in node.children.values())
-        for name, child in node.children.items():
-            if name in part_nodes:
-                part_nodes[name] = _Node(part_nodes[name].ms + child.ms)
-            else:
-                part_nodes[name] = child
-        if own_ms > 0:
-            part_nodes[largest] = _Node(part_nodes[largest].ms + own_ms if largest in part_nodes else own_ms)
-    large = ((name, node.ms) for name, node in part_nodes.items() if node.ms >= MIN_SHARE_OF_PART * total_ms)
-    parts = sorted(large, key=lambda part: -part[1])[:MOST_PARTS]
+        node = nodes.pop(largest)
+        rest_ms = node.ms - sum(child.ms for child in node.children.values())
+        for name, child in [*node.children.items(), (largest, _RangeNode(rest_ms))]:
+            if child.ms > 0:
+                nodes[name] = _RangeNode(nodes[name].ms + child.ms) if name in nodes else child
+    large = ((name, node.ms) for name, node in nodes.items() if node.ms >= MIN_SHARE_OF_PART * total_ms)
+    parts = sorted(large, key=lambda part: -part[1])[:MAX_PARTS]
     others_ms = total_ms - direct_ms - sum(ms for _, ms in parts)
-    parts += [
-        (name, ms)
-        for name, ms in ((NO_RANGE, direct_ms), (OTHERS, others_ms))
-        if parts and ms > MIN_SHARE_OF_REST * total_ms
-    ]
+    if parts:
+        rest = ((NO_RANGE, direct_ms), (OTHERS, others_ms))
+        parts += [(name, ms) for name, ms in rest if ms > MIN_SHARE_OF_REST * total_ms]
     labels = _labels([name for name, _ in parts])
     return tuple(
         Segment(name, ms, _share(ms, total_ms), label) for (name, ms), label in zip(parts, labels, strict=True)
@@ -180,14 +169,9 @@ def _labels(names: Sequence[str]) -> list[str]:
 
 
 def _families(leaves: Iterable[Leaf], total_ms: float, colored: set[str]) -> tuple[Segment, ...]:
-    """The families of kernel classes; those that take too little of the step for a separate colour are together."""
+    """The families of kernel classes, those that are not `colored` as one."""
     times = ms_by(leaves, lambda leaf: family_of(leaf) if family_of(leaf) in colored else OTHER)
-    return tuple(Segment(name, times[name], _share(times[name], total_ms)) for name in _in_order(times))
-
-
-def _in_order(families: Iterable[str]) -> tuple[str, ...]:
-    order = list(FAMILIES)
-    return tuple(sorted(families, key=lambda name: (order.index(name) if name in order else len(order), name)))
+    return tuple(Segment(name, times[name], _share(times[name], total_ms)) for name in in_stacking_order(times))
 
 
 def _share(part: float, total_ms: float) -> float:

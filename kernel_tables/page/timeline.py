@@ -1,21 +1,23 @@
-"""One step on a time axis: lanes of bars as data for the page's script, and their key. Each full name stands
-on the page once, in one list.
+"""One step on a time axis: lanes of bars as data for the page's script, and their key; and the list of all names on a
+page, in which each occurs once.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 
 from kernel_tables.attribution.path_text import as_path
 from kernel_tables.kernel_classes.categories import family
 from kernel_tables.kernel_names.short import short_names
-from kernel_tables.page.colors import FAMILIES, LOOKS, PHASES, PLAIN, family_look, phase_look
+from kernel_tables.page.colors import LOOKS, PHASES, PLAIN, family_look, in_stacking_order, phase_look
 from kernel_tables.views.timeline import KERNEL, LAUNCH, RANGE
 
 
 class Names:
-    """Full names, each once, and their numbers: a step has thousands of kernels and dozens of names.
+    """The full names on a page, and their numbers: a step has thousands of kernels, but dozens of names.
 
-    `reserved` are the short names of kernels in sentences and figures, by full name.
+    `reserved` are the short names of kernels that sentences and figures use already, by full name.
     """
 
     def __init__(self, reserved: Mapping[str, str] | None = None) -> None:
@@ -24,11 +26,11 @@ class Names:
         self._kernels: dict[str, None] = {}
 
     def number(self, name: str) -> int:
-        """The position of the name in `full`."""
+        """The number of the name: its index in the lists."""
         return self._numbers.setdefault(name, len(self._numbers))
 
     def kernel(self, name: str) -> int:
-        """The position in `full` of the name of a kernel, which has a short one."""
+        """The number of the name of a kernel, which also gets a short name."""
         self._kernels[name] = None
         return self.number(name)
 
@@ -38,27 +40,26 @@ class Names:
         return {"full": list(self._numbers), "short": [short.get(name, name) for name in self._numbers]}
 
 
-TITLES = {RANGE: "ranges", LAUNCH: "API calls"}
+TRACK_TITLES = {RANGE: "ranges", LAUNCH: "API calls"}
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineBar:
-    """A range, a call, or an activity of a device. Lanes are sorted by `lane` and labelled `title`; `path` are the
-    ranges below the step, for a range with its own name last."""
+    """A range, a call, or an activity of a device."""
 
-    lane: tuple
-    title: str
+    lane: tuple  # the sort key of its lane
+    title: str  # of its lane
     track: str
     name: str
     kernel_class: str
-    path: tuple[str, ...]
+    path: tuple[str, ...]  # of ranges below the step; for a range, with its own name
     start_ns: int
     end_ns: int
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """The data for the script; the phases and the families of kernel classes in the key."""
+    """The data for the script, and the phases and families of kernel classes for the key."""
 
     data: dict[str, list]
     phases: tuple[str, ...]
@@ -66,8 +67,8 @@ class Timeline:
 
 
 def lane_title(track: str, source: str, level: int = 0) -> str:
-    """The title of a lane: track, thread (or device and stream) and level below the outermost ranges."""
-    title = f"{TITLES[track]}, {source}" if track in TITLES else source
+    """The title of a lane: its track, its source (a thread, or device and stream), and the level of its ranges."""
+    title = f"{TRACK_TITLES[track]}, {source}" if track in TRACK_TITLES else source
     return title + (f", level {level + 1}" if level else "")
 
 
@@ -79,28 +80,25 @@ def timeline(bars: Iterable[TimelineBar], names: Names) -> Timeline:
     a path may be null) and `look`.
     """
     order = sorted(bars, key=lambda bar: (bar.lane, bar.start_ns))
-    lanes: dict[tuple, list] = {}
+    data: dict[str, list] = {key: [] for key in ("lanes", "count", "gap", "length", "kind", "name", "path", "look")}
     kinds: dict[tuple, int] = {}
-    gap, length, kind = [], [], []
-    for bar in order:
-        lane = lanes.setdefault(bar.lane, [bar.title, 0, 0])
-        gap.append(bar.start_ns - lane[2])
-        length.append(bar.end_ns - bar.start_ns)
-        kind.append(kinds.setdefault(_kind(bar, names), len(kinds)))
-        lane[1:] = lane[1] + 1, bar.start_ns
-    name, path, look = (list(column) for column in zip(*kinds, strict=True)) if kinds else ([], [], [])
-    titles, count = [lane[0] for lane in lanes.values()], [lane[1] for lane in lanes.values()]
-    data = {"lanes": titles, "count": count, "gap": gap, "length": length, "kind": kind}
+    for _, lane in groupby(order, attrgetter("lane")):
+        lane_bars, previous_ns = list(lane), 0
+        data["lanes"].append(lane_bars[0].title)
+        data["count"].append(len(lane_bars))
+        for bar in lane_bars:
+            data["gap"].append(bar.start_ns - previous_ns)
+            data["length"].append(bar.end_ns - bar.start_ns)
+            data["kind"].append(kinds.setdefault(_kind(bar, names), len(kinds)))
+            previous_ns = bar.start_ns
+    data["name"], data["path"], data["look"] = map(list, zip(*kinds, strict=True)) if kinds else ([], [], [])
     phases = {bar.path[0] for bar in order if bar.track == RANGE and bar.path}
     families = {family(bar.kernel_class) for bar in order if bar.track == KERNEL}
-    return Timeline(
-        data | {"name": name, "path": path, "look": look},
-        tuple(phase for phase in PHASES if phase in phases),
-        tuple(sorted(families, key=[*FAMILIES, *sorted(families)].index)),
-    )
+    return Timeline(data, tuple(phase for phase in PHASES if phase in phases), in_stacking_order(families))
 
 
 def _kind(bar: TimelineBar, names: Names) -> tuple[int, int | None, int]:
+    """(name, path, look) of a bar, as numbers."""
     outer_ranges = bar.path[:-1] if bar.track == RANGE else bar.path
     path = names.number(as_path(outer_ranges)) if outer_ranges else None
     if bar.track == KERNEL:

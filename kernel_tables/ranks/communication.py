@@ -1,10 +1,10 @@
-"""The cost of communication by step, device and rank, whether the ranks fit together, and whether the parameters of
+"""The cost of communication by step, device and rank; whether the ranks fit together; and whether the parameters of
 each layer were gathered before its computation could begin, as FSDP should do it.
 
 A layer is an instance of a range (`block`) in the forward or the backward pass. Its computation can begin when that of
-the layer before has ended on the device. If the device then computes nothing, and goes on only after an all-gather has
-ended, the layer waited for it. An all-gather that still runs when computation goes on was for a later layer. On a
-processor, Gloo's thread notes the end of a collective shortly after the waiting thread has gone on.
+the previous layer has ended on the device. If the device then computes nothing, and continues only after an all-gather
+has ended, the layer waited for it. An all-gather that still runs when computation continues was for a later layer. On a
+processor, Gloo's thread records the end of a collective shortly after the waiting thread has continued.
 """
 
 from collections import Counter
@@ -16,33 +16,32 @@ import pandas as pd
 from kernel_tables import columns, errors, intervals
 from kernel_tables.attribution.ranges import NONE
 from kernel_tables.diagnosis.devices import PARTS
+from kernel_tables.intervals import Intervals
 from kernel_tables.kineto.capture_schema import CPU_DEVICE
 from kernel_tables.ranks.collectives import ALL_GATHER, collectives, unmatched_steps
 from kernel_tables.ranks.ranks import OVERLAPPED, DeviceSteps, RankTrace, device_steps
 
-KEY = ["rank", "device", "step"]
+KEY_COLUMNS = ["rank", "device", "step"]
 PART_COLUMNS = dict(
     zip(PARTS, ("compute_ns", "exposed_communication_ns", "exposed_memory_ns", "idle_ns"), strict=True)
 )  # fmt: skip
-SUMS = ("bytes", "transfer_ns", "waiting_ns")
+SUM_COLUMNS = ("bytes", "transfer_ns", "waiting_ns")
 COLUMNS = columns.column_names("communication")
 
 
 def communication(ranks: Sequence[RankTrace], step_name: str = "step") -> pd.DataFrame:
-    """One row per rank, device and measured step.
+    """One row per rank, device and measured step; kernel_tables/columns.py describes the columns.
 
-    Columns: rank, device, step; step_ns = compute_ns + exposed_communication_ns + exposed_memory_ns + idle_ns;
-    communication_ns (while at least one collective ran), overlapped_ns (of that, while a kernel computed); collectives
-    (their number); bytes, transfer_ns, waiting_ns (sums over the collectives; missing where one of them is).
-    Raises NotConserved if the parts are not the step.
+    A sum over the collectives is missing if it is missing for one of them. Raises NotConserved if the parts of a step
+    do not add up to it.
     """
     tables = [_device_table(steps) for steps in device_steps(ranks, step_name)]
     if not tables:  # no device has a step in which anything ran
         return pd.DataFrame(columns=COLUMNS, dtype="Int64")
-    by_step = collectives(ranks, step_name).groupby(KEY)
-    sums = by_step[list(SUMS)].agg(lambda column: column.sum(skipna=False))
+    by_step = collectives(ranks, step_name).groupby(KEY_COLUMNS)
+    sums = by_step[list(SUM_COLUMNS)].agg(lambda column: column.sum(skipna=False))
     table = pd.concat(tables, ignore_index=True)
-    table = table.join(by_step.size().rename("collectives"), on=KEY).join(sums, on=KEY)
+    table = table.join(by_step.size().rename("collectives"), on=KEY_COLUMNS).join(sums, on=KEY_COLUMNS)
     table["collectives"] = table["collectives"].fillna(0).astype("int64")
     return table[COLUMNS]
 
@@ -65,17 +64,18 @@ def _device_table(steps: DeviceSteps) -> pd.DataFrame:
 
 
 def findings_of_ranks(ranks: Sequence[RankTrace], step_name: str = "step") -> list[errors.Finding]:
-    """The findings about several ranks together; none for a single rank."""
-    return [*_steps_differ(ranks, step_name)] or [*_collectives_differ(ranks, step_name)]
+    """The findings about several ranks together."""
+    return list(_steps_differ(ranks, step_name)) or list(_collectives_differ(ranks, step_name))
 
 
 def _steps_differ(ranks: Sequence[RankTrace], step_name: str) -> Iterator[errors.Finding]:
-    """Processes without steps do not count if another process is in the same capture."""
+    """A finding on ranks with fewer steps than others. Processes without steps do not count if their capture contains
+    several processes."""
     processes = Counter(rank.trace for rank in ranks)
-    steps = {rank.number: len(rank.steps(step_name)) for rank in ranks}
-    steps = {rank.number: steps[rank.number] for rank in ranks if steps[rank.number] or processes[rank.trace] == 1}
-    usual = max(steps.values(), default=0)
-    fewer = [f"rank {number}: {count}" for number, count in steps.items() if count != usual]
+    counts = {rank.number: len(rank.steps(step_name)) for rank in ranks}
+    counts = {rank.number: counts[rank.number] for rank in ranks if counts[rank.number] or processes[rank.trace] == 1}
+    usual = max(counts.values(), default=0)
+    fewer = [f"rank {number}: {count}" for number, count in counts.items() if count != usual]
     if fewer:
         yield errors.finding(
             "ranks_differ",
@@ -103,64 +103,60 @@ def lateness_of_gathers(
 ) -> pd.DataFrame:  # fmt: skip
     """One row per rank, device, step, pass and layer, of steps with all-gathers.
 
-    Columns: rank, device, step; pass (name of its range); layer (number in the pass, in the order in which layers are
-    computed); begin_ns (when its computation could begin, since the step began on this device), end_ns (when it ended);
-    gathers (all-gathers that ended in between); lateness_ns (the part of this in which
-    nothing was computed and one of them had not ended).
+    Columns: rank, device, step; pass (name of its range); layer (number in the pass, in the order of computation);
+    begin_ns (when its computation could begin) and end_ns (when it ended), since the step began on this device; gathers
+    (all-gathers that ended in between); lateness_ns (the time in between in which nothing was computed and one of them
+    had not ended).
     """
     table = collectives(ranks, step_name)
     table = table[table["operation"] == ALL_GATHER]
     rows = []
     for steps in device_steps(ranks, step_name):
-        here = table[(table["rank"] == steps.rank.number) & (table["device"] == steps.device)]
-        for step, gathered in here.groupby("step"):
-            start_ns = gathered["start_ns"].to_numpy("int64") + steps.windows.begin_ns[step]
-            gathers = (start_ns, start_ns + gathered["duration_ns"].to_numpy("int64"))
-            rows += [row for name in passes for row in _layers(steps, int(step), name, layer, *gathers)]
+        of_device = (table["rank"] == steps.rank.number) & (table["device"] == steps.device)
+        for step, gathers in table[of_device].groupby("step"):
+            start_ns = gathers["start_ns"].to_numpy("int64") + steps.windows.begin_ns[step]
+            times = Intervals(start_ns, start_ns + gathers["duration_ns"].to_numpy("int64"))
+            rows += [row for name in passes for row in _layer_rows(steps, int(step), name, layer, times)]
     return pd.DataFrame(rows, columns=GATHER_COLUMNS)
 
 
-def _layers(
-    steps: DeviceSteps, step: int, name: str, layer: str, started_ns: np.ndarray, ended_ns: np.ndarray
-) -> Iterator[tuple]:
-    """The rows of the layers of one pass; all-gathers ran from `started_ns` to `ended_ns`."""
+def _layer_rows(steps: DeviceSteps, step: int, name: str, layer: str, gathers: Intervals) -> Iterator[tuple]:
+    """The rows of the layers of the pass of this name; `gathers` are the times of the step's all-gathers."""
     trace, activities, origin_ns = steps.rank.trace, steps.scope.activities, int(steps.windows.begin_ns[step])
-    of_pass = steps.is_here & (steps.step == step) & (trace.enclosing(name) != NONE)
-    if not of_pass.any():
+    is_in_pass = steps.is_here & (steps.step == step) & (trace.enclosing(name) != NONE)
+    if not is_in_pass.any():
         return
-    instance = np.where(of_pass & steps.is_compute, trace.enclosing(layer), NONE)
+    instance = np.where(is_in_pass & steps.is_compute, trace.enclosing(layer), NONE)
     computed = steps.during(steps.is_compute)
-    begin_ns, number = int(activities.start_ns[of_pass].min()), 0
-    for rows in _in_order(instance, activities.start_ns):
+    begin_ns, number = int(activities.start_ns[is_in_pass].min()), 0
+    for rows in _instance_rows(instance, activities.start_ns):
         end_ns = int(activities.end_ns[rows].max())
-        if end_ns <= begin_ns:  # all of it ran during the layer before
+        if end_ns <= begin_ns:  # all of it ran during the previous layer
             continue
-        ended = int(((ended_ns > begin_ns) & (ended_ns <= end_ns)).sum())
+        gather_count = int(((gathers.end_ns > begin_ns) & (gathers.end_ns <= end_ns)).sum())
         idle = intervals.gaps(computed, begin_ns, end_ns)
         late_ns = sum(
-            lateness(started_ns, ended_ns, *gap, noted_late=steps.device == CPU_DEVICE)
+            lateness(gathers, *gap, recorded_late=steps.device == CPU_DEVICE)
             for gap in zip(idle.start_ns.tolist(), idle.end_ns.tolist(), strict=True)
         )
         yield (
             steps.rank.number, steps.device, step, name, number, begin_ns - origin_ns, end_ns - origin_ns,
-            ended, late_ns,
+            gather_count, late_ns,
         )  # fmt: skip
         begin_ns, number = end_ns, number + 1
 
 
-def _in_order(instance: np.ndarray, start_ns: np.ndarray) -> list[np.ndarray]:
+def _instance_rows(instance: np.ndarray, start_ns: np.ndarray) -> list[np.ndarray]:
     """The rows of every instance, in the order of their first starts."""
     rows = np.flatnonzero(instance != NONE)
     rows = rows[np.argsort(start_ns[rows], kind="stable")]
-    return [rows[instance[rows] == one] for one in dict.fromkeys(instance[rows].tolist())]
+    return [rows[instance[rows] == number] for number in dict.fromkeys(instance[rows].tolist())]
 
 
-def lateness(
-    started_ns: np.ndarray, ended_ns: np.ndarray, gap_ns: int, resumed_ns: int, *, noted_late: bool = False
-) -> int:
-    """From the start of a gap in computation to the end of the last all-gather in it; 0 without one. With `noted_late`,
-    an all-gather also counts as ended if it ran in the gap, and for at most a tenth of that time afterwards."""
-    in_gap = np.minimum(ended_ns, resumed_ns) - np.maximum(started_ns, gap_ns)
-    allowed = np.maximum(in_gap, 0) // 10 if noted_late else 0
-    inside = ended_ns[(ended_ns > gap_ns) & (ended_ns <= resumed_ns + allowed)]
-    return int(min(inside.max(), resumed_ns)) - gap_ns if len(inside) else 0
+def lateness(gathers: Intervals, gap_start_ns: int, gap_end_ns: int, *, recorded_late: bool = False) -> int:
+    """The ns from the start of a gap in computation to the end of the last all-gather that ended in it; 0 without one.
+    With `recorded_late`, an all-gather may also end later, by a tenth of its time in the gap."""
+    in_gap_ns = np.minimum(gathers.end_ns, gap_end_ns) - np.maximum(gathers.start_ns, gap_start_ns)
+    tolerance_ns = np.maximum(in_gap_ns, 0) // 10 if recorded_late else 0
+    ends_ns = gathers.end_ns[(gathers.end_ns > gap_start_ns) & (gathers.end_ns <= gap_end_ns + tolerance_ns)]
+    return int(min(ends_ns.max(), gap_end_ns)) - gap_start_ns if len(ends_ns) else 0

@@ -3,7 +3,7 @@
 A run on several GPUs has a process for each. nsys captures each in its own file, or all of them in one file, where
 their correlation ids collide; both work. Every capture has its own clock, so no duration may span two of them.
 
-A rank has measured steps on each of its devices: windows, whose time has parts.
+A rank has measured steps on each of its devices. Their time is divided into parts.
 """
 
 from collections.abc import Sequence
@@ -50,8 +50,8 @@ class RankTrace:
 
 
 def ranks_of(traces: Sequence[CaptureArrays]) -> list[RankTrace]:
-    """The ranks: numbered as the captures say, if each is of one process and names its rank; else in the order of the
-    captures, and within one by device, then by process.
+    """The ranks: numbered as the captures say, if each contains one process and names its rank; else in the order of
+    the captures, within one by device, then by process.
 
     A capture in which nothing ran on a device counts as one rank, so that later ones keep their numbers.
     """
@@ -111,17 +111,17 @@ class DeviceSteps:
 
     @cached_property
     def is_here(self) -> np.ndarray:
-        """Whether this rank ran the activity on this device, in a step or not."""
+        """By activity: whether this rank ran it on this device, in a step or not."""
         return self.rank.is_of_process & (self.rank.trace.places["device"] == self.device)
 
     @cached_property
     def is_communication(self) -> np.ndarray:
-        """Whether the activity is communication on this device."""
+        """By activity: whether it is communication on this device."""
         return self.is_here & self.scope.is_of_class(COMMUNICATION)
 
     @cached_property
     def is_compute(self) -> np.ndarray:
-        """Whether the activity is a kernel on this device that is not communication."""
+        """By activity: whether it is a kernel on this device, and not communication."""
         return self.is_here & self.scope.is_kernel & ~self.is_communication
 
     @cached_property
@@ -136,9 +136,9 @@ class DeviceSteps:
     def windows(self) -> StepWindows:
         """The window of every step on this device.
 
-        It is the range of the step if all that it launched here ran inside it: the program waited for the device. If
-        the program runs ahead, a step lasts from the start of its first activity here to that of the next step; the
-        last one to the end of all activities of the steps.
+        If all that a step launched here ran inside its range, since the program waited for the device, its window is
+        that range. If the program runs ahead, a step lasts from the start of its first activity here to that of the
+        next step, the last one to the end of all activities of the steps.
         """
         ranges, steps, activities = self.rank.trace.range_arrays, self.rank.steps(self.step_name), self.scope.activities
         windows = StepWindows(ranges.start_ns[steps], ranges.end_ns[steps])
@@ -149,7 +149,7 @@ class DeviceSteps:
         last = int(end_ns.max())
         first = np.full(len(steps), last)
         np.minimum.at(first, step, start_ns)
-        first = np.minimum.accumulate(first[::-1])[::-1]  # a step without work here lasts no time
+        first = np.minimum.accumulate(first[::-1])[::-1]  # a step without work here has no duration
         return StepWindows(first, np.append(first[1:], last))
 
     @property
@@ -174,9 +174,8 @@ class DeviceSteps:
         idle_ns = self.length_ns - covered_ns(self.during(self.is_here), *self.windows)
         parts = dict(zip(PARTS, (*(covered_ns(part, *self.windows) for part in busy), idle_ns), strict=True))
         if (sum(parts.values()) != self.length_ns).any():
-            raise NotConserved(
-                f"the parts of a step of rank {self.rank.number} on device {self.device} are not its length"
-            )
+            step = f"a step of rank {self.rank.number} on device {self.device}"
+            raise NotConserved(f"the parts of {step} do not add up to its length")
         return parts | {OVERLAPPED: covered_ns(intersection(communication, compute), *self.windows)}
 
 

@@ -16,7 +16,7 @@ from kernel_tables.errors import TraceError, impossible
 from kernel_tables.files import REPORT_SUFFIXES, first_bytes, full_disk_as_os_error
 from kernel_tables.kineto import graphs, json_stream, ranges
 from kernel_tables.kineto.capture import CaptureError, Table, capture_tables, write_capture
-from kernel_tables.kineto.trace import CALL, KERNEL, NONE, ON_DEVICE, OPERATOR, TorchTrace
+from kernel_tables.kineto.trace import CALL, DEVICE_KINDS, KERNEL, NONE, OPERATOR, TorchTrace
 from kernel_tables.reading import nsys, schema, soundness
 
 FIRST_BYTES = 4096
@@ -59,7 +59,7 @@ def _is_of_gpu(trace: TorchTrace) -> bool:
     """Whether the program used a GPU. CaptureError if the trace has no activities."""
     if schema.WRITER_KEY in trace.facts:
         raise CaptureError("a timeline written by `kernel-tables trace`, not a capture")
-    if trace.count(*ON_DEVICE):
+    if trace.count(*DEVICE_KINDS):
         return True
     if launches := sum("Launch" in name for name in trace.names_of(CALL)):
         raise CaptureError(
@@ -95,7 +95,7 @@ def _notes(trace: TorchTrace, graph_node: np.ndarray) -> Iterator[str]:
     """What the trace lacks, a line each; `graph_node` is that of each kernel."""
     if trace.damage:
         yield f"only what comes before the damage was read: {trace.damage}"
-    if not trace.count(*ON_DEVICE):
+    if not trace.count(*DEVICE_KINDS):
         yield "the trace holds nothing of a GPU: operators of PyTorch on the processor stand for kernels"
         return
     kernels = trace[KERNEL]

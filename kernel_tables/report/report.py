@@ -1,5 +1,6 @@
 """The page of one capture: one file that needs no network and has a limited size."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,61 +17,61 @@ from kernel_tables.page.markup import html_environment, script, style
 from kernel_tables.page.step import Leaf, family_of, flame, ms_by, picture
 from kernel_tables.page.timeline import Names
 from kernel_tables.report import tables
-from kernel_tables.report.timeline import capture_timeline, step_leaves, within_room
+from kernel_tables.report.timeline import capture_timeline, largest_leaves, step_leaves
 from kernel_tables.trace import Trace
 from kernel_tables.units import CPU_ONLY_NOTE, device_phrase, duration, percent, time_heading
 
 REPORT_FOLDER = Path(__file__).parent
-MOST_NAME = 1000  # characters of a full name
+MAX_NAME_CHARS = 1000  # characters of a full name
 STATIC_ROWS = 20  # of a table, before a click shows more
 EXPORT_LABELS = {
     "EXPORT_PRODUCT_NAME": "exported by",
     "EXPORT_PRODUCT_VERSION": "version",
     "EXPORT_SCHEMA_VERSION": "schema",
 }
-MOST_CLASSES = 3
+MAX_CLASSES = 3
 
 
 def report(trace: Trace, step_name: str = "step", title: str | None = None) -> str:
-    """The page as HTML. Raises ImpossibleCapture, a TraceError, for an impossible capture."""
+    """The page as HTML. Raises ImpossibleCapture for an impossible capture."""
     scope, names = Scope(trace, step_name), Names()
     leaves = step_leaves(scope)
-    in_flame, leaves_left = within_room(leaves)
+    flame_leaves, flame_note = largest_leaves(leaves)
     time = step_time(scope)
     idle = {name: ns / 1e6 for name, ns in time.idle.items()} if time else {}
-    drawn = picture(leaves, time.ns / 1e6 if time else None, idle)
-    flames = {"step": flame(in_flame, names, "step" if len(scope.steps) else "capture")}
+    step_picture = picture(leaves, time.ns / 1e6 if time else None, idle)
+    flames = {"step": flame(flame_leaves, names, "step" if len(scope.steps) else "capture")}
     under = WINDOW if trace.range_paths.code(WINDOW) != NONE else None
-    shown = _tables(scope, trace, under, names)
-    bars, bars_left = capture_timeline(scope, names)
+    page_tables = _tables(scope, trace, under, names)
+    bars, timeline_note = capture_timeline(scope, names)
     findings = diagnose(scope)
-    lists = _lists(names, leaves, findings)
+    lists = _name_lists(names, leaves, findings)
     short = dict(zip(lists["full"], lists["short"], strict=True))
     return html_environment(REPORT_FOLDER).get_template("report.html.j2").render(
         title=title or trace.capture.path.name,
         on_cpu=trace.is_cpu_only,
-        of_what=of_what(scope),
+        of_what=subject(scope),
         steps=len(scope.steps),
         place=device_phrase(trace.is_cpu_only),
         time_heading=time_heading(trace.is_cpu_only),
-        program=program(trace),
+        program=str(trace.recorded_window.get("program", "")),
         about=about(trace),
         time=time,
         sentences=sentences(scope, leaves, short),
-        picture=drawn,
-        phases=[bar.name for bar in drawn.bars if bar.name in PHASES],
+        picture=step_picture,
+        phases=[bar.name for bar in step_picture.bars if bar.name in PHASES],
         findings=[finding for finding in findings if not finding.abstained],
         silent=silent_by_reason(findings),
         checked=trace.check(step_name=step_name),
         of_tables=f"What lies in the range “{WINDOW}”." if under else "All of the capture.",
-        tables={table.name: table for table in shown},
+        tables={table.name: table for table in page_tables},
         flames=flames,
-        flames_left=leaves_left,
+        flames_left=flame_note,
         timeline=bars,
-        timeline_left=bars_left,
+        timeline_left=timeline_note,
         static_rows=STATIC_ROWS,
         short=short,
-        names={kind: tables.cut_names(all_names, MOST_NAME) for kind, all_names in lists.items()},
+        names={kind: [_shortened(name) for name in all_names] for kind, all_names in lists.items()},
         facts={label: trace.metadata[key] for key, label in EXPORT_LABELS.items() if key in trace.metadata},
         style=style(REPORT_FOLDER / "report.css"),
         script=script(REPORT_FOLDER / "report.js"),
@@ -86,10 +87,11 @@ def _tables(scope: Scope, trace: Trace, under: str | None, names: Names) -> list
     ]  # fmt: skip
 
 
-def _lists(names: Names, leaves: Sequence[Leaf], findings: Sequence[Diagnosis]) -> dict[str, list[str]]:
-    """The names of everything on the page, with its sentences and findings."""
-    for name in (name for finding in findings for name in finding.where.get("kernels", {})):
-        names.kernel(name)
+def _name_lists(names: Names, leaves: Sequence[Leaf], findings: Sequence[Diagnosis]) -> dict[str, list[str]]:
+    """All names on the page, also those in findings and sentences."""
+    for finding in findings:
+        for name in finding.where.get("kernels", {}):
+            names.kernel(name)
     if leaves:
         names.kernel(kernel_with_most_time(leaves))
     return names.as_lists()
@@ -98,11 +100,11 @@ def _lists(names: Names, leaves: Sequence[Leaf], findings: Sequence[Diagnosis]) 
 def sentences(scope: Scope, leaves: Sequence[Leaf], short: Mapping[str, str]) -> list[str]:
     """The kernel and the classes with the most time, and memory operations."""
     if not leaves:
-        return [f"No kernel and no memory operation was recorded in {of_what(scope)}."]
-    on_cpu = [f"{CPU_ONLY_NOTE[0].upper()}{CPU_ONLY_NOTE[1:]}."] if scope.trace.is_cpu_only else []
-    nothing = f"No range named {scope.step_name!r} holds work: this page is about the whole capture."
-    without_steps = [] if len(scope.steps) else [nothing]
-    return [*on_cpu, *without_steps, _kernel(leaves, short), _classes(leaves), *_memory(scope)]
+        return [f"No kernel and no memory operation was recorded in {subject(scope)}."]
+    notes = [f"{CPU_ONLY_NOTE[0].upper()}{CPU_ONLY_NOTE[1:]}."] if scope.trace.is_cpu_only else []
+    if not len(scope.steps):
+        notes.append(f"No range named {scope.step_name!r} holds work: this page is about the whole capture.")
+    return [*notes, _kernel_sentence(leaves, short), _class_sentence(leaves), *_memory_sentences(scope)]
 
 
 def about(trace: Trace) -> list[str]:
@@ -124,12 +126,11 @@ def about(trace: Trace) -> list[str]:
     return [fact for fact in facts if fact]
 
 
-def program(trace: Trace) -> str:
-    """The recorded program's command line; "" if the capture lacks it."""
-    return str(trace.recorded_window.get("program", ""))
+def _shortened(name: str) -> str:
+    return name if len(name) <= MAX_NAME_CHARS else name[:MAX_NAME_CHARS] + "…"
 
 
-def of_what(scope: Scope) -> str:
+def subject(scope: Scope) -> str:
     """ "one step", or "the capture" without steps."""
     return "one step" if len(scope.steps) else "the capture"
 
@@ -140,25 +141,25 @@ def kernel_with_most_time(leaves: Sequence[Leaf]) -> str:
     return max(times, key=times.__getitem__)
 
 
-def _kernel(leaves: Sequence[Leaf], short: Mapping[str, str]) -> str:
-    first = kernel_with_most_time(leaves)
-    ms = sum(leaf.ms for leaf in leaves if leaf.kernel == first)
-    launches = sum(leaf.launches for leaf in leaves if leaf.kernel == first)
+def _kernel_sentence(leaves: Sequence[Leaf], short: Mapping[str, str]) -> str:
+    kernel = kernel_with_most_time(leaves)
+    ms = sum(leaf.ms for leaf in leaves if leaf.kernel == kernel)
+    launches = sum(leaf.launches for leaf in leaves if leaf.kernel == kernel)
     share = ms / max(sum(leaf.ms for leaf in leaves), 1e-12)
     return (
-        f"The kernel with the most time is {short[first]}: {duration(1e6 * ms)} ({percent(share)}),"
+        f"The kernel with the most time is {short[kernel]}: {duration(1e6 * ms)} ({percent(share)}),"
         f" {f'{launches:,.1f}'.removesuffix('.0')} launch{'' if launches == 1 else 'es'}."
     )
 
 
-def _classes(leaves: Sequence[Leaf]) -> str:
-    times = ms_by(leaves, family_of)
-    total_ms = max(sum(times.values()), 1e-12)
-    order = sorted(times, key=lambda name: -times[name])[:MOST_CLASSES]
-    return "By class: " + ", ".join(f"{name} {percent(times[name] / total_ms)}" for name in order) + "."
+def _class_sentence(leaves: Sequence[Leaf]) -> str:
+    times = Counter(ms_by(leaves, family_of))
+    total_ms = max(times.total(), 1e-12)
+    shares = [f"{name} {percent(ms / total_ms)}" for name, ms in times.most_common(MAX_CLASSES)]
+    return f"By class: {', '.join(shares)}."
 
 
-def _memory(scope: Scope) -> list[str]:
+def _memory_sentences(scope: Scope) -> list[str]:
     in_scope = scope.step != NO_STEP if len(scope.steps) else np.ones(len(scope.activities), bool)
     is_memory = scope.is_memory & in_scope
     if not is_memory.any():

@@ -32,27 +32,27 @@ def completeness_lines(table: pd.DataFrame, width: int) -> str:
 
 
 def finding_lines(
-    findings: list[Diagnosis], width: int, time: StepTime | None = None, everything: bool = False, noun: str = "kernels"
+    findings: list[Diagnosis],
+    width: int,
+    time: StepTime | None = None,
+    lists_unchecked: bool = False,
+    noun: str = "kernels",
 ) -> str:
-    """The `time` of a step, and the findings, largest gain first; with `everything`, also the rules that could not be
-    checked, by reason. `noun` is what ran, as Scope.noun."""
+    """The `time` of a step, and the findings, largest gain first; with `lists_unchecked`, also the rules that could not
+    be checked, by reason. `noun` is Scope.noun."""
     reported = [finding for finding in findings if not finding.abstained]
     lines = [*_wrapped(time.sentence, width, "", INDENT), ""] if time else []
     base = time.base if time else ""
     lines += [line for finding in reported for line in _finding(finding, width, noun, base)] or [NOTHING_FOUND]
     silent = silent_by_reason(findings)
-    if everything:
+    if lists_unchecked:
         for reason, codes in silent.items():
             lines += _wrapped(f"not checked: {', '.join(codes)} ({reason})", width, "", INDENT)
     elif silent:
-        lines += _wrapped(f"{unchecked(silent)}; --all names them", width, "", INDENT)
+        count = sum(map(len, silent.values()))
+        needs = "1 rule needs" if count == 1 else f"{count} rules need"
+        lines += _wrapped(f"{needs} what this capture does not have; --all names them", width, "", INDENT)
     return "\n".join(lines) + "\n"
-
-
-def unchecked(silent: Mapping[str, list[str]]) -> str:
-    """How many rules could not be checked, in words."""
-    count = sum(map(len, silent.values()))
-    return f"{count} rule{' needs' if count == 1 else 's need'} what this capture does not have"
 
 
 def _finding(finding: Diagnosis, width: int, noun: str, base: str) -> Iterator[str]:
@@ -75,51 +75,52 @@ def _wrapped(text: str, width: int, indent: str = INDENT, hanging: str = INDENT 
     return textwrap.wrap(clean_text.visible(text), max(width, 40), initial_indent=indent, subsequent_indent=hanging)
 
 
-MOST_ROWS, WIDTH, MOST_FINDINGS = 30, 110, 3
-ALL_BY = "trace().range_tree()"
+MAX_ROWS, WIDTH, MAX_FINDINGS = 30, 110, 3  # in a notebook
+ALL_ROWS_CALL = "trace().range_tree()"
 
 
 def notebook_html(trace: Trace, step_name: str) -> str:
-    """The capture as HTML without scripts."""
+    """The tree of ranges, the time of a step and findings as HTML without scripts."""
     scope = Scope(trace, step_name)
     time = step_time(scope)
-    findings = [finding for finding in diagnose(scope) if not finding.abstained][:MOST_FINDINGS]
+    findings = [finding for finding in diagnose(scope) if not finding.abstained][:MAX_FINDINGS]
     notes = [units.CPU_ONLY_NOTE] if trace.is_cpu_only else []
-    tree = f"<pre>{escape(clean_text.visible_lines(tree_lines(trace, MOST_ROWS, WIDTH, all_by=ALL_BY)))}</pre>"
+    tree = clean_text.visible_lines(tree_lines(trace, MAX_ROWS, WIDTH, all_rows_command=ALL_ROWS_CALL))
     texts = [
         *([time.sentence] if time else []),
         *notes,
         *(finding.sentence(time.base if time else "") for finding in findings),
     ]
-    return tree + "".join(f"<p>{escape(clean_text.visible_lines(text[:1].upper() + text[1:]))}.</p>" for text in texts)
+    texts = [escape(clean_text.visible_lines(text[:1].upper() + text[1:])) for text in texts]
+    return f"<pre>{escape(tree)}</pre>" + "".join(f"<p>{text}.</p>" for text in texts)
 
 
-LEAST_NAME, LEAST_FACT = 20, 10
-KERNEL = "kernel"
+MIN_NAME_CHARS, MIN_FACT_CHARS = 20, 10
+KERNEL_LEVEL = "kernel"
 UNITS_NOTE = "times and launches are per step"
 
 
 def change_lines(changes: pd.DataFrame, tolerance: float, width: int) -> str:
     """One row per change; times are means per step."""
-    nothing = f"nothing differs, no time by more than {100 * tolerance:g} %\n"
-    nothing = nothing if (changes["change"] == comparison.SAME).all() else ""
+    is_same = (changes["change"] == comparison.SAME).all()
+    verdict = f"nothing differs, no time by more than {100 * tolerance:g} %\n" if is_same else ""
     if changes.empty:
-        return nothing
-    short = short_names(changes.loc[changes["level"] == KERNEL, "name"])
+        return verdict
+    short = short_names(changes.loc[changes["level"] == KERNEL_LEVEL, "name"])
     is_fact = changes["change"] == comparison.FACT
     before, after = (changes[side].where(is_fact, changes[f"ms_{side}"].map(_time)) for side in ("before", "after"))
     launches = zip(changes["launches_before"], changes["launches_after"], strict=True)
     columns = [
         TextColumn("level", list(changes["level"]), right=False),
-        TextColumn("name", [short.get(name, name) for name in changes["name"]], right=False, least=LEAST_NAME),
+        TextColumn("name", [short.get(name, name) for name in changes["name"]], right=False, least=MIN_NAME_CHARS),
         TextColumn("change", list(changes["change"]), right=False),
-        TextColumn("before", list(before), least=LEAST_FACT),
-        TextColumn("after", list(after), least=LEAST_FACT),
+        TextColumn("before", list(before), least=MIN_FACT_CHARS),
+        TextColumn("after", list(after), least=MIN_FACT_CHARS),
         TextColumn("more", [_time(ms) for ms in changes["ms_more"]], rank=3),
         TextColumn("ratio", ["" if ratio != ratio else f"× {ratio:.3g}" for ratio in changes["ratio"]], rank=2),
         TextColumn("launches", ["" if pair[0] != pair[0] else _launches(*pair) for pair in launches], rank=1),
     ]
-    return aligned(columns, width) + nothing + f"{UNITS_NOTE}\n"
+    return aligned(columns, width) + verdict + f"{UNITS_NOTE}\n"
 
 
 def _time(ms: float) -> str:

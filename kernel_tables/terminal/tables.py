@@ -1,6 +1,6 @@
 """The tables of `ranges`, `kernels` and `classes` as lines for a terminal, and sentences on communication.
 
-`heading` is the heading of times: GPU time, or operators' time on a processor.
+`heading` is that of times: GPU time, or operators' time on a processor.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,18 +14,18 @@ from kernel_tables.units import bar, duration, percent, time_heading
 from kernel_tables.views.readable_tree import RangeTree
 
 INDENT = "  "
-BAR = 12  # characters
-LEAST_NAME, LEAST_PATH = 24, 12
-MOST_NAME = 60  # characters of a range in the tree
+BAR_CHARS = 12
+MIN_NAME_CHARS, MIN_PATH_CHARS = 24, 12
+MAX_RANGE_CHARS = 60  # of a range in the tree
 NO_RANGE = "(no range)"
-ALL_BY = "--top 0"  # the option of commands that show tables
+ALL_ROWS_OPTION = "--top 0"
 
 
 def range_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str) -> str:
     """The ranges, with their shares of `all_ns`."""
     times = (table["gpu_time_ns"] + table["memop_time_ns"]).tolist()
     columns = [
-        TextColumn("range", table["range"].tolist(), right=False, least=LEAST_NAME),
+        TextColumn("range", table["range"].tolist(), right=False, least=MIN_NAME_CHARS),
         _counts("times", table["instances"], rank=2),
         _counts("kernels", table["kernels"], rank=1),
         *_times(heading, times, all_ns),
@@ -36,30 +36,29 @@ def range_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str) -> s
 
 def tree_lines(
     trace: Trace,
-    most: int,
+    max_rows: int,
     width: int,
     under: str | None = None,
     process: int | None = None,
-    all_by: str = ALL_BY,
+    all_rows_command: str = ALL_ROWS_OPTION,
 ) -> str:
-    """The tree of ranges in about `most` rows (0: all), how many are left out, and what shows all; names are cut
-    last."""
+    """The tree of ranges in about `max_rows` rows (0: all), and below it how many are left out, and what shows all."""
     tree = RangeTree(trace, under, process)
-    rows = tree.rows(most)
+    rows = tree.rows(max_rows)
     left_out = len(tree) - sum(not row.others for row in rows)
     all_ns, heading = int(trace.classes(under, process)["total_ns"].sum()), time_heading(trace.is_cpu_only)
     nodes, times = [row.node for row in rows], [row.node.ns for row in rows]
     counts = ["" if node.instances is None else f"{node.instances:,}" for node in nodes]
     memops = [f"{node.memops:,}" if node.memops else "" for node in nodes]
-    labels = [INDENT * row.depth + cut(row.label, MOST_NAME) for row in rows]
+    labels = [INDENT * row.depth + cut(row.label, MAX_RANGE_CHARS) for row in rows]
     columns = [
-        TextColumn("range", labels, right=False, least=LEAST_NAME),
+        TextColumn("range", labels, right=False, least=MIN_NAME_CHARS),
         TextColumn("times", counts, rank=7),
         TextColumn("kernels", [f"{node.kernels:,}" for node in nodes], rank=2),
         *_times(heading, times, all_ns, bar_rank=8),
         *([TextColumn("copies, fills", memops, rank=9)] if any(memops) else []),
     ]
-    return aligned(columns, width) + rest_line(left_out, "ranges", None, width, heading, all_by)
+    return aligned(columns, width) + rest_line(left_out, "ranges", None, width, heading, all_rows_command)
 
 
 def names_of(table: pd.DataFrame) -> dict[str, str]:
@@ -68,12 +67,12 @@ def names_of(table: pd.DataFrame) -> dict[str, str]:
 
 
 def kernel_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, short: Mapping[str, str]) -> str:
-    """The kernels by range path, with their `short` names; names without a short name are not cut."""
-    times = table["total_ns"].tolist()
+    """The kernels by range path, with their `short` names; if that is empty, full names, which are not cut."""
+    times, paths = table["total_ns"].tolist(), [path or NO_RANGE for path in table["range"]]
     columns = [
         _kernels("kernel", table["kernel"], short),
-        TextColumn("range", [path or NO_RANGE for path in table["range"]], False, LEAST_PATH, cut_start=True, rank=1),
-        TextColumn("class", table["class"].tolist(), right=False, least=LEAST_PATH, rank=6),
+        TextColumn("range", paths, right=False, least=MIN_PATH_CHARS, cut_start=True, rank=1),
+        TextColumn("class", table["class"].tolist(), right=False, least=MIN_PATH_CHARS, rank=6),
         _counts("launches", table["launches"], rank=2),
         *_times(heading, times, all_ns),
         TextColumn("mean", list(map(duration, table["mean_ns"])), rank=5),
@@ -84,10 +83,10 @@ def kernel_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, sho
 
 
 def class_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, short: Mapping[str, str]) -> str:
-    """The classes of kernels, each with the `short` name of its longest-running kernel."""
+    """The classes of kernels, each with the `short` name of the kernel with the most time."""
     times = table["total_ns"].tolist()
     columns = [
-        TextColumn("class", table["class"].tolist(), right=False, least=LEAST_NAME),
+        TextColumn("class", table["class"].tolist(), right=False, least=MIN_NAME_CHARS),
         _counts("kernels", table["kernels"], rank=2),
         _counts("launches", table["launches"], rank=1),
         *_times(heading, times, all_ns),
@@ -96,25 +95,26 @@ def class_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, shor
     return aligned(columns, width)
 
 
-def rest_line(left_out: int, noun: str, share: float | None, width: int, heading: str, all_by: str = ALL_BY) -> str:
+def rest_line(
+    left_out: int, noun: str, share: float | None, width: int, heading: str, all_rows_command: str = ALL_ROWS_OPTION
+) -> str:
     """The line below a table that shows only its first rows: the `share` of time of the other rows, and what shows
     all."""
     if not left_out:
         return ""
     share_text = "" if share is None else f", {percent(share)} of the {heading}"
-    return cut(f"{left_out:,} more {noun}{share_text}; {all_by} shows all", width) + "\n"
+    return cut(f"{left_out:,} more {noun}{share_text}; {all_rows_command} shows all", width) + "\n"
 
 
 def _kernels(heading: str, names: pd.Series, short: Mapping[str, str], rank: int = 0) -> TextColumn:
-    return TextColumn(
-        heading, [short.get(name, name) for name in names], False, LEAST_NAME if short else None, rank=rank
-    )
+    texts = [short.get(name, name) for name in names]
+    return TextColumn(heading, texts, right=False, least=MIN_NAME_CHARS if short else None, rank=rank)
 
 
 def _times(heading: str, times: Sequence[float], all_ns: int, bar_rank: int = 3) -> list[TextColumn]:
     """The times, and their share of all time as a number and as a bar."""
     shares = [time / all_ns if all_ns else 0.0 for time in times]
-    bars = TextColumn("", [bar(share, BAR).rstrip() for share in shares], right=False, rank=bar_rank)
+    bars = TextColumn("", [bar(share, BAR_CHARS).rstrip() for share in shares], right=False, rank=bar_rank)
     return [TextColumn(heading, list(map(duration, times))), TextColumn("share", list(map(percent, shares))), bars]
 
 
@@ -123,17 +123,17 @@ def _counts(heading: str, counts: pd.Series, rank: int) -> TextColumn:
 
 
 def communication_sentences(table: pd.DataFrame, numbers: Sequence[int]) -> Iterator[str]:
-    """A sentence with the means over the steps for each rank and device in a table of `communication`; none for those
-    that ran no collective. `numbers` are the printed numbers of the ranks."""
-    has_several = table.groupby("rank")["device"].nunique().gt(1)
+    """A sentence with the means over the steps for each rank and device in a table of `communication` that ran a
+    collective. `numbers` are the printed numbers of the ranks."""
+    has_several_devices = table.groupby("rank")["device"].nunique().gt(1)
     for (rank, device), steps in table.groupby(["rank", "device"]):
         mean = steps.mean(numeric_only=True)
         if not mean["collectives"]:
             continue
         exposed_ns, step_ns = mean["exposed_communication_ns"], mean["step_ns"]
-        device_name = f"rank {numbers[rank]}, device {device}" if has_several[rank] else f"rank {numbers[rank]}"
+        source = f"rank {numbers[rank]}" + (f", device {device}" if has_several_devices[rank] else "")
         text = (
-            f"{device_name}: communication takes {duration(mean['communication_ns'])} of a step of {duration(step_ns)},"
+            f"{source}: communication takes {duration(mean['communication_ns'])} of a step of {duration(step_ns)},"
             f" {duration(exposed_ns)} of it ({percent(exposed_ns / step_ns)} of the step) not overlapped by computation"
         )
         if not steps["waiting_ns"].isna().any():

@@ -12,8 +12,8 @@ from torch import nn
 
 from kernel_recorder.command import _print_contents
 from kernel_recorder.in_process.handover import Notes, read_notes
-from kernel_recorder.in_process.profilers import BEGINNING, ENDING, NsysProfiler, TorchProfiler
-from kernel_recorder.in_process.ranks import Ranks
+from kernel_recorder.in_process.profilers import END_FUNCTION, START_FUNCTIONS, NsysProfiler, TorchProfiler
+from kernel_recorder.in_process.ranks import RankCoordinator
 from kernel_recorder.in_process.recorder import Recorder
 from kernel_recorder.keeping import RecordedProcess, keep_recordings, name_unfinished_step
 from kernel_tables.trace import Trace
@@ -163,7 +163,7 @@ def test_where_no_range_was_open_the_kernels_are_printed(tmp_path, capsys):
     assert "error" not in said
 
 
-class NoParts:
+class NoRanges:
     has_steps = False
 
     def begin(self):
@@ -179,7 +179,7 @@ class NoParts:
 def window(tmp_path):
     """A window of PyTorch's profiler, open in this process."""
     profiler = TorchProfiler()
-    recorder = Recorder(Notes(tmp_path), Ranks(Notes(tmp_path)), profiler, NoParts())
+    recorder = Recorder(Notes(tmp_path), RankCoordinator(Notes(tmp_path)), profiler, NoRanges())
     assert recorder.open()
     yield recorder, profiler, tmp_path
     recorder.close()
@@ -207,7 +207,7 @@ def test_a_window_that_records_nothing_is_told_and_leaves_no_file(window):
 
 
 def test_where_the_program_profiles_itself_it_loses_nothing_and_the_reason_is_noted(tmp_path):
-    recorder = Recorder(Notes(tmp_path), Ranks(Notes(tmp_path)), TorchProfiler(), NoParts())
+    recorder = Recorder(Notes(tmp_path), RankCoordinator(Notes(tmp_path)), TorchProfiler(), NoRanges())
     with torch.autograd.profiler.profile(use_kineto=True) as of_the_program:
         assert not recorder.open()
         torch.ones(2)
@@ -222,9 +222,9 @@ def test_a_program_that_profiles_itself_inside_the_window_ends_it_and_both_keep_
     window, monkeypatch, is_planned
 ):
     recorder, profiler, folder = window
-    for name in (*BEGINNING, ENDING):
+    for name in (*START_FUNCTIONS, END_FUNCTION):
         monkeypatch.setattr(torch.autograd.profiler, name, getattr(torch.autograd.profiler, name))
-    profiler.watch_program(recorder.step_back)
+    profiler.watch_program(recorder.leave_profiler)
     torch.zeros(2)
     planned = torch.profiler.schedule(wait=0, warmup=1, active=1) if is_planned else None
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], schedule=planned) as of_the_program:
@@ -240,10 +240,11 @@ def test_a_program_that_profiles_itself_inside_the_window_ends_it_and_both_keep_
 
 
 def test_under_nsys_a_profile_of_the_program_is_noted_once(tmp_path, monkeypatch):
-    for name in BEGINNING:
+    for name in START_FUNCTIONS:
         monkeypatch.setattr(torch.autograd.profiler, name, getattr(torch.autograd.profiler, name))
-    profiler = NsysProfiler(Ranks(Notes(tmp_path)))
-    profiler.watch_program(Recorder(Notes(tmp_path), Ranks(Notes(tmp_path)), profiler, NoParts()).note_profile)
+    notes = Notes(tmp_path)
+    profiler = NsysProfiler(RankCoordinator(notes))
+    profiler.watch_program(Recorder(notes, RankCoordinator(notes), profiler, NoRanges()).note_profile)
     for _ in range(2):
         with torch.autograd.profiler.profile(use_kineto=True):
             torch.ones(2)
@@ -251,11 +252,11 @@ def test_under_nsys_a_profile_of_the_program_is_noted_once(tmp_path, monkeypatch
 
 
 def test_a_window_that_cannot_open_while_the_program_profiles_itself_opens_later(tmp_path, monkeypatch):
-    for name in (*BEGINNING, ENDING):
+    for name in (*START_FUNCTIONS, END_FUNCTION):
         monkeypatch.setattr(torch.autograd.profiler, name, getattr(torch.autograd.profiler, name))
     profiler = TorchProfiler()
-    recorder = Recorder(Notes(tmp_path), Ranks(Notes(tmp_path)), profiler, NoParts())
-    profiler.watch_program(recorder.step_back)
+    recorder = Recorder(Notes(tmp_path), RankCoordinator(Notes(tmp_path)), profiler, NoRanges())
+    profiler.watch_program(recorder.leave_profiler)
     with torch.autograd.profiler.profile(use_kineto=True):
         assert not recorder.open()
         assert not recorder.open()
@@ -265,18 +266,19 @@ def test_a_window_that_cannot_open_while_the_program_profiles_itself_opens_later
 
 
 def test_what_fails_in_the_recorder_is_noted_and_never_raised_in_the_program(tmp_path):
-    class Failing(NoParts):
+    class Failing(NoRanges):
         def begin(self):
             raise KeyError("a model that hides its parts")
 
-    recorder = Recorder(Notes(tmp_path), Ranks(Notes(tmp_path)), TorchProfiler(), Failing())
+    recorder = Recorder(Notes(tmp_path), RankCoordinator(Notes(tmp_path)), TorchProfiler(), Failing())
     assert not recorder.open()
     assert not torch.autograd._profiler_enabled()
     assert read_notes(tmp_path)[-1]["reason"] == "KeyError: 'a model that hides its parts'"
 
 
 def test_where_the_command_is_gone_the_program_goes_on(tmp_path):
-    recorder = Recorder(Notes(tmp_path / "gone"), Ranks(Notes(tmp_path / "gone")), TorchProfiler(), NoParts())
+    notes = Notes(tmp_path / "gone")
+    recorder = Recorder(notes, RankCoordinator(notes), TorchProfiler(), NoRanges())
     assert not recorder.open()
     recorder.close()
     assert not (tmp_path / "gone").exists()
@@ -286,7 +288,7 @@ def test_a_second_process_finds_the_window_taken(tmp_path, monkeypatch):
     with monkeypatch.context() as of_another:
         of_another.setattr(os, "getpid", lambda: 1)
         assert Notes(tmp_path).claim()
-    recorder = Recorder(Notes(tmp_path), Ranks(Notes(tmp_path)), TorchProfiler(), NoParts())
+    recorder = Recorder(Notes(tmp_path), RankCoordinator(Notes(tmp_path)), TorchProfiler(), NoRanges())
     assert not recorder.open()
     assert not recorder.is_open
     assert "elsewhere" in (tmp_path / "notes.jsonl").read_text()

@@ -3,10 +3,16 @@
 import pytest
 
 from kernel_recorder.in_process.handover import NSYS, PROGRAM, RANGE, SECONDS, Settings
-from kernel_recorder.nothing_recorded import why_nothing
+from kernel_recorder.nothing_recorded import missing_recording_reason
 from kernel_recorder.outcome import Outcome
-from kernel_recorder.program import Ended
-from kernel_recorder.remarks import cost, elsewhere, remarks, slowed, window
+from kernel_recorder.program import ProgramEnd
+from kernel_recorder.remarks import (
+    cost_sentence,
+    remarks,
+    slowdown_sentence,
+    unrecorded_processes_sentence,
+    window_phrase,
+)
 
 OPENED = {"event": "open", "pid": 7, "first": 6, "start_s": 0.25, "torch": "2.13", "has_steps": True}
 CLOSED = {"event": "closed", "pid": 7, "done": 3, "stop_s": 0.5, "step_before_s": 0.01, "step_within_s": 0.012}
@@ -15,18 +21,18 @@ WHOLE = [OPENED, CLOSED, SAVED]
 
 
 def outcome(*notes, returncode=0, **settings):
-    return Outcome(Settings(**settings), list(notes), Ended(returncode))
+    return Outcome(Settings(**settings), list(notes), ProgramEnd(returncode))
 
 
 def test_a_whole_recording_says_what_it_holds_and_what_it_cost():
-    told = outcome(*WHOLE)
-    assert told.has_recording
-    assert window(told) == "steps 6 to 8 of process 7, by PyTorch's profiler"
-    assert cost(told) == (
+    recording = outcome(*WHOLE)
+    assert recording.has_recording
+    assert window_phrase(recording) == "steps 6 to 8 of process 7, by PyTorch's profiler"
+    assert "".join(cost_sentence(recording)) == (
         "recording took 1.75 s of the program's time: 250 ms to begin, 500 ms to stop, 1.00 s to write;"
         " steps take 1.20 times as long in the window as before it"
     )
-    assert (list(remarks(told)), told.expected_steps) == ([], 3)
+    assert (list(remarks(recording)), recording.expected_steps) == ([], 3)
 
 
 @pytest.mark.parametrize(
@@ -41,26 +47,26 @@ def test_a_whole_recording_says_what_it_holds_and_what_it_cost():
 )
 def test_every_window_is_named(settings, done, recorded):
     opened = OPENED | settings.pop("opened", {})
-    told = outcome(opened, CLOSED | {"done": done}, SAVED, **settings)
-    assert window(told) == f"{recorded} of process 7, by PyTorch's profiler"
+    recording = outcome(opened, CLOSED | {"done": done}, SAVED, **settings)
+    assert window_phrase(recording) == f"{recorded} of process 7, by PyTorch's profiler"
 
 
 def test_a_window_that_opened_at_the_capture_of_a_graph_says_that_more_than_the_steps_was_recorded():
     opened = {name: value for name, value in OPENED.items() if name != "first"}
     steps = {"event": "steps", "pid": 7, "first": 6, "by": "graph", "name": "a CUDA graph"}
-    told = outcome(opened, steps, CLOSED, SAVED)
-    assert told.has_prelude and "the capture begins earlier" in "".join(remarks(told))
+    recording = outcome(opened, steps, CLOSED, SAVED)
+    assert recording.has_prelude and "the capture begins earlier" in "".join(remarks(recording))
     assert not outcome(opened, steps, CLOSED | {"done": 0}, SAVED).has_prelude
     assert not outcome(*WHOLE).has_prelude
 
 
 def test_a_program_that_ends_in_the_window_keeps_what_there_is_and_expects_the_steps_that_it_ended():
-    told = outcome(OPENED, CLOSED | {"done": 1, "ended": True, "error": "KeyboardInterrupt"}, SAVED, returncode=-2)
-    assert told.has_recording
-    (remark,) = remarks(told)
+    recording = outcome(OPENED, CLOSED | {"done": 1, "ended": True, "error": "KeyboardInterrupt"}, SAVED, returncode=-2)
+    assert recording.has_recording
+    (remark,) = remarks(recording)
     assert remark == "the program ended inside the window (KeyboardInterrupt); what was recorded until then is kept"
-    assert (told.expected_steps, told.ended_in_step) == (1, True)
-    assert window(told) == "step 6 and a part of step 7 of process 7, by PyTorch's profiler"
+    assert (recording.expected_steps, recording.ended_in_step) == (1, True)
+    assert window_phrase(recording) == "step 6 and a part of step 7 of process 7, by PyTorch's profiler"
 
 
 @pytest.mark.parametrize(
@@ -71,9 +77,9 @@ def test_a_program_that_ends_in_the_window_keeps_what_there_is_and_expects_the_s
     ],
 )
 def test_a_program_that_ends_in_the_first_step_of_the_window_has_no_whole_step(closed, recorded):
-    told = outcome(OPENED, *closed, SAVED)
-    assert window(told) == f"{recorded} of process 7, by PyTorch's profiler"
-    assert told.ended_in_step
+    recording = outcome(OPENED, *closed, SAVED)
+    assert window_phrase(recording) == f"{recorded} of process 7, by PyTorch's profiler"
+    assert recording.ended_in_step
 
 
 def test_a_program_with_ranges_of_its_own_ends_in_no_range_of_the_recorder():
@@ -81,9 +87,9 @@ def test_a_program_with_ranges_of_its_own_ends_in_no_range_of_the_recorder():
 
 
 def test_a_program_killed_in_the_window_leaves_nothing_of_pytorchs_profiler_and_all_of_nsys():
-    told = outcome(OPENED, returncode=-9)
-    assert not told.has_recording
-    assert "was ended by SIGKILL before PyTorch's profiler wrote its data" in why_nothing(told)
+    recording = outcome(OPENED, returncode=-9)
+    assert not recording.has_recording
+    assert "was ended by SIGKILL before PyTorch's profiler wrote its data" in missing_recording_reason(recording)
     assert outcome(OPENED, returncode=-9, profiler=NSYS).has_recording
 
 
@@ -93,7 +99,7 @@ def test_a_program_killed_in_the_window_leaves_nothing_of_pytorchs_profiler_and_
         ([{"event": "old_python", "version": "3.9.2"}], "the program's Python is 3.9.2, and the recorder needs 3.11"),
         ([], "no Python of the program loaded the recorder"),
         ([{"event": "python"}], "the program did not import PyTorch"),
-        ([{"event": "python"}, {"event": "torch"}], "the program made none that is known"),
+        ([{"event": "python"}, {"event": "torch"}], "the program made an unknown number"),
         (
             [{"event": "python"}, {"event": "torch"}, {"event": "exit", "reached": 2}, {"event": "exit", "reached": 0}],
             "the window starts after step 5, and the program made 2;",
@@ -107,9 +113,9 @@ def test_a_program_killed_in_the_window_leaves_nothing_of_pytorchs_profiler_and_
     ],
 )
 def test_why_there_is_no_recording_is_told(notes, reason):
-    told = outcome(*notes)
-    assert not told.has_recording
-    assert reason in why_nothing(told)
+    recording = outcome(*notes)
+    assert not recording.has_recording
+    assert reason in missing_recording_reason(recording)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +128,7 @@ def test_why_there_is_no_recording_is_told(notes, reason):
 )
 def test_a_window_that_is_never_reached_says_what_it_waited_for(settings, reason):
     notes = [{"event": "python"}, {"event": "torch"}, {"event": "exit", "reached": 0}]
-    assert reason in why_nothing(outcome(*notes, **settings))
+    assert reason in missing_recording_reason(outcome(*notes, **settings))
 
 
 @pytest.mark.parametrize(
@@ -134,19 +140,19 @@ def test_a_window_that_is_never_reached_says_what_it_waited_for(settings, reason
 )
 def test_a_time_that_begins_after_the_program_says_what_it_waited_for(settings, reason):
     notes = [{"event": "python"}, {"event": "torch"}, {"event": "exit", "reached": 1}]
-    assert reason in why_nothing(outcome(*notes, window=SECONDS, seconds=1, **settings))
+    assert reason in missing_recording_reason(outcome(*notes, window=SECONDS, seconds=1, **settings))
 
 
 def test_what_the_program_repeated_is_told_where_it_was_too_little():
     repeated = [["optimizer", "Adam", 2], ["module", "GPT", 4]]
     notes = [{"event": "python"}, {"event": "torch"}, {"event": "exit", "reached": 4, "repeated": repeated}]
-    assert "and the program made 4 (2 steps of Adam, 4 calls of GPT)" in why_nothing(outcome(*notes))
+    assert "and the program made 4 (2 steps of Adam, 4 calls of GPT)" in missing_recording_reason(outcome(*notes))
 
 
 def test_an_optimizer_that_takes_no_step_is_told_with_what_records_its_program():
     exit_ = {"event": "exit", "reached": 4, "repeated": [["module", "GPT", 4]], "has_optimizer": True}
-    told = outcome({"event": "python"}, {"event": "torch"}, exit_)
-    assert "an optimizer, which changed no weights between calls of a model" in why_nothing(told)
+    recording = outcome({"event": "python"}, {"event": "torch"}, exit_)
+    assert "an optimizer, which changed no weights between calls of a model" in missing_recording_reason(recording)
 
 
 @pytest.mark.parametrize(
@@ -158,38 +164,39 @@ def test_an_optimizer_that_takes_no_step_is_told_with_what_records_its_program()
 )
 def test_calls_before_an_optimizer_are_told_from_its_steps(steps, settings, advice):
     exit_ = {"event": "exit", "pid": 7, "repeated": [["module", "GPT", 12], ["optimizer", "Adam", steps]]}
-    told = outcome(OPENED | {"by": "module", "name": "GPT"}, CLOSED, SAVED, exit_, **settings)
-    assert advice in "".join(remarks(told))
+    recording = outcome(OPENED | {"by": "module", "name": "GPT"}, CLOSED, SAVED, exit_, **settings)
+    assert advice in "".join(remarks(recording))
 
 
 def test_steps_that_are_longer_in_the_window_are_told():
     slower = outcome(OPENED, CLOSED | {"step_within_s": 0.02}, SAVED)
-    (sentence,) = slowed(slower)
-    assert "step" not in cost(slower), "it is said once"
+    (sentence,) = slowdown_sentence(slower)
+    assert "step" not in "".join(cost_sentence(slower)), "it is said once"
     assert sentence.startswith("steps take 2.00 times as long in the window as before it")
-    assert list(slowed(outcome(OPENED, CLOSED | {"step_within_s": 0.011}, SAVED))) == []
+    assert list(slowdown_sentence(outcome(OPENED, CLOSED | {"step_within_s": 0.011}, SAVED))) == []
 
 
 def test_a_folder_that_was_deleted_is_the_reason():
-    deleted = Outcome(Settings(), [], Ended(0), folder_is_gone=True)
-    assert "was deleted while it ran" in why_nothing(deleted)
+    deleted = Outcome(Settings(), [], ProgramEnd(0), folder_is_gone=True)
+    assert "was deleted while it ran" in missing_recording_reason(deleted)
 
 
 def test_a_window_that_a_profile_of_the_program_ends_is_cut_and_says_so():
-    told = outcome(OPENED, CLOSED | {"done": 1, "profile": True}, SAVED)
-    assert window(told) == "step 6 and a part of step 7 of process 7, by PyTorch's profiler"
-    assert told.ended_in_step
-    assert "the program started PyTorch's profiler itself, so this window ended there" in "".join(remarks(told))
+    recording = outcome(OPENED, CLOSED | {"done": 1, "profile": True}, SAVED)
+    assert window_phrase(recording) == "step 6 and a part of step 7 of process 7, by PyTorch's profiler"
+    assert recording.ended_in_step
+    assert "the program started PyTorch's profiler itself, so this window ended there" in "".join(remarks(recording))
 
 
 def test_a_window_that_opened_at_a_capture_has_the_facts_of_its_steps_and_says_where_it_had_none():
     early = {name: value for name, value in OPENED.items() if name != "first"}
     steps = {"event": "steps", "pid": 7, "first": 4, "by": "graph", "name": "a CUDA graph"}
-    told = outcome(early, steps, CLOSED, SAVED)
-    assert window(told) == "replays 4 to 6 of a CUDA graph of process 7, by PyTorch's profiler"
-    told = outcome(early, CLOSED | {"done": 0, "ended": True}, SAVED)
-    assert window(told).startswith("from the first capture of a CUDA graph until the program ended, without a step")
-    assert not told.ended_in_step
+    recording = outcome(early, steps, CLOSED, SAVED)
+    assert window_phrase(recording) == "replays 4 to 6 of a CUDA graph of process 7, by PyTorch's profiler"
+    recording = outcome(early, CLOSED | {"done": 0, "ended": True}, SAVED)
+    phrase = "from the first capture of a CUDA graph until the program ended, without a step"
+    assert window_phrase(recording).startswith(phrase)
+    assert not recording.ended_in_step
 
 
 @pytest.mark.parametrize(
@@ -211,11 +218,11 @@ def test_the_facts_of_a_window_are_kept_with_it():
 
 def test_processes_that_came_too_late_are_counted_once_each():
     late = [{"event": "elsewhere", "pid": pid} for pid in (8, 9, 9)]
-    (remark,) = elsewhere(outcome(*WHOLE, *late))
+    (remark,) = unrecorded_processes_sentence(outcome(*WHOLE, *late))
     assert remark == "2 further processes came to such a window; the first was recorded"
 
 
 def test_a_rank_whose_run_is_not_known_is_told():
     unknown = {"event": "no_rank", "pid": 7, "reason": "RuntimeError: a store\x1b that cannot"}
     (remark,) = remarks(outcome(unknown, *WHOLE))
-    assert remark.endswith("distributed run unknown (RuntimeError: a store\\x1b that cannot)")
+    assert remark.endswith("distributed run is unknown (RuntimeError: a store\\x1b that cannot)")

@@ -57,7 +57,7 @@ def test_the_program_finds_its_own_packages_and_of_ours_kernel_tables_alone(reco
 
 
 def test_a_python_that_a_service_starts_after_the_recording_is_left_alone(tmp_path):
-    left = {"PYTHONPATH": str(program_module.INJECTED), program_module.HANDOVER: str(tmp_path / "gone")}
+    left = {"PYTHONPATH": str(program_module.INJECTED_FOLDER), program_module.HANDOVER_VARIABLE: str(tmp_path / "gone")}
     source = "import sys; print('kernel_tables' in sys.modules)"
     command = [sys.executable, "-c", source]
     done = subprocess.run(command, env=os.environ | left, capture_output=True, text=True, check=True)
@@ -67,8 +67,8 @@ def test_a_python_that_a_service_starts_after_the_recording_is_left_alone(tmp_pa
 def test_a_python_that_is_too_old_runs_as_always_and_says_so(tmp_path):
     source = (
         "import os, runpy, sys; sys.version_info = (3, 9, 2)\n"
-        f"os.environ['{program_module.HANDOVER}'] = {str(tmp_path)!r}\n"
-        f"runpy.run_path({str(program_module.INJECTED / 'sitecustomize.py')!r})\n"
+        f"os.environ['{program_module.HANDOVER_VARIABLE}'] = {str(tmp_path)!r}\n"
+        f"runpy.run_path({str(program_module.INJECTED_FOLDER / 'sitecustomize.py')!r})\n"
         "print('kernel_tables' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", source], capture_output=True, check=True).stdout == b"False\n"

@@ -6,17 +6,17 @@ import torch
 from torch.autograd.profiler import profile, record_function
 
 from kernel_recorder.in_process import program_ranges
-from kernel_recorder.in_process.program_ranges import ProgramRanges, printable
+from kernel_recorder.in_process.program_ranges import ProgramRanges, nvtx_text
 from kernel_tables.kineto.names import decoded
 
 
 class Heard(list):
     """What a window is told."""
 
-    def entering(self, name, *, of_torch):
+    def before_range(self, name, *, of_torch):
         self.append(("of torch " if of_torch else "") + f"enter {name}")
 
-    def left(self, name, optimizer=None):
+    def after_range(self, name, optimizer=None):
         self.append(f"left {name}")
 
 
@@ -32,7 +32,8 @@ def listening(monkeypatch):
     ):
         for name in names:
             monkeypatch.setattr(owner, name, getattr(owner, name))
-    for owner, push, pop in ((torch.cuda.nvtx, "range_push", "range_pop"), (program_ranges, "PLAIN_PUSH", "PLAIN_POP")):
+    functions = ((torch.cuda.nvtx, "range_push", "range_pop"), (program_ranges, "ORIGINAL_PUSH", "ORIGINAL_POP"))
+    for owner, push, pop in functions:
         monkeypatch.setattr(owner, push, pushed.append)
         monkeypatch.setattr(owner, pop, lambda: pushed.append("pop"))
 
@@ -112,4 +113,4 @@ def test_ranges_of_pytorch_itself_are_told_apart(listening):
 
 
 def test_what_nvtx_cannot_take_is_written_out():
-    assert printable("a\0b\ud800") == "a\\0b\\ud800"
+    assert nvtx_text("a\0b\ud800") == "a\\0b\\ud800"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kernel_recorder.command import HIDDEN, LONGEST, program_text
+from kernel_recorder.command import HIDDEN, MAX_PROGRAM_CHARS, program_text
 
 
 @pytest.mark.parametrize(
@@ -24,4 +24,4 @@ def test_a_command_line_is_shown_without_secrets_and_places(arguments, text):
 
 
 def test_a_long_command_line_is_cut():
-    assert len(program_text(["python", *["--flag"] * 100])) == LONGEST
+    assert len(program_text(["python", *["--flag"] * 100])) == MAX_PROGRAM_CHARS

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from kernel_recorder.in_process.handover import NOTES_FILE, RANK, Notes
-from kernel_recorder.in_process.ranks import Ranks
+from kernel_recorder.in_process.ranks import RankCoordinator
 from kernel_recorder.in_process.recorder import Recorder
 from kernel_tables.__main__ import main
 from kernel_tables.ranks.collectives import collectives
@@ -48,7 +48,7 @@ def test_every_rank_is_recorded_in_a_capture_of_its_own(record, tmp_path, capfd)
         traces = [first, second]
         for trace in traces:
             assert trace.ranges().set_index("range").loc["step", "instances"] == 2
-            assert [one for one in trace.check(expected_steps=2) if one.severity == "error"] == []
+            assert [finding for finding in trace.check(expected_steps=2) if finding.severity == "error"] == []
         table = collectives(ranks_of(traces))
     # one bucket of gradients a step, on each rank, matched between them
     assert table.groupby(["rank", "step"]).size().to_dict() == {(0, 0): 1, (0, 1): 1, (1, 0): 1, (1, 1): 1}
@@ -76,11 +76,11 @@ def test_a_capture_of_an_earlier_run_is_not_taken_for_a_rank_of_this_one(record,
 
 def claims(folder, monkeypatch, *runs):
     """Whether each of several processes is recorded, given the run of which it is a rank."""
-    found = []
+    are_recorded = []
     for pid, run in enumerate(runs, 1_000_000):
         monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
-        found.append(Notes(folder).claim(run))
-    return found
+        are_recorded.append(Notes(folder).claim(run))
+    return are_recorded
 
 
 def test_with_the_first_process_the_ranks_of_its_run_are_recorded_and_no_other(tmp_path, monkeypatch):
@@ -99,15 +99,15 @@ def test_with_the_first_process_the_ranks_of_its_run_are_recorded_and_no_other(t
 def rank(folder, number, late_s, order, meets=("start", "stop"), of=2):
     """A process that is a rank, and comes late to where it meets the others."""
     notes = Notes(folder)
-    one = Ranks(notes)
-    one.join("a run", number, of)
+    coordinator = RankCoordinator(notes)
+    coordinator.join("a run", number, of)
     while len((folder / NOTES_FILE).read_text().splitlines()) < of:
         time.sleep(0.001)
     time.sleep(late_s)
-    for what in meets:
-        order.put((time.monotonic(), f"comes to {what}", number))
-        one.together(what, lambda what=what: order.put((time.monotonic(), what, number)))
-        order.put((time.monotonic(), f"leaves {what}", number))
+    for point in meets:
+        order.put((time.monotonic(), f"comes to {point}", number))
+        coordinator.call_once(point, lambda point=point: order.put((time.monotonic(), point, number)))
+        order.put((time.monotonic(), f"leaves {point}", number))
 
 
 def met(folder, *ranks_args):
@@ -119,19 +119,19 @@ def met(folder, *ranks_args):
         process.start()
     for process in processes:
         process.join(60)
-    found = []
+    events = []
     while not order.empty():
-        found.append(order.get())
-    return [(what, number) for _, what, number in sorted(found)], [process.exitcode for process in processes]
+        events.append(order.get())
+    return [(event, number) for _, event, number in sorted(events)], [process.exitcode for process in processes]
 
 
 def test_one_rank_acts_for_all_once_all_have_come_and_all_wait_for_it(tmp_path):
-    done, codes = met(tmp_path, (0, 0.0), (1, 0.3))
+    events, codes = met(tmp_path, (0, 0.0), (1, 0.3))
     assert codes == [0, 0]
-    for what in ("start", "stop"):
-        (acted,) = [place for place, (event, _) in enumerate(done) if event == what]
-        assert {number for event, number in done[:acted] if event == f"comes to {what}"} == {0, 1}
-        assert not [number for event, number in done[:acted] if event == f"leaves {what}"]
+    for point in ("start", "stop"):
+        (call_index,) = [index for index, (event, _) in enumerate(events) if event == point]
+        assert {number for event, number in events[:call_index] if event == f"comes to {point}"} == {0, 1}
+        assert not [number for event, number in events[:call_index] if event == f"leaves {point}"]
 
 
 def test_a_rank_that_has_ended_is_not_waited_for(tmp_path):
@@ -139,39 +139,39 @@ def test_a_rank_that_has_ended_is_not_waited_for(tmp_path):
     note = {"event": RANK, "run": "a run", "pid": int(gone.stdout), "number": 1, "of": 2}
     (tmp_path / NOTES_FILE).write_text(json.dumps(note) + "\n")
     began = time.monotonic()
-    done, codes = met(tmp_path, (0, 0.0))
+    events, codes = met(tmp_path, (0, 0.0))
     assert codes == [0]
-    assert ("start", 0) in done
+    assert ("start", 0) in events
     assert time.monotonic() - began < 5
 
 
 def test_a_rank_that_does_not_come_is_waited_for_so_long_and_no_longer(tmp_path, monkeypatch):
     monkeypatch.setattr("kernel_recorder.in_process.ranks.PATIENCE_S", 0.2)
     Notes(tmp_path).add(RANK, run="a run", number=0, of=2)  # this process, which lives and never comes
-    done, codes = met(tmp_path, (1, 0.0, ("start",)))
+    events, codes = met(tmp_path, (1, 0.0, ("start",)))
     assert codes == [0]
-    assert ("leaves start", 1) in done
+    assert ("leaves start", 1) in events
 
 
 def test_a_process_that_is_no_rank_meets_nobody(tmp_path):
     called = []
-    Ranks(Notes(tmp_path)).together("start", lambda: called.append(os.getpid()))
+    RankCoordinator(Notes(tmp_path)).call_once("start", lambda: called.append(os.getpid()))
     assert (called, list(tmp_path.iterdir())) == ([os.getpid()], [])
 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_ranks_go_on_where_the_one_that_acts_fails(tmp_path, fails):
-    one = Ranks(Notes(tmp_path))
-    one.join("a run", 0, 2)
+    coordinator = RankCoordinator(Notes(tmp_path))
+    coordinator.join("a run", 0, 2)
     if fails:
         with pytest.raises(ZeroDivisionError):
-            one.together("start", lambda: 1 // 0)
+            coordinator.call_once("start", lambda: 1 // 0)
     else:
-        one.together("start", lambda: None)
-    other = Ranks(Notes(tmp_path))
-    other.join("a run", 1, 2)
+        coordinator.call_once("start", lambda: None)
+    other_coordinator = RankCoordinator(Notes(tmp_path))
+    other_coordinator.join("a run", 1, 2)
     began = time.monotonic()
-    other.together("start", lambda: pytest.fail("it is done already"))
+    other_coordinator.call_once("start", lambda: pytest.fail("it is done already"))
     assert time.monotonic() - began < 5
 
 
@@ -179,9 +179,9 @@ def test_where_the_rank_that_acts_for_all_is_killed_another_takes_its_place(tmp_
     gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
     (tmp_path / "start-0-acts").write_bytes(gone.stdout.strip())
     began = time.monotonic()
-    done, codes = met(tmp_path, (0, 0.0, ("start",), 2), (1, 0.1, ("start",), 2))
+    events, codes = met(tmp_path, (0, 0.0, ("start",), 2), (1, 0.1, ("start",), 2))
     assert codes == [0, 0]
-    assert [event for event, _ in done].count("start") == 1
+    assert [event for event, _ in events].count("start") == 1
     assert time.monotonic() - began < 5
 
 
@@ -267,7 +267,7 @@ def test_a_launcher_does_not_take_the_window_from_its_ranks(tmp_path):
         is_taken = False
         start = stop = save = staticmethod(lambda *_, **__: None)
 
-    launcher = Ranks(Notes(tmp_path))
+    launcher = RankCoordinator(Notes(tmp_path))
     (tmp_path / NOTES_FILE).write_text(
         json.dumps({"event": RANK, "run": "a run", "pid": os.getppid(), "number": 0, "of": 2}) + "\n"
     )

@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from kernel_recorder.in_process.handover import CALLS, NSYS, PROGRAM, RANGE, SECONDS, TORCH, Notes, Settings, read_notes
-from kernel_recorder.in_process.module_ranges import Parts
+from kernel_recorder.in_process.module_ranges import WindowRanges
 from kernel_recorder.in_process.profilers import NsysProfiler, TorchProfiler
-from kernel_recorder.in_process.ranks import Ranks
-from kernel_recorder.in_process.recorder import Recorder, collect_what_is_due
+from kernel_recorder.in_process.ranks import RankCoordinator
+from kernel_recorder.in_process.recorder import Recorder, collect_due_garbage
 from kernel_recorder.in_process.steps_window import StepsWindow
-from kernel_recorder.in_process.windows import ProgramWindow, RangeWindow, SecondsWindow, on_main_thread
+from kernel_recorder.in_process.windows import ProgramWindow, RangeWindow, SecondsWindow, call_on_main_thread
 from range_marks.closures import Closures
 
 
@@ -23,22 +23,22 @@ from range_marks.closures import Closures
 class Noting:
     """Stands for the recorder: notes when it is opened and closed, and the steps between."""
 
-    waits: bool = True
+    is_waiting: bool = True
     is_open: bool = False
     done: int = 0
     seen: list = field(default_factory=list)
     can_start_over: bool = True
 
     @property
-    def parts(self):
+    def ranges(self):
         return self
 
     def start_over(self):
-        self.waits, self.is_open, self.done = True, False, 0
+        self.is_waiting, self.is_open, self.done = True, False, 0
         self.seen.append("over")
 
     def open(self, **facts):
-        self.waits, self.is_open = False, True
+        self.is_waiting, self.is_open = False, True
         self.seen.append(("open", facts.get("first")))
         return True
 
@@ -70,8 +70,8 @@ class Optimizer:
 
 def steps_of(window, *optimizers):
     for optimizer in optimizers:
-        window.entering("Optimizer.step#Adam.step", of_torch=True)
-        window.left("Optimizer.step#Adam.step", optimizer)
+        window.before_range("Optimizer.step#Adam.step", of_torch=True)
+        window.after_range("Optimizer.step#Adam.step", optimizer)
 
 
 def test_so_many_steps_go_by_and_so_many_are_recorded():
@@ -105,9 +105,9 @@ def test_an_optimizer_that_makes_a_few_steps_first_does_not_hinder():
 
 def test_a_step_ends_where_the_range_around_it_closes_and_not_before():
     window = StepsWindow(Noting(), Settings(skip=1, steps=1))
-    window.entering("Optimizer.step#Adam.step", of_torch=True)
+    window.before_range("Optimizer.step#Adam.step", of_torch=True)
     assert window.recorder.seen == []
-    window.left("Optimizer.step#Adam.step", Optimizer())
+    window.after_range("Optimizer.step#Adam.step", Optimizer())
     assert window.recorder.seen == [("open", 2), "step"]
 
 
@@ -255,8 +255,8 @@ def test_with_an_optimizer_calls_are_no_steps_unless_they_are_asked_for(calls):
 
 def instances(window, *names):
     for name in names:
-        window.entering(name, of_torch=False)
-        window.left(name)
+        window.before_range(name, of_torch=False)
+        window.after_range(name)
 
 
 def test_instances_of_a_range_open_and_close_the_window_around_them():
@@ -267,16 +267,16 @@ def test_instances_of_a_range_open_and_close_the_window_around_them():
 
 def test_a_range_inside_one_of_its_name_is_part_of_it():
     window = RangeWindow(Noting(), Settings(window=RANGE, range="step", skip=0, steps=1))
-    window.entering("step", of_torch=False)
+    window.before_range("step", of_torch=False)
     instances(window, "step")
     assert window.recorder.seen == [("open", 1)]
-    window.left("step")
+    window.after_range("step")
     assert window.recorder.seen == [("open", 1), ("close", 1)]
 
 
 def test_ranges_of_the_program_are_told_from_those_of_pytorch():
     window = StepsWindow(Noting(), Settings())
-    window.entering("Optimizer.step#Adam.step", of_torch=True)
+    window.before_range("Optimizer.step#Adam.step", of_torch=True)
     assert not window.has_own_ranges
     instances(window, "forward")
     assert window.has_own_ranges
@@ -317,7 +317,7 @@ def test_under_nsys_a_window_in_seconds_waits_until_the_gpu_is_used(monkeypatch)
 
 def test_a_call_is_made_on_the_main_thread_from_any_other():
     called = []
-    thread = threading.Thread(target=on_main_thread, args=(lambda: called.append(threading.current_thread()),))
+    thread = threading.Thread(target=call_on_main_thread, args=(lambda: called.append(threading.current_thread()),))
     thread.start()
     thread.join()
     deadline = time.monotonic() + 20
@@ -338,7 +338,7 @@ def cudart(monkeypatch):
         def cudaProfilerStop(self):
             calls.append("stop")
 
-    monkeypatch.setattr("kernel_recorder.in_process.windows._Cudart.plain", Cudart)
+    monkeypatch.setattr("kernel_recorder.in_process.windows._Cudart.original", Cudart)
     monkeypatch.setattr(torch.cuda, "cudart", torch.cuda.cudart)
     monkeypatch.setattr(torch.cuda.profiler, "cudart", torch.cuda.profiler.cudart)
     monkeypatch.setattr(torch.cuda.profiler, "check_error", lambda _: None)
@@ -358,9 +358,9 @@ def test_the_programs_own_calls_open_and_close_the_window(cudart):
 def test_nsys_is_told_once_more_what_the_program_told_it(cudart, tmp_path):
     recorder = Recorder(
         Notes(tmp_path),
-        Ranks(Notes(tmp_path)),
-        NsysProfiler(Ranks(Notes(tmp_path))),
-        Parts(lambda _: False, None, Closures(None), to_nvtx=True),
+        RankCoordinator(Notes(tmp_path)),
+        NsysProfiler(RankCoordinator(Notes(tmp_path))),
+        WindowRanges(lambda _: False, None, Closures(None), to_nvtx=True),
     )
     ProgramWindow(recorder, Settings(window=PROGRAM)).attach()
     with torch.cuda.profiler.profile():
@@ -405,8 +405,8 @@ class Recording:
 
 def test_no_window_opens_or_closes_inside_a_backward_pass(tmp_path):
     notes = Notes(tmp_path)
-    parts = Parts(lambda _: False, None, Closures(None), to_nvtx=False)
-    recorder, weight = Recorder(notes, Ranks(notes), Recording(), parts), torch.ones(1, requires_grad=True)
+    parts = WindowRanges(lambda _: False, None, Closures(None), to_nvtx=False)
+    recorder, weight = Recorder(notes, RankCoordinator(notes), Recording(), parts), torch.ones(1, requires_grad=True)
     seen = []
 
     def step(_):
@@ -428,5 +428,5 @@ def test_a_collection_of_all_garbage_that_is_due_comes_before_the_window(count, 
     monkeypatch.setattr(gc, "get_count", lambda: (300, 7, count))
     monkeypatch.setattr(gc, "get_threshold", lambda: (700, 10, 10))
     monkeypatch.setattr(gc, "collect", lambda: done.append(True))
-    collect_what_is_due()
+    collect_due_garbage()
     assert bool(done) == collects

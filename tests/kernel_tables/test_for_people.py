@@ -64,11 +64,11 @@ def test_a_page_replaces_a_page_and_says_so_and_no_other_file(capture, tmp_path,
     assert main(["report", str(capture), "-o", str(page)]) == 0
     assert capsys.readouterr().err == f"kernel-tables: open file://{page}\n"
     assert main(["report", str(capture), "-o", str(page), "--open"]) == 0
-    assert "the page before was replaced" in capsys.readouterr().err
+    assert "the previous page was replaced" in capsys.readouterr().err
     assert opened == [f"file://{page}"]
     page.write_text("<html>mine</html>")
     assert main(["report", str(capture), "-o", str(page)]) == 2
-    assert "not a page of kernel-tables is never overwritten" in capsys.readouterr().err
+    assert "not a page of kernel-tables, so it is not overwritten" in capsys.readouterr().err
     assert page.read_text() == "<html>mine</html>"
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from kernel_tables.intervals import Intervals
 from kernel_tables.ranks.communication import lateness, lateness_of_gathers
 from kernel_tables.ranks.ranks import RankTrace
 from kernel_tables.trace import Trace
@@ -43,6 +44,6 @@ def test_steps_without_all_gathers_have_no_rows(tmp_path):
 
 @pytest.mark.parametrize(("ended", "on_gpu", "on_processor"), [(90, 80, 80), (104, 0, 90), (150, 0, 0), (5, 0, 0)])
 def test_on_a_processor_a_collective_may_end_a_little_after_the_thread_that_waited_for_it(ended, on_gpu, on_processor):
-    gather = np.array([2]), np.array([ended])
-    assert lateness(*gather, 10, 100) == on_gpu
-    assert lateness(*gather, 10, 100, noted_late=True) == on_processor
+    gather = Intervals(np.array([2]), np.array([ended]))
+    assert lateness(gather, 10, 100) == on_gpu
+    assert lateness(gather, 10, 100, recorded_late=True) == on_processor

@@ -74,10 +74,10 @@ def test_the_timeline_has_a_bar_for_each_range_launch_and_activity_of_the_middle
 
 
 def test_what_has_no_room_is_counted(capture, monkeypatch):
-    monkeypatch.setattr(tables, "MOST_ROWS", 1)
-    monkeypatch.setattr(timeline, "MOST_LEAVES", 0)
-    monkeypatch.setattr(timeline, "MOST_BARS", 3)
-    monkeypatch.setattr(report, "MOST_NAME", 5)
+    monkeypatch.setattr(tables, "MAX_ROWS", 1)
+    monkeypatch.setattr(timeline, "MAX_LEAVES", 0)
+    monkeypatch.setattr(timeline, "MAX_BARS", 3)
+    monkeypatch.setattr(report, "MAX_NAME_CHARS", 5)
     with Trace(capture) as trace:
         html = page_of(trace)
     assert "4 more ranges have no room here" in html
@@ -103,7 +103,7 @@ def test_a_capture_without_steps_is_shown_whole_and_one_without_kernels_says_wha
 
 
 def test_kernels_that_were_launched_before_the_capture_leave_the_timeline_its_room(tmp_path, monkeypatch):
-    monkeypatch.setattr(timeline, "MOST_BARS", 3)
+    monkeypatch.setattr(timeline, "MAX_BARS", 3)
     made = Synthetic()
     for start in (1000, 2000, 3000, 4000):
         made.kernel("f", at=None, start=start, duration=50)

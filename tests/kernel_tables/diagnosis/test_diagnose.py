@@ -166,7 +166,7 @@ def test_the_command_gives_json_objects_and_tables(tmp_path, capfdbinary):
 def test_a_person_at_a_terminal_reads_what_where_how_much_and_what_to_do():
     with Trace(CAPTURES / "tiny_2025.3.1.sqlite.gz") as trace:
         text = finding_lines(diagnose(trace), 80, step_time(Scope(trace)))
-        everything = finding_lines(diagnose(trace), 80, everything=True)
+        everything = finding_lines(diagnose(trace), 80, lists_unchecked=True)
     lines = text.splitlines()
     assert lines[0].startswith("a step takes 20.6 ms (wall time, mean of 3): kernels 1.98 ms (9.6 %), ")
     assert lines[3] == "launch_bound: at most 13.1 ms (63.6 %), likely"

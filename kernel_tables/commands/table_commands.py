@@ -21,7 +21,7 @@ TABLES = ("ranges", "kernels", "classes")
 
 
 class TableSelection(NamedTuple):
-    """A table of a capture, or of one of its processes, and the rows of it that are written."""
+    """A table of a capture, or of one of its processes, and those of its rows that are written."""
 
     trace: Trace
     rank: int
@@ -30,7 +30,7 @@ class TableSelection(NamedTuple):
     rows: pd.DataFrame
 
 
-def add_shown_options(command: argparse.ArgumentParser, table: str) -> None:
+def add_table_options(command: argparse.ArgumentParser, table: str) -> None:
     by_rank = "rows by rank, in text one table per rank (the default for several captures)"
     command.add_argument("--ranks", action="store_true", help=by_rank)
     default = f"default: all, in a terminal {ROWS_IN_A_TERMINAL}"
@@ -44,43 +44,34 @@ def add_shown_options(command: argparse.ArgumentParser, table: str) -> None:
         command.add_argument("--full", action="store_true", help="do not shorten names of kernels in a terminal")
 
 
-def write_shown(traces: Sequence[Trace], options: argparse.Namespace) -> None:
+def write_tables(traces: Sequence[Trace], options: argparse.Namespace) -> None:
     """Writes the table: aligned in a terminal, else in the format of the options.
 
     Several captures, or --ranks, give a table by rank: with a column `rank`, in a terminal one table per rank.
     """
     is_text = wants_text(options)
     top = options.top if options.top is not None else ROWS_IN_A_TERMINAL if is_text else 0
-    shown = [_selection(*part, options, top) for part in _parts(traces, options.ranks)]
+    if len(traces) == 1 and not options.ranks:
+        selections = [_selection(traces[0], 0, None, options, top)]
+    else:
+        from kernel_tables.ranks.ranks import ranks_of
+
+        selections = [_selection(rank.trace, rank.number, rank.process, options, top) for rank in ranks_of(traces)]
     if is_text:
-        heads = [f"rank {part.rank}\n" for part in shown] if len(shown) > 1 else [""]
-        parts = [_lines(part, options, text_width()) for part in shown]
-        text = "\n".join(head + lines for head, lines in zip(heads, parts, strict=True))
+        headings = [f"rank {selection.rank}\n" if len(selections) > 1 else "" for selection in selections]
+        tables = [_lines(selection, options, text_width()) for selection in selections]
+        text = "\n".join(heading + lines for heading, lines in zip(headings, tables, strict=True))
         notes = [units.CPU_ONLY_NOTE] * any(trace.is_cpu_only for trace in traces)
         notes += [units.GRAPHS_NOTE] * any(trace.has_graphs_as_one for trace in traces)
         text += "".join(fill(note, text_width()) + "\n" for note in notes)
         show(text, options)
     elif options.ranks or len(traces) > 1:
-        write(_by_rank(shown), options)
+        import pandas as pd
+
+        tables = {selection.rank: selection.rows for selection in selections}
+        write(pd.concat(tables, names=["rank"]).reset_index("rank").reset_index(drop=True), options)
     else:
-        write(shown[0].rows, options)
-
-
-def _by_rank(shown: Sequence[TableSelection]) -> pd.DataFrame:
-    """The tables of the ranks in one table, with the column `rank` first."""
-    import pandas as pd
-
-    numbered = [part.rows.assign(rank=part.rank)[["rank", *part.rows.columns]] for part in shown]
-    return pd.concat(numbered, ignore_index=True)
-
-
-def _parts(traces: Sequence[Trace], wants_ranks: bool) -> list[tuple[Trace, int, int | None]]:
-    """(trace, number, process) of every rank; for a single capture without --ranks, (trace, 0, None)."""
-    if len(traces) == 1 and not wants_ranks:
-        return [(traces[0], 0, None)]
-    from kernel_tables.ranks.ranks import ranks_of
-
-    return [(rank.trace, rank.number, rank.process) for rank in ranks_of(traces)]
+        write(selections[0].rows, options)
 
 
 def _selection(trace: Trace, rank: int, process: int | None, options: argparse.Namespace, top: int) -> TableSelection:
@@ -101,32 +92,31 @@ def _sorted(table: pd.DataFrame, options: argparse.Namespace, is_tree: bool) -> 
     return table.sort_values(options.sort, ascending=not is_number, kind="stable", ignore_index=True)
 
 
-def _lines(shown: TableSelection, options: argparse.Namespace, width: int) -> str:
+def _lines(selection: TableSelection, options: argparse.Namespace, width: int) -> str:
     """The rows in the terminal's width, and a line on the rows left out."""
     from kernel_tables.terminal.tables import class_lines, kernel_lines, names_of, range_lines, rest_line, tree_lines
 
-    table, rows, heading = shown.table, shown.rows, units.time_heading(shown.trace.is_cpu_only)
-    all_ns = int(shown.trace.classes(options.under, shown.process)["total_ns"].sum())
+    trace, process, table, rows = selection.trace, selection.process, selection.table, selection.rows
+    heading = units.time_heading(trace.is_cpu_only)
+    all_ns = int(trace.classes(options.under, process)["total_ns"].sum())
     left_out = table.iloc[len(rows) :]
     if options.command == "ranges":
         if table.empty:
             return NO_RANGES
         if options.tree:
-            most = ROWS_IN_A_TERMINAL if options.top is None else options.top
-            tree = tree_lines(shown.trace, most, width, options.under, shown.process)
-            return tree + (_step_time(shown.trace, width) if options.under is None and shown.process is None else "")
+            max_rows = ROWS_IN_A_TERMINAL if options.top is None else options.top
+            tree = tree_lines(trace, max_rows, width, options.under, process)
+            return tree + (_step_time_line(trace, width) if options.under is None and process is None else "")
         return range_lines(rows, all_ns, width, heading) + rest_line(len(left_out), "ranges", None, width, heading)
     share = left_out["total_ns"].sum() / all_ns if all_ns else None
     names = {} if options.full else names_of(table)
-    if options.command == "kernels":
-        return kernel_lines(rows, all_ns, width, heading, names) + rest_line(
-            len(left_out), "kernels", share, width, heading
-        )
-    return class_lines(rows, all_ns, width, heading, names) + rest_line(len(left_out), "classes", share, width, heading)
+    table_lines = kernel_lines if options.command == "kernels" else class_lines
+    lines = table_lines(rows, all_ns, width, heading, names)
+    return lines + rest_line(len(left_out), options.command, share, width, heading)
 
 
-def _step_time(trace: Trace, width: int) -> str:
-    """The wall time of a step by parts, as lines; "" without steps."""
+def _step_time_line(trace: Trace, width: int) -> str:
+    """The sentence on the wall time of a step, in lines; "" without steps."""
     from kernel_tables.diagnosis.scope import Scope
     from kernel_tables.diagnosis.step_time import step_time
 
