@@ -40,6 +40,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from range_marks import RECOMPUTATION
+
 COMPILE = "compile"
 WARMUP = "warmup"
 MEASURE = "measure"
@@ -52,7 +54,6 @@ LOSS = "loss"
 BACKWARD = "backward"
 OPTIMIZER = "optimizer"
 SYNCHRONIZE = "synchronize"
-RECOMPUTATION = "recomputation"
 ALL_REDUCE = "all-reduce"
 ALL_REDUCE_WAIT = "wait for all-reduce"
 ALL_REDUCE_BUFFERS = "all-reduce buffers"  # makes or fills them
@@ -141,7 +142,7 @@ def emit_ranges(emitter: Any) -> None:
 
         made = {"nvtx": marker.nvtx_emitter, "record_function": lambda: marker.record_function_emitter(encoded)}
         opened = made[emitter]() if isinstance(emitter, str) else emitter
-        _marker = marked = marker.Marker(opened, RECOMPUTATION)
+        _marker = marked = marker.Marker(opened)
         backward.follow_backward(marked)
         _open_span = lambda name: marked.part(name) if _is_part(name) else marked.range(name)  # noqa: E731
         return
@@ -166,7 +167,7 @@ def mark_modules(model: Any) -> None:
     taken = {*AROUND_PARTS, *PHASES, RECOMPUTATION}
     names = {
         id(module): MODULE_RANGE.format(name) if name in taken else name
-        for module, name in module_parts.names_in(model)
+        for module, name in module_parts.module_names(model)
     }
     _modules = module_parts.ModuleParts(span, lambda module: names.get(id(module)))
     _modules.begin()
@@ -185,8 +186,8 @@ def mark_compiled_graphs() -> None:
     if _marker is not None:
         from range_marks import compiled
 
-        part_of = compiled.WrittenParts(span).innermost
-        compiled.follow_compiled(lambda origins: compiled.set_of_parts(map(part_of, origins.stack_traces)))
+        part_of = compiled.SourceParts(span).innermost
+        compiled.follow_compiled(lambda origins: compiled.joint_name(map(part_of, origins.stack_traces)))
         compiled.open_ranges(_marker)
 
 

@@ -78,14 +78,14 @@ def ranges_of(chains: tuple[Modules, ...], name_of: Callable[[int], str | None])
     if all(len(ranges) == len(around) for ranges in named):
         return around
     innermost = [ranges[-1] for ranges in named]
-    of_set = compiled.set_of_parts(part.name for part in innermost)
+    of_set = compiled.joint_name(part.name for part in innermost)
     return [*around, PartRange(of_set, frozenset(part.instance for part in innermost))]
 
 
 def open_names(marker: Marker) -> list[str]:
     """The names of the modules that are open on the calling thread, forward or backward."""
-    thread = marker.thread
-    return [part.name for part in thread.forward or thread.backward]
+    state = marker.state
+    return [part.name for part in state.forward_parts or state.reopened_parts]
 
 
 def _inside(opened: list[str], ranges: list[PartRange]) -> list[PartRange]:

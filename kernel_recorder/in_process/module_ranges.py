@@ -19,7 +19,7 @@ from kernel_recorder.in_process.handover import MODULES, STEP
 from range_marks.backward import follow_backward
 from range_marks.closures import Closures
 from range_marks.marker import Marker
-from range_marks.module_parts import ModuleParts, children_of, keywords_of_call, model_name, names_in
+from range_marks.module_parts import ModuleParts, children_of, keyword_arguments, model_name, module_names
 from range_marks.uncompiled import uncompiled_wrapper
 
 FORWARD, INFERENCE = "forward", "inference"  # with and without gradients
@@ -132,7 +132,7 @@ class ModuleRanges:
 
     def _name(self, model: nn.Module, name_of_model: str | None = None) -> None:
         try:
-            named = list(names_in(model, self._depth, name_of_model))
+            named = list(module_names(model, self._depth, name_of_model))
         except Exception:  # a model that hides what it consists of: it has no range, and the program goes on
             named = [(model, None)]
         for module, name in named:
@@ -216,7 +216,7 @@ class Parts:
 
     def call_before_window(self, module: torch.nn.Module, args: tuple) -> None:
         """Lengths of earlier calls distinguish decoding from other inference."""
-        self._modules.passes.kind(module, args, keywords_of_call())
+        self._modules.passes.kind(module, args, keyword_arguments())
 
     def facts(self) -> dict[str, object]:
         """What the steps of the window ran, as far as modules had ranges."""
