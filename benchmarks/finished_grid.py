@@ -15,9 +15,9 @@ from cs336_model.arguments import values_by_name
 from cs336_model.arithmetic.flops import ModelShape, forward_flops
 from cs336_model.cpu import cpu_name
 from cs336_model.program.code_digest import code_digest
-from profile_grid.freshness import environment, made, versions
+from profile_grid.freshness import environment, records, versions
 from profile_grid.freshness.digests import sha256_of_file
-from profile_grid.freshness.making import Making
+from profile_grid.freshness.jobs import AnalysisJob
 from profile_grid.results import capture_identity
 from profile_grid.study import stages
 from profile_grid.study.stage import Stage
@@ -41,7 +41,7 @@ import sys
 sys.path.append({str(ROOT)!r})
 from benchmarks.finished_grid import write_analysis, write_results
 
-write_results(SPECIFICATIONS, SOURCES)
+write_results(SPECIFICATIONS, SOURCE_DIGESTS)
 write_analysis(RERUNS, grid_plan(config)["runs"])
 """  # written next to a project's Snakefile
 
@@ -77,19 +77,19 @@ def stage_result(stage: Stage, specification: dict, files: dict, sources: str) -
 
 def write_analysis(reruns, entries: list[dict]) -> None:
     """Writes a line into every file that a job of the analysis makes, then their records."""
-    files = {making: _files(making) for making in reruns.makings()}
+    files = {job: _files(job) for job in reruns.analysis_jobs()}
     for path in (path for paths in files.values() for path in paths):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(path)
     Path("results/machine.txt").touch()
-    for making, paths in files.items():
-        recipe = reruns.recipe_now(making, entries if making.of_runs else None)
+    for job, paths in files.items():
+        recipe = reruns.current_recipe(job, entries if job.runs_plan else None)
         digests = {path: sha256_of_file(path) for path in paths}
-        for folder in making.folders:
-            made.write_folder_records(folder, digests, recipe)
-        if not making.folders:
-            made.write_records(digests, recipe)
+        for folder in job.folders:
+            records.write_folder_records(folder, digests, recipe)
+        if not job.folders:
+            records.write_records(digests, recipe)
 
 
-def _files(making: Making) -> list[str]:
-    return [*making.outputs, *(f"{folder}/contents.txt" for folder in making.folders)]
+def _files(job: AnalysisJob) -> list[str]:
+    return [*job.outputs, *(f"{folder}/contents.txt" for folder in job.folders)]
