@@ -77,7 +77,7 @@ def stage_result(stage: Stage, specification: dict, files: dict, sources: str) -
 
 def write_analysis(reruns, entries: list[dict]) -> None:
     """Writes a line into every file that a job of the analysis makes, then their records."""
-    files = {job: _files(job) for job in reruns.analysis_jobs()}
+    files = {job: _files(job) for job in reruns.analysis_jobs.values()}
     for path in (path for paths in files.values() for path in paths):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(path)

@@ -12,7 +12,7 @@ from pathlib import Path
 from profile_grid.errors import OutsideError
 from profile_grid.freshness import imports, records
 from profile_grid.freshness.digests import FileDigests
-from profile_grid.freshness.jobs import AnalysisJob
+from profile_grid.freshness.jobs import AnalysisJob, digest_of_packages, digest_of_programs
 from workflow.command import run_command
 
 ROOT = Path(__file__).parents[1]
@@ -42,7 +42,8 @@ def main(recipe: str) -> None:
 def current_recipe(job: AnalysisJob, digest_of: FileDigests) -> records.Recipe:
     """The recipe of the job's outputs, from the current files."""
     imports.forget_imports()
-    return job.recipe(job.code(ROOT), job.packages(ROOT), digest_of)
+    code, packages = digest_of_programs(ROOT, job.programs, job.patterns), digest_of_packages(ROOT, job.programs)
+    return job.recipe(code, packages, digest_of)
 
 
 def files_below(folder: str) -> list[str]:

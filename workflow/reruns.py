@@ -6,7 +6,7 @@ This uses undocumented parts of Snakemake: the sets of files and rules that --fo
 import atexit
 import os
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import snakemake
@@ -15,7 +15,7 @@ from snakemake.io import ancient
 from snakemake.logging import logger
 
 from profile_grid.freshness import digests, records
-from profile_grid.freshness.jobs import AnalysisJob, Plan, PlannedJob, digest_of_packages
+from profile_grid.freshness.jobs import AnalysisJob, Plan, PlannedJob, digest_of_packages, digest_of_programs
 
 MEMORY_FILE = Path(".snakemake", "digests.json")
 
@@ -28,22 +28,22 @@ class Reruns:
         self._workflow = workflow
         self._rule_name = workflow.modifier.modify_rulename  # the name of a rule for who uses this as a module
         self._logged_kinds: set[str] = set()
-        self._analysis_jobs: dict[str, AnalysisJob] = {}
+        self.analysis_jobs: dict[str, AnalysisJob] = {}  # by name
         self._has_replaced_checks = False
         self.digest_of = digests.FileDigests(digests.read_memory(MEMORY_FILE, lambda entry: len(entry) == 5))
         self.record_of = records.Records()
         self.plan = Plan(self._is_forced)
-        self._code = cache(lambda programs, patterns: AnalysisJob("", programs, (), patterns=patterns).code(root))
-        self._packages = cache(lambda programs: digest_of_packages(root, programs))
+        self._digest_of_programs = cache(partial(digest_of_programs, root))
+        self._digest_of_packages = cache(partial(digest_of_packages, root))
         atexit.register(self._remember_digests)
 
     def add_measurement(self, name: str, outputs: list[str], reason: Callable[[], str | None]) -> None:
         """Adds a job that measures: `reason` returns why its results are stale."""
-        self.plan.add([PlannedJob(name, (), outputs, reason)])
+        self.plan.add(PlannedJob(name, (), outputs, reason))
 
     def add_marker(self, name: str, inputs: list[str], output: str) -> None:
         """Adds a job whose output only says that its inputs are there."""
-        self.plan.add([PlannedJob(name, inputs, [output], lambda: None if Path(output).exists() else "it is missing")])
+        self.plan.add(PlannedJob(name, inputs, [output], lambda: None if Path(output).exists() else "it is missing"))
 
     def add_analysis(
         self,
@@ -53,26 +53,22 @@ class Reruns:
     ) -> None:
         """Adds a job of the analysis; `entries` are the runs of its `runs_plan`; `other_reason` returns a further
         reason to run it, or None."""
-        self._analysis_jobs[job.name] = job
+        self.analysis_jobs[job.name] = job
 
         def reason() -> str | None:
             recipe = self.current_recipe(job, entries)
             return job.stale_reason(recipe, self.digest_of, self.record_of) or other_reason()
 
-        self.plan.add([PlannedJob(job.name, job.all_inputs(entries), (*job.outputs, *job.folders), reason)])
+        self.plan.add(PlannedJob(job.name, job.all_inputs(entries), (*job.outputs, *job.folders), reason))
 
     def current_recipe(self, job: AnalysisJob, entries: list[dict] | None = None) -> records.Recipe:
         """The current recipe of the outputs of a job."""
-        code, packages = self._code(job.programs, job.patterns), self._packages(job.programs)
+        code, packages = self._digest_of_programs(job.programs, job.patterns), self._digest_of_packages(job.programs)
         return job.recipe(code, packages, self.digest_of, entries)
-
-    def analysis_jobs(self) -> list[AnalysisJob]:
-        """The jobs of the analysis."""
-        return list(self._analysis_jobs.values())
 
     def analysis_outputs(self, except_below: str) -> list[str]:
         """The files, and folders of files, that jobs of the analysis write, except those below one folder."""
-        paths = (path for job in self.analysis_jobs() for path in (*job.outputs, *job.folders))
+        paths = (path for job in self.analysis_jobs.values() for path in (*job.outputs, *job.folders))
         return sorted(path for path in paths if not path.startswith(except_below))
 
     def inputs(self, output: str, after: Callable[..., list[str]] = lambda wildcards: []) -> Callable:
@@ -94,7 +90,7 @@ class Reruns:
 
     def recipe(self, output: str) -> Callable:
         """A function of wildcards for `params`: the recipe of the job of an output, for workflow.make."""
-        return lambda wildcards: self._analysis_jobs[self.plan.job_of(output.format(**wildcards)).name].to_json()
+        return lambda wildcards: self.analysis_jobs[self.plan.job_of(output.format(**wildcards)).name].to_json()
 
     def _remember_digests(self) -> None:
         """Keeps the digests for the next Snakemake."""
@@ -125,7 +121,7 @@ class Reruns:
 
     def _force(self, job: PlannedJob, reason: str) -> None:
         """Forces a job as --forcerun does."""
-        self._forced_files().update(job.outputs)
+        self._dag_set("forcefiles").update(job.outputs)
         kind = reason.partition(":")[0]
         is_logged = kind in self._logged_kinds or reason.endswith(" runs")  # one of each kind: there may be thousands
         if not is_logged and os.path.exists(job.outputs[0]):
@@ -136,10 +132,7 @@ class Reruns:
         """Whether --forcerun or --forceall names a job, its rule, or one of its files."""
         name = self._rule_name(job.name.partition(" ")[0])
         forced_names = {rule.name for rule in self._dag_set("forcerules")}
-        return name in forced_names or not self._forced_files().isdisjoint(job.outputs)
-
-    def _forced_files(self) -> set[str]:
-        return self._dag_set("forcefiles")
+        return name in forced_names or not self._dag_set("forcefiles").isdisjoint(job.outputs)
 
     def _dag_set(self, name: str) -> set:
         forced = getattr(self._workflow.dag, name, None)

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cs336_model.program.code_digest import DIGITS, bytes_digest, code_digest
+from cs336_model.program.code_digest import bytes_digest, code_digest
 from profile_grid.files import write_text
 
 FORMAT = 1  # of a memory file
@@ -42,11 +42,6 @@ def digest_of_source(name: str, content: bytes) -> str:
     if name.endswith(".j2"):
         content = JINJA_COMMENT.sub(rb"{#\1#\2#}", content)
     return bytes_digest(content)
-
-
-def digest_of_sources(digests: Mapping[str, str]) -> str:
-    """One digest of source files: of their names and their digests."""
-    return digest_of_text("".join(f"{name}\0{digests[name]}\0" for name in sorted(digests)))
 
 
 def sha256_of_file(path: str | Path) -> str:
@@ -99,7 +94,4 @@ class FileDigests:
 
     def of_all(self, paths: Iterable[str]) -> str:
         """One digest of the names and contents of these files; a missing file counts as such."""
-        digest = hashlib.sha256()
-        for path in paths:
-            digest.update(f"{path}\0{self(path)}\0".encode())
-        return digest.hexdigest()[:DIGITS]
+        return digest_of_text("".join(f"{path}\0{self(path)}\0" for path in paths))

@@ -14,7 +14,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 from cs336_model.program.code_digest import code_digest
-from profile_grid.freshness.digests import digest_of_source, digest_of_sources, read_memory, write_memory
+from profile_grid.freshness.digests import digest_of_source, digest_of_text, read_memory, write_memory
 
 SUFFIXES = (".py", *EXTENSION_SUFFIXES)
 MEMORY_FILE = Path(".snakemake/sources.json")
@@ -58,7 +58,7 @@ def digest_of_code(root: Path, paths: Iterable[str]) -> str:
 
     Raises UnreadableSource if one of them cannot be parsed.
     """
-    return digest_of_sources({path: _digest_of_file(root, path) for path in paths})
+    return digest_of_text("".join(f"{path}\0{_digest_of_file(root, path)}\0" for path in sorted({*paths})))
 
 
 def _digest_of_file(root: Path, path: str) -> str:

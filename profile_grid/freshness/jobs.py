@@ -7,7 +7,7 @@ have to run, and so do those that read the outputs of such jobs. Snakemake gets 
 import glob
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -32,9 +32,14 @@ DISTRIBUTIONS = {  # by the name that is imported
 }
 
 
-def digest_of_packages(root: Path, programs: Iterable[str]) -> str:
+def digest_of_programs(root: Path, programs: tuple[str, ...], patterns: tuple[str, ...]) -> str:
+    """A digest of the code of a job's programs and patterns below `root`. Raises UnreadableSource or NoSuchSource."""
+    return digest_of_code(root, [*imported_files(root, *programs), *matching(root, patterns)])
+
+
+def digest_of_packages(root: Path, programs: tuple[str, ...]) -> str:
     """A digest of the versions of the packages that programs below `root` import; UNKNOWN in a Python that is not that
-    of the plan, since the plan cannot see its packages."""
+    of the plan, since the plan cannot see its packages. Raises UnreadableSource."""
     if not is_planners_python():
         return UNKNOWN
     names = imported_packages(root, *programs) & DISTRIBUTIONS.keys()
@@ -69,16 +74,9 @@ class AnalysisJob:
         return json.dumps(asdict(self), sort_keys=True)
 
     def recipe(self, code: str, packages: str, digest_of: FileDigests, entries: list[dict] | None = None) -> Recipe:
-        """What makes the outputs now; `code` and `packages` are digests, `entries` the runs of the plan, if known."""
+        """What makes the outputs now. `code` and `packages` are digests, by `digest_of_programs` and
+        `digest_of_packages`, and `entries` the runs of the plan, if known."""
         return Recipe(code, digest_of_settings(self.command), packages, digest_of.of_all(self.all_inputs(entries)))
-
-    def code(self, root: Path) -> str:
-        """A digest of the code below `root`. Raises UnreadableSource or NoSuchSource."""
-        return digest_of_code(root, {*imported_files(root, *self.programs), *matching(root, self.patterns)})
-
-    def packages(self, root: Path) -> str:
-        """A digest of the versions of the packages that its programs import. Raises UnreadableSource."""
-        return digest_of_packages(root, self.programs)
 
     def all_inputs(self, entries: list[dict] | None = None) -> tuple[str, ...]:
         """The files that the job reads, those of runs included."""
@@ -138,12 +136,11 @@ class Plan:
         self._job_of: dict[str, PlannedJob] = {}
         self._reasons: dict[str, str | None] = {}
 
-    def add(self, jobs: Iterable[PlannedJob]) -> None:
-        """Adds jobs. Raises ValueError if two jobs write one file."""
-        for job in jobs:
-            for path in job.outputs:
-                if self._job_of.setdefault(path, job) is not job:
-                    raise ValueError(f"{path} is an output of {self._job_of[path].name} and of {job.name}")
+    def add(self, job: PlannedJob) -> None:
+        """Adds a job. Raises ValueError if another job writes one of its files."""
+        for path in job.outputs:
+            if self._job_of.setdefault(path, job) is not job:
+                raise ValueError(f"{path} is an output of {self._job_of[path].name} and of {job.name}")
 
     def job_of(self, path: str) -> PlannedJob:
         """The job that writes a file; KeyError if none does."""

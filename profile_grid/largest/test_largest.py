@@ -96,7 +96,7 @@ def test_the_bisection_goes_on_from_what_the_shapes_let_expect_once_the_memory_i
         return FitResult(asked[-1] <= 700, 1, 10 * 2**30)
 
     monkeypatch.setattr(script, "try_value", try_value)
-    monkeypatch.setattr(script, "predicted", lambda program, dimension, available: available // 2**30 * 70)
+    monkeypatch.setattr(script, "predicted_largest", lambda program, dimension, available: available // 2**30 * 70)
     told = Namespace(dimension="context_length", multiple_of=None, memory_gib=None)
     found = script.bisect_largest(ENTRY, told)
     assert asked == [512, 576, 640, 768, 704]

@@ -22,8 +22,6 @@ FINAL_STATUSES = (COMPLETE, OUT_OF_MEMORY, UNSUPPORTED, WRONG, FAILED, STOPPED) 
 STATUSES = (*FINAL_STATUSES, INCOMPLETE)
 STOPPED_AT_S = "stopped_at_s"  # a fact of a stopped result: the time limit, whose increase makes it stale
 
-Seconds = dict[str, float]
-
 
 class BadResult(OutsideError):
     """A result file cannot be used; the message is one line: the file, what is wrong (`what`), what to do."""
@@ -111,7 +109,7 @@ class ProgramResult:
     parameters: int | None
     flops: dict[str, int | None] | None
     machine: MachineFacts
-    cost_seconds: Seconds
+    cost_seconds: dict[str, float]
     ran_unix_s: list[float]
     loaded: dict[str, Any]
     loaded_distributions: dict[str, str]
@@ -147,7 +145,7 @@ class StageResult:
     facts: dict[str, Any]  # that only results of this stage have
     environment: RecordedEnvironment  # of the program
     files: dict[str, FileIdentity]  # the files next to it, by name
-    seconds: Seconds
+    seconds: dict[str, float]
     waited_s: float  # for leases
     neighbours: int  # the most other GPUs of the host that were measured on at the same time
     notes: list[str]

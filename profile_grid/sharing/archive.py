@@ -13,7 +13,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 
 from kernel_tables.clean_text import visible
@@ -45,6 +44,28 @@ _TYPES_OF_NUMBERS = {"steps_warmed": _NUMBER} | {
 }
 
 
+def _alternatives(*lists: Iterable[str]) -> str:
+    """A pattern that matches any of the names."""
+    return "|".join(re.escape(name) for names in lists for name in names)
+
+
+_capture_files = [Path(name) for stage in STAGES for name in stage.files]
+_capture_names = [rf"{re.escape(path.stem)}(_rank[0-9]+)?{re.escape(path.suffix)}" for path in _capture_files]
+_SOURCE_FILE = (
+    rf"grid\.json|tables/({_alternatives(MERGED)})\.(csv|parquet)|tables/provenance\.json"
+    r"|page/timeline\.(csv|parquet)|page/trace\.json\.gz"
+    rf"|runs/{NAME}/({_alternatives(_RESULT_NAMES, _STATUS_FILES)})"
+    rf"|processes/steps\.(csv|parquet)|processes/[0-9]+/{NAME}/{re.escape(TIMING.result)}"
+)
+_CAPTURE_FILE = rf"runs/{NAME}/({'|'.join(_capture_names)})"
+_DERIVED_FILE = (
+    rf"tables/({_alternatives(TABLES)})\.(csv|parquet)|tables/README\.md"
+    rf"|tables/(markdown|latex|typst)/({NAME}/)?(?!made\.json){NAME}"
+    rf"|report\.html|answers/({_alternatives(['answers'], DOCUMENTS)})\.(md|tex|typ)"
+    rf"|figures/({_alternatives(FIGURES)})\.(svg|png)"
+)
+
+
 def packed_files(results: Path, *, captures: bool) -> list[str]:
     """The files below `results` to pack, relative and sorted, without symbolic links; captures only if requested."""
     paths = (path for path in results.rglob("*") if path.is_file() and not path.is_symlink())
@@ -54,51 +75,18 @@ def packed_files(results: Path, *, captures: bool) -> list[str]:
 
 def is_content(name: str) -> bool:
     """Whether an archive may hold a file of this name."""
-    return is_source(name) or is_capture(name) or bool(_derived().fullmatch(name))
+    return is_source(name) or is_capture(name) or bool(re.fullmatch(_DERIVED_FILE, name))
 
 
 def is_source(name: str) -> bool:
     """Whether the file is a result of a run, or a table or plan from which other files are made."""
-    return bool(_sources().fullmatch(name))
+    return bool(re.fullmatch(_SOURCE_FILE, name))
 
 
 def is_capture(name: str) -> bool:
     """Whether the file is a capture, such as capture.sqlite or, of the second rank, capture_rank1.sqlite. A .nsys-rep
     is never packed: it may hold more about its host than is meant for others."""
-    return bool(_captures().fullmatch(name))
-
-
-@cache
-def _sources() -> re.Pattern:
-    run_files = _alternatives(_RESULT_NAMES, _STATUS_FILES)
-    return re.compile(
-        rf"grid\.json|tables/({_alternatives(MERGED)})\.(csv|parquet)|tables/provenance\.json"
-        r"|page/timeline\.(csv|parquet)"
-        rf"|page/trace\.json\.gz|runs/{NAME}/({run_files})"
-        rf"|processes/steps\.(csv|parquet)|processes/[0-9]+/{NAME}/{re.escape(TIMING.result)}"
-    )
-
-
-@cache
-def _captures() -> re.Pattern:
-    names = (Path(name) for stage in STAGES for name in stage.files)
-    rank_files = "|".join(rf"{re.escape(name.stem)}(_rank[0-9]+)?{re.escape(name.suffix)}" for name in names)
-    return re.compile(rf"runs/{NAME}/({rank_files})")
-
-
-@cache
-def _derived() -> re.Pattern:
-    return re.compile(
-        rf"tables/({_alternatives(TABLES)})\.(csv|parquet)|tables/README\.md"
-        rf"|tables/(markdown|latex|typst)/({NAME}/)?(?!made\.json){NAME}"
-        rf"|report\.html|answers/({_alternatives(['answers'], DOCUMENTS)})\.(md|tex|typ)"
-        rf"|figures/({_alternatives(FIGURES)})\.(svg|png)"
-    )
-
-
-def _alternatives(*lists: Iterable[str]) -> str:
-    """A pattern that matches any of the names."""
-    return "|".join(re.escape(name) for names in lists for name in names)
+    return bool(re.fullmatch(_CAPTURE_FILE, name))
 
 
 class BadArchive(OutsideError):

@@ -13,6 +13,7 @@ from profile_grid.freshness.digests import FileDigests
 from profile_grid.freshness.jobs import AnalysisJob
 from profile_grid.freshness.records import RECORDS_FILE, Records, read_records
 from tests.workflow.conftest import ROOT
+from workflow.make import current_recipe
 
 SCRIPT = """
 import sys
@@ -35,11 +36,11 @@ def job(tmp_path, monkeypatch):
         (tmp_path / "scripts").mkdir(exist_ok=True)
         (tmp_path / "scripts/copy_input.py").write_text(SCRIPT.format(before=before, after=after))
         command = ("copy_input", "out/made")
-        job = AnalysisJob(
+        analysis_job = AnalysisJob(
             "copy", ("workflow/scripts/plan.py",), tuple(outputs), ("input",), command, folders=tuple(folders)
         )
         (tmp_path / "out").mkdir(exist_ok=True)
-        command = [sys.executable, "-m", "workflow.make", job.to_json()]
+        command = [sys.executable, "-m", "workflow.make", analysis_job.to_json()]
         path = os.pathsep.join((str(ROOT), str(tmp_path / "scripts")))
         return subprocess.run(
             command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path}, check=False
@@ -85,11 +86,11 @@ def folder_job(job):
     """Fills the folder `out` with two files, and says why it is stale."""
     assert job(after=NESTED, outputs=(), folders=("out",)).returncode == 0
     command = ("copy_input", "out/made")
-    job = AnalysisJob("copy", ("workflow/scripts/plan.py",), (), ("input",), command, folders=("out",))
+    analysis_job = AnalysisJob("copy", ("workflow/scripts/plan.py",), (), ("input",), command, folders=("out",))
 
     def reason():
         digest_of = FileDigests()
-        return job.stale_reason(job.recipe(job.code(ROOT), job.packages(ROOT), digest_of), digest_of, Records())
+        return analysis_job.stale_reason(current_recipe(analysis_job, digest_of), digest_of, Records())
 
     return reason
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from profile_grid.freshness.digests import FileDigests
 from profile_grid.freshness.imports import forget_imports
-from profile_grid.freshness.jobs import AnalysisJob, Plan, PlannedJob
+from profile_grid.freshness.jobs import AnalysisJob, Plan, PlannedJob, digest_of_packages, digest_of_programs
 from profile_grid.freshness.records import Recipe, Records, remove_records, write_records
 
 # name: the program, the keys of the settings, inputs, outputs
@@ -85,13 +85,14 @@ class SmallStudy:
         def reason(job: AnalysisJob):
             return lambda: job.stale_reason(self.recipe(job, digest_of), digest_of, record_of)
 
-        analysis_jobs = [self.job(name) for name in JOBS]
-        plan.add(PlannedJob(job.name, job.inputs, job.outputs, reason(job)) for job in analysis_jobs)
+        for job in map(self.job, JOBS):
+            plan.add(PlannedJob(job.name, job.inputs, job.outputs, reason(job)))
         return plan
 
     def recipe(self, job: AnalysisJob, digest_of: FileDigests) -> Recipe:
         code = self.folder / "code"
-        return job.recipe(job.code(code), job.packages(code), digest_of)
+        digests = digest_of_programs(code, job.programs, job.patterns), digest_of_packages(code, job.programs)
+        return job.recipe(*digests, digest_of)
 
     def planned(self) -> set[str]:
         """The jobs that the plan runs."""

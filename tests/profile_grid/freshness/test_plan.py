@@ -157,20 +157,22 @@ def test_a_file_that_may_not_be_read_is_a_reason_to_run_by_its_name():
         raise PermissionError(13, "Permission denied", "raw/one")
 
     plan = Plan()
-    plan.add([PlannedJob("one", (), ("a",), reason)])
+    plan.add(PlannedJob("one", (), ("a",), reason))
     assert plan.reason(plan.job_of("a")) == "a file may not be read: raw/one"
 
 
 def test_a_job_that_is_asked_for_by_force_runs_with_all_that_reads_its_outputs():
     plan = Plan(is_forced=lambda job: job.name == "one")
-    plan.add([PlannedJob("one", (), ("a",), lambda: None), PlannedJob("two", ("a",), ("b",), lambda: None)])
-    plan.add([PlannedJob("three", (), ("c",), lambda: None)])
+    for job in (("one", (), ("a",)), ("two", ("a",), ("b",)), ("three", (), ("c",))):
+        plan.add(PlannedJob(*job, lambda: None))
     assert [plan.reason(plan.job_of(path)) is not None for path in "abc"] == [True, True, False]
 
 
 def test_two_jobs_that_write_one_file_are_an_error():
+    plan = Plan()
+    plan.add(PlannedJob("one", (), ("a",), lambda: None))
     with pytest.raises(ValueError, match="a is an output of one and of two"):
-        Plan().add([PlannedJob("one", (), ("a",), lambda: None), PlannedJob("two", (), ("a",), lambda: None)])
+        plan.add(PlannedJob("two", (), ("a",), lambda: None))
 
 
 def test_a_digest_is_remembered_only_of_a_file_that_has_settled(tmp_path, monkeypatch):
