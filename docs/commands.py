@@ -46,9 +46,10 @@ def settings() -> str:
 
 def _rows_of_key(name: str, schema: dict) -> list[tuple[str, str, str]]:
     """The rows of a key and of those below it; a key that only groups others has no row."""
-    below = [row for key, value in schema.get("properties", {}).items() for row in _rows_of_key(f"{name}.{key}", value)]
+    keys = schema.get("properties", {})
+    inner_rows = [row for key, value in keys.items() for row in _rows_of_key(f"{name}.{key}", value)]
     row = (code(name, in_table=True), _markdown(schema.get("description", "")), escaped(_values(schema)))
-    return below if below and "then" not in schema else [row, *below]
+    return inner_rows if inner_rows and "then" not in schema else [row, *inner_rows]
 
 
 def _markdown(text: str) -> str:

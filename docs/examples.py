@@ -148,7 +148,7 @@ class Example:
         """The provenance of its measurements."""
         return json.loads((self.folder / "tables" / "provenance.json").read_text())
 
-    def asked(self, runs: pd.DataFrame) -> list[str]:
+    def answered_questions(self, runs: pd.DataFrame) -> list[str]:
         """The questions that the committed documents answer."""
         return [*self.questions] if self.document != ALL else asked_of(runs)
 
@@ -169,8 +169,8 @@ class Example:
 
     def figure_names(self, runs: pd.DataFrame) -> list[str]:
         """The figures of its questions; those that show anything are committed."""
-        asked = questions_asked(runs.to_dict("records"))
-        questions = [question for question in asked if not self.questions or question.name in self.questions]
+        questions = questions_asked(runs.to_dict("records"))
+        questions = [question for question in questions if not self.questions or question.name in self.questions]
         return [name for question in questions for name in question.figures]
 
 
@@ -207,7 +207,7 @@ EXAMPLES = (MAIN_STUDY, *STUDIES)
 def _link(example: Example, question: str, study: Example, up: str) -> Claim:
     up, name = up if example is MAIN_STUDY else f"{up}../", study.folder.name
     link = f"[study {name}]({up}{name}/answers/{study.document}.md)"
-    here, there = (_model_by_work(each.merged()["runs"]) for each in (example, study))
+    here, there = (_model_by_work(results.merged()["runs"]) for results in (example, study))
     shared = here.keys() & there.keys()
     if answer_of(example, question).rule == "missing":
         runs = "" if len(shared) == len(there) else f", {len(shared)} of these runs"

@@ -49,9 +49,9 @@ def answers_of(example: Example) -> dict[str, list[Claim]]:
     """The sentences of an example's documents by question, for all its machines."""
     tables = example.tables()
     runs = tables["runs"]
-    asked = example.asked(runs)
-    sections = [section(*machine, runs, tables, asked, example.links()) for machine in by_machine(runs)]
-    return {name: [claim for part in sections for claim in part.sentences[name]] for name in asked}
+    questions = example.answered_questions(runs)
+    sections = [section(*machine, runs, tables, questions, example.links()) for machine in by_machine(runs)]
+    return {name: [claim for part in sections for claim in part.sentences[name]] for name in questions}
 
 
 def sentences() -> str:
@@ -71,7 +71,7 @@ def _studies(answers: dict[str, dict[str, list[Claim]]]) -> Iterator[dict]:
     """One entry per question that a study is about: its heading and document, its answer, and a figure."""
     for example in EXAMPLES[1:]:
         runs, study = example.merged()["runs"], example.folder.name
-        for question in (asked for asked in QUESTIONS if asked.name in example.questions):
+        for question in (question for question in QUESTIONS if question.name in example.questions):
             document = example.document_of(question.name)
             figures = [name for name in question.figures if (example.folder / "figures" / f"{name}.svg").exists()]
             yield {

@@ -49,9 +49,9 @@ def record_function_emitter(encode: Callable[[str], str] = str) -> Emitter:
     stack = _RecordFunctionStack()
 
     def push(name: str) -> None:
-        opened = record_function(encode(name))
-        opened.__enter__()
-        stack.open_ranges.append(opened)
+        profiler_range = record_function(encode(name))
+        profiler_range.__enter__()
+        stack.open_ranges.append(profiler_range)
 
     def pop() -> None:
         stack.open_ranges.pop().__exit__(None, None, None)

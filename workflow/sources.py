@@ -10,7 +10,7 @@ from snakemake.exceptions import WorkflowError
 
 from profile_grid.freshness.digests import FileDigests, digest_of_settings
 from profile_grid.freshness.imports import UnreadableSource, digest_of_code, files_of_module, imported_files
-from profile_grid.freshness.jobs import NoSuchSource, matching
+from profile_grid.freshness.jobs import NoSuchSource, matching_files
 from profile_grid.results.load_runs import stale_reason
 from profile_grid.results.results import STOPPED_AT_S, BadResult, read_origin
 from profile_grid.study.schema import unusable_sources
@@ -37,7 +37,9 @@ def measurement_digests(root: Path, config: Mapping) -> dict[str, str]:
             if workload not in workload_digests:
                 files = [workload.program] if workload.program else _program_files(root, program)
                 workload_digests[workload] = digest_of_code(root, imported_files(root, *files))
-            stage_digest = digest_of_code(root, matching(root, (stage.file("measure"), *stage.sources, MEASURE_SCRIPT)))
+            stage_digest = digest_of_code(
+                root, matching_files(root, (stage.file("measure"), *stage.sources, MEASURE_SCRIPT))
+            )
             digests[stage.name] = digest_of_settings([workload_digests[workload], stage_digest, users_digest])
     except (UnreadableSource, NoSuchSource) as error:
         raise WorkflowError(f"{error}; nothing can be planned before that is corrected") from error

@@ -34,7 +34,7 @@ DISTRIBUTIONS = {  # by the name that is imported
 
 def digest_of_programs(root: Path, programs: tuple[str, ...], patterns: tuple[str, ...]) -> str:
     """A digest of the code of a job's programs and patterns below `root`. Raises UnreadableSource or NoSuchSource."""
-    return digest_of_code(root, [*imported_files(root, *programs), *matching(root, patterns)])
+    return digest_of_code(root, [*imported_files(root, *programs), *matching_files(root, patterns)])
 
 
 def digest_of_packages(root: Path, programs: tuple[str, ...]) -> str:
@@ -107,7 +107,7 @@ def files_of_runs(entries: list[dict]) -> list[str]:
     ]
 
 
-def matching(root: Path, patterns: tuple[str, ...]) -> list[str]:
+def matching_files(root: Path, patterns: tuple[str, ...]) -> list[str]:
     """The files below `root` that match, relative to it. Raises NoSuchSource."""
     paths = []
     for pattern in patterns:

@@ -72,8 +72,8 @@ def first_difference(then: object, now: object, path: str = "") -> str | None:
     of the values."""
     if isinstance(then, Mapping) and isinstance(now, Mapping):
         keys = dict.fromkeys((*then, *now))
-        below = (first_difference(then.get(key), now.get(key), f"{path}.{key}" if path else key) for key in keys)
-        return next(filter(None, below), None)
+        differences = (first_difference(then.get(key), now.get(key), f"{path}.{key}" if path else key) for key in keys)
+        return next(filter(None, differences), None)
     return None if then == now else f"{path} was {_short_text(then)} and is {_short_text(now)}"
 
 
@@ -187,12 +187,11 @@ def _machine_difference(first: Stage, other: Stage, results: Mapping[str, StageR
     """Why the numbers of two stages may not be in one row: two machines measured them. None if one did."""
     if results[first.name].program is None or results[other.name].program is None:
         return None
-    here, there = (vars(results[stage.name].program.machine) for stage in (first, other))
-    for dimension in MACHINE_DIMENSIONS:
-        key = dimension.key
-        if key in here and here[key] != there[key]:
+    facts, other_facts = (vars(results[stage.name].program.machine) for stage in (first, other))
+    for key in (dimension.key for dimension in MACHINE_DIMENSIONS):
+        if key in facts and facts[key] != other_facts[key]:
             return (
-                f"{first.name} ran with {key} {here[key]}, {other.name} with {there[key]}; measure both on one machine:"
-                f" snakemake --cores 1 all --forcerun {folder / first.result} {folder / other.result}"
+                f"{first.name} ran with {key} {facts[key]}, {other.name} with {other_facts[key]}; measure both on one"
+                f" machine: snakemake --cores 1 all --forcerun {folder / first.result} {folder / other.result}"
             )
     return None

@@ -51,5 +51,5 @@ configfile: f"{ROOT}/config.yaml"
 
 
 if workflow.modifier.skip_configfile:  # a module that is given its settings
-    given, config = config, load_configfile(ROOT / "config.yaml")
-    update_config(config, given)
+    module_config, config = config, load_configfile(ROOT / "config.yaml")
+    update_config(config, module_config)

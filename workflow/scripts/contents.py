@@ -56,8 +56,8 @@ def remove_leftovers(declared: Collection[str]) -> Iterator[str]:
 
 
 def _folders_with_records() -> list[str]:
-    below = [folder for top in FOLDERS for folder, _, files in os.walk(top) if RECORDS_FILE in files]
-    return sorted(["results", *below])
+    folders = [folder for top in FOLDERS for folder, _, files in os.walk(top) if RECORDS_FILE in files]
+    return sorted(["results", *folders])
 
 
 def _leftover_names(folder: str, declared: Collection[str]) -> list[str]:
