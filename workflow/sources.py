@@ -37,9 +37,8 @@ def measurement_digests(root: Path, config: Mapping) -> dict[str, str]:
             if workload not in workload_digests:
                 files = [workload.program] if workload.program else _program_files(root, program)
                 workload_digests[workload] = digest_of_code(root, imported_files(root, *files))
-            stage_digest = digest_of_code(
-                root, matching_files(root, (stage.file("measure"), *stage.sources, MEASURE_SCRIPT))
-            )
+            stage_files = matching_files(root, (stage.file("measure"), *stage.sources, MEASURE_SCRIPT))
+            stage_digest = digest_of_code(root, stage_files)
             digests[stage.name] = digest_of_settings([workload_digests[workload], stage_digest, users_digest])
     except (UnreadableSource, NoSuchSource) as error:
         raise WorkflowError(f"{error}; nothing can be planned before that is corrected") from error

@@ -117,8 +117,9 @@ def events_of(profiler: profile) -> list[dict]:
 
 def by_phase(events: list[dict]) -> dict[str, dict[str, float]]:
     """The number of kernels and their milliseconds, by phase, `rest`, `communication` (of all phases) and `all`."""
+    ranges = [event for event in events if event.get("cat") == "user_annotation"]
     intervals = {
-        phase: sorted((e["ts"], e["ts"] + e["dur"]) for e in events if is_range(e) and e["name"].startswith(prefix))
+        phase: sorted((event["ts"], event["ts"] + event["dur"]) for event in ranges if event["name"].startswith(prefix))
         for phase, prefix in PHASES.items()
     }
     latest_us = {phase: list(accumulate((end for _, end in rows), max)) for phase, rows in intervals.items()}
@@ -142,19 +143,15 @@ def launches(events: list[dict]) -> list[tuple[float, float, bool]]:
     collectives = [(e["ts"], e["dur"], True) for e in events if is_operator(e, "c10d::")]
     outermost, until_us = [], defaultdict(float)
     operators = [e for e in events if is_operator(e, ("aten::", "cpp_fused_", "graph_"))]  # the last two of Inductor
-    for e in sorted(operators, key=lambda e: (e["ts"], -e["dur"])):
-        if e["ts"] >= until_us[e["tid"]]:
-            outermost.append((e["ts"], e["dur"], False))
-            until_us[e["tid"]] = e["ts"] + e["dur"]
+    for event in sorted(operators, key=lambda event: (event["ts"], -event["dur"])):
+        if event["ts"] >= until_us[event["tid"]]:
+            outermost.append((event["ts"], event["dur"], False))
+            until_us[event["tid"]] = event["ts"] + event["dur"]
     return collectives + outermost
 
 
 def is_operator(event: dict, prefix: str | tuple[str, ...]) -> bool:
     return event.get("cat") == "cpu_op" and event["name"].startswith(prefix)
-
-
-def is_range(event: dict) -> bool:
-    return event.get("cat") == "user_annotation"
 
 
 def is_inside(time_us: float, intervals: list[tuple[float, float]], latest_us: list[float]) -> bool:
