@@ -43,11 +43,11 @@ class LoadedFile:
 class LoadedCode:
     """The code that a measured program loaded: see cs336_model/program/loading.py."""
 
-    modules: dict[str, LoadedFile]
-    namespaces: list[str]
-    by_path: list[LoadedFile]
-    not_found: list[str]
-    others: list[str]
+    modules: dict[str, LoadedFile]  # by name
+    namespaces: list[str]  # packages without a file
+    by_path: list[LoadedFile]  # not found by a name
+    not_found: list[str]  # modules that it looked for
+    others: list[str]  # top-level names of all other modules, which a new file may hide
 
 
 _reasons: dict[tuple, str | None] = {}
@@ -82,8 +82,8 @@ def _module_reason(name: str, file: LoadedFile, same_machine: bool) -> str | Non
         return None
     location = current_search().find(name)
     if location is None or location.first is None:
-        gone = file.root != ELSEWHERE or (same_machine and _package_is_here(name))
-        return f"{GONE}: {file.path}" if gone else None
+        is_gone = file.root != ELSEWHERE or (same_machine and _package_is_here(name))
+        return f"{GONE}: {file.path}" if is_gone else None
     if not same_machine and file.root == ELSEWHERE and is_installed(location.first):
         return None
     path = _path_of(name, location)
@@ -93,6 +93,7 @@ def _module_reason(name: str, file: LoadedFile, same_machine: bool) -> str | Non
 
 
 def _path_of(name: str, location: Location) -> str:
+    """The path of a module, or of a package without a file, below the folder it is imported from."""
     if location.file is None:
         return name.replace(".", "/")
     return path_below_import_folder(name, os.path.basename(location.file))
@@ -118,11 +119,11 @@ def _path_reason(file: LoadedFile) -> str | None:
 
 
 def _is_found(name: str, same_machine: bool) -> bool:
+    """Whether a module is here now; on another machine, installed ones do not count."""
     location = current_search().find(name)
     if location is None:
         return False
-    installed = location.first is None or is_installed(location.first) or is_of_python(location.first)
-    return same_machine or not installed
+    return same_machine or not (location.first is None or is_installed(location.first) or is_of_python(location.first))
 
 
 def _has_digest(path: str, digest: str) -> bool:
