@@ -45,7 +45,7 @@ class PartRange(NamedTuple):
     instance: Any = None
 
 
-Parts = Any  # what a kernel computes: a constant whose repr Python can read; false if it is not known
+Parts = Any  # whose operations a kernel computes: a constant whose repr Python can read; false if unknown
 
 
 class _ActiveParts(threading.local):

@@ -155,13 +155,15 @@ def _further_timing(entry: dict, path: Path, sources: Mapping[str, str]) -> Stag
 
 def require_fresh(entry: dict, folder: Path, sources: Mapping[str, str]) -> dict[str, StageResult]:
     """The results of a run by stage. Raises StaleRun if one, or a file next to it, is not what would be made now."""
-    results = {name: read_result(folder / BY_NAME[name].result) for name in entry["specifications"]}
-    for name, result in results.items():
-        if reason := stale_reason(result, entry["specifications"][name], sources[name]):
-            raise StaleRun(folder / f"{name}.json", reason)
+    results = {}
+    for name, specification in entry["specifications"].items():
+        path = folder / BY_NAME[name].result
+        result = results[name] = read_result(path)
+        if reason := stale_reason(result, specification, sources[name]):
+            raise StaleRun(path, reason)
         for file in result.files:
             if reason := quick_difference(result, folder / file):
-                raise StaleRun(folder / f"{name}.json", f"{reason}: it is not of this run")
+                raise StaleRun(path, f"{reason}: it is not of this run")
     return results
 
 
