@@ -91,15 +91,13 @@ class Costs:
 
 
 def print_row(*cells: object, heading: bool = False) -> None:
-    """Prints a row of a Markdown table and flushes it: numbers with four decimals, lists with commas."""
+    """Prints a row of a Markdown table and flushes it: floats with four decimals, None as an empty cell."""
     print(f"| {' | '.join(map(_cell, cells))} |", flush=True)
     if heading:
         print(f"| --- |{' ---: |' * (len(cells) - 1)}")
 
 
 def _cell(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(value) or "none"
     return f"{value:.4f}" if isinstance(value, float) else str("" if value is None else value)
 
 
