@@ -19,11 +19,6 @@ def host_megabytes(program: dict) -> int:
     return PROCESS_MB * program["dimensions"].get("gpus", 1) + math.ceil((tensor_bytes or 0) / 1e6)
 
 
-def cores(processes: int) -> int:
-    """The cores of a run with this number of processes."""
-    return CORES * processes
-
-
 def max_minutes(stage: Stage, time_limit_s: float) -> int:
     """Minutes after which a job of this stage has ended by itself: the time limit of each attempt, and its start. So
     the job itself can report what took too long, before the scheduler kills it."""
@@ -48,7 +43,7 @@ class JobResources:
     def cores(self, wildcards) -> int:
         """The number of cores of a job; -1 for no request: in an allocation, the requests of a group of jobs would add
         up."""
-        return -1 if self.in_allocation else cores(self.runs[wildcards.run]["gpus"])
+        return -1 if self.in_allocation else CORES * self.runs[wildcards.run]["gpus"]
 
     def memory_mb(self, stage: Stage) -> Callable[..., int]:
         """The host memory of a job of a stage, in MB."""
