@@ -8,25 +8,8 @@ import sys
 import pytest
 
 from profile_grid.host.leases.host_locks import FOLDER_VARIABLE
-from tests.browser import browser
-from tests.budget import (
-    pytest_collection_modifyitems,
-    pytest_configure,
-    pytest_runtest_teardown,
-    pytest_sessionfinish,
-    pytest_terminal_summary,
-    pytest_testnodedown,
-)
 
-__all__ = [
-    "browser",
-    "pytest_collection_modifyitems",
-    "pytest_configure",
-    "pytest_runtest_teardown",
-    "pytest_sessionfinish",
-    "pytest_terminal_summary",
-    "pytest_testnodedown",
-]
+pytest_plugins = ("tests.browser", "tests.budget")
 
 # In the background of a shell, pytest ignores Ctrl-C, and the programs that tests interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -1,8 +1,8 @@
 """Tests `snakemake compare` on this machine: `python -m benchmarks.comparison TRIAL FOLDER`.
 
-same    a grid twice: no cell may be reported to differ
-slower  one cell, and the same with a slower softmax (benchmarks/programs/slower_softmax.py): it must be reported
-        slower, and the kernel that takes longer must be the first in the list
+same    compares a grid with itself: no run may be reported to differ
+slower  compares a run with the same one with a slower softmax (benchmarks/programs/slower_softmax.py): it must be
+        reported slower, and the kernel that takes longer must be the first in the list
 
 Both sides are measured at the same time, by two Snakemakes that take turns on the GPUs, so that a change over time is
 not mistaken for a difference. The exit status is 1 if the comparison reports something else. --limit-s stops
@@ -29,7 +29,7 @@ from workflow.scripts import process_steps
 
 SAME, SLOWER_SOFTMAX = "same", "slower"
 SIDES = "before", "after"
-PLANTED = {"replace": {"cs336_model.model.transformer:softmax": "benchmarks.programs.slower_softmax:softmax"}}
+PROGRAM_OF_SLOWER = {"replace": {"cs336_model.model.transformer:softmax": "benchmarks.programs.slower_softmax:softmax"}}
 SLOWER_KERNEL = "exp"  # in the name of the kernel that takes longer
 GRIDS = {
     SAME: {
@@ -38,7 +38,7 @@ GRIDS = {
     },
     SLOWER_SOFTMAX: {"models": ["large"], "context_lengths": [512], "modes": ["forward"]},
 }  # fmt: skip
-ENDING_S = 60
+MAX_ENDING_S = 60
 Tables = dict[str, pd.DataFrame]
 
 
@@ -56,68 +56,68 @@ def main(
     cores: int = 1,
     limit_s: float | None = None,
 ) -> str | None:
-    options = Namespace(**locals() | {"folder": folder.resolve()})
-    rounds = measured(options)
+    options = Namespace(**locals() | {"folder": folder.resolve()})  # all parameters
+    rounds = measure_sides(options)
     if rounds < 2:
-        return f"{rounds} rounds were finished on both sides: give more time"
+        return f"both sides finished {rounds} rounds, and a comparison needs 2: allow more time with --limit-s"
     sides = [options.folder / side / "results" for side in SIDES]
     for side in sides:
         process_steps.main(plan=side / "grid.json", folder=side / "processes", processes=rounds)
     tables = written.comparison(*map(read_results, sides))
     print(document.summary(tables["cells"]))
-    return (difference_reported if trial == SAME else slowdown_missed)(tables)
+    return (false_difference if trial == SAME else missed_slowdown)(tables)
 
 
-def measured(options: Namespace) -> int:
-    """Measures both sides, and returns how many processes of every run both have. SystemExit names the log of a side
+def measure_sides(options: Namespace) -> int:
+    """Measures both sides, and returns the number of rounds that both have finished. SystemExit names the log of a side
     that fails. All processes have ended afterwards."""
     started = time.monotonic()
-    sides = {side: started_side(options, side) for side in SIDES}
+    snakemakes = {side: start_side(options, side) for side in SIDES}
     try:
-        for name, side in sides.items():
+        for side, snakemake in snakemakes.items():
             limit_s = None if options.limit_s is None else max(0.0, options.limit_s - (time.monotonic() - started))
             with suppress(subprocess.TimeoutExpired):
-                if status := side.wait(limit_s):
-                    raise SystemExit(f"{name}: Snakemake ended with status {status}; see {log_of(options, name)}")
+                if status := snakemake.wait(limit_s):
+                    raise SystemExit(f"{side}: Snakemake ended with status {status}; see {log_path(options, side)}")
     finally:
-        for side in sides.values():
-            end(side)
+        for snakemake in snakemakes.values():
+            end_group(snakemake)
     print(f"measured for {time.monotonic() - started:.0f} s", flush=True)
     return min(finished_rounds(options.folder / side / "results") for side in SIDES)
 
 
-def end(side: subprocess.Popen) -> None:
-    """Ends a Snakemake and its jobs, for which it would wait."""
+def end_group(snakemake: subprocess.Popen) -> None:
+    """Ends a Snakemake and its jobs; a signal to Snakemake alone would let the jobs finish first."""
     for number in (signal.SIGTERM, signal.SIGKILL):
-        if side.poll() is None:
-            os.killpg(side.pid, number)
+        if snakemake.poll() is None:
+            os.killpg(snakemake.pid, number)
             with suppress(subprocess.TimeoutExpired):
-                side.wait(ENDING_S)
+                snakemake.wait(MAX_ENDING_S)
 
 
-def log_of(options: Namespace, side: str) -> Path:
+def log_path(options: Namespace, side: str) -> Path:
     """The log of a side's Snakemake."""
     return options.folder / side / "snakemake.log"
 
 
-def started_side(options: Namespace, side: str) -> subprocess.Popen:
-    """A Snakemake that measures one side, in a separate folder."""
+def start_side(options: Namespace, side: str) -> subprocess.Popen:
+    """Starts a Snakemake that measures one side, in a separate folder."""
     targets = ["results/grid.json", f"results/processes/{options.processes}.done"]
     if options.trial == SLOWER_SOFTMAX:
         targets += ["results/tables/provenance.json"]
-    folder, settings = options.folder / side, config(options, side)
+    folder, settings = options.folder / side, settings_of_side(options, side)
     command = [*snakemake_command(folder, settings, options.cores, *(options.configfile or [])), "--", *targets]
-    with log_of(options, side).open("w") as log:
+    with log_path(options, side).open("w") as log:
         return subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
 
 
-def config(options: Namespace, side: str) -> dict:
-    """The settings of one side."""
+def settings_of_side(options: Namespace, side: str) -> dict:
+    """The configuration of one side."""
     grid = {key: getattr(options, key) or values for key, values in GRIDS[options.trial].items()}
     timing = {key: getattr(options, key) for key in ("processes", "warmup_steps", "measured_steps")}
-    is_planted = options.trial == SLOWER_SOFTMAX and side == "after"
-    trial = {"grid": "trial", "grids": {"trial": [grid]}, "timing": timing | {"accuracy": False}}
-    return trial | {"counters": {"runs": ""}} | ({"program": PLANTED} if is_planted else {})
+    is_slower = options.trial == SLOWER_SOFTMAX and side == "after"
+    settings = {"grid": "trial", "grids": {"trial": [grid]}, "timing": timing | {"accuracy": False}}
+    return settings | {"counters": {"runs": ""}} | ({"program": PROGRAM_OF_SLOWER} if is_slower else {})
 
 
 def finished_rounds(results: Path) -> int:
@@ -125,8 +125,8 @@ def finished_rounds(results: Path) -> int:
     return next(number for number in itertools.count() if not (results / "processes" / f"{number + 1}.done").exists())
 
 
-def difference_reported(tables: Tables) -> str | None:
-    """The failure if a cell of the same program is reported to differ; prints how much the sides vary."""
+def false_difference(tables: Tables) -> str | None:
+    """The failure if a run of the same program is reported to differ; prints how much the sides vary."""
     cells = tables["cells"]
     distance = (cells["ratio"] - 1).abs()
     contains_1 = cells["ratio_low"].le(1) & cells["ratio_high"].ge(1)
@@ -140,7 +140,7 @@ def difference_reported(tables: Tables) -> str | None:
     return f"reported to differ, and are the same: {', '.join(reported)}" if len(reported) else None
 
 
-def slowdown_missed(tables: Tables) -> str | None:
+def missed_slowdown(tables: Tables) -> str | None:
     """The failure if the planted slowdown is not reported, or another kernel comes first."""
     cells, changes = tables["cells"], tables["changes"]
     kernels = changes[changes["level"] == "kernel"]

@@ -20,7 +20,9 @@ from workflow.command import options_of
 ROOT = Path(__file__).parent.parent
 PYTHON = [sys.executable, "-m"]
 SHAPE = {"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12}
-SIZES = {60: (5, 4, 1, 1), 600: (10, 5, 2, 2), 6000: (25, 20, 2, 2)}  # models, context lengths, precisions, batch sizes
+GRIDS = {  # by number of runs: numbers of models, context lengths, precisions and batch sizes
+    60: (5, 4, 1, 1), 600: (10, 5, 2, 2), 6000: (25, 20, 2, 2),
+}  # fmt: skip
 
 
 def run(main: Callable[..., int | str | None]) -> None:
@@ -78,35 +80,33 @@ class Costs:
 
     def measure(self, name: str, command: list[str], **settings) -> Cost | str:
         """Prints and returns the cost of a command; `settings` are those of `cost`."""
-        measured = cost(command, **settings)
-        if isinstance(measured, str):
-            print_row(name, measured, "", "", "")
-            return measured
-        self.first = self.first or measured
-        ratio = getattr(measured, self.ratio_of) / getattr(self.first, self.ratio_of)
-        print_row(name, f"{measured.wall_s:.2f}", f"{measured.cpu_s:.2f}", f"{measured.peak_mib:.0f}", f"{ratio:.2f}")
-        return measured
+        result = cost(command, **settings)
+        if isinstance(result, str):
+            print_row(name, result, "", "", "")
+            return result
+        self.first = self.first or result
+        ratio = getattr(result, self.ratio_of) / getattr(self.first, self.ratio_of)
+        print_row(name, f"{result.wall_s:.2f}", f"{result.cpu_s:.2f}", f"{result.peak_mib:.0f}", f"{ratio:.2f}")
+        return result
 
 
 def print_row(*cells: object, heading: bool = False) -> None:
-    """Prints a row of a Markdown table at once: numbers with four digits after the point, lists with commas."""
+    """Prints a row of a Markdown table and flushes it: floats with four decimals, None as an empty cell."""
     print(f"| {' | '.join(map(_cell, cells))} |", flush=True)
     if heading:
         print(f"| --- |{' ---: |' * (len(cells) - 1)}")
 
 
 def _cell(value: object) -> str:
-    if isinstance(value, list):
-        return ", ".join(value) or "none"
     return f"{value:.4f}" if isinstance(value, float) else str("" if value is None else value)
 
 
-def made_config(runs: int) -> dict:
+def config_with_runs(runs: int) -> dict:
     """This project's configuration with a grid of that many runs, of identical models, in every mode. Imports nothing
-    heavy: the memory of a process that starts another counts into the peak of the other."""
+    heavy, since the peak memory of a started process includes that of the process that started it."""
     import yaml
 
-    models, contexts, precisions, batches = SIZES[runs]
+    models, contexts, precisions, batches = GRIDS[runs]
     names = [f"model{number}" for number in range(models)]
     product = {
         "models": names,

@@ -3,8 +3,9 @@
     python -m benchmarks.kernel_tables [--folder FOLDER] [--repeats 3]
         [--sizes 1m_kernels 1m_ranges 200k_overlapping 10m_kernels 16m_ranges]
 
-The bare read is the SELECTs that `kernels` needs, two tables at a time, into NumPy arrays, without checks. Makes each
-capture once, with rows as wide as real ones, starts every command REPEATS times (nsys once), and takes the fastest.
+The bare read, "reading the columns", runs the SELECTs that `kernels` needs, two tables at a time, into NumPy arrays,
+without checks. Each capture is generated once, with rows as wide as real ones. Every command runs REPEATS times (nsys
+once), and the fastest counts.
 """
 
 import gzip
@@ -27,11 +28,12 @@ from kernel_tables.reading.table_columns import GrowingColumn
 from kernel_tables.reading.large_queries import use_batches
 
 def read(columns):
-    values = [GrowingColumn() for _ in columns.partition(" FROM ")[0].split(", ") if _ != "text"]
+    names = columns.partition(" FROM ")[0].split(", ")
+    growing = [GrowingColumn() for name in names if name != "text"]
 
     def use(batch):
-        for column, more in zip(values, batch.columns):
-            column.append(more)
+        for column, values in zip(growing, batch.columns):
+            column.append(values)
 
     use_batches(Path(sys.argv[1]), Path(sys.argv[1]), f"SELECT {columns}", use, lambda: None)
 
@@ -45,25 +47,26 @@ with ThreadPoolExecutor(2) as pool:
 NSYS_REPORTS = ("cuda_gpu_kern_sum", "nvtx_gpu_proj_sum", "nvtx_kern_sum")
 NSYS_REPORTS_BEFORE_2023 = ("gpukernsum", "nvtxgpuproj", "nvtxkernsum")
 LIMIT_S = 120  # an old nsys takes many minutes for some reports
-DEFAULT = ["1m_kernels", "1m_ranges", "200k_overlapping"]
-FOLDER = Path(tempfile.gettempdir()) / "kernel_tables_benchmark"
-REAL = ROOT / "tests" / "captures" / "tiny_2025.3.1.sqlite.gz"
+DEFAULT_SIZES = ["1m_kernels", "1m_ranges", "200k_overlapping"]
+DEFAULT_FOLDER = Path(tempfile.gettempdir()) / "kernel_tables_benchmark"
+REAL_CAPTURE = ROOT / "tests" / "captures" / "tiny_2025.3.1.sqlite.gz"
 KERNEL, RUNTIME, NVTX = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
 PROCESS = 1 << 48 | 444 << 24
 MAIN_THREAD, AUTOGRAD_THREAD = PROCESS | 444, PROCESS | 481
 PUSH_POP, START_END = 59, 60
 NS_PER_LAUNCH = 5000
 KERNEL_NAMES = 60
-NAMES_OF_INNER_RANGES = 20  # on each of the two innermost levels; the others have one name each, as a model has
+INNER_RANGE_NAMES = 20  # on each of the two innermost levels; the others have one name each, as in a model
 LAUNCH_NAME_ID, OTHER_NAME_ID = 1000, 1001
-KERNEL_TERMS = {  # SQL of the row's number n; other columns are those of a row of the real capture
+# The values of columns as SQL expressions of the row's number n. Other columns have the value of a real row.
+KERNEL_VALUES = {
     "start": f"n * {NS_PER_LAUNCH} + 4000", "end": f"n * {NS_PER_LAUNCH} + 7000 + n % 97",
     "correlationId": "n * {calls} / {kernels} + 100", "globalPid": PROCESS, "gridId": "n + 1",
     **dict.fromkeys(("demangledName", "shortName", "mangledName"), f"n % {KERNEL_NAMES}"),
 }  # fmt: skip
-START_OF_CALL = f"n * {NS_PER_LAUNCH} * {{kernels}} / {{calls}} + 2000"
-RUNTIME_TERMS = {
-    "start": START_OF_CALL, "end": f"{START_OF_CALL} + {3 * NS_PER_LAUNCH // 10} * {{kernels}} / {{calls}}",
+CALL_START = f"n * {NS_PER_LAUNCH} * {{kernels}} / {{calls}} + 2000"
+RUNTIME_VALUES = {
+    "start": CALL_START, "end": f"{CALL_START} + {3 * NS_PER_LAUNCH // 10} * {{kernels}} / {{calls}}",
     "correlationId": "n + 100",
     "nameId": "iif((n * {kernels} + {calls} - 1) / {calls} * {calls} / {kernels} = n,"
     f" {LAUNCH_NAME_ID}, {OTHER_NAME_ID})",
@@ -73,15 +76,15 @@ RUNTIME_TERMS = {
 
 @dataclass(frozen=True)
 class Size:
-    """How large a capture is: kernels, each with a launch among the API calls, and ranges by level of nesting. Each
+    """The size of a capture: kernels, each with a launch among the API calls, and ranges by level of nesting. Each
     number of `ranges_by_level` divides the next."""
 
     name: str
     kernels: int
     ranges_by_level: tuple[int, ...]
     other_calls: int = 0  # which launch nothing
-    numbered_calls: bool = False  # a name per call, as with emit_nvtx
-    overlap: float = 1.0  # length of an innermost range ÷ distance of two starts; above 1 they do not nest
+    numbered_names: bool = False  # each range has a number in its name, as with emit_nvtx
+    overlap: float = 1.0  # length of an innermost range ÷ time between two starts; above 1 they do not nest
 
     @property
     def ranges(self) -> int:
@@ -91,37 +94,35 @@ class Size:
     def calls(self) -> int:
         return self.kernels + self.other_calls
 
-    def terms(self, terms: Mapping[str, object]) -> dict[str, object]:
-        """The terms of rows of a capture of this size."""
-        return {name: str(term).format(kernels=self.kernels, calls=self.calls) for name, term in terms.items()}
+    def values(self, values: Mapping[str, object]) -> dict[str, object]:
+        """KERNEL_VALUES or RUNTIME_VALUES with the numbers of this size."""
+        return {name: str(value).format(kernels=self.kernels, calls=self.calls) for name, value in values.items()}
 
 
-LEVELS_OF_OPERATIONS = (100, 1_000, 10_000, 100_000, 100_000, 200_000, 200_000, 400_000)
 _SIZES = (
     Size("1m_kernels", 1_000_000, (10, 1_000, 50_000, 150_000)),
-    Size("1m_ranges", 100_000, LEVELS_OF_OPERATIONS, numbered_calls=True),
+    Size("1m_ranges", 100_000, (100, 1_000, 10_000, 100_000, 100_000, 200_000, 200_000, 400_000), numbered_names=True),
     Size("200k_overlapping", 1_000_000, (10, 1_000, 200_000), overlap=2.5),
-    Size("16m_ranges", 2_200_000, (100, 10_000, 100_000, 1_000_000, 5_000_000, 10_000_000), 4_800_000, True),
+    Size("16m_ranges", 2_200_000, (100, 10_000, 10**5, 10**6, 5 * 10**6, 10**7), 4_800_000, numbered_names=True),
     Size("10m_kernels", 10_000_000, (100, 10_000, 500_000, 1_500_000)),
 )
 SIZES = {size.name: size for size in _SIZES}
 
 
 def write_capture(path: Path, size: Size) -> None:
-    """Writes the capture to PATH. Every third call is made by a thread without ranges, such as autograd's."""
+    """Writes a capture. Every third call is made by a thread without ranges, such as autograd's."""
     partial = path.with_suffix(".partial")
-    partial.write_bytes(gzip.decompress(REAL.read_bytes()))
+    partial.write_bytes(gzip.decompress(REAL_CAPTURE.read_bytes()))
     with closing(sqlite3.connect(partial)) as connection, connection:
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
         for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
             if table not in (KERNEL, RUNTIME, NVTX, "StringIds", "META_DATA_EXPORT"):
                 connection.execute(f"DROP TABLE {table}")
-        _fill(connection, KERNEL, [(size.kernels, size.terms(KERNEL_TERMS))])
-        _fill(connection, RUNTIME, [(size.calls, size.terms(RUNTIME_TERMS))])
-        _fill(
-            connection, NVTX, [(count, _range_terms(size, level)) for level, count in enumerate(size.ranges_by_level)]
-        )
+        _replace_rows(connection, KERNEL, [(size.kernels, size.values(KERNEL_VALUES))])
+        _replace_rows(connection, RUNTIME, [(size.calls, size.values(RUNTIME_VALUES))])
+        levels = [(count, _range_values(size, level)) for level, count in enumerate(size.ranges_by_level)]
+        _replace_rows(connection, NVTX, levels)
         names = [(i, f"void kernel_{i}<float, {i}>(float const*, float*, int)") for i in range(KERNEL_NAMES)]
         connection.execute("DELETE FROM StringIds")
         connection.executemany(
@@ -131,33 +132,36 @@ def write_capture(path: Path, size: Size) -> None:
     partial.replace(path)
 
 
-def _fill(connection: sqlite3.Connection, table: str, parts: list[tuple[int, Mapping[str, object]]]) -> None:
-    """Replaces the rows of a table by N rows of each part, from SQL, which is far faster than rows from Python."""
+def _replace_rows(
+    connection: sqlite3.Connection, table: str, row_groups: list[tuple[int, Mapping[str, object]]]
+) -> None:
+    """Replaces the rows of a table. A group is a number of rows and their values, which SQL computes: that is far
+    faster than inserting rows from Python."""
     columns = [column[1] for column in connection.execute(f"PRAGMA table_info({table})")]
     quoted = ", ".join(f'quote("{column}")' for column in columns)
-    real = dict(zip(columns, connection.execute(f"SELECT {quoted} FROM {table}").fetchone(), strict=True))
+    real_values = dict(zip(columns, connection.execute(f"SELECT {quoted} FROM {table}").fetchone(), strict=True))
     connection.execute(f"DELETE FROM {table}")
-    for rows, terms in parts:
+    for rows, values in row_groups:
         numbers = f"WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < {rows})"
-        values = ", ".join(map(str, (real | terms).values()))
-        connection.execute(f"INSERT INTO {table} {numbers} SELECT {values} FROM numbers")
+        expressions = ", ".join(map(str, (real_values | values).values()))
+        connection.execute(f"INSERT INTO {table} {numbers} SELECT {expressions} FROM numbers")
 
 
-def _range_terms(size: Size, level: int) -> dict[str, object]:
-    """Ranges of a level: they fill their share of the outer ranges, or reach into the next one."""
+def _range_values(size: Size, level: int) -> dict[str, object]:
+    """The values of the ranges of a level: they divide the time evenly, or reach into the next range."""
     count, innermost = size.ranges_by_level[level], len(size.ranges_by_level) - 1
     total_ns = size.kernels * NS_PER_LAUNCH
-    parts = size.overlap if level == innermost else 1
-    text = f"'level {level} part ' || {f'(n % {NAMES_OF_INNER_RANGES})' if level >= innermost - 1 else 0}"
+    length = size.overlap if level == innermost else 1  # in times between two starts
+    text = f"'level {level} part ' || {f'(n % {INNER_RANGE_NAMES})' if level >= innermost - 1 else 0}"
     return {
         "start": f"n * {total_ns} / {count} + {level}",
-        "end": f"CAST((n + {parts}) * {total_ns} / {count} AS INT) - {level}",
-        "eventType": START_END if parts > 1 else PUSH_POP, "globalTid": MAIN_THREAD,
-        "text": text + (" || ', seq = ' || n || ', op_id = ' || n" if size.numbered_calls else ""),
+        "end": f"CAST((n + {length}) * {total_ns} / {count} AS INT) - {level}",
+        "eventType": START_END if length > 1 else PUSH_POP, "globalTid": MAIN_THREAD,
+        "text": text + (" || ', seq = ' || n || ', op_id = ' || n" if size.numbered_names else ""),
     }  # fmt: skip
 
 
-def main(*, folder: Path = FOLDER, sizes: list[str] = DEFAULT, repeats: int = 3) -> None:
+def main(*, folder: Path = DEFAULT_FOLDER, sizes: list[str] = DEFAULT_SIZES, repeats: int = 3) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for size in (SIZES[name] for name in sizes):
         path = folder / f"{size.name}.sqlite"
@@ -174,16 +178,16 @@ def main(*, folder: Path = FOLDER, sizes: list[str] = DEFAULT, repeats: int = 3)
 
 
 def commands(path: Path) -> dict[str, list[str]]:
-    """The measured commands by name; the bare read first, nsys's reports if there is an nsys."""
-    ours = {name: [*PYTHON, "kernel_tables", name, path] for name in ("kernels", "ranges", "diagnose")}
-    ours["diagnose"] += ["--step-name", "level 0 part 0"]
-    commands = {"reading the columns": [sys.executable, "-c", BARE_READ, path]}
-    commands |= {f"kernel_tables {name}": command for name, command in ours.items()}
+    """The measured commands by name; reading the columns first, nsys's reports if there is an nsys."""
+    by_name = {"reading the columns": [sys.executable, "-c", BARE_READ, path]}
+    by_name |= {f"kernel_tables {name}": [*PYTHON, "kernel_tables", name, path] for name in ("kernels", "ranges")}
+    step_name = ["--step-name", "level 0 part 0"]
+    by_name["kernel_tables diagnose"] = [*PYTHON, "kernel_tables", "diagnose", path, *step_name]
     if version := version_numbers():
         stats = ["nsys", "stats", "--format", "csv", "--output", "-", "--report"]
         for name in NSYS_REPORTS if version >= (2023,) else NSYS_REPORTS_BEFORE_2023:
-            commands[f"nsys {version[0]}.{version[1]} stats {name}"] = [*stats, name, path]
-    return commands
+            by_name[f"nsys {version[0]}.{version[1]} stats {name}"] = [*stats, name, path]
+    return by_name
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Dry runs of workflows, each in a separate folder. Ratios are to the first:
 - a plain Snakefile with as many jobs as the runs of the grid have, each with one input, one output, a log, a message
-  and a parameter: the time of Snakemake for the jobs;
+  and a parameter: the time that Snakemake itself needs;
 - this project's grid;
 - the same grid with all results and all files made from them: nothing to do;
 - a minimal Snakefile: the time to start Snakemake.
@@ -14,8 +14,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from benchmarks.harness import PYTHON, ROOT, Costs, made_config, run
-from benchmarks.made_grid import SNAKEFILE
+from benchmarks.finished_grid import SNAKEFILE
+from benchmarks.harness import PYTHON, ROOT, Costs, config_with_runs, run
 from profile_grid.study.stages import STAGES
 
 PACKAGES = ("cs336_model", "kernel_recorder", "kernel_tables", "profile_grid", "range_marks")
@@ -47,9 +47,9 @@ def main(*, runs: list[int] = [60, 6000], repeats: int = 3) -> str | None:  # no
                 folder = Path(scratch, name)
                 folder.mkdir()
                 write(folder, number)
-                problem = costs.measure(name, COMMAND, cwd=folder, repeats=1 if number > 1000 else repeats)
-                if isinstance(problem, str):
-                    return f"the dry run of {name} failed: {problem}"
+                cost = costs.measure(name, COMMAND, cwd=folder, repeats=1 if number > 1000 else repeats)
+                if isinstance(cost, str):
+                    return f"the dry run of {name} failed: {cost}"
 
 
 def write_minimal(folder: Path, runs: int) -> None:
@@ -73,15 +73,15 @@ def write_grid(folder: Path, runs: int) -> None:
     for name in SOURCES:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copyfile
         copy(ROOT / name, folder / name)
-    (folder / "config.yaml").write_text(yaml.safe_dump(made_config(runs)))
+    (folder / "config.yaml").write_text(yaml.safe_dump(config_with_runs(runs)))
 
 
 def write_finished_grid(folder: Path, runs: int) -> None:
     """The same grid, finished."""
     write_grid(folder, runs)
-    # made.smk writes all files when Snakemake reads it, even in a dry run
-    (folder / "made.smk").write_text(SNAKEFILE)
-    command = [*PYTHON, "snakemake", "--snakefile", "made.smk", "--dry-run", "--cores", "1", "--quiet", "all"]
+    # finish.smk writes all files when Snakemake reads it, even in a dry run
+    (folder / "finish.smk").write_text(SNAKEFILE)
+    command = [*PYTHON, "snakemake", "--snakefile", "finish.smk", "--dry-run", "--cores", "1", "--quiet", "all"]
     subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": ""}, check=True)
 
 

@@ -15,7 +15,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
@@ -40,15 +39,15 @@ LIMIT_S = 240
 
 @dataclass(frozen=True)
 class Program:
-    """A file with its arguments. The run under torch.profiler is called the truth."""
+    """A file with its arguments. Its run under torch.profiler is the reference."""
 
     file: str
     arguments: tuple[str, ...] = ()
-    step: str = "optimizer"  # what ends a step in the truth: an optimizer or a module; "": counts are not compared
-    by: str | None = None  # the profiler, if not that of the machine
-    needs: str | None = None  # a package
+    step: str = "optimizer"  # what ends a step in the reference: an optimizer or a module; "": counts are not compared
+    profiler: str | None = None  # if not that of the machine
+    package: str | None = None  # that it needs
     needs_gpu: bool = False
-    truth: tuple[str, ...] | None = None  # the arguments of the truth, if they differ
+    reference_arguments: tuple[str, ...] | None = None  # if they differ
     folder: Path = PROGRAMS
     ranks: int = 1
 
@@ -59,8 +58,9 @@ class Program:
     @property
     def start(self) -> list[str]:
         """The command before a Python file or before `-m MODULE`."""
-        several = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(self.ranks)]
-        return [sys.executable] if self.ranks == 1 else [*PYTHON, *several]
+        if self.ranks == 1:
+            return [sys.executable]
+        return [*PYTHON, "torch.distributed.run", "--standalone", "--nproc-per-node", str(self.ranks)]
 
 
 ALL = [
@@ -75,23 +75,23 @@ ALL = [
     Program("compiled", ("inductor", "8")),
     Program("compiled", ("inductor", "99", "inference"), step="module"),
     Program("failing"),
-    Program("own_profiler", ("late",), step="", by=TORCH),
-    Program("recorded_inside", step="", by=TORCH),
-    Program("replayed", needs_gpu=True, truth=("eager",)),
-    Program("hugging_face", needs="accelerate"),
-    Program("hugging_face_generate", step="module", needs="transformers"),
-    Program("lightning_fit", needs="pytorch_lightning"),
+    Program("own_profiler", ("late",), step="", profiler=TORCH),
+    Program("recorded_inside", step="", profiler=TORCH),
+    Program("replayed", needs_gpu=True, reference_arguments=("eager",)),
+    Program("hugging_face", package="accelerate"),
+    Program("hugging_face_generate", step="module", package="transformers"),
+    Program("lightning_fit", package="pytorch_lightning"),
     Program("gpt", (SIZE,), folder=LARGER_PROGRAMS),
-    Program("llama", (SIZE,), needs="transformers", folder=LARGER_PROGRAMS),
+    Program("llama", (SIZE,), package="transformers", folder=LARGER_PROGRAMS),
     Program("loader_and_graph", (SIZE,), folder=LARGER_PROGRAMS),
     Program("gpt_ranks", (SIZE, "ddp"), folder=LARGER_PROGRAMS, ranks=2),
     Program("gpt_ranks", (SIZE, "fsdp"), folder=LARGER_PROGRAMS, ranks=2),
 ]
-PHASES = {
+PHASES = {  # the beginnings of the names of their ranges
     "forward": (FORWARD, INFERENCE, PREFILL, DECODE), "backward": ("backward",), "optimizer": ("Optimizer.step#",),
 }  # fmt: skip
-COUNTED = (*PHASES, COMMUNICATION, "all")
-COLUMNS = ("program", "by", "same as plain run", *(f"{phase}, ÷" for phase in COUNTED))
+GROUPS = (*PHASES, COMMUNICATION, "all")  # of kernels
+COLUMNS = ("program", "by", "same as plain run", *(f"{group}, ÷" for group in GROUPS))
 
 
 def main(programs: list[str] = [], *, jobs: int = 4, keep: Path | None = None) -> int:  # noqa: B006 (the harness reads it)
@@ -100,52 +100,47 @@ def main(programs: list[str] = [], *, jobs: int = 4, keep: Path | None = None) -
     print_row(*COLUMNS, "problems", heading=True)
     failures = 0
     with ThreadPoolExecutor(jobs) as pool:
-        for row in pool.map(lambda program: compared(program, keep), chosen):
+        for row in pool.map(lambda program: comparison_row(program, keep), chosen):
             print_row(*row)
-            failures += row[-1] not in ("", None) and not str(row[-1]).startswith("left out")
+            failures += bool(row[-1]) and not row[-1].startswith("left out")
     return min(failures, 1)
 
 
-def compared(program: Program, keep: Path | None) -> list:
-    """The row of a program."""
-    if why := why_left_out(program):
-        return [program.name, *[None] * (len(COLUMNS) - 1), f"left out: {why}"]
-    profiler = program.by or profiler_of_this_machine()
+def comparison_row(program: Program, keep: Path | None) -> list:
+    """The values of COLUMNS for a program, and its problems."""
+    if reason := omission_reason(program):
+        return [program.name, *[None] * (len(COLUMNS) - 1), f"left out: {reason}"]
+    profiler = program.profiler or profiler_of_this_machine()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         capture = folder / "capture.sqlite"
         record = ["kernel_tables", "record", "--profiler", profiler, "-o", str(capture), "--", *program.start]
-        plain = ran(program, folder / "plain", program.start)
-        recorded = ran(program, folder / "recorded", [*PYTHON, *record])
-        problems = [] if outcome(plain) == outcome(recorded) else ["output or status differ"]
-        ratios: list = [None] * len(COUNTED)
+        plain = run_program(program, folder / "plain", program.start)
+        recorded = run_program(program, folder / "recorded", [*PYTHON, *record])
+        is_same = (plain.stdout, plain.returncode) == (recorded.stdout, recorded.returncode)
+        problems = [] if is_same else ["output or status differ"]
+        ratios: list = [None] * len(GROUPS)
         if not capture.exists():
             problems.append((recorded.stderr.strip().splitlines() or ["nothing was recorded"])[-1])
         elif program.step:
             try:
-                ratios, differences = against_truth(program, capture, folder)
+                ratios, differences = compare_with_reference(program, capture, folder)
             except TraceError as error:
                 differences = [str(error)]
             problems += differences
         if keep:
             keep_run(program, capture, plain, recorded, keep)
-    return [
-        program.name,
-        profiler,
-        "yes" if outcome(plain) == outcome(recorded) else "NO",
-        *ratios,
-        "; ".join(problems),
-    ]
+    return [program.name, profiler, "yes" if is_same else "NO", *ratios, "; ".join(problems)]
 
 
-def why_left_out(program: Program) -> str | None:
-    if program.needs and find_spec(program.needs) is None:
-        return f"{program.needs} is not installed"
+def omission_reason(program: Program) -> str | None:
+    if program.package and find_spec(program.package) is None:
+        return f"{program.package} is not installed"
     return "there is no GPU" if program.needs_gpu and not gpu_is_visible() else None
 
 
-def ran(program: Program, folder: Path, start: list[str]) -> subprocess.CompletedProcess:
-    """The program, run in an empty folder."""
+def run_program(program: Program, folder: Path, start: list[str]) -> subprocess.CompletedProcess:
+    """Runs the program in an empty folder, by a command that begins with `start`."""
     folder.mkdir()
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = os.environ | {
@@ -160,56 +155,60 @@ def ran(program: Program, folder: Path, start: list[str]) -> subprocess.Complete
         return subprocess.CompletedProcess(command, 124, "", f"took longer than {LIMIT_S} s")
 
 
-def outcome(done: subprocess.CompletedProcess) -> tuple[str, int]:
-    return done.stdout, done.returncode
-
-
-def against_truth(program: Program, capture: Path, folder: Path) -> tuple[list[float | None], list[str]]:
-    """The times of phases divided by torch.profiler's, of rank 0; and where counts of kernels differ on any rank."""
-    path = folder / "truth.json"
+def compare_with_reference(program: Program, capture: Path, folder: Path) -> tuple[list[float | None], list[str]]:
+    """The times of GROUPS divided by torch.profiler's, of rank 0; and where counts of kernels differ on any rank."""
+    path = folder / "reference.json"
     arguments = [str(path), program.step, str(DEFAULT_SKIP), str(DEFAULT_STEPS)]
-    program = program if program.truth is None else replace(program, arguments=program.truth)
-    done = ran(program, folder / "truth", [*program.start, "-m", "benchmarks.programs.in_phases", *arguments])
-    ratios, differences = [None] * len(COUNTED), []
+    if program.reference_arguments is not None:
+        program = replace(program, arguments=program.reference_arguments)
+    start = [*program.start, "-m", "benchmarks.programs.in_phases", *arguments]
+    process = run_program(program, folder / "reference", start)
+    ratios, differences = [None] * len(GROUPS), []
     for rank in reversed(range(program.ranks)):  # rank 0 last: its ratios are returned
         of_rank = f" of rank {rank}" if program.ranks > 1 else ""
-        written = file_of_rank(path, rank)
-        if not written.exists():
-            return ratios, [f"no truth{of_rank}: {(done.stderr.strip().splitlines() or ['?'])[-1]}"]
-        truth, recorded = json.loads(written.read_text()), dict(phases(file_of_rank(capture, rank)))
+        rank_path = file_of_rank(path, rank)
+        if not rank_path.exists():
+            return ratios, [f"no reference{of_rank}: {(process.stderr.strip().splitlines() or ['?'])[-1]}"]
+        reference, recorded = json.loads(rank_path.read_text()), kernel_groups(file_of_rank(capture, rank))
         differences += [
-            f"{phase}{of_rank} has {recorded[phase]['kernels']} kernels, torch.profiler {truth[phase]['kernels']}"
-            for phase in COUNTED
-            if recorded[phase]["kernels"] != truth[phase]["kernels"]
+            f"{group}{of_rank} has {recorded[group]['kernels']} kernels, torch.profiler {reference[group]['kernels']}"
+            for group in GROUPS
+            if recorded[group]["kernels"] != reference[group]["kernels"]
         ]
-        ratios = [recorded[phase]["ms"] / truth[phase]["ms"] if truth[phase]["ms"] else None for phase in COUNTED]
+        times_ms = [(recorded[group]["ms"], reference[group]["ms"]) for group in GROUPS]
+        ratios = [ms / reference_ms if reference_ms else None for ms, reference_ms in times_ms]
     return ratios, differences
 
 
-def phases(capture: Path) -> Iterator[tuple[str, dict[str, float]]]:
-    """The number of kernels and their milliseconds, of each phase, of communication and of all steps."""
+def kernel_groups(capture: Path) -> dict[str, dict[str, float]]:
+    """The number of kernels and their milliseconds, by group."""
     with Trace(capture) as trace:
         tree, classes = trace.range_tree(), trace.classes("step")
     below_step = tree[(tree["depth"] == 1) & tree["range"].str.startswith("step > ")]
     names = below_step["range"].str.removeprefix("step > ")
-    for phase, beginnings in PHASES.items():
-        yield phase, counted(below_step[names.str.startswith(beginnings)])
-    yield COMMUNICATION, counted(classes[classes["class"] == COMMUNICATION], "launches", "total_ns")
-    yield "all", counted(tree[tree["range"] == "step"])
+    communication = classes[classes["class"] == COMMUNICATION]
+    return {phase: totals(below_step[names.str.startswith(beginnings)]) for phase, beginnings in PHASES.items()} | {
+        COMMUNICATION: totals(communication, "launches", "total_ns"), "all": totals(tree[tree["range"] == "step"]),
+    }  # fmt: skip
 
 
-def counted(rows: pd.DataFrame, kernels: str = "kernels", time_ns: str = "gpu_time_ns") -> dict[str, float]:
+def totals(rows: pd.DataFrame, kernels: str = "kernels", time_ns: str = "gpu_time_ns") -> dict[str, float]:
     return {"kernels": int(rows[kernels].sum()), "ms": rows[time_ns].sum() / 1e6}
 
 
 def keep_run(
-    program: Program, capture: Path, plain: subprocess.CompletedProcess, recorded: subprocess.CompletedProcess, to: Path
+    program: Program,
+    capture: Path,
+    plain: subprocess.CompletedProcess,
+    recorded: subprocess.CompletedProcess,
+    folder: Path,
 ) -> None:
-    to.mkdir(parents=True, exist_ok=True)
+    """Writes the outputs of both runs, and copies the captures, into the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
     name = program.name.replace(" ", "_")
-    (to / f"{name}.txt").write_text("\n".join([plain.stdout, plain.stderr, recorded.stdout, recorded.stderr]))
+    (folder / f"{name}.txt").write_text("\n".join([plain.stdout, plain.stderr, recorded.stdout, recorded.stderr]))
     for path in capture.parent.glob("capture*.sqlite"):
-        shutil.copy(path, to / path.name.replace("capture", name))
+        shutil.copy(path, folder / path.name.replace("capture", name))
 
 
 if __name__ == "__main__":

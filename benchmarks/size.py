@@ -14,7 +14,7 @@ from pathlib import PurePath
 from benchmarks.harness import ROOT, print_row, run
 
 SUFFIXES = (".py", ".smk", ".j2", ".js")
-DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+WITH_DOCSTRING = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def is_counted(name: str) -> bool:
 
 
 def _docstring_lines(node: ast.AST) -> int:
-    if not isinstance(node, DOCUMENTED) or ast.get_docstring(node, clean=False) is None:
+    if not isinstance(node, WITH_DOCSTRING) or ast.get_docstring(node, clean=False) is None:
         return 0
     return node.body[0].end_lineno - node.body[0].lineno + 1
 

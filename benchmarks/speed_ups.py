@@ -1,8 +1,8 @@
 """Compares speed-ups of a finished grid with PyTorch's own timer: `python -m benchmarks.speed_ups RUN BASE_RUN [...]`.
 
-The arguments are pairs of runs of results/runs, each followed by its base. Both are built from the specification in
-their timing.json, in one process, and torch.utils.benchmark.Timer times their steps: it chooses how often, and takes
-the median. The output is the ratio by the timer, the ratio of the means in timing.json, and how they compare.
+The arguments are pairs of runs of results/runs: a run, and the one that it is compared with. Both are built from the
+specification in their timing.json, in one process, and torch.utils.benchmark.Timer times their steps: it chooses how
+often, and takes the median. The output is the speed-up by the timer, that by the means in timing.json, and their ratio.
 """
 
 import gc
@@ -20,7 +20,7 @@ from cs336_model.program.spec import RunSpec, read_spec
 from cs336_model.program.steps import PhaseClock, make_subject, run_steps
 from cs336_model.program.variants.effects import compiling, process_settings
 
-SECONDS = 5.0  # for which the timer measures
+MIN_RUN_S = 5.0  # for which the timer measures
 RUNS = Path("results/runs")
 
 
@@ -49,7 +49,7 @@ def median_ms(spec: RunSpec) -> float:
             globals={"run_steps": run_steps, "subject": subject, "PhaseClock": PhaseClock, "Progress": Progress},
             num_threads=torch.get_num_threads(),
         )
-        median_s = timer.blocked_autorange(min_run_time=SECONDS).median
+        median_s = timer.blocked_autorange(min_run_time=MIN_RUN_S).median
     del subject, timer
     gc.collect()
     if device.type == "cuda":

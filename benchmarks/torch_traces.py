@@ -2,9 +2,8 @@
 
     python -m benchmarks.torch_traces [TRACE] [--megabytes 250] [--repeats 3]
 
-Without a TRACE one is generated: steps of a model made of blocks, forward and backward, with Python
-stacks, as Kineto writes them.
-If Holistic Trace Analysis is installed (the package HolisticTraceAnalysis), its parser is also measured.
+Without a TRACE one is generated: steps of a model made of blocks, forward and backward, with Python stacks, as Kineto
+writes them. If Holistic Trace Analysis is installed (the package HolisticTraceAnalysis), its parser is also measured.
 """
 
 import os
@@ -24,7 +23,7 @@ from hta.configs.parser_config import ParserConfig
 parse_trace_dataframe(sys.argv[1], ParserConfig.get_default_cfg())
 """
 TABLES = "import sys; from kernel_tables.reading.source import sqlite_file\nwith sqlite_file(sys.argv[1]): pass"
-BLOCKS, OPERATORS, FRAMES = 24, 8, 12  # of a step; operators and Python functions of a block
+BLOCKS, OPERATORS, FRAMES = 24, 8, 12  # blocks of a step; operators and Python functions of a block
 HEAD = '{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "A GPU"}], "with_stack": 1, "traceEvents": [\n'
 MEGABYTE = 1e6
 FIRST_US = 4_563_979_318_000
@@ -32,10 +31,10 @@ FIRST_US = 4_563_979_318_000
 
 def main(trace: Path | None = None, *, megabytes: float = 250, repeats: int = 3) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path = trace or _made(Path(folder) / "trace.json", megabytes)
-        size = path.stat().st_size / MEGABYTE
+        path = trace or _write_trace(Path(folder) / "trace.json", megabytes)
+        size_mb = path.stat().st_size / MEGABYTE
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})  # the commands inherit it
-        costs = Costs(f"\nA trace of {size:.0f} MB, on one core", "cpu_s")
+        costs = Costs(f"\nA trace of {size_mb:.0f} MB, on one core", "cpu_s")
         commands = {
             "json.load": [sys.executable, "-c", JSON_LOAD, path],
             "kernel_tables: the tables of a capture": [sys.executable, "-c", TABLES, path],
@@ -44,59 +43,59 @@ def main(trace: Path | None = None, *, megabytes: float = 250, repeats: int = 3)
         }
         if find_spec("hta"):
             commands["HTA: parse_trace_dataframe"] = [sys.executable, "-c", HTA, path]
-        measured = {name: costs.measure(name, command, repeats=repeats) for name, command in commands.items()}
+        results = {name: costs.measure(name, command, repeats=repeats) for name, command in commands.items()}
     print()
-    for name, cost in measured.items():
+    for name, cost in results.items():
         if isinstance(cost, Cost):
-            speed, memory = size / cost.cpu_s, cost.peak_mib * 1.048576 / size
+            speed, memory = size_mb / cost.cpu_s, cost.peak_mib * 2**20 / MEGABYTE / size_mb
             print(f"{name}: {speed:.0f} MB per second of the core, {memory:.2f} times the file in memory")
 
 
-def _made(path: Path, megabytes: float) -> Path:
+def _write_trace(path: Path, megabytes: float) -> Path:
     with path.open("w") as file:
         file.write(HEAD)
         number = 0
         while file.tell() < megabytes * MEGABYTE:
-            file.write(",\n".join(_step(number)) + ",\n")
+            file.write(",\n".join(_step_events(number)) + ",\n")
             number += 1
         file.write(_event("user_annotation", "end", number * 10_000, 1) + '\n], "displayTimeUnit": "ms"}\n')
     return path
 
 
-def _step(number: int) -> Iterator[str]:
-    """A step of 10 ms: blocks forward, then backward on another thread; a kernel for each operator."""
-    # ids of a step: those of its forward operators, then as many of the backward pass
-    begin, first_id = number * 10_000, number * 2 * BLOCKS * OPERATORS
-    yield _event("user_annotation", f"ProfilerStep#{number}", begin, 9_990)
+def _step_events(number: int) -> Iterator[str]:
+    """A step of 10 ms: blocks forward, then backward on another thread; a kernel for each operator. Times are µs."""
+    launches = BLOCKS * OPERATORS  # of each pass
+    step_start, first_id = number * 10_000, number * 2 * launches
+    yield _event("user_annotation", f"ProfilerStep#{number}", step_start, 9_990)
     for block in range(BLOCKS):
-        start = begin + 200 * block
+        start = step_start + 200 * block
         yield _event("python_function", f"nn.Module: Block_{block}", start, 190, f'"Python module id": {block}')
         for frame in range(FRAMES):
             name = f"torch/nn/modules/module.py({1700 + frame}): _call_impl"
             yield _event("python_function", name, start + frame, 189 - 2 * frame, '"Python parent id": 7')
         for operator in range(OPERATORS):
             launch_id = first_id + block * OPERATORS + operator
-            yield from _launched(
-                "aten::addmm", start + 20 + 20 * operator, launch_id, f'"Sequence number": {launch_id}', 1
-            )
-    for launch_id in range(first_id + BLOCKS * OPERATORS - 1, first_id - 1, -1):
-        start = begin + 5000 + 20 * (first_id + BLOCKS * OPERATORS - 1 - launch_id)
-        of_forward = f'"Sequence number": {launch_id}, "Fwd thread id": 1'
-        node = "autograd::engine::evaluate_function: AddmmBackward0"
-        yield from _launched(node, start, launch_id + BLOCKS * OPERATORS, of_forward, 2)
+            node_number = f'"Sequence number": {launch_id}'
+            yield from _launch_events("aten::addmm", start + 20 + 20 * operator, launch_id, node_number, 1)
+    for index, launch_id in enumerate(reversed(range(first_id, first_id + launches))):
+        forward_node = f'"Sequence number": {launch_id}, "Fwd thread id": 1'
+        name = "autograd::engine::evaluate_function: AddmmBackward0"
+        yield from _launch_events(name, step_start + 5000 + 20 * index, launch_id + launches, forward_node, 2)
 
 
-def _launched(operator: str, start: int, launch_id: int, args: str, thread: int) -> Iterator[str]:
+def _launch_events(operator: str, start: int, launch_id: int, args: str, thread: int) -> Iterator[str]:
+    """An operator, its launch, the kernel, and the flow from the launch to the kernel."""
     shapes = '"Input type": ["float", "float", "float"], "Input Dims": [[256], [1024, 256], [256, 256]]'
     yield _event("cpu_op", operator, start, 18, f'"External id": {launch_id}, {args}, {shapes}', thread)
     yield _event("cuda_runtime", "cudaLaunchKernel", start + 3, 6, f'"cbid": 211, "correlation": {launch_id}', thread)
-    place = (
-        f'"device": 0, "context": 1, "stream": 7, "correlation": {launch_id}, "grid": [8, 8, 1], "block": [128, 1, 1]'
+    kernel_args = (
+        f'"device": 0, "context": 1, "stream": 7, "correlation": {launch_id}, "grid": [8, 8, 1], "block": [128, 1, 1],'
+        ' "registers per thread": 16, "shared memory": 0'
     )
     name = "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x64_8x5_nt_align1>(cutlass_80_simt_sgemm_128x64_8x5::Params)"
-    yield _event("kernel", name, start + 10, 15, f'{place}, "registers per thread": 16, "shared memory": 0', 7, 0)
-    for phase, at in (("s", start + 3), ("f", start + 10)):
-        flow = f'"ph": "{phase}", "id": {launch_id}, "pid": 1, "tid": {thread}, "ts": {FIRST_US + at}.125'
+    yield _event("kernel", name, start + 10, 15, kernel_args, 7, 0)
+    for phase, time in (("s", start + 3), ("f", start + 10)):
+        flow = f'"ph": "{phase}", "id": {launch_id}, "pid": 1, "tid": {thread}, "ts": {FIRST_US + time}.125'
         yield f'  {{\n    {flow},\n    "cat": "ac2g", "name": "ac2g"\n  }}'
 
 

@@ -40,6 +40,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from range_marks import RECOMPUTATION
+
 COMPILE = "compile"
 WARMUP = "warmup"
 MEASURE = "measure"
@@ -52,7 +54,6 @@ LOSS = "loss"
 BACKWARD = "backward"
 OPTIMIZER = "optimizer"
 SYNCHRONIZE = "synchronize"
-RECOMPUTATION = "recomputation"
 ALL_REDUCE = "all-reduce"
 ALL_REDUCE_WAIT = "wait for all-reduce"
 ALL_REDUCE_BUFFERS = "all-reduce buffers"  # makes or fills them
@@ -144,7 +145,7 @@ def emit_ranges(emitter: Any) -> None:
             emitter = marker.nvtx_emitter()
         elif emitter == "record_function":
             emitter = marker.record_function_emitter(encoded)
-        _marker = new_marker = marker.Marker(emitter, RECOMPUTATION)
+        _marker = new_marker = marker.Marker(emitter)
         backward.follow_backward(new_marker)
         _open_span = lambda name: new_marker.part(name) if _is_part(name) else new_marker.range(name)  # noqa: E731
         return
@@ -171,7 +172,7 @@ def mark_modules(model: Any) -> None:
     other_ranges = {*AROUND_PARTS, *PHASES, RECOMPUTATION}
     names = {
         id(module): MODULE_RANGE.format(name) if name in other_ranges else name
-        for module, name in module_parts.names_in(model)
+        for module, name in module_parts.module_names(model)
     }
     _modules = module_parts.ModuleParts(span, lambda module: names.get(id(module)))
     _modules.begin()
@@ -183,8 +184,8 @@ def mark_compiled_graphs() -> None:
     if _marker is not None:
         from range_marks import compiled
 
-        part_of = compiled.WrittenParts(span).innermost
-        compiled.follow_compiled(lambda origins: compiled.set_of_parts(map(part_of, origins.stack_traces)))
+        part_of = compiled.SourceParts(span).innermost
+        compiled.follow_compiled(lambda origins: compiled.joint_name(map(part_of, origins.stack_traces)))
         compiled.open_ranges(_marker)
 
 

@@ -1,4 +1,4 @@
-"""Generates Markdown from the code: commands, rules, settings, and the patches of the pages on extending."""
+"""Generates Markdown from the code: commands, rules, settings, and the complete examples of how to extend it."""
 
 import argparse
 import ast
@@ -28,12 +28,13 @@ def kernel_tables_commands() -> str:
     """Every command of `kernel-tables` with its arguments and options."""
     parser = command_parser()
     commands = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction)).choices
-    return "\n\n".join(_command(f"kernel-tables {name}", command) for name, command in sorted(commands.items())) + "\n"
+    sections = [_command_section(f"kernel-tables {name}", command) for name, command in sorted(commands.items())]
+    return "\n\n".join(sections) + "\n"
 
 
 def study_commands() -> str:
     """The command of the pipeline that is not a rule."""
-    return _command(f"python -m {largest.__name__}", largest.command_parser()) + "\n"
+    return _command_section(f"python -m {largest.__name__}", largest.command_parser()) + "\n"
 
 
 def settings() -> str:
@@ -44,12 +45,14 @@ def settings() -> str:
 
 
 def _rows_of_key(name: str, schema: dict) -> list[tuple[str, str, str]]:
-    below = [row for key, value in schema.get("properties", {}).items() for row in _rows_of_key(f"{name}.{key}", value)]
-    row = (code(name, in_table=True), _prose(schema.get("description", "")), escaped(_values(schema)))
-    return below if below and "then" not in schema else [row, *below]
+    """The rows of a key and of those below it; a key that only groups others has no row."""
+    keys = schema.get("properties", {})
+    inner_rows = [row for key, value in keys.items() for row in _rows_of_key(f"{name}.{key}", value)]
+    row = (code(name, in_table=True), _markdown(schema.get("description", "")), escaped(_values(schema)))
+    return inner_rows if inner_rows and "then" not in schema else [row, *inner_rows]
 
 
-def _prose(text: str) -> str:
+def _markdown(text: str) -> str:
     """Markdown of a text with commands between backticks."""
     parts = re.split(r"`([^`]*)`", text)
     return "".join(code(part, in_table=True) if number % 2 else escaped(part) for number, part in enumerate(parts))
@@ -64,18 +67,18 @@ def _values(schema: dict) -> str:
     return f"{kind}, {low} to {high}" if high != "" else kind
 
 
-def _command(name: str, parser: argparse.ArgumentParser) -> str:
-    rows = [_row(parser, action) for action in parser._actions if action.help is not argparse.SUPPRESS]
+def _command_section(name: str, parser: argparse.ArgumentParser) -> str:
+    rows = [_argument_row(parser, action) for action in parser._actions if action.help is not argparse.SUPPRESS]
     rows = [row for row in rows if row[0] != "`-h, --help`"]
     return f"# {name}\n\n{escaped(parser.description or '')}\n\n{_table(('argument', 'meaning'), rows)}"
 
 
-def _row(parser: argparse.ArgumentParser, action: argparse.Action) -> tuple[str, str]:
+def _argument_row(parser: argparse.ArgumentParser, action: argparse.Action) -> tuple[str, str]:
     value = action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else action.dest.upper())
     names = ", ".join(action.option_strings)
     usage = names if action.nargs == 0 else f"{names} {value}".strip()
     text = (action.help or "") % {**vars(action), "prog": parser.prog}
-    return code(usage, in_table=True), _prose(text)
+    return code(usage, in_table=True), _markdown(text)
 
 
 def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -85,11 +88,11 @@ def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 def worked_example(name: str) -> str:
     """The example that tests/patches/NAME.patch adds: the text of new files, the difference of changed ones."""
     patch = (PATCHES / f"{name}.patch").read_text(encoding="utf-8")
-    files = map(_file, re.split(r"^(?=diff --git )", patch, flags=re.MULTILINE)[1:])
-    return "\n\n".join(["# The complete example", *files]) + "\n"
+    sections = map(_file_section, re.split(r"^(?=diff --git )", patch, flags=re.MULTILINE)[1:])
+    return "\n\n".join(["# The complete example", *sections]) + "\n"
 
 
-def _file(difference: str) -> str:
+def _file_section(difference: str) -> str:
     path = re.match(r"diff --git a/(\S+)", difference)[1]
     if "\n@@ " not in difference:
         return f"## {path}\n\nAn empty file."

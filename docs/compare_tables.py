@@ -26,9 +26,8 @@ EVERY_TABLE = "*"
 
 
 @dataclass(frozen=True)
-class Renamed:
-    """New names of tables, which are paths without suffix, and of columns by table; "" for a column that was
-    removed."""
+class NewNames:
+    """New names of tables, which are paths without suffix, and of columns by table; "" for a removed column."""
 
     tables: dict[str, str] = field(default_factory=dict)
     columns: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -42,24 +41,24 @@ def main(ref: str) -> None:
     """Compares with a commit, such as main."""
     with TemporaryDirectory() as scratch:
         old = _example_at(ref, Path(scratch))
-        renamed = Renamed(**tomllib.loads((DOCS / "renamed_tables.toml").read_text()))
-        differing = list(differences(old, EXAMPLE, renamed))
-        for line in differing:
-            print(line)
-        count, now = len(tables_below(old)), len(tables_below(EXAMPLE))
-    print(f"{count} tables at {ref}, {now} here; {len(differing) or 'no'} difference(s)")
-    sys.exit(bool(differing))
+        new_names = NewNames(**tomllib.loads((DOCS / "renamed_tables.toml").read_text()))
+        lines = list(differences(old, EXAMPLE, new_names))
+        old_count, new_count = len(tables_below(old)), len(tables_below(EXAMPLE))
+    for line in lines:
+        print(line)
+    print(f"{old_count} tables at {ref}, {new_count} here; {len(lines) or 'no'} difference(s)")
+    sys.exit(bool(lines))
 
 
-def differences(old: Path, new: Path, renamed: Renamed) -> Iterator[str]:
+def differences(old: Path, new: Path, new_names: NewNames) -> Iterator[str]:
     """One line per table below `old` that is absent or has other values below `new`, with the reason."""
     new_paths = tables_below(new)
     for name, path in tables_below(old).items():
-        new_name = renamed.tables.get(name, name)
+        new_name = new_names.tables.get(name, name)
         if new_name not in new_paths:
-            if len(_texts(path)):
+            if len(_text_values(path)):
                 yield f"{name}: there is no {new_name}"
-        elif problem := _difference(name, path, new_paths[new_name], renamed):
+        elif problem := _difference(name, path, new_paths[new_name], new_names):
             yield f"{name}: {problem}"
 
 
@@ -69,14 +68,14 @@ def tables_below(folder: Path) -> dict[str, Path]:
     return dict(sorted((str(path.relative_to(folder).with_suffix("")), path) for path in paths))
 
 
-def _difference(name: str, path: Path, new_path: Path, renamed: Renamed) -> str | None:
-    old, new = _texts(path), _texts(new_path, as_csv=path.suffix == ".csv")
-    names = {column: new_name for column in old if (new_name := renamed.column(name, column))}
-    if absent := [new_name for new_name in names.values() if new_name not in new]:
+def _difference(name: str, path: Path, new_path: Path, new_names: NewNames) -> str | None:
+    old, new = _text_values(path), _text_values(new_path, as_csv=path.suffix == ".csv")
+    columns = {column: new_column for column in old if (new_column := new_names.column(name, column))}
+    if absent := [column for column in columns.values() if column not in new]:
         return f"no column(s) {', '.join(absent)}"
     if len(old) != len(new):
         return f"{len(new)} rows instead of {len(old)}"
-    old, new = old[[*names]].set_axis([*names.values()], axis=1), new[[*names.values()]]
+    old, new = old[[*columns]].rename(columns=columns), new[[*columns.values()]]
     differing = _differing_columns(old, new) and _differing_columns(_sorted(old), _sorted(new))
     return f"other values in {', '.join(differing)}" if differing else None
 
@@ -89,23 +88,22 @@ def _sorted(table: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values(list(table), ignore_index=True) if len(table.columns) else table
 
 
-def _texts(path: Path, *, as_csv: bool = False) -> pd.DataFrame:
-    """A table with each value as the text of a CSV file, and 4 for 4.0; `as_csv`: with the cells that are safe in
-    one."""
-    text = path
+def _text_values(path: Path, *, as_csv: bool = False) -> pd.DataFrame:
+    """A table with each value as text, 4 for 4.0; with `as_csv`, as the project writes them into a CSV file."""
+    csv = path
     if path.suffix == ".parquet":
         table = pd.read_parquet(path, dtype_backend="numpy_nullable")  # keeps integers exact
-        text = io.StringIO((with_clean_cells(table) if as_csv else table).to_csv(index=False))
-    values = pd.read_csv(text, dtype=str, keep_default_na=False)
+        csv = io.StringIO((with_clean_cells(table) if as_csv else table).to_csv(index=False))
+    values = pd.read_csv(csv, dtype=str, keep_default_na=False)
     return values.replace(r"^(-?\d+)\.0$", r"\1", regex=True)
 
 
 def _example_at(ref: str, scratch: Path) -> Path:
-    """The example's folder of a commit, unpacked below `scratch`."""
+    """Unpacks the example of a commit below `scratch`, and returns its folder."""
     path = EXAMPLE.relative_to(DOCS.parent)
     command = ["git", "-C", str(DOCS.parent), "archive", "--format=tar", ref, str(path)]
-    packed = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
-    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+    content = subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         archive.extractall(scratch, filter="data")
     return scratch / path
 

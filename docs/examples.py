@@ -1,16 +1,15 @@
 """Writes the examples below docs/ from their merged tables: `python -m docs.examples`.
 
 The first example is a complete study. Each other one has the merged tables, and the tables, document and figures of its
-questions. Figures are SVG; pages are committed only as digests (docs/pages.py). A table
-without rows has no file.
+questions. Figures are SVG; pages are committed only as digests (docs/pages.py). A table without rows has no file.
 """
 
 import argparse
 import json
 import shutil
 from collections import ChainMap
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -32,17 +31,17 @@ from profile_grid.tables.on_disk import TablesOnDisk, declared_tables
 from profile_grid.tables.wording import Claim, listed, of_all
 
 
-class KeptTables(TablesOnDisk):
+class CommittedTables(TablesOnDisk):
     """The tables in a folder by name; a declared table without a file is empty."""
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         if name not in self._read and name in declared_tables() and not (self.folder / f"{name}.parquet").exists():
-            self._read[name] = as_declared(name, None)
+            self._read[name] = with_declared_columns(name, None)
         return super().__getitem__(name)
 
 
-def write_kept(path: Path, table: pd.DataFrame) -> None:
-    """Writes a table, or removes its file if it has no rows."""
+def write_committed(path: Path, table: pd.DataFrame) -> None:
+    """Writes a table in few bytes, or removes its file if it has no rows."""
     if table.empty:
         path.unlink(missing_ok=True)
         return
@@ -62,16 +61,16 @@ def _encoding(kind: pa.DataType) -> str | None:
     return "BYTE_STREAM_SPLIT" if pa.types.is_floating(kind) else None
 
 
-def as_declared(name: str, table: pd.DataFrame | None) -> pd.DataFrame:
+def with_declared_columns(name: str, table: pd.DataFrame | None) -> pd.DataFrame:
     """The merged table of this name with the declared columns. An absent dimension gets its default, an absent stage
     "not requested" and no time; other absent columns are empty. Without a table, it has no rows."""
     names = declared_tables()[name].all_names
     table = pd.DataFrame(columns=names) if table is None else table
-    absent = {column: _unmeasured(name, column) for column in names if column not in table}
+    absent = {column: _value_if_absent(name, column) for column in names if column not in table}
     return table.assign(**absent)[names]
 
 
-def _unmeasured(table: str, column: str) -> object:
+def _value_if_absent(table: str, column: str) -> object:
     if column in dimensions.BY_KEY:
         return dimensions.BY_KEY[column].default
     if column.endswith("_status"):
@@ -81,7 +80,7 @@ def _unmeasured(table: str, column: str) -> object:
 
 COMPARISONS = Path(__file__).parent / "example-h200" / "comparison"
 SIDES = ("before", "after")  # folders of a comparison
-KEPT = (".md", ".svg")  # files of a comparison that are committed, in addition to tables with rows
+COMMITTED_SUFFIXES = (".md", ".svg")  # of files of a comparison, in addition to tables with rows
 
 
 def comparisons() -> list[Path]:
@@ -89,39 +88,40 @@ def comparisons() -> list[Path]:
     return sorted(path.parent for path in COMPARISONS.glob(f"*/{SIDES[0]}"))
 
 
-def make_comparison(kept: Path, folder: Path) -> dict[str, pd.DataFrame]:
-    """Writes all files of a comparison into a folder; returns its tables by name."""
-    return written.write_comparison(*(_side(kept / side) for side in SIDES), folder)
+def make_comparison(committed: Path, folder: Path) -> dict[str, pd.DataFrame]:
+    """Writes all files of a committed comparison into another folder; returns its tables by name."""
+    return written.write_comparison(*(_side(committed / side) for side in SIDES), folder)
 
 
-def remake_comparison(kept: Path) -> None:
+def remake_comparison(committed: Path) -> None:
     """Writes the committed files of a comparison."""
     with TemporaryDirectory() as scratch:
-        for name, table in make_comparison(kept, Path(scratch)).items():
-            write_kept(kept / f"{name}.parquet", table)
+        for name, table in make_comparison(committed, Path(scratch)).items():
+            write_committed(committed / f"{name}.parquet", table)
         for path in Path(scratch).iterdir():
-            if path.suffix in KEPT:
-                shutil.copyfile(path, kept / path.name)
+            if path.suffix in COMMITTED_SUFFIXES:
+                shutil.copyfile(path, committed / path.name)
 
 
 def _side(folder: Path) -> results.Results:
     provenance = json.loads((folder / "tables" / "provenance.json").read_text())
-    return results.Results(folder, KeptTables(folder / "tables"), provenance)
+    return results.Results(folder, CommittedTables(folder / "tables"), provenance)
 
 
 DOCS = Path(__file__).parent
-SIZES = ["d_model", "d_ff", "num_layers", "num_heads", "vocab_size"]  # a model of two names is one model
-WORK = [*SIZES, *(key for key in dimensions.KEYS if key != dimensions.MODEL.key)]
+MODEL_SIZES = ["d_model", "d_ff", "num_layers", "num_heads", "vocab_size"]
+# Runs with equal values of these columns compute the same; a model with two names counts as one.
+WORK_COLUMNS = [*MODEL_SIZES, *(key for key in dimensions.KEYS if key != dimensions.MODEL.key)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Example:
     """Results of a grid below docs/. Its `questions`, empty for all; its `document` of answers."""
 
     folder: Path
     questions: tuple[str, ...] = ()
     document: str = ALL
-    see: tuple[tuple[str, str], ...] = ()  # a question, and another study that also answers it
+    see_also: Mapping[str, str] = field(default_factory=dict)  # by question, another study that also answers it
 
     @property
     def summaries(self) -> tuple[str, ...]:
@@ -134,9 +134,9 @@ class Example:
         """The committed merged tables."""
         return merged_of(workloads_of(self.merged()["runs"].to_dict("records")))
 
-    def merged(self) -> KeptTables:
+    def merged(self) -> CommittedTables:
         """The merged tables."""
-        return KeptTables(self.folder / "tables", declared=declared_tables())
+        return CommittedTables(self.folder / "tables", declared=declared_tables())
 
     @cache  # noqa: B019 the examples are constants
     def tables(self) -> Mapping[str, pd.DataFrame]:
@@ -148,14 +148,14 @@ class Example:
         """The provenance of its measurements."""
         return json.loads((self.folder / "tables" / "provenance.json").read_text())
 
-    def asked(self, runs: pd.DataFrame) -> list[str]:
-        """The questions whose answers are in the documents that are kept."""
+    def answered_questions(self, runs: pd.DataFrame) -> list[str]:
+        """The questions that the committed documents answer."""
         return [*self.questions] if self.document != ALL else asked_of(runs)
 
     def links(self, up: str = "../") -> dict[str, Claim]:
-        """By question a sentence with a link to the study that answers it too; the answer of that study, if these runs
-        have none. `up` leads to this example's folder from where the links are."""
-        return {question: _link(self, question, _study(name), up) for question, name in self.see}
+        """By question, a sentence with a link to the study that also answers it, with its answer if these runs have
+        none. `up` is the path to this example's folder from the file with the links."""
+        return {question: _link(self, question, _study(name), up) for question, name in self.see_also.items()}
 
     def documents(self, runs: pd.DataFrame) -> list[str]:
         """The committed documents."""
@@ -169,72 +169,67 @@ class Example:
 
     def figure_names(self, runs: pd.DataFrame) -> list[str]:
         """The figures of its questions; those that show anything are committed."""
-        asked = questions_asked(runs.to_dict("records"))
-        questions = [question for question in asked if not self.questions or question.name in self.questions]
+        questions = questions_asked(runs.to_dict("records"))
+        questions = [question for question in questions if not self.questions or question.name in self.questions]
         return [name for question in questions for name in question.figures]
 
 
 H200 = DOCS / "example-h200"
-WHOLE = Example(H200, see=(("time_lost", "diagnosis"),))
-OF_2026 = (
-    "a_forward_time",
-    "b_top_kernels",
-    "c_other_kernels",
-    "d_training_vs_inference",
-    "e_attention",
-    "f_precision",
-)
+MAIN_STUDY = Example(H200, see_also={"time_lost": "diagnosis"})
+QUESTIONS_OF_2026 = (
+    "a_forward_time", "b_top_kernels", "c_other_kernels", "d_training_vs_inference", "e_attention", "f_precision",
+    "i_memory",
+)  # fmt: skip
 STUDIES = (
-    Example(H200 / "precision", ("f_precision",), see=(("f_precision", "energy"),)),
+    Example(H200 / "precision", ("f_precision",), see_also={"f_precision": "energy"}),
     Example(H200 / "compile", ("g_compile",)),
     Example(H200 / "attention", ("h_attention",)),
-    Example(H200 / "memory", ("i_memory", "memory_predicted"), see=(("i_memory", "block"),)),
-    Example(H200 / "block", ("i_memory",), "i_memory", see=(("i_memory", "memory"),)),
-    Example(H200 / "checkpoint", ("j_checkpoint",), "j_checkpoint", see=(("j_checkpoint", "checkpoint-bf16"),)),
-    Example(H200 / "checkpoint-bf16", ("j_checkpoint",), "j_checkpoint", see=(("j_checkpoint", "checkpoint"),)),
+    Example(H200 / "memory", ("i_memory", "memory_predicted"), see_also={"i_memory": "block"}),
+    Example(H200 / "block", ("i_memory",), "i_memory", see_also={"i_memory": "memory"}),
+    Example(H200 / "checkpoint", ("j_checkpoint",), "j_checkpoint", see_also={"j_checkpoint": "checkpoint-bf16"}),
+    Example(H200 / "checkpoint-bf16", ("j_checkpoint",), "j_checkpoint", see_also={"j_checkpoint": "checkpoint"}),
     Example(H200 / "first-step", ("k_warmup",)),
     Example(H200 / "counters", ("l_counters",)),
-    Example(H200 / "energy", ("m_energy",), see=(("f_precision", "precision"),)),
+    Example(H200 / "energy", ("m_energy",), see_also={"f_precision": "precision"}),
     Example(H200 / "parallel", ("n_communication", "communication_limits"), "n_communication"),
     Example(H200 / "parallel-2026", ("n_communication", "communication_limits"), "n_communication"),
     Example(H200 / "diagnosis", ("time_lost",), "time_lost"),
     Example(H200 / "host", ("time_lost",), "time_lost"),
-    Example(H200 / "cs336-2026", (*OF_2026, "i_memory"), see=(("i_memory", "memory"), ("f_precision", "precision"))),
+    Example(H200 / "cs336-2026", QUESTIONS_OF_2026, see_also={"i_memory": "memory", "f_precision": "precision"}),
     Example(H200 / "leaderboard", ("d_training_vs_inference", "memory_predicted", "time_lost"), "memory_predicted"),
     Example(H200 / "leaderboard-two-gpus", ("memory_predicted", "n_communication", "time_lost"), "memory_predicted"),
-    Example(H200 / "attention-sweep", ("attention_sweep",), "attention_sweep", see=(("attention_sweep", "flash"),)),
+    Example(H200 / "attention-sweep", ("attention_sweep",), "attention_sweep", see_also={"attention_sweep": "flash"}),
     Example(H200 / "flash", ("attention_sweep",), "attention_sweep"),
 )
-EXAMPLES = (WHOLE, *STUDIES)
+EXAMPLES = (MAIN_STUDY, *STUDIES)
 
 
 def _link(example: Example, question: str, study: Example, up: str) -> Claim:
-    up, name = up if example is WHOLE else f"{up}../", study.folder.name
+    up, name = up if example is MAIN_STUDY else f"{up}../", study.folder.name
     link = f"[study {name}]({up}{name}/answers/{study.document}.md)"
-    here, there = (_work(each.merged()["runs"]) for each in (example, study))
+    here, there = (_model_by_work(results.merged()["runs"]) for results in (example, study))
+    shared = here.keys() & there.keys()
     if answer_of(example, question).rule == "missing":
-        runs = "" if {*there} <= {*here} else f", {len({*here} & {*there})} of these runs"
+        runs = "" if len(shared) == len(there) else f", {len(shared)} of these runs"
         answer = answer_of(study, question)
         return Claim("{answer} ({link}{runs}).", answer.rule, answer=answer.removesuffix("."), link=link, runs=runs)
-    names = sorted(
-        {f"{here[work]} here is {there[work]} there" for work in here if there.get(work, here[work]) != here[work]}
-    )
+    names = sorted({f"{here[work]} here is {there[work]} there" for work in shared if there[work] != here[work]})
     return Claim(
         "See also the {link}: {same}.", "counted", link=link,
-        same=_same_runs(len({*here} & {*there}), len(there)) + (f" ({listed(names)})" if names else ""),
+        same=_same_runs(len(shared), len(there)) + (f" ({listed(names)})" if names else ""),
     )  # fmt: skip
 
 
-def _same_runs(same: int, every: int) -> str:
+def _same_runs(shared: int, run_count: int) -> str:
     """How many runs of another study have the settings of runs here."""
-    if not same:
+    if not shared:
         return "the same question in other settings"
-    return f"{of_all(same, every, 'run')} there {'has' if every == 1 else 'have'} the same settings as here"
+    return f"{of_all(shared, run_count, 'run')} there {'has' if run_count == 1 else 'have'} the same settings as here"
 
 
-def _work(runs: pd.DataFrame) -> dict[tuple, str]:
-    """The name of the model by what a run computes: runs of one model with two names compute the same."""
-    return dict(zip(runs[WORK].itertuples(index=False, name=None), runs[dimensions.MODEL.key], strict=True))
+def _model_by_work(runs: pd.DataFrame) -> dict[tuple, str]:
+    """The name of the model by WORK_COLUMNS."""
+    return dict(zip(runs[WORK_COLUMNS].itertuples(index=False, name=None), runs[dimensions.MODEL.key], strict=True))
 
 
 @cache
@@ -268,11 +263,11 @@ def main() -> None:
 
 def add_absent_columns(folder: Path) -> None:
     """Adds to the merged tables in a folder the columns that they lack."""
-    on_disk = KeptTables(folder)  # unchecked
+    on_disk = CommittedTables(folder)  # unchecked
     for name in MERGED:
-        table = as_declared(name, on_disk[name])
+        table = with_declared_columns(name, on_disk[name])
         if list(table.columns) != list(on_disk[name].columns):
-            write_kept(folder / f"{name}.parquet", table)
+            write_committed(folder / f"{name}.parquet", table)
 
 
 def remake(example: Example) -> None:
@@ -280,19 +275,22 @@ def remake(example: Example) -> None:
     folder, tables = example.folder, example.tables()
     runs = tables["runs"]
     for name in example.summaries:
-        write_kept(folder / "tables" / f"{name}.parquet", tables[name])
+        write_committed(folder / "tables" / f"{name}.parquet", tables[name])
     for name, text in documents(tables, runs, example.provenance(), example.documents(runs), example.links()).items():
         write_text(folder / "answers" / f"{name}.md", text)
-    for figure in map(panels.all_figures().get, example.figure_names(runs)):
-        if shows_anything(figure, tables):
-            svg = paper.drawn(paper.on_paper(figure, tables), ".svg")
-            write_text(folder / "figures" / f"{figure.name}.svg", svg.decode())
+    for name, svg in figure_images(example):
+        write_text(folder / "figures" / f"{name}.svg", svg.decode())
 
 
-def shows_anything(figure: panels.Figure, tables: Mapping[str, pd.DataFrame]) -> bool:
-    """Whether the figure of these tables has a chart, not only a reason why it is empty."""
-    (of_machine, *_) = run_selection.of_one_machine({name: tables[name] for name in figure.tables})
-    return figure.draw(of_machine).chart is not None
+def figure_images(example: Example) -> Iterator[tuple[str, bytes]]:
+    """Name and SVG of the committed figures: those with a chart, not only a reason why they are empty."""
+    tables = example.tables()
+    for figure in map(panels.all_figures().get, example.figure_names(tables["runs"])):
+        tables_of_machine, *_ = run_selection.of_one_machine({name: tables[name] for name in figure.tables})
+        drawing = figure.draw(tables_of_machine)
+        if drawing.chart is not None:
+            drawn_once = replace(figure, draw=lambda _, drawing=drawing: drawing)
+            yield figure.name, paper.drawn(paper.on_paper(drawn_once, tables), ".svg")
 
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ SECTIONS = {
     ),
 }
 PAGES = tuple(page for pages in SECTIONS.values() for page in pages)
-PAGE_OF = {part: page.stem for page in PAGES for part in page.parts if isinstance(part, str)} | {
+STEM_BY_FILE = {part: page.stem for page in PAGES for part in page.parts if isinstance(part, str)} | {
     "docs/example-h200/tables/README.md": "columns", "README.md": "index",
 }  # fmt: skip
 
@@ -114,11 +114,11 @@ def site() -> dict[str, str]:
 def html_of(page: Page) -> str:
     """The page as HTML without scripts."""
     tokens = [token for number, part in enumerate(page.parts) for token in tokens_of(part, first=number == 0)]
-    contents = with_anchors(tokens)
+    contents = set_anchors(tokens)
     body = MARKDOWN.renderer.render(tokens, MARKDOWN.options, {})
     body = body.replace("<table>", '<div class="wide" tabindex="0" role="region" aria-label="table"><table>')
     body = body.replace("</table>", "</table></div>").replace("<pre>", '<pre tabindex="0">')
-    return PAGE.format(title=escape(f"{page.label} · {TITLE}"), menu=menu(page), contents=contents, body=body)
+    return PAGE_TEMPLATE.format(title=escape(f"{page.label} · {TITLE}"), menu=menu(page), contents=contents, body=body)
 
 
 def tokens_of(part: Part, *, first: bool) -> list[Token]:
@@ -142,11 +142,11 @@ def relative_link(link: str, folder: Path) -> str:
         return link
     path, _, anchor = link.partition("#")
     target = os.path.normpath(folder / path)
-    page = PAGE_OF.get(os.path.relpath(target, ROOT))
-    return (f"{page}.html" if page else os.path.relpath(target, DOCS)) + (f"#{anchor}" if anchor else "")
+    stem = STEM_BY_FILE.get(os.path.relpath(target, ROOT))
+    return (f"{stem}.html" if stem else os.path.relpath(target, DOCS)) + (f"#{anchor}" if anchor else "")
 
 
-def with_anchors(tokens: list[Token]) -> str:
+def set_anchors(tokens: list[Token]) -> str:
     """Sets the anchor of every heading; returns the contents of the page as HTML, "" for fewer than three headings."""
     entries, anchors = [], set()
     for token, inner in itertools.pairwise(tokens):
@@ -177,7 +177,7 @@ def _link(page: Page, is_current: bool) -> str:
     return f'<a href="{page.stem}.html"{" aria-current=page" if is_current else ""}>{escape(page.label)}</a>'
 
 
-PAGE = """\
+PAGE_TEMPLATE = """\
 <!doctype html>
 <html lang="en">
 <head>

@@ -1,5 +1,6 @@
-"""The overview of the example, docs/example-h200/README.md, the list of all its sentences, and how much its studies
-differ where they measured the same run, the floor for claims between them: all made of its tables."""
+"""The overview of the example (docs/example-h200/README.md), the list of all its sentences, and by how much its studies
+differ where they measured the same run: all made from its tables. Between studies, a smaller difference means nothing.
+"""
 
 import csv
 import io
@@ -11,7 +12,7 @@ from pathlib import Path
 import jinja2
 import pandas as pd
 
-from docs.examples import EXAMPLES, H200, SIZES, WHOLE, WORK, Example, comparisons
+from docs.examples import EXAMPLES, H200, MAIN_STUDY, MODEL_SIZES, WORK_COLUMNS, Example, comparisons
 from profile_grid.comparing.document import summary
 from profile_grid.documents.documents import section
 from profile_grid.quantities import percent
@@ -33,24 +34,24 @@ def overview() -> str:
     answers = {example.folder.name: answers_of(example) for example in EXAMPLES}
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
-        provenance=WHOLE.provenance(),
-        runs=WHOLE.merged()["runs"],
+        provenance=MAIN_STUDY.provenance(),
+        runs=MAIN_STUDY.merged()["runs"],
         studies=[*_studies(answers)],
         agreement=claims_on_agreement(agreement()),
-        comparisons={kept.name: summary(pd.read_parquet(kept / "cells.parquet"))[0] for kept in comparisons()},
-        held=_held(),
+        comparisons={path.name: summary(pd.read_parquet(path / "cells.parquet"))[0] for path in comparisons()},
+        held=_remedies_within_bounds(),
         several=_several_processes(),
     )
 
 
 @cache
 def answers_of(example: Example) -> dict[str, list[Claim]]:
-    """By question the sentences of an example's documents, of all its machines."""
+    """The sentences of an example's documents by question, for all its machines."""
     tables = example.tables()
     runs = tables["runs"]
-    asked = example.asked(runs)
-    sections = [section(*machine, runs, tables, asked, example.links()) for machine in by_machine(runs)]
-    return {name: [claim for part in sections for claim in part.sentences[name]] for name in asked}
+    questions = example.answered_questions(runs)
+    sections = [section(*machine, runs, tables, questions, example.links()) for machine in by_machine(runs)]
+    return {name: [claim for part in sections for claim in part.sentences[name]] for name in questions}
 
 
 def sentences() -> str:
@@ -59,8 +60,8 @@ def sentences() -> str:
     rows = csv.writer(text, lineterminator="\n")
     rows.writerow(("study", "question", "place", "rule", "sentence", "numbers"))
     for example in EXAMPLES:
-        for question, said in answers_of(example).items():
-            for place, claim in enumerate(said):
+        for question, claims in answers_of(example).items():
+            for place, claim in enumerate(claims):
                 numbers = json.dumps(claim.numbers, ensure_ascii=False)
                 rows.writerow((example.folder.name, question, place, claim.rule, str(claim), numbers))
     return text.getvalue()
@@ -69,48 +70,49 @@ def sentences() -> str:
 def _studies(answers: dict[str, dict[str, list[Claim]]]) -> Iterator[dict]:
     """One entry per question that a study is about: its heading and document, its answer, and a figure."""
     for example in EXAMPLES[1:]:
-        runs, name = example.merged()["runs"], example.folder.name
-        for question in (asked for asked in QUESTIONS if asked.name in example.questions):
+        runs, study = example.merged()["runs"], example.folder.name
+        for question in (question for question in QUESTIONS if question.name in example.questions):
             document = example.document_of(question.name)
-            drawn = [figure for figure in question.figures if (example.folder / "figures" / f"{figure}.svg").exists()]
+            figures = [name for name in question.figures if (example.folder / "figures" / f"{name}.svg").exists()]
             yield {
-                "study": name, "heading": question.heading, "document": f"{name}/answers/{document}.md",
-                "answer": answers[name][question.name][0], "runs": len(runs), "varies": _varying(example),
-                "figure": f"{name}/figures/{drawn[0]}.svg" if drawn else None,
+                "study": study, "heading": question.heading, "document": f"{study}/answers/{document}.md",
+                "answer": answers[study][question.name][0], "runs": len(runs), "varies": _varying(example),
+                "figure": f"{study}/figures/{figures[0]}.svg" if figures else None,
             }  # fmt: skip
 
 
 def _varying(example: Example) -> str:
     """The dimensions that vary in a study: "model, mode, precision"; a run of attention alone varies the context."""
     runs, tables = example.merged()["runs"], example.tables()
-    varies = {key.key: runs[key.key].nunique() > 1 for key in EVERY_DIMENSION}
-    varies[CONTEXT_LENGTH.key] |= "attention_sweep" in example.questions and len(tables["attention_sweep"]) > len(runs)
-    return ", ".join(key.heading for key in EVERY_DIMENSION if varies[key.key]) or "nothing"
+    varying = {dimension.key: runs[dimension.key].nunique() > 1 for dimension in EVERY_DIMENSION}
+    varying[CONTEXT_LENGTH.key] |= "attention_sweep" in example.questions and len(tables["attention_sweep"]) > len(runs)
+    return ", ".join(dimension.heading for dimension in EVERY_DIMENSION if varying[dimension.key]) or "nothing"
 
 
 def _several_processes() -> list[str]:
-    """The studies that timed each run in several processes, with their number."""
-    timed = {example.folder.name: example.merged()["runs"]["processes_timed"].max() for example in EXAMPLES}
-    return [f"in `{study}`: in {number:.0f}" for study, number in timed.items() if number > 1]
+    """The studies that timed each run in several processes, with the number of processes."""
+    counts = {example.folder.name: example.merged()["runs"]["processes_timed"].max() for example in EXAMPLES}
+    return [f"in `{study}`: in {count:.0f}" for study, count in counts.items() if count > 1]
 
 
-def _held() -> Claim:
-    """How many remedies all studies measured, and how many gained no more than was predicted."""
+def _remedies_within_bounds() -> Claim:
+    """How many remedies all studies measured, and how many saved no more than was predicted."""
     tables = [example.tables()["predictions"] for example in EXAMPLES if "findings" in example.merged_names]
-    every = pd.concat([table for table in tables if len(table)])
-    studies = sum(1 for table in tables if len(table))
-    held, number = within_bound(every), len(every)
-    slower = int((every["measured_percent"] < 0).sum())
+    tables = [table for table in tables if len(table)]
+    predictions = pd.concat(tables)
+    within, count = within_bound(predictions), len(predictions)
+    slower = int((predictions["measured_percent"] < 0).sum())
     text = " remedies (runs with a setting that a finding advises) measured in {studies} studies saved no more than"
     text += " their bounds, which follow from the diagnosis; {slower} made the step longer."
-    return Claim(remedies(held, number) + text, "counted", held=held, all=number, studies=studies, slower=slower)
+    numbers = {"held": within, "all": count, "studies": len(tables), "slower": slower}
+    return Claim(remedies(within, count) + text, "counted", **numbers)
 
 
 def agreement() -> pd.DataFrame:
-    """One row per run that several studies timed: how many, the shortest and the longest mean step, their ratio, and
-    the part of the shortest in which the GPU waits."""
+    """One row per run that several studies timed: their number, the shortest and the longest mean step, the ratio of
+    these, and the least share of a step in which the GPU waits."""
     times = pd.concat([_steps(example.folder.name, Merged(example.merged())) for example in EXAMPLES])
-    groups = times.groupby(WORK, sort=False)
+    groups = times.groupby(WORK_COLUMNS, sort=False)
     table = groups.agg(
         models=("model", lambda names: ", ".join(dict.fromkeys(names))), studies=("study", "nunique"),
         least_ms=("mean_ms", "min"), most_ms=("mean_ms", "max"), waiting_share=("waiting_share", "min"),
@@ -121,21 +123,22 @@ def agreement() -> pd.DataFrame:
 
 def _steps(study: str, merged: Merged) -> pd.DataFrame:
     timings, runs = merged["timings"], merged["runs"]
+    columns = [*WORK_COLUMNS, "model", "study", "mean_ms", "waiting_share"]
     if timings.empty:
-        return pd.DataFrame(columns=[*WORK, "model", "study", "mean_ms", "waiting_share"])
+        return pd.DataFrame(columns=columns)
     steps = timings[(timings["phase"] == WHOLE_STEP) & timings["mean_ms"].notna()]
-    steps = steps.merge(runs[["run", *SIZES]], on="run")
+    steps = steps.merge(runs[["run", *MODEL_SIZES]], on="run")
     waiting = steps["run"].astype("str").map(merged.waiting_share)
-    return steps.assign(study=study, waiting_share=waiting)[[*WORK, "model", "study", "mean_ms", "waiting_share"]]
+    return steps.assign(study=study, waiting_share=waiting)[columns]
 
 
 def claims_on_agreement(table: pd.DataFrame) -> list[Claim]:
     """How much studies differ if the GPU hardly waits, and otherwise; and which names belong to one model."""
-    found = []
+    claims = []
     waits = table["waiting_share"] >= WAITING
     limit = percent(WAITING)
     for waiting, rows in ((f"less than {limit}", table[~waits]), (f"{limit} or more", table[waits])):
-        found.append(
+        claims.append(
             Claim(
                 "If the GPU is idle for {waiting} of a step, times of the same run differ by {median} (median of {runs}"
                 " runs), and by at most {most}.",
@@ -144,5 +147,5 @@ def claims_on_agreement(table: pd.DataFrame) -> list[Claim]:
             )
         )  # fmt: skip
     for names in dict.fromkeys(table.loc[table["models"].str.contains(","), "models"]):
-        found.append(Claim("{names} are the same model.", names=names.replace(", ", " and ")))
-    return found
+        claims.append(Claim("{names} are the same model.", names=names.replace(", ", " and ")))
+    return claims

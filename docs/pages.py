@@ -1,5 +1,5 @@
-"""The HTML pages of the examples, which `python -m docs.make` builds. They are not committed: one has up to 5 MB. The
-digest of each is, so that a change of a page is a diff; `python -m docs.pages` writes the digests."""
+"""The HTML pages of the examples, which `python -m docs.make` builds. They have up to 5 MB, so only their digests are
+committed, which show that a page has changed; `python -m docs.pages` writes the digests."""
 
 import argparse
 import hashlib
@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import pandas as pd
 
-from docs.examples import H200, STUDIES, WHOLE, Example, comparisons, make_comparison
+from docs.examples import H200, MAIN_STUDY, STUDIES, Example, comparisons, make_comparison
 from kernel_tables.report.report import report
 from kernel_tables.trace import Trace
 from profile_grid.figures.panels import all_figures
@@ -21,7 +21,7 @@ from profile_grid.page import needed_tables, page
 from profile_grid.stages.capture.timeline import empty_timeline
 from profile_grid.study.catalogue import questions_asked
 
-RECORDING = H200 / "recording" / "gpt.sqlite.gz"  # what kernel-tables record kept of benchmarks/programs/gpt.py large
+RECORDING = H200 / "recording" / "gpt.sqlite.gz"  # by kernel-tables record, of benchmarks/programs/gpt.py large
 DIGESTS = H200 / "pages.json"
 EMBEDDED = re.compile(r"base64,[A-Za-z0-9+/=]+|[A-Za-z0-9+/]{200,}=*")  # images and libraries
 
@@ -29,10 +29,10 @@ EMBEDDED = re.compile(r"base64,[A-Za-z0-9+/=]+|[A-Za-z0-9+/]{200,}=*")  # images
 def pages() -> dict[Path, Callable[[], str]]:
     """Functions that return the pages of the first study, of a recording and of comparisons, by path."""
     by_path = {
-        H200 / "report.html": partial(page_of, WHOLE),
+        H200 / "report.html": partial(page_of, MAIN_STUDY),
         RECORDING.with_name("report.html"): page_of_recording,
     }
-    return by_path | {kept / "comparison.html": partial(page_of_comparison, kept) for kept in comparisons()}
+    return by_path | {path / "comparison.html": partial(page_of_comparison, path) for path in comparisons()}
 
 
 def pages_of_studies() -> dict[Path, Callable[[], str]]:
@@ -69,15 +69,15 @@ def page_of(example: Example) -> str:
 
 
 def _images(tables: Mapping[str, pd.DataFrame]) -> dict[str, bytes]:
-    asked = questions_asked(tables["runs"].to_dict("records"))
-    names = [name for question in asked for name in question.figures]
+    questions = questions_asked(tables["runs"].to_dict("records"))
+    names = [name for question in questions for name in question.figures]
     return {name: drawn(on_paper(all_figures()[name], tables), ".png") for name in names}
 
 
-def page_of_comparison(kept: Path) -> str:
-    """The page of a comparison."""
+def page_of_comparison(committed: Path) -> str:
+    """The page of a comparison, from its committed sides."""
     with TemporaryDirectory() as folder:
-        make_comparison(kept, Path(folder))
+        make_comparison(committed, Path(folder))
         return Path(folder, "comparison.html").read_text(encoding="utf-8")
 
 

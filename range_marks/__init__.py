@@ -13,3 +13,4 @@ kernels of compiled graphs:
 """
 
 JOINT = " + "  # in the name of a range, between the parts that one kernel of a compiled graph serves
+RECOMPUTATION = "recomputation"  # the range around parts that a checkpoint computes again

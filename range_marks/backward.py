@@ -13,10 +13,10 @@ would lose the sums, and cost as many ranges as hooks. A hook before each node n
 and relies on no order of the engine, since a node without a part has one too, which closes the part of the node before:
 several devices, several threads that call backward, retained graphs and nodes that are left out are all right. What it
 costs is the host's time: for 1132 nodes in a step that takes one core 13 ms, 5 ms more, where emit_itt took 4 ms with
-nobody there to record its ranges.
+no profiler that recorded its ranges.
 
 What is not known: the parts of nodes that another thread than the one calling backward made (nn.DataParallel), since
-every thread counts for itself; and those of a graph that a compiler made, which is one node, of the part around it.
+every thread counts for itself; and those inside a compiled graph, which is one node, of the part around it.
 """
 
 import threading
@@ -29,52 +29,53 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node
 
-from range_marks.marker import Chain, Marker, MarkerState
+from range_marks.marker import Chain, Marker, MarkerState, common_length
 from range_marks.uncompiled import uncompiled, uncompiled_wrapper
 
 UNNUMBERED = 2**64 - 1  # the number of a node that accumulates into .grad: it follows the node that gives the gradient
 ENGINE = torch.autograd.Variable._execution_engine
-PLAIN = {name: getattr(torch.autograd, name) for name in ("backward", "grad")}  # all that starts a backward pass
+ORIGINAL_FUNCTIONS = {name: getattr(torch.autograd, name) for name in ("backward", "grad")}  # they start each pass
 
 
 def follow_backward(marker: Marker | None) -> None:
     """From now on every backward pass of this process (Tensor.backward, torch.autograd.backward and .grad) opens the
     marker's parts again; with None none does."""
-    for name, plain in PLAIN.items():
-        setattr(torch.autograd, name, plain if marker is None else _followed(plain, marker))
+    for name, original in ORIGINAL_FUNCTIONS.items():
+        setattr(torch.autograd, name, original if marker is None else _reopening_parts(original, marker))
 
 
 @contextmanager
-def parts_of_backward(marker: Marker, roots: Iterable[Any]) -> Iterator[None]:
-    """The backward pass from these tensors (or GradientEdges) runs inside, on whatever threads, and nothing else is
-    left open after it. One inside another one's node, by a checkpoint, may be."""
-    thread = marker.thread
-    before, parts_before = thread.backward, thread.forward
-    thread.forward = ()  # a part that opens inside is computed again, and not inside the parts around
-    running = _Running(marker, parts_before)
-    running.hook_nodes(roots, thread)
+def _parts_of_backward(marker: Marker, roots: Iterable[Any]) -> Iterator[None]:
+    """A block in which the backward pass from these tensors (or GradientEdges) opens parts, on whatever threads; they
+    are closed at its end. It may be inside the node of another backward pass, by a checkpoint."""
+    state = marker.state
+    reopened_before, forward_before = state.reopened_parts, state.forward_parts
+    state.forward_parts = ()  # a part that opens inside is computed again, and not inside the parts around
+    backward_pass = _BackwardPass(marker, forward_before)
+    backward_pass.hook_nodes(roots, state)
     try:
         yield
     finally:
-        running.let_go()
-        thread.forward = parts_before
-        marker.reopen(before)
-        for device in running.devices:
-            _on_thread_of(device, partial(marker.reopen, ()))
+        backward_pass.disable_hooks()
+        state.forward_parts = forward_before
+        marker.reopen(reopened_before)
+        for device in backward_pass.devices:
+            _run_on_thread_of(device, partial(marker.reopen, ()))
 
 
 class _HookTensor(threading.local):
     """A tensor that hands dictionaries of hooks to nodes; made once, since making it would show in a profile."""
 
     def __init__(self) -> None:
-        self.hooked = torch.empty(0)
+        self.tensor = torch.empty(0)
 
 
 _HOOK_TENSOR = _HookTensor()
 
 
-class _Running:
-    """One backward pass. `devices` are those whose threads, which are not the calling one, opened parts."""
+class _BackwardPass:
+    """One backward pass, within the open parts `around`. `devices` are those on whose threads, other than the calling
+    one, parts were opened."""
 
     def __init__(self, marker: Marker, around: Chain) -> None:
         self._marker, self._around = marker, around
@@ -83,32 +84,32 @@ class _Running:
         self.devices: set[torch.device] = set()
 
     @uncompiled
-    def hook_nodes(self, roots: Iterable[Any], thread: MarkerState) -> None:
-        """Gives every node below the roots a hook that opens the parts in which `thread` made it, less those that are
-        open around the backward pass.
+    def hook_nodes(self, roots: Iterable[Any], state: MarkerState) -> None:
+        """Gives every node below the roots a hook that opens the parts in which the thread of `state` made it, without
+        those that are open around the backward pass.
 
         Node.register_prehook would make a dictionary and a handle for each. Here the nodes of a chain share one, handed
-        over as Tensor.register_hook does it; so a part also opens, and is empty, where its result is what the pass was
-        asked the gradient of. A graph that is retained keeps an empty dictionary of each pass.
+        over as Tensor.register_hook does it; so a part also opens, and is empty, where its result is a tensor whose
+        gradient was asked for. A graph that is retained keeps an empty dictionary of each pass.
         """
-        first, after, hooked = 0, 0, _HOOK_TENSOR.hooked
+        first, end, tensor = 0, 0, _HOOK_TENSOR.tensor
         for number, node in _numbered_nodes(roots):
-            if not first <= number < after:  # neighbours in the graph were mostly made in one part
-                first, after, chain = thread.made_in(number)
-                common = sum(1 for part, other in zip(chain, self._around, strict=False) if part is other)
-                hooked._backward_hooks = hooks = {self: partial(self._enter, chain[common:])}
+            if not first <= number < end:  # neighbours in the graph were mostly made in one part
+                first, end, chain = state.parts_of_node(number)
+                common = common_length(chain, self._around)
+                tensor._backward_hooks = hooks = {self: partial(self._enter, chain[common:])}
                 self._hooks.append(hooks)
-            node._register_hook_dict(hooked)
+            node._register_hook_dict(tensor)
 
     @uncompiled
-    def let_go(self) -> None:
-        """The hooks of this pass do nothing any more."""
+    def disable_hooks(self) -> None:
+        """Makes the hooks of this pass do nothing."""
         for hooks in self._hooks:
             hooks.clear()
 
     @uncompiled
     def _enter(self, chain: Chain, gradient: Tensor | None) -> None:
-        if self._marker.thread.backward is chain:
+        if self._marker.state.reopened_parts is chain:
             return
         if threading.get_ident() != self._caller and gradient is not None:
             self.devices.add(gradient.device)
@@ -116,7 +117,7 @@ class _Running:
 
 
 def _numbered_nodes(roots: Iterable[Any]) -> Iterator[tuple[int, Node]]:
-    """Every node of the graph below these tensors but those that accumulate, each once, with its number."""
+    """The number and node of all nodes of the graph below these tensors, except those that accumulate into .grad."""
     nodes = [root.grad_fn if isinstance(root, Tensor) else root.node for root in roots]
     nodes = [node for node in nodes if node is not None]
     seen = set(nodes)
@@ -133,25 +134,27 @@ def _numbered_nodes(roots: Iterable[Any]) -> Iterator[tuple[int, Node]]:
 
 
 @uncompiled
-def _on_thread_of(device: torch.device, call: Callable[[], None]) -> None:
+def _run_on_thread_of(device: torch.device, call: Callable[[], None]) -> None:
     """Runs `call` on the thread of autograd that serves a device: as the hook of a node there that computes nothing.
 
     torch.autograd.backward, which ends in the same call, would first import SymPy to compare the gradient's shape with
-    the tensor's: 0.25 s in the middle of the first step (PyTorch 2.11). One that is not given would take a kernel.
+    the tensor's: 0.25 s in the middle of the first step (PyTorch 2.11). Making a gradient would take a kernel.
     """
     with torch.enable_grad():
-        nothing = torch.empty(0, device=device, requires_grad=True).view(0)
-    nothing.grad_fn.register_prehook(lambda gradients: call())
-    ENGINE.run_backward((nothing,), (nothing.detach(),), False, False, (), allow_unreachable=True, accumulate_grad=True)
+        empty = torch.empty(0, device=device, requires_grad=True).view(0)
+    empty.grad_fn.register_prehook(lambda gradients: call())
+    ENGINE.run_backward((empty,), (empty.detach(),), False, False, (), allow_unreachable=True, accumulate_grad=True)
 
 
-def _followed(plain: Callable[..., Any], marker: Marker) -> Callable[..., Any]:
-    @wraps(plain)
-    def followed(*args: Any, **kwargs: Any) -> Any:
+def _reopening_parts(original: Callable[..., Any], marker: Marker) -> Callable[..., Any]:
+    """The function of torch.autograd, with a backward pass that opens the marker's parts."""
+
+    @wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         if torch.compiler.is_compiling():
-            return plain(*args, **kwargs)
+            return original(*args, **kwargs)
         roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
-        with parts_of_backward(marker, (roots,) if isinstance(roots, (Tensor, GradientEdge)) else roots):
-            return plain(*args, **kwargs)
+        with _parts_of_backward(marker, (roots,) if isinstance(roots, (Tensor, GradientEdge)) else roots):
+            return original(*args, **kwargs)
 
-    return uncompiled_wrapper(followed)
+    return uncompiled_wrapper(wrapper)

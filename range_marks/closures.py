@@ -27,7 +27,7 @@ class Closures:
         self._is_on = False
 
     def attach(self) -> None:
-        """Sets the hook that finds closures. A compiled optimizer is compiled again where it comes or goes later."""
+        """Sets the hook that finds closures. If it is set or removed later, a compiled optimizer is compiled again."""
         self._hook = register_optimizer_step_pre_hook(self._before_step)
 
     def begin(self) -> None:
@@ -38,7 +38,7 @@ class Closures:
         """Stops closing ranges."""
         self._is_on = False
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """Removes the hook."""
         if self._hook is not None:
             self._hook.remove()
@@ -49,15 +49,17 @@ class Closures:
         if torch.compiler.is_compiling() or not self._is_on:
             return None
         if callable(kwargs.get("closure")):
-            return args, kwargs | {"closure": self._outside(kwargs["closure"])}
+            return args, kwargs | {"closure": self._wrapped(kwargs["closure"])}
         if len(args) > 1 and callable(args[1]):
-            return (args[0], self._outside(args[1]), *args[2:]), kwargs
+            return (args[0], self._wrapped(args[1]), *args[2:]), kwargs
         return None
 
-    def _outside(self, closure: Callable[..., Any]) -> Callable[..., Any]:
+    def _wrapped(self, closure: Callable[..., Any]) -> Callable[..., Any]:
+        """The closure, called outside the optimizer's range."""
+
         @wraps(closure)
-        def outside(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
             with self._outside_optimizer():
                 return closure(*args, **kwargs)
 
-        return uncompiled_wrapper(outside)
+        return uncompiled_wrapper(wrapper)

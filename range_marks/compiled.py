@@ -1,15 +1,15 @@
 """A compiled graph by parts of the model: ranges in the program that inductor writes, none in the graph that it traces.
 
-Inductor makes a graph into kernels, and a Python program that calls them one by one, GEMMs of libraries included. It
-knows of each call which operations of the model it serves (its "provenance"): the lines of the source they came from,
-and the modules that were called there. Here a line more is written before each call, which opens ranges for the parts
-that the kernel serves: `norm + qkv projection` if it is fused of two. Kernels and graph stay as they are; a call of
-unknown origin is in no such range. The backward graph has the lines and modules of the operations that it
-differentiates.
+Inductor turns a graph into kernels, and a Python program that calls them one by one, GEMMs of libraries included. It
+knows for each call which operations of the model it computes (its "provenance"): the lines of the source they came
+from, and the modules that were called there. This module writes one more line before each call, which opens ranges for
+the parts whose operations the kernel computes: `norm + qkv projection` if two are fused. Kernels and graph stay as they
+are; a call of unknown origin is in no such range. The backward graph has the lines and modules of the operations that
+it differentiates.
 
 The part of the model around a line of source is known by the blocks `with span(...)` that enclose it. A compiler drops
-ranges from the graph that it traces, or breaks it at them; but it notes of every operation the lines that called it,
-one inside the other. So the parts that contain those lines are known without running anything.
+ranges from the graph that it traces, or breaks it at them; but it stores with every operation its stack trace. So the
+parts that contain those lines are known without running anything.
 """
 
 import ast
@@ -23,12 +23,12 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from range_marks import JOINT
-from range_marks.marker import Marker
+from range_marks.marker import Marker, common_length
 
-PATCHED = ("write_provenance_debug_handle", "generate_return")  # methods of inductor's PythonWrapperCodegen
-TRACES = "_inductor_kernel_stack_trace"  # in torch._inductor.debug: by kernel and handle, the stacks of calls
-NODES = "_inductor_triton_kernel_to_post_grad_node_info"  # the same, names of nodes of the graph
-IMPORT = "from range_marks import compiled as marked_parts"
+PATCHED_METHODS = ("write_provenance_debug_handle", "generate_return")  # of inductor's PythonWrapperCodegen
+# dictionaries of torch._inductor.debug by kernel and handle: the stacks of calls, and names of nodes of the graph
+STACK_TRACES, NODE_NAMES = "_inductor_kernel_stack_trace", "_inductor_triton_kernel_to_post_grad_node_info"
+IMPORT_LINE = "from range_marks import compiled as marked_parts"
 
 
 class KernelOrigins(NamedTuple):
@@ -45,11 +45,11 @@ class PartRange(NamedTuple):
     instance: Any = None
 
 
-Parts = Any  # what a kernel serves: a constant that Python can write and read; false if it is not known
+Parts = Any  # whose operations a kernel computes: a constant whose repr Python can read; false if unknown
 
 
 class _ActiveParts(threading.local):
-    """The parts whose kernels the calling thread launches, and the ranges that are open for them."""
+    """The parts whose kernels the calling thread launches now, and the ranges that are open for them."""
 
     parts: Parts = ""
     ranges: Sequence[PartRange] = ()
@@ -58,86 +58,84 @@ class _ActiveParts(threading.local):
 _ACTIVE = _ActiveParts()
 _marker: Marker | None = None
 _ranges_of: Callable[[Parts], Sequence[PartRange]] = list
-_plain: dict[str, Callable[..., Any]] = {}
+_original_methods: dict[str, Callable[..., Any]] = {}
 
 
 def follow_compiled(parts_of: Callable[[KernelOrigins], Parts]) -> None:
-    """From now on what inductor compiles enters the parts of each kernel before it calls it. What is compiled must not
+    """From now on, programs that inductor compiles enter the parts of each kernel before they call it. They must not
     come from a cache that was filled without this."""
     from torch._inductor import config, debug
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 
     leave_compiled()
     if not (
-        all(hasattr(debug, name) for name in (TRACES, NODES))
-        and all(hasattr(PythonWrapperCodegen, name) for name in PATCHED)
+        all(hasattr(debug, name) for name in (STACK_TRACES, NODE_NAMES))
+        and all(hasattr(PythonWrapperCodegen, name) for name in PATCHED_METHODS)
     ):
         return  # another version of inductor: its kernels are only in the ranges around the graph
     config.trace.provenance_tracking_level = 1
-    _plain.update({name: getattr(PythonWrapperCodegen, name) for name in PATCHED})
+    _original_methods.update({name: getattr(PythonWrapperCodegen, name) for name in PATCHED_METHODS})
 
     def write_handle(self, kernel_name: str, debug_handle: int | None = None) -> None:
-        _plain["write_provenance_debug_handle"](self, kernel_name, debug_handle)
+        _original_methods["write_provenance_debug_handle"](self, kernel_name, debug_handle)
         if _writes_python(self):
-            self.add_import_once(IMPORT)
+            self.add_import_once(IMPORT_LINE)
             self.opens_parts = True
             self.writeline(f"marked_parts.enter({parts_of(_origins(kernel_name, debug_handle))!r})")
 
     def generate_return(self, output_refs: list[str]) -> None:
         if getattr(self, "opens_parts", False):
             self.wrapper_call.writeline("marked_parts.enter('')")
-        _plain["generate_return"](self, output_refs)
+        _original_methods["generate_return"](self, output_refs)
 
     PythonWrapperCodegen.write_provenance_debug_handle = write_handle
     PythonWrapperCodegen.generate_return = generate_return
 
 
 def leave_compiled() -> None:
-    """What is compiled from now on is as inductor makes it."""
-    if _plain:
+    """Undoes `follow_compiled`, for programs that are compiled from now on."""
+    if _original_methods:
         from torch._inductor import config
         from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 
         config.trace.provenance_tracking_level = 0
-        for name, plain in _plain.items():
-            setattr(PythonWrapperCodegen, name, plain)
-        _plain.clear()
+        for name, original in _original_methods.items():
+            setattr(PythonWrapperCodegen, name, original)
+        _original_methods.clear()
 
 
 def open_ranges(
     marker: Marker | None, ranges_of: Callable[[Parts], Sequence[PartRange]] = lambda parts: [PartRange(parts)]
 ) -> None:
-    """From now on parts that are entered open the marker's ranges, with None none; `ranges_of` gives the ranges of some
-    parts, outermost first."""
+    """From now on, parts that are entered open the marker's ranges, or none if it is None; `ranges_of` returns the
+    ranges of parts, outermost first."""
     global _marker, _ranges_of
     _marker, _ranges_of = marker, ranges_of
 
 
-def set_of_parts(parts: Iterable[str | None]) -> str:
-    """The name of a set of parts: each once, in alphabetical order, so that a set has one name."""
+def joint_name(parts: Iterable[str | None]) -> str:
+    """One name for a set of parts: each once, in alphabetical order."""
     return JOINT.join(sorted({part for part in parts if part}))
 
 
 def enter(parts: Parts) -> None:
-    """Called by compiled programs: the kernels that follow serve these parts ("": it is not known which)."""
+    """Called by compiled programs: the next kernels compute operations of these parts ("": unknown parts)."""
     if _marker is None or _ACTIVE.parts == parts:
         return
-    opened, ranges = _ACTIVE.ranges, _ranges_of(parts) if parts else ()
-    common = 0
-    while common < min(len(opened), len(ranges)) and opened[common] == ranges[common]:
-        common += 1
-    for _ in opened[common:]:
+    ranges = _ranges_of(parts) if parts else ()
+    common = common_length(_ACTIVE.ranges, ranges)
+    for _ in _ACTIVE.ranges[common:]:
         _marker.pop()
-    for opening in ranges[common:]:
-        _marker.push(opening.name)
+    for part_range in ranges[common:]:
+        _marker.push(part_range.name)
     _ACTIVE.parts, _ACTIVE.ranges = parts, ranges
 
 
 def _writes_python(wrapper: Any) -> bool:
-    from torch._inductor.codegen import wrapper as of_python
+    from torch._inductor.codegen import wrapper as python_wrapper
     from torch._inductor.virtualized import V
 
-    return type(wrapper).__module__ == of_python.__name__ and not V.graph.cpp_wrapper
+    return type(wrapper).__module__ == python_wrapper.__name__ and not V.graph.cpp_wrapper
 
 
 def _origins(kernel_name: str, debug_handle: int | None) -> KernelOrigins:
@@ -145,18 +143,24 @@ def _origins(kernel_name: str, debug_handle: int | None) -> KernelOrigins:
     from torch._inductor.virtualized import V
 
     key = f"{kernel_name}:{debug_handle}"
-    names = set(getattr(debug, NODES).get(key, ()))
+    names = set(getattr(debug, NODE_NAMES).get(key, ()))
     nodes = [node for node in V.graph.graph.nodes if node.name in names]
-    return KernelOrigins(getattr(debug, TRACES).get(key, []), nodes)
+    return KernelOrigins(getattr(debug, STACK_TRACES).get(key, []), nodes)
 
 
 FRAME = re.compile(r'File "([^"]+)", line (\d+), in ')
 
-Block = tuple[int, int, str]  # first and last line, and the name of the part
+
+class PartBlock(NamedTuple):
+    """The lines of a block that opens a part."""
+
+    first: int
+    last: int
+    part: str
 
 
-class WrittenParts:
-    """The parts that modules of this process open in their sources, by calls of `span` with a constant or its name."""
+class SourceParts:
+    """The parts in the sources of this process's modules: blocks `with span(NAME)`, NAME a string or a constant."""
 
     def __init__(self, span: Callable[[str], Any]) -> None:
         self._span = span
@@ -165,28 +169,28 @@ class WrittenParts:
     def innermost(self, stack_trace: str) -> str | None:
         """The innermost part that a stack of calls, outermost first as Python writes it, is in."""
         for path, line in reversed(FRAME.findall(stack_trace)):
-            blocks = [name for first, last, name in self._blocks(path) if first <= int(line) <= last]
-            if blocks:
-                return blocks[-1]
+            parts = [block.part for block in self._blocks(path) if block.first <= int(line) <= block.last]
+            if parts:
+                return parts[-1]
         return None
 
-    def _blocks_of(self, path: str) -> list[Block]:
+    def _blocks_of(self, path: str) -> list[PartBlock]:
         """The blocks of a file, outer ones first; none if the file is not a module of this process."""
         modules = list(sys.modules.values())
         module = next((module for module in modules if getattr(module, "__file__", None) == path), None)
         if module is None:
             return []
         blocks = [
-            (node.body[0].lineno, node.end_lineno, name)
+            PartBlock(node.body[0].lineno, node.end_lineno, part)
             for node in ast.walk(ast.parse(Path(path).read_text()))
             if isinstance(node, ast.With)
             for item in node.items
-            if (name := self._opened(item.context_expr, module)) is not None
+            if (part := self._part(item.context_expr, module)) is not None
         ]
-        return sorted(blocks, key=lambda block: (block[0], -block[1]))
+        return sorted(blocks, key=lambda block: (block.first, -block.last))
 
-    def _opened(self, expression: ast.expr, module: ModuleType) -> str | None:
-        """The name of the part that an expression opens, if it is a call of `span`."""
+    def _part(self, expression: ast.expr, module: ModuleType) -> str | None:
+        """The name of the part that an expression opens; None if it is not a call of `span`."""
         if isinstance(expression, ast.Call) and expression.args and _value(expression.func, module) is self._span:
             name = _value(expression.args[0], module)
             return name if isinstance(name, str) else None
@@ -194,7 +198,7 @@ class WrittenParts:
 
 
 def _value(expression: ast.expr, module: ModuleType) -> Any:
-    """What a constant, a global name or an attribute of one means; None for everything else."""
+    """The value of a constant, a global name or an attribute of one; None for everything else."""
     if isinstance(expression, ast.Constant):
         return expression.value
     if isinstance(expression, ast.Name):

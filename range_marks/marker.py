@@ -1,8 +1,8 @@
 """Parts of a model as ranges, and the record of which part made which node of autograd's graph.
 
-Autograd numbers its nodes: every thread counts the nodes that it makes, one by one. So a part is known by the numbers
-that the counter had while it was open, and the forward pass only reads the counter where a part opens and closes
-(see `backward` for how it is used).
+Autograd numbers its nodes: every thread counts the nodes that it makes. So the numbers that the counter had while a
+part was open identify the nodes of the part, and the forward pass only has to read the counter where a part opens and
+closes. `backward` uses these numbers.
 
 A range is a push/pop range of NVTX, or a record_function of PyTorch's profiler.
 """
@@ -10,13 +10,15 @@ A range is a push/pop range of NVTX, or a record_function of PyTorch's profiler.
 import sys
 import threading
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
+from typing import NamedTuple
 
 import torch
-from torch.autograd import _get_sequence_nr as next_number  # the number of the next node of this thread
+from torch.autograd import _get_sequence_nr as next_node_number  # of this thread
 
+from range_marks import RECOMPUTATION
 from range_marks.uncompiled import uncompiled
 
 
@@ -40,19 +42,19 @@ def nvtx_emitter() -> Emitter:
     return Emitter(nvtx.push_range, nvtx.pop_range)
 
 
-def record_function_emitter(written: Callable[[str], str] = str) -> Emitter:
-    """Ranges of PyTorch's own profiler ("user_annotation" in its trace), by what `written` makes of their names."""
+def record_function_emitter(encode: Callable[[str], str] = str) -> Emitter:
+    """Ranges of PyTorch's own profiler ("user_annotation" in its trace), with their names as `encode` returns them."""
     from torch.autograd.profiler import record_function
 
-    thread = _RecordFunctionStack()
+    stack = _RecordFunctionStack()
 
     def push(name: str) -> None:
-        opened = record_function(written(name))
-        opened.__enter__()
-        thread.opened.append(opened)
+        profiler_range = record_function(encode(name))
+        profiler_range.__enter__()
+        stack.open_ranges.append(profiler_range)
 
     def pop() -> None:
-        thread.opened.pop().__exit__(None, None, None)
+        stack.open_ranges.pop().__exit__(None, None, None)
 
     return Emitter(push, pop)
 
@@ -61,11 +63,10 @@ class _RecordFunctionStack(threading.local):
     """The ranges that are open on the calling thread."""
 
     def __init__(self) -> None:
-        self.opened: list = []
+        self.open_ranges: list = []
 
 
-RECOMPUTATION = "recomputation"
-MOST_CHANGES = 1 << 17  # kept of each thread; the parts of older nodes are forgotten, so that no program grows by this
+MAX_CHANGES = 1 << 17  # remembered of each thread; older ones are forgotten, so that memory does not grow for ever
 
 Chain = tuple["PartInstance", ...]  # parts, each inside the one before
 
@@ -80,35 +81,51 @@ class PartInstance:
         self.chain: Chain = (*around, self)
 
 
+def common_length(first: Sequence, second: Sequence) -> int:
+    """The number of elements, from the beginning, that are the same in both."""
+    length = 0
+    for element, other in zip(first, second, strict=False):
+        if element != other:
+            break
+        length += 1
+    return length
+
+
+class NodeParts(NamedTuple):
+    """The parts in which the nodes with numbers from `first` to `end` - 1 were made."""
+
+    first: int
+    end: int
+    chain: Chain
+
+
 class MarkerState(threading.local):
     """The state of the marker on the calling thread."""
 
     def __init__(self) -> None:
-        self.forward: Chain = ()  # the open parts of a forward pass
-        self.backward: Chain = ()  # the parts that are open again, since a node of theirs runs
-        self.suspended: Chain | None = None  # those parts while a part of a forward pass is computed again
+        self.forward_parts: Chain = ()  # the open parts of a forward pass
+        self.reopened_parts: Chain = ()  # those that a backward pass has open, for the node that runs
+        self.suspended_parts: Chain | None = None  # reopened parts, closed while a checkpoint computes parts again
         # Each chain was open from its number to the next one; numbers ascend.
         self.numbers: list[int] = []
         self.chains: list[Chain] = []
 
     def record(self) -> None:
         """Notes the open parts for the nodes from the next one on."""
-        number = next_number()
+        number = next_node_number()
         if self.numbers and self.numbers[-1] == number:
-            self.chains[-1] = self.forward
+            self.chains[-1] = self.forward_parts
             return
         self.numbers.append(number)
-        self.chains.append(self.forward)
-        if len(self.numbers) > MOST_CHANGES:
-            del self.numbers[: MOST_CHANGES // 2], self.chains[: MOST_CHANGES // 2]
+        self.chains.append(self.forward_parts)
+        if len(self.numbers) > MAX_CHANGES:
+            del self.numbers[: MAX_CHANGES // 2], self.chains[: MAX_CHANGES // 2]
 
-    def made_in(self, number: int) -> tuple[int, int, Chain]:
-        """(first, end, chain): the parts that were open when this thread made node `number` (() if none), which hold
-        for the nodes from first to end - 1."""
-        place = bisect_right(self.numbers, number)
-        first = self.numbers[place - 1] if place else 0
-        after = self.numbers[place] if place < len(self.numbers) else sys.maxsize
-        return first, after, self.chains[place - 1] if place else ()
+    def parts_of_node(self, number: int) -> NodeParts:
+        """The parts that were open when this thread made the node `number`; an empty chain if none were."""
+        index = bisect_right(self.numbers, number)
+        end = self.numbers[index] if index < len(self.numbers) else sys.maxsize
+        return NodeParts(self.numbers[index - 1], end, self.chains[index - 1]) if index else NodeParts(0, end, ())
 
 
 class Marker:
@@ -118,10 +135,9 @@ class Marker:
     are inside a range `recomputation`, and not inside the part whose node requested it.
     """
 
-    def __init__(self, emitter: Emitter, recomputation: str = RECOMPUTATION) -> None:
+    def __init__(self, emitter: Emitter) -> None:
         self.push, self.pop = emitter.push, emitter.pop
-        self._recomputation = recomputation
-        self.thread = MarkerState()
+        self.state = MarkerState()
 
     def part(self, name: str) -> "RangeContext":
         """A context manager: a range that is a part of the model. Backward kernels get it too (`follow_backward`)."""
@@ -135,43 +151,39 @@ class Marker:
     def open_part(self, name: str) -> None:
         """Opens a part. Each is closed on its thread, the last one first, whatever is raised inside: a checkpoint ends
         its second forward pass by an exception (so a module's forward hook has to be registered with always_call)."""
-        thread = self.thread
-        if not thread.forward and torch._C._current_graph_task_id() != -1:
-            # The parts of a recomputed graph are inside that of the node which requested it.
-            thread.suspended = thread.forward = thread.backward
+        state = self.state
+        if not state.forward_parts and torch._C._current_graph_task_id() != -1:
+            # Nodes that are made now belong to parts inside that of the node which requested the recomputation.
+            state.suspended_parts = state.forward_parts = state.reopened_parts
             self.reopen(())
-            self.push(self._recomputation)
-        thread.forward = PartInstance(name, thread.forward).chain
+            self.push(RECOMPUTATION)
+        state.forward_parts = PartInstance(name, state.forward_parts).chain
         self.push(name)
-        thread.record()
+        state.record()
 
     @uncompiled
     def close_part(self) -> None:
         """Closes the part that this thread opened last."""
-        thread = self.thread
-        thread.forward = thread.forward[:-1]
+        state = self.state
+        state.forward_parts = state.forward_parts[:-1]
         self.pop()
-        if thread.forward == thread.suspended:
+        if state.forward_parts == state.suspended_parts:  # the recomputation has ended
             self.pop()
-            self.reopen(thread.suspended)
-            thread.suspended, thread.forward = None, ()
-        thread.record()
+            self.reopen(state.suspended_parts)
+            state.suspended_parts, state.forward_parts = None, ()
+        state.record()
 
     @uncompiled
     def reopen(self, chain: Chain) -> None:
         """Makes `chain` the reopened parts of this thread: closes parts that are not in it, and opens the others.
         An instance in the forward pass is one instance in the backward pass, as long as its nodes run in a row."""
-        thread, opened = self.thread, self.thread.backward
-        common = 0
-        for part, other in zip(opened, chain, strict=False):
-            if part is not other:
-                break
-            common += 1
-        for _ in opened[common:]:
+        open_parts = self.state.reopened_parts
+        common = common_length(open_parts, chain)
+        for _ in open_parts[common:]:
             self.pop()
         for part in chain[common:]:
             self.push(part.name)
-        thread.backward = chain
+        self.state.reopened_parts = chain
 
 
 class RangeContext:
@@ -179,8 +191,8 @@ class RangeContext:
 
     __slots__ = ("_close", "_name", "_open")
 
-    def __init__(self, opening, closing, name: str) -> None:
-        self._open, self._close, self._name = opening, closing, name
+    def __init__(self, open_range: Callable[[str], object], close_range: Callable[[], object], name: str) -> None:
+        self._open, self._close, self._name = open_range, close_range, name
 
     @uncompiled
     def __enter__(self) -> None:

@@ -25,7 +25,7 @@ from range_marks.uncompiled import uncompiled
 class ModuleHooks:
     """Hooks before and after each call, also where the call raises."""
 
-    _all: ClassVar[list["ModuleHooks"]] = []  # that are set, in this order
+    _active: ClassVar[list["ModuleHooks"]] = []  # in the order of their begin
 
     def __init__(self, before: Callable[[nn.Module, tuple], None], after: Callable[..., None]) -> None:
         self._before, self._after = before, after
@@ -34,42 +34,42 @@ class ModuleHooks:
     def begin(self) -> None:
         """Registers the hooks."""
         _hide_from_compiler()
-        self._all.append(self)
-        self._set()
+        self._active.append(self)
+        self._register()
 
     def end(self) -> None:
         """Removes the hooks."""
-        if self in self._all:
-            self._all.remove(self)
-        self._take_away()
+        if self in self._active:
+            self._active.remove(self)
+        self._remove()
 
-    def _set(self) -> None:
+    def _register(self) -> None:
         self._handles = [
             register_module_forward_pre_hook(self._before),
             register_module_forward_hook(self._after, always_call=True),
         ]
 
-    def _take_away(self) -> None:
+    def _remove(self) -> None:
         for handle in self._handles:
             handle.remove()
 
     @classmethod
     def _compilation_begins(cls, _: Any) -> None:
-        for hooks in cls._all:
-            hooks._take_away()
+        for hooks in cls._active:
+            hooks._remove()
 
     @classmethod
     def _compilation_ends(cls, _: Any) -> None:
-        for hooks in cls._all:
-            hooks._take_away()
-            hooks._set()
+        for hooks in cls._active:
+            hooks._remove()  # of an inner compilation, which has ended before
+            hooks._register()
 
 
 @cache
 def _hide_from_compiler() -> None:
     """Hides all hooks from torch.compile, once per process."""
-    # With this function, torch.compile looks for hooks that a compiled model would not call, and warns of them; it need
-    # not call ours.
+    # torch.compile uses this function to look for hooks that a compiled model would not call, and warns of them. Ours
+    # need not be called.
     torch.nn.modules.module._has_any_global_hook = _has_hooks_of_others
 
     def watch(dynamo: ModuleType) -> None:
@@ -81,7 +81,7 @@ def _hide_from_compiler() -> None:
 
 
 def _has_hooks_of_others() -> bool:
-    modules, ours = torch.nn.modules.module, len(ModuleHooks._all)
+    modules, ours = torch.nn.modules.module, len(ModuleHooks._active)
     forward = len(modules._global_forward_hooks), len(modules._global_forward_pre_hooks)
     return bool(modules._global_backward_hooks or modules._global_backward_pre_hooks) or max(forward) > ours
 
@@ -91,7 +91,7 @@ def is_outermost(open_calls: list) -> bool:
     return not open_calls and torch._C._current_graph_task_id() == -1
 
 
-def keywords_of_call() -> dict[str, Any]:
+def keyword_arguments() -> dict[str, Any]:
     """The arguments by keyword of the call before which a hook runs. PyTorch hands them to no hook for all modules."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename != nn.modules.module.__file__:
@@ -109,10 +109,10 @@ class ModuleCall(NamedTuple):
 
 
 class ModuleParts:
-    """Opens and closes the parts. `part` makes a context manager of a name, `name_of` gives the name of a module, or
-    None; `around` gives the context manager around an outermost call of a module with these arguments.
+    """Opens and closes the parts. `part` returns the context manager of a name, `name_of` the name of a module, or
+    None; `around` the context manager around an outermost call of a module with these arguments.
 
-    No model is compiled again for them. Within what was compiled no module is called, so it has none of these parts.
+    No model is compiled again for them. Modules inside a compiled model are not called, so they have no parts.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class ModuleParts:
         outer = next((call.name for call in reversed(open_calls) if call.name is not None), None)
         contexts = []
         if self._around and is_outermost(open_calls):
-            contexts.append(self._around(module, args, keywords_of_call()))
+            contexts.append(self._around(module, args, keyword_arguments()))
         if name not in (None, outer):  # a wrapper has its module's name
             contexts.append(self._part(name))
         open_calls.append(ModuleCall(module, name, contexts))
@@ -195,15 +195,14 @@ def model_name(model: nn.Module) -> str:
 def _class_name(module: nn.Module) -> str:
     """The name of its class. FSDP2 replaces the class Block of a module by a subclass FSDPBlock: then it is Block."""
     kind = type(module)
-    made_by_fsdp = kind.__bases__[0].__name__ == "FSDPModule"
-    return kind.__bases__[-1].__name__ if made_by_fsdp else kind.__name__
+    is_of_fsdp = kind.__bases__[0].__name__ == "FSDPModule"
+    return kind.__bases__[-1].__name__ if is_of_fsdp else kind.__name__
 
 
-def names_in(
+def module_names(
     model: nn.Module, depth: int | None = None, name_of_model: str | None = None
 ) -> Iterator[tuple[nn.Module, str | None]]:
-    """The model by its class or `name_of_model`, and every module in it by the path that leads there, as in its
-    parameters' names.
+    """The model with its class or `name_of_model`, and every module in it with its path, as in the names of parameters.
 
     Numbers are left out. In an nn.ModuleList of one class, members have the name of the list: `blocks.3.attention` is
     `blocks.attention`. In other containers, the class replaces the number: `head.Linear`. So it does in an
@@ -228,12 +227,12 @@ def _name_component(module: nn.Module, key: str, child: nn.Module) -> str:
         return ""
     if not key.isdigit() and not _is_numbered(module):
         return key
-    of_one_class = len({type(child) for child in children_of(module).values()}) == 1
-    return "" if isinstance(module, nn.ModuleList) and of_one_class else _class_name(child)
+    has_one_class = len({type(child) for child in children_of(module).values()}) == 1
+    return "" if isinstance(module, nn.ModuleList) and has_one_class else _class_name(child)
 
 
 def _is_numbered(module: nn.Module) -> bool:
-    """Whether it is a list by other means: modules that print the same, as "layer_0", "layer_1" and so on."""
+    """Whether a module numbers its children: they print the same, and are named "layer_0", "layer_1" and so on."""
     children = children_of(module)
     names = {key.rstrip("0123456789") for key in children}
     if not isinstance(module, (nn.Sequential, nn.ModuleDict)) or len(children) < 2 or len(names) > 1:

@@ -11,15 +11,15 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def uncompiled(function: Function) -> Function:
     """The function, marked so that TorchDynamo compiles neither it nor what it calls; before PyTorch 2.7, unmarked."""
-    return _skipped(function, with_calls=True)
+    return _mark_skipped(function, with_calls=True)
 
 
 def uncompiled_wrapper(function: Function) -> Function:
     """The function, marked so that TorchDynamo does not compile it; what it calls is compiled as usual."""
-    return _skipped(function, with_calls=False)
+    return _mark_skipped(function, with_calls=False)
 
 
-def _skipped(function: Function, *, with_calls: bool) -> Function:
+def _mark_skipped(function: Function, *, with_calls: bool) -> Function:
     # torch.compiler.disable would import the compiler, which takes seconds, and would break the graph of a caller.
     dynamo = torch._C._dynamo.eval_frame
     if hasattr(dynamo, "set_code_exec_strategy"):  # in PyTorch 2.7 and newer

@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
-from docs.compare_tables import Renamed, differences
-from docs.examples import write_kept
+from docs.compare_tables import NewNames, differences
+from docs.examples import write_committed
 
 TABLE = pd.DataFrame({"run": ["a", "b", "c"], "ns": [1, 2, 3], "share": [0.5, None, 0.25]})
 
@@ -18,8 +18,8 @@ def compared(tmp_path, old, new, renamed=None, old_as="parquet", name="tables/co
     else:
         old.to_parquet(tmp_path / "old" / "tables" / "cost.parquet", index=False)
     if new is not None:
-        write_kept(tmp_path / "new" / f"{name}.parquet", new)
-    return list(differences(tmp_path / "old", tmp_path / "new", renamed or Renamed()))
+        write_committed(tmp_path / "new" / f"{name}.parquet", new)
+    return list(differences(tmp_path / "old", tmp_path / "new", renamed or NewNames()))
 
 
 @pytest.mark.parametrize("old_as", ["parquet", "csv"])
@@ -59,13 +59,13 @@ def test_a_table_without_rows_may_be_absent(tmp_path):
 
 
 def test_renamed_tables_and_columns_are_compared_with_what_they_were(tmp_path):
-    renamed = Renamed({"tables/cost": "tables/costs"}, {"tables/cost": {"ns": "time_ns"}, "*": {"run": ""}})
+    renamed = NewNames({"tables/cost": "tables/costs"}, {"tables/cost": {"ns": "time_ns"}, "*": {"run": ""}})
     new = TABLE.drop(columns="run").rename(columns={"ns": "time_ns"})
     assert compared(tmp_path, TABLE, new, renamed, name="tables/costs") == []
 
 
 def test_a_renamed_column_with_other_values_is_found(tmp_path):
-    renamed = Renamed(columns={"*": {"ns": "time_ns"}})
+    renamed = NewNames(columns={"*": {"ns": "time_ns"}})
     new = TABLE.rename(columns={"ns": "time_ns"}).assign(time_ns=7)
     assert compared(tmp_path, TABLE, new, renamed) == ["tables/cost: other values in time_ns"]
 

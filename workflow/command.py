@@ -1,5 +1,5 @@
-"""A script as a command: its options, from the parameters of a function; and its end: success, or one line on what is
-wrong. No temporary files are left."""
+"""Runs a function as a command, whose options are its parameters, and which ends with success or with one line on what
+is wrong. No temporary files are left."""
 
 import argparse
 import atexit
@@ -17,14 +17,9 @@ from typing import Any, Literal, Union, get_args, get_origin
 from kernel_tables.errors import TraceError
 from profile_grid.errors import OutsideError
 
-WRITABLE = "make the folder writable, or run in a copy of the project"
-NEXT_STEP = {
-    errno.ENOSPC: "free some space",
-    errno.EDQUOT: "free some of your quota",
-    errno.EROFS: WRITABLE,
-    errno.EACCES: WRITABLE,
-    errno.EPERM: WRITABLE,
-}
+NEXT_STEP = {errno.ENOSPC: "free some space", errno.EDQUOT: "free some of your quota"} | dict.fromkeys(
+    (errno.EROFS, errno.EACCES, errno.EPERM), "make the folder writable, or run in a copy of the project"
+)
 
 
 def run_command(main: Callable[..., None]) -> None:
@@ -33,22 +28,22 @@ def run_command(main: Callable[..., None]) -> None:
     A signal to terminate lets every with block clean up first."""
     atexit.register(gc.freeze)  # else Python looks at every object once more at its end: a tenth of a second
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _end)
+        signal.signal(number, _exit_on_signal)
     try:
         main(**(options_of(main) if inspect.signature(main).parameters else {}))
     except (OutsideError, TraceError) as error:
         sys.exit(str(error))
     except OSError as error:
-        if (number := _number(error)) not in NEXT_STEP:
+        if (number := _error_number(error)) not in NEXT_STEP:
             raise
         verb, path = "open" if number in (errno.EACCES, errno.EPERM) else "write", error.filename or os.getcwd()
         sys.exit(f"cannot {verb} {path}: {os.strerror(number)}; {NEXT_STEP[number]}, then run snakemake again")
 
 
 def options_of(function: Callable, arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    """The arguments of a call of `function`, from the command line by default. Its keyword-only parameters are options,
-    the others arguments. A parameter of type list[...] takes several values; one of type list or dict is JSON. The help
-    is the docstring of its module."""
+    """The values of the parameters of `function`, from the command line by default. Keyword-only parameters are
+    options, others arguments. A parameter of type list[...] takes several values; one of type list or dict takes JSON.
+    The help is the docstring of its module."""
     parser = argparse.ArgumentParser(
         description=inspect.getmodule(function).__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -59,7 +54,7 @@ def options_of(function: Callable, arguments: Sequence[str] | None = None) -> di
 
 def _add_argument(parser: argparse.ArgumentParser, name: str, parameter: inspect.Parameter) -> None:
     kind, is_optional = parameter.annotation, parameter.default is not parameter.empty
-    kind = get_args(kind)[0] if get_origin(kind) in (Union, UnionType) else kind
+    kind = get_args(kind)[0] if get_origin(kind) in (Union, UnionType) else kind  # X | None
     settings: dict = {"default": parameter.default} if is_optional else {}
     if parameter.default not in (parameter.empty, None, ""):
         settings["help"] = "default: %(default)s"
@@ -78,12 +73,12 @@ def _add_argument(parser: argparse.ArgumentParser, name: str, parameter: inspect
     parser.add_argument(name, **settings)
 
 
-def _number(error: OSError) -> int | None:
-    """The error's number; errors of Arrow have it only in their message."""
+def _error_number(error: OSError) -> int | None:
+    """The error's number; Arrow's errors have only its text, in their message."""
     if error.errno is not None:
         return error.errno
     return next((number for number in NEXT_STEP if os.strerror(number) in str(error)), None)
 
 
-def _end(number: int, frame: object) -> None:
+def _exit_on_signal(number: int, frame: object) -> None:
     sys.exit(128 + number)

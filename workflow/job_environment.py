@@ -15,18 +15,18 @@ from profile_grid.planning.estimates import usual_seconds
 from profile_grid.study.stages import BY_NAME
 
 SLURM_JOB = "SLURM_JOB_ID"
-TIMED_AGAIN = "timing_again"  # the rule of a run's further processes
-PLANNED = Path(".snakemake", "measurements.json")
+FURTHER_TIMINGS_RULE = "timing_again"
+MEASUREMENTS = Path(".snakemake", "measurements.json")
 
 
 def prepare_job_environment(root: Path) -> None:
     """Sets environment variables of the jobs: this project's packages, this interpreter, and the Snakemake that started
-    them, with its time. If this Snakemake runs on a node for another one, the other's measurements are counted."""
-    _lead("PATH", os.path.dirname(sys.executable))
-    _lead("PYTHONPATH", str(root))
-    os.environ["PYTHONSAFEPATH"] = "1"  # whoever uses this as a module may have a folder named workflow, too
-    environment.keep_users_values(os.environ)
-    versions.keep_prefix()
+    them, with its time. If this Snakemake runs on a node for another one, progress counts the other's measurements."""
+    _put_first("PATH", os.path.dirname(sys.executable))
+    _put_first("PYTHONPATH", str(root))
+    os.environ["PYTHONSAFEPATH"] = "1"  # who uses this project as a module may also have a folder named workflow
+    environment.record_users_values(os.environ)
+    versions.set_planners_prefix()
     os.environ[WORKFLOW_VARIABLE] = str(os.getpid())
     if PLANNED_VARIABLE not in os.environ:
         os.environ[STARTED_VARIABLE] = str(time.time())
@@ -37,32 +37,32 @@ def in_allocation() -> bool:
     return PLANNED_VARIABLE in os.environ and SLURM_JOB in os.environ
 
 
-def longest_first(workflow) -> dict[str, float]:
+def prioritize_longest(workflow) -> dict[str, float]:
     """Lets the longest measurements begin first, so that GPUs do not wait for a long one at the end: the priority of a
-    measurement is its estimated time in seconds.
+    measurement is its estimated time in seconds. Returns the times by result file.
 
     Snakemake 9.0 accepts no function as a priority, so this uses undocumented attributes. If they are missing,
     Snakemake's order applies, and the progress lines have no total.
     """
     try:
         dag = workflow.persistence.dag
-        jobs = [job for job in dag.needrun_jobs() if job.rule.name in (*BY_NAME, TIMED_AGAIN)]
+        jobs = [job for job in dag.needrun_jobs() if job.rule.name in (*BY_NAME, FURTHER_TIMINGS_RULE)]
         seconds = {job: usual_seconds(BY_NAME[job.params.stage], json.loads(job.params.specification)) for job in jobs}
-        dag._priority |= {job: lasts for job, lasts in seconds.items() if not dag.priority(job)}
-        return {job.output[0]: lasts for job, lasts in seconds.items()}
+        dag._priority |= {job: job_s for job, job_s in seconds.items() if not dag.priority(job)}
+        return {job.output[0]: job_s for job, job_s in seconds.items()}
     except AttributeError:
         return {}
 
 
-def count_measurements(planned: Mapping[str, float]) -> None:
-    """Writes the planned measurements for the jobs: to a file, since an environment variable cannot hold a large
-    grid."""
-    if not planned:
+def hand_over_measurements(seconds: Mapping[str, float]) -> None:
+    """Writes the times of the planned measurements for the jobs, which count them: to a file, since an environment
+    variable cannot hold a large grid."""
+    if not seconds:
         return
-    write_json(PLANNED, dict(planned))
-    os.environ[PLANNED_VARIABLE] = str(PLANNED.absolute())
+    write_json(MEASUREMENTS, dict(seconds))
+    os.environ[PLANNED_VARIABLE] = str(MEASUREMENTS.absolute())
 
 
-def _lead(variable: str, folder: str) -> None:
-    folders = [part for part in os.environ.get(variable, "").split(os.pathsep) if part and part != folder]
-    os.environ[variable] = os.pathsep.join([folder, *folders])
+def _put_first(variable: str, folder: str) -> None:
+    others = [other for other in os.environ.get(variable, "").split(os.pathsep) if other and other != folder]
+    os.environ[variable] = os.pathsep.join([folder, *others])

@@ -6,23 +6,23 @@ from profile_grid.study.stage import Stage
 from profile_grid.study.stages import BY_NAME, TIMING
 
 
-def files_of_tables(names: Iterable[str]) -> list[str]:
+def table_files(names: Iterable[str]) -> list[str]:
     """The files of these tables."""
     return [f"results/tables/{name}.{suffix}" for name in names for suffix in ("csv", "parquet")]
 
 
-def parquet_of(names: Iterable[str]) -> list[str]:
+def parquet_files(names: Iterable[str]) -> list[str]:
     """The Parquet files of these tables."""
     return [f"results/tables/{name}.parquet" for name in names]
 
 
-def of_every_run(runs: Mapping, name_of: Callable[[Stage], str | None]) -> list[str]:
-    """The files that `name_of` a stage names, for every stage of every run that has one."""
+def run_files(runs: Mapping, name_of: Callable[[Stage], str | None]) -> list[str]:
+    """One file for every stage of every run: `name_of` returns its name, or None if the stage has none."""
     names = {stage: name_of(stage) for run in runs.values() for stage in run.stages}
     return [f"results/runs/{name}/{names[stage]}" for name, run in runs.items() for stage in run.stages if names[stage]]
 
 
-def results_of_round(number: int, runs: Iterable[str]) -> list[str]:
+def timings_of_round(number: int, runs: Iterable[str]) -> list[str]:
     """The timings of these runs in a round of processes; the first round is that of the grid itself."""
     folder = "results/runs" if number == 1 else f"results/processes/{number}"
     return [f"{folder}/{run}/{TIMING.result}" for run in runs]
@@ -30,11 +30,11 @@ def results_of_round(number: int, runs: Iterable[str]) -> list[str]:
 
 def further_timings(processes: int, runs: Mapping) -> list[str]:
     """The timings of the timed runs by all processes but the first."""
-    timed = [name for name, run in runs.items() if TIMING in run.stages]
-    return [path for number in range(2, processes + 1) for path in results_of_round(number, timed)]
+    timed_runs = [name for name, run in runs.items() if TIMING in run.stages]
+    return [path for number in range(2, processes + 1) for path in timings_of_round(number, timed_runs)]
 
 
 def inputs_of_tables(stage: Stage) -> list[str]:
-    """The files of a run from which its tables of this stage are made: results of this and of other stages."""
+    """Names of the files of a run from which the tables of a stage are made: results of this and of other stages."""
     stages = [stage, *(BY_NAME[name] for name in stage.tables_of_a_run.reads)]
-    return [name for each in stages for name in (each.result, *each.files)]
+    return [name for source in stages for name in (source.result, *source.files)]

@@ -8,20 +8,15 @@ from dataclasses import dataclass
 from profile_grid.host.gpu_check import needed_bytes
 from profile_grid.study.stage import Stage
 
-CORES = 4  # of each process: Python, the backward pass's thread, the profiler's
-PROCESS_MB = 6000  # PyTorch with CUDA's libraries, a profiler's buffers, the export: a guess on the safe side
+CORES = 4  # of each process: Python, the backward pass's thread, the profiler's threads
+PROCESS_MB = 6000  # PyTorch with CUDA's libraries, a profiler's buffers, the export: an upper estimate
 START_S = 60  # Snakemake, the interpreter and imports, before the time limit counts
 
 
 def host_megabytes(program: dict) -> int:
     """The host's memory in MB; on a CPU it includes the run's tensors, as far as they can be estimated."""
-    tensors = needed_bytes(program) if program["device"] == "cpu" else None
-    return PROCESS_MB * program["dimensions"].get("gpus", 1) + math.ceil((tensors or 0) / 1e6)
-
-
-def cores(processes: int) -> int:
-    """The cores of a run with this number of processes."""
-    return CORES * processes
+    tensor_bytes = needed_bytes(program) if program["device"] == "cpu" else None
+    return PROCESS_MB * program["dimensions"].get("gpus", 1) + math.ceil((tensor_bytes or 0) / 1e6)
 
 
 def max_minutes(stage: Stage, time_limit_s: float) -> int:
@@ -47,7 +42,7 @@ class JobResources:
     def cores(self, wildcards) -> int:
         """The number of cores of a job; -1 for no request: in an allocation, the requests of a group of jobs would add
         up."""
-        return -1 if self.in_allocation else cores(self.runs[wildcards.run]["gpus"])
+        return -1 if self.in_allocation else CORES * self.runs[wildcards.run]["gpus"]
 
     def memory_mb(self, stage: Stage) -> Callable[..., int]:
         """The host memory of a job of a stage, in MB."""

@@ -1,4 +1,4 @@
-"""The source files on which jobs depend. Those of the analysis follow from imports. Those of measurements are only what
+"""The source files on which jobs depend. Jobs of the analysis depend on all that they import, measurements only on what
 can change a result, since an edit of the analysis must not cost hours of GPU time."""
 
 import json
@@ -10,14 +10,14 @@ from snakemake.exceptions import WorkflowError
 
 from profile_grid.freshness.digests import FileDigests, digest_of_settings
 from profile_grid.freshness.imports import UnreadableSource, digest_of_code, files_of_module, imported_files
-from profile_grid.freshness.making import NoSuchSource, matching
+from profile_grid.freshness.jobs import NoSuchSource, matching_files
 from profile_grid.results.load_runs import stale_reason
 from profile_grid.results.results import STOPPED_AT_S, BadResult, read_origin
 from profile_grid.study.schema import unusable_sources
 from profile_grid.study.stages import STAGES
 from profile_grid.study.workloads import functions_named, program_of
 
-JOB = "workflow/scripts/measure.py"
+MEASURE_SCRIPT = "workflow/scripts/measure.py"
 
 
 def question_files(root: Path, module: str, question: str = "*") -> list[str]:
@@ -26,48 +26,48 @@ def question_files(root: Path, module: str, question: str = "*") -> list[str]:
     return [os.path.relpath(path, root) for path in paths if not path.name.startswith("test_")]
 
 
-def measurement_sources(root: Path, config: Mapping) -> dict[str, str]:
+def measurement_digests(root: Path, config: Mapping) -> dict[str, str]:
     """By stage, a digest of the code whose change makes its results stale. Raises WorkflowError."""
     program = program_of(config)
-    listed = _digest_of_listed(program["sources"])
+    users_digest = _digest_of_users_files(program["sources"])
+    workload_digests, digests = {}, {}
     try:
-        measured = {
-            workload: digest_of_code(
-                root, imported_files(root, *([workload.program] if workload.program else _programs(root, program)))
-            )
-            for workload in {stage.workload for stage in STAGES}
-        }
-        jobs = {
-            stage: digest_of_code(root, matching(root, (stage.file("measure"), *stage.sources, JOB)))
-            for stage in STAGES
-        }
+        for stage in STAGES:
+            workload = stage.workload
+            if workload not in workload_digests:
+                files = [workload.program] if workload.program else _program_files(root, program)
+                workload_digests[workload] = digest_of_code(root, imported_files(root, *files))
+            stage_files = matching_files(root, (stage.file("measure"), *stage.sources, MEASURE_SCRIPT))
+            stage_digest = digest_of_code(root, stage_files)
+            digests[stage.name] = digest_of_settings([workload_digests[workload], stage_digest, users_digest])
     except (UnreadableSource, NoSuchSource) as error:
         raise WorkflowError(f"{error}; nothing can be planned before that is corrected") from error
-    return {stage.name: digest_of_settings([measured[stage.workload], jobs[stage], listed]) for stage in STAGES}
+    return digests
 
 
-def _programs(root: Path, program: Mapping) -> list[str]:
-    """The files of this project that change a measurement: the benchmark, and the functions named in config.yaml."""
+def _program_files(root: Path, program: Mapping) -> list[str]:
+    """The files of this project that run in a measured program: the benchmark, and the modules of the functions that
+    config.yaml names."""
     modules = (name.partition(":")[0] for name in functions_named(program))
     return ["cs336_model/program/benchmark.py", *(path for module in modules for path in files_of_module(root, module))]
 
 
-def _digest_of_listed(paths: Sequence[str]) -> str:
-    """A digest of the files of the working folder that config.yaml lists; empty without any."""
+def _digest_of_users_files(paths: Sequence[str]) -> str:
+    """A digest of the files of the working folder that config.yaml lists as `sources`; empty without any."""
     for message in unusable_sources(Path.cwd(), paths):
         raise WorkflowError(f"config.yaml: {message}")
     return digest_of_code(Path.cwd(), paths) if paths else ""
 
 
-def result_reason(
+def stale_result_reason(
     outputs: Sequence[str],
     specification: str,
     sources: str,
     digest_of: FileDigests,
     time_limit_s: float = 0.0,
 ) -> Callable[[], str | None]:
-    """A function that returns why a result (the first of `outputs`) and the files next to it are stale, given this
-    specification, these sources and this time limit; None if they are not."""
+    """A function that returns why a measurement's outputs are stale, given this specification, the digest `sources` and
+    this time limit; None if they are not. The first output is the result, the others are files next to it."""
 
     def reason() -> str | None:
         result, *files = map(Path, outputs)

@@ -18,7 +18,7 @@ sys.path.append(str(Path(__file__).parents[2] / "tests" / "kernel_recorder" / "p
 from digest import digest_of
 
 if __name__ == "__main__":
-    config, way, fails = SIZES[sys.argv[1]], sys.argv[2], sys.argv[3:] == ["fails"]
+    config, strategy, fails = SIZES[sys.argv[1]], sys.argv[2], sys.argv[3:] == ["fails"]
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
@@ -27,8 +27,8 @@ if __name__ == "__main__":
     dist.init_process_group("nccl" if device == "cuda" else "gloo")
     torch.manual_seed(10)
     model: nn.Module = GPT(config).to(device)
-    numbers = sum(parameter.numel() for parameter in model.parameters())
-    if way == "ddp":
+    parameter_count = sum(parameter.numel() for parameter in model.parameters())
+    if strategy == "ddp":
         model = nn.parallel.DistributedDataParallel(model)
     else:
         from torch.distributed.fsdp import fully_shard
@@ -38,17 +38,17 @@ if __name__ == "__main__":
         fully_shard(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     tokens = torch.randint(config.vocab_size, (8, config.block_size + 1), device=device)
-    for done in range(1, STEPS + 1):
+    for step in range(1, STEPS + 1):
         with torch.autocast(device, dtype=torch.bfloat16):
             _, loss = model(tokens[:, :-1], tokens[:, 1:])
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        if fails and done == 7 and dist.get_rank() == 1:
+        if fails and step == 7 and dist.get_rank() == 1:
             raise ValueError("made up")
-    left: list = [None] * dist.get_world_size()
-    dist.all_gather_object(left, digest_of(model, also=loss.item()))
+    digests: list = [None] * dist.get_world_size()
+    dist.all_gather_object(digests, digest_of(model, also=loss.item()))
     if dist.get_rank() == 0:
-        print("left", *left)
-        print(f"{numbers} parameters, {4 * numbers} bytes in fp32")
+        print("left", *digests)
+        print(f"{parameter_count} parameters, {4 * parameter_count} bytes in fp32")
     dist.destroy_process_group()

@@ -1,10 +1,10 @@
-"""Runs a program with torch.profiler around some of its steps, and counts what it launches by phase.
+"""Runs a program with torch.profiler around some of its steps, and counts the kernels of each phase.
 
 python -m benchmarks.programs.in_phases FILE optimizer|module SKIPPED STEPS PROGRAM [ARGUMENT ...]
 
 Rank 1 of several writes FILE with _rank1 in its name, and so on.
-A launch belongs to a phase only by its time: there are ranges around calls of modules, around torch.autograd.backward,
-and around optimizers and their closures. Without a GPU an outermost operator of PyTorch counts as a kernel.
+A launch belongs to a phase by its time alone: there are ranges around calls of modules, around torch.autograd.backward,
+and around optimizers and their closures. Without a GPU, an outermost operator of PyTorch counts as a kernel.
 """
 
 import json
@@ -27,31 +27,33 @@ from torch.profiler import ProfilerActivity, profile
 from range_marks.module_parts import ModuleHooks
 from range_marks.uncompiled import uncompiled, uncompiled_wrapper
 
-FORWARD, BACKWARD, CLOSURE, OPTIMIZER = "truth: forward", "truth: backward", "truth: closure", "Optimizer.step#"
+FORWARD, BACKWARD, CLOSURE = "counted forward", "counted backward", "counted closure"
+OPTIMIZER = "Optimizer.step#"
 PHASES = {"backward": BACKWARD, "forward": FORWARD, "rest": CLOSURE, "optimizer": OPTIMIZER}  # inner ones first
 
 
 class Window:
-    """torch.profiler from the boundary after SKIPPED steps to the one after STEPS more."""
+    """torch.profiler from the boundary after `skipped` steps to the one after `steps` more. Boundaries are counted by
+    the optimizer or module at which they are, and the first one that reaches `skipped` decides."""
 
     def __init__(self, path: Path, skipped: int, steps: int) -> None:
         self.path, self.skipped, self.steps = path, skipped, steps
-        self.counts: dict[int, int] = defaultdict(int)
-        self.counted: int | None = None
+        self.counts: dict[int, int] = defaultdict(int)  # by id of the optimizer or module
+        self.counted_id: int | None = None
         self.profiler = None
 
-    def boundary(self, kind: int) -> None:
+    def boundary(self, object_id: int) -> None:
         if self.path.exists():
             return
-        self.counts[kind] += 1
-        if self.profiler is None and self.counts[kind] == self.skipped:
-            self.counted = kind
-            wait()
+        self.counts[object_id] += 1
+        if self.profiler is None and self.counts[object_id] == self.skipped:
+            self.counted_id = object_id
+            synchronize()
             activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
             self.profiler = profile(activities=activities)
             self.profiler.__enter__()
-        elif kind == self.counted and self.counts[kind] == self.skipped + self.steps:
-            wait()
+        elif object_id == self.counted_id and self.counts[object_id] == self.skipped + self.steps:
+            synchronize()
             self.profiler.__exit__(None, None, None)
             self.path.write_text(json.dumps(by_phase(events_of(self.profiler))))
 
@@ -74,16 +76,16 @@ def file_of_rank(path: Path, rank: int) -> Path:
 
 def watch(kind: str, boundary: Callable[[int], None]) -> None:
     """Opens the ranges of phases, and calls `boundary` at the end of each step, or at the start of each module call."""
-    opened: list = []
+    open_ranges: list = []
 
     def before(module: torch.nn.Module, _: object) -> None:
-        if not opened and kind == "module" and next(module.parameters(), None) is not None:
+        if not open_ranges and kind == "module" and next(module.parameters(), None) is not None:
             boundary(id(module))
-        opened.append(record_function(FORWARD))
-        opened[-1].__enter__()
+        open_ranges.append(record_function(FORWARD))
+        open_ranges[-1].__enter__()
 
     def after(*_: object) -> None:
-        opened.pop().__exit__(None, None, None)
+        open_ranges.pop().__exit__(None, None, None)
 
     ModuleHooks(uncompiled(before), uncompiled(after)).begin()
     torch.autograd.backward = in_range(BACKWARD, torch.autograd.backward)
@@ -92,12 +94,12 @@ def watch(kind: str, boundary: Callable[[int], None]) -> None:
         register_optimizer_step_post_hook(lambda optimizer, *_: boundary(id(optimizer)))
 
 
-def in_range(name: str, call: Callable) -> Callable:
-    def called(*args: object, **kwargs: object) -> object:
+def in_range(name: str, function: Callable) -> Callable:
+    def wrapper(*args: object, **kwargs: object) -> object:
         with record_function(name):
-            return call(*args, **kwargs)
+            return function(*args, **kwargs)
 
-    return uncompiled_wrapper(called)
+    return uncompiled_wrapper(wrapper)
 
 
 def with_closure_in_range(_: object, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
@@ -115,8 +117,9 @@ def events_of(profiler: profile) -> list[dict]:
 
 def by_phase(events: list[dict]) -> dict[str, dict[str, float]]:
     """The number of kernels and their milliseconds, by phase, `rest`, `communication` (of all phases) and `all`."""
+    ranges = [event for event in events if event.get("cat") == "user_annotation"]
     intervals = {
-        phase: sorted((e["ts"], e["ts"] + e["dur"]) for e in events if is_range(e) and e["name"].startswith(prefix))
+        phase: sorted((event["ts"], event["ts"] + event["dur"]) for event in ranges if event["name"].startswith(prefix))
         for phase, prefix in PHASES.items()
     }
     latest_us = {phase: list(accumulate((end for _, end in rows), max)) for phase, rows in intervals.items()}
@@ -140,10 +143,10 @@ def launches(events: list[dict]) -> list[tuple[float, float, bool]]:
     collectives = [(e["ts"], e["dur"], True) for e in events if is_operator(e, "c10d::")]
     outermost, until_us = [], defaultdict(float)
     operators = [e for e in events if is_operator(e, ("aten::", "cpp_fused_", "graph_"))]  # the last two of Inductor
-    for e in sorted(operators, key=lambda e: (e["ts"], -e["dur"])):
-        if e["ts"] >= until_us[e["tid"]]:
-            outermost.append((e["ts"], e["dur"], False))
-            until_us[e["tid"]] = e["ts"] + e["dur"]
+    for event in sorted(operators, key=lambda event: (event["ts"], -event["dur"])):
+        if event["ts"] >= until_us[event["tid"]]:
+            outermost.append((event["ts"], event["dur"], False))
+            until_us[event["tid"]] = event["ts"] + event["dur"]
     return collectives + outermost
 
 
@@ -151,17 +154,13 @@ def is_operator(event: dict, prefix: str | tuple[str, ...]) -> bool:
     return event.get("cat") == "cpu_op" and event["name"].startswith(prefix)
 
 
-def is_range(event: dict) -> bool:
-    return event.get("cat") == "user_annotation"
-
-
 def is_inside(time_us: float, intervals: list[tuple[float, float]], latest_us: list[float]) -> bool:
     """Whether one of the intervals, by start, holds the time; `latest_us` has the latest end until each of them."""
-    begun = bisect_right(intervals, (time_us, float("inf")))
-    return begun > 0 and time_us <= latest_us[begun - 1]
+    started_count = bisect_right(intervals, (time_us, float("inf")))
+    return started_count > 0 and time_us <= latest_us[started_count - 1]
 
 
-def wait() -> None:
+def synchronize() -> None:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 

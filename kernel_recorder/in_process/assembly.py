@@ -81,7 +81,7 @@ class BlockWindow:
         wait_for_device()
         if self._modules:
             self._modules.end()
-        self._closures.leave()
+        self._closures.detach()
         self._ranges.leave_record_function()
         self._profiler.stop()
 

@@ -80,14 +80,14 @@ def ranges_of(chains: tuple[ModuleIds, ...], name_of: Callable[[int], str | None
     if all(len(ranges) == len(common) for ranges in ranges_by_chain):
         return common
     innermost = [ranges[-1] for ranges in ranges_by_chain]
-    set_name = compiled.set_of_parts(part.name for part in innermost)
+    set_name = compiled.joint_name(part.name for part in innermost)
     return [*common, PartRange(set_name, frozenset(part.instance for part in innermost))]
 
 
 def open_range_names(marker: Marker) -> list[str]:
     """The names of the modules that are open on the calling thread, forward or backward."""
-    thread = marker.thread
-    return [part.name for part in thread.forward or thread.backward]
+    state = marker.state
+    return [part.name for part in state.forward_parts or state.reopened_parts]
 
 
 def _not_open_yet(open_names: list[str], ranges: list[PartRange]) -> list[PartRange]:

@@ -19,7 +19,7 @@ from kernel_recorder.in_process.handover import MODULES, STEP
 from range_marks.backward import follow_backward
 from range_marks.closures import Closures
 from range_marks.marker import Marker
-from range_marks.module_parts import ModuleParts, children_of, keywords_of_call, model_name, names_in
+from range_marks.module_parts import ModuleParts, children_of, keyword_arguments, model_name, module_names
 from range_marks.uncompiled import uncompiled_wrapper
 
 FORWARD, INFERENCE = "forward", "inference"  # calls with and without gradients
@@ -130,7 +130,7 @@ class ModuleRanges:
 
     def _add_names(self, model: nn.Module, root_name: str | None = None) -> None:
         try:
-            modules = list(names_in(model, self._depth, root_name))
+            modules = list(module_names(model, self._depth, root_name))
         except Exception:  # the model does not let its modules be listed, so it has no range
             modules = [(model, None)]
         for module, name in modules:
@@ -212,7 +212,7 @@ class WindowRanges:
 
     def call_before_window(self, module: torch.nn.Module, args: tuple) -> None:
         """Notes the length of a call: earlier calls distinguish decoding from other inference."""
-        self._modules.passes.kind(module, args, keywords_of_call())
+        self._modules.passes.kind(module, args, keyword_arguments())
 
     def facts(self) -> dict[str, object]:
         """The calls of each step, for the notes, if modules had ranges."""

@@ -1,4 +1,4 @@
-"""Digests of what results are made from: of code without what no result depends on, of files by their content.
+"""Digests of what results are made from: of code without comments, of other files by their content.
 
 The time of a file never counts. It only saves reading the file again: a digest is remembered with the inode, the size
 and both times of the file. The time at which the inode changed cannot be set, so `cp -p` and `touch -d` hide nothing.
@@ -15,16 +15,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cs336_model.program.code_digest import DIGITS, bytes_digest, code_digest
+from cs336_model.program.code_digest import bytes_digest, code_digest
 from profile_grid.files import write_text
 
-FORMAT = 1  # of a memory
-SETTLED_NS = 2 * 10**9  # a file that changed later than that ago may change again within one tick of its clock
+FORMAT = 1  # of a memory file
+SETTLED_NS = 2 * 10**9  # a file that has changed since may change again without another time
 JINJA_COMMENT = re.compile(rb"\{#([-+]?).*?([-+]?)#\}", re.DOTALL)  # the signs control white space around it
 
 
 def digest_of_text(text: str) -> str:
-    """A digest of a text, as settings are given to a job."""
+    """A digest of a text."""
     return bytes_digest(text.encode())
 
 
@@ -42,11 +42,6 @@ def digest_of_source(name: str, content: bytes) -> str:
     if name.endswith(".j2"):
         content = JINJA_COMMENT.sub(rb"{#\1#\2#}", content)
     return bytes_digest(content)
-
-
-def digest_of_sources(digests: Mapping[str, str]) -> str:
-    """One digest of source files: of their names and their digests."""
-    return digest_of_text("".join(f"{name}\0{digests[name]}\0" for name in sorted(digests)))
 
 
 def sha256_of_file(path: str | Path) -> str:
@@ -75,12 +70,12 @@ def write_memory(path: Path, entries: Mapping[str, Any]) -> None:
 class FileDigests:
     """Digests of files by their content, each file read once while it stays what it is.
 
-    `remembered` is what an earlier process knew: {path: [inode, size, time of change in ns, of the inode too, digest]}.
+    `remembered` is the `known` of an earlier process: {path: [inode, size, mtime in ns, ctime in ns, digest]}.
     """
 
     def __init__(self, remembered: Mapping[str, list] | None = None):
         self.known: dict[str, list] = dict(remembered or {})
-        self.is_new = False
+        self.has_new = False  # entries
 
     def __call__(self, path: str) -> str | None:
         """The digest of the file's content; None if there is no such file."""
@@ -94,12 +89,9 @@ class FileDigests:
             entry = [*identity, sha256_of_file(path)]
             if time.time_ns() - state.st_ctime_ns > SETTLED_NS:
                 self.known[path] = entry
-                self.is_new = True
+                self.has_new = True
         return entry[4]
 
     def of_all(self, paths: Iterable[str]) -> str:
         """One digest of the names and contents of these files; a missing file counts as such."""
-        digest = hashlib.sha256()
-        for path in paths:
-            digest.update(f"{path}\0{self(path)}\0".encode())
-        return digest.hexdigest()[:DIGITS]
+        return digest_of_text("".join(f"{path}\0{self(path)}\0" for path in paths))

@@ -1,7 +1,7 @@
-"""Which files of this project a program imports, and the digest of their code: nothing is run.
+"""Which files of this project a program imports, and the digest of their code, without running it.
 
-Snakemake does not see what the program of a job imports. A file is parsed once: what was read from it is remembered by
-the digest of its content, since parsing all of this project takes half a second and looking it up 10 ms.
+Snakemake does not see what the program of a job imports. The imports of a file and its digest are remembered by its
+content, since parsing all of this project takes half a second and looking them up 10 ms.
 """
 
 import ast
@@ -14,11 +14,11 @@ from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 from cs336_model.program.code_digest import code_digest
-from profile_grid.freshness.digests import digest_of_source, digest_of_sources, read_memory, write_memory
+from profile_grid.freshness.digests import digest_of_source, digest_of_text, read_memory, write_memory
 
 SUFFIXES = (".py", *EXTENSION_SUFFIXES)
-MEMORY = Path(".snakemake/sources.json")
-MAX_REMEMBERED = 2000  # files; more are versions that nothing uses any longer
+MEMORY_FILE = Path(".snakemake/sources.json")
+MAX_REMEMBERED = 2000  # files; beyond that, most are old versions
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def digest_of_code(root: Path, paths: Iterable[str]) -> str:
 
     Raises UnreadableSource if one of them cannot be parsed.
     """
-    return digest_of_sources({path: _digest_of_file(root, path) for path in paths})
+    return digest_of_text("".join(f"{path}\0{_digest_of_file(root, path)}\0" for path in sorted({*paths})))
 
 
 def _digest_of_file(root: Path, path: str) -> str:
@@ -72,7 +72,7 @@ def _digest_of_file(root: Path, path: str) -> str:
 def digest_of_loaded(content: bytes) -> str:
     """`code_digest` of a file that a measured program has loaded: it is not parsed if it is remembered."""
     key = hashlib.sha256(content).hexdigest()
-    facts = _used.get(key) or _remembered().get(key)
+    facts = _used_facts.get(key) or _remembered_facts().get(key)
     return facts["digest"] if facts else code_digest(content)
 
 
@@ -109,8 +109,9 @@ def _modules(content: bytes, package: list[str]) -> Iterator[str]:
     """The modules that the import statements may load; a name imported from a package may be a module of it."""
     for statement in import_statements(content):
         enclosing = package[: len(package) + 1 - statement.level] if statement.level else []
-        base = [*enclosing, *([statement.module] if statement.module else [])]
-        yield from (".".join(parts) for parts in (base, *([*base, name] for name in statement.names)) if parts)
+        for name in ("", *statement.names):
+            if module := ".".join(filter(None, (*enclosing, statement.module, name))):
+                yield module
 
 
 def import_statements(content: bytes) -> list[Import]:
@@ -122,37 +123,39 @@ def import_statements(content: bytes) -> list[Import]:
 
 
 def remember_sources() -> None:
-    """Keeps what was read for the next process, if Snakemake has a folder that can be written to."""
-    if not _used.keys() <= _remembered().keys():
-        write_memory(MEMORY, _used if len(_remembered()) > MAX_REMEMBERED else _remembered() | _used)
+    """Writes the facts of the files for the next process, if Snakemake has a folder that can be written to."""
+    if not _used_facts.keys() <= _remembered_facts().keys():
+        older = {} if len(_remembered_facts()) > MAX_REMEMBERED else _remembered_facts()
+        write_memory(MEMORY_FILE, older | _used_facts)
 
 
 def forget_imports() -> None:
-    """Has files looked at again that this process has looked at before."""
+    """Clears what this process remembers, so that changed files are read again."""
     files_of_module.cache_clear()
     _imported_by.cache_clear()
     _packages_named_in.cache_clear()
 
 
-_used: dict[str, dict] = {}
+_used_facts: dict[str, dict] = {}
 
 
 def _facts(content: bytes) -> dict:
     """The imports of a Python file, and the digest of its code."""
     key = hashlib.sha256(content).hexdigest()
-    if key not in _used:
-        _used[key] = _remembered().get(key) or _parsed(content)
-    return _used[key]
+    if key not in _used_facts:
+        _used_facts[key] = _remembered_facts().get(key) or _parse_facts(content)
+    return _used_facts[key]
 
 
 @cache
-def _remembered() -> dict[str, dict]:
-    return read_memory(MEMORY, lambda facts: facts.keys() == {"imports", "digest"})
+def _remembered_facts() -> dict[str, dict]:
+    return read_memory(MEMORY_FILE, lambda facts: facts.keys() == {"imports", "digest"})
 
 
-def _parsed(content: bytes) -> dict:
+def _parse_facts(content: bytes) -> dict:
     try:
-        imports = [[each.level, each.module, list(each.names)] for each in _imports_below(ast.parse(content))]
+        statements = _imports_below(ast.parse(content))
+        imports = [[statement.level, statement.module, list(statement.names)] for statement in statements]
         return {"imports": imports, "digest": digest_of_source(".py", content)}
     except SyntaxError as error:
         raise UnreadableSource(f"line {error.lineno}: {error.msg}") from error

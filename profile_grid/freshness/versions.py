@@ -3,7 +3,7 @@
 import os
 import platform
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,12 +18,12 @@ from kernel_tables.errors import TraceError
 from kernel_tables.reading import nsys
 from profile_grid.freshness.environment import RecordedEnvironment
 
-PREFIX_VARIABLE = "PROFILE_GRID_PREFIX"  # the prefix of the Python of Snakemake; jobs may have a conda environment each
-VERSION = "a version has changed"
+PREFIX_VARIABLE = "PROFILE_GRID_PREFIX"  # sys.prefix of Snakemake's Python; jobs may have a conda environment each
+VERSION_CHANGED = "a version has changed"
 
 
 @dataclass(frozen=True)
-class RanOn:
+class MachineVersions:
     """The kind of device of the machine that ran a program, and its versions."""
 
     device: str
@@ -33,8 +33,8 @@ class RanOn:
     python: str
 
 
-def keep_prefix() -> None:
-    """Lets jobs know which Python planned them."""
+def set_planners_prefix() -> None:
+    """Tells jobs which Python planned them."""
     os.environ[PREFIX_VARIABLE] = sys.prefix
 
 
@@ -48,20 +48,22 @@ def host_record() -> dict[str, Any]:
     return {"planners_python": is_planners_python(), "gpus": list(gpu_names())}
 
 
-def is_kind_of_device(machine: RanOn) -> bool:
+def is_kind_of_device(machine: MachineVersions) -> bool:
     """Whether this host has the kind of device that a result names."""
     if machine.device == "cpu":
         return machine.device_name == _cpu_name()
     return machine.device_name in gpu_names()
 
 
-def same_machine(machine: RanOn, environment: RecordedEnvironment) -> bool:
+def same_machine(machine: MachineVersions, environment: RecordedEnvironment) -> bool:
     """Whether versions in a result can be compared with those of this host: it has the same kind of device, and its
     Python is the one that would measure."""
     return environment.planners_python and is_planners_python() and is_kind_of_device(machine)
 
 
-def other_device(program: Mapping[str, Any], machine: RanOn, environment: RecordedEnvironment) -> str | None:
+def changed_device(
+    program: Mapping[str, Any], machine: MachineVersions, environment: RecordedEnvironment
+) -> str | None:
     """Why this host would choose another device: a GPU is visible, and none was then. None if it would not."""
     if program.get("device") == "auto" and machine.device == "cpu" and not environment.gpus and gpu_names():
         return f"the device has changed: it was the processor and is {gpu_names()[0]}"
@@ -69,13 +71,9 @@ def other_device(program: Mapping[str, Any], machine: RanOn, environment: Record
 
 
 def changed_version(
-    machine: RanOn, distributions: Mapping[str, str], facts: Mapping[str, Any], specification: Mapping[str, Any]
+    machine: MachineVersions, distributions: Mapping[str, str], facts: Mapping, specification: Mapping
 ) -> str | None:
-    """A message on the first version that differs here, on the same kind of device, or on another profiler; or None."""
-    return next(_changed_versions(machine, distributions, facts, specification), None)
-
-
-def _changed_versions(machine, distributions, facts, specification) -> Iterator[str]:
+    """A message on the first version, or the profiler, that differs here, on the same kind of device; or None."""
     versions = [("Python", machine.python, platform.python_version())]
     versions += [(name, recorded, present_version(name)) for name, recorded in distributions.items()]
     versions += [("the driver", machine.driver, driver_version() if machine.device == "cuda" else None)]
@@ -83,10 +81,11 @@ def _changed_versions(machine, distributions, facts, specification) -> Iterator[
     versions += [("ncu", facts.get("ncu"), ncu_version() if facts.get("ncu") else None)]
     for name, recorded, current in versions:
         if recorded is not None and current is not None and recorded != current:
-            yield f"{VERSION}: {name} was {recorded} and is {current}"
-    chosen = specification.get("backend") == "auto" and specification["program"].get("device") != "cpu"
-    if chosen and facts.get("backend") == TORCH and machine.device == "cuda" and profiler_of_this_machine() == NSYS:
-        yield "the profiler has changed: it was PyTorch's and is nsys"
+            return f"{VERSION_CHANGED}: {name} was {recorded} and is {current}"
+    is_auto = specification.get("backend") == "auto" and specification["program"].get("device") != "cpu"
+    if is_auto and facts.get("backend") == TORCH and machine.device == "cuda" and profiler_of_this_machine() == NSYS:
+        return "the profiler has changed: it was PyTorch's and is nsys"
+    return None
 
 
 present_version = cache(distribution_version)

@@ -91,14 +91,14 @@ def test_a_processor_without_a_limit_and_a_variant_that_is_refused_are_told_in_o
 def test_the_bisection_goes_on_from_what_the_shapes_let_expect_once_the_memory_is_known(monkeypatch):
     asked = []
 
-    def one_try(specification, limit, arguments):
+    def try_value(specification, limit, arguments):
         asked.append(specification["program"]["dimensions"]["context_length"])
         return FitResult(asked[-1] <= 700, 1, 10 * 2**30)
 
-    monkeypatch.setattr(script, "one_try", one_try)
-    monkeypatch.setattr(script, "predicted", lambda program, dimension, available: available // 2**30 * 70)
+    monkeypatch.setattr(script, "try_value", try_value)
+    monkeypatch.setattr(script, "predicted_largest", lambda program, dimension, available: available // 2**30 * 70)
     told = Namespace(dimension="context_length", multiple_of=None, memory_gib=None)
-    found = script.bisected(ENTRY, told)
+    found = script.bisect_largest(ENTRY, told)
     assert asked == [512, 576, 640, 768, 704]
     assert (found["largest"], found["predicted"], found["limit_bytes"]) == (640, 630, 10 * 2**30)
 

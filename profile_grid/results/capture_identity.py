@@ -33,15 +33,15 @@ def difference(result: Origin | StageResult, path: Path) -> str | None:
 
 
 def quick_difference(result: Origin | StageResult, path: Path) -> str | None:
-    """The same without reading all of the file: by its size and, of a capture, the specification inside it."""
+    """The same without reading all of the file: by its size and, for a capture, the specification inside it."""
     if not path.exists():
         return f"{path.name} is missing"
     if (size := path.stat().st_size) != result.files[path.name].bytes:
         return f"{path.name} has {size} bytes, but the result says {result.files[path.name].bytes}"
-    return _of_another_run(result, path) if path.suffix == ".sqlite" else None
+    return _specification_difference(result, path) if path.suffix == ".sqlite" else None
 
 
-def _of_another_run(result: Origin | StageResult, sqlite: Path) -> str | None:
+def _specification_difference(result: Origin | StageResult, sqlite: Path) -> str | None:
     captured = _specification(sqlite)
     if captured is None:
         return f"{sqlite.name} does not say what was captured"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from profile_grid.errors import OutsideError
-from profile_grid.freshness import loaded, versions
+from profile_grid.freshness import loaded_code, versions
 from profile_grid.freshness.environment import changed_environment
 from profile_grid.results.capture_identity import quick_difference
 from profile_grid.results.results import (
@@ -19,8 +19,8 @@ from profile_grid.results.results import (
     INCOMPLETE,
     OUT_OF_MEMORY,
     Origin,
+    ProgramOrigin,
     ProgramResult,
-    Ran,
     StageResult,
     Status,
     read_result,
@@ -32,51 +32,52 @@ from profile_grid.study.stages import BY_NAME, NOT_ASKED, STAGES, TIMING
 
 FURTHER_PROCESSES = "processes"  # the folder of their results, next to that of the runs
 
-OTHER_SETTINGS = "the settings have changed"
+SETTINGS_CHANGED = "the settings have changed"
 
 
 def stale_reason(origin: Origin | StageResult, specification: Mapping, sources: str) -> str | None:
     """Why a result is not what would be measured now, with this specification by these sources; None if it is."""
     if difference := first_difference(origin.specification, specification):
-        return f"{OTHER_SETTINGS}: {difference}"
+        return f"{SETTINGS_CHANGED}: {difference}"
     if origin.sources != sources:
         return "the program, or what measures it, has changed"
-    return _would_run_otherwise(origin.program, origin, specification) if origin.program else None
+    return _program_change(origin.program, origin, specification) if origin.program else None
 
 
-def _would_run_otherwise(
-    program: Ran | ProgramResult, origin: Origin | StageResult, specification: Mapping
+def _program_change(
+    program: ProgramOrigin | ProgramResult, origin: Origin | StageResult, specification: Mapping
 ) -> str | None:
     """Which device, code, version or variable of a measured program has changed since; None if nothing has. What this
     machine lacks does not count as changed."""
     machine, environment = program.machine, origin.environment
-    if device := versions.other_device(specification["program"], machine, environment):
+    if device := versions.changed_device(specification["program"], machine, environment):
         return device
-    comparable = versions.same_machine(machine, environment)
-    if code := loaded.changed_code(program.loaded, comparable):
+    is_same_machine = versions.same_machine(machine, environment)
+    if code := loaded_code.changed_code(program.loaded, is_same_machine):
         return code
-    if not comparable:
+    if not is_same_machine:
         return None
     version = versions.changed_version(machine, program.loaded_distributions, origin.facts, specification)
-    return version or changed_environment(environment, _variables(), specification["environment"])
+    return version or changed_environment(environment, _present_environment(), specification["environment"])
 
 
 @cache
-def _variables() -> dict[str, str]:
+def _present_environment() -> dict[str, str]:
     """The environment, read once: a plan compares it with thousands of results."""
     return dict(os.environ)
 
 
-def first_difference(then: object, now: object, where: str = "") -> str | None:
-    """The first value that differs, then and now: "program.seed was 0 and is 1"; None if all are equal."""
+def first_difference(then: object, now: object, path: str = "") -> str | None:
+    """The first value that differs, then and now: "program.seed was 0 and is 1"; None if all are equal. `path` is that
+    of the values."""
     if isinstance(then, Mapping) and isinstance(now, Mapping):
-        keys = [*then, *(key for key in now if key not in then)]
-        below = (first_difference(then.get(key), now.get(key), f"{where}.{key}" if where else key) for key in keys)
-        return next((difference for difference in below if difference), None)
-    return None if then == now else f"{where} was {_shown(then)} and is {_shown(now)}"
+        keys = dict.fromkeys((*then, *now))
+        differences = (first_difference(then.get(key), now.get(key), f"{path}.{key}" if path else key) for key in keys)
+        return next(filter(None, differences), None)
+    return None if then == now else f"{path} was {_short_text(then)} and is {_short_text(now)}"
 
 
-def _shown(value: object) -> str:
+def _short_text(value: object) -> str:
     text = "not there" if value is None else repr(value)
     return text if len(text) <= 80 else text[:80] + " ..."
 
@@ -90,12 +91,12 @@ class StaleRun(OutsideError):
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """One run, with the stages that were requested for it."""
+    """One run, with the results of the stages that were requested for it."""
 
     entry: Mapping[str, Any]  # its part of the plan
     results: Mapping[str, StageResult]  # by stage
     statuses: Mapping[str, Status]  # by stage
-    further: Sequence[StageResult] = ()  # complete timings by further processes
+    further_timings: Sequence[StageResult] = ()  # complete ones, by further processes
 
     @property
     def name(self) -> str:
@@ -109,7 +110,7 @@ class MeasuredRun:
     @property
     def timings(self) -> list[StageResult]:
         """The complete timings of all processes; none if the first is not complete."""
-        return [self.results[TIMING.name], *self.further] if self.complete(TIMING.name) else []
+        return [self.results[TIMING.name], *self.further_timings] if self.complete(TIMING.name) else []
 
     def complete(self, stage: str) -> bool:
         """Whether the numbers of this stage can be used."""
@@ -129,15 +130,16 @@ def read_runs(plan: list[dict], folder: Path, sources: Mapping[str, str], proces
     folder `processes` next to it holds the timings by the others.
 
     `sources` are the digests of what measures each stage now. Raises StaleRun or BadResult."""
-    further = [folder.parent / FURTHER_PROCESSES / str(number) for number in range(2, processes + 1)]
+    rounds = [folder.parent / FURTHER_PROCESSES / str(number) for number in range(2, processes + 1)]
     return [
-        _read_run(entry, folder / entry["run"], sources, [path / entry["run"] for path in further]) for entry in plan
+        _read_run(entry, folder / entry["run"], sources, [path / entry["run"] for path in rounds]) for entry in plan
     ]
 
 
-def _read_run(entry: dict, folder: Path, sources: Mapping[str, str], further: list[Path]) -> MeasuredRun:
+def _read_run(entry: dict, folder: Path, sources: Mapping[str, str], further_folders: list[Path]) -> MeasuredRun:
     results = require_fresh(entry, folder, sources)
-    timings = [_further_timing(entry, path / TIMING.result, sources) for path in further if TIMING.name in results]
+    further = further_folders if TIMING.name in results else []
+    timings = [_further_timing(entry, path / TIMING.result, sources) for path in further]
     complete = [result for result in timings if result.status == COMPLETE]
     return MeasuredRun(entry, results, _statuses(results, folder), complete)
 
@@ -153,12 +155,15 @@ def _further_timing(entry: dict, path: Path, sources: Mapping[str, str]) -> Stag
 
 def require_fresh(entry: dict, folder: Path, sources: Mapping[str, str]) -> dict[str, StageResult]:
     """The results of a run by stage. Raises StaleRun if one, or a file next to it, is not what would be made now."""
-    results = {name: read_result(folder / BY_NAME[name].result) for name in entry["specifications"]}
-    for name, result in results.items():
-        if reason := stale_reason(result, entry["specifications"][name], sources[name]):
-            raise StaleRun(folder / f"{name}.json", reason)
-        for reason in filter(None, (quick_difference(result, folder / file) for file in result.files)):
-            raise StaleRun(folder / f"{name}.json", f"{reason}: it is not of this run")
+    results = {}
+    for name, specification in entry["specifications"].items():
+        path = folder / BY_NAME[name].result
+        result = results[name] = read_result(path)
+        if reason := stale_reason(result, specification, sources[name]):
+            raise StaleRun(path, reason)
+        for file in result.files:
+            if reason := quick_difference(result, folder / file):
+                raise StaleRun(path, f"{reason}: it is not of this run")
     return results
 
 
@@ -166,30 +171,29 @@ def _statuses(results: Mapping[str, StageResult], folder: Path) -> dict[str, Sta
     statuses = {name: _status(BY_NAME[name], results, folder) for name in results}
     first, *others = (stage for stage in STAGES if stage.name in results)
     for stage in others:
-        reason = _machines_differ(first, stage, results, folder)
+        reason = _machine_difference(first, stage, results, folder)
         if statuses[stage.name].status == COMPLETE and reason:
             statuses[stage.name] = replace(statuses[stage.name], status=INCOMPLETE, reason=reason, warnings=[])
     return statuses
 
 
 def _status(stage: Stage, results: Mapping[str, StageResult], folder: Path) -> Status:
-    """The status of the tables of the run, if the stage has any; otherwise that of its process."""
+    """The status of the tables of the run, if the stage makes any; otherwise that of its process."""
     result = results[stage.name]
     if stage.tables_of_a_run is None:
         return Status(result.status, result.reason, [])
     return read_status(folder / stage.tables_of_a_run.status_file)
 
 
-def _machines_differ(first: Stage, other: Stage, results: Mapping[str, StageResult], folder: Path) -> str | None:
-    """Why the numbers of two stages may not be in one row: they are of two machines; None if of one."""
+def _machine_difference(first: Stage, other: Stage, results: Mapping[str, StageResult], folder: Path) -> str | None:
+    """Why the numbers of two stages may not be in one row: two machines measured them. None if one did."""
     if results[first.name].program is None or results[other.name].program is None:
         return None
-    here, there = (vars(results[stage.name].program.machine) for stage in (first, other))
-    for dimension in MACHINE_DIMENSIONS:
-        key = dimension.key
-        if key in here and here[key] != there[key]:
+    facts, other_facts = (vars(results[stage.name].program.machine) for stage in (first, other))
+    for key in (dimension.key for dimension in MACHINE_DIMENSIONS):
+        if key in facts and facts[key] != other_facts[key]:
             return (
-                f"{first.name} ran with {key} {here[key]}, {other.name} with {there[key]}; measure both on one machine:"
-                f" snakemake --cores 1 all --forcerun {folder / first.result} {folder / other.result}"
+                f"{first.name} ran with {key} {facts[key]}, {other.name} with {other_facts[key]}; measure both on one"
+                f" machine: snakemake --cores 1 all --forcerun {folder / first.result} {folder / other.result}"
             )
     return None

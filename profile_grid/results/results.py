@@ -1,28 +1,26 @@
 """The results of a run, read into dataclasses: the JSON of every stage, and the status of its tables.
 
-A file that is missing, damaged, of another version or impossible is named in one line, with what is wrong in it and the
-command that makes it again; it never ends as a traceback, or as a figure.
+A file that is missing, damaged, of another version or impossible raises an error of one line: the file, what is wrong
+in it, and the command that makes it again.
 """
 
 import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from cs336_model.program.without_times import FAILED, STOPPED, UNSUPPORTED, WRONG, Check
 from profile_grid.errors import OutsideError
 from profile_grid.freshness.environment import RecordedEnvironment
-from profile_grid.freshness.versions import RanOn
+from profile_grid.freshness.versions import MachineVersions
 from profile_grid.typed_json import Built, Mismatch, parse_as
 
 FORMAT = 7  # of a stage's JSON; raised when a field changes its meaning
 COMPLETE, OUT_OF_MEMORY, INCOMPLETE = "complete", "out_of_memory", "incomplete"
-MEASURED_OR_KNOWN = (COMPLETE, OUT_OF_MEMORY, UNSUPPORTED, WRONG, FAILED, STOPPED)  # final: the same again
-STATUSES = (*MEASURED_OR_KNOWN, INCOMPLETE)
-STOPPED_AT_S = "stopped_at_s"  # of the facts of a stopped result: the time limit, whose increase makes it stale
-
-Seconds = dict[str, float]
+FINAL_STATUSES = (COMPLETE, OUT_OF_MEMORY, UNSUPPORTED, WRONG, FAILED, STOPPED)  # measuring again gives the same
+STATUSES = (*FINAL_STATUSES, INCOMPLETE)
+STOPPED_AT_S = "stopped_at_s"  # a fact of a stopped result: the time limit, whose increase makes it stale
 
 
 class BadResult(OutsideError):
@@ -111,7 +109,7 @@ class ProgramResult:
     parameters: int | None
     flops: dict[str, int | None] | None
     machine: MachineFacts
-    cost_seconds: Seconds
+    cost_seconds: dict[str, float]
     ran_unix_s: list[float]
     loaded: dict[str, Any]
     loaded_distributions: dict[str, str]
@@ -147,7 +145,7 @@ class StageResult:
     facts: dict[str, Any]  # that only results of this stage have
     environment: RecordedEnvironment  # of the program
     files: dict[str, FileIdentity]  # the files next to it, by name
-    seconds: Seconds
+    seconds: dict[str, float]
     waited_s: float  # for leases
     neighbours: int  # the most other GPUs of the host that were measured on at the same time
     notes: list[str]
@@ -165,13 +163,12 @@ class Status:
 
 
 @dataclass(frozen=True)
-class Ran:
-    """A part of a program's result: the code that it loaded (profile_grid.freshness.loaded checks its types, once for
-    thousands of results), the versions of the installed packages that the model refers to, and its machine."""
+class ProgramOrigin:
+    """The origin of a program's result, which is a part of it."""
 
-    loaded: dict[str, Any]
-    loaded_distributions: dict[str, str]
-    machine: RanOn
+    loaded: dict[str, Any]  # code; profile_grid.freshness.loaded_code checks its types, once for thousands of results
+    loaded_distributions: dict[str, str]  # versions of the installed packages to which the model refers
+    machine: MachineVersions
 
 
 @dataclass(frozen=True)
@@ -181,38 +178,25 @@ class Origin:
     format: int
     specification: dict[str, Any]
     sources: str
-    program: Ran | None
+    program: ProgramOrigin | None
     facts: dict[str, Any]
     environment: RecordedEnvironment
     files: dict[str, FileIdentity]
 
 
-Result = TypeVar("Result", StageResult, Status, Origin)
-
-
 def read_result(path: Path) -> StageResult:
     """The result of a stage; raises BadResult."""
-    return _read(path, StageResult)
+    return read_as(path, StageResult)
 
 
 def read_origin(path: Path) -> Origin:
     """The origin of the result of a stage; raises BadResult."""
-    return _read(path, Origin)
+    return read_as(path, Origin)
 
 
 def read_status(path: Path) -> Status:
     """Whether the tables of a run are complete; raises BadResult."""
-    return _read(path, Status)
-
-
-def _read(path: Path, kind: type[Result]) -> Result:
-    result = read_as(path, kind)
-    if not isinstance(result, Origin):
-        try:
-            _require_possible(result)
-        except Mismatch as error:
-            raise BadResult(path, str(error)) from error
-    return result
+    return read_as(path, Status)
 
 
 def read_as(path: Path, kind: type[Built]) -> Built:
@@ -221,7 +205,10 @@ def read_as(path: Path, kind: type[Built]) -> Built:
         values = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(values, dict) and values.get("format", FORMAT) != FORMAT:
             raise Mismatch(f"it has format {values['format']}, this version of the project reads {FORMAT}")
-        return parse_as(kind, values)
+        result = parse_as(kind, values)
+        if isinstance(result, (StageResult, Status)):
+            _require_possible(result)
+        return result
     except FileNotFoundError:
         raise BadResult(path, "it is missing") from None
     except Mismatch as error:
@@ -241,14 +228,14 @@ def _require_possible(result: StageResult | Status) -> None:
 
 
 def _require_times(program: ProgramResult) -> None:
-    """As many times as steps, each of them finite and above zero."""
-    _require_times_of("measured", program.spec, program.step_seconds, program.phase_seconds)
-    _require_times_of("warm-up", program.spec, program.warmup_seconds, program.warmup_phase_seconds)
+    """Raises Mismatch unless there are as many times as steps, each of them finite and above zero."""
+    _require_step_times("measured", program.spec, program.step_seconds, program.phase_seconds)
+    _require_step_times("warm-up", program.spec, program.warmup_seconds, program.warmup_phase_seconds)
 
 
-def _require_times_of(kind: str, spec: dict, steps: list[float], phases: dict[str, list[float]]) -> None:
+def _require_step_times(kind: str, spec: dict, steps: list[float], phases: dict[str, list[float]]) -> None:
     count = spec.get(f"{kind.replace('-', '')}_steps", 0)  # an operator has none
-    for name, seconds in ({"step": steps} | {name: times for name, times in phases.items() if times}).items():
+    for name, seconds in [("step", steps), *((phase, times) for phase, times in phases.items() if times)]:
         if len(seconds) != count:
             raise Mismatch(f"program has {len(seconds)} times of {name} and {count} {kind} steps")
         if wrong := [value for value in seconds if not (math.isfinite(value) and value > 0)]:

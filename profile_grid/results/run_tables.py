@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class RunTables(NamedTuple):
-    """The tables of a stage of one run; without rows, if the status does not allow any."""
+    """The tables of a stage of one run; without rows, unless the status is complete."""
 
     status: dict  # status, reason, warnings: the content of the status file
     tables: dict[str, pd.DataFrame]  # by name

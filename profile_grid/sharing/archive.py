@@ -10,10 +10,9 @@ import re
 import shutil
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 
 from kernel_tables.clean_text import visible
@@ -26,10 +25,9 @@ from profile_grid.study.stages import STAGES, TIMING
 from profile_grid.typed_json import Mismatch, parse_as
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"  # of a run, or of a table for a write-up
-_STATUS_FILES = [stage.tables_of_a_run.status_file for stage in STAGES if stage.tables_of_a_run]
 FORMAT = 1
 MANIFEST = "manifest.json"
-NO_TIME = (1980, 1, 1, 0, 0, 0)
+NO_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest of a zip archive
 MAX_BYTES = 64 * 2**30
 MAX_FILES = 500_000
 MAX_MANIFEST_BYTES = 256 * 2**20
@@ -37,10 +35,35 @@ MAX_MESSAGE_CHARACTERS = 300  # of text from an archive in an error
 CHUNK_BYTES = 2**20
 RUN_COLUMNS = (*(dimension.key for dimension in DIMENSIONS), *(stage.status_column for stage in STAGES), "steps_warmed")
 _RESULT_NAMES = {stage.result for stage in STAGES}
-_INTEGERS = [dimension for dimension in DIMENSIONS if dimension.value_schema.get("type") == "integer"]
-_COLUMN_TYPES = {
-    integer.key: (int, float) if integer.default is not None else (int, float, type(None)) for integer in _INTEGERS
+_STATUS_FILES = [stage.tables_of_a_run.status_file for stage in STAGES if stage.tables_of_a_run]
+_NUMBER, _NO_VALUE = (int, float), (type(None),)
+_TYPES_OF_NUMBERS = {"steps_warmed": _NUMBER} | {
+    dimension.key: _NUMBER if dimension.default is not None else _NUMBER + _NO_VALUE
+    for dimension in DIMENSIONS
+    if dimension.value_schema.get("type") == "integer"
 }
+
+
+def _alternatives(*lists: Iterable[str]) -> str:
+    """A pattern that matches any of the names."""
+    return "|".join(re.escape(name) for names in lists for name in names)
+
+
+_capture_files = [Path(name) for stage in STAGES for name in stage.files]
+_capture_names = [rf"{re.escape(path.stem)}(_rank[0-9]+)?{re.escape(path.suffix)}" for path in _capture_files]
+_SOURCE_FILE = (
+    rf"grid\.json|tables/({_alternatives(MERGED)})\.(csv|parquet)|tables/provenance\.json"
+    r"|page/timeline\.(csv|parquet)|page/trace\.json\.gz"
+    rf"|runs/{NAME}/({_alternatives(_RESULT_NAMES, _STATUS_FILES)})"
+    rf"|processes/steps\.(csv|parquet)|processes/[0-9]+/{NAME}/{re.escape(TIMING.result)}"
+)
+_CAPTURE_FILE = rf"runs/{NAME}/({'|'.join(_capture_names)})"
+_DERIVED_FILE = (
+    rf"tables/({_alternatives(TABLES)})\.(csv|parquet)|tables/README\.md"
+    rf"|tables/(markdown|latex|typst)/({NAME}/)?(?!made\.json){NAME}"
+    rf"|report\.html|answers/({_alternatives(['answers'], DOCUMENTS)})\.(md|tex|typ)"
+    rf"|figures/({_alternatives(FIGURES)})\.(svg|png)"
+)
 
 
 def packed_files(results: Path, *, captures: bool) -> list[str]:
@@ -52,52 +75,18 @@ def packed_files(results: Path, *, captures: bool) -> list[str]:
 
 def is_content(name: str) -> bool:
     """Whether an archive may hold a file of this name."""
-    return is_source(name) or is_capture(name) or bool(_derived().fullmatch(name))
+    return is_source(name) or is_capture(name) or bool(re.fullmatch(_DERIVED_FILE, name))
 
 
 def is_source(name: str) -> bool:
     """Whether the file is a result of a run, or a table or plan from which other files are made."""
-    return bool(_sources().fullmatch(name))
+    return bool(re.fullmatch(_SOURCE_FILE, name))
 
 
 def is_capture(name: str) -> bool:
     """Whether the file is a capture, such as capture.sqlite or, of the second rank, capture_rank1.sqlite. A .nsys-rep
     is never packed: it may hold more about its host than is meant for others."""
-    return bool(_captures().fullmatch(name))
-
-
-@cache
-def _sources() -> re.Pattern:
-    of_run = _any([stage.result for stage in STAGES], _STATUS_FILES)
-    return re.compile(
-        rf"grid\.json|tables/({_any(MERGED)})\.(csv|parquet)|tables/provenance\.json"
-        r"|page/timeline\.(csv|parquet)"
-        rf"|page/trace\.json\.gz|runs/{NAME}/({of_run})"
-        rf"|processes/steps\.(csv|parquet)|processes/[0-9]+/{NAME}/{re.escape(TIMING.result)}"
-    )
-
-
-@cache
-def _captures() -> re.Pattern:
-    names = (Path(name) for stage in STAGES for name in stage.files)
-    of_ranks = "|".join(rf"{re.escape(name.stem)}(_rank[0-9]+)?{re.escape(name.suffix)}" for name in names)
-    return re.compile(rf"runs/{NAME}/({of_ranks})")
-
-
-@cache
-def _derived() -> re.Pattern:
-    return re.compile(
-        rf"tables/({_any(TABLES)})\.(csv|parquet)|tables/README\.md|tables/(markdown|latex|typst)/({NAME}/)?(?!made\.json){NAME}"
-        rf"|report\.html|answers/({_any(['answers'], DOCUMENTS)})\.(md|tex|typ)"
-        rf"|figures/({_any(FIGURES)})\.(svg|png)"
-    )
-
-
-def _any(*lists) -> str:
-    return "|".join(re.escape(name) for names in lists for name in names)
-
-
-_COLUMN_TYPES |= {"steps_warmed": (int, float)}
+    return bool(re.fullmatch(_CAPTURE_FILE, name))
 
 
 class BadArchive(OutsideError):
@@ -110,14 +99,13 @@ class BadArchive(OutsideError):
 
 @dataclass(frozen=True)
 class Manifest:
-    """The contents of an archive: its format, the version that packed it, the settings of the grid, its files by name,
-    and rows of the table of runs with RUN_COLUMNS, which determine the questions."""
+    """The contents of an archive."""
 
     format: int
-    version: str
-    grid: str
-    runs: list[dict]
-    files: dict[str, FileIdentity]
+    version: str  # of the project that packed it
+    grid: str  # its name
+    runs: list[dict]  # rows of the table of runs with RUN_COLUMNS, which determine the questions
+    files: dict[str, FileIdentity]  # by name
 
 
 def write_archive(results: Path, path: Path, *, captures: bool, version: str, grid: str, runs: list[dict]) -> Manifest:
@@ -133,8 +121,8 @@ def write_archive(results: Path, path: Path, *, captures: bool, version: str, gr
 
 
 def packed_content(path: Path) -> bytes:
-    """The content that is packed of a file. The result of a measurement lacks the salted digests of the environment
-    variables that the user named: short values could be guessed from them."""
+    """The content of a file, as it is packed: a measurement's result without the salted digests of the environment
+    variables that the user named, since short values could be guessed from them."""
     content = path.read_bytes()
     result = json.loads(content) if path.name in _RESULT_NAMES else None
     if not isinstance(result, dict) or "environment" not in result:
@@ -146,20 +134,21 @@ def packed_content(path: Path) -> bytes:
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     """Adds a file without a time, owner or mode of this machine."""
     info = zipfile.ZipInfo(name, NO_TIME)
-    info.create_system, info.external_attr, info.compress_type = 3, 0o644 << 16, zipfile.ZIP_DEFLATED
+    info.create_system, info.external_attr = 3, 0o644 << 16  # Unix, and its mode of a file
+    info.compress_type = zipfile.ZIP_DEFLATED
     archive.writestr(info, content, compresslevel=6)
 
 
 def read_manifest(path: Path) -> Manifest:
     """The manifest of an archive. Raises BadArchive if it is invalid, OSError if there is no archive."""
-    with _opened(path) as (_, manifest):
+    with _open_archive(path) as (_, manifest):
         return manifest
 
 
 def unpack(path: Path, folder: Path) -> Manifest:
     """Writes every file of an archive below `folder`. Raises BadArchive if one differs from the manifest, OutsideError
     if the disk is too small."""
-    with _opened(path) as (archive, manifest):
+    with _open_archive(path) as (archive, manifest):
         folder.mkdir(parents=True, exist_ok=True)
         size, free = sum(entry.bytes for entry in manifest.files.values()), shutil.disk_usage(folder).free
         if size > free:
@@ -181,14 +170,14 @@ def unpack(path: Path, folder: Path) -> Manifest:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[zipfile.ZipFile, Manifest]]:
+def _open_archive(path: Path) -> Iterator[tuple[zipfile.ZipFile, Manifest]]:
     """An archive with a valid table of contents, and its manifest."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
             if not members or members[0].filename != MANIFEST:
                 raise BadArchive(path, f"it does not begin with {MANIFEST}, so it holds no results")
-            if problem := _problem(members):
+            if problem := _refusal_reason(members):
                 raise BadArchive(path, problem)
             manifest = _manifest(path, archive.read(members[0]))
             if problem := _difference(members[1:], manifest.files):
@@ -198,7 +187,7 @@ def _opened(path: Path) -> Iterator[tuple[zipfile.ZipFile, Manifest]]:
         raise BadArchive(path, f"it is damaged ({error})") from error
 
 
-def _problem(members: list[zipfile.ZipInfo]) -> str | None:
+def _refusal_reason(members: list[zipfile.ZipInfo]) -> str | None:
     """Why an archive is refused before its manifest is read; None if it is not."""
     if len(members) > MAX_FILES:
         return f"it holds {len(members)} files; results have at most {MAX_FILES}"
@@ -211,7 +200,7 @@ def _problem(members: list[zipfile.ZipInfo]) -> str | None:
             return f"it holds {member.orig_filename[:80]!r}, which is not a file of results"
         if member.flag_bits & 0x1 or member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             return f"{member.filename} is encrypted, or compressed by another method than deflate"
-        if (kind := member.external_attr >> 28) not in (0, 0o10):
+        if (kind := member.external_attr >> 28) not in (0, 0o10):  # unknown, a file
             return f"{member.filename} is a link or a device, not a file (type {kind:o})"
     return None
 
@@ -232,7 +221,8 @@ def _manifest(path: Path, content: bytes) -> Manifest:
 def _is_run(row: Mapping) -> bool:
     """Whether a row has RUN_COLUMNS with values of their types: numbers where questions compare them, else text or
     None."""
-    return all(isinstance(row.get(column, ...), _COLUMN_TYPES.get(column, (str, type(None)))) for column in RUN_COLUMNS)
+    types = {column: _TYPES_OF_NUMBERS.get(column, (str, *_NO_VALUE)) for column in RUN_COLUMNS}
+    return all(isinstance(row.get(column, ...), kinds) for column, kinds in types.items())
 
 
 def _difference(members: list[zipfile.ZipInfo], files: Mapping[str, FileIdentity]) -> str | None:
@@ -240,7 +230,7 @@ def _difference(members: list[zipfile.ZipInfo], files: Mapping[str, FileIdentity
     sizes = {member.filename: member.file_size for member in members}
     if len(sizes) < len(members):
         return "it holds two files of the same name"
-    listed = {name: entry.bytes for name, entry in files.items()}
-    if differing := sorted(name for name in {*sizes, *listed} if sizes.get(name) != listed.get(name)):
+    listed_sizes = {name: entry.bytes for name, entry in files.items()}
+    if differing := sorted(name for name, _ in sizes.items() ^ listed_sizes.items()):
         return f"{differing[0]} is not the file that its {MANIFEST} lists"
     return None

@@ -1,7 +1,7 @@
 """Reads the Parquet tables of an archive with limited memory: a file of 300 bytes can hold 20 GB of repeated values.
 
-The metadata of each file is checked first: it has the number of values. But it does not count repetitions of a long
-text, and may be false; so all tables are also read once, in a process whose memory is limited.
+The metadata of each file is checked first: it has the number of values. But it does not have the size of repeated
+texts, and may be false; so all tables are also read once, in a process whose memory is limited.
 """
 
 import resource
@@ -34,14 +34,14 @@ def read_columns(folder: Path, names: Sequence[str]) -> dict[str, list[str]]:
     columns, declared_bytes, read_bytes = {}, 0, 0
     with memory_limited(MEMORY_BYTES):
         for name in names:
-            with _named(name):
+            with _errors_naming(name):
                 declared_bytes += _declared_bytes(folder / name)
-            _require_room(name, declared_bytes)
+            _require_fits(name, declared_bytes)
         for name in names:
-            with _named(name):
+            with _errors_naming(name):
                 table = pq.read_table(folder / name)
-                read_bytes += sum(map(_bytes_of, table.columns))
-            _require_room(name, read_bytes)
+                read_bytes += sum(map(_column_bytes, table.columns))
+            _require_fits(name, read_bytes)
             columns[name] = table.column_names
     return columns
 
@@ -69,7 +69,7 @@ def _declared_bytes(path: Path) -> int:
     return max(unpacked, MIN_VALUE_BYTES * max(values, rows * metadata.num_columns))
 
 
-def _bytes_of(column: pa.ChunkedArray) -> int:
+def _column_bytes(column: pa.ChunkedArray) -> int:
     """The memory of a column, B; categories count with the text of every row, which they become when used. Raises
     ValueError for a type that tables of results do not have, such as a list."""
     is_categories = pa.types.is_dictionary(column.type)
@@ -83,8 +83,8 @@ def _bytes_of(column: pa.ChunkedArray) -> int:
 
 
 @contextmanager
-def _named(name: str) -> Iterator[None]:
-    """Raises errors of the block with the name of the file."""
+def _errors_naming(name: str) -> Iterator[None]:
+    """A block whose errors are raised with the name of the file."""
     try:
         yield
     except MemoryError as error:
@@ -93,9 +93,9 @@ def _named(name: str) -> Iterator[None]:
         raise UnusableTable(f"{name}: {error}") from error
 
 
-def _require_room(name: str, size: int) -> None:
-    if size > MAX_BYTES:
-        raise _too_large(name, f"{size / 2**30:,.0f} GiB")
+def _require_fits(name: str, total_bytes: int) -> None:
+    if total_bytes > MAX_BYTES:
+        raise _too_large(name, f"{total_bytes / 2**30:,.0f} GiB")
 
 
 def _too_large(name: str, size: str) -> TooLarge:

@@ -18,7 +18,7 @@ from profile_grid.files import write_json, write_table
 from profile_grid.study.dimensions import BY_KEY
 from tests.profile_grid.made_up import GEMM, Kernel, Made, forward_kernels, merged
 from tests.profile_grid.made_up_results import TIMING, changed
-from workflow.scripts.compare import Changed, main
+from workflow.scripts.compare import FailingVerdict, main
 
 PROVENANCE = {"driver": "580", "torch": "2.11", "config_sha256": "aa", "device_name": "NVIDIA H200"}
 
@@ -227,7 +227,7 @@ def test_the_status_is_1_where_a_cell_is_what_the_caller_fails_on_and_all_is_wri
     monkeypatch.setattr(paper, "drawn", lambda specification, suffix: b"drawn")  # a second, twice
     main(**folders, fail_on="faster")
     assert "1 slower" in capsys.readouterr().out
-    with pytest.raises(Changed, match=r"1 of 3 runs are slower: large_ctx512_forward"):
+    with pytest.raises(FailingVerdict, match=r"1 of 3 runs are slower: large_ctx512_forward"):
         main(**folders, fail_on="slower")
     assert (
         (tmp_path / "out" / "comparison.md")

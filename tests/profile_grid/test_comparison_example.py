@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from docs.examples import COMPARISONS, KEPT, SIDES, comparisons, make_comparison, write_kept
+from docs.examples import COMMITTED_SUFFIXES, COMPARISONS, SIDES, comparisons, make_comparison, write_committed
 
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 
@@ -15,8 +15,8 @@ NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 @pytest.mark.parametrize("kept", comparisons(), ids=lambda kept: kept.name)
 def test_every_file_of_a_comparison_is_the_same_but_for_the_last_digits_that_a_processor_decides(kept, tmp_path):
     for name, table in make_comparison(kept, tmp_path).items():
-        write_kept(tmp_path / f"{name}.parquet", table)
-    made = sorted(path.name for path in tmp_path.iterdir() if path.suffix in (".parquet", *KEPT))
+        write_committed(tmp_path / f"{name}.parquet", table)
+    made = sorted(path.name for path in tmp_path.iterdir() if path.suffix in (".parquet", *COMMITTED_SUFFIXES))
     assert made == sorted(path.name for path in kept.iterdir() if path.suffix != ".html" and path.name not in SIDES)
     for name in made:
         if name.endswith(".parquet"):

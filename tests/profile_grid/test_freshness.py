@@ -33,9 +33,9 @@ def another_process(monkeypatch):
     """No GPU, and an environment that is read again."""
     monkeypatch.setattr(versions, "gpu_names", lambda: ())
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    load_runs._variables.cache_clear()
+    load_runs._present_environment.cache_clear()
     yield
-    load_runs._variables.cache_clear()
+    load_runs._present_environment.cache_clear()
 
 
 def test_a_result_of_the_same_settings_sources_code_versions_and_variables_is_fresh():

@@ -8,8 +8,8 @@ from profile_grid.freshness.environment import (
     RecordedEnvironment,
     allowed_variables,
     changed_environment,
-    counting_values,
-    keep_users_values,
+    record_users_values,
+    relevant_variables,
     variables_record,
 )
 
@@ -54,7 +54,7 @@ def test_what_locates_files_or_chooses_a_gpu_is_handed_on_and_not_kept(name):
 )  # fmt: skip
 def test_the_rest_is_neither_handed_on_nor_kept(name, value):
     assert allowed_variables({name: value}) == {}
-    assert counting_values({name: value}) == {}
+    assert relevant_variables({name: value}) == {}
 
 
 def test_a_custom_variable_is_compared_and_its_value_is_nowhere():
@@ -77,18 +77,18 @@ def test_a_custom_variable_is_hidden_whatever_its_name():
 
 def test_what_snakemake_sets_for_a_job_is_not_taken_for_the_users():
     users = {"MKL_NUM_THREADS": "4"}
-    keep_users_values(users)
+    record_users_values(users)
     in_job = users | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     assert variables_record(in_job, [])["values"] == {"MKL_NUM_THREADS": "4"}
     assert allowed_variables(in_job) == {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "4"}
     assert changed(in_job, users) is None
-    keep_users_values(in_job)  # a Snakemake in a job of another
+    record_users_values(in_job)  # a Snakemake in a job of another
     assert variables_record(in_job, [])["values"] == {"MKL_NUM_THREADS": "4"}
 
 
 def test_a_custom_variable_that_snakemake_sets_is_the_users_too():
     users = {"OMP_NUM_THREADS": "4"}
-    keep_users_values(users)
+    record_users_values(users)
     in_job = users | {"OMP_NUM_THREADS": "1"}
     assert allowed_variables(in_job, ["OMP_NUM_THREADS"]) == {"OMP_NUM_THREADS": "4"}
     assert changed(in_job, users, ["OMP_NUM_THREADS"]) is None

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from profile_grid.freshness import loaded
-from profile_grid.freshness.loaded import changed_code
+from profile_grid.freshness import loaded_code
+from profile_grid.freshness.loaded_code import changed_code
 from tests.cs336_model.test_loaded_code import loaded_and_distributions, write
 
 MODEL = """
@@ -41,7 +41,7 @@ def users(measured, tmp_path, monkeypatch):
     """A copy of that folder, which is the working folder."""
     folder = Path(shutil.copytree(measured[0], tmp_path / "copy"))
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([loaded.CHECKOUT, str(folder / "site-packages")]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([loaded_code.CHECKOUT, str(folder / "site-packages")]))
     return folder
 
 
@@ -50,9 +50,9 @@ def judged(measured, users):
     """A function that says why what was measured is stale in the copy, as another process would."""
 
     def judge(same_machine=True, record=None):
-        loaded._reasons.clear()
-        for function in (loaded._bytes_digest, loaded._code_digest, loaded._search, loaded._names_that_hide):
-            function.cache_clear()
+        loaded_code._reasons.clear()
+        for name in ("_bytes_digest", "_code_digest", "_search", "_names_that_hide"):
+            getattr(loaded_code, name).cache_clear()
         importlib.invalidate_caches()
         return changed_code(measured[1] if record is None else record, same_machine)
 

@@ -9,11 +9,11 @@ import pytest
 from cs336_model.cpu import cpu_name
 from profile_grid.freshness import versions
 from profile_grid.freshness.environment import RecordedEnvironment
-from profile_grid.freshness.versions import RanOn
+from profile_grid.freshness.versions import MachineVersions
 
 GIVEN = RecordedEnvironment({}, None, {}, planners_python=True, gpus=[])
-ON_CPU = RanOn("cpu", cpu_name(), cpu_name(), None, platform.python_version())
-ON_GPU = RanOn("cuda", "NVIDIA H200", "Some CPU", "580.82", platform.python_version())
+ON_CPU = MachineVersions("cpu", cpu_name(), cpu_name(), None, platform.python_version())
+ON_GPU = MachineVersions("cuda", "NVIDIA H200", "Some CPU", "580.82", platform.python_version())
 AUTO = {"backend": "auto", "program": {"device": "auto"}}
 
 
@@ -78,14 +78,14 @@ def test_a_capture_by_pytorchs_profiler_is_stale_where_nsys_would_be_chosen_now(
 
 def test_what_the_processor_measured_since_no_gpu_was_visible_is_stale_where_one_is(host):
     program = {"device": "auto"}
-    assert versions.other_device(program, ON_CPU, GIVEN) is None
+    assert versions.changed_device(program, ON_CPU, GIVEN) is None
     host("NVIDIA H200")
     reason = "the device has changed: it was the processor and is NVIDIA H200"
-    assert versions.other_device(program, ON_CPU, GIVEN) == reason
-    assert versions.other_device({"device": "cpu"}, ON_CPU, GIVEN) is None
-    assert versions.other_device(program, ON_GPU, GIVEN) is None
+    assert versions.changed_device(program, ON_CPU, GIVEN) == reason
+    assert versions.changed_device({"device": "cpu"}, ON_CPU, GIVEN) is None
+    assert versions.changed_device(program, ON_GPU, GIVEN) is None
     # a PyTorch without CUDA chose the processor beside the GPU, and would again
-    assert versions.other_device(program, ON_CPU, replace(GIVEN, gpus=["NVIDIA H200"])) is None
+    assert versions.changed_device(program, ON_CPU, replace(GIVEN, gpus=["NVIDIA H200"])) is None
 
 
 def test_versions_are_not_compared_where_another_python_plans_than_measures(host, monkeypatch):

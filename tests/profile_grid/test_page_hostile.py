@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from docs.examples import STUDIES, as_declared
+from docs.examples import STUDIES, with_declared_columns
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.page import page
 from profile_grid.study.catalogue import merged_of
@@ -24,13 +24,13 @@ FREE = (
 def one_run() -> dict[str, pd.DataFrame]:
     """The tables of a run of the example with counters, and energy and a cold start of other runs as its own."""
     studies = {one.folder.name: one.merged() for one in STUDIES}
-    tables = {name: as_declared(name, studies["counters"].get(name)) for name in merged_of({MODEL_STEPS})}
+    tables = {name: with_declared_columns(name, studies["counters"].get(name)) for name in merged_of({MODEL_STEPS})}
     run = tables["runs"].iloc[0]
     tables = {name: table[table["run"] == run["run"]] for name, table in tables.items()}
     own = {column.name: run[column.name] for column in LEADING_COLUMNS}
     for study, names in ELSEWHERE.items():
         for name in names:
-            rows = as_declared(name, studies[study][name])
+            rows = with_declared_columns(name, studies[study][name])
             tables[name] = rows[rows["run"] == rows["run"].iloc[0]].assign(**own)
     tables["runs"] = tables["runs"].assign(energy_status="complete", cold_start_status="complete")
     return tables | summary_tables(tables)

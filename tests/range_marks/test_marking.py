@@ -210,9 +210,9 @@ def test_parts_open_and_close_on_the_thread_of_a_device_before_the_backward_pass
 
 CLOSES = """
 import sys, torch
-from range_marks.backward import _on_thread_of
+from range_marks.backward import _run_on_thread_of
 called = []
-_on_thread_of(torch.device("cpu"), lambda: called.append(1))
+_run_on_thread_of(torch.device("cpu"), lambda: called.append(1))
 print(called, "sympy" in sys.modules)
 """
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from range_marks import compiled
-from range_marks.compiled import WrittenParts
+from range_marks.compiled import SourceParts
 from range_marks.marker import Emitter, Marker
 
 SECOND = "second"
@@ -47,25 +47,25 @@ def frame(function, offset: int) -> str:
     ],
 )
 def test_a_stack_of_calls_stands_in_the_innermost_part_that_is_written_around_its_lines(stack, part):
-    assert WrittenParts(span).innermost(stack) == part
+    assert SourceParts(span).innermost(stack) == part
 
 
 def test_only_calls_of_that_function_open_parts():
-    assert WrittenParts(contextmanager).innermost(frame(model, 2)) is None
+    assert SourceParts(contextmanager).innermost(frame(model, 2)) is None
 
 
 def test_a_set_of_parts_has_one_name():
-    assert compiled.set_of_parts(["qkv projection", None, "norm", "norm"]) == "norm + qkv projection"
-    assert compiled.set_of_parts(["norm", "qkv projection"]) == "norm + qkv projection"
-    assert compiled.set_of_parts([None]) == ""
+    assert compiled.joint_name(["qkv projection", None, "norm", "norm"]) == "norm + qkv projection"
+    assert compiled.joint_name(["norm", "qkv projection"]) == "norm + qkv projection"
+    assert compiled.joint_name([None]) == ""
 
 
 @pytest.fixture
 def opened():
     """The names of ranges as they open, closed ones as "/"; and inductor as it was afterwards."""
     names = []
-    part_of = WrittenParts(span).innermost
-    compiled.follow_compiled(lambda origins: compiled.set_of_parts(map(part_of, origins.stack_traces)))
+    part_of = SourceParts(span).innermost
+    compiled.follow_compiled(lambda origins: compiled.joint_name(map(part_of, origins.stack_traces)))
     compiled.open_ranges(Marker(Emitter(names.append, lambda: names.append("/"))))
     yield names
     compiled.open_ranges(None)

@@ -5,7 +5,7 @@ from collections import OrderedDict
 from torch import nn
 
 from kernel_recorder.in_process.module_ranges import models_of_this_process
-from range_marks.module_parts import names_in
+from range_marks.module_parts import module_names
 
 
 class Block(nn.Module):
@@ -22,7 +22,7 @@ class Model(nn.Module):
 
 
 def names(model, depth=None):
-    return [name for _, name in names_in(model, depth)]
+    return [name for _, name in module_names(model, depth)]
 
 
 def test_the_layers_of_one_list_have_one_name():

@@ -28,9 +28,9 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 from profile_grid.freshness.imports import digest_of_code
-from profile_grid.freshness.making import Making
+from profile_grid.freshness.jobs import AnalysisJob
 from workflow.job_environment import prepare_job_environment
-from workflow.sources import result_reason
+from workflow.sources import stale_result_reason
 from workflow.reruns import Reruns
 
 SETTINGS = json.loads(Path("settings.json").read_text())
@@ -45,16 +45,16 @@ SPECIFICATIONS = {
 }
 for run in RUNS:
     measured = [f"results/runs/{run}/timing.json", f"results/runs/{run}/capture.txt"]
-    reason = result_reason(measured, SPECIFICATIONS[run], SOURCES, RERUNS.digest_of)
+    reason = stale_result_reason(measured, SPECIFICATIONS[run], SOURCES, RERUNS.digest_of)
     RERUNS.add_measurement(f"measure {run}", measured, reason)
     made = tuple(f"results/runs/{run}/{name}" for name in ("table.txt", "details.txt"))
     command = ("scripts.table", f"results/runs/{run}", str(SETTINGS["class"]))
-    RERUNS.add(Making(f"table {run}", ("scripts/table.py",), made, tuple(measured), command))
+    RERUNS.add_analysis(AnalysisJob(f"table {run}", ("scripts/table.py",), made, tuple(measured), command))
 command = ("scripts.merge", "results/merged.txt", *RUNS)
-RERUNS.add(Making("merge", ("scripts/merge.py",), ("results/merged.txt",), tuple(TABLES), command))
-RERUNS.add(
-    Making("document", ("scripts/document.py",), (), ("results/merged.txt",), ("scripts.document", "results/documents"),
-           patterns=("templates/*.j2",), folders=("results/documents",))
+RERUNS.add_analysis(AnalysisJob("merge", ("scripts/merge.py",), ("results/merged.txt",), tuple(TABLES), command))
+RERUNS.add_analysis(
+    AnalysisJob("document", ("scripts/document.py",), (), ("results/merged.txt",),
+           ("scripts.document", "results/documents"), patterns=("templates/*.j2",), folders=("results/documents",))
 )
 
 rule all:

@@ -10,7 +10,7 @@ import shutil
 
 import pytest
 
-from profile_grid.freshness.made import LOCK, NAME
+from profile_grid.freshness.records import LOCK_FILE, RECORDS_FILE
 from tests.workflow.small_workflow import OUTPUTS, PROGRAMS, RUNS, SmallWorkflow, older, with_readers
 
 SEQUENCES = int(os.environ.get("SEQUENCES", "2"))
@@ -116,7 +116,7 @@ def forget(small, rng):
 def lose_a_record(small, rng):
     """Not a change of any output, so the outputs are damaged as well."""
     path = small.folder / "results/merged.txt"
-    (path.parent / NAME).unlink(missing_ok=True)
+    (path.parent / RECORDS_FILE).unlink(missing_ok=True)
     path.unlink(missing_ok=True)
 
 
@@ -146,5 +146,5 @@ def test_snakemake_plans_what_a_clean_build_would_change(tmp_path, snakemake, se
     small.run(snakemake)
     assert small.would_change() == set()
     assert small.planned(snakemake) == small.planned(snakemake, *AS_MODULE) == set()
-    left = {path.name for path in (small.folder / "results").rglob(".*")} - {LOCK, ".snakemake_timestamp"}
+    left = {path.name for path in (small.folder / "results").rglob(".*")} - {LOCK_FILE, ".snakemake_timestamp"}
     assert left == set()

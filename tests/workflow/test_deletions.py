@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from profile_grid.freshness.made import LOCK, NAME
+from profile_grid.freshness.records import LOCK_FILE, RECORDS_FILE
 from profile_grid.study.stages import COUNTERS, STAGES
 from profile_grid.study.workloads import MODEL_STEPS
 
-RECORDS = (NAME, LOCK)  # what made the files next to them
+RECORDS = (RECORDS_FILE, LOCK_FILE)  # what made the files next to them
 RUN, OTHER = "alpha_ctx8_forward", "beta_ctx8_forward"
 ELSEWHERE = (
     "results/runs/",

@@ -182,7 +182,8 @@ def test_a_run_that_says_in_time_what_it_is_stopped_during_is_a_result_and_no_fa
 def test_a_stopped_result_is_stale_once_the_time_limit_is_raised(monkeypatch, tmp_path, limit_s, reason):
     origin = SimpleNamespace(facts={"stopped_at_s": 600.0}, files={}, specification={}, sources="s", program=None)
     monkeypatch.setattr(sources, "read_origin", lambda path: origin)
-    assert sources.result_reason([str(tmp_path / "timing.json")], "{}", "s", lambda path: None, limit_s)() == reason
+    outputs = [str(tmp_path / "timing.json")]
+    assert sources.stale_result_reason(outputs, "{}", "s", lambda path: None, limit_s)() == reason
 
 
 def is_alive(pid):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from profile_grid.freshness.digests import sha256_of_file
-from profile_grid.freshness.made import Recipe, read_records, write_folder_records, write_records
+from profile_grid.freshness.records import Recipe, read_records, write_folder_records, write_records
 from tests.workflow.test_invalidation import config
 from workflow.scripts.contents import leftover_reason, remove_leftovers
 

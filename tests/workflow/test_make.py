@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from profile_grid.freshness.digests import FileDigests
-from profile_grid.freshness.made import NAME, Records, read_records
-from profile_grid.freshness.making import Making
+from profile_grid.freshness.jobs import AnalysisJob
+from profile_grid.freshness.records import RECORDS_FILE, Records, read_records
 from tests.workflow.conftest import ROOT
+from workflow.make import current_recipe
 
 SCRIPT = """
 import sys
@@ -35,11 +36,11 @@ def job(tmp_path, monkeypatch):
         (tmp_path / "scripts").mkdir(exist_ok=True)
         (tmp_path / "scripts/copy_input.py").write_text(SCRIPT.format(before=before, after=after))
         command = ("copy_input", "out/made")
-        making = Making(
+        analysis_job = AnalysisJob(
             "copy", ("workflow/scripts/plan.py",), tuple(outputs), ("input",), command, folders=tuple(folders)
         )
         (tmp_path / "out").mkdir(exist_ok=True)
-        command = [sys.executable, "-m", "workflow.make", making.to_json()]
+        command = [sys.executable, "-m", "workflow.make", analysis_job.to_json()]
         path = os.pathsep.join((str(ROOT), str(tmp_path / "scripts")))
         return subprocess.run(
             command, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path}, check=False
@@ -85,19 +86,17 @@ def folder_job(job):
     """Fills the folder `out` with two files, and says why it is stale."""
     assert job(after=NESTED, outputs=(), folders=("out",)).returncode == 0
     command = ("copy_input", "out/made")
-    making = Making("copy", ("workflow/scripts/plan.py",), (), ("input",), command, folders=("out",))
+    analysis_job = AnalysisJob("copy", ("workflow/scripts/plan.py",), (), ("input",), command, folders=("out",))
 
     def reason():
         digest_of = FileDigests()
-        return making.stale_reason(
-            making.recipe(making.code(ROOT), making.packages(ROOT), digest_of), digest_of, Records()
-        )
+        return analysis_job.stale_reason(current_recipe(analysis_job, digest_of), digest_of, Records())
 
     return reason
 
 
 def test_every_file_of_a_folder_has_a_record_also_in_folders_below_it(folder_job):
-    assert set(json.loads(Path("out", NAME).read_text())) == {"made", "in/deep/further"}
+    assert set(json.loads(Path("out", RECORDS_FILE).read_text())) == {"made", "in/deep/further"}
     assert folder_job() is None
 
 
@@ -118,5 +117,5 @@ def test_a_file_that_is_deleted_or_changed_below_a_folder_makes_the_folder_stale
 def test_a_folder_that_is_filled_again_keeps_no_record_of_files_that_are_gone(job, folder_job):
     shutil.rmtree("out/in")
     assert job(outputs=(), folders=("out",)).returncode == 0
-    assert set(json.loads(Path("out", NAME).read_text())) == {"made"}
+    assert set(json.loads(Path("out", RECORDS_FILE).read_text())) == {"made"}
     assert folder_job() is None

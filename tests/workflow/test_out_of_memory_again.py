@@ -46,7 +46,7 @@ def runs(monkeypatch):
 
 
 def measured(tmp_path):
-    return measure.measured(TIMING, Job({"program": PROGRAM}, tmp_path, tmp_path, tmp_path / "log", 9, Leases()))
+    return measure.run_stage(TIMING, Job({"program": PROGRAM}, tmp_path, tmp_path, tmp_path / "log", 9, Leases()))
 
 
 def test_it_is_measured_once_more_alone(runs, tmp_path):

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from profile_grid.study.stages import CAPTURE, STAGES, TIMING
-from workflow.paths import inputs_of_tables, of_every_run
+from workflow.paths import inputs_of_tables, run_files
 from workflow.resources import JobResources
 
 RUNS = {"one": {"gpus": 2}}
@@ -25,7 +25,7 @@ def test_a_job_asks_for_the_gpus_of_its_run_unless_it_is_in_an_allocation(has_gp
 
 def test_files_of_runs_are_those_of_the_stages_that_each_run_has():
     runs = {"one": SimpleNamespace(stages=[TIMING, CAPTURE]), "two": SimpleNamespace(stages=[TIMING])}
-    assert of_every_run(runs, lambda stage: stage.result) == [
+    assert run_files(runs, lambda stage: stage.result) == [
         "results/runs/one/timing.json", "results/runs/one/capture.json", "results/runs/two/timing.json",
     ]  # fmt: skip
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kernel_recorder.nsys_profile import gpu_is_visible
-from profile_grid.freshness.made import NAME
+from profile_grid.freshness.records import RECORDS_FILE
 from tests.workflow.conftest import ROOT, TINY_GRID, copy_sources
 from tests.workflow.one_node_slurm import one_node_slurm, why_not
 
@@ -110,7 +110,7 @@ def test_a_cancelled_job_and_one_that_took_too_long_are_told_apart_and_tried_aga
 def test_the_grid_comes_out_as_without_slurm(run_by_slurm, finished_project):
     folder, _, _ = run_by_slurm
     assert (folder / "results" / "tables" / "runs.csv").exists()
-    results = [path for path in finished_project.glob(f"results/runs/{RUNS[0]}/*.json") if path.name != NAME]
+    results = [path for path in finished_project.glob(f"results/runs/{RUNS[0]}/*.json") if path.name != RECORDS_FILE]
     assert len(results) > 3
     for path in results:
         ours = json.loads((folder / path.relative_to(finished_project)).read_text())

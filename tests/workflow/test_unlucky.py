@@ -16,7 +16,7 @@ import time
 import pytest
 
 from profile_grid.freshness.digests import sha256_of_file
-from profile_grid.freshness.made import read_records
+from profile_grid.freshness.records import read_records
 from tests.workflow.small_workflow import OUTPUTS, SmallWorkflow, with_readers
 
 KILLS = int(os.environ.get("KILLS", "3"))

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from profile_grid.errors import OutsideError
-from profile_grid.freshness.made import LOCK, NAME
+from profile_grid.freshness.records import LOCK_FILE, RECORDS_FILE
 from tests.workflow.conftest import TINY_GRID, draw_only
 from workflow.scripts import verify
 
@@ -20,7 +20,7 @@ def test_files_that_are_what_the_results_give_are_counted(finished_project, caps
     monkeypatch.setattr(verify, "require_results", lambda plan, folder, sources: None)
     monkeypatch.setattr(verify, "make_again", lambda config, folder, cores: copied_tables(results, folder / "results"))
     verify.main(config=config, sources={}, results=results)
-    made = [path for path in (results / "tables").rglob("*") if path.name not in (NAME, LOCK)]
+    made = [path for path in (results / "tables").rglob("*") if path.name not in (RECORDS_FILE, LOCK_FILE)]
     count = sum(path.is_file() for path in made)
     assert capsys.readouterr().out == f"{count} files, made from the results of 2 runs, are what these give\n"
 

@@ -6,22 +6,22 @@ contents  -> results/contents.txt: every file but those of runs; removes what ea
 """
 
 CONTENTS = "results/contents.txt"
-MADE_ONCE = [path for making, *_ in ANALYSIS for path in (*making.outputs, *making.folders)]
-# Each is requested by name, since Snakemake does not notice a deleted intermediate file. Of a run only the status files
-# are: the input functions of their jobs notice the others.
-MADE = [
-    *paths.of_every_run(RUNS, lambda stage: stage.tables_of_a_run and stage.tables_of_a_run.status_file),
-    *MADE_ONCE,
+SHARED_OUTPUTS = [path for job, *_ in ANALYSIS_RULES for path in (*job.outputs, *job.folders)]
+# Each is requested by name, since Snakemake does not notice a deleted intermediate file. For the tables of runs, the
+# status files are enough: the input functions of their jobs notice the others.
+GRID_OUTPUTS = [
+    *paths.run_files(RUNS, lambda stage: stage.tables_of_a_run and stage.tables_of_a_run.status_file),
+    *SHARED_OUTPUTS,
     CONTENTS,
 ]
 if PACKED:
-    EVERYTHING = MADE
+    EVERYTHING = GRID_OUTPUTS
 else:
     EVERYTHING = [
         "results/machine.txt",
         "results/complete.json",
-        *paths.of_every_run(RUNS, lambda stage: stage.result),
-        *MADE,
+        *paths.run_files(RUNS, lambda stage: stage.result),
+        *GRID_OUTPUTS,
         *PROCESS_STEPS,
     ]
     add_analysis(
@@ -30,7 +30,7 @@ else:
         ["--runs=results/tables/runs.parquet", "--output=results/complete.json"],
         inputs=["results/tables/runs.parquet"],
         outputs=["results/complete.json"],
-        after=MADE_ONCE,
+        after=SHARED_OUTPUTS,
     )
     if PROCESS_STEPS:
         add_analysis(
@@ -40,34 +40,34 @@ else:
             inputs=[GRID, *paths.further_timings(PROCESSES, RUNS)],
             outputs=PROCESS_STEPS,
         )
-FILES_OF_GRID = [CONTENTS, *RERUNS.files_made("results/runs/")]
+FILES_OF_GRID = [CONTENTS, *RERUNS.analysis_outputs("results/runs/")]
 add_analysis(
     "contents",
     "the files of this grid",
     [f"--files={json.dumps(FILES_OF_GRID)}", f"--output={CONTENTS}"],
     outputs=[CONTENTS],
-    also=lambda: leftover_reason(FILES_OF_GRID),
+    other_reason=lambda: leftover_reason(FILES_OF_GRID),
 )
 
 
-for making, message, after, priority in ANALYSIS:
+for job, message, after, priority in ANALYSIS_RULES:
 
     rule:
         name:
-            making.name
+            job.name
         input:
-            RERUNS.inputs((*making.outputs, *making.folders)[0], after=lambda wildcards, after=after: after),
+            RERUNS.inputs((*job.outputs, *job.folders)[0], after=lambda wildcards, after=after: after),
         output:
-            [in_report(path) for path in making.outputs],
-            [directory(path) for path in making.folders],
+            [in_report(path) for path in job.outputs],
+            [directory(path) for path in job.folders],
         log:
-            f"logs/{making.name}.log",
+            f"logs/{job.name}.log",
         priority: priority
         localrule: True
         conda:
             "../../envs/analysis.yaml"
         params:
-            recipe=RERUNS.recipe((*making.outputs, *making.folders)[0]),
+            recipe=RERUNS.recipe((*job.outputs, *job.folders)[0]),
         message:
             message
         shell:
@@ -76,7 +76,7 @@ for making, message, after, priority in ANALYSIS:
 
 rule analysis:
     input:
-        MADE,
+        GRID_OUTPUTS,
     localrule: True
     message:
         "everything is made that results give"

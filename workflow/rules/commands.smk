@@ -66,7 +66,7 @@ if not PACKED:
             "results/machine.txt",
         log:
             "logs/machine.log",
-        priority: FIRST
+        priority: FIRST_PRIORITY
         conda:
             "../../envs/measure.yaml"
         resources:
@@ -92,7 +92,7 @@ if not PACKED:
         threads: 64
         params:
             config=json.dumps(config),
-            sources=json.dumps(SOURCES),
+            sources=json.dumps(SOURCE_DIGESTS),
         message:
             "making everything again from the results"
         shell:

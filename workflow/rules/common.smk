@@ -12,7 +12,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from profile_grid.freshness.imports import remember_sources
-from profile_grid.freshness.making import Making
+from profile_grid.freshness.jobs import AnalysisJob
 from profile_grid.study import catalogue
 from profile_grid.study.workloads import program_of
 from profile_grid.study.runs import (
@@ -27,12 +27,12 @@ from profile_grid.study.runs import (
 from profile_grid.study.schema import ConfigError, check_keys
 from profile_grid.study.stages import CAPTURE, NOT_ASKED, STAGES, TIMING
 from workflow import paths
-from workflow.job_environment import count_measurements, in_allocation, longest_first, prepare_job_environment
+from workflow.job_environment import hand_over_measurements, in_allocation, prioritize_longest, prepare_job_environment
 from workflow.scripts.contents import leftover_reason
 from workflow.packed import MARKER, packed_manifest
 from workflow.reruns import Reruns
 from workflow.resources import JobResources, max_minutes
-from workflow.sources import measurement_sources, question_files, result_reason
+from workflow.sources import measurement_digests, question_files, stale_result_reason
 
 PACKED = config.get("packed")
 try:
@@ -44,14 +44,14 @@ except ConfigError as error:
     raise WorkflowError(f"config.yaml: {error}")
 
 
-PLANNED = packed_manifest(PACKED).runs if PACKED else planned_rows(config, RUNS)
-WORKLOADS = catalogue.workloads_of(PLANNED)
+PLANNED_RUNS = packed_manifest(PACKED).runs if PACKED else planned_rows(config, RUNS)
+WORKLOADS = catalogue.workloads_of(PLANNED_RUNS)
 MERGED, SUMMARIES = catalogue.merged_of(WORKLOADS), catalogue.summaries_of(WORKLOADS)
 LARGE_TABLES = [name for name in MERGED if name in ("steps", "warmup_steps", *catalogue.TABLES_OF_A_RUN)]
-CAPTURED = any(row[CAPTURE.status_column] != NOT_ASKED for row in PLANNED)
-ASKED = catalogue.questions_asked(PLANNED)
-QUESTION_DOCUMENTS = [question.name for question in ASKED if question.has_document]
-FIGURES = [name for question in ASKED for name in question.figures]
+HAS_CAPTURES = any(row[CAPTURE.status_column] != NOT_ASKED for row in PLANNED_RUNS)
+QUESTIONS = catalogue.questions_asked(PLANNED_RUNS)
+QUESTION_DOCUMENTS = [question.name for question in QUESTIONS if question.has_document]
+FIGURES = [name for question in QUESTIONS for name in question.figures]
 FORMATS = config.get("formats", ["markdown"])
 PROCESSES = config.get(TIMING.name, {}).get("processes", TIMING.settings["processes"].default)
 STAGE_TABLES = [stage.file("tables") for stage in STAGES if stage.has_tables]
@@ -64,15 +64,15 @@ RESOURCES = JobResources(RUNS, SPECIFICATIONS, config["device"] != "cpu", in_all
 prepare_job_environment(ROOT)
 atexit.register(gc.freeze)  # else Python looks at all objects once more at its end
 if ROOT == Path(workflow.basedir):  # else it may be a module, whose onstart is never called
-    gc.disable()  # planning makes millions of objects and drops none: looking for dropped ones takes a sixth of its time
+    gc.disable()  # planning makes millions of objects and drops none, and collecting takes a sixth of its time
 RERUNS = Reruns(workflow, ROOT)
 GRID, PROVENANCE = "results/grid.json", "results/tables/provenance.json"
-SHOWN = run_to_show(RUNS)
-TIMELINE = ["results/page/timeline.csv", "results/page/timeline.parquet"] if CAPTURED else []
-TRACE = ["results/page/trace.json.gz"] if CAPTURED else []
-SOURCES = measurement_sources(ROOT, config)
-STARTER = "workflow/scripts/__main__.py"
-FIRST = 10_000  # the priority of what goes before all measurements, which have about their seconds as theirs
+SHOWN_RUN = run_to_show(RUNS)
+TIMELINE = ["results/page/timeline.csv", "results/page/timeline.parquet"] if HAS_CAPTURES else []
+TRACE = ["results/page/trace.json.gz"] if HAS_CAPTURES else []
+SOURCE_DIGESTS = measurement_digests(ROOT, config)
+SCRIPT_RUNNER = "workflow/scripts/__main__.py"
+FIRST_PRIORITY = 10_000  # of what goes before all measurements, whose priority is their estimated time in seconds
 
 
 wildcard_constraints:
@@ -82,19 +82,20 @@ wildcard_constraints:
 def add_measurement(stage, job, folder, specification):
     """Adds the job that measures a stage of a run into a folder."""
     outputs = [f"{folder}/{name}" for name in (stage.result, *stage.files)]
-    reason = result_reason(outputs, specification, SOURCES[stage.name], RERUNS.digest_of, config["time_limit_s"])
+    sources, limit_s = SOURCE_DIGESTS[stage.name], config["time_limit_s"]
+    reason = stale_result_reason(outputs, specification, sources, RERUNS.digest_of, limit_s)
     RERUNS.add_measurement(job, outputs, reason)
 
 
 def add_tables_of_run(stage, run):
-    """Adds the job that makes the tables of a run from what a stage left."""
-    of_run, folder = stage.tables_of_a_run, f"results/runs/{run}"
-    own_rules = json.dumps({key: config.get(key, []) for key in of_run.rule_keys})
-    RERUNS.add(
-        Making(
+    """Adds the job that makes the tables of a run from the result of a stage."""
+    tables, folder = stage.tables_of_a_run, f"results/runs/{run}"
+    own_rules = json.dumps({key: config.get(key, []) for key in tables.rule_keys})
+    RERUNS.add_analysis(
+        AnalysisJob(
             f"tables_of_{stage.name} {run}",
-            programs=(STARTER, "workflow/scripts/run_tables.py", stage.file("tables")),
-            patterns=of_run.sources,
+            programs=(SCRIPT_RUNNER, "workflow/scripts/run_tables.py", stage.file("tables")),
+            patterns=tables.sources,
             command=(
                 "workflow.scripts",
                 "run_tables",
@@ -103,12 +104,12 @@ def add_tables_of_run(stage, run):
                 f"--own-rules={own_rules}",
             ),
             inputs=tuple(f"{folder}/{name}" for name in paths.inputs_of_tables(stage)),
-            outputs=tuple(f"{folder}/{name}" for name in (of_run.status_file, *of_run.files)),
+            outputs=tuple(f"{folder}/{name}" for name in (tables.status_file, *tables.files)),
         )
     )
 
 
-ANALYSIS = []  # the jobs that analysis.smk makes rules of: (making, message, files to wait for, priority)
+ANALYSIS_RULES = []  # the jobs that analysis.smk makes rules of: (job, message, files to wait for, priority)
 
 
 def add_analysis(
@@ -120,22 +121,22 @@ def add_analysis(
     programs=(),
     after=(),
     priority=0,
-    runs=None,
-    also=lambda: None,
-    **others,
+    entries=None,
+    other_reason=lambda: None,
+    **settings,
 ):
-    """Adds a job: the script of its name, run with these arguments. It waits for the files `after`; the other parameters
-    are those of Making and of RERUNS.add."""
-    making = Making(
+    """Adds a job: the script of its name, run with these arguments. It waits for the files `after`; other parameters
+    are those of AnalysisJob and of RERUNS.add_analysis."""
+    job = AnalysisJob(
         name,
-        programs=(STARTER, f"workflow/scripts/{name}.py", *programs),
+        programs=(SCRIPT_RUNNER, f"workflow/scripts/{name}.py", *programs),
         command=("workflow.scripts", name, *arguments),
         outputs=tuple(outputs),
         inputs=tuple(inputs),
-        **others,
+        **settings,
     )
-    RERUNS.add(making, runs, also)
-    ANALYSIS.append((making, message, list(after), priority))
+    RERUNS.add_analysis(job, entries, other_reason)
+    ANALYSIS_RULES.append((job, message, list(after), priority))
 
 
 def in_report(path):

@@ -11,15 +11,15 @@ The documents are made in one process, and so are the figures: one takes a tenth
 """
 
 SUFFIX = {"markdown": "md", "latex": "tex", "typst": "typ"}
-EVERY_TABLE = paths.parquet_of([*MERGED, *SUMMARIES])
+EVERY_TABLE = paths.parquet_files([*MERGED, *SUMMARIES])
 
 add_analysis(
     "summaries",
     "the tables that answer the questions",
     ["--tables=results/tables"],
     programs=question_files(ROOT, "table"),
-    inputs=paths.parquet_of(MERGED),
-    outputs=paths.files_of_tables(SUMMARIES),
+    inputs=paths.parquet_files(MERGED),
+    outputs=paths.table_files(SUMMARIES),
 )
 add_analysis(
     "answers",
@@ -34,7 +34,7 @@ add_analysis(
         "profile_grid/documents/templates/short_names.md.j2",
         "profile_grid/questions/*/definitions.md.j2",
     ),
-    inputs=[*paths.parquet_of(["runs", *SUMMARIES]), PROVENANCE],
+    inputs=[*paths.parquet_files(["runs", *SUMMARIES]), PROVENANCE],
     outputs=[
         f"results/answers/{name}.{SUFFIX[style]}" for name in ["answers", *QUESTION_DOCUMENTS] for style in FORMATS
     ],
@@ -43,7 +43,9 @@ add_analysis(
     "figures",
     "the figures",
     ["--tables=results/tables", "--output=results/figures", "--figures", *FIGURES],
-    programs=[path for question in ASKED if question.figures for path in question_files(ROOT, "figure", question.name)],
+    programs=[
+        path for question in QUESTIONS if question.figures for path in question_files(ROOT, "figure", question.name)
+    ],
     inputs=EVERY_TABLE,
     outputs=expand("results/figures/{figure}.{suffix}", figure=FIGURES, suffix=["svg", "png"]),
 )
@@ -51,7 +53,7 @@ add_analysis(
     "page",
     "the page",
     ["--tables=results/tables", "--figures=results/figures", "--output=results/report.html"]
-    + ([f"--timeline={TIMELINE[1]}", "--trace=page/trace.json.gz"] if CAPTURED else []),
+    + ([f"--timeline={TIMELINE[1]}", "--trace=page/trace.json.gz"] if HAS_CAPTURES else []),
     programs=[*question_files(ROOT, "*"), *DECLARED_TABLES],
     patterns=tuple(
         f"{package}/page/*.{suffix}" for package in ("kernel_tables", "profile_grid") for suffix in ("css", "js", "j2")

@@ -9,7 +9,7 @@ They are declared in profile_grid/stages/NAME/stage.py, listed in profile_grid/s
 
 onstart:
     gc.enable()  # all is planned
-    count_measurements(longest_first(workflow))
+    hand_over_measurements(prioritize_longest(workflow))
 
 
 for stage in STAGES:
@@ -38,7 +38,7 @@ for stage in STAGES:
         params:
             stage=stage.name,
             specification=specification_of(stage),
-            sources=SOURCES[stage.name],
+            sources=SOURCE_DIGESTS[stage.name],
         message:
             f"{stage.name} {{wildcards.run}}"
         shell:

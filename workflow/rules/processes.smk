@@ -7,22 +7,25 @@ process_steps  the results of all rounds but the first -> results/processes/step
 The first round is results/runs/RUN/timing.json. In rounds, a GPU that warms up or slows down does it for all runs alike.
 """
 
-FURTHER = config | {TIMING.name: config.get(TIMING.name, {}) | {"accuracy": False}}  # which the first process measures
-AGAIN_SPECIFICATIONS = {name: specification(FURTHER, run, TIMING) for name, run in RUNS.items() if TIMING in run.stages}
+# The first process measures the accuracy.
+FURTHER_CONFIG = config | {TIMING.name: config.get(TIMING.name, {}) | {"accuracy": False}}
+FURTHER_SPECIFICATIONS = {
+    name: specification(FURTHER_CONFIG, run, TIMING) for name, run in RUNS.items() if TIMING in run.stages
+}
 PROCESS_STEPS = ["results/processes/steps.csv", "results/processes/steps.parquet"] if PROCESSES > 1 else []
 
 
 for number in range(2, PROCESSES + 1):
-    for run_name in AGAIN_SPECIFICATIONS:
+    for run_name in FURTHER_SPECIFICATIONS:
         add_measurement(
             TIMING,
             f"timing_again {number} {run_name}",
             f"results/processes/{number}/{run_name}",
-            AGAIN_SPECIFICATIONS[run_name],
+            FURTHER_SPECIFICATIONS[run_name],
         )
     RERUNS.add_marker(
         f"round {number - 1}",
-        paths.results_of_round(number - 1, AGAIN_SPECIFICATIONS),
+        paths.timings_of_round(number - 1, FURTHER_SPECIFICATIONS),
         f"results/processes/{number - 1}.done",
     )
 
@@ -47,8 +50,8 @@ rule timing_again:
         time_limit_s=config["time_limit_s"],
     params:
         stage=TIMING.name,
-        specification=lambda wildcards: AGAIN_SPECIFICATIONS[wildcards.run],
-        sources=SOURCES[TIMING.name],
+        specification=lambda wildcards: FURTHER_SPECIFICATIONS[wildcards.run],
+        sources=SOURCE_DIGESTS[TIMING.name],
     message:
         "timing {wildcards.run}, process {wildcards.number}"
     shell:

@@ -33,9 +33,9 @@ def checkout(repository, ref):
 
 def root_of(source):
     """The folder two above that of this file."""
-    hosted = hasattr(source, "hosted_repo")
-    around = checkout(source.hosted_repo.repo, source.ref) if hosted else Path()
-    return Path(os.path.abspath(around / source.path)).parents[1]
+    is_hosted = hasattr(source, "hosted_repo")
+    base = checkout(source.hosted_repo.repo, source.ref) if is_hosted else Path()
+    return Path(os.path.abspath(base / source.path)).parents[1]
 
 
 ROOT = root_of(workflow.current_basedir)
@@ -51,5 +51,5 @@ configfile: f"{ROOT}/config.yaml"
 
 
 if workflow.modifier.skip_configfile:  # a module that is given its settings
-    given, config = config, load_configfile(ROOT / "config.yaml")
-    update_config(config, given)
+    module_config, config = config, load_configfile(ROOT / "config.yaml")
+    update_config(config, module_config)

@@ -17,19 +17,19 @@ for stage in STAGES:
         input:
             RERUNS.inputs(
                 f"results/runs/{{run}}/{stage.tables_of_a_run.status_file}",
-                # it does not read them: they connect all stages of a run, so that they are one job on one node of a cluster
+                # It does not read them: they connect all stages of a run, which then form one job on one node.
                 after=lambda wildcards, workload=stage.workload: [
-                    f"results/runs/{wildcards.run}/{each.result}"
-                    for each in STAGES
-                    if each.of_every_run and each.workload is workload
+                    f"results/runs/{wildcards.run}/{other.result}"
+                    for other in STAGES
+                    if other.of_every_run and other.workload is workload
                 ],
             ),
         output:
-            # RERUNS misses the tables next to it: as outputs here they would be an eighth of the time to plan
+            # RERUNS notices if tables next to it are missing; as outputs here they would cost an eighth of planning.
             status=f"results/runs/{{run}}/{stage.tables_of_a_run.status_file}",
         log:
             f"logs/{{run}}/tables_of_{stage.name}.log",
-        priority: FIRST
+        priority: FIRST_PRIORITY
         group:
             RESOURCES.group
         conda:
@@ -43,7 +43,11 @@ for stage in STAGES:
 
 
 add_analysis(
-    "plan", "plan of the grid", [f"--config={grid_part(config)}", f"--output={GRID}"], outputs=[GRID], priority=FIRST
+    "plan",
+    "plan of the grid",
+    [f"--config={grid_part(config)}", f"--output={GRID}"],
+    outputs=[GRID],
+    priority=FIRST_PRIORITY,
 )
 add_analysis(
     "merge",
@@ -52,29 +56,29 @@ add_analysis(
         f"--plan={GRID}",
         "--runs=results/runs",
         "--output=results/tables",
-        f"--sources={json.dumps({stage: SOURCES[stage] for stage, runs in SPECIFICATIONS.items() if runs})}",
+        f"--sources={json.dumps({stage: SOURCE_DIGESTS[stage] for stage, runs in SPECIFICATIONS.items() if runs})}",
         f"--processes={PROCESSES}",
     ],
     programs=STAGE_TABLES,
     # the largest sizes that fit are measured by bisection, on request
     inputs=[GRID, *paths.further_timings(PROCESSES, RUNS), *sorted(map(str, Path("results/largest").glob("*.json")))],
-    of_runs=GRID,
-    outputs=[*paths.files_of_tables(MERGED), PROVENANCE],
-    runs=grid_plan(config)["runs"],
+    runs_plan=GRID,
+    outputs=[*paths.table_files(MERGED), PROVENANCE],
+    entries=grid_plan(config)["runs"],
 )
-if CAPTURED:
+if HAS_CAPTURES:
     add_analysis(
         "timeline",
-        f"one step of {SHOWN}",
+        f"one step of {SHOWN_RUN}",
         [
-            f"--run={SHOWN}",
-            f"--folder=results/runs/{SHOWN}",
+            f"--run={SHOWN_RUN}",
+            f"--folder=results/runs/{SHOWN_RUN}",
             f"--kernel-classes={json.dumps(config.get('kernel_classes', []))}",
             f"--output={TIMELINE[1]}",
             f"--trace={TRACE[0]}",
         ],
         patterns=("kernel_tables/kernel_classes/*.toml",),
-        inputs=[f"results/runs/{SHOWN}/{name}" for name in ("capture.json", "capture.sqlite", "status.json")],
+        inputs=[f"results/runs/{SHOWN_RUN}/{name}" for name in ("capture.json", "capture.sqlite", "status.json")],
         outputs=[*TIMELINE, *TRACE],
-        priority=FIRST,
+        priority=FIRST_PRIORITY,
     )

@@ -16,8 +16,8 @@ from profile_grid.study.dimensions import BY_KEY
 FAIL_ON = {"nothing": (), "slower": (SLOWER,), "faster": (FASTER,), "changed": (SLOWER, FASTER)}
 
 
-class Changed(OutsideError):
-    """A cell has a verdict on which the caller wants to fail."""
+class FailingVerdict(OutsideError):
+    """A run has a verdict on which the caller wants to fail."""
 
 
 def main(
@@ -35,11 +35,11 @@ def main(
     failing = cells[cells["verdict"].isin(FAIL_ON[fail_on])]
     if len(failing):
         runs = ", ".join(f"{row.run} (× {row.ratio:.3f})" for row in failing.itertuples())
-        raise Changed(f"{len(failing)} of {len(cells)} runs are {fail_on}: {runs}")
+        raise FailingVerdict(f"{len(failing)} of {len(cells)} runs are {fail_on}: {runs}")
 
 
 def sides(before: str, after: str, varies: str) -> tuple[Results, Results]:
-    """The two sides by the options of the command. Raises OutsideError if they are missing or no results."""
+    """The two sides that the options name. Raises OutsideError if a side is missing or has no results."""
     if not after or bool(before) == bool(varies):
         raise OutsideError(
             "name both folders of results: snakemake compare --config before=DIR after=DIR; or one study and the"

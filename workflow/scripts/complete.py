@@ -7,7 +7,7 @@ from pathlib import Path
 from pyarrow.parquet import ParquetFile  # no pandas: this runs last, after all documents, and pandas takes longer
 
 from profile_grid.files import write_json
-from profile_grid.results.results import MEASURED_OR_KNOWN
+from profile_grid.results.results import FINAL_STATUSES
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import NOT_ASKED, STAGES
 
@@ -16,26 +16,25 @@ def main(*, runs: Path, output: Path) -> None:
     """Reads the merged table `runs`."""
     with ParquetFile(runs) as file:
         rows = file.read().to_pylist()
-    lacking = [(row, stage) for row in rows for stage in STAGES if is_incomplete(row, stage)]
-    if lacking:
-        count = len({row["run"] for row, _ in lacking})
+    incomplete = [(row, stage) for row in rows for stage in STAGES if is_incomplete(row, stage)]
+    if incomplete:
+        count = len({row["run"] for row, _ in incomplete})
         lines = [f"{count} of {len(rows)} runs are incomplete; the documents say which numbers are missing:"]
-        lines += [f"  {row['run']}: {row['reason']} (logs/{row['run']}/{stage.name}.log)" for row, stage in lacking]
-        files = " ".join(f"results/runs/{row['run']}/{stage.result}" for row, stage in lacking)
+        lines += [f"  {row['run']}: {row['reason']} (logs/{row['run']}/{stage.name}.log)" for row, stage in incomplete]
+        files = " ".join(f"results/runs/{row['run']}/{stage.result}" for row, stage in incomplete)
         lines.append(f"once the cause is fixed: snakemake --cores 1 all --forcerun {files}")
         sys.exit("\n".join(lines))
-    statuses = Counter(
-        [row[stage.status_column] for stage in STAGES if stage.of_every_run and asked(row, stage)][-1] for row in rows
-    )
+    statuses = Counter(map(last_status, rows))
     write_json(output, {"runs": len(rows), "statuses": dict(statuses.most_common())})
     print("read results/answers/answers.md, open results/report.html in a browser", file=sys.stderr)
 
 
-def asked(row: dict, stage: Stage) -> bool:
-    """Whether the run of a row was to measure a stage."""
-    return row[stage.status_column] != NOT_ASKED
+def last_status(row: dict) -> str:
+    """The status of the last stage that the run of a row was to measure, without stages on request."""
+    statuses = [row[stage.status_column] for stage in STAGES if stage.of_every_run]
+    return [status for status in statuses if status != NOT_ASKED][-1]
 
 
 def is_incomplete(row: dict, stage: Stage) -> bool:
     """Whether a stage of the run of a row has to be measured again."""
-    return row[stage.status_column] not in (*MEASURED_OR_KNOWN, NOT_ASKED)
+    return row[stage.status_column] not in (*FINAL_STATUSES, NOT_ASKED)

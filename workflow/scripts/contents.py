@@ -1,7 +1,8 @@
 """Lists the files of the grid, and removes those of earlier grids: `python -m workflow.scripts contents ...`.
 
-Those are files in results/ with a record of what made them that no job makes now; files without a record are the
-user's. Folders of runs are kept: measurements take long, and no table or document shows those of other grids.
+Files of earlier grids are those in results/ with a record of what made them that no job makes now; files without a
+record are the user's. Folders of runs stay: measurements take long, and tables and documents show only those of the
+grid.
 """
 
 import os
@@ -12,10 +13,10 @@ from pathlib import Path
 
 from profile_grid.files import write_text
 from profile_grid.freshness.digests import sha256_of_file
-from profile_grid.freshness.made import LOCK, NAME, forget_records, read_records
+from profile_grid.freshness.records import LOCK_FILE, RECORDS_FILE, read_records, remove_folder_records
 
 FOLDERS = ("results/answers", "results/figures", "results/page", "results/processes", "results/tables")
-NOT_COUNTED = {NAME, LOCK, ".snakemake_timestamp"}  # in a folder that is otherwise empty
+NEGLIGIBLE = {RECORDS_FILE, LOCK_FILE, ".snakemake_timestamp"}  # a folder with only these files counts as empty
 
 
 def main(*, files: list, output: Path) -> None:
@@ -27,7 +28,7 @@ def main(*, files: list, output: Path) -> None:
 def leftovers(declared: Collection[str]) -> dict[str, list[str]]:
     """Names of leftover files by the folder of their records. `declared` are the files, and folders of files, that are
     made now."""
-    names = {folder: _names(folder, declared) for folder in _folders_with_records()}
+    names = {folder: _leftover_names(folder, declared) for folder in _folders_with_records()}
     return {folder: leftover for folder, leftover in names.items() if leftover}
 
 
@@ -50,19 +51,19 @@ def remove_leftovers(declared: Collection[str]) -> Iterator[str]:
                 yield f"removed {path}: an earlier grid made it, and this one does not"
             else:
                 yield f"left {path}: an earlier grid made it, this one does not, and it was edited"
-        forget_records(folder, names)
+        remove_folder_records(folder, names)
         _remove_if_empty(folder)
 
 
 def _folders_with_records() -> list[str]:
-    below = [folder for top in FOLDERS for folder, _, files in os.walk(top) if NAME in files]
-    return sorted(["results", *below])
+    folders = [folder for top in FOLDERS for folder, _, files in os.walk(top) if RECORDS_FILE in files]
+    return sorted(["results", *folders])
 
 
-def _names(folder: str, declared: Collection[str]) -> list[str]:
+def _leftover_names(folder: str, declared: Collection[str]) -> list[str]:
     return [] if folder in declared else [name for name in read_records(folder) if f"{folder}/{name}" not in declared]
 
 
 def _remove_if_empty(folder: str) -> None:
-    if not any(name not in NOT_COUNTED for _, _, names in os.walk(folder) for name in names):
+    if all(name in NEGLIGIBLE for _, _, names in os.walk(folder) for name in names):
         shutil.rmtree(folder)

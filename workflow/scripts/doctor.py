@@ -30,7 +30,7 @@ GPU_FIELDS = ("name", "driver_version", "memory.total", "memory.free")
 def main(*, config: dict, runs: Path, output: Path | None = None, time_limit_s: float = SMOKE_LIMIT_S) -> None:
     """Examines this machine for the grid in `config`, by earlier results in the folder `runs`."""
     plan, workload = grid_plan(config), workload_of(config["grids"][config["grid"]][0])
-    lines = examined(plan, workload, runs, min(time_limit_s, SMOKE_LIMIT_S))
+    lines = examine(plan, workload, runs, min(time_limit_s, SMOKE_LIMIT_S))
     text = "".join(f"{'FAILS' if line.is_failure else 'ok':5} {line.topic:9} {line.text}\n" for line in lines)
     print(text, end="", flush=True)
     if (failure := first_failure(lines)) is not None:
@@ -39,8 +39,8 @@ def main(*, config: dict, runs: Path, output: Path | None = None, time_limit_s: 
         write_text(output, text)
 
 
-def examined(plan: dict, workload: Workload, runs: Path, time_limit_s: float) -> list[DoctorLine]:
-    """The doctor's lines for this machine and grid."""
+def examine(plan: dict, workload: Workload, runs: Path, time_limit_s: float) -> list[DoctorLine]:
+    """Tries a small program of the grid's workload here, and returns the doctor's lines."""
     module, _, function = workload.trial_function.partition(":")
     device = estimates.first_program(plan["runs"][0])["device"]
     measurements = estimates.remaining_measurements(plan["runs"], runs)

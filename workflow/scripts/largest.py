@@ -41,7 +41,7 @@ def command_parser() -> argparse.ArgumentParser:
 def main() -> None:
     arguments = command_parser().parse_args()
     entry = entry_of(arguments.results / "grid.json", arguments.run)
-    result = bisected(entry, arguments)
+    result = bisect_largest(entry, arguments)
     write_json(arguments.results / "largest" / file_name(arguments.run, arguments.dimension), result)
     predicted = "not known" if result["predicted"] is None else result["predicted"]
     say(f"{arguments.run}: largest {arguments.dimension} that fits is {result['largest']}; by the shapes {predicted}")
@@ -51,48 +51,51 @@ def entry_of(plan: Path, run: str) -> dict:
     """The run's entry in the plan of the grid; raises OutsideError without one."""
     if not plan.exists():
         raise OutsideError(f"{plan} is missing; make it: snakemake --cores 1 {plan}")
-    every = json.loads(plan.read_text())["runs"]
-    entries = {entry["run"]: entry for entry in every if TIMING.name in entry["specifications"]}
+    runs = json.loads(plan.read_text())["runs"]
+    entries = {entry["run"]: entry for entry in runs if TIMING.name in entry["specifications"]}
     if run not in entries:
         raise OutsideError(f"--run: {run!r} is not a run of a model in the grid; runs: {', '.join(list(entries)[:5])}")
     return entries[run]
 
 
-def bisected(entry: dict, arguments: argparse.Namespace) -> dict:
-    """The largest value that fits, the value that the shapes predict, and every attempt."""
-    dimension, unit = arguments.dimension, arguments.multiple_of or MULTIPLES[arguments.dimension]
-    limit = arguments.memory_gib and int(arguments.memory_gib * GIBIBYTE)
-    specification, tries = entry["specifications"][TIMING.name], {}
+def bisect_largest(entry: dict, arguments: argparse.Namespace) -> dict:
+    """Searches the largest value that fits; returns it, the value that the shapes predict, and every attempt."""
+    dimension, multiple = arguments.dimension, arguments.multiple_of or MULTIPLES[arguments.dimension]
+    limit_bytes = arguments.memory_gib and int(arguments.memory_gib * GIBIBYTE)
+    specification, attempts = entry["specifications"][TIMING.name], {}
 
-    def fits(number: int) -> bool:
-        value = number * unit
-        if value not in tries:
-            tries[value] = attempt = one_try(with_value(specification, dimension, value), limit, arguments)
+    def fits(factor: int) -> bool:
+        value = factor * multiple
+        if value not in attempts:
+            attempt = try_value(with_value(specification, dimension, value), limit_bytes, arguments)
+            attempts[value] = attempt
             peak = f", {memory(attempt.peak_bytes)}" if attempt.peak_bytes else ""
             say(f"{dimension} {value} {'fits' if attempt.fits else 'does not fit'}{peak}")
-        return tries[value].fits
+        return attempts[value].fits
 
-    start = max(entry[dimension] // unit, 1)
-    fits(start)  # which measures how much memory there is
-    total = tries[start * unit].device_total_bytes
-    expected = predicted(specification["program"], dimension, (limit or total) - (NON_TENSOR_BYTES if total else 0))
-    largest = largest_fitting(fits, start if expected is None else max(expected // unit, 1)) * unit
+    start = max(entry[dimension] // multiple, 1)
+    fits(start)  # which measures the memory of the device
+    total_bytes = attempts[start * multiple].device_total_bytes
+    available_bytes = (limit_bytes or total_bytes) - (NON_TENSOR_BYTES if total_bytes else 0)
+    predicted = predicted_largest(specification["program"], dimension, available_bytes)
+    largest = largest_fitting(fits, start if predicted is None else max(predicted // multiple, 1)) * multiple
     return {
-        "run": entry["run"], "dimension": dimension, "multiple_of": unit, "limit_bytes": limit or total,
-        "largest": largest, "predicted": expected, "specification": specification,
-        "tries": [{"value": value, **vars(attempt)} for value, attempt in sorted(tries.items())],
+        "run": entry["run"], "dimension": dimension, "multiple_of": multiple,
+        "limit_bytes": limit_bytes or total_bytes, "largest": largest, "predicted": predicted,
+        "specification": specification,
+        "tries": [{"value": value, **vars(attempt)} for value, attempt in sorted(attempts.items())],
     }  # fmt: skip
 
 
-def one_try(specification: dict, limit: int | None, arguments: argparse.Namespace) -> FitResult:
-    """The result of one process with this specification, which holds its lease exclusively."""
+def try_value(specification: dict, limit_bytes: int | None, arguments: argparse.Namespace) -> FitResult:
+    """The result of one process with this specification, which leases its GPU."""
     program, log = specification["program"], Path("logs/largest") / f"{arguments.run}.log"
     with leases_for(program["device"], program["run"], say=say) as leases, tempfile.TemporaryDirectory() as scratch:
         job = Job(specification, Path(scratch), Path(scratch), log, arguments.time_limit_s, leases)
-        return try_fit(job, limit)
+        return try_fit(job, limit_bytes)
 
 
-def predicted(program: dict, dimension: str, available: int) -> int | None:
+def predicted_largest(program: dict, dimension: str, available_bytes: int) -> int | None:
     """The largest value whose estimated peak fits into the available bytes; None for other people's models."""
     if shape_of(program) is None:
         return None
@@ -100,7 +103,7 @@ def predicted(program: dict, dimension: str, available: int) -> int | None:
     def fits(value: int) -> bool:
         dimensions = program["dimensions"] | {dimension: value}
         shape = shape_of(program | {"dimensions": dimensions})
-        return estimated_peak_bytes(shape, dimensions["mode"], dimensions) <= available
+        return estimated_peak_bytes(shape, dimensions["mode"], dimensions) <= available_bytes
 
     return largest_fitting(fits, program["dimensions"][dimension])
 

@@ -35,51 +35,51 @@ def main(
     """Measures a stage by its specification (profile_grid.study.runs) into the folder of `output`, the JSON of the
     stage; `sources` is the digest of the files that decide what is measured. What the program prints is appended to
     `log`."""
-    measured_stage, folder, prefix = BY_NAME[stage], output.parent, f".{stage}-"
+    declared_stage, folder, prefix = BY_NAME[stage], output.parent, f".{stage}-"
     folder.mkdir(parents=True, exist_ok=True)
-    names = (*measured_stage.files, *measured_stage.optional_files)
-    of_ranks = existing_rank_files(folder, *names)
-    remove_leftovers(*(folder / name for name in (measured_stage.result, *names)), *of_ranks, scratch=prefix)
+    names = (*declared_stage.files, *declared_stage.optional_files)
+    rank_files = existing_rank_files(folder, *names)
+    remove_leftovers(*(folder / name for name in (declared_stage.result, *names)), *rank_files, scratch=prefix)
     # files of a stage are moved into place: on the same file system, that is a rename and no copy
-    with tempfile.TemporaryDirectory(dir=folder if measured_stage.files else None, prefix=prefix) as scratch:
-        result = measured(measured_stage, Job(specification, folder, Path(scratch), log, time_limit_s, Leases()))
-    files = {path.name: identity(path) for path in existing_rank_files(folder, *measured_stage.files)}
+    with tempfile.TemporaryDirectory(dir=folder if declared_stage.files else None, prefix=prefix) as scratch:
+        result = run_stage(declared_stage, Job(specification, folder, Path(scratch), log, time_limit_s, Leases()))
+    files = {path.name: identity(path) for path in existing_rank_files(folder, *declared_stage.files)}
     environment = variables_record(os.environ, specification["environment"]) | host_record()
-    made_by = {"environment": environment, "sources": sources, "git": git_state()}
-    write_json(output, result | {"files": files} | made_by)
+    origin = {"environment": environment, "sources": sources, "git": git_state()}
+    write_json(output, result | {"files": files} | origin)
 
 
-def measured(stage: Stage, job: Job) -> dict:
-    """The result of the stage, measured under leases of its GPUs, or of the host without GPUs; the job gets them here.
-    Raises ProgramFailed on a crash."""
-    measure_stage, program = stage.load("measure").measure, job.program
-    announced = ProgressLine(stage.name, program["run"], job.folder / stage.result)
+def run_stage(stage: Stage, job: Job) -> dict:
+    """Measures the stage under leases of its GPUs, or of the host without GPUs, which the job gets here, and returns
+    the result. Raises ProgramFailed on a crash."""
+    measure, program = stage.load("measure").measure, job.program
+    progress_line = ProgressLine(stage.name, program["run"], job.folder / stage.result)
     notes, started = [], time.monotonic()
 
     def begin(lease: Lease) -> None:
-        announced.print_start()
+        progress_line.print_start()
         new = [note for note in notes_before(program, lease.gpus, lease.is_alone) if note not in notes]
         notes.extend(new)
         say_notes(new)
 
-    what, quiet = f"{stage.name} of {program['run']}", job.specification.get("quiet_host", False)
+    name, quiet = f"{stage.name} of {program['run']}", job.specification.get("quiet_host", False)
     nvml()  # loaded before the lease, so that no GPU waits for it
-    with leases_for(program["device"], what, rank_count(program), quiet_host=quiet, say=say, on_lease=begin) as leases:
+    with leases_for(program["device"], name, rank_count(program), quiet_host=quiet, say=say, on_lease=begin) as leases:
         job = replace(job, leases=leases)
-        result = without_own_neighbours(measure_stage(job), leases)
+        result = without_own_neighbours(measure(job), leases)
         if result["status"] == OUT_OF_MEMORY and not leases.were_alone():
-            say(f"{what} ran out of memory next to a measurement that was ending: once more, alone")
+            say(f"{name} ran out of memory next to a measurement that was ending: once more, alone")
             leases.must_be_alone, scratch = True, job.scratch / "alone"
             scratch.mkdir()
             notes.clear()  # of a GPU that was not empty
-            result = measure_stage(replace(job, scratch=scratch))
+            result = measure(replace(job, scratch=scratch))
     if result["status"] == STOPPED:
         result["facts"] |= {STOPPED_AT_S: job.time_limit_s}
     if result["reason"]:
         say_notes([f"{result['status']}: {result['reason']}; see {job.log}"])
     seconds = time.monotonic() - started - leases.waited_s()
     began_unix_s = leases.acquired_leases[0].since_unix_s if leases.acquired_leases else time.time()
-    announced.print_end(seconds)
+    progress_line.print_end(seconds)
     return {
         "format": FORMAT,
         **result,

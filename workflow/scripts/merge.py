@@ -11,8 +11,8 @@ from profile_grid.results.load_runs import read_runs
 
 
 def main(*, plan: Path, runs: Path, output: Path, sources: dict, processes: int = 1) -> None:
-    """Merges the runs of `plan`, which is grid.json, each timed by `processes` processes. `sources` has the digest
-    of the code of each stage."""
+    """Merges the runs of `plan`, the file grid.json, each timed by `processes` processes. `sources` has the digest of
+    the code of each stage."""
     grid = json.loads(plan.read_text())
     measured = read_runs(grid["runs"], runs, sources, processes)
     tables = merge.merged_tables(measured, runs)

@@ -21,16 +21,16 @@ COLUMNS = [*dimensions.LEADING, "process", "phase", "step", "ms"]
 
 def main(*, plan: Path, folder: Path, processes: int) -> None:
     runs = json.loads(plan.read_text())["runs"]
-    rows = [row for number in range(2, processes + 1) for run in runs for row in times(folder, number, run)]
+    rows = [row for number in range(2, processes + 1) for run in runs for row in step_rows(folder, number, run)]
     write_table(folder / "steps.csv", pd.DataFrame(rows, columns=COLUMNS))
 
 
-def times(folder: Path, number: int, run: dict) -> Iterator[dict]:
-    """The times of one process of a run; none if it has none. Raises BadResult."""
+def step_rows(folder: Path, number: int, run: dict) -> Iterator[dict]:
+    """The rows of one process of a run; none unless it is complete. Raises BadResult."""
     result = read_result(folder / str(number) / run["run"] / stages.TIMING.result)
     if result.status != COMPLETE:
         return
     leading = {key: run[key] for key in dimensions.LEADING}
-    for phase, seconds in times_by_phase(result.program).items():
-        for step, second in enumerate(seconds):
-            yield leading | {"process": number, "phase": phase, "step": step, "ms": second * 1e3}
+    for phase, times_s in times_by_phase(result.program).items():
+        for step, time_s in enumerate(times_s):
+            yield leading | {"process": number, "phase": phase, "step": step, "ms": time_s * 1e3}

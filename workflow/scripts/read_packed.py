@@ -28,9 +28,9 @@ def require_tables(folder: Path, archive: Path, manifest: Manifest) -> None:
     version."""
     merged = catalogue.merged_of(catalogue.workloads_of(manifest.runs))
     needed = [f"tables/{name}.parquet" for name in merged]
-    others = [name for name in manifest.files if name.endswith(".parquet") and is_source(name) and name not in needed]
+    sources = [name for name in manifest.files if name.endswith(".parquet") and is_source(name)]
     try:
-        columns = read_columns(folder, [*needed, *others])
+        columns = read_columns(folder, list(dict.fromkeys([*needed, *sources])))
         for name, file in zip(merged, needed, strict=True):
             declared_tables()[name].check_names(columns[file])
     except TooLarge as error:

@@ -14,14 +14,15 @@ from profile_grid.study.stages import BY_NAME
 def main(*, stage: str, folder: Path, own_rules: dict) -> None:
     """Makes the tables in the run's folder; `own_rules` are the custom rules of config.yaml by their key."""
     declared_stage = BY_NAME[stage]
-    of_run, module = declared_stage.tables_of_a_run, declared_stage.load("tables")
+    declared_tables, module = declared_stage.tables_of_a_run, declared_stage.load("tables")
     result = read_result(folder / declared_stage.result)
-    status, tables = module.run_tables(result, folder, *(own_rules[key] for key in of_run.rule_keys))
-    for declared in module.TABLES:
-        if declared.name in of_run.names:
-            table = tables.get(declared.name, declared.empty())
-            declared.check(table, declared.names)
-            write_table(folder / f"{declared.name}.csv", table)
-    for name, text in module.run_texts(result, folder).items() if of_run.texts else ():
-        write_text(folder / name, text)
-    write_json(folder / of_run.status_file, status)
+    status, tables = module.run_tables(result, folder, *(own_rules[key] for key in declared_tables.rule_keys))
+    for table_spec in module.TABLES:
+        if table_spec.name in declared_tables.names:
+            table = tables.get(table_spec.name, table_spec.empty())
+            table_spec.check(table, table_spec.names)
+            write_table(folder / f"{table_spec.name}.csv", table)
+    if declared_tables.texts:
+        for name, text in module.run_texts(result, folder).items():
+            write_text(folder / name, text)
+    write_json(folder / declared_tables.status_file, status)

@@ -24,7 +24,7 @@ def main(*, tables: Path, output: Path, formats: list[str] | None = None) -> Non
 
 
 def write_documents(documents: dict[str, str], style: str, folder: Path) -> None:
-    """Writes every table in one format, and a list of the files, whose number for a long table is known only now."""
+    """Writes every table in one format, and the list of the files: a plan does not know how many a long table needs."""
     for stem, markdown in documents.items():
         write_text(folder / f"{stem}{SUFFIXES[style]}", fragment_in(style, markdown))
     write_text(folder / CONTENTS, "".join(f"{stem}{SUFFIXES[style]}\n" for stem in documents))

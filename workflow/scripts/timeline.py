@@ -24,8 +24,7 @@ def main(*, run: str, folder: Path, output: Path, trace: Path, kernel_classes: l
         return
     captures = files_of(read_result(folder / CAPTURE.result))
     with ExitStack() as stack:
-        opened = (Trace(folder / name, kernel_classes) for name in captures)
-        traces = [stack.enter_context(capture) for capture in opened]
+        traces = [stack.enter_context(Trace(folder / name, kernel_classes)) for name in captures]
         write_table(output, timeline(traces, run))
         with replacing(trace) as partial:
             write_timeline(traces, partial)

@@ -1,6 +1,7 @@
-"""Makes everything again from the results of the measurements and prints what differs on disk; changes nothing.
+"""Makes everything again from the results of the measurements, and prints how the files on disk differ from it.
 
-The same rules make it in a separate folder, with links to the results. Exit status 1 if a file differs.
+The same rules make it in a separate folder, with links to the results, and no file on disk is changed. The exit status
+is 1 if a file differs.
 """
 
 import gzip
@@ -18,7 +19,7 @@ from kernel_tables.clean_text import visible
 from kernel_tables.reading import nsys
 from profile_grid import errors, quantities
 from profile_grid.comparing.results import PLAN
-from profile_grid.freshness.made import LOCK, NAME
+from profile_grid.freshness.records import LOCK_FILE, RECORDS_FILE
 from profile_grid.host.processes.ranks import existing_rank_files
 from profile_grid.merging.merge import LARGEST
 from profile_grid.results.load_runs import require_fresh
@@ -28,17 +29,17 @@ from profile_grid.study.stages import BY_NAME, CAPTURE
 
 MAX_CHARS = 120  # characters of a line or value in a message
 ROOT = Path(__file__).parents[2]
-MADE = "analysis"  # the rule that asks for all that is made from results
-MAX_SHOWN = 20
+ANALYSIS_RULE = "analysis"  # which requests all that is made from results
+MAX_FORCED = 20  # files in a proposed command
 
 
-def file_difference(wanted: Path, path: Path) -> str | None:
+def file_difference(expected_path: Path, path: Path) -> str | None:
     """One line on what differs in the file at `path` from a file that was just made; None if nothing differs."""
     if not path.exists():
         return f"{path} is missing"
-    if wanted.suffix == ".parquet":
-        return parquet_difference(pd.read_parquet(wanted), path)
-    expected, actual = _content(wanted), _content(path)
+    if expected_path.suffix == ".parquet":
+        return parquet_difference(pd.read_parquet(expected_path), path)
+    expected, actual = _content(expected_path), _content(path)
     if expected == actual:
         return None
     try:
@@ -49,10 +50,10 @@ def file_difference(wanted: Path, path: Path) -> str | None:
 
 def text_difference(expected: str, actual: str, path: Path) -> str:
     """The number of lines that differ, and the first of them."""
-    pairs = list(zip_longest(expected.split("\n"), actual.split("\n")))
-    lines = [number for number, (wanted, line) in enumerate(pairs, start=1) if wanted != line]
-    wanted, line = pairs[lines[0] - 1]
-    return f"{path}: {len(lines)} line(s) differ; line {lines[0]} is {_shown(line)} and should be {_shown(wanted)}"
+    pairs = enumerate(zip_longest(expected.split("\n"), actual.split("\n")), start=1)
+    differing = [(number, *pair) for number, pair in pairs if pair[0] != pair[1]]
+    number, wanted, line = differing[0]
+    return f"{path}: {len(differing)} line(s) differ; line {number} is {_shown(line)} and should be {_shown(wanted)}"
 
 
 def parquet_difference(expected: pd.DataFrame, path: Path) -> str | None:
@@ -70,11 +71,11 @@ def parquet_difference(expected: pd.DataFrame, path: Path) -> str | None:
 
 
 def _first_value(expected: pd.DataFrame, actual: pd.DataFrame, column: str) -> str:
-    wanted, there = expected[column].astype(str), actual[column].astype(str)
-    rows = [row for row in range(len(actual)) if wanted[row] != there[row]]
-    if not rows:
+    wanted, values = expected[column].astype(str), actual[column].astype(str)
+    row = next((row for row in range(len(values)) if wanted[row] != values[row]), None)
+    if row is None:
         return f"{column} is {actual[column].dtype} and should be {expected[column].dtype}"
-    return f"row {rows[0]} of {column} is {there[rows[0]][:MAX_CHARS]} and should be {wanted[rows[0]][:MAX_CHARS]}"
+    return f"row {row} of {column} is {values[row][:MAX_CHARS]} and should be {wanted[row][:MAX_CHARS]}"
 
 
 def _content(path: Path) -> bytes:
@@ -105,10 +106,10 @@ def main(*, config: dict, sources: dict, results: Path, cores: int = 1) -> None:
         count, lines = differences(Path(scratch, "results"), results)
     print("".join(f"{line}\n" for line in lines.values()), end="")
     if lines:
-        printed = [*list(lines)[:MAX_SHOWN], *(["..."] if len(lines) > MAX_SHOWN else [])]
+        forced = [*list(lines)[:MAX_FORCED], *(["..."] if len(lines) > MAX_FORCED else [])]
         raise errors.OutsideError(
             f"{len(lines)} of {count} files are not what the results give; make them again:"
-            f" snakemake --cores 1 all --forcerun {' '.join(printed)}"
+            f" snakemake --cores 1 all --forcerun {' '.join(forced)}"
         )
     print(f"{count} files, made from the results of {len(measured)} runs, are what these give")
 
@@ -167,28 +168,28 @@ def make_again(config: dict, folder: Path, cores: int) -> None:
     """Runs the rules of the analysis in the folder; raises OutsideError with their messages if they fail."""
     (folder / "config.json").write_text(json.dumps(config))
     command = [
-        sys.executable, "-m", "snakemake", MADE, f"--snakefile={ROOT / 'Snakefile'}", f"--directory={folder}",
+        sys.executable, "-m", "snakemake", ANALYSIS_RULE, f"--snakefile={ROOT / 'Snakefile'}", f"--directory={folder}",
         f"--configfile={folder / 'config.json'}", "--profile=none", "--workflow-profile=none", "--executor=local",
         "--scheduler=greedy", "--quiet=all", f"--cores={cores}",
     ]  # fmt: skip
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env=environment)
-    if done.returncode:
-        raise errors.OutsideError(f"the analysis fails, so nothing can be compared:\n{done.stdout}{done.stderr}")
+    process = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, env=environment)
+    if process.returncode:
+        raise errors.OutsideError(f"the analysis fails, so nothing can be compared:\n{process.stdout}{process.stderr}")
 
 
 def differences(copy: Path, results: Path) -> tuple[int, dict[str, str]]:
-    """(number of files made again, by file that differs on disk a line on the difference)."""
+    """The number of files made again, and a line on each difference by the file on disk."""
     paths = [path for path in sorted(copy.rglob("*")) if path.is_file() and not path.is_symlink()]
-    paths = [path for path in paths if path.name not in (NAME, LOCK)]
-    compared = [path.relative_to(copy) for path in paths if can_be_made_here(path, copy)]
+    paths = [path for path in paths if path.name not in (RECORDS_FILE, LOCK_FILE)]
+    compared = [path.relative_to(copy) for path in paths if is_comparable(path, copy)]
     lines = {str(results / path): file_difference(copy / path, results / path) for path in compared}
     return len(compared), {path: line for path, line in lines.items() if line}
 
 
-def can_be_made_here(path: Path, copy: Path) -> bool:
-    """Whether a file is the same on every machine: nsys's own reports are only where the capturing nsys is
-    installed."""
+def is_comparable(path: Path, copy: Path) -> bool:
+    """Whether a file is the same on this machine as where it was made: nsys's own reports need the nsys that captured
+    the run."""
     texts = CAPTURE.tables_of_a_run.texts
     run = next((parent for parent in path.parents if parent.parent == copy / "runs"), None)
     if run is None or str(path.relative_to(run)) not in texts:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from profile_grid.freshness.digests import FileDigests
 from profile_grid.freshness.imports import forget_imports
-from profile_grid.freshness.made import Recipe, Records, remove_records, write_records
-from profile_grid.freshness.making import Job, Making, Plan
+from profile_grid.freshness.jobs import AnalysisJob, Plan, PlannedJob, digest_of_packages, digest_of_programs
+from profile_grid.freshness.records import Recipe, Records, remove_records, write_records
 
 # name: the program, the keys of the settings, inputs, outputs
 JOBS = {
@@ -51,10 +51,10 @@ class SmallStudy:
         shutil.copytree(self.folder, folder, copy_function=shutil.copyfile)
         self.folder = folder
 
-    def making(self, name: str) -> Making:
+    def job(self, name: str) -> AnalysisJob:
         program, keys, inputs, outputs = JOBS[name]
         command = (program, *(f"{key}={self.settings[key]}" for key in keys))
-        return Making(name, (program,), outputs, inputs, command)
+        return AnalysisJob(name, (program,), outputs, inputs, command)
 
     def clean_build(self) -> dict[str, str]:
         """What every output would hold if all jobs ran now, by the path of the output."""
@@ -82,16 +82,17 @@ class SmallStudy:
         digest_of, record_of, plan = FileDigests(self.known), Records(), Plan()
         self.known = digest_of.known
 
-        def reason(making: Making):
-            return lambda: making.stale_reason(self.recipe(making, digest_of), digest_of, record_of)
+        def reason(job: AnalysisJob):
+            return lambda: job.stale_reason(self.recipe(job, digest_of), digest_of, record_of)
 
-        makings = [self.making(name) for name in JOBS]
-        plan.add(Job(making.name, making.inputs, making.outputs, reason(making)) for making in makings)
+        for job in map(self.job, JOBS):
+            plan.add(PlannedJob(job.name, job.inputs, job.outputs, reason(job)))
         return plan
 
-    def recipe(self, making: Making, digest_of: FileDigests) -> Recipe:
+    def recipe(self, job: AnalysisJob, digest_of: FileDigests) -> Recipe:
         code = self.folder / "code"
-        return making.recipe(making.code(code), making.packages(code), digest_of)
+        digests = digest_of_programs(code, job.programs, job.patterns), digest_of_packages(code, job.programs)
+        return job.recipe(*digests, digest_of)
 
     def planned(self) -> set[str]:
         """The jobs that the plan runs."""
@@ -101,14 +102,14 @@ class SmallStudy:
     def run(self, names: set[str]) -> None:
         """Runs jobs as workflow.make does, in their order."""
         for name in (name for name in JOBS if name in names):
-            making, digest_of = self.making(name), FileDigests()
+            job, digest_of = self.job(name), FileDigests()
             forget_imports()
-            recipe = self.recipe(making, digest_of)
-            remove_records(making.outputs)
+            recipe = self.recipe(job, digest_of)
+            remove_records(job.outputs)
             built = self.clean_build()
-            for output in making.outputs:
+            for output in job.outputs:
                 self.write(output, built[output])
-            write_records({output: digest_of(output) for output in making.outputs}, recipe)
+            write_records({output: digest_of(output) for output in job.outputs}, recipe)
 
 
 def older(path: Path) -> None:

@@ -123,13 +123,13 @@ def memory(tmp_path, monkeypatch):
     """An empty memory, as of a new process, in a folder of its own."""
 
     def forget():
-        monkeypatch.setattr(imports, "_used", {})
-        imports._remembered.cache_clear()
+        monkeypatch.setattr(imports, "_used_facts", {})
+        imports._remembered_facts.cache_clear()
 
     forget()
-    monkeypatch.setattr(imports, "MEMORY", tmp_path / "imports.json")
+    monkeypatch.setattr(imports, "MEMORY_FILE", tmp_path / "imports.json")
     yield forget
-    imports._remembered.cache_clear()
+    imports._remembered_facts.cache_clear()
 
 
 def test_what_was_read_once_is_not_parsed_again_until_the_file_changes(memory, monkeypatch):
@@ -153,7 +153,7 @@ def test_a_process_that_reads_other_files_keeps_what_was_remembered(memory, monk
 
 @pytest.mark.parametrize("damaged", ["", "[]", '{"format": 0, "files": {}}', '{"format": 1}'])
 def test_a_damaged_memory_is_no_answer(memory, damaged):
-    imports.MEMORY.write_text(damaged)
+    imports.MEMORY_FILE.write_text(damaged)
     assert [found.module for found in imports.import_statements(b"import one")] == ["one"]
 
 

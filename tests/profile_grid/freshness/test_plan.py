@@ -7,10 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from profile_grid.freshness import digests, making
+from profile_grid.freshness import digests, jobs
 from profile_grid.freshness.digests import FileDigests, digest_of_source
-from profile_grid.freshness.made import NAME
-from profile_grid.freshness.making import Job, Plan
+from profile_grid.freshness.jobs import Plan, PlannedJob
+from profile_grid.freshness.records import RECORDS_FILE
 from tests.profile_grid.freshness.small_study import JOBS, PROGRAMS, SmallStudy, older
 
 OUTPUTS = [output for *_, outputs in JOBS.values() for output in outputs]
@@ -127,7 +127,7 @@ def test_without_a_record_an_output_is_made_again(tmp_path, monkeypatch):
     small = SmallStudy(tmp_path / "s")
     monkeypatch.chdir(small.folder)
     run_all(small, None)
-    Path("made", NAME).unlink()
+    Path("made", RECORDS_FILE).unlink()
     assert small.planned() == {"left", "right", "both", "end"}
 
 
@@ -136,7 +136,7 @@ def test_a_damaged_record_is_no_record(tmp_path, monkeypatch, damage):
     small = SmallStudy(tmp_path / "s")
     monkeypatch.chdir(small.folder)
     run_all(small, None)
-    Path("made", NAME).write_text(damage)
+    Path("made", RECORDS_FILE).write_text(damage)
     assert {"left", "right"} <= small.planned()
 
 
@@ -145,10 +145,10 @@ def test_another_version_of_a_package_that_a_program_imports_makes_its_outputs_s
     small.write("code/shared.py", "def table():\n    import pandas.api\n")  # `left` and `both` import it
     monkeypatch.chdir(small.folder)
     run_all(small, None)
-    monkeypatch.setattr(making, "present_version", {"pandas": "0.1"}.get)
+    monkeypatch.setattr(jobs, "present_version", {"pandas": "0.1"}.get)
     assert small.planned() == {"left", "both", "end"}
-    monkeypatch.setattr(making, "present_version", {"altair": "0.1"}.get)
-    monkeypatch.setattr(making, "is_planners_python", lambda: False)  # whose packages nobody knows
+    monkeypatch.setattr(jobs, "present_version", {"altair": "0.1"}.get)
+    monkeypatch.setattr(jobs, "is_planners_python", lambda: False)  # whose packages nobody knows
     assert small.planned() == set()
 
 
@@ -157,20 +157,22 @@ def test_a_file_that_may_not_be_read_is_a_reason_to_run_by_its_name():
         raise PermissionError(13, "Permission denied", "raw/one")
 
     plan = Plan()
-    plan.add([Job("one", (), ("a",), reason)])
+    plan.add(PlannedJob("one", (), ("a",), reason))
     assert plan.reason(plan.job_of("a")) == "a file may not be read: raw/one"
 
 
 def test_a_job_that_is_asked_for_by_force_runs_with_all_that_reads_its_outputs():
     plan = Plan(is_forced=lambda job: job.name == "one")
-    plan.add([Job("one", (), ("a",), lambda: None), Job("two", ("a",), ("b",), lambda: None)])
-    plan.add([Job("three", (), ("c",), lambda: None)])
+    for job in (("one", (), ("a",)), ("two", ("a",), ("b",)), ("three", (), ("c",))):
+        plan.add(PlannedJob(*job, lambda: None))
     assert [plan.reason(plan.job_of(path)) is not None for path in "abc"] == [True, True, False]
 
 
 def test_two_jobs_that_write_one_file_are_an_error():
+    plan = Plan()
+    plan.add(PlannedJob("one", (), ("a",), lambda: None))
     with pytest.raises(ValueError, match="a is an output of one and of two"):
-        Plan().add([Job("one", (), ("a",), lambda: None), Job("two", (), ("a",), lambda: None)])
+        plan.add(PlannedJob("two", (), ("a",), lambda: None))
 
 
 def test_a_digest_is_remembered_only_of_a_file_that_has_settled(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""What made each file of the analysis: `made.json` next to the files, {file: what made it}.
+"""Records of what made each file of the analysis: `made.json` next to the files, {file: record}.
 
 A record holds digests of the code that made the file, of its settings, of the versions of packages, of the files it was
 made from, and of the file itself. It is written after the file. A job removes the records of its outputs before it
@@ -16,21 +16,20 @@ from pathlib import Path
 
 from profile_grid.files import write_json
 
-NAME = "made.json"
-LOCK = ".made.lock"
+RECORDS_FILE = "made.json"
+LOCK_FILE = ".made.lock"
 UNKNOWN = ""  # a digest of packages that a plan cannot see
 DigestOf = Callable[[str], str | None]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What makes the outputs of one job: digests of its code, its settings, the versions of its packages, and the files
-    it reads (`inputs`)."""
+    """What makes the outputs of one job: digests."""
 
     code: str
     settings: str
-    packages: str
-    inputs: str
+    packages: str  # of their versions
+    inputs: str  # of the files that it reads
 
 
 REASONS = {
@@ -64,7 +63,7 @@ def stale_reason(records: Mapping[str, dict | None], recipe: Recipe, digest_of: 
 def read_records(folder: str) -> dict[str, dict]:
     """The records of the files in a folder; none if there are none, or if they are damaged."""
     try:
-        records = json.loads(Path(folder, NAME).read_text())
+        records = json.loads(Path(folder, RECORDS_FILE).read_text())
         return {name: record for name, record in records.items() if record.keys() == {*REASONS, "sha256"}}
     except (OSError, ValueError, AttributeError):
         return {}
@@ -74,43 +73,43 @@ class Records:
     """The records of all folders, each folder read once."""
 
     def __init__(self):
-        self._of_folder = cache(read_records)
+        self._read = cache(read_records)
 
     def __call__(self, path: str) -> dict | None:
         folder, name = os.path.split(path)
-        return self._of_folder(folder).get(name)
+        return self._read(folder).get(name)
 
     def in_folder(self, folder: str) -> dict[str, dict]:
         """The records in one folder, by the path of the file."""
-        return {f"{folder}/{name}": record for name, record in self._of_folder(folder).items()}
+        return {f"{folder}/{name}": record for name, record in self._read(folder).items()}
 
 
 def write_records(outputs: Mapping[str, str], recipe: Recipe) -> None:
-    """Records for these files (path to digest of the content) that the recipe made them."""
+    """Records that the recipe made these files, given by path with the digest of the content."""
     for folder, names in _by_folder(outputs):
-        with _changing(folder) as records:
-            records |= {name: asdict(recipe) | {"sha256": outputs[path]} for name, path in names.items()}
+        with _changed_records(folder) as records:
+            records.update({name: asdict(recipe) | {"sha256": outputs[path]} for name, path in names.items()})
 
 
 def write_folder_records(folder: str, outputs: Mapping[str, str], recipe: Recipe) -> None:
-    """The same for all files in and below a folder that one job fills: in one `made.json`, so that a
-    deleted subfolder is noticed."""
-    with _changing(folder) as records:
+    """The same for all files in and below a folder that one job fills: in one `made.json`, so that a deleted subfolder
+    is noticed."""
+    with _changed_records(folder) as records:
         records.clear()
-        names = {os.path.relpath(path, folder): digest for path, digest in outputs.items()}
-        records |= {name: asdict(recipe) | {"sha256": digest} for name, digest in names.items()}
+        for path, digest in outputs.items():
+            records[os.path.relpath(path, folder)] = asdict(recipe) | {"sha256": digest}
 
 
 def remove_records(outputs: Iterable[str]) -> None:
-    """Forgets what made these files."""
+    """Removes the records of these files."""
     for folder, names in _by_folder(outputs):
-        if os.path.exists(os.path.join(folder, NAME)):
-            forget_records(folder, names)
+        if os.path.exists(os.path.join(folder, RECORDS_FILE)):
+            remove_folder_records(folder, names)
 
 
-def forget_records(folder: str, names: Iterable[str]) -> None:
-    """Forgets what made the files of these names in a folder."""
-    with _changing(folder) as records:
+def remove_folder_records(folder: str, names: Iterable[str]) -> None:
+    """Removes the records of the files of these names in a folder."""
+    with _changed_records(folder) as records:
         for name in names:
             records.pop(name, None)
 
@@ -125,13 +124,13 @@ def _by_folder(paths: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 @contextmanager
-def _changing(folder: str) -> Iterator[dict[str, dict]]:
-    """The records of a folder, to be changed; written at the end of the block. Other jobs wait."""
+def _changed_records(folder: str) -> Iterator[dict[str, dict]]:
+    """The records of a folder, which the block changes; written at its end. Other jobs wait."""
     os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, LOCK), "w") as lock:
+    with open(os.path.join(folder, LOCK_FILE), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         records = read_records(folder)
         before = dict(records)
         yield records
         if records != before:
-            write_json(Path(folder, NAME), dict(sorted(records.items())))
+            write_json(Path(folder, RECORDS_FILE), dict(sorted(records.items())))

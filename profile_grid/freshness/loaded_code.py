@@ -32,10 +32,9 @@ DAMAGED = "the result does not say what the measured program loaded"
 
 @dataclass(frozen=True)
 class LoadedFile:
-    """A file that was loaded: what its path is relative to, the path, and the digest of what ran. A module that is
-    found by name has the path below the folder it is imported from."""
+    """A file that was loaded. A module that is found by name has the path below the folder it is imported from."""
 
-    root: str
+    root: str  # what the path is relative to
     path: str
     digest: str
 
@@ -44,11 +43,11 @@ class LoadedFile:
 class LoadedCode:
     """The code that a measured program loaded: see cs336_model/program/loading.py."""
 
-    modules: dict[str, LoadedFile]
-    namespaces: list[str]
-    by_path: list[LoadedFile]
-    not_found: list[str]
-    others: list[str]
+    modules: dict[str, LoadedFile]  # by name
+    namespaces: list[str]  # packages without a file
+    by_path: list[LoadedFile]  # not found by a name
+    not_found: list[str]  # modules that it looked for
+    others: list[str]  # top-level names of all other modules, which a new file may hide
 
 
 _reasons: dict[tuple, str | None] = {}
@@ -57,8 +56,8 @@ _reasons: dict[tuple, str | None] = {}
 def changed_code(record: Mapping[str, Any], same_machine: bool) -> str | None:
     """Why the program would load other code now; None if it would not, or if this machine cannot know.
 
-    Files that pip installed, and extension modules, are only compared on the `same_machine`, since they differ
-    between machines. Thousands of results have the same record, so each is compared once.
+    Files that pip installed, and extension modules, are compared only if this is the `same_machine`, since they differ
+    between machines. Thousands of results have the same record, so each record is compared once.
     """
     key = (marshal.dumps(record, 2), same_machine, *search_folders())  # version 2: equal records are equal bytes
     if key not in _reasons:
@@ -81,10 +80,10 @@ def _all_reasons(code: LoadedCode, same_machine: bool) -> Iterator[str]:
 def _module_reason(name: str, file: LoadedFile, same_machine: bool) -> str | None:
     if not same_machine and not file.path.endswith(".py"):
         return None
-    location = present_search().find(name)
+    location = current_search().find(name)
     if location is None or location.first_path is None:
-        gone = file.root != ELSEWHERE or (same_machine and _package_is_here(name))
-        return f"{GONE}: {file.path}" if gone else None
+        is_gone = file.root != ELSEWHERE or (same_machine and _package_is_here(name))
+        return f"{GONE}: {file.path}" if is_gone else None
     if not same_machine and file.root == ELSEWHERE and is_installed(location.first_path):
         return None
     path = _path_of(name, location)
@@ -94,6 +93,7 @@ def _module_reason(name: str, file: LoadedFile, same_machine: bool) -> str | Non
 
 
 def _path_of(name: str, location: Location) -> str:
+    """The path of a module, or of a package without a file, below the folder it is imported from."""
     if location.file is None:
         return name.replace(".", "/")
     return path_below_import_folder(name, os.path.basename(location.file))
@@ -102,12 +102,12 @@ def _path_of(name: str, location: Location) -> str:
 def _package_is_here(name: str) -> bool:
     """Whether the package of a missing module is present, so that a file of it was deleted."""
     top, dot, _ = name.partition(".")
-    package = present_search().find(top) if dot else None
+    package = current_search().find(top) if dot else None
     return package is not None and package.file is not None
 
 
 def _namespace_reason(name: str) -> str | None:
-    location = present_search().find(name)
+    location = current_search().find(name)
     return f"{ANOTHER}: {_path_of(name, location)}" if location and location.file else None
 
 
@@ -119,11 +119,12 @@ def _path_reason(file: LoadedFile) -> str | None:
 
 
 def _is_found(name: str, same_machine: bool) -> bool:
-    location = present_search().find(name)
+    """Whether a module is here now; on another machine, installed ones do not count."""
+    location = current_search().find(name)
     if location is None:
         return False
-    installed = location.first_path is None or is_installed(location.first_path) or is_stdlib(location.first_path)
-    return same_machine or not installed
+    path = location.first_path
+    return same_machine or not (path is None or is_installed(path) or is_stdlib(path))
 
 
 def _has_digest(path: str, digest: str) -> bool:
@@ -143,11 +144,11 @@ def _code_digest(path: str) -> str:
 
 def search_folders() -> tuple[str, ...]:
     """The user's folders in which a measured program that is started here searches first."""
-    named = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return (os.getcwd(), *(os.path.abspath(folder) for folder in named if folder))
+    python_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return (os.getcwd(), *(os.path.abspath(folder) for folder in python_path if folder))
 
 
-def present_search() -> ModuleSearch:
+def current_search() -> ModuleSearch:
     """Where a measured program that is started here would find its modules."""
     return _search(search_folders())
 
@@ -159,18 +160,18 @@ def _search(folders: tuple[str, ...]) -> ModuleSearch:
 
 @cache
 def _names_that_hide(folders: tuple[str, ...]) -> frozenset[str]:
-    users = [folder for folder in folders if not is_installed(folder) and not is_stdlib(folder)]
-    return frozenset().union(*map(importable_names, users))
+    users_folders = [folder for folder in folders if not is_installed(folder) and not is_stdlib(folder)]
+    return frozenset().union(*map(importable_names, users_folders))
 
 
 def _folders_of_every_program() -> list[str]:
     """The part of sys.path that every program of this interpreter has; programs such as Snakemake add to theirs."""
     usual = [folder for folder in sys.path if is_installed(folder) or is_stdlib(folder) or folder.endswith(".zip")]
-    added = {line for folder in usual if is_installed(folder) for line in _lines_of_pth_files(folder)}
-    return [folder for folder in sys.path if folder in usual or folder in added]
+    named = {named for folder in usual if is_installed(folder) for named in _folders_in_pth_files(folder)}
+    return [folder for folder in sys.path if folder in usual or folder in named]
 
 
-def _lines_of_pth_files(folder: str) -> Iterator[str]:
+def _folders_in_pth_files(folder: str) -> Iterator[str]:
     for file in Path(folder).glob("*.pth"):
         for line in file.read_text(errors="replace").splitlines():
             yield os.path.abspath(os.path.join(folder, line.strip()))

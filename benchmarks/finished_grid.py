@@ -1,7 +1,7 @@
-"""Writes the results of every run of a grid and all files made from them, to measure the planning of a finished grid.
+"""Writes made-up results of every run of a grid and all files made from them, to measure how long planning takes when
+nothing remains to be done.
 
-Nothing remains to be done: the results look measured on this host's CPU, so that a plan compares settings, code,
-versions and variables.
+The results look measured on this host's CPU, so that a plan compares settings, code, versions and variables.
 """
 
 import json
@@ -15,15 +15,15 @@ from cs336_model.arguments import values_by_name
 from cs336_model.arithmetic.flops import ModelShape, forward_flops
 from cs336_model.cpu import cpu_name
 from cs336_model.program.code_digest import code_digest
-from profile_grid.freshness import environment, made, versions
+from profile_grid.freshness import environment, records, versions
 from profile_grid.freshness.digests import sha256_of_file
-from profile_grid.freshness.making import Making
+from profile_grid.freshness.jobs import AnalysisJob
 from profile_grid.results import capture_identity
 from profile_grid.study import stages
 from profile_grid.study.stage import Stage
 from tests.profile_grid.made_up_results import CAPTURE, MACHINE, TIMING, changed
 
-RECORDS = {"timing": TIMING, "capture": CAPTURE}
+MADE_UP_RESULTS = {"timing": TIMING, "capture": CAPTURE}
 LOADED_FILES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): {
         "root": "project",
@@ -39,9 +39,9 @@ include: "Snakefile"
 import sys
 
 sys.path.append({str(ROOT)!r})
-from benchmarks.made_grid import write_analysis, write_results
+from benchmarks.finished_grid import write_analysis, write_results
 
-write_results(SPECIFICATIONS, SOURCES)
+write_results(SPECIFICATIONS, SOURCE_DIGESTS)
 write_analysis(RERUNS, grid_plan(config)["runs"])
 """  # written next to a project's Snakefile
 
@@ -49,23 +49,23 @@ write_analysis(RERUNS, grid_plan(config)["runs"])
 def write_results(specifications: dict[str, dict[str, str]], sources: dict[str, str]) -> None:
     """Writes the outputs of every stage of every run; specifications are JSON, by stage and run."""
     for stage in (stages.BY_NAME[name] for name in specifications):
-        for name, text in specifications[stage.name].items():
-            folder = Path("results/runs", name)
+        for run, specification in specifications[stage.name].items():
+            folder = Path("results/runs", run)
             folder.mkdir(parents=True, exist_ok=True)
             for file in stage.files:
-                (folder / file).write_text(f"the {file} of {name}")
+                (folder / file).write_text(f"the {file} of {run}")
             files = {file: capture_identity.identity(folder / file) for file in stage.files}
-            record = stage_record(stage, json.loads(text), files, sources[stage.name])
-            (folder / stage.result).write_text(json.dumps(record, indent=1))
+            result = stage_result(stage, json.loads(specification), files, sources[stage.name])
+            (folder / stage.result).write_text(json.dumps(result, indent=1))
 
 
-def stage_record(stage: Stage, specification: dict, files: dict, sources: str) -> dict:
+def stage_result(stage: Stage, specification: dict, files: dict, sources: str) -> dict:
     """The complete result of one stage of a run."""
     program = specification["program"]
     arguments = values_by_name(program)
     shape = ModelShape(**{field.name: arguments[field.name] for field in fields(ModelShape)})
     return changed(
-        RECORDS[stage.name],
+        MADE_UP_RESULTS[stage.name],
         specification=specification, files=files, sources=sources, program__machine=THIS_HOST,
         program__flops=forward_flops(shape), program__spec=program, program__loaded__modules=LOADED_FILES,
         program__loaded_distributions={}, program__losses=[9.27],
@@ -76,20 +76,20 @@ def stage_record(stage: Stage, specification: dict, files: dict, sources: str) -
 
 
 def write_analysis(reruns, entries: list[dict]) -> None:
-    """Writes a line into every file that a job of the analysis makes, then the records of them."""
-    files = {making: _files(making) for making in reruns.makings()}
+    """Writes a line into every file that a job of the analysis makes, then their records."""
+    files = {job: _files(job) for job in reruns.analysis_jobs.values()}
     for path in (path for paths in files.values() for path in paths):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(path)
     Path("results/machine.txt").touch()
-    for making, paths in files.items():
-        recipe = reruns.recipe_now(making, entries if making.of_runs else None)
+    for job, paths in files.items():
+        recipe = reruns.current_recipe(job, entries if job.runs_plan else None)
         digests = {path: sha256_of_file(path) for path in paths}
-        for folder in making.folders:
-            made.write_folder_records(folder, digests, recipe)
-        if not making.folders:
-            made.write_records(digests, recipe)
+        for folder in job.folders:
+            records.write_folder_records(folder, digests, recipe)
+        if not job.folders:
+            records.write_records(digests, recipe)
 
 
-def _files(making: Making) -> list[str]:
-    return [*making.outputs, *(f"{folder}/contents.txt" for folder in making.folders)]
+def _files(job: AnalysisJob) -> list[str]:
+    return [*job.outputs, *(f"{folder}/contents.txt" for folder in job.folders)]

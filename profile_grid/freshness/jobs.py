@@ -1,20 +1,19 @@
-"""How a job of the analysis makes its outputs: the code it runs, its settings, what it reads and writes.
+"""The jobs of the analysis, with the code and settings that make their outputs, and the plan of which have to run.
 
-The plan and the job compute the same recipe from it, so that they can be compared. Jobs whose outputs are not what
-would be made now have to run, and so do those that read what such jobs make. This knows nothing of Snakemake, which
-gets the answer from workflow/reruns.py.
+The plan and the job compute the same recipe of the outputs, so that they can be compared. Jobs whose outputs are stale
+have to run, and so do those that read the outputs of such jobs. Snakemake gets the answer from workflow/reruns.py.
 """
 
 import glob
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from profile_grid.freshness.digests import FileDigests, digest_of_settings
 from profile_grid.freshness.imports import digest_of_code, imported_files, imported_packages
-from profile_grid.freshness.made import UNKNOWN, Recipe, Records, stale_reason
+from profile_grid.freshness.records import UNKNOWN, Recipe, Records, stale_reason
 from profile_grid.freshness.versions import is_planners_python, present_version
 from profile_grid.study.stages import BY_NAME
 
@@ -33,9 +32,14 @@ DISTRIBUTIONS = {  # by the name that is imported
 }
 
 
-def digest_of_packages(root: Path, programs: Iterable[str]) -> str:
+def digest_of_programs(root: Path, programs: tuple[str, ...], patterns: tuple[str, ...]) -> str:
+    """A digest of the code of a job's programs and patterns below `root`. Raises UnreadableSource or NoSuchSource."""
+    return digest_of_code(root, [*imported_files(root, *programs), *matching_files(root, patterns)])
+
+
+def digest_of_packages(root: Path, programs: tuple[str, ...]) -> str:
     """A digest of the versions of the packages that programs below `root` import; UNKNOWN in a Python that is not that
-    of the plan, since the plan cannot see its packages."""
+    of the plan, since the plan cannot see its packages. Raises UnreadableSource."""
     if not is_planners_python():
         return UNKNOWN
     names = imported_packages(root, *programs) & DISTRIBUTIONS.keys()
@@ -47,26 +51,20 @@ class NoSuchSource(ValueError):
 
 
 @dataclass(frozen=True)
-class Making:
-    """One job.
-
-    `programs` are files below the project's folder: they and all that they import count as its code, as do the files
-    that match `patterns`. `inputs` and `outputs` are relative to the working folder; of `folders` every file is an
-    output. With `of_runs`, the files of all runs that the plan at that path names are inputs too: there may be too many
-    for a command line. `command` is the module that runs, and its arguments: others make other outputs.
-    """
+class AnalysisJob:
+    """One job. Paths of programs and patterns are relative to the project's folder, others to the working folder."""
 
     name: str
-    programs: tuple[str, ...]
+    programs: tuple[str, ...]  # they and all that they import count as its code
     outputs: tuple[str, ...]
     inputs: tuple[str, ...] = ()
-    command: tuple[str, ...] = ()
-    patterns: tuple[str, ...] = ()
-    folders: tuple[str, ...] = ()
-    of_runs: str | None = None
+    command: tuple[str, ...] = ()  # the module that runs, and its arguments, which count as settings
+    patterns: tuple[str, ...] = ()  # of further files that count as its code
+    folders: tuple[str, ...] = ()  # of which every file is an output
+    runs_plan: str | None = None  # whose runs' files are inputs, too: there may be too many for a command line
 
     @classmethod
-    def from_json(cls, text: str) -> "Making":
+    def from_json(cls, text: str) -> "AnalysisJob":
         """The job that `to_json` wrote."""
         values = json.loads(text)
         return cls(**{key: tuple(value) if isinstance(value, list) else value for key, value in values.items()})
@@ -76,23 +74,16 @@ class Making:
         return json.dumps(asdict(self), sort_keys=True)
 
     def recipe(self, code: str, packages: str, digest_of: FileDigests, entries: list[dict] | None = None) -> Recipe:
-        """What makes the outputs now; `code` and `packages` are digests, `entries` the runs of the plan, if known."""
+        """What makes the outputs now. `code` and `packages` are digests, by `digest_of_programs` and
+        `digest_of_packages`, and `entries` the runs of the plan, if known."""
         return Recipe(code, digest_of_settings(self.command), packages, digest_of.of_all(self.all_inputs(entries)))
-
-    def code(self, root: Path) -> str:
-        """A digest of the code below `root`. Raises UnreadableSource or NoSuchSource."""
-        return digest_of_code(root, {*imported_files(root, *self.programs), *matching(root, self.patterns)})
-
-    def packages(self, root: Path) -> str:
-        """A digest of the versions of the packages that its programs import. Raises UnreadableSource."""
-        return digest_of_packages(root, self.programs)
 
     def all_inputs(self, entries: list[dict] | None = None) -> tuple[str, ...]:
         """The files that the job reads, those of runs included."""
-        if self.of_runs is None:
+        if self.runs_plan is None:
             return self.inputs
         if entries is None:
-            entries = json.loads(Path(self.of_runs).read_text())["runs"]
+            entries = json.loads(Path(self.runs_plan).read_text())["runs"]
         return (*self.inputs, *files_of_runs(entries))
 
     def stale_reason(self, recipe: Recipe, digest_of: FileDigests, record_of: Records) -> str | None:
@@ -116,7 +107,7 @@ def files_of_runs(entries: list[dict]) -> list[str]:
     ]
 
 
-def matching(root: Path, patterns: tuple[str, ...]) -> list[str]:
+def matching_files(root: Path, patterns: tuple[str, ...]) -> list[str]:
     """The files below `root` that match, relative to it. Raises NoSuchSource."""
     paths = []
     for pattern in patterns:
@@ -128,34 +119,30 @@ def matching(root: Path, patterns: tuple[str, ...]) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Job:
-    """One job: its name, what it reads and writes, and why its outputs are stale (None if they are not).
-
-    `outputs` are all its files; the job is found by any of them. `reason` is called once.
-    """
+class PlannedJob:
+    """A job of the analysis, or a measurement."""
 
     name: str
     inputs: Sequence[str]
-    outputs: Sequence[str]
-    reason: Callable[[], str | None]
+    outputs: Sequence[str]  # all files that it writes; the job is found by any of them
+    reason: Callable[[], str | None]  # why its outputs are stale, None if they are not; called once
 
 
 class Plan:
-    """The jobs of a study. `is_forced` says whether somebody asked for a job by force."""
+    """The jobs of a study. `is_forced` returns whether the user forces a job."""
 
-    def __init__(self, is_forced: Callable[[Job], bool] = lambda job: False):
+    def __init__(self, is_forced: Callable[[PlannedJob], bool] = lambda job: False):
         self._is_forced = is_forced
-        self._job_of: dict[str, Job] = {}
+        self._job_of: dict[str, PlannedJob] = {}
         self._reasons: dict[str, str | None] = {}
 
-    def add(self, jobs: Iterable[Job]) -> None:
-        """Adds jobs. Raises ValueError if two jobs write one file."""
-        for job in jobs:
-            for path in job.outputs:
-                if self._job_of.setdefault(path, job) is not job:
-                    raise ValueError(f"{path} is an output of {self._job_of[path].name} and of {job.name}")
+    def add(self, job: PlannedJob) -> None:
+        """Adds a job. Raises ValueError if another job writes one of its files."""
+        for path in job.outputs:
+            if self._job_of.setdefault(path, job) is not job:
+                raise ValueError(f"{path} is an output of {self._job_of[path].name} and of {job.name}")
 
-    def job_of(self, path: str) -> Job:
+    def job_of(self, path: str) -> PlannedJob:
         """The job that writes a file; KeyError if none does."""
         return self._job_of[path]
 
@@ -168,13 +155,13 @@ class Plan:
         maker = self._job_of.get(path)
         return maker is not None and self.reason(maker) is not None
 
-    def reason(self, job: Job) -> str | None:
+    def reason(self, job: PlannedJob) -> str | None:
         """Why a job has to run; None if it does not."""
         if job.name not in self._reasons:
             self._reasons[job.name] = self._reason(job)
         return self._reasons[job.name]
 
-    def _reason(self, job: Job) -> str | None:
+    def _reason(self, job: PlannedJob) -> str | None:
         if self._is_forced(job):
             return "it was asked for by --force or --forcerun"
         for path in job.inputs:
