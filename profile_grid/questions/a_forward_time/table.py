@@ -91,8 +91,11 @@ TABLES = (
         make=forward_time,
     ),
 )
-PAGE_TABLES = (PageTable("forward_time", "The forward pass, profiled and not", columns=(
-            "timing_status", "capture_status", "unprofiled_step_ms", "unprofiled_step_std_ms", "step_wall_ms",
-            "step_wall_std_ms", "overhead_ratio", "matches_python", "forward_wall_ms", "forward_gpu_span_ms",
-            "forward_gpu_busy_ms", "forward_kernels", "mean_kernel_us", "idle_share",
-        )), PageTable("timings", "Every phase without a profiler"),)  # fmt: skip
+PAGE_TABLES = (
+    PageTable("forward_time", "The forward pass, profiled and not", columns=(
+        "timing_status", "capture_status", "unprofiled_step_ms", "unprofiled_step_std_ms", "step_wall_ms",
+        "step_wall_std_ms", "overhead_ratio", "matches_python", "forward_wall_ms", "forward_gpu_span_ms",
+        "forward_gpu_busy_ms", "forward_kernels", "mean_kernel_us", "idle_share",
+    )),
+    PageTable("timings", "Every phase without a profiler"),
+)  # fmt: skip

@@ -22,16 +22,16 @@ def cells_of_one_head_size(tables: Tables) -> pd.DataFrame:
     calls if these were timed, and then their share of the peak."""
     cells = tables["attention_sweep"]
     sizes = sorted(set(cells[HEAD_DIM.key]))
-    usual = cells[cells[HEAD_DIM.key] == (USUAL_HEAD_SIZE if USUAL_HEAD_SIZE in sizes else sizes[0])]
-    if usual["bench_both_ms"].notna().any():
-        relative = usual["bench_both_std_ms"] / usual["bench_both_ms"]
-        return usual.assign(
-            both_ms=usual["bench_both_ms"], both_std_ms=usual["bench_both_std_ms"],
-            of_peak=usual["bench_both_of_peak"], of_peak_std=relative * usual["bench_both_of_peak"],
+    of_size = cells[cells[HEAD_DIM.key] == (USUAL_HEAD_SIZE if USUAL_HEAD_SIZE in sizes else sizes[0])]
+    if of_size["bench_both_ms"].notna().any():
+        relative = of_size["bench_both_std_ms"] / of_size["bench_both_ms"]
+        return of_size.assign(
+            both_ms=of_size["bench_both_ms"], both_std_ms=of_size["bench_both_std_ms"],
+            of_peak=of_size["bench_both_of_peak"], of_peak_std=relative * of_size["bench_both_of_peak"],
         )  # fmt: skip
-    spread = (usual["forward_std_ms"] ** 2 + usual["backward_std_ms"] ** 2) ** 0.5
-    sums = usual["forward_ms"] + usual["backward_ms"]
-    return usual.assign(both_ms=sums, both_std_ms=spread, of_peak=float("nan"), of_peak_std=float("nan"))
+    spread = (of_size["forward_std_ms"] ** 2 + of_size["backward_std_ms"] ** 2) ** 0.5
+    sums = of_size["forward_ms"] + of_size["backward_ms"]
+    return of_size.assign(both_ms=sums, both_std_ms=spread, of_peak=float("nan"), of_peak_std=float("nan"))
 
 
 def draw(tables: Tables) -> Drawing:

@@ -47,14 +47,15 @@ def draw_class_shares(tables: panels.Tables) -> panels.Drawing:
     x = alt.X("start:Q", scale=alt.Scale(domain=[0, 1]), axis=axis)
     full = next((mode for mode in dimensions.FULLEST_FIRST if mode in set(shares["mode"])), FORWARD)
     shorter = shares[(shares["side"] == TRAINING) & (shares["mode"] != full)]
-    shares = shares.assign(bar=_cells(shares), text=shares["run"].isin(shorter["run"]).map({True: SHORTER, False: ""}))
+    texts = shares["run"].isin(shorter["run"]).map({True: SHORTER, False: ""})
+    shares = shares.assign(bar=_bar_names(shares), text=texts)
 
     def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> panels.Spec:
         every = pd.concat([rows, absent])
-        cells = list(dict.fromkeys(_cells(run_selection.by_size(every, runs))))[:MAX_BARS]
+        names = list(dict.fromkeys(_bar_names(run_selection.by_size(every, runs))))[:MAX_BARS]
         sides = [side for side in SIDES if side in set(every["side"])]
         return panels.row(*[
-            _panel(rows[rows["side"] == side], absent[absent["side"] == side], cells, x, fills, side == sides[0])
+            _panel(rows[rows["side"] == side], absent[absent["side"] == side], names, x, fills, side == sides[0])
             .properties(title=alt.TitleParams(_title(side, full), frame="group"))
             for side in sides
         ], spacing=panels.GAP_PX)  # fmt: skip
@@ -69,7 +70,7 @@ def draw_class_shares(tables: panels.Tables) -> panels.Drawing:
     return frame.drawing(shares, declared, missing, panel, notes, title=title)
 
 
-def _cells(rows: pd.DataFrame) -> list[str]:
+def _bar_names(rows: pd.DataFrame) -> list[str]:
     return [f"{model} · {context}" for model, context in zip(rows["model"], rows["context_length"], strict=True)]
 
 
@@ -78,16 +79,12 @@ def _title(side: str, full: str) -> str:
 
 
 def _panel(
-    shares: pd.DataFrame, missing: pd.DataFrame, cells: list[str], x: alt.X, fills: alt.Fill, labelled: bool
+    shares: pd.DataFrame, missing: pd.DataFrame, names: list[str], x: alt.X, fills: alt.Fill, labelled: bool
 ) -> alt.LayerChart:
-    rows = shares[shares["bar"].isin(cells)].drop(columns="mode")
+    rows = shares[shares["bar"].isin(names)].drop(columns="mode")
     tooltip = marks.tooltip(rows, ("family", "family"), ("share", "share", marks.SHARE))
-    axes = {"x": x, "y": marks.bar_axis(cells, labelled)}
-    layers = [
-        marks.bars(rows, axes, fills, tooltip),
-        _percentages(rows, axes),
-        *_crosses(rows, missing, cells, axes),
-    ]
+    axes = {"x": x, "y": marks.bar_axis(names, labelled)}
+    layers = [marks.bars(rows, axes, fills, tooltip), _percentages(rows, axes), *_crosses(rows, missing, names, axes)]
     return alt.layer(*layers, height=alt.Step(marks.BAR_PX), width=WIDTH_PX)
 
 
@@ -103,12 +100,12 @@ def _percentages(shares: pd.DataFrame, channels: dict) -> alt.Chart:
     return alt.Chart(wide).mark_text(fontSize=SMALLEST).encode(**channels, text="text:N", color=ink)
 
 
-def _crosses(shares: pd.DataFrame, missing: pd.DataFrame, cells: list[str], channels: dict) -> list[alt.Chart]:
+def _crosses(shares: pd.DataFrame, missing: pd.DataFrame, names: list[str], channels: dict) -> list[alt.Chart]:
     """Marks for missing bars: a cross and the reason, or that the grid has no such run."""
-    failed = missing.assign(bar=_cells(missing), text=missing["status"].map(marks.status_words), start=0.02)
-    failed = failed[failed["bar"].isin(cells)].drop(columns="mode")
+    failed = missing.assign(bar=_bar_names(missing), text=missing["status"].map(marks.status_words), start=0.02)
+    failed = failed[failed["bar"].isin(names)].drop(columns="mode")
     present = {*shares["bar"], *failed["bar"]}
-    absent = pd.DataFrame({"bar": [cell for cell in cells if cell not in present]})
+    absent = pd.DataFrame({"bar": [name for name in names if name not in present]})
     absent = absent.assign(text="not in the grid", start=0.02)
     why = marks.tooltip(failed, ("text", "no results"), ("reason", "reason"))
     crossed = alt.Chart(failed).encode(**channels, tooltip=why)

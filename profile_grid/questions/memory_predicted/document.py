@@ -60,8 +60,9 @@ def _highest_peak(table: pd.DataFrame) -> Claim:
     rows = table[table["run"] == table.loc[table["peak_bytes"].astype("float64").idxmax(), "run"]]
     largest = rows.iloc[0]
     text = "The highest predicted peak of tensors is {peak} ({run}); its largest component is {component} ({size})."
-    sizes = {"peak": memory(largest["peak_bytes"]), "size": memory(largest["bytes"])}
-    return Claim(text, "predicted", run=run_in_words(largest), component=largest["component"], **sizes)
+    peak, size = memory(largest["peak_bytes"]), memory(largest["bytes"])
+    run, component = run_in_words(largest), largest["component"]
+    return Claim(text, "predicted", run=run, peak=peak, component=component, size=size)
 
 
 def _errors(runs: pd.DataFrame) -> list[Claim]:

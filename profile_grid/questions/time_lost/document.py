@@ -217,15 +217,15 @@ def _activity(doing: str) -> str:
 
 def _per_launch_table(run_rows: pd.DataFrame) -> MarkdownTable:
     """One line per launching phase: microseconds of its launching thread per launch, by activity."""
-    doing = list(run_rows.groupby("doing", sort=False)["own_ms"].sum().sort_values(ascending=False).index)
+    activities = list(run_rows.groupby("doing", sort=False)["own_ms"].sum().sort_values(ascending=False).index)
     lines = []
     for phase, rows in run_rows.groupby("phase", sort=False):
         us = rows.set_index("doing")["us_per_launch"]
         launches, ms = rows["launches"].iloc[0], rows["own_ms"].sum()
-        cells = (us.get(activity, 0.0) for activity in doing)
+        cells = (us.get(activity, 0.0) for activity in activities)
         figures = (count(launches), significant(ms), significant(us.sum()), *map(significant, cells))
         lines.append((escaped(phase), *figures))
-    headings = ("phase", "launches", "ms", "µs per launch", *(f"{_activity(activity)}, µs" for activity in doing))
+    headings = ("phase", "launches", "ms", "µs per launch", *(f"{_activity(activity)}, µs" for activity in activities))
     return MarkdownTable(headings, tuple(lines), first_right=1)
 
 
