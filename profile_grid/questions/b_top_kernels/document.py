@@ -9,22 +9,13 @@ from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import count, counted, interval, percent, with_spread
 from profile_grid.study.dimensions import MODE, MODES, keys_without
 from profile_grid.study.stages import CAPTURE
+from profile_grid.tables import wording
 from profile_grid.tables.cells import LEADING_KEYS, NOT_IN_GRID, Part, headings_of, leading_cells, status_word
 from profile_grid.tables.classes import family
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import ALL_PHASES, FORWARD
 from profile_grid.tables.pivoting import shown_dimensions
-from profile_grid.tables.wording import (
-    NO_FORWARD_PASS,
-    TRAINING,
-    Claim,
-    median_note,
-    no_kernels_sentence,
-    of_all,
-    places,
-    stand_in,
-    top_of,
-)
+from profile_grid.tables.wording import TRAINING, Claim, median_note, of_all
 
 SHORT_NAMES_OF_MODES = {TRAIN_STEP: "training"}  # in the first sentence, which is short
 
@@ -32,18 +23,18 @@ SHORT_NAMES_OF_MODES = {TRAIN_STEP: "training"}  # in the first sentence, which 
 def sentences(measured: Measured) -> list[Claim]:
     """(b) The top kernel of the forward pass, its invocations, and whether it is the top kernel of training."""
     if not measured.has_kernels:
-        return [no_kernels_sentence(measured)]
-    top = top_of(measured.inference("top_kernels"), FORWARD)
+        return [wording.no_kernels_sentence(measured)]
+    top = wording.top_of(measured.inference("top_kernels"), FORWARD)
     if top.empty:
-        return [NO_FORWARD_PASS]
+        return [wording.NO_FORWARD_PASS]
     training_tops = []  # (mode, the top kernel of the step of each run), the fullest mode last
     for mode in TRAINING:
-        rows = top_of(measured.mode("top_kernels", mode), ALL_PHASES).dropna(subset="same_as_forward")
+        rows = wording.top_of(measured.mode("top_kernels", mode), ALL_PHASES).dropna(subset="same_as_forward")
         if len(rows):
             training_tops.append((mode, rows))
     last_mode = training_tops[-1][0] if training_tops else None
     others = [claim for mode, rows in training_tops for claim in _others(mode, rows, measured, mode == last_mode)]
-    return [_lead(top, training_tops, measured), *stand_in(measured), _invocations(top, measured), *others]
+    return [_lead(top, training_tops, measured), *wording.stand_in(measured), _invocations(top, measured), *others]
 
 
 def _lead(top: pd.DataFrame, training_tops: list[tuple[str, pd.DataFrame]], measured: Measured) -> Claim:
@@ -74,7 +65,7 @@ def _invocations(top: pd.DataFrame, measured: Measured) -> Claim:
     if (top["run"].map(captured) == 1).all():
         over_steps = "of the one captured step"
     elif len(uneven_rows):
-        over_steps = f"the mean of captured steps that differ in {places(uneven_rows)}"
+        over_steps = f"the mean of captured steps that differ in {wording.places(uneven_rows)}"
     text = "The top {kernel} of the forward pass is launched {times}, {every}."
     times = counted(top["invocations"], "time")
     return Claim(text, "counted", kernel=measured.words.kernel, times=times, every=over_steps)

@@ -7,32 +7,23 @@ from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import count, interval, percent, rate, significant
 from profile_grid.questions.e_attention.table import MATMULS, PARTS, SOFTMAX
 from profile_grid.study.dimensions import MODE
+from profile_grid.tables import wording
 from profile_grid.tables.cells import LEADING_KEYS, Part, lines_table, run_table
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import BACKWARD
 from profile_grid.tables.per_pass import largest_by_run
 from profile_grid.tables.pivoting import pivoted_texts
-from profile_grid.tables.wording import (
-    NO_FORWARD_PASS,
-    Claim,
-    fused_sentence,
-    leaders,
-    listed,
-    median_note,
-    no_kernels_sentence,
-    of_all,
-    places,
-    stand_in,
-)
+from profile_grid.tables.wording import Claim, leaders, listed, median_note, of_all, places
 
 
 def sentences(measured: Measured) -> list[Claim]:
     """(e) Softmax against the matrix multiplies of attention: runtime and FLOPs."""
     if not measured.has_kernels:
-        return [no_kernels_sentence(measured)]
-    rows, fused = measured.inference("attention"), fused_sentence(measured, measured.inference("forward_classes"))
-    if measured.inference("forward_classes").empty:
-        return [NO_FORWARD_PASS]
+        return [wording.no_kernels_sentence(measured)]
+    rows, classes = measured.inference("attention"), measured.inference("forward_classes")
+    if classes.empty:
+        return [wording.NO_FORWARD_PASS]
+    fused = wording.fused_sentence(measured, classes)
     missing = [f"`{part}`" for part in (ATTENTION_SCORES, SOFTMAX, FINAL_MATMUL) if part not in set(rows["part"])]
     if missing:
         unknown = Claim(
@@ -43,7 +34,7 @@ def sentences(measured: Measured) -> list[Claim]:
     softmax = rows[(rows["part"] == SOFTMAX) & rows["runtime_to_matmuls"].notna()]
     if softmax.empty:
         return [Claim("Not answered: no run has ranges for softmax and for both matrix multiplies.", "missing"), *fused]
-    claims = [_ratio(softmax, measured), *stand_in(measured), _longest(rows), *_backward(measured)]
+    claims = [_ratio(softmax, measured), *wording.stand_in(measured), _longest(rows), *_backward(measured)]
     return [*claims, *_not_once_per_layer(rows), *fused]
 
 

@@ -7,28 +7,12 @@ import pandas as pd
 from kernel_tables.attribution.path_text import as_path, innermost, names_in
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import count, interval, memory, percent, significant
-from profile_grid.questions.i_memory.block_document import (
-    MAKERS,
-    block_sentence,
-    block_table,
-    dtypes_table,
-    maker_cells,
-    operations_table,
-    run_per_precision,
-    size,
-)
+from profile_grid.questions.i_memory import block_document
+from profile_grid.questions.i_memory.block_document import MAKERS, maker_cells, size
 from profile_grid.questions.i_memory.table import LARGEST_BATCH, LONGEST_CONTEXT
 from profile_grid.study.dimensions import BY_KEY, CHECKPOINT, MODEL
 from profile_grid.tables import gains, model_parts, pivoting
-from profile_grid.tables.cells import (
-    Part,
-    columns_with_values,
-    lines_table,
-    parts_table,
-    rows_table,
-    table_per_run,
-    titled,
-)
+from profile_grid.tables.cells import Part, columns_with_values, parts_table, rows_table, table_per_run, titled
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD, OUTSIDE
 from profile_grid.tables.per_pass import largest_by_run
@@ -97,7 +81,7 @@ def _kept_for_backward(measured: Measured) -> list[Claim]:
             "The forward pass keeps {total} for the backward pass; the largest part of it ({share}) is {parts}."
             "{block}",
             "counted", total=interval(total, memory), parts=leaders([escaped(part) for part in largest["part"]]),
-            share=interval(largest["share"], percent), block=block_sentence(measured),
+            share=interval(largest["share"], percent), block=block_document.block_sentence(measured),
         )
     ]  # fmt: skip
 
@@ -175,8 +159,9 @@ def tables(measured: Measured) -> list[Part]:
         *titled("Memory that each part of the model keeps for the backward pass, in brackets its share",
                 ((title, parts_table(rows, "share", _size_and_share)) for title, rows in parts)),
         ("One block of the model, and an activation of the residual stream, as recorded and as predicted",
-         block_table(measured)),
-        *table_per_run("What one block keeps for the backward pass, by operation", operations, operations_table),
+         block_document.block_table(measured)),
+        *table_per_run("What one block keeps for the backward pass, by operation", operations,
+                       block_document.operations_table),
         *table_per_run("The largest groups of allocations at the peak", groups, _groups_table),
         ("Peak memory as requested, allocated and reserved, what the driver shows after the last step, and what the"
          " shapes predict",
@@ -184,7 +169,7 @@ def tables(measured: Measured) -> list[Part]:
         ("What fits, predicted from the shapes, with all other settings as in the run",
          rows_table(room[room[LONGEST_CONTEXT].notna()], gains.LEADING_KEYS, FITTING)),
         *table_per_run("Types of parameters, outputs and gradients in the first step",
-                       run_per_precision(measured.tables["dtypes"]), dtypes_table),
+                       block_document.run_per_precision(measured.tables["dtypes"]), block_document.dtypes_table),
         *(f"Not recorded: {escaped(text)}." for text in dict.fromkeys(room["not_seen"].dropna())),
         ("What fits, measured by bisection, with all other settings as in the run",
          rows_table(measured.tables["memory_fits"], gains.LEADING_KEYS, BISECTED, words=1)),
@@ -218,23 +203,25 @@ def _peak_table(rows: pd.DataFrame) -> MarkdownTable:
     """One line per run: the phase of its peak, the peak, and its categories."""
     names = [name for name, category_rows in rows.groupby("category", sort=False) if category_rows["bytes"].any()]
     wide = pivoting.pivoted_texts(rows, ["run"], "category", lambda row: size(row["bytes"]))
-
-    def cells(row: dict) -> list[str]:
-        return [row["fullest_phase"], size(row["peak_bytes"]), *wide.loc[row["run"], names]]
-
-    return lines_table(rows.drop_duplicates("run"), gains.LEADING_KEYS, ("phase", "peak", *names), cells, words=1)
+    columns = (
+        ("phase", lambda row: row["fullest_phase"]),
+        ("peak", lambda row: size(row["peak_bytes"])),
+        *((name, lambda row, name=name: wide.loc[row["run"], name]) for name in names),
+    )
+    return rows_table(rows.drop_duplicates("run"), gains.LEADING_KEYS, columns, words=1)
 
 
 def _failures_table(rows: pd.DataFrame) -> MarkdownTable:
     """One line per run out of memory: where, requested and free bytes, and live bytes by category."""
     sums = pivoting.unstacked(rows.groupby(["run", "category"], sort=False)["bytes"].sum(), "category")
-
-    def cells(row: dict) -> list[str]:
-        sizes = (size(row[name]) for name in ("requested_bytes", "free_bytes", "live_bytes"))
-        return [_place(row["in_phase"], row["in_range"]), *sizes, *(size(bytes_) for bytes_ in sums.loc[row["run"]])]
-
-    headings = ("range", "requested", "free", "in use", *sums.columns)
-    return lines_table(rows.drop_duplicates("run"), gains.LEADING_KEYS, headings, cells, words=1)
+    columns = (
+        ("range", lambda row: _place(row["in_phase"], row["in_range"])),
+        ("requested", lambda row: size(row["requested_bytes"])),
+        ("free", lambda row: size(row["free_bytes"])),
+        ("in use", lambda row: size(row["live_bytes"])),
+        *((name, lambda row, name=name: size(sums.loc[row["run"], name])) for name in sums.columns),
+    )
+    return rows_table(rows.drop_duplicates("run"), gains.LEADING_KEYS, columns, words=1)
 
 
 def _groups_table(rows: pd.DataFrame) -> MarkdownTable:

@@ -5,13 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from cs336_model.arithmetic.memory import (
-    OUTSIDE_TENSORS,
-    estimated_peak_bytes,
-    gradient_bytes_of_a_block,
-    residual_bytes,
-    saved_in_a_block,
-)
+from cs336_model.arithmetic import memory
 from profile_grid.largest import fitting, tables
 from profile_grid.quantities import known
 from profile_grid.stages.memory.tables import MEMORY_BLOCKS, MEMORY_FAILED, MODULE_DTYPES
@@ -30,14 +24,14 @@ def predicted(row: Mapping[str, Any], key: str) -> int | None:
         return None
 
     def fits(value: int) -> bool:
-        return _estimated_peak(row | {key: value}) + OUTSIDE_TENSORS <= row["device_total_bytes"]
+        return _estimated_peak(row | {key: value}) + memory.OUTSIDE_TENSORS <= row["device_total_bytes"]
 
     return fitting.largest_fitting(fits, int(row[key]))
 
 
 def _estimated_peak(row: Mapping[str, Any]) -> int:
     """The peak of the run's tensors from the shapes, in bytes, by the present formulas."""
-    return estimated_peak_bytes(ideal.declared_shape(row), row["mode"], row)
+    return memory.estimated_peak_bytes(ideal.declared_shape(row), row["mode"], row)
 
 
 PREDICTED_SIZES = ((CONTEXT_LENGTH, LONGEST_CONTEXT), (BATCH_SIZE, LARGEST_BATCH))
@@ -64,8 +58,8 @@ def _predicted_bytes(run: pd.Series, row: dict) -> tuple[int | None, int | None,
     if shape is None:
         return None, None, None
     trains = pd.notna(row["saved_bytes"])
-    saved = saved_in_a_block(shape, row) if trains and row[CHECKPOINT.key] == CHECKPOINT.default else None
-    return saved, gradient_bytes_of_a_block(shape, row) if trains else None, residual_bytes(shape, row)
+    saved = memory.saved_in_a_block(shape, row) if trains and row[CHECKPOINT.key] == CHECKPOINT.default else None
+    return saved, memory.gradient_bytes_of_a_block(shape, row) if trains else None, memory.residual_bytes(shape, row)
 
 
 def memory_operations(merged: per_pass.Merged) -> pd.DataFrame:

@@ -6,15 +6,8 @@ import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import count, interval, known, percent, scientific, significant, with_spread
-from profile_grid.questions.n_communication.divided_document import (
-    GATHERS,
-    LEADING_KEYS,
-    MEMORY,
-    VOLUME,
-    gathers_claims,
-    megabytes,
-    memory_claims,
-)
+from profile_grid.questions.n_communication import divided_document
+from profile_grid.questions.n_communication.divided_document import LEADING_KEYS, megabytes
 from profile_grid.questions.n_communication.one_gpu import LEAST_AGREEING, STRONG, WEAK
 from profile_grid.questions.n_communication.table import PARTS
 from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODEL, PARALLEL, keys_without
@@ -42,8 +35,8 @@ def sentences(measured: Measured) -> list[Claim]:
         *_cost(measured.tables["communication_times"]),
         *_exposed_communication(measured.tables["communication_steps"]),
         *_loss_differences(measured.tables["communication_losses"]),
-        *memory_claims(measured.tables["communication_memory"]),
-        *gathers_claims(measured.tables["communication_gathers"]),
+        *divided_document.memory_claims(measured.tables["communication_memory"]),
+        *divided_document.gathers_claims(measured.tables["communication_gathers"]),
         *_bandwidth(measured),
     ]
     errors = _first_step_errors(measured.tables["communication_accuracy"])
@@ -193,11 +186,11 @@ def tables(measured: Measured) -> list[Part]:
         ("How the time of a step is spent on each rank, under the profiler (means of the captured steps)",
          _steps_table(measured)),
         (f"{_collectives_shown(measured)}, means over ranks and captured steps", _collectives_table(measured)),
-        ("What one rank communicates in a step, by operation", table_of("volume", VOLUME, words=1)),
+        ("What one rank communicates in a step, by operation", table_of("volume", divided_document.VOLUME, words=1)),
         ("Blocks whose parameters were gathered late, in captured steps of all ranks (all blocks: the table"
          " `communication_gathers`)",
-         rows_table(gathers[gathers["late"] > 0], LEADING_KEYS, GATHERS, words=1)),
-        ("Memory of each rank by category", table_of("memory", MEMORY, words=3)),
+         rows_table(gathers[gathers["late"] > 0], LEADING_KEYS, divided_document.GATHERS, words=1)),
+        ("Memory of each rank by category", table_of("memory", divided_document.MEMORY, words=3)),
         ("Only all-reduces, one after another, without a model",
          rows_table(all_reduces, (GPUS.key,), ALL_REDUCES, hidden_if_constant=keys_without(GPUS.key))),
         ("Losses compared with those of the run on one GPU with the same batch, as relative differences",
