@@ -89,6 +89,16 @@ def rate(flop_per_s) -> str:
     return f"{significant(flop_per_s / size)} {prefix}FLOP/s"
 
 
+def scientific(value) -> str:
+    """A number of any size with two digits: 0.00123 is "1.2e-03"."""
+    return f"{value:.1e}" if known(value) else ABSENT
+
+
+def yes_or_no(value) -> str:
+    """A boolean in words."""
+    return ("yes" if value else "no") if known(value) else ABSENT
+
+
 def interval(values: Iterable, text: Callable[[float], str]) -> str:
     """The smallest to the largest value, or the one where both read the same: "3.1 ms to 27 ms"."""
     present = [value for value in values if known(value)]

@@ -95,7 +95,7 @@ def by_size(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return rows.iloc[keys.sort_values(list(keys), kind="stable").index].reset_index(drop=True)
 
 
-def without_figures(runs: pd.DataFrame, *stages: Stage) -> pd.DataFrame:
+def runs_without_results(runs: pd.DataFrame, *stages: Stage) -> pd.DataFrame:
     """The runs that have no results of one of these stages: dimensions, `status` of the first such stage, `reason`."""
     status = pd.Series(COMPLETE, index=runs.index, dtype="object")
     for stage in stages:

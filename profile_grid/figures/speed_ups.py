@@ -54,7 +54,7 @@ class SpeedUps:
             return _panels(data[data[CELL].isin(cells)], cells, series, f"times as fast as {self.base}")
 
         frame = Frame(KEYS, f"No two timed runs differ only in {dimension.heading}, one of them {self.base}.")
-        return frame.drawing(rows, runs, run_selection.without_figures(runs, TIMING), panel, notes)
+        return frame.drawing(rows, runs, run_selection.runs_without_results(runs, TIMING), panel, notes)
 
     def result(self, tables: Tables) -> str:
         """The speed-ups at each value, of complete steps of the mode with the most runs."""

@@ -1,17 +1,18 @@
 """The tables of the documents: one line per run, which begins with its dimensions, with a status if there is no
 result."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, escaped
-from profile_grid.quantities import ABSENT, known
+from profile_grid.quantities import ABSENT, known, scientific
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.study.dimensions import BY_KEY, CONTEXT_LENGTH, MODE, MODEL
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables import classes, pivoting
 from profile_grid.tables.measured import Measured
+from profile_grid.tables.wording import run_in_words
 
 STATUS_WORDS = {OUT_OF_MEMORY: "OOM"}  # other statuses are words already
 NOT_IN_GRID = "not run"
@@ -53,6 +54,18 @@ def rows_table(
     return lines_table(rows, always, headings, lambda row: [text(row) for text in texts], words, hidden)
 
 
+def columns_with_values(
+    rows: pd.DataFrame, headings: Mapping[str, str], text: Callable[[float], str]
+) -> list[tuple[str, Callable[[dict], str]]]:
+    """The columns of `rows_table` for these columns of the rows, by name their heading, without those that have no
+    value."""
+
+    def cell(name: str) -> Callable[[dict], str]:
+        return lambda row: text(row[name]) if known(row[name]) else ABSENT
+
+    return [(heading, cell(name)) for name, heading in headings.items() if rows[name].notna().any()]
+
+
 def parts_table(rows: pd.DataFrame, largest_first: str, cell: Callable[[dict], str]) -> MarkdownTable:
     """One line per part of the model, the largest mean of a column first; a column per model with the cell of each
     row."""
@@ -87,6 +100,30 @@ def headings_of(shown: Sequence[str]) -> tuple[str, ...]:
 def leading_cells(row: dict, shown: Sequence[str]) -> tuple[str, ...]:
     """The values of these dimensions in Markdown."""
     return tuple(escaped(BY_KEY[key].name_of(row[key])) for key in shown)
+
+
+def titled(introduction: str, tables: Iterable[tuple[str, MarkdownTable]], form: str = "{}, {}") -> list[Part]:
+    """The parts of a document with these tables and their titles: each title, if there is any, follows the introduction
+    in this form."""
+    return [(form.format(introduction, title) if title else introduction, table) for title, table in tables]
+
+
+def table_per_run(
+    introduction: str,
+    rows: pd.DataFrame,
+    table: Callable[[pd.DataFrame], MarkdownTable],
+    named: Collection[str] = (),
+) -> list[Part]:
+    """The parts of a document with a table of the rows of each run, below the introduction with the run in brackets;
+    `named` is that of `wording.where`."""
+    runs = (run_rows for _, run_rows in rows.groupby("run", sort=False))
+    tables = ((run_in_words(run_rows.iloc[0], named), table(run_rows)) for run_rows in runs)
+    return titled(introduction, tables, "{} ({})")
+
+
+def text_or_status(text: str, status) -> str:
+    """The text of a complete result; else its status."""
+    return text if status == COMPLETE else status_word(status)
 
 
 def status_word(status) -> str:
@@ -126,6 +163,5 @@ def errors_table(rows: pd.DataFrame, always: Sequence[str]) -> MarkdownTable | N
 
 
 def _errors(row: dict) -> list[str]:
-    errors = [row[f"{name}_error"] for name in ("loss", "logits", "gradient_norm", "explained")]
-    verdict = VERDICTS[bool(row["within_precision"])] if known(row["within_precision"]) else ABSENT
-    return [*(f"{value:.1e}" if known(value) else ABSENT for value in errors), verdict]
+    errors = [scientific(row[f"{name}_error"]) for name in ("loss", "logits", "gradient_norm", "explained")]
+    return [*errors, VERDICTS[bool(row["within_precision"])] if known(row["within_precision"]) else ABSENT]

@@ -27,13 +27,20 @@ OF_ATTENTION = (ranges.ATTENTION_SCORES, ranges.FINAL_MATMUL)
 BOUNDS = ("by_flops", "by_bytes")
 
 
+def declared_shape(run: Mapping) -> ModelShape | None:
+    """The shape of a model with these sizes on one GPU, from a row of `runs`; None if one is unknown."""
+    if any(pd.isna(run.get(name)) for name in (*SHAPE, "batch_size", "gpus")):
+        return None
+    return ModelShape(batch_size=int(sequences_per_gpu(run)), **{name: int(run[name]) for name in SHAPE})
+
+
 def shape_of_run(run: Mapping) -> ModelShape | None:
     """The shape of the model on one GPU, from a row of `runs`; None for other people's models, whose FLOPs are not
     those of the shapes."""
-    if any(pd.isna(run.get(name)) for name in (*SHAPE, "batch_size", "gpus", "forward_flops")):
+    shape, flops = declared_shape(run), run.get("forward_flops")
+    if shape is None or pd.isna(flops):
         return None
-    shape = ModelShape(batch_size=int(sequences_per_gpu(run)), **{name: int(run[name]) for name in SHAPE})
-    return shape if forward_flops(shape)[names.FORWARD] == int(run["forward_flops"]) else None
+    return shape if forward_flops(shape)[names.FORWARD] == int(flops) else None
 
 
 def peaks_of_device(device_name: object) -> gpu_peaks.Peaks | None:

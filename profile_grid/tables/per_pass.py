@@ -107,6 +107,11 @@ def total_by_run(rows: pd.DataFrame) -> pd.Series:
     return sums.set_axis(sums.index.astype("str"))
 
 
+def largest_by_run(rows: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The first row of each run with the largest value in this column; the largest of all first."""
+    return rows.sort_values(column, ascending=False, kind="stable").drop_duplicates("run")
+
+
 def in_run_order(table: pd.DataFrame, kernels: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """The rows in the order of the runs in `kernels`, then by `by`, by default the longest first."""
     phases = ["phase"] if "phase" in table.columns else []

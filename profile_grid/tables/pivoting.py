@@ -1,10 +1,11 @@
 """Wide tables that refuse to put two rows into one cell, and tables split by the dimensions that they do not show."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pandas as pd
 
 from profile_grid.errors import OutsideError
+from profile_grid.quantities import ABSENT
 from profile_grid.study.dimensions import BY_KEY, DIMENSIONS, KEYS, title_of
 
 
@@ -30,6 +31,14 @@ def pivoted(rows: pd.DataFrame, index: Sequence[str], columns: str, values: Sequ
     if rows.empty:
         return pd.DataFrame(columns=list(values))  # an empty wide table would have no columns for the values
     return unstacked(rows.set_index(keys)[list(values)], columns)
+
+
+def pivoted_texts(
+    rows: pd.DataFrame, index: Sequence[str], columns: str, text: Callable[[dict], str], absent: str = ABSENT
+) -> pd.DataFrame:
+    """A wide table as from `pivoted` with the text of each row, and `absent` where there is no row."""
+    texts = rows.assign(_text=[text(row) for row in rows.to_dict("records")])
+    return pivoted(texts, index, columns, ["_text"])["_text"].fillna(absent)
 
 
 def unstacked(table: pd.DataFrame | pd.Series, level: str, fill_value: float | None = None) -> pd.DataFrame:

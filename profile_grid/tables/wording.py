@@ -3,7 +3,7 @@ all questions share: names of runs, lists, extremes."""
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from itertools import groupby
 
 import pandas as pd
@@ -164,6 +164,11 @@ def winners(names: list[str], noun: str = "run") -> str:
     if len(names) == 1 and counts:
         return counts[0][0]
     return listed([f"{name} in {of_all(number, len(names), noun)}" for name, number in counts]) or "none"
+
+
+def median_note(values: pd.Series, text: Callable[[float], str]) -> str:
+    """The median in brackets, to follow the interval of more than two values: " (median 3.2)"; else nothing."""
+    return f" (median {text(values.median())})" if len(values) > 2 else ""
 
 
 def stand_in(measured: Measured) -> list[str]:

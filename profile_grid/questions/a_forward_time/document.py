@@ -5,28 +5,29 @@ import math
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, escaped
-from profile_grid.quantities import ABSENT, interval, known, percent, ratio, significant, with_spread
+from profile_grid.quantities import interval, known, percent, ratio, significant, with_spread, yes_or_no
 from profile_grid.questions.a_forward_time.table import MATCH_TOLERANCE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, MODEL
 from profile_grid.tables import evidence, pivoting
-from profile_grid.tables.cells import NOT_IN_GRID, Part, run_table, status_word
+from profile_grid.tables.cells import NOT_IN_GRID, Part, run_table, status_word, titled
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD
-from profile_grid.tables.wording import PASSES, Claim, capital, of_all, some_runs
+from profile_grid.tables.wording import PASSES, Claim, capital, median_note, of_all, some_runs
 
-ERRORS = 2  # standard errors by which the GPU is busy longer than the range that launches its work
+MIN_STANDARD_ERRORS = 2  # by which the GPU has to be busy longer than the range that launches its work
+PROFILED_TIMES = ("step_wall", "forward_wall", "forward_gpu_span", "forward_gpu_busy")
 TOLERANCE = f"{100 * MATCH_TOLERANCE:.0f} %"
 
 
-def sentences(measured: Measured) -> list[str]:
+def sentences(measured: Measured) -> list[Claim]:
     """(a) How long a forward pass takes, and how much longer it takes under the profiler."""
     rows = measured.inference("forward_time")
     timed, profiled = rows.dropna(subset="unprofiled_step_ms"), rows.dropna(subset="step_wall_ms")
     if timed.empty:
         return [Claim("Not answered: no run was timed without a profiler.", "missing"), *_stand_in(measured)]
-    compared = timed[timed["run"].isin(profiled["run"])]
-    claims = [_step_times(timed, compared, measured), *_stand_in(measured), *_profiler_effect(compared)]
-    return [*claims, *_launch_bound(profiled, measured), *_launched_ahead(profiled, measured)]
+    both = timed[timed["run"].isin(profiled["run"])]
+    claims = [_step_times(timed, both, measured), *_stand_in(measured), *_profiler_effect(both)]
+    return [*claims, *_launch_bound(profiled, measured), *_launches_ahead(profiled, measured)]
 
 
 def _stand_in(measured: Measured) -> list[Claim]:
@@ -40,46 +41,51 @@ def _stand_in(measured: Measured) -> list[Claim]:
     return [Claim(text, "missing", step=PASSES[measured.inference_mode])]
 
 
-def _step_times(timed: pd.DataFrame, compared: pd.DataFrame, measured: Measured) -> Claim:
-    times, agreeing = timed["unprofiled_step_ms"], int(compared["matches_python"].astype(bool).sum())
+def _step_times(timed: pd.DataFrame, both: pd.DataFrame, measured: Measured) -> Claim:
+    """The times of the forward pass, and how many of them are the same under the profiler."""
+    times, agreeing = timed["unprofiled_step_ms"], int(both["matches_python"].astype(bool).sum())
     step = PASSES[measured.inference_mode].replace("the ", "a ")
-    median = f" (median {significant(times.median())} ms)" if len(times) > 2 else ""
+    median = median_note(times, lambda ms: f"{significant(ms)} ms")
     profiler = "no run has both a timing and a capture"
-    if len(compared):
-        limit, count = ("at most", agreeing) if agreeing else ("more than", len(compared))
-        runs = of_all(count, len(compared), "run")
+    if len(both) == 1:
+        profiler = f"under the profiler, it takes {significant(both['overhead_ratio'].iloc[0])} times as long"
+    elif len(both):
+        limit = "at most" if agreeing else "more than"
+        runs = of_all(agreeing or len(both), len(both), "run")
         profiler = f"under the profiler, the time differs by {limit} {TOLERANCE} in {runs}"
-    if len(compared) == 1:
-        profiler = f"under the profiler, it takes {significant(compared['overhead_ratio'].iloc[0])} times as long"
     return Claim(
         "{step} takes {times} ms{median}; {profiler}.", "counted",
         step=capital(step), times=interval(times, significant), median=median, profiler=profiler,
     )  # fmt: skip
 
 
-def _profiler_effect(compared: pd.DataFrame) -> list[Claim]:
-    """The number of runs whose profiled step differs by more than this, and whether two processes could differ as
-    much."""
-    different, is_unclear = _different(compared)
-    clear = "The profiler slows {runs}: a step takes {ratios} times as long."
-    unclear = "In {runs}, a step takes {ratios} times as long under the profiler; this may be chance."
-    if len(compared) == 1 and not is_unclear.any():
+def _profiler_effect(both: pd.DataFrame) -> list[Claim]:
+    """In how many runs the profiled step differs by more than the tolerance, and in how many of these two processes may
+    differ by as much."""
+    rows = _beyond_tolerance(both)
+    if len(both) == 1 and not rows["is_unclear"].any():
         return []  # the lead says it
-    return [
-        Claim(text, rule, runs=some_runs(rows, compared), ratios=interval(rows["overhead_ratio"], significant))
-        for text, rule, rows in (
-            (clear, "difference", different[~is_unclear]), (unclear, "unclear", different[is_unclear]),
-        ) if len(rows)
-    ]  # fmt: skip
+    texts = {
+        "difference": "The profiler slows {runs}: a step takes {ratios} times as long.",
+        "unclear": "In {runs}, a step takes {ratios} times as long under the profiler; this may be chance.",
+    }
+    claims = []
+    for rule, text in texts.items():
+        rule_rows = rows[rows["is_unclear"] == (rule == "unclear")]
+        if len(rule_rows):
+            ratios = interval(rule_rows["overhead_ratio"], significant)
+            claims.append(Claim(text, rule, runs=some_runs(rule_rows, both), ratios=ratios))
+    return claims
 
 
-def _different(compared: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
-    """The runs whose profiled step differs by more than MATCH_TOLERANCE, and whether two processes could differ as
+def _beyond_tolerance(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs whose profiled step differs by more than MATCH_TOLERANCE; `is_unclear` if two processes may differ by as
     much."""
-    rows = compared[~compared["matches_python"].astype(bool)]
+    rows = runs[~runs["matches_python"].astype(bool)]
     error = rows["process_spread"] * (1 + 1 / rows["processes"]) ** 0.5  # one process is profiled
     freedom = (rows["processes"] - 1).where(rows["processes"] > 1, math.inf)
-    return rows, evidence.judged(rows["overhead_ratio"], error, freedom)["verdict"] == evidence.UNCLEAR
+    verdict = evidence.judged(rows["overhead_ratio"], error, freedom)["verdict"]
+    return rows.assign(is_unclear=verdict == evidence.UNCLEAR)
 
 
 def _launch_bound(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
@@ -103,17 +109,18 @@ def _launch_bound(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
 
 
 def _launch_us(profiled: pd.DataFrame) -> pd.Series:
+    """The time of a launch: the range `forward` divided by its kernels."""
     return profiled["forward_wall_ms"] * 1e3 / profiled["forward_kernels"]
 
 
-def _launched_ahead(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
+def _launches_ahead(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
     """In how many runs the range `forward` is clearly shorter than the work that it launches."""
     captured = profiled.dropna(subset="forward_gpu_busy_ms")
     if captured.empty or measured.machine.on_cpu:
         return []
     squares = captured["forward_wall_std_ms"].fillna(0.0) ** 2 + captured["forward_gpu_busy_std_ms"].fillna(0.0) ** 2
     error = (squares / captured["steps_captured"].clip(lower=1)) ** 0.5
-    is_ahead = captured["forward_gpu_busy_ms"] - captured["forward_wall_ms"] > ERRORS * error
+    is_ahead = captured["forward_gpu_busy_ms"] - captured["forward_wall_ms"] > MIN_STANDARD_ERRORS * error
     return [
         Claim(
             "In {runs}, the NVTX range `forward` is clearly shorter than the GPU is busy: the host launches kernels"
@@ -127,45 +134,42 @@ def tables(measured: Measured) -> list[Part]:
     """(a) Python's timing, models by contexts; the forward pass as Python's timer, NVTX and the GPU see it."""
     timed, captured = measured.steps
     step = capital(PASSES[measured.inference_mode])
-    pivots = [
-        (f"{step} by Python's timer, without a profiler, ms{', ' if title else ''}{title}", table)
-        for title, table in _timing_pivots(measured)
-    ]
-    of_phase = "" if measured.inference_mode == FORWARD else "; NVTX, first to last and busy are of its forward phase"
-    both = f"{step} by Python's timer ({timed} steps) and under the profiler ({captured} steps){of_phase}"
-    return [*pivots, (both, _forward_time_table(measured))]
+    pivots = titled(f"{step} by Python's timer, without a profiler, ms", _timing_pivots(measured))
+    scope = "" if measured.inference_mode == FORWARD else "; NVTX, first to last and busy are of its forward phase"
+    introduction = f"{step} by Python's timer ({timed} steps) and under the profiler ({captured} steps){scope}"
+    return [*pivots, (introduction, _forward_time_table(measured))]
 
 
 def _forward_time_table(measured: Measured) -> MarkdownTable:
     device, rows = measured.words.device, measured.inference("forward_time")
-    different, is_unclear = _different(rows.dropna(subset=["unprofiled_step_ms", "step_wall_ms"]))
-    unclear = set(different.loc[is_unclear, "run"])
+    differing = _beyond_tolerance(rows.dropna(subset=["unprofiled_step_ms", "step_wall_ms"]))
+    unclear = set(differing.loc[differing["is_unclear"], "run"])
     launch_us = _launch_us(rows)
-    bound = set(rows.loc[evidence.is_launch_bound(rows["idle_share"], launch_us, rows["mean_kernel_us"]), "run"])
+    is_bound = evidence.is_launch_bound(rows["idle_share"], launch_us, rows["mean_kernel_us"])
+    bound = set() if measured.machine.on_cpu else set(rows.loc[is_bound, "run"])
     headings = (
         "Python, ms", "captured step, ms", "ratio", f"within {TOLERANCE}", "NVTX `forward`, ms",
         f"{device} first to last, ms", f"{device} busy, ms", f"{device} idle in step",
     )  # fmt: skip
 
-    def cells(row) -> tuple[str, ...]:
-        python = with_spread(row.unprofiled_step_ms, row.unprofiled_step_std_ms)
-        profiled = with_spread(row.step_wall_ms, row.step_wall_std_ms)
+    def cells(row: dict) -> tuple[str, ...]:
+        times = {name: with_spread(row[f"{name}_ms"], row[f"{name}_std_ms"]) for name in PROFILED_TIMES}
         return (
-            python if known(row.unprofiled_step_ms) else status_word(row.timing_status),
-            profiled if known(row.step_wall_ms) else status_word(row.capture_status),
-            ratio(row.overhead_ratio, row.overhead_ratio_std),
-            _match(row.matches_python) + (" ?" if row.run in unclear else ""),
-            with_spread(row.forward_wall_ms, row.forward_wall_std_ms),
-            with_spread(row.forward_gpu_span_ms, row.forward_gpu_span_std_ms),
-            with_spread(row.forward_gpu_busy_ms, row.forward_gpu_busy_std_ms),
-            percent(row.idle_share) + (", launch-bound" if row.run in bound and not measured.machine.on_cpu else ""),
-        )
+            _unprofiled_step(row),
+            times["step_wall"] if known(row["step_wall_ms"]) else status_word(row["capture_status"]),
+            ratio(row["overhead_ratio"], row["overhead_ratio_std"]),
+            yes_or_no(row["matches_python"]) + (" ?" if row["run"] in unclear else ""),
+            times["forward_wall"], times["forward_gpu_span"], times["forward_gpu_busy"],
+            percent(row["idle_share"]) + (", launch-bound" if row["run"] in bound else ""),
+        )  # fmt: skip
 
-    return run_table(measured, headings, {row.run: cells(row) for row in rows.itertuples()})
+    return run_table(measured, headings, {row["run"]: cells(row) for row in rows.to_dict("records")})
 
 
-def _match(matches: bool | None) -> str:
-    return ABSENT if not known(matches) else "yes" if matches else "no"
+def _unprofiled_step(row: dict) -> str:
+    if not known(row["unprofiled_step_ms"]):
+        return status_word(row["timing_status"])
+    return with_spread(row["unprofiled_step_ms"], row["unprofiled_step_std_ms"])
 
 
 def _timing_pivots(measured: Measured) -> list[tuple[str, MarkdownTable]]:
@@ -178,16 +182,8 @@ def _timing_pivots(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     return [(title, _timing_pivot(part)) for title, part in pivoting.split(rows, (*dimensions, "mode"))]
 
 
-def _timing_pivot(rows) -> MarkdownTable:
+def _timing_pivot(rows: pd.DataFrame) -> MarkdownTable:
     contexts, models = pivoting.sorted_values(rows, CONTEXT_LENGTH.key), pivoting.sorted_values(rows, MODEL.key)
-    cells = {
-        (row.model, row.context_length): with_spread(row.unprofiled_step_ms, row.unprofiled_step_std_ms)
-        if known(row.unprofiled_step_ms)
-        else status_word(row.timing_status)
-        for row in rows.itertuples()
-    }
-    lines = tuple(
-        (escaped(model), *(cells.get((model, context), NOT_IN_GRID) for context in contexts)) for model in models
-    )
-    headings = (CONTEXT_LENGTH.title(context) for context in contexts)
-    return MarkdownTable((MODEL.heading, *headings), lines, first_right=1)
+    wide = pivoting.pivoted_texts(rows, [MODEL.key], CONTEXT_LENGTH.key, _unprofiled_step, NOT_IN_GRID)
+    lines = tuple((escaped(model), *wide.loc[model, contexts]) for model in models)
+    return MarkdownTable((MODEL.heading, *map(CONTEXT_LENGTH.title, contexts)), lines, first_right=1)

@@ -4,23 +4,22 @@ import altair as alt
 import pandas as pd
 
 from kernel_tables.page.colors import GREY, PALE
-from profile_grid.figures import marks
+from profile_grid.figures import marks, run_selection
 from profile_grid.figures.panels import AXIS_PX, Drawing, Figure, Frame, Spec, Tables, side_by_side
-from profile_grid.figures.run_selection import fullest_runs, models_in_order, with_dimensions, without_figures, words
 from profile_grid.figures.theme import GROUND, WIDTH, Contexts, Log, Series
 from profile_grid.quantities import interval, percent, significant
-from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODE, MODEL, MODES
+from profile_grid.study.dimensions import FULLEST_FIRST, MODES
 from profile_grid.study.stages import CAPTURE, TIMING
-from profile_grid.tables import names, wording
+from profile_grid.tables import wording
 from profile_grid.tables.evidence import LAUNCH_BOUND_SHARE
+from profile_grid.tables.gains import LEADING_KEYS, whole_steps
 from profile_grid.tables.measured import ON_CPU, ON_GPU
 
 DRAWN_PHASES = ("forward", "backward", "optimizer")
 PROFILED_SHIFT = 1.07
 PANEL_PX = 200
-TIME = ["mean_ms", "std_ms"]
-SHOWN_IN_PANEL = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
-BETWEEN = {
+MEAN_AND_STD = ["mean_ms", "std_ms"]
+IDLE_NOTES = {
     ON_GPU.device: "Above the line: idle for long enough to be launch-bound. The profiler adds to every launch.",
     ON_CPU.device: "Between operators, the CPU runs Python, autograd and the profiler.",
 }
@@ -35,7 +34,7 @@ def phase_times(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame)
 
     Profiled times are from the first kernel to the last, or the wall time of the range if there are no kernels.
     """
-    chosen = fullest_runs(runs)["run"]
+    chosen = run_selection.fullest_runs(runs)["run"]
     keys = ["run", "phase"]
     unprofiled = timings[timings["run"].isin(chosen) & timings["phase"].isin(DRAWN_PHASES)]
     captured = phases[phases["run"].isin(chosen) & phases["phase"].isin(DRAWN_PHASES)]
@@ -43,7 +42,7 @@ def phase_times(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame)
     profiled = span_ms.groupby([captured[key] for key in keys], observed=True).agg(["mean", "std"]).reset_index()
     profiled = profiled.rename(columns={"mean": "profiled_ms", "std": "profiled_std_ms"})
     times = unprofiled[[*keys, "mean_ms", "std_ms"]].merge(profiled, on=keys, how="outer", validate="one_to_one")
-    return with_dimensions(times, runs).sort_values("context_length", kind="stable", ignore_index=True)
+    return run_selection.with_dimensions(times, runs).sort_values("context_length", kind="stable", ignore_index=True)
 
 
 def draw_phase_times(tables: Tables) -> Drawing:
@@ -51,9 +50,9 @@ def draw_phase_times(tables: Tables) -> Drawing:
     runs = tables["runs"]
     times = phase_times(runs, tables["timings"], tables["phases"]).drop(columns="mode")
     times = times[times[["mean_ms", "profiled_ms"]].notna().any(axis=1)]
-    chosen = fullest_runs(runs)
-    missing = without_figures(chosen, TIMING, CAPTURE)
-    series = Series("model", tuple(models_in_order(runs)))
+    chosen = run_selection.fullest_runs(runs)
+    missing = run_selection.runs_without_results(chosen, TIMING, CAPTURE)
+    series = Series("model", tuple(run_selection.models_in_order(runs)))
     contexts = Contexts.of(runs["context_length"])
 
     def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> Spec:
@@ -64,20 +63,21 @@ def draw_phase_times(tables: Tables) -> Drawing:
         }
         return side_by_side(panels, PANEL_PX, len(DRAWN_PHASES))
 
-    kernel = words(runs).kernel
+    kernel = run_selection.words(runs).kernel
     modes = " or ".join(MODES[mode] for mode in FULLEST_FIRST if mode in set(chosen["mode"]))
     note = (
         f"Phases of one {modes}, mean ± standard deviation of the steps. With the profiler, moved right: first {kernel}"
         f" to last (wall time where no {kernel} was captured)."
     )
-    return Frame(SHOWN_IN_PANEL, "No run was measured to its end.").drawing(times, chosen, missing, panel, (note,))
+    return Frame(LEADING_KEYS, "No run was measured to its end.").drawing(times, chosen, missing, panel, (note,))
 
 
 def _panel(rows: pd.DataFrame, missing: pd.DataFrame, contexts: Contexts, series: Series, phase: str) -> alt.LayerChart:
     ends = marks.with_ends(rows, "profiled_ms", "profiled_std_ms", "profiled")
     ends = ends.assign(context_profiled=ends["context_length"] * PROFILED_SHIFT)
-    both = pd.concat([ends[["mean_ms", "std_ms"]], ends[["profiled_ms", "profiled_std_ms"]].set_axis(TIME, axis=1)])
-    y = marks.axis_of(both, *TIME, PANEL_PX).with_room(below_px=marks.room_px(missing))
+    profiled_times = ends[["profiled_ms", "profiled_std_ms"]].set_axis(MEAN_AND_STD, axis=1)
+    both = pd.concat([ends[MEAN_AND_STD], profiled_times])
+    y = marks.axis_of(both, *MEAN_AND_STD, PANEL_PX).with_room(below_px=marks.room_px(missing))
     title = "time (ms)" if phase == DRAWN_PHASES[0] else None
     tips = marks.tooltip(
         ends, ("phase", "phase"), ("mean_ms", "without profiler (ms)", marks.DIGITS),
@@ -90,7 +90,7 @@ def _panel(rows: pd.DataFrame, missing: pd.DataFrame, contexts: Contexts, series
     return alt.layer(
         profiled.mark_rule().encode(y=low, y2="profiled_high"),
         profiled.mark_point(fill=GROUND, strokeWidth=1.3).encode(y=middle, shape=series.shape(), tooltip=tips),
-        *marks.measured(ends, contexts.x(), y, title, series, *TIME, tips),
+        *marks.measured(ends, contexts.x(), y, title, series, *MEAN_AND_STD, tips),
         *marks.missing_marks(missing, contexts, y, series),
         marks.hollow_and_filled("with the profiler", "without a profiler"),
     )
@@ -112,29 +112,26 @@ PHASE_TIMES = Figure(
 
 def busy_and_wall(runs: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
     """One row per run that has kernels: wall_ms and busy_ms of a step, its kernels, mean kernel_us, busy_share."""
-    steps = phases[(phases["phase"] == names.WHOLE_STEP) & (phases["kernels"] > 0) & (phases["wall_ns"] > 0)]
-    means = (
-        steps.groupby("run", sort=False, observed=True)[["wall_ns", "gpu_busy_ns", "kernel_ns", "kernels"]]
-        .mean()
-        .reset_index()
-    )
+    steps = whole_steps(phases[(phases["kernels"] > 0) & (phases["wall_ns"] > 0)])
+    columns = ["wall_ns", "gpu_busy_ns", "kernel_ns", "kernels"]
+    means = steps.groupby("run", sort=False, observed=True)[columns].mean().reset_index()
     rows = means[["run", "kernels"]].assign(
         wall_ms=means["wall_ns"] / 1e6,
         busy_ms=means["gpu_busy_ns"] / 1e6,
         kernel_us=means["kernel_ns"] / 1e3 / means["kernels"],
         busy_share=means["gpu_busy_ns"] / means["wall_ns"],
     )
-    return with_dimensions(rows, runs)
+    return run_selection.with_dimensions(rows, runs)
 
 
 def draw_launch_bound(tables: Tables) -> Drawing:
     """The idle share of a step against the mean length of a kernel, a marker per run: models by colour, modes by
     fill. A logarithmic axis separates the runs that hardly wait."""
-    runs, terms = tables["runs"], words(tables["runs"])
+    runs, terms = tables["runs"], run_selection.words(tables["runs"])
     busy = busy_and_wall(runs, tables["phases"])
     idle_percent = 100 * (1 - busy["busy_share"])
     busy = busy.assign(how=busy["mode"].map(MODES), idle_percent=idle_percent.clip(lower=LEAST_IDLE_PERCENT))
-    models = tuple(model for model in models_in_order(runs) if model in set(busy["model"]))
+    models = tuple(model for model in run_selection.models_in_order(runs) if model in set(busy["model"]))
     series = Series("model", models, hollow=True)
     fills = {MODES[mode]: fill for mode, fill in MODE_FILLS.items() if mode in set(busy["mode"])}
     tooltip = marks.tooltip(
@@ -151,25 +148,22 @@ def draw_launch_bound(tables: Tables) -> Drawing:
             y=alt.Y("idle_percent:Q", scale=idle.scale, axis=idle.axis(f"{terms.device} idle (% of wall time)")),
             color=series.color(), shape=series.shape(), fill=marks.fill_key("how", fills), tooltip=tooltip,
         )  # fmt: skip
-        limit = pd.DataFrame(
-            {"idle_percent": [LIMIT_PERCENT]} if terms.device == ON_GPU.device else {"idle_percent": []}
-        )
+        limit = pd.DataFrame({"idle_percent": [LIMIT_PERCENT] if terms.device == ON_GPU.device else []})
         line = alt.Chart(limit).mark_rule(color=GREY).encode(y=alt.Y("idle_percent:Q", scale=idle.scale))
         return alt.layer(line, markers, width=WIDTH_PX, height=HEIGHT_PX)
 
-    notes = ["One marker per run, means of the captured steps. " + BETWEEN[terms.device]]
+    notes = ["One marker per run, means of the captured steps. " + IDLE_NOTES[terms.device]]
     if (idle_percent < LEAST_IDLE_PERCENT).any():
         notes.append(f"Less than {LEAST_IDLE_PERCENT} % is drawn as {LEAST_IDLE_PERCENT} %.")
-    frame = Frame(
-        SHOWN_IN_PANEL, f"No capture holds {terms.kernels}, so how long the {terms.device} was busy is not known."
-    )
+    reason = f"No capture holds {terms.kernels}, so how long the {terms.device} was busy is not known."
     title = f"Share of a step in which no {terms.kernel} runs, against the mean length of one"
-    return frame.drawing(busy, runs, without_figures(runs, CAPTURE), panel, notes, title=title)
+    missing = run_selection.runs_without_results(runs, CAPTURE)
+    return Frame(LEADING_KEYS, reason).drawing(busy, runs, missing, panel, notes, title=title)
 
 
 def result_launch_bound(tables: Tables) -> str:
     """The share of a step in which the device is idle, and the number of runs in which a GPU is idle for long."""
-    busy, device = busy_and_wall(tables["runs"], tables["phases"]), words(tables["runs"]).device
+    busy, device = busy_and_wall(tables["runs"], tables["phases"]), run_selection.words(tables["runs"]).device
     idle = 1 - busy["busy_share"]
     if device == ON_CPU.device:
         return f"The CPU runs no operator in {interval(idle, percent)} of a step"

@@ -7,6 +7,7 @@ from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.names import FORWARD, WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, numbers
+from profile_grid.tables.ratios import ratio_and_std
 
 MATCH_TOLERANCE = 0.05
 
@@ -25,9 +26,8 @@ def forward_time(merged: Merged) -> pd.DataFrame:
         table[f"forward_{name}_ms"] = column(forward, f"{name}_ms")
         table[f"forward_{name}_std_ms"] = column(forward, f"{name}_std_ms")
     table["step_wall_ms"], table["step_wall_std_ms"] = column(step, "wall_ms"), column(step, "wall_std_ms")
-    table["unprofiled_step_ms"], table["unprofiled_step_std_ms"] = (
-        column(unprofiled, "mean_ms"), column(unprofiled, "std_ms"),
-    )  # fmt: skip
+    table["unprofiled_step_ms"] = column(unprofiled, "mean_ms")
+    table["unprofiled_step_std_ms"] = column(unprofiled, "std_ms")
     table["steps_timed"], table["steps_captured"] = column(unprofiled, "n"), column(step, "steps")
     table["forward_kernels"] = column(forward, "kernels")
     table["mean_kernel_us"] = column(forward, "kernel_ms") * 1e3 / table["forward_kernels"]
@@ -40,25 +40,23 @@ def _phase_statistics(phases: pd.DataFrame, phase: str) -> pd.DataFrame:
     """Mean and spread over the steps of one phase by run, in ms; NaN on the GPU if it ran nothing."""
     rows = phases[phases["phase"] == phase]
     kernels = phases.groupby("run", observed=True)["kernels"].sum()
-    silent = rows["run"].isin(kernels.index[kernels == 0])
-    columns = {"wall_ns": "wall", "gpu_span_ns": "gpu_span", "gpu_busy_ns": "gpu_busy", "kernel_ns": "kernel"}
+    has_no_kernels = rows["run"].isin(kernels.index[kernels == 0])
     statistics = {}
-    for source, name in columns.items():
-        values = numbers(rows[source]) / 1e6
-        grouped = (values if source == "wall_ns" else values.mask(silent)).groupby(rows["run"], observed=True)
+    for name in ("wall", "gpu_span", "gpu_busy", "kernel"):
+        values = numbers(rows[f"{name}_ns"]) / 1e6
+        grouped = (values if name == "wall" else values.mask(has_no_kernels)).groupby(rows["run"], observed=True)
         statistics |= {f"{name}_ms": grouped.mean(), f"{name}_std_ms": grouped.std()}
-    kernels = numbers(rows["kernels"]).mask(silent).groupby(rows["run"], observed=True).mean()
+    kernels = numbers(rows["kernels"]).mask(has_no_kernels).groupby(rows["run"], observed=True).mean()
     steps = rows.groupby("run", observed=True)["step"].nunique()
     return pd.DataFrame({**statistics, "kernels": kernels, "steps": steps})
 
 
 def _with_overhead(table: pd.DataFrame) -> pd.DataFrame:
     """The table with the ratio of the profiled to the unprofiled step, its spread, and whether the two match."""
-    ratio = table["step_wall_ms"] / table["unprofiled_step_ms"]
-    relative = (table["step_wall_std_ms"] / table["step_wall_ms"]) ** 2
-    relative += (table["unprofiled_step_std_ms"] / table["unprofiled_step_ms"]) ** 2
+    columns = ("step_wall_ms", "step_wall_std_ms", "unprofiled_step_ms", "unprofiled_step_std_ms")
+    ratio, std = ratio_and_std(*(table[name] for name in columns))
     matches = ((ratio - 1).abs() <= MATCH_TOLERANCE).astype("boolean").mask(ratio.isna())
-    return table.assign(overhead_ratio=ratio, overhead_ratio_std=ratio * relative**0.5, matches_python=matches)
+    return table.assign(overhead_ratio=ratio, overhead_ratio_std=std, matches_python=matches)
 
 
 TABLES = (
@@ -93,8 +91,11 @@ TABLES = (
         make=forward_time,
     ),
 )
-PAGE_TABLES = (PageTable("forward_time", "The forward pass, profiled and not", columns=(
-            "timing_status", "capture_status", "unprofiled_step_ms", "unprofiled_step_std_ms", "step_wall_ms",
-            "step_wall_std_ms", "overhead_ratio", "matches_python", "forward_wall_ms", "forward_gpu_span_ms",
-            "forward_gpu_busy_ms", "forward_kernels", "mean_kernel_us", "idle_share",
-        )), PageTable("timings", "Every phase without a profiler"),)  # fmt: skip
+PAGE_TABLES = (
+    PageTable("forward_time", "The forward pass, profiled and not", columns=(
+        "timing_status", "capture_status", "unprofiled_step_ms", "unprofiled_step_std_ms", "step_wall_ms",
+        "step_wall_std_ms", "overhead_ratio", "matches_python", "forward_wall_ms", "forward_gpu_span_ms",
+        "forward_gpu_busy_ms", "forward_kernels", "mean_kernel_us", "idle_share",
+    )),
+    PageTable("timings", "Every phase without a profiler"),
+)  # fmt: skip

@@ -4,63 +4,64 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pandas as pd
 
-from cs336_model.program.variants.values import EAGER, FP32, TF32
+from cs336_model.program.variants.values import FP32, TF32
 from cs336_model.program.without_times import AS_TF32, FAILED, UNSUPPORTED, WRONG
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, interval, known, memory, percent, significant, with_spread
-from profile_grid.questions.attention_sweep.table import KEY_COLUMNS
+from profile_grid.questions.attention_sweep.table import KEY_COLUMNS, pairs_with_eager
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
-from profile_grid.tables.cells import Part, status_word
+from profile_grid.tables.cells import Part, text_or_status
 from profile_grid.tables.evidence import FASTER, SPREADS, fastest, judged
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.pivoting import pivoted
+from profile_grid.tables.pivoting import pivoted_texts
 from profile_grid.tables.wording import NO_WINNER, Claim, listed, of_all, of_pytorch, winners
 
-TIMES = ("bench_forward", "bench_backward", "bench_both", "forward", "backward")
-CELL = [
-    *(f"{name}{suffix}" for name in TIMES for suffix in ("_ms", "_std_ms")),
-    "bench_both_of_peak", "memory_before_backward_bytes", "status",
-]  # fmt: skip
-TITLES = {  # by the column that must have values
-    "bench_forward_ms": "Forward pass, single calls, ms",
-    "bench_backward_ms": "Backward pass, single calls, ms",
-    "bench_both_ms": "Forward and backward pass, single calls, ms",
-    "bench_both_of_peak": "Share of the peak FLOP/s, forward and backward pass, single calls",
-    "forward_ms": "Forward pass with the wait for the device, ms",
-    "backward_ms": "Backward pass with the wait for the device, ms",
-    "memory_before_backward_bytes": "Memory in use before the backward pass",
+
+def _time_of(name: str) -> Callable[[dict], str]:
+    return lambda cell: with_spread(cell[f"{name}_ms"], cell[f"{name}_std_ms"])
+
+
+def _used_memory(cell: dict) -> str:
+    size = cell["memory_before_backward_bytes"]
+    return memory(size) if known(size) else ABSENT
+
+
+COLUMNS = {  # by the column that must have values: the title of its tables, and the text of a cell
+    "bench_forward_ms": ("Forward pass, single calls, ms", _time_of("bench_forward")),
+    "bench_backward_ms": ("Backward pass, single calls, ms", _time_of("bench_backward")),
+    "bench_both_ms": ("Forward and backward pass, single calls, ms", _time_of("bench_both")),
+    "bench_both_of_peak": (
+        "Share of the peak FLOP/s, forward and backward pass, single calls",
+        lambda cell: percent(cell["bench_both_of_peak"]),
+    ),
+    "forward_ms": ("Forward pass with the wait for the device, ms", _time_of("forward")),
+    "backward_ms": ("Backward pass with the wait for the device, ms", _time_of("backward")),
+    "memory_before_backward_bytes": ("Memory in use before the backward pass", _used_memory),
 }
+ALWAYS_SHOWN = ("forward_ms", "backward_ms")
 MAX_NAMED = 3
-WAITS_ARE_UNKNOWN = True  # nothing tells where the host paces an operator: the larger difference is assumed
+WAITS_ARE_UNKNOWN = True  # nothing tells where the GPU waits for the host, so the larger spread is assumed
+LARGER_SPREAD = SPREADS[WAITS_ARE_UNKNOWN]
 REASONS = (("Not supported here", (UNSUPPORTED,)), ("Wrong, or failed", (WRONG, FAILED)))
 
 
-def sentences(measured: Measured) -> list[str]:
+def sentences(measured: Measured) -> list[Claim]:
     """The largest speed-up; by precision the fastest variant and its memory; the cells without results."""
     table = measured.tables["attention_sweep"]
-    done = table[table["status"] == COMPLETE]
-    if done.empty:
+    complete = table[table["status"] == COMPLETE]
+    if complete.empty:
         return [Claim("Not answered: no cell was measured.", "missing")]
-    both = done.assign(ms=done["bench_both_ms"].fillna(done["forward_ms"] + done["backward_ms"]))
-    gains = _gains(both)
-    if gains.empty:
+    timed = complete.assign(ms=complete["bench_both_ms"].fillna(complete["forward_ms"] + complete["backward_ms"]))
+    pairs = pairs_with_eager(timed, "ms")
+    if pairs.empty:
         return [Claim("One variant was measured, so there is nothing to compare it with; its times are below.")]
-    first = [_largest(gains), _faster(gains), *_peaks(done), *_not_right(table)]
-    return [*first, *_fastest(both), *_memory(table), *_refused(table), *_compiling(table)]
+    claims = [_largest_speed_up(pairs), _number_faster(pairs), *_peaks(complete), *_wrong_or_inexact(table)]
+    return [*claims, *_fastest(timed), *_memory(table), *_unsupported(table), *_compiling(table)]
 
 
-def _gains(both: pd.DataFrame) -> pd.DataFrame:
-    """The measured cells of all variants but the written-out one: times of both passes together, and the verdict."""
-    base = both.loc[both["variant"] == EAGER, [*KEY_COLUMNS, "ms"]].rename(columns={"ms": "base_ms"})
-    pairs = both[both["variant"] != EAGER].merge(base, on=KEY_COLUMNS)
-    gain = pairs["base_ms"] / pairs["ms"]
-    error = pd.Series(SPREADS[True] * 2**0.5, index=pairs.index)  # nothing tells where the host paces an operator
-    return pairs.assign(gain=gain, verdict=judged(gain, error)["verdict"])
-
-
-def _largest(gains: pd.DataFrame) -> Claim:
-    """The largest speed-up at the longest context, and the median of all."""
-    longest = gains[gains["context_length"] == gains["context_length"].max()]
+def _largest_speed_up(pairs: pd.DataFrame) -> Claim:
+    """The largest speed-up over eager attention at the longest context."""
+    longest = pairs[pairs["context_length"] == pairs["context_length"].max()]
     row = longest.loc[longest["gain"].idxmax()]
     return Claim(
         "In {precision} at context {context}, head size {d}, {variant} is {gain} times as fast as eager attention"
@@ -70,32 +71,33 @@ def _largest(gains: pd.DataFrame) -> Claim:
     )  # fmt: skip
 
 
-def _faster(gains: pd.DataFrame) -> Claim:
+def _number_faster(pairs: pd.DataFrame) -> Claim:
     """How many combinations of variant and sizes are faster than eager attention."""
-    faster = int((gains["verdict"] == FASTER).sum())
+    error = pd.Series(LARGER_SPREAD * 2**0.5, index=pairs.index)
+    faster = int((judged(pairs["gain"], error)["verdict"] == FASTER).sum())
     text = "Faster than eager attention: {faster} of variant, precision, head size and context."
-    return Claim(text, "difference", faster=of_all(faster, len(gains), "combination"))
+    return Claim(text, "difference", faster=of_all(faster, len(pairs), "combination"))
 
 
-def _peaks(done: pd.DataFrame) -> Iterator[Claim]:
+def _peaks(complete: pd.DataFrame) -> Iterator[Claim]:
     """By precision the largest shares of the GPU's peak that variants reach; the tables have all."""
-    known_peak, of_precisions = done[done["bench_both_of_peak"].notna()], []
-    for precision, cells in known_peak.groupby("precision", sort=False):
+    precision_texts = []
+    for precision, cells in complete.dropna(subset="bench_both_of_peak").groupby("precision", sort=False):
         best = cells.loc[cells.groupby("variant", sort=False)["bench_both_of_peak"].idxmax()]
         texts = [
             f"{escaped(row['variant'])} {percent(row['bench_both_of_peak'])}"
             for row in best.nlargest(MAX_NAMED, "bench_both_of_peak").to_dict("records")
         ]
-        of_precisions.append(f"in {precision} {listed(texts)}")
-    if of_precisions:
+        precision_texts.append(f"in {precision} {listed(texts)}")
+    if precision_texts:
         text = "The largest shares of the peak FLOP/s, forward and backward pass: {texts}."
-        yield Claim(text, texts="; ".join(of_precisions))
+        yield Claim(text, texts="; ".join(precision_texts))
 
 
-def _fastest(both: pd.DataFrame) -> list[Claim]:
+def _fastest(timed: pd.DataFrame) -> list[Claim]:
     """By precision the variant with the shortest passes at the longest and at the shortest context."""
     texts = []
-    for precision, cells in both.groupby("precision", sort=False):
+    for precision, cells in timed.groupby("precision", sort=False):
         cells, at_lengths = cells[cells.groupby(KEY_COLUMNS)["variant"].transform("nunique") > 1], []
         for length in sorted({*cells["context_length"].agg(["min", "max"])}) if len(cells) else ():
             at_length = cells[cells["context_length"] == length]
@@ -106,27 +108,28 @@ def _fastest(both: pd.DataFrame) -> list[Claim]:
 
 
 def _fastest_of(cell: pd.DataFrame) -> str:
-    best = fastest(cell["ms"], pd.DataFrame({"spread": SPREADS[True], "processes": 1.0}, cell.index))
+    """The variant that is clearly faster than all others of one head size and context, else NO_WINNER."""
+    best = fastest(cell["ms"], pd.DataFrame({"spread": LARGER_SPREAD, "processes": 1.0}, cell.index))
     return NO_WINNER if best is None else escaped(cell.loc[best, "variant"])
 
 
 def _memory(table: pd.DataFrame) -> Iterator[Claim]:
     """What runs out of memory, and what is in use before the backward pass at the longest context."""
-    if texts := _from_lengths(table, OUT_OF_MEMORY):
+    if texts := _shortest_contexts(table, OUT_OF_MEMORY):
         yield Claim("Out of memory: {texts}.", "counted", texts=listed(texts))
-    recorded = table[table["memory_before_backward_bytes"].notna()]
+    recorded = table.dropna(subset="memory_before_backward_bytes")
     longest = recorded[recorded["context_length"] == recorded["context_length"].max()]
-    of_precisions = []
+    precision_texts = []
     for precision, cells in longest.groupby("precision", sort=False):
-        most = cells.groupby("variant", sort=False)["memory_before_backward_bytes"].max().sort_values(kind="stable")
-        texts = [f"{escaped(variant)} {memory(used)}" for variant, used in most.items()]
-        of_precisions.append(f"in {precision} {listed(texts)}")
-    if of_precisions:
+        sizes = cells.groupby("variant", sort=False)["memory_before_backward_bytes"].max().sort_values(kind="stable")
+        texts = [f"{escaped(variant)} {memory(used)}" for variant, used in sizes.items()]
+        precision_texts.append(f"in {precision} {listed(texts)}")
+    if precision_texts:
         text = "Memory in use before the backward pass at context {context}, at most: {texts}."
-        yield Claim(text, context=longest["context_length"].iloc[0], texts="; ".join(of_precisions))
+        yield Claim(text, context=longest["context_length"].iloc[0], texts="; ".join(precision_texts))
 
 
-def _from_lengths(table: pd.DataFrame, status: str) -> list[str]:
+def _shortest_contexts(table: pd.DataFrame, status: str) -> list[str]:
     """The shortest context with this status, of each variant and precision that has any, in words."""
     cells = table[table["status"] == status]
     shortest = cells.groupby(["variant", "precision"], sort=False)["context_length"].min()
@@ -135,7 +138,7 @@ def _from_lengths(table: pd.DataFrame, status: str) -> list[str]:
     ]
 
 
-def _refused(table: pd.DataFrame) -> list[Claim]:
+def _unsupported(table: pd.DataFrame) -> list[Claim]:
     """The variants that PyTorch refuses; their reasons are below the tables."""
     refused = table[table["status"] == UNSUPPORTED][["variant", "precision"]].drop_duplicates()
     texts = [f"{escaped(variant)} in {precision}" for variant, precision in refused.itertuples(index=False)]
@@ -143,10 +146,10 @@ def _refused(table: pd.DataFrame) -> list[Claim]:
     return [Claim(text, "missing", texts=listed(texts))] if texts else []
 
 
-def _not_right(table: pd.DataFrame) -> Iterator[Claim]:
+def _wrong_or_inexact(table: pd.DataFrame) -> Iterator[Claim]:
     """A student's code that is wrong, fails, or computes with the accuracy of TF32."""
     for status in (WRONG, FAILED):
-        if texts := _from_lengths(table, status):
+        if texts := _shortest_contexts(table, status):
             text = "{status}: {texts}; the reasons are below the tables."
             yield Claim(text, "missing", status=status.capitalize(), texts=listed(texts))
     inexact = list(dict.fromkeys(table.loc[table["verdict"] == AS_TF32, "variant"]))
@@ -166,9 +169,9 @@ def tables(measured: Measured) -> list[Part]:
     times, each reason once."""
     table = measured.tables["attention_sweep"]
     parts: list[Part] = [
-        (f"{title}, in {precision}", _table(cells, TEXT_OF_CELL[name]))
+        (f"{title}, in {precision}", _table(cells, text))
         for precision, cells in table.groupby("precision", sort=False)
-        for name, title in TITLES.items()
+        for name, (title, text) in COLUMNS.items()
         if cells[name].notna().any() or name in ALWAYS_SHOWN
     ]
     for heading, statuses in REASONS:
@@ -195,38 +198,14 @@ def methods(machines: Iterable[Measured]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _table(cells: pd.DataFrame, text: Callable[[pd.Series], str]) -> MarkdownTable:
-    variants = list(dict.fromkeys(cells["variant"]))
-    wide = pivoted(cells, KEY_COLUMNS, "variant", CELL)
-    several = cells["batch_size"].nunique() > 1
+def _table(cells: pd.DataFrame, text: Callable[[dict], str]) -> MarkdownTable:
+    """One line per head size, context length and batch size, a column per variant with the text of its cell, or its
+    status."""
+    wide = pivoted_texts(cells, KEY_COLUMNS, "variant", lambda cell: text_or_status(text(cell), cell["status"]))
+    leading = {"head_dim": "head size", "context_length": "context"}
+    leading |= {"batch_size": "batch"} if cells["batch_size"].nunique() > 1 else {}
     lines = []
     for key_values in sorted(wide.index):
         values = dict(zip(KEY_COLUMNS, key_values, strict=True))
-        leading = (str(values[key]) for key in ("head_dim", "context_length", *(["batch_size"] if several else [])))
-        cell_values = wide.loc[key_values]
-        texts = (text(pd.Series({name: cell_values[(name, variant)] for name in CELL})) for variant in variants)
-        lines.append((*leading, *texts))
-    headings = ("head size", "context", *(["batch"] if several else []), *(escaped(variant) for variant in variants))
-    return MarkdownTable(headings, tuple(lines), first_right=0)
-
-
-def _cell_of(name: str, text: Callable[[pd.Series], str]) -> Callable[[pd.Series], str]:
-    """The text of a cell that has a value in this column, else its status."""
-
-    def text_or_status(cell: pd.Series) -> str:
-        if cell["status"] == COMPLETE:
-            return text(cell) if known(cell[name]) else ABSENT
-        return status_word(cell["status"]) if known(cell["status"]) else ABSENT
-
-    return text_or_status
-
-
-def _time_cell(name: str) -> Callable[[pd.Series], str]:
-    return _cell_of(f"{name}_ms", lambda cell: with_spread(cell[f"{name}_ms"], cell[f"{name}_std_ms"]))
-
-
-ALWAYS_SHOWN = ("forward_ms", "backward_ms")
-TEXT_OF_CELL = {f"{name}_ms": _time_cell(name) for name in TIMES} | {
-    name: _cell_of(name, lambda cell, name=name, text=text: text(cell[name]))
-    for name, text in (("bench_both_of_peak", percent), ("memory_before_backward_bytes", memory))
-}
+        lines.append((*(str(values[key]) for key in leading), *wide.loc[key_values]))
+    return MarkdownTable((*leading.values(), *map(escaped, wide.columns)), tuple(lines), first_right=0)

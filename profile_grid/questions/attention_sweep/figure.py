@@ -2,11 +2,10 @@
 
 import pandas as pd
 
-from cs336_model.program.variants.values import EAGER
 from profile_grid.figures import marks, theme
 from profile_grid.figures.panels import AXIS_PX, Drawing, Figure, Frame, Panel, Tables, column
 from profile_grid.quantities import counted, percent, significant
-from profile_grid.questions.attention_sweep.table import KEY_COLUMNS
+from profile_grid.questions.attention_sweep.table import pairs_with_eager
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import ATTENTION, COMPILE, CONTEXT_LENGTH, HEAD_DIM
 from profile_grid.tables.wording import listed
@@ -18,26 +17,26 @@ USUAL_HEAD_SIZE = 64
 TIME, OF_PEAK = ("both_ms", "both_std_ms"), ("of_peak", "of_peak_std")
 
 
-def of_one_head_size(tables: Tables) -> pd.DataFrame:
+def cells_of_one_head_size(tables: Tables) -> pd.DataFrame:
     """The cells of one head size, the usual one if it was measured: times of both passes together, in ms, of single
     calls if these were timed, and then their share of the peak."""
     cells = tables["attention_sweep"]
     sizes = sorted(set(cells[HEAD_DIM.key]))
-    usual = cells[cells[HEAD_DIM.key] == (USUAL_HEAD_SIZE if USUAL_HEAD_SIZE in sizes else sizes[0])]
-    if usual["bench_both_ms"].notna().any():
-        relative = usual["bench_both_std_ms"] / usual["bench_both_ms"]
-        return usual.assign(
-            both_ms=usual["bench_both_ms"], both_std_ms=usual["bench_both_std_ms"],
-            of_peak=usual["bench_both_of_peak"], of_peak_std=relative * usual["bench_both_of_peak"],
+    of_size = cells[cells[HEAD_DIM.key] == (USUAL_HEAD_SIZE if USUAL_HEAD_SIZE in sizes else sizes[0])]
+    if of_size["bench_both_ms"].notna().any():
+        relative = of_size["bench_both_std_ms"] / of_size["bench_both_ms"]
+        return of_size.assign(
+            both_ms=of_size["bench_both_ms"], both_std_ms=of_size["bench_both_std_ms"],
+            of_peak=of_size["bench_both_of_peak"], of_peak_std=relative * of_size["bench_both_of_peak"],
         )  # fmt: skip
-    spread = (usual["forward_std_ms"] ** 2 + usual["backward_std_ms"] ** 2) ** 0.5
-    sums = usual["forward_ms"] + usual["backward_ms"]
-    return usual.assign(both_ms=sums, both_std_ms=spread, of_peak=float("nan"), of_peak_std=float("nan"))
+    spread = (of_size["forward_std_ms"] ** 2 + of_size["backward_std_ms"] ** 2) ** 0.5
+    sums = of_size["forward_ms"] + of_size["backward_ms"]
+    return of_size.assign(both_ms=sums, both_std_ms=spread, of_peak=float("nan"), of_peak_std=float("nan"))
 
 
 def draw(tables: Tables) -> Drawing:
     """A panel per precision: ms against context length, both logarithmic; below it the share of the peak, if known."""
-    cells = of_one_head_size(tables)
+    cells = cells_of_one_head_size(tables)
     series = theme.Series("variant", tuple(sorted(set(cells["variant"]), key=theme.PLACES.get)))
     contexts = theme.Contexts.of(cells["context_length"])
 
@@ -55,22 +54,22 @@ def draw(tables: Tables) -> Drawing:
         shares = marks.against_context(in_percent, nothing, contexts, title, series, OF_PEAK, tooltip, SIZE)
         return column(times, shares, spacing=8)
 
-    timed_alone = cells["bench_both_ms"].notna().any()
-    what = "Single calls, with an empty L2 cache" if timed_alone else "Times include waiting for the device"
+    has_single_calls = cells["bench_both_ms"].notna().any()
+    timing = "Single calls, with an empty L2 cache" if has_single_calls else "Times include waiting for the device"
     sizes = tables["attention_sweep"][HEAD_DIM.key].nunique()
     note = (
-        f"Head size {cells[HEAD_DIM.key].iloc[0]}; {counted(sizes, 'head size')} in the table. {what}; ± is"
+        f"Head size {cells[HEAD_DIM.key].iloc[0]}; {counted(sizes, 'head size')} in the table. {timing}; ± is"
         " the standard deviation between passes. eager: separate operations; compiled: the same by torch.compile."
     )
     measured, missing = cells[cells["both_ms"].notna()], cells[cells["status"] != COMPLETE]
     return Frame(SHOWN_IN_PANEL, "No cell was measured to its end.", COLUMNS).drawing(
-        measured, tables["runs"], _named(missing, cells), panel, (note,)
+        measured, tables["runs"], _with_names(missing, cells), panel, (note,)
     )
 
 
-def _named(missing: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
-    """The cells without times and their `name`, the same for all such cells of a variant and precision: "flash in
-    fp32"."""
+def _with_names(missing: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
+    """The cells without times, each with the `name` of all such cells of its variant and precision: "flash in fp32", or
+    "flash in fp32 at 16384" if others have times."""
     keys = ["variant", "precision"]
     every = cells.groupby(keys).size()
     names = {
@@ -83,18 +82,16 @@ def _named(missing: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
 def result(tables: Tables) -> str:
     """The variant that comes nearest to the peak; if no share of it is known, the one with the largest speed-up over
     eager attention, at the longest context where both were timed."""
-    cells = of_one_head_size(tables)
+    cells = cells_of_one_head_size(tables)
     if cells["of_peak"].notna().any():
         best = cells.loc[cells.groupby("precision", sort=False)["of_peak"].idxmax()]
         texts = [f"{row.variant} {percent(row.of_peak)} in {row.precision}" for row in best.itertuples()]
         head_size = cells[HEAD_DIM.key].iloc[0]
         return f"Largest share of the peak FLOP/s with head size {head_size}: {listed(texts)}"
-    base = cells.loc[cells["variant"] == EAGER, [*KEY_COLUMNS, "both_ms"]].rename(columns={"both_ms": "base_ms"})
-    gains = cells[cells["variant"] != EAGER].merge(base, on=KEY_COLUMNS)
-    gains = gains.assign(gain=gains["base_ms"] / gains["both_ms"]).dropna(subset="gain")
-    if gains.empty:
+    pairs = pairs_with_eager(cells, "both_ms").dropna(subset="gain")
+    if pairs.empty:
         return ""
-    longest = gains[gains["context_length"] == gains["context_length"].max()]
+    longest = pairs[pairs["context_length"] == pairs["context_length"].max()]
     best = longest.loc[longest["gain"].idxmax()]
     factor, config = significant(best["gain"]), f"context {best['context_length']} in {best['precision']}"
     return f"At {config} with head size {best['head_dim']}, {best['variant']} is {factor} times as fast as eager"

@@ -1,4 +1,4 @@
-"""The table of attention alone: a row per cell, with its speed-up over the written-out attention."""
+"""The table of attention alone: a row per cell, with its speed-up over eager attention."""
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ COMPILED = "compiled"  # the variant that is eager's code, compiled; the others 
 
 
 def attention_sweep(merged: Merged) -> pd.DataFrame:
-    """One row per cell, with speed-ups over the written-out attention and the ideal of the forward pass."""
+    """One row per cell, with speed-ups over eager attention and the ideal of the forward pass."""
     cells = merged["operator_times"].copy()
     variant = cells["attention"].where(cells["compile"] == NOT_COMPILED, COMPILED)
     cells.insert(len(LEADING_COLUMNS), "variant", variant)
@@ -25,18 +25,25 @@ def attention_sweep(merged: Merged) -> pd.DataFrame:
     return _with_ideal(_with_speed_ups(cells), devices)
 
 
+def pairs_with_eager(cells: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The cells of other variants than eager that eager also has, with its value of the column, base_`column`, and the
+    speed-up `gain`."""
+    base = cells.loc[cells["variant"] == EAGER, [*KEY_COLUMNS, column]].rename(columns={column: f"base_{column}"})
+    pairs = cells[cells["variant"] != EAGER].merge(base, on=KEY_COLUMNS)
+    return pairs.assign(gain=pairs[f"base_{column}"] / pairs[column])
+
+
 def _with_speed_ups(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with forward_speed_up, backward_speed_up and their spreads; NaN for the written-out attention, and if
-    it or the cell has no time."""
-    written_out = (table["variant"] == EAGER) & (table["status"] == COMPLETE)
-    for which in PASSES:
-        figure, spread = f"{which}_ms", f"{which}_std_ms"
-        base = table.loc[written_out, [*KEY_COLUMNS, figure, spread]]
-        base = base.rename(columns={figure: f"base_{figure}", spread: f"base_{spread}"})
-        both = with_speed_up(table.merge(base, on=KEY_COLUMNS, how="left", validate="many_to_one"), figure, spread)
-        is_eager = table["variant"] == EAGER
-        gains = {f"{which}_{name}": both[name].mask(is_eager.to_numpy()) for name in ("speed_up", "speed_up_std")}
-        table = table.assign(**gains)
+    """The table with forward_speed_up, backward_speed_up and their spreads; NaN for eager attention, and if it or the
+    cell has no time."""
+    is_eager = table["variant"] == EAGER
+    for pass_name in PASSES:
+        mean, std = f"{pass_name}_ms", f"{pass_name}_std_ms"
+        base = table.loc[is_eager & (table["status"] == COMPLETE), [*KEY_COLUMNS, mean, std]]
+        base = base.rename(columns={mean: f"base_{mean}", std: f"base_{std}"})
+        both = with_speed_up(table.merge(base, on=KEY_COLUMNS, how="left", validate="many_to_one"), mean, std)
+        names = ("speed_up", "speed_up_std")
+        table = table.assign(**{f"{pass_name}_{name}": both[name].mask(is_eager.to_numpy()) for name in names})
     return table
 
 
@@ -51,11 +58,11 @@ def _with_ideal(table: pd.DataFrame, devices: pd.Series) -> pd.DataFrame:
         least_ms.append(max(bounds) if None not in bounds else np.nan)
         flops.append(attention_flops(*shape))
         peaks.append(peaks_of_gpu and peaks_of_gpu.flop_per_s(row["precision"]))
-    done, peak = pd.DataFrame(flops, index=table.index, dtype="float64"), np.asarray(peaks, dtype="float64")
-    rates = {name: 1e3 * done[name] / numbers(table[f"bench_{name}_ms"]) for name in BENCH_PASSES}
+    flops, peak = pd.DataFrame(flops, index=table.index, dtype="float64"), np.asarray(peaks, dtype="float64")
+    rates = {name: 1e3 * flops[name] / numbers(table[f"bench_{name}_ms"]) for name in BENCH_PASSES}
     return table.assign(
         ideal_forward_ms=np.asarray(least_ms, dtype="float64"),
-        forward_flop_per_s=1e3 * done["forward"] / numbers(table["forward_ms"]),
+        forward_flop_per_s=1e3 * flops["forward"] / numbers(table["forward_ms"]),
         **{f"bench_{name}_of_peak": rates[name] / peak for name in BENCH_PASSES},
     )
 

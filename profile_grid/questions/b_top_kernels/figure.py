@@ -6,19 +6,19 @@ import pandas as pd
 from kernel_tables.kernel_names.short import short_names
 from profile_grid.figures import marks, panels, theme
 from profile_grid.figures.panels import Drawing, Figure, Spec, Tables, column
-from profile_grid.figures.run_selection import labels, models_in_order, without_figures, words
+from profile_grid.figures.run_selection import labels, models_in_order, runs_without_results, words
 from profile_grid.quantities import count, percent, significant
 from profile_grid.results.results import COMPLETE
 from profile_grid.study import dimensions, stages
 from profile_grid.tables.classes import family
+from profile_grid.tables.gains import LEADING_KEYS
 from profile_grid.tables.measured import Words, names_of_summary_kernels
 from profile_grid.tables.names import ALL_PHASES, FORWARD
 
-SHOWN_IN_PANEL = (dimensions.MODEL.key, dimensions.CONTEXT_LENGTH.key, dimensions.MODE.key)
 COLUMNS = [*dimensions.LEADING, "scope", "rank", "kernel", "class", "family", "launches", "time_ms", "share"]
-KERNELS_DRAWN = 10
-TEXT_PX, LEAST_PX = 130, 260  # of the text after the longest bar, of the longest with its text
-CHARACTER_PX = 5.7  # of a name, on the mean
+MAX_KERNELS = 10
+TEXT_PX, LEAST_PX = 130, 260  # of the text after the longest bar; of the longest bar with its text, at least
+CHARACTER_PX = 5.7  # mean width of a character of a name
 
 
 def largest_runs(runs: pd.DataFrame) -> pd.DataFrame:
@@ -29,7 +29,7 @@ def largest_runs(runs: pd.DataFrame) -> pd.DataFrame:
     mode = {mode: -position for position, mode in enumerate(dimensions.FULLEST_FIRST)}
     ranked = complete.assign(_mode=complete["mode"].map(mode), _model=complete["model"].map(order))
     ranked = ranked.sort_values(["_mode", "_model", "context_length"], ascending=False, kind="stable")
-    largest = ranked.drop_duplicates(dimensions.keys_without(*SHOWN_IN_PANEL))
+    largest = ranked.drop_duplicates(dimensions.keys_without(*LEADING_KEYS))
     return runs[runs["run"].isin(largest["run"])]
 
 
@@ -37,17 +37,17 @@ def top_kernels(runs: pd.DataFrame, kernels: pd.DataFrame) -> pd.DataFrame:
     """The kernels with the longest times in the largest runs, by `scope`: the forward pass, and all phases if there are
     others. `rank`, `time_ms` and `launches` per step, `share` of the scope, class and family; longest first."""
     tables = []
-    for lead in largest_runs(runs)[list(dimensions.LEADING)].to_dict("records"):
-        run_rows = kernels[(kernels["run"] == lead["run"]) & (kernels["step"] >= 0)]
+    for run in largest_runs(runs)[dimensions.LEADING].to_dict("records"):
+        run_rows = kernels[(kernels["run"] == run["run"]) & (kernels["step"] >= 0)]
         forward, steps = run_rows[run_rows["phase"] == FORWARD], run_rows["step"].nunique()
         scopes = {FORWARD: forward} if len(forward) else {}
         scopes |= {ALL_PHASES: run_rows} if len(run_rows) > len(forward) else {}
-        tables += [_longest(rows, steps).assign(**lead, scope=scope) for scope, rows in scopes.items()]
+        tables += [_longest(rows, steps).assign(**run, scope=scope) for scope, rows in scopes.items()]
     return pd.concat(tables, ignore_index=True)[COLUMNS] if tables else pd.DataFrame(columns=COLUMNS)
 
 
 def _longest(kernels: pd.DataFrame, steps: int) -> pd.DataFrame:
-    """The kernels with the longest times in these rows, which are of `steps` steps."""
+    """The kernels with the longest times in these rows of so many steps."""
     sums = kernels.groupby(["kernel", "class"], sort=False, observed=True)[["total_ns", "launches"]].sum().reset_index()
     sums = sums.astype({"kernel": "str", "class": "str"})
     table = sums.assign(
@@ -56,7 +56,7 @@ def _longest(kernels: pd.DataFrame, steps: int) -> pd.DataFrame:
         launches=sums["launches"] / steps,
         family=sums["class"].map(family),
     )
-    table = table.sort_values(["total_ns", "kernel"], ascending=[False, True]).head(KERNELS_DRAWN)
+    table = table.sort_values(["total_ns", "kernel"], ascending=[False, True]).head(MAX_KERNELS)
     return table.assign(rank=range(1, len(table) + 1))
 
 
@@ -85,9 +85,9 @@ def draw_top_kernels(tables: Tables) -> Drawing:
 
     legend = tuple(f"{short[kernel]}: {kernel}" for kernel in dict.fromkeys(top["kernel"]) if short[kernel] != kernel)
     notes = [] if top.empty else [f"The largest that were captured: {'; '.join(labels(top.drop_duplicates('run')))}."]
-    frame = panels.Frame(SHOWN_IN_PANEL, f"No capture holds {terms.kernels}.")
+    frame = panels.Frame(LEADING_KEYS, f"No capture holds {terms.kernels}.")
     title = f"The {terms.kernels} with the most time"
-    return frame.drawing(top, runs, without_figures(runs, stages.CAPTURE), panel, notes, legend, title)
+    return frame.drawing(top, runs, runs_without_results(runs, stages.CAPTURE), panel, notes, legend, title)
 
 
 def _texts(top: pd.DataFrame) -> list[str]:

@@ -6,23 +6,25 @@ import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import interval, percent
-from profile_grid.study.dimensions import CONTEXT_LENGTH, LEADING, MODE, MODEL
+from profile_grid.study.dimensions import CONTEXT_LENGTH, LEADING, MODEL
 from profile_grid.tables import model_parts, names, pivoting, wording
 from profile_grid.tables.cells import Part, by_size, parts_table, run_table, small_ones_together
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family, family_shares, heading
+from profile_grid.tables.gains import LEADING_KEYS
 from profile_grid.tables.measured import Measured
+from profile_grid.tables.per_pass import largest_by_run
 
 MAX_NAMED = 3
 
 
-def sentences(measured: Measured) -> list[str]:
+def sentences(measured: Measured) -> list[wording.Claim]:
     """(c) What the forward pass spends outside matrix multiplies: classes, parts of the model, kernels."""
     if not measured.has_kernels:
         return [wording.no_kernels_sentence(measured)]
-    others = others_share(measured)
+    others = _shares_of_others(measured)
     if others.empty:
         return [wording.NO_FORWARD_PASS]
-    parts, classes = _first_parts(measured), measured.inference("forward_classes")
+    parts, classes = _longest_parts(measured), measured.inference("forward_classes")
     families = family_shares(classes)
     top = wording.top_of(measured.inference("top_kernels"), names.FORWARD_OTHERS)
     kernels = wording.leaders([measured.label(kernel) for kernel in top["kernel"]])
@@ -34,7 +36,7 @@ def sentences(measured: Measured) -> list[str]:
     return [*claims, *wording.fused_sentence(measured, classes)]
 
 
-def others_share(measured: Measured) -> pd.DataFrame:
+def _shares_of_others(measured: Measured) -> pd.DataFrame:
     """The share of the forward pass's GPU time outside matrix multiplies, per run of the inference mode."""
     classes = measured.inference("forward_classes")
     is_other = classes["class"].map(family) != MATMUL
@@ -43,20 +45,20 @@ def others_share(measured: Measured) -> pd.DataFrame:
 
 
 def _lead(others: pd.DataFrame, parts: pd.DataFrame) -> wording.Claim:
-    median = f" (median {percent(others['share'].median())})" if len(others) > 2 else ""
-    most = f"; its longest part {_commonest(parts['part'])}" if len(parts) else ""
+    longest_part = f"; its longest part {_commonest(parts['part'])}" if len(parts) else ""
+    median = wording.median_note(others["share"], percent)
     return wording.Claim(
         "Everything but matrix multiplies takes {share} of the forward pass{median}{most}.",
-        "counted", share=interval(others["share"], percent), median=median, most=most,
+        "counted", share=interval(others["share"], percent), median=median, most=longest_part,
     )  # fmt: skip
 
 
 def _commonest(parts: pd.Series) -> str:
     """The part that takes most in most runs: "is `computing softmax` in 14 of 20 runs"."""
-    (part, number), *others = Counter(parts).most_common(2)
-    if others and others[0][1] == number:
+    (part, runs), *others = Counter(parts).most_common(2)
+    if others and others[0][1] == runs:
         return "differs from run to run"
-    return f"is {code(part)}" + (f" in {wording.of_all(number, len(parts), 'run')}" if len(parts) > 1 else "")
+    return f"is {code(part)}" + (f" in {wording.of_all(runs, len(parts), 'run')}" if len(parts) > 1 else "")
 
 
 def _families(families: pd.DataFrame) -> list[wording.Claim]:
@@ -72,15 +74,15 @@ def _families(families: pd.DataFrame) -> list[wording.Claim]:
     return [wording.Claim("Shares of the forward pass by class: {classes}.", classes=wording.listed(texts))]
 
 
-def _first_parts(measured: Measured) -> pd.DataFrame:
+def _longest_parts(measured: Measured) -> pd.DataFrame:
     """By run the part of the model with the most time outside matrix multiplies, if the capture distinguishes parts."""
     parts = measured.inference("forward_parts")
-    inner = parts[(parts["part"] != names.NO_RANGE) & (parts["other_time_ms"] > 0)]
-    return inner.sort_values("other_time_ms", ascending=False, kind="stable").drop_duplicates("run")
+    return largest_by_run(parts[(parts["part"] != names.NO_RANGE) & (parts["other_time_ms"] > 0)], "other_time_ms")
 
 
-def _parts(first: pd.DataFrame, measured: Measured) -> list[wording.Claim]:
-    if first.empty:
+def _parts(longest: pd.DataFrame, measured: Measured) -> list[wording.Claim]:
+    """The share of the longest part in what is not matrix multiplies, or that parts are not known."""
+    if longest.empty:
         return [
             wording.Claim(
                 "Which part of the model these {kernels} serve is not known: the captures have no range inside"
@@ -89,15 +91,16 @@ def _parts(first: pd.DataFrame, measured: Measured) -> list[wording.Claim]:
             )
         ]  # fmt: skip
     text = "The longest part takes {share} of the time besides matrix multiplies{parts}."
-    parts = f": {wording.leaders([code(part) for part in first['part']])}" if first["part"].nunique() > 1 else ""
-    return [wording.Claim(text, "counted", parts=parts, share=interval(first["share_of_others"], percent))]
+    parts = f": {wording.leaders([code(part) for part in longest['part']])}" if longest["part"].nunique() > 1 else ""
+    return [wording.Claim(text, "counted", parts=parts, share=interval(longest["share_of_others"], percent))]
 
 
 def tables(measured: Measured) -> list[Part]:
     """(c) Shares of the forward pass by class; what takes the most time besides matrix multiplies; shares by part."""
     if not measured.has_kernels:
         return []
-    other = " (other contexts: the table `forward_parts`)" if _contexts_with_parts(measured) > 1 else ""
+    contexts = measured.inference("forward_parts")[CONTEXT_LENGTH.key].nunique()
+    other = " (other contexts: the table `forward_parts`)" if contexts > 1 else ""
     parts = [
         (f"Share by part of the model at {title}, in brackets the share without its matrix multiplies{other}", table)
         for title, table in _parts_tables(measured)
@@ -112,8 +115,8 @@ def _class_table(measured: Measured) -> MarkdownTable:
     shares = family_shares(measured.inference("forward_classes"))
     shares = small_ones_together(shares, ["share"], LEADING)
     families = by_size(shares)
-    wide = pivoting.pivoted(shares, ["run"], "family", ["share"])["share"]
-    cells = {run: tuple(percent(wide.loc[run, name]) for name in families) for run in wide.index}
+    wide = pivoting.pivoted_texts(shares, ["run"], "family", lambda row: percent(row["share"]))
+    cells = {run: tuple(wide.loc[run, families]) for run in wide.index}
     return run_table(measured, tuple(map(heading, families)), cells)
 
 
@@ -142,16 +145,10 @@ def _parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     models_at = parts.groupby(CONTEXT_LENGTH.key)[MODEL.key].nunique()
     context = max(models_at[models_at == models_at.max()].index)
     rows = parts[parts[CONTEXT_LENGTH.key] == context]
-    dimensions = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
-    place = CONTEXT_LENGTH.title(context)
     return [
-        (", ".join(filter(None, (place, title))), parts_table(some, "share", _share_and_others))
-        for title, some in pivoting.split(rows, dimensions)
+        (", ".join(filter(None, (CONTEXT_LENGTH.title(context), title))), parts_table(some, "share", _share_and_others))
+        for title, some in pivoting.split(rows, LEADING_KEYS)
     ]
-
-
-def _contexts_with_parts(measured: Measured) -> int:
-    return measured.inference("forward_parts")[CONTEXT_LENGTH.key].nunique()
 
 
 def _share_and_others(row: dict) -> str:

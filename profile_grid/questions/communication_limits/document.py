@@ -18,39 +18,38 @@ RATE_SOURCES = {
     ROOF: "the FLOP/s of the fastest matrix multiply that Nsight Compute counted in this precision",
     LAYER: "the FLOP/s of the layer's matrix multiplies in the captured forward pass of the run",
 }
-ALWAYS = (MODEL.key, CONTEXT_LENGTH.key, BATCH_SIZE.key, GPUS.key)
+KEYS_OF_LINES = (MODEL.key, CONTEXT_LENGTH.key, BATCH_SIZE.key, GPUS.key)
 NO_ANSWER = Claim(
     "Not answered: all-reduce alone, and runs of this project's model, were not measured on the same number of GPUs.",
     "missing",
 )
 
 
-def sentences(measured: Measured) -> list[str]:
+def sentences(measured: Measured) -> list[Claim]:
     """Limits of data parallelism, communication as a share of computation, measured times, and errors of the model of
     buckets."""
     layers, buckets = measured.tables["layer_limits"], measured.tables["bucket_costs"]
-    claims = [*_limits(layers), *_ratio(layers), *_measured(layers), *_buckets(buckets)]
-    return claims or [NO_ANSWER]
+    data_parallel = _data_parallel(layers)
+    claims = [_limits(data_parallel), _ratio(data_parallel)] if len(data_parallel) else []
+    return [*claims, *_measured_times(data_parallel), *_buckets(buckets)] or [NO_ANSWER]
 
 
 def _data_parallel(layers: pd.DataFrame) -> pd.DataFrame:
+    """The backward passes by data parallelism, whose gradients are reduced; the table has the other layouts."""
     return layers[(layers["layout"] == DATA) & (layers["pass"] == BACKWARD)]
 
 
-def _ratio(layers: pd.DataFrame) -> list[Claim]:
-    rows = _data_parallel(layers)
+def _ratio(rows: pd.DataFrame) -> Claim:
     text = (
         "At the measured rates, reducing the gradients of a feed-forward layer would take {share} of the time of its"
         " backward pass{runs}. With the measured batches, it takes no longer than computation on at most {gpus} GPUs."
     )
     runs = f" ({of_all(len(rows), len(rows))})" if len(rows) > 1 else ""
     gpus = interval(rows["most_devices"], count)
-    return [Claim(text, "predicted", share=interval(rows["ratio"], percent), runs=runs, gpus=gpus)] if len(rows) else []
+    return Claim(text, "predicted", share=interval(rows["ratio"], percent), runs=runs, gpus=gpus)
 
 
-def _limits(layers: pd.DataFrame) -> list[Claim]:
-    """The limits of data parallelism; the table has those of the other layouts."""
-    rows = _data_parallel(layers)
+def _limits(rows: pd.DataFrame) -> Claim:
     text = (
         "With data parallelism on {devices} GPUs, communication takes no longer than computation in batches of {tokens}"
         " tokens or more{runs}."
@@ -58,12 +57,11 @@ def _limits(layers: pd.DataFrame) -> list[Claim]:
     tokens = interval(rows["fewest_tokens"], count)
     runs = ", depending on the configuration" if len(rows) > 1 else ""
     devices = interval(rows[GPUS.key], count)
-    return [Claim(text, "predicted", tokens=tokens, devices=devices, runs=runs)] if len(rows) else []
+    return Claim(text, "predicted", tokens=tokens, devices=devices, runs=runs)
 
 
-def _measured(layers: pd.DataFrame) -> list[Claim]:
-    rows = _data_parallel(layers)
-    rows = rows[rows["measured_transfer_ms"].notna() & rows["measured_compute_ms"].notna()]
+def _measured_times(data_parallel: pd.DataFrame) -> list[Claim]:
+    rows = data_parallel.dropna(subset=["measured_transfer_ms", "measured_compute_ms"])
     if rows.empty:
         return []
     text = (
@@ -77,7 +75,7 @@ def _measured(layers: pd.DataFrame) -> list[Claim]:
 
 def _buckets(table: pd.DataFrame) -> list[Claim]:
     """The errors of predictions for sizes of buckets that the model has not seen, and those of the mean."""
-    rows = table[table["error_ms"].notna() & table["other_sizes_ms"].notna()]
+    rows = table.dropna(subset=["error_ms", "other_sizes_ms"])
     if rows.empty:
         return []
     errors, without = rows["error_ms"].abs(), (rows["other_sizes_ms"] - rows["measured_ms"]).abs()
@@ -98,6 +96,12 @@ def _buckets(table: pd.DataFrame) -> list[Claim]:
     return [*claims, Claim(text, "predicted", within=capital(within), slowdown=slowdown, spreads=SPREADS)]
 
 
+def rate_sources(machines: Iterable[Measured]) -> list[str]:
+    """What measured the computation rate, of each kind in the tables."""
+    sources = (source for machine in machines for source in machine.tables["layer_limits"]["rate_from"].dropna())
+    return [RATE_SOURCES[source] for source in dict.fromkeys(sources)]
+
+
 def tables(measured: Measured) -> list[Part]:
     """Per configuration, layout and pass: times by measured rates, and limits; data parallelism and buckets, as
     predicted and as measured."""
@@ -105,21 +109,15 @@ def tables(measured: Measured) -> list[Part]:
     way = (PARALLEL.key,)  # how a run reduced gradients does not affect the layouts
     return [
         ("One feed-forward layer at the measured rates, for each way to lay out the GPUs",
-         rows_table(layers, ALWAYS, LIMITS, words=2, hidden_if_constant=way)),
+         rows_table(layers, KEYS_OF_LINES, LIMITS, words=2, hidden_if_constant=way)),
         ("Data parallelism, backward pass of one layer, as predicted and as measured under the profiler",
-         rows_table(_data_parallel(layers), ALWAYS, LAYERS, hidden_if_constant=way)),
+         rows_table(_data_parallel(layers), KEYS_OF_LINES, LAYERS, hidden_if_constant=way)),
         ("Cost of DistributedDataParallel's buckets, as predicted and as measured (communication: under the profiler)",
-         rows_table(buckets, (*ALWAYS, PARALLEL.key), BUCKETS)),
+         rows_table(buckets, (*KEYS_OF_LINES, PARALLEL.key), BUCKETS)),
     ]  # fmt: skip
 
 
-def rate_sources(machines: Iterable[Measured]) -> list[str]:
-    """What measured the computation rate, of each kind in the tables."""
-    sources = (source for machine in machines for source in machine.tables["layer_limits"]["rate_from"].dropna())
-    return [RATE_SOURCES[source] for source in dict.fromkeys(sources)]
-
-
-def _error(row: dict) -> str:
+def _error_cell(row: dict) -> str:
     if not known(row["error_ms"]):
         return ABSENT
     text = f"{row['error_ms']:+.2f}".replace("-", "−")
@@ -152,5 +150,5 @@ BUCKETS = (
     ("slowdown", lambda row: significant(row["slowdown"])),
     ("cost predicted, ms", lambda row: significant(row["predicted_ms"])),
     ("cost measured, ms", lambda row: with_spread(row["measured_ms"], row["spread_ms"])),
-    ("error, ms", _error),
+    ("error, ms", _error_cell),
 )

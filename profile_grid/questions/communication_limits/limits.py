@@ -29,7 +29,7 @@ from profile_grid.tables.per_pass import Merged, numbers
 ROOF, LAYER = "roof", "layer"
 ROOF_OF = {"bf16-weights": "bf16"}  # of a precision whose roof has another name
 SAME_LAYER = keys_without(PARALLEL.key, OPTIMIZER.key)
-TIMES = ("transfer_ms", "compute_ms")
+MEASURED_TIMES = ("measured_compute_ms", "measured_transfer_ms")
 
 
 def layer_limits(merged: Merged) -> pd.DataFrame:
@@ -38,61 +38,52 @@ def layer_limits(merged: Merged) -> pd.DataFrame:
     links_by_gpus, rates = links_of_largest(merged), _flop_rates(merged)
     measured = _measured_ms(merged)
     rows = []
-    for run in _runs(merged):
+    for run in _run_per_configuration(merged):
         shape, links = shape_of_run(run), links_by_gpus.get(run[GPUS.key])
         flop_per_s, source = rates.get(run["run"], (None, None))
         if shape is None or links is None or flop_per_s is None:
             continue
-        known = {"rate_from": source, "flop_per_s": flop_per_s, "bus_gb_per_s": links.bytes_per_s / 1e9}
-        layer = layer_of(shape, run)
-        for row in _predicted(layer, run[GPUS.key], Rates(flop_per_s, links)):
-            times = {f"measured_{name}": measured.get((run["run"], row["pass"], name)) for name in TIMES}
-            if row["layout"] != DATA:
-                times = dict.fromkeys(times)
-            rows.append({name: run[name] for name in LEADING} | row | known | times)
-    return LAYER_LIMITS.table([{name: row[name] for name in LAYER_LIMITS.all_names} for row in rows])
+        settings = {name: run[name] for name in LEADING}
+        settings |= {"rate_from": source, "flop_per_s": flop_per_s, "bus_gb_per_s": links.bytes_per_s / 1e9}
+        for row in _predicted(layer_of(shape, run), run[GPUS.key], Rates(flop_per_s, links)):
+            times = measured.get((run["run"], row["pass"]), {}) if row["layout"] == DATA else {}
+            rows.append(settings | row | dict.fromkeys(MEASURED_TIMES) | times)
+    return LAYER_LIMITS.table(rows)
 
 
 def _predicted(layer: Layer, devices: int, rates: Rates) -> Iterator[dict]:
     """Sizes, times and limits of every layout and pass that communicates."""
     for layout in LAYOUTS:
-        for of_pass in PASSES:
-            communication_s = rates.communication_s(layer, layout, of_pass, devices)
+        for pass_name in PASSES:
+            communication_s = rates.communication_s(layer, layout, pass_name, devices)
             if not communication_s:
                 continue
-            compute_s = rates.compute_s(layer, of_pass, devices)
-            fewest = fewest_tokens(layer, layout, of_pass, devices, rates)
+            compute_s = rates.compute_s(layer, pass_name, devices)
+            fewest = fewest_tokens(layer, layout, pass_name, devices, rates)
             yield {
-                "layout": layout, "pass": of_pass, "tokens": layer.tokens, "d_model": layer.d_model,
+                "layout": layout, "pass": pass_name, "tokens": layer.tokens, "d_model": layer.d_model,
                 "d_ff": layer.d_ff, "weight_bytes": layer.weight_bytes, "activation_bytes": layer.activation_bytes,
                 "compute_ms": 1e3 * compute_s, "communication_ms": 1e3 * communication_s,
                 "ratio": communication_s / compute_s,
                 "fewest_tokens": None if fewest == math.inf else math.ceil(fewest),
-                "most_devices": most_devices(layer, layout, of_pass, rates),
+                "most_devices": most_devices(layer, layout, pass_name, rates),
             }  # fmt: skip
 
 
 def layer_of(shape: ModelShape, run: Mapping) -> Layer:
     """The feed-forward layer of a run, with the tokens of all GPUs; `shape` is that on one of them."""
-    precision = run["precision"]
-    return Layer(
-        shape.tokens * run[GPUS.key],
-        shape.d_model,
-        shape.d_ff,
-        weight_bytes=NUMBER_BYTES[precision].number,
-        activation_bytes=ELEMENT_BYTES[precision],
-    )
+    weight_bytes, activation_bytes = NUMBER_BYTES[run["precision"]].number, ELEMENT_BYTES[run["precision"]]
+    return Layer(shape.tokens * run[GPUS.key], shape.d_model, shape.d_ff, weight_bytes, activation_bytes)
 
 
-def _runs(merged: Merged) -> list[dict]:
+def _run_per_configuration(merged: Merged) -> list[dict]:
     """One run of every configuration on several GPUs: if there is one, a run whose gradients are reduced one by one
     after the backward pass, which disturbs neither its kernels nor its collectives."""
     runs = merged["runs"]
     runs = runs[numbers(runs[GPUS.key]) > 1]
     # `naive`, which reduces one by one, is the first of PARALLEL.values on several GPUs
-    order = runs[PARALLEL.key].map({name: place for place, name in enumerate(PARALLEL.values)})
-    first = runs.assign(_order=order).sort_values("_order", kind="stable").drop_duplicates(SAME_LAYER)
-    return first.sort_index().to_dict("records")
+    first = runs.sort_values(PARALLEL.key, key=lambda names: names.map(PARALLEL.values.index), kind="stable")
+    return first.drop_duplicates(SAME_LAYER).sort_index().to_dict("records")
 
 
 def links_of_largest(merged: Merged) -> dict[int, Links]:
@@ -111,19 +102,19 @@ def _flop_rates(merged: Merged) -> dict[str, tuple[float, str]]:
     precision, else that of the run's feed-forward layers in the forward pass."""
     runs, roofs = merged["runs"], merged["roofs"]
     reached = numbers(roofs["reached_per_s"]).groupby(roofs["roof"]).max().dropna()
-    of_layers = _layer_kernels_ms(merged)
+    layers_ms = _layer_matmuls_ms(merged)
     rates = {}
     for run in runs.to_dict("records"):
         shape, roof = shape_of_run(run), ROOF_OF.get(run["precision"], run["precision"])
         if roof in reached:
             rates[run["run"]] = (float(reached[roof]), ROOF)
-        elif shape is not None and (ms := of_layers.get((run["run"], ranges.FORWARD))):
+        elif shape is not None and (ms := layers_ms.get((run["run"], ranges.FORWARD))):
             flops = layer_of(shape, run).flops(ranges.FORWARD) / run[GPUS.key]
             rates[run["run"]] = (flops / (ms / 1e3), LAYER)
     return rates
 
 
-def _layer_kernels_ms(merged: Merged) -> dict[tuple[str, str], float]:
+def _layer_matmuls_ms(merged: Merged) -> dict[tuple[str, str], float]:
     """Mean GPU time of the matrix multiplies of one feed-forward layer, by run and pass."""
     kernels = merged.kernels
     kernels = texts.as_texts(kernels[classes.is_matmul(kernels["class"])])
@@ -132,26 +123,26 @@ def _layer_kernels_ms(merged: Merged) -> dict[tuple[str, str], float]:
     sums = numbers(rows["total_ns"]).groupby([rows["run"], rows["pass"]]).sum() / 1e6
     layers = merged["runs"].set_index("run")["num_layers"]
     return {
-        (run, of_pass): ms / float(merged.captured_steps[run]) / float(layers[run])
-        for (run, of_pass), ms in sums.items()
+        (run, pass_name): ms / float(merged.captured_steps[run]) / float(layers[run])
+        for (run, pass_name), ms in sums.items()
         if layers.notna()[run]
     }
 
 
-def _measured_ms(merged: Merged) -> dict[tuple[str, str, str], float]:
-    """Measured times of one layer by run, pass and name of TIMES: of its matrix multiplies and, where each matrix has
-    an all-reduce, of the transfers of its all-reduces."""
-    times = {(run, of_pass, "compute_ms"): ms for (run, of_pass), ms in _layer_kernels_ms(merged).items()}
+def _measured_ms(merged: Merged) -> dict[tuple[str, str], dict[str, float]]:
+    """Measured times of one layer by run and pass: of its matrix multiplies and, if each matrix has an all-reduce, of
+    the transfers of its all-reduces."""
+    times = {key: {"measured_compute_ms": ms} for key, ms in _layer_matmuls_ms(merged).items()}
     runs, collectives = merged["runs"], merged["collectives"]
     unbucketed = collectives[collectives["bucket"].isna()]
     for run in runs[numbers(runs[GPUS.key]) > 1].to_dict("records"):
         shape = shape_of_run(run)
         if shape is not None:
             size = shape.d_model * shape.d_ff * NUMBER_BYTES[run["precision"]].number
-            of_matrix = unbucketed[(unbucketed["run"] == run["run"]) & (numbers(unbucketed["bytes"]) == size)]
-            if len(of_matrix):
-                mean_ns = numbers(of_matrix["transfer_ns"]).mean()
-                times[run["run"], ranges.BACKWARD, "transfer_ms"] = MATRICES * mean_ns / 1e6
+            matrix_collectives = unbucketed[(unbucketed["run"] == run["run"]) & (numbers(unbucketed["bytes"]) == size)]
+            if len(matrix_collectives):
+                transfer_ms = MATRICES * numbers(matrix_collectives["transfer_ns"]).mean() / 1e6
+                times.setdefault((run["run"], ranges.BACKWARD), {})["measured_transfer_ms"] = transfer_ms
     return times
 
 

@@ -18,13 +18,13 @@ from profile_grid.tables.per_pass import Merged, numbers
 
 SAME_SLOWDOWN = keys_without(MODEL.key, CONTEXT_LENGTH.key, BATCH_SIZE.key, PARALLEL.key)
 SAME_WORK = keys_without(PARALLEL.key)
-SPREADS = 2  # standard deviations between processes that an error may have
+SPREADS = 2  # standard deviations between processes: the largest expected error
 
 
 def bucket_costs(merged: Merged) -> pd.DataFrame:
     """One row per run with buckets: what communication costs its step by the model, and measured; no row without
     all-reduce alone on as many GPUs, or a time without communication."""
-    rows = _known(merged)
+    rows = _runs_with_buckets(merged)
     predicted = [_predicted(row, rows) for _, row in rows.iterrows()]
     names = ["slowdown", "predicted_ms", "other_sizes_ms"]
     table = rows.join(pd.DataFrame(predicted, index=rows.index, columns=names).astype("float64"))
@@ -34,15 +34,15 @@ def bucket_costs(merged: Merged) -> pd.DataFrame:
     return BUCKET_COSTS.typed(table[BUCKET_COSTS.all_names].reset_index(drop=True))
 
 
-def _known(merged: Merged) -> pd.DataFrame:
-    """The rows without the slowdown and what follows from it."""
+def _runs_with_buckets(merged: Merged) -> pd.DataFrame:
+    """The rows of bucket_costs with KNOWN_COLUMNS: without the slowdown and what follows from it."""
     times, links = communication_cost.communication_times(merged), links_by_gpus(merged)
     shapes = {run["run"]: ideal.shape_of_run(run) for run in merged["runs"].to_dict("records")}
-    others, transfers = _other_phases_ms(merged), _transfers_ms(merged)
+    other_phases_ms, transfers_ms = _other_phases_ms(merged), _transfers_ms(merged)
     rows = []
     for row in times.to_dict("records"):
         fitted, shape = links.get(row[GPUS.key]), shapes[row["run"]]
-        backward_ms = row["baseline_ms"] - others.get(row["run"], float("nan"))
+        backward_ms = row["baseline_ms"] - other_phases_ms.get(row["run"], float("nan"))
         if row[PARALLEL.key] not in BUCKET_MB or fitted is None or shape is None or not backward_ms > 0:
             continue
         megabytes = BUCKET_MB[row[PARALLEL.key]]
@@ -53,22 +53,22 @@ def _known(merged: Merged) -> pd.DataFrame:
             | {
                 "bucket_mb": megabytes, "buckets": len(buckets), "latency_us": 1e6 * fitted.latency_s,
                 "bandwidth_gb_per_s": fitted.bytes_per_s / 1e9, "backward_ms": backward_ms,
-                "communication_ms": 1e3 * sum(seconds), "transfer_ms": transfers.get(row["run"]),
+                "communication_ms": 1e3 * sum(seconds), "transfer_ms": transfers_ms.get(row["run"]),
                 "exposed_ms": 1e3 * exposed_s(buckets, seconds, backward_ms / 1e3), "measured_ms": row["cost_ms"],
                 # of the time of one process minus the mean of those without communication
                 "spread_ms": row["baseline_ms"] * row["baseline_spread"] * (1 + 1 / row["baseline_processes"]) ** 0.5,
             }
         )  # fmt: skip
-    return pd.DataFrame(rows, columns=[*LEADING, *KNOWN])
+    return pd.DataFrame(rows, columns=[*LEADING, *KNOWN_NAMES])
 
 
 def _predicted(row: pd.Series, rows: pd.DataFrame) -> tuple[float | None, float | None, float | None]:
     """(slowdown, predicted cost, mean cost of the same work) from the runs with other sizes of buckets."""
     unseen = rows[(rows["bucket_mb"] != row["bucket_mb"]) & rows["measured_ms"].notna()]
-    like = unseen[(unseen[SAME_SLOWDOWN] == row[SAME_SLOWDOWN]).all(axis=1)]
-    hidden = like["communication_ms"] - like["exposed_ms"]
-    factor = slowdown(zip(like["measured_ms"], like["exposed_ms"], hidden, strict=True))
-    same_work = like[(like[SAME_WORK] == row[SAME_WORK]).all(axis=1)]["measured_ms"]
+    alike = unseen[(unseen[SAME_SLOWDOWN] == row[SAME_SLOWDOWN]).all(axis=1)]
+    hidden_ms = alike["communication_ms"] - alike["exposed_ms"]
+    factor = slowdown(zip(alike["measured_ms"], alike["exposed_ms"], hidden_ms, strict=True))
+    same_work = alike[(alike[SAME_WORK] == row[SAME_WORK]).all(axis=1)]["measured_ms"]
     if factor is None:
         return None, None, None
     predicted = row["exposed_ms"] + factor * (row["communication_ms"] - row["exposed_ms"])
@@ -111,7 +111,7 @@ KNOWN_COLUMNS = """
     measured_ms | float | ms | as cost_ms in communication_times: what communication costs a step without a profiler
     spread_ms | float | ms | standard deviation of measured_ms, from processes without communication
 """
-KNOWN = [column.name for column in columns(KNOWN_COLUMNS)]
+KNOWN_NAMES = [column.name for column in columns(KNOWN_COLUMNS)]
 BUCKET_COSTS = TableSpec(
     "bucket_costs",
     "One row per run by DistributedDataParallel: what its buckets cost by a model fitted to the runs with other sizes"

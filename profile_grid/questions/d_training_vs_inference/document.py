@@ -4,12 +4,14 @@ import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import ABSENT, interval, percent, points, significant
-from profile_grid.study.dimensions import CONTEXT_LENGTH, LEADING, MODE, MODEL, keys_without
-from profile_grid.tables.cells import Part, by_size, lines_table, run_table, small_ones_together
+from profile_grid.study.dimensions import LEADING, MODE, keys_without
+from profile_grid.tables.cells import Part, by_size, rows_table, run_table, small_ones_together
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family, family_shares, heading
+from profile_grid.tables.gains import LEADING_KEYS
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import ALL_PHASES, BACKWARD, FORWARD, MAIN_PHASES, RECOMPUTATION
-from profile_grid.tables.pivoting import pivoted
+from profile_grid.tables.per_pass import largest_by_run
+from profile_grid.tables.pivoting import pivoted, pivoted_texts
 from profile_grid.tables.wording import PASSES, TRAINING, Claim, leaders, listed, no_kernels_sentence, of_all
 
 SAME_SHARE = 0.005
@@ -17,13 +19,14 @@ MAX_PARTS, MAX_PHASES = 7, 3
 VISIBLE_SHARE = 0.0005  # a phase that reads 0.0 % in every row has no column
 
 
-def sentences(measured: Measured) -> list[str]:
+def sentences(measured: Measured) -> list[Claim]:
     """(d) How the shares of the kernel classes change from inference to training, and by phase."""
     if not measured.has_kernels:
         return [no_kernels_sentence(measured)]
-    change = matmul_change(measured)
-    lead = [_change(change, measured)] if len(change) else _matmul_alone(measured)
-    return [*lead, *_other_classes(measured), *_phases(measured), *_parts(measured)]
+    change = _shown_change(measured)
+    is_matmul = change["family"] == MATMUL
+    lead = [_change(change[is_matmul], measured)] if is_matmul.any() else _matmul_alone(measured)
+    return [*lead, *_other_classes(change[~is_matmul]), *_phases(measured), *_parts(measured)]
 
 
 def _matmul_alone(measured: Measured) -> list[Claim]:
@@ -69,19 +72,17 @@ def _amount(difference: float) -> str:
     return points(abs(difference)).lstrip("+")
 
 
-def _other_classes(measured: Measured) -> list[Claim]:
+def _other_classes(change: pd.DataFrame) -> list[Claim]:
     """The classes whose share is larger in training in every run, and those whose share is smaller."""
-    change = _shown_change(measured)
     texts: dict[str, list[str]] = {"raises": [], "lowers": []}
-    for name, rows in change[change["family"] != MATMUL].groupby("family", sort=False)["change"]:
-        if rows.abs().median() >= SAME_SHARE and ((rows > 0).all() or (rows < 0).all()):
-            texts["raises" if rows.iloc[0] > 0 else "lowers"].append(
-                f"{escaped(name)} ({interval(rows, points)} points)"
-            )
+    for name, differences in change.groupby("family", sort=False)["change"]:
+        if differences.abs().median() >= SAME_SHARE and ((differences > 0).all() or (differences < 0).all()):
+            verb = "raises" if differences.iloc[0] > 0 else "lowers"
+            texts[verb].append(f"{escaped(name)} ({interval(differences, points)} points)")
     shares = [
-        f"{verb} the share of the class{'es' if len(names) > 1 else ''} {listed(names)}"
-        for verb, names in texts.items()
-        if names
+        f"{verb} the share of the class{'es' if len(classes) > 1 else ''} {listed(classes)}"
+        for verb, classes in texts.items()
+        if classes
     ]
     text = "In every run, training {shares}."
     return [Claim(text, shares=" and ".join(shares))] if shares else []
@@ -98,25 +99,21 @@ def _phases(measured: Measured) -> list[Claim]:
         for phase, rows in shares.groupby("phase", sort=False)
         if longest.get(phase, 0.0) >= NON_TRIVIAL_SHARE
     ]
-    time, training = measured.words.time, TRAINING[measured.training_mode]
-    return (
-        [Claim("Shares of the {time} of {training}: {phases}.", time=time, training=training, phases=listed(texts))]
-        if texts
-        else []
-    )
+    text, time = "Shares of the {time} of {training}: {phases}.", measured.words.time
+    return [Claim(text, time=time, training=TRAINING[measured.training_mode], phases=listed(texts))] if texts else []
 
 
 def _parts(measured: Measured) -> list[Claim]:
     """The part of the model with the longest backward pass, if the captures distinguish parts."""
     parts = measured.tables["training_parts"]
     backward = parts[(parts["mode"] == measured.training_mode) & (parts["pass"] == BACKWARD)]
-    first = backward.sort_values("gpu_time_ms", ascending=False, kind="stable").drop_duplicates("run")
-    if first.empty:
+    longest = largest_by_run(backward, "gpu_time_ms")
+    if longest.empty:
         return []
-    share, most = interval(first["share"], percent), leaders([code(part) for part in first["part"]])
-    again = "Without recomputation, the" if (parts["pass"] == RECOMPUTATION).any() else "The"
+    share, longest_parts = interval(longest["share"], percent), leaders([code(part) for part in longest["part"]])
+    subject = "Without recomputation, the" if (parts["pass"] == RECOMPUTATION).any() else "The"
     text = "{again} longest part of the backward pass takes {share} of it: {most}."
-    return [Claim(text, again=again, most=most, share=share)]
+    return [Claim(text, again=subject, most=longest_parts, share=share)]
 
 
 def tables(measured: Measured) -> list[Part]:
@@ -125,7 +122,7 @@ def tables(measured: Measured) -> list[Part]:
     words = measured.words
     change = _change_table(measured)
     recomputes = (measured.tables["training_parts"]["pass"] == RECOMPUTATION).any()
-    again = ", without recomputation" if recomputes else ""
+    exception = ", without recomputation" if recomputes else ""
     return [
         (f"Share of {words.time} by class in %, inference → training (gemm: matrix multiplies, with the change in"
          " percentage points)",
@@ -135,7 +132,7 @@ def tables(measured: Measured) -> list[Part]:
          " the phase)",
          _phase_table(measured)),
         (f"Forward → backward {words.time} of the longest parts of the model (all: the table"
-         f" `training_parts`){again}; a backward {words.kernel} belongs to the part whose gradients it computes",
+         f" `training_parts`){exception}; a backward {words.kernel} belongs to the part whose gradients it computes",
          _parts_table(measured)),
     ]  # fmt: skip
 
@@ -151,23 +148,20 @@ def _change_table(measured: Measured) -> MarkdownTable | None:
     keys, change = keys_without(MODE.key), _shown_change(measured)
     if change.empty:
         return None
-    wide = pivoted(change, keys, "family", ["inference", "training"])
+    wide = pivoted_texts(change, keys, "family", _change_cell)
     families = by_size(change.assign(share=change[["inference", "training"]].max(axis=1)))
     cells = {}
     for run in measured.runs[measured.runs["mode"] == measured.training_mode].to_dict("records"):
-        index = tuple(run[key] for key in keys)
-        if index in wide.index:
-            before, after = wide.loc[index, "inference"], wide.loc[index, "training"]
-            cells[run["run"]] = tuple(_change_cell(before[name], after[name], name == MATMUL) for name in families)
+        place = tuple(run[key] for key in keys)
+        if place in wide.index:
+            cells[run["run"]] = tuple(wide.loc[place, families])
     return run_table(measured, tuple(f"{heading(name)}, %" for name in families), cells, measured.training_mode)
 
 
 def _matmul_table(measured: Measured) -> MarkdownTable:
     """(d) The share of matrix multiplies in each run."""
-    return lines_table(
-        _matmul_shares(measured), (MODEL.key, CONTEXT_LENGTH.key, MODE.key), ("matrix multiplies",),
-        lambda row: [percent(row["share"])],
-    )  # fmt: skip
+    columns = [("matrix multiplies", lambda row: percent(row["share"]))]
+    return rows_table(_matmul_shares(measured), LEADING_KEYS, columns)
 
 
 def _phase_table(measured: Measured) -> MarkdownTable | None:
@@ -178,39 +172,29 @@ def _phase_table(measured: Measured) -> MarkdownTable | None:
         return None
     largest = shares.groupby("phase")["of_step"].max()
     phases = [phase for phase in dict.fromkeys(shares["phase"]) if largest[phase] >= VISIBLE_SHARE]
-    cells = {}
-    for run, rows in shares.groupby("run", sort=False):
-        text_by_phase = {row.phase: f"{percent(row.of_step)} ({percent(row.matmul)})" for row in rows.itertuples()}
-        cells[run] = tuple(text_by_phase.get(phase, ABSENT) for phase in phases)
+    texts = pivoted_texts(shares, ["run"], "phase", lambda row: f"{percent(row['of_step'])} ({percent(row['matmul'])})")
+    cells = {run: tuple(texts.loc[run, phases]) for run in texts.index}
     return run_table(measured, tuple(escaped(phase) for phase in phases), cells, measured.training_mode)
 
 
 def _parts_table(measured: Measured) -> MarkdownTable | None:
     """(d) Forward and backward times of the longest parts; None if no capture distinguishes backward parts."""
-    rows = _of_training(measured)
+    rows = measured.tables["training_parts"]
+    rows = rows[(rows["mode"] == measured.training_mode) & rows["pass"].isin((FORWARD, BACKWARD))]
     if rows.empty:
         return None
-    most = rows.groupby("part")["share"].max().sort_values(ascending=False).index[:MAX_PARTS]
-    parts = [part for part in dict.fromkeys(rows["part"]) if part in most]
-    cells = {}
-    for run, run_parts in rows.groupby("run", sort=False):
-        wide = pivoted(run_parts, ["part"], "pass", ["gpu_time_ms"])["gpu_time_ms"]
-        cells[run] = tuple(_both_passes(wide.loc[part]) if part in wide.index else ABSENT for part in parts)
+    longest_parts = rows.groupby("part")["share"].max().sort_values(ascending=False).index[:MAX_PARTS]
+    parts = [part for part in dict.fromkeys(rows["part"]) if part in longest_parts]
+    times = pivoted_texts(rows, ["run", "part"], "pass", lambda row: significant(row["gpu_time_ms"]))
+    texts = times.reindex(columns=[FORWARD, BACKWARD], fill_value=ABSENT).agg(" → ".join, axis=1)
+    cells = {run: tuple(texts.get((run, part), ABSENT) for part in parts) for run in dict.fromkeys(rows["run"])}
     return run_table(measured, tuple(f"{escaped(part)}, ms" for part in parts), cells, measured.training_mode)
 
 
-def _of_training(measured: Measured) -> pd.DataFrame:
-    """Forward and backward times of parts in the training mode; no rows without one."""
-    rows = measured.tables["training_parts"]
-    return rows[(rows["mode"] == measured.training_mode) & rows["pass"].isin((FORWARD, BACKWARD))]
-
-
-def _both_passes(times: pd.Series) -> str:
-    return " → ".join(significant(times.get(phase)) for phase in (FORWARD, BACKWARD))
-
-
-def _change_cell(before: float, after: float, with_points: bool) -> str:
-    change = f" ({points(after - before)})" if with_points else ""
+def _change_cell(row: dict) -> str:
+    """The shares in percent; of matrix multiplies also their change."""
+    before, after = row["inference"], row["training"]
+    change = f" ({points(after - before)})" if row["family"] == MATMUL else ""
     return f"{100 * before:.1f} → {100 * after:.1f}{change}"
 
 
@@ -231,12 +215,6 @@ def training_change(measured: Measured) -> pd.DataFrame:
     return both.assign(change=both["training"] - both["inference"])[columns]
 
 
-def matmul_change(measured: Measured) -> pd.DataFrame:
-    """The rows of training_change that are matrix multiplies."""
-    change = training_change(measured)
-    return change[change["family"] == MATMUL]
-
-
 def phase_shares(measured: Measured) -> pd.DataFrame:
     """Per run of the training mode and phase: its share of the step (`of_step`), and the share of matrix multiplies in
     it (`matmul`)."""
@@ -244,6 +222,6 @@ def phase_shares(measured: Measured) -> pd.DataFrame:
     rows = rows[rows["phase"] != ALL_PHASES]
     rows = rows.assign(matmul=rows["share"].where(rows["class"].map(family) == MATMUL, 0.0))
     table = rows.groupby([*LEADING, "phase"], sort=False)[["share_of_step", "matmul"]].sum().reset_index()
-    order = {phase: i for i, phase in enumerate(MAIN_PHASES)}
+    order = {phase: position for position, phase in enumerate(MAIN_PHASES)}
     table = table.rename(columns={"share_of_step": "of_step"})
     return table.sort_values("phase", key=lambda phases: phases.map(order).fillna(len(order)), kind="stable")

@@ -9,14 +9,14 @@ from profile_grid.figures.theme import CROSS, INK, SMALL, SMALLEST, SOFT, part_s
 from profile_grid.quantities import interval, percent
 from profile_grid.study import dimensions, stages
 from profile_grid.tables.classes import MATMUL, family
+from profile_grid.tables.gains import LEADING_KEYS
 from profile_grid.tables.names import ALL_PHASES, FORWARD
 
-SHOWN_IN_PANEL = (dimensions.MODEL.key, dimensions.CONTEXT_LENGTH.key, dimensions.MODE.key)
 INFERENCE, TRAINING = SIDES = ("inference", "training")
-SMALLEST_LABEL = 0.06
+LEAST_LABELLED = 0.06  # the share of a bar with room for its percentage
 MAX_BARS = 60  # in one panel
 WIDTH_PX = 295
-SHORTER = "†"
+SHORTER = "†"  # marks training without an optimizer beside complete steps
 
 
 def sides_of(runs: pd.DataFrame) -> pd.DataFrame:
@@ -30,9 +30,9 @@ def sides_of(runs: pd.DataFrame) -> pd.DataFrame:
 def family_shares(runs: pd.DataFrame, shares: pd.DataFrame) -> pd.DataFrame:
     """One row per run of a side and family of classes: its `share` of the step's time, and the ends of its bar, `start`
     and `end`, as shares."""
-    drawn = shares[shares["phase"] == ALL_PHASES]
-    drawn = drawn.assign(family=drawn["class"].astype("str").map(family))
-    sums = drawn.groupby(["run", "family"], sort=False)["share"].sum().reset_index()
+    step_shares = shares[shares["phase"] == ALL_PHASES]
+    step_shares = step_shares.assign(family=step_shares["class"].astype("str").map(family))
+    sums = step_shares.groupby(["run", "family"], sort=False)["share"].sum().reset_index()
     sums = sums.merge(sides_of(runs)[["run", "side"]], on="run", how="inner", validate="many_to_one")
     return run_selection.with_dimensions(marks.placed(sums, "share", "family"), runs)
 
@@ -42,19 +42,20 @@ def draw_class_shares(tables: panels.Tables) -> panels.Drawing:
     runs, terms = tables["runs"], run_selection.words(tables["runs"])
     declared, shares = sides_of(runs), family_shares(runs, tables["class_shares"])
     fills = marks.part_fills(shares, "family")
-    missing = run_selection.without_figures(declared, stages.CAPTURE).merge(declared[["run", "side"]], on="run")
+    missing = run_selection.runs_without_results(declared, stages.CAPTURE).merge(declared[["run", "side"]], on="run")
     axis = alt.Axis(title=f"share of the {terms.time} of a step", format="%", values=[0, 0.2, 0.4, 0.6, 0.8, 1])
     x = alt.X("start:Q", scale=alt.Scale(domain=[0, 1]), axis=axis)
     full = next((mode for mode in dimensions.FULLEST_FIRST if mode in set(shares["mode"])), FORWARD)
     shorter = shares[(shares["side"] == TRAINING) & (shares["mode"] != full)]
-    shares = shares.assign(bar=_cells(shares), text=shares["run"].isin(shorter["run"]).map({True: SHORTER, False: ""}))
+    texts = shares["run"].isin(shorter["run"]).map({True: SHORTER, False: ""})
+    shares = shares.assign(bar=_bar_names(shares), text=texts)
 
     def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> panels.Spec:
         every = pd.concat([rows, absent])
-        cells = list(dict.fromkeys(_cells(run_selection.by_size(every, runs))))[:MAX_BARS]
+        names = list(dict.fromkeys(_bar_names(run_selection.by_size(every, runs))))[:MAX_BARS]
         sides = [side for side in SIDES if side in set(every["side"])]
         return panels.row(*[
-            _panel(rows[rows["side"] == side], absent[absent["side"] == side], cells, x, fills, side == sides[0])
+            _panel(rows[rows["side"] == side], absent[absent["side"] == side], names, x, fills, side == sides[0])
             .properties(title=alt.TitleParams(_title(side, full), frame="group"))
             for side in sides
         ], spacing=panels.GAP_PX)  # fmt: skip
@@ -64,12 +65,12 @@ def draw_class_shares(tables: panels.Tables) -> panels.Drawing:
         notes.append(f"{SHORTER} {' or '.join(dimensions.MODES[mode] for mode in dict.fromkeys(shorter['mode']))}.")
     if shares["bar"].nunique() > MAX_BARS:
         notes.append(f"At most {MAX_BARS} models and contexts are drawn; the table has all.")
-    frame = panels.Frame(SHOWN_IN_PANEL, f"No capture holds {terms.kernels}, so their classes have no shares.")
+    frame = panels.Frame(LEADING_KEYS, f"No capture holds {terms.kernels}, so their classes have no shares.")
     title = f"{terms.kernel.capitalize()} classes as shares of the time of all {terms.kernels}"
     return frame.drawing(shares, declared, missing, panel, notes, title=title)
 
 
-def _cells(rows: pd.DataFrame) -> list[str]:
+def _bar_names(rows: pd.DataFrame) -> list[str]:
     return [f"{model} · {context}" for model, context in zip(rows["model"], rows["context_length"], strict=True)]
 
 
@@ -78,18 +79,18 @@ def _title(side: str, full: str) -> str:
 
 
 def _panel(
-    shares: pd.DataFrame, missing: pd.DataFrame, cells: list[str], x: alt.X, fills: alt.Fill, labelled: bool
+    shares: pd.DataFrame, missing: pd.DataFrame, names: list[str], x: alt.X, fills: alt.Fill, labelled: bool
 ) -> alt.LayerChart:
-    rows = shares[shares["bar"].isin(cells)].drop(columns="mode")
+    rows = shares[shares["bar"].isin(names)].drop(columns="mode")
     tooltip = marks.tooltip(rows, ("family", "family"), ("share", "share", marks.SHARE))
-    axes = {"x": x, "y": marks.bar_axis(cells, labelled)}
-    layers = [marks.bars(rows, axes, fills, tooltip), _percentages(rows, axes), *_instead(rows, missing, cells, axes)]
+    axes = {"x": x, "y": marks.bar_axis(names, labelled)}
+    layers = [marks.bars(rows, axes, fills, tooltip), _percentages(rows, axes), *_crosses(rows, missing, names, axes)]
     return alt.layer(*layers, height=alt.Step(marks.BAR_PX), width=WIDTH_PX)
 
 
 def _percentages(shares: pd.DataFrame, channels: dict) -> alt.Chart:
     """The percentages in the bars that are wide enough for them."""
-    wide = shares[shares["share"] >= SMALLEST_LABEL]
+    wide = shares[shares["share"] >= LEAST_LABELLED]
     wide = wide.assign(
         start=(wide["start"] + wide["end"]) / 2,
         text=[f"{100 * share:.0f}" for share in wide["share"]],
@@ -99,12 +100,12 @@ def _percentages(shares: pd.DataFrame, channels: dict) -> alt.Chart:
     return alt.Chart(wide).mark_text(fontSize=SMALLEST).encode(**channels, text="text:N", color=ink)
 
 
-def _instead(shares: pd.DataFrame, missing: pd.DataFrame, cells: list[str], channels: dict) -> list[alt.Chart]:
+def _crosses(shares: pd.DataFrame, missing: pd.DataFrame, names: list[str], channels: dict) -> list[alt.Chart]:
     """Marks for missing bars: a cross and the reason, or that the grid has no such run."""
-    failed = missing.assign(bar=_cells(missing), text=missing["status"].map(marks.status_words), start=0.02)
-    failed = failed[failed["bar"].isin(cells)].drop(columns="mode")
+    failed = missing.assign(bar=_bar_names(missing), text=missing["status"].map(marks.status_words), start=0.02)
+    failed = failed[failed["bar"].isin(names)].drop(columns="mode")
     present = {*shares["bar"], *failed["bar"]}
-    absent = pd.DataFrame({"bar": [cell for cell in cells if cell not in present]})
+    absent = pd.DataFrame({"bar": [name for name in names if name not in present]})
     absent = absent.assign(text="not in the grid", start=0.02)
     why = marks.tooltip(failed, ("text", "no results"), ("reason", "reason"))
     crossed = alt.Chart(failed).encode(**channels, tooltip=why)

@@ -2,36 +2,29 @@
 
 import pandas as pd
 
+from cs336_model.ranges import ATTENTION_SCORES, FINAL_MATMUL, MASK_AND_SCALE
 from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import count, interval, percent, rate, significant
-from profile_grid.questions.e_attention.table import MASK, MATMULS, PARTS, SCORES, SOFTMAX, VALUES
-from profile_grid.study.dimensions import MODE, keys_without
+from profile_grid.questions.e_attention.table import MATMULS, PARTS, SOFTMAX
+from profile_grid.study.dimensions import MODE
+from profile_grid.tables import wording
 from profile_grid.tables.cells import LEADING_KEYS, Part, lines_table, run_table
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import BACKWARD
-from profile_grid.tables.wording import (
-    NO_FORWARD_PASS,
-    Claim,
-    fused_sentence,
-    leaders,
-    listed,
-    no_kernels_sentence,
-    of_all,
-    places,
-    stand_in,
-)
-
-KEY_COLUMNS = keys_without(MODE.key)
+from profile_grid.tables.per_pass import largest_by_run
+from profile_grid.tables.pivoting import pivoted_texts
+from profile_grid.tables.wording import Claim, leaders, listed, median_note, of_all, places
 
 
-def sentences(measured: Measured) -> list[str]:
+def sentences(measured: Measured) -> list[Claim]:
     """(e) Softmax against the matrix multiplies of attention: runtime and FLOPs."""
     if not measured.has_kernels:
-        return [no_kernels_sentence(measured)]
-    rows, fused = measured.inference("attention"), fused_sentence(measured, measured.inference("forward_classes"))
-    if measured.inference("forward_classes").empty:
-        return [NO_FORWARD_PASS]
-    missing = [f"`{part}`" for part in (SCORES, SOFTMAX, VALUES) if part not in set(rows["part"])]
+        return [wording.no_kernels_sentence(measured)]
+    rows, classes = measured.inference("attention"), measured.inference("forward_classes")
+    if classes.empty:
+        return [wording.NO_FORWARD_PASS]
+    fused = wording.fused_sentence(measured, classes)
+    missing = [f"`{part}`" for part in (ATTENTION_SCORES, SOFTMAX, FINAL_MATMUL) if part not in set(rows["part"])]
     if missing:
         unknown = Claim(
             "Not answered: the captures have no range {names}. Name the functions under `program.annotate` in"
@@ -41,8 +34,8 @@ def sentences(measured: Measured) -> list[str]:
     softmax = rows[(rows["part"] == SOFTMAX) & rows["runtime_to_matmuls"].notna()]
     if softmax.empty:
         return [Claim("Not answered: no run has ranges for softmax and for both matrix multiplies.", "missing"), *fused]
-    claims = [_ratio(softmax, measured), *stand_in(measured), _longest(rows), *_backward(measured), *_layers(rows)]
-    return [*claims, *fused]
+    claims = [_ratio(softmax, measured), *wording.stand_in(measured), _longest(rows), *_backward(measured)]
+    return [*claims, *_not_once_per_layer(rows), *fused]
 
 
 def _ratio(softmax: pd.DataFrame, measured: Measured) -> Claim:
@@ -50,7 +43,7 @@ def _ratio(softmax: pd.DataFrame, measured: Measured) -> Claim:
     some, every = len(softmax), measured.inference("forward_classes")["run"].nunique()
     where = f"Where softmax has its own kernels ({of_all(some, every, 'run')}), it" if some < every else "Softmax"
     times, flops = softmax["runtime_to_matmuls"], softmax["flops_to_matmuls"].dropna()
-    median = f" (median {significant(times.median())})" if len(times) > 2 and some == every else ""
+    median = median_note(times, significant) if some == every else ""
     return Claim(
         "{where} takes {times} times as long as both matrix multiplies{of} together{median}{flops}.",
         where=where, of=" of attention" if some == every else "",
@@ -74,20 +67,21 @@ def _backward(measured: Measured) -> list[Claim]:
 
 
 def _longest(rows: pd.DataFrame) -> Claim:
-    parts = rows[rows["part"].isin(PARTS)].sort_values("gpu_time_ms", ascending=False, kind="stable")
-    longest = leaders([code(part) for part in parts.drop_duplicates("run")["part"]])
-    fused = parts.groupby("run")["part"].nunique().min() < parts["part"].nunique()
-    alone = " with kernels of its own" if fused else ""
-    without = "" if MASK in set(parts["part"]) else f"; no range `{MASK}` was captured"
+    """The part with the most time, of those with kernels of their own: some runs fuse several parts."""
+    parts = rows[rows["part"].isin(PARTS)]
+    longest = leaders([code(part) for part in largest_by_run(parts, "gpu_time_ms")["part"]])
+    is_fused = parts.groupby("run")["part"].nunique().min() < parts["part"].nunique()
+    alone = " with kernels of its own" if is_fused else ""
+    without = "" if MASK_AND_SCALE in set(parts["part"]) else f"; no range `{MASK_AND_SCALE}` was captured"
     text = "The longest part of attention{alone} is {longest}{without}."
     return Claim(text, alone=alone, longest=longest, without=without)
 
 
-def _layers(rows: pd.DataFrame) -> list[Claim]:
+def _not_once_per_layer(rows: pd.DataFrame) -> list[Claim]:
     layers = rows["layers"].astype("float64")
-    odd = rows[(rows["part"] == SOFTMAX) & layers.notna() & (rows["instances_per_pass"] != layers)]
+    differing = rows[(rows["part"] == SOFTMAX) & layers.notna() & (rows["instances_per_pass"] != layers)]
     text = "`{softmax}` does not run once per layer in {places}: there a layer is one instance of the range."
-    return [Claim(text, softmax=SOFTMAX, places=places(odd))] if len(odd) else []
+    return [Claim(text, softmax=SOFTMAX, places=places(differing))] if len(differing) else []
 
 
 def tables(measured: Measured) -> list[Part]:
@@ -98,7 +92,7 @@ def tables(measured: Measured) -> list[Part]:
     if not measured.inference("attention").empty:
         parts = [
             (f"In one layer: {time} by part, and FLOP/s reached by both matrix multiplies together and by softmax",
-             _table_of(measured, "attention", measured.inference_mode)),
+             _times_table(measured, "attention", measured.inference_mode)),
             ("FLOPs of one layer", _flops_table(measured)),
         ]  # fmt: skip
     if training and not measured.mode("attention_backward", training).empty:
@@ -107,11 +101,12 @@ def tables(measured: Measured) -> list[Part]:
             " gradients of each part (4·B·H·S²·d_head FLOPs for a matrix multiply, 4·B·H·S² for softmax), rates and"
             " ratios"
         )
-        parts.append((text, _table_of(measured, "attention_backward", training)))
+        parts.append((text, _times_table(measured, "attention_backward", training)))
     return parts
 
 
-def _table_of(measured: Measured, name: str, mode: str) -> MarkdownTable:
+def _times_table(measured: Measured, name: str, mode: str) -> MarkdownTable:
+    """One line per run of this mode: the time of each part, rates, and the ratios, from the table of this name."""
     rows = measured.mode(name, mode)
     parts = [part for part in PARTS if part in set(rows["part"])]
     headings = (*(f"{part}, µs" for part in parts), "matmuls", "softmax", "runtime ratio", "FLOP ratio")
@@ -138,10 +133,9 @@ def _flops_table(measured: Measured) -> MarkdownTable:
     rows = measured.inference("attention")
     rows = rows[rows["part"].isin(PARTS) & rows["flops_per_layer"].notna()]
     formulas = rows.drop_duplicates("part").set_index("part")["flops_formula"]
-    flops = rows.set_index([*KEY_COLUMNS, "part"])["flops_per_layer"]
-
-    def cells(row: dict) -> list[str]:
-        return [count(flops.get((*(row[key] for key in KEY_COLUMNS), part))) for part in formulas.index]
-
+    flops = pivoted_texts(rows, ["run"], "part", lambda row: count(row["flops_per_layer"]))
     headings = [f"{part}: {escaped(formula)}" for part, formula in formulas.items()]
-    return lines_table(rows.drop_duplicates(KEY_COLUMNS), LEADING_KEYS, headings, cells, hidden=(MODE.key,))
+    return lines_table(
+        rows.drop_duplicates("run"), LEADING_KEYS, headings, lambda row: flops.loc[row["run"], formulas.index],
+        hidden=(MODE.key,),
+    )  # fmt: skip

@@ -11,8 +11,8 @@ from profile_grid.figures.theme import GROUND, WIDTH, Contexts, Log, Series
 from profile_grid.quantities import interval, percent, significant
 from profile_grid.questions.e_attention.table import PARTS, SOFTMAX
 from profile_grid.study import dimensions, stages
+from profile_grid.tables.gains import LEADING_KEYS
 
-SHOWN_IN_PANEL = (dimensions.MODEL.key, dimensions.CONTEXT_LENGTH.key, dimensions.MODE.key)
 PANEL_PX, SHARES_PX, NAMES_PX = 150, 100, 160
 MAX_COLUMNS = 5
 
@@ -29,16 +29,13 @@ def attention_parts(runs: pd.DataFrame, attention: pd.DataFrame) -> pd.DataFrame
 def absent_cells(runs: pd.DataFrame, drawn: pd.DataFrame) -> pd.DataFrame:
     """One run per configuration that has no row in `drawn`: the run with the fewest phases."""
     keys = dimensions.keys_without(dimensions.MODE.key)
-    present = set(drawn[keys].itertuples(index=False, name=None))
-    missing = run_selection.leanest_runs(run_selection.without_figures(runs, stages.CAPTURE))
-    absent = [cell not in present for cell in missing[keys].itertuples(index=False, name=None)]
-    return missing[pd.Series(absent, index=missing.index, dtype="bool")]
+    missing = run_selection.leanest_runs(run_selection.runs_without_results(runs, stages.CAPTURE))
+    return missing[~pd.MultiIndex.from_frame(missing[keys]).isin(pd.MultiIndex.from_frame(drawn[keys]))]
 
 
 def draw_attention(tables: Tables) -> Drawing:
     """A panel per model: time per layer against context length, a line per part; models with one context length share
-    a panel. Below, each part's shares of time and
-    FLOPs, a marker per configuration."""
+    a panel. Below, each part's shares of time and FLOPs, a marker per configuration."""
     runs, terms = tables["runs"], run_selection.words(tables["runs"])
     parts = attention_parts(runs, tables["attention"])
     series = Series("part", tuple(part for part in PARTS if part in set(parts["part"])))
@@ -49,42 +46,34 @@ def draw_attention(tables: Tables) -> Drawing:
         y = Log.around(data["gpu_time_per_layer_us"], PANEL_PX)
         lengths = data.groupby("model")["context_length"].nunique()
         x_of_lines = Contexts.of(data["context_length"]).x(title="context")
-        x_of_models = alt.X("model:N", sort=order, axis=NAMES_OF_MODELS)
-        drawn = [(model, data[data["model"] == model], x_of_lines) for model in order if lengths.get(model, 0) > 1] + [
+        x_of_models = alt.X("model:N", sort=order, axis=alt.Axis(title="model", labelAngle=0))
+        panels = [(model, data[data["model"] == model], x_of_lines) for model in order if lengths.get(model, 0) > 1]
+        panels += [
             (dimensions.CONTEXT_LENGTH.title(length), rows, x_of_models)
             for length, rows in data[data["model"].map(lengths) == 1].groupby("context_length")
         ]
         times = {
             name: _times(rows, x, y, series, n % MAX_COLUMNS == 0 and terms.time, joined=x is x_of_lines)
-            for n, (name, rows, x) in enumerate(drawn)
+            for n, (name, rows, x) in enumerate(panels)
         }
-        columns = min(max(len(drawn), 2), MAX_COLUMNS)
-        return column(
-            side_by_side(times, PANEL_PX, columns, one_axis=True), _shares(data, series, terms.time), spacing=16
-        )
+        lines = side_by_side(times, PANEL_PX, min(max(len(panels), 2), MAX_COLUMNS), one_axis=True)
+        return column(lines, _shares(data, series, terms.time), spacing=16)
 
     notes = (
         "Mean of the captured steps of the forward pass. FLOPs from the shapes, every entry of the scores counted: "
         "scores and values 2·B·H·S²·d_head each, softmax 5·B·H·S², mask and scale B·H·S².",
     )
-    frame = Frame(SHOWN_IN_PANEL, f"No capture has {terms.kernels} in the ranges of attention's parts.")
+    frame = Frame(LEADING_KEYS, f"No capture has {terms.kernels} in the ranges of attention's parts.")
     return frame.drawing(parts, runs, absent_cells(runs, parts), panel, notes)
 
 
-NAMES_OF_MODELS = alt.Axis(title="model", labelAngle=0)
-
-
-def _times(
-    parts: pd.DataFrame, x: alt.X, y: Log, series: Series, time: str | bool, joined: bool
-) -> alt.LayerChart:  # fmt: skip
+def _times(parts: pd.DataFrame, x: alt.X, y: Log, series: Series, time: str | bool, joined: bool) -> alt.LayerChart:
+    """The time per layer of each part; `time` is what that is called, False for a panel without an axis."""
     axis = y.axis(f"{time} per layer (µs)" if time else None)
     axis.labels = axis.ticks = bool(time)
-    base = alt.Chart(parts).encode(
-        x=x,
-        y=alt.Y("gpu_time_per_layer_us:Q", scale=y.scale, axis=axis),
-        color=series.color(),
-    )
-    points = base.mark_point(filled=True).encode(shape=series.shape(), tooltip=_seen(parts))
+    y_of_times = alt.Y("gpu_time_per_layer_us:Q", scale=y.scale, axis=axis)
+    base = alt.Chart(parts).encode(x=x, y=y_of_times, color=series.color())
+    points = base.mark_point(filled=True).encode(shape=series.shape(), tooltip=_tooltip(parts))
     return alt.layer(*([base.mark_line()] if joined else []), points)
 
 
@@ -95,7 +84,7 @@ def _shares(parts: pd.DataFrame, series: Series, time: str) -> alt.LayerChart:
         share: parts[column] / parts.groupby("run")[column].transform("sum") for share, column in columns.items()
     })  # fmt: skip
     y = alt.Y("part:N", scale=alt.Scale(type="point", domain=list(series.names), padding=0.5), axis=marks.name_axis())
-    base = alt.Chart(rows).encode(y=y, color=series.color(), shape=series.shape(), tooltip=_seen(rows))
+    base = alt.Chart(rows).encode(y=y, color=series.color(), shape=series.shape(), tooltip=_tooltip(rows))
     title = f"share of attention's {time} (filled) and of its FLOPs (hollow)"
     of_time, of_flops = (
         alt.X(f"{share}:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(title=title, format="%")) for share in columns
@@ -105,7 +94,7 @@ def _shares(parts: pd.DataFrame, series: Series, time: str) -> alt.LayerChart:
     return alt.layer(flops, base.mark_point(filled=True, opacity=0.7).encode(x=of_time), **size)
 
 
-def _seen(parts: pd.DataFrame) -> list[alt.Tooltip]:
+def _tooltip(parts: pd.DataFrame) -> list[alt.Tooltip]:
     return marks.tooltip(
         parts, ("part", "part"), ("gpu_time_per_layer_us", "per layer (µs)", marks.DIGITS),
         ("flops_per_layer", "FLOP per layer", ".4~s"), ("flops_formula", "formula"),
@@ -118,11 +107,11 @@ def result_attention(tables: Tables) -> str:
     softmax = parts[(parts["part"] == SOFTMAX) & parts["runtime_to_matmuls"].notna()]
     if softmax.empty:
         return ""
-    runtime, flops = (interval(softmax[f"{name}_to_matmuls"], text) for name, text in MEASURES)
+    runtime = interval(softmax["runtime_to_matmuls"], partial(significant, digits=2))
+    flops = interval(softmax["flops_to_matmuls"], percent)
     return f"Softmax takes {runtime} times as long as both matrix multiplies of attention, with {flops} of their FLOPs"
 
 
-MEASURES = (("runtime", partial(significant, digits=2)), ("flops", percent))
 FIGURES = (
     Figure(
         "attention", "Parts of attention in the forward pass: time per layer, and shares of time and of FLOPs",

@@ -1,8 +1,12 @@
 """The table of (e): GPU time and floating-point operations of the parts of attention."""
 
+from typing import NamedTuple
+
 import pandas as pd
 
+from cs336_model import ranges
 from cs336_model.arithmetic.flops import sequences_per_gpu
+from cs336_model.ranges import SOFTMAX
 from kernel_tables.attribution.path_text import innermost
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
@@ -11,23 +15,31 @@ from profile_grid.tables.model_parts import holding
 from profile_grid.tables.names import BACKWARD, FORWARD, RECOMPUTATION
 from profile_grid.tables.per_pass import Merged, in_order_of, numbers, per_pass
 
-OPERATOR = "scaled dot product attention"
-SCORES, MASK, SOFTMAX, VALUES = "computing attention scores", "mask and scale", "computing softmax", "final matmul"
-PARTS = (SCORES, MASK, SOFTMAX, VALUES)
-MATMULS = (SCORES, VALUES)
-FORMULAS = {  # of one layer, every entry of the S x S scores computed: (operations per score with d_head, without)
-    SCORES: ("2·B·H·S²·d_head", 2, 0),
-    MASK: ("B·H·S² (the scale)", 0, 1),
-    SOFTMAX: ("5·B·H·S²", 0, 5),
-    VALUES: ("2·B·H·S²·d_head", 2, 0),
-    OPERATOR: ("4·B·H·S²·d_head + 6·B·H·S²", 4, 6),
+PARTS = (ranges.ATTENTION_SCORES, ranges.MASK_AND_SCALE, SOFTMAX, ranges.FINAL_MATMUL)
+MATMULS = (ranges.ATTENTION_SCORES, ranges.FINAL_MATMUL)
+
+
+class Formula(NamedTuple):
+    """FLOPs of one layer that computes all S x S scores: of each, `times_d_head` · d_head + `others`."""
+
+    text: str
+    times_d_head: int
+    others: int
+
+
+FORMULAS = {
+    ranges.ATTENTION_SCORES: Formula("2·B·H·S²·d_head", 2, 0),
+    ranges.MASK_AND_SCALE: Formula("B·H·S² (the scale)", 0, 1),
+    SOFTMAX: Formula("5·B·H·S²", 0, 5),
+    ranges.FINAL_MATMUL: Formula("2·B·H·S²·d_head", 2, 0),
+    ranges.SCALED_DOT_PRODUCT_ATTENTION: Formula("4·B·H·S²·d_head + 6·B·H·S²", 4, 6),
 }
 BACKWARD_FORMULAS = {  # a gradient for each operand of a product; of P = softmax(S): dS = P (dP - sum of P dP)
-    SCORES: ("4·B·H·S²·d_head", 4, 0),
-    MASK: ("B·H·S² (the scale)", 0, 1),
-    SOFTMAX: ("4·B·H·S²", 0, 4),
-    VALUES: ("4·B·H·S²·d_head", 4, 0),
-    OPERATOR: ("8·B·H·S²·d_head + 5·B·H·S²", 8, 5),
+    ranges.ATTENTION_SCORES: Formula("4·B·H·S²·d_head", 4, 0),
+    ranges.MASK_AND_SCALE: Formula("B·H·S² (the scale)", 0, 1),
+    SOFTMAX: Formula("4·B·H·S²", 0, 4),
+    ranges.FINAL_MATMUL: Formula("4·B·H·S²·d_head", 4, 0),
+    ranges.SCALED_DOT_PRODUCT_ATTENTION: Formula("8·B·H·S²·d_head + 5·B·H·S²", 8, 5),
 }
 
 
@@ -37,52 +49,55 @@ def attention(merged: Merged) -> pd.DataFrame:
     `gpu_time_ms` is per pass, `gpu_time_per_layer_us` per instance of the range, FLOPs are of one layer. The two ratios
     compare a part with both matrix multiplies together.
     """
-    return _in_phase(FORWARD, FORMULAS, merged)
+    return _attention_in_phase(FORWARD, FORMULAS, merged)
 
 
 def attention_backward(merged: Merged) -> pd.DataFrame:
-    """The same of the backward pass, without recomputation. No rows for captures without backward ranges."""
-    return _in_phase(BACKWARD, BACKWARD_FORMULAS, merged)
+    """One row per run and part of attention with a range in the backward pass, recomputation left out; otherwise as
+    `attention`."""
+    return _attention_in_phase(BACKWARD, BACKWARD_FORMULAS, merged)
 
 
-def _in_phase(phase: str, formulas: dict[str, tuple[str, int, int]], merged: Merged) -> pd.DataFrame:
-    table = pd.concat([_time_of(part, phase, merged) for part in (*PARTS, OPERATOR)], ignore_index=True)
+def _attention_in_phase(phase: str, formulas: dict[str, Formula], merged: Merged) -> pd.DataFrame:
+    """The parts of attention in a phase: times from the captures, FLOPs from the shapes, and the ratios of both."""
+    table = pd.concat([_part_times(part, phase, merged) for part in formulas], ignore_index=True)
     runs = merged["runs"]
     shape = runs.set_index("run")
     names = ("batch_size", "gpus", "num_heads", "d_model", "num_layers", "context_length")
     column = {name: numbers(table["run"].map(shape[name])) for name in names}
     scores = sequences_per_gpu(column) * column["num_heads"] * column["context_length"] ** 2
-    with_head, without = (numbers(table["part"].map({part: formulas[part][i] for part in formulas})) for i in (1, 2))
+    formula = pd.DataFrame(formulas.values(), index=list(formulas)).reindex(table["part"]).set_axis(table.index)
+    d_head = column["d_model"] // column["num_heads"]
     table["layers"] = column["num_layers"]
-    table["flops_per_layer"] = scores * (with_head * (column["d_model"] // column["num_heads"]) + without)
-    table["flops_formula"] = table["part"].map({part: formulas[part][0] for part in formulas})
+    table["flops_per_layer"] = scores * (numbers(formula["times_d_head"]) * d_head + numbers(formula["others"]))
+    table["flops_formula"] = formula["text"]
     table["flop_per_s"] = table["flops_per_layer"] / (table["gpu_time_per_layer_us"] * 1e-6)
     for name, source in (("runtime_to_matmuls", "gpu_time_ms"), ("flops_to_matmuls", "flops_per_layer")):
-        table[name] = table[source] / numbers(table["run"].map(_of_both_matmuls(table, source)))
+        table[name] = table[source] / numbers(table["run"].map(_sum_of_matmuls(table, source)))
     return in_order_of(table, runs["run"])
 
 
-def _time_of(part: str, phase: str, merged: Merged) -> pd.DataFrame:
-    """GPU time and instances per pass of one range, nested ranges included."""
-    kernels, ranges, steps = merged.kernels, merged["ranges"], merged.captured_steps
-    inside = kernels[(kernels["phase"] == phase) & _holds(kernels["range"], part)]
-    table = per_pass(inside.assign(part=part), ["part"], steps).drop(columns="total_ns")
+def _part_times(part: str, phase: str, merged: Merged) -> pd.DataFrame:
+    """GPU time of one range in a pass, nested ranges included, and its instances in a forward pass."""
+    kernels, range_times, steps = merged.kernels, merged["ranges"], merged.captured_steps
+    part_kernels = kernels[(kernels["phase"] == phase) & _contains(kernels["range"], part)]
+    table = per_pass(part_kernels.assign(part=part), ["part"], steps).drop(columns="total_ns")
     # A layer opens the range once in the forward pass; the backward pass of a compiled one may do so several times.
-    opened = ranges[(ranges["phase"] == FORWARD) & _holds(ranges["range"], part)]
-    opened = opened[opened["range"].map(innermost) == part]
-    instances = opened.groupby("run", observed=True)["instances"].sum() / steps
+    part_ranges = range_times[(range_times["phase"] == FORWARD) & _contains(range_times["range"], part)]
+    part_ranges = part_ranges[part_ranges["range"].map(innermost) == part]
+    instances = part_ranges.groupby("run", observed=True)["instances"].sum() / steps
     table["instances_per_pass"] = numbers(table["run"].map(instances))
     table["gpu_time_per_layer_us"] = table["gpu_time_ms"] * 1e3 / table["instances_per_pass"]
     return table[[*LEADING, "part", "instances_per_pass", "gpu_time_ms", "gpu_time_std_ms", "gpu_time_per_layer_us"]]
 
 
-def _holds(paths: pd.Series, part: str) -> pd.Series:
-    """Whether a path contains the part, outside recomputation."""
+def _contains(paths: pd.Series, part: str) -> pd.Series:
+    """Whether each of these paths contains the part, outside recomputation."""
     return holding(paths, part) & ~holding(paths, RECOMPUTATION)
 
 
-def _of_both_matmuls(table: pd.DataFrame, column: str) -> pd.Series:
-    """The column summed over the two matrix multiplies, only for runs that have a range for each."""
+def _sum_of_matmuls(table: pd.DataFrame, column: str) -> pd.Series:
+    """The column summed over the two matrix multiplies, by run; NaN if a run lacks the range of one."""
     matmuls = table[table["part"].isin(MATMULS)].groupby("run")[column]
     return matmuls.sum().where(matmuls.count() == 2)
 

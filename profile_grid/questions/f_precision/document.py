@@ -2,22 +2,22 @@
 
 import pandas as pd
 
-from profile_grid.quantities import percent, ratio
+from profile_grid.quantities import percent, ratio, scientific
 from profile_grid.study.dimensions import PRECISION
 from profile_grid.tables import cells, classes, names, pivoting
 from profile_grid.tables.gains import LEADING_KEYS, by_value, largest_gain, parts_tables, phases_table, steps_table
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import Claim, capital, listed, some_runs
 
-NO_PAIR = Claim("Not answered: no two timed runs differ only in precision, one of them in {base}.", "missing",
+NO_ANSWER = Claim("Not answered: no two timed runs differ only in precision, one of them in {base}.", "missing",
                 base=PRECISION.default)  # fmt: skip
 
 
-def sentences(measured: Measured) -> list[str]:
+def sentences(measured: Measured) -> list[Claim]:
     """(f) The largest speed-up; then by precision, by part, and the errors."""
     times, errors = measured.tables["precision_times"], _accuracy(measured.tables["precision_accuracy"])
     if times.empty:
-        return [NO_PAIR, *errors]
+        return [NO_ANSWER, *errors]
     lead = largest_gain(times, PRECISION, PRECISION.words(PRECISION.default))
     return [lead, *by_value(times, PRECISION), *errors, *_parts(measured, times)]
 
@@ -26,8 +26,8 @@ def _parts(measured: Measured, times: pd.DataFrame) -> list[Claim]:
     """The parts of the forward pass that gain most and least in the lowest precision, in the median of the runs of the
     table, without trivial parts."""
     lowest, parts = pivoting.sorted_values(times, PRECISION.key)[-1], measured.tables["precision_parts"]
-    is_shown = (parts["mode"] == measured.inference_mode).any()
-    rows = measured.mode("precision_parts", measured.inference_mode) if is_shown else parts
+    in_document = measured.inference("precision_parts")
+    rows = parts if in_document.empty else in_document
     forward = rows[(rows["precision"] == lowest) & (rows["phase"] == names.FORWARD) & (rows["part"] != names.NO_RANGE)]
     forward = forward[forward["base_share"] >= classes.NON_TRIVIAL_SHARE]
     forward = forward.sort_values("base_share", ascending=False, kind="stable")  # of equal gains, the longest part
@@ -43,7 +43,7 @@ def _parts(measured: Measured, times: pd.DataFrame) -> list[Claim]:
             most=medians.idxmax(), least=medians.idxmin(), gain=ratio(medians.max()), loss=ratio(medians.min()),
             gains="slows most" if medians.min() < 1 else "least", time=measured.words.time,
             medians=" (medians of runs)" if forward["run"].nunique() > 1 else "",
-            table="" if is_shown else "; see the table `precision_parts`",
+            table="; see the table `precision_parts`" if in_document.empty else "",
         )
     ]  # fmt: skip
 
@@ -54,32 +54,25 @@ def _accuracy(rows: pd.DataFrame) -> list[Claim]:
     if compared.empty:
         return [Claim("No run was compared with one in fp{bits}, so the accuracy is not known.", "missing", bits=64)]
     texts = [
-        f"{_error(compared.loc[compared['precision'] == name, 'logits_error'].max())} in {name}"
+        f"{scientific(compared.loc[compared['precision'] == name, 'logits_error'].max())} in {name}"
         for name in pivoting.sorted_values(compared, PRECISION.key)
     ]
-    large = compared[~compared["within_precision"].astype("bool")]
+    unexplained = compared[~compared["within_precision"].astype("bool")]
     verdict = "all errors are small enough to be rounding"
-    if len(large):
-        verdict = f"the error of {some_runs(large, compared)} is too large for rounding"
+    if len(unexplained):
+        verdict = f"the error of {some_runs(unexplained, compared)} is too large for rounding"
     text = "The logits of the first step differ from fp{bits} by at most {texts}; {verdict}."
     return [Claim(text, "counted", bits=64, texts=listed(texts), verdict=verdict)]
 
 
-def _error(value: float) -> str:
-    return f"{value:.1e}"
-
-
 def tables(measured: Measured) -> list[cells.Part]:
     """(f) Steps, phases and parts of the forward pass with their speed-ups; the errors of each timed run."""
-    times, parts = measured.tables["precision_times"], measured.mode("precision_parts", measured.inference_mode)
+    times, parts = measured.tables["precision_times"], measured.inference("precision_parts")
     each = f"How many times as fast each part of the forward pass is, by {measured.words.time}"
     return [
         ("A step without a profiler, in brackets how many times as fast as in fp32", steps_table(times, PRECISION)),
         ("How many times as fast each phase is, without a profiler", phases_table(times, PRECISION)),
-        *(
-            (each + (f", {title}" if title else ""), table)
-            for title, table in parts_tables(parts[parts["phase"] == names.FORWARD])
-        ),
+        *cells.titled(each, parts_tables(parts[parts["phase"] == names.FORWARD])),
         ("Relative errors of the first step, compared with one in fp64, not compiled, with the same weights and tokens",
          cells.errors_table(measured.tables["precision_accuracy"], (*LEADING_KEYS, PRECISION.key))),
     ]  # fmt: skip

@@ -13,10 +13,10 @@ def precision_times(merged: per_pass.Merged) -> pd.DataFrame:
     """(f) One row per run in a lower precision and phase: its time without a profiler, and the time in fp32."""
     table = ratios.times_with_base(merged, PRECISION)
     device = table["run"].map(merged["runs"].set_index("run")["device_name"])
-    pairs = list(zip(device, table["precision"], strict=True))
-    table["ideal_by_flops"] = [_peak_ratio(name, precision) for name, precision in pairs]
-    table["ideal_by_bytes"] = [ELEMENT_BYTES[PRECISION.default] / ELEMENT_BYTES[precision] for _, precision in pairs]
-    return table.astype({"ideal_by_flops": "float64", "ideal_by_bytes": "float64"})
+    by_flops = [_peak_ratio(name, precision) for name, precision in zip(device, table["precision"], strict=True)]
+    by_bytes = [ELEMENT_BYTES[PRECISION.default] / ELEMENT_BYTES[precision] for precision in table["precision"]]
+    ideal_ratios = pd.DataFrame({"ideal_by_flops": by_flops, "ideal_by_bytes": by_bytes}, table.index, dtype="float64")
+    return table.join(ideal_ratios)
 
 
 def precision_parts(merged: per_pass.Merged) -> pd.DataFrame:

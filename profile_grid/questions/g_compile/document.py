@@ -6,45 +6,39 @@ from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, known, percent, significant
 from profile_grid.study.dimensions import COMPILE, MODEL
 from profile_grid.tables import classes, evidence, model_parts, pivoting
-from profile_grid.tables.cells import Part, lines_table, rows_table
-from profile_grid.tables.gains import LEADING_KEYS, by_value, largest_gain, phases_table, steps_table
+from profile_grid.tables.cells import Part, lines_table, rows_table, titled
+from profile_grid.tables.gains import LEADING_KEYS, by_value, largest_gain, phases_table, steps_table, whole_steps
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.names import BACKWARD, FORWARD, NO_RANGE, WHOLE_STEP
+from profile_grid.tables.names import BACKWARD, FORWARD, NO_RANGE
 from profile_grid.tables.wording import PASSES, Claim, capital, listed, run_in_words, runs_in_words
 
 BASE = COMPILE.name_of(COMPILE.default)
-NO_PAIR = Claim(
+NO_ANSWER = Claim(
     "Not answered: no two timed runs differ only in {compile}, one of them {base}.", "missing",
     compile=COMPILE.heading, base=BASE,
 )  # fmt: skip
 SMALLER = "(smaller ones)"
-ALWAYS = (*LEADING_KEYS, COMPILE.key)
+KEYS_OF_LINES = (*LEADING_KEYS, COMPILE.key)
 MAX_NAMED = 3
 
 
-def sentences(measured: Measured) -> list[str]:
+def sentences(measured: Measured) -> list[Claim]:
     """(g) The largest speed-up; what compiling costs; then by what is compiled, kernels, and parts."""
-    times, cost, kernels, parts = (
-        measured.tables[f"compile_{name}"] for name in ("times", "cost", "kernels", "parts")
-    )  # fmt: skip
+    times, cost, kernels, parts = (measured.tables[f"compile_{name}"] for name in ("times", "cost", "kernels", "parts"))
     if times.empty:
-        return [NO_PAIR]
+        return [NO_ANSWER]
     claims = [largest_gain(times, COMPILE, BASE), *_cost(times, cost), *by_value(times, COMPILE)]
     # of the entire model, if any run compiles it
     compiled = kernels[kernels[COMPILE.key] == pivoting.sorted_values(times, COMPILE.key)[0]]
-    return [*claims, *matmuls_sentence(parts), *_kernels(compiled, measured), *fused_sentences(parts, measured)]
+    return [*claims, *_matmuls(parts), *_kernels(compiled, measured), *_fused(parts, measured)]
 
 
 def _kernels(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
-    """By mode the number of launches and the GPU time of the compiled step, relative to the step not compiled."""
-    texts, words = [], measured.words
+    """By mode the launches and the GPU time of the compiled step, relative to those of the baseline."""
+    texts, words, columns = [], measured.words, ("invocations", "gpu_time_ms")
     for mode, mode_kernels in rows.groupby("mode", sort=False):
-        sums = mode_kernels.groupby("run", sort=False)[
-            ["invocations", "base_invocations", "gpu_time_ms", "base_gpu_time_ms"]
-        ].sum()
-        calls, time = (
-            percent((sums[name] / sums[f"base_{name}"]).median()) for name in ("invocations", "gpu_time_ms")
-        )  # fmt: skip
+        sums = mode_kernels.groupby("run", sort=False)[[*columns, *(f"base_{name}" for name in columns)]].sum()
+        calls, time = (percent((sums[name] / sums[f"base_{name}"]).median()) for name in columns)
         medians = " (medians)" if len(sums) > 1 else ""
         as_before = f"{calls} as many {words.kernels} as not compiled and takes {time} as much {words.time}"
         texts.append(f"{PASSES[mode]} launches {as_before}{medians}.")
@@ -57,14 +51,14 @@ def _cost(times: pd.DataFrame, cost: pd.DataFrame) -> list[Claim]:
     """The seconds of compilation, and after how many steps they are repaid, if there is a gain."""
     if cost["compile_s"].dropna().empty:
         return [Claim("The cost of compiling is not known.", "missing")]
-    steps = times[(times["phase"] == WHOLE_STEP) & (times["verdict"] == evidence.FASTER)]
-    paid = cost[cost["run"].isin(steps["run"]) & cost["steps_to_pay"].notna()]["steps_to_pay"].round()
-    repaid = f", repaid after {interval(paid, count)} steps where a run is clearly faster" if len(paid) else ""
+    steps = whole_steps(times[times["verdict"] == evidence.FASTER])
+    steps_to_pay = cost.loc[cost["run"].isin(steps["run"]), "steps_to_pay"].dropna().round()
+    repaid = f", repaid after {interval(steps_to_pay, count)} steps where a run is clearly faster"
     broken = cost[cost["graph_breaks"].fillna(0).astype("float64") > 0]
     graphs = f"; the graph is broken in {runs_in_words(broken)}" if len(broken) else ""
     seconds = interval(cost["compile_s"], significant)
     text = "Compiling takes {seconds} s with an empty cache{repaid}{graphs}."
-    return [Claim(text, seconds=seconds, repaid=repaid, graphs=graphs)]
+    return [Claim(text, seconds=seconds, repaid=repaid if len(steps_to_pay) else "", graphs=graphs)]
 
 
 def tables(measured: Measured) -> list[Part]:
@@ -72,17 +66,12 @@ def tables(measured: Measured) -> list[Part]:
     times, words = measured.tables["compile_times"], measured.words
     return [
         ("A step without a profiler, in brackets how many times as fast as not compiled", steps_table(times, COMPILE)),
-        ("What compiling costs", rows_table(measured.tables["compile_cost"], ALWAYS, COSTS)),
+        ("What compiling costs", rows_table(measured.tables["compile_cost"], KEYS_OF_LINES, COSTS)),
         ("How many times as fast each phase is, without a profiler", phases_table(times, COMPILE)),
         (f"Launches of {words.kernels} in a step and {words.time} by class, not compiled → compiled",
          _kernels_table(measured)),
-        *(
-            (
-                f"{words.time} of the parts of the model, not compiled → compiled ({title})",
-                table,
-            )
-            for title, table in _parts_tables(measured)
-        ),
+        *titled(f"{words.time} of the parts of the model, not compiled → compiled", _parts_tables(measured),
+                "{} ({})"),
     ]  # fmt: skip
 
 
@@ -98,79 +87,77 @@ COSTS = (
 def _kernels_table(measured: Measured) -> MarkdownTable:
     """(g) One line per compiled run: kernels of a step, and GPU time by family of classes, before and after."""
     rows = measured.tables["compile_kernels"]
-    figures = ["base_gpu_time_ms", "gpu_time_ms", "base_invocations", "invocations"]
-    # the column class holds families of classes
-    families = list(rows.groupby("class")[figures[:2]].sum().sum(axis=1).sort_values(ascending=False).index)
+    times = ["base_gpu_time_ms", "gpu_time_ms"]
+    by_family = rows.groupby("class")[times].sum().sum(axis=1)  # the column class holds families of classes
+    families = list(by_family.sort_values(ascending=False).index)
 
     def cells(run: dict) -> list[str]:
         run_kernels = rows[rows["run"] == run["run"]]
-        by_class, total = run_kernels.groupby("class")[figures].sum(), run_kernels[figures].sum()
-        launches = f"{count(total['base_invocations'])} → {count(total['invocations'])}"
-        times = [_change(by_class.loc[name]) if name in by_class.index else ABSENT for name in families]
-        return [launches, _change(total), *times]
+        by_class, total = run_kernels.groupby("class")[times].sum(), run_kernels[times].sum()
+        launches = " → ".join(count(run_kernels[name].sum()) for name in ("base_invocations", "invocations"))
+        changes = [_change(by_class.loc[name]) if name in by_class.index else ABSENT for name in families]
+        return [launches, _change(total), *changes]
 
     headings = (measured.words.kernels, "all, ms", *(f"{escaped(name)}, ms" for name in families))
-    return lines_table(rows.drop_duplicates("run"), ALWAYS, headings, cells)
+    return lines_table(rows.drop_duplicates("run"), KEYS_OF_LINES, headings, cells)
 
 
 def _parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     """(g) GPU time by set of parts, forward and, if a run has it, backward: a column per model; one table with its
     title for each combination of the other dimensions."""
-    tables = []
-    for phase, rows in _by_pass(measured.tables["compile_parts"], measured):
-        titled = pivoting.split(rows, (MODEL.key,))
-        tables += [(", ".join(filter(None, (phase, title))), _parts_table(part_rows)) for title, part_rows in titled]
-    return tables
+    return [
+        (", ".join(filter(None, (phase, title))), _parts_table(table_rows))
+        for phase, rows in _by_pass(measured.tables["compile_parts"], measured)
+        for title, table_rows in pivoting.split(rows, (MODEL.key,))
+    ]
 
 
 def _by_pass(rows: pd.DataFrame, measured: Measured) -> list[tuple[str, pd.DataFrame]]:
     """Forward rows of inference and backward rows of training, each if there are any."""
     modes = {FORWARD: measured.inference_mode, BACKWARD: measured.training_mode}
     passes = [(phase, rows[(rows["phase"] == phase) & (rows["mode"] == mode)]) for phase, mode in modes.items()]
-    return [(phase, of_pass) for phase, of_pass in passes if len(of_pass)]
+    return [(phase, pass_rows) for phase, pass_rows in passes if len(pass_rows)]
 
 
 def _parts_table(rows: pd.DataFrame) -> MarkdownTable:
     """One line per set of parts, the longest first, and one line for all trivial sets."""
     base_share = rows["base_gpu_time_ms"] / rows.groupby("run")["base_gpu_time_ms"].transform("sum")
-    trivial = (rows["share"].fillna(0.0) < classes.NON_TRIVIAL_SHARE) & (
-        base_share.fillna(0.0) < classes.NON_TRIVIAL_SHARE
-    )
-    lines = rows["parts"].where(~trivial.groupby(rows["parts"]).transform("all"), SMALLER)
+    larger_share = pd.concat([rows["share"], base_share], axis=1).max(axis=1)
+    is_small = ~(larger_share >= classes.NON_TRIVIAL_SHARE).groupby(rows["parts"]).transform("any")
+    lines = rows["parts"].mask(is_small, SMALLER)
     figures = ["base_gpu_time_ms", "gpu_time_ms", "base_others_ms"]
     sums = rows.assign(line=lines).groupby(["line", MODEL.key], sort=False)[figures].sum()
     by_time = sums.groupby("line")["gpu_time_ms"].sum().sort_values(ascending=False, kind="stable").index
     order = sorted(by_time, key=lambda line: line == SMALLER)
     models = list(dict.fromkeys(rows[MODEL.key]))
-    cells = (tuple(_sides(line, sums, model) for model in models) for line in order)
-    table = tuple((escaped(line), *texts) for line, texts in zip(order, cells, strict=True))
+    table = tuple((escaped(line), *(_before_and_after(line, sums, model) for model in models)) for line in order)
     return MarkdownTable(("parts", *(f"{escaped(model)}, ms" for model in models)), table, first_right=1)
 
 
-def _sides(line: str, sums: pd.DataFrame, model: str) -> str:
+def _before_and_after(line: str, sums: pd.DataFrame, model: str) -> str:
     """GPU time not compiled and compiled. If a set of parts has no time of its own before, brackets show that of its
     parts, without matrix multiplies."""
     if (line, model) not in sums.index:
         return ABSENT
     row = sums.loc[(line, model)]
-    fused = len(model_parts.parts_in(line)) > 1 and not row["base_gpu_time_ms"]
-    before = f"({significant(row['base_others_ms'])})" if fused else significant(row["base_gpu_time_ms"])
-    return f"{before} → {significant(row['gpu_time_ms'])}"
+    is_fused = len(model_parts.parts_in(line)) > 1 and not row["base_gpu_time_ms"]
+    base_text = f"({significant(row['base_others_ms'])})" if is_fused else significant(row["base_gpu_time_ms"])
+    return f"{base_text} → {significant(row['gpu_time_ms'])}"
 
 
-def _change(figures) -> str:
-    return f"{significant(figures['base_gpu_time_ms'])} → {significant(figures['gpu_time_ms'])}"
+def _change(times: pd.Series) -> str:
+    return f"{significant(times['base_gpu_time_ms'])} → {significant(times['gpu_time_ms'])}"
 
 
-def fused_sentences(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
+def _fused(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
     """By pass the share of time in kernels that serve several parts."""
-    known = rows[rows["gpu_time_ms"] > 0]
-    if known.empty or (known["parts"] == NO_RANGE).all():
+    compiled = rows[rows["gpu_time_ms"] > 0]
+    if (compiled["parts"] == NO_RANGE).all():
         return []
-    several = known["share"].where(known["parts"].map(lambda name: len(model_parts.parts_in(name)) > 1), 0.0)
+    shares = compiled["share"].where(compiled["parts"].map(lambda name: len(model_parts.parts_in(name)) > 1), 0.0)
     texts = [
-        f"{interval(several[of_pass.index].groupby(of_pass['run']).sum(), percent)} of {phase}"
-        for phase, of_pass in _by_pass(known, measured)
+        f"{interval(shares[pass_rows.index].groupby(pass_rows['run']).sum(), percent)} of {phase}"
+        for phase, pass_rows in _by_pass(compiled, measured)
     ]
     if not texts:
         return []
@@ -178,7 +165,7 @@ def fused_sentences(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
     return [Claim(text, kernels=capital(measured.words.kernels), texts=listed(texts))]
 
 
-def matmuls_sentence(rows: pd.DataFrame) -> list[Claim]:
+def _matmuls(rows: pd.DataFrame) -> list[Claim]:
     """The parts whose number of matrix multiplies differs when compiled."""
     differing = rows[rows["matmuls"] != rows["base_matmuls"]]
     texts = [

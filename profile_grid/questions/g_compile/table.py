@@ -1,7 +1,8 @@
-"""The tables of (g): times and kernels compared with the uncompiled run, and the cost of compilation.
+"""The tables of (g): times and kernels of compiled runs compared with those of their baselines, which are not compiled,
+and the cost of compilation.
 
-The range of a compiled kernel names all parts that it serves: `norm + qkv projection`. An uncompiled kernel serves one
-part. So times add up to the step on both sides, and no kernel is divided.
+The range of a compiled kernel names all parts that it serves: `norm + qkv projection`. A kernel of the baseline serves
+one part. So times add up to the step on both sides, and no kernel is divided.
 """
 
 import re
@@ -13,47 +14,50 @@ from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables import classes, conservation, ideal, model_parts, names, ratios
 from profile_grid.tables.per_pass import Merged, numbers, per_pass, total_by_run
 
-BY = ["phase", "parts"]
+KEY_COLUMNS = ["phase", "parts"]
 SECOND_PASS = re.compile(r"splitk_?reduce|reduce_1Block|epilogue::impl", re.IGNORECASE)  # of a matrix multiply
-FIGURES = ("gpu_time_ms", "invocations")
 
 
 def compile_parts(merged: Merged) -> pd.DataFrame:
-    """(g) One row per compiled run, phase and set of parts that a kernel of either run serves: GPU time,
-    launches and matrix multiplies of both, 0 if one side has none. Raises NotConserved if a kernel is lost."""
+    """(g) One row per compiled run, phase and set of parts that a kernel of this run or of its baseline serves: GPU
+    time, launches and matrix multiplies of both, 0 if one has none. Raises NotConserved if a kernel is lost."""
     rows, steps = _kernels_by_parts(merged), merged.captured_steps
-    multiplies = classes.is_matmul(rows["class"]).astype("bool")
-    counted = multiplies & ~rows["kernel"].map(lambda name: bool(SECOND_PASS.search(name))).astype("bool")
-    times, matmuls, other_launches = (
-        per_pass(part, BY, steps).set_index(["run", *BY]) for part in (rows, rows[counted], rows[~multiplies])
+    is_matmul = classes.is_matmul(rows["class"]).astype("bool")
+    is_first_pass = is_matmul & ~rows["kernel"].map(lambda name: bool(SECOND_PASS.search(name))).astype("bool")
+    times, matmuls, other_kernels = (
+        per_pass(part, KEY_COLUMNS, steps).set_index(["run", *KEY_COLUMNS])
+        for part in (rows, rows[is_first_pass], rows[~is_matmul])
     )
     times = times[["gpu_time_ms", "invocations", "total_ns"]].assign(matmuls=matmuls["invocations"])
-    table = ratios.both_sides(merged, dimensions.COMPILE, times.reset_index(), BY)
+    table = ratios.both_sides(merged, dimensions.COMPILE, times.reset_index(), KEY_COLUMNS)
     _check_conserved(table, rows)
     share = table["gpu_time_ms"] / table.groupby(["run", "phase"])["gpu_time_ms"].transform("sum")
-    table = table.assign(share=share, base_others_ms=_of_all_parts(table, other_launches["gpu_time_ms"].to_dict()))
+    base_others_ms = _sum_over_parts(table, other_kernels["gpu_time_ms"].to_dict())
+    table = table.assign(share=share, base_others_ms=base_others_ms)
     return table.drop(columns=["total_ns", "base_total_ns"])
 
 
 def _kernels_by_parts(merged: Merged) -> pd.DataFrame:
-    """The kernels of compiled runs and their base runs, each with the set of parts that it serves."""
-    both = ratios.pairs(merged["runs"], dimensions.COMPILE)
-    kernels = merged.kernels[merged.kernels["run"].isin({*both["run"], *both["base_run"]})]
+    """The kernels of compiled runs and their baselines, each with the set of parts that it serves."""
+    pairs = ratios.pairs(merged["runs"], dimensions.COMPILE)
+    kernels = merged.kernels[merged.kernels["run"].isin({*pairs["run"], *pairs["base_run"]})]
     places = model_parts.places_with_parts(kernels).rename(columns={"part": "parts"})
     return kernels.merge(places, on=model_parts.KEY_COLUMNS, how="left", validate="many_to_one")
 
 
-def _of_all_parts(table: pd.DataFrame, times: dict[tuple, float]) -> pd.Series:
-    """Per row of the table the sum of these times over the parts in its set."""
-    rows = table[["base_run", *BY]].itertuples(index=False, name=None)
+def _sum_over_parts(table: pd.DataFrame, base_times: dict[tuple, float]) -> pd.Series:
+    """Per row of the table the time of all parts in its set when not compiled. `base_times` is by run, phase and
+    part."""
     sums = [
-        sum(times.get((run, phase, part), 0.0) for part in model_parts.parts_in(parts)) for run, phase, parts in rows
+        sum(base_times.get((run, phase, part), 0.0) for part in model_parts.parts_in(parts))
+        for run, phase, parts in table[["base_run", *KEY_COLUMNS]].itertuples(index=False, name=None)
     ]
     return pd.Series(sums, index=table.index, dtype="float64")
 
 
 def _check_conserved(table: pd.DataFrame, rows: pd.DataFrame) -> None:
-    """Raises NotConserved unless the rows of either side add up to the kernels of its runs, to the nanosecond."""
+    """Raise NotConserved unless the times of the compiled runs add up to their kernels, and those of the baselines to
+    theirs, to the nanosecond."""
     step_ns = numbers(total_by_run(rows))
     for side, column in (("run", "total_ns"), ("base_run", "base_total_ns")):
         expected = step_ns.reindex(table.drop_duplicates("run")[side]).sum()
@@ -82,21 +86,22 @@ COMPILE_PARTS = TableSpec(
 
 
 def compile_times(merged: Merged) -> pd.DataFrame:
-    """(g) One row per compiled run and phase: its time without a profiler, and that of the uncompiled run."""
+    """(g) One row per compiled run and phase: its time without a profiler, and that of its baseline."""
     return ideal.with_ideal(ratios.times_with_base(merged, dimensions.COMPILE), merged["runs"])
 
 
 def compile_kernels(merged: Merged) -> pd.DataFrame:
-    """(g) One row per compiled run, phase and family of classes of either run: GPU time and launches of both, 0 if one
-    has none."""
+    """(g) One row per compiled run, phase and family of classes that this run or its baseline has: GPU time and
+    launches of both, 0 if one has none."""
     kernels = merged.kernels
     kernels = kernels.assign(**{"class": kernels["class"].astype("object").map(classes.family)})
-    times = per_pass(kernels, ["phase", "class"], merged.captured_steps)[["run", "phase", "class", *FIGURES]]
-    return ratios.both_sides(merged, dimensions.COMPILE, times, ["phase", "class"])
+    keys = ["phase", "class"]
+    times = per_pass(kernels, keys, merged.captured_steps)[["run", *keys, "gpu_time_ms", "invocations"]]
+    return ratios.both_sides(merged, dimensions.COMPILE, times, keys)
 
 
 def compile_cost(merged: Merged) -> pd.DataFrame:
-    """(g) One row per compiled run with an uncompiled one: seconds of the step that compiled, gain of each later step,
+    """(g) One row per compiled run with a baseline: seconds of the step that compiled, gain of each later step,
     and the number of steps that repay the cost; NaN without a gain."""
     times = ratios.times_with_base(merged, dimensions.COMPILE)
     steps = times[times["phase"] == names.WHOLE_STEP]

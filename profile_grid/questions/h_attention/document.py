@@ -1,6 +1,6 @@
 """What the document of (h) says: sentences and tables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pandas as pd
 
@@ -9,33 +9,27 @@ from profile_grid.quantities import ABSENT, counted, interval, known, memory, ra
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
 from profile_grid.study.dimensions import ATTENTION, keys_without
 from profile_grid.tables import evidence, gains, pivoting
-from profile_grid.tables.cells import Part, lines_table, rows_table, status_word
+from profile_grid.tables.cells import Part, lines_table, rows_table, status_word, text_or_status
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.wording import NO_WINNER, PASSES, Claim, capital, listed, places, winners
 
 VARIANTS = "compared with eager attention"
 NO_ANSWER = Claim("Not answered: no two runs differ only in attention, with times of at least one.", "missing")
 KEY_COLUMNS = keys_without(ATTENTION.key)
-CELL = ["mean_ms", "speed_up", "verdict", "status", "peak_allocated_bytes"]
 
 
-def sentences(measured: Measured) -> list[str]:
+def sentences(measured: Measured) -> list[Claim]:
     """(h) The largest speed-up; the fastest attention by context length, where memory runs out, and the operator
     alone."""
     rows = measured.tables["attention_times"]
-    steps = rows[rows["phase"] == WHOLE_STEP]
+    steps = gains.whole_steps(rows)
     if not (steps["status"] == COMPLETE).any():
         return [NO_ANSWER]
     times = steps[steps["speed_up"].notna()]
-    lead = [gains.largest_gain(times, ATTENTION, ATTENTION.words(ATTENTION.default), ())] if len(times) else []
-    claims = [
-        *lead,
-        *_fastest(steps),
-        *_memory(steps),
-        *_refused(steps),
-        *([gains.verdict_counts(times, VARIANTS)] if lead else []),
-    ]
+    claims = [*_fastest(steps), *_memory(steps), *_refused(steps)]
+    if len(times):
+        lead = gains.largest_gain(times, ATTENTION, ATTENTION.words(ATTENTION.default), ())
+        claims = [lead, *claims, gains.verdict_counts(times, VARIANTS)]
     return [*claims, *_operator(measured.tables["attention_operator"], measured)]
 
 
@@ -75,9 +69,9 @@ def _memory(steps: pd.DataFrame) -> list[Claim]:
     failed = steps[steps["status"] == OUT_OF_MEMORY]
     if failed.empty:
         return [Claim("All of them fit into memory.", "counted")] if (steps["status"] == COMPLETE).all() else []
-    names = [str(value) for value in pivoting.sorted_values(failed, ATTENTION.key)]
+    names = pivoting.sorted_values(failed, ATTENTION.key)
     fitting = steps[steps["status"] == COMPLETE].merge(failed[KEY_COLUMNS].drop_duplicates(), on=KEY_COLUMNS)
-    fits = [str(value) for value in pivoting.sorted_values(fitting, ATTENTION.key)]
+    fits = pivoting.sorted_values(fitting, ATTENTION.key)
     sizes = fitting["peak_allocated_bytes"].dropna()
     sizes_text = f" ({interval(sizes, memory)})" if len(sizes) else ""
     also = f"; with {listed(fits)}, memory suffices{sizes_text}" if fits else ""
@@ -119,34 +113,28 @@ OPERATOR = (
 )
 
 
-def _by_attention(measured: Measured, cell: Callable[[pd.Series], str]) -> MarkdownTable:
-    rows = measured.tables["attention_times"]
-    rows = rows[rows["phase"] == WHOLE_STEP]
+def _by_attention(measured: Measured, text: Callable[[dict], str]) -> MarkdownTable:
+    """One line per configuration, a column per attention with the text of its row."""
+    rows = gains.whole_steps(measured.tables["attention_times"])
     values = pivoting.sorted_values(rows, ATTENTION.key)
-    wide = pivoting.pivoted(rows, KEY_COLUMNS, ATTENTION.key, CELL)
+    wide = pivoting.pivoted_texts(rows, KEY_COLUMNS, ATTENTION.key, text)
 
-    def cells(row: dict) -> list[str]:
-        wide_row = wide.loc[tuple(row[key] for key in KEY_COLUMNS)]
-        return [cell(pd.Series({name: wide_row[(name, value)] for name in CELL})) for value in values]
+    def cells(row: dict) -> Iterable[str]:
+        return wide.loc[tuple(row[key] for key in KEY_COLUMNS), values]
 
     headings = [str(value) for value in values]
     lines = rows.drop_duplicates(KEY_COLUMNS)
     return lines_table(lines, gains.LEADING_KEYS, headings, cells, hidden=(ATTENTION.key,))
 
 
-def _time(cell: pd.Series) -> str:
-    if not known(cell["mean_ms"]):
-        return _without_figure(cell)
-    if not known(cell["speed_up"]):
-        return significant(cell["mean_ms"])
-    return gains.time_and_gain(cell["mean_ms"], cell["speed_up"], cell["verdict"])
+def _time(row: dict) -> str:
+    if not known(row["mean_ms"]):
+        return status_word(row["status"])
+    if not known(row["speed_up"]):
+        return significant(row["mean_ms"])
+    return gains.time_and_gain(row["mean_ms"], row["speed_up"], row["verdict"])
 
 
-def _peak(cell: pd.Series) -> str:
-    if cell["status"] == COMPLETE and known(cell["peak_allocated_bytes"]):
-        return memory(cell["peak_allocated_bytes"])
-    return _without_figure(cell)
-
-
-def _without_figure(cell: pd.Series) -> str:
-    return status_word(cell["status"]) if known(cell["status"]) else ABSENT
+def _peak(row: dict) -> str:
+    peak = row["peak_allocated_bytes"]
+    return text_or_status(memory(peak) if known(peak) else ABSENT, row["status"])

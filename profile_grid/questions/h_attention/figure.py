@@ -7,20 +7,20 @@ from profile_grid.figures import marks, panels, run_selection, theme
 from profile_grid.quantities import significant
 from profile_grid.study.dimensions import ATTENTION, CONTEXT_LENGTH, MODE
 from profile_grid.study.stages import TIMING
-from profile_grid.tables import evidence, names, pivoting, ratios
+from profile_grid.tables import evidence, gains, pivoting, ratios
 
 SHOWN_IN_PANEL = (CONTEXT_LENGTH.key, ATTENTION.key)
 COLUMNS = 2
 SIZE = (theme.WIDTH // COLUMNS - panels.AXIS_PX, 210)
-TIME = ("mean_ms", "std_ms")
+MEAN_AND_STD = ("mean_ms", "std_ms")
 NO_TIMES = "No two timed runs differ only in attention."
 
 
 def draw_attention_times(tables: panels.Tables) -> panels.Drawing:
     """A panel per mode: time of a step against context length, both logarithmic, a line per attention."""
     runs, times = tables["runs"], tables["attention_times"]
-    steps = times[(times["phase"] == names.WHOLE_STEP) & times["mean_ms"].notna()]
-    missing = run_selection.without_figures(ratios.compared(runs, ATTENTION), TIMING)
+    steps = gains.whole_steps(times[times["mean_ms"].notna()])
+    missing = run_selection.runs_without_results(ratios.compared(runs, ATTENTION), TIMING)
     series = theme.Series(ATTENTION.key, tuple(pivoting.sorted_values(times, ATTENTION.key)))
     contexts = theme.Contexts.of(times["context_length"])
 
@@ -29,7 +29,7 @@ def draw_attention_times(tables: panels.Tables) -> panels.Drawing:
             rows, ("mean_ms", "time (ms)", marks.DIGITS), ("std_ms", "± (ms)", marks.DIGITS),
             ("speed_up", "times as fast as eager", marks.DIGITS),
         )  # fmt: skip
-        return marks.against_context(rows, absent, contexts, "time of a step (ms)", series, TIME, tooltip, SIZE)
+        return marks.against_context(rows, absent, contexts, "time of a step (ms)", series, MEAN_AND_STD, tooltip, SIZE)
 
     note = "Times without a profiler, ± the standard deviation between steps. eager: separate operations."
     return panels.Frame(SHOWN_IN_PANEL, NO_TIMES, COLUMNS).drawing(steps, runs, missing, panel, (note,))
@@ -38,11 +38,11 @@ def draw_attention_times(tables: panels.Tables) -> panels.Drawing:
 def result_attention_times(tables: panels.Tables) -> str:
     """The fastest attention at the longest context where one is faster, of the configuration that gains most there."""
     times = tables["attention_times"]
-    steps = times[(times["phase"] == names.WHOLE_STEP) & (times["verdict"] == evidence.FASTER)]
+    steps = gains.whole_steps(times[times["verdict"] == evidence.FASTER])
     if steps.empty:
         return ""
     best = steps.loc[steps[steps["context_length"] == steps["context_length"].max()]["speed_up"].idxmax()]
-    name = ", ".join(MODE.name_of(best[key]) if key == MODE.key else str(best[key]) for key in ("model", "mode"))
+    name = f"{best['model']}, {MODE.name_of(best['mode'])}"
     factor = significant(best["speed_up"])
     return f"At context {best['context_length']} {best[ATTENTION.key]} is {factor} times as fast as eager ({name})"
 

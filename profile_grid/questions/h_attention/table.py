@@ -1,4 +1,4 @@
-"""The tables of (h): steps and the operator alone with every attention, compared with the written-out one."""
+"""The tables of (h): steps and the operator alone with every attention, compared with eager attention."""
 
 import pandas as pd
 
@@ -6,61 +6,49 @@ from cs336_model.arithmetic.flops import sequences_per_gpu
 from cs336_model.ranges import SCALED_DOT_PRODUCT_ATTENTION
 from profile_grid.study.dimensions import ATTENTION, LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables import ideal, model_parts, names
+from profile_grid.tables import ideal, model_parts, names, ratios
 from profile_grid.tables.per_pass import Merged, numbers, per_pass
-from profile_grid.tables.ratios import (
-    BASE_RUN,
-    SPEED_UP,
-    TIME_OF_A_RUN,
-    TIME_OF_BASE,
-    VERDICT,
-    compared,
-    times_with_base,
-    with_base,
-)
 
-RATIOS = [column.name for column in (*TIME_OF_BASE, *VERDICT)]
-SHAPE = ("context_length", "d_model", "num_layers")
+COLUMNS_OF_BASE = [column.name for column in (*ratios.TIME_OF_BASE, *ratios.VERDICT)]
 
 
 def attention_times(merged: Merged) -> pd.DataFrame:
     """(h) One row per phase of every run that has a counterpart with another attention, even without results: its time,
-    the time with written-out attention, and the peak memory."""
-    times = compared(merged["timings"], ATTENTION)[[*LEADING, "phase", "mean_ms", "std_ms", "status"]]
+    the time with eager attention, and the peak memory."""
+    times = ratios.compared(merged["timings"], ATTENTION)[[*LEADING, "phase", "mean_ms", "std_ms", "status"]]
     keys = ["run", "phase"]
-    ratios = times_with_base(merged, ATTENTION)[[*keys, *RATIOS]]
+    compared_times = ratios.times_with_base(merged, ATTENTION)[[*keys, *COLUMNS_OF_BASE]]
     peak = numbers(times["run"].map(merged["runs"].set_index("run")["peak_allocated_bytes"]))
     spreads = merged.spreads_of(times["run"], times["phase"])
     table = times.assign(
         peak_allocated_bytes=peak, process_spread=spreads["spread"], timed_processes=spreads["processes"]
     )
-    return table.merge(ratios, on=keys, how="left", validate="one_to_one")
+    return table.merge(compared_times, on=keys, how="left", validate="one_to_one")
 
 
 def attention_operator(merged: Merged) -> pd.DataFrame:
-    """(h) One row per run with another attention than the written-out one: GPU time of the operator in a forward pass,
-    that of the written-out one, and the ideal of both bounds."""
+    """(h) One row per run with another attention than eager: GPU time of the operator in a forward pass, that of eager
+    attention, and the ideal of both bounds."""
     kernels = merged.kernels
-    inside = model_parts.holding(kernels["range"], SCALED_DOT_PRODUCT_ATTENTION)
-    rows = per_pass(kernels[inside & (kernels["phase"] == names.FORWARD)], [], merged.captured_steps)
+    is_inside = model_parts.holding(kernels["range"], SCALED_DOT_PRODUCT_ATTENTION)
+    rows = per_pass(kernels[is_inside & (kernels["phase"] == names.FORWARD)], [], merged.captured_steps)
     rows = rows.drop(columns=["total_ns", "same_in_every_step"])
-    table = with_base(rows, ATTENTION, "gpu_time_ms", "gpu_time_std_ms")
+    table = ratios.with_base(rows, ATTENTION, "gpu_time_ms", "gpu_time_std_ms")
     runs = merged["runs"].set_index("run")
     bounds_ms = [
         _least_ms(runs.loc[run], precision) for run, precision in zip(table["run"], table["precision"], strict=True)
     ]
-    for position, bound in enumerate(("flops", "bytes")):
-        ms = pd.Series([bounds[position] for bounds in bounds_ms], index=table.index, dtype="float64")
-        table[f"ideal_by_{bound}"] = table["base_gpu_time_ms"] / ms
-    return table
+    least_ms = pd.DataFrame(bounds_ms, index=table.index, columns=["flops", "bytes"], dtype="float64")
+    base_ms = table["base_gpu_time_ms"]
+    return table.assign(ideal_by_flops=base_ms / least_ms["flops"], ideal_by_bytes=base_ms / least_ms["bytes"])
 
 
 def _least_ms(run: pd.Series, precision: str) -> tuple[float | None, float | None]:
     """(by FLOP/s, by bytes/s): least time in ms of the operator of all layers; None if unknown."""
-    context, d_model, layers = (int(run[name]) for name in SHAPE)
+    context, d_model, layers = (int(run[name]) for name in ("context_length", "d_model", "num_layers"))
     peaks, batch = ideal.peaks_of_device(run.get("device_name")), int(sequences_per_gpu(run))
-    least = ideal.least_ms_of_attention(peaks, precision, batch, context, d_model)
-    return tuple(None if ms is None else layers * ms for ms in least)
+    layer_ms = ideal.least_ms_of_attention(peaks, precision, batch, context, d_model)
+    return tuple(None if ms is None else layers * ms for ms in layer_ms)
 
 
 TABLES = (
@@ -68,15 +56,15 @@ TABLES = (
         "attention_times",
         "(h) One row per phase of every run that another differs from only in attention",
         columns(
-            TIME_OF_A_RUN,
+            ratios.TIME_OF_A_RUN,
             """
     status | text | | as timing_status of runs; without times if it is not complete
     peak_allocated_bytes | float | B | peak memory of tensors; empty on a CPU
     process_spread | float | | relative standard deviation of times between processes, assumed of one process
     timed_processes | float | | processes that timed this run
 """,
-            TIME_OF_BASE,
-            VERDICT,
+            ratios.TIME_OF_BASE,
+            ratios.VERDICT,
         ),
         make=attention_times,
     ),
@@ -89,12 +77,12 @@ TABLES = (
     gpu_time_std_ms | float | ms | its standard deviation between the measured steps
     invocations | float | | launches inside it in a single pass
 """,
-            BASE_RUN,
+            ratios.BASE_RUN,
             """
     base_gpu_time_ms | float | ms | GPU time with eager attention
     base_gpu_time_std_ms | float | ms | its standard deviation
 """,
-            SPEED_UP,
+            ratios.SPEED_UP,
             """
     ideal_by_flops | float | | base_gpu_time_ms ÷ time of the products of unmasked scores at the maker's peak FLOP/s
     ideal_by_bytes | float | | base_gpu_time_ms ÷ time to move queries, keys, values and output once at the maker's \

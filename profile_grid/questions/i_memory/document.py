@@ -4,33 +4,27 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from kernel_tables import units
 from kernel_tables.attribution.path_text import as_path, innermost, names_in
 from kernel_tables.markdown import MarkdownTable, escaped
-from profile_grid.quantities import ABSENT, count, interval, known, memory, percent, significant
-from profile_grid.questions.i_memory.block_document import (
-    MAKERS,
-    block_table,
-    dtypes_tables,
-    maker_cells,
-    of_a_block,
-    operations_tables,
-)
+from profile_grid.quantities import count, interval, memory, percent, significant
+from profile_grid.questions.i_memory import block_document
+from profile_grid.questions.i_memory.block_document import MAKERS, maker_cells, size
 from profile_grid.questions.i_memory.table import LARGEST_BATCH, LONGEST_CONTEXT
 from profile_grid.study.dimensions import BY_KEY, CHECKPOINT, MODEL
 from profile_grid.tables import gains, model_parts, pivoting
-from profile_grid.tables.cells import Part, lines_table, parts_table, rows_table
+from profile_grid.tables.cells import Part, columns_with_values, parts_table, rows_table, table_per_run, titled
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD, OUTSIDE
+from profile_grid.tables.per_pass import largest_by_run
 from profile_grid.tables.wording import PASSES, Claim, capital, leaders, listed, of_all, run_in_words, varying, where
 
-EXPECTED = (
+PREDICTED_BYTES = (  # words, recorded column, predicted column
     ("of the requested peaks", "requested_peak_bytes", "estimated_peak_bytes"),
     ("of the activations with the logits", "activation_bytes", "estimated_activation_bytes"),
 )
-NOT_RECORDED = Claim("Not answered: no run whose allocations were to be recorded has a complete history.", "missing")
+NO_ANSWER = Claim("Not answered: no run whose allocations were to be recorded has a complete history.", "missing")
 MAX_FAILURES = 3  # whose allocations are shown; the table has all
-COUNTED_AS = {
+HEADINGS_OF_PEAKS = {
     "requested_peak_bytes": "requested",
     "allocated_peak_bytes": "allocated",
     "reserved_peak_bytes": "reserved",
@@ -39,27 +33,25 @@ COUNTED_AS = {
 }
 
 
-def sentences(measured: Measured) -> list[str]:
+def sentences(measured: Measured) -> list[Claim]:
     """(i) The run with the highest peak; then by mode, what is kept, what fits, and the allocator."""
     peaks, failures = measured.tables["memory_peak"], measured.tables["memory_at_failure"]
     if peaks.empty:
-        return _failed(failures) or [NOT_RECORDED]
-    lead = [_fullest(peaks, failures)]
-    fits = _bisected(measured) or _predicted(measured)
-    return [*lead, *_modes(peaks), *_kept(measured), *fits, *_failed(failures), *_counted(measured)]
+        return _failures(failures) or [NO_ANSWER]
+    claims = [_highest_peak(peaks, failures), *_peaks_by_mode(peaks), *_kept_for_backward(measured)]
+    return [*claims, *(_bisected(measured) or _predicted(measured)), *_failures(failures), *_allocator_ratios(measured)]
 
 
-def _fullest(peaks: pd.DataFrame, failures: pd.DataFrame) -> Claim:
+def _highest_peak(peaks: pd.DataFrame, failures: pd.DataFrame) -> Claim:
     """The highest peak, the largest category in it, and a run that does not fit."""
     peak_row = peaks[peaks["run"] == peaks.loc[peaks["peak_bytes"].idxmax(), "run"]].nlargest(1, "bytes").iloc[0]
     failure = ""
     if len(failures):
-        first, number = failures.iloc[0], failures["run"].nunique()
-        step = "that" if first["mode"] == peak_row["mode"] else PASSES[first["mode"]]
-        recorded = peaks["run"].nunique() + number
-        failure = f"; {step} of {where(first)} does not fit"
-        if number > 1:
-            failure = f"; {of_all(number, recorded, 'recorded run')} do not fit"
+        failure_row, failed_runs = failures.iloc[0], failures["run"].nunique()
+        step = "that" if failure_row["mode"] == peak_row["mode"] else PASSES[failure_row["mode"]]
+        recorded = of_all(failed_runs, peaks["run"].nunique() + failed_runs, "recorded run")
+        subject = f"{recorded} do" if failed_runs > 1 else f"{step} of {where(failure_row)} does"
+        failure = f"; {subject} not fit"
     return Claim(
         "{step} of {place} needs {peak} at its peak, {share} of it {category}{lacking}.", "counted",
         step=capital(PASSES[peak_row["mode"]]),
@@ -68,7 +60,7 @@ def _fullest(peaks: pd.DataFrame, failures: pd.DataFrame) -> Claim:
     )  # fmt: skip
 
 
-def _modes(peaks: pd.DataFrame) -> list[Claim]:
+def _peaks_by_mode(peaks: pd.DataFrame) -> list[Claim]:
     """The peaks by mode, and their phases."""
     texts = []
     for mode, rows in peaks.groupby("mode", sort=False):
@@ -78,24 +70,24 @@ def _modes(peaks: pd.DataFrame) -> list[Claim]:
     return [Claim("Peaks: {texts}.", "counted", texts="; ".join(texts))]
 
 
-def _kept(measured: Measured) -> list[Claim]:
+def _kept_for_backward(measured: Measured) -> list[Claim]:
     """The part of the model that keeps the most for the backward pass."""
     parts = measured.tables["memory_parts"]
     if parts.empty:
         return []
-    first = parts.sort_values("bytes", ascending=False, kind="stable").drop_duplicates("run")
+    largest = largest_by_run(parts, "bytes")
     total = parts.groupby("run", sort=False)["bytes"].sum()
     return [
         Claim(
             "The forward pass keeps {total} for the backward pass; the largest part of it ({share}) is {parts}."
             "{block}",
-            "counted", total=interval(total, memory), parts=leaders([escaped(part) for part in first["part"]]),
-            share=interval(first["share"], percent), block=of_a_block(measured),
+            "counted", total=interval(total, memory), parts=leaders([escaped(part) for part in largest["part"]]),
+            share=interval(largest["share"], percent), block=block_document.block_sentence(measured),
         )
     ]  # fmt: skip
 
 
-def _counted(measured: Measured) -> list[Claim]:
+def _allocator_ratios(measured: Measured) -> list[Claim]:
     """Bytes that the allocator gave and reserved, and that the GPU showed in use, per requested byte."""
     room = measured.tables["memory_room"]
     if room["allocated_peak_bytes"].isna().all():
@@ -112,10 +104,10 @@ def _counted(measured: Measured) -> list[Claim]:
 def _predicted(measured: Measured) -> list[Claim]:
     """What would fit into the GPU by the shapes, and the ratio of estimates to recorded bytes."""
     room, ratios = measured.tables["memory_room"], []
-    for noun, recorded, expected in EXPECTED:
-        both = room[room[expected].notna() & room[recorded].notna()]
-        if len(both):
-            ratios.append(f"{interval((both[expected] / both[recorded]).astype('float64'), percent)} {noun}")
+    for noun, recorded, expected in PREDICTED_BYTES:
+        compared = room[room[expected].notna() & room[recorded].notna()]
+        if len(compared):
+            ratios.append(f"{interval((compared[expected] / compared[recorded]).astype('float64'), percent)} {noun}")
     trains = room[(room["mode"] != FORWARD) & room[LONGEST_CONTEXT].notna()]
     fits = ""
     if len(trains) == 1:
@@ -135,21 +127,21 @@ def _bisected(measured: Measured) -> list[Claim]:
     return [Claim("Measured by bisection: {texts}.", "measured", texts="; ".join(texts))] if texts else []
 
 
-def _failed(failures: pd.DataFrame) -> list[Claim]:
+def _failures(failures: pd.DataFrame) -> list[Claim]:
     """Where the first run ran out of memory, and what was live then; the document's table has all runs."""
     if failures.empty:
         return []
-    first = failures.iloc[0]
-    of_category = failures[failures["run"] == first["run"]].groupby("category", sort=False)["bytes"].sum()
-    path = innermost(first["in_range"])
-    phase = escaped(first["in_phase"]) + (f" ({escaped(path)})" if path else "")
-    if first["in_phase"] == OUTSIDE:
+    failure_row = failures.iloc[0]
+    sizes = failures[failures["run"] == failure_row["run"]].groupby("category", sort=False)["bytes"].sum()
+    path = innermost(failure_row["in_range"])
+    phase = escaped(failure_row["in_phase"]) + (f" ({escaped(path)})" if path else "")
+    if failure_row["in_phase"] == OUTSIDE:
         phase = "the setup of model and optimizer"
     return [
         Claim(
             "{run}, runs out of memory in {at} with {live} in use, {share} of it {category}.",
-            run=run_in_words(first, varying(failures)), at=phase, live=memory(first["live_bytes"]),
-            share=percent(of_category.max() / first["live_bytes"]), category=escaped(of_category.idxmax()),
+            run=run_in_words(failure_row, varying(failures)), at=phase, live=memory(failure_row["live_bytes"]),
+            share=percent(sizes.max() / failure_row["live_bytes"]), category=escaped(sizes.idxmax()),
         )
     ]  # fmt: skip
 
@@ -157,49 +149,35 @@ def _failed(failures: pd.DataFrame) -> list[Claim]:
 def tables(measured: Measured) -> list[Part]:
     """(i) Peaks, what parts and blocks keep, the largest allocations, what fits, types, and where memory ran out."""
     peaks, failures, room = (measured.tables[f"memory_{name}"] for name in ("peak", "at_failure", "room"))
+    operations, groups = measured.tables["memory_operations"], measured.tables["memory_groups"]
     parts = pivoting.split(model_parts.if_parts_differ(measured.tables["memory_parts"]), (MODEL.key,))
-    of_parts = "Memory that each part of the model keeps for the backward pass, in brackets its share"
-    counted = [name for name in COUNTED_AS if room[name].notna().any()]
-    columns = [(COUNTED_AS[name], lambda row, name=name: size(row[name])) for name in counted]
-    fitting = room[room[LONGEST_CONTEXT].notna()]
+    operations = operations[operations["run"].isin(_largest_run(operations.groupby("run", sort=False)["bytes"].sum()))]
+    groups = groups[groups["run"].isin(_largest_run(peaks.set_index("run")["peak_bytes"]))]
+    named = varying(measured.tables["memory_room"])
+    failure_rows = failures[failures["run"].isin(failures["run"].unique()[:MAX_FAILURES])]
     return [
         *(["No run has figures."] if peaks.empty and failures.empty else []),
         ("The peak of a step, its phase, and memory by category at the peak", _peak_table(peaks)),
-        *(
-            (of_parts + (f", {title}" if title else ""), parts_table(rows, "share", _size_and_share))
-            for title, rows in parts
-        ),
+        *titled("Memory that each part of the model keeps for the backward pass, in brackets its share",
+                ((title, parts_table(rows, "share", _size_and_share)) for title, rows in parts)),
         ("One block of the model, and an activation of the residual stream, as recorded and as predicted",
-         block_table(measured)),
-        *(
-            (f"What one block keeps for the backward pass, by operation ({run})", table)
-            for run, table in operations_tables(measured)
-        ),
-        *(
-            (f"The largest groups of allocations at the peak ({run})", table)
-            for run, table in _largest_tables(measured)
-        ),
+         block_document.block_table(measured)),
+        *table_per_run("What one block keeps for the backward pass, by operation", operations,
+                       block_document.operations_table, named),
+        *table_per_run("The largest groups of allocations at the peak", groups, _groups_table, named),
         ("Peak memory as requested, allocated and reserved, what the driver shows after the last step, and what the"
          " shapes predict",
-         rows_table(room, gains.LEADING_KEYS, columns)),
+         rows_table(room, gains.LEADING_KEYS, columns_with_values(room, HEADINGS_OF_PEAKS, size))),
         ("What fits, predicted from the shapes, with all other settings as in the run",
-         rows_table(fitting, gains.LEADING_KEYS, FITTING)),
-        *(
-            (f"Types of parameters, outputs and gradients in the first step ({run})", table)
-            for run, table in dtypes_tables(measured)
-        ),
+         rows_table(room[room[LONGEST_CONTEXT].notna()], gains.LEADING_KEYS, FITTING)),
+        *table_per_run("Types of parameters, outputs and gradients in the first step",
+                       block_document.run_per_precision(measured.tables["dtypes"]), block_document.dtypes_table, named),
         *(f"Not recorded: {escaped(text)}." for text in dict.fromkeys(room["not_seen"].dropna())),
         ("What fits, measured by bisection, with all other settings as in the run",
-         _bisected_table(measured.tables["memory_fits"])),
+         rows_table(measured.tables["memory_fits"], gains.LEADING_KEYS, BISECTED, words=1)),
         ("Where memory ran out, and memory by category at that moment", _failures_table(failures)),
-        *(
-            (
-                "The largest groups of allocations when memory ran out"
-                f" ({run_in_words(rows.iloc[0], varying(failures))})",
-                _groups_table(rows),
-            )
-            for _, rows in [*failures.groupby("run", sort=False)][:MAX_FAILURES]
-        ),
+        *table_per_run("The largest groups of allocations when memory ran out", failure_rows, _groups_table,
+                       varying(failures)),
     ]  # fmt: skip
 
 
@@ -209,50 +187,48 @@ FITTING = (
 )
 
 
-def _largest_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
-    """(run, table) of the run with the highest peak: the largest groups of its allocations at the peak."""
-    rows, peaks = measured.tables["memory_groups"], measured.tables["memory_peak"]
-    names = peaks.sort_values("peak_bytes", ascending=False, kind="stable")["run"][:1]
-    of_runs = [rows[rows["run"] == name] for name in names if len(rows)]
-    return [(run_in_words(run_rows.iloc[0], varying(peaks)), _groups_table(run_rows)) for run_rows in of_runs]
+BISECTED = (
+    ("dimension", lambda row: BY_KEY[row["fitted"]].heading),
+    ("fits", lambda row: count(row["largest"])),
+    ("does not fit", lambda row: count(row["fails_at"])),
+    ("predicted", lambda row: count(row["predicted"])),
+    ("device memory", lambda row: size(row["limit_bytes"])),
+    ("tries", lambda row: count(row["tries"])),
+)
+
+
+def _largest_run(bytes_by_run: pd.Series) -> list[str]:
+    """The run with the largest of these numbers, as a list; empty without runs."""
+    return [bytes_by_run.idxmax()] if len(bytes_by_run) else []
 
 
 def _peak_table(rows: pd.DataFrame) -> MarkdownTable:
     """One line per run: the phase of its peak, the peak, and its categories."""
     names = [name for name, category_rows in rows.groupby("category", sort=False) if category_rows["bytes"].any()]
-    wide = pivoting.pivoted(rows, ["run"], "category", ["bytes"])["bytes"]
-
-    def cells(row: dict) -> list[str]:
-        return [row["fullest_phase"], size(row["peak_bytes"]), *(size(wide[name][row["run"]]) for name in names)]
-
-    return lines_table(rows.drop_duplicates("run"), gains.LEADING_KEYS, ("phase", "peak", *names), cells, words=1)
-
-
-def _bisected_table(rows: pd.DataFrame) -> MarkdownTable:
-    """One line per run and dimension: the largest value that was measured to fit, and the prediction from the
-    shapes."""
-
-    def cells(row: dict) -> list[str]:
-        figures = (count(row[name]) for name in ("largest", "fails_at", "predicted"))
-        return [BY_KEY[row["fitted"]].heading, *figures, size(row["limit_bytes"]), count(row["tries"])]
-
-    headings = ("dimension", "fits", "does not fit", "predicted", "device memory", "tries")
-    return lines_table(rows, gains.LEADING_KEYS, headings, cells, words=1)
+    wide = pivoting.pivoted_texts(rows, ["run"], "category", lambda row: size(row["bytes"]))
+    columns = (
+        ("phase", lambda row: row["fullest_phase"]),
+        ("peak", lambda row: size(row["peak_bytes"])),
+        *((name, lambda row, name=name: wide.loc[row["run"], name]) for name in names),
+    )
+    return rows_table(rows.drop_duplicates("run"), gains.LEADING_KEYS, columns, words=1)
 
 
 def _failures_table(rows: pd.DataFrame) -> MarkdownTable:
     """One line per run out of memory: where, requested and free bytes, and live bytes by category."""
     sums = pivoting.unstacked(rows.groupby(["run", "category"], sort=False)["bytes"].sum(), "category")
-
-    def cells(row: dict) -> list[str]:
-        sizes = (size(row[name]) for name in ("requested_bytes", "free_bytes", "live_bytes"))
-        return [_place(row["in_phase"], row["in_range"]), *sizes, *(size(bytes_) for bytes_ in sums.loc[row["run"]])]
-
-    headings = ("range", "requested", "free", "in use", *sums.columns)
-    return lines_table(rows.drop_duplicates("run"), gains.LEADING_KEYS, headings, cells, words=1)
+    columns = (
+        ("range", lambda row: _place(row["in_phase"], row["in_range"])),
+        ("requested", lambda row: size(row["requested_bytes"])),
+        ("free", lambda row: size(row["free_bytes"])),
+        ("in use", lambda row: size(row["live_bytes"])),
+        *((name, lambda row, name=name: size(sums.loc[row["run"], name])) for name in sums.columns),
+    )
+    return rows_table(rows.drop_duplicates("run"), gains.LEADING_KEYS, columns, words=1)
 
 
 def _groups_table(rows: pd.DataFrame) -> MarkdownTable:
+    """(i) One line per group of allocations of one run, with those who made it."""
     known_makers = [key for key in MAKERS if (rows[key].fillna("") != "").any()]  # older recordings of GPUs have none
     lines = [
         (
@@ -267,13 +243,6 @@ def _groups_table(rows: pd.DataFrame) -> MarkdownTable:
 
 def _place(phase: str, path: str) -> str:
     return escaped(as_path([*filter(None, [phase]), *names_in(path)]))
-
-
-def size(bytes_: float) -> str:
-    """A size with three significant digits and its unit."""
-    if not known(bytes_):
-        return ABSENT
-    return units.size(bytes_) if bytes_ else "0"
 
 
 def nested(machines: Iterable[Measured]) -> list[str]:

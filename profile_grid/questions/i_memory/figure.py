@@ -5,14 +5,14 @@ import pandas as pd
 
 from profile_grid.figures import marks
 from profile_grid.figures.panels import AXIS_PX, Drawing, Figure, Frame, Tables, bars_of_runs
-from profile_grid.figures.run_selection import by_size, labels, without_figures
+from profile_grid.figures.run_selection import by_size, labels, runs_without_results
 from profile_grid.figures.theme import SMALL, SOFT, WIDTH
 from profile_grid.quantities import GIBIBYTE, MEBIBYTE, memory, percent
 from profile_grid.study.dimensions import KEYS, LEADING
 from profile_grid.study.stages import MEMORY
 from profile_grid.tables.names import OUTSIDE
 
-NO_FIGURES = "No run whose allocations were to be recorded has a complete history."
+NOT_RECORDED = "No run whose allocations were to be recorded has a complete history."
 
 
 def unit_of(largest_bytes: float) -> tuple[int, str]:
@@ -29,8 +29,8 @@ def draw_categories(tables: Tables) -> Drawing:
     rows = marks.placed(parts[parts["bytes"] > 0], "live", "category")
     title = f"in use at the peak of a step ({unit_name})"
     seen = (("category", "category"), ("size", "in use"), ("share", "share", marks.SHARE))
-    missing, names = without_figures(runs, MEMORY), list(dict.fromkeys(parts["bar"]))
-    return bars_of_runs(rows, names, "category", title, seen, runs, missing, NO_FIGURES)
+    missing, names = runs_without_results(runs, MEMORY), list(dict.fromkeys(parts["bar"]))
+    return bars_of_runs(rows, names, "category", title, seen, runs, missing, NOT_RECORDED)
 
 
 def result_categories(tables: Tables) -> str:
@@ -42,9 +42,8 @@ def result_categories(tables: Tables) -> str:
 
 
 HEIGHT_PX = 260
-ROOM, LINE = 1.1, 0.06  # of the height, above all areas: the names of the phases, on two lines
-SHORTEST = 0.01  # of the step: a phase with a name
-BYTES = "_bytes"
+NAMES_AT, LINE = 1.1, 0.06  # of the height: where the names of the phases are, above all areas; between their lines
+LEAST_NAMED = 0.01  # of the step: a phase with a name
 
 
 def draw_timeline(tables: Tables) -> Drawing:
@@ -52,19 +51,18 @@ def draw_timeline(tables: Tables) -> Drawing:
     run, timeline = run_to_draw(tables["memory_peak"]), tables["memory_timeline"]
     moments = timeline[timeline["run"] == run].sort_values("moment", kind="stable")
     unit, unit_name = unit_of(max(moments["live_bytes"], default=0))
-    rows = _long(moments, unit)
+    rows = _category_rows(moments, unit)
 
     def panel(areas: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
         layers = (_areas(areas, unit_name), *_phase_marks(moments, areas["end"].max()), _peak(areas))
         return alt.layer(*layers, width=WIDTH - AXIS_PX, height=HEIGHT_PX)
 
-    notes = []
-    if len(moments):
-        count = moments["moment"].nunique()
-        name = labels(moments.head(1))[0]
-        notes = [f"{name}, last measured step, in {count} slices of its allocations, each drawn at its peak."]
-    runs = tables["runs"]
-    return Frame(KEYS, NO_FIGURES).drawing(rows, runs, without_figures(runs, MEMORY), panel, notes)
+    runs, slices = tables["runs"], moments["moment"].nunique()
+    notes = [
+        f"{name}, last measured step, in {slices} slices of its allocations, each drawn at its peak."
+        for name in labels(moments.head(1))
+    ]
+    return Frame(KEYS, NOT_RECORDED).drawing(rows, runs, runs_without_results(runs, MEMORY), panel, notes)
 
 
 def _areas(rows: pd.DataFrame, unit_name: str) -> alt.Chart:
@@ -84,13 +82,11 @@ def _phase_marks(moments: pd.DataFrame, top: float) -> tuple[alt.Chart, alt.Char
     names = moments["phase"].astype("str")
     begins = moments.assign(phase=names)[names.ne(names.shift()) & (names != OUTSIDE)]
     lasts = begins["ms"].shift(-1, fill_value=moments["ms"].max()) - begins["ms"]
-    begins = begins[lasts >= SHORTEST * moments["ms"].max()]  # a shorter one has no room for its name
-    begins = begins.assign(start=[top * (ROOM + LINE * (line % 2)) for line in range(len(begins))])
+    begins = begins[lasts >= LEAST_NAMED * moments["ms"].max()]  # a shorter one has no room for its name
+    begins = begins.assign(start=[top * (NAMES_AT + LINE * (line % 2)) for line in range(len(begins))])
     marked = alt.Chart(begins[["ms", "phase", "start"]]).encode(x="ms:Q")
-    lines = marked.mark_rule(color=SOFT, strokeDash=[2, 2])
-    return lines, marked.mark_text(align="left", baseline="top", dx=3, fontSize=SMALL).encode(
-        y="start:Q", text="phase:N"
-    )
+    texts = marked.mark_text(align="left", baseline="top", dx=3, fontSize=SMALL)
+    return marked.mark_rule(color=SOFT, strokeDash=[2, 2]), texts.encode(y="start:Q", text="phase:N")
 
 
 def _peak(rows: pd.DataFrame) -> alt.Chart:
@@ -99,11 +95,8 @@ def _peak(rows: pd.DataFrame) -> alt.Chart:
     total = rows[rows["moment"] == top["moment"].iloc[0]]["bytes"].sum()
     peak = top[["ms", "end"]].rename(columns={"end": "start"}).assign(text=memory(total))
     side, shift = ("right", -3) if top["ms"].iloc[0] > rows["ms"].max() / 2 else ("left", 3)  # where there is room
-    return (
-        alt.Chart(peak)
-        .mark_text(align=side, dx=shift, dy=-6, fontSize=SMALL)
-        .encode(x="ms:Q", y="start:Q", text="text:N")
-    )
+    text = alt.Chart(peak).mark_text(align=side, dx=shift, dy=-6, fontSize=SMALL)
+    return text.encode(x="ms:Q", y="start:Q", text="text:N")
 
 
 def run_to_draw(peaks: pd.DataFrame) -> str | None:
@@ -115,11 +108,11 @@ def run_to_draw(peaks: pd.DataFrame) -> str | None:
     return str(chosen.loc[chosen["peak_bytes"].idxmax(), "run"])
 
 
-def _long(moments: pd.DataFrame, unit: int) -> pd.DataFrame:
+def _category_rows(moments: pd.DataFrame, unit: int) -> pd.DataFrame:
     """One row per moment and category, from `start` to `end` in this unit."""
-    names = {name: name.removesuffix(BYTES).replace("_", " ") for name in moments if name.endswith(BYTES)}
-    names.pop("live_bytes", None)
-    rows = moments.astype({"phase": "str"}).melt([*LEADING, "moment", "ms", "phase"], list(names), "category", "bytes")
+    columns = [name for name in moments if name.endswith("_bytes") and name != "live_bytes"]
+    names = {name: name.removesuffix("_bytes").replace("_", " ") for name in columns}
+    rows = moments.astype({"phase": "str"}).melt([*LEADING, "moment", "ms", "phase"], columns, "category", "bytes")
     rows = rows.assign(category=rows["category"].map(names), live=rows["bytes"] / unit, size=rows["bytes"].map(memory))
     rows = marks.placed(rows, "live", "category", stack="moment")
     return rows[rows.groupby("category")["bytes"].transform("max") > 0].drop(columns="mode")

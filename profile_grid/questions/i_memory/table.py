@@ -5,14 +5,7 @@ from typing import Any
 
 import pandas as pd
 
-from cs336_model.arithmetic.flops import ModelShape, sequences_per_gpu
-from cs336_model.arithmetic.memory import (
-    NON_TENSOR_BYTES,
-    block_gradient_bytes,
-    estimated_peak_bytes,
-    residual_bytes,
-    saved_block_bytes,
-)
+from cs336_model.arithmetic import memory
 from profile_grid.largest import fitting, tables
 from profile_grid.quantities import known
 from profile_grid.stages.memory.tables import MEMORY_BLOCKS, MEMORY_FAILED, MODULE_DTYPES
@@ -22,7 +15,6 @@ from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables import conservation, ideal, names, per_pass
 
 LONGEST_CONTEXT, LARGEST_BATCH = "predicted_longest_context", "predicted_largest_batch"
-SIZES = ("vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
 
 
 def predicted(row: Mapping[str, Any], key: str) -> int | None:
@@ -32,46 +24,42 @@ def predicted(row: Mapping[str, Any], key: str) -> int | None:
         return None
 
     def fits(value: int) -> bool:
-        return _estimated_peak(row | {key: value}) + NON_TENSOR_BYTES <= row["device_total_bytes"]
+        return _estimated_peak(row | {key: value}) + memory.NON_TENSOR_BYTES <= row["device_total_bytes"]
 
     return fitting.largest_fitting(fits, int(row[key]))
 
 
 def _estimated_peak(row: Mapping[str, Any]) -> int:
     """The peak of the run's tensors from the shapes, in bytes, by the present formulas."""
-    sizes = {name: int(row[name]) for name in (*SIZES, "batch_size", "gpus", "context_length")}
-    of_shape = {name: sizes[name] for name in (*SIZES, "context_length")}
-    shape = ModelShape(batch_size=sequences_per_gpu(sizes), **of_shape)
-    dimensions = {name: row[name] for name in ("precision", "attention", "checkpoint", "mode")}
-    return estimated_peak_bytes(shape, dimensions["mode"], dimensions)
+    return memory.estimated_peak_bytes(ideal.declared_shape(row), row["mode"], row)
 
 
-PREDICTED = ((CONTEXT_LENGTH, LONGEST_CONTEXT), (BATCH_SIZE, LARGEST_BATCH))
-MEASURED = ["saved_bytes", "gradient_bytes", "backward_change_bytes", "residual_bytes"]
-EXPECTED = ["estimated_saved_bytes", "estimated_gradient_bytes", "estimated_residual_bytes"]
-OPERATION = ["part", "operator", "line"]
+PREDICTED_SIZES = ((CONTEXT_LENGTH, LONGEST_CONTEXT), (BATCH_SIZE, LARGEST_BATCH))
+RECORDED_COLUMNS = ["saved_bytes", "gradient_bytes", "backward_change_bytes", "residual_bytes"]
+PREDICTED_COLUMNS = ["estimated_saved_bytes", "estimated_gradient_bytes", "estimated_residual_bytes"]
+OPERATION_COLUMNS = ["part", "operator", "line"]
 
 
 def memory_block(merged: per_pass.Merged) -> pd.DataFrame:
     """(i) One row per run: the first of the blocks with the commonest numbers, and the same from the shapes."""
     rows = merged["memory_blocks"]
-    alike = rows.groupby(["run", *MEASURED], dropna=False, sort=False)["block"].transform("size")
+    alike = rows.groupby(["run", *RECORDED_COLUMNS], dropna=False, sort=False)["block"].transform("size")
     rows = rows.assign(alike=alike, blocks=rows.groupby("run")["block"].transform("size"))
-    first = rows.sort_values("alike", ascending=False, kind="stable").drop_duplicates("run").sort_index()
+    first = per_pass.largest_by_run(rows, "alike").sort_index()
     runs = merged["runs"].set_index("run", drop=False)
-    shapes = [_by_shapes(runs.loc[row["run"]], row) for row in first.to_dict("records")]
-    expected = pd.DataFrame(shapes, index=first.index, columns=EXPECTED, dtype="Int64")
-    return first[[*LEADING, "block", "alike", "blocks", *MEASURED]].join(expected).reset_index(drop=True)
+    shapes = [_predicted_bytes(runs.loc[row["run"]], row) for row in first.to_dict("records")]
+    expected = pd.DataFrame(shapes, index=first.index, columns=PREDICTED_COLUMNS, dtype="Int64")
+    return first[[*LEADING, "block", "alike", "blocks", *RECORDED_COLUMNS]].join(expected).reset_index(drop=True)
 
 
-def _by_shapes(run: pd.Series, row: dict) -> tuple[int | None, int | None, int | None]:
-    """What the block keeps, its gradients, and a residual activation, in bytes; None if the shapes are unknown."""
+def _predicted_bytes(run: pd.Series, row: dict) -> tuple[int | None, int | None, int | None]:
+    """(what the block keeps, its gradients, a residual activation), in bytes; None if the shapes do not tell."""
     shape = ideal.shape_of_run(run)
     if shape is None:
         return None, None, None
     trains = pd.notna(row["saved_bytes"])
-    keeps = saved_block_bytes(shape, row) if trains and row[CHECKPOINT.key] == CHECKPOINT.default else None
-    return keeps, block_gradient_bytes(shape, row) if trains else None, residual_bytes(shape, row)
+    saved = memory.saved_block_bytes(shape, row) if trains and row[CHECKPOINT.key] == CHECKPOINT.default else None
+    return saved, memory.block_gradient_bytes(shape, row) if trains else None, memory.residual_bytes(shape, row)
 
 
 def memory_operations(merged: per_pass.Merged) -> pd.DataFrame:
@@ -82,10 +70,10 @@ def memory_operations(merged: per_pass.Merged) -> pd.DataFrame:
     table = rows.assign(share=rows["bytes"] / total)
     conservation.check_shares(table, ["run"])
     table = per_pass.in_order_of(table.assign(_less=-table["bytes"]), chosen["run"], "_less")
-    return table[[*LEADING, "block", *OPERATION, "allocations", "bytes", "share"]]
+    return table[[*LEADING, "block", *OPERATION_COLUMNS, "allocations", "bytes", "share"]]
 
 
-COUNTED = ["requested_peak_bytes", "allocated_peak_bytes", "reserved_peak_bytes", "driver_used_bytes"]
+PEAK_COLUMNS = ["requested_peak_bytes", "allocated_peak_bytes", "reserved_peak_bytes", "driver_used_bytes"]
 
 
 def memory_peak(merged: per_pass.Merged) -> pd.DataFrame:
@@ -94,10 +82,9 @@ def memory_peak(merged: per_pass.Merged) -> pd.DataFrame:
     rows = _last_step(merged["memory_phases"])
     step = rows[rows["phase"] == names.WHOLE_STEP]
     total = step.groupby("run")["bytes"].transform("sum")
-    by_phase = (
-        rows[rows["phase"] != names.WHOLE_STEP].groupby(["run", "phase"], sort=False)["bytes"].sum().reset_index()
-    )
-    fullest = by_phase.sort_values("bytes", ascending=False, kind="stable").drop_duplicates("run").set_index("run")
+    phases = rows[rows["phase"] != names.WHOLE_STEP]
+    by_phase = phases.groupby(["run", "phase"], sort=False)["bytes"].sum().reset_index()
+    fullest = per_pass.largest_by_run(by_phase, "bytes").set_index("run")
     table = step[[*LEADING, "category", "bytes"]].assign(
         peak_bytes=total, share=step["bytes"] / total, fullest_phase=step["run"].map(fullest["phase"])
     )
@@ -123,14 +110,15 @@ def memory_room(merged: per_pass.Merged) -> pd.DataFrame:
     totals = merged["memory_totals"]
     kept_bytes = merged["memory_activations"].groupby("run", observed=True)["bytes"].sum()
     runs = merged["runs"].set_index("run")
-    table = totals[[*LEADING, *COUNTED, "estimated_peak_bytes", "estimated_activation_bytes", "not_seen"]].assign(
+    table = totals[[*LEADING, *PEAK_COLUMNS, "estimated_peak_bytes", "estimated_activation_bytes", "not_seen"]].assign(
         activation_bytes=totals["run"].map(kept_bytes).astype("Int64"),
         device_total_bytes=totals["run"].map(runs["device_total_bytes"]).astype("Int64"),
     )
-    rows = table.join(runs[["d_model", "d_ff", "num_layers", "num_heads", "vocab_size"]], on="run").to_dict("records")
+    sizes = [name for name in ideal.SHAPE if name not in LEADING]
+    rows = table.join(runs[sizes], on="run").to_dict("records")
     peaks = [_estimated_peak(row) if known(row["estimated_peak_bytes"]) else None for row in rows]
     table["estimated_peak_bytes"] = pd.array(peaks, dtype="Int64")
-    for dimension, column in PREDICTED:
+    for dimension, column in PREDICTED_SIZES:
         table[column] = pd.array([predicted(row, dimension.key) for row in rows], dtype="Int64")
     return table.reset_index(drop=True)
 
@@ -138,7 +126,7 @@ def memory_room(merged: per_pass.Merged) -> pd.DataFrame:
 def memory_fits(merged: per_pass.Merged) -> pd.DataFrame:
     """(i) The merged table `largest`; of runs in memory_room predicted by the present formulas, as there."""
     table, room = merged["largest"].reset_index(drop=True), memory_room(merged).set_index("run")
-    for dimension, column in PREDICTED:
+    for dimension, column in PREDICTED_SIZES:
         is_same = (table["fitted"] == dimension.key) & (
             table["limit_bytes"] == table["run"].map(room["device_total_bytes"])
         )
@@ -158,7 +146,7 @@ TABLES = (
         columns(
             "block | int | | the first block with these numbers, from 0\n"
             "alike | int | | blocks with these numbers\n blocks | int | | blocks of the model",
-            MEMORY_BLOCKS.as_in(*MEASURED),
+            MEMORY_BLOCKS.as_in(*RECORDED_COLUMNS),
             """
     estimated_saved_bytes | int | B | saved_bytes from the shapes; empty for custom models, and with checkpoints
     estimated_gradient_bytes | int | B | gradient_bytes from the shapes; empty for custom models
@@ -172,7 +160,7 @@ TABLES = (
         "(i) One row per run, part, operator and line: what they keep in the block of memory_block",
         columns(
             "block | int | | as in memory_block",
-            MEMORY_ACTIVATIONS.as_in(*OPERATION, "allocations", "bytes"),
+            MEMORY_ACTIVATIONS.as_in(*OPERATION_COLUMNS, "allocations", "bytes"),
             "share | float | of 1 | of all that the block keeps",
         ),
         make=memory_operations,
@@ -206,7 +194,7 @@ TABLES = (
         "memory_room",
         "(i) One row per run: memory as counted, memory as predicted from the shapes, and what would fit",
         columns(
-            MEMORY_TOTALS.as_in(*COUNTED, "estimated_peak_bytes", "estimated_activation_bytes", "not_seen"),
+            MEMORY_TOTALS.as_in(*PEAK_COLUMNS, "estimated_peak_bytes", "estimated_activation_bytes", "not_seen"),
             f"""
     activation_bytes | int | B | recorded activations that are kept for the backward pass
     device_total_bytes | int | B | memory of the GPU

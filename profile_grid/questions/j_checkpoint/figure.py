@@ -7,13 +7,13 @@ from profile_grid.figures import marks, run_selection
 from profile_grid.figures.panels import AXIS_PX, Drawing, Figure, Frame, Tables
 from profile_grid.figures.theme import SOFT, WIDTH, Series
 from profile_grid.quantities import GIBIBYTE, interval, memory, percent, significant
+from profile_grid.questions.j_checkpoint.table import column_with_values
 from profile_grid.study.dimensions import CHECKPOINT, KEYS, keys_without
 from profile_grid.study.stages import TIMING
 from profile_grid.tables import evidence, pivoting, ratios, wording
-from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.gains import whole_steps
 
 COLUMNS, HEIGHT_PX, VALUE = 2, 170, "blocks"
-PEAKS = ("peak_allocated_bytes", "recorded_peak_bytes")
 MEASURED, PREDICTED = "measured", "predicted"
 NO_TIMES = "No two timed training runs differ only in checkpoints."
 TITLES = {  # the first that any run has
@@ -23,26 +23,21 @@ TITLES = {  # the first that any run has
 }
 
 
-def time_and_memory(taken: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+def time_and_memory(memory_rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """One row per timed run with its memory in GiB, and the column of that: the measured peak of tensors, else the
     recorded peak, else the bytes kept according to the shapes."""
-    source = _source(taken, *TITLES)
-    rows = taken.assign(gib=taken[source] / GIBIBYTE, **{VALUE: taken[CHECKPOINT.key].map(CHECKPOINT.name_of)})
+    source = column_with_values(memory_rows, [*TITLES])
+    values = memory_rows[CHECKPOINT.key].map(CHECKPOINT.name_of)
+    rows = memory_rows.assign(gib=memory_rows[source] / GIBIBYTE, **{VALUE: values})
     return rows[rows["mean_ms"].notna() & rows["gib"].notna()], source
-
-
-def _source(taken: pd.DataFrame, *names: str) -> str:
-    """The first of these columns, by default those of peaks, that any run has; the last if none has."""
-    names = names or PEAKS
-    return next((name for name in names if taken[name].notna().any()), names[-1])
 
 
 def draw_checkpoint(tables: Tables) -> Drawing:
     """A panel per configuration: time of a step against memory, points joined in the order of the values; nested
     checkpoints stand alone."""
-    runs, taken = tables["runs"], tables["checkpoint_memory"]
-    rows, source = time_and_memory(taken)
-    values = pivoting.sorted_values(taken, CHECKPOINT.key)
+    runs, memory_rows = tables["runs"], tables["checkpoint_memory"]
+    rows, source = time_and_memory(memory_rows)
+    values = pivoting.sorted_values(memory_rows, CHECKPOINT.key)
     rows = rows.assign(order=rows[CHECKPOINT.key].map(values.index), nested=rows[CHECKPOINT.key].str.contains("-"))
     series = Series(VALUE, tuple(CHECKPOINT.name_of(value) for value in values if value in set(rows[CHECKPOINT.key])))
     note = (
@@ -50,7 +45,7 @@ def draw_checkpoint(tables: Tables) -> Drawing:
         " recomputed in the backward pass. Of two points at the same memory, the upper one only costs time. Neither"
         " axis begins at 0."
     )
-    missing = run_selection.without_figures(ratios.compared(runs, CHECKPOINT), TIMING)
+    missing = run_selection.runs_without_results(ratios.compared(runs, CHECKPOINT), TIMING)
     return Frame((CHECKPOINT.key,), NO_TIMES, COLUMNS).drawing(
         rows, runs, missing, lambda data, _: _panel(data, series, TITLES[source]), (note,)
     )
@@ -79,25 +74,25 @@ def _panel(rows: pd.DataFrame, series: Series, title: str) -> alt.LayerChart:
 def result_checkpoint(tables: Tables) -> str:
     """How much longer a step takes with the fewest blocks per checkpoint, and its memory as a share."""
     rows, _ = time_and_memory(tables["checkpoint_memory"])
-    times = tables["checkpoint_times"]
-    steps = times[(times["phase"] == WHOLE_STEP) & (times["verdict"] == evidence.SLOWER)]
+    steps = whole_steps(tables["checkpoint_times"])
+    steps = steps[steps["verdict"] == evidence.SLOWER]
     if steps.empty:
         return ""
     fewest = pivoting.sorted_values(steps, CHECKPOINT.key)[0]
-    its_steps, gib = steps[steps[CHECKPOINT.key] == fewest], rows.set_index("run")["gib"]
-    shares = (its_steps["run"].map(gib) / its_steps["base_run"].map(gib)).dropna()
-    taken = f", in {interval(shares, percent)} of the memory" if len(shares) else ""
-    longer = interval(1 / its_steps["speed_up"], significant)
-    return f"{wording.capital(CHECKPOINT.words(fewest))}, a step takes {longer} times as long{taken}"
+    fewest_steps, gib = steps[steps[CHECKPOINT.key] == fewest], rows.set_index("run")["gib"]
+    shares = (fewest_steps["run"].map(gib) / fewest_steps["base_run"].map(gib)).dropna()
+    memory_text = f", in {interval(shares, percent)} of the memory" if len(shares) else ""
+    longer = interval(1 / fewest_steps["speed_up"], significant)
+    return f"{wording.capital(CHECKPOINT.words(fewest))}, a step takes {longer} times as long{memory_text}"
 
 
 def draw_peak(tables: Tables) -> Drawing:
     """A panel per configuration: the peak of a step by blocks per checkpoint, measured and from the shapes."""
-    runs, taken = tables["runs"], tables["checkpoint_memory"]
-    source = _source(taken)
-    values = pivoting.sorted_values(taken, CHECKPOINT.key)
+    runs, memory_rows = tables["runs"], tables["checkpoint_memory"]
+    source = column_with_values(memory_rows)
+    values = pivoting.sorted_values(memory_rows, CHECKPOINT.key)
     columns = {source: MEASURED, "predicted_peak_bytes": PREDICTED}
-    long = taken.melt(["run", *KEYS], list(columns), "kind", "bytes").dropna(subset=["bytes"])
+    long = memory_rows.melt(["run", *KEYS], list(columns), "kind", "bytes").dropna(subset=["bytes"])
     rows = long.assign(kind=long["kind"].map(columns), gib=long["bytes"] / GIBIBYTE)
     series = Series("kind", (MEASURED, PREDICTED))
     axis = alt.Axis(title="blocks that share a checkpoint; 0: no checkpoints", labelAngle=0)
@@ -111,22 +106,22 @@ def draw_peak(tables: Tables) -> Drawing:
         return points.encode(x=x, y=y, xOffset="kind:N", color=series.color(), shape=series.shape(), tooltip=tooltip)
 
     note = "8-2: 8 blocks share a checkpoint, and every 2 of them again while these are recomputed."
-    missing = run_selection.without_figures(ratios.compared(runs, CHECKPOINT), TIMING)
+    missing = run_selection.runs_without_results(ratios.compared(runs, CHECKPOINT), TIMING)
     return Frame((CHECKPOINT.key,), NO_TIMES, columns=2).drawing(rows, runs, missing, panel, (note,))
 
 
 def result_peak(tables: Tables) -> str:
     """The value with the lowest peak, in the configuration with the most memory."""
-    taken = tables["checkpoint_memory"]
-    source = _source(taken)
-    rows = taken[taken[source].notna()]
-    most = rows.loc[rows[source].idxmax()]
-    its_rows = rows[(rows[keys_without(CHECKPOINT.key)] == most[keys_without(CHECKPOINT.key)]).all(axis=1)]
-    least = its_rows.loc[its_rows[source].idxmin()]
-    name = CHECKPOINT.name_of(least[CHECKPOINT.key])
-    named = wording.run_in_words if taken["mode"].nunique() > 1 else wording.where
-    place = named({**least, CHECKPOINT.key: CHECKPOINT.default})
-    return f"The lowest peak of {place}: {memory(least[source])}, with {name} per checkpoint"
+    memory_rows = tables["checkpoint_memory"]
+    source = column_with_values(memory_rows)
+    rows = memory_rows[memory_rows[source].notna()]
+    fullest = rows.loc[rows[source].idxmax()]
+    configuration_rows = rows[(rows[keys_without(CHECKPOINT.key)] == fullest[keys_without(CHECKPOINT.key)]).all(axis=1)]
+    lowest = configuration_rows.loc[configuration_rows[source].idxmin()]
+    name = CHECKPOINT.name_of(lowest[CHECKPOINT.key])
+    named = wording.run_in_words if memory_rows["mode"].nunique() > 1 else wording.where
+    place = named({**lowest, CHECKPOINT.key: CHECKPOINT.default})
+    return f"The lowest peak of {place}: {memory(lowest[source])}, with {name} per checkpoint"
 
 
 FIGURES = (

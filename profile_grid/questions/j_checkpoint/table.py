@@ -1,5 +1,7 @@
 """The tables of (j): times compared with those without checkpoints, and the memory of each run."""
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from cs336_model.arithmetic import checkpoints, memory
@@ -13,7 +15,13 @@ from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS, shape_of_run
 from profile_grid.tables.model_parts import holding
 from profile_grid.tables.per_pass import Merged, numbers, total_by_run
 
+PEAKS = ("peak_allocated_bytes", "recorded_peak_bytes")
 BYTES = ["peak_allocated_bytes", "recorded_peak_bytes", "predicted_peak_bytes", "recorded_kept_bytes", "kept_bytes"]
+
+
+def column_with_values(rows: pd.DataFrame, names: Sequence[str] = PEAKS) -> str:
+    """The first of these columns, by default those of peaks, in which any run has a value; the last if none has."""
+    return next((name for name in names if rows[name].notna().any()), names[-1])
 
 
 def checkpoint_times(merged: Merged) -> pd.DataFrame:
@@ -22,7 +30,7 @@ def checkpoint_times(merged: Merged) -> pd.DataFrame:
     table = ratios.times_with_base(merged, CHECKPOINT)
     runs = merged["runs"].set_index("run")
     pairs = zip(table["run"], table["phase"], strict=True)
-    ideal = [_by_flops(runs.loc[run], phase) for run, phase in pairs]
+    ideal = [_ideal_ratio(runs.loc[run], phase) for run, phase in pairs]
     return table.assign(ideal_by_flops=pd.Series(ideal, index=table.index, dtype="float64"))
 
 
@@ -31,17 +39,17 @@ def checkpoint_memory(merged: Merged) -> pd.DataFrame:
     and the share of its GPU time that recomputes."""
     runs = ratios.compared(merged["runs"], CHECKPOINT)
     runs = runs[runs["mode"].isin([mode for mode, phases in PHASES_OF_MODE.items() if BACKWARD in phases])]
-    by_shapes = [_by_shapes(run) for run in runs.to_dict("records")]
+    peak_and_kept = [_peak_and_kept_bytes(run) for run in runs.to_dict("records")]
     steps = merged["timings"][merged["timings"]["phase"] == names.WHOLE_STEP].set_index("run")
-    complete = runs[stages.TIMING.status_column] == COMPLETE  # else the most is what there was when the run ended
+    is_complete = runs[stages.TIMING.status_column] == COMPLETE  # else the peak is that until the run ended
     table = runs[LEADING].assign(
         status=runs[stages.TIMING.status_column],
         **{name: numbers(runs["run"].map(steps[name])) for name in ("mean_ms", "std_ms")},
-        peak_allocated_bytes=numbers(runs["peak_allocated_bytes"]).where(complete),
+        peak_allocated_bytes=numbers(runs["peak_allocated_bytes"]).where(is_complete),
         recorded_peak_bytes=numbers(runs["run"].map(merged["memory_totals"].set_index("run")["requested_peak_bytes"])),
-        predicted_peak_bytes=pd.Series([peak for peak, _ in by_shapes], index=runs.index, dtype="float64"),
+        predicted_peak_bytes=pd.Series([peak for peak, _ in peak_and_kept], index=runs.index, dtype="float64"),
         recorded_kept_bytes=numbers(runs["run"].map(merged["memory_activations"].groupby("run")["bytes"].sum())),
-        kept_bytes=pd.Series([kept for _, kept in by_shapes], index=runs.index, dtype="float64"),
+        kept_bytes=pd.Series([kept for _, kept in peak_and_kept], index=runs.index, dtype="float64"),
         recomputed_share=numbers(runs["run"].map(_recomputed_share(merged))),
     )
     keys = keys_without(CHECKPOINT.key)
@@ -58,20 +66,18 @@ def _recomputed_share(merged: Merged) -> pd.Series:
     return total_by_run(kernels[is_recomputed]).reindex(total.index, fill_value=0) / total
 
 
-def _by_flops(run: pd.Series, phase: str) -> float | None:
+def _ideal_ratio(run: pd.Series, phase: str) -> float | None:
     """FLOPs of the matrix products of a phase ÷ those with recomputation; None for other people's models."""
     shape = shape_of_run(run)
     if shape is None:
         return None
-    flops = forward_flops(shape)
-    once = {FORWARD: 1, BACKWARD: BACKWARD_IN_FORWARDS, names.WHOLE_STEP: 1 + BACKWARD_IN_FORWARDS}.get(phase, 0)
     if phase not in (BACKWARD, names.WHOLE_STEP):
         return 1.0
-    again = sum(checkpoints.recomputed_flops(shape, run[CHECKPOINT.key]).values())
-    return once * flops[FORWARD] / (once * flops[FORWARD] + again)
+    once = forward_flops(shape)[FORWARD] * (BACKWARD_IN_FORWARDS + (phase == names.WHOLE_STEP))
+    return once / (once + sum(checkpoints.recomputed_flops(shape, run[CHECKPOINT.key]).values()))
 
 
-def _by_shapes(run: dict) -> tuple[int, int] | tuple[None, None]:
+def _peak_and_kept_bytes(run: dict) -> tuple[int, int] | tuple[None, None]:
     """(peak of a step, bytes kept for the backward pass) by the shapes; (None, None) for other people's models."""
     shape = shape_of_run(run)
     if shape is None:

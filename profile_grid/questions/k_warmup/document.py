@@ -3,27 +3,28 @@
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, escaped
-from profile_grid.quantities import ABSENT, count, interval, percent, ratio, significant, with_spread
+from profile_grid.quantities import ABSENT, count, counted, interval, percent, ratio, significant, with_spread
 from profile_grid.questions.k_warmup.table import TOLERANCE
-from profile_grid.tables.cells import Part, rows_table
+from profile_grid.tables.cells import Part, rows_table, table_per_run
 from profile_grid.tables.gains import LEADING_KEYS, whole_steps
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import WHOLE_STEP
-from profile_grid.tables.wording import Claim, leaders, listed, of_all, run_in_words, some_runs
+from profile_grid.tables.pivoting import pivoted_texts
+from profile_grid.tables.wording import Claim, leaders, listed, median_note, of_all, run_in_words, some_runs
 
-NOT_KEPT = Claim("Not answered: no timed run kept the times of its warm-up steps.", "missing")
+NO_ANSWER = Claim("Not answered: no timed run kept the times of its warm-up steps.", "missing")
 MAX_CAUSES = 2
 REPORTED_COUNTS = (0, 1, 2, 5)
 
 
-def sentences(measured: Measured) -> list[str]:
+def sentences(measured: Measured) -> list[Claim]:
     """(k) How long the first step takes and how many warm-up steps are enough; then why the first step takes longer."""
     enough, reports = (whole_steps(measured.tables[name]) for name in ("warmup_enough", "warmup_reports"))
-    captured = measured.tables["warmup_first_step"].groupby("run", sort=False)
-    causes = [_causes(run_rows, captured.ngroups > 1) for _, run_rows in captured]
+    captured_runs = measured.tables["warmup_first_step"].groupby("run", sort=False)
+    causes = [_causes(run_rows, captured_runs.ngroups > 1) for _, run_rows in captured_runs]
     if enough.empty:
-        return [NOT_KEPT, *causes]
-    claims = [_lead(enough), *_scattering(enough), *_more_needed(enough), *_fewer(enough, reports)]
+        return [NO_ANSWER, *causes]
+    claims = [_lead(enough), *_unsteady(enough), *_more_needed(enough), *_fewer_steps(enough, reports)]
     return [*claims, *_phase(measured.tables["warmup_enough"]), *causes]
 
 
@@ -35,19 +36,19 @@ def _steady(enough: pd.DataFrame) -> pd.DataFrame:
 def _lead(enough: pd.DataFrame) -> Claim:
     ratios, steady = enough["first_ratio"], _steady(enough)
     settled = steady[steady["enough"] < steady["taken"]]
-    median = f" (median {significant(ratios.median())})" if len(ratios) > 2 else ""
     verdict = "steps vary too much to say how many warm-up steps are enough"
     if len(steady):
         verdict = "no number of warm-up steps is known to be enough"
     if len(settled):
         runs = of_all(len(settled), len(steady), "run" if len(steady) == len(enough) else "steady run")
-        most = int(settled["enough"].max())
-        verdict = f"{_steps(most)} {'is' if most == 1 else 'are'} enough in {runs}"
+        most_needed = int(settled["enough"].max())
+        verdict = f"{counted(most_needed, 'warm-up step')} {'is' if most_needed == 1 else 'are'} enough in {runs}"
     text = "The first step takes {ratios} times as long as later ones{median}; {verdict}."
+    median = median_note(ratios, significant)
     return Claim(text, "counted", ratios=interval(ratios, significant), median=median, verdict=verdict)
 
 
-def _scattering(enough: pd.DataFrame) -> list[Claim]:
+def _unsteady(enough: pd.DataFrame) -> list[Claim]:
     """The runs whose steps scatter more than the tolerance."""
     rows = enough.drop(_steady(enough).index)
     if rows.empty:
@@ -68,27 +69,27 @@ def _more_needed(enough: pd.DataFrame) -> list[Claim]:
     steady = _steady(enough)
     rows = steady[steady["enough"] == steady["taken"]]
     text = "{taken} were too few for {runs}: the last of them still changed the mean by more than {tolerance}."
-    numbers = {"taken": _steps(int(enough["taken"].max())), "tolerance": percent(TOLERANCE)}
+    numbers = {"taken": counted(int(enough["taken"].max()), "warm-up step"), "tolerance": percent(TOLERANCE)}
     return [Claim(text, "counted", runs=some_runs(rows, enough), **numbers)] if len(rows) else []
 
 
 def _phase(enough: pd.DataFrame) -> list[Claim]:
     """The phase that prolongs the first step most, of the runs whose first step takes longer than the steps vary."""
     steps = whole_steps(enough)
-    longer = steps.loc[steps["first_ratio"] > 1 + steps["tolerance"], "run"]
-    phases = enough[(enough["phase"] != WHOLE_STEP) & enough["run"].isin(longer)]
+    prolonged_runs = steps.loc[steps["first_ratio"] > 1 + steps["tolerance"], "run"]
+    phases = enough[(enough["phase"] != WHOLE_STEP) & enough["run"].isin(prolonged_runs)]
     if phases["phase"].nunique() < 2:
         return []
     extra = phases.assign(extra=phases["first_ms"] - phases["measured_mean_ms"])
-    most = extra.loc[extra.groupby("run")["extra"].idxmax()]
-    phases = leaders([escaped(phase) for phase in most["phase"]])
+    longest = extra.loc[extra.groupby("run")["extra"].idxmax()]
+    phases = leaders([escaped(phase) for phase in longest["phase"]])
     text = "Where the first step takes longer, the phase that adds most to it is {phases}."
     if len(whole_steps(enough)) == 1:
         text = "Of the phases, {phases} adds most to the extra time of the first step."
     return [Claim(text, "counted", phases=phases)]
 
 
-def _fewer(enough: pd.DataFrame, reports: pd.DataFrame) -> list[Claim]:
+def _fewer_steps(enough: pd.DataFrame, reports: pd.DataFrame) -> list[Claim]:
     """The error of the mean after fewer warm-up steps, in the median; the table has the means."""
     fewer = [number for number in REPORTED_COUNTS if number < int(enough["taken"].max())]
     warmup_steps, texts = reports["run"].map(enough.set_index("run")["taken"]), []
@@ -106,14 +107,10 @@ def _causes(run_rows: pd.DataFrame, is_named: bool) -> Claim:
     if extra <= 0:
         text = "Captured in another process{place}, the first step takes no longer than later ones."
         return Claim(text, place=place)
-    most = run_rows[run_rows["extra_ms"] > 0].nlargest(MAX_CAUSES, "extra_ms")
-    texts = [f"{escaped(row.cause.partition(' (')[0])} ({significant(row.extra_ms)} ms)" for row in most.itertuples()]
+    causes = run_rows[run_rows["extra_ms"] > 0].nlargest(MAX_CAUSES, "extra_ms")
+    texts = [f"{escaped(row.cause.partition(' (')[0])} ({significant(row.extra_ms)} ms)" for row in causes.itertuples()]
     text = "Captured in another process{place}, the first step takes {extra} ms more than later ones: mostly {texts}."
     return Claim(text, place=place, extra=significant(extra), texts=listed(texts))
-
-
-def _steps(number: int) -> str:
-    return f"{number} warm-up step{'' if number == 1 else 's'}"
 
 
 def tables(measured: Measured) -> list[Part]:
@@ -126,18 +123,12 @@ def tables(measured: Measured) -> list[Part]:
             ("Mean step without a profiler, by the number of warm-up steps", _reports_table(whole_steps(reports))),
             ("The first step compared with the measured steps, and how many warm-up steps are needed", enough),
         ]
-    for _, rows in first_steps.groupby("run", sort=False):
-        text = (
-            f"Time of the first step and of later steps by cause, from a capture that begins before the first step"
-            f" ({run_in_words(rows.iloc[0])})"
-        )
-        causes = tuple(map(_cause, rows.to_dict("records")))
-        parts.append((text, MarkdownTable(CAUSE_HEADINGS, causes, first_right=1)))
-    return [*parts, *([OF_CAUSES] if len(first_steps) else [])]
+    text = "Time of the first step and of later steps by cause, from a capture that begins before the first step"
+    parts += table_per_run(text, first_steps, _causes_table)
+    return [*parts, *([DEFINITION_OF_CAUSES] if len(first_steps) else [])]
 
 
-CAUSE_HEADINGS = ("cause", "first step, ms", "later steps, ms", "difference, ms", "calls in the first", "calls later")
-OF_CAUSES = (
+DEFINITION_OF_CAUSES = (
     "Each moment of a step has one cause, so the causes add up to the step: if threads do several things at once, the"
     " upper row of the table counts. A kernel's code is loaded at its first launch. What cuBLAS"
     " sets up appears as memory, loading, and time between calls. Both columns include the cost of the profiler."
@@ -146,18 +137,25 @@ OF_CAUSES = (
 
 def _reports_table(rows: pd.DataFrame) -> MarkdownTable:
     """One line per run: the mean step that would have been reported after fewer warm-up steps."""
-    taken = int(rows["warmup_steps"].max())
-    counts = [number for number in REPORTED_COUNTS if number < taken] + [taken]
-    cells = {(row.run, row.warmup_steps): with_spread(row.mean_ms, row.std_ms) for row in rows.itertuples()}
-    columns = [
-        (f"after {number}, ms", lambda row, number=number: cells.get((row["run"], number), ABSENT)) for number in counts
-    ]
+    all_steps = int(rows["warmup_steps"].max())
+    counts = [number for number in REPORTED_COUNTS if number < all_steps] + [all_steps]
+    means = pivoted_texts(rows, ["run"], "warmup_steps", lambda row: with_spread(row["mean_ms"], row["std_ms"]))
+    means = means.reindex(columns=counts, fill_value=ABSENT)
+    columns = [(f"after {number}, ms", lambda row, number=number: means.loc[row["run"], number]) for number in counts]
     return rows_table(rows.drop_duplicates("run"), LEADING_KEYS, columns)
 
 
-def _cause(row: dict) -> tuple[str, ...]:
-    times = (significant(row[name]) for name in ("first_ms", "later_ms", "extra_ms"))
-    return escaped(row["cause"]), *times, count(row["first_calls"]), count(row["later_calls"])
+def _causes_table(rows: pd.DataFrame) -> MarkdownTable:
+    """One line per cause of time in the first step of a run."""
+    lines = tuple(
+        (
+            escaped(row["cause"]), *(significant(row[name]) for name in ("first_ms", "later_ms", "extra_ms")),
+            count(row["first_calls"]), count(row["later_calls"]),
+        )
+        for row in rows.to_dict("records")
+    )  # fmt: skip
+    headings = ("cause", "first step, ms", "later steps, ms", "difference, ms", "calls in the first", "calls later")
+    return MarkdownTable(headings, lines, first_right=1)
 
 
 def _enough_cell(row: dict) -> str:

@@ -5,16 +5,16 @@ import pandas as pd
 
 from profile_grid.figures import marks
 from profile_grid.figures.panels import Drawing, Figure, Frame, Spec, Tables, side_by_side
-from profile_grid.figures.run_selection import models_in_order, without_figures
+from profile_grid.figures.run_selection import models_in_order, runs_without_results
 from profile_grid.figures.theme import SMALL, SOFT, Log, Series
 from profile_grid.quantities import interval, significant
-from profile_grid.questions.k_warmup.document import NOT_KEPT
+from profile_grid.questions.k_warmup.document import NO_ANSWER
 from profile_grid.study.dimensions import MODE
 from profile_grid.study.stages import TIMING
-from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.gains import LEADING_KEYS, whole_steps
 
-SHOWN_IN_PANEL = ("model", "context_length", "mode")
-HEIGHT_PX, OUTLIER = 190, 1.1
+HEIGHT_PX = 190
+OUTLIER = 1.1  # a step that takes this many times the mean of its run is numbered
 
 
 def draw(tables: Tables) -> Drawing:
@@ -33,18 +33,19 @@ def draw(tables: Tables) -> Drawing:
         f"A line per run, without a profiler; dashed: where the measured steps begin. The slowest measured step is"
         f" numbered if it takes {OUTLIER} times the mean of its run or longer."
     )
-    return Frame(SHOWN_IN_PANEL, NOT_KEPT).drawing(rows, runs, without_figures(runs, TIMING), panel, (note,))
+    return Frame(LEADING_KEYS, NO_ANSWER).drawing(rows, runs, runs_without_results(runs, TIMING), panel, (note,))
 
 
 def every_step(tables: Tables) -> pd.DataFrame:
     """Warm-up and measured steps of every run that has both, numbered consecutively: `number`, `ratio` to the measured
     mean."""
-    warmup, measured = (tables[name][tables[name]["phase"] == WHOLE_STEP] for name in ("warmup_steps", "steps"))
-    mean, taken = measured.groupby("run")["ms"].mean(), warmup.groupby("run")["step"].count()
-    both = warmup["run"].isin(mean.index), measured["run"].isin(taken.index)
-    later = measured[both[1]].assign(number=measured["step"] + measured["run"].map(taken))
-    rows = pd.concat([warmup[both[0]].assign(number=warmup["step"]), later], ignore_index=True)
-    rows = rows.assign(ratio=rows["ms"] / rows["run"].map(mean), begins=rows["run"].map(taken) - 0.5)
+    warmup, measured = (whole_steps(tables[name]) for name in ("warmup_steps", "steps"))
+    mean, warmup_counts = measured.groupby("run")["ms"].mean(), warmup.groupby("run")["step"].count()
+    with_both = {*mean.index} & {*warmup_counts.index}
+    warmup, measured = (steps[steps["run"].isin(with_both)] for steps in (warmup, measured))
+    later = measured.assign(number=measured["step"] + measured["run"].map(warmup_counts))
+    rows = pd.concat([warmup.assign(number=warmup["step"]), later], ignore_index=True)
+    rows = rows.assign(ratio=rows["ms"] / rows["run"].map(mean), begins=rows["run"].map(warmup_counts) - 0.5)
     return rows.sort_values(["run", "number"], kind="stable", ignore_index=True)
 
 

@@ -9,41 +9,40 @@ from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.per_pass import Merged
 
-TOLERANCE = 0.01  # of the mean; where the steps scatter more, two standard errors of it
-ERRORS = 2
+TOLERANCE = 0.01  # of the mean, or STANDARD_ERRORS of it if these are larger
+STANDARD_ERRORS = 2
 KEYS = ["run", "phase"]
 
 
 def warmup_reports(merged: Merged) -> pd.DataFrame:
     """(k) One row per run, phase and number of warm-up steps, up to the number that were run: mean and standard
     deviation of the steps that follow, as many as were measured."""
-    warm, measured = (merged[name] for name in ("warmup_steps", "steps"))
-    rows, steps = [], {key: times.tolist() for key, times in measured.groupby(KEYS, sort=False)["ms"]}
-    for (run, phase), first in warm.groupby(KEYS, sort=False):
-        later = steps.get((run, phase))
-        if not later:
+    warmup, measured = (merged[name] for name in ("warmup_steps", "steps"))
+    rows, measured_ms = [], {key: times.tolist() for key, times in measured.groupby(KEYS, sort=False)["ms"]}
+    for key, warmup_rows in warmup.groupby(KEYS, sort=False):
+        later_ms = measured_ms.get(key)
+        if not later_ms:
             continue  # memory ran out after the warm-up
-        all_ms, leading = first["ms"].tolist() + later, first.iloc[0][LEADING].tolist()
-        for count in range(len(first) + 1):
-            reported = np.array(all_ms[count : count + len(later)], dtype="float64")
-            scatter = reported.std(ddof=1) if len(reported) > 1 else float("nan")
-            rows.append((*leading, phase, count, len(reported), reported.mean(), scatter))
+        all_ms, leading = warmup_rows["ms"].tolist() + later_ms, warmup_rows.iloc[0][[*LEADING, "phase"]]
+        for count in range(len(warmup_rows) + 1):
+            reported = np.array(all_ms[count : count + len(later_ms)], dtype="float64")
+            std = reported.std(ddof=1) if len(reported) > 1 else float("nan")
+            rows.append((*leading, count, len(reported), reported.mean(), std))
     table = pd.DataFrame(rows, columns=[*LEADING, "phase", "warmup_steps", "n", "mean_ms", "std_ms"])
-    taken = table.drop_duplicates(KEYS, keep="last").set_index(KEYS)["mean_ms"]
-    reference = taken.reindex(pd.MultiIndex.from_frame(table[KEYS])).to_numpy(dtype="float64")
-    return table.assign(ratio=table["mean_ms"].astype("float64") / reference)
+    mean_ms = table["mean_ms"].astype("float64")
+    return table.assign(ratio=mean_ms / mean_ms.groupby([table[key] for key in KEYS]).transform("last"))
 
 
 def warmup_enough(merged: Merged) -> pd.DataFrame:
     """(k) One row per run and phase: its first step, the measured ones, and the number of warm-up steps from which on
     every report is within the tolerance."""
-    reports, warm = warmup_reports(merged), merged["warmup_steps"]
-    first = warm[warm["step"] == 0].set_index(KEYS)["ms"]
+    reports, warmup = warmup_reports(merged), merged["warmup_steps"]
+    first = warmup[warmup["step"] == 0].set_index(KEYS)["ms"]
     rows = []
     for key, group in reports.groupby(KEYS, sort=False):
         last = group.iloc[-1]
         error = last["std_ms"] / last["n"] ** 0.5 if last["n"] > 1 else float("nan")
-        tolerance = max(TOLERANCE, ERRORS * error / last["mean_ms"])
+        tolerance = max(TOLERANCE, STANDARD_ERRORS * error / last["mean_ms"])
         outside = group[(group["ratio"] - 1).abs() > tolerance]["warmup_steps"]
         enough = int(outside.max()) + 1 if len(outside) else 0
         figures = (first[key], last["mean_ms"], first[key] / last["mean_ms"], tolerance)

@@ -8,19 +8,19 @@ from cs336_model.ranges import SOFTMAX
 from kernel_tables.counters.joining import COMPUTE, LATENCY, MEMORY, RULES, TOO_SMALL, UNKNOWN
 from kernel_tables.counters.metrics import STALLED_BY
 from kernel_tables.markdown import MarkdownTable, escaped
-from profile_grid.quantities import ABSENT, count, interval, known, percent, rate, ratio, significant
+from profile_grid.quantities import ABSENT, count, interval, known, percent, rate, ratio, significant, yes_or_no
 from profile_grid.questions.l_counters.matmuls import MAX_PADDING, MAX_SUMS
 from profile_grid.study.dimensions import MODES, PRECISION
 from profile_grid.tables import gains, per_pass, pivoting
-from profile_grid.tables.cells import Part, lines_table
+from profile_grid.tables.cells import Part, lines_table, rows_table
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD, NO_RANGE
 from profile_grid.tables.wording import Claim, capital, listed, places, run_in_words, where
 
 VERDICT_RULES = RULES  # these and the allowances: for the definitions
 ALLOWANCES = {"sums": percent(MAX_SUMS), "unknown_tile": percent(MAX_PADDING)}
-NOT_COUNTED = Claim("Not answered: no run has counters of its kernels.", "missing")
-WORDS = {
+NO_ANSWER = Claim("Not answered: no run has counters of its kernels.", "missing")
+LIMITS = {  # in words, by verdict
     COMPUTE: "computation",
     MEMORY: "memory",
     LATENCY: "latency",
@@ -29,49 +29,49 @@ WORDS = {
 }
 
 
-def sentences(measured: Measured) -> list[str]:
+def sentences(measured: Measured) -> list[Claim]:
     """(l) What limits the time; then the kernel farthest from its roof, softmax and the check against the
     shapes."""
     kernels = measured.tables["counter_kernels"]
     if kernels.empty:
-        return [NOT_COUNTED]
-    modes = [rows for _, rows in kernels.groupby(["mode", PRECISION.key], sort=False)]
-    return [_lead(modes), _furthest(measured, kernels), *_softmax(measured), *_shapes(measured)]
+        return [NO_ANSWER]
+    return [_lead(kernels), _furthest(measured, kernels), *_softmax(measured), *_shapes(measured)]
 
 
-def _shares(rows: pd.DataFrame) -> pd.DataFrame:
+def _verdict_shares(rows: pd.DataFrame) -> pd.DataFrame:
     """The share of each verdict in the time of the run's kernels."""
     return rows.pivot_table(index="run", columns="verdict", values="share", aggfunc="sum", fill_value=0.0)
 
 
-def _name(rows: pd.DataFrame) -> str:
-    one = (
-        f" ({where(rows.iloc[0].to_dict() | {PRECISION.key: PRECISION.default})})" if rows["run"].nunique() == 1 else ""
-    )
-    return f"{MODES[rows['mode'].iloc[0]]} in {rows[PRECISION.key].iloc[0]}{one}"
+def _mode_and_precision(rows: pd.DataFrame) -> str:
+    """The mode and precision of these rows in words, with the configuration if it is only one run."""
+    row = rows.iloc[0].to_dict()
+    place = f" ({where(row | {PRECISION.key: PRECISION.default})})" if rows["run"].nunique() == 1 else ""
+    return f"{MODES[row['mode']]} in {row[PRECISION.key]}{place}"
 
 
-def _lead(modes: list[pd.DataFrame]) -> Claim:
+def _lead(kernels: pd.DataFrame) -> Claim:
     """What limits most of the time, of the first and of the last mode and precision."""
-    texts = []
-    for rows in modes[:1] if len(modes) == 1 else (modes[0], modes[-1]):
-        shares = _shares(rows)
-        most = shares.median().idxmax()
+    texts, groups = [], [rows for _, rows in kernels.groupby(["mode", PRECISION.key], sort=False)]
+    for rows in groups if len(groups) == 1 else (groups[0], groups[-1]):
+        shares = _verdict_shares(rows)
+        limit = shares.median().idxmax()
         of_time = "in" if texts else "of the kernel time of"
-        texts.append(f"{WORDS[most]} limits {interval(shares[most], percent)} {of_time} a {_name(rows)}")
+        share, runs = interval(shares[limit], percent), _mode_and_precision(rows)
+        texts.append(f"{LIMITS[limit]} limits {share} {of_time} a {runs}")
     return Claim("{texts}.", texts=capital(", and ".join(texts)))
 
 
 def _furthest(measured: Measured, kernels: pd.DataFrame) -> Claim:
     """The kernel configuration that loses most time to its nearest roof."""
     roof_share = kernels[["compute_share", "memory_share"]].max(axis=1).clip(upper=1.0)
-    lost = kernels.assign(nearer=roof_share, lost_ms=kernels["gpu_time_ms"] * (1 - roof_share))
-    row = lost.loc[lost["lost_ms"].idxmax()]
+    lost_ms = kernels["gpu_time_ms"] * (1 - roof_share)
+    row = kernels.loc[lost_ms.idxmax()]
     return Claim(
         "{kernel} could gain the most: it takes {ms} ms, and would take {least} ms at its nearest roof, a measured rate"
         " of computation or memory ({run}).",
         kernel=measured.label(row["kernel"]), ms=significant(row["gpu_time_ms"]),
-        least=significant(row["gpu_time_ms"] - row["lost_ms"]), run=run_in_words(row),
+        least=significant(row["gpu_time_ms"] - lost_ms.max()), run=run_in_words(row),
     )  # fmt: skip
 
 
@@ -96,41 +96,34 @@ def _shapes(measured: Measured) -> list[Claim]:
     unexplained = compared[~compared["within_padding"].astype(bool)]
     padded = compared[compared["padded_ratio"] > 1 + MAX_PADDING]
     explained = _of_all(len(compared) - len(unexplained), len(compared))
-    parts = [
+    texts = [
         f"Counted FLOPs are {interval(compared['ratio'], significant)} times those of the shapes. Padding to whole"
         " tiles, scaling of results and adding up slices of K explain the difference in"
         f" {explained} rows of the table of FLOPs"
     ]
     if len(padded):
         amount = interval(padded["padded_ratio"] - 1, percent)
-        parts.append(f"padding adds {amount} in {len(padded)} of them ({_with_phases(padded)})")
+        texts.append(f"padding adds {amount} in {len(padded)} of them ({_phases_and_places(padded)})")
     if len(unexplained):
-        parts.append(f"not in {_named(unexplained)}")
+        texts.append(f"not in {_parts_and_places(unexplained)}")
     if len(incomplete):
-        parts.append(f"not compared where launches were not counted: {_named(incomplete)}")
-    return [Claim("{parts}.", "counted", parts="; ".join(parts))]
+        texts.append(f"not compared where launches were not counted: {_parts_and_places(incomplete)}")
+    return [Claim("{parts}.", "counted", parts="; ".join(texts))]
 
 
 def _of_all(some: int, every: int) -> str:
     return f"all {every}" if some == every > 1 else f"{some} of {every}"
 
 
-def _named(rows: pd.DataFrame) -> str:
+def _parts_and_places(rows: pd.DataFrame) -> str:
     """The names of the parts in these rows, and where they are."""
     return f"{listed([escaped(part) for part in dict.fromkeys(rows['part'])])} ({places(rows, most=2)})"
 
 
-def _with_phases(rows: pd.DataFrame) -> str:
+def _phases_and_places(rows: pd.DataFrame) -> str:
     """The parts in these rows with their phases, and where they are."""
     parts = dict.fromkeys(f"{row['pass']} {escaped(row['part'])}" for row in rows.to_dict("records"))
     return f"{listed([*parts])}; {places(rows, most=2)}"
-
-
-def bandwidth(bytes_per_s: float) -> str:
-    """A rate of memory: 4.3e12 is "4.30 TB/s"."""
-    return (
-        f"{significant(bytes_per_s / 1e12)} TB/s" if bytes_per_s >= 1e12 else f"{significant(bytes_per_s / 1e9)} GB/s"
-    )
 
 
 def stalls(machines: Iterable[Measured]) -> str:
@@ -161,12 +154,10 @@ def tables(measured: Measured) -> list[Part]:
 def _limits_table(measured: Measured) -> MarkdownTable:
     """One line per run: the share of each limit in the time of its kernels."""
     kernels = measured.tables["counter_kernels"]
-    shares = _shares(kernels) if len(kernels) else pd.DataFrame()
-    limits = [verdict for verdict in WORDS if verdict in shares]
-    return lines_table(
-        kernels.drop_duplicates("run"), gains.LEADING_KEYS, tuple(limits),
-        lambda row: [percent(shares.loc[row["run"], verdict]) for verdict in limits],
-    )  # fmt: skip
+    shares = _verdict_shares(kernels) if len(kernels) else pd.DataFrame()
+    limits = [verdict for verdict in LIMITS if verdict in shares]
+    columns = [(limit, lambda row, limit=limit: percent(shares.loc[row["run"], limit])) for limit in limits]
+    return rows_table(kernels.drop_duplicates("run"), gains.LEADING_KEYS, columns)
 
 
 def _kernels_table(measured: Measured) -> MarkdownTable:
@@ -179,7 +170,7 @@ def _kernels_table(measured: Measured) -> MarkdownTable:
         return (
             measured.label(row["kernel"]), escaped(row["grid"]), row["verdict"], row["limited_by"] or ABSENT,
             waits or ABSENT, significant(row["gpu_time_ms"]), percent(row["share"]), rate(row["flop_per_s"]),
-            percent(row["compute_share"]), speed(row["dram_bytes_per_s"]), percent(row["memory_share"]),
+            percent(row["compute_share"]), bandwidth(row["dram_bytes_per_s"]), percent(row["memory_share"]),
             significant(row["flops_per_byte"]), occupancy, significant(row["waves"]), percent(row["tail"]),
         )  # fmt: skip
 
@@ -199,38 +190,43 @@ def _matmuls_table(measured: Measured) -> MarkdownTable:
     rows = measured.tables["counter_matmuls"]
 
     def cells(row: dict) -> tuple[str, ...]:
-        within = ("yes" if row["within_padding"] else "no") if known(row["within_padding"]) else ABSENT
         figures = [significant(row[name] / 1e9, 4) for name in ("counted_flops", "shape_flops")]
         ratios = [ratio(row[name]) for name in ("ratio", "padded_ratio")]
-        return row["pass"], escaped(row["part"]), *figures, *ratios, within, percent(row["counted_share"])
+        within_padding, counted_share = yes_or_no(row["within_padding"]), percent(row["counted_share"])
+        return row["pass"], escaped(row["part"]), *figures, *ratios, within_padding, counted_share
 
-    of_shapes = ("counted, GFLOP", "shapes, GFLOP", "counted ÷ shapes", "in tiles ÷ shapes")
-    figures = (*of_shapes, "within padding", "share of time counted")
-    return lines_table(rows, gains.LEADING_KEYS, ("phase", "part", *figures), cells, words=2)
+    headings = (
+        "phase", "part", "counted, GFLOP", "shapes, GFLOP", "counted ÷ shapes", "in tiles ÷ shapes", "within padding",
+        "share of time counted",
+    )  # fmt: skip
+    return lines_table(rows, gains.LEADING_KEYS, headings, cells, words=2)
 
 
 def _roofs_table(measured: Measured) -> MarkdownTable:
     """(l) One line per run: every measured roof, and its share of the data sheet."""
     rows = measured.tables["counter_roofs"]
     names = [roof for roof, roof_rows in rows.groupby("roof", sort=False) if roof_rows["reached_per_s"].notna().any()]
-    wide = pivoting.pivoted(rows, ["run"], "roof", ["reached_per_s", "reached_share"])
-
-    def cell(run: str, roof: str) -> str:
-        value, share = (wide[name][roof][run] for name in ("reached_per_s", "reached_share"))
-        text = (speed if roof == "memory" else rate)(value)
-        return f"{text} ({percent(share)})" if known(share) else text
-
-    runs = rows.drop_duplicates("run")
+    wide = pivoting.pivoted_texts(rows, ["run"], "roof", _roof_text)
     headings = ["DRAM" if name == "memory" else name for name in names]
-    return lines_table(runs, gains.LEADING_KEYS, headings, lambda row: [cell(row["run"], roof) for roof in names])
+    runs = rows.drop_duplicates("run")
+    return lines_table(runs, gains.LEADING_KEYS, headings, lambda row: wide.loc[row["run"], names])
 
 
-def speed(bytes_per_s) -> str:
-    """A rate of memory, or that it is unknown."""
-    return bandwidth(bytes_per_s) if known(bytes_per_s) else ABSENT
+def _roof_text(row: dict) -> str:
+    text = (bandwidth if row["roof"] == "memory" else rate)(row["reached_per_s"])
+    return f"{text} ({percent(row['reached_share'])})" if known(row["reached_share"]) else text
+
+
+def bandwidth(bytes_per_s: float) -> str:
+    """A rate of memory: 4.3e12 is "4.30 TB/s"."""
+    if not known(bytes_per_s):
+        return ABSENT
+    size, unit = (1e12, "TB/s") if bytes_per_s >= 1e12 else (1e9, "GB/s")
+    return f"{significant(bytes_per_s / size)} {unit}"
 
 
 def _sums_table(measured: Measured, by: str) -> MarkdownTable:
+    """(l) The phases, or the parts of the model, with the longest times of each run: their work and rates."""
     rows = measured.tables["counter_sums"]
     rows = rows[rows["by"] == by].sort_values("gpu_time_ms", ascending=False, kind="stable")
     rows = per_pass.in_order_of(rows.groupby("run", sort=False).head(MAX_PARTS), measured.runs["run"])

@@ -7,13 +7,12 @@ from kernel_tables.counters.joining import COMPUTE, LATENCY, MEMORY, TOO_SMALL
 from profile_grid.figures import marks, panels, run_selection
 from profile_grid.figures.theme import INK, SMALL, SOFT, Log, Series
 from profile_grid.quantities import interval, percent, rate
-from profile_grid.questions.l_counters.document import NOT_COUNTED
+from profile_grid.questions.l_counters.document import NO_ANSWER
 from profile_grid.study import dimensions, stages
 
 VERDICTS = (COMPUTE, MEMORY, LATENCY, TOO_SMALL)
 WIDTH_PX, HEIGHT_PX, COLUMNS, MAX_PANELS = 215, 190, 2, 12
-SMALLEST_PX, AREA_PX = 12, 600  # of a marker, and of one that takes all the time
-AXES = ("flops_per_byte", "flop_per_s")
+LEAST_AREA, AREA = 12, 600  # of a marker; of one with all the time
 
 
 def draw(tables: panels.Tables) -> panels.Drawing:
@@ -22,7 +21,7 @@ def draw(tables: panels.Tables) -> panels.Drawing:
     runs, roofs, kernels = tables["runs"], tables["counter_roofs"], _kernels_drawn(tables)
     runs_with_counters = runs[runs[stages.COUNTERS.status_column] != stages.NOT_ASKED]
     points = kernels[(kernels["flop_per_s"] > 0) & (kernels["flops_per_byte"] > 0)]
-    points = points.assign(size=SMALLEST_PX + AREA_PX * points["share"])
+    points = points.assign(size=LEAST_AREA + AREA * points["share"])
     series = Series("verdict", tuple(verdict for verdict in VERDICTS if verdict in set(points["verdict"])))
     share = 1 - points.groupby("run")["share"].sum()
     note = (
@@ -30,9 +29,9 @@ def draw(tables: panels.Tables) -> panels.Drawing:
         f" reached; dashed: its data sheet. Kernels without FLOPs ({interval(share, percent)} of the time) have no"
         " marker, and runs of other modes no panel."
     )
-    frame = panels.Frame((), NOT_COUNTED, COLUMNS, MAX_PANELS)
+    frame = panels.Frame((), NO_ANSWER, COLUMNS, MAX_PANELS)
     return frame.drawing(
-        points, runs, run_selection.without_figures(runs_with_counters, stages.COUNTERS),
+        points, runs, run_selection.runs_without_results(runs_with_counters, stages.COUNTERS),
         lambda rows, _: _panel(rows, roofs[roofs["run"].isin(rows["run"])], series), (note,),
     )  # fmt: skip
 
@@ -56,8 +55,8 @@ def _panel(points: pd.DataFrame, roofs: pd.DataFrame, series: Series) -> alt.Lay
         points, ("kernel", "kernel"), ("grid", "grid"), ("because", "limited by"), ("flop_per_s", "FLOP/s", ".3~s"),
         ("gpu_time_ms", "ms in a pass", marks.DIGITS),
     )  # fmt: skip
-    columns = ["run", *dimensions.KEYS, *AXES, "verdict", "size", "kernel", "grid", "because", "gpu_time_ms"]
-    markers = alt.Chart(points[columns]).mark_point(filled=True, opacity=0.7)
+    columns = ["flops_per_byte", "flop_per_s", "verdict", "size", "kernel", "grid", "because", "gpu_time_ms"]
+    markers = alt.Chart(points[["run", *dimensions.KEYS, *columns]]).mark_point(filled=True, opacity=0.7)
     markers = markers.encode(
         **channels,
         color=series.color(),

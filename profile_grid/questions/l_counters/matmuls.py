@@ -16,7 +16,7 @@ from cs336_model.arithmetic.checkpoints import recomputed_flops
 from cs336_model.arithmetic.flops import ModelShape, matmul_flops, matmul_shapes
 from cs336_model.program.variants.values import NOT_COMPILED
 from kernel_tables.kernel_names.matrix import matrix_parts
-from profile_grid.questions.l_counters.sums import SUMMED, of_one_pass, with_parts
+from profile_grid.questions.l_counters.sums import SUMS, per_pass_with_rates, with_parts
 from profile_grid.study.dimensions import COMPILE, LEADING
 from profile_grid.tables import classes, ideal, names, per_pass
 
@@ -45,8 +45,7 @@ def padded_ratio(ratio: float, kernels: Mapping[str, float], products: Sequence[
     totals = {0.0}
     for name, tile in tiles.items():
         rows, columns, depth = tile
-        sides = (tile, (columns, rows, depth))
-        possible = {padded(product, value) for product in products for value in sides}
+        possible = {padded(product, sides) for product in products for sides in (tile, (columns, rows, depth))}
         for _ in range(int(kernels[name])):
             totals = {round(before + value, 9) for before in totals for value in possible}
     ratios = [total / len(products) for total in totals]
@@ -78,44 +77,44 @@ def tile_of(kernel: str) -> Tile | None:
     return int(rows), int(columns), int(depth[0] if depth else stages[0] if len(stages) == 2 else 1)
 
 
-BY_PART = ["run", "pass", "part"]
-OF_A_PART = [
+KEY_COLUMNS = ["run", "pass", "part"]
+COLUMNS = [
     "pass", "part", "counted_flops", "shape_flops", "ratio", "padded_ratio", "within_padding", "counted_share",
 ]  # fmt: skip
-KINDS = {"ratio": "float64", "padded_ratio": "float64", "within_padding": "boolean"}
+DTYPES = {"ratio": "float64", "padded_ratio": "float64", "within_padding": "boolean"}
 
 
 def counter_matmuls(merged: per_pass.Merged) -> pd.DataFrame:
     """(l) One row per run, pass and part with a matrix multiply: FLOPs of a single pass by counters and by the shapes.
 
-    Only uncompiled runs of this project's model: there a part's products are its own. The two are not compared if some
-    launches were not counted.
+    Only of runs of this project's model that are not compiled: there a part's products are its own. The two are not
+    compared if some launches were not counted.
     """
     rows = with_parts(merged["counter_ranges"])
-    counted = rows[classes.is_matmul(rows["class"])].groupby(BY_PART, sort=False)[[*SUMMED]].sum().reset_index()
-    table = of_one_pass(counted, merged)
-    flops, kernels = _flops_of_shapes(merged), _launches_of_kernels(merged)
-    keys = list(table[BY_PART].itertuples(index=False, name=None))
+    counted = rows[classes.is_matmul(rows["class"])].groupby(KEY_COLUMNS, sort=False)[[*SUMS]].sum().reset_index()
+    table = per_pass_with_rates(counted, merged)
+    shapes, kernels = _shapes(merged), _launches_of_kernels(merged)
+    flops = _flops_of_shapes(shapes)
+    keys = table[KEY_COLUMNS].itertuples(index=False, name=None)
     table = table.assign(counted_flops=table["flops"], shape_flops=[flops.get(key, math.nan) for key in keys])
     table = table[table["shape_flops"] > 0].reset_index(drop=True)
-    shapes = _shapes(merged)
     compared = [_compared(row, shapes[row["run"]][0], kernels) for row in table.to_dict("records")]
-    table = table.join(pd.DataFrame(compared, index=table.index, columns=[*KINDS]).astype(KINDS))
+    table = table.join(pd.DataFrame(compared, index=table.index, columns=[*DTYPES]).astype(DTYPES))
     runs = merged["counter_ranges"]
-    return per_pass.in_order_of(per_pass.led(table, runs), runs["run"])[[*LEADING, *OF_A_PART]]
+    return per_pass.in_order_of(per_pass.led(table, runs), runs["run"])[[*LEADING, *COLUMNS]]
 
 
 def _compared(row: dict, shape: ModelShape, kernels: dict[tuple, dict[str, float]]) -> tuple:
     """(counted ÷ from the shapes, in tiles ÷ from the shapes, whether these two agree)."""
     if row["counted_share"] < 1:
         return math.nan, math.nan, None
-    ratio, of_pass, part = row["counted_flops"] / row["shape_flops"], row["pass"], row["part"]
-    products: list[Product] = [*matmul_shapes(shape)[part]]
-    once = matmul_flops(shape)[part] * (2 if of_pass == names.BACKWARD else 1)
-    products = gradients(products) if of_pass == names.BACKWARD else products
+    ratio, pass_name, part = row["counted_flops"] / row["shape_flops"], row["pass"], row["part"]
+    products, flops = [*matmul_shapes(shape)[part]], matmul_flops(shape)[part]
+    if pass_name == names.BACKWARD:
+        products, flops = gradients(products), 2 * flops
     layers = 1 if part == ranges.HEAD else shape.num_layers
-    times = layers * row["shape_flops"] / once  # of a pass; fewer if recomputation leaves some out
-    launches = kernels.get((row["run"], of_pass, part), {})
+    times = layers * row["shape_flops"] / flops  # of a pass; fewer if recomputation leaves some out
+    launches = kernels.get((row["run"], pass_name, part), {})
     tile_ratio = padded_ratio(ratio, {kernel: count / times for kernel, count in launches.items()}, products)
     return ratio, tile_ratio, within_padding(ratio, tile_ratio, products)
 
@@ -125,9 +124,8 @@ def _launches_of_kernels(merged: per_pass.Merged) -> dict[tuple, dict[str, float
     rows = merged.kernels[merged.kernels["run"].isin(merged["counter_ranges"]["run"])]
     rows = with_parts(rows[classes.is_matmul(rows["class"])])
     steps = rows["run"].map(merged.captured_steps).astype("float64")
-    launches = (
-        rows.assign(launches=rows["launches"] / steps).groupby([*BY_PART, "kernel"], sort=False)["launches"].sum()
-    )
+    rows = rows.assign(launches=rows["launches"] / steps)
+    launches = rows.groupby([*KEY_COLUMNS, "kernel"], sort=False)["launches"].sum()
     launches_by_kernel: dict[tuple, dict[str, float]] = {}
     for (*key, kernel), count in launches.items():
         launches_by_kernel.setdefault(tuple(key), {})[kernel] = round(count, 6)
@@ -135,19 +133,21 @@ def _launches_of_kernels(merged: per_pass.Merged) -> dict[tuple, dict[str, float
 
 
 def _shapes(merged: per_pass.Merged) -> dict[str, tuple[ModelShape, str]]:
-    """(shape, value of `checkpoint`) by uncompiled run of this project's model."""
+    """(shape, value of `checkpoint`) by run of this project's model that is not compiled."""
     runs = merged["runs"]
-    uncompiled = runs[runs[COMPILE.key] == NOT_COMPILED].to_dict("records")
-    shapes = {run["run"]: (ideal.shape_of_run(run), run["checkpoint"]) for run in uncompiled}
-    return {run: (shape, checkpoint) for run, (shape, checkpoint) in shapes.items() if shape is not None}
+    not_compiled = runs[runs[COMPILE.key] == NOT_COMPILED].to_dict("records")
+    return {
+        run["run"]: (shape, run["checkpoint"]) for run in not_compiled if (shape := ideal.shape_of_run(run)) is not None
+    }
 
 
-def _flops_of_shapes(merged: per_pass.Merged) -> dict[tuple, float]:
+def _flops_of_shapes(shapes: Mapping[str, tuple[ModelShape, str]]) -> dict[tuple, float]:
     """The FLOPs of the matrix products in one pass, by run, pass and part."""
-    flops_of_runs = {}
-    for run, (shape, checkpoint) in _shapes(merged).items():
-        once, again = matmul_flops(shape), recomputed_flops(shape, checkpoint)
-        for part, flops in once.items():
-            passes = {names.FORWARD: flops, names.BACKWARD: 2 * flops, names.RECOMPUTATION: again[part]}
-            flops_of_runs |= {(run, of_pass, part): number for of_pass, number in passes.items()}
-    return flops_of_runs
+    flops_by_key = {}
+    for run, (shape, checkpoint) in shapes.items():
+        recomputed = recomputed_flops(shape, checkpoint)
+        for part, flops in matmul_flops(shape).items():
+            flops_by_key[run, names.FORWARD, part] = flops
+            flops_by_key[run, names.BACKWARD, part] = 2 * flops
+            flops_by_key[run, names.RECOMPUTATION, part] = recomputed[part]
+    return flops_by_key

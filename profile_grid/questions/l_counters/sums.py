@@ -4,14 +4,13 @@ import pandas as pd
 
 from kernel_tables.counters.metrics import KINDS
 from kernel_tables.counters.work import WORK, Roofs, rates_of
-from profile_grid.quantities import known
 from profile_grid.stages.counters.tables import known_sums
 from profile_grid.tables import conservation, model_parts, texts
 from profile_grid.tables.names import ALL_PHASES, BACKWARD, FORWARD, LOSS
 from profile_grid.tables.per_pass import Merged, in_order_of, led
 
-BY = ("phase", "class", "part", "range")
-SUMMED = ["launches", "total_ns", "counted_ns", *WORK]
+GROUPINGS = ("phase", "class", "part", "range")
+SUMS = ["launches", "total_ns", "counted_ns", *WORK]
 
 
 def counter_sums(merged: Merged) -> pd.DataFrame:
@@ -19,19 +18,14 @@ def counter_sums(merged: Merged) -> pd.DataFrame:
     each of the four sums equals the time of all kernels."""
     rows = with_parts(merged["counter_ranges"])
     phases = {"class": pd.Series(ALL_PHASES, rows.index), "part": rows["pass"]}
-    groups = [
-        known_sums(
-            rows.assign(by=by, place=phases.get(by, rows["phase"]), name=rows[by]),
-            ("run", "by", "place", "name"),
-            SUMMED,
-            sort=False,
-        ).reset_index()
-        for by in BY
-    ]
-    for by, group in zip(BY, groups, strict=True):
-        conservation.require_same(f"nanoseconds by {by}", group["total_ns"].sum(), rows["total_ns"].sum())
+    groups = []
+    for by in GROUPINGS:
+        labelled = rows.assign(by=by, place=phases.get(by, rows["phase"]), name=rows[by])
+        sums = known_sums(labelled, ("run", "by", "place", "name"), SUMS, sort=False).reset_index()
+        conservation.require_same(f"nanoseconds by {by}", sums["total_ns"].sum(), rows["total_ns"].sum())
+        groups.append(sums)
     table = pd.concat(groups, ignore_index=True).rename(columns={"place": "phase"})
-    table = of_one_pass(table, merged)
+    table = per_pass_with_rates(table, merged)
     table = table.assign(share=table["gpu_time_ms"] / table.groupby(["run", "by"])["gpu_time_ms"].transform("sum"))
     conservation.check_shares(table, ["run", "by"])
     runs = merged["counter_ranges"]
@@ -42,9 +36,7 @@ def roofs_by_run(merged: Merged) -> dict[str, Roofs]:
     """The measured roofs by run."""
     roofs = {}
     for run, rows in merged["roofs"].groupby("run", sort=False):
-        rates = {
-            name: rate if known(rate) else None for name, rate in zip(rows["roof"], rows["reached_per_s"], strict=True)
-        }
+        rates = rows.dropna(subset="reached_per_s").set_index("roof")["reached_per_s"]
         roofs[run] = Roofs(rates.get("memory"), {kind: rates.get(kind) for kind in KINDS})
     return roofs
 
@@ -58,7 +50,7 @@ def with_parts(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.merge(places, on=model_parts.KEY_COLUMNS, how="left", validate="many_to_one")
 
 
-def of_one_pass(table: pd.DataFrame, merged: Merged) -> pd.DataFrame:
+def per_pass_with_rates(table: pd.DataFrame, merged: Merged) -> pd.DataFrame:
     """The table with sums of a single pass (the mean over the measured steps) and its rates and shares of the roofs."""
     steps = table["run"].map(merged.captured_steps).astype("float64")
     table = table.assign(

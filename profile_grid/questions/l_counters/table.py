@@ -10,20 +10,13 @@ from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.per_pass import Merged
 
-AS_COUNTED = [
+COUNTED_COLUMNS = [
     "compute_share", "memory_share", "occupancy", "occupancy_possible", "limited_by", "waves", "tail", "stall",
     "second_stall",
 ]  # fmt: skip
-OF_A_KERNEL = [
-    "flops",
-    "dram_bytes",
-    "flop_per_s",
-    "dram_bytes_per_s",
-    "flops_per_byte",
-    *AS_COUNTED,
-    "verdict",
-    "because",
-]
+KERNEL_COLUMNS = [
+    "flops", "dram_bytes", "flop_per_s", "dram_bytes_per_s", "flops_per_byte", *COUNTED_COLUMNS, "verdict", "because",
+]  # fmt: skip
 CONFIGURATION = ["kernel", "class", "grid", "block"]
 
 
@@ -36,7 +29,7 @@ def counter_kernels(merged: Merged) -> pd.DataFrame:
         invocations=rows["launches"] / steps,
         gpu_time_ms=time_ms,
         share=time_ms / time_ms.groupby(rows["run"]).transform("sum"),
-        **rows[OF_A_KERNEL],
+        **rows[KERNEL_COLUMNS],
     )
     return table.reset_index(drop=True)
 
@@ -48,7 +41,7 @@ def counter_roofs(merged: Merged) -> pd.DataFrame:
     return rows.assign(reached_share=rows["reached_per_s"] / rows["data_sheet_per_s"]).reset_index(drop=True)
 
 
-OF_A_PASS = columns("""
+PASS_COLUMNS = columns("""
     invocations | float | | launches in a single pass: the mean over the measured steps
     gpu_time_ms | float | ms | GPU time in a single pass: the mean over the measured steps
 """)
@@ -63,7 +56,7 @@ TABLES = (
     grid | text | | blocks of the launch
     block | text | | threads of a block
 """,
-            OF_A_PASS,
+            PASS_COLUMNS,
             """
     share | float | of 1 | of the time of all kernels
     flops | float | FLOP | of one launch, by counters
@@ -72,7 +65,7 @@ TABLES = (
     dram_bytes_per_s | float | B/s | dram_bytes ÷ mean time in the capture
     flops_per_byte | float | FLOP/B | flops ÷ dram_bytes
 """,
-            COUNTERS_TABLE.as_in(*AS_COUNTED),
+            COUNTERS_TABLE.as_in(*COUNTED_COLUMNS),
             f"""
     verdict | text | | {"; ".join(f"{verdict}: {rule}" for verdict, rule in RULES.items())}
     because | text | | the numbers for that verdict
@@ -92,7 +85,7 @@ TABLES = (
 """,
             FLOP_COLUMNS,
             BYTE_COLUMNS,
-            OF_A_PASS,
+            PASS_COLUMNS,
             "counted_share | float | of 1 | of the time, that of kernels with counters; sums and rates are of these",
             RATE_COLUMNS,
             "share | float | of 1 | of the time of all kernels",

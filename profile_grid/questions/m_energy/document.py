@@ -8,11 +8,11 @@ from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, PRECISION, keys_without
 from profile_grid.study.stages import ENERGY, NOT_ASKED
 from profile_grid.tables import cells, pivoting, ratios
+from profile_grid.tables.gains import LEADING_KEYS
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import PASSES, Claim, capital, listed, of_all, run_in_words, where
 
 TOKEN, TOKEN_STD = "joules_per_token", "joules_per_token_std"
-LEADING_KEYS = ("model", "context_length", "mode", "precision")
 COLUMNS = {  # column: heading, factor
     "joules_per_step": ("J per step", 1),
     "joules_per_token": ("mJ per token", 1e3),
@@ -22,15 +22,16 @@ COLUMNS = {  # column: heading, factor
 }
 
 
-def sentences(measured: Measured) -> list[str]:
+def sentences(measured: Measured) -> list[Claim]:
     """(m) The energy of a token; by mode, by context, power, energy while waiting, and the accuracy of the counter."""
     rows, runs = measured.tables["energy_use"], measured.runs
     missing_runs = int((~runs[ENERGY.status_column].isin((COMPLETE, NOT_ASKED))).sum())
     if rows.empty:
         text = "Not answered: the energy of no run was counted; that of {missing_runs} was requested."
         return [Claim(text, "missing", missing_runs=missing_runs)]
-    compared = ratios.with_base(rows, PRECISION, TOKEN, TOKEN_STD)
-    claims = [_saving(compared) if len(compared) else _most(rows), *_waiting(rows), _token_energy(rows, compared)]
+    pairs = ratios.with_base(rows, PRECISION, TOKEN, TOKEN_STD)
+    pairs["share_of_base"] = pairs[TOKEN] / pairs[f"base_{TOKEN}"]
+    claims = [_saving(pairs) if len(pairs) else _highest_energy(rows), *_idle_energy(rows), _token_energy(rows, pairs)]
     return [*claims, *_context_shares(rows), _power(rows, measured), _counter(rows)]
 
 
@@ -39,77 +40,73 @@ def millijoules(joules: float) -> str:
     return f"{significant(1e3 * joules)} mJ"
 
 
-def _saving(compared: pd.DataFrame) -> Claim:
-    """The largest saving of energy by a precision, in the mode with the most phases; `speed_up` is base ÷ run."""
-    mode = next(mode for mode in FULLEST_FIRST if (compared["mode"] == mode).any())
-    row = compared.loc[compared.loc[compared["mode"] == mode, "speed_up"].idxmax()]
+def _saving(pairs: pd.DataFrame) -> Claim:
+    """The largest saving of energy by a precision, in the mode with the most phases."""
+    mode = next(mode for mode in FULLEST_FIRST if (pairs["mode"] == mode).any())
+    row = pairs.loc[pairs.loc[pairs["mode"] == mode, "share_of_base"].idxmin()]
     configuration = where(row.to_dict() | {PRECISION.key: PRECISION.default})
-    share = row[TOKEN] / row[f"base_{TOKEN}"]
     return Claim(
         "{in_precision}, a token takes {energy} in {step} of {place}, {share} of the {base} in {default}.",
         in_precision=capital(PRECISION.words(row[PRECISION.key])), energy=millijoules(row[TOKEN]),
-        step=PASSES[row["mode"]], place=configuration, share=percent(share), base=millijoules(row[f"base_{TOKEN}"]),
-        default=PRECISION.default,
+        step=PASSES[row["mode"]], place=configuration, share=percent(row["share_of_base"]),
+        base=millijoules(row[f"base_{TOKEN}"]), default=PRECISION.default,
     )  # fmt: skip
 
 
-def _most(rows: pd.DataFrame) -> Claim:
+def _highest_energy(rows: pd.DataFrame) -> Claim:
     row = rows.loc[rows[TOKEN].idxmax()]
     median = f"; the median of {len(rows)} runs is {millijoules(rows[TOKEN].median())}" if len(rows) > 2 else ""
     text = "A token takes at most {most} ({run}){median}."
     return Claim(text, most=millijoules(row[TOKEN]), run=run_in_words(row), median=median)
 
 
-def _token_energy(rows: pd.DataFrame, compared: pd.DataFrame) -> Claim:
+def _token_energy(rows: pd.DataFrame, pairs: pd.DataFrame) -> Claim:
     """The energy of a token by mode, and by precision as a share of the default's."""
     by_mode = rows.groupby("mode", sort=False)[TOKEN]
     texts = [f"{interval(energies, millijoules)} in {PASSES[mode]}" for mode, energies in by_mode]
-    shares_of_base = {value: 1 / at_value["speed_up"] for value, at_value in compared.groupby(PRECISION.key)}
-    shares = [
-        f"{PRECISION.words(value)}, {interval(shares_of_base[value], percent)} of that in {PRECISION.default}"
-        for value in pivoting.sorted_values(compared, PRECISION.key)
-    ]
-    text = "A token takes {texts}{shares}."
-    return Claim(text, texts=listed(texts), shares="".join(f"; {share}" for share in shares))
+    shares = pairs.groupby(PRECISION.key)["share_of_base"]
+    shares_text = "".join(
+        f"; {PRECISION.words(value)}, {interval(shares.get_group(value), percent)} of that in {PRECISION.default}"
+        for value in pivoting.sorted_values(pairs, PRECISION.key)
+    )
+    return Claim("A token takes {texts}{shares}.", texts=listed(texts), shares=shares_text)
 
 
 def _context_shares(rows: pd.DataFrame) -> list[Claim]:
     """The energy of a token at the longest context as a share of that at the shortest, all else equal."""
-    ends, lengths = [], []
-    for _, group in rows.groupby(keys_without(CONTEXT_LENGTH.key), sort=False):
-        group = group.sort_values(CONTEXT_LENGTH.key)
-        if len(group) > 1:
-            ends.append(group[TOKEN].iloc[-1] / group[TOKEN].iloc[0])
-            lengths.append(f"{group[CONTEXT_LENGTH.key].iloc[-1]} instead of {group[CONTEXT_LENGTH.key].iloc[0]}")
+    by_length = rows.sort_values(CONTEXT_LENGTH.key).groupby(keys_without(CONTEXT_LENGTH.key))[TOKEN]
+    several = by_length.size() > 1
+    shares = (by_length.last() / by_length.first())[several]
+    lengths = rows.groupby(keys_without(CONTEXT_LENGTH.key))[CONTEXT_LENGTH.key].agg(["min", "max"])[several]
+    pairs = dict.fromkeys(f"{longest} instead of {shortest}" for shortest, longest in lengths.itertuples(index=False))
     text = "At a longer context, a token takes {shares} of its energy at the shortest ({lengths}; {number})."
-    number = counted([len(ends)], "pair of runs", "pairs of runs")
-    listed_lengths = listed(list(dict.fromkeys(lengths)))
-    return [Claim(text, shares=interval(ends, percent), lengths=listed_lengths, number=number)] if ends else []
+    number = counted(len(shares), "pair of runs", "pairs of runs")
+    return [Claim(text, shares=interval(shares, percent), lengths=listed(list(pairs)), number=number)] if pairs else []
 
 
 def _power(rows: pd.DataFrame, measured: Measured) -> Claim:
-    power, idle = (interval(rows[name], _watts) for name in ("power_w", "idle_power_w"))
+    power, idle = (interval(rows[name], lambda w: f"{significant(w)} W") for name in ("power_w", "idle_power_w"))
     efficiency = rows["tflops_per_watt"].dropna()
     work = f", at {interval(efficiency, significant)} TFLOP/s per watt" if len(efficiency) else ""
     text = "The {device} draws {power} during steps{work}, and {idle} when idle."
     return Claim(text, device=measured.words.device, power=power, work=work, idle=idle)
 
 
-def _waiting(rows: pd.DataFrame) -> list[Claim]:
+def _idle_energy(rows: pd.DataFrame) -> list[Claim]:
     """The energy of idle power while the GPU waits for the host, in the launch-bound runs."""
     if rows["waiting_share"].isna().all():
         return []
-    bound = rows[rows["launch_bound"]]
-    if bound.empty:
+    bound_runs = rows[rows["launch_bound"]]
+    if bound_runs.empty:
         text = "Without a profiler, no run is launch-bound; power of the idle GPU takes {share} of a step's energy."
         return [Claim(text, "counted", share=interval(rows["waiting_energy_share"], percent))]
-    highest = bound.loc[bound["waiting_energy_share"].idxmax()]
+    highest = bound_runs.loc[bound_runs["waiting_energy_share"].idxmax()]
     return [
         Claim(
             "Without a profiler, {runs} {are} launch-bound: the GPU idles {waits} of a step, and up to {share} of the"
             " step's energy is used meanwhile ({run}).", "counted",
-            runs=of_all(len(bound), len(rows), "run"), are="is" if len(bound) == 1 else "are",
-            waits=interval(bound["waiting_share"], percent), share=percent(highest["waiting_energy_share"]),
+            runs=of_all(len(bound_runs), len(rows), "run"), are="is" if len(bound_runs) == 1 else "are",
+            waits=interval(bound_runs["waiting_share"], percent), share=percent(highest["waiting_energy_share"]),
             run=run_in_words(highest),
         )
     ]  # fmt: skip
@@ -125,10 +122,6 @@ def _counter(rows: pd.DataFrame) -> Claim:
     )  # fmt: skip
 
 
-def _watts(watts: float) -> str:
-    return f"{significant(watts)} W"
-
-
 def tables(measured: Measured) -> list[cells.Part]:
     """(m) One line per run: energy of a step and a token, power, and energy of idle power while the GPU waits."""
     energies = [
@@ -140,4 +133,6 @@ def tables(measured: Measured) -> list[cells.Part]:
         ("energy while idle", lambda row: percent(row["waiting_energy_share"])),
     )
     text = "Energy by the counter of the device, without a profiler; ± is the standard deviation between windows"
-    return [(text, cells.rows_table(measured.tables["energy_use"], LEADING_KEYS, (*energies, *shares)))]
+    return [
+        (text, cells.rows_table(measured.tables["energy_use"], (*LEADING_KEYS, PRECISION.key), (*energies, *shares)))
+    ]

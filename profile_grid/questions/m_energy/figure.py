@@ -7,19 +7,17 @@ from profile_grid.quantities import interval, significant
 from profile_grid.questions.m_energy.document import millijoules
 from profile_grid.study.stages import ENERGY
 
-IN_MILLI = 1e3
 
-
-def parts_of_energy(use: pd.DataFrame) -> pd.DataFrame:
+def energy_parts(use: pd.DataFrame) -> pd.DataFrame:
     """One row per run and part of the energy of a token: `mj`, and the ends of its bar, `start` and `end`."""
     waiting, idle = use["waiting_share"].fillna(0.0), use["idle_share"]
-    parts = {
+    shares = {
         "idle power while waiting": waiting * idle,
         "idle power while working": (1 - waiting) * idle,
         "above idle power": 1 - idle,
     }
-    token_mj = use["joules_per_token"] * IN_MILLI
-    rows = pd.concat([use.assign(part=part, mj=share * token_mj) for part, share in parts.items()], ignore_index=True)
+    token_mj = 1e3 * use["joules_per_token"]
+    rows = pd.concat([use.assign(part=part, mj=share * token_mj) for part, share in shares.items()], ignore_index=True)
     return marks.placed(rows[rows["mj"] > 0], "mj", "part")
 
 
@@ -30,8 +28,8 @@ def draw(tables: panels.Tables) -> panels.Drawing:
     energies = energies.assign(bar=run_selection.labels(energies), text=power)
     seen = (("part", "part"), ("mj", "mJ", marks.DIGITS), ("power_w", "mean W", marks.DIGITS))
     return panels.bars_of_runs(
-        parts_of_energy(energies), list(energies["bar"]), "part", "energy of a token (mJ)", seen, runs,
-        run_selection.without_figures(runs, ENERGY), "The energy of no run was counted.",
+        energy_parts(energies), list(energies["bar"]), "part", "energy of a token (mJ)", seen, runs,
+        run_selection.runs_without_results(runs, ENERGY), "The energy of no run was counted.",
         ["After each bar: the energy of a token, and the mean power during steps."],
     )  # fmt: skip
 

@@ -7,14 +7,14 @@ from profile_grid.study import dimensions, table_spec
 from profile_grid.tables.evidence import LAUNCH_BOUND_SHARE
 from profile_grid.tables.per_pass import Merged, numbers
 
-LAUNCH_BOUND = "launch_bound"  # the rule of the diagnosis
-COUNTED = ["counter", "step_ms", *QUANTITY_COLUMNS, "tick_ms", "tick_share"]
+LAUNCH_BOUND_RULE = "launch_bound"  # of the diagnosis
+ENERGY_COLUMNS = ["counter", "step_ms", *QUANTITY_COLUMNS, "tick_ms", "tick_share"]
 
 
 def energy_use(merged: Merged) -> pd.DataFrame:
     """(m) One row per run with counted energy: of a step and a token, the part that idle power would take, and the part
     that it takes while the GPU waits."""
-    table = merged["energy"][[*dimensions.LEADING, *COUNTED]]
+    table = merged["energy"][[*dimensions.LEADING, *ENERGY_COLUMNS]]
     busy_ms = numbers(table["run"].map(merged.busy_ms))
     waiting = (1 - busy_ms / numbers(table["step_ms"])).clip(lower=0)
     idle_share = (numbers(table["idle_power_w"]) / numbers(table["power_w"])).clip(upper=1)
@@ -23,13 +23,14 @@ def energy_use(merged: Merged) -> pd.DataFrame:
         waiting_share=waiting,
         idle_share=idle_share,
         waiting_energy_share=waiting * idle_share,
-        launch_bound=(table["run"].isin(_launch_bound(merged)) & (waiting >= LAUNCH_BOUND_SHARE)).astype("bool"),
+        launch_bound=table["run"].isin(_runs_found_launch_bound(merged)) & (waiting >= LAUNCH_BOUND_SHARE),
     ).reset_index(drop=True)
 
 
-def _launch_bound(merged: Merged) -> pd.Series:
+def _runs_found_launch_bound(merged: Merged) -> pd.Series:
+    """The runs whose diagnosis, which is of a profiled step, has a finding of this rule."""
     findings = merged["findings"]
-    return findings.loc[(findings["code"] == LAUNCH_BOUND) & ~findings["abstained"].astype("bool"), "run"]
+    return findings.loc[(findings["code"] == LAUNCH_BOUND_RULE) & ~findings["abstained"].astype("bool"), "run"]
 
 
 TABLES = (
@@ -37,7 +38,7 @@ TABLES = (
         "energy_use",
         "(m) One row per run whose energy was counted",
         table_spec.columns(
-            ENERGY_TABLE.as_in(*COUNTED),
+            ENERGY_TABLE.as_in(*ENERGY_COLUMNS),
             """
     busy_ms | float | ms | time of a captured step in which anything ran on the GPU, the mean; empty on a CPU
     waiting_share | float | of 1 | part of step_ms that is not busy_ms

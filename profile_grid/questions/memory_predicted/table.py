@@ -2,7 +2,6 @@
 
 import pandas as pd
 
-from cs336_model.arithmetic.flops import ModelShape, sequences_per_gpu
 from cs336_model.arithmetic.memory import NON_TENSOR_BYTES
 from cs336_model.program.variants.predicted_memory import PARTS, predicted_parts, predicted_peak_bytes
 from profile_grid.quantities import known
@@ -10,32 +9,29 @@ from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.study.dimensions import KEYS, LEADING
 from profile_grid.study.stages import TIMING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
+from profile_grid.tables.ideal import declared_shape
 from profile_grid.tables.per_pass import Merged
-
-SIZES = ("vocab_size", "d_model", "num_layers", "num_heads", "d_ff", "context_length")
 
 
 def memory_predicted(merged: Merged) -> pd.DataFrame:
     """One row per run of this project's model and component, the largest first."""
-    runs = merged["runs"]
     rows = []
-    for run in runs.to_dict("records"):
-        if not all(known(run[name]) for name in SIZES):
+    for run in merged["runs"].to_dict("records"):
+        shape = declared_shape(run)
+        if shape is None:
             continue
-        shape = ModelShape(batch_size=int(sequences_per_gpu(run)), **{name: int(run[name]) for name in SIZES})
         dimensions = {key: run[key] for key in KEYS}
-        parts = predicted_parts(shape, dimensions)
         total = run["device_total_bytes"] if known(run["device_total_bytes"]) else None
-        peak = predicted_peak_bytes(shape, dimensions)
-        facts = {
+        peak, status = predicted_peak_bytes(shape, dimensions), run[TIMING.status_column]
+        facts = {name: run[name] for name in LEADING} | {
             "peak_bytes": peak, "device_total_bytes": total,
             "fits": bool(peak + NON_TENSOR_BYTES <= total) if total else None,
-            "status": run[TIMING.status_column],
-            "fitted": {COMPLETE: True, OUT_OF_MEMORY: False}.get(run[TIMING.status_column]),
-            "measured_peak_bytes": run["peak_allocated_bytes"] if run[TIMING.status_column] == COMPLETE else None,
+            "status": status, "fitted": {COMPLETE: True, OUT_OF_MEMORY: False}.get(status),
+            "measured_peak_bytes": run["peak_allocated_bytes"] if status == COMPLETE else None,
         }  # fmt: skip
-        for part, size in sorted(parts.items(), key=lambda item: -item[1]):
-            rows.append({name: run[name] for name in LEADING} | {"component": part, "bytes": size} | facts)
+        components = predicted_parts(shape, dimensions)
+        for component in sorted(components, key=components.get, reverse=True):
+            rows.append(facts | {"component": component, "bytes": components[component]})
     return MEMORY_PREDICTED.table(rows)
 
 

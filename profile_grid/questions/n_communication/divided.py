@@ -7,8 +7,8 @@ from profile_grid.study.dimensions import GPUS
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.per_pass import Merged, led, numbers
 
-COMPONENTS = [str(name) for name in CATEGORIES]
-THEN, FULLEST = "that moment", "peak before"
+CATEGORY_NAMES = [str(name) for name in CATEGORIES]
+AT_MOMENT, PEAK_BEFORE = "that moment", "peak before"
 KEYS = ["run", "rank", "moment"]
 
 
@@ -18,18 +18,16 @@ def communication_memory(merged: Merged) -> pd.DataFrame:
     rows = merged["memory_moments"]
     if not (numbers(rows[GPUS.key]) > 1).any():
         return COMMUNICATION_MEMORY.table([])
-    parts = []
-    for at, column in ((THEN, "bytes"), (FULLEST, "peak_bytes")):
+    order, parts = pd.MultiIndex.from_frame(rows[KEYS].drop_duplicates()), []
+    for at, column in ((AT_MOMENT, "bytes"), (PEAK_BEFORE, "peak_bytes")):
         wide = rows.assign(value=numbers(rows[column])).pivot(index=KEYS, columns="category", values="value")
-        order = pd.MultiIndex.from_frame(rows[KEYS].drop_duplicates())
-        wide = wide.reindex(index=order, columns=COMPONENTS, fill_value=0)
+        wide = wide.reindex(index=order, columns=CATEGORY_NAMES, fill_value=0)
         wide.columns = [column_of(name) for name in wide.columns]
         parts.append(wide.assign(at=at, all_bytes=wide.sum(axis=1)).reset_index())
     table = pd.concat(parts, ignore_index=True)
-    position = {key: number for number, key in enumerate(order)}
-    table = table.loc[table[KEYS].apply(tuple, axis=1).map(position).sort_values(kind="stable").index]
-    table = led(table, rows)
-    return table[COMMUNICATION_MEMORY.all_names]
+    position = pd.Series(order.get_indexer(pd.MultiIndex.from_frame(table[KEYS])))
+    table = table.loc[position.sort_values(kind="stable").index]
+    return led(table, rows)[COMMUNICATION_MEMORY.all_names]
 
 
 def column_of(category: str) -> str:
@@ -40,18 +38,15 @@ def column_of(category: str) -> str:
 def communication_volume(merged: Merged) -> pd.DataFrame:
     """(n) One row per run on several GPUs and operation: its bytes in a step of a rank, and those on each link of a
     ring; empty if one size is unknown."""
-    single = merged["collectives"]
-    size, factor = numbers(single["bytes"]), numbers(single["bus_gb_per_s"]) / numbers(single["algorithm_gb_per_s"])
-    single = single.assign(size=size, sent=size * factor)
-    steps = single[["run", "rank", "device", "step"]].drop_duplicates().groupby("run").size()
-    groups = single.groupby(["run", "operation"], sort=False)
-    sums = groups[["size", "sent"]].agg(lambda values: values.sum(skipna=False)).reset_index()
-    sums["per_step"] = groups.size().to_numpy()
-    count = numbers(sums["run"].map(steps))
-    table = sums[["run", "operation"]].assign(
-        per_step=sums["per_step"] / count, bytes=sums["size"] / count, sent_bytes=sums["sent"] / count
-    )
-    return led(table, single)
+    rows = merged["collectives"]
+    size, bus_factor = numbers(rows["bytes"]), numbers(rows["bus_gb_per_s"]) / numbers(rows["algorithm_gb_per_s"])
+    steps = rows[["run", "rank", "device", "step"]].drop_duplicates().groupby("run").size()
+    calls = rows.assign(per_step=1.0, bytes=size, sent_bytes=size * bus_factor)
+    columns = ["per_step", "bytes", "sent_bytes"]
+    groups = calls.groupby(["run", "operation"], sort=False)[columns]
+    sums = groups.agg(lambda values: values.sum(skipna=False)).reset_index()
+    sums[columns] = sums[columns].div(numbers(sums["run"].map(steps)), axis=0)
+    return led(sums, rows)
 
 
 def communication_gathers(merged: Merged) -> pd.DataFrame:
@@ -74,8 +69,8 @@ COMMUNICATION_MEMORY = TableSpec(
     rank | int | | number of the process, from 0
     moment | text | | as in memory_moments
 """
-        + f"at | text | | {THEN}, or {FULLEST}: the peak since the previous moment\n"
-        + "\n".join(f"{column_of(name)} | int | B | live bytes: {name}" for name in COMPONENTS)
+        + f"at | text | | {AT_MOMENT}, or {PEAK_BEFORE}: the peak since the previous moment\n"
+        + "\n".join(f"{column_of(name)} | int | B | live bytes: {name}" for name in CATEGORY_NAMES)
         + "\nall_bytes | int | B | of all categories"
     ),
     make=communication_memory,

@@ -6,21 +6,21 @@ import pandas as pd
 
 from kernel_tables.markdown import escaped
 from profile_grid.quantities import ABSENT, count, known, memory, significant
-from profile_grid.questions.n_communication.divided import COMPONENTS, FULLEST, column_of
+from profile_grid.questions.n_communication.divided import CATEGORY_NAMES, PEAK_BEFORE, column_of
 from profile_grid.stages.memory.usage_tables import BEFORE_OPTIMIZER
 from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODE, MODEL, OPTIMIZER, PARALLEL, keys_without
+from profile_grid.tables.names import BACKWARD, FORWARD
 from profile_grid.tables.wording import Claim, capital, where
 
 LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key, GPUS.key, PARALLEL.key)
-FORWARD, BACKWARD = "forward", "backward"
 
 
-def claims_of_memory(table: pd.DataFrame) -> list[Claim]:
+def memory_claims(table: pd.DataFrame) -> list[Claim]:
     """The least and the most memory of a step, of runs on as many GPUs that do the same work."""
-    step = table[(table["moment"] == BEFORE_OPTIMIZER) & (table["at"] == FULLEST) & (table[GPUS.key] > 1)]
+    step = table[(table["moment"] == BEFORE_OPTIMIZER) & (table["at"] == PEAK_BEFORE) & (table[GPUS.key] > 1)]
     keys = keys_without(PARALLEL.key, OPTIMIZER.key)
-    most = step.loc[step.groupby("run", sort=False)["all_bytes"].idxmax()] if len(step) else step
-    for _, cell in most.groupby(keys, sort=False):
+    fullest_ranks = step.loc[step.groupby("run", sort=False)["all_bytes"].idxmax()] if len(step) else step
+    for _, cell in fullest_ranks.groupby(keys, sort=False):
         if len(cell) > 1:
             least, largest = cell.loc[cell["all_bytes"].idxmin()], cell.loc[cell["all_bytes"].idxmax()]
             text = (
@@ -33,7 +33,7 @@ def claims_of_memory(table: pd.DataFrame) -> list[Claim]:
     return []
 
 
-def claims_of_gathers(table: pd.DataFrame) -> Iterator[Claim]:
+def gathers_claims(table: pd.DataFrame) -> Iterator[Claim]:
     """By run, in how many layers the all-gather was late in at least one step; a single run is named by `parallel`."""
     runs = table.groupby("run", sort=False)
     for _, rows in runs:
@@ -50,7 +50,8 @@ def claims_of_gathers(table: pd.DataFrame) -> Iterator[Claim]:
         yield Claim(text, place=place, ms=significant(rows["mean_ms"].sum()), **numbers)
 
 
-def _megabytes(size_bytes: float) -> str:
+def megabytes(size_bytes: float) -> str:
+    """A size in MB, without the unit."""
     return significant(size_bytes / 1e6) if known(size_bytes) else ABSENT
 
 
@@ -58,13 +59,13 @@ MEMORY = (
     ("rank", lambda row: count(row["rank"])),
     ("moment", lambda row: row["moment"]),
     ("when", lambda row: row["at"]),
-    *((name, lambda row, name=name: memory(row[column_of(name)])) for name in (*COMPONENTS, "all")),
+    *((name, lambda row, name=name: memory(row[column_of(name)])) for name in (*CATEGORY_NAMES, "all")),
 )
 VOLUME = (
     ("operation", lambda row: escaped(row["operation"])),
     ("calls per step", lambda row: count(row["per_step"])),
-    ("MB per step", lambda row: _megabytes(row["bytes"])),
-    ("on each link of a ring, MB", lambda row: _megabytes(row["sent_bytes"])),
+    ("MB per step", lambda row: megabytes(row["bytes"])),
+    ("on each link of a ring, MB", lambda row: megabytes(row["sent_bytes"])),
 )
 GATHERS = (
     ("pass", lambda row: row["pass"]),

@@ -5,20 +5,13 @@ from collections.abc import Sequence
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, escaped
-from profile_grid.quantities import ABSENT, count, interval, known, percent, significant, with_spread
-from profile_grid.questions.n_communication.divided_document import (
-    GATHERS,
-    LEADING_KEYS,
-    MEMORY,
-    VOLUME,
-    claims_of_gathers,
-    claims_of_memory,
-)
-from profile_grid.questions.n_communication.one_gpu import BEHIND_A_REDUCTION, STRONG, WEAK
-from profile_grid.questions.n_communication.table import PARTS, communication_of_steps
-from profile_grid.results.results import COMPLETE
+from profile_grid.quantities import count, interval, known, percent, scientific, significant, with_spread
+from profile_grid.questions.n_communication import divided_document
+from profile_grid.questions.n_communication.divided_document import LEADING_KEYS, megabytes
+from profile_grid.questions.n_communication.one_gpu import LEAST_AGREEING, STRONG, WEAK
+from profile_grid.questions.n_communication.table import PARTS
 from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODEL, PARALLEL, keys_without
-from profile_grid.tables.cells import Part, errors_table, rows_table, status_word
+from profile_grid.tables.cells import Part, errors_table, rows_table, text_or_status
 from profile_grid.tables.evidence import FASTER, SLOWER, UNCLEAR, error_of_ratio, judged
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import NO_WINNER, Claim, listed, of_all, where
@@ -33,16 +26,17 @@ MAX_COLLECTIVES = 40
 NO_BASE = "no run on one GPU has this batch"
 
 
-def sentences(measured: Measured) -> list[str]:
+def sentences(measured: Measured) -> list[Claim]:
     """(n) Scaling and its losses; the cost without a profiler, exposed communication, bandwidth, correctness."""
-    times = measured.tables["communication_times"]
-    steps = communication_of_steps(measured.tables["communication_steps"])
     scaling = measured.tables["communication_scaling"]
-    claims = [*_scaling(scaling, WEAK), *_scaling(scaling, STRONG), *_cost(times), *_exposed_communication(steps)]
-    claims += [
+    claims = [
+        *_scaling(scaling, WEAK),
+        *_scaling(scaling, STRONG),
+        *_cost(measured.tables["communication_times"]),
+        *_exposed_communication(measured.tables["communication_steps"]),
         *_loss_differences(measured.tables["communication_losses"]),
-        *claims_of_memory(measured.tables["communication_memory"]),
-        *claims_of_gathers(measured.tables["communication_gathers"]),
+        *divided_document.memory_claims(measured.tables["communication_memory"]),
+        *divided_document.gathers_claims(measured.tables["communication_gathers"]),
         *_bandwidth(measured),
     ]
     errors = _first_step_errors(measured.tables["communication_accuracy"])
@@ -107,14 +101,15 @@ def _exposed_communication(steps: pd.DataFrame) -> list[Claim]:
     communicating = steps[steps["communication_ms"] > 0]
     if communicating.empty:
         return []
-    medians = communicating.groupby(PARALLEL.key)["exposed_share"].median().sort_values()
+    exposed_share = communicating["exposed_communication_ms"] / communicating["step_ms"]
+    medians = exposed_share.groupby(communicating[PARALLEL.key]).median().sort_values()
     text = "Under the profiler, exposed communication takes {amount} of a step{ways}."
     (least, _), (most, _) = ends = [*medians.iloc[[0, -1]].items()]
     ways = [f"{percent(share)} {PARALLEL.words(way)}" for way, share in ends]
     if len(medians) == len(communicating) > 1:
         return [Claim(text, amount=f"{percent(medians.iloc[0])} to {percent(medians.iloc[-1])}",
                       ways=f", least {PARALLEL.words(least)} and most {PARALLEL.words(most)}")]  # fmt: skip
-    amount, ways = interval(communicating["exposed_share"], percent), f" (medians: from {ways[0]} to {ways[1]})"
+    amount, ways = interval(exposed_share, percent), f" (medians: from {ways[0]} to {ways[1]})"
     if least == most:
         times = interval(communicating["exposed_communication_ms"], significant)
         amount, ways = f"{times} ms", f" ({amount})"
@@ -130,14 +125,9 @@ def _bandwidth(measured: Measured) -> list[Claim]:
             f"{interval(sizes['bus_gb_per_s'], significant)} GB/s {GPUS.words(number)}"
             for number, sizes in largest.groupby(GPUS.key)
         ]
-        size = significant(largest["bytes"].iloc[0] / 1e6)
-        return [
-            Claim(
-                "All-reduce alone, of {size} MB, has a bus bandwidth of {texts}.",
-                size=size,
-                texts=listed(texts),
-            )
-        ]
+        size = megabytes(largest["bytes"].iloc[0])
+        text = "All-reduce alone, of {size} MB, has a bus bandwidth of {texts}."
+        return [Claim(text, size=size, texts=listed(texts))]
     table = measured.tables["communication_collectives"]
     timed = table[table["bus_gb_per_s"].notna()]
     if timed.empty:
@@ -145,7 +135,7 @@ def _bandwidth(measured: Measured) -> list[Claim]:
         return [Claim(text, "missing")] if len(table) else []
     fastest = timed.loc[timed["bus_gb_per_s"].idxmax()]
     text = "The fastest {operation}, of {size} MB, has a bus bandwidth of {rate} GB/s ({place})."
-    size, rate = significant(fastest["bytes"] / 1e6), significant(fastest["bus_gb_per_s"])
+    size, rate = megabytes(fastest["bytes"]), significant(fastest["bus_gb_per_s"])
     return [Claim(text, operation=fastest["operation"], size=size, rate=rate, place=where(fastest))]
 
 
@@ -155,7 +145,7 @@ def _loss_differences(table: pd.DataFrame) -> list[Claim]:
     if compared.empty:
         return []
     unexplained = compared[~compared["within_precision"].astype(bool)]
-    different = unexplained[unexplained["agreeing"] < BEHIND_A_REDUCTION]
+    different = unexplained[unexplained["agreeing"] < LEAST_AGREEING]
     if len(different):
         runs = listed([where(row) for _, row in different.iterrows()])
         return [Claim("Losses differ from those on one GPU: {runs}.", "counted", runs=runs)]
@@ -194,12 +184,12 @@ def tables(measured: Measured) -> list[Part]:
          table_of("times", TIMES)),
         ("How the time of a step is spent on each rank, under the profiler (means of the captured steps)",
          _steps_table(measured)),
-        (f"{_longest(measured)}, means over ranks and captured steps", _collectives_table(measured)),
-        ("What one rank communicates in a step, by operation", table_of("volume", VOLUME, words=1)),
+        (f"{_collectives_shown(measured)}, means over ranks and captured steps", _collectives_table(measured)),
+        ("What one rank communicates in a step, by operation", table_of("volume", divided_document.VOLUME, words=1)),
         ("Blocks whose parameters were gathered late, in captured steps of all ranks (all blocks: the table"
          " `communication_gathers`)",
-         rows_table(gathers[gathers["late"] > 0], LEADING_KEYS, GATHERS, words=1)),
-        ("Memory of each rank by category", table_of("memory", MEMORY, words=3)),
+         rows_table(gathers[gathers["late"] > 0], LEADING_KEYS, divided_document.GATHERS, words=1)),
+        ("Memory of each rank by category", table_of("memory", divided_document.MEMORY, words=3)),
         ("Only all-reduces, one after another, without a model",
          rows_table(all_reduces, (GPUS.key,), ALL_REDUCES, hidden_if_constant=keys_without(GPUS.key))),
         ("Losses compared with those of the run on one GPU with the same batch, as relative differences",
@@ -212,7 +202,7 @@ def tables(measured: Measured) -> list[Part]:
 
 
 def _step(row: dict) -> str:
-    return with_spread(row["mean_ms"], row["std_ms"]) if row["status"] == COMPLETE else status_word(row["status"])
+    return text_or_status(with_spread(row["mean_ms"], row["std_ms"]), row["status"])
 
 
 def _steps_table(measured: Measured) -> MarkdownTable:
@@ -227,7 +217,7 @@ def _steps_table(measured: Measured) -> MarkdownTable:
         for heading, name in zip(headings, names, strict=True)
     ]
     columns = (("rank", lambda row: count(row["rank"])), *times, ("overlap", lambda row: percent(row["overlap"])))
-    return rows_table(communication_of_steps(measured.tables["communication_steps"]), LEADING_KEYS, columns)
+    return rows_table(measured.tables["communication_steps"], LEADING_KEYS, columns)
 
 
 def _collectives_table(measured: Measured) -> MarkdownTable:
@@ -239,7 +229,7 @@ def _collectives_table(measured: Measured) -> MarkdownTable:
     columns = (
         ("operation", lambda row: escaped(row["operation"])),
         ("bucket", lambda row: count(row["bucket"])),
-        ("MB", lambda row: significant(row["bytes"] / 1e6) if known(row["bytes"]) else ABSENT),
+        ("MB", lambda row: megabytes(row["bytes"])),
         ("calls per step", lambda row: count(row["per_step"])),
         ("time, ms", lambda row: significant(row["duration_ms"])),
         ("transfer, ms", lambda row: significant(row["transfer_ms"])),
@@ -248,14 +238,10 @@ def _collectives_table(measured: Measured) -> MarkdownTable:
     return rows_table(rows, LEADING_KEYS, columns, words=1)
 
 
-def _longest(measured: Measured) -> str:
+def _collectives_shown(measured: Measured) -> str:
     """What the table of collectives has."""
     is_cut = len(measured.tables["communication_collectives"]) > MAX_COLLECTIVES
     return f"The {MAX_COLLECTIVES} collectives with the most time" if is_cut else "Collectives"
-
-
-def _error(value: float) -> str:
-    return f"{value:.1e}" if known(value) else ABSENT
 
 
 def _verdict(row: dict) -> str:
@@ -265,7 +251,7 @@ def _verdict(row: dict) -> str:
     if row["within_precision"]:
         return "the same"
     agreeing = row["agreeing"]
-    return f"the same for {agreeing}, then apart" if agreeing >= BEHIND_A_REDUCTION else "not the same"
+    return f"the same for {agreeing}, then apart" if agreeing >= LEAST_AGREEING else "not the same"
 
 
 BANDWIDTHS = (
@@ -280,15 +266,15 @@ TIMES = (
     ("share of the step", lambda row: percent(row["cost_share"]) + (" ?" if row["verdict"] == UNCLEAR else "")),
 )
 ALL_REDUCES = (
-    ("MB", lambda row: significant(row["bytes"] / 1e6)),
+    ("MB", lambda row: megabytes(row["bytes"])),
     ("time, ms", lambda row: with_spread(row["mean_ms"], row["std_ms"])),
     *BANDWIDTHS,
 )
 LOSSES = (
     ("losses", lambda row: count(row["losses"])),
-    ("difference of the first loss", lambda row: _error(row["first_off"])),
-    ("largest difference", lambda row: _error(row["largest_off"])),
-    ("allowed for the first loss", lambda row: _error(row["explained"])),
+    ("difference of the first loss", lambda row: scientific(row["first_off"])),
+    ("largest difference", lambda row: scientific(row["largest_off"])),
+    ("allowed for the first loss", lambda row: scientific(row["explained"])),
     ("verdict", _verdict),
 )
 SCALING = (

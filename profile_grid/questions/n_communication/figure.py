@@ -6,7 +6,7 @@ import pandas as pd
 from kernel_tables.page.colors import BLUE, GREY, PALE, VERMILLION
 from profile_grid.figures import marks
 from profile_grid.figures.panels import Drawing, Figure, Frame, Tables
-from profile_grid.figures.run_selection import labels, without_figures
+from profile_grid.figures.run_selection import labels, runs_without_results
 from profile_grid.figures.theme import GROUND, SMALL, WIDTH, Log, Series
 from profile_grid.quantities import interval, percent, significant
 from profile_grid.study.dimensions import GPUS, KEYS, OPTIMIZER, PARALLEL
@@ -34,7 +34,7 @@ def costs(tables: Tables) -> pd.DataFrame:
 def draw_costs(tables: Tables) -> Drawing:
     """A group of lines per work, the most expensive first; in it a line per way to reduce gradients."""
     runs, rows = tables["runs"], costs(tables)
-    several = runs[pd.to_numeric(runs[GPUS.key]) > 1]
+    runs_on_several = runs[pd.to_numeric(runs[GPUS.key]) > 1]
     names = tuple(map(PARALLEL.name_of, pivoting.sorted_values(rows, PARALLEL.key)))
     series = Series("way", names, width_px=WIDTH - NAMES_PX)
     rows = rows.assign(way=rows[PARALLEL.key].map(PARALLEL.name_of))
@@ -45,9 +45,9 @@ def draw_costs(tables: Tables) -> Drawing:
     ]
     if len(groups) > MAX_GROUPS:
         notes.append(f"The {MAX_GROUPS} most expensive of {len(groups)} groups are drawn; the table has all runs.")
-    drawn = rows[rows["bar"].isin(groups[:MAX_GROUPS])]
-    missing = without_figures(several, TIMING)
-    return Frame(KEYS, NO_TIMES).drawing(drawn, runs, missing, lambda data, _: _costs(data, series), notes)
+    drawn_rows = rows[rows["bar"].isin(groups[:MAX_GROUPS])]
+    missing = runs_without_results(runs_on_several, TIMING)
+    return Frame(KEYS, NO_TIMES).drawing(drawn_rows, runs, missing, lambda data, _: _costs(data, series), notes)
 
 
 def _costs(rows: pd.DataFrame, series: Series) -> alt.LayerChart:
@@ -60,14 +60,12 @@ def _costs(rows: pd.DataFrame, series: Series) -> alt.LayerChart:
     groups = list(dict.fromkeys(rows["bar"]))
     ways = alt.YOffset("way:N", scale=alt.Scale(domain=list(series.names)))
     base = alt.Chart(rows).encode(y=marks.bar_axis(groups), yOffset=ways, color=series.color())
-    nothing = alt.Chart(pd.DataFrame({"cost_share": [0.0]})).mark_rule(color=GREY).encode(x=middle)
+    zero = alt.Chart(pd.DataFrame({"cost_share": [0.0]})).mark_rule(color=GREY).encode(x=middle)
     hollow = base.mark_point(strokeWidth=1.3, fill=GROUND).encode(x=middle, shape=series.shape(), tooltip=tooltip)
-    filled = (
-        base.transform_filter(alt.datum.clarity == CLEAR).mark_point(filled=True).encode(x=middle, shape=series.shape())
-    )
-    height = len(groups) * (len(series.names) * WAY_PX + GROUP_PX)
-    size = {"width": WIDTH - NAMES_PX, "height": height}
-    return alt.layer(nothing, base.mark_rule().encode(x=low, x2="high"), hollow, filled, **size)
+    clear = base.transform_filter(alt.datum.clarity == CLEAR)
+    filled = clear.mark_point(filled=True).encode(x=middle, shape=series.shape())
+    size = {"width": WIDTH - NAMES_PX, "height": len(groups) * (len(series.names) * WAY_PX + GROUP_PX)}
+    return alt.layer(zero, base.mark_rule().encode(x=low, x2="high"), hollow, filled, **size)
 
 
 def result_costs(tables: Tables) -> str:
@@ -89,7 +87,7 @@ def draw_all_reduce(tables: Tables) -> Drawing:
     """Points at the mean times; the last bandwidth after each line."""
     runs, rows = tables["runs"], tables["communication_all_reduce"]
     stage_runs = runs[runs[STAGE.status_column] != NOT_ASKED]
-    return Frame((GPUS.key,), NOT_MEASURED).drawing(rows, runs, without_figures(stage_runs, STAGE), _bandwidths)
+    return Frame((GPUS.key,), NOT_MEASURED).drawing(rows, runs, runs_without_results(stage_runs, STAGE), _bandwidths)
 
 
 def _bandwidths(rows: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
@@ -118,10 +116,10 @@ def _bandwidths(rows: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
 
 def _spread_out(texts: pd.DataFrame, y: Log) -> pd.DataFrame:
     """The texts with a `place` on the axis, each at least one line above the previous."""
+    line = (y.high / y.low) ** (marks.LINE_PX / y.length_px)  # the ratio of values one line apart
     places: list[float] = []
     for rate in texts["bus_gb_per_s"]:
-        step = (y.high / y.low) ** (marks.LINE_PX / y.length_px)
-        places.append(max(rate, places[-1] * step) if places else rate)
+        places.append(max(rate, places[-1] * line) if places else rate)
     return texts.assign(place=places)
 
 
@@ -153,9 +151,8 @@ def draw_timelines(tables: Tables) -> Drawing:
     """A lane per run: its step, and each collective where it ran."""
     runs, rows = tables["runs"], collectives_drawn(tables)
     notes = ["One captured step of rank 0 of each run, under the profiler. Pale: the step; computation is not drawn."]
-    return Frame(KEYS, NO_PAIR).drawing(
-        rows, runs, without_figures(runs.iloc[:0]), lambda data, _: _timelines(data), notes
-    )
+    nothing = runs_without_results(runs.iloc[:0])
+    return Frame(KEYS, NO_PAIR).drawing(rows, runs, nothing, lambda data, _: _timelines(data), notes)
 
 
 def _timelines(rows: pd.DataFrame) -> alt.LayerChart:

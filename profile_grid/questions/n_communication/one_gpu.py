@@ -8,15 +8,15 @@ from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables import names, per_pass
 
 STRONG, WEAK = "strong", "weak"
-FIGURES = ["mean_ms", "std_ms"]
+TIME_COLUMNS = ["mean_ms", "std_ms"]
 
 
 def communication_scaling(merged: per_pass.Merged) -> pd.DataFrame:
     """(n) One row per run on several GPUs and kind of scaling: compared with the run on one GPU with the same batch
     (strong), or with as much per GPU (weak); no row without such a run."""
     times = merged["timings"]
-    steps = times[(times["phase"] == names.WHOLE_STEP) & times["mean_ms"].notna()][[*LEADING, *FIGURES]]
-    steps = steps.assign(**{name: per_pass.numbers(steps[name]) for name in FIGURES})
+    steps = times[(times["phase"] == names.WHOLE_STEP) & times["mean_ms"].notna()][[*LEADING, *TIME_COLUMNS]]
+    steps = steps.assign(**{name: per_pass.numbers(steps[name]) for name in TIME_COLUMNS})
     table = pd.concat([_scaled(steps, kind) for kind in (STRONG, WEAK)], ignore_index=True)
     spreads = merged.spreads_of(table["run"], names.WHOLE_STEP)
     return table.assign(process_spread=spreads["spread"], processes=spreads["processes"])
@@ -24,18 +24,18 @@ def communication_scaling(merged: per_pass.Merged) -> pd.DataFrame:
 
 def _scaled(steps: pd.DataFrame, kind: str) -> pd.DataFrame:
     """Efficiency 1 is n times as fast with the same batch, and as fast with n times the batch."""
-    several = steps[GPUS.key] > 1
+    is_several = steps[GPUS.key] > 1
     keys = keys_without(GPUS.key, PARALLEL.key, OPTIMIZER.key, BATCH_SIZE.key)
-    base = steps.loc[~several, ["run", *keys, BATCH_SIZE.key, *FIGURES]]
-    base = base.rename(columns={name: f"base_{name}" for name in ("run", *FIGURES)} | {BATCH_SIZE.key: "_batch"})
-    scaled = steps[several].assign(kind=kind)
+    base = steps.loc[~is_several, ["run", *keys, BATCH_SIZE.key, *TIME_COLUMNS]]
+    base = base.rename(columns={name: f"base_{name}" for name in ("run", *TIME_COLUMNS)} | {BATCH_SIZE.key: "_batch"})
+    scaled = steps[is_several].assign(kind=kind)
     shared = scaled[GPUS.key] if kind == WEAK else 1
     scaled["_batch"] = scaled[BATCH_SIZE.key] / shared
-    both = scaled.merge(base.astype({"_batch": scaled["_batch"].dtype}), on=[*keys, "_batch"], validate="many_to_one")
-    speed_up = both["base_mean_ms"] / both["mean_ms"] * (both[GPUS.key] if kind == WEAK else 1)
-    relative = (both["std_ms"] / both["mean_ms"]) ** 2 + (both["base_std_ms"] / both["base_mean_ms"]) ** 2
-    efficiency = speed_up / both[GPUS.key]
-    return both.drop(columns="_batch").assign(
+    pairs = scaled.merge(base.astype({"_batch": scaled["_batch"].dtype}), on=[*keys, "_batch"], validate="many_to_one")
+    speed_up = pairs["base_mean_ms"] / pairs["mean_ms"] * (pairs[GPUS.key] if kind == WEAK else 1)
+    relative = (pairs["std_ms"] / pairs["mean_ms"]) ** 2 + (pairs["base_std_ms"] / pairs["base_mean_ms"]) ** 2
+    efficiency = speed_up / pairs[GPUS.key]
+    return pairs.drop(columns="_batch").assign(
         speed_up=speed_up, efficiency=efficiency, efficiency_std=efficiency * relative**0.5
     )
 
@@ -66,22 +66,22 @@ def communication_losses(merged: per_pass.Merged) -> pd.DataFrame:
 
     The precision explains the error of one step, and as much again for every step before, since each sums in another
     order. If training is unstable, rounding errors grow faster; so `agreeing` counts the losses before the first that
-    differs. The second loss is the first after a reduced gradient.
+    differs.
     """
     losses = merged["losses"].assign(loss=per_pass.numbers(merged["losses"]["loss"]))
-    several = per_pass.numbers(losses[GPUS.key]) > 1
+    is_several = per_pass.numbers(losses[GPUS.key]) > 1
     keys = [*keys_without(GPUS.key, PARALLEL.key, OPTIMIZER.key), "number"]
-    base = losses.loc[~several, ["run", *keys, "loss"]].rename(columns={"run": "base_run", "loss": "base_loss"})
-    both = losses[several].merge(base, on=keys, how="left", validate="many_to_one")
-    off = (both["loss"] - both["base_loss"]).abs() / both["base_loss"].abs()
-    of_step = pd.Series([explained_error(name) for name in both[PRECISION.key]], index=both.index, dtype="float64")
-    explained = of_step * (per_pass.numbers(both["number"]) + 1)
-    compared = both.assign(off=off, explained=explained, known=off.notna(), within=off <= explained)
+    base = losses.loc[~is_several, ["run", *keys, "loss"]].rename(columns={"run": "base_run", "loss": "base_loss"})
+    pairs = losses[is_several].merge(base, on=keys, how="left", validate="many_to_one")
+    off = (pairs["loss"] - pairs["base_loss"]).abs() / pairs["base_loss"].abs()
+    step_error = pd.Series([explained_error(name) for name in pairs[PRECISION.key]], index=pairs.index, dtype="float64")
+    explained = step_error * (per_pass.numbers(pairs["number"]) + 1)
+    compared = pairs.assign(off=off, explained=explained, known=off.notna(), within=off <= explained)
     rows = [_verdict(run_losses.sort_values("number")) for _, run_losses in compared.groupby("run", sort=False)]
     return COMMUNICATION_LOSSES.table(rows)
 
 
-BEHIND_A_REDUCTION = 2  # so many losses have to agree, or the gradients are not those of one GPU
+LEAST_AGREEING = 2  # losses that have to agree; the second is the first after a reduced gradient
 
 
 def _verdict(run_losses: pd.DataFrame) -> dict:

@@ -12,37 +12,37 @@ from profile_grid.tables.per_pass import Merged, in_order_of, led, numbers
 KEY_COLUMNS = ["run", "rank", "device"]
 PARTS = ("compute", "exposed_communication", "exposed_memory", "idle")  # their times add up to that of a step
 TIMES = ("step", *PARTS, "communication", "overlapped", "transfer", "waiting")
-OF_A_COLLECTIVE = ("duration", "exposed", "transfer", "waiting")
-NOT_KNOWN = -1  # replaces missing numbers, which groupby would drop
+TIMES_OF_A_COLLECTIVE = ("duration", "exposed", "transfer", "waiting")
+NOT_KNOWN = -1  # replaces missing numbers, which groupby would leave out
 
 
 def communication_steps(merged: Merged) -> pd.DataFrame:
     """(n) One row per run on several GPUs, rank and device: the mean of its captured steps, by parts."""
     steps = merged["rank_steps"]
-    figures = pd.DataFrame({f"{name}_ms": numbers(steps[f"{name}_ns"]) / 1e6 for name in TIMES})
-    more = {name: numbers(steps[name]) for name in ("collectives", "bytes")}
-    groups = pd.concat([steps[KEY_COLUMNS], figures.assign(**more)], axis=1).groupby(KEY_COLUMNS, sort=False)
-    table = groups.mean().reset_index().merge(groups.size().rename("steps").reset_index(), on=KEY_COLUMNS)
+    columns = {f"{name}_ms": numbers(steps[f"{name}_ns"]) / 1e6 for name in TIMES}
+    columns |= {name: numbers(steps[name]) for name in ("collectives", "bytes")}
+    groups = steps[KEY_COLUMNS].assign(**columns).groupby(KEY_COLUMNS, sort=False)
+    table = groups.mean().assign(steps=groups.size()).reset_index()
     table["overlap"] = table["overlapped_ms"] / table["communication_ms"].where(table["communication_ms"] > 0)
     return led(table, steps)
 
 
 def communication_collectives(merged: Merged) -> pd.DataFrame:
     """(n) One row per run on several GPUs, operation, size and bucket: means over ranks and captured steps."""
-    single = merged["collectives"]
+    collectives = merged["collectives"]
     keys = ["run", "operation", "bytes", "bucket"]
-    figures = {f"{name}_ms": numbers(single[f"{name}_ns"]) / 1e6 for name in OF_A_COLLECTIVE}
-    factor = numbers(single["bus_gb_per_s"]) / numbers(single["algorithm_gb_per_s"])
-    ids = {name: numbers(single[name]).fillna(NOT_KNOWN) for name in ("bytes", "bucket")}
-    groups = single[["run", "operation"]].assign(**ids, **figures, factor=factor).groupby(keys, sort=False)
-    table = groups.mean().reset_index().merge(groups.size().rename("count").reset_index(), on=keys)
-    steps = single[[*KEY_COLUMNS, "step"]].drop_duplicates().groupby("run").size()
+    times = {f"{name}_ms": numbers(collectives[f"{name}_ns"]) / 1e6 for name in TIMES_OF_A_COLLECTIVE}
+    factor = numbers(collectives["bus_gb_per_s"]) / numbers(collectives["algorithm_gb_per_s"])
+    ids = {name: numbers(collectives[name]).fillna(NOT_KNOWN) for name in ("bytes", "bucket")}
+    groups = collectives[["run", "operation"]].assign(**ids, **times, factor=factor).groupby(keys, sort=False)
+    table = groups.mean().assign(count=groups.size()).reset_index()
+    steps = collectives[[*KEY_COLUMNS, "step"]].drop_duplicates().groupby("run").size()
     table["per_step"] = table.pop("count") / numbers(table["run"].map(steps))
     for name in ("bytes", "bucket"):
         table[name] = table[name].where(table[name] != NOT_KNOWN)
     table["algorithm_gb_per_s"] = table["bytes"] / table["transfer_ms"].where(table["transfer_ms"] > 0) / 1e6
     table["bus_gb_per_s"] = table["algorithm_gb_per_s"] * table.pop("factor")
-    return in_order_of(led(table, single), single["run"], "bucket")
+    return in_order_of(led(table, collectives), collectives["run"], "bucket")
 
 
 def communication_all_reduce(merged: Merged) -> pd.DataFrame:
@@ -52,18 +52,6 @@ def communication_all_reduce(merged: Merged) -> pd.DataFrame:
     on_a_ring = 2 * (numbers(table[GPUS.key]) - 1) / numbers(table[GPUS.key])
     return table[[*LEADING, "bytes", "n", "mean_ms", "std_ms"]].assign(
         algorithm_gb_per_s=gb_per_s, bus_gb_per_s=gb_per_s * on_a_ring
-    )
-
-
-def communication_of_steps(steps: pd.DataFrame) -> pd.DataFrame:
-    """The rows of communication_steps with shares: communication and exposed communication in a step, waiting in all
-    collectives."""
-    step_ms = steps["step_ms"].where(steps["step_ms"] > 0)
-    single = steps["transfer_ms"] + steps["waiting_ms"]
-    return steps.assign(
-        communication_share=steps["communication_ms"] / step_ms,
-        exposed_share=steps["exposed_communication_ms"] / step_ms,
-        waiting_share=steps["waiting_ms"] / single.where(single > 0),
     )
 
 
@@ -79,35 +67,33 @@ def communication_timelines(merged: Merged) -> pd.DataFrame:
     steps = merged["rank_steps"]
     steps = steps[(steps["rank"] == 0) & (numbers(steps["communication_ns"]) > 0)]
     steps = steps[steps["device"] == steps.groupby("run")["device"].transform("min")]
-    names = _pair(steps)
-    if not names:
+    pair = _runs_with_different_overlap(steps)
+    if not pair:
         return COMMUNICATION_TIMELINES.table([])
-    shown = steps[steps["run"].isin(names)].sort_values("step")
-    place, count = shown.groupby("run").cumcount(), shown.groupby("run")["step"].transform("size")
-    middle = shown.loc[place == count // 2, ["run", "rank", "device", "step", "step_ns"]]
-    single = merged["collectives"].merge(middle, on=["run", "rank", "device", "step"])
-    single = single.assign(run_place=single["run"].map(names.index)).sort_values(["run_place", "number"], kind="stable")
-    start_ms, length_ms = numbers(single["start_ns"]) / 1e6, numbers(single["duration_ns"]) / 1e6
-    return single[[*LEADING, "step", "number", "operation"]].assign(
-        step_ms=numbers(single["step_ns"]) / 1e6, start_ms=start_ms, end_ms=start_ms + length_ms,
-        exposed_ms=numbers(single["exposed_ns"]) / 1e6,
+    steps = steps[steps["run"].isin(pair)].sort_values("step")
+    position, count = steps.groupby("run").cumcount(), steps.groupby("run")["step"].transform("size")
+    middle = steps.loc[position == count // 2, [*KEY_COLUMNS, "step", "step_ns"]]
+    collectives = in_order_of(merged["collectives"].merge(middle, on=[*KEY_COLUMNS, "step"]), pair, "number")
+    start_ms, length_ms = numbers(collectives["start_ns"]) / 1e6, numbers(collectives["duration_ns"]) / 1e6
+    return collectives[[*LEADING, "step", "number", "operation"]].assign(
+        step_ms=numbers(collectives["step_ns"]) / 1e6, start_ms=start_ms, end_ms=start_ms + length_ms,
+        exposed_ms=numbers(collectives["exposed_ns"]) / 1e6,
     )  # fmt: skip
 
 
-def _pair(steps: pd.DataFrame) -> list[str]:
-    """The run that overlaps least and the one that overlaps most, of the group in which they differ most; [] if no
-    group has two runs."""
-    sums = steps.assign(
-        communication=numbers(steps["communication_ns"]), overlapped=numbers(steps["overlapped_ns"])
-    ).groupby(["run", *keys_without(PARALLEL.key, OPTIMIZER.key)], sort=False, dropna=False)
-    sums = sums[["communication", "overlapped"]].sum().reset_index()
-    sums["overlap"] = sums["overlapped"] / sums["communication"]
-    pairs = []
-    for _, group in sums.groupby(keys_without(PARALLEL.key, OPTIMIZER.key), sort=False, dropna=False):
+def _runs_with_different_overlap(steps: pd.DataFrame) -> list[str]:
+    """The run that overlaps least and the one that overlaps most, of the runs with the same work that differ most; []
+    if no two differ."""
+    same_work = keys_without(PARALLEL.key, OPTIMIZER.key)
+    times = steps.assign(**{name: numbers(steps[f"{name}_ns"]) for name in ("communication", "overlapped")})
+    sums = times.groupby(["run", *same_work], sort=False, dropna=False)[["communication", "overlapped"]].sum()
+    runs = sums.assign(overlap=sums["overlapped"] / sums["communication"]).reset_index()
+    pair, largest_difference = [], 0.0
+    for _, group in runs.groupby(same_work, sort=False, dropna=False):
         least, most = group.loc[group["overlap"].idxmin()], group.loc[group["overlap"].idxmax()]
-        if most["overlap"] > least["overlap"]:
-            pairs.append((most["overlap"] - least["overlap"], [least["run"], most["run"]]))
-    return max(pairs, key=lambda pair: pair[0])[1] if pairs else []
+        if most["overlap"] - least["overlap"] > largest_difference:
+            pair, largest_difference = [least["run"], most["run"]], most["overlap"] - least["overlap"]
+    return pair
 
 
 COMMUNICATION_TIMELINES = TableSpec(
@@ -126,7 +112,7 @@ COMMUNICATION_TIMELINES = TableSpec(
 )
 
 
-WHICH = columns("""
+RANK_AND_DEVICE = columns("""
     rank | int | | number of the process, from 0
     device | int | | number of its GPU, as its capture counts them; −1 for a processor
 """)
@@ -153,7 +139,7 @@ TABLES = (
         "communication_steps",
         "(n) One row per run on several GPUs, rank and device, under the profiler: means of the captured steps",
         columns(
-            WHICH,
+            RANK_AND_DEVICE,
             """
     step_ms | float | ms | length of a step on this device: compute + exposed communication + exposed memory + idle
     compute_ms | float | ms | time in which at least one kernel ran that is not communication

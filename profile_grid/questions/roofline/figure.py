@@ -8,17 +8,16 @@ from cs336_model.arithmetic.memory import ELEMENT_BYTES
 from kernel_tables.attribution.path_text import innermost
 from profile_grid.figures import marks
 from profile_grid.figures.panels import AXIS_PX, GAP_PX, Drawing, Figure, Frame, Spec, Tables, column, side_by_side
-from profile_grid.figures.run_selection import leanest_runs, models_in_order, with_dimensions, without_figures
+from profile_grid.figures.run_selection import leanest_runs, models_in_order, runs_without_results, with_dimensions
 from profile_grid.figures.theme import INK, SMALL, WIDTH, Log, Series
 from profile_grid.gpu_peaks import Peaks, peaks_in_words, peaks_of
 from profile_grid.quantities import interval, known
 from profile_grid.quantities import rate as rate_in_words
 from profile_grid.results.results import COMPLETE
-from profile_grid.study import dimensions, stages
+from profile_grid.study import stages
 from profile_grid.tables import ideal, names
+from profile_grid.tables.gains import LEADING_KEYS
 
-SHOWN_IN_PANEL = (dimensions.MODEL.key, dimensions.CONTEXT_LENGTH.key, dimensions.MODE.key)
-FIELDS = ("run", "device_name", "part", "flops", "bytes", "gpu_s")
 COLUMNS, HEIGHT_PX, NAMES_PX, LINE_PX = 4, 120, 190, 19
 FACET_PX = (WIDTH - AXIS_PX) // COLUMNS - GAP_PX
 
@@ -42,7 +41,8 @@ def roofline(runs: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
             for part in moved
             if part_s.get(part, 0) > 0
         ]
-    table = pd.DataFrame(rows, columns=list(FIELDS)).astype(dict.fromkeys(("flops", "bytes", "gpu_s"), "float64"))
+    table = pd.DataFrame(rows, columns=["run", "device_name", "part", "flops", "bytes", "gpu_s"])
+    table = table.astype(dict.fromkeys(("flops", "bytes", "gpu_s"), "float64"))
     rates = table.assign(
         flop_per_s=table["flops"] / table["gpu_s"],
         bytes_per_s=table["bytes"] / table["gpu_s"],
@@ -84,24 +84,23 @@ def draw_roofline(tables: Tables) -> Drawing:
             part: _flops_panel(counted[counted["part"] == part], x, y, peaks, rate, series, n % COLUMNS == 0)
             for n, part in enumerate(dict.fromkeys(counted["part"]))
         }
-        return column(
-            side_by_side(facets, HEIGHT_PX, COLUMNS, one_axis=True), _bytes_panel(data, peaks, series), spacing=18
-        )
+        flops_panels = side_by_side(facets, HEIGHT_PX, COLUMNS, one_axis=True)
+        return column(flops_panels, _bytes_panel(data, peaks, series), spacing=18)
 
     note = (
         "A marker per model and context. FLOPs are those of the matrix products and the softmax; bytes are the least "
         "that a part can move (each operand read once, each result written once), so a part of many kernels lies lower "
         "than its kernels do."
     )
-    frame = Frame(SHOWN_IN_PANEL, "No run has both kernels by part of the model and FLOPs from its shapes.")
-    return frame.drawing(points, runs, without_figures(runs, stages.CAPTURE), panel, (note, *_peaks_named(points)))
+    frame = Frame(LEADING_KEYS, "No run has both kernels by part of the model and FLOPs from its shapes.")
+    return frame.drawing(points, runs, runs_without_results(runs, stages.CAPTURE), panel, (note, *_peaks_named(points)))
 
 
 def _flops_panel(
-    points: pd.DataFrame, x: Log, y: Log, peaks: Peaks | None, rate: float | None, series: Series, first: bool
+    points: pd.DataFrame, x: Log, y: Log, peaks: Peaks | None, rate: float | None, series: Series, has_axis: bool
 ) -> alt.LayerChart:
-    axis = y.axis("FLOP/s reached" if first else None)
-    axis.labels = axis.ticks = first
+    axis = y.axis("FLOP/s reached" if has_axis else None)
+    axis.labels = axis.ticks = has_axis
     channels = {
         "x": alt.X("flop_per_byte:Q", scale=x.scale, axis=x.axis("FLOP per byte")),
         "y": alt.Y("flop_per_s:Q", scale=y.scale, axis=axis),
@@ -118,9 +117,8 @@ def _flops_panel(
 def _roof(x: Log, y: Log, peaks: Peaks, rate: float, channels: dict) -> list[alt.Chart]:
     """The upper limit of all parts as a line, with its value."""
     corners = sorted({x.low, min(max(rate / peaks.memory_bytes_per_s, x.low), x.high), x.high})
-    line = pd.DataFrame(
-        {"flop_per_byte": corners, "flop_per_s": [min(rate, corner * peaks.memory_bytes_per_s) for corner in corners]}
-    )
+    heights = [min(rate, corner * peaks.memory_bytes_per_s) for corner in corners]
+    line = pd.DataFrame({"flop_per_byte": corners, "flop_per_s": heights})
     name = pd.DataFrame({"flop_per_byte": [x.high], "flop_per_s": [rate], "text": [f"{rate / 1e12:g} TFLOP/s"]})
     text = alt.Chart(name).mark_text(align="right", baseline="bottom", dy=-3, fontSize=SMALL)
     return [

@@ -11,20 +11,19 @@ from profile_grid.figures import marks, run_selection
 from profile_grid.figures.panels import AXIS_PX, GAP_PX, Drawing, Figure, Frame, Spec, Tables, column, row
 from profile_grid.figures.theme import NUMBER, WIDTH, Contexts, Log, Series
 from profile_grid.quantities import interval, significant
-from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODE, MODEL, MODES, keys_without
+from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODEL, MODES, keys_without
 from profile_grid.study.stages import TIMING
-from profile_grid.tables.names import WHOLE_STEP
+from profile_grid.tables.gains import LEADING_KEYS, whole_steps
 
-SHOWN_IN_PANEL = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 WIDTH_PX, HEIGHT_PX = WIDTH // 2 - AXIS_PX, 180
-TIME = ("mean_ms", "std_ms")
-AGAINST = {"parameters": MODEL.key, "context_length": CONTEXT_LENGTH.key}  # the dimension that alone varies in a line
+MEAN_AND_STD = ("mean_ms", "std_ms")
+AGAINST = {"parameters": MODEL.key, "context_length": CONTEXT_LENGTH.key}  # a line varies only in this dimension
 WORDS = {"parameters": "parameters", "context_length": "context"}
 
 
 def step_times(runs: pd.DataFrame, timings: pd.DataFrame) -> pd.DataFrame:
     """One row per timed run: mean_ms and std_ms of a step without a profiler, and its parameters."""
-    timed = timings[(timings["phase"] == WHOLE_STEP) & timings["mean_ms"].notna()]
+    timed = whole_steps(timings[timings["mean_ms"].notna()])
     table = timed[["run", "mean_ms", "std_ms"]].merge(runs[["run", "parameters"]], on="run", validate="one_to_one")
     table["parameters"] = pd.to_numeric(table["parameters"], errors="coerce").astype("float64")
     return run_selection.with_dimensions(table, runs)
@@ -46,7 +45,7 @@ def draw_scaling(tables: Tables) -> Drawing:
     against one of them, if the other is the same in all runs."""
     runs = tables["runs"]
     times = step_times(runs, tables["timings"])
-    missing = run_selection.without_figures(runs, TIMING)
+    missing = run_selection.runs_without_results(runs, TIMING)
     models = Series("model", tuple(run_selection.models_in_order(runs)))
     lengths = sorted({*times["context_length"], *missing["context_length"]})
     lines = Series("line", tuple(f"context {length}" for length in lengths))
@@ -57,13 +56,14 @@ def draw_scaling(tables: Tables) -> Drawing:
         present = [mode for mode in MODES if mode in set(rows["mode"])]
         panels = []
         for mode in present:
-            both = (replace(series, in_legend=mode == present[-1], width_px=WIDTH_PX) for series in (lines, models))
+            is_last = mode == present[-1]
+            mode_series = (replace(series, in_legend=is_last, width_px=WIDTH_PX) for series in (lines, models))
             mode_tables = (table[table["mode"] == mode] for table in (rows, absent))
-            panels.append(_panels(*mode_tables, *both, MODES[mode], varied))
+            panels.append(_panels(*mode_tables, *mode_series, MODES[mode], varied))
         return column(*panels, spacing=18)
 
     note = "Without a profiler, mean ± standard deviation of the steps."
-    return Frame(SHOWN_IN_PANEL, "No run was timed to its end.").drawing(times, runs, missing, panel, (note,))
+    return Frame(LEADING_KEYS, "No run was timed to its end.").drawing(times, runs, missing, panel, (note,))
 
 
 def _panels(
@@ -71,11 +71,9 @@ def _panels(
 ) -> Spec:  # fmt: skip
     """The times of one mode against parameters, and against context with the runs without results."""
     sized = times.dropna(subset="parameters")
-    sizes, contexts = (
-        Log.around(sized["parameters"], WIDTH_PX),
-        Contexts.of([*times["context_length"], *missing["context_length"]]),
-    )
-    y = marks.axis_of(times, *TIME, HEIGHT_PX).with_room(below_px=marks.room_px(missing))
+    sizes = Log.around(sized["parameters"], WIDTH_PX)
+    contexts = Contexts.of([*times["context_length"], *missing["context_length"]])
+    y = marks.axis_of(times, *MEAN_AND_STD, HEIGHT_PX).with_room(below_px=marks.room_px(missing))
     tooltip = marks.tooltip(
         times, ("parameters", "parameters", ".4~s"), ("mean_ms", "step (ms)", marks.DIGITS),
         ("std_ms", "± (ms)", marks.DIGITS),
@@ -85,7 +83,7 @@ def _panels(
     axes = ((sized, x, lines), (times, contexts.x(), models))
     titles = dict.fromkeys(varied[:1], "time of a step (ms)")
     layers = {
-        against: marks.measured(rows, channel, y, titles.get(against), series, *TIME, tooltip)
+        against: marks.measured(rows, channel, y, titles.get(against), series, *MEAN_AND_STD, tooltip)
         for against, (rows, channel, series) in zip(AGAINST, axes, strict=True)
     }
     layers["context_length"] += marks.missing_marks(missing, contexts, y, models)

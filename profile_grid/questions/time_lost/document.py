@@ -11,14 +11,15 @@ from profile_grid.quantities import count, interval, percent, significant
 from profile_grid.stages.host_trace.tables import NO_CALL
 from profile_grid.study.dimensions import BY_KEY
 from profile_grid.study.stages import CAPTURE
-from profile_grid.tables.cells import LEADING_KEYS, Part, lines_table, rows_table, status_word
+from profile_grid.tables.cells import Part, lines_table, rows_table, status_word
+from profile_grid.tables.gains import LEADING_KEYS
 from profile_grid.tables.largest_gains import at_most
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import PASSES, Claim, leaders, listed, of_all, run_in_words, runs_in_words
+from profile_grid.tables.wording import PASSES, Claim, leaders, listed, median_note, of_all, run_in_words, runs_in_words
 
-MAX_NAMED, MAX_LEADERS = 3, 2
-NOT_DIAGNOSED = Claim("Not answered: no capture of these runs was diagnosed.", "missing")
-LOSSES = {  # of a rule: what it finds, as the subject of a sentence
+MAX_NAMED, MAX_IN_LEAD = 3, 2
+NO_ANSWER = Claim("Not answered: no capture of these runs was diagnosed.", "missing")
+FINDING_NAMES = {  # of a rule: what it finds, as the subject of a sentence
     "launch_bound": "late launches",
     "idle_host": "pauses of the host",
     "idle_sync": "synchronization between steps",
@@ -40,63 +41,57 @@ LOSSES = {  # of a rule: what it finds, as the subject of a sentence
     "unsteady_steps": "unsteady steps",
     "waiting_for_data": "waiting for data",
 }
-ALL_LEADING = (*LEADING_KEYS, "mode")
 MAX_FINDINGS = 4  # findings of a run
 MAX_FUNCTIONS = 10
 
 
-def sentences(measured: Measured) -> list[str]:
+def sentences(measured: Measured) -> list[Claim]:
     """The largest findings with the number of runs; measured gains against the bounds; rules not applied; host time per
     launch."""
     findings = measured.tables["time_lost"]
-    traced = _per_launch(measured)
+    traced = _host_time(measured)
     if findings.empty:
-        return traced or [NOT_DIAGNOSED]
-    losses, runs = findings[~findings["abstained"].astype(bool)], findings["run"].nunique()
-    diagnosed = [
-        *_largest(losses, runs),
-        *_held(measured.tables["predictions"]),
-        *_not_checked(findings),
-    ]
-    return [*traced, *diagnosed] if traced else diagnosed
+        return traced or [NO_ANSWER]
+    losses = _largest_findings(findings[~findings["abstained"].astype(bool)], findings["run"].nunique())
+    return [*traced, *losses, *_remedies_within_bounds(measured.tables["predictions"]), *_not_checked(findings)]
 
 
-def _largest(losses: pd.DataFrame, runs: int) -> list[Claim]:
+def _largest_findings(losses: pd.DataFrame, runs: int) -> list[Claim]:
     """The largest finding of each run, and at most how much of a step it takes; the number of runs without findings."""
     if losses.empty:
         return [Claim("The diagnosis finds nothing in {runs}.", "counted", runs=of_all(runs, runs, "run"))]
-    first = at_most(losses.drop_duplicates("run"))
-    names, shares = [_named(name) for name in first["code"]], first["percent"] / 100
-    has_room = len(first) > 2 and len(set(names)) <= MAX_LEADERS  # the first sentence of an answer is short
+    largest = at_most(losses.drop_duplicates("run"))
+    names, shares = [_finding_name(name) for name in largest["code"]], largest["percent"] / 100
+    has_room = len(set(names)) <= MAX_IN_LEAD  # the first sentence of an answer is short
     text = "The largest finding is {losses}: {most}{shares} of a step{median}."
     lead = Claim(
-        text, "predicted", losses=leaders(names, most=MAX_LEADERS, every=runs), shares=interval(shares, percent),
-        most="at most " if len(first) == 1 else "",
-        median=f" (median {percent(shares.median())})" if has_room else "",
+        text, "predicted", losses=leaders(names, most=MAX_IN_LEAD, every=runs), shares=interval(shares, percent),
+        most="at most " if len(largest) == 1 else "",
+        median=median_note(shares, percent) if has_room else "",
     )  # fmt: skip
-    quiet = [Claim("Nothing is found in {runs}.", "counted", runs=of_all(runs - len(first), runs, "run"))]
-    return [lead, *(quiet if len(first) < runs else [])]
+    quiet = [Claim("Nothing is found in {runs}.", "counted", runs=of_all(runs - len(largest), runs, "run"))]
+    return [lead, *(quiet if len(largest) < runs else [])]
 
 
 def _not_checked(findings: pd.DataFrame) -> list[Claim]:
     """The rules that could not be applied, which differs from finding nothing; their reasons are below the table."""
-    texts = [losses for losses, _ in _silent(findings)]
+    texts = [losses for losses, _ in _unchecked(findings)]
     return [Claim("Not checked, for the reasons below: {texts}.", "missing", texts="; ".join(texts))] if texts else []
 
 
-def _silent(findings: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    """The losses whose rules could not be applied, and the reason."""
+def _unchecked(findings: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    """(losses whose rules could not be applied, in words; the reason); runs without an optimizer have none to fuse."""
     has_no_optimizer = (findings["code"] == "unfused_optimizer") & (findings["mode"] != TRAIN_STEP)
-    silent, every = findings[findings["abstained"].astype(bool) & ~has_no_optimizer], findings["run"].nunique()
-    for message, rows in silent.groupby("message", sort=False, observed=True):
-        some = rows["run"].nunique()
-        where = f" in {of_all(some, every, 'run')}" if some < every else ""
-        names = [_named(name) for name in dict.fromkeys(rows["code"])]
+    unchecked, every = findings[findings["abstained"].astype(bool) & ~has_no_optimizer], findings["run"].nunique()
+    for message, rows in unchecked.groupby("message", sort=False, observed=True):
+        runs = rows["run"].nunique()
+        where = f" in {of_all(runs, every, 'run')}" if runs < every else ""
+        names = [_finding_name(rule) for rule in dict.fromkeys(rows["code"])]
         losses = listed(names) if len(names) <= MAX_NAMED else f"{len(names)} rules"
         yield f"{losses}{where}", str(message)
 
 
-def _held(predictions: pd.DataFrame) -> list[Claim]:
+def _remedies_within_bounds(predictions: pd.DataFrame) -> list[Claim]:
     """How many measured gains of remedies were within their bounds, and which exceeded them by more than processes
     differ."""
     if predictions.empty:
@@ -129,7 +124,7 @@ def within_bound(predictions: pd.DataFrame) -> int:
     return int((predictions["measured_percent"] <= predictions["predicted_percent"]).sum())
 
 
-def _per_launch(measured: Measured) -> list[Claim]:
+def _host_time(measured: Measured) -> list[Claim]:
     """Host time per launch under the trace, over all runs, and the Python function with the most time."""
     rows = measured.tables["host_per_launch"]
     if rows.empty:
@@ -138,36 +133,30 @@ def _per_launch(measured: Measured) -> list[Claim]:
     us = (rows.groupby(["run", "doing"])["own_ms"].sum() * 1e3 / launches).unstack(fill_value=0.0)
     order = us.median().sort_values(ascending=False).index[:MAX_NAMED]
     total = us.sum(axis=1)
-    median = f" (median {significant(total.median())})" if len(total) > 2 else ""
-    most = order[0]
-    lead = Claim(
-        "While its calls are traced, the host needs {us} µs per launch of a step{median}, {share} of it {most}.",
-        us=interval(total, significant), median=median, share=interval(us[most] / total, percent), most=_activity(most),
-    )  # fmt: skip
-    slower = rows.groupby("run")["own_ms"].sum() / rows.groupby("run")["unprofiled_step_ms"].first()
-    trace = (
-        [Claim("Tracing makes a step (its phases together) {factor} times as long as without a profiler.",
-               factor=interval(slower.dropna(), significant))]
-        if slower.notna().any()
-        else []
-    )  # fmt: skip
-    parts = [f"{_activity(activity)} {significant(us[activity].median())}" for activity in order]
-    medians = " (medians)" if len(us) > 1 else ""
-    text = "Host time by activity, in µs per launch{medians}: {parts}."
-    by_part = Claim(text, medians=medians, parts=listed(parts))
-    return [lead, *trace, by_part, *_functions(measured.tables["host_stacks"], us[most])]
+    main_activity = order[0]
+    text = "While its calls are traced, the host needs {us} µs per launch of a step{median}, {share} of it {most}."
+    share, median = interval(us[main_activity] / total, percent), median_note(total, significant)
+    claims = [Claim(text, us=interval(total, significant), median=median, share=share, most=_activity(main_activity))]
+    slowdown = (rows.groupby("run")["own_ms"].sum() / rows.groupby("run")["unprofiled_step_ms"].first()).dropna()
+    if len(slowdown):
+        text = "Tracing makes a step (its phases together) {factor} times as long as without a profiler."
+        claims.append(Claim(text, factor=interval(slowdown, significant)))
+    activities = [f"{_activity(activity)} {significant(us[activity].median())}" for activity in order]
+    text, medians = "Host time by activity, in µs per launch{medians}: {parts}.", " (medians)" if len(us) > 1 else ""
+    claims.append(Claim(text, medians=medians, parts=listed(activities)))
+    return [*claims, *_functions(measured.tables["host_stacks"], us[main_activity])]
 
 
 def _functions(stacks: pd.DataFrame, outside_us: pd.Series) -> list[Claim]:
     """By mode the Python function with the most samples outside calls, and its share of the time there."""
-    first = stacks.drop_duplicates("run")
-    share = first["estimated_us_per_launch"] / outside_us.reindex(first["run"]).to_numpy()
+    top_functions = stacks.drop_duplicates("run")
+    share = top_functions["estimated_us_per_launch"] / outside_us.reindex(top_functions["run"]).to_numpy()
     texts = [
         f"{interval(share[rows.index], percent)} of that time in {PASSES[mode]}"
-        for mode, rows in first.groupby("mode", sort=False)
+        for mode, rows in top_functions.groupby("mode", sort=False)
     ]
     text = "The Python function with the most time in Python and PyTorch is {functions}: {texts}."
-    functions = leaders([code(name) for name in first["function"]])
+    functions = leaders([code(name) for name in top_functions["function"]])
     return [Claim(text, functions=functions, texts=listed(texts))] if texts else []
 
 
@@ -176,27 +165,27 @@ def tables(measured: Measured) -> list[Part]:
     findings, stacks = measured.tables["time_lost"], measured.tables["host_stacks"]
     parts: list[Part] = []
     if len(findings):
-        silent = [f"- {losses}: {with_code(reason)}" for losses, reason in _silent(findings)]
+        unchecked = [f"- {losses}: {with_code(reason)}" for losses, reason in _unchecked(findings)]
         parts = [
             ("Findings of the diagnosis of each capture, with the largest possible saving in a step without a"
              " profiler",
              _findings_table(measured)),
-            *(["\n".join(["Not checked:\n", *silent])] if silent else []),
+            *(["\n".join(["Not checked:\n", *unchecked])] if unchecked else []),
             ("Bounds of what remedies save, and what they saved without a profiler",
-             rows_table(measured.tables["predictions"], ALL_LEADING, REMEDIES, words=2)),
+             rows_table(measured.tables["predictions"], LEADING_KEYS, REMEDIES, words=2)),
         ]  # fmt: skip
     for name, rows in measured.tables["host_per_launch"].groupby("run", sort=False):
         run = run_in_words(rows.iloc[0])
         text = f"What the launching thread of the host does in a step, traced in a separate process ({run})"
-        parts.append((text, _per_launch_cells(rows)))
-        functions = _stacks(stacks[stacks["run"] == name])
+        parts.append((text, _per_launch_table(rows)))
+        functions = _functions_table(stacks[stacks["run"] == name])
         parts.append(("Python functions in that time, by sampled stacks", functions))
     return parts
 
 
 REMEDIES = (
     ("remedy", lambda row: f"{BY_KEY[row['remedy']].heading} {BY_KEY[row['remedy']].name_of(row[row['remedy']])}"),
-    ("for", lambda row: _codes(row["codes"])),
+    ("for", lambda row: _finding_names(row["codes"])),
     ("at most, ms (of a step)", lambda row: _gain(row, "predicted")),
     ("gained, ms (of a step)", lambda row: _gain(row, "measured")),
     ("within the bound", lambda row: "yes" if row["holds"] else "**no**"),
@@ -210,11 +199,15 @@ def _findings_table(measured: Measured) -> MarkdownTable:
 
     def cells(run: dict) -> list[str]:
         run_losses = losses[losses["run"] == run["run"]]
-        more = [f"and {len(run_losses) - MAX_FINDINGS} more"] if len(run_losses) > MAX_FINDINGS else []
-        nothing = "nothing" if run["run"] in set(findings["run"]) else status_word(run[CAPTURE.status_column])
-        return ["; ".join([*map(_finding, run_losses.head(MAX_FINDINGS).itertuples()), *more]) or nothing]
+        texts = [
+            f"{_finding_name(row.code)}: {significant(row.ms)} ms ({percent(row.percent / 100)})"
+            for row in run_losses.head(MAX_FINDINGS).itertuples()
+        ]
+        texts += [f"and {len(run_losses) - MAX_FINDINGS} more"] if len(run_losses) > MAX_FINDINGS else []
+        is_diagnosed = run["run"] in set(findings["run"])
+        return ["; ".join(texts) or ("nothing" if is_diagnosed else status_word(run[CAPTURE.status_column]))]
 
-    return lines_table(measured.runs, ALL_LEADING, ("findings, with the largest possible saving",), cells, words=1)
+    return lines_table(measured.runs, LEADING_KEYS, ("findings, with the largest possible saving",), cells, words=1)
 
 
 def _gain(row: dict, which: str) -> str:
@@ -226,52 +219,46 @@ def _activity(doing: str) -> str:
     return "in Python and PyTorch" if doing == NO_CALL else escaped(doing)
 
 
-def _per_launch_cells(run_rows: pd.DataFrame) -> MarkdownTable:
+def _per_launch_table(run_rows: pd.DataFrame) -> MarkdownTable:
     """One line per launching phase: microseconds of its launching thread per launch, by activity."""
-    doing = list(run_rows.groupby("doing", sort=False)["own_ms"].sum().sort_values(ascending=False).index)
+    activities = list(run_rows.groupby("doing", sort=False)["own_ms"].sum().sort_values(ascending=False).index)
     lines = []
     for phase, rows in run_rows.groupby("phase", sort=False):
         us = rows.set_index("doing")["us_per_launch"]
         launches, ms = rows["launches"].iloc[0], rows["own_ms"].sum()
-        cells = (us.get(activity, 0.0) for activity in doing)
+        cells = (us.get(activity, 0.0) for activity in activities)
         figures = (count(launches), significant(ms), significant(us.sum()), *map(significant, cells))
         lines.append((escaped(phase), *figures))
-    headings = ("phase", "launches", "ms", "µs per launch", *(f"{_activity(activity)}, µs" for activity in doing))
+    headings = ("phase", "launches", "ms", "µs per launch", *(f"{_activity(activity)}, µs" for activity in activities))
     return MarkdownTable(headings, tuple(lines), first_right=1)
 
 
-def _stacks(run_rows: pd.DataFrame) -> MarkdownTable:
+def _functions_table(run_rows: pd.DataFrame) -> MarkdownTable:
     """One line per function with the most samples outside calls."""
-    lines = []
-    for row in run_rows.head(MAX_FUNCTIONS).itertuples():
-        figures = count(row.samples), count(row.samples_in_calls), significant(row.estimated_ms)
-        lines.append((code(row.function, in_table=True), *figures, significant(row.estimated_us_per_launch)))
-    headings = (
-        "function",
-        "samples",
-        "samples in CUDA and OS runtime calls",
-        "estimated, ms",
-        "estimated, µs per launch",
-    )
-    return MarkdownTable(headings, tuple(lines), first_right=1)
+    lines = tuple(
+        (
+            code(row.function, in_table=True), count(row.samples), count(row.samples_in_calls),
+            significant(row.estimated_ms), significant(row.estimated_us_per_launch),
+        )
+        for row in run_rows.head(MAX_FUNCTIONS).itertuples()
+    )  # fmt: skip
+    of_calls = "samples in CUDA and OS runtime calls"
+    headings = ("function", "samples", of_calls, "estimated, ms", "estimated, µs per launch")
+    return MarkdownTable(headings, lines, first_right=1)
 
 
-def losses(machines: Iterable[Measured]) -> list[str]:
+def finding_definitions(machines: Iterable[Measured]) -> list[str]:
     """What each loss that was found is, with the code of its rule: "late launches (`launch_bound`): ..."."""
     tables = [machine.tables["time_lost"] for machine in machines]
-    found = dict.fromkeys(name for table in tables for name in table.loc[~table["abstained"].astype(bool), "code"])
+    codes = dict.fromkeys(name for table in tables for name in table.loc[~table["abstained"].astype(bool), "code"])
     looks_for = {rule.code: rule.looks_for for rule in RULES}
-    return [f"{_named(name)} ({code(name)}): {looks_for[name]}." for name in found if name in looks_for]
+    return [f"{_finding_name(name)} ({code(name)}): {looks_for[name]}." for name in codes if name in looks_for]
 
 
-def _finding(row) -> str:
-    return f"{_named(row.code)}: {significant(row.ms)} ms ({percent(row.percent / 100)})"
+def _finding_names(codes: str) -> str:
+    return ", ".join(_finding_name(name) for name in codes.split(", ") if name) or "no finding"
 
 
-def _codes(codes: str) -> str:
-    return ", ".join(_named(name) for name in codes.split(", ") if name) or "no finding"
-
-
-def _named(rule: str) -> str:
+def _finding_name(rule: str) -> str:
     """What a rule finds, in words: "late launches"; the code of an unknown one."""
-    return LOSSES.get(rule) or code(rule, in_table=True)
+    return FINDING_NAMES.get(rule) or code(rule, in_table=True)

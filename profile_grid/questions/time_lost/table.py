@@ -48,23 +48,25 @@ def predictions(merged: Merged) -> pd.DataFrame:
     findings = largest_gains.bounded(merged["findings"], merged)
     diagnosed = set(findings["run"])
     losses = findings[~findings["abstained"].astype(bool)].set_index("run")
-    tables = [_of_remedy(remedy, merged, losses, diagnosed) for remedy in REMEDIES]
+    tables = [_remedy_rows(remedy, merged, losses, diagnosed) for remedy in REMEDIES]
     filled = [table for table in tables if len(table)]
     return pd.concat(filled or tables[:1], ignore_index=True)
 
 
-def _of_remedy(remedy: Remedy, merged: Merged, losses: pd.DataFrame, diagnosed: set) -> pd.DataFrame:
+def _remedy_rows(remedy: Remedy, merged: Merged, losses: pd.DataFrame, diagnosed: set) -> pd.DataFrame:
+    """The rows of `predictions` for one remedy. `losses` are the findings, by run; `diagnosed` the runs with a
+    diagnosis."""
     key = remedy.dimension.key
     times = ratios.times_with_base(merged, remedy.dimension)
-    times = times[(times["phase"] == names.WHOLE_STEP) & times["base_run"].isin(diagnosed)].reset_index(drop=True)
+    times = times[(times["phase"] == names.WHOLE_STEP) & times["base_run"].isin(diagnosed)]
     if remedy.values is not None:
-        times = times[times[key].isin(remedy.values)].reset_index(drop=True)
+        times = times[times[key].isin(remedy.values)]
     if remedy.on_one_gpu:
-        times = times[times[GPUS.key].astype("int64") == 1].reset_index(drop=True)
+        times = times[times[GPUS.key].astype("int64") == 1]
+    times = times.reset_index(drop=True)
     smaller = times[key].astype("float64") / remedy.dimension.default if remedy.dimension is BATCH_SIZE else 1.0
-    of_own = 1 / times["speed_up"] / smaller
     predicted = [_predicted(remedy, losses[losses.index == run]) for run in times["base_run"]]
-    measured = 100 * (1 - of_own)
+    measured = 100 * (1 - 1 / times["speed_up"] / smaller)
     bound = np.array([percent for percent, _ in predicted], "float64")
     least = 100 * (1 - 1 / times["speed_up_low"] / smaller)  # of the interval between processes
     table = times[[*LEADING, "base_run"]].assign(
@@ -90,7 +92,7 @@ def _predicted(remedy: Remedy, losses: pd.DataFrame) -> tuple[float, str]:
 
 def host_per_launch(merged: Merged) -> pd.DataFrame:
     """One row per run with a host trace, launching phase, and activity of its launching thread."""
-    rows = _of_launching_threads(merged)
+    rows = _launching_thread_rows(merged)
     rows = rows[rows["doing"] != STACK]
     keys = [*LEADING, "phase", "thread", "doing", "launches"]
     table = rows.groupby(keys, sort=False, as_index=False)[["calls", "own_ms"]].sum()
@@ -101,18 +103,17 @@ def host_per_launch(merged: Merged) -> pd.DataFrame:
 def host_stacks(merged: Merged) -> pd.DataFrame:
     """One row per run with a host trace and function whose Python code its launching threads ran outside calls; the
     longest first."""
-    rows = _of_launching_threads(merged)
+    rows = _launching_thread_rows(merged)
     launches = rows.drop_duplicates(["run", "phase"]).groupby("run", sort=False)["launches"].sum()
     stacks = rows[(rows["doing"] == STACK) & (rows["estimated_ms"] > 0)]
-    table = stacks.groupby([*LEADING, "function"], sort=False, as_index=False)[
-        ["samples", "samples_in_calls", "estimated_ms"]
-    ].sum()
+    columns = ["samples", "samples_in_calls", "estimated_ms"]
+    table = stacks.groupby([*LEADING, "function"], sort=False, as_index=False)[columns].sum()
     table["estimated_us_per_launch"] = table["estimated_ms"] * 1e3 / table["run"].map(launches).astype("float64")
     table = table.assign(_less=-table["estimated_ms"])
     return in_order_of(table, launches.index, "_less", "function").drop(columns="_less")
 
 
-def _of_launching_threads(merged: Merged) -> pd.DataFrame:
+def _launching_thread_rows(merged: Merged) -> pd.DataFrame:
     """The rows of each phase's launching thread; the phases of a run in the order of a step."""
     rows = merged["host_time"]
     rows = rows[rows["launches_most"].astype(bool) & (rows["launches"] > 0)]
@@ -121,14 +122,14 @@ def _of_launching_threads(merged: Merged) -> pd.DataFrame:
     return in_order_of(rows, rows["run"], "_place").drop(columns="_place")
 
 
-FIGURES = [
+TIME_LOST_COLUMNS = [
     "code", "abstained", "gain_ms", "gain_percent", "unprofiled_ms", "unprofiled_percent", "sure", "message", "advice",
 ]  # fmt: skip
 
 
 def time_lost(merged: Merged) -> pd.DataFrame:
     """One row per run and rule that speaks or abstains; the largest gain of a run first."""
-    return largest_gains.largest_first(merged)[[*LEADING, *FIGURES]]
+    return largest_gains.largest_first(merged)[[*LEADING, *TIME_LOST_COLUMNS]]
 
 
 UNPROFILED = columns("""

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from profile_grid.documents.summaries import summary_tables
-from profile_grid.questions.time_lost.document import LOSSES
+from profile_grid.questions.time_lost.document import FINDING_NAMES
 from profile_grid.questions.time_lost.table import REMEDIES, host_per_launch, host_stacks, time_lost
 from profile_grid.tables.per_pass import Merged
 from tests.profile_grid.made_up import Made, forward_kernels, merged
@@ -111,7 +111,7 @@ def test_every_rule_that_a_remedy_mends_is_there():
     from kernel_tables.diagnosis.rules import CODES
 
     assert {code for remedy in REMEDIES for code in remedy.codes} <= set(CODES)
-    assert set(LOSSES) == set(CODES)  # each has words of its own, since a code is no subject of a sentence
+    assert set(FINDING_NAMES) == set(CODES)  # each has words of its own, since a code is no subject of a sentence
 
 
 def test_the_sentences_say_what_could_gain_most_and_what_cannot_be_told():
