@@ -12,7 +12,15 @@ from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import DIMENSIONS, LEADING, Dimension
 from profile_grid.study.stages import ENERGY, TIMING
 from profile_grid.study.table_spec import FLOAT, TableSpec, columns
-from profile_grid.tables.evidence import FASTER, FEWEST_PROCESSES, SLOWER, UNCLEAR, judged, of_processes, typical_ms
+from profile_grid.tables.evidence import (
+    FASTER,
+    FEWEST_PROCESSES,
+    SLOWER,
+    UNCLEAR,
+    ratio_verdicts,
+    ratios_of_processes,
+    typical_ms,
+)
 from profile_grid.tables.names import NO_RANGE
 from profile_grid.tables.ratios import ratio_and_std
 
@@ -48,7 +56,7 @@ def cells(before: Results, after: Results) -> pd.DataFrame:
     names = list(dict.fromkeys([*before.runs, *after.runs]))
     table = pd.DataFrame([_cell(name, before, after) for name in names], columns=[*CELLS.all_names, *OF_A_TEST])
     table = table.astype(dict.fromkeys([*FIGURES, *OF_A_TEST], "float64"))
-    verdicts = judged(1 / table["ratio"], *(table.pop(name) for name in OF_A_TEST))
+    verdicts = ratio_verdicts(1 / table["ratio"], *(table.pop(name) for name in OF_A_TEST))
     tested = verdicts["p"].notna()
     figures = {"ratio_low": 1 / verdicts["high"], "ratio_high": 1 / verdicts["low"], **verdicts[["p", "p_adjusted"]]}
     return table.assign(**figures, verdict=table["verdict"].where(~tested, verdicts["verdict"]))
@@ -69,7 +77,7 @@ def _cell(name: str, before: Results, after: Results) -> dict:
     if min(len(old_ms), len(new_ms)) < FEWEST_PROCESSES:
         needed = f"{FEWEST_PROCESSES} processes per side are needed: timing: {{processes: {FEWEST_PROCESSES}}}"
         return row | {"verdict": TOO_FEW, "reason": needed}
-    _, (error,), (freedom,) = of_processes(old_ms[None], new_ms[None])
+    _, (error,), (freedom,) = ratios_of_processes(old_ms[None], new_ms[None])
     return row | {"reason": "", "error": error, "freedom": freedom}
 
 

@@ -13,7 +13,7 @@ from profile_grid.documents.definitions import needed_for
 from profile_grid.quantities import ABSENT, GIBIBYTE, count, counted, known, percent, ratio, significant, with_spread
 from profile_grid.study.dimensions import KEYS
 from profile_grid.tables.cells import lines_table
-from profile_grid.tables.evidence import CONFIDENCE, FASTER, FEWEST_PROCESSES, RATE, SLOWER, UNCLEAR
+from profile_grid.tables.evidence import CONFIDENCE, FALSE_RATE, FASTER, FEWEST_PROCESSES, SLOWER, UNCLEAR
 from profile_grid.tables.wording import Claim, listed, of_all, run_in_words
 
 TITLE = "Before and after"
@@ -23,8 +23,8 @@ DEFINITIONS = (
     f" has {100 * CONFIDENCE:.0f} % confidence for this run only.\n"
     "- slower, faster: by Welch's test of the logarithms of the times. The unit is the process, because steps of one"
     " process share clocks and memory. The p-value, adjusted for the number of runs (Benjamini and Hochberg), is below"
-    f" {RATE:g}: at most {100 * RATE:.0f} % of these verdicts are expected to be wrong. Intervals are not adjusted, so"
-    f" an interval may exclude 1 although the verdict is '{UNCLEAR}'.\n"
+    f" {FALSE_RATE:g}: at most {100 * FALSE_RATE:.0f} % of these verdicts are expected to be wrong. Intervals are not"
+    f" adjusted, so an interval may exclude 1 although the verdict is '{UNCLEAR}'.\n"
     "- [if GiB|MiB] memory: the peak of all tensors, of one process per side.\n"
     "- [if J per step] energy: ± is the standard deviation between the windows of one process per side, so there is no"
     " verdict.\n"

@@ -7,7 +7,7 @@ from kernel_tables.page.colors import BLUE, GREY, PALE, VERMILLION
 from profile_grid.comparing.cells import TOO_FEW
 from profile_grid.figures import marks
 from profile_grid.figures.panels import Drawing, Figure, Tables, row
-from profile_grid.figures.theme import SMALL, WIDTH, Log, legend
+from profile_grid.figures.theme import SMALL, WIDTH, LogAxis, legend
 from profile_grid.quantities import counted, interval, percent, significant
 from profile_grid.study.dimensions import BY_KEY, MODE
 from profile_grid.tables.evidence import FASTER, SLOWER, UNCLEAR
@@ -38,7 +38,7 @@ def draw(tables: Tables) -> Drawing:
     timed = timed.assign(cell=[_label(row, keys) for row in timed.to_dict("records")])
     chosen, notes = _fitting(timed)
     reach = _reach(chosen)
-    axis = Log(1 / reach, reach, WIDTH // 3)
+    axis = LogAxis(1 / reach, reach, WIDTH // 3)
     drawn = {f"{name}_drawn": chosen[name].clip(axis.low, axis.high) for name in ("ratio_low", "ratio_high")}
     chosen = chosen.assign(**drawn, ratio_drawn=chosen["ratio"])
     if (chosen["ratio_high"] > axis.high).any() or (chosen["ratio_low"] < axis.low).any():
@@ -93,7 +93,7 @@ def _reach(cells: pd.DataFrame) -> float:
     return max(LEAST_REACH, needed.quantile(MOST), *known_bounds, *ratios, *(1 / ratios)) * MARGIN
 
 
-def _panel(cells: pd.DataFrame, mode: str, x: Log, lines: list[str], width: int, first: bool) -> alt.LayerChart:
+def _panel(cells: pd.DataFrame, mode: str, x: LogAxis, lines: list[str], width: int, first: bool) -> alt.LayerChart:
     height = LINE_PX * len(lines)
     names = marks.name_axis(labels=first, domain=first)
     y = alt.Y("cell:N", scale=alt.Scale(domain=lines), sort=lines, axis=names)
@@ -125,7 +125,7 @@ def _panel(cells: pd.DataFrame, mode: str, x: Log, lines: list[str], width: int,
     return layers.properties(title=title, width=width, height=height)
 
 
-def _ticks(x: Log) -> list[float]:
+def _ticks(x: LogAxis) -> list[float]:
     """Ticks at 1 and at equal distances on both sides, in round percentages."""
     step = next(step for step in STEPS if step >= (x.high - 1) / 3)
     return [tick for tick in (1 - 2 * step, 1 - step, 1, 1 + step, 1 + 2 * step) if x.low <= tick <= x.high]

@@ -95,7 +95,7 @@ def sides_of_study(results: Results, dimension: dimensions.Dimension) -> tuple[R
     if dimension.default is None:
         keys = ", ".join(fact.key for fact in dimensions.DIMENSIONS if fact.default is not None)
         raise OutsideError(f"varies={dimension.key}: there is no default to compare with; name one of {keys}")
-    both = ratios.pairs(pd.DataFrame(results.runs.values()), dimension)
+    both = ratios.baseline_pairs(pd.DataFrame(results.runs.values()), dimension)
     if both.empty:
         raise OutsideError(
             f"{results.folder}: no two runs differ only in {dimension.key}, with one of them at {dimension.default}"

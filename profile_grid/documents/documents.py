@@ -26,7 +26,16 @@ from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
 from profile_grid.tables import cells, evidence
 from profile_grid.tables.evidence import LAUNCH_BOUND_SHARE
 from profile_grid.tables.measured import Machine, Measured, by_machine, command_to_measure_again, measured_on
-from profile_grid.tables.wording import MOST_BULLETS, VERDICTS, Claim, listed, of_all, of_pytorch, run_in_words, varying
+from profile_grid.tables.wording import (
+    MAX_BULLETS,
+    VERDICTS,
+    Claim,
+    listed,
+    named_keys,
+    of_all,
+    pytorch_reason,
+    run_in_words,
+)
 
 MAX_WITH_BYTES = 3  # runs whose missing bytes are listed
 STAGE_NAMES = "|".join(stage.name for stage in STAGES)
@@ -41,7 +50,7 @@ def not_measured(runs: pd.DataFrame, stages: Sequence[Stage] = STAGES) -> list[s
     return _with_runs(((row, [_reason(row, stages, with_bytes)]) for row in lacking), runs, len(runs))
 
 
-def noted(runs: pd.DataFrame) -> list[str]:
+def run_notes(runs: pd.DataFrame) -> list[str]:
     """The notes on runs that have results, each once with its runs."""
     everywhere = [stage.status_column for stage in STAGES if stage.of_every_run]
     every, runs = len(runs), runs[runs[everywhere].isin((COMPLETE, NOT_ASKED)).all(axis=1)]
@@ -53,7 +62,7 @@ def _with_runs(
     texts_by_run: Iterable[tuple[dict, Iterable[str]]], runs: pd.DataFrame, every: int, noun: str = "run"
 ) -> list[str]:
     """Each text once with its run, or the number of its runs of `every`. The table `runs` has all."""
-    named = varying(runs)
+    named = named_keys(runs)
     names: dict[str, list[str]] = {}
     for row, texts in texts_by_run:
         for text in texts:
@@ -75,7 +84,7 @@ def _reason(row: dict, stages: Sequence[Stage], with_bytes: bool) -> str:
     known_reason = known(row.get("reason"))
     reason = escaped(_reason_of(row["reason"], failed)) if known_reason else "no reason was recorded"
     if set(ended) == {UNSUPPORTED}:
-        return f"not supported here: {of_pytorch(reason)}"
+        return f"not supported here: {pytorch_reason(reason)}"
     outcomes = ", ".join(f"{' and '.join(stages)} {escaped(status)}" for status, stages in ended.items())
     return f"{outcomes}: {reason}"
 
@@ -134,7 +143,7 @@ class Section:
 
     def notes(self, question: Question | None = None) -> list[str]:
         """The notes on runs that the question's document shows, or on all."""
-        return noted(self._runs_of(question))
+        return run_notes(self._runs_of(question))
 
     def first_verdict(self, questions: Iterable[Question]) -> str | None:
         """The first of the questions with a sentence that rests on the differences between processes."""
@@ -215,7 +224,7 @@ def section(
     link of `documents` replaces an answer that is missing."""
     questions = asked_of(runs) if questions is None else questions
     measured = measured_on(machine, names, runs, summaries)
-    sentences = {question: _module(question).sentences(measured)[: 1 + MOST_BULLETS] for question in questions}
+    sentences = {question: _module(question).sentences(measured)[: 1 + MAX_BULLETS] for question in questions}
     for question in sentences.keys() & links.keys():
         if sentences[question][0].rule == "missing":
             sentences[question] = [links[question]]

@@ -11,8 +11,8 @@ from profile_grid.figures.theme import (
     CROSS,
     GROUND,
     SMALL,
-    Contexts,
-    Log,
+    ContextAxis,
+    LogAxis,
     Series,
     fill,
     in_drawing_order,
@@ -55,14 +55,14 @@ def with_ends(rows: pd.DataFrame, mean: str, std: str, name: str) -> pd.DataFram
     return rows.assign(**{f"{name}_low": low.where(~(low < rows[mean] / 2), rows[mean]), f"{name}_high": high})
 
 
-def axis_of(rows: pd.DataFrame, mean: str, std: str, length_px: int, margin: float = 1.3) -> Log:
+def log_axis(rows: pd.DataFrame, mean: str, std: str, length_px: int, margin: float = 1.3) -> LogAxis:
     """The axis of these means with their spread."""
     ends = with_ends(rows, mean, std, "end")
-    return Log.around(ends[[mean, "end_low", "end_high"]].to_numpy("float64").ravel(), length_px, margin)
+    return LogAxis.around(ends[[mean, "end_low", "end_high"]].to_numpy("float64").ravel(), length_px, margin)
 
 
-def measured(
-    rows: pd.DataFrame, x: alt.X, y: Log, title: str | None, series: Series, mean: str, std: str, tooltip: list,
+def means_with_spread(
+    rows: pd.DataFrame, x: alt.X, y: LogAxis, title: str | None, series: Series, mean: str, std: str, tooltip: list,
     joined: bool = True,
 ) -> list[alt.Chart]:  # fmt: skip
     """A marker at each mean with its spread, per series joined by a line."""
@@ -105,7 +105,7 @@ def part_fills(rows: pd.DataFrame, column: str, lined: bool = True) -> alt.Fill:
     return alt.Fill(f"{column}:N", scale=scale, legend=legend(visible, values=visible, symbolSize=BAR_SYMBOL))
 
 
-def placed(rows: pd.DataFrame, value: str, by: str, stack: str = "run") -> pd.DataFrame:
+def stacked(rows: pd.DataFrame, value: str, by: str, stack: str = "run") -> pd.DataFrame:
     """The rows with `start` and `end` of each part in its `stack`: sums of `value` in the drawing order of `by`."""
     order = {name: position for position, name in enumerate(in_drawing_order(rows[by]))}
     rows = rows.assign(_order=rows[by].map(order)).sort_values("_order", kind="stable")
@@ -127,13 +127,13 @@ def bars(rows: pd.DataFrame, channels: dict, fills: alt.Fill, tooltip: list) -> 
     return alt.layer(parts, after.encode(**channels, text="text:N"))
 
 
-def room_px(missing: pd.DataFrame) -> float:
+def missing_marks_px(missing: pd.DataFrame) -> float:
     """The height that the marks of runs without results need at the foot of a panel."""
     return 0 if missing.empty else 8 + LINE_PX * (int(_lines(missing).max()) + 1 + (len(missing) > MAX_LABELLED))
 
 
 def missing_marks(
-    missing: pd.DataFrame, contexts: Contexts, y: Log, series: Series, named: str = "model"
+    missing: pd.DataFrame, contexts: ContextAxis, y: LogAxis, series: Series, named: str = "model"
 ) -> list[alt.Chart]:
     """A cross per run without results, at its context length and the foot of the panel, labelled with its value in the
     column `named` and the reason. If there are many, one line says what the crosses are; the notes list the runs."""
@@ -152,12 +152,12 @@ def missing_marks(
 
 
 def against_context(
-    rows: pd.DataFrame, missing: pd.DataFrame, contexts: Contexts, title: str, series: Series, time: tuple[str, str],
+    rows: pd.DataFrame, missing: pd.DataFrame, contexts: ContextAxis, title: str, series: Series, time: tuple[str, str],
     tooltip: list, size: tuple[int, int],
 ) -> alt.LayerChart:  # fmt: skip
     """Lines of times (columns of means and spreads) against context length, with the runs without results."""
-    y = axis_of(rows, *time, size[1]).with_room(below_px=room_px(missing))
-    lines = measured(rows, contexts.x(), y, title, series, *time, tooltip)
+    y = log_axis(rows, *time, size[1]).with_room(below_px=missing_marks_px(missing))
+    lines = means_with_spread(rows, contexts.x(), y, title, series, *time, tooltip)
     crosses = missing_marks(missing, contexts, y, series, named=series.column)
     return alt.layer(*lines, *crosses, width=size[0], height=size[1])
 
@@ -169,7 +169,7 @@ def _lines(missing: pd.DataFrame) -> pd.Series:
     return missing.groupby("context_length").cumcount().clip(upper=MAX_LINES - 1)
 
 
-def _labels(rows: pd.DataFrame, contexts: Contexts, channels: dict) -> list[alt.Chart]:
+def _labels(rows: pd.DataFrame, contexts: ContextAxis, channels: dict) -> list[alt.Chart]:
     """The labels, on the side of their marks that has more room."""
     right = pd.Series([contexts.is_right(length) for length in rows["context_length"]], index=rows.index, dtype="bool")
     sides = ((rows[right], "right", -7), (rows[~right], "left", 7))

@@ -127,7 +127,7 @@ def _svg(specification: Spec) -> str:
 
 
 def _in_form(svg: str, suffix: str) -> bytes:
-    return packed(vl_convert.svg_to_png(svg, scale=PNG_SCALE)) if suffix == ".png" else _for_browsers(svg).encode()
+    return packed_png(vl_convert.svg_to_png(svg, scale=PNG_SCALE)) if suffix == ".png" else _for_browsers(svg).encode()
 
 
 def _for_browsers(svg: str) -> str:
@@ -175,7 +175,7 @@ def _widths(looks: Sequence[Mapping[str, str | float]]) -> list[float]:
     return [float(width) for width in RECTANGLE.findall(svg)]
 
 
-def packed(png: bytes) -> bytes:
+def packed_png(png: bytes) -> bytes:
     """The same image in a quarter of the bytes or less. vl-convert's figures have an alpha channel that is opaque
     everywhere, a filter that suits photographs, and fast compression. Other images are returned unchanged."""
     chunks = list(_chunks(png))

@@ -67,7 +67,7 @@ def _short(dimension: Dimension, value: object) -> str:
     return dimension.words(value).removeprefix("with ").removeprefix("on ")
 
 
-def words(runs: pd.DataFrame) -> measured.Words:
+def device_words(runs: pd.DataFrame) -> measured.Words:
     """What kernels and their time are called on the device of these runs."""
     return measured.ON_CPU if set(runs["device"].dropna()) == {"cpu"} else measured.ON_GPU
 
@@ -87,7 +87,7 @@ def models_in_order(runs: pd.DataFrame) -> list[str]:
     return list(largest.sort_values(kind="stable").index)
 
 
-def by_size(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+def sorted_by_size(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """The rows by size of the model, context length, and mode; a stable sort."""
     models, modes = models_in_order(runs), list(MODES)
     ranks = {"model": models.index, "context_length": int, "mode": lambda mode: modes.index(mode) if mode else -1}

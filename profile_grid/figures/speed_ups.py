@@ -8,7 +8,7 @@ import pandas as pd
 from kernel_tables.page.colors import GREY
 from profile_grid.figures import marks, run_selection
 from profile_grid.figures.panels import GAP_PX, Drawing, Figure, Frame, Spec, Tables, row
-from profile_grid.figures.theme import INK, WIDTH, Log, Series
+from profile_grid.figures.theme import INK, WIDTH, LogAxis, Series
 from profile_grid.quantities import interval, ratio
 from profile_grid.study.dimensions import FULLEST_FIRST, KEYS, MODES, Dimension
 from profile_grid.study.stages import TIMING
@@ -81,7 +81,7 @@ def _rows(times: pd.DataFrame, dimension: Dimension, runs: pd.DataFrame) -> pd.D
     """The speed-ups of the phases that are drawn, by configuration, the smallest model first."""
     is_step = (times["mode"] == FORWARD) & (times["phase"] == FORWARD)
     times = times[times["phase"].isin(PHASES) & ~is_step]
-    times = run_selection.by_size(times, runs)
+    times = run_selection.sorted_by_size(times, runs)
     cells = run_selection.labels(times.assign(**{dimension.key: dimension.default}))
     names = times[dimension.key].map(dimension.name_of)
     return times.assign(
@@ -93,7 +93,9 @@ def _rows(times: pd.DataFrame, dimension: Dimension, runs: pd.DataFrame) -> pd.D
 def _panels(rows: pd.DataFrame, cells: list[str], series: Series, title: str) -> Spec:
     phases = [phase for phase in PHASES if phase in set(rows["phase"])]
     width = (WIDTH - NAMES_PX) // max(len(phases), 2) - GAP_PX
-    x = Log.around([1.0, *rows[["speed_up", "speed_up_low", "speed_up_high"]].to_numpy().ravel()], width, margin=1.1)
+    x = LogAxis.around(
+        [1.0, *rows[["speed_up", "speed_up_low", "speed_up_high"]].to_numpy().ravel()], width, margin=1.1
+    )
     size = {"width": width, "height": len(cells) * (len(series.names) * BAR_PX + SPACE_PX)}
     panels = []
     for phase in phases:
@@ -103,7 +105,7 @@ def _panels(rows: pd.DataFrame, cells: list[str], series: Series, title: str) ->
     return row(*panels, spacing=GAP_PX)
 
 
-def _panel(rows: pd.DataFrame, x: Log, y: alt.Y, series: Series, title: str | None) -> alt.LayerChart:
+def _panel(rows: pd.DataFrame, x: LogAxis, y: alt.Y, series: Series, title: str | None) -> alt.LayerChart:
     channels = {"y": y, "yOffset": alt.YOffset(f"{NAME}:N", scale=alt.Scale(domain=list(series.names)))}
     low, middle = (alt.X(f"{name}:Q", scale=x.scale, axis=x.axis(title)) for name in ("speed_up_low", "speed_up"))
     tooltip = marks.tooltip(rows, ("speed_up", "times as fast", marks.DIGITS), ("verdict", "verdict"))

@@ -22,7 +22,7 @@ FONT_SIZE, SMALL, SMALLEST = 11, 9, 8
 ON_PAPER = {"ink": "#1d2127", "soft": "#5a626c", "line": "#dfe3e8", "ground": "#ffffff"}
 INK, SOFT, LINE, GROUND = (alt.ExprRef(name) for name in ON_PAPER)
 SERIES = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, INK, GREY)
-KINDS = (  # the place of a name in its list sets its colour and shape in every figure
+NAMES_BY_KIND = (  # the place of a name in its list sets its colour and shape in every figure
     ("small", "medium", "large", "xl", "2.7B", "10B", "xl-2026"),
     PRECISION.values,
     (*PYTORCH_ATTENTIONS, "compiled", *OWN_ATTENTIONS),
@@ -32,7 +32,7 @@ KINDS = (  # the place of a name in its list sets its colour and shape in every 
     ("compute", "memory", "latency", "too small"),
     ("computing attention scores", "computing softmax", "final matmul", "mask and scale"),
 )
-PLACES = {name: place for kind in KINDS for place, name in enumerate(kind)}
+STYLE_INDEX = {name: place for kind in NAMES_BY_KIND for place, name in enumerate(kind)}
 PARTS = FAMILIES | {  # of a bar, in the order in which they are stacked: colour, and how many lines along it
     "parameters": (BLUE, 0),
     "optimizer state": (PURPLE, 1),
@@ -114,7 +114,7 @@ def series_styles(names: Sequence[str]) -> tuple[list, list[str], list[Sequence[
 
     Until styles repeat, two series share at most one of the three.
     """
-    known_indices = [PLACES.get(name) for name in names]
+    known_indices = [STYLE_INDEX.get(name) for name in names]
     if len({index for index in known_indices if index is not None}) < sum(index is not None for index in known_indices):
         known_indices = [None] * len(names)  # two kinds in one figure
     free = (index for index in count() if index not in known_indices)
@@ -133,7 +133,7 @@ CHARACTER_PX, SYMBOL_PX = 6, 32
 
 
 @dataclass(frozen=True)
-class Log:
+class LogAxis:
     """A logarithmic axis from `low` to `high`, of a length in pixels."""
 
     low: float
@@ -141,15 +141,15 @@ class Log:
     length_px: int
 
     @classmethod
-    def around(cls, values: Iterable[float], length_px: int, margin: float = 1.3) -> "Log":
+    def around(cls, values: Iterable[float], length_px: int, margin: float = 1.3) -> "LogAxis":
         """The axis that holds the positive values, with a margin at both ends."""
         present = [float(value) for value in values if value > 0 and math.isfinite(value)] or [1.0]
         return cls(min(present) / margin, max(present) * margin, length_px)
 
-    def with_room(self, below_px: float) -> "Log":
+    def with_room(self, below_px: float) -> "LogAxis":
         """The same axis with this many pixels more below its low end, for marks that are not values."""
         per_px = math.log(self.high / self.low) / max(self.length_px - below_px, 1)
-        return Log(self.low * math.exp(-below_px * per_px), self.high, self.length_px)
+        return LogAxis(self.low * math.exp(-below_px * per_px), self.high, self.length_px)
 
     def at_px(self, pixels: float) -> float:
         """The value at this many pixels from the low end."""
@@ -177,13 +177,13 @@ class Log:
 
 
 @dataclass(frozen=True)
-class Contexts:
+class ContextAxis:
     """A logarithmic axis of context lengths, with a tick at every length in the data."""
 
     lengths: tuple[int, ...]
 
     @classmethod
-    def of(cls, lengths: Iterable[int]) -> "Contexts":
+    def of(cls, lengths: Iterable[int]) -> "ContextAxis":
         return cls(tuple(sorted({int(length) for length in lengths})))
 
     @property

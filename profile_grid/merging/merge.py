@@ -32,13 +32,13 @@ def joined_tables(runs: list[MeasuredRun], folder: Path, stage: str, name: str) 
     joined = texts.with_categories(pa.concat_tables([table for _, table in filled], promote_options="default"))
     rows = np.array([table.num_rows for _, table in filled])
     for position, key in enumerate(dimensions.LEADING):
-        joined.insert(position, key, texts.repeated((run.leading[key] for run, _ in filled), rows))
+        joined.insert(position, key, texts.repeated_column((run.leading[key] for run, _ in filled), rows))
     return joined
 
 
 def _read(path: Path) -> pa.Table:
     with pq.ParquetFile(path) as file:
-        return texts.encoded(file.read(use_threads=False))
+        return texts.dictionary_encoded(file.read(use_threads=False))
 
 
 def merged_tables(runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFrame]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kernel_tables.page.markup import for_script
 from profile_grid.figures.panels import Figure, Spec, Tables
 from profile_grid.figures.paper import specification
-from profile_grid.page.tables import fitting
+from profile_grid.page.tables import names_that_fit
 
 SIGNIFICANT = 6
 MAX_CHART_BYTES, MAX_IMAGE_BYTES = 1_500_000, 1_900_000  # of all figures together
@@ -37,8 +37,8 @@ def page_figures(
     """These figures by name, from the tables of one machine; `left_out` are notes on the other machines."""
     drawings = {name: figure.drawn(tables) for name, figure in figures.items()}
     charts = {name: _json(drawing.chart) for name, (drawing, _) in drawings.items() if drawing.chart is not None}
-    kept_charts = fitting({name: len(chart) for name, chart in charts.items()}, MAX_CHART_BYTES)
-    pictures = fitting({name: len(image) for name, image in images.items()}, MAX_IMAGE_BYTES)
+    kept_charts = names_that_fit({name: len(chart) for name, chart in charts.items()}, MAX_CHART_BYTES)
+    pictures = names_that_fit({name: len(image) for name, image in images.items()}, MAX_IMAGE_BYTES)
     rendered = {}
     for name, (drawing, result) in drawings.items():
         notes = [drawing.reason, *drawing.notes, *left_out]

@@ -16,7 +16,7 @@ from profile_grid.study.dimensions import BATCH_SIZE, DIMENSIONS, FULLEST_FIRST,
 from profile_grid.tables import largest_gains, per_pass
 from profile_grid.tables.names import FORWARD, STEP, WHOLE_STEP
 from profile_grid.tables.pivoting import sorted_values
-from profile_grid.tables.wording import capital, run_in_words, where
+from profile_grid.tables.wording import capital, config_in_words, run_in_words
 
 OF_VERDICT = largest_gains.SOURCES
 MAX_ADVICE, MAX_VALUES = 3, 8
@@ -29,7 +29,9 @@ def speed(tables: Tables, run: str) -> str:
     timings = tables["timings"]
     timed = timings[(timings["run"] == run) & (timings["phase"] == WHOLE_STEP) & timings["mean_ms"].notna()]
     defaults = [escaped(fact.title(fact.default)) for fact in ALWAYS_NAMED if row[fact.key] == fact.default]
-    name = f"A {MODE.name_of(row[MODE.key])} of {where(row)}" + (f" ({', '.join(defaults)})" if defaults else "")
+    name = f"A {MODE.name_of(row[MODE.key])} of {config_in_words(row)}" + (
+        f" ({', '.join(defaults)})" if defaults else ""
+    )
     if timed.empty:
         return f"{name} was not timed without a profiler."
     seconds = timed["mean_ms"].iloc[0] / 1e3

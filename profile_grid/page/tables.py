@@ -33,7 +33,7 @@ MAX_ROWS, MAX_BYTES = 3500, 3_200_000  # of one table, and of all together; the 
 ALWAYS_SHOWN = WITHOUT_DEFAULT  # another dimension has a column where a run is not at its default
 
 
-def fitting(sizes: Mapping[str, int], room: int) -> set[str]:
+def names_that_fit(sizes: Mapping[str, int], room: int) -> set[str]:
     """The names of the items that fit into the room together, the smallest first."""
     names, used = set(), 0
     for name in sorted(sizes, key=sizes.__getitem__):
@@ -43,7 +43,7 @@ def fitting(sizes: Mapping[str, int], room: int) -> set[str]:
     return names
 
 
-def shared(sizes: Mapping[str, int], room: int) -> dict[str, int]:
+def divided_room(sizes: Mapping[str, int], room: int) -> dict[str, int]:
     """The room divided between the items: equal shares; what a small item does not need goes to the larger ones."""
     shares, remaining = {}, room
     for position, name in enumerate(sorted(sizes, key=sizes.__getitem__)):
@@ -163,7 +163,7 @@ def _within_room(tables: dict[str, RenderedTable]) -> dict[str, RenderedTable]:
     ends = {
         name: list(accumulate(len(markup.for_script(row)) + 1 for row in table.rows)) for name, table in tables.items()
     }
-    rooms = shared({name: max(row_ends, default=0) for name, row_ends in ends.items()}, MAX_BYTES)
+    rooms = divided_room({name: max(row_ends, default=0) for name, row_ends in ends.items()}, MAX_BYTES)
     counts = {name: bisect_right(row_ends, rooms[name]) for name, row_ends in ends.items()}
     return {
         name: replace(table, rows=table.rows[: counts[name]], left_out=table.left_out + len(table.rows) - counts[name])

@@ -94,14 +94,14 @@ def status_word(status) -> str:
     return STATUS_WORDS.get(status, ABSENT if status == COMPLETE else escaped(str(status)))
 
 
-def by_size(shares: pd.DataFrame) -> list[str]:
+def families_by_share(shares: pd.DataFrame) -> list[str]:
     """The families by their mean share, matrix multiplies first; without those that never occur."""
     mean = shares.groupby("family")["share"].mean().sort_values(ascending=False)
     other_classes = [name for name in mean[mean > 0].index if name != classes.MATMUL]
     return [classes.MATMUL, *other_classes] if classes.MATMUL in mean.index else other_classes
 
 
-def small_ones_together(shares: pd.DataFrame, columns: list[str], keys: list[str]) -> pd.DataFrame:
+def small_families_merged(shares: pd.DataFrame, columns: list[str], keys: list[str]) -> pd.DataFrame:
     """The shares with two or more families that are trivial everywhere replaced by one family, named after them."""
     largest = shares.groupby("family")[columns].max().max(axis=1)
     small = [name for name in largest[largest < classes.NON_TRIVIAL_SHARE].index if name != classes.MATMUL]

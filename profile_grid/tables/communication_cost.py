@@ -7,8 +7,8 @@ import pandas as pd
 from cs336_model.program.variants.values import DIVIDED
 from profile_grid.study.dimensions import GPUS, LEADING, PARALLEL, keys_without
 from profile_grid.study.stages import TIMING
-from profile_grid.tables.evidence import SPREADS, assumed_spread, error_of_ratio, judged, pooled
-from profile_grid.tables.names import OF_PROCESSES, SLOWEST, WHOLE_STEP, WITHOUT_COMMUNICATION
+from profile_grid.tables.evidence import SPREADS, assumed_spread, error_of_ratio, pooled_time, ratio_verdicts
+from profile_grid.tables.names import PROCESS_STATISTICS, SLOWEST, WHOLE_STEP, WITHOUT_COMMUNICATION
 from profile_grid.tables.per_pass import Merged, numbers
 
 
@@ -22,13 +22,13 @@ def communication_times(merged: Merged) -> pd.DataFrame:
     table = runs[LEADING].assign(status=runs[TIMING.status_column])
     for name, phase in (("", WHOLE_STEP), ("without_", WITHOUT_COMMUNICATION)):
         phase_times = slowest[slowest["phase"] == phase]
-        for column in ("mean_ms", "std_ms", *OF_PROCESSES):
+        for column in ("mean_ms", "std_ms", *PROCESS_STATISTICS):
             table[f"{name}{column}"] = numbers(runs["run"].map(phase_times[column]))
     table = table.join(_baselines(table))
     cost = table["mean_ms"] - table["baseline_ms"]
     assumed = numbers(table["run"].map(assumed_spread(merged.waiting_share))).fillna(SPREADS[True])
-    verdict = judged(table["baseline_ms"] / table["mean_ms"], *_error(table, assumed))["verdict"]
-    table = table.drop(columns=[f"{name}{column}" for name in ("", "without_") for column in OF_PROCESSES])
+    verdict = ratio_verdicts(table["baseline_ms"] / table["mean_ms"], *_error(table, assumed))["verdict"]
+    table = table.drop(columns=[f"{name}{column}" for name in ("", "without_") for column in PROCESS_STATISTICS])
     return table.assign(cost_ms=cost, cost_share=cost / table["mean_ms"], verdict=verdict)
 
 
@@ -38,7 +38,7 @@ def _baselines(table: pd.DataFrame) -> pd.DataFrame:
     undivided = table[~table[PARALLEL.key].isin(DIVIDED)]  # otherwise a process updates only its part of the parameters
     for _, group in undivided.groupby(keys_without(PARALLEL.key), sort=False):
         timed = group[group["without_mean_ms"].notna()]
-        baseline = pooled(timed["without_mean_ms"], *(timed[f"without_{name}"] for name in OF_PROCESSES))
+        baseline = pooled_time(timed["without_mean_ms"], *(timed[f"without_{name}"] for name in PROCESS_STATISTICS))
         rows += [(index, *baseline) for index in group.index]
     names = ["baseline_ms", "baseline_spread", "baseline_processes"]
     return pd.DataFrame([row[1:] for row in rows], index=[row[0] for row in rows], columns=names, dtype="float64")
@@ -50,7 +50,7 @@ def _error(table: pd.DataFrame, assumed: pd.Series) -> tuple[pd.Series, pd.Serie
     several, number = table["processes"] > 1, table["baseline_processes"]
     pooled_spread = table["baseline_spread"].fillna(0.0)
     base = pd.DataFrame({"spread": pooled_spread, "processes": number})
-    error, freedom = error_of_ratio(table[OF_PROCESSES].set_axis(["processes", "spread"], axis=1), base)
+    error, freedom = error_of_ratio(table[PROCESS_STATISTICS].set_axis(["processes", "spread"], axis=1), base)
     of_one = pooled_spread.clip(lower=assumed) * (1 + 1 / number) ** 0.5
     freedom_of_one = (number - 1).where(number > 1, math.inf)
     return error.where(several, of_one), freedom.where(several, freedom_of_one)

@@ -17,20 +17,20 @@ from kernel_tables.diagnosis.devices import IDLE_SHARE
 
 FASTER, SLOWER, UNCLEAR = "faster", "slower", "unclear"
 CONFIDENCE = 0.95
-RATE = 0.05  # of false verdicts among all verdicts
+FALSE_RATE = 0.05  # of false verdicts among all verdicts
 FEWEST_PROCESSES = 6  # of a side that is measured in several
-WAITING = 0.05  # part of a step in which the GPU waits, from which on the host decides how long it takes
+HOST_BOUND_WAITING = 0.05  # part of a step in which the GPU waits, from which on the host decides how long it takes
 SPREADS = {False: 0.01, True: 0.15}  # relative standard deviation between processes, by whether the host decides
-WORTH = 0.1  # the difference for which `processes_for` says how many processes a side would show it
+RELEVANT_DIFFERENCE = 0.1  # the difference for which `processes_for` says how many processes a side would show it
 POWER = 0.8
-TIMER = 1e-4  # relative; equal times of several processes differ by less than they are known
+MIN_SPREAD = 1e-4  # relative; equal times of several processes differ by less than they are known
 LAUNCH_BOUND_SHARE = IDLE_SHARE  # of a step in which the GPU idles; the line of the diagnosis, too
 
 
 def assumed_spread(waiting_share: pd.Series) -> pd.Series:
     """The relative standard deviation between processes of runs with this waiting share; if unknown, that of
     launch-bound steps."""
-    return (waiting_share.isna() | (waiting_share >= WAITING)).map(SPREADS).astype("float64")
+    return (waiting_share.isna() | (waiting_share >= HOST_BOUND_WAITING)).map(SPREADS).astype("float64")
 
 
 def spreads(processes: pd.Series, measured: pd.Series, waiting_share: pd.Series) -> pd.DataFrame:
@@ -45,14 +45,14 @@ def error_of_ratio(*sides: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     """(standard error of the logarithm of the ratio of two times, its degrees of freedom by Welch and Satterthwaite).
     The sides have columns as from `spreads` and the same index. A spread below TIMER counts as TIMER; an assumed one
     has infinite freedom."""
-    variances = [side["spread"].clip(lower=TIMER) ** 2 / side["processes"] for side in sides]
+    variances = [side["spread"].clip(lower=MIN_SPREAD) ** 2 / side["processes"] for side in sides]
     variance = sum(variances)
     several = [(side["processes"] - 1).where(side["processes"] > 1, math.inf) for side in sides]
     unknown = sum(each**2 / freedom for each, freedom in zip(variances, several, strict=True))
     return variance**0.5, variance**2 / unknown
 
 
-def judged(ratio: pd.Series, error: pd.Series, freedom: pd.Series | float = math.inf) -> pd.DataFrame:
+def ratio_verdicts(ratio: pd.Series, error: pd.Series, freedom: pd.Series | float = math.inf) -> pd.DataFrame:
     """`low` and `high` of each ratio's interval (base ÷ variant), its p-value `p`, `p_adjusted` for all these ratios
     (Benjamini and Hochberg), and its `verdict`.
 
@@ -65,8 +65,8 @@ def judged(ratio: pd.Series, error: pd.Series, freedom: pd.Series | float = math
     distance = np.log(ratio.astype("float64")).abs()
     p_values = 2 * stdtr(freedom, -distance / error)
     reach = np.exp(stdtrit(freedom, (1 + CONFIDENCE) / 2) * error)
-    p_adjusted = pd.Series(adjusted(p_values.to_numpy("float64")), index=ratio.index)
-    words = (ratio > 1).map({True: FASTER, False: SLOWER}).where(p_adjusted < RATE, UNCLEAR).astype("object")
+    p_adjusted = pd.Series(adjusted_p_values(p_values.to_numpy("float64")), index=ratio.index)
+    words = (ratio > 1).map({True: FASTER, False: SLOWER}).where(p_adjusted < FALSE_RATE, UNCLEAR).astype("object")
     return pd.DataFrame(
         {
             "low": ratio / reach, "high": ratio * reach, "p": p_values, "p_adjusted": p_adjusted,
@@ -75,7 +75,7 @@ def judged(ratio: pd.Series, error: pd.Series, freedom: pd.Series | float = math
     )  # fmt: skip
 
 
-def adjusted(p_values: np.ndarray) -> np.ndarray:
+def adjusted_p_values(p_values: np.ndarray) -> np.ndarray:
     """The p-values after Benjamini and Hochberg: below RATE, at most a share RATE of the verdicts is false. NaN stays
     NaN."""
     result, is_known = np.full(len(p_values), np.nan), np.flatnonzero(~np.isnan(p_values))
@@ -85,7 +85,7 @@ def adjusted(p_values: np.ndarray) -> np.ndarray:
     return result
 
 
-def processes_for(spread: float, difference: float = WORTH) -> int:
+def needed_processes(spread: float, difference: float = RELEVANT_DIFFERENCE) -> int:
     """The processes per side that show this relative difference with probability POWER, given the spread between
     processes."""
     quantile = NormalDist().inv_cdf
@@ -93,7 +93,7 @@ def processes_for(spread: float, difference: float = WORTH) -> int:
     return max(FEWEST_PROCESSES, math.ceil(2 * reach**2))
 
 
-def pooled(times: pd.Series, processes: pd.Series, measured: pd.Series) -> tuple[float, float, float]:
+def pooled_time(times: pd.Series, processes: pd.Series, measured: pd.Series) -> tuple[float, float, float]:
     """(median, relative standard deviation between processes, number of processes) of times of the same work. Each
     time comes from `processes` processes, with the `measured` spread between them."""
     numbers, logarithms = processes.astype("float64").fillna(1), np.log(times.astype("float64"))
@@ -103,7 +103,7 @@ def pooled(times: pd.Series, processes: pd.Series, measured: pd.Series) -> tuple
     return float(times.median()), float((squares.sum() / (total - 1)) ** 0.5) if total > 1 else math.nan, float(total)
 
 
-def of_processes(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def ratios_of_processes(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(ratio before ÷ after, standard error of its logarithm, degrees of freedom) of each cell, from the median steps
     of the processes of both sides (Welch's test). Arrays have axes (cell, process, step)."""
     sides = []
@@ -125,7 +125,7 @@ def fastest(times: pd.Series, between: pd.DataFrame) -> object | None:
     best = times.idxmin()
     others = times.drop(best)
     error = error_of_ratio(between.drop(best), between.loc[[best] * len(others)].set_index(others.index))
-    return best if (judged(others / times[best], *error)["verdict"] == FASTER).all() else None
+    return best if (ratio_verdicts(others / times[best], *error)["verdict"] == FASTER).all() else None
 
 
 def is_launch_bound(idle_share: pd.Series, launch_us: pd.Series, kernel_us: pd.Series) -> pd.Series:

@@ -9,9 +9,9 @@ from profile_grid.quantities import ABSENT, interval, known, ratio, significant,
 from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODE, MODEL, Dimension, keys_without
 from profile_grid.tables import model_parts, pivoting
 from profile_grid.tables.cells import lines_table, parts_table
-from profile_grid.tables.evidence import FASTER, SLOWER, UNCLEAR, WORTH, processes_for
+from profile_grid.tables.evidence import FASTER, RELEVANT_DIFFERENCE, SLOWER, UNCLEAR, needed_processes
 from profile_grid.tables.names import FORWARD, MAIN_PHASES, WHOLE_STEP
-from profile_grid.tables.wording import PASSES, Claim, capital, of_all, where
+from profile_grid.tables.wording import PASSES, Claim, capital, config_in_words, of_all
 
 LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 
@@ -34,7 +34,7 @@ def largest_gain(times: pd.DataFrame, dimension: Dimension, base: str, modes: Se
         if len(steps) == 1:
             row = steps.iloc[0].to_dict()
             text = "Whether {runs} is faster {value} than {base} is {unclear}: {needed}."
-            runs = f"{PASSES[row['mode']]} of {where(row | {dimension.key: dimension.default})}"
+            runs = f"{PASSES[row['mode']]} of {config_in_words(row | {dimension.key: dimension.default})}"
         value = dimension.words(steps[dimension.key].iloc[0])
         return Claim(text, "unclear", base=base, unclear=UNCLEAR, runs=runs, value=value, needed=_needed(steps))
     median = f"; the median of {len(steps)} speed-ups is {ratio(steps['speed_up'].median())}" if len(steps) > 1 else ""
@@ -42,9 +42,9 @@ def largest_gain(times: pd.DataFrame, dimension: Dimension, base: str, modes: Se
     return Claim(
         "{value}, {step} of {place} {is_faster} {base}{median}.",
         "difference", value=capital(dimension.words(far[dimension.key])), step=PASSES[far["mode"]],
-        place=where(far.to_dict() | {dimension.key: dimension.default}),  # `value` names that dimension already
-        is_faster=_speed(far["speed_up"]), base=base,
-        median=median,
+        # `value` names that dimension already
+        place=config_in_words(far.to_dict() | {dimension.key: dimension.default}),
+        is_faster=_speed(far["speed_up"]), base=base, median=median,
     )  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def _runs(number: int) -> str:
     return f"{number} run{'' if number == 1 else 's'}"
 
 
-def by_value(times: pd.DataFrame, dimension: Dimension) -> list[Claim]:
+def counts_by_value(times: pd.DataFrame, dimension: Dimension) -> list[Claim]:
     """For each value the number of runs in which a step is faster, slower, or not clearly different from the
     default."""
     steps = whole_steps(times)
@@ -84,8 +84,8 @@ def verdict_counts(steps: pd.DataFrame, which: str) -> Claim:
 
 def _needed(unclear: pd.DataFrame) -> str:
     """How many processes per run would show a difference of WORTH, in words."""
-    needed = processes_for(float(unclear["spread"].max()) / 2**0.5)  # `spread` is of both sides together
-    return f"{needed} processes per run are needed to show a difference of {100 * WORTH:.0f} %"
+    needed = needed_processes(float(unclear["spread"].max()) / 2**0.5)  # `spread` is of both sides together
+    return f"{needed} processes per run are needed to show a difference of {100 * RELEVANT_DIFFERENCE:.0f} %"
 
 
 def steps_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable:
@@ -124,7 +124,7 @@ def parts_tables(parts: pd.DataFrame) -> list[tuple[str, MarkdownTable]]:
     """Speed-up of the GPU time of each part, a column per model; one table with its title for each combination of the
     other dimensions that vary; an empty list if no kernel is inside the range of a part. `parts` are rows of one
     phase, as of `parts_with_base`."""
-    rows = pivoting.split(model_parts.if_parts_differ(parts), (MODEL.key, MODE.key))
+    rows = pivoting.split(model_parts.rows_in_parts(parts), (MODEL.key, MODE.key))
     return [(title, parts_table(some, "base_share", lambda row: ratio(row["speed_up"]))) for title, some in rows]
 
 

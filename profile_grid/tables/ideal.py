@@ -114,7 +114,7 @@ def _bytes_of_matmuls(shape: ModelShape, element_bytes: int) -> int:
     return of_attention + sum(moved[part] for part in matmul_flops(shape) if part not in OF_ATTENTION)
 
 
-IDEAL = """
+IDEAL_COLUMNS = """
     ideal_by_flops | float | | time at the default ÷ time of the matrix products at the maker's peak FLOP/s; empty if \
         unknown
     ideal_by_bytes | float | | time at the default ÷ time at the maker's peak bytes/s of what has to be moved; empty \

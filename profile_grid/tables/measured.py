@@ -174,7 +174,7 @@ class Measured:
         return f"`{kernel}`" if short == kernel and PLAIN.fullmatch(kernel) else f"**{escaped(short)}**"
 
 
-class OfRuns(Mapping[str, pd.DataFrame]):
+class TablesOfRuns(Mapping[str, pd.DataFrame]):
     """The rows of these runs in each table; a table is read or made when it is first asked for."""
 
     def __init__(self, names: list[str], tables: Mapping[str, pd.DataFrame]) -> None:
@@ -196,7 +196,7 @@ class OfRuns(Mapping[str, pd.DataFrame]):
 
 def measured_on(machine: Machine, names: list[str], runs: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> Measured:
     """The results of these runs, all of one machine."""
-    of_machine = OfRuns(names, tables)
+    of_machine = TablesOfRuns(names, tables)
     return Measured(machine, runs[runs["run"].isin(names)], of_machine, names_of_summary_kernels(of_machine))
 
 

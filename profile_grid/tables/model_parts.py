@@ -9,7 +9,7 @@ from range_marks import JOINT
 KEY_COLUMNS = ["run", "phase", "range"]
 
 
-def places_with_parts(kernels: pd.DataFrame) -> pd.DataFrame:
+def ranges_with_parts(kernels: pd.DataFrame) -> pd.DataFrame:
     """The distinct values of KEY_COLUMNS in these kernels, with their `pass` (forward, with the loss and all else;
     backward; recomputation in it) and `part`: the part of the model, or the set of parts of a compiled kernel."""
     places = kernels[KEY_COLUMNS].drop_duplicates()
@@ -24,12 +24,12 @@ def places_with_parts(kernels: pd.DataFrame) -> pd.DataFrame:
     return places.assign(**{"pass": [pass_ for pass_, _ in pairs], "part": [part for _, part in pairs]})
 
 
-def holding(paths: pd.Series, name: str) -> pd.Series:
+def has_range(paths: pd.Series, name: str) -> pd.Series:
     """Which of these paths, missing for no range, have the range of this name."""
     return paths.isin([path for path in paths.dropna().unique() if name in names_in(path)])
 
 
-def if_parts_differ(rows: pd.DataFrame) -> pd.DataFrame:
+def rows_in_parts(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of a table by `part`; none if all are outside the ranges of parts."""
     return rows if (rows["part"] != NO_RANGE).any() else rows.iloc[:0]
 

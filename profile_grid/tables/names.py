@@ -13,4 +13,4 @@ ALL_PHASES = "all phases"
 OUTSIDE = "(outside)"  # the phase of what was launched in a step and in none of its phases
 NO_RANGE = "(no inner range)"
 FORWARD_OTHERS = "forward without matrix multiplies"
-OF_PROCESSES = ["processes", "process_spread"]  # columns: how many timed it, and the relative spread between them
+PROCESS_STATISTICS = ["processes", "process_spread"]  # columns: how many timed it, and the relative spread between them

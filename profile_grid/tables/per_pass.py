@@ -57,7 +57,7 @@ class Merged:
         """`spread` between processes and `processes`, by run and phase (profile_grid/tables/evidence.py)."""
         timings = self["timings"]
         waiting = numbers(timings["run"].map(self.waiting_share))
-        table = evidence.spreads(*(numbers(timings[name]) for name in names.OF_PROCESSES), waiting)
+        table = evidence.spreads(*(numbers(timings[name]) for name in names.PROCESS_STATISTICS), waiting)
         return table.set_axis(pd.MultiIndex.from_frame(timings[["run", "phase"]]))
 
     def spreads_of(self, runs: pd.Series, phase: pd.Series | str) -> pd.DataFrame:
@@ -78,7 +78,7 @@ def per_pass(rows: pd.DataFrame, by: list[str], steps: pd.Series) -> pd.DataFram
         total_ns=("total_ns", "sum"), launches=("launches", "sum"), steps=("step", "size"),
         fewest=("launches", "min"), most=("launches", "max"),
     ).reset_index()  # fmt: skip
-    table = led(texts.as_texts(table), texts.as_texts(rows[LEADING].drop_duplicates("run")))
+    table = with_leading_columns(texts.as_texts(table), texts.as_texts(rows[LEADING].drop_duplicates("run")))
     captured = numbers(table["run"].map(steps))
     mean_ns = numbers(table["total_ns"]) / captured
     deviation = per_step["total_ns"] - mean_ns.to_numpy()[groups.ngroup()]
@@ -121,6 +121,6 @@ def in_order_of(table: pd.DataFrame, runs: Iterable[str], *by: str) -> pd.DataFr
     return table.loc[keys.sort_values(["_run", *by], kind="stable").index].reset_index(drop=True)
 
 
-def led(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+def with_leading_columns(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     """The table with the dimensions of its runs as first columns, from rows that have them."""
     return rows[LEADING].drop_duplicates("run").merge(table, on="run", how="right", validate="one_to_many")

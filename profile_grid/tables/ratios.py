@@ -8,9 +8,9 @@ import pandas as pd
 from kernel_tables.attribution.path_text import innermost
 from profile_grid.study.dimensions import LEADING, Dimension, keys_without
 from profile_grid.study.table_spec import PER_PASS, columns
-from profile_grid.tables.evidence import error_of_ratio, judged
+from profile_grid.tables.evidence import error_of_ratio, ratio_verdicts
 from profile_grid.tables.names import NO_RANGE
-from profile_grid.tables.per_pass import Merged, in_order_of, led, numbers, per_pass, total_by_run
+from profile_grid.tables.per_pass import Merged, in_order_of, numbers, per_pass, total_by_run, with_leading_columns
 
 
 def with_base(
@@ -44,7 +44,7 @@ def ratio_and_std(
     return ratio, ratio * ((upper_std / upper) ** 2 + (lower_std / lower) ** 2) ** 0.5
 
 
-def pairs(runs: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
+def baseline_pairs(runs: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
     """`run` and `base_run` of every run that is not at the default and has a base."""
     keys, at_base = keys_without(dimension.key), runs[dimension.key] == dimension.default
     base = runs.loc[at_base, ["run", *keys]].rename(columns={"run": "base_run"})
@@ -52,21 +52,21 @@ def pairs(runs: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
     return both[["run", "base_run"]]
 
 
-def both_sides(merged: Merged, dimension: Dimension, times: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+def join_baseline(merged: Merged, dimension: Dimension, times: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """The rows of `times` for all pairs of a run and its base, one row per pair and `by` of either, in the order of the
     runs: figures of the run, and of its base as base_...; 0 if missing."""
     figures = [name for name in times.columns if name not in ("run", *by)]
     captured = merged["runs"][merged["runs"]["run"].isin(times["run"])]
-    both = pairs(captured, dimension)
+    both = baseline_pairs(captured, dimension)
     variants = both.merge(times, on="run")
     base = both.merge(times.rename(columns={name: f"base_{name}" for name in ("run", *figures)}), on="base_run")
     table = variants.merge(base, on=["run", "base_run", *by], how="outer", sort=False)
     numeric = [*figures, *(f"base_{name}" for name in figures)]
     table = table.fillna(dict.fromkeys(numeric, 0.0)).astype(dict.fromkeys(numeric, "float64"))
-    return led(in_order_of(table, captured["run"]), captured)
+    return with_leading_columns(in_order_of(table, captured["run"]), captured)
 
 
-def compared(rows: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
+def with_counterparts(rows: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
     """The rows of runs that have a counterpart with another value of this dimension only, including those at the
     default."""
     values = rows.groupby(keys_without(dimension.key), sort=False)[dimension.key].transform("nunique")
@@ -80,7 +80,9 @@ def times_with_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
     variant, base = (merged.spreads_of(table[run], table["phase"]) for run in ("run", "base_run"))
     error, freedom = error_of_ratio(variant, base)
     groups = [rows.index for _, rows in table.groupby("phase", sort=False)]
-    by_phase = [judged(table["speed_up"][rows], error[rows], freedom[rows]) for rows in (*groups, table.index[:0])]
+    by_phase = [
+        ratio_verdicts(table["speed_up"][rows], error[rows], freedom[rows]) for rows in (*groups, table.index[:0])
+    ]
     verdict = pd.concat(by_phase).reindex(table.index)
     return table.assign(
         speed_up_low=verdict["low"].astype("float64"), speed_up_high=verdict["high"].astype("float64"),

@@ -32,7 +32,7 @@ WORD = re.compile(r"\S*\w\S*")
 WITH = "with "
 NO_KERNEL = "No available kernel. Aborting execution. "  # before a reason
 SWITCHED_OFF = re.compile(r" [\w ]+ not used because: [\w ]+ disabled\.")  # backends other than the refused one
-MOST_WORDS, MOST_BULLETS = 30, 5  # of a lead, and below it
+MAX_WORDS, MAX_BULLETS = 30, 5  # of a lead, and below it
 
 
 class Claim(str):
@@ -52,7 +52,7 @@ class Claim(str):
         return claim
 
 
-def words(text: str) -> int:
+def word_count(text: str) -> int:
     """The number of words of a sentence; a sign such as "%" or "±" is no word."""
     return len(WORD.findall(text))
 
@@ -63,7 +63,7 @@ NO_WINNER = "no clear winner"  # of several times
 NO_FORWARD_PASS = Claim("Not answered: no capture of a forward pass is complete.", "missing")
 
 
-def where(row, named: Collection[str] = ()) -> str:
+def config_in_words(row, named: Collection[str] = ()) -> str:
     """The dimensions of a row but the mode, in Markdown: "small at context 512", "small at context 512 in bf16";
     defaults are not named, except of the dimensions `named`."""
     values = _values(row)
@@ -72,7 +72,7 @@ def where(row, named: Collection[str] = ()) -> str:
     return _joined([escaped(key.words(value)) for key, value in shown])
 
 
-def varying(runs: pd.DataFrame) -> list[str]:
+def named_keys(runs: pd.DataFrame) -> list[str]:
     """The dimensions whose default has to be named to tell these runs apart."""
     return [key.key for key in (PRECISION, ATTENTION, GPUS) if runs[key.key].nunique() > 1]
 
@@ -87,9 +87,11 @@ def _joined(words: list[str]) -> str:
 
 
 def run_in_words(row, named: Collection[str] = ()) -> str:
-    """A complete run in Markdown: "small at context 512, training step". `named` is that of `where`."""
+    """A complete run in Markdown: "small at context 512, training step". `named` is that of `config_in_words`."""
     mode = _values(row)[MODE.key]
-    return f"{where(row, named)}, {escaped(MODE.name_of(mode))}" if known(mode) else where(row, named)
+    return (
+        f"{config_in_words(row, named)}, {escaped(MODE.name_of(mode))}" if known(mode) else config_in_words(row, named)
+    )
 
 
 def _values(row) -> Mapping:
@@ -97,10 +99,10 @@ def _values(row) -> Mapping:
     return row._asdict() if hasattr(row, "_asdict") else row
 
 
-def places(rows: pd.DataFrame, most: int = 4) -> str:
+def configs_in_words(rows: pd.DataFrame, most: int = 4) -> str:
     """The distinct configurations of these rows in words, without modes: the first `most` by name, the rest as a
     number."""
-    names = list(dict.fromkeys(where(row) for row in rows.itertuples()))
+    names = list(dict.fromkeys(config_in_words(row) for row in rows.itertuples()))
     if len(names) <= most:
         return listed(names)
     return f"{', '.join(names[:most])} and {len(names) - most} more"
@@ -110,7 +112,7 @@ def some_runs(rows: pd.DataFrame, every: pd.DataFrame) -> str:
     """These of all runs: one by its name, several as a number, since the document's tables name them."""
     if len(rows) != 1 or len(every) == 1:
         return of_all(len(rows), len(every), "run")
-    return (run_in_words if every[MODE.key].nunique() > 1 else where)(rows.iloc[0])
+    return (run_in_words if every[MODE.key].nunique() > 1 else config_in_words)(rows.iloc[0])
 
 
 def capital(text: str) -> str:
@@ -165,7 +167,7 @@ def winners(names: list[str], noun: str = "run") -> str:
     return listed([f"{name} in {of_all(number, len(names), noun)}" for name, number in counts]) or "none"
 
 
-def stand_in(measured: Measured) -> list[str]:
+def mode_note(measured: Measured) -> list[str]:
     """A sentence that the forward pass of another mode is used, if the grid has no run of the forward pass only."""
     if measured.inference_mode == FORWARD:
         return []
@@ -173,7 +175,7 @@ def stand_in(measured: Measured) -> list[str]:
     return [Claim(text, "missing", mode=MODES[measured.inference_mode])]
 
 
-def of_pytorch(reason: str) -> str:
+def pytorch_reason(reason: str) -> str:
     """PyTorch's reason, without places in its source and without backends that were switched off."""
     text = SWITCHED_OFF.sub("", WHERE_IN_PYTORCH.sub("", reason)).replace(NO_KERNEL, "")
     return f"{text.removesuffix(CUT)} (the rest was not recorded)" if text.endswith(CUT) else text
@@ -192,7 +194,7 @@ def no_kernels_sentence(measured: Measured) -> str:
     return Claim(text, "missing", kernels=measured.words.kernels, by=by, why=escaped(why))
 
 
-def top_of(table: pd.DataFrame, scope: str) -> pd.DataFrame:
+def first_ranked(table: pd.DataFrame, scope: str) -> pd.DataFrame:
     """The rows of rank 1 in this scope."""
     return table[(table["scope"] == scope) & (table["rank"] == 1)]
 

@@ -12,7 +12,7 @@ from profile_grid.tables import evidence, pivoting
 from profile_grid.tables.cells import NOT_IN_GRID, Part, run_table, status_word
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD
-from profile_grid.tables.wording import PASSES, Claim, capital, of_all, some_runs, stand_in
+from profile_grid.tables.wording import PASSES, Claim, capital, mode_note, of_all, some_runs
 
 ERRORS = 2  # standard errors by which the GPU is busy longer than the range that launches its work
 TOLERANCE = f"{100 * MATCH_TOLERANCE:.0f} %"
@@ -23,9 +23,9 @@ def sentences(measured: Measured) -> list[str]:
     rows = measured.inference("forward_time")
     timed, profiled = rows.dropna(subset="unprofiled_step_ms"), rows.dropna(subset="step_wall_ms")
     if timed.empty:
-        return [Claim("Not answered: no run was timed without a profiler.", "missing"), *stand_in(measured)]
+        return [Claim("Not answered: no run was timed without a profiler.", "missing"), *mode_note(measured)]
     compared = timed[timed["run"].isin(profiled["run"])]
-    claims = [_step_times(timed, compared, measured), *stand_in(measured), *_profiler_effect(compared)]
+    claims = [_step_times(timed, compared, measured), *mode_note(measured), *_profiler_effect(compared)]
     return [*claims, *_launch_bound(profiled, measured), *_launched_ahead(profiled, measured)]
 
 
@@ -68,7 +68,7 @@ def _different(compared: pd.DataFrame) -> tuple[pd.DataFrame, pd.Series]:
     rows = compared[~compared["matches_python"].astype(bool)]
     error = rows["process_spread"] * (1 + 1 / rows["processes"]) ** 0.5  # one process is profiled
     freedom = (rows["processes"] - 1).where(rows["processes"] > 1, math.inf)
-    return rows, evidence.judged(rows["overhead_ratio"], error, freedom)["verdict"] == evidence.UNCLEAR
+    return rows, evidence.ratio_verdicts(rows["overhead_ratio"], error, freedom)["verdict"] == evidence.UNCLEAR
 
 
 def _launch_bound(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:

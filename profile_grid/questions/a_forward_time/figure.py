@@ -6,8 +6,14 @@ import pandas as pd
 from kernel_tables.page.colors import GREY, PALE
 from profile_grid.figures import marks
 from profile_grid.figures.panels import AXIS_PX, Drawing, Figure, Frame, Spec, Tables, side_by_side
-from profile_grid.figures.run_selection import fullest_runs, models_in_order, with_dimensions, without_figures, words
-from profile_grid.figures.theme import GROUND, WIDTH, Contexts, Log, Series
+from profile_grid.figures.run_selection import (
+    device_words,
+    fullest_runs,
+    models_in_order,
+    with_dimensions,
+    without_figures,
+)
+from profile_grid.figures.theme import GROUND, WIDTH, ContextAxis, LogAxis, Series
 from profile_grid.quantities import interval, percent, significant
 from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODE, MODEL, MODES
 from profile_grid.study.stages import CAPTURE, TIMING
@@ -54,7 +60,7 @@ def draw_phase_times(tables: Tables) -> Drawing:
     chosen = fullest_runs(runs)
     missing = without_figures(chosen, TIMING, CAPTURE)
     series = Series("model", tuple(models_in_order(runs)))
-    contexts = Contexts.of(runs["context_length"])
+    contexts = ContextAxis.of(runs["context_length"])
 
     def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> Spec:
         phases = [phase for phase in DRAWN_PHASES if phase in set(rows["phase"])]
@@ -64,7 +70,7 @@ def draw_phase_times(tables: Tables) -> Drawing:
         }
         return side_by_side(panels, PANEL_PX, len(DRAWN_PHASES))
 
-    kernel = words(runs).kernel
+    kernel = device_words(runs).kernel
     modes = " or ".join(MODES[mode] for mode in FULLEST_FIRST if mode in set(chosen["mode"]))
     note = (
         f"Phases of one {modes}, mean ± standard deviation of the steps. With the profiler, moved right: first {kernel}"
@@ -73,11 +79,13 @@ def draw_phase_times(tables: Tables) -> Drawing:
     return Frame(SHOWN_IN_PANEL, "No run was measured to its end.").drawing(times, chosen, missing, panel, (note,))
 
 
-def _panel(rows: pd.DataFrame, missing: pd.DataFrame, contexts: Contexts, series: Series, phase: str) -> alt.LayerChart:
+def _panel(
+    rows: pd.DataFrame, missing: pd.DataFrame, contexts: ContextAxis, series: Series, phase: str
+) -> alt.LayerChart:
     ends = marks.with_ends(rows, "profiled_ms", "profiled_std_ms", "profiled")
     ends = ends.assign(context_profiled=ends["context_length"] * PROFILED_SHIFT)
     both = pd.concat([ends[["mean_ms", "std_ms"]], ends[["profiled_ms", "profiled_std_ms"]].set_axis(TIME, axis=1)])
-    y = marks.axis_of(both, *TIME, PANEL_PX).with_room(below_px=marks.room_px(missing))
+    y = marks.log_axis(both, *TIME, PANEL_PX).with_room(below_px=marks.missing_marks_px(missing))
     title = "time (ms)" if phase == DRAWN_PHASES[0] else None
     tips = marks.tooltip(
         ends, ("phase", "phase"), ("mean_ms", "without profiler (ms)", marks.DIGITS),
@@ -90,7 +98,7 @@ def _panel(rows: pd.DataFrame, missing: pd.DataFrame, contexts: Contexts, series
     return alt.layer(
         profiled.mark_rule().encode(y=low, y2="profiled_high"),
         profiled.mark_point(fill=GROUND, strokeWidth=1.3).encode(y=middle, shape=series.shape(), tooltip=tips),
-        *marks.measured(ends, contexts.x(), y, title, series, *TIME, tips),
+        *marks.means_with_spread(ends, contexts.x(), y, title, series, *TIME, tips),
         *marks.missing_marks(missing, contexts, y, series),
         marks.hollow_and_filled("with the profiler", "without a profiler"),
     )
@@ -130,7 +138,7 @@ def busy_and_wall(runs: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
 def draw_launch_bound(tables: Tables) -> Drawing:
     """The idle share of a step against the mean length of a kernel, a marker per run: models by colour, modes by
     fill. A logarithmic axis separates the runs that hardly wait."""
-    runs, terms = tables["runs"], words(tables["runs"])
+    runs, terms = tables["runs"], device_words(tables["runs"])
     busy = busy_and_wall(runs, tables["phases"])
     idle_percent = 100 * (1 - busy["busy_share"])
     busy = busy.assign(how=busy["mode"].map(MODES), idle_percent=idle_percent.clip(lower=LEAST_IDLE_PERCENT))
@@ -144,8 +152,8 @@ def draw_launch_bound(tables: Tables) -> Drawing:
     )  # fmt: skip
 
     def panel(rows: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
-        lengths = Log.around(rows["kernel_us"], WIDTH_PX)
-        idle = Log.around([*rows["idle_percent"], LIMIT_PERCENT], HEIGHT_PX)
+        lengths = LogAxis.around(rows["kernel_us"], WIDTH_PX)
+        idle = LogAxis.around([*rows["idle_percent"], LIMIT_PERCENT], HEIGHT_PX)
         markers = alt.Chart(rows).mark_point(strokeWidth=1.4).encode(
             x=alt.X("kernel_us:Q", scale=lengths.scale, axis=lengths.axis(f"mean {terms.kernel} length (µs)")),
             y=alt.Y("idle_percent:Q", scale=idle.scale, axis=idle.axis(f"{terms.device} idle (% of wall time)")),
@@ -169,7 +177,7 @@ def draw_launch_bound(tables: Tables) -> Drawing:
 
 def result_launch_bound(tables: Tables) -> str:
     """The share of a step in which the device is idle, and the number of runs in which a GPU is idle for long."""
-    busy, device = busy_and_wall(tables["runs"], tables["phases"]), words(tables["runs"]).device
+    busy, device = busy_and_wall(tables["runs"], tables["phases"]), device_words(tables["runs"]).device
     idle = 1 - busy["busy_share"]
     if device == ON_CPU.device:
         return f"The CPU runs no operator in {interval(idle, percent)} of a step"

@@ -11,10 +11,10 @@ from profile_grid.quantities import ABSENT, interval, known, memory, percent, si
 from profile_grid.questions.attention_sweep.table import KEY_COLUMNS
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.tables.cells import Part, status_word
-from profile_grid.tables.evidence import FASTER, SPREADS, fastest, judged
+from profile_grid.tables.evidence import FASTER, SPREADS, fastest, ratio_verdicts
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.pivoting import pivoted
-from profile_grid.tables.wording import NO_WINNER, Claim, listed, of_all, of_pytorch, winners
+from profile_grid.tables.wording import NO_WINNER, Claim, listed, of_all, pytorch_reason, winners
 
 TIMES = ("bench_forward", "bench_backward", "bench_both", "forward", "backward")
 CELL = [
@@ -55,7 +55,7 @@ def _gains(both: pd.DataFrame) -> pd.DataFrame:
     pairs = both[both["variant"] != EAGER].merge(base, on=KEY_COLUMNS)
     gain = pairs["base_ms"] / pairs["ms"]
     error = pd.Series(SPREADS[True] * 2**0.5, index=pairs.index)  # nothing tells where the host paces an operator
-    return pairs.assign(gain=gain, verdict=judged(gain, error)["verdict"])
+    return pairs.assign(gain=gain, verdict=ratio_verdicts(gain, error)["verdict"])
 
 
 def _largest(gains: pd.DataFrame) -> Claim:
@@ -173,7 +173,7 @@ def tables(measured: Measured) -> list[Part]:
     ]
     for heading, statuses in REASONS:
         reasons = table.loc[table["status"].isin(statuses), "reason"].dropna()
-        texts = dict.fromkeys(f"- {escaped(of_pytorch(reason))}" for reason in reasons)
+        texts = dict.fromkeys(f"- {escaped(pytorch_reason(reason))}" for reason in reasons)
         parts += ["\n".join([f"{heading}:\n", *texts])] if texts else []
     return parts
 

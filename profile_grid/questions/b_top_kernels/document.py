@@ -18,11 +18,11 @@ from profile_grid.tables.wording import (
     NO_FORWARD_PASS,
     TRAINING,
     Claim,
+    configs_in_words,
+    first_ranked,
+    mode_note,
     no_kernels_sentence,
     of_all,
-    places,
-    stand_in,
-    top_of,
 )
 
 STEPS = {TRAIN_STEP: "training"}  # by mode, in the first sentence, which is short
@@ -32,17 +32,17 @@ def sentences(measured: Measured) -> list[str]:
     """(b) The top kernel of the forward pass, its invocations, and whether it is the top kernel of training."""
     if not measured.has_kernels:
         return [no_kernels_sentence(measured)]
-    top = top_of(measured.inference("top_kernels"), FORWARD)
+    top = first_ranked(measured.inference("top_kernels"), FORWARD)
     if top.empty:
         return [NO_FORWARD_PASS]
     every, scopes = measured.tables["top_kernels"], []
     for mode in TRAINING:
-        rows = top_of(every[every["mode"] == mode], ALL_PHASES).dropna(subset="same_as_forward")
+        rows = first_ranked(every[every["mode"] == mode], ALL_PHASES).dropna(subset="same_as_forward")
         if len(rows):
             scopes.append((mode, rows))
     lead = _leads(top, scopes, measured)
     others = [claim for scope in scopes for claim in _others(*scope, measured, scope is scopes[-1])]
-    return [lead, *stand_in(measured), _invocations(top, measured), *others]
+    return [lead, *mode_note(measured), _invocations(top, measured), *others]
 
 
 def _leads(top: pd.DataFrame, scopes: list[tuple[str, pd.DataFrame]], measured: Measured) -> Claim:
@@ -74,7 +74,7 @@ def _invocations(top: pd.DataFrame, measured: Measured) -> Claim:
     if (top["run"].map(captured) == 1).all():
         every = "of the one captured step"
     elif len(uneven):
-        every = f"the mean of captured steps that differ in {places(uneven)}"
+        every = f"the mean of captured steps that differ in {configs_in_words(uneven)}"
     text = "The top {kernel} of the forward pass is launched {times}, {every}."
     times = counted(top["invocations"], "time")
     return Claim(text, "counted", kernel=measured.words.kernel, times=times, every=every)

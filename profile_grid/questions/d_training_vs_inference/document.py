@@ -5,7 +5,7 @@ import pandas as pd
 from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import ABSENT, interval, percent, points, significant
 from profile_grid.study.dimensions import CONTEXT_LENGTH, LEADING, MODE, MODEL, keys_without
-from profile_grid.tables.cells import Part, by_size, lines_table, run_table, small_ones_together
+from profile_grid.tables.cells import Part, families_by_share, lines_table, run_table, small_families_merged
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family, family_shares, heading
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import ALL_PHASES, BACKWARD, FORWARD, MAIN_PHASES, RECOMPUTATION
@@ -144,11 +144,11 @@ def _change_table(measured: Measured) -> MarkdownTable | None:
     """(d) The share of every class in inference and in training, matrix multiplies first; None if no configuration has
     both."""
     keys = keys_without(MODE.key)
-    change = small_ones_together(training_change(measured), ["inference", "training"], keys)
+    change = small_families_merged(training_change(measured), ["inference", "training"], keys)
     if change.empty:
         return None
     wide = pivoted(change, keys, "family", ["inference", "training"])
-    families = by_size(change.assign(share=change[["inference", "training"]].max(axis=1)))
+    families = families_by_share(change.assign(share=change[["inference", "training"]].max(axis=1)))
     cells = {}
     for run in measured.runs[measured.runs["mode"] == measured.training_mode].to_dict("records"):
         index = tuple(run[key] for key in keys)

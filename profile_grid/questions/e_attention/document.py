@@ -12,13 +12,13 @@ from profile_grid.tables.names import BACKWARD
 from profile_grid.tables.wording import (
     NO_FORWARD_PASS,
     Claim,
+    configs_in_words,
     fused_sentence,
     leaders,
     listed,
+    mode_note,
     no_kernels_sentence,
     of_all,
-    places,
-    stand_in,
 )
 
 KEY_COLUMNS = keys_without(MODE.key)
@@ -41,7 +41,7 @@ def sentences(measured: Measured) -> list[str]:
     softmax = rows[(rows["part"] == SOFTMAX) & rows["runtime_to_matmuls"].notna()]
     if softmax.empty:
         return [Claim("Not answered: no run has ranges for softmax and for both matrix multiplies.", "missing"), *fused]
-    claims = [_ratio(softmax, measured), *stand_in(measured), _longest(rows), *_backward(measured), *_layers(rows)]
+    claims = [_ratio(softmax, measured), *mode_note(measured), _longest(rows), *_backward(measured), *_layers(rows)]
     return [*claims, *fused]
 
 
@@ -87,7 +87,7 @@ def _layers(rows: pd.DataFrame) -> list[Claim]:
     layers = rows["layers"].astype("float64")
     odd = rows[(rows["part"] == SOFTMAX) & layers.notna() & (rows["instances_per_pass"] != layers)]
     text = "`{softmax}` does not run once per layer in {places}: there a layer is one instance of the range."
-    return [Claim(text, softmax=SOFTMAX, places=places(odd))] if len(odd) else []
+    return [Claim(text, softmax=SOFTMAX, places=configs_in_words(odd))] if len(odd) else []
 
 
 def tables(measured: Measured) -> list[Part]:

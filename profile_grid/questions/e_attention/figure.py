@@ -7,7 +7,7 @@ import pandas as pd
 
 from profile_grid.figures import marks, run_selection
 from profile_grid.figures.panels import Drawing, Figure, Frame, Spec, Tables, column, side_by_side
-from profile_grid.figures.theme import GROUND, WIDTH, Contexts, Log, Series
+from profile_grid.figures.theme import GROUND, WIDTH, ContextAxis, LogAxis, Series
 from profile_grid.quantities import interval, percent, significant
 from profile_grid.questions.e_attention.table import PARTS, SOFTMAX
 from profile_grid.study import dimensions, stages
@@ -39,16 +39,16 @@ def draw_attention(tables: Tables) -> Drawing:
     """A panel per model: time per layer against context length, a line per part; models with one context length share
     a panel. Below, each part's shares of time and
     FLOPs, a marker per configuration."""
-    runs, terms = tables["runs"], run_selection.words(tables["runs"])
+    runs, terms = tables["runs"], run_selection.device_words(tables["runs"])
     parts = attention_parts(runs, tables["attention"])
     series = Series("part", tuple(part for part in PARTS if part in set(parts["part"])))
     order = run_selection.models_in_order(runs)
 
     def panel(rows: pd.DataFrame, _: pd.DataFrame) -> Spec:
         data = rows.drop(columns="mode")
-        y = Log.around(data["gpu_time_per_layer_us"], PANEL_PX)
+        y = LogAxis.around(data["gpu_time_per_layer_us"], PANEL_PX)
         lengths = data.groupby("model")["context_length"].nunique()
-        x_of_lines = Contexts.of(data["context_length"]).x(title="context")
+        x_of_lines = ContextAxis.of(data["context_length"]).x(title="context")
         x_of_models = alt.X("model:N", sort=order, axis=NAMES_OF_MODELS)
         drawn = [(model, data[data["model"] == model], x_of_lines) for model in order if lengths.get(model, 0) > 1] + [
             (dimensions.CONTEXT_LENGTH.title(length), rows, x_of_models)
@@ -75,7 +75,7 @@ NAMES_OF_MODELS = alt.Axis(title="model", labelAngle=0)
 
 
 def _times(
-    parts: pd.DataFrame, x: alt.X, y: Log, series: Series, time: str | bool, joined: bool
+    parts: pd.DataFrame, x: alt.X, y: LogAxis, series: Series, time: str | bool, joined: bool
 ) -> alt.LayerChart:  # fmt: skip
     axis = y.axis(f"{time} per layer (µs)" if time else None)
     axis.labels = axis.ticks = bool(time)

@@ -28,7 +28,7 @@ def compile_parts(merged: Merged) -> pd.DataFrame:
         per_pass(part, BY, steps).set_index(["run", *BY]) for part in (rows, rows[counted], rows[~multiplies])
     )
     times = times[["gpu_time_ms", "invocations", "total_ns"]].assign(matmuls=matmuls["invocations"])
-    table = ratios.both_sides(merged, dimensions.COMPILE, times.reset_index(), BY)
+    table = ratios.join_baseline(merged, dimensions.COMPILE, times.reset_index(), BY)
     _check_conserved(table, rows)
     share = table["gpu_time_ms"] / table.groupby(["run", "phase"])["gpu_time_ms"].transform("sum")
     table = table.assign(share=share, base_others_ms=_of_all_parts(table, other_launches["gpu_time_ms"].to_dict()))
@@ -37,9 +37,9 @@ def compile_parts(merged: Merged) -> pd.DataFrame:
 
 def _kernels_by_parts(merged: Merged) -> pd.DataFrame:
     """The kernels of compiled runs and their base runs, each with the set of parts that it serves."""
-    both = ratios.pairs(merged["runs"], dimensions.COMPILE)
+    both = ratios.baseline_pairs(merged["runs"], dimensions.COMPILE)
     kernels = merged.kernels[merged.kernels["run"].isin({*both["run"], *both["base_run"]})]
-    places = model_parts.places_with_parts(kernels).rename(columns={"part": "parts"})
+    places = model_parts.ranges_with_parts(kernels).rename(columns={"part": "parts"})
     return kernels.merge(places, on=model_parts.KEY_COLUMNS, how="left", validate="many_to_one")
 
 
@@ -92,7 +92,7 @@ def compile_kernels(merged: Merged) -> pd.DataFrame:
     kernels = merged.kernels
     kernels = kernels.assign(**{"class": kernels["class"].astype("object").map(classes.family)})
     times = per_pass(kernels, ["phase", "class"], merged.captured_steps)[["run", "phase", "class", *FIGURES]]
-    return ratios.both_sides(merged, dimensions.COMPILE, times, ["phase", "class"])
+    return ratios.join_baseline(merged, dimensions.COMPILE, times, ["phase", "class"])
 
 
 def compile_cost(merged: Merged) -> pd.DataFrame:
@@ -115,7 +115,7 @@ TABLES = (
     TableSpec(
         "compile_times",
         "(g) One row per compiled run and phase, from the processes without a profiler",
-        columns(ratios.TIMES_WITH_BASE, ideal.IDEAL),
+        columns(ratios.TIMES_WITH_BASE, ideal.IDEAL_COLUMNS),
         make=compile_times,
     ),
     TableSpec(

@@ -14,9 +14,9 @@ from profile_grid.tables.ratios import (
     TIME_OF_A_RUN,
     TIME_OF_BASE,
     VERDICT,
-    compared,
     times_with_base,
     with_base,
+    with_counterparts,
 )
 
 RATIOS = [column.name for column in (*TIME_OF_BASE, *VERDICT)]
@@ -26,7 +26,7 @@ SHAPE = ("context_length", "d_model", "num_layers")
 def attention_times(merged: Merged) -> pd.DataFrame:
     """(h) One row per phase of every run that has a counterpart with another attention, even without results: its time,
     the time with written-out attention, and the peak memory."""
-    times = compared(merged["timings"], ATTENTION)[[*LEADING, "phase", "mean_ms", "std_ms", "status"]]
+    times = with_counterparts(merged["timings"], ATTENTION)[[*LEADING, "phase", "mean_ms", "std_ms", "status"]]
     keys = ["run", "phase"]
     ratios = times_with_base(merged, ATTENTION)[[*keys, *RATIOS]]
     peak = numbers(times["run"].map(merged["runs"].set_index("run")["peak_allocated_bytes"]))
@@ -41,7 +41,7 @@ def attention_operator(merged: Merged) -> pd.DataFrame:
     """(h) One row per run with another attention than the written-out one: GPU time of the operator in a forward pass,
     that of the written-out one, and the ideal of both bounds."""
     kernels = merged.kernels
-    inside = model_parts.holding(kernels["range"], SCALED_DOT_PRODUCT_ATTENTION)
+    inside = model_parts.has_range(kernels["range"], SCALED_DOT_PRODUCT_ATTENTION)
     rows = per_pass(kernels[inside & (kernels["phase"] == names.FORWARD)], [], merged.captured_steps)
     rows = rows.drop(columns=["total_ns", "same_in_every_step"])
     table = with_base(rows, ATTENTION, "gpu_time_ms", "gpu_time_std_ms")

@@ -22,7 +22,16 @@ from profile_grid.tables import gains, model_parts, pivoting
 from profile_grid.tables.cells import Part, lines_table, parts_table, rows_table
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD, OUTSIDE
-from profile_grid.tables.wording import PASSES, Claim, capital, leaders, listed, run_in_words, varying, where
+from profile_grid.tables.wording import (
+    PASSES,
+    Claim,
+    capital,
+    config_in_words,
+    leaders,
+    listed,
+    named_keys,
+    run_in_words,
+)
 
 EXPECTED = (
     ("of the requested peaks", "requested_peak_bytes", "estimated_peak_bytes"),
@@ -56,11 +65,11 @@ def _fullest(peaks: pd.DataFrame, failures: pd.DataFrame) -> Claim:
     if len(failures):
         first, number = failures.iloc[0], failures["run"].nunique()
         step = "that" if first["mode"] == peak_row["mode"] else PASSES[first["mode"]]
-        failure = f"; {number} runs do not fit" if number > 1 else f"; {step} of {where(first)} does not fit"
+        failure = f"; {number} runs do not fit" if number > 1 else f"; {step} of {config_in_words(first)} does not fit"
     return Claim(
         "{step} of {place} needs {peak} at its peak, {share} of it {category}{lacking}.", "counted",
         step=capital(PASSES[peak_row["mode"]]),
-        place=where(peak_row), peak=memory(peak_row["peak_bytes"]), share=percent(peak_row["share"]),
+        place=config_in_words(peak_row), peak=memory(peak_row["peak_bytes"]), share=percent(peak_row["share"]),
         category=peak_row["category"], lacking=failure,
     )  # fmt: skip
 
@@ -144,7 +153,7 @@ def _failed(failures: pd.DataFrame) -> list[Claim]:
     return [
         Claim(
             "{run}, runs out of memory in {at} with {live} in use, {share} of it {category}{others}.",
-            run=run_in_words(first, varying(failures)), at=phase, live=memory(first["live_bytes"]),
+            run=run_in_words(first, named_keys(failures)), at=phase, live=memory(first["live_bytes"]),
             share=percent(of_category.max() / first["live_bytes"]), category=escaped(of_category.idxmax()),
             others=f"; {number} runs do not fit" if number > 1 else "",
         )
@@ -154,7 +163,7 @@ def _failed(failures: pd.DataFrame) -> list[Claim]:
 def tables(measured: Measured) -> list[Part]:
     """(i) Peaks, what parts and blocks keep, the largest allocations, what fits, types, and where memory ran out."""
     peaks, failures, room = (measured.tables[f"memory_{name}"] for name in ("peak", "at_failure", "room"))
-    parts = pivoting.split(model_parts.if_parts_differ(measured.tables["memory_parts"]), (MODEL.key,))
+    parts = pivoting.split(model_parts.rows_in_parts(measured.tables["memory_parts"]), (MODEL.key,))
     of_parts = "Memory that each part of the model keeps for the backward pass, in brackets its share"
     counted = [name for name in COUNTED_AS if room[name].notna().any()]
     columns = [(COUNTED_AS[name], lambda row, name=name: size(row[name])) for name in counted]

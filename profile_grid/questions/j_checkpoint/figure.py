@@ -50,7 +50,7 @@ def draw_checkpoint(tables: Tables) -> Drawing:
         " recomputed in the backward pass. Of two points at the same memory, the upper one only costs time. Neither"
         " axis begins at 0."
     )
-    missing = run_selection.without_figures(ratios.compared(runs, CHECKPOINT), TIMING)
+    missing = run_selection.without_figures(ratios.with_counterparts(runs, CHECKPOINT), TIMING)
     return Frame((CHECKPOINT.key,), NO_TIMES, COLUMNS).drawing(
         rows, runs, missing, lambda data, _: _panel(data, series, TITLES[source]), (note,)
     )
@@ -111,7 +111,7 @@ def draw_peak(tables: Tables) -> Drawing:
         return points.encode(x=x, y=y, xOffset="kind:N", color=series.color(), shape=series.shape(), tooltip=tooltip)
 
     note = "8-2: 8 blocks share a checkpoint, and every 2 of them again while these are recomputed."
-    missing = run_selection.without_figures(ratios.compared(runs, CHECKPOINT), TIMING)
+    missing = run_selection.without_figures(ratios.with_counterparts(runs, CHECKPOINT), TIMING)
     return Frame((CHECKPOINT.key,), NO_TIMES, columns=2).drawing(rows, runs, missing, panel, (note,))
 
 
@@ -124,7 +124,7 @@ def result_peak(tables: Tables) -> str:
     its_rows = rows[(rows[keys_without(CHECKPOINT.key)] == most[keys_without(CHECKPOINT.key)]).all(axis=1)]
     least = its_rows.loc[its_rows[source].idxmin()]
     name = CHECKPOINT.name_of(least[CHECKPOINT.key])
-    named = wording.run_in_words if taken["mode"].nunique() > 1 else wording.where
+    named = wording.run_in_words if taken["mode"].nunique() > 1 else wording.config_in_words
     place = named({**least, CHECKPOINT.key: CHECKPOINT.default})
     return f"The lowest peak of {place}: {memory(least[source])}, with {name} per checkpoint"
 

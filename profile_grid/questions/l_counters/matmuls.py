@@ -102,7 +102,7 @@ def counter_matmuls(merged: per_pass.Merged) -> pd.DataFrame:
     compared = [_compared(row, shapes[row["run"]][0], kernels) for row in table.to_dict("records")]
     table = table.join(pd.DataFrame(compared, index=table.index, columns=[*KINDS]).astype(KINDS))
     runs = merged["counter_ranges"]
-    return per_pass.in_order_of(per_pass.led(table, runs), runs["run"])[[*LEADING, *OF_A_PART]]
+    return per_pass.in_order_of(per_pass.with_leading_columns(table, runs), runs["run"])[[*LEADING, *OF_A_PART]]
 
 
 def _compared(row: dict, shape: ModelShape, kernels: dict[tuple, dict[str, float]]) -> tuple:

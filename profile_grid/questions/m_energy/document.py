@@ -9,7 +9,7 @@ from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, PRECISI
 from profile_grid.study.stages import ENERGY, NOT_ASKED
 from profile_grid.tables import cells, pivoting, ratios
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import PASSES, Claim, capital, listed, of_all, run_in_words, where
+from profile_grid.tables.wording import PASSES, Claim, capital, config_in_words, listed, of_all, run_in_words
 
 TOKEN, TOKEN_STD = "joules_per_token", "joules_per_token_std"
 LEADING_KEYS = ("model", "context_length", "mode", "precision")
@@ -43,7 +43,7 @@ def _saving(compared: pd.DataFrame) -> Claim:
     """The largest saving of energy by a precision, in the mode with the most phases; `speed_up` is base ÷ run."""
     mode = next(mode for mode in FULLEST_FIRST if (compared["mode"] == mode).any())
     row = compared.loc[compared.loc[compared["mode"] == mode, "speed_up"].idxmax()]
-    configuration = where(row.to_dict() | {PRECISION.key: PRECISION.default})
+    configuration = config_in_words(row.to_dict() | {PRECISION.key: PRECISION.default})
     share = row[TOKEN] / row[f"base_{TOKEN}"]
     return Claim(
         "{in_precision}, a token takes {energy} in {step} of {place}, {share} of the {base} in {default}.",

@@ -5,7 +5,7 @@ import pandas as pd
 from profile_grid.stages.memory.history import CATEGORIES
 from profile_grid.study.dimensions import GPUS
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables.per_pass import Merged, led, numbers
+from profile_grid.tables.per_pass import Merged, numbers, with_leading_columns
 
 COMPONENTS = [str(name) for name in CATEGORIES]
 THEN, FULLEST = "that moment", "peak before"
@@ -28,7 +28,7 @@ def communication_memory(merged: Merged) -> pd.DataFrame:
     table = pd.concat(parts, ignore_index=True)
     position = {key: number for number, key in enumerate(order)}
     table = table.loc[table[KEYS].apply(tuple, axis=1).map(position).sort_values(kind="stable").index]
-    table = led(table, rows)
+    table = with_leading_columns(table, rows)
     return table[COMMUNICATION_MEMORY.all_names]
 
 
@@ -51,7 +51,7 @@ def communication_volume(merged: Merged) -> pd.DataFrame:
     table = sums[["run", "operation"]].assign(
         per_step=sums["per_step"] / count, bytes=sums["size"] / count, sent_bytes=sums["sent"] / count
     )
-    return led(table, single)
+    return with_leading_columns(table, single)
 
 
 def communication_gathers(merged: Merged) -> pd.DataFrame:
@@ -63,7 +63,7 @@ def communication_gathers(merged: Merged) -> pd.DataFrame:
         steps=("late_ms", "size"), late=("is_late", "sum"), mean_ms=("late_ms", "mean"), max_ms=("late_ms", "max"),
         gathers=("gathers", "mean"),
     ).reset_index()  # fmt: skip
-    return led(table, rows)
+    return with_leading_columns(table, rows)
 
 
 COMMUNICATION_MEMORY = TableSpec(

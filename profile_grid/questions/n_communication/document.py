@@ -19,9 +19,9 @@ from profile_grid.questions.n_communication.table import PARTS, communication_of
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODEL, PARALLEL, keys_without
 from profile_grid.tables.cells import Part, errors_table, rows_table, status_word
-from profile_grid.tables.evidence import FASTER, SLOWER, UNCLEAR, error_of_ratio, judged
+from profile_grid.tables.evidence import FASTER, SLOWER, UNCLEAR, error_of_ratio, ratio_verdicts
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import NO_WINNER, Claim, listed, of_all, where
+from profile_grid.tables.wording import NO_WINNER, Claim, config_in_words, listed, of_all
 
 NO_ANSWER = Claim("Not answered: no run on several GPUs has figures.", "missing")
 ON_PROCESSOR = Claim(
@@ -67,7 +67,7 @@ def _scaling(table: pd.DataFrame, kind: str) -> list[Claim]:
     sides = ({"spread": [row["process_spread"]], "processes": [row["processes"]]} for row in (best, worst))
     error = error_of_ratio(*map(pd.DataFrame, sides))
     speed = f"{percent(best['efficiency'])} of ideal speed {PARALLEL.words(best[PARALLEL.key])}"
-    if len(cell) > 1 and judged(gain, *error)["verdict"].iloc[0] == FASTER:
+    if len(cell) > 1 and ratio_verdicts(gain, *error)["verdict"].iloc[0] == FASTER:
         speed += f", and at {percent(worst['efficiency'])} {PARALLEL.words(worst[PARALLEL.key])}"
     elif len(cell) > 1:
         speed = f"{interval(cell['efficiency'], percent)} of ideal speed"
@@ -89,7 +89,7 @@ def _cost(every: pd.DataFrame) -> list[Claim]:
     slower, cost = times[times["verdict"] == SLOWER], ""
     also = " whose work was also timed without communication" if len(times) < len(every) else ""
     if len(slower):
-        work = where(slower.loc[slower["cost_share"].idxmax()])
+        work = config_in_words(slower.loc[slower["cost_share"].idxmax()])
         cost = f": {interval(slower['cost_share'], percent)} of the step, most in {work}"
     spread = interval(times["baseline_spread"].dropna(), percent)
     others = (
@@ -148,7 +148,7 @@ def _bandwidth(measured: Measured) -> list[Claim]:
     fastest = timed.loc[timed["bus_gb_per_s"].idxmax()]
     text = "The fastest {operation}, of {size} MB, has a bus bandwidth of {rate} GB/s ({place})."
     size, rate = significant(fastest["bytes"] / 1e6), significant(fastest["bus_gb_per_s"])
-    return [Claim(text, operation=fastest["operation"], size=size, rate=rate, place=where(fastest))]
+    return [Claim(text, operation=fastest["operation"], size=size, rate=rate, place=config_in_words(fastest))]
 
 
 def _loss_differences(table: pd.DataFrame) -> list[Claim]:
@@ -159,7 +159,7 @@ def _loss_differences(table: pd.DataFrame) -> list[Claim]:
     unexplained = compared[~compared["within_precision"].astype(bool)]
     different = unexplained[unexplained["agreeing"] < BEHIND_A_REDUCTION]
     if len(different):
-        runs = listed([where(row) for _, row in different.iterrows()])
+        runs = listed([config_in_words(row) for _, row in different.iterrows()])
         return [Claim("Losses differ from those on one GPU: {runs}.", "counted", runs=runs)]
     largest = f"{significant(100 * compared['largest_off'].max(), 2)} %"
     if unexplained.empty:
@@ -179,7 +179,7 @@ def _first_step_errors(table: pd.DataFrame) -> list[Claim]:
     unexplained = table[table["within_precision"].notna() & ~table["within_precision"].fillna(True).astype(bool)]
     if unexplained.empty:
         return []
-    runs = listed([where(row) for _, row in unexplained.iterrows()])
+    runs = listed([config_in_words(row) for _, row in unexplained.iterrows()])
     return [Claim("Rounding does not explain the error of the first step in {runs}.", "counted", runs=runs)]
 
 

@@ -10,7 +10,7 @@ from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import Accuracy, ProgramResult, StageResult
 from profile_grid.study import dimensions, stages
 from profile_grid.study.table_spec import TableSpec, columns
-from profile_grid.tables.names import OF_PROCESSES, SLOWEST, WITHOUT_COMMUNICATION
+from profile_grid.tables.names import PROCESS_STATISTICS, SLOWEST, WITHOUT_COMMUNICATION
 
 STATISTICS = ["n", "mean_ms", "std_ms", "min_ms", "max_ms"]
 
@@ -31,13 +31,13 @@ def statistics_of_processes(seconds: Sequence[Sequence[float]]) -> dict[str, flo
     the standard deviation of the logarithms of the processes' means; NaN for one process."""
     each = [statistics(times) for times in seconds if len(times)]
     if len(each) < 2:
-        return (each[0] if each else statistics(())) | dict(zip(OF_PROCESSES, (len(each), np.nan), strict=True))
+        return (each[0] if each else statistics(())) | dict(zip(PROCESS_STATISTICS, (len(each), np.nan), strict=True))
     n, means, stds, least, most = (np.array([one[name] for one in each], "float64") for name in STATISTICS)
     logarithms = np.log(means)
     return {
         "n": int(n.sum()), "mean_ms": np.exp(logarithms.mean()), "std_ms": (stds**2).mean() ** 0.5,
         "min_ms": least.min(), "max_ms": most.max(),
-        **dict(zip(OF_PROCESSES, (len(each), logarithms.std(ddof=1)), strict=True)),
+        **dict(zip(PROCESS_STATISTICS, (len(each), logarithms.std(ddof=1)), strict=True)),
     }  # fmt: skip
 
 
