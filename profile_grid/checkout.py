@@ -1,4 +1,4 @@
-"""Which version and which commit of this project is running."""
+"""The version and the commit of this project."""
 
 import subprocess
 from pathlib import Path
@@ -14,18 +14,18 @@ def version() -> str:
 
 
 def git_state() -> dict:
-    """The commit of this checkout and whether it was clean; None for both if this project is not a repository
-    itself: a copy of it may be inside somebody else's."""
+    """`git_commit` and whether the checkout is clean (`git_clean`); None for both unless this folder is the top of a
+    repository: a copy of the project may be inside somebody else's."""
     try:
-        top, commit = _git("rev-parse", "--show-toplevel", "HEAD").splitlines()
+        top, commit = _git_output("rev-parse", "--show-toplevel", "HEAD").splitlines()
         if ROOT.samefile(top):
-            return {"git_commit": commit, "git_clean": _git("status", "--porcelain", "--untracked-files=no") == ""}
+            changes = _git_output("status", "--porcelain", "--untracked-files=no")
+            return {"git_commit": commit, "git_clean": changes == ""}
     except (FileNotFoundError, subprocess.CalledProcessError):
         pass
     return {"git_commit": None, "git_clean": None}
 
 
-def _git(*arguments: str) -> str:
-    return subprocess.run(
-        ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True
-    ).stdout.strip()
+def _git_output(*arguments: str) -> str:
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()

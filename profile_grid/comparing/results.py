@@ -21,7 +21,6 @@ from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
 from profile_grid.tables import names, on_disk, ratios
 
 PLAN = "grid.json"
-KERNEL_COLUMNS = ("step", "phase", "range", "kernel", "class", "launches", "total_ns")
 
 
 def timed_tables(folder: Path) -> tuple[dict[str, pd.DataFrame], dict]:
@@ -29,7 +28,7 @@ def timed_tables(folder: Path) -> tuple[dict[str, pd.DataFrame], dict]:
     `kernels`. Raises BadResult if a timing is missing."""
     plan = json.loads((folder / PLAN).read_text())
     runs = [_timed(entry, folder / "runs" / entry["run"]) for entry in plan["runs"]]
-    kernels = pd.DataFrame(columns=[*dimensions.LEADING, *KERNEL_COLUMNS])
+    kernels = pd.DataFrame(columns=on_disk.COLUMNS_FOR_SUMS["kernels"])
     tables = {"runs": runs_table(runs), "steps": steps_table(runs, times_by_phase), "kernels": kernels}
     return tables, provenance(tables["runs"], plan, checkouts(runs))
 

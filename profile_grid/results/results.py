@@ -14,7 +14,7 @@ from cs336_model.program.without_times import FAILED, STOPPED, UNSUPPORTED, WRON
 from profile_grid.errors import OutsideError
 from profile_grid.freshness.environment import RecordedEnvironment
 from profile_grid.freshness.versions import RanOn
-from profile_grid.typed_json import Built, Mismatch, parse_as
+from profile_grid.typed_json import Mismatch, Parsed, parse_as
 
 FORMAT = 7  # of a stage's JSON; raised when a field changes its meaning
 COMPLETE, OUT_OF_MEMORY, INCOMPLETE = "complete", "out_of_memory", "incomplete"
@@ -215,7 +215,7 @@ def _read(path: Path, kind: type[Result]) -> Result:
     return result
 
 
-def read_as(path: Path, kind: type[Built]) -> Built:
+def read_as(path: Path, kind: type[Parsed]) -> Parsed:
     """The file as a dataclass of this kind, every value checked against its type; raises BadResult."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Findings of the diagnosis: the table of one run, and the meaning of its columns."""
+"""The table of the findings of one run's diagnosis, and what its columns mean."""
 
 from collections.abc import Iterable
 
@@ -21,9 +21,9 @@ WORDING_COLUMNS = columns("""
 FINDING_COLUMNS = columns(GAIN_COLUMNS, WORDING_COLUMNS)
 
 
-def findings_table(found: Iterable[Diagnosis]) -> pd.DataFrame:
-    """These findings as the table of a run: largest gain first, then a row per rule that abstains."""
-    return as_table(list(found)).rename(columns={"where": "located"})[FINDINGS.names]
+def findings_table(diagnoses: Iterable[Diagnosis]) -> pd.DataFrame:
+    """The table of a run: its findings, the largest gain first, then a row per rule that abstains."""
+    return as_table(list(diagnoses)).rename(columns={"where": "located"})[FINDINGS.names]
 
 
 FINDINGS = TableSpec(

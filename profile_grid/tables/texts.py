@@ -1,7 +1,7 @@
-"""Repeated texts of large tables stored once: a million rows have a few hundred different ones.
+"""Each text of a large table stored once: a million rows have a few hundred different ones.
 
-In Arrow these are dictionary-encoded columns, in pandas categories. Categories are in alphabetical order, so sorting by
-them sorts by text; group them with `observed=True`.
+Arrow calls this dictionary encoding, pandas categories. Categories are in alphabetical order, so sorting by them sorts
+by text; group by them with `observed=True`.
 """
 
 from collections.abc import Iterable
@@ -26,14 +26,14 @@ def with_categories(table: pa.Table) -> pd.DataFrame:
 
 
 def repeated_column(values: Iterable, times: np.ndarray) -> pd.Series:
-    """Each value repeated, as numpy.repeat does; texts as categories."""
+    """Each value repeated as often as `times` says, as by numpy.repeat; texts as categories."""
     column = pd.Series(list(values))
     column = column if pd.api.types.is_numeric_dtype(column) else column.astype("category")
     return column.repeat(times).reset_index(drop=True)
 
 
 def as_texts(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with its categories as text."""
+    """The table with categories converted to text."""
     return table.astype({name: "str" for name, kind in table.dtypes.items() if isinstance(kind, pd.CategoricalDtype)})
 
 

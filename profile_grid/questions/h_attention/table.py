@@ -4,6 +4,7 @@ import pandas as pd
 
 from cs336_model.arithmetic.flops import sequences_per_gpu
 from cs336_model.ranges import SCALED_DOT_PRODUCT_ATTENTION
+from profile_grid.gpu_peaks import peaks_of
 from profile_grid.study.dimensions import ATTENTION, LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables import ideal, model_parts, names
@@ -58,7 +59,7 @@ def attention_operator(merged: Merged) -> pd.DataFrame:
 def _least_ms(run: pd.Series, precision: str) -> tuple[float | None, float | None]:
     """(by FLOP/s, by bytes/s): least time in ms of the operator of all layers; None if unknown."""
     context, d_model, layers = (int(run[name]) for name in SHAPE)
-    peaks, batch = ideal.peaks_of_device(run.get("device_name")), int(sequences_per_gpu(run))
+    peaks, batch = peaks_of(run.get("device_name")), int(sequences_per_gpu(run))
     least = ideal.least_ms_of_attention(peaks, precision, batch, context, d_model)
     return tuple(None if ms is None else layers * ms for ms in least)
 

@@ -94,7 +94,7 @@ def host_per_launch(merged: Merged) -> pd.DataFrame:
     rows = rows[rows["doing"] != STACK]
     keys = [*LEADING, "phase", "thread", "doing", "launches"]
     table = rows.groupby(keys, sort=False, as_index=False)[["calls", "own_ms"]].sum()
-    step_ms = table["run"].astype("str").map(largest_gains.step_ms(merged)).astype("float64")
+    step_ms = table["run"].astype("str").map(merged.step_ms).astype("float64")
     return table.assign(us_per_launch=table["own_ms"] * 1e3 / table["launches"], unprofiled_step_ms=step_ms)
 
 
