@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from profile_grid.comparing import results, written
+from profile_grid.comparing import outputs, results
 from profile_grid.documents.dictionary import dictionary
 from profile_grid.documents.documents import ALL, asked_of, documents, section
 from profile_grid.documents.summaries import Summaries
@@ -91,7 +91,7 @@ def comparisons() -> list[Path]:
 
 def make_comparison(kept: Path, folder: Path) -> dict[str, pd.DataFrame]:
     """Writes all files of a comparison into a folder; returns its tables by name."""
-    return written.write_comparison(*(_side(kept / side) for side in SIDES), folder)
+    return outputs.write_comparison(*(_side(kept / side) for side in SIDES), folder)
 
 
 def remake_comparison(kept: Path) -> None:

@@ -214,8 +214,8 @@ class ContextAxis:
 
 @dataclass(frozen=True)
 class Series:
-    """Several series, each with a colour and a shape; `column` holds their names. The legend is at most `width_px` wide;
-    its markers are `hollow` if the fill of markers has a meaning of its own."""
+    """Several series, each with a colour and a shape; `column` holds their names. The legend has at most `width_px`,
+    and `hollow` markers if the fill of markers has a meaning of its own."""
 
     column: str
     names: tuple[str, ...]

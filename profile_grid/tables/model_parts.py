@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from kernel_tables.attribution.path_text import names_in
+from kernel_tables.attribution.path_text import innermost, names_in
 from profile_grid.tables.names import BACKWARD, FORWARD, LOSS, NO_RANGE, RECOMPUTATION
 from range_marks import JOINT
 
@@ -23,6 +23,11 @@ def ranges_with_parts(kernels: pd.DataFrame) -> pd.DataFrame:
         passes.append(pass_)
         parts.append(part)
     return places.assign(**{"pass": passes, "part": parts})
+
+
+def innermost_parts(paths: pd.Series) -> pd.Series:
+    """The innermost range of each of these paths; NO_RANGE for an empty or missing path."""
+    return paths.fillna("").astype(object).map(innermost).replace("", NO_RANGE)
 
 
 def has_range(paths: pd.Series, name: str) -> pd.Series:

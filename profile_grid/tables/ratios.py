@@ -5,11 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from kernel_tables.attribution.path_text import innermost
 from profile_grid.study.dimensions import LEADING, Dimension, keys_without
 from profile_grid.study.table_spec import PER_PASS, columns
 from profile_grid.tables.evidence import error_of_ratio, ratio_verdicts
-from profile_grid.tables.names import NO_RANGE
+from profile_grid.tables.model_parts import innermost_parts
 from profile_grid.tables.per_pass import Merged, in_order_of, numbers, per_pass, total_by_run, with_leading_columns
 
 
@@ -92,7 +91,7 @@ def parts_with_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
     """GPU time of each run, phase and part of the model, and of its base at the dimension's default, both with their
     share of the step."""
     kernels = merged.kernels
-    kernels = kernels.assign(part=kernels["range"].fillna("").astype(object).map(innermost).replace("", NO_RANGE))
+    kernels = kernels.assign(part=innermost_parts(kernels["range"]))
     times = per_pass(kernels, ["phase", "part"], merged.captured_steps)
     times["share"] = numbers(times["total_ns"]) / numbers(times["run"].map(total_by_run(kernels)))
     table = with_base(times, dimension, "gpu_time_ms", "gpu_time_std_ms", by=["phase", "part"])
