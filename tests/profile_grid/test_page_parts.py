@@ -14,7 +14,7 @@ from profile_grid.figures.panels import all_figures
 from profile_grid.page import charts, markdown, menus
 from profile_grid.page import tables as page_tables_module
 from profile_grid.page.charts import compact, page_figures
-from profile_grid.page.flame import advice, leaves, opening_run, run_timeline, scope, speed
+from profile_grid.page.step_views import advice, leaves, opening_run, run_timeline, scope, speed
 from profile_grid.page.tables import divided_room, names_that_fit, page_table, page_tables
 from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
