@@ -1,16 +1,9 @@
-"""The version and the commit of this project."""
+"""The commit of this project."""
 
 import subprocess
 from pathlib import Path
 
-import kernel_tables
-
 ROOT = Path(__file__).parent.parent
-
-
-def version() -> str:
-    """The project's version, which is that of its libraries."""
-    return kernel_tables.__version__
 
 
 def git_state() -> dict:

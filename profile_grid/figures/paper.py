@@ -23,7 +23,7 @@ import vl_convert
 
 from profile_grid.figures.panels import Figure, Spec, Tables, column
 from profile_grid.figures.run_selection import of_one_machine
-from profile_grid.figures.theme import FONT_SIZE, SMALL, WIDTH, config, parameters
+from profile_grid.figures.theme import FONT_SIZE, ON_PAPER, SMALL, WIDTH, config
 from profile_grid.files import replacing
 
 __all__ = ["vl_convert"]
@@ -83,8 +83,8 @@ def on_paper(figure: Figure, tables: Tables) -> Spec:
 
 def specification(chart: Spec) -> Spec:
     """The complete input of Vega-Lite: the chart with the colours and the configuration of this project."""
-    all_parameters = [*parameters(), *chart.get("params", [])]
-    return {"$schema": alt.SCHEMA_URL, "config": config()} | chart | {"params": all_parameters}
+    parameters = [{"name": name, "value": value} for name, value in ON_PAPER.items()] + chart.get("params", [])
+    return {"$schema": alt.SCHEMA_URL, "config": config()} | chart | {"params": parameters}
 
 
 def drawn(specification: Spec, suffix: str) -> bytes:

@@ -20,6 +20,7 @@ from profile_grid.study.dimensions import CHECKPOINT, COMPILE, PARALLEL, PRECISI
 WIDTH = 740  # of a figure, in pixels: a page of paper between its margins, at 100 pixels per inch
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # the first is the one that vl-convert ships
 FONT_SIZE, SMALL, SMALLEST = 11, 9, 8
+# The colours that a page may change are parameters of a chart; these are their values on paper.
 ON_PAPER = {"ink": "#1d2127", "soft": "#5a626c", "line": "#dfe3e8", "ground": "#ffffff"}
 INK, SOFT, LINE, GROUND = (alt.ExprRef(name) for name in ON_PAPER)
 SERIES = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, INK, GREY)
@@ -50,11 +51,6 @@ PARTS = FAMILIES | {  # parts of bars in the order in which they are stacked: co
 CROSS = "M-1,-1L1,1M1,-1L-1,1"
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-left", "triangle-right")
 DASHES = ([1, 0], [5, 3], [1, 2], [6, 2, 1, 2])
-
-
-def parameters() -> list[dict]:
-    """The colours that a page may change, as Vega-Lite's parameters, with their values on paper."""
-    return [{"name": name, "value": value} for name, value in ON_PAPER.items()]
 
 
 def config() -> dict:
@@ -193,19 +189,13 @@ class ContextAxis:
         """The left end of the axis."""
         return self.lengths[0] / CONTEXT_MARGIN
 
-    @property
-    def scale(self) -> alt.Scale:
-        domain = [self.low, self.lengths[-1] * CONTEXT_MARGIN]
-        return alt.Scale(type="log", base=2, domain=domain, nice=False)
-
-    def axis(self, title: str | None = "context length (tokens)") -> alt.Axis:
-        small = {"labelFontSize": SMALL, "labelSeparation": 2}  # an axis leaves out labels that overlap
-        options = small if len(self.lengths) > MANY_CONTEXTS else {}
-        return alt.Axis(title=title, values=list(self.lengths), format="d", **options)
-
     def x(self, field: str = "context_length", title: str | None = "context length (tokens)") -> alt.X:
         """The channel of a column of context lengths."""
-        return alt.X(f"{field}:Q", scale=self.scale, axis=self.axis(title))
+        domain = [self.low, self.lengths[-1] * CONTEXT_MARGIN]
+        small = {"labelFontSize": SMALL, "labelSeparation": 2}  # an axis leaves out labels that overlap
+        options = small if len(self.lengths) > MANY_CONTEXTS else {}
+        axis = alt.Axis(title=title, values=list(self.lengths), format="d", **options)
+        return alt.X(f"{field}:Q", scale=alt.Scale(type="log", base=2, domain=domain, nice=False), axis=axis)
 
     def is_right(self, length: int) -> bool:
         """Whether a length is in the right half of the axis: its label goes to the left."""

@@ -129,14 +129,14 @@ def runs_in_words(rows: pd.DataFrame, most: int = 2) -> str:
     return "; ".join([*names[:most], *more])
 
 
-def of_all(some: int, every: int, noun: str = "configuration", plural: str | None = None) -> str:
+def of_all(number: int, total: int, noun: str = "configuration", plural: str | None = None) -> str:
     """A number of a total in words: "all 20 configurations", "both configurations", "3 of 20 configurations"."""
-    if every == 1:
-        return f"the only {noun}" if some else f"no {noun}"
+    if total == 1:
+        return f"the only {noun}" if number else f"no {noun}"
     plural = plural or f"{noun}s"
-    if every == some == 2:
-        return f"both {plural}"
-    return f"all {every} {plural}" if some == every else f"{some or 'none'} of {every} {plural}"
+    if number == total:
+        return f"both {plural}" if total == 2 else f"all {total} {plural}"
+    return f"{number or 'none'} of {total} {plural}"
 
 
 def leaders(names: list[str], most: int = 3, noun: str = "run", every: int | None = None) -> str:
