@@ -31,11 +31,6 @@ CROSSES_LABEL = "×: runs without results"
 DIGITS, SHARE = ",.4~r", ".1%"  # formats of numbers
 
 
-def status_words(status: str) -> str:
-    """Why a run has no results, in words."""
-    return STATUS_WORDS.get(status, status)
-
-
 def tooltip(rows: pd.DataFrame, *values: tuple[str, str] | tuple[str, str, str]) -> list[alt.Tooltip]:
     """The dimensions of a row, then these columns: (name, title) for texts, (name, title, format) for numbers."""
     dimensions = [alt.Tooltip(f"{key}:N", title=BY_KEY[key].heading) for key in KEYS if key in rows.columns]
@@ -137,7 +132,7 @@ def missing_marks(
     `named` and the status. If there are many, one label says what the crosses are; the notes list the runs."""
     if missing.empty:
         return []
-    statuses, lines = missing["status"].map(status_words), _lines(missing)
+    statuses, lines = missing["status"].replace(STATUS_WORDS), _lines(missing)
     why = statuses + missing["reason"].map(lambda reason: f": {reason}" if isinstance(reason, str) else "")
     rows = missing.assign(y=[y.at_px(8 + LINE_PX * line) for line in lines], why=why)
     channels = {"x": contexts.x(), "y": alt.Y("y:Q", scale=y.scale)}
@@ -188,5 +183,5 @@ def missing_notes(missing: pd.DataFrame) -> list[str]:
     for status, rows in missing.groupby("status", sort=False):
         names = list(dict.fromkeys(rows["name"]))
         more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-        notes.append(capital(f"{status_words(status)}: {', '.join(names[:MAX_NAMED])}{more}."))
+        notes.append(capital(f"{STATUS_WORDS.get(status, status)}: {', '.join(names[:MAX_NAMED])}{more}."))
     return notes

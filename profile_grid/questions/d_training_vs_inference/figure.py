@@ -101,7 +101,7 @@ def _percentages(shares: pd.DataFrame, channels: dict) -> alt.Chart:
 
 def _instead(shares: pd.DataFrame, missing: pd.DataFrame, cells: list[str], channels: dict) -> list[alt.Chart]:
     """Marks for missing bars: a cross and the reason, or that the grid has no such run."""
-    failed = missing.assign(bar=_cells(missing), text=missing["status"].map(marks.status_words), start=0.02)
+    failed = missing.assign(bar=_cells(missing), text=missing["status"].replace(run_selection.STATUS_WORDS), start=0.02)
     failed = failed[failed["bar"].isin(cells)].drop(columns="mode")
     present = {*shares["bar"], *failed["bar"]}
     absent = pd.DataFrame({"bar": [cell for cell in cells if cell not in present]})
