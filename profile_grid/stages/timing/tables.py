@@ -26,8 +26,8 @@ def statistics(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def statistics_of_processes(seconds: Sequence[Sequence[float]]) -> dict[str, float]:
-    """STATISTICS and OF_PROCESSES of the times of all processes, a sequence for each: all steps together are counted;
-    the mean is the geometric mean of the processes' means, the standard deviation that within a process. The spread is
+    """STATISTICS and PROCESS_STATISTICS of the times of all processes, a sequence for each: all steps are counted; the
+    mean is the geometric mean of the processes' means, the standard deviation that within a process. The spread is
     the standard deviation of the logarithms of the processes' means; NaN for one process."""
     each = [statistics(times) for times in seconds if len(times)]
     if len(each) < 2:
