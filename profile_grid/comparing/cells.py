@@ -25,15 +25,8 @@ from profile_grid.tables.ratios import ratio_and_std
 
 TOO_FEW, NOT_COMPARABLE = "too few processes to tell", "not comparable"
 VERDICTS = (FASTER, SLOWER, UNCLEAR, TOO_FEW, NOT_COMPARABLE)
-EQUAL_FACTS = (
-    "device",
-    "device_name",
-    "d_model",
-    "d_ff",
-    "num_layers",
-    "num_heads",
-    "vocab_size",
-)  # in comparable runs
+# Facts that are equal in comparable runs.
+EQUAL_FACTS = ("device", "device_name", "d_model", "d_ff", "num_layers", "num_heads", "vocab_size")
 CELLS = TableSpec(
     "cells",
     "One row per run of either side",
@@ -69,6 +62,7 @@ def cells(before: Results, after: Results) -> pd.DataFrame:
 
 
 def _cell(name: str, before: Results, after: Results) -> dict:
+    """One row of CELLS, with the standard error of the logarithm of its ratio and its degrees of freedom."""
     row = {key: (after.runs.get(name) or before.runs[name])[key] for key in LEADING}
     row |= {f"peak_{side}_bytes": results.runs.get(name, {}).get("peak_allocated_bytes")
             for side, results in (("before", before), ("after", after))}  # fmt: skip
