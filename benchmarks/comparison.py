@@ -22,7 +22,7 @@ from typing import Literal
 import pandas as pd
 
 from benchmarks.harness import ROOT, run, snakemake_command
-from profile_grid.comparing import document, written
+from profile_grid.comparing import document, outputs
 from profile_grid.comparing.cells import FASTER, SLOWER
 from profile_grid.comparing.results import read_results
 from workflow.scripts import process_steps
@@ -63,7 +63,7 @@ def main(
     sides = [options.folder / side / "results" for side in SIDES]
     for side in sides:
         process_steps.main(plan=side / "grid.json", folder=side / "processes", processes=rounds)
-    tables = written.comparison(*map(read_results, sides))
+    tables = outputs.comparison(*map(read_results, sides))
     print(document.summary(tables["cells"]))
     return (false_difference if trial == SAME else missed_slowdown)(tables)
 

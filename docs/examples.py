@@ -18,9 +18,9 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from profile_grid.comparing import results, written
+from profile_grid.comparing import outputs, results
 from profile_grid.documents.dictionary import dictionary
-from profile_grid.documents.documents import ALL, asked_of, documents, section
+from profile_grid.documents.documents import ALL_ANSWERS, document_names, documents, section
 from profile_grid.documents.summaries import Summaries
 from profile_grid.figures import panels, paper, run_selection
 from profile_grid.files import replacing, write_text
@@ -90,7 +90,7 @@ def comparisons() -> list[Path]:
 
 def make_comparison(committed: Path, folder: Path) -> dict[str, pd.DataFrame]:
     """Writes all files of a committed comparison into another folder; returns its tables by name."""
-    return written.write_comparison(*(_side(committed / side) for side in SIDES), folder)
+    return outputs.write_comparison(*(_side(committed / side) for side in SIDES), folder)
 
 
 def remake_comparison(committed: Path) -> None:
@@ -120,7 +120,7 @@ class Example:
 
     folder: Path
     questions: tuple[str, ...] = ()
-    document: str = ALL
+    document: str = ALL_ANSWERS
     see_also: Mapping[str, str] = field(default_factory=dict)  # by question, another study that also answers it
 
     @property
@@ -150,7 +150,7 @@ class Example:
 
     def answered_questions(self, runs: pd.DataFrame) -> list[str]:
         """The questions that the committed documents answer."""
-        return [*self.questions] if self.document != ALL else asked_of(runs)
+        return [*self.questions] if self.document != ALL_ANSWERS else document_names(runs)
 
     def links(self, up: str = "../") -> dict[str, Claim]:
         """By question, a sentence with a link to the study that also answers it, with its answer if these runs have
@@ -160,12 +160,12 @@ class Example:
     def documents(self, runs: pd.DataFrame) -> list[str]:
         """The committed documents."""
         if not self.questions:
-            return [*asked_of(runs), ALL]
-        return [ALL] if self.document == ALL else [*self.questions]
+            return [*document_names(runs), ALL_ANSWERS]
+        return [ALL_ANSWERS] if self.document == ALL_ANSWERS else [*self.questions]
 
     def document_of(self, question: str) -> str:
         """The committed document with this question."""
-        return ALL if self.document == ALL else question
+        return ALL_ANSWERS if self.document == ALL_ANSWERS else question
 
     def figure_names(self, runs: pd.DataFrame) -> list[str]:
         """The figures of its questions; those that show anything are committed."""

@@ -19,7 +19,7 @@ from profile_grid.quantities import percent
 from profile_grid.questions.time_lost.document import remedies, within_bound
 from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.study.dimensions import CONTEXT_LENGTH, EVERY_DIMENSION
-from profile_grid.tables.evidence import WAITING
+from profile_grid.tables.evidence import HOST_BOUND_WAITING
 from profile_grid.tables.measured import by_machine
 from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged
@@ -135,8 +135,8 @@ def _steps(study: str, merged: Merged) -> pd.DataFrame:
 def claims_on_agreement(table: pd.DataFrame) -> list[Claim]:
     """How much studies differ if the GPU hardly waits, and otherwise; and which names belong to one model."""
     claims = []
-    waits = table["waiting_share"] >= WAITING
-    limit = percent(WAITING)
+    waits = table["waiting_share"] >= HOST_BOUND_WAITING
+    limit = percent(HOST_BOUND_WAITING)
     for waiting, rows in ((f"less than {limit}", table[~waits]), (f"{limit} or more", table[waits])):
         claims.append(
             Claim(

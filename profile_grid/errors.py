@@ -1,5 +1,5 @@
-"""The one way to say that something outside this project's code is bad."""
+"""The error for whatever is wrong outside this project's code."""
 
 
 class OutsideError(Exception):
-    """A file, the machine or the configuration is bad. The message is for people: fact, value, cause, next step."""
+    """A file, the machine or the configuration is wrong. The message is for people: fact, value, cause, next step."""

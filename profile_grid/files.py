@@ -11,7 +11,7 @@ from kernel_tables.whole_files import written_whole
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A path to write to, in the same folder; it replaces `path` when the block ends well, else it is removed."""
+    """A temporary path in the same folder to write to. It replaces `path` if the block succeeds, else it is removed."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with written_whole(path) as partial:
@@ -22,7 +22,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(*paths: Path, scratch: str | None = None) -> None:
-    """Removes these files, what a killed job wrote of them, and its scratch folders next to them."""
+    """Removes these files, the partial files that killed jobs left, and folders next to them named `scratch`..."""
     for path in paths:
         for leftover in (path, *path.parent.glob(f".{path.name}.*.partial")):
             leftover.unlink(missing_ok=True)
@@ -37,13 +37,13 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: object) -> None:
-    """Writes JSON, indented, with keys in their own order; NaN is an error, since JSON has none."""
+    """Writes indented JSON; keys keep their order, and NaN is an error, since JSON has none."""
     write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
 
 
 def write_table(path: Path, table) -> None:
     """Writes a DataFrame as CSV for people, with clean cells, and as Parquet, with the same stem, for programs."""
-    from kernel_tables.clean_text import with_clean_cells  # here, since planning writes files too and needs no tables
+    from kernel_tables.clean_text import with_clean_cells  # imports pandas, which planning does without
 
     with replacing(path.with_suffix(".csv")) as partial:
         with_clean_cells(table).to_csv(partial, index=False)

@@ -1,4 +1,4 @@
-"""What GPUs can do at most: the makers' figures, each with its source. A GPU that is not here has no known peak."""
+"""The peak rates of GPUs by their makers' figures, each with its source. A GPU that is not listed has no known peak."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ TURING = "NVIDIA T4 datasheet"
 
 @dataclass(frozen=True)
 class Peaks:
-    """Largest rates of one GPU at its boost clock: dense, without sparsity. None if the GPU has no such unit."""
+    """Peak rates of one GPU at its boost clock, without sparsity; None for a precision that it has no units for."""
 
     fp32_flop_per_s: float
     tf32_flop_per_s: float | None
@@ -28,18 +28,20 @@ class Peaks:
     source: str
 
     def flop_per_s(self, precision: str) -> float | None:
-        """Peak of matrix multiplies in `precision`: fp32 without tensor cores (PyTorch's default), the others with."""
+        """Peak of matrix multiplies in `precision`: fp32 without tensor cores (PyTorch's default), others with them."""
         peaks = {FP32: self.fp32_flop_per_s, TF32: self.tf32_flop_per_s}
         return peaks.get(precision, self.bf16_flop_per_s)  # fp16 is as fast as bf16
 
 
-def _peaks(fp32_tera: float, tf32_tera: float | None, bf16_tera: float | None, giga_bytes: float, source: str) -> Peaks:
-    tera = [None if value is None else value * 1e12 for value in (fp32_tera, tf32_tera, bf16_tera)]
-    return Peaks(*tera, memory_bytes_per_s=giga_bytes * 1e9, source=source)
+def _peaks(
+    fp32_tflop_per_s: float, tf32_tflop_per_s: float | None, bf16_tflop_per_s: float | None,
+    memory_gb_per_s: float, source: str,
+) -> Peaks:  # fmt: skip
+    teras = (fp32_tflop_per_s, tf32_tflop_per_s, bf16_tflop_per_s)
+    return Peaks(*(tera and tera * 1e12 for tera in teras), memory_bytes_per_s=memory_gb_per_s * 1e9, source=source)
 
 
-# by the name that the driver reports: TFLOP/s in fp32 (no tensor cores), tf32 and bf16 (tensor cores, dense), GB/s
-PEAKS = {
+PEAKS = {  # by the name that the driver reports
     "NVIDIA B200": _peaks(80, 1100, 2250, 8000, B200),
     "NVIDIA H200": _peaks(67, 494.7, 989.4, 4800, H200),
     "NVIDIA H200 NVL": _peaks(60, 417.5, 835.5, 4800, H200),
@@ -62,13 +64,13 @@ PEAKS = {
 }
 
 
-def peaks_of(device_name: str | None) -> Peaks | None:
-    """The peaks of the GPU that calls itself so, exactly; None for one that is not in the table, or a CPU."""
-    return PEAKS.get(device_name or "")
+def peaks_of(device_name: object) -> Peaks | None:
+    """The peaks of the GPU with exactly this name; None for another GPU, a CPU, or a missing name."""
+    return PEAKS.get(device_name)
 
 
 def peaks_in_words(device_name: str | None, precision: str) -> str:
-    """A sentence on the peaks that a figure was drawn against, with their source, or that none are known."""
+    """A sentence with the peaks that a figure shows and their source, or that none are known."""
     peaks = peaks_of(device_name)
     if peaks is None:
         return f"The peaks of {device_name or 'this device'} are not known to this project, so none are drawn."

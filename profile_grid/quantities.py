@@ -10,7 +10,7 @@ PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, 
 
 
 def known(value) -> bool:
-    """Whether there is a number: neither None nor NaN nor pandas' NA."""
+    """Whether there is a value: neither None nor NaN nor pandas' NA."""
     return value is not None and str(value) != "<NA>" and value == value
 
 
@@ -47,13 +47,13 @@ def count(value) -> str:
 
 
 def counted(number, noun: str, plural: str | None = None) -> str:
-    """A number and its noun; of several numbers, the smallest to the largest: "1 run", "2 runs", "1 to 9 runs"."""
+    """A number, or the smallest to the largest of several, with its noun: "1 run", "2 runs", "1 to 9 runs"."""
     text = interval(number if isinstance(number, Iterable) else [number], count)
     return f"{text} {noun if text == '1' else plural or f'{noun}s'}"
 
 
 def percent(share) -> str:
-    """A share in percent: 0.3821 is "38.2 %"; more than zero and below a twentieth of a percent is "< 0.1 %"."""
+    """A share in percent: 0.3821 is "38.2 %"; a share above zero that would be rounded to 0.0 % is "< 0.1 %"."""
     if not known(share):
         return ABSENT
     return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:z.1f} %".replace("-", "−")
@@ -70,7 +70,7 @@ def points(difference) -> str:
 
 
 def ratio(value, std=None) -> str:
-    """A ratio as a factor: ratio(1.0423, 0.012) is "× 1.042 ± 0.012"."""
+    """A ratio with its standard deviation: ratio(1.0423, 0.012) is "× 1.042 ± 0.012"."""
     return "× " + with_spread(value, std) if known(value) else ABSENT
 
 
@@ -99,12 +99,12 @@ def yes_or_no(value) -> str:
     return ("yes" if value else "no") if known(value) else ABSENT
 
 
-def interval(values: Iterable, text: Callable[[float], str]) -> str:
-    """The smallest to the largest value, or the one where both read the same: "3.1 ms to 27 ms"."""
+def interval(values: Iterable, as_text: Callable[[float], str]) -> str:
+    """The smallest to the largest value: "3.1 ms to 27 ms"; one of them if both have the same text."""
     present = [value for value in values if known(value)]
     if not present:
         return ABSENT
-    low, high = text(min(present)), text(max(present))
+    low, high = as_text(min(present)), as_text(max(present))
     return low if low == high else f"{low} to {high}"
 
 

@@ -7,9 +7,9 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar
 
-Built = TypeVar("Built")
-Check = Callable[[Any, str], Any]  # of a value and its path: returns the value, or raises Mismatch
-NAMES = {
+Parsed = TypeVar("Parsed")
+Check = Callable[[Any, str], Any]  # (value, its path in the JSON): returns the parsed value, or raises Mismatch
+TYPE_NAMES = {
     str: "text",
     int: "a whole number",
     float: "a number",
@@ -20,77 +20,77 @@ NAMES = {
 
 
 class Mismatch(ValueError):
-    """A value is not what its field declares, or is not there; the message names the field."""
+    """A value is missing or is not what its field declares; the message names the field."""
 
 
-def parse_as(kind: type[Built], values: object, where: str = "") -> Built:
-    """An object of a dataclass from what json.loads gave; keys that it does not declare are left out.
+def parse_as(kind: type[Parsed], values: object, path: str = "") -> Parsed:
+    """An object of the dataclass `kind` from what json.loads returned; keys that it does not declare are left out.
 
-    Fields are declared as text, number, bool, None, list[...], dict[str, ...], another dataclass, or any of them or
-    None. Raises Mismatch.
+    Types of fields: str, int, float, bool, list[...], dict[str, ...], another dataclass; each also with "| None".
+    `path` is the place of the values in the JSON, for messages. Raises Mismatch.
     """
     if not isinstance(values, Mapping):
-        raise Mismatch(f"{where or 'it'} is {_shown(values)}, not an object")
-    declared = _declared(kind)
-    if missing := [name for name in declared if name not in values]:
-        raise Mismatch(f"{_below(where, missing[0])} is missing")
-    return kind(**{name: check(values[name], _below(where, name)) for name, check in declared.items()})
+        raise Mismatch(f"{path or 'it'} is {_shortened(values)}, not an object")
+    checks = _field_checks(kind)
+    if missing := [name for name in checks if name not in values]:
+        raise Mismatch(f"{_field_path(path, missing[0])} is missing")
+    return kind(**{name: check(values[name], _field_path(path, name)) for name, check in checks.items()})
 
 
 @cache
-def _declared(kind: type) -> dict[str, Check]:
-    hints = typing.get_type_hints(kind)
-    return {field.name: _check_of(hints[field.name]) for field in fields(kind)}
+def _field_checks(kind: type) -> dict[str, Check]:
+    types_by_field = typing.get_type_hints(kind)
+    return {field.name: _check_of(types_by_field[field.name]) for field in fields(kind)}
 
 
 @cache
 def _check_of(kind: Any) -> Check:
-    """The function that checks a value against a declared type: a merge checks millions, of a few dozen types."""
+    """The function that checks a value against a declared type; cached, as a merge checks millions of values."""
     arguments = typing.get_args(kind)
     if isinstance(kind, types.UnionType):
         check = _check_of(next(argument for argument in arguments if argument is not types.NoneType))
-        return lambda value, where: None if value is None else check(value, where)
+        return lambda value, path: None if value is None else check(value, path)
     if is_dataclass(kind):
-        return lambda value, where: parse_as(kind, value, where)
+        return lambda value, path: parse_as(kind, value, path)
     if kind is Any:
-        return lambda value, where: value
+        return lambda value, path: value
     expected = typing.get_origin(kind) or kind
-    return _with_elements(expected, _check_of(arguments[-1])) if arguments else _plain(expected)
+    return _container_check(expected, _check_of(arguments[-1])) if arguments else _type_check(expected)
 
 
-def _plain(expected: type) -> Check:
-    def check(value: object, where: str) -> object:
-        if not _is(expected, value):
-            raise Mismatch(f"{where} is {_shown(value)}, not {NAMES[expected]}")
+def _type_check(expected: type) -> Check:
+    def check(value: object, path: str) -> object:
+        if not _has_type(expected, value):
+            raise Mismatch(f"{path} is {_shortened(value)}, not {TYPE_NAMES[expected]}")
         return value
 
     return check
 
 
-def _with_elements(expected: type, of_element: Check) -> Check:
+def _container_check(expected: type, check_element: Check) -> Check:
     """The check of a list or an object, then of each of its values."""
-    check_container = _plain(expected)
+    check_type = _type_check(expected)
 
-    def check(value: Any, where: str) -> object:
-        check_container(value, where)
+    def check(value: Any, path: str) -> object:
+        check_type(value, path)
         if expected is list:
-            return [of_element(element, f"{where}[{index}]") for index, element in enumerate(value)]
-        return {name: of_element(element, _below(where, name)) for name, element in value.items()}
+            return [check_element(element, f"{path}[{index}]") for index, element in enumerate(value)]
+        return {name: check_element(element, _field_path(path, name)) for name, element in value.items()}
 
     return check
 
 
-def _is(expected: type, value: object) -> bool:
-    """A whole number is a number too; true and false are not, although Python takes them for 1 and 0."""
+def _has_type(expected: type, value: object) -> bool:
+    """A whole number is a number too; true and false are not, although Python's bool is an int."""
     if isinstance(value, bool):
         return expected is bool
     return isinstance(value, (int, float) if expected is float else expected)
 
 
-def _below(where: str, name: str) -> str:
-    return f"{where}.{name}" if where else name
+def _field_path(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
 
 
-def _shown(value: object) -> str:
+def _shortened(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 60 else text[:60] + " ..."

@@ -1,4 +1,4 @@
-"""A comparison as a document in Markdown: what differs, then every run with its verdict, then changes in captures."""
+"""A comparison as a document in Markdown: what differs, every run with its verdict, changes in the captures."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from profile_grid.documents.definitions import needed_for
 from profile_grid.quantities import ABSENT, GIBIBYTE, count, counted, known, percent, ratio, significant, with_spread
 from profile_grid.study.dimensions import KEYS
 from profile_grid.tables.cells import lines_table
-from profile_grid.tables.evidence import CONFIDENCE, FASTER, FEWEST_PROCESSES, RATE, SLOWER, UNCLEAR
+from profile_grid.tables.evidence import CONFIDENCE, FALSE_RATE, FASTER, FEWEST_PROCESSES, SLOWER, UNCLEAR
 from profile_grid.tables.wording import Claim, listed, of_all, run_in_words
 
 TITLE = "Before and after"
@@ -23,8 +23,8 @@ DEFINITIONS = (
     f" has {100 * CONFIDENCE:.0f} % confidence for this run only.\n"
     "- slower, faster: by Welch's test of the logarithms of the times. The unit is the process, because steps of one"
     " process share clocks and memory. The p-value, adjusted for the number of runs (Benjamini and Hochberg), is below"
-    f" {RATE:g}: at most {100 * RATE:.0f} % of these verdicts are expected to be wrong. Intervals are not adjusted, so"
-    f" an interval may exclude 1 although the verdict is '{UNCLEAR}'.\n"
+    f" {FALSE_RATE:g}: at most {100 * FALSE_RATE:.0f} % of these verdicts are expected to be wrong. Intervals are not"
+    f" adjusted, so an interval may exclude 1 although the verdict is '{UNCLEAR}'.\n"
     "- [if GiB|MiB] memory: the peak of all tensors, of one process per side.\n"
     "- [if J per step] energy: ± is the standard deviation between the windows of one process per side, so there is no"
     " verdict.\n"
@@ -41,15 +41,15 @@ MIN_BYTES = 2**20  # of a reported change of peak memory
 
 @dataclass(frozen=True)
 class ComparisonSection:
-    """One section: its anchor, its heading, and its Markdown."""
+    """One section of the document."""
 
     anchor: str
     title: str
-    text: str
+    text: str  # in Markdown
 
 
 def sections(tables: dict[str, pd.DataFrame]) -> list[ComparisonSection]:
-    """The sections of a comparison, from its tables, without empty ones."""
+    """The sections of a comparison with text, from its tables."""
     cells = tables["cells"]
     candidates = (
         ComparisonSection("differs", "What differs between the two", facts_section(tables["facts"])),
@@ -75,26 +75,27 @@ def as_markdown(claims: list[Claim]) -> list[str]:
 
 
 def summary(cells: pd.DataFrame, changes: pd.DataFrame | None = None) -> list[Claim]:
-    """The largest change, or that nothing changed; then the number of runs per verdict, the kernel that changed most,
-    and whether more processes are needed."""
+    """The largest change, or that nothing changed; then the number of runs per verdict, the other changes, the kernel
+    that changed most, and whether more processes are needed."""
     if cells.empty:
         return [Claim("There is no run to compare.", "missing")]
+    runs, counts = counted(len(cells), "run"), cells["verdict"].value_counts()
+    claims = []
+    if len(counts) > 1:
+        verdicts = listed([f"{counts[verdict]} {verdict}" for verdict in VERDICTS if verdict in counts])
+        claims.append(Claim("Of {runs}: {verdicts}.", "counted", runs=runs, verdicts=verdicts))
     changed = cells[cells["verdict"].isin((FASTER, SLOWER))]
-    counts = cells["verdict"].value_counts()
-    verdicts = listed([f"{counts[verdict]} {verdict}" for verdict in VERDICTS if verdict in counts])
-    counts_claim = Claim("Of {runs}: {verdicts}.", "counted", runs=counted(len(cells), "run"), verdicts=verdicts)
-    claims = [counts_claim] if len(counts) > 1 else []
-    lead = Claim("No change was detected in {runs}{within}.", "unclear", runs=counted(len(cells), "run"),
-                 within=_resolution(cells))  # fmt: skip
     if len(changed):
-        farthest = changed.loc[np.log(changed["ratio"]).abs().idxmax()]
-        lead = _change(farthest)
-        claims += _others(changed.drop(farthest.name)) + _kernel(farthest["run"], changes)
+        largest = changed.loc[np.log(changed["ratio"]).abs().idxmax()]
+        lead = _change(largest)
+        claims += _others(changed.drop(largest.name)) + _kernel(largest["run"], changes)
+    else:
+        lead = Claim("No change was detected in {runs}{within}.", "unclear", runs=runs, within=_widths(cells))
     return [lead, *claims, *_too_few(cells)]
 
 
-def _resolution(cells: pd.DataFrame) -> str:
-    """How wide the intervals of the ratios are: smaller changes could not be seen."""
+def _widths(cells: pd.DataFrame) -> str:
+    """How wide the intervals of the ratios are: smaller changes could not be detected."""
     ends = np.log(cells[["ratio_low", "ratio_high"]].dropna().astype("float64"))
     widths = np.expm1((ends["ratio_high"] - ends["ratio_low"]) / 2)
     if widths.empty:
@@ -104,11 +105,10 @@ def _resolution(cells: pd.DataFrame) -> str:
 
 
 def _change(row: pd.Series) -> Claim:
-    amounts = [abs(row[name] - 1) for name in ("ratio", "ratio_low", "ratio_high")]
-    return Claim(
-        "{run}, is {amount} {verdict} ({low} to {high}).", "difference", run=run_in_words(row),
-        amount=percent(amounts[0]), verdict=row["verdict"], low=percent(min(amounts[1:])), high=percent(max(amounts)),
-    )  # fmt: skip
+    amount, *ends = (percent(abs(row[name] - 1)) for name in ("ratio", "ratio_low", "ratio_high"))
+    low, high = ends if row["verdict"] == SLOWER else reversed(ends)
+    text, run = "{run}, is {amount} {verdict} ({low} to {high}).", run_in_words(row)
+    return Claim(text, "difference", run=run, amount=amount, verdict=row["verdict"], low=low, high=high)
 
 
 def _others(changed: pd.DataFrame) -> list[Claim]:
@@ -119,11 +119,11 @@ def _others(changed: pd.DataFrame) -> list[Claim]:
 
 
 def _kernel(run: str, changes: pd.DataFrame | None) -> list[Claim]:
-    """The kernel of a run whose time changed most between the captures."""
+    """The kernel of this run whose time changed most between the captures."""
     if changes is None or not len(run_changes := changes[(changes["run"] == run) & (changes["level"] == "kernel")]):
         return []
     row = run_changes.loc[run_changes["ms_more"].abs().idxmax()]
-    name = short_names(run_changes["name"].unique(), {})[row["name"]]
+    name = short_names(run_changes["name"].unique())[row["name"]]
     before, after = significant(row["ms_before"]), significant(row["ms_after"])
     text = "There, the kernel that changed most is {name}: {before} → {after} ms."
     return [Claim(text, name=code(name), before=before, after=after)]
@@ -141,16 +141,16 @@ def facts_section(facts: pd.DataFrame) -> str:
     if facts.empty:
         return "Nothing that was recorded: machine, versions, source and configuration are the same."
     rows = tuple(tuple(escaped(text) for text in row) for row in facts.itertuples(index=False))
-    return pipe_table(MarkdownTable(("fact", "before", "after"), rows, first_right=99))
+    return pipe_table(MarkdownTable(("fact", "before", "after"), rows, first_right=3))
 
 
 def cells_section(cells: pd.DataFrame) -> str:
     """Every run with its times, the ratio, and the verdict."""
     headings = ("before, ms", "after, ms", "ratio", "interval", "p, adjusted", "processes", "verdict")
-    return pipe_table(lines_table(cells, LEADING_KEYS, headings, _cell))
+    return pipe_table(lines_table(cells, LEADING_KEYS, headings, _times))
 
 
-def _cell(row: dict) -> tuple[str, ...]:
+def _times(row: dict) -> tuple[str, ...]:
     low, high = (significant(row[f"ratio_{end}"], 4) for end in ("low", "high"))
     verdict = row["verdict"] + (f": {row['reason']}" if row["verdict"] == NOT_COMPARABLE else "")
     return (
@@ -162,9 +162,8 @@ def _cell(row: dict) -> tuple[str, ...]:
 
 
 def memory_section(cells: pd.DataFrame) -> str:
-    """The runs whose peak memory changed; empty if no peak is known on both sides."""
-    peaks = cells[["peak_before_bytes", "peak_after_bytes"]].astype("float64")
-    both = cells[peaks.notna().all(axis=1)]
+    """The runs whose peak memory changed; empty if no run has a known peak on both sides."""
+    both = cells.dropna(subset=["peak_before_bytes", "peak_after_bytes"])
     if both.empty:
         return ""
     changed = both[(both["peak_after_bytes"] - both["peak_before_bytes"]).abs() >= MIN_BYTES]
@@ -181,7 +180,7 @@ def _peaks(row: dict) -> tuple[str, str, str]:
 
 
 def energy_section(energies: pd.DataFrame) -> str:
-    """The energy of a step on both sides; empty unless both counted it."""
+    """The energy of a step on both sides; empty if no run has it on both."""
     if energies.empty:
         return ""
     headings = ("before, J per step", "after, J per step", "ratio")
@@ -194,24 +193,25 @@ def _energies(row: dict) -> list[str]:
 
 
 def _changes(cells: pd.DataFrame, changes: pd.DataFrame) -> Iterator[str]:
+    """The paragraphs of the section on changes in the captures."""
     if changes.empty:
         yield "Nothing changed in the runs that were captured on both sides."
         return
-    listed = changes[(changes["level"] != "kernel") | (changes.groupby(["run", "level"]).cumcount() < MAX_KERNELS)]
-    short = short_names(listed.loc[listed["level"] == "kernel", "name"].unique(), {})
-    runs = cells.drop_duplicates("run").set_index("run", drop=False)
-    for run, run_changes in listed.groupby("run", sort=False):
-        yield f"### {run_in_words(runs.loc[run, ['run', *KEYS]].to_dict())}"
+    shown = changes[(changes["level"] != "kernel") | (changes.groupby(["run", "level"]).cumcount() < MAX_KERNELS)]
+    short = short_names(shown.loc[shown["level"] == "kernel", "name"].unique())
+    runs = cells.drop_duplicates("run").set_index("run")
+    for run, run_changes in shown.groupby("run", sort=False):
+        yield f"### {run_in_words(runs.loc[run, list(KEYS)].to_dict())}"
         rows = tuple(_change_row(row, short) for row in run_changes.to_dict("records"))
         headings = ("level", "name", "change", "launches", "ms", "difference, ms")
         yield pipe_table(MarkdownTable(headings, rows, first_right=3))
-    if longer := {label: name for name, label in short.items() if label != name}:
+    if lines := [f"- {code(label)}: {code(name)}" for name, label in short.items() if label != name]:
         yield "Full names:"
-        yield "\n".join(f"- {code(label)}: {code(name)}" for label, name in longer.items())
+        yield "\n".join(lines)
 
 
 def _change_row(row: dict, short: dict[str, str]) -> tuple[str, ...]:
-    launches, ms = (tuple(row[f"{figure}_{side}"] for side in ("before", "after")) for figure in ("launches", "ms"))
-    arrows = " → ".join(map(count, launches)), " → ".join(map(significant, ms))
-    name = short.get(row["name"], row["name"]) if row["level"] == "kernel" else row["name"]
-    return row["level"], code(name, in_table=True), row["change"], *arrows, significant(row["ms_more"])
+    launches = f"{count(row['launches_before'])} → {count(row['launches_after'])}"
+    ms = f"{significant(row['ms_before'])} → {significant(row['ms_after'])}"
+    name = short[row["name"]] if row["level"] == "kernel" else row["name"]
+    return row["level"], code(name, in_table=True), row["change"], launches, ms, significant(row["ms_more"])

@@ -1,4 +1,4 @@
-"""The ratios of all runs with their intervals, as a figure: a line per run, a panel per mode."""
+"""The figure of a comparison: the ratios of all runs with their intervals, a line per run, a panel per mode."""
 
 import altair as alt
 import pandas as pd
@@ -7,45 +7,45 @@ from kernel_tables.page.colors import BLUE, GREY, PALE, VERMILLION
 from profile_grid.comparing.cells import TOO_FEW
 from profile_grid.figures import marks
 from profile_grid.figures.panels import Drawing, Figure, Tables, row
-from profile_grid.figures.theme import SMALL, WIDTH, Log, legend
+from profile_grid.figures.theme import SMALL, WIDTH, LogAxis, legend
 from profile_grid.quantities import counted, interval, percent, significant
 from profile_grid.study.dimensions import BY_KEY, MODE
 from profile_grid.tables.evidence import FASTER, SLOWER, UNCLEAR
 from profile_grid.tables.pivoting import shown_dimensions
 
-STYLES = {  # of a verdict: colour and shape
+STYLES = {  # colour and shape by verdict
     SLOWER: (VERMILLION, "triangle-right"), FASTER: (BLUE, "triangle-left"), UNCLEAR: (GREY, "circle"),
     TOO_FEW: (PALE, "circle"),
 }  # fmt: skip
 LINE_PX, AXIS_PX, GAP_PX, CHARACTER_PX = 15, 40, 14, 6
-STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, float("inf"))
+TICK_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, float("inf"))
 MAX_LINES = 60  # of one panel
 NO_CELLS = "No run has times on both sides."
 MEANING = (
     "The geometric mean over processes, and its interval by Welch's test. Right of the rule is slower;"
     " colour and shape are the verdict."
 )
-LEAST_REACH, MOST, MARGIN = 1.02, 0.75, 1.005  # of the axis: at least, for the share of the cells, and beyond that
+MIN_REACH, SHOWN_SHARE, MARGIN = 1.02, 0.75, 1.005  # of the axis: its smallest end, intervals that fit, space beyond
 
 
 def draw(tables: Tables) -> Drawing:
-    """Per mode a panel: a line per run, its ratio and the interval; a rule where nothing changed."""
+    """A panel per mode with a line per run: its ratio and the interval; a rule where nothing changed."""
     cells = tables["cells"]
     timed = cells[cells["ratio"].notna()]
     if timed.empty:
         return Drawing(reason=NO_CELLS)
-    keys = [key for key in shown_dimensions(cells, ("model", "context_length")) if key != MODE.key]
-    timed = timed.assign(cell=[_label(row, keys) for row in timed.to_dict("records")])
+    keys = shown_dimensions(cells, ("model", "context_length"), hidden=(MODE.key,))
+    timed = timed.assign(line=[_label(row, keys) for row in timed.to_dict("records")])
     chosen, notes = _fitting(timed)
     reach = _reach(chosen)
-    axis = Log(1 / reach, reach, WIDTH // 3)
-    drawn = {f"{name}_drawn": chosen[name].clip(axis.low, axis.high) for name in ("ratio_low", "ratio_high")}
-    chosen = chosen.assign(**drawn, ratio_drawn=chosen["ratio"])
+    axis = LogAxis(1 / reach, reach, WIDTH // 3)
+    drawn = {f"{name}_drawn": chosen[name].clip(axis.low, axis.high) for name in ("ratio_low", "ratio", "ratio_high")}
+    chosen = chosen.assign(**drawn)
     if (chosen["ratio_high"] > axis.high).any() or (chosen["ratio_low"] < axis.low).any():
         notes += ("A grey triangle: the interval goes on beyond the axis. The table has its end.",)
-    lines, modes = list(dict.fromkeys(chosen["cell"])), list(dict.fromkeys(chosen["mode"]))
-    room = CHARACTER_PX * max(map(len, lines))
-    width = max(120, (WIDTH - AXIS_PX - room) // len(modes) - GAP_PX)
+    lines, modes = list(dict.fromkeys(chosen["line"])), list(dict.fromkeys(chosen["mode"]))
+    labels_px = CHARACTER_PX * max(map(len, lines))
+    width = max(120, (WIDTH - AXIS_PX - labels_px) // len(modes) - GAP_PX)
     panels = [_panel(chosen[chosen["mode"] == mode], mode, axis, lines, width, mode == modes[0]) for mode in modes]
     return Drawing(row(*panels, spacing=GAP_PX), (MEANING, *notes))
 
@@ -54,18 +54,17 @@ def result(tables: Tables) -> str:
     """How many runs changed, and how much."""
     cells = tables["cells"]
     tested = cells[cells["verdict"].isin((SLOWER, FASTER, UNCLEAR))]
-    parts = [
-        f"{len(matches)} {verdict} (× {interval(matches['ratio'], lambda ratio: significant(ratio, 4))})"
-        for verdict in (SLOWER, FASTER)
-        if len(matches := tested[tested["verdict"] == verdict])
-    ]
     if tested.empty:
         return ""
+    parts = [
+        f"{len(ratios)} {verdict} (× {interval(ratios, lambda ratio: significant(ratio, 4))})"
+        for verdict in (SLOWER, FASTER)
+        if len(ratios := tested.loc[tested["verdict"] == verdict, "ratio"])
+    ]
     if len(tested) == 1 and parts:
         cell, keys = tested.iloc[0], shown_dimensions(tested, ("model", "context_length", "mode"))
         return f"{_label(cell.to_dict(), keys)} is {percent(abs(cell['ratio'] - 1))} {cell['verdict']}"
-    lead = "; ".join(parts) or "No change was detected"
-    return f"{lead} in {counted(len(tested), 'run')}"
+    return f"{'; '.join(parts) or 'No change was detected'} in {counted(len(tested), 'run')}"
 
 
 FIGURE = Figure("ratios", "Time of a step after ÷ before", draw, result, tables=("runs", "cells"))
@@ -76,27 +75,27 @@ def _label(row: dict, keys: list[str]) -> str:
 
 
 def _fitting(cells: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """The runs whose ratio is farthest from 1, as many as a panel has room for, in their order; and a note on the
-    rest."""
-    far = (cells["ratio"] - 1).abs().groupby(cells["cell"]).max().nlargest(MAX_LINES).index
-    drawn = cells[cells["cell"].isin(far)]
+    """(the runs whose ratio is farthest from 1, as many as fit into a panel, in their order; a note on the others)."""
+    farthest = (cells["ratio"] - 1).abs().groupby(cells["line"]).max().nlargest(MAX_LINES).index
+    drawn = cells[cells["line"].isin(farthest)]
     left_out = len(cells) - len(drawn)
     note = f"Not drawn, for want of room: {left_out} runs that changed less. The table has them."
     return drawn, (note,) if left_out else ()
 
 
 def _reach(cells: pd.DataFrame) -> float:
-    """The upper end of the axis (the lower end is 1 / it): holds all ratios, and most of the intervals."""
+    """The upper end of the axis, whose lower end is 1 / it: all ratios fit, all intervals of changed runs, and most of
+    the other intervals."""
     ratios, ends = cells["ratio"].astype("float64"), cells[["ratio_low", "ratio_high"]].astype("float64")
-    needed = pd.concat([ends, 1 / ends], axis=1).max(axis=1)
-    known_bounds = needed[cells["verdict"].isin((SLOWER, FASTER))]
-    return max(LEAST_REACH, needed.quantile(MOST), *known_bounds, *ratios, *(1 / ratios)) * MARGIN
+    interval_reach = pd.concat([ends, 1 / ends], axis=1).max(axis=1)
+    changed = interval_reach[cells["verdict"].isin((SLOWER, FASTER))]
+    return max(MIN_REACH, interval_reach.quantile(SHOWN_SHARE), *changed, *ratios, *(1 / ratios)) * MARGIN
 
 
-def _panel(cells: pd.DataFrame, mode: str, x: Log, lines: list[str], width: int, first: bool) -> alt.LayerChart:
+def _panel(cells: pd.DataFrame, mode: str, x: LogAxis, lines: list[str], width: int, is_first: bool) -> alt.LayerChart:
     height = LINE_PX * len(lines)
-    names = marks.name_axis(labels=first, domain=first)
-    y = alt.Y("cell:N", scale=alt.Scale(domain=lines), sort=lines, axis=names)
+    names = marks.name_axis(labels=is_first, domain=is_first)
+    y = alt.Y("line:N", scale=alt.Scale(domain=lines), sort=lines, axis=names)
     axis = alt.Axis(title=None, values=_ticks(x), format="~g")
     low, middle, high = (
         alt.X(f"{name}_drawn:Q", scale=x.scale, axis=axis) for name in ("ratio_low", "ratio", "ratio_high")
@@ -106,7 +105,7 @@ def _panel(cells: pd.DataFrame, mode: str, x: Log, lines: list[str], width: int,
         cells, ("ratio", "after ÷ before", marks.DIGITS), ("ratio_low", "from", marks.DIGITS),
         ("ratio_high", "to", marks.DIGITS), ("verdict", "verdict"),
     )  # fmt: skip
-    same = alt.Chart(pd.DataFrame({"ratio_drawn": [1.0]})).mark_rule(color=GREY).encode(x=middle)
+    unchanged = alt.Chart(pd.DataFrame({"ratio_drawn": [1.0]})).mark_rule(color=GREY).encode(x=middle)
     points = base.mark_point(filled=True).encode(x=middle, shape=_verdicts(cells, 1), tooltip=tooltip)
     changed = cells[cells["verdict"].isin((SLOWER, FASTER))]
     texts = alt.Chart(changed.assign(text=[f"× {significant(ratio, 4)}" for ratio in changed["ratio"]]))
@@ -115,23 +114,24 @@ def _panel(cells: pd.DataFrame, mode: str, x: Log, lines: list[str], width: int,
         ("triangle-right", high, cells["ratio_high"] > x.high),
     )
     arrows = [
-        alt.Chart(cells[rows]).mark_point(shape=shape, filled=True, size=22, color=GREY).encode(x=end, y=y)
-        for shape, end, rows in beyond
-        if rows.any()
+        alt.Chart(cells[is_beyond]).mark_point(shape=shape, filled=True, size=22, color=GREY).encode(x=end, y=y)
+        for shape, end, is_beyond in beyond
+        if is_beyond.any()
     ]
     text = texts.mark_text(dy=-8, fontSize=SMALL).encode(x=middle, y=y, text="text:N")
-    layers = alt.layer(same, base.mark_rule().encode(x=low, x2="ratio_high_drawn"), points, *arrows, text)
+    layers = alt.layer(unchanged, base.mark_rule().encode(x=low, x2="ratio_high_drawn"), points, *arrows, text)
     title = alt.TitleParams(MODE.name_of(mode), frame="group")
     return layers.properties(title=title, width=width, height=height)
 
 
-def _ticks(x: Log) -> list[float]:
+def _ticks(x: LogAxis) -> list[float]:
     """Ticks at 1 and at equal distances on both sides, in round percentages."""
-    step = next(step for step in STEPS if step >= (x.high - 1) / 3)
+    step = next(step for step in TICK_STEPS if step >= (x.high - 1) / 3)
     return [tick for tick in (1 - 2 * step, 1 - step, 1, 1 + step, 1 + 2 * step) if x.low <= tick <= x.high]
 
 
 def _verdicts(cells: pd.DataFrame, style: int) -> alt.Color | alt.Shape:
+    """The channel of colour (`style` 0) or shape (1), with a legend of the verdicts that occur."""
     channel, present = (alt.Color, alt.Shape)[style], set(cells["verdict"])
     names = [verdict for verdict in STYLES if verdict in present]
     scale = alt.Scale(domain=list(STYLES), range=[looks[style] for looks in STYLES.values()])

@@ -1,4 +1,4 @@
-"""The results of one grid as a comparison reads them: a folder with tables, or only with timings, and further
+"""The results of one side of a comparison: of a folder with tables or only with timings, plus the times of further
 processes."""
 
 import json
@@ -21,27 +21,26 @@ from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
 from profile_grid.tables import names, on_disk, ratios
 
 PLAN = "grid.json"
-KERNEL_COLUMNS = ("step", "phase", "range", "kernel", "class", "launches", "total_ns")
 
 
 def timed_tables(folder: Path) -> tuple[dict[str, pd.DataFrame], dict]:
     """(tables, provenance) of a folder with grid.json and the timing of each run: `runs`, `steps` and, without rows,
     `kernels`. Raises BadResult if a timing is missing."""
     plan = json.loads((folder / PLAN).read_text())
-    runs = [_timed(entry, folder / "runs" / entry["run"]) for entry in plan["runs"]]
-    kernels = pd.DataFrame(columns=[*dimensions.LEADING, *KERNEL_COLUMNS])
+    runs = [_timed_run(entry, folder / "runs" / entry["run"]) for entry in plan["runs"]]
+    kernels = pd.DataFrame(columns=on_disk.COLUMNS_FOR_SUMS["kernels"])
     tables = {"runs": runs_table(runs), "steps": steps_table(runs, times_by_phase), "kernels": kernels}
     return tables, provenance(tables["runs"], plan, checkouts(runs))
 
 
-def _timed(entry: dict, folder: Path) -> MeasuredRun:
+def _timed_run(entry: dict, folder: Path) -> MeasuredRun:
     result = read_result(folder / TIMING.result)
     return MeasuredRun(entry, {TIMING.name: result}, {TIMING.name: Status(result.status, result.reason, [])})
 
 
 FURTHER_PROCESSES = Path("processes", "steps.parquet")
-NEEDED = ("runs", "steps", "kernels")
-DEFAULTS = {dimension.key: dimension.default for dimension in dimensions.DIMENSIONS} | {
+NEEDED_TABLES = ("runs", "steps", "kernels")
+RUN_DEFAULTS = {dimension.key: dimension.default for dimension in dimensions.DIMENSIONS} | {
     stage.status_column: NOT_ASKED for stage in STAGES
 }
 
@@ -59,7 +58,7 @@ class Results:
     def runs(self) -> dict[str, dict]:
         """The row of every run, by name. Results of an earlier version lack dimensions, which were at their defaults,
         and stages, which were not requested."""
-        rows = {row["run"]: DEFAULTS | row for row in self.tables["runs"].to_dict("records")}
+        rows = {row["run"]: RUN_DEFAULTS | row for row in self.tables["runs"].to_dict("records")}
         if self.table_names is None:
             return rows
         return {name: rows[table_name] for name, table_name in self.table_names.items()}
@@ -67,17 +66,17 @@ class Results:
     @cached_property
     def steps(self) -> pd.DataFrame:
         """The time of every step: run, process (from 1), step, ms."""
-        first = self.tables["steps"].assign(process=1)
-        path = self.folder / FURTHER_PROCESSES
-        both = pd.concat([first, pd.read_parquet(path)]) if path.exists() else first
-        return both.loc[both["phase"] == names.WHOLE_STEP, ["run", "process", "step", "ms"]]
+        steps, further = self.tables["steps"].assign(process=1), self.folder / FURTHER_PROCESSES
+        if further.exists():
+            steps = pd.concat([steps, pd.read_parquet(further)])
+        return steps.loc[steps["phase"] == names.WHOLE_STEP, ["run", "process", "step", "ms"]]
 
     def times_ms(self, run: str) -> np.ndarray:
         """The times of a run: a row per process, a column per step that all processes have."""
         run_steps = self.steps[self.steps["run"] == self.table_name(run)]
-        rows = [times.sort_values("step")["ms"].to_numpy("float64") for _, times in run_steps.groupby("process")]
-        shortest = min((len(times) for times in rows), default=0)
-        return np.array([times[:shortest] for times in rows]).reshape(len(rows), shortest)
+        rows = [steps.sort_values("step")["ms"].to_numpy("float64") for _, steps in run_steps.groupby("process")]
+        step_count = min(map(len, rows), default=0)
+        return np.array([times[:step_count] for times in rows]).reshape(len(rows), step_count)
 
     def kernels(self, run: str) -> pd.DataFrame:
         """The kernels of the measured steps of a run."""
@@ -90,28 +89,28 @@ class Results:
 
 
 def sides_of_study(results: Results, dimension: dimensions.Dimension) -> tuple[Results, Results]:
-    """(after, before) of a study: the runs that are not at the dimension's default, and the runs at the default that
-    agree with them in all other dimensions. Raises OutsideError if there is no such pair, or no default."""
+    """(before, after) of a study: the runs at the dimension's default, and those at other values that agree with them
+    in all other dimensions. Raises OutsideError if there is no such pair, or no default."""
     if dimension.default is None:
-        keys = ", ".join(fact.key for fact in dimensions.DIMENSIONS if fact.default is not None)
+        keys = ", ".join(other.key for other in dimensions.DIMENSIONS if other.default is not None)
         raise OutsideError(f"varies={dimension.key}: there is no default to compare with; name one of {keys}")
-    both = ratios.pairs(pd.DataFrame(results.runs.values()), dimension)
-    if both.empty:
+    pairs = ratios.baseline_pairs(pd.DataFrame(results.runs.values()), dimension)
+    if pairs.empty:
         raise OutsideError(
             f"{results.folder}: no two runs differ only in {dimension.key}, with one of them at {dimension.default}"
         )
-    partner = dict(zip(both["run"], both["base_run"], strict=True))
-    return replace(results, table_names=partner), replace(results, table_names={name: name for name in partner})
+    before = dict(zip(pairs["run"], pairs["base_run"], strict=True))
+    return replace(results, table_names=before), replace(results, table_names={name: name for name in before})
 
 
 def read_results(folder: Path) -> Results:
-    """The results in a folder such as `results`; timings alone are enough. Raises OutsideError if it has none."""
+    """The results in a folder such as `results`, even if it has only timings. Raises OutsideError without any."""
     tables = on_disk.TablesOnDisk(folder / "tables")
     if not len(tables) and (folder / PLAN).exists():
         return Results(folder, *timed_tables(folder))
     if "runs" in tables and workloads.MODEL_STEPS not in catalogue.workloads_of(tables["runs"].to_dict("records")):
         raise OutsideError(f"{folder}: its runs have no steps to compare; name the results of a grid of models")
-    lacking = [name for name in NEEDED if name not in tables]
+    lacking = [name for name in NEEDED_TABLES if name not in tables]
     provenance = folder / "tables" / "provenance.json"
     if lacking or not provenance.exists():
         missing = f"{lacking[0]}.parquet" if lacking else provenance.name

@@ -1,18 +1,16 @@
-"""The definitions below the tables of a document: those that it needs."""
+"""The definitions that a document needs, which are below its tables."""
 
 import re
 
-CONDITION = re.compile(r"- \[if ([^]]+)\] ")
+CONDITION = re.compile(r"^- \[if ([^]]+)\] ")
 
 
 def needed_for(definitions: str, answers: str) -> str:
-    """The definitions, a line each, that these answers need: one that begins with "- [if PATTERN]" only if the answers
-    match that pattern; nothing if no line is left."""
+    """The definitions, one per line, that these answers need. A line that begins with "- [if PATTERN]" is left out
+    unless the answers match that pattern. Empty if no definition is needed."""
     lines = []
     for line in definitions.splitlines():
         condition = CONDITION.match(line)
-        if condition is None:
-            lines.append(line)
-        elif re.search(condition[1], answers):
-            lines.append(f"- {line[condition.end() :]}")
+        if condition is None or re.search(condition[1], answers):
+            lines.append(CONDITION.sub("- ", line, count=1))
     return "\n".join(lines) if any(line.startswith("- ") for line in lines) else ""

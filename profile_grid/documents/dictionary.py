@@ -1,9 +1,7 @@
-"""What every column of every table means: the data dictionary, from the declarations of the tables."""
-
-from collections.abc import Iterable
+"""The data dictionary: what every column of every table means, from the declarations of the tables."""
 
 from kernel_tables.markdown import MarkdownTable, code, escaped, pipe_table
-from profile_grid.study.table_spec import LEADING_COLUMNS, Column, TableSpec
+from profile_grid.study.table_spec import LEADING_COLUMNS, Column
 from profile_grid.tables.on_disk import declared_tables
 
 
@@ -14,9 +12,12 @@ def dictionary() -> str:
         " a fraction: 0.25 is 25 %. GPU time is the sum of the durations of kernels and memory operations (on a CPU:"
         " of outermost ATen operators). Values that were not measured are empty, never zero. All tables but those of"
         " attention alone begin with the same columns:",
-        _as_table(LEADING_COLUMNS),
+        _column_table(LEADING_COLUMNS),
     ]
-    return "\n\n".join([*parts, *sections(declared_tables().values())]) + "\n"
+    for table in declared_tables().values():
+        columns = table.columns if table.leading == LEADING_COLUMNS else table.all_columns
+        parts.append(f"## {table.name}\n\n{escaped(table.rows)}.\n\n{_column_table(columns)}")
+    return "\n\n".join(parts) + "\n"
 
 
 def data_package() -> dict:
@@ -24,18 +25,6 @@ def data_package() -> dict:
     return {"name": "profile-grid", "resources": [table.schema() for table in declared_tables().values()]}
 
 
-def sections(tables: Iterable[TableSpec]) -> list[str]:
-    """A section for every table, with its columns, in Markdown."""
-    return [
-        part
-        for table in tables
-        for part in (
-            f"## {table.name}\n\n{escaped(table.rows)}.",
-            _as_table(table.columns if table.leading == LEADING_COLUMNS else table.all_columns),
-        )
-    ]
-
-
-def _as_table(columns: tuple[Column, ...]) -> str:
+def _column_table(columns: tuple[Column, ...]) -> str:
     rows = tuple((code(column.name, in_table=True), column.unit, escaped(column.meaning)) for column in columns)
     return pipe_table(MarkdownTable(("column", "unit", "meaning"), rows, first_right=3))

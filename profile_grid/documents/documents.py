@@ -1,10 +1,11 @@
 """The documents that answer the questions, in Markdown, made from the summary tables with Jinja.
 
 A template arranges a document; its sentences, tables and definitions come from the folder of the question. Machines are
-never mixed: each has its own section in every document. Every document says what was not measured, and why.
+never mixed: each has its own section in every document. Every document also says what was not measured, and why.
 """
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -26,68 +27,85 @@ from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
 from profile_grid.tables import cells, evidence
 from profile_grid.tables.evidence import LAUNCH_BOUND_SHARE
 from profile_grid.tables.measured import Machine, Measured, by_machine, command_to_measure_again, measured_on
-from profile_grid.tables.wording import MOST_BULLETS, VERDICTS, Claim, listed, of_all, of_pytorch, run_in_words, varying
+from profile_grid.tables.wording import (
+    MAX_BULLETS,
+    VERDICTS,
+    Claim,
+    listed,
+    named_keys,
+    of_all,
+    pytorch_reason,
+    run_in_words,
+)
 
-MAX_WITH_BYTES = 3  # runs whose missing bytes are listed
+MAX_WITH_BYTES = 3  # runs out of memory for which the requested and the free bytes are listed
 STAGE_NAMES = "|".join(stage.name for stage in STAGES)
-LEAD = rf"(?:{STAGE_NAMES})(?: and (?:{STAGE_NAMES}))*: "  # the stages that a part of a reason is about
+STAGES_OF_REASON = rf"(?:{STAGE_NAMES})(?: and (?:{STAGE_NAMES}))*: "  # begins a part of a reason
 
 
 def not_measured(runs: pd.DataFrame, stages: Sequence[Stage] = STAGES) -> list[str]:
-    """Why runs have no results of these stages: each reason once with its runs; for memory, how much was requested and
-    free, if the runs are few."""
-    lacking = [row for row in runs.to_dict("records") if _failed(row, stages)]
-    with_bytes = len(lacking) <= MAX_WITH_BYTES
-    return _with_runs(((row, [_reason(row, stages, with_bytes)]) for row in lacking), runs, len(runs))
+    """Why runs have no results of these stages: each reason once with its runs. If memory ran out in few runs, with
+    the requested and the free bytes."""
+    failed_rows = [row for row in runs.to_dict("records") if _failed_stages(row, stages)]
+    with_bytes = len(failed_rows) <= MAX_WITH_BYTES
+    return _with_runs(((row, [_reason(row, stages, with_bytes)]) for row in failed_rows), runs)
 
 
-def noted(runs: pd.DataFrame) -> list[str]:
+def run_notes(runs: pd.DataFrame) -> list[str]:
     """The notes on runs that have results, each once with its runs."""
-    everywhere = [stage.status_column for stage in STAGES if stage.of_every_run]
-    every, runs = len(runs), runs[runs[everywhere].isin((COMPLETE, NOT_ASKED)).all(axis=1)]
-    notes = ((row, map(escaped, row["note"].split("; "))) for row in runs[runs["note"].notna()].to_dict("records"))
-    return _with_runs(notes, runs, len(runs), "run" if len(runs) == every else "complete run")
+    columns = [stage.status_column for stage in STAGES if stage.of_every_run]
+    complete = runs[runs[columns].isin((COMPLETE, NOT_ASKED)).all(axis=1)]
+    rows = complete[complete["note"].notna()].to_dict("records")
+    notes = ((row, map(escaped, row["note"].split("; "))) for row in rows)
+    return _with_runs(notes, complete, "run" if len(complete) == len(runs) else "complete run")
 
 
-def _with_runs(
-    texts_by_run: Iterable[tuple[dict, Iterable[str]]], runs: pd.DataFrame, every: int, noun: str = "run"
-) -> list[str]:
-    """Each text once with its run, or the number of its runs of `every`. The table `runs` has all."""
-    named = varying(runs)
-    names: dict[str, list[str]] = {}
-    for row, texts in texts_by_run:
+def _with_runs(texts_of_rows: Iterable[tuple[dict, Iterable[str]]], runs: pd.DataFrame, noun: str = "run") -> list[str]:
+    """Each text once, after its run, or the number of its runs among all `runs`."""
+    named = named_keys(runs)
+    names_by_text: dict[str, list[str]] = {}
+    for row, texts in texts_of_rows:
         for text in texts:
-            names.setdefault(text, []).append(run_in_words(row, named))
-    return [f"{some[0] if len(some) == 1 else of_all(len(some), every, noun)}: {text}" for text, some in names.items()]
+            names_by_text.setdefault(text, []).append(run_in_words(row, named))
+    return [
+        f"{names[0] if len(names) == 1 else of_all(len(names), len(runs), noun)}: {text}"
+        for text, names in names_by_text.items()
+    ]
 
 
-def _failed(row: dict, stages: Sequence[Stage]) -> dict[str, str]:
+def _failed_stages(row: dict, stages: Sequence[Stage]) -> dict[str, str]:
     """The stages that gave the run no result, with their statuses."""
     statuses = {stage.name: row[stage.status_column] for stage in stages}
     return {stage: status for stage, status in statuses.items() if status not in (COMPLETE, NOT_ASKED)}
 
 
 def _reason(row: dict, stages: Sequence[Stage], with_bytes: bool) -> str:
-    failed = _failed(row, stages)
-    ended = {status: [stage for stage in failed if failed[stage] == status] for status in failed.values()}
-    if set(ended) == {OUT_OF_MEMORY}:
+    failed_stages = _failed_stages(row, stages)
+    names_by_status: dict[str, list[str]] = {}
+    for name, status in failed_stages.items():
+        names_by_status.setdefault(status, []).append(name)
+    if set(names_by_status) == {OUT_OF_MEMORY}:
         return _memory(row, with_bytes)
-    known_reason = known(row.get("reason"))
-    reason = escaped(_reason_of(row["reason"], failed)) if known_reason else "no reason was recorded"
-    if set(ended) == {UNSUPPORTED}:
-        return f"not supported here: {of_pytorch(reason)}"
-    outcomes = ", ".join(f"{' and '.join(stages)} {escaped(status)}" for status, stages in ended.items())
+    recorded = known(row.get("reason"))
+    reason = escaped(_reason_of_stages(row["reason"], failed_stages)) if recorded else "no reason was recorded"
+    if set(names_by_status) == {UNSUPPORTED}:
+        return f"not supported here: {pytorch_reason(reason)}"
+    outcomes = ", ".join(f"{' and '.join(names)} {escaped(status)}" for status, names in names_by_status.items())
     return f"{outcomes}: {reason}"
 
 
-def _reason_of(reason: str, stages: Collection[str]) -> str:
-    """The parts of a reason that concern these stages, or no stage in particular."""
-    parts = re.split(f"; (?={LEAD})", reason)
-    leads = [match and {*match[0][:-2].split(" and ")} for match in (re.match(LEAD, part) for part in parts)]
-    return "; ".join(part for part, lead in zip(parts, leads, strict=True) if lead is None or lead & {*stages})
+def _reason_of_stages(reason: str, stages: Collection[str]) -> str:
+    """The parts of a reason that are about these stages, or about no stage in particular."""
+    parts = []
+    for part in re.split(f"; (?={STAGES_OF_REASON})", reason):
+        match = re.match(STAGES_OF_REASON, part)
+        if match is None or not {*match[0].removesuffix(": ").split(" and ")}.isdisjoint(stages):
+            parts.append(part)
+    return "; ".join(parts)
 
 
 def _memory(row: dict, with_bytes: bool) -> str:
+    """That memory ran out, and when; with the requested and the free bytes if `with_bytes`."""
     during = f" in {escaped(_moment(row['oom_during']))}" if known(row.get("oom_during")) else ""
     if not with_bytes:
         return f"out of memory{during}"
@@ -106,19 +124,17 @@ def _moment(during: str) -> str:
 
 TEMPLATES = Path(__file__).with_name("templates")
 QUESTION_FOLDERS = Path(__file__).parents[1] / "questions"
-ALL = "answers"
-TITLE = "Where the time of a Transformer goes"  # of the document that holds them all
-NAMES = (*catalogue.DOCUMENTS, ALL)
+ALL_ANSWERS = "answers"
+TITLE = "Where the time of a Transformer goes"  # of the document with all answers
 
 
 @dataclass(frozen=True)
 class Section:
-    """What a template reads of one machine: its tables, its missing runs, and per question the sentences: the answer,
-    then bullets."""
+    """What the templates show of one machine."""
 
     machine: Machine
     measured: Measured
-    sentences: dict[str, list[Claim]]
+    sentences: dict[str, list[Claim]]  # by question: the answer, then the bullets
     command_to_measure_again: str
 
     @property
@@ -128,13 +144,12 @@ class Section:
         return "; ".join(f"{escaped(row[MODEL.key])} ({sizes})" for row in rows if (sizes := _sizes(row)))
 
     def not_measured(self, question: Question | None = None) -> list[str]:
-        """Why runs lack figures: of what the question's document shows, or of everything."""
-        stages = STAGES if question is None else question.stages
-        return not_measured(self._runs_of(question), stages)
+        """Why runs have no results: those that the question's document shows, or all."""
+        return not_measured(self._runs_of(question), STAGES if question is None else question.stages)
 
     def notes(self, question: Question | None = None) -> list[str]:
-        """The notes on runs that the question's document shows, or on all."""
-        return noted(self._runs_of(question))
+        """The notes on the runs that the question's document shows, or on all."""
+        return run_notes(self._runs_of(question))
 
     def first_verdict(self, questions: Iterable[Question]) -> str | None:
         """The first of the questions with a sentence that rests on the differences between processes."""
@@ -153,18 +168,19 @@ class Section:
         return runs if question is None else runs[[question.shows(run) for run in runs.to_dict("records")]]
 
     def legend(self, markdown: str) -> list[tuple[str, str]]:
-        """Short and full name of every kernel that this Markdown mentions by its short name, the longest time first."""
+        """(label, full name) of every kernel that this Markdown mentions by a short name, the longest time first."""
         labels = [(self.measured.label(name), name) for name in self.measured.short_names]
         return [(label, name) for label, name in labels if label in markdown and label.startswith("**")]
 
 
 def _sizes(row: dict) -> str:
-    """The sizes of a run's model; empty if they have other names."""
-    names = ("num_layers", "d_model", "d_ff", "num_heads")
-    if not all(known(row.get(name)) for name in names):
+    """The sizes of a run's model in words; empty if the model has sizes with other names."""
+    if not all(known(row.get(name)) for name in ("num_layers", "d_model", "d_ff", "num_heads")):
         return ""
-    layers, width, inner, heads = (int(row[name]) for name in names)
-    return f"{layers} layers, d_model {width}, d_ff {inner}, {heads} heads"
+    return (
+        f"{row['num_layers']:.0f} layers, d_model {row['d_model']:.0f}, d_ff {row['d_ff']:.0f},"
+        f" {row['num_heads']:.0f} heads"
+    )
 
 
 def documents(
@@ -174,12 +190,12 @@ def documents(
     names: Iterable[str] | None = None,
     links: Mapping[str, Claim] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """The documents of these names, without suffix: one per question, and one with all of them; by default those that
-    the runs can answer. `links`: by question a sentence with a link to other results on it, or their answer, if these
-    runs have none."""
-    asked = asked_of(runs)
-    names = [*asked, ALL] if names is None else list(names)
-    answered = asked if ALL in names else names
+    """The documents with these names (without suffix): one per question, and ALL_ANSWERS; by default those that the
+    runs can answer. `links`: by question, a sentence with a link to other results, or their answer if these runs have
+    none."""
+    answerable = document_names(runs)
+    names = [*answerable, ALL_ANSWERS] if names is None else list(names)
+    answered = answerable if ALL_ANSWERS in names else names
     context = {
         "sections": [
             section(machine, run_names, runs, summaries, answered, links) for machine, run_names in by_machine(runs)
@@ -189,17 +205,18 @@ def documents(
         "modules": {name: _module(name) for name in answered},
     }
     template = template_environment().get_template("document.md.j2")
-    by_name = {question.name: question for question in catalogue.QUESTIONS}
-    contents = {name: ("", [by_name[name]]) for name in answered}
-    contents[ALL] = (TITLE, [by_name[name] for name in asked])
-    rendered = {
-        name: template.render(**context, title=contents[name][0], questions=contents[name][1]) for name in names
-    }
-    return {name: re.sub(r"\n{3,}", "\n\n", text).strip() + "\n" for name, text in rendered.items()}
+    questions = {question.name: question for question in catalogue.QUESTIONS}
+    rendered = {}
+    for name in names:
+        is_all = name == ALL_ANSWERS
+        shown = [questions[question] for question in (answerable if is_all else [name])]
+        text = template.render(**context, title=TITLE if is_all else "", questions=shown)
+        rendered[name] = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+    return rendered
 
 
-def asked_of(runs: pd.DataFrame) -> list[str]:
-    """The questions with a document that these runs can answer, by name."""
+def document_names(runs: pd.DataFrame) -> list[str]:
+    """The names of the questions with a document that these runs can answer."""
     return [question.name for question in catalogue.questions_asked(runs.to_dict("records")) if question.has_document]
 
 
@@ -212,10 +229,10 @@ def section(
     links: Mapping[str, Claim] = MappingProxyType({}),
 ) -> Section:
     """The section of one machine in the documents of these questions, by default of all that the runs can answer. A
-    link of `documents` replaces an answer that is missing."""
-    questions = asked_of(runs) if questions is None else questions
+    missing answer is replaced by the link of its question, if `links` has one."""
+    questions = document_names(runs) if questions is None else questions
     measured = measured_on(machine, names, runs, summaries)
-    sentences = {question: _module(question).sentences(measured)[: 1 + MOST_BULLETS] for question in questions}
+    sentences = {question: _module(question).sentences(measured)[: 1 + MAX_BULLETS] for question in questions}
     for question in sentences.keys() & links.keys():
         if sentences[question][0].rule == "missing":
             sentences[question] = [links[question]]
@@ -223,11 +240,11 @@ def section(
 
 
 def template_environment() -> jinja2.Environment:
-    """Jinja for Markdown: an unknown name in a template is an error."""
+    """The Jinja environment of the templates in Markdown: an unknown name in a template is an error."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([TEMPLATES, QUESTION_FOLDERS]),
         undefined=jinja2.StrictUndefined,
-        autoescape=False,  # that is for HTML: names go through `escaped` or `code`
+        autoescape=False,  # it is for HTML; names go through `escaped` or `code`
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
@@ -244,34 +261,36 @@ def _module(question: str) -> ModuleType:
 
 
 def introduced(parts: Iterable[cells.Part]) -> str:
-    """The parts in Markdown: paragraphs, and tables below their introductions; not those that are None or without
+    """The parts in Markdown: paragraphs, and tables below their introductions; without tables that are None or have no
     rows."""
-    return "\n\n".join(
-        part if isinstance(part, str) else f"{part[0]}:\n\n{pipe_table(part[1])}"
-        for part in parts
-        if isinstance(part, str) or (part[1] and part[1].rows)
-    )
+    texts = []
+    for part in parts:
+        if isinstance(part, str):
+            texts.append(part)
+        elif part[1] and part[1].rows:
+            texts.append(f"{part[0]}:\n\n{pipe_table(part[1])}")
+    return "\n\n".join(texts)
 
 
 def outcomes(counts: dict[str, int] | None, stages: str) -> str:
-    """How the stages of the runs ended, in words: "timing and capture: 60 complete, 1 out of memory; memory: ..."."""
+    """How the stages of the runs ended, in words: "timing and capture: 60 complete, 1 out of memory; memory: ...".
+    `stages` are their names, and each key of `counts` their statuses, joined by " / "."""
     if counts is None:
         return "how their stages ended was not recorded"
-    stages_by_outcome: dict[str, list[str]] = {}
-    for place, stage in enumerate(stages.split(" / ")):
-        ended: dict[str, int] = {}
+    names_by_outcome: dict[str, list[str]] = {}
+    for index, stage in enumerate(stages.split(" / ")):
+        totals: Counter[str] = Counter()
         for statuses, number in counts.items():
-            status = (statuses.split(" / ") + ["unknown"] * (place + 1))[place]  # an archive may hold anything
-            words = "not requested" if status == NOT_ASKED else status.replace("_", " ")
-            ended[words] = ended.get(words, 0) + number
-        outcome = ", ".join(f"{number} {escaped(words)}" for words, number in ended.items())
-        stages_by_outcome.setdefault(outcome, []).append(escaped(stage.replace("_", " ")))
-    return "; ".join(f"{listed(names)}: {outcome}" for outcome, names in stages_by_outcome.items())
+            status = dict(enumerate(statuses.split(" / "))).get(index, "unknown")  # an archive may hold anything
+            totals["not requested" if status == NOT_ASKED else status.replace("_", " ")] += number
+        outcome = ", ".join(f"{number} {escaped(words)}" for words, number in totals.items())
+        names_by_outcome.setdefault(outcome, []).append(escaped(stage.replace("_", " ")))
+    return "; ".join(f"{listed(names)}: {outcome}" for outcome, names in names_by_outcome.items())
 
 
-def facts(value) -> str:
-    """A provenance value in Markdown: a list as its items, counts as "60 complete, 1 incomplete"; "none" if empty, "not
-    recorded" for None."""
+def facts(value: object) -> str:
+    """A value of the provenance in Markdown: a list as its items, counts as "60 complete, 1 incomplete"; "none" if
+    empty, "not recorded" for None."""
     if isinstance(value, dict):
         return ", ".join(f"{number} {escaped(name.replace('_', ' '))}" for name, number in value.items()) or "none"
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Markdown documents and tables as LaTeX (booktabs) and Typst, through pandoc."""
+"""Markdown documents and tables as LaTeX (booktabs) and Typst, by pandoc."""
 
 from pathlib import Path
 
@@ -6,28 +6,27 @@ from profile_grid.errors import OutsideError
 
 TEMPLATES = Path(__file__).with_name("templates")
 SUFFIXES = {"markdown": ".md", "latex": ".tex", "typst": ".typ"}
-# no raw HTML and no mathematics: a name from a capture can only ever be text
-READER = "commonmark-raw_html+pipe_tables"
+INPUT_FORMAT = "commonmark-raw_html+pipe_tables"  # without HTML and mathematics, so that names are always text
 
 
 class FormatError(OutsideError):
-    """A format was requested that this machine cannot make; the message is one line."""
+    """A format was requested that this machine cannot make."""
 
 
 def document_in(style: str, markdown: str) -> str:
-    """The document as a complete file in this format, which compiles without others."""
-    if style == "markdown":
-        return markdown
+    """The document as a complete file in this format, which compiles without other files."""
     template = TEMPLATES / f"document{SUFFIXES[style]}"
-    return _converted(style, markdown, ["--standalone", f"--template={template}"])
+    return _converted(style, markdown, "--standalone", f"--template={template}")
 
 
 def fragment_in(style: str, markdown: str) -> str:
     """The document without preamble, to be included in another text."""
-    return markdown if style == "markdown" else _converted(style, markdown, [])
+    return _converted(style, markdown)
 
 
-def _converted(style: str, markdown: str, options: list[str]) -> str:
+def _converted(style: str, markdown: str, *options: str) -> str:
+    if style == "markdown":
+        return markdown
     try:
         import pypandoc
     except ImportError:
@@ -35,5 +34,5 @@ def _converted(style: str, markdown: str, options: list[str]) -> str:
             f"formats: {style} needs pandoc, and pypandoc is not installed: pip install pypandoc_binary,"
             " or leave the format out of config.yaml"
         ) from None
-    options = [*options, "--wrap=none", f"--lua-filter={TEMPLATES / 'print.lua'}"]
-    return pypandoc.convert_text(markdown, style, format=READER, extra_args=options)
+    options = (*options, "--wrap=none", f"--lua-filter={TEMPLATES / 'print.lua'}")
+    return pypandoc.convert_text(markdown, style, format=INPUT_FORMAT, extra_args=options)

@@ -9,7 +9,7 @@ from profile_grid.tables import conservation, on_disk, per_pass
 
 
 class Summaries(Mapping[str, pd.DataFrame]):
-    """The summary tables by name, each made when it is first read; with `names`, no others.
+    """The summary tables with these names, by default all, by name; each is made on first use.
 
     Raises NotConserved if the kernels of a phase do not add up to that phase, or phases to their step, and WrongTable
     if a table differs from its declaration.
@@ -17,18 +17,18 @@ class Summaries(Mapping[str, pd.DataFrame]):
 
     def __init__(self, merged: Mapping[str, pd.DataFrame], names: Collection[str] = SUMMARIES) -> None:
         self._merged, self._names = per_pass.Merged(merged), names
-        self._made: dict[str, pd.DataFrame] = {}
+        self._tables: dict[str, pd.DataFrame] = {}
         if "kernels" in merged:
             conservation.check_conservation(self._merged.kernels, self._merged["phases"])
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         if name not in self._names:
             raise KeyError(name)
-        if name not in self._made:
+        if name not in self._tables:
             spec = on_disk.declared_tables()[name]
-            self._made[name] = spec.make(self._merged)
-            spec.check(self._made[name])
-        return self._made[name]
+            self._tables[name] = spec.make(self._merged)
+            spec.check(self._tables[name])
+        return self._tables[name]
 
     def __iter__(self) -> Iterator[str]:
         names = summaries_of(workloads_of(self._merged["runs"].to_dict("records")))
@@ -39,5 +39,5 @@ class Summaries(Mapping[str, pd.DataFrame]):
 
 
 def summary_tables(merged: Mapping[str, pd.DataFrame], names: Collection[str] = SUMMARIES) -> dict[str, pd.DataFrame]:
-    """The summary tables with these names, by default all, by name. Raises as Summaries does."""
+    """All tables of Summaries, made at once."""
     return dict(Summaries(merged, names))

@@ -1,8 +1,8 @@
-"""Figures and their frame: a panel for each combination of the dimensions that a figure does not show, as one Vega-Lite
-specification. So no run is drawn over another, and nothing is averaged.
+"""Figures and their layout: a panel for each combination of the dimensions that a figure does not show, so that no run
+is drawn over another and nothing is averaged.
 
-A question defines each figure once, for paper and for the page. Altair can lay out panels too, but copies every panel
-again at each level: seconds for a figure of thirty panels.
+A question defines each figure once, for paper and for the page, as one Vega-Lite specification. Altair could lay out
+panels too, but it copies every panel at each level, which takes seconds for a figure of thirty panels.
 """
 
 import textwrap
@@ -21,7 +21,7 @@ from profile_grid.tables import pivoting
 Spec = dict
 Panel = alt.Chart | alt.LayerChart | Spec
 Tables = dict[str, pd.DataFrame]
-Draw = Callable[[pd.DataFrame, pd.DataFrame], Panel]
+DrawPanel = Callable[[pd.DataFrame, pd.DataFrame], Panel]  # from its rows, and its runs without results
 TOP_LEVEL_KEYS = ("$schema", "config")
 MAX_GROUPS, MAX_BARS = 6, 60
 BAR_NAMES_PX = 270
@@ -30,12 +30,13 @@ AXIS_PX, GAP_PX, HEADING_CHARACTER_PX = 60, 14, 7
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure of one machine, drawn.
+    """A figure drawn from the results of one machine.
 
     `chart` is for Vega-Lite; if it is None, `reason` says why. The page filters the chart's data by the columns of
-    dimensions; if the figure chooses one mode per run, leave out the column `mode`. `notes` are sentences below the
-    chart; `absent`, on paper only, name the runs without results. `legend` is too long for paper: the page shows it on
-    request. `title` replaces that of the figure, if the quantity has another name on this device.
+    dimensions; without the column `mode` it does not filter by mode, as for figures with one mode per configuration.
+    `notes` are sentences below the chart; `absent` are those that name the runs without results, for paper only.
+    `legend` is too long for paper; the page shows it on request. `title` replaces that of the figure, if the quantity
+    has another name on this device.
     """
 
     chart: Spec | None = None
@@ -48,11 +49,10 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure. `draw` and `result` read `tables`, by name, of one machine.
+    """One figure. `draw` and `result` get those tables of one machine whose names are in `tables`.
 
     `title` is the quantity that is drawn. `result` returns the headline: what the figure shows, in one short sentence
-    computed from the data; plain text, names not escaped; empty if there is nothing to say. It is called only if there
-    is a chart.
+    computed from the data, as plain text; empty if there is nothing to say. It is called only if there is a chart.
     """
 
     name: str
@@ -62,66 +62,62 @@ class Figure:
     tables: tuple[str, ...]
 
     def drawn(self, tables: Tables) -> tuple[Drawing, str]:
-        """The drawing, and its headline; that is empty without a chart."""
+        """(drawing, its headline, which is empty without a chart)."""
         drawing = self.draw(tables)
         return drawing, self.result(tables) if drawing.chart else ""
 
 
 def all_figures(questions: Iterable[Question] = QUESTIONS) -> dict[str, Figure]:
-    """The figures of these questions by name, in the order of the questions and of the figures of each."""
-    figures = [
-        figure
-        for question in questions
-        if question.figures
-        for figure in import_module(f"{question.package}.figure").FIGURES
-    ]
-    return {figure.name: figure for figure in figures}
+    """The figures of these questions by name, in the order of the questions."""
+    modules = [import_module(f"{question.package}.figure") for question in questions if question.figures]
+    return {figure.name: figure for module in modules for figure in module.FIGURES}
 
 
 @dataclass(frozen=True)
 class Frame:
-    """How a figure is divided: a panel for each combination of the dimensions that are not in `shown`, at most
-    `groups`."""
+    """How a figure is divided: a panel for each combination of the dimensions that are not in `shown`."""
 
     shown: Sequence[str]
     reason: str  # why nothing is drawn, if there are no rows
     columns: int = 1
-    groups: int = MAX_GROUPS
+    groups: int = MAX_GROUPS  # largest number of panels
 
     def drawing(
-        self, rows: pd.DataFrame, runs: pd.DataFrame, missing: pd.DataFrame, panel: Draw,
+        self, rows: pd.DataFrame, runs: pd.DataFrame, missing: pd.DataFrame, panel: DrawPanel,
         notes: Iterable[str] = (), legend: tuple[str, ...] = (), title: str = "",
     ) -> Drawing:  # fmt: skip
-        """The figure of these rows. `panel` draws the rows of a combination and its runs without results, a subset of
-        `missing`. The notes name these runs, and the combinations that are left out."""
+        """The figure of these rows, and of the runs without results, `missing`. Notes name these runs, and the
+        combinations for which there is no room."""
         absent = tuple(marks.missing_notes(missing))
         if rows.empty:
             return Drawing(reason=self.reason, absent=absent, title=title)
         present = runs[runs["run"].isin({*rows["run"], *missing["run"]})]
-        groups = [(name, panel_runs["run"]) for name, panel_runs in pivoting.split(present, self.shown)]
-        groups = [(name, names) for name, names in groups if rows["run"].isin(names).any()]
-        panels = {
-            name: panel(rows[rows["run"].isin(names)], missing[missing["run"].isin(names)])
-            for name, names in groups[: self.groups]
-        }
-        left_out = "; ".join(name for name, _ in groups[self.groups :])
-        more_notes = [f"Not drawn, for want of room: {left_out}. The tables have them."] if left_out else []
-        return Drawing(in_grid(panels, self.columns), (*notes, *more_notes), absent, legend, title=title)
+        panels, left_out = {}, []
+        for name, panel_runs in pivoting.split(present, self.shown):
+            panel_rows = rows[rows["run"].isin(panel_runs["run"])]
+            if panel_rows.empty:
+                continue
+            if len(panels) < self.groups:
+                panels[name] = panel(panel_rows, missing[missing["run"].isin(panel_runs["run"])])
+            else:
+                left_out.append(name)
+        more = [f"Not drawn, for want of room: {'; '.join(left_out)}. The tables have them."] if left_out else []
+        return Drawing(in_grid(panels, self.columns), (*notes, *more), absent, legend, title=title)
 
 
 def bars_of_runs(
-    rows: pd.DataFrame, names: list[str], by: str, title: str, seen: Sequence[tuple], runs: pd.DataFrame,
+    rows: pd.DataFrame, names: list[str], by: str, title: str, tooltip: Sequence[tuple], runs: pd.DataFrame,
     missing: pd.DataFrame, reason: str, notes: Iterable[str] = (),
 ) -> Drawing:  # fmt: skip
-    """A stacked bar for each of the first runs: parts as from `marks.placed`, coloured by the column `by`. `names` are
-    the values of the column `bar` in their order, `seen` the columns of the tooltip; the others are those of Frame."""
-    drawn = names[:MAX_BARS]
-    parts, axis = rows[rows["bar"].isin(drawn)], alt.Axis(title=title)
+    """A stacked bar for each of the first runs, of rows as from `marks.stacked`, coloured by the column `by`. `names`
+    are the values of the column `bar` in order, `tooltip` the columns of the tooltip; for the others, see Frame."""
+    drawn_names = names[:MAX_BARS]
+    parts, axis = rows[rows["bar"].isin(drawn_names)], alt.Axis(title=title)
     fills = marks.part_fills(parts, by)
 
     def panel(data: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
-        channels = {"x": alt.X("start:Q", axis=axis), "y": marks.bar_axis(drawn)}
-        bars = marks.bars(data, channels, fills, marks.tooltip(data, *seen))
+        channels = {"x": alt.X("start:Q", axis=axis), "y": marks.bar_axis(drawn_names)}
+        bars = marks.bars(data, channels, fills, marks.tooltip(data, *tooltip))
         return bars.properties(width=theme.WIDTH - BAR_NAMES_PX, height=alt.Step(marks.BAR_PX))
 
     more = f"The first {MAX_BARS} of {len(names)} runs are drawn; the table has all."
@@ -142,8 +138,8 @@ def in_grid(panels: Mapping[str, Panel], columns: int) -> Spec:
 def side_by_side(
     panels: Mapping[str, alt.Chart | alt.LayerChart], height: int, columns: int | None = None, one_axis: bool = False
 ) -> Spec:
-    """Charts under their titles in lines of `columns` charts, by default one line; a line is as wide as a figure. With
-    `one_axis`, only the first chart of a line has an axis."""
+    """Charts under their titles in lines of `columns` charts, by default in one line; a line is as wide as a figure.
+    With `one_axis`, only the first chart of a line needs room for an axis."""
     columns = columns or max(len(panels), 2)
     width = (theme.WIDTH - AXIS_PX) // columns - GAP_PX if one_axis else theme.WIDTH // columns - AXIS_PX
     sized = [
@@ -174,13 +170,15 @@ def column(*panels: Panel, spacing: int, **properties) -> Spec:
 
 
 def _concatenated(direction: str, panels: tuple[Panel, ...], spacing: int, properties: dict) -> Spec:
-    """One specification with the data of all panels at its top; `properties` of Vega-Lite: title, resolve."""
-    specifications = [_specification(panel) for panel in panels]
-    datasets: dict[str, list] = {}
-    for panel in specifications:
-        datasets |= panel.get("datasets", {})
-    inner = [{name: value for name, value in panel.items() if name != "datasets"} for panel in specifications]
-    plain = {name: _plain(value) for name, value in properties.items()}
+    """One specification with the data of all panels at the top level, and `properties` such as title and resolve."""
+    inner, datasets = [], {}
+    for panel in panels:
+        specification = _specification(panel)
+        datasets |= specification.get("datasets", {})
+        inner.append({name: value for name, value in specification.items() if name != "datasets"})
+    plain = {
+        name: value.to_dict() if isinstance(value, alt.SchemaBase) else value for name, value in properties.items()
+    }
     return {direction: inner, "spacing": spacing, "datasets": datasets} | plain
 
 
@@ -189,9 +187,5 @@ def _specification(panel: Panel) -> Spec:
     if isinstance(panel, dict):
         return panel
     with alt.data_transformers.enable("default", max_rows=None):
-        chart = panel.to_dict(validate=False)  # its parts were checked when they were made
+        chart = panel.to_dict(validate=False)  # Altair has checked its parts already
     return {name: value for name, value in chart.items() if name not in TOP_LEVEL_KEYS}
-
-
-def _plain(value):
-    return value.to_dict() if isinstance(value, alt.SchemaBase) else value

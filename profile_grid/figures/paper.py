@@ -1,9 +1,9 @@
 """A figure on paper: the chart between its title and its notes, as SVG and PNG without a browser.
 
 vl-convert draws with the fonts that it ships and none of the system's, so that a figure is the same on every machine.
-It reads fonts once per process, before its first use, and a font of the system hides a shipped one of the same name.
-Therefore all modules that draw import vl_convert from here. On macOS and Windows, which do not use fontconfig, the
-fonts of the system are still read.
+It reads fonts once per process, on first use, and a system font hides a shipped font of the same name. Therefore this
+module makes it read its fonts while fontconfig finds none, and all modules that draw import vl_convert from here. On
+macOS and Windows, which do not use fontconfig, system fonts are still read.
 """
 
 import os
@@ -12,7 +12,7 @@ import struct
 import tempfile
 import textwrap
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -23,26 +23,26 @@ import vl_convert
 
 from profile_grid.figures.panels import Figure, Spec, Tables, column
 from profile_grid.figures.run_selection import of_one_machine
-from profile_grid.figures.theme import FONT_SIZE, SMALL, WIDTH, config, parameters
+from profile_grid.figures.theme import FONT_SIZE, ON_PAPER, SMALL, WIDTH, config
 from profile_grid.files import replacing
 
 __all__ = ["vl_convert"]
 
-CONFIGURATION = "FONTCONFIG_FILE"
+FONTCONFIG_FILE = "FONTCONFIG_FILE"
 
 
 def _read_shipped_fonts() -> None:
-    before = os.environ.get(CONFIGURATION)
+    original = os.environ.get(FONTCONFIG_FILE)
     with tempfile.TemporaryDirectory() as empty:
         file = Path(empty) / "fonts.conf"
         file.write_text(f"<fontconfig><dir>{empty}</dir></fontconfig>")
-        os.environ[CONFIGURATION] = str(file)
+        os.environ[FONTCONFIG_FILE] = str(file)
         try:
             vl_convert.register_font_directory(empty)  # reads all fonts
         finally:
-            os.environ.pop(CONFIGURATION)
-            if before is not None:
-                os.environ[CONFIGURATION] = before
+            os.environ.pop(FONTCONFIG_FILE)
+            if original is not None:
+                os.environ[FONTCONFIG_FILE] = original
 
 
 _read_shipped_fonts()
@@ -50,26 +50,27 @@ _read_shipped_fonts()
 
 PNG_SCALE = 2
 SUFFIXES = (".svg", ".png")
-LINE_CHARACTERS, HEADLINE_CHARACTERS = 140, 80  # of small text and of a headline that fit in any usual font
-SEPARATE = dict.fromkeys(("color", "fill", "stroke", "shape", "strokeDash"), "independent")  # legends above notes
-SVG, VEGA = "http://www.w3.org/2000/svg", "https://vega.github.io/schema/vega/v5.json"
-SHORT = 4  # characters of a text that fits in any font: a number on an axis
-RECTANGLE = re.compile(r'<path d="M0,0h([\d.]+)v1h')
-NUMBERED = re.compile(r"(?:gradient_|clip)\d+")
+LINE_CHARACTERS, HEADLINE_CHARACTERS = 140, 80  # of small text and of a headline, which fit in any usual font
+SEPARATE_LEGENDS = dict.fromkeys(("color", "fill", "stroke", "shape", "strokeDash"), "independent")  # above the notes
+SVG_NAMESPACE, VEGA_SCHEMA = "http://www.w3.org/2000/svg", "https://vega.github.io/schema/vega/v5.json"
+MAX_SHORT = 4  # characters of a text that fits in any font, such as a number on an axis
+RECTANGLE = re.compile(r'<path d="M0,0h([\d.]+)v1h')  # group: its width
+NUMBERED_ID = re.compile(r"(?:gradient_|clip)\d+")
+# PNG: the signature; the filter of a row that stores differences from the pixel on the left; types of pixels
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
-LEFT = 1  # the filter of a row that says by how much a pixel differs from the one on its left
-COLORS, NUMBERS, COLORS_AND_ALPHA = 2, 3, 6  # what a pixel is
-MAX_COLORS = 256  # that a list of colours holds
+LEFT_FILTER = 1
+RGB, PALETTE, RGBA = 2, 3, 6
+MAX_PALETTE = 256
 OPAQUE = 255
 WITHIN_NUMBER = re.compile(r"(?<=[×<]) (?=\d)|(?<=\d) (?=(?:%|\w+/s|[GM]iB|ms)(?!\w))")
 
 
 def on_paper(figure: Figure, tables: Tables) -> Spec:
     """The figure of the machine with the most runs as a Vega-Lite specification. Its headline is the result, below it
-    the quantity; the notes below the chart end with the machine and what is left out."""
-    of_machine, machine, left_out = of_one_machine({name: tables[name] for name in figure.tables})
-    drawing, result = figure.drawn(of_machine)
-    chart = drawing.chart if drawing.chart is not None else _only_text(drawing.reason)
+    is the quantity; the notes below the chart end with the machine and what is left out."""
+    machine_tables, machine, left_out = of_one_machine({name: tables[name] for name in figure.tables})
+    drawing, result = figure.drawn(machine_tables)
+    chart = drawing.chart if drawing.chart is not None else _text_chart(drawing.reason)
     texts = (*drawing.notes, *drawing.absent, f"Measured on {machine}.", *left_out)
     inner = column(chart, spacing=0, title=_notes([line for text in texts for line in wrapped(text)]))
     quantity = drawing.title or figure.title
@@ -77,24 +78,24 @@ def on_paper(figure: Figure, tables: Tables) -> Spec:
         wrapped(result or quantity, HEADLINE_CHARACTERS), subtitle=wrapped(quantity) if result else [],
         fontSize=FONT_SIZE + 4, fontWeight="bold", frame="bounds", offset=10,
     )  # fmt: skip
-    return specification(column(inner, spacing=0, title=title, resolve={"scale": SEPARATE}))
+    return specification(column(inner, spacing=0, title=title, resolve={"scale": SEPARATE_LEGENDS}))
 
 
 def specification(chart: Spec) -> Spec:
     """The complete input of Vega-Lite: the chart with the colours and the configuration of this project."""
-    all_parameters = [*parameters(), *chart.get("params", [])]
-    return {"$schema": alt.SCHEMA_URL, "config": config()} | chart | {"params": all_parameters}
+    parameters = [{"name": name, "value": value} for name, value in ON_PAPER.items()] + chart.get("params", [])
+    return {"$schema": alt.SCHEMA_URL, "config": config()} | chart | {"params": parameters}
 
 
 def drawn(specification: Spec, suffix: str) -> bytes:
-    """The bytes of a figure as ".svg" or ".png": the same for the same figure, without dates or paths."""
-    return _in_form(_svg(specification), suffix)
+    """A figure as the bytes of an ".svg" or ".png" file: the same for the same figure, without dates or paths."""
+    return _file_content(_svg(specification), suffix)
 
 
 def write_figure(figure: Figure, tables: Tables, folder: Path) -> dict[str, bytes]:
     """Writes NAME.svg and NAME.png of the figure on paper, each complete or not at all; returns them by suffix."""
     svg = _svg(on_paper(figure, tables))
-    files = {suffix: _in_form(svg, suffix) for suffix in SUFFIXES}
+    files = {suffix: _file_content(svg, suffix) for suffix in SUFFIXES}
     for suffix, content in files.items():
         with replacing(folder / f"{figure.name}{suffix}") as partial:
             partial.write_bytes(content)
@@ -102,13 +103,13 @@ def write_figure(figure: Figure, tables: Tables, folder: Path) -> dict[str, byte
 
 
 def wrapped(text: str, width: int = LINE_CHARACTERS) -> list[str]:
-    """The text as lines: broken at spaces, but not between a number and its sign or unit, and in words that are longer
-    than a line."""
+    """The lines of a text: broken at spaces, but not between a number and its sign or unit, and inside words that are
+    longer than a line."""
     lines = textwrap.wrap(WITHIN_NUMBER.sub("\N{NO-BREAK SPACE}", text), width, break_on_hyphens=False)
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines] or [""]
 
 
-def _only_text(reason: str) -> Spec:
+def _text_chart(reason: str) -> Spec:
     lines = wrapped(reason, 90)
     text = alt.Chart(pd.DataFrame({"_": [0]})).mark_text(text=lines, fontSize=FONT_SIZE + 1)
     return column(text.properties(width=WIDTH, height=60 + 14 * len(lines)), spacing=0)
@@ -121,74 +122,75 @@ def _notes(lines: list[str]) -> alt.TitleParams:
 
 
 def _svg(specification: Spec) -> str:
-    """Without labels for screen readers, which read no marks of an image: they would be half of the file."""
+    """The SVG without labels for screen readers, which do not read the marks of an image: half of the file."""
     config = specification.get("config", {}) | {"aria": False}
     return vl_convert.vegalite_to_svg(specification | {"background": "white", "config": config})
 
 
-def _in_form(svg: str, suffix: str) -> bytes:
-    return packed(vl_convert.svg_to_png(svg, scale=PNG_SCALE)) if suffix == ".png" else _for_browsers(svg).encode()
+def _file_content(svg: str, suffix: str) -> bytes:
+    return packed_png(vl_convert.svg_to_png(svg, scale=PNG_SCALE)) if suffix == ".png" else _for_browsers(svg).encode()
 
 
 def _for_browsers(svg: str) -> str:
-    """The SVG with its gradients and clips numbered from 0: the library counts on from figure to figure. Long texts
-    have the width for which there is room, also in a browser that has only wider fonts."""
-    ElementTree.register_namespace("", SVG)
+    """The SVG with its gradients and clips numbered from 0, since the library goes on counting from figure to figure.
+    Long texts have a fixed width, so that they fit also in a browser that has only wider fonts."""
+    ElementTree.register_namespace("", SVG_NAMESPACE)
     ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
     root = ElementTree.fromstring(svg)
-    numbers: dict[str, str] = {}
+    new_ids: dict[str, str] = {}
     for element in root.iter():
         for name, value in element.attrib.items():
             if name == "id" or value.startswith("url(#"):
-                new = NUMBERED.sub(lambda match: numbers.setdefault(match[0], f"paint{len(numbers)}"), value)
+                new = NUMBERED_ID.sub(lambda match: new_ids.setdefault(match[0], f"paint{len(new_ids)}"), value)
                 element.set(name, new)
-    texts = [
-        (line, look) for text in root.iter(f"{{{SVG}}}text") for line in (text, *text) if (look := _look(line, text))
-    ]
-    for (line, _), width in zip(texts, _widths([look for _, look in texts]), strict=True):
+    lines, looks = [], []
+    for text in root.iter(f"{{{SVG_NAMESPACE}}}text"):
+        for line in (text, *text):
+            if len(line.text or "") > MAX_SHORT:
+                lines.append(line)
+                looks.append(_look(line, text))
+    for line, width in zip(lines, _widths(looks), strict=True):
         line.attrib |= {"textLength": f"{width:.1f}", "lengthAdjust": "spacingAndGlyphs"}
     return ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _look(line: ElementTree.Element, text: ElementTree.Element) -> dict[str, str | float] | None:
-    """The content of a line of a text, its size, weight and font; None if it fits in any font."""
-    if len(line.text or "") <= SHORT:
-        return None
-    size = float(text.get("font-size").removesuffix("px"))
+def _look(line: ElementTree.Element, text: ElementTree.Element) -> dict[str, str | float]:
+    """The content of a line of a text element, its size, weight and font, by their names in Vega."""
     return {
         "text": line.text,
-        "fontSize": size,
+        "fontSize": float(text.get("font-size").removesuffix("px")),
         "fontWeight": text.get("font-weight", "normal"),
         "font": text.get("font-family"),
     }
 
 
 def _widths(looks: Sequence[Mapping[str, str | float]]) -> list[float]:
-    """The widths of lines as the library draws them: those of rectangles that it draws around them."""
+    """The widths of lines as the library draws them: it draws a rectangle around each."""
     text = {name: {"field": name} for name in ("text", "fontSize", "fontWeight", "font")}
     around = {"x": {"field": "bounds.x1"}, "x2": {"field": "bounds.x2"}, "height": {"value": 1}}
     marks = [
         {"type": "text", "name": "lines", "from": {"data": "looks"}, "encode": {"enter": text}},
         {"type": "rect", "from": {"data": "lines"}, "encode": {"enter": around}},
     ]
-    svg = vl_convert.vega_to_svg({"$schema": VEGA, "data": [{"name": "looks", "values": list(looks)}], "marks": marks})
+    data = [{"name": "looks", "values": list(looks)}]
+    svg = vl_convert.vega_to_svg({"$schema": VEGA_SCHEMA, "data": data, "marks": marks})
     return [float(width) for width in RECTANGLE.findall(svg)]
 
 
-def packed(png: bytes) -> bytes:
-    """The same image in a quarter of the bytes or less. vl-convert's figures have an alpha channel that is opaque
-    everywhere, a filter that suits photographs, and fast compression. Other images are returned unchanged."""
+def packed_png(png: bytes) -> bytes:
+    """The same image in a quarter of the bytes or less: vl-convert writes an alpha channel that is opaque everywhere, a
+    filter for photographs, and fast compression. Images that are not of this kind are returned unchanged."""
     chunks = list(_chunks(png))
     width, height, *form = struct.unpack(">IIBBBBB", chunks[0][1])
     rows = np.frombuffer(zlib.decompress(b"".join(data for name, data in chunks if name == b"IDAT")), np.uint8)
-    if form != [8, COLORS_AND_ALPHA, 0, 0, 0] or (rows[:: 4 * width + 1] != LEFT).any():
+    if form != [8, RGBA, 0, 0, 0] or (rows[:: 4 * width + 1] != LEFT_FILTER).any():
         return png
     differences = rows.reshape(height, 4 * width + 1)[:, 1:].reshape(height, width, 4)
     pixels = np.cumsum(differences, axis=1, dtype=np.uint8)
     if (pixels[..., 3] != OPAQUE).any():
         return png
-    kind, palette, values = _fewest_bytes(pixels)
-    head = struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0)
+    pixel_type, palette, values = _fewest_bytes(pixels)
+    head = struct.pack(">IIBBBBB", width, height, 8, pixel_type, 0, 0, 0)
     unfiltered = np.hstack([np.zeros((height, 1), np.uint8), values.reshape(height, -1)])
     other_chunks = [chunk for chunk in chunks if chunk[0] not in (b"IHDR", b"IDAT", b"IEND")]
     body = [(b"IHDR", head), *other_chunks, *palette, (b"IDAT", zlib.compress(unfiltered.tobytes(), 9)), (b"IEND", b"")]
@@ -196,18 +198,18 @@ def packed(png: bytes) -> bytes:
 
 
 def _fewest_bytes(pixels: np.ndarray) -> tuple[int, list[tuple[bytes, bytes]], np.ndarray]:
-    """(colour type, palette chunks, pixels in that type): a palette if there are few colours."""
+    """(type of the pixels, palette chunks, pixels of that type): a palette if there are few colours."""
     flat = pixels.view(np.uint32).ravel()
-    begins = np.flatnonzero(np.diff(flat, prepend=~flat[:1]))  # of runs of equal pixels, a hundredth of all
-    colors, number = np.unique(flat[begins], return_inverse=True)
-    number = np.repeat(number, np.diff(begins, append=flat.size)).reshape(pixels.shape[:2])
-    if len(colors) > MAX_COLORS:
-        return COLORS, [], np.ascontiguousarray(pixels[..., :3])
+    starts = np.flatnonzero(np.diff(flat, prepend=~flat[:1]))  # of runs of equal pixels: a hundredth of all pixels
+    colors, color_index = np.unique(flat[starts], return_inverse=True)
+    if len(colors) > MAX_PALETTE:
+        return RGB, [], np.ascontiguousarray(pixels[..., :3])
+    indices = np.repeat(color_index.astype(np.uint8), np.diff(starts, append=flat.size)).reshape(pixels.shape[:2])
     palette = colors.view(np.uint8).reshape(-1, 4)[:, :3]
-    return NUMBERS, [(b"PLTE", palette.tobytes())], number.astype(np.uint8)
+    return PALETTE, [(b"PLTE", palette.tobytes())], indices
 
 
-def _chunks(png: bytes):
+def _chunks(png: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Name and data of each chunk."""
     start = len(SIGNATURE)
     while start < len(png):

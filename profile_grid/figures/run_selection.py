@@ -1,5 +1,5 @@
-"""Which runs a figure shows (of one machine, one mode per configuration), which have no results, and their labels and
-order."""
+"""The runs that a figure shows (of one machine, one mode per configuration), those without results, and their labels
+and order."""
 
 import pandas as pd
 
@@ -34,12 +34,12 @@ STATUS_WORDS = {
     "missing": "not measured",
 }
 NAMED_BY_VALUE = (MODEL, CONTEXT_LENGTH, MODE, PRECISION, PARALLEL)
-CONFIGURATION = keys_without(MODE.key)
+CONFIGURATION_KEYS = keys_without(MODE.key)
 
 
 def of_one_machine(tables: dict[str, pd.DataFrame]) -> tuple[dict[str, pd.DataFrame], str, list[str]]:
-    """(tables, title, notes) of the machine with the most runs; a note for every other machine, whose runs are left
-    out: times of two machines do not belong in one figure."""
+    """(tables, title, notes) of the machine with the most runs, since times of two machines do not belong in one
+    figure; a note for every other machine says how many of its runs are left out."""
     groups = measured.by_machine(tables["runs"])
     if not groups:
         return tables, "no runs", []
@@ -48,18 +48,18 @@ def of_one_machine(tables: dict[str, pd.DataFrame]) -> tuple[dict[str, pd.DataFr
         name: table[table["run"].isin(names)].reset_index(drop=True) if "run" in table.columns else table
         for name, table in tables.items()
     }
-    others = [(other, runs) for other, runs in groups if other is not machine]
-    return machine_tables, machine.title, [f"Not drawn: {len(runs)} run(s) of {other.title}." for other, runs in others]
+    notes = [f"Not drawn: {len(runs)} run(s) of {other.title}." for other, runs in groups if other is not machine]
+    return machine_tables, machine.title, notes
 
 
 def labels(rows: pd.DataFrame) -> list[str]:
     """A short name of each row: "small · 512 · training step · bf16"; a default is named only if other rows differ from
     it."""
     keys = pivoting.shown_dimensions(rows, WITHOUT_DEFAULT, hidden=[key for key in KEYS if key not in rows])
-    return [" · ".join(_short(BY_KEY[key], row[key]) for key in keys) for row in rows.to_dict("records")]
+    return [" · ".join(_label_part(BY_KEY[key], row[key]) for key in keys) for row in rows.to_dict("records")]
 
 
-def _short(dimension: Dimension, value: object) -> str:
+def _label_part(dimension: Dimension, value: object) -> str:
     if dimension in NAMED_BY_VALUE:
         return dimension.name_of(value)
     if value == dimension.default and value in dimension.names:
@@ -67,36 +67,37 @@ def _short(dimension: Dimension, value: object) -> str:
     return dimension.words(value).removeprefix("with ").removeprefix("on ")
 
 
-def words(runs: pd.DataFrame) -> measured.Words:
-    """What kernels and their time are called on the device of these runs."""
+def device_words(runs: pd.DataFrame) -> measured.Words:
+    """What the device of these runs, its kernels and their time are called."""
     return measured.ON_CPU if set(runs["device"].dropna()) == {"cpu"} else measured.ON_GPU
 
 
 def with_dimensions(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """The rows with the dimensions of their runs as first columns, in the declared order. Columns of dimensions that no
-    run has a value of stay as they are in the rows."""
-    columns = ["run", *(name for name in KEYS if name not in rows or len(runs) == 0 or runs[name].notna().any())]
-    figures = rows.drop(columns=[name for name in columns if name in rows.columns and name != "run"])
+    """The rows with the dimensions of their runs as first columns, in the declared order. If no run has a value of a
+    dimension, a column of the rows with its name stays as it is."""
+    columns = ["run", *(key for key in KEYS if key not in rows or len(runs) == 0 or runs[key].notna().any())]
+    figures = rows.drop(columns=columns[1:], errors="ignore")
     return runs[columns].merge(figures, on="run", how="inner", validate="one_to_many")
 
 
 def models_in_order(runs: pd.DataFrame) -> list[str]:
-    """Models from the smallest to the largest; models of unknown size in the order of the table."""
+    """The models from the smallest to the largest; those of unknown size come first, in the order of the table."""
     size = pd.to_numeric(runs["parameters"], errors="coerce").astype("float64")
     largest = size.groupby(runs["model"], sort=False).max().fillna(0)
     return list(largest.sort_values(kind="stable").index)
 
 
-def by_size(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+def sorted_by_size(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """The rows by size of the model, context length, and mode; a stable sort."""
     models, modes = models_in_order(runs), list(MODES)
-    ranks = {"model": models.index, "context_length": int, "mode": lambda mode: modes.index(mode) if mode else -1}
-    keys = pd.DataFrame({key: [rank(value) for value in rows[key]] for key, rank in ranks.items()})
+    order = {"model": models.index, "context_length": int, "mode": lambda mode: modes.index(mode) if mode else -1}
+    keys = pd.DataFrame({key: [position(value) for value in rows[key]] for key, position in order.items()})
     return rows.iloc[keys.sort_values(list(keys), kind="stable").index].reset_index(drop=True)
 
 
 def runs_without_results(runs: pd.DataFrame, *stages: Stage) -> pd.DataFrame:
-    """The runs that have no results of one of these stages: dimensions, `status` of the first such stage, `reason`."""
+    """The runs without results of one of these stages: their dimensions, the `status` of the first such stage, and the
+    `reason`."""
     status = pd.Series(COMPLETE, index=runs.index, dtype="object")
     for stage in stages:
         status = status.where(status != COMPLETE, runs[stage.status_column].astype("object"))
@@ -105,16 +106,15 @@ def runs_without_results(runs: pd.DataFrame, *stages: Stage) -> pd.DataFrame:
 
 
 def fullest_runs(runs: pd.DataFrame) -> pd.DataFrame:
-    """The run of each configuration with the most phases: a training step where the grid declares one."""
+    """The run of each configuration with the most phases: a training step if the grid has one."""
     return _first_by_mode(runs, FULLEST_FIRST)
 
 
 def leanest_runs(runs: pd.DataFrame) -> pd.DataFrame:
-    """The run of each configuration with the fewest phases: inference where the grid declares it."""
+    """The run of each configuration with the fewest phases: inference if the grid has it."""
     return _first_by_mode(runs, FULLEST_FIRST[::-1])
 
 
 def _first_by_mode(runs: pd.DataFrame, modes: tuple[str, ...]) -> pd.DataFrame:
-    rank = runs["mode"].map({mode: position for position, mode in enumerate(modes)})
-    ranked = runs.assign(_rank=rank).sort_values("_rank", kind="stable")
-    return ranked.drop_duplicates(CONFIGURATION).drop(columns="_rank")
+    order = {mode: position for position, mode in enumerate(modes)}
+    return runs.sort_values("mode", key=lambda mode: mode.map(order), kind="stable").drop_duplicates(CONFIGURATION_KEYS)

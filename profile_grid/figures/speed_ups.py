@@ -8,7 +8,7 @@ import pandas as pd
 from kernel_tables.page.colors import GREY
 from profile_grid.figures import marks, run_selection
 from profile_grid.figures.panels import GAP_PX, Drawing, Figure, Frame, Spec, Tables, row
-from profile_grid.figures.theme import INK, WIDTH, Log, Series
+from profile_grid.figures.theme import INK, WIDTH, LogAxis, Series
 from profile_grid.quantities import interval, ratio
 from profile_grid.study.dimensions import FULLEST_FIRST, KEYS, MODES, Dimension
 from profile_grid.study.stages import TIMING
@@ -17,9 +17,9 @@ from profile_grid.tables.names import BACKWARD, FORWARD, OPTIMIZER, WHOLE_STEP
 
 PHASES = (WHOLE_STEP, FORWARD, BACKWARD, OPTIMIZER)
 BAR_PX, SPACE_PX, NAMES_PX = 9, 8, 200
-MAX_CELLS = 40  # in one panel
-NAME, CELL = "value", "bar"
-PALE = 0.35
+MAX_BARS = 40  # in one panel
+VALUE, BAR = "value", "bar"  # columns: the value of the dimension, the configuration
+PALE = 0.35  # opacity
 
 
 @dataclass(frozen=True)
@@ -38,73 +38,74 @@ class SpeedUps:
         """A panel per phase, with a bar per configuration and value, from 1 to the speed-up."""
         runs, dimension = tables["runs"], self.dimension
         rows = _rows(tables[self.table], dimension, runs)
-        names = [dimension.name_of(value) for value in pivoting.sorted_values(rows, dimension.key)]
-        series = Series(NAME, tuple(names))
-        cells = list(dict.fromkeys(rows[CELL]))[:MAX_CELLS]
+        values = [dimension.name_of(value) for value in pivoting.sorted_values(rows, dimension.key)]
+        series = Series(VALUE, tuple(values))
+        bars = list(dict.fromkeys(rows[BAR]))
+        drawn_bars = bars[:MAX_BARS]
         notes = [
             f"Times without a profiler: {self.base} ÷ the other, with the interval between processes"
             " (measured if several timed a run, else assumed); pale where it includes no difference."
         ]
-        if rows[CELL].nunique() > MAX_CELLS:
-            notes.append(
-                f"The first {MAX_CELLS} of {rows[CELL].nunique()} configurations are drawn; the table has all."
-            )
+        if len(bars) > MAX_BARS:
+            notes.append(f"The first {MAX_BARS} of {len(bars)} configurations are drawn; the table has all.")
 
         def panel(data: pd.DataFrame, _: pd.DataFrame) -> Spec:
-            return _panels(data[data[CELL].isin(cells)], cells, series, f"times as fast as {self.base}")
+            return _panels(data[data[BAR].isin(drawn_bars)], drawn_bars, series, f"times as fast as {self.base}")
 
         frame = Frame(KEYS, f"No two timed runs differ only in {dimension.heading}, one of them {self.base}.")
         return frame.drawing(rows, runs, run_selection.runs_without_results(runs, TIMING), panel, notes)
 
     def result(self, tables: Tables) -> str:
-        """The speed-ups at each value, of complete steps of the mode with the most runs."""
+        """The clear speed-ups at each value, of complete steps of the mode with the most runs."""
         times, dimension = tables[self.table], self.dimension
         steps = times[times["phase"] == WHOLE_STEP]
-        mode = max(FULLEST_FIRST, key=lambda mode: (steps["mode"] == mode).sum())  # of most runs
-        mode_steps = steps[steps["mode"] == mode]
-        clear = mode_steps[mode_steps["verdict"].isin((evidence.FASTER, evidence.SLOWER))]
-        parts = [
+        mode = max(FULLEST_FIRST, key=lambda mode: (steps["mode"] == mode).sum())
+        steps = steps[steps["mode"] == mode]
+        if steps.empty:
+            return ""
+        clear = steps[steps["verdict"].isin((evidence.FASTER, evidence.SLOWER))]
+        speed_ups = [
             f"{interval(clear[clear[dimension.key] == value]['speed_up'], ratio)} {dimension.words(value)}"
             for value in pivoting.sorted_values(clear, dimension.key)
         ]
-        if mode_steps.empty:
-            return ""
-        number = len(mode_steps) - len(clear)
-        unclear = f"{wording.of_all(number, len(mode_steps), 'comparison')} {'is' if number == 1 else 'are'} unclear"
-        if not parts:
+        number = len(steps) - len(clear)
+        unclear = f"{wording.of_all(number, len(steps), 'comparison')} {'is' if number == 1 else 'are'} unclear"
+        if not speed_ups:
             return wording.capital(unclear)
-        lead = f"Speed-up of a {MODES[mode]}: {', '.join(parts)}"
-        return lead if len(clear) == len(mode_steps) else f"{lead}; {unclear}"
+        lead = f"Speed-up of a {MODES[mode]}: {', '.join(speed_ups)}"
+        return f"{lead}; {unclear}" if number else lead
 
 
 def _rows(times: pd.DataFrame, dimension: Dimension, runs: pd.DataFrame) -> pd.DataFrame:
     """The speed-ups of the phases that are drawn, by configuration, the smallest model first."""
-    is_step = (times["mode"] == FORWARD) & (times["phase"] == FORWARD)
-    times = times[times["phase"].isin(PHASES) & ~is_step]
-    times = run_selection.by_size(times, runs)
-    cells = run_selection.labels(times.assign(**{dimension.key: dimension.default}))
-    names = times[dimension.key].map(dimension.name_of)
+    is_whole_step = (times["mode"] == FORWARD) & (times["phase"] == FORWARD)  # its phase `step` is the same
+    times = run_selection.sorted_by_size(times[times["phase"].isin(PHASES) & ~is_whole_step], runs)
+    bars = run_selection.labels(times.assign(**{dimension.key: dimension.default}))
+    is_clear = times["verdict"].isin((evidence.FASTER, evidence.SLOWER))
     return times.assign(
-        **{NAME: names, CELL: cells, "even": 1.0},
-        opacity=times["verdict"].isin((evidence.FASTER, evidence.SLOWER)).map({True: 1.0, False: PALE}),
+        **{VALUE: times[dimension.key].map(dimension.name_of), BAR: bars, "even": 1.0},
+        opacity=is_clear.map({True: 1.0, False: PALE}),
     )
 
 
-def _panels(rows: pd.DataFrame, cells: list[str], series: Series, title: str) -> Spec:
+def _panels(rows: pd.DataFrame, bars: list[str], series: Series, title: str) -> Spec:
     phases = [phase for phase in PHASES if phase in set(rows["phase"])]
     width = (WIDTH - NAMES_PX) // max(len(phases), 2) - GAP_PX
-    x = Log.around([1.0, *rows[["speed_up", "speed_up_low", "speed_up_high"]].to_numpy().ravel()], width, margin=1.1)
-    size = {"width": width, "height": len(cells) * (len(series.names) * BAR_PX + SPACE_PX)}
+    x = LogAxis.around(
+        [1.0, *rows[["speed_up", "speed_up_low", "speed_up_high"]].to_numpy().ravel()], width, margin=1.1
+    )
+    size = {"width": width, "height": len(bars) * (len(series.names) * BAR_PX + SPACE_PX)}
     panels = []
     for phase in phases:
-        first = phase == phases[0]
-        panel = _panel(rows[rows["phase"] == phase], x, marks.bar_axis(cells, first), series, title if first else None)
+        is_first = phase == phases[0]
+        y = marks.bar_axis(bars, labelled=is_first)
+        panel = _panel(rows[rows["phase"] == phase], x, y, series, title if is_first else None)
         panels.append(panel.properties(title=alt.TitleParams(phase, frame="group"), **size))
     return row(*panels, spacing=GAP_PX)
 
 
-def _panel(rows: pd.DataFrame, x: Log, y: alt.Y, series: Series, title: str | None) -> alt.LayerChart:
-    channels = {"y": y, "yOffset": alt.YOffset(f"{NAME}:N", scale=alt.Scale(domain=list(series.names)))}
+def _panel(rows: pd.DataFrame, x: LogAxis, y: alt.Y, series: Series, title: str | None) -> alt.LayerChart:
+    channels = {"y": y, "yOffset": alt.YOffset(f"{VALUE}:N", scale=alt.Scale(domain=list(series.names)))}
     low, middle = (alt.X(f"{name}:Q", scale=x.scale, axis=x.axis(title)) for name in ("speed_up_low", "speed_up"))
     tooltip = marks.tooltip(rows, ("speed_up", "times as fast", marks.DIGITS), ("verdict", "verdict"))
     even = alt.Chart(pd.DataFrame({"speed_up": [1.0]})).mark_rule(color=GREY).encode(x=middle)

@@ -1,7 +1,8 @@
-"""How every figure looks: fonts, and colours, lines and shapes that remain distinct to the colour-blind and in grey;
+"""How every figure looks: fonts; colours, lines and shapes that remain distinct in grey and for the colour-blind;
 logarithmic axes with plain numbers, context lengths, and series.
 
-Colours of text and lines are parameters of a chart, since the page draws the same chart on a light and a dark ground.
+Colours of text and lines are parameters of a chart, since the page shows the same chart on a light and a dark
+background.
 """
 
 import json
@@ -19,10 +20,11 @@ from profile_grid.study.dimensions import CHECKPOINT, COMPILE, PARALLEL, PRECISI
 WIDTH = 740  # of a figure, in pixels: a page of paper between its margins, at 100 pixels per inch
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # the first is the one that vl-convert ships
 FONT_SIZE, SMALL, SMALLEST = 11, 9, 8
+# The colours that a page may change are parameters of a chart; these are their values on paper.
 ON_PAPER = {"ink": "#1d2127", "soft": "#5a626c", "line": "#dfe3e8", "ground": "#ffffff"}
 INK, SOFT, LINE, GROUND = (alt.ExprRef(name) for name in ON_PAPER)
 SERIES = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, INK, GREY)
-KINDS = (  # the place of a name in its list sets its colour and shape in every figure
+NAMES_BY_KIND = (  # the position of a name in its tuple determines its colour and shape in every figure
     ("small", "medium", "large", "xl", "2.7B", "10B", "xl-2026"),
     PRECISION.values,
     (*PYTORCH_ATTENTIONS, "compiled", *OWN_ATTENTIONS),
@@ -32,8 +34,8 @@ KINDS = (  # the place of a name in its list sets its colour and shape in every 
     ("compute", "memory", "latency", "too small"),
     ("computing attention scores", "computing softmax", "final matmul", "mask and scale"),
 )
-PLACES = {name: place for kind in KINDS for place, name in enumerate(kind)}
-PARTS = FAMILIES | {  # of a bar, in the order in which they are stacked: colour, and how many lines along it
+STYLE_INDEX = {name: index for names in NAMES_BY_KIND for index, name in enumerate(names)}
+PARTS = FAMILIES | {  # parts of bars in the order in which they are stacked: colour, and number of lines along the part
     "parameters": (BLUE, 0),
     "optimizer state": (PURPLE, 1),
     "gradients": (GREEN, 0),
@@ -49,11 +51,6 @@ PARTS = FAMILIES | {  # of a bar, in the order in which they are stacked: colour
 CROSS = "M-1,-1L1,1M1,-1L-1,1"
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-left", "triangle-right")
 DASHES = ([1, 0], [5, 3], [1, 2], [6, 2, 1, 2])
-
-
-def parameters() -> list[dict]:
-    """The colours that a page may change, with their values on paper."""
-    return [{"name": name, "value": value} for name, value in ON_PAPER.items()]
 
 
 def config() -> dict:
@@ -84,18 +81,18 @@ def config() -> dict:
 
 
 def part_style(part: str) -> tuple[str, int]:
-    """Colour and lines of a part of a bar; a part that is not listed looks like "unknown"."""
+    """(colour, number of lines) of a part of a bar; a part that is not in PARTS looks like "unknown"."""
     return PARTS.get(part, PARTS["unknown"])
 
 
 def in_drawing_order(parts: Iterable[str]) -> list[str]:
-    """Parts in the order in which they are stacked: matrix multiplies, parameters first."""
+    """The distinct parts in the order in which they are stacked: that of PARTS, then others by name."""
     order = {part: position for position, part in enumerate(PARTS)}
     return sorted(set(parts), key=lambda part: (order.get(part, len(order)), part))
 
 
 def fill(color: str, lines: int) -> str | alt.ExprRef:
-    """The fill of a bar: a colour with lines in the colour of the ground, independent of the bar's length."""
+    """The fill of a bar: a colour with lines in the colour of the background, the same for every length of the bar."""
     if not lines:
         return color
     edges = [edge for line in LINES[lines] for edge in line]
@@ -106,50 +103,51 @@ def fill(color: str, lines: int) -> str | alt.ExprRef:
         for offset in pair
     ]
     gradient = json.dumps({"gradient": "linear", "x1": 0, "y1": 0, "x2": 0, "y2": 1, "stops": stops})
-    return alt.ExprRef(gradient.replace('"ground"', "ground"))  # the parameter, not a word
+    return alt.ExprRef(gradient.replace('"ground"', "ground"))  # without quotes it is the parameter
 
 
 def series_styles(names: Sequence[str]) -> tuple[list, list[str], list[Sequence[int]]]:
-    """Colours, shapes and dashes of series with these names: those of a name in KINDS, else the next free ones.
+    """(colours, shapes, dashes) of series with these names: those of a name in NAMES_BY_KIND, else the next free ones.
 
     Until styles repeat, two series share at most one of the three.
     """
-    known_indices = [PLACES.get(name) for name in names]
-    if len({index for index in known_indices if index is not None}) < sum(index is not None for index in known_indices):
-        known_indices = [None] * len(names)  # two kinds in one figure
-    free = (index for index in count() if index not in known_indices)
-    indices = [next(free) if index is None else index for index in known_indices]
-    colors = [SERIES[n % len(SERIES)] for n in indices]
-    shapes = [SHAPES[(n + n // len(SERIES)) % len(SHAPES)] for n in indices]
-    return colors, shapes, [DASHES[n // len(SERIES) % len(DASHES)] for n in indices]
+    known_indices = {name: STYLE_INDEX[name] for name in names if name in STYLE_INDEX}
+    if len(set(known_indices.values())) < len(known_indices):
+        known_indices = {}  # names of two kinds in one figure
+    free = (index for index in count() if index not in known_indices.values())
+    indices = [known_indices[name] if name in known_indices else next(free) for name in names]
+    rounds = [index // len(SERIES) for index in indices]
+    colors = [SERIES[index % len(SERIES)] for index in indices]
+    shapes = [SHAPES[(index + round_) % len(SHAPES)] for index, round_ in zip(indices, rounds, strict=True)]
+    return colors, shapes, [DASHES[round_ % len(DASHES)] for round_ in rounds]
 
 
 NUMBER = "abs(datum.value) >= 1e4 ? format(datum.value, '~s') : format(datum.value, '~g')"  # 0.05, 20, 3000, 40M
-FEWEST_TICKS = 3
-TENTHS = (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.7, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
-TICK_DIGITS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), TENTHS)  # of each decade, the first that give enough ticks
+MIN_TICKS = 3
+DENSE_DIGITS = (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.7, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
+TICK_DIGITS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), DENSE_DIGITS)  # per decade; the first that give enough ticks
 CONTEXT_MARGIN, MANY_CONTEXTS = 1.45, 7
 CHARACTER_PX, SYMBOL_PX = 6, 32
 
 
 @dataclass(frozen=True)
-class Log:
-    """A logarithmic axis from `low` to `high`, of a length in pixels."""
+class LogAxis:
+    """A logarithmic axis from `low` to `high` with a length in pixels."""
 
     low: float
     high: float
     length_px: int
 
     @classmethod
-    def around(cls, values: Iterable[float], length_px: int, margin: float = 1.3) -> "Log":
-        """The axis that holds the positive values, with a margin at both ends."""
-        present = [float(value) for value in values if value > 0 and math.isfinite(value)] or [1.0]
-        return cls(min(present) / margin, max(present) * margin, length_px)
+    def around(cls, values: Iterable[float], length_px: int, margin: float = 1.3) -> "LogAxis":
+        """The axis that holds the positive values, with this factor as margin at both ends."""
+        positive = [float(value) for value in values if value > 0 and math.isfinite(value)] or [1.0]
+        return cls(min(positive) / margin, max(positive) * margin, length_px)
 
-    def with_room(self, below_px: float) -> "Log":
-        """The same axis with this many pixels more below its low end, for marks that are not values."""
-        per_px = math.log(self.high / self.low) / max(self.length_px - below_px, 1)
-        return Log(self.low * math.exp(-below_px * per_px), self.high, self.length_px)
+    def with_room(self, below_px: float) -> "LogAxis":
+        """The axis of the same length with this many pixels below the former low end, for marks that are no values."""
+        log_per_px = math.log(self.high / self.low) / max(self.length_px - below_px, 1)
+        return LogAxis(self.low * math.exp(-below_px * log_per_px), self.high, self.length_px)
 
     def at_px(self, pixels: float) -> float:
         """The value at this many pixels from the low end."""
@@ -165,9 +163,9 @@ class Log:
         decades = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         ticks = []
         for digits in TICK_DIGITS:
-            every = [digit * 10.0**decade for decade in decades for digit in digits]
-            ticks = [tick for tick in every if self.low <= tick <= self.high]
-            if len(ticks) >= FEWEST_TICKS:
+            candidates = [digit * 10.0**decade for decade in decades for digit in digits]
+            ticks = [tick for tick in candidates if self.low <= tick <= self.high]
+            if len(ticks) >= MIN_TICKS:
                 break
         return ticks
 
@@ -177,13 +175,13 @@ class Log:
 
 
 @dataclass(frozen=True)
-class Contexts:
+class ContextAxis:
     """A logarithmic axis of context lengths, with a tick at every length in the data."""
 
     lengths: tuple[int, ...]
 
     @classmethod
-    def of(cls, lengths: Iterable[int]) -> "Contexts":
+    def of(cls, lengths: Iterable[int]) -> "ContextAxis":
         return cls(tuple(sorted({int(length) for length in lengths})))
 
     @property
@@ -191,19 +189,13 @@ class Contexts:
         """The left end of the axis."""
         return self.lengths[0] / CONTEXT_MARGIN
 
-    @property
-    def scale(self) -> alt.Scale:
-        domain = [self.low, self.lengths[-1] * CONTEXT_MARGIN]
-        return alt.Scale(type="log", base=2, domain=domain, nice=False)
-
-    def axis(self, title: str | None = "context length (tokens)") -> alt.Axis:
-        small = {"labelFontSize": SMALL, "labelSeparation": 2}  # an axis leaves out labels that overlap
-        options = small if len(self.lengths) > MANY_CONTEXTS else {}
-        return alt.Axis(title=title, values=list(self.lengths), format="d", **options)
-
     def x(self, field: str = "context_length", title: str | None = "context length (tokens)") -> alt.X:
         """The channel of a column of context lengths."""
-        return alt.X(f"{field}:Q", scale=self.scale, axis=self.axis(title))
+        domain = [self.low, self.lengths[-1] * CONTEXT_MARGIN]
+        small = {"labelFontSize": SMALL, "labelSeparation": 2}  # an axis leaves out labels that overlap
+        options = small if len(self.lengths) > MANY_CONTEXTS else {}
+        axis = alt.Axis(title=title, values=list(self.lengths), format="d", **options)
+        return alt.X(f"{field}:Q", scale=alt.Scale(type="log", base=2, domain=domain, nice=False), axis=axis)
 
     def is_right(self, length: int) -> bool:
         """Whether a length is in the right half of the axis: its label goes to the left."""
@@ -212,8 +204,8 @@ class Contexts:
 
 @dataclass(frozen=True)
 class Series:
-    """Several series, each with a colour and a shape; `column` holds their names. If the fill of markers has another
-    meaning, the legend shows them `hollow`. `width_px` is the largest width of the legend."""
+    """Several series, each with a colour and a shape; `column` holds their names. The legend has at most `width_px`,
+    and `hollow` markers if the fill of markers has a meaning of its own."""
 
     column: str
     names: tuple[str, ...]
@@ -245,5 +237,7 @@ class Series:
 def legend(names: Sequence[str], width_px: int = WIDTH, **options) -> alt.Legend:
     """A legend below a figure or panel, in as many columns as fit into its width."""
     widths = [len(name) * CHARACTER_PX + SYMBOL_PX for name in names]
-    fitting = (n for n in range(len(names), 1, -1) if sum(max(widths[i::n]) for i in range(n)) <= width_px)
-    return alt.Legend(columns=next(fitting, 1), **options)
+    columns = len(names)
+    while columns > 1 and sum(max(widths[index::columns]) for index in range(columns)) > width_px:
+        columns -= 1
+    return alt.Legend(columns=max(columns, 1), **options)

@@ -1,4 +1,4 @@
-"""Searches the largest value of a dimension with which a run fits into memory, by measuring it with few values."""
+"""The search for the largest value of a dimension with which a run fits into memory: few values are measured."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,18 +9,19 @@ from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.stages.memory import measure as memory
 from profile_grid.stages.timing import measure as timing
 
-FITTED = ("context_length", "batch_size")  # the dimensions whose largest value can be measured
+FITTED = ("context_length", "batch_size")  # the dimensions whose largest value can be searched
+ONE_STEP = {"warmup_steps": 1, "measured_steps": 1}
 
 
 def file_name(run: str, dimension: str) -> str:
-    """The name of the file below results/largest with the result of a search."""
+    """The name of the file in results/largest with the result of a search."""
     return f"{run}_{dimension}.json"
 
 
 def largest_fitting(fits: Callable[[int], bool], start: int) -> int:
-    """The largest integer that fits, given that all below it do; 0 if 1 does not. Tries `start` first, then steps that
-    double: few tries if `start` is close."""
-    step, low, high = 1, 0, start
+    """The largest integer that fits, if all smaller ones fit, too; 0 if 1 does not. Tries `start` first, then
+    steps that double: few tries are needed if `start` is close."""
+    step, low, high = 1, 0, start  # `low` fits, `high` does not
     if fits(start):
         low, high = start, start + 1
         while fits(high):
@@ -41,23 +42,20 @@ class FitResult:
     """Whether a step fits into memory."""
 
     fits: bool
-    peak_bytes: int | None  # reserved on a GPU, requested on a processor; None if memory ran out
-    device_total_bytes: int | None  # None on a processor
-
-
-ONE_STEP = {"warmup_steps": 1, "measured_steps": 1}
+    peak_bytes: int | None  # reserved on a GPU, requested on a CPU; None if memory ran out
+    device_total_bytes: int | None  # None on a CPU
 
 
 def with_value(specification: dict, dimension: str, value: int) -> dict:
-    """The specification of a run with another value of one dimension, and two steps."""
+    """The specification of a run with another value of one dimension, one warm-up step and one measured step."""
     program = specification["program"]
-    changed = program | ONE_STEP | {"dimensions": program["dimensions"] | {dimension: value}}
-    return specification | {"program": changed | {"run": f"{program['run']}, {dimension} {value}"}}
+    dimensions, name = program["dimensions"] | {dimension: value}, f"{program['run']}, {dimension} {value}"
+    return specification | {"program": program | ONE_STEP | {"dimensions": dimensions, "run": name}}
 
 
 def try_fit(job: Job, limit_bytes: int | None) -> FitResult:
-    """Runs the job's program once. It fits if it needs at most `limit_bytes`, or without a limit if its step finishes.
-    Raises ProgramFailed on a crash, OutsideError on a processor without a limit."""
+    """Runs the job's program once. It fits if it needs at most `limit_bytes`, or without a limit if memory does not run
+    out. Raises ProgramFailed on a crash, OutsideError on a CPU without a limit, or if nothing can be measured."""
     result = timing.measure(job) if limit_bytes is None else memory.measure(job)
     program = result["program"]
     total, on_gpu = program["memory"]["device_total_bytes"], program["machine"]["device"] != "cpu"

@@ -1,4 +1,4 @@
-"""The table of the largest values that fit, from the searches of workflow/scripts/largest.py."""
+"""The table of the largest values that fit, from the files that workflow/scripts/largest.py writes."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -13,38 +13,34 @@ from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import TIMING
 from profile_grid.study.table_spec import TableSpec, columns
 
-NUMBERS = ("largest", "fails_at", "predicted", "multiple_of", "limit_bytes", "tries")
-
 
 def largest_table(plan: Iterable[Mapping[str, Any]], folder: Path) -> pd.DataFrame:
     """One row per run of the plan and dimension with a search. Raises OutsideError if a file is damaged or has another
     specification."""
     rows = []
     for entry in plan:
-        paths = (folder / file_name(entry["run"], dimension) for dimension in FITTED)
-        rows += [[*(entry[key] for key in LEADING), *_search_result(path, entry)] for path in paths if path.exists()]
+        for dimension in FITTED:
+            path = folder / file_name(entry["run"], dimension)
+            if path.exists():
+                rows.append({key: entry[key] for key in LEADING} | _search_result(path, entry, dimension))
     return LARGEST.table(rows)
 
 
-def _search_result(path: Path, entry: Mapping[str, Any]) -> tuple:
-    """The dimension and the numbers of one file."""
+def _search_result(path: Path, entry: Mapping[str, Any], dimension: str) -> dict[str, Any]:
+    """The columns of LARGEST from one file."""
+    command = f"python -m workflow.scripts.largest --run {entry['run']} --dimension {dimension}"
+    remedy = f"remove it, or measure it again with: {command}"
     try:
         record = json.loads(path.read_text())
-        same = record["specification"] == entry["specifications"][TIMING.name]
-        misses = [attempt["value"] for attempt in record["tries"] if not attempt["fits"]]
-        figures = {**record, "fails_at": min(misses, default=None), "tries": len(record["tries"])}
-        row = record["dimension"], *(figures[name] for name in NUMBERS)
+        has_same_settings = record["specification"] == entry["specifications"][TIMING.name]
+        failed = [attempt["value"] for attempt in record["tries"] if not attempt["fits"]]
+        row = {name: record[name] for name in ("largest", "predicted", "multiple_of", "limit_bytes")}
+        row |= {"fitted": record["dimension"], "fails_at": min(failed, default=None), "tries": len(record["tries"])}
     except (ValueError, KeyError, TypeError) as error:
-        raise OutsideError(f"{path} is damaged ({error!r}); {_remedy(path, entry)}") from None
-    if not same:
-        raise OutsideError(f"{path} was measured with other settings; {_remedy(path, entry)}")
+        raise OutsideError(f"{path} is damaged ({error!r}); {remedy}") from None
+    if not has_same_settings:
+        raise OutsideError(f"{path} was measured with other settings; {remedy}")
     return row
-
-
-def _remedy(path: Path, entry: Mapping[str, Any]) -> str:
-    run = entry["run"]
-    command = f"python -m workflow.scripts.largest --run {run} --dimension {path.stem.removeprefix(f'{run}_')}"
-    return f"remove it, or measure it again with: {command}"
 
 
 LARGEST = TableSpec(

@@ -1,4 +1,4 @@
-"""The bisection for the largest value that fits, and what a try is told and tells."""
+"""The bisection for the largest value that fits, its tries, and the table of its results."""
 
 import gzip
 import json
@@ -24,34 +24,36 @@ PROGRAM = {
 @pytest.mark.parametrize("start", [1, 2, 7, 30, 100])
 def test_the_bisection_finds_what_trying_all_finds_wherever_it_starts(start):
     for limit in range(60):
-        asked = []
+        tried = []
 
-        def fits(number, limit=limit, asked=asked):
-            asked.append(number)
+        def fits(number, limit=limit, tried=tried):
+            tried.append(number)
             return number <= limit
 
         assert largest_fitting(fits, start) == limit
-        assert min(asked) >= 1 and len(asked) == len(set(asked)) <= 16
+        assert min(tried) >= 1 and len(tried) == len(set(tried)) <= 16
 
 
 def test_few_values_are_tried_where_the_start_is_near():
-    asked = []
-    assert largest_fitting(lambda number: asked.append(number) or number <= 101, 100) == 101
-    assert len(asked) <= 4
+    tried = []
+    assert largest_fitting(lambda number: tried.append(number) or number <= 101, 100) == 101
+    assert len(tried) <= 4
 
 
-def test_another_length_and_another_batch_are_told_as_dimensions():
-    longer = with_value({"program": PROGRAM}, "context_length", 128)["program"]
-    assert longer["dimensions"] == {"context_length": 128, "batch_size": 4}
-    fuller = with_value({"program": PROGRAM}, "batch_size", 9)["program"]
-    assert fuller["dimensions"] == {"context_length": 64, "batch_size": 9} and fuller["sizes"] == PROGRAM["sizes"]
-    assert (fuller["warmup_steps"], fuller["measured_steps"]) == (1, 1)
+def test_another_length_and_another_batch_are_dimensions_of_the_program():
+    with_length = with_value({"program": PROGRAM}, "context_length", 128)["program"]
+    assert with_length["dimensions"] == {"context_length": 128, "batch_size": 4}
+    with_batch = with_value({"program": PROGRAM}, "batch_size", 9)["program"]
+    assert (
+        with_batch["dimensions"] == {"context_length": 64, "batch_size": 9} and with_batch["sizes"] == PROGRAM["sizes"]
+    )
+    assert (with_batch["warmup_steps"], with_batch["measured_steps"]) == (1, 1)
     assert PROGRAM["dimensions"] == {"context_length": 64, "batch_size": 4}
 
 
 def result(status: str, device: str, reserved: int | None = None, total: int | None = None) -> dict:
-    held = {"peak_reserved_bytes": reserved, "device_total_bytes": total}
-    return {"status": status, "reason": "why", "program": {"memory": held, "machine": {"device": device}}}
+    memory = {"peak_reserved_bytes": reserved, "device_total_bytes": total}
+    return {"status": status, "reason": "why", "program": {"memory": memory, "machine": {"device": device}}}
 
 
 @pytest.fixture
@@ -89,22 +91,22 @@ def test_a_processor_without_a_limit_and_a_variant_that_is_refused_are_told_in_o
 
 
 def test_the_bisection_goes_on_from_what_the_shapes_let_expect_once_the_memory_is_known(monkeypatch):
-    asked = []
+    tried = []
 
     def try_value(specification, limit, arguments):
-        asked.append(specification["program"]["dimensions"]["context_length"])
-        return FitResult(asked[-1] <= 700, 1, 10 * 2**30)
+        tried.append(specification["program"]["dimensions"]["context_length"])
+        return FitResult(tried[-1] <= 700, 1, 10 * 2**30)
 
     monkeypatch.setattr(script, "try_value", try_value)
     monkeypatch.setattr(script, "predicted_largest", lambda program, dimension, available: available // 2**30 * 70)
-    told = Namespace(dimension="context_length", multiple_of=None, memory_gib=None)
-    found = script.bisect_largest(ENTRY, told)
-    assert asked == [512, 576, 640, 768, 704]
-    assert (found["largest"], found["predicted"], found["limit_bytes"]) == (640, 630, 10 * 2**30)
+    options = Namespace(dimension="context_length", multiple_of=None, memory_gib=None)
+    search = script.bisect_largest(ENTRY, options)
+    assert tried == [512, 576, 640, 768, 704]
+    assert (search["largest"], search["predicted"], search["limit_bytes"]) == (640, 630, 10 * 2**30)
 
 
 ENTRY = Made(mode="train_step").leading | {"specifications": {"timing": {"program": PROGRAM}}}
-FOUND = {
+RECORD = {
     "dimension": "batch_size", "largest": 21, "predicted": 24, "multiple_of": 1, "limit_bytes": 2**34,
     "specification": {"program": PROGRAM},
     "tries": [{"value": value, "fits": value <= 21} for value in (4, 8, 16, 21, 22, 32)],
@@ -112,21 +114,22 @@ FOUND = {
 
 
 def test_what_was_found_is_a_row_of_its_run_beside_what_the_shapes_let_expect(tmp_path):
-    (tmp_path / file_name(ENTRY["run"], "batch_size")).write_text(json.dumps(FOUND))
+    (tmp_path / file_name(ENTRY["run"], "batch_size")).write_text(json.dumps(RECORD))
     (row,) = largest_table([ENTRY], tmp_path).to_dict("records")
     assert (row["run"], row["fitted"]) == (ENTRY["run"], "batch_size")
     assert [row[name] for name in ("largest", "fails_at", "predicted", "tries")] == [21, 22, 24, 6]
     assert len(largest_table([ENTRY | {"run": "another"}], tmp_path)) == 0
 
 
-OTHER = json.dumps(FOUND | {"specification": {"program": PROGRAM | {"seed": 1}}})
+OTHER_SETTINGS = json.dumps(RECORD | {"specification": {"program": PROGRAM | {"seed": 1}}})
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"), [("{}", "is damaged"), ("[1]", "is damaged"), (OTHER, "was measured with other settings")]
+    ("text", "reason"),
+    [("{}", "is damaged"), ("[1]", "is damaged"), (OTHER_SETTINGS, "was measured with other settings")],
 )
-def test_what_was_found_with_other_settings_or_is_damaged_is_named_with_the_command(tmp_path, found, reason):
-    (tmp_path / file_name(ENTRY["run"], "batch_size")).write_text(found)
+def test_what_was_found_with_other_settings_or_is_damaged_is_named_with_the_command(tmp_path, text, reason):
+    (tmp_path / file_name(ENTRY["run"], "batch_size")).write_text(text)
     command = "python -m workflow.scripts.largest --run small_ctx512_train_step --dimension batch_size"
     with pytest.raises(OutsideError, match=f"small_ctx512_train_step_batch_size.json {reason}.*{command}"):
         largest_table([ENTRY], tmp_path)

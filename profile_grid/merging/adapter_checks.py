@@ -1,4 +1,4 @@
-"""The comparisons of a student's code with its reference, of all runs that measured any."""
+"""The table of the comparisons of students' code with the reference, of all runs with such code."""
 
 from dataclasses import asdict
 

@@ -1,4 +1,4 @@
-"""The time of every measurement, and how much of it was neither a warm-up nor a measured step."""
+"""The table of the time of every measurement by part, and a summary of it in words."""
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,7 @@ from profile_grid.study.dimensions import GPUS
 from profile_grid.study.stages import STAGES
 from profile_grid.study.table_spec import TableSpec, columns
 
-INSIDE = tuple(name for name in PARTS_OF_PROCESS if name != "wait")
+PARTS = tuple(name for name in PARTS_OF_PROCESS if name != "wait")
 
 
 def cost_table(runs: list[MeasuredRun]) -> pd.DataFrame:
@@ -19,34 +19,36 @@ def cost_table(runs: list[MeasuredRun]) -> pd.DataFrame:
 
 
 def cost_in_words(cost: pd.DataFrame, gpus: int = 1) -> str:
-    """One line: the time of all measurements, how much of it was neither a warm-up nor a measured step, and the effect
-    of --cores all with this number of visible GPUs."""
-    total, overhead = cost["total_s"].sum(), cost["overhead_s"].sum()
-    means = cost.groupby("stage")["overhead_s"].mean()
-    per_stage = ", ".join(f"{means[stage.name]:.1f} s per {stage.name}" for stage in STAGES if stage.name in means)
-    free = (cost["total_s"] - cost["leased_s"]).sum()
-    parallel = f"; {free:.0f} s of them leased no GPU: --cores all runs these in parallel" if free >= 1 else ""
-    if parallel and gpus > 1:
-        leased = (cost["leased_s"] * cost[GPUS.key]).sum()
-        parallel += f", and measures on all {gpus} GPUs at once: {leased / gpus:.0f} s if no GPU waits"
+    """One line: the time of all measurements, how much of it was neither a warm-up nor a measured step, and what
+    `--cores all` saves with this number of visible GPUs."""
+    total_s, overhead_s = cost["total_s"].sum(), cost["overhead_s"].sum()
+    mean_s = cost.groupby("stage")["overhead_s"].mean()
+    per_stage = ", ".join(f"{mean_s[stage.name]:.1f} s per {stage.name}" for stage in STAGES if stage.name in mean_s)
+    unleased_s = (cost["total_s"] - cost["leased_s"]).sum()
+    parallel = ""
+    if unleased_s >= 1:
+        parallel = f"; {unleased_s:.0f} s of them leased no GPU: --cores all runs these in parallel"
+        if gpus > 1:
+            leased_s = (cost["leased_s"] * cost[GPUS.key]).sum()
+            parallel += f", and measures on all {gpus} GPUs at once: {leased_s / gpus:.0f} s if no GPU waits"
     return (
-        f"{counted(len(cost), 'measurement')} took {total:.0f} s, {overhead:.0f} s of them outside warm-up and measured"
-        f" steps ({per_stage}){parallel}; every run is in cost.csv"
+        f"{counted(len(cost), 'measurement')} took {total_s:.0f} s, {overhead_s:.0f} s of them outside warm-up and"
+        f" measured steps ({per_stage}){parallel}; every run is in cost.csv"
     )
 
 
 def _row(run: MeasuredRun, stage: str) -> dict:
     result = run.results[stage]
-    seconds, inside = result.seconds, result.program.cost_seconds if result.program else {}
-    named = {f"{name}_s": inside.get(name, np.nan) for name in INSIDE}
-    export = seconds.get("export", 0.0)
+    seconds, seconds_by_part = result.seconds, result.program.cost_seconds if result.program else {}
+    parts = {f"{name}_s": seconds_by_part.get(name, np.nan) for name in PARTS}
+    export_s = seconds.get("export", 0.0)
     return run.leading | {
         "stage": stage,
-        **named,
-        "export_s": export,
-        "other_s": seconds["all"] - np.nansum(list(named.values())) - export,
+        **parts,
+        "export_s": export_s,
+        "other_s": seconds["all"] - np.nansum(list(parts.values())) - export_s,
         "total_s": seconds["all"],
-        "overhead_s": seconds["all"] - np.nansum([named[name] for name in ("warmup_s", "measured_s", "energy_s")]),
+        "overhead_s": seconds["all"] - np.nansum([parts[name] for name in ("warmup_s", "measured_s", "energy_s")]),
         "leased_s": seconds["leased"],
         "waited_s": result.waited_s,
         "neighbours": result.neighbours,

@@ -1,4 +1,4 @@
-"""The table of runs: shape, status of each stage, machine, and notes for the reader."""
+"""The table of runs: sizes, status of each stage, machine, and notes for the reader."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,8 +20,7 @@ STATUSES = (
     "complete, out_of_memory, unsupported (this machine cannot), wrong or failed (a student's code), stopped (at the"
     " time limit), incomplete (to be measured again), missing (no result), or not_asked (stage not requested)"
 )
-CAPTURE_FACTS = ("backend", "nsys")
-MACHINE_FACTS = tuple(dimension for dimension in MACHINE_DIMENSIONS if dimension.key not in CAPTURE_FACTS)
+MACHINE_FACTS = tuple(dimension for dimension in MACHINE_DIMENSIONS if dimension.key not in ("backend", "nsys"))
 SIZES = ("d_model", "d_ff", "num_layers", "num_heads")
 
 
@@ -32,13 +31,12 @@ def runs_table(runs: list[MeasuredRun]) -> pd.DataFrame:
 
 def _row(run: MeasuredRun) -> dict:
     program, capture = _first_program(run), run.results.get(CAPTURE.name)
-    machine = program.machine
-    sizes, memory_facts, compiled = _sizes(program.spec), program.memory, program.compilation
-    programs = [result.program for result in run.results.values()]
-    oom = next((p.out_of_memory for p in programs if p and p.out_of_memory), None)
+    memory_facts, compilation = program.memory, program.compilation
+    programs = [result.program for result in run.results.values() if result.program]
+    oom = next((program.out_of_memory for program in programs if program.out_of_memory), None)
     return run.leading | {
         **{dimension.key: run.entry.get(dimension.key) for dimension in OF_OPERATORS},
-        **sizes,
+        **_sizes(program.spec),
         "vocab_size": program.spec.get("vocab_size"),
         "parameters": program.parameters,
         **{stage.status_column: run.status(stage.name) for stage in STAGES},
@@ -48,7 +46,7 @@ def _row(run: MeasuredRun) -> dict:
         "oom_free_bytes": oom and oom.free_bytes,
         "oom_total_bytes": oom and oom.total_bytes,
         "backend": capture and capture.facts["backend"],
-        **{dimension.key: getattr(machine, dimension.key) for dimension in MACHINE_FACTS},
+        **{dimension.key: getattr(program.machine, dimension.key) for dimension in MACHINE_FACTS},
         "nsys": capture and capture.facts["nsys"],
         "steps_timed": len(program.step_seconds),
         "processes_timed": len(run.timings),
@@ -59,48 +57,44 @@ def _row(run: MeasuredRun) -> dict:
         "device_total_bytes": memory_facts.device_total_bytes,
         "forward_flops": (program.flops or {}).get("forward"),
         "loss": program.losses[-1] if program.losses else None,
-        "sm_clock_mhz": machine.sm_clock_mhz,
-        "graphs": compiled and compiled.graphs,
-        "graph_breaks": compiled and compiled.graph_breaks,
+        "sm_clock_mhz": program.machine.sm_clock_mhz,
+        "graphs": compilation and compilation.graphs,
+        "graph_breaks": compilation and compilation.graph_breaks,
         "note": "; ".join(_notes(run)) or None,
-        **{f"{stage.name}_started_utc": _started_utc(run, stage.name) for stage in STAGES},
+        **dict.fromkeys(f"{stage.name}_started_utc" for stage in STAGES),
+        **{f"{stage}_started_utc": result.started_utc for stage, result in run.results.items()},
     }
 
 
 def _first_program(run: MeasuredRun) -> ProgramResult:
-    """The result of the program of a run's first stage: the timing, or an operator alone."""
+    """The result of the program of a run's first stage, which is the timing, or the measurement of an operator."""
     return next(iter(run.results.values())).program
 
 
 def _reason(run: MeasuredRun, oom: OutOfMemory | None) -> str | None:
     """Why stages have no results, each reason once; several reasons start with the names of their stages."""
-    stages: dict[str, list[str]] = {}
+    stages_by_reason: dict[str, list[str]] = {}
     for name, status in run.statuses.items():
-        stage_oom = oom if status.status == OUT_OF_MEMORY else None
-        if reason := status.reason or (stage_oom and out_of_memory_in_words(stage_oom)):
-            stages.setdefault(reason, []).append(name)
-    if len(stages) > 1:
-        prefixes = {reason: f"{' and '.join(names)}: " for reason, names in stages.items()}
-        return "; ".join(
-            f"{'' if reason.startswith(prefix) else prefix}{reason}" for reason, prefix in prefixes.items()
-        )
-    return next(iter(stages), None)
+        reason = status.reason
+        if not reason and oom and status.status == OUT_OF_MEMORY:
+            reason = out_of_memory_in_words(oom)
+        if reason:
+            stages_by_reason.setdefault(reason, []).append(name)
+    if len(stages_by_reason) < 2:
+        return next(iter(stages_by_reason), None)
+    prefixes = {reason: f"{' and '.join(names)}: " for reason, names in stages_by_reason.items()}
+    return "; ".join(reason if reason.startswith(prefix) else prefix + reason for reason, prefix in prefixes.items())
 
 
 def _sizes(spec: dict) -> dict[str, int | None]:
-    """The sizes of the model with the names of this project; None for others."""
+    """The values of SIZES; None for those that the model does not have under this name."""
     shape = shape_of(spec)
     sizes = vars(shape) if shape else spec.get("sizes", {})
     return {name: sizes[name] if isinstance(sizes.get(name), int) else None for name in SIZES}
 
 
-def _started_utc(run: MeasuredRun, stage: str) -> str | None:
-    return run.results[stage].started_utc if stage in run.results else None
-
-
 def out_of_memory_in_words(oom: OutOfMemory) -> str:
-    """When memory ran out, the requested and the free bytes. The message of the program, which may have anything, stays
-    in its result."""
+    """When memory ran out, the requested and the free bytes; without the program's message, which may be any text."""
     request = "" if oom.requested_bytes is None else f": {memory(oom.requested_bytes)} were requested"
     free = "" if oom.total_bytes is None else f", {memory(oom.free_bytes)} of {memory(oom.total_bytes)} were free"
     return f"memory ran out during {oom.during}{request}{free}"
@@ -114,15 +108,16 @@ def captured_steps(run: MeasuredRun) -> int:
 
 def _notes(run: MeasuredRun) -> list[str]:
     """Everything that makes this run's numbers hard to compare."""
-    before = [f"{stage}: {note}" for stage, result in run.results.items() for note in result.notes]
+    notes = [f"{stage}: {note}" for stage, result in run.results.items() for note in result.notes]
     warnings = [warning for status in run.statuses.values() for warning in status.warnings]
-    return [*before, *_machine_notes(run), *_compiler_notes(run), *accuracy_notes(run), *_loss_notes(run), *warnings]
+    return [*notes, *_machine_notes(run), *_compiler_notes(run), *accuracy_notes(run), *_loss_notes(run), *warnings]
 
 
 def _machine_notes(run: MeasuredRun) -> Iterator[str]:
-    first = next(iter(run.results.values()))
-    machine = first.program.machine
-    if first.neighbours:
+    """Notes on the first stage's machine while it measured."""
+    result = next(iter(run.results.values()))
+    machine = result.program.machine
+    if result.neighbours:
         yield "measurements on other GPUs of the host ran at the same time, which may slow launches"
     if machine.other_processes:
         yield f"{counted(machine.other_processes, 'other process', 'other processes')} on the GPU while it was timed"
@@ -132,28 +127,29 @@ def _machine_notes(run: MeasuredRun) -> Iterator[str]:
 
 def _compiler_notes(run: MeasuredRun) -> Iterator[str]:
     """A note if a compiled program is not a single graph, or was compiled again in timed steps."""
-    compiled = _first_program(run).compilation
-    if compiled and compiled.graph_breaks:
-        yield f"the compiled model is broken into parts by {counted(compiled.graph_breaks, 'graph break')}"
-    if compiled and compiled.graphs_later:
-        were = "was" if compiled.graphs_later == 1 else "were"
-        graphs = counted(compiled.graphs_later, "graph")
+    compilation = _first_program(run).compilation
+    if compilation and compilation.graph_breaks:
+        yield f"the compiled model is broken into parts by {counted(compilation.graph_breaks, 'graph break')}"
+    if compilation and compilation.graphs_later:
+        were = "was" if compilation.graphs_later == 1 else "were"
+        graphs = counted(compilation.graphs_later, "graph")
         yield f"{graphs} {were} compiled after the first step, while times were measured"
 
 
 def _loss_notes(run: MeasuredRun) -> Iterator[str]:
-    """A note if two stages have different losses, so measured different work. Counters use a model with fewer layers,
-    whose losses differ."""
+    """A note on each stage whose losses differ from those of the first, so that it measured other work. Counters are
+    measured with fewer layers, so their losses are not compared."""
     programs = {stage: result.program for stage, result in run.results.items() if hasattr(result.program, "losses")}
-    first = next(iter(programs), None)
-    for name, program in list(programs.items())[1:]:
-        reference = programs[first]
-        is_comparable = program.spec["sizes"] == reference.spec["sizes"]
-        count = min(len(reference.losses), len(program.losses)) if is_comparable else 0
-        expected, losses = reference.losses[:count], program.losses[:count]
+    if not programs:
+        return
+    (first_stage, first), *others = programs.items()
+    for stage, program in others:
+        is_comparable = program.spec["sizes"] == first.spec["sizes"]
+        count = min(len(first.losses), len(program.losses)) if is_comparable else 0
+        expected, losses = first.losses[:count], program.losses[:count]
         if not np.allclose(expected, losses, rtol=LOSS_TOLERANCE):
             largest = np.abs(np.array(losses) / np.array(expected) - 1).max()
-            yield f"the training losses of {first} and {name} differ by up to {percent(largest)}"
+            yield f"the training losses of {first_stage} and {stage} differ by up to {percent(largest)}"
 
 
 RUNS = TableSpec(

@@ -1,7 +1,8 @@
 """results/report.html: one file that opens from a mail, without a network.
 
-Everything is in it: the tables as data, the figures on paper as images (for print, and where scripts do not run), the
-same figures as Vega-Lite reads them, both libraries. Names are escaped by Jinja, by the JSON below, and by the script.
+It contains everything: the tables as data, the figures as images (for print, and if scripts do not run) and as
+Vega-Lite specifications, and both libraries. Names are escaped by Jinja, when data are written as JSON, and by the
+script.
 """
 
 import base64
@@ -20,56 +21,52 @@ from kernel_tables.page.timeline import Names
 from profile_grid.documents.documents import Section, section
 from profile_grid.figures import panels, run_selection
 from profile_grid.page import charts, libraries
-from profile_grid.page.flame import OF_VERDICT, advice, flames, opening, opening_run, run_timeline, scope, speed
+from profile_grid.page.step_views import ADVICE_TABLES, advice, flames, opening, opening_run, run_timeline, scope, speed
 from profile_grid.page.tables import STATIC_ROWS, every_table, page_tables, tables_with
 from profile_grid.study.catalogue import SUMMARIES, questions_asked, tables_of
-from profile_grid.study.dimensions import EVERY_DIMENSION, MODEL, Dimension
+from profile_grid.study.dimensions import EVERY_DIMENSION, MODEL
 from profile_grid.tables import measured, pivoting, wording
+
+HERE = Path(__file__).parent
+WITH_LINKS = MarkdownIt("commonmark", {"html": False}).disable(["image", "autolink", "html_inline", "entity"])
+WITHOUT_LINKS = MarkdownIt("commonmark", {"html": False}).disable(
+    ["link", "image", "autolink", "html_inline", "entity"]
+)
 
 
 @dataclass(frozen=True)
 class Menu:
-    """One menu: the column that it filters, its label, and value and text of each choice."""
+    """One menu, which filters the page by a dimension."""
 
     column: str
     label: str
-    choices: tuple[tuple[str, str], ...]
+    choices: tuple[tuple[str, str], ...]  # (value, text)
 
 
 def menus(runs: pd.DataFrame, tables: Iterable[pd.DataFrame] = ()) -> list[Menu]:
-    """The menus in the order of the dimensions. If no run has values of a dimension, they come from the tables: one
-    process may measure several."""
-    shown_menus = []
+    """The menus of the dimensions that vary, in their order. If no run has values of a dimension, they come from the
+    tables: one process may measure several."""
+    varying_menus = []
     for dimension in EVERY_DIMENSION:
         key = dimension.key
         rows = next((table for table in (runs, *tables) if key in table and table[key].notna().any()), None)
         if rows is not None and rows[key].nunique() > 1:
-            choices = tuple((str(value), dimension.name_of(value)) for value in _in_order(rows, dimension))
-            shown_menus.append(Menu(key, dimension.heading, choices))
-    return shown_menus
-
-
-def _in_order(runs: pd.DataFrame, dimension: Dimension) -> list:
-    """The distinct values: models by size, others in the declared order or by value."""
-    return run_selection.models_in_order(runs) if dimension is MODEL else pivoting.sorted_values(runs, dimension.key)
-
-
-LINKED = MarkdownIt("commonmark", {"html": False}).disable(["image", "autolink", "html_inline", "entity"])
-MARKDOWN = MarkdownIt("commonmark", {"html": False}).disable(["link", "image", "autolink", "html_inline", "entity"])
+            values = run_selection.models_in_order(rows) if dimension is MODEL else pivoting.sorted_values(rows, key)
+            choices = tuple((str(value), dimension.name_of(value)) for value in values)
+            varying_menus.append(Menu(key, dimension.heading, choices))
+    return varying_menus
 
 
 def markdown(text: str, *, links: bool = False) -> Markup:
     """A sentence in Markdown as HTML: emphasis and code only, no raw HTML, and links only if requested."""
-    return Markup((LINKED if links else MARKDOWN).renderInline(text))
-
-
-HERE = Path(__file__).parent
+    return Markup((WITH_LINKS if links else WITHOUT_LINKS).renderInline(text))
 
 
 def needed_tables(runs: pd.DataFrame) -> tuple[str, ...]:
-    """The tables that the page of these runs is made of: those that its figures, sentences and tables read."""
-    of_figures = (name for figure in panels.all_figures().values() for name in figure.tables)
-    needed = {*SUMMARIES, *OF_VERDICT, *of_figures, *(table.source for table in every_table().values())}
+    """The names of the tables that the page of these runs is made of."""
+    needed = {*SUMMARIES, *ADVICE_TABLES, *(table.source for table in every_table().values())}
+    for figure in panels.all_figures().values():
+        needed.update(figure.tables)
     return tuple(name for name in tables_of(runs.to_dict("records")) if name in needed)
 
 
@@ -83,52 +80,55 @@ def page(
     table_files: Mapping[str, str] | None = None,
     links: Mapping[str, wording.Claim] = MappingProxyType({}),
 ) -> str:
-    """The page.
+    """The page as HTML.
 
-    `images` are the PNG files of the figures by name, since an SVG's fonts differ from viewer to viewer. Paths are
-    relative to the page: `trace_file` is the trace for Perfetto, `table_files` the files of tables, if the page is not
-    in the folder of the results. `links` are as in `documents`, relative to the page.
+    `timeline` is the table of one step's timeline. `images` are the PNG files of the figures by name: fonts of an SVG
+    would differ from viewer to viewer. Paths are relative to the page: `trace_file` is the trace for Perfetto,
+    `table_files` are the files of tables by name, if the page is not in the folder of the results. `links` are as in
+    `documents`, relative to the page.
     """
-    names_of_tables = tables_of(tables["runs"].to_dict("records"))
-    summaries = {name: tables[name] for name in names_of_tables if name in SUMMARIES}
+    runs = tables["runs"]
+    rows = runs.to_dict("records")
+    table_names, questions = tables_of(rows), questions_asked(rows)
+    summaries = {name: tables[name] for name in table_names if name in SUMMARIES}
     sections = [
-        section(machine, names, tables["runs"], summaries, links=links)
-        for machine, names in measured.by_machine(tables["runs"])
+        section(machine, run_names, runs, summaries, links=links) for machine, run_names in measured.by_machine(runs)
     ]
-    of_machine, machine, left_out = run_selection.of_one_machine(tables)
-    names = Names(measured.names_of_summary_kernels(of_machine))
-    asked = questions_asked(tables["runs"].to_dict("records"))
-    shown_tables = page_tables(tables, names, asked, table_files)
-    has_steps = "kernels" in names_of_tables
+    machine_tables, machine, left_out = run_selection.of_one_machine(tables)
+    names = Names(measured.names_of_summary_kernels(machine_tables))
+    shown_tables = page_tables(tables, names, questions, table_files)
+    has_steps = "kernels" in table_names
     return environment().get_template("template.html.j2").render(
         sections=sections,
         machine=machine,
         provenance=provenance,
-        questions=asked,
-        menus=menus(tables["runs"], tables.values()),
+        questions=questions,
+        menus=menus(runs, tables.values()),
         has_steps=has_steps,
         tables=shown_tables,
-        figures=charts.page_figures(panels.all_figures(asked), of_machine, images, left_out),
+        figures=charts.page_figures(panels.all_figures(questions), machine_tables, images, left_out),
         data={name: table.as_data() for name, table in shown_tables.items()},
-        **_views_of_steps(of_machine, timeline, names, has_steps),
+        **_step_views(machine_tables, timeline, names, has_steps),
         names=names.as_lists(),
         trace_file=trace_file,
-        scope=scope(tables["runs"]),
+        scope=scope(runs),
         in_results=table_files is None,
         links=links,
     )  # fmt: skip
 
 
-def _views_of_steps(tables: Mapping, timeline: pd.DataFrame, names: Names, has_steps: bool) -> dict[str, object]:
-    """The timeline of a step, the flame graphs, and the opening of the page: a picture, its speed, and advice."""
-    flame_views, flames_left_out = flames(tables, names) if has_steps else ({}, "")
+def _step_views(tables: Mapping, timeline: pd.DataFrame, names: Names, has_steps: bool) -> dict[str, object]:
+    """What the template shows of captured steps: a timeline, flame graphs, and a picture with its speed and advice."""
+    flame_graphs, flames_left_out = flames(tables, names) if has_steps else ({}, "")
     run = opening_run(tables) if has_steps else None
+    timeline_run = timeline["run"].iloc[0] if len(timeline) else None
     return {
         "timeline": run_timeline(timeline, names),
-        "timeline_run": timeline["run"].iloc[0] if len(timeline) else None,
-        "flames": flame_views,
+        "timeline_run": timeline_run,
+        "flames": flame_graphs,
         "flames_left_out": flames_left_out,
-        "flame_run": _first_flame(flame_views, timeline),
+        # both views show the same run, if it has a flame graph
+        "flame_run": timeline_run if timeline_run in flame_graphs else next(iter(flame_graphs), None),
         "picture": opening(tables, run) if run else None,
         "speed": speed(tables, run) if run else "",
         "advice": advice(tables, run) if run else [],
@@ -142,19 +142,13 @@ def first_sentence(section: Section, question: str) -> Markup:
 
 
 def _legend(section: Section) -> list[tuple[Markup, str]]:
-    """Label and full name of the kernels that this machine's sentences mention."""
-    text = "\n".join(sentence for sentences in section.sentences.values() for sentence in sentences)
+    """(label, full name) of the kernels that this machine's sentences mention."""
+    text = "\n".join(claim for claims in section.sentences.values() for claim in claims)
     return [(markdown(label), name) for label, name in section.legend(text)]
 
 
-def _first_flame(flames: dict[str, dict], timeline: pd.DataFrame) -> str | None:
-    """The run whose step the timeline shows, so that both views show the same; else the first."""
-    same = timeline["run"].iloc[0] if len(timeline) else None
-    return same if same in flames else next(iter(flames), None)
-
-
 def environment() -> jinja2.Environment:
-    """Jinja with the templates of the page."""
+    """The Jinja environment of the page's templates."""
     templates = html_environment(HERE)
     templates.filters |= {"markdown": markdown, "base64": lambda data: base64.b64encode(data).decode()}
     templates.globals |= {"tables_with": tables_with, "first_sentence": first_sentence, "legend": _legend}

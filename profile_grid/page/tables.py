@@ -1,4 +1,4 @@
-"""The tables of the page as data: columns with what they hold, and rows of plain values."""
+"""The tables of the page as data: columns with their meanings, and rows of plain values."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from itertools import accumulate
 
+import numpy as np
 import pandas as pd
 
 from kernel_tables.page import markup, timeline
@@ -17,7 +18,7 @@ from profile_grid.study.stages import NOT_ASKED, STAGES
 from profile_grid.study.table_spec import SHARE, TEXT, Column, PageTable, TableSpec
 from profile_grid.tables import on_disk, per_pass, pivoting
 
-SIGNIFICANT = 6
+SIGNIFICANT_DIGITS = 6
 DIMENSION_KEYS = tuple(dimension.key for dimension in EVERY_DIMENSION)
 UNITS = {"ms": "ms", "us": "µs", "s": "s", "bytes": "GiB"}
 RUN_COLUMNS = (
@@ -29,12 +30,11 @@ HEADINGS = {dimension.key: dimension.heading for dimension in EVERY_DIMENSION} |
     "flops_formula": "FLOP, formula",
 }
 STATIC_ROWS = 8
-MAX_ROWS, MAX_BYTES = 3500, 3_200_000  # of one table, and of all together; the files have everything
-ALWAYS_SHOWN = WITHOUT_DEFAULT  # another dimension has a column where a run is not at its default
+MAX_ROWS, MAX_BYTES = 3500, 3_200_000  # of one table; of all together. The files have everything
 
 
-def fitting(sizes: Mapping[str, int], room: int) -> set[str]:
-    """The names of the items that fit into the room together, the smallest first."""
+def names_that_fit(sizes: Mapping[str, int], room: int) -> set[str]:
+    """The names of the items that fit into the room together if the smallest are taken first."""
     names, used = set(), 0
     for name in sorted(sizes, key=sizes.__getitem__):
         used += sizes[name]
@@ -43,8 +43,8 @@ def fitting(sizes: Mapping[str, int], room: int) -> set[str]:
     return names
 
 
-def shared(sizes: Mapping[str, int], room: int) -> dict[str, int]:
-    """The room divided between the items: equal shares; what a small item does not need goes to the larger ones."""
+def divided_room(sizes: Mapping[str, int], room: int) -> dict[str, int]:
+    """The room of each item: equal shares; what a small item does not need goes to the larger ones."""
     shares, remaining = {}, room
     for position, name in enumerate(sorted(sizes, key=sizes.__getitem__)):
         shares[name] = min(sizes[name], remaining // (len(sizes) - position))
@@ -52,30 +52,35 @@ def shared(sizes: Mapping[str, int], room: int) -> dict[str, int]:
     return shares
 
 
+def rounded(value: float) -> float | int:
+    """The number with SIGNIFICANT_DIGITS; an int if it is whole, which is shorter in JSON."""
+    number = float(f"{value:.{SIGNIFICANT_DIGITS}g}")
+    return int(number) if number.is_integer() else number
+
+
 @dataclass(frozen=True)
 class RenderedColumn:
-    """One column: its key in the data, heading, what it means, and how its values are shown (text, number, ...)."""
+    """One column of a table of the page."""
 
-    name: str
+    name: str  # its key in the data
     title: str
-    help: str
-    kind: str
+    help: str  # what it means
+    kind: str  # how its values are shown: text, number, plain (a number as it is), share, flag, kernel
 
 
 @dataclass(frozen=True)
 class RenderedTable:
-    """One table of the page; columns of kernels hold indices into the page's list of names. `path` is the file with all
-    rows, relative to the page; `left_out` counts the rows that are not on the page."""
+    """One table of the page. Columns of kernels hold indices into the page's list of names."""
 
     name: str
     title: str
-    path: str
+    path: str  # of the file with all rows, relative to the page
     columns: tuple[RenderedColumn, ...]
     rows: tuple[tuple, ...]
-    left_out: int = 0
+    left_out: int = 0  # rows that are not on the page
 
     def as_data(self) -> dict:
-        """The table as the page's script reads it."""
+        """The table in the form that the page's script reads."""
         return {"columns": [asdict(column) for column in self.columns], "rows": self.rows}
 
 
@@ -86,14 +91,14 @@ def page_tables(
     files: Mapping[str, str] | None = None,
 ) -> dict[str, RenderedTable]:
     """The tables of these questions, and those of runs and kernels, by name. `files` are the paths of the complete
-    tables, by default where a grid writes them."""
-    dimensions = pivoting.shown_dimensions(tables["runs"], ALWAYS_SHOWN)
+    tables by name, by default those that a grid writes."""
+    dimensions = pivoting.shown_dimensions(tables["runs"], WITHOUT_DEFAULT)
     rendered, sources = {}, tables_of(tables["runs"].to_dict("records"))
     for name, table in every_table(questions).items():
         if table.source not in sources:
             continue
         rows = table.rows(tables[table.source]) if table.rows else tables[table.source]
-        frame = _columns(rows, tables["runs"], dimensions, table.columns)
+        frame = _shown_columns(rows, tables["runs"], dimensions, table.columns)
         path = f"tables/{table.source}.csv" if files is None else files.get(table.source, "")
         rendered[name] = page_table(table, frame, names, on_disk.declared_tables()[table.source], path)
     return _within_room(rendered)
@@ -101,8 +106,8 @@ def page_tables(
 
 def every_table(questions: Iterable[Question] = QUESTIONS) -> dict[str, PageTable]:
     """The tables of the page by name, in the order of the page."""
-    chosen = [table for question in questions for table in tables_with(question)]
-    return {table.name: table for table in (RUNS, *chosen, KERNELS)}
+    question_tables = [table for question in questions for table in tables_with(question)]
+    return {table.name: table for table in (RUNS, *question_tables, KERNELS)}
 
 
 def tables_with(question: Question) -> tuple[PageTable, ...]:
@@ -117,8 +122,8 @@ def kernels_per_step(kernels: pd.DataFrame) -> pd.DataFrame:
     keys = ["run", "phase", "kernel", "class"]
     table = measured.groupby(keys, sort=False, observed=True)[["launches", "total_ns"]].sum().reset_index()
     table = table.astype(dict.fromkeys(keys, "str"))
-    count = table["run"].map(steps).astype("float64")  # without kernels it would have no type
-    table = table.assign(launches=table["launches"] / count, gpu_time_ms=table["total_ns"] / 1e6 / count)
+    step_count = table["run"].map(steps).astype("float64")  # without kernels it would have no type
+    table = table.assign(launches=table["launches"] / step_count, gpu_time_ms=table["total_ns"] / 1e6 / step_count)
     ordered = per_pass.in_order_of(table.assign(_less=-table["total_ns"]), kernels["run"].unique(), "_less")
     return ordered.drop(columns=["_less", "total_ns"])
 
@@ -127,11 +132,11 @@ RUNS = PageTable("runs", "What ran", RUN_COLUMNS)
 KERNELS = PageTable("kernels", "Every kernel by phase, per step", rows=kernels_per_step)
 
 
-def _columns(
+def _shown_columns(
     frame: pd.DataFrame, runs: pd.DataFrame, dimensions: list[str], chosen: tuple[str, ...] | None
 ) -> pd.DataFrame:
-    """The dimensions and the chosen columns, by default all, without columns of stages that no run was to measure and
-    of dimensions without values; rows in the order of the table."""
+    """The dimensions and the chosen columns, by default all; without those of dimensions without values, and of stages
+    that were requested for no run. The rows keep their order."""
     columns = list(chosen) if chosen else [name for name in frame.columns if name not in LEADING]
     columns = [name for name in columns if name not in DIMENSION_KEYS or frame[name].notna().any()]
     columns = [name for name in columns if not len(frame) or not frame[name].eq(NOT_ASKED).all()]
@@ -142,8 +147,8 @@ def _columns(
 def page_table(
     table: PageTable, rows: pd.DataFrame, names: timeline.Names, declared: TableSpec, path: str = ""
 ) -> RenderedTable:
-    """These rows as a table of the page; `declared` has meanings and units of the columns, `path` is the file with all
-    rows."""
+    """These rows as a table of the page. `declared` has the meanings and units of the columns; `path` is the file with
+    all rows."""
     frame = rows.head(MAX_ROWS)
     declared_columns = {column.name: column for column in declared.all_columns}
     frame_columns = [declared_columns.get(column, Column(column, TEXT, "", "")) for column in frame.columns]
@@ -159,16 +164,16 @@ def page_table(
 
 
 def _within_room(tables: dict[str, RenderedTable]) -> dict[str, RenderedTable]:
-    """The tables, cut to the rows for which all tables together have room."""
-    ends = {
-        name: list(accumulate(len(markup.for_script(row)) + 1 for row in table.rows)) for name, table in tables.items()
-    }
-    rooms = shared({name: max(row_ends, default=0) for name, row_ends in ends.items()}, MAX_BYTES)
-    counts = {name: bisect_right(row_ends, rooms[name]) for name, row_ends in ends.items()}
-    return {
-        name: replace(table, rows=table.rows[: counts[name]], left_out=table.left_out + len(table.rows) - counts[name])
-        for name, table in tables.items()
-    }
+    """The tables, cut to the first rows for which all tables together have room."""
+    row_ends = {}  # by table, for each row, the bytes of all rows up to it
+    for name, table in tables.items():
+        row_ends[name] = list(accumulate(len(markup.for_script(row)) + 1 for row in table.rows))
+    rooms = divided_room({name: max(ends, default=0) for name, ends in row_ends.items()}, MAX_BYTES)
+    cut = {}
+    for name, table in tables.items():
+        count = bisect_right(row_ends[name], rooms[name])
+        cut[name] = replace(table, rows=table.rows[:count], left_out=table.left_out + len(table.rows) - count)
+    return cut
 
 
 def _kind(column: Column, values: pd.Series) -> str:
@@ -177,11 +182,11 @@ def _kind(column: Column, values: pd.Series) -> str:
     if column.unit == SHARE:
         return "share"
     present = [value for value in values if known(value)]
-    if column.name in BY_KEY:
-        return "plain" if present and all(_is_number(value) for value in present) else "text"
-    if present and all(isinstance(value, bool) or type(value).__name__ == "bool" for value in present):
+    if present and all(isinstance(value, (bool, np.bool_)) for value in present) and column.name not in BY_KEY:
         return "flag"
-    return "number" if present and all(_is_number(value) for value in present) else "text"
+    if present and all(_is_number(value) for value in present):
+        return "plain" if column.name in BY_KEY else "number"
+    return "text"
 
 
 def _is_number(value) -> bool:
@@ -195,10 +200,7 @@ def _value(value, kind: str, names: timeline.Names):
         return names.kernel(value)
     if kind == "flag":
         return "yes" if value else "no"
-    if kind in ("number", "share", "plain"):
-        number = float(f"{float(value):.{SIGNIFICANT}g}")
-        return int(number) if number.is_integer() else number
-    return str(value)
+    return rounded(float(value)) if kind in ("number", "share", "plain") else str(value)
 
 
 def _in_gibibytes(values: list) -> list:

@@ -14,7 +14,7 @@ from cs336_model.program.without_times import FAILED, STOPPED, UNSUPPORTED, WRON
 from profile_grid.errors import OutsideError
 from profile_grid.freshness.environment import RecordedEnvironment
 from profile_grid.freshness.versions import MachineVersions
-from profile_grid.typed_json import Built, Mismatch, parse_as
+from profile_grid.typed_json import Mismatch, Parsed, parse_as
 
 FORMAT = 7  # of a stage's JSON; raised when a field changes its meaning
 COMPLETE, OUT_OF_MEMORY, INCOMPLETE = "complete", "out_of_memory", "incomplete"
@@ -199,7 +199,7 @@ def read_status(path: Path) -> Status:
     return read_as(path, Status)
 
 
-def read_as(path: Path, kind: type[Built]) -> Built:
+def read_as(path: Path, kind: type[Parsed]) -> Parsed:
     """The file as a dataclass of this kind, every value checked against its type; raises BadResult."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))

@@ -1,12 +1,12 @@
-"""The tables of the documents: one line per run, which begins with its dimensions, with a status if there is no
-result."""
+"""The tables of the documents: a line per run or row, which begins with its dimensions; a status replaces missing
+results."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, escaped
-from profile_grid.quantities import ABSENT, known, scientific
+from profile_grid.quantities import ABSENT, known, scientific, yes_or_no
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.study.dimensions import BY_KEY, CONTEXT_LENGTH, MODE, MODEL
 from profile_grid.study.stages import CAPTURE
@@ -14,10 +14,10 @@ from profile_grid.tables import classes, pivoting
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import run_in_words
 
-STATUS_WORDS = {OUT_OF_MEMORY: "OOM"}  # other statuses are words already
+STATUS_WORDS = {OUT_OF_MEMORY: "OOM"}  # other statuses are written as they are
 NOT_IN_GRID = "not run"
 LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key)
-Part = str | tuple[str, MarkdownTable | None]  # of a document: a paragraph, or a table below its introduction
+Part = str | tuple[str, MarkdownTable | None]  # of a document: a paragraph, or (introduction, table)
 
 
 def run_table(
@@ -25,19 +25,17 @@ def run_table(
     headings: tuple[str, ...],
     cells: dict[str, tuple[str, ...]],
     mode: str | None = None,
-    text: bool = False,
+    words: int = 0,
 ) -> MarkdownTable:
-    """One line per run of a mode (by default inference): its dimensions and its cells, or its status. With `text`, the
-    cells are aligned on the left."""
+    """One line per run of a mode (by default inference): its dimensions, then its cells or its status. The first
+    `words` cells are aligned on the left."""
+
+    def run_cells(row: dict) -> tuple[str, ...]:
+        status = (status_word(row[CAPTURE.status_column]), *[ABSENT] * (len(headings) - 1))
+        return cells.get(row["run"], status[: len(headings)])
+
     runs = measured.runs[measured.runs["mode"] == (mode or measured.inference_mode)]
-    shown = pivoting.shown_dimensions(runs, LEADING_KEYS, hidden=(MODE.key,))
-    lines = []
-    for row in runs.to_dict("records"):
-        blank = (status_word(row[CAPTURE.status_column]), *[ABSENT] * (len(headings) - 1))[: len(headings)]
-        lines.append((*leading_cells(row, shown), *cells.get(row["run"], blank)))
-    return MarkdownTable(
-        (*headings_of(shown), *headings), tuple(lines), first_right=len(shown) + len(headings) if text else len(shown)
-    )
+    return lines_table(runs, LEADING_KEYS, headings, run_cells, words, hidden=(MODE.key,))
 
 
 def rows_table(
@@ -67,11 +65,11 @@ def columns_with_values(
 
 
 def parts_table(rows: pd.DataFrame, largest_first: str, cell: Callable[[dict], str]) -> MarkdownTable:
-    """One line per part of the model, the largest mean of a column first; a column per model with the cell of each
-    row."""
+    """One line per part of the model and one column per model; the part with the largest mean in the column
+    `largest_first` comes first."""
     models = list(dict.fromkeys(rows[MODEL.key]))
-    sizes = pivoting.pivoted(rows, ["part"], MODEL.key, [largest_first])[largest_first]
-    parts = sizes.mean(axis=1).sort_values(ascending=False, kind="stable").index
+    part_sizes = pivoting.pivoted(rows, ["part"], MODEL.key, [largest_first])[largest_first]
+    parts = part_sizes.mean(axis=1).sort_values(ascending=False, kind="stable").index
     cells = {(row["part"], row[MODEL.key]): cell(row) for row in rows.to_dict("records")}
     lines = tuple((escaped(part), *(cells.get((part, model), ABSENT) for model in models)) for part in parts)
     return MarkdownTable(("part", *map(escaped, models)), lines, first_right=1)
@@ -115,7 +113,7 @@ def table_per_run(
     named: Collection[str] = (),
 ) -> list[Part]:
     """The parts of a document with a table of the rows of each run, below the introduction with the run in brackets;
-    `named` is that of `wording.where`."""
+    `named` is that of `wording.config_in_words`."""
     runs = (run_rows for _, run_rows in rows.groupby("run", sort=False))
     tables = ((run_in_words(run_rows.iloc[0], named), table(run_rows)) for run_rows in runs)
     return titled(introduction, tables, "{} ({})")
@@ -131,15 +129,15 @@ def status_word(status) -> str:
     return STATUS_WORDS.get(status, ABSENT if status == COMPLETE else escaped(str(status)))
 
 
-def by_size(shares: pd.DataFrame) -> list[str]:
-    """The families by their mean share, matrix multiplies first; without those that never occur."""
+def families_by_share(shares: pd.DataFrame) -> list[str]:
+    """The families that occur: matrix multiplies, then the others by mean share, the largest first."""
     mean = shares.groupby("family")["share"].mean().sort_values(ascending=False)
-    other_classes = [name for name in mean[mean > 0].index if name != classes.MATMUL]
-    return [classes.MATMUL, *other_classes] if classes.MATMUL in mean.index else other_classes
+    others = [name for name in mean[mean > 0].index if name != classes.MATMUL]
+    return [classes.MATMUL, *others] if classes.MATMUL in mean.index else others
 
 
-def small_ones_together(shares: pd.DataFrame, columns: list[str], keys: list[str]) -> pd.DataFrame:
-    """The shares with two or more families that are trivial everywhere replaced by one family, named after them."""
+def small_families_merged(shares: pd.DataFrame, columns: list[str], keys: list[str]) -> pd.DataFrame:
+    """The shares with all families that are trivial everywhere, if two or more, as one family with their names."""
     largest = shares.groupby("family")[columns].max().max(axis=1)
     small = [name for name in largest[largest < classes.NON_TRIVIAL_SHARE].index if name != classes.MATMUL]
     present = [name for name in small if largest[name] > 0]
@@ -149,19 +147,16 @@ def small_ones_together(shares: pd.DataFrame, columns: list[str], keys: list[str
     return renamed.groupby([*keys, "family"], sort=False)[columns].sum().reset_index()
 
 
-VERDICTS = {True: "yes", False: "**no**"}
-
-
 def errors_table(rows: pd.DataFrame, always: Sequence[str]) -> MarkdownTable | None:
     """One line per run: its relative errors, the error that its precision explains, and the verdict; None without
     errors. The dimensions in `always` have a column in any case."""
     if rows["loss_error"].isna().all():
         return None
     return lines_table(
-        rows, always, ("loss", "logits", "norm of the gradients", "rounding, at most", "may be rounding"), _errors
+        rows, always, ("loss", "logits", "norm of the gradients", "rounding, at most", "may be rounding"), _error_cells
     )
 
 
-def _errors(row: dict) -> list[str]:
+def _error_cells(row: dict) -> list[str]:
     errors = [scientific(row[f"{name}_error"]) for name in ("loss", "logits", "gradient_norm", "explained")]
-    return [*errors, VERDICTS[bool(row["within_precision"])] if known(row["within_precision"]) else ABSENT]
+    return [*errors, yes_or_no(row["within_precision"]).replace("no", "**no**")]

@@ -9,26 +9,26 @@ from profile_grid.tables import classes, conservation
 from profile_grid.tables.names import ALL_PHASES, FORWARD, FORWARD_OTHERS
 from profile_grid.tables.per_pass import Merged, in_run_order, numbers, per_pass, total_by_run, with_share
 
-KERNELS_KEPT = 5
+MAX_RANK = 5
 
 
 def top_kernels(merged: Merged) -> pd.DataFrame:
     """(b, c) The kernels with the most GPU time per run and scope, by rank; `same_as_forward` compares the top kernel
-    of all phases with that of the model's inference run, or else of the forward pass in the same run."""
+    of all phases with that of the configuration's inference run or, without one, of the same run's forward pass."""
     kernels = merged.kernels
     forward = kernels[kernels["phase"] == FORWARD]
     scopes = {FORWARD: forward, FORWARD_OTHERS: forward[~classes.is_matmul(forward["class"])], ALL_PHASES: kernels}
-    totals = {FORWARD: total_by_run(forward), FORWARD_OTHERS: total_by_run(forward), ALL_PHASES: total_by_run(kernels)}
     tables = []
     for scope, rows in scopes.items():
         table = per_pass(rows, ["kernel", "class"], merged.captured_steps)
         table.insert(len(LEADING), "scope", scope)
-        table["share"] = table["total_ns"] / numbers(table["run"].map(totals[scope]))
+        totals = total_by_run(kernels if scope == ALL_PHASES else forward)
+        table["share"] = table["total_ns"] / numbers(table["run"].map(totals))
         tables.append(table)
     table = pd.concat(tables, ignore_index=True)
     table = table.sort_values(["total_ns", "kernel"], ascending=[False, True], kind="stable")
     table.insert(len(LEADING) + 1, "rank", table.groupby(["run", "scope"]).cumcount() + 1)
-    table = in_run_order(table[table["rank"] <= KERNELS_KEPT], kernels, ["scope", "rank"]).drop(columns="total_ns")
+    table = in_run_order(table[table["rank"] <= MAX_RANK], kernels, ["scope", "rank"]).drop(columns="total_ns")
     return _with_same_as_forward(table)
 
 
@@ -38,9 +38,9 @@ def _with_same_as_forward(table: pd.DataFrame) -> pd.DataFrame:
     inference = top.loc[top["mode"] == FORWARD, [*keys, "kernel"]].rename(columns={"kernel": "reference"})
     reference = table[keys].merge(inference, on=keys, how="left", validate="many_to_one")["reference"]
     reference = reference.fillna(table["run"].map(top.set_index("run")["kernel"]))
-    same = (table["kernel"] == reference).astype("boolean")
-    compared = (table["rank"] == 1) & (table["scope"] == ALL_PHASES) & reference.notna()
-    return table.assign(same_as_forward=same.where(compared))
+    is_same = (table["kernel"] == reference).astype("boolean")
+    is_compared = (table["rank"] == 1) & (table["scope"] == ALL_PHASES) & reference.notna()
+    return table.assign(same_as_forward=is_same.where(is_compared))
 
 
 TOP_KERNELS = TableSpec(

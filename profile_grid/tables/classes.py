@@ -1,4 +1,4 @@
-"""Kernel classes and their families: which are matrix multiplies, and what share each family has."""
+"""Kernel classes and their families: which are matrix multiplies, and the share of each family."""
 
 import pandas as pd
 
@@ -17,7 +17,7 @@ def family(kernel_class: str) -> str:
 
 
 def heading(name: str) -> str:
-    """A family as the heading of a column; attention is also a dimension."""
+    """A family as the heading of a column; "attention" alone would be the dimension."""
     return "fused attention" if name == "attention" else escaped(name)
 
 
@@ -27,12 +27,10 @@ def is_matmul(classes: pd.Series) -> pd.Series:
 
 
 def family_shares(classes: pd.DataFrame, by: tuple[str, ...] = ()) -> pd.DataFrame:
-    """One row per run, `by` and family of classes with its `share`; a family that a run lacks has the share 0."""
+    """The `share` of each run, `by` and family, from the shares of classes; 0 for a family that a run lacks."""
     keys = [*LEADING, *by]
     shares = classes.assign(family=classes["class"].map(family)).groupby([*keys, "family"], sort=False)["share"].sum()
     if shares.empty:
         return pd.DataFrame(columns=[*keys, "family", "share"])
-    wide = unstacked(shares, "family", fill_value=0.0)
-    return wide.melt(
-        ignore_index=False, var_name="family", value_name="share"
-    ).reset_index()  # a family may be named as a key
+    wide = unstacked(shares, "family", fill_value=0.0)  # a family may have the name of a key: the keys stay the index
+    return wide.melt(ignore_index=False, var_name="family", value_name="share").reset_index()

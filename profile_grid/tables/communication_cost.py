@@ -7,14 +7,15 @@ import pandas as pd
 from cs336_model.program.variants.values import DIVIDED
 from profile_grid.study.dimensions import GPUS, LEADING, PARALLEL, keys_without
 from profile_grid.study.stages import TIMING
-from profile_grid.tables.evidence import SPREADS, assumed_spread, error_of_ratio, judged, pooled
-from profile_grid.tables.names import OF_PROCESSES, SLOWEST, WHOLE_STEP, WITHOUT_COMMUNICATION
+from profile_grid.tables.evidence import SPREADS, assumed_spread, error_of_ratio, pooled_time, ratio_verdicts
+from profile_grid.tables.names import PROCESS_STATISTICS, SLOWEST, WHOLE_STEP, WITHOUT_COMMUNICATION
 from profile_grid.tables.per_pass import Merged, numbers
 
 
 def communication_times(merged: Merged) -> pd.DataFrame:
-    """One row per run on several GPUs: its step without a profiler, and the time of the same work without
-    communication: one baseline for all runs that differ only in how gradients are reduced."""
+    """One row per run on several GPUs: its step without a profiler, its step without communication, and the cost of
+    communication: the difference between the step and a baseline without communication. Runs that differ only in how
+    gradients are reduced have the same baseline."""
     runs = merged["runs"]
     runs = runs[numbers(runs[GPUS.key]) > 1].reset_index(drop=True)
     times = merged["rank_times"]
@@ -22,35 +23,36 @@ def communication_times(merged: Merged) -> pd.DataFrame:
     table = runs[LEADING].assign(status=runs[TIMING.status_column])
     for name, phase in (("", WHOLE_STEP), ("without_", WITHOUT_COMMUNICATION)):
         phase_times = slowest[slowest["phase"] == phase]
-        for column in ("mean_ms", "std_ms", *OF_PROCESSES):
+        for column in ("mean_ms", "std_ms", *PROCESS_STATISTICS):
             table[f"{name}{column}"] = numbers(runs["run"].map(phase_times[column]))
     table = table.join(_baselines(table))
     cost = table["mean_ms"] - table["baseline_ms"]
     assumed = numbers(table["run"].map(assumed_spread(merged.waiting_share))).fillna(SPREADS[True])
-    verdict = judged(table["baseline_ms"] / table["mean_ms"], *_error(table, assumed))["verdict"]
-    table = table.drop(columns=[f"{name}{column}" for name in ("", "without_") for column in OF_PROCESSES])
+    verdict = ratio_verdicts(table["baseline_ms"] / table["mean_ms"], *_error_of_cost(table, assumed))["verdict"]
+    table = table.drop(columns=[f"{name}{column}" for name in ("", "without_") for column in PROCESS_STATISTICS])
     return table.assign(cost_ms=cost, cost_share=cost / table["mean_ms"], verdict=verdict)
 
 
 def _baselines(table: pd.DataFrame) -> pd.DataFrame:
-    """Per row the pooled time without communication of all runs with the same work, its spread and their number."""
-    rows = []
+    """Per row of `table`: the median time without communication of all runs with the same work, the spread between
+    their processes, and the number of these; no row if the parameters are divided."""
+    baselines = {}
     undivided = table[~table[PARALLEL.key].isin(DIVIDED)]  # otherwise a process updates only its part of the parameters
     for _, group in undivided.groupby(keys_without(PARALLEL.key), sort=False):
         timed = group[group["without_mean_ms"].notna()]
-        baseline = pooled(timed["without_mean_ms"], *(timed[f"without_{name}"] for name in OF_PROCESSES))
-        rows += [(index, *baseline) for index in group.index]
+        baseline = pooled_time(timed["without_mean_ms"], *(timed[f"without_{name}"] for name in PROCESS_STATISTICS))
+        baselines |= dict.fromkeys(group.index, baseline)
     names = ["baseline_ms", "baseline_spread", "baseline_processes"]
-    return pd.DataFrame([row[1:] for row in rows], index=[row[0] for row in rows], columns=names, dtype="float64")
+    return pd.DataFrame(list(baselines.values()), index=list(baselines), columns=names, dtype="float64")
 
 
-def _error(table: pd.DataFrame, assumed: pd.Series) -> tuple[pd.Series, pd.Series]:
+def _error_of_cost(table: pd.DataFrame, assumed: pd.Series) -> tuple[pd.Series, pd.Series]:
     """(standard error of the logarithm of baseline ÷ step, degrees of freedom). If one process timed a step, its
     spread is that of the baseline's processes, and at least the assumed one."""
-    several, number = table["processes"] > 1, table["baseline_processes"]
-    pooled_spread = table["baseline_spread"].fillna(0.0)
-    base = pd.DataFrame({"spread": pooled_spread, "processes": number})
-    error, freedom = error_of_ratio(table[OF_PROCESSES].set_axis(["processes", "spread"], axis=1), base)
-    of_one = pooled_spread.clip(lower=assumed) * (1 + 1 / number) ** 0.5
+    has_several, number = table["processes"] > 1, table["baseline_processes"]
+    baseline_spread = table["baseline_spread"].fillna(0.0)
+    base = pd.DataFrame({"spread": baseline_spread, "processes": number})
+    error, freedom = error_of_ratio(table[PROCESS_STATISTICS].set_axis(["processes", "spread"], axis=1), base)
+    error_of_one = baseline_spread.clip(lower=assumed) * (1 + 1 / number) ** 0.5
     freedom_of_one = (number - 1).where(number > 1, math.inf)
-    return error.where(several, of_one), freedom.where(several, freedom_of_one)
+    return error.where(has_several, error_of_one), freedom.where(has_several, freedom_of_one)

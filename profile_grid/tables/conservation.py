@@ -1,4 +1,4 @@
-"""Conservation laws between a capture and its tables."""
+"""Checks that a table loses no launch and no nanosecond of its capture."""
 
 import pandas as pd
 
@@ -15,12 +15,13 @@ def require_same(quantity: str, actual: int, expected: int) -> None:
 def check_conservation(kernels: pd.DataFrame, phases: pd.DataFrame) -> None:
     """Raises NotConserved unless kernels add up to their phase and phases to their step, to the nanosecond."""
     keys = ["run", "step", "phase"]
-    memory = kernels["class"].isin(classes.MEMORY_OPERATIONS)
-    listed = phases[phases["phase"] != names.WHOLE_STEP].set_index(keys)
-    for column, rows in (("kernel_ns", kernels[~memory]), ("memop_ns", kernels[memory])):
-        _require_equal(rows.groupby(keys, observed=True)["total_ns"].sum(), listed[column], f"{column} of the phase")
-        steps = phases[phases["phase"] == names.WHOLE_STEP].set_index(["run", "step"])[column]
-        _require_equal(listed[column].groupby(["run", "step"], observed=True).sum(), steps, f"{column} of the step")
+    is_memory = kernels["class"].isin(classes.MEMORY_OPERATIONS)
+    is_step = phases["phase"] == names.WHOLE_STEP
+    for column, rows in (("kernel_ns", kernels[~is_memory]), ("memop_ns", kernels[is_memory])):
+        by_phase = phases[~is_step].set_index(keys)[column]
+        by_step = phases[is_step].set_index(["run", "step"])[column]
+        _require_sums(rows.groupby(keys, observed=True)["total_ns"].sum(), by_phase, f"{column} of the phase")
+        _require_sums(by_phase.groupby(["run", "step"], observed=True).sum(), by_step, f"{column} of the step")
 
 
 def check_shares(table: pd.DataFrame, keys: list[str]) -> None:
@@ -32,13 +33,12 @@ def check_shares(table: pd.DataFrame, keys: list[str]) -> None:
         raise NotConserved(f"{group}: the shares sum to {sums[worst]!r} instead of 1")
 
 
-def _require_equal(sums: pd.Series, expected: pd.Series, quantity: str) -> None:
-    both = pd.concat([sums.rename("found"), expected.rename("expected")], axis=1).fillna(0)
-    wrong = both[both["found"] != both["expected"]]
+def _require_sums(sums: pd.Series, totals: pd.Series, quantity: str) -> None:
+    both = pd.concat([sums.rename("sum"), totals.rename("total")], axis=1).fillna(0)
+    wrong = both[both["sum"] != both["total"]]
     if not wrong.empty:
-        group = ", ".join(str(part) for part in wrong.index[0])
+        group, first = ", ".join(map(str, wrong.index[0])), wrong.iloc[0].astype("int64")
         raise NotConserved(
-            f"{group}: {quantity} is {int(wrong['expected'].iloc[0])} ns, its parts sum to"
-            f" {int(wrong['found'].iloc[0])} ns;"
+            f"{group}: {quantity} is {first['total']} ns, its parts sum to {first['sum']} ns;"
             " the tables come from different captures or a launch was lost: rebuild them from the capture"
         )

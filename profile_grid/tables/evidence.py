@@ -1,9 +1,9 @@
-"""Verdicts on differences between two times, by the spread between processes: steps of one process share clocks and
-memory.
+"""Verdicts on differences between two times, by the spread between processes, since steps of one process share clocks
+and memory.
 
 Every "faster", "slower" and "agrees" of the documents is decided here. If several processes timed a run, the spread
-between them is measured. If one did, it is assumed from the share of the step in which the GPU waits: SPREADS, which
-the H200 example supports (60 runs in 14 processes each, and 75 that several studies measured;
+between them is measured. If one did, it is assumed from the share of the step in which the GPU waits: see SPREADS. The
+H200 example supports these values (60 runs in 14 processes each, and 75 that several studies measured;
 tests/profile_grid/test_evidence.py).
 """
 
@@ -17,99 +17,100 @@ from kernel_tables.diagnosis.devices import IDLE_SHARE
 
 FASTER, SLOWER, UNCLEAR = "faster", "slower", "unclear"
 CONFIDENCE = 0.95
-RATE = 0.05  # of false verdicts among all verdicts
-FEWEST_PROCESSES = 6  # of a side that is measured in several
-WAITING = 0.05  # part of a step in which the GPU waits, from which on the host decides how long it takes
-SPREADS = {False: 0.01, True: 0.15}  # relative standard deviation between processes, by whether the host decides
-WORTH = 0.1  # the difference for which `processes_for` says how many processes a side would show it
-POWER = 0.8
-TIMER = 1e-4  # relative; equal times of several processes differ by less than they are known
-LAUNCH_BOUND_SHARE = IDLE_SHARE  # of a step in which the GPU idles; the line of the diagnosis, too
+FALSE_RATE = 0.05  # largest expected share of wrong verdicts
+FEWEST_PROCESSES = 6  # per side, for a comparison of measured spreads
+HOST_BOUND_WAITING = 0.05  # if the GPU waits for this share of a step or more, the host determines the step's time
+SPREADS = {False: 0.01, True: 0.15}  # relative standard deviation between processes, by whether the host determines it
+RELEVANT_DIFFERENCE = 0.1  # relative; documents say how many processes would show it
+POWER = 0.8  # probability with which so many processes show it
+MIN_SPREAD = 1e-4  # relative; measured times may be equal only because of the timer's resolution
+LAUNCH_BOUND_SHARE = IDLE_SHARE  # of a step in which the GPU idles; the same limit as in the diagnosis
 
 
 def assumed_spread(waiting_share: pd.Series) -> pd.Series:
     """The relative standard deviation between processes of runs with this waiting share; if unknown, that of
     launch-bound steps."""
-    return (waiting_share.isna() | (waiting_share >= WAITING)).map(SPREADS).astype("float64")
+    return (waiting_share.isna() | (waiting_share >= HOST_BOUND_WAITING)).map(SPREADS).astype("float64")
 
 
 def spreads(processes: pd.Series, measured: pd.Series, waiting_share: pd.Series) -> pd.DataFrame:
-    """`spread` (the relative standard deviation between processes) and `processes` of each time: measured where several
-    processes timed it, assumed where one did."""
-    number = processes.astype("float64").fillna(1).clip(lower=1)
-    spread = measured.astype("float64").where(number > 1, assumed_spread(waiting_share))
-    return pd.DataFrame({"spread": spread, "processes": number})
+    """`spread` (the relative standard deviation between processes) and number of `processes` of each time. The spread
+    is the `measured` one if several processes timed it, else the assumed one."""
+    counts = processes.astype("float64").fillna(1).clip(lower=1)
+    spread = measured.astype("float64").where(counts > 1, assumed_spread(waiting_share))
+    return pd.DataFrame({"spread": spread, "processes": counts})
 
 
 def error_of_ratio(*sides: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     """(standard error of the logarithm of the ratio of two times, its degrees of freedom by Welch and Satterthwaite).
-    The sides have columns as from `spreads` and the same index. A spread below TIMER counts as TIMER; an assumed one
-    has infinite freedom."""
-    variances = [side["spread"].clip(lower=TIMER) ** 2 / side["processes"] for side in sides]
-    variance = sum(variances)
-    several = [(side["processes"] - 1).where(side["processes"] > 1, math.inf) for side in sides]
-    unknown = sum(each**2 / freedom for each, freedom in zip(variances, several, strict=True))
-    return variance**0.5, variance**2 / unknown
+    The two sides have the columns of `spreads` and the same index. A spread counts as MIN_SPREAD or more; an assumed
+    one has infinitely many degrees of freedom."""
+    variances = [side["spread"].clip(lower=MIN_SPREAD) ** 2 / side["processes"] for side in sides]
+    freedoms = [(side["processes"] - 1).where(side["processes"] > 1, math.inf) for side in sides]
+    total = sum(variances)
+    terms = [variance**2 / freedom for variance, freedom in zip(variances, freedoms, strict=True)]
+    return total**0.5, total**2 / sum(terms)
 
 
-def judged(ratio: pd.Series, error: pd.Series, freedom: pd.Series | float = math.inf) -> pd.DataFrame:
-    """`low` and `high` of each ratio's interval (base ÷ variant), its p-value `p`, `p_adjusted` for all these ratios
-    (Benjamini and Hochberg), and its `verdict`.
+def ratio_verdicts(ratio: pd.Series, error: pd.Series, freedom: pd.Series | float = math.inf) -> pd.DataFrame:
+    """A row per ratio (time of the base ÷ time of the variant): the ends `low` and `high` of its interval, its p-value
+    `p`, `p_adjusted` for all these ratios (Benjamini and Hochberg), and its `verdict`.
 
-    `error` is the standard error of the logarithm, with these degrees of `freedom`: infinite if it is assumed. The
-    interval is not adjusted for the number of ratios.
+    `error` is the standard error of the ratio's logarithm, with these degrees of `freedom`: infinitely many if it is
+    assumed. The interval is not adjusted for the number of ratios.
     """
-    from scipy.special import stdtr, stdtrit  # a sixth of a second, and most tables have nothing to compare
+    from scipy.special import stdtr, stdtrit  # imported in 0.15 s, and most tables have nothing to compare
 
     freedom = pd.Series(freedom, index=ratio.index, dtype="float64").clip(upper=1e9)
     distance = np.log(ratio.astype("float64")).abs()
     p_values = 2 * stdtr(freedom, -distance / error)
-    reach = np.exp(stdtrit(freedom, (1 + CONFIDENCE) / 2) * error)
-    p_adjusted = pd.Series(adjusted(p_values.to_numpy("float64")), index=ratio.index)
-    words = (ratio > 1).map({True: FASTER, False: SLOWER}).where(p_adjusted < RATE, UNCLEAR).astype("object")
+    factor = np.exp(stdtrit(freedom, (1 + CONFIDENCE) / 2) * error)
+    p_adjusted = pd.Series(adjusted_p_values(p_values.to_numpy("float64")), index=ratio.index)
+    words = (ratio > 1).map({True: FASTER, False: SLOWER}).where(p_adjusted < FALSE_RATE, UNCLEAR).astype("object")
     return pd.DataFrame(
         {
-            "low": ratio / reach, "high": ratio * reach, "p": p_values, "p_adjusted": p_adjusted,
+            "low": ratio / factor, "high": ratio * factor, "p": p_values, "p_adjusted": p_adjusted,
             "verdict": words.where(p_values.notna(), None),
         }
     )  # fmt: skip
 
 
-def adjusted(p_values: np.ndarray) -> np.ndarray:
-    """The p-values after Benjamini and Hochberg: below RATE, at most a share RATE of the verdicts is false. NaN stays
-    NaN."""
-    result, is_known = np.full(len(p_values), np.nan), np.flatnonzero(~np.isnan(p_values))
-    order = is_known[np.argsort(p_values[is_known])]
+def adjusted_p_values(p_values: np.ndarray) -> np.ndarray:
+    """The p-values adjusted by Benjamini and Hochberg: of the verdicts with an adjusted value below FALSE_RATE, at
+    most that share is expected to be wrong. NaN stays NaN."""
+    result = np.full(len(p_values), np.nan)
+    order = np.argsort(p_values)[: np.count_nonzero(~np.isnan(p_values))]  # NaN is sorted last
     scaled = p_values[order] * len(order) / np.arange(1, len(order) + 1)
     result[order] = np.minimum(1, np.minimum.accumulate(scaled[::-1])[::-1])
     return result
 
 
-def processes_for(spread: float, difference: float = WORTH) -> int:
-    """The processes per side that show this relative difference with probability POWER, given the spread between
+def needed_processes(spread: float) -> int:
+    """The processes per side that show RELEVANT_DIFFERENCE with probability POWER, given the spread between
     processes."""
     quantile = NormalDist().inv_cdf
-    reach = (quantile((1 + CONFIDENCE) / 2) + quantile(POWER)) * spread / math.log1p(difference)
+    reach = (quantile((1 + CONFIDENCE) / 2) + quantile(POWER)) * spread / math.log1p(RELEVANT_DIFFERENCE)
     return max(FEWEST_PROCESSES, math.ceil(2 * reach**2))
 
 
-def pooled(times: pd.Series, processes: pd.Series, measured: pd.Series) -> tuple[float, float, float]:
+def pooled_time(times: pd.Series, processes: pd.Series, measured: pd.Series) -> tuple[float, float, float]:
     """(median, relative standard deviation between processes, number of processes) of times of the same work. Each
     time comes from `processes` processes, with the `measured` spread between them."""
-    numbers, logarithms = processes.astype("float64").fillna(1), np.log(times.astype("float64"))
-    total = numbers.sum()
-    mean = (numbers * logarithms).sum() / total if total else math.nan
-    squares = (numbers - 1) * measured.astype("float64").fillna(0.0) ** 2 + numbers * (logarithms - mean) ** 2
-    return float(times.median()), float((squares.sum() / (total - 1)) ** 0.5) if total > 1 else math.nan, float(total)
+    counts, logarithms = processes.astype("float64").fillna(1), np.log(times.astype("float64"))
+    total = counts.sum()
+    mean = (counts * logarithms).sum() / total if total else math.nan
+    squares = (counts - 1) * measured.astype("float64").fillna(0.0) ** 2 + counts * (logarithms - mean) ** 2
+    spread = (squares.sum() / (total - 1)) ** 0.5 if total > 1 else math.nan
+    return float(times.median()), float(spread), float(total)
 
 
-def of_processes(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def ratios_of_processes(before: np.ndarray, after: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(ratio before ÷ after, standard error of its logarithm, degrees of freedom) of each cell, from the median steps
-    of the processes of both sides (Welch's test). Arrays have axes (cell, process, step)."""
+    of several processes per side (Welch's test). Arrays have axes (cell, process, step)."""
     sides = []
     for times in (before, after):
-        number, spread = times.shape[1], np.log(np.median(times, axis=2)).std(axis=1, ddof=1)
-        sides.append(spreads(*(pd.Series(each, range(len(times))) for each in (number, spread, math.nan))))
+        spread = np.log(np.median(times, axis=2)).std(axis=1, ddof=1)
+        sides.append(pd.DataFrame({"spread": spread, "processes": float(times.shape[1])}))
     error, freedom = error_of_ratio(*sides)
     return typical_ms(before) / typical_ms(after), error.to_numpy(), freedom.to_numpy()
 
@@ -119,13 +120,14 @@ def typical_ms(times: np.ndarray) -> np.ndarray:
     return np.exp(np.log(np.median(times, axis=-1)).mean(axis=-1))
 
 
-def fastest(times: pd.Series, between: pd.DataFrame) -> object | None:
-    """The label of the shortest of these times, if it is faster than each other one, else None. `between` has columns
-    as from `spreads` and the same index."""
+def fastest(times: pd.Series, process_spreads: pd.DataFrame) -> object | None:
+    """The label of the shortest of these times, if it is faster than each other one, else None. `process_spreads` has
+    the columns of `spreads` and the same index."""
     best = times.idxmin()
     others = times.drop(best)
-    error = error_of_ratio(between.drop(best), between.loc[[best] * len(others)].set_index(others.index))
-    return best if (judged(others / times[best], *error)["verdict"] == FASTER).all() else None
+    best_spreads = process_spreads.loc[[best] * len(others)].set_index(others.index)
+    error, freedom = error_of_ratio(process_spreads.drop(best), best_spreads)
+    return best if (ratio_verdicts(others / times[best], error, freedom)["verdict"] == FASTER).all() else None
 
 
 def is_launch_bound(idle_share: pd.Series, launch_us: pd.Series, kernel_us: pd.Series) -> pd.Series:

@@ -1,4 +1,4 @@
-"""Findings of the diagnosis: the table of one run, and the meaning of its columns."""
+"""The table of the findings of one run's diagnosis, and what its columns mean."""
 
 from collections.abc import Iterable
 
@@ -7,23 +7,23 @@ import pandas as pd
 from kernel_tables.diagnosis.diagnose import Diagnosis, as_table
 from profile_grid.study.table_spec import TableSpec, columns
 
-GAIN_OF_A_FINDING = columns("""
+GAIN_COLUMNS = columns("""
     abstained | bool | | whether the rule lacks data in this capture; `message` says which
     gain_ms | float | ms | at most gained in a step as it was captured
     gain_percent | float | % | the same, of the time from the first to the last activity of the GPU
 """)
-WORDS_OF_A_FINDING = columns("""
+WORDING_COLUMNS = columns("""
     sure | text | | certain (counted), likely (profiling adds to it), possible (only a change of the program can \
         show it)
     message | text | | what was found, in a sentence
     advice | text | | what to do
 """)
-OF_A_FINDING = columns(GAIN_OF_A_FINDING, WORDS_OF_A_FINDING)
+FINDING_COLUMNS = columns(GAIN_COLUMNS, WORDING_COLUMNS)
 
 
-def findings_table(found: Iterable[Diagnosis]) -> pd.DataFrame:
-    """These findings as the table of a run: largest gain first, then a row per rule that abstains."""
-    return as_table(list(found)).rename(columns={"where": "located"})[FINDINGS.names]
+def findings_table(diagnoses: Iterable[Diagnosis]) -> pd.DataFrame:
+    """The table of a run: its findings, the largest gain first, then a row per rule that abstains."""
+    return as_table(list(diagnoses)).rename(columns={"where": "located"})[FINDINGS.names]
 
 
 FINDINGS = TableSpec(
@@ -31,7 +31,7 @@ FINDINGS = TableSpec(
     "One row per run and finding of the diagnosis, and per rule that lacks data; a rule that found nothing has no row",
     columns(
         "code | text | | the rule; docs/finding-codes.md has its meaning and threshold",
-        OF_A_FINDING,
+        FINDING_COLUMNS,
         """
     evidence | text | | the numbers behind it, as JSON
     located | text | | ranges and kernels with the most of it, in ms of a step, and steps, as JSON

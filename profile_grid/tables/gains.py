@@ -1,17 +1,17 @@
-"""Claims and tables on one dimension: times at its default, and times and speed-ups at its other values."""
+"""Claims and tables on the speed-ups of one dimension: of its other values over its default."""
 
 from collections.abc import Sequence
 
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable
-from profile_grid.quantities import ABSENT, interval, known, ratio, significant, with_spread
+from profile_grid.quantities import ABSENT, counted, interval, known, ratio, significant, with_spread
 from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODE, MODEL, Dimension, keys_without
 from profile_grid.tables import model_parts, pivoting
 from profile_grid.tables.cells import lines_table, parts_table
-from profile_grid.tables.evidence import FASTER, SLOWER, UNCLEAR, WORTH, processes_for
+from profile_grid.tables.evidence import FASTER, RELEVANT_DIFFERENCE, SLOWER, UNCLEAR, needed_processes
 from profile_grid.tables.names import FORWARD, MAIN_PHASES, WHOLE_STEP
-from profile_grid.tables.wording import PASSES, Claim, capital, of_all, where
+from profile_grid.tables.wording import PASSES, Claim, capital, config_in_words, of_all
 
 LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 
@@ -22,43 +22,38 @@ def whole_steps(times: pd.DataFrame) -> pd.DataFrame:
 
 
 def largest_gain(times: pd.DataFrame, dimension: Dimension, base: str, modes: Sequence[str] = FULLEST_FIRST) -> Claim:
-    """The first sentence of an answer: the largest clear difference, in the first of the modes that has any, and the
-    median of all speed-ups. `times` is a table as of `times_with_base`, `base` the words for the default: "in fp32"."""
+    """The first sentence of an answer: the largest clear difference, in the first of the modes that has one, and the
+    median of all speed-ups. `times` is a table of `times_with_base`; `base` is the default in words: "in fp32"."""
     steps = whole_steps(times)
     clear = steps[steps["verdict"] != UNCLEAR]
     mode = next((mode for mode in modes if (clear["mode"] == mode).any()), None)
     clear = clear[clear["mode"] == mode] if modes else clear
     if clear.empty:
         text = "Whether a step is faster than {base} is {unclear} in {runs}: {needed}."
-        runs = _runs(len(steps))
+        runs = counted(len(steps), "run")
         if len(steps) == 1:
             row = steps.iloc[0].to_dict()
             text = "Whether {runs} is faster {value} than {base} is {unclear}: {needed}."
-            runs = f"{PASSES[row['mode']]} of {where(row | {dimension.key: dimension.default})}"
+            runs = f"{PASSES[row['mode']]} of {config_in_words(row | {dimension.key: dimension.default})}"
         value = dimension.words(steps[dimension.key].iloc[0])
         return Claim(text, "unclear", base=base, unclear=UNCLEAR, runs=runs, value=value, needed=_needed(steps))
     median = f"; the median of {len(steps)} speed-ups is {ratio(steps['speed_up'].median())}" if len(steps) > 1 else ""
-    far = clear.loc[clear["speed_up"].where(clear["speed_up"] > 1, 1 / clear["speed_up"]).idxmax()]
+    largest = clear.loc[clear["speed_up"].where(clear["speed_up"] > 1, 1 / clear["speed_up"]).idxmax()]
     return Claim(
         "{value}, {step} of {place} {is_faster} {base}{median}.",
-        "difference", value=capital(dimension.words(far[dimension.key])), step=PASSES[far["mode"]],
-        place=where(far.to_dict() | {dimension.key: dimension.default}),  # `value` names that dimension already
-        is_faster=_speed(far["speed_up"]), base=base,
-        median=median,
+        "difference", value=capital(dimension.words(largest[dimension.key])), step=PASSES[largest["mode"]],
+        # `value` names that dimension already
+        place=config_in_words(largest.to_dict() | {dimension.key: dimension.default}),
+        is_faster=_speed_up_in_words(largest["speed_up"]), base=base, median=median,
     )  # fmt: skip
 
 
-def _speed(gain: float) -> str:
+def _speed_up_in_words(gain: float) -> str:
     return f"is {significant(gain)} times as fast as" if gain > 1 else f"takes {significant(1 / gain)} times as long as"
 
 
-def _runs(number: int) -> str:
-    return f"{number} run{'' if number == 1 else 's'}"
-
-
-def by_value(times: pd.DataFrame, dimension: Dimension) -> list[Claim]:
-    """For each value the number of runs in which a step is faster, slower, or not clearly different from the
-    default."""
+def counts_by_value(times: pd.DataFrame, dimension: Dimension) -> list[Claim]:
+    """For each other value, the numbers of runs in which a step is faster, slower, or not clearly different."""
     steps = whole_steps(times)
     values = pivoting.sorted_values(steps, dimension.key)
     if len(values) == 1 and (steps["verdict"] == UNCLEAR).all():
@@ -66,44 +61,42 @@ def by_value(times: pd.DataFrame, dimension: Dimension) -> list[Claim]:
     return [verdict_counts(steps[steps[dimension.key] == value], dimension.words(value)) for value in values]
 
 
-def verdict_counts(steps: pd.DataFrame, which: str) -> Claim:
-    """The number of rows in which a step is faster, slower, or not clearly different."""
+def verdict_counts(steps: pd.DataFrame, heading: str) -> Claim:
+    """The numbers of rows in which a step is faster, slower, or not clearly different, after a heading."""
     parts = []
     for verdict in (FASTER, SLOWER, UNCLEAR):
         rows = steps[steps["verdict"] == verdict]
-        runs = str(len(rows)) if parts else of_all(len(rows), len(steps), "run")
-        amounts = 'marked "?"' if verdict == UNCLEAR else interval(rows["speed_up"], ratio) if len(rows) else ""
-        parts += [f"{verdict} in {runs} ({amounts})"] if len(rows) else []
-    unclear = steps[steps["verdict"] == UNCLEAR]
-    all_unclear = len(unclear) == len(steps)
+        if len(rows):
+            runs = str(len(rows)) if parts else of_all(len(rows), len(steps), "run")
+            amounts = 'marked "?"' if verdict == UNCLEAR else interval(rows["speed_up"], ratio)
+            parts.append(f"{verdict} in {runs} ({amounts})")
+    all_unclear = (steps["verdict"] == UNCLEAR).all()
     return Claim(
-        "{which}: {verdicts}{needed}.", "unclear" if all_unclear else "difference", which=capital(which),
-        verdicts=", ".join(parts), needed=f"; {_needed(unclear)}" if all_unclear else "",
+        "{which}: {verdicts}{needed}.", "unclear" if all_unclear else "difference", which=capital(heading),
+        verdicts=", ".join(parts), needed=f"; {_needed(steps)}" if all_unclear else "",
     )  # fmt: skip
 
 
 def _needed(unclear: pd.DataFrame) -> str:
-    """How many processes per run would show a difference of WORTH with the probability POWER, in words."""
-    needed = processes_for(float(unclear["spread"].max()) / 2**0.5)  # `spread` is of both sides together
-    return f"{needed} processes per run would probably show a difference of {100 * WORTH:.0f} %"
+    """How many processes per run would show RELEVANT_DIFFERENCE with the probability POWER, in words."""
+    needed = needed_processes(float(unclear["spread"].max()) / 2**0.5)  # `spread` is of both sides together
+    return f"{needed} processes per run would probably show a difference of {100 * RELEVANT_DIFFERENCE:.0f} %"
 
 
 def steps_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable:
     """One line per configuration: its step at the default, then its time and speed-up at each other value. `times` is a
-    table as of `times_with_base`."""
-    rows = times[times["phase"] == WHOLE_STEP]
-    keys, values = keys_without(dimension.key), pivoting.sorted_values(rows, dimension.key)
-    wide = pivoting.pivoted(rows, keys, dimension.key, ["mean_ms", "speed_up", "verdict"])
+    table of `times_with_base`."""
+    steps, figures = whole_steps(times), ["mean_ms", "speed_up", "verdict"]
+    keys, values = keys_without(dimension.key), pivoting.sorted_values(steps, dimension.key)
+    wide = pivoting.pivoted(steps, keys, dimension.key, figures)
 
     def cells(row: dict) -> list[str]:
         wide_row = wide.loc[tuple(row[key] for key in keys)]
-        gains = [
-            time_and_gain(*(wide_row[(name, value)] for name in ("mean_ms", "speed_up", "verdict"))) for value in values
-        ]
+        gains = [time_and_gain(*(wide_row[(name, value)] for name in figures)) for value in values]
         return [with_spread(row["base_mean_ms"], row["base_std_ms"]), *gains]
 
-    names = [f"{dimension.name_of(value)}, ms" for value in (dimension.default, *values)]
-    return lines_table(rows.drop_duplicates(keys), LEADING_KEYS, names, cells, hidden=(dimension.key,))
+    headings = [f"{dimension.name_of(value)}, ms" for value in (dimension.default, *values)]
+    return lines_table(steps.drop_duplicates(keys), LEADING_KEYS, headings, cells, hidden=(dimension.key,))
 
 
 def phases_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable:
@@ -115,23 +108,23 @@ def phases_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable:
 
     def cells(row: dict) -> list[str]:
         wide_row = wide.loc[tuple(row[key] for key in keys)]
-        return [_judged(wide_row.get(("speed_up", phase)), wide_row.get(("verdict", phase))) for phase in phases]
+        return [_marked_ratio(wide_row.get(("speed_up", phase)), wide_row.get(("verdict", phase))) for phase in phases]
 
     return lines_table(rows.drop_duplicates(keys), (*LEADING_KEYS, dimension.key), phases, cells)
 
 
 def parts_tables(parts: pd.DataFrame) -> list[tuple[str, MarkdownTable]]:
-    """Speed-up of the GPU time of each part, a column per model; one table with its title for each combination of the
-    other dimensions that vary; an empty list if no kernel is inside the range of a part. `parts` are rows of one
-    phase, as of `parts_with_base`."""
-    rows = pivoting.split(model_parts.if_parts_differ(parts), (MODEL.key, MODE.key))
-    return [(title, parts_table(some, "base_share", lambda row: ratio(row["speed_up"]))) for title, some in rows]
+    """(title, table) for each combination of further dimensions that vary: the speed-up of the GPU time of each part, a
+    column per model. Empty if no kernel is inside the range of a part. `parts`: rows of one phase of
+    `parts_with_base`."""
+    groups = pivoting.split(model_parts.rows_in_parts(parts), (MODEL.key, MODE.key))
+    return [(title, parts_table(rows, "base_share", lambda row: ratio(row["speed_up"]))) for title, rows in groups]
 
 
 def time_and_gain(ms: float, gain: float, verdict: str) -> str:
-    """A time in ms with its speed-up over the default in brackets, "?" if processes differ as much: "12.3 (× 1.53)"."""
-    return f"{significant(ms)} ({_judged(gain, verdict)})" if known(ms) else ABSENT
+    """A time in ms with its speed-up over the default in brackets, with "?" if that is unclear: "12.3 (× 1.53)"."""
+    return f"{significant(ms)} ({_marked_ratio(gain, verdict)})" if known(ms) else ABSENT
 
 
-def _judged(gain: float, verdict: str) -> str:
+def _marked_ratio(gain: float, verdict: str) -> str:
     return ratio(gain) + (" ?" if verdict == UNCLEAR else "")

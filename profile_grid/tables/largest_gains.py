@@ -1,7 +1,7 @@
-"""What fixing each finding of the diagnosis saves at most in a step without a profiler.
+"""How much time each finding of the diagnosis could save at most in a step without a profiler.
 
-Under a profiler the host takes longer, so the GPU idles longer. Without one, it idles for the time of the step minus
-the GPU's own time, which a profiler does not change. Idle time of any cause is at most that.
+Under a profiler the host takes longer, so the GPU idles longer. Without one, the GPU idles for the time of the step
+minus its busy time, which a profiler does not change. Idle time of any cause is at most that.
 """
 
 import numpy as np
@@ -15,12 +15,12 @@ from profile_grid.tables.names import WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, in_order_of, numbers
 
 UNITS = ("ms", "percent")
-NO_TENSOR_CORES = "no_tensor_cores"  # its finding holds all of the time of these matrix multiplies
-SOURCES = ("runs", "timings", "phases", "findings", "counter_findings")  # merged tables that are read
+NO_TENSOR_CORES = "no_tensor_cores"  # the rule whose gain is the entire time of these matrix multiplies
+SOURCES = ("runs", "timings", "phases", "findings", "counter_findings")  # the merged tables that this module reads
 
 
 def largest_first(merged: Merged) -> pd.DataFrame:
-    """One row per run and rule that speaks or abstains, with its bounds; the largest gain of a run first."""
+    """One row per run and finding, or rule that abstains, with its largest gains; in a run the largest comes first."""
     findings = at_most(bounded(all_findings(merged), merged))
     findings = findings.assign(_less=-findings["ms"].fillna(0.0))
     return in_order_of(findings, merged["runs"]["run"], "abstained", "_less").drop(columns="_less")
@@ -29,29 +29,34 @@ def largest_first(merged: Merged) -> pd.DataFrame:
 def all_findings(merged: Merged) -> pd.DataFrame:
     """The findings of every run; of a run with counters, also those of the rules that need them."""
     findings, runs = merged["findings"], merged["runs"]
-    counted = runs.loc[runs[COUNTERS.status_column] == COMPLETE, "run"]
-    if counted.empty:
+    runs_with_counters = runs.loc[runs[COUNTERS.status_column] == COMPLETE, "run"]
+    if runs_with_counters.empty:
         return findings
-    silent = findings["run"].isin(counted) & findings["code"].isin([rule.code for rule in OF_COUNTERS])
-    return pd.concat([findings[~silent], merged["counter_findings"]], ignore_index=True)
+    is_replaced = findings["run"].isin(runs_with_counters) & findings["code"].isin([rule.code for rule in OF_COUNTERS])
+    return pd.concat([findings[~is_replaced], merged["counter_findings"]], ignore_index=True)
 
 
 def bounded(findings: pd.DataFrame, merged: Merged) -> pd.DataFrame:
-    """The findings with unprofiled_ms and unprofiled_percent; NaN for runs that were not timed without a profiler."""
+    """The findings with unprofiled_ms and unprofiled_percent: the gain, limited to what a step without a profiler
+    allows; NaN for runs that were not timed without a profiler."""
     run = findings["run"].astype("str")
-    step = numbers(run.map(step_ms(merged)))
-    idle_ms = (step - numbers(run.map(_busy_ms(merged)))).clip(lower=0.0)
-    room_ms = idle_ms.where(findings["code"].isin(IDLE_TIME_RULES), step)
-    saved = numbers(run.map(_saved_by_tensor_cores(merged))).fillna(1.0).where(findings["code"] == NO_TENSOR_CORES, 1.0)
-    gain_ms = pd.Series(np.minimum(numbers(findings["gain_ms"]) * saved, room_ms), index=findings.index)
-    return findings.assign(unprofiled_ms=gain_ms, unprofiled_percent=100 * gain_ms / step)
+    step_ms = numbers(run.map(merged.step_ms))
+    idle_ms = (step_ms - numbers(run.map(_busy_ms(merged)))).clip(lower=0.0)
+    limit_ms = idle_ms.where(findings["code"].isin(IDLE_TIME_RULES), step_ms)
+    is_matmul = findings["code"] == NO_TENSOR_CORES
+    saved_share = numbers(run.map(_saved_by_tensor_cores(merged))).fillna(1.0).where(is_matmul, 1.0)
+    gain_ms = pd.Series(np.minimum(numbers(findings["gain_ms"]) * saved_share, limit_ms), index=findings.index)
+    return findings.assign(unprofiled_ms=gain_ms, unprofiled_percent=100 * gain_ms / step_ms)
 
 
-def _saved_by_tensor_cores(merged: Merged) -> pd.Series:
-    """By run the share of the time of fp32 matrix multiplies that bf16 saves at the GPU's peaks; NaN if unknown."""
-    peaks = {row.run: peaks_of(row.device_name) for row in merged["runs"].itertuples()}
-    known = {run: each for run, each in peaks.items() if each and each.bf16_flop_per_s}
-    return pd.Series({run: 1 - each.fp32_flop_per_s / each.bf16_flop_per_s for run, each in known.items()}, dtype=float)
+def _saved_by_tensor_cores(merged: Merged) -> dict[str, float]:
+    """The share of the time of fp32 matrix multiplies that bf16 saves at the peaks of a run's GPU, by run, if known."""
+    peaks_by_run = {row.run: peaks_of(row.device_name) for row in merged["runs"].itertuples()}
+    return {
+        run: 1 - peaks.fp32_flop_per_s / peaks.bf16_flop_per_s
+        for run, peaks in peaks_by_run.items()
+        if peaks and peaks.bf16_flop_per_s
+    }
 
 
 def at_most(findings: pd.DataFrame) -> pd.DataFrame:
@@ -61,17 +66,8 @@ def at_most(findings: pd.DataFrame) -> pd.DataFrame:
     return findings.assign(**gains)
 
 
-def step_ms(merged: Merged) -> pd.Series:
-    """Mean time of a step without a profiler, by run."""
-    timings = merged["timings"]
-    return _by_run(timings[timings["phase"] == WHOLE_STEP], "mean_ms").mean()
-
-
 def _busy_ms(merged: Merged) -> pd.Series:
-    """Mean time per captured step in which the GPU runs anything, by run."""
+    """Mean time per captured step in which the device runs anything, by run."""
     phases = merged["phases"]
-    return _by_run(phases[phases["phase"] == WHOLE_STEP], "gpu_busy_ns").mean() / 1e6
-
-
-def _by_run(rows: pd.DataFrame, column: str):
-    return numbers(rows[column]).groupby(rows["run"].astype("str"), sort=False)
+    steps = phases[phases["phase"] == WHOLE_STEP]
+    return numbers(steps["gpu_busy_ns"]).groupby(steps["run"].astype("str")).mean() / 1e6

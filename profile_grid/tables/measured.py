@@ -1,5 +1,5 @@
-"""The machines of the results, and the results of one machine for the sentences, tables and figures of a question. The
-results of two machines are never in one table."""
+"""The machines of the results, and the results of one machine, from which each question makes its sentences, tables and
+figures. Results of two machines are never in one table."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,13 +17,13 @@ from profile_grid.tables.names import FORWARD
 from profile_grid.tables.on_disk import declared_tables
 
 BY_KEY = {dimension.key: dimension for dimension in MACHINE_DIMENSIONS}
-DIGITS_OF_A_DIGEST = 12  # in a title
+DIGEST_DIGITS = 12  # in a title
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The values of the machine's dimensions, as text; None if no run has it. `distinct_by` are the dimensions that
-    distinguish it from another machine with the same title."""
+    """One machine: `facts` are the values of MACHINE_DIMENSIONS, as text, None if unknown; each is also an attribute.
+    `distinct_by`: keys of further dimensions that the title needs to differ from that of another machine."""
 
     facts: tuple[str | None, ...]
     distinct_by: tuple[str, ...] = ()
@@ -51,67 +51,63 @@ class Machine:
         """One line that names this machine uniquely."""
         facts = ((fact.heading, getattr(self, fact.key)) for fact in MACHINE_DIMENSIONS if fact.in_title)
         versions = [f"{heading} {value}" for heading, value in facts if value]
-        further = [f"{BY_KEY[key].heading} {_short(key, getattr(self, key))}" for key in self.distinct_by]
+        further = [f"{BY_KEY[key].heading} {_title_value(key, getattr(self, key))}" for key in self.distinct_by]
         return ", ".join([self.device_name or "unknown device", *versions, self.profiler, *further])
 
 
 def by_machine(runs: pd.DataFrame) -> list[tuple[Machine, list[str]]]:
-    """The machines and the names of their runs, in the order of the table. A run that failed before it recorded all
+    """(machine, names of its runs) of each machine, in the order of the table. A run that failed before it recorded all
     facts belongs to the first machine that contradicts none of them."""
-    groups: dict[Machine, list[str]] = {}
-    identities = [_identity(row) for row in runs.to_dict("records")]
-    for machine in sorted(set(identities), key=lambda identity: (-_facts(identity), identities.index(identity))):
-        _home(machine, groups)
-    for name, machine in zip(runs["run"], identities, strict=True):
-        groups[_home(machine, groups)].append(name)
-    order = {name: position for position, name in enumerate(runs["run"])}
-    machines = [(_with_distinct_title(machine, groups), names) for machine, names in groups.items() if names]
-    return sorted(machines, key=lambda pair: order[pair[1][0]])
+    recorded = [_recorded_machine(row) for row in runs.to_dict("records")]
+    machines: list[Machine] = []  # those with the most facts first, so that the others find theirs
+    for machine in sorted(dict.fromkeys(recorded), key=lambda machine: machine.facts.count(None)):
+        if _first_match(machine, machines) is None:
+            machines.append(machine)
+    names_by_machine: dict[Machine, list[str]] = {}
+    for name, machine in zip(runs["run"], recorded, strict=True):
+        names_by_machine.setdefault(_first_match(machine, machines), []).append(name)
+    return [(_with_distinct_title(machine, machines), names) for machine, names in names_by_machine.items()]
 
 
-def _with_distinct_title(machine: Machine, others: Iterable[Machine]) -> Machine:
-    """The machine with the dimensions in which others of the same title differ from it."""
-    twins = [other for other in others if other.title == machine.title]
-    differing = [key for key in MACHINE_KEYS if len({getattr(twin, key) for twin in twins}) > 1]
+def _with_distinct_title(machine: Machine, machines: Iterable[Machine]) -> Machine:
+    """The machine with the dimensions in which machines of the same title differ."""
+    same_title = [other for other in machines if other.title == machine.title]
+    differing = [key for key in MACHINE_KEYS if len({getattr(other, key) for other in same_title}) > 1]
     return replace(machine, distinct_by=tuple(differing))
 
 
 def command_to_measure_again(runs: pd.DataFrame) -> str:
-    """The command that measures exactly these runs again, on the machine where it is typed."""
+    """The command that measures exactly these runs again, on the machine on which it is run."""
     rows = runs.to_dict("records")
     measured = [(row["run"], stage) for row in rows for stage in STAGES if row[stage.status_column] != NOT_ASKED]
     files = [f"results/runs/{run}/{stage.result}" for run, stage in measured]
     return "snakemake --cores 1 all --forcerun \\\n    " + " \\\n    ".join(files)
 
 
-def _short(key: str, fact: str | None) -> str:
-    return (fact or "unknown")[: DIGITS_OF_A_DIGEST if key.endswith("_sha256") else None]
+def _title_value(key: str, fact: str | None) -> str:
+    return (fact or "unknown")[: DIGEST_DIGITS if key.endswith("_sha256") else None]
 
 
-def _identity(row: dict) -> Machine:
+def _recorded_machine(row: dict) -> Machine:
+    """The machine with the facts that this run recorded."""
     return Machine(tuple(str(row[key]) if known(row.get(key)) else None for key in MACHINE_KEYS))
 
 
-def _facts(machine: Machine) -> int:
-    return sum(fact is not None for fact in machine.facts)
-
-
-def _home(machine: Machine, groups: dict[Machine, list[str]]) -> Machine:
-    for other in groups:
+def _first_match(machine: Machine, machines: Iterable[Machine]) -> Machine | None:
+    """The first of the machines that has all known facts of this one."""
+    for other in machines:
         if all(fact in (None, theirs) for fact, theirs in zip(machine.facts, other.facts, strict=True)):
             return other
-    groups[machine] = []
-    return machine
+    return None
 
 
-TIME_OF_KERNELS = "gpu_time_ms"
-KERNEL_AND_TIME = ["kernel", TIME_OF_KERNELS]
-PLAIN = re.compile(r"[\w:.]+", re.ASCII)  # names that Markdown takes for nothing else
+KERNEL_TIME = "gpu_time_ms"
+PLAIN_NAME = re.compile(r"[\w:.]+", re.ASCII)  # has no character with a meaning in Markdown
 
 
 @dataclass(frozen=True)
 class Words:
-    """The terms for this kind of device."""
+    """What sentences call the device, its kernels and their time."""
 
     device: str = "GPU"
     kernel: str = "kernel"
@@ -125,7 +121,7 @@ ON_CPU = Words(device="CPU", kernel="operator", kernels="operators", time="opera
 
 @dataclass(frozen=True)
 class Measured:
-    """The runs of one machine, the summary tables of these runs, and a short name per kernel."""
+    """The results of one machine: its runs, their summary tables by name, and short names by kernel."""
 
     machine: Machine
     runs: pd.DataFrame
@@ -138,24 +134,24 @@ class Measured:
 
     @property
     def inference_mode(self) -> str:
-        """The mode whose forward pass answers for inference: `forward` where the grid has it."""
+        """The mode whose forward pass counts as inference: `forward` if the grid has it."""
         present = list(self.runs["mode"])
         return next((mode for mode in MODES if mode in present), present[0])
 
     @property
     def training_mode(self) -> str | None:
-        """The mode that answers for training: the complete step if the grid has it."""
+        """The mode that counts as training: the complete step if the grid has it; None without training."""
         present = set(self.runs["mode"])
         return next((mode for mode in FULLEST_FIRST if mode != FORWARD and mode in present), None)
 
     @property
     def has_kernels(self) -> bool:
         """Whether any table of kernels has a row: even a complete capture may have no kernels."""
-        return any(not self.tables[name].empty for name in _with_columns(self.tables, [TIME_OF_KERNELS]))
+        return any(not self.tables[name].empty for name in _with_columns(self.tables, [KERNEL_TIME]))
 
     @property
     def steps(self) -> tuple[str, str]:
-        """How many steps were timed, and how many captured."""
+        """How many steps of a run were timed, and how many captured, in words."""
         timed, captured = (self.runs[name].replace(0, None) for name in ("steps_timed", "steps_captured"))
         return interval(timed, count), interval(captured, count)
 
@@ -171,11 +167,11 @@ class Measured:
     def label(self, kernel: str) -> str:
         """A kernel in Markdown: its name as code if that is short, else its short name in bold."""
         short = self.short_names[kernel]
-        return f"`{kernel}`" if short == kernel and PLAIN.fullmatch(kernel) else f"**{escaped(short)}**"
+        return f"`{kernel}`" if short == kernel and PLAIN_NAME.fullmatch(kernel) else f"**{escaped(short)}**"
 
 
-class OfRuns(Mapping[str, pd.DataFrame]):
-    """The rows of these runs in each table; a table is read or made when it is first asked for."""
+class TablesOfRuns(Mapping[str, pd.DataFrame]):
+    """The rows of these runs in each table; a table is read or made on first use."""
 
     def __init__(self, names: list[str], tables: Mapping[str, pd.DataFrame]) -> None:
         self._names, self._tables = names, tables
@@ -196,25 +192,23 @@ class OfRuns(Mapping[str, pd.DataFrame]):
 
 def measured_on(machine: Machine, names: list[str], runs: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> Measured:
     """The results of these runs, all of one machine."""
-    of_machine = OfRuns(names, tables)
-    return Measured(machine, runs[runs["run"].isin(names)], of_machine, names_of_summary_kernels(of_machine))
+    machine_tables = TablesOfRuns(names, tables)
+    return Measured(machine, runs[runs["run"].isin(names)], machine_tables, names_of_summary_kernels(machine_tables))
 
 
 def names_of_summary_kernels(tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
-    """A short name per kernel in the summary tables, and so in the documents of a machine; those with the most time in
-    all runs get theirs first.
-
-    Figures and page choose other names for their further kernels.
-    """
-    kernel_times = [tables[name][KERNEL_AND_TIME] for name in _with_columns(tables, KERNEL_AND_TIME)]
+    """A short name per kernel in the summary tables, and so in the documents of a machine; the kernel with the most
+    time in all runs comes first. Figures and page name further kernels."""
+    columns = ["kernel", KERNEL_TIME]
+    kernel_times = [tables[name][columns] for name in _with_columns(tables, columns)]
     if not kernel_times:
         return {}
     times = pd.concat(kernel_times).groupby("kernel", sort=False, observed=True).sum().reset_index()
-    times = times.sort_values(["gpu_time_ms", "kernel"], ascending=[False, True])
+    times = times.sort_values([KERNEL_TIME, "kernel"], ascending=[False, True])
     return short_names(times["kernel"])
 
 
 def _with_columns(tables: Mapping[str, pd.DataFrame], columns: list[str]) -> list[str]:
-    """The summary tables that are declared with these columns; no table is read or made for that."""
+    """The names of the summary tables that are declared with these columns; this reads and makes no table."""
     summaries = [name for name in tables if name in SUMMARIES]
     return [name for name in summaries if {*columns} <= {*declared_tables()[name].all_names}]

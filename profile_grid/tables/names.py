@@ -1,4 +1,4 @@
-"""Names that occur as values of the tables. Imports nothing heavy."""
+"""Names that are values of the tables. Imports nothing heavy."""
 
 from cs336_model import ranges
 
@@ -6,11 +6,11 @@ MEASURE, STEP = ranges.MEASURE, ranges.STEP
 FORWARD, LOSS, BACKWARD, OPTIMIZER = ranges.PHASES
 RECOMPUTATION = ranges.RECOMPUTATION
 MAIN_PHASES = ranges.PHASES
-WHOLE_STEP = "step"  # the phase of a row that is about all phases of a step
-SLOWEST = -1  # as rank: the slowest of all ranks at every step
-WITHOUT_COMMUNICATION = "step without communication"  # as phase: gradients are not reduced
+WHOLE_STEP = "step"  # phase of a row on all phases of a step
+SLOWEST = -1  # rank of a row on the slowest rank of every step
+WITHOUT_COMMUNICATION = "step without communication"  # phase of steps in which gradients are not reduced
 ALL_PHASES = "all phases"
-OUTSIDE = "(outside)"  # the phase of what was launched in a step and in none of its phases
+OUTSIDE = "(outside)"  # phase of what is launched in a step, but in none of its phases
 NO_RANGE = "(no inner range)"
 FORWARD_OTHERS = "forward without matrix multiplies"
-OF_PROCESSES = ["processes", "process_spread"]  # columns: how many timed it, and the relative spread between them
+PROCESS_STATISTICS = ["processes", "process_spread"]  # columns: their number, and the relative spread between them

@@ -23,17 +23,17 @@ def declared_tables() -> dict[str, table_spec.TableSpec]:
     return {name: by_name[name] for name in catalogue.TABLES}
 
 
-# What sums are made of: all but the mean, shortest and longest time of a row, which are for readers of the table.
-OF_KERNELS = ("step", "phase", "range", "kernel", "class", "launches", "total_ns")
-COLUMNS_FOR_SUMS = {"kernels": (*dimensions.LEADING, *OF_KERNELS)}
+# Without the mean, shortest and longest time of a row, which nothing is computed from.
+KERNEL_COLUMNS = ("step", "phase", "range", "kernel", "class", "launches", "total_ns")
+COLUMNS_FOR_SUMS = {"kernels": (*dimensions.LEADING, *KERNEL_COLUMNS)}
 TEXT_KEYS = [key for key in dimensions.KEYS if not dimensions.BY_KEY[key].is_number]
 
 
 class TablesOnDisk(Mapping):
     """The Parquet tables in a folder by name, each read once, on first use.
 
-    `columns`: by table the columns to read, by default all. Raises WrongTable if a table in `declared` differs from its
-    declaration.
+    `columns`: by table, the columns to read; by default all. Raises WrongTable if a table in `declared` differs from
+    its declaration there.
     """
 
     def __init__(
@@ -64,14 +64,11 @@ class TablesOnDisk(Mapping):
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
-    """The table in a Parquet file, with all or these columns."""
-    wanted = None if columns is None else list(columns)
+    """The table in a Parquet file, with these columns or all."""
+    column_list = None if columns is None else list(columns)
     if path.stem in catalogue.TABLES_OF_A_RUN:
-        return _with_texts(with_categories(pq.read_table(path, columns=wanted)))
-    return _with_texts(pd.read_parquet(path, columns=wanted))
-
-
-def _with_texts(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with texts in the columns of dimensions whose values are texts: they were numbers in older tables."""
+        table = with_categories(pq.read_table(path, columns=column_list))
+    else:
+        table = pd.read_parquet(path, columns=column_list)
     numbers = [key for key in TEXT_KEYS if key in table and pd.api.types.is_integer_dtype(table[key])]
-    return table.astype(dict.fromkeys(numbers, "str"))
+    return table.astype(dict.fromkeys(numbers, "str"))  # older tables have numbers there

@@ -1,8 +1,8 @@
-"""The basis of the summary tables: the merged tables, and means over the measured steps.
+"""What the summary tables are made of: the merged tables, and means over the measured steps.
 
-Integer nanoseconds end here: results have the unit in the column's name. "GPU time" is the sum of the durations of
-kernels and memory operations (on a CPU: of outermost operators). "Per pass" is the mean over the measured steps; a step
-without the kernel counts as zero.
+Up to here, times are integer nanoseconds; results have their unit in the column's name. "GPU time" is the sum of the
+durations of kernels and memory operations (on a CPU: of outermost operators). "Per pass" is the mean over the measured
+steps; a step without the kernel counts as zero.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ CATEGORICAL = ("kernels", "phases", "ranges")  # large tables, whose texts are c
 
 
 class Merged:
-    """The merged tables by name, and values that several questions derive from them."""
+    """The merged tables by name, and values that several questions derive from them, each computed once."""
 
     def __init__(self, tables: Mapping[str, pd.DataFrame]) -> None:
         self.tables = tables
@@ -46,18 +46,22 @@ class Merged:
         return numbers(steps["gpu_busy_ns"]).groupby(steps["run"]).mean() / 1e6
 
     @cached_property
+    def step_ms(self) -> pd.Series:
+        """The mean time of a step without a profiler, by timed run."""
+        timings = self["timings"]
+        return numbers(timings[timings["phase"] == names.WHOLE_STEP].set_index("run")["mean_ms"])
+
+    @cached_property
     def waiting_share(self) -> pd.Series:
         """The share of a step without a profiler in which the GPU runs nothing, by timed run; NaN if not captured."""
-        timings = self["timings"]
-        step_ms = numbers(timings[timings["phase"] == names.WHOLE_STEP].set_index("run")["mean_ms"])
-        return (1 - self.busy_ms.reindex(step_ms.index) / step_ms).clip(lower=0)
+        return (1 - self.busy_ms.reindex(self.step_ms.index) / self.step_ms).clip(lower=0)
 
     @cached_property
     def process_spreads(self) -> pd.DataFrame:
         """`spread` between processes and `processes`, by run and phase (profile_grid/tables/evidence.py)."""
         timings = self["timings"]
         waiting = numbers(timings["run"].map(self.waiting_share))
-        table = evidence.spreads(*(numbers(timings[name]) for name in names.OF_PROCESSES), waiting)
+        table = evidence.spreads(*(numbers(timings[name]) for name in names.PROCESS_STATISTICS), waiting)
         return table.set_axis(pd.MultiIndex.from_frame(timings[["run", "phase"]]))
 
     def spreads_of(self, runs: pd.Series, phase: pd.Series | str) -> pd.DataFrame:
@@ -68,8 +72,8 @@ class Merged:
 
 
 def per_pass(rows: pd.DataFrame, by: list[str], steps: pd.Series) -> pd.DataFrame:
-    """One row per run and `by`: total_ns over all steps, gpu_time_ms and its spread per step, invocations per step,
-    and whether every measured step had the same number of them."""
+    """One row per run and `by`: total_ns over all steps, gpu_time_ms per step and its standard deviation, invocations
+    per step, and whether every measured step had the same number of them. `steps`: number of captured steps by run."""
     keys = ["run", *by]
     sums = rows.groupby([*keys, "step"], sort=False, observed=True)[["total_ns", "launches"]].sum()
     per_step = sums.reset_index()
@@ -78,11 +82,12 @@ def per_pass(rows: pd.DataFrame, by: list[str], steps: pd.Series) -> pd.DataFram
         total_ns=("total_ns", "sum"), launches=("launches", "sum"), steps=("step", "size"),
         fewest=("launches", "min"), most=("launches", "max"),
     ).reset_index()  # fmt: skip
-    table = led(texts.as_texts(table), texts.as_texts(rows[LEADING].drop_duplicates("run")))
+    table = with_leading_columns(texts.as_texts(table), texts.as_texts(rows[LEADING].drop_duplicates("run")))
     captured = numbers(table["run"].map(steps))
     mean_ns = numbers(table["total_ns"]) / captured
     deviation = per_step["total_ns"] - mean_ns.to_numpy()[groups.ngroup()]
-    squares = (deviation**2).groupby(groups.ngroup()).sum().to_numpy() + (captured - table["steps"]) * mean_ns**2
+    absent_steps = captured - table["steps"]  # in which nothing of the group ran: each deviates by the mean
+    squares = (deviation**2).groupby(groups.ngroup()).sum().to_numpy() + absent_steps * mean_ns**2
     table["gpu_time_ms"] = mean_ns / 1e6
     table["gpu_time_std_ms"] = (squares / (captured - 1).where(captured > 1)) ** 0.5 / 1e6
     table["invocations"] = numbers(table["launches"]) / captured
@@ -113,7 +118,7 @@ def largest_by_run(rows: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def in_run_order(table: pd.DataFrame, kernels: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """The rows in the order of the runs in `kernels`, then by `by`, by default the longest first."""
+    """The rows in the order of the runs in `kernels`, then by phase and `by`, by default the longest time first."""
     phases = ["phase"] if "phase" in table.columns else []
     keys = table.assign(_less=-table["gpu_time_ms"])
     return in_order_of(keys, kernels["run"].unique(), *phases, *(by or ["_less"])).drop(columns="_less")
@@ -126,6 +131,6 @@ def in_order_of(table: pd.DataFrame, runs: Iterable[str], *by: str) -> pd.DataFr
     return table.loc[keys.sort_values(["_run", *by], kind="stable").index].reset_index(drop=True)
 
 
-def led(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """The table with the dimensions of its runs as first columns, from rows that have them."""
+def with_leading_columns(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """The table with LEADING, the dimensions of its runs, as first columns; `rows` has these values."""
     return rows[LEADING].drop_duplicates("run").merge(table, on="run", how="right", validate="one_to_many")

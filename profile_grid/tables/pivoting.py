@@ -1,4 +1,4 @@
-"""Wide tables that refuse to put two rows into one cell, and tables split by the dimensions that they do not show."""
+"""Wide tables that never put two rows into one cell, and tables split by the dimensions that they do not show."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -14,7 +14,7 @@ class AmbiguousCell(OutsideError):
 
 
 def pivoted(rows: pd.DataFrame, index: Sequence[str], columns: str, values: Sequence[str]) -> pd.DataFrame:
-    """The rows as a wide table: a row per `index`, a column per value of `columns` below each of `values`.
+    """The rows as a wide table: a row per `index`, and for each of `values` a column per value of `columns`.
 
     Raises AmbiguousCell if two rows belong to one cell; nothing is averaged. Empty cells are NaN. Rows and columns are
     in order of appearance.
@@ -47,15 +47,15 @@ def unstacked(table: pd.DataFrame | pd.Series, level: str, fill_value: float | N
     Unstacked with sorting, then put in order: without sorting, pandas 3.0 puts values into wrong rows.
     """
     wide = table.unstack(level, fill_value=fill_value)
-    places = table.index.droplevel(level).drop_duplicates()
+    rows = table.index.droplevel(level).drop_duplicates()
     names = table.index.get_level_values(level).drop_duplicates()
-    wanted = names if wide.columns.nlevels == 1 else [(value, name) for value in table.columns for name in names]
-    return wide.loc[places, wanted]
+    columns = names if wide.columns.nlevels == 1 else [(value, name) for value in table.columns for name in names]
+    return wide.loc[rows, columns]
 
 
 def shown_dimensions(rows: pd.DataFrame, always: Sequence[str], hidden: Sequence[str] = ()) -> list[str]:
-    """The dimensions with a column in a table of these rows: those in `always`, and all with a value other than the
-    default, except `hidden` ones and those without any value."""
+    """The keys of the dimensions with a column in a table of these rows: those in `always`, and all that are not at
+    their default everywhere; without `hidden` ones and those without any value."""
     return [
         dimension.key
         for dimension in DIMENSIONS
@@ -66,23 +66,22 @@ def shown_dimensions(rows: pd.DataFrame, always: Sequence[str], hidden: Sequence
 
 
 def split(rows: pd.DataFrame, shown_keys: Sequence[str]) -> Iterator[tuple[str, pd.DataFrame]]:
-    """The rows by combination of the varying dimensions that are not `shown_keys`, in order of appearance, each with
-    its title: "precision bf16"; all rows without a title if nothing else varies; nothing without rows."""
-    varying = [key for key in KEYS if key not in shown_keys and rows[key].nunique() > 1]
-    if not varying:
-        yield from [("", rows)][: len(rows)]
-        return
-    for values, part in rows.groupby(varying, sort=False, dropna=False):
-        yield title_of(dict(zip(varying, values, strict=True)), varying), part
+    """(title, rows) for each combination of the dimensions that vary and are not `shown_keys`, in order of appearance;
+    a title is "precision bf16", or "" if no other dimension varies. Yields nothing without rows."""
+    varying_keys = [key for key in KEYS if key not in shown_keys and rows[key].nunique() > 1]
+    if varying_keys:
+        for values, group in rows.groupby(varying_keys, sort=False, dropna=False):
+            yield title_of(dict(zip(varying_keys, values, strict=True)), varying_keys), group
+    elif len(rows):
+        yield "", rows
 
 
 def sorted_values(rows: pd.DataFrame, key: str) -> list:
-    """The values of a dimension in these rows: numbers by size, others in the declared order, else in order of
-    appearance."""
-    present, order = list(dict.fromkeys(rows[key])), BY_KEY[key].order
-    if order:
-        return sorted(present, key=order)
-    declared = BY_KEY[key].values
-    if declared:
-        return [value for value in declared if value in present]
+    """The distinct values of a dimension in these rows: in the declared order; otherwise numbers by size, texts in
+    order of appearance."""
+    present, dimension = list(dict.fromkeys(rows[key])), BY_KEY[key]
+    if dimension.order:
+        return sorted(present, key=dimension.order)
+    if dimension.values:
+        return [value for value in dimension.values if value in present]
     return sorted(present) if pd.api.types.is_numeric_dtype(rows[key]) else present

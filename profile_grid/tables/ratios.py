@@ -1,16 +1,15 @@
-"""Speed-ups: ratios of two runs that differ in one dimension only, with their spread."""
+"""Speed-ups: ratios of the times of two runs that differ in one dimension only, with their standard deviations."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 
-from kernel_tables.attribution.path_text import innermost
 from profile_grid.study.dimensions import LEADING, Dimension, keys_without
 from profile_grid.study.table_spec import PER_PASS, columns
-from profile_grid.tables.evidence import error_of_ratio, judged
-from profile_grid.tables.names import NO_RANGE
-from profile_grid.tables.per_pass import Merged, in_order_of, led, numbers, per_pass, total_by_run
+from profile_grid.tables.evidence import error_of_ratio, ratio_verdicts
+from profile_grid.tables.model_parts import innermost_parts
+from profile_grid.tables.per_pass import Merged, in_order_of, numbers, per_pass, total_by_run, with_leading_columns
 
 
 def with_base(
@@ -19,19 +18,19 @@ def with_base(
     """The rows that are not at the dimension's default, each with its base: the row at the default that agrees in all
     other dimensions and in `by`. Rows without a value in `figure`, or without a base, are left out.
 
-    Adds base_run, base_`figure` and base_`spread`; speed_up = base ÷ figure; speed_up_std, from the relative spreads of
-    both, which are independent. Raises MergeError if a row has two bases.
+    Adds base_run, base_`figure`, base_`spread`, and the columns of with_speed_up. Raises MergeError if a row has two
+    bases.
     """
     measured = rows[rows[figure].notna()]
-    at_base = measured[dimension.key] == dimension.default
+    is_base = measured[dimension.key] == dimension.default
     keys = [*keys_without(dimension.key), *by]
-    base = measured.loc[at_base, ["run", *keys, figure, spread]]
+    base = measured.loc[is_base, ["run", *keys, figure, spread]]
     base = base.rename(columns={name: f"base_{name}" for name in ("run", figure, spread)})
-    return with_speed_up(measured[~at_base].merge(base, on=keys, how="inner", validate="many_to_one"), figure, spread)
+    return with_speed_up(measured[~is_base].merge(base, on=keys, how="inner", validate="many_to_one"), figure, spread)
 
 
 def with_speed_up(both: pd.DataFrame, figure: str, spread: str) -> pd.DataFrame:
-    """The rows with speed_up, base_`figure` ÷ `figure`, and speed_up_std from the relative spreads of both."""
+    """The rows with speed_up, base_`figure` ÷ `figure`, and speed_up_std, from the standard deviations of both."""
     ratio, std = ratio_and_std(both[f"base_{figure}"], both[f"base_{spread}"], both[figure], both[spread])
     return both.assign(speed_up=ratio, speed_up_std=std)
 
@@ -44,31 +43,30 @@ def ratio_and_std(
     return ratio, ratio * ((upper_std / upper) ** 2 + (lower_std / lower) ** 2) ** 0.5
 
 
-def pairs(runs: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
+def baseline_pairs(runs: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
     """`run` and `base_run` of every run that is not at the default and has a base."""
-    keys, at_base = keys_without(dimension.key), runs[dimension.key] == dimension.default
-    base = runs.loc[at_base, ["run", *keys]].rename(columns={"run": "base_run"})
-    both = runs.loc[~at_base, ["run", *keys]].merge(base, on=keys, how="inner", validate="many_to_one")
+    keys, is_base = keys_without(dimension.key), runs[dimension.key] == dimension.default
+    base = runs.loc[is_base, ["run", *keys]].rename(columns={"run": "base_run"})
+    both = runs.loc[~is_base, ["run", *keys]].merge(base, on=keys, how="inner", validate="many_to_one")
     return both[["run", "base_run"]]
 
 
-def both_sides(merged: Merged, dimension: Dimension, times: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """The rows of `times` for all pairs of a run and its base, one row per pair and `by` of either, in the order of the
-    runs: figures of the run, and of its base as base_...; 0 if missing."""
+def join_baseline(merged: Merged, dimension: Dimension, times: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """One row per pair of a run and its base, and `by` that either has: the figures of the run from `times`, and those
+    of its base as base_...; 0 if missing. In the order of the runs."""
     figures = [name for name in times.columns if name not in ("run", *by)]
     captured = merged["runs"][merged["runs"]["run"].isin(times["run"])]
-    both = pairs(captured, dimension)
-    variants = both.merge(times, on="run")
-    base = both.merge(times.rename(columns={name: f"base_{name}" for name in ("run", *figures)}), on="base_run")
-    table = variants.merge(base, on=["run", "base_run", *by], how="outer", sort=False)
+    pairs = baseline_pairs(captured, dimension)
+    variants = pairs.merge(times, on="run")
+    bases = pairs.merge(times.rename(columns={name: f"base_{name}" for name in ("run", *figures)}), on="base_run")
+    table = variants.merge(bases, on=["run", "base_run", *by], how="outer", sort=False)
     numeric = [*figures, *(f"base_{name}" for name in figures)]
     table = table.fillna(dict.fromkeys(numeric, 0.0)).astype(dict.fromkeys(numeric, "float64"))
-    return led(in_order_of(table, captured["run"]), captured)
+    return with_leading_columns(in_order_of(table, captured["run"]), captured)
 
 
-def compared(rows: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
-    """The rows of runs that have a counterpart with another value of this dimension only, including those at the
-    default."""
+def with_counterparts(rows: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
+    """The rows of runs for which another run differs in this dimension only; those at the default belong to them."""
     values = rows.groupby(keys_without(dimension.key), sort=False)[dimension.key].transform("nunique")
     return rows[values > 1]
 
@@ -79,12 +77,12 @@ def times_with_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
     table = with_base(timings, dimension, "mean_ms", "std_ms", by=["phase"])
     variant, base = (merged.spreads_of(table[run], table["phase"]) for run in ("run", "base_run"))
     error, freedom = error_of_ratio(variant, base)
-    groups = [rows.index for _, rows in table.groupby("phase", sort=False)]
-    by_phase = [judged(table["speed_up"][rows], error[rows], freedom[rows]) for rows in (*groups, table.index[:0])]
-    verdict = pd.concat(by_phase).reindex(table.index)
+    indices = [rows.index for _, rows in table.groupby("phase", sort=False)] or [table.index]
+    by_phase = [ratio_verdicts(table["speed_up"][index], error[index], freedom[index]) for index in indices]
+    verdicts = pd.concat(by_phase).reindex(table.index)
     return table.assign(
-        speed_up_low=verdict["low"].astype("float64"), speed_up_high=verdict["high"].astype("float64"),
-        verdict=verdict["verdict"].astype("object"), spread=(variant["spread"] ** 2 + base["spread"] ** 2) ** 0.5,
+        speed_up_low=verdicts["low"].astype("float64"), speed_up_high=verdicts["high"].astype("float64"),
+        verdict=verdicts["verdict"].astype("object"), spread=(variant["spread"] ** 2 + base["spread"] ** 2) ** 0.5,
         processes=np.minimum(variant["processes"], base["processes"]),
     )  # fmt: skip
 
@@ -93,13 +91,13 @@ def parts_with_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
     """GPU time of each run, phase and part of the model, and of its base at the dimension's default, both with their
     share of the step."""
     kernels = merged.kernels
-    kernels = kernels.assign(part=kernels["range"].fillna("").astype(object).map(innermost).replace("", NO_RANGE))
+    kernels = kernels.assign(part=innermost_parts(kernels["range"]))
     times = per_pass(kernels, ["phase", "part"], merged.captured_steps)
     times["share"] = numbers(times["total_ns"]) / numbers(times["run"].map(total_by_run(kernels)))
     table = with_base(times, dimension, "gpu_time_ms", "gpu_time_std_ms", by=["phase", "part"])
     shares = times.set_index(["run", "phase", "part"])["share"]
-    at_base = pd.MultiIndex.from_frame(table[["base_run", "phase", "part"]])
-    table["base_share"] = shares.reindex(at_base).to_numpy(dtype="float64")
+    base_rows = pd.MultiIndex.from_frame(table[["base_run", "phase", "part"]])
+    table["base_share"] = shares.reindex(base_rows).to_numpy(dtype="float64")
     return table.drop(columns=["total_ns", "same_in_every_step"])
 
 

@@ -1,7 +1,7 @@
-"""Repeated texts of large tables stored once: a million rows have a few hundred different ones.
+"""Each text of a large table stored once: a million rows have a few hundred different ones.
 
-In Arrow these are dictionary-encoded columns, in pandas categories. Categories are in alphabetical order, so sorting by
-them sorts by text; group them with `observed=True`.
+Arrow calls this dictionary encoding, pandas categories. Categories are in alphabetical order, so sorting by them sorts
+by text; group by them with `observed=True`.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ import pyarrow as pa
 NULLABLE = {pa.int64(): pd.Int64Dtype()}
 
 
-def encoded(table: pa.Table) -> pa.Table:
+def dictionary_encoded(table: pa.Table) -> pa.Table:
     """The table with dictionary-encoded texts."""
     columns = [column.dictionary_encode() if _is_text(column.type) else column for column in table.columns]
     return pa.table(columns, names=table.column_names)
@@ -21,19 +21,19 @@ def encoded(table: pa.Table) -> pa.Table:
 
 def with_categories(table: pa.Table) -> pd.DataFrame:
     """The table with texts as categories; integers stay integers even if some are missing."""
-    columns = zip(table.column_names, encoded(table).columns, strict=True)
+    columns = zip(table.column_names, dictionary_encoded(table).columns, strict=True)
     return pd.DataFrame({name: _in_pandas(column) for name, column in columns})
 
 
-def repeated(values: Iterable, times: np.ndarray) -> pd.Series:
-    """Each value repeated, as numpy.repeat does; texts as categories."""
+def repeated_column(values: Iterable, times: np.ndarray) -> pd.Series:
+    """Each value repeated as often as `times` says, as by numpy.repeat; texts as categories."""
     column = pd.Series(list(values))
     column = column if pd.api.types.is_numeric_dtype(column) else column.astype("category")
     return column.repeat(times).reset_index(drop=True)
 
 
 def as_texts(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with its categories as text."""
+    """The table with categories converted to text."""
     return table.astype({name: "str" for name, kind in table.dtypes.items() if isinstance(kind, pd.CategoricalDtype)})
 
 

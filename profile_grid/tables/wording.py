@@ -1,5 +1,5 @@
-"""Sentences as claims, with the numbers in them and the rule by which they hold; and the wording that the sentences of
-all questions share: names of runs, lists, extremes."""
+"""Sentences as claims, each with its numbers and the rule that justifies it; and wording that the sentences of all
+questions share: names of runs, lists, counts."""
 
 import re
 from collections import Counter
@@ -26,17 +26,17 @@ RULES = {
     "predicted": "follows from shapes, rules or the data sheet, and was not measured",
     "missing": "what the tables lack, and why",
 }
-VERDICTS = ("difference", "unclear")  # rules of sentences that rest on the differences between processes
+VERDICTS = ("difference", "unclear")  # the rules that rest on differences between processes
 FIELD = re.compile(r"\{[^{}]*\}")
 WORD = re.compile(r"\S*\w\S*")
 WITH = "with "
-NO_KERNEL = "No available kernel. Aborting execution. "  # before a reason
+NO_KERNEL = "No available kernel. Aborting execution. "  # PyTorch writes this before a reason
 SWITCHED_OFF = re.compile(r" [\w ]+ not used because: [\w ]+ disabled\.")  # backends other than the refused one
-MOST_WORDS, MOST_BULLETS = 30, 5  # of a lead, and below it
+MAX_WORDS, MAX_BULLETS = 30, 5  # of a lead; below it
 
 
 class Claim(str):
-    """A sentence in Markdown. `template` has no digit: all numbers, and names with digits, are among `numbers`."""
+    """A sentence in Markdown. Its `template` has no digit: all numbers, and names with digits, are in `numbers`."""
 
     rule: str
     numbers: dict[str, str]
@@ -52,8 +52,8 @@ class Claim(str):
         return claim
 
 
-def words(text: str) -> int:
-    """The number of words of a sentence; a sign such as "%" or "±" is no word."""
+def word_count(text: str) -> int:
+    """The number of words in a sentence; a sign such as "%" or "±" is no word."""
     return len(WORD.findall(text))
 
 
@@ -63,58 +63,57 @@ NO_WINNER = "no clear winner"  # of several times
 NO_FORWARD_PASS = Claim("Not answered: no capture of a forward pass is complete.", "missing")
 
 
-def where(row, named: Collection[str] = ()) -> str:
-    """The dimensions of a row but the mode, in Markdown: "small at context 512", "small at context 512 in bf16";
-    defaults are not named, except of the dimensions `named`."""
-    values = _values(row)
-    pairs = ((dimension, values.get(dimension.key)) for dimension in EVERY_DIMENSION if dimension is not MODE)
-    shown = ((key, value) for key, value in pairs if known(value) and (value != key.default or key.key in named))
-    return _joined([escaped(key.words(value)) for key, value in shown])
+def config_in_words(row: Mapping | pd.Series, named: Collection[str] = ()) -> str:
+    """The dimensions of a row in Markdown, without the mode: "small at context 512", "small at context 512 in bf16".
+    Defaults are left out, except those of the dimensions `named`."""
+    values = ((dimension, row.get(dimension.key)) for dimension in EVERY_DIMENSION if dimension is not MODE)
+    return _joined([
+        escaped(dimension.words(value))
+        for dimension, value in values
+        if known(value) and (value != dimension.default or dimension.key in named)
+    ])  # fmt: skip
 
 
-def varying(runs: pd.DataFrame) -> list[str]:
+def named_keys(runs: pd.DataFrame) -> list[str]:
     """The dimensions whose default has to be named to tell these runs apart."""
-    return [key.key for key in (PRECISION, ATTENTION, GPUS) if runs[key.key].nunique() > 1]
+    return [dimension.key for dimension in (PRECISION, ATTENTION, GPUS) if runs[dimension.key].nunique() > 1]
 
 
 def _joined(words: list[str]) -> str:
-    """Words of dimensions with one "with" for those that follow each other: "with batch 2 and flash attention"."""
-    groups = [(begins, list(texts)) for begins, texts in groupby(words, lambda word: word.startswith(WITH))]
-    return " ".join(
-        WITH + listed([text.removeprefix(WITH) for text in texts]) if begins else " ".join(texts)
-        for begins, texts in groups
-    )
+    """The words of dimensions; those that follow each other share one "with": "with batch 2 and flash attention"."""
+    texts = []
+    for is_with, group in groupby(words, lambda word: word.startswith(WITH)):
+        if is_with:
+            texts.append(WITH + listed([word.removeprefix(WITH) for word in group]))
+        else:
+            texts += group
+    return " ".join(texts)
 
 
-def run_in_words(row, named: Collection[str] = ()) -> str:
-    """A complete run in Markdown: "small at context 512, training step". `named` is that of `where`."""
-    mode = _values(row)[MODE.key]
-    return f"{where(row, named)}, {escaped(MODE.name_of(mode))}" if known(mode) else where(row, named)
+def run_in_words(row: Mapping | pd.Series, named: Collection[str] = ()) -> str:
+    """A complete run in Markdown: "small at context 512, training step". `named` is that of `config_in_words`."""
+    mode, configuration = row[MODE.key], config_in_words(row, named)
+    return f"{configuration}, {escaped(MODE.name_of(mode))}" if known(mode) else configuration
 
 
-def _values(row) -> Mapping:
-    """The values of a row by column; the row is a named tuple, a dict or a Series."""
-    return row._asdict() if hasattr(row, "_asdict") else row
-
-
-def places(rows: pd.DataFrame, most: int = 4) -> str:
+def configs_in_words(rows: pd.DataFrame, most: int = 4) -> str:
     """The distinct configurations of these rows in words, without modes: the first `most` by name, the rest as a
     number."""
-    names = list(dict.fromkeys(where(row) for row in rows.itertuples()))
+    names = list(dict.fromkeys(config_in_words(row) for row in rows.to_dict("records")))
     if len(names) <= most:
         return listed(names)
     return f"{', '.join(names[:most])} and {len(names) - most} more"
 
 
 def some_runs(rows: pd.DataFrame, every: pd.DataFrame) -> str:
-    """These of all runs: one by its name, several as a number, since the document's tables name them."""
+    """These runs of `every` run: one by its name, several as a number, since the document's tables name them."""
     if len(rows) != 1 or len(every) == 1:
         return of_all(len(rows), len(every), "run")
-    return (run_in_words if every[MODE.key].nunique() > 1 else where)(rows.iloc[0])
+    return (run_in_words if every[MODE.key].nunique() > 1 else config_in_words)(rows.iloc[0])
 
 
 def capital(text: str) -> str:
-    """The text with a capital letter in front."""
+    """The text with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
@@ -124,42 +123,37 @@ def listed(words: list[str]) -> str:
 
 
 def runs_in_words(rows: pd.DataFrame, most: int = 2) -> str:
-    """The runs of these rows in words: "small at context 512, training step; and 3 more", the first `most` by name."""
+    """The runs of these rows in words, the first `most` by name: "small at context 512, training step; 3 more"."""
     names = list(dict.fromkeys(run_in_words(row) for row in rows.to_dict("records")))
     more = [f"{len(names) - most} more"] if len(names) > most else []
     return "; ".join([*names[:most], *more])
 
 
-def of_all(some: int, every: int, noun: str = "configuration", plural: str | None = None) -> str:
+def of_all(number: int, total: int, noun: str = "configuration", plural: str | None = None) -> str:
     """A number of a total in words: "all 20 configurations", "both configurations", "3 of 20 configurations"."""
-    if every == 1:
-        return f"the only {noun}" if some else f"no {noun}"
+    if total == 1:
+        return f"the only {noun}" if number else f"no {noun}"
     plural = plural or f"{noun}s"
-    if every == some == 2:
-        return f"both {plural}"
-    return f"all {every} {plural}" if some == every else f"{some or 'none'} of {every} {plural}"
+    if number == total:
+        return f"both {plural}" if total == 2 else f"all {total} {plural}"
+    return f"{number or 'none'} of {total} {plural}"
 
 
-def leaders(
-    names: list[str], most: int = 3, unnamed: str = "others", noun: str = "run", every: int | None = None
-) -> str:
-    """The commonest names with their counts: "**sgemm 128×64 tn** in 12 of 20 runs, **reduce sum** in 8". The name
-    `unnamed` comes last. `every`: the number of all runs, if some have no name."""
-    ranking = sorted(Counter(names).most_common(), key=lambda pair: pair[0] == unnamed)
-    every = every or len(names)
-    if len(ranking) < 2 and every > len(names):
-        return "".join(f"{name} in {of_all(count, every, noun)}" for name, count in ranking)
+def leaders(names: list[str], most: int = 3, noun: str = "run", every: int | None = None) -> str:
+    """The commonest names with their counts: "**sgemm 128×64 tn** in 12 of 20 runs, **reduce sum** in 8". `every`: the
+    number of all runs, if some have no name."""
+    ranking, every = Counter(names).most_common(), every or len(names)
     if len(ranking) < 2:
-        return "".join(name + (f" in {of_all(count, count, noun)}" if count > 1 else "") for name, count in ranking)
+        return "".join(name + (f" in {of_all(number, every, noun)}" if every > 1 else "") for name, number in ranking)
     most += len(ranking) == most + 1  # "others" would stand for one name
-    first, *rest = ranking[:most]
-    texts = [f"{first[0]} in {first[1]} of {every} {noun}s", *(f"{name} in {number}" for name, number in rest)]
-    rest_count = sum(number for _, number in ranking[most:])
-    return listed([*texts, f"others in {rest_count}"] if rest_count else texts)
+    (first, first_number), *others = ranking[:most]
+    texts = [f"{first} in {first_number} of {every} {noun}s", *(f"{name} in {number}" for name, number in others)]
+    rest = sum(number for _, number in ranking[most:])
+    return listed([*texts, f"others in {rest}"] if rest else texts)
 
 
 def winners(names: list[str], noun: str = "run") -> str:
-    """The names that win, with their counts, without NO_WINNER: "flash in 2 of 3 runs"; "none" if nothing wins."""
+    """The winners, by run or NO_WINNER, with their counts: "flash in 2 of 3 runs"; "none" if nothing wins."""
     counts = Counter(name for name in names if name != NO_WINNER).most_common()
     if len(names) == 1 and counts:
         return counts[0][0]
@@ -171,16 +165,16 @@ def median_note(values: pd.Series, text: Callable[[float], str]) -> str:
     return f" (median {text(values.median())})" if len(values) > 2 else ""
 
 
-def stand_in(measured: Measured) -> list[str]:
-    """A sentence that the forward pass of another mode is used, if the grid has no run of the forward pass only."""
+def mode_note(measured: Measured) -> list[str]:
+    """A sentence that the forward phase of another mode is used, if no run measured the forward pass alone."""
     if measured.inference_mode == FORWARD:
         return []
     text = "No run measured the forward pass alone; the numbers are those of the forward phase of the {mode}."
     return [Claim(text, "missing", mode=MODES[measured.inference_mode])]
 
 
-def of_pytorch(reason: str) -> str:
-    """PyTorch's reason, without places in its source and without backends that were switched off."""
+def pytorch_reason(reason: str) -> str:
+    """PyTorch's reason, without positions in its source and without backends that were switched off."""
     text = SWITCHED_OFF.sub("", WHERE_IN_PYTORCH.sub("", reason)).replace(NO_KERNEL, "")
     return f"{text.removesuffix(CUT)} (the rest was not recorded)" if text.endswith(CUT) else text
 
@@ -188,29 +182,29 @@ def of_pytorch(reason: str) -> str:
 def no_kernels_sentence(measured: Measured) -> str:
     """A sentence that no kernels were captured on this machine, with the reasons that the runs give."""
     runs = measured.runs
-    not_captured = runs[CAPTURE.status_column] != COMPLETE  # what else may lack a reason is another matter
+    not_captured = runs[CAPTURE.status_column] != COMPLETE  # the reasons of the others are about other stages
     reasons = [*runs.loc[not_captured, "reason"].dropna(), *runs["note"].dropna()]
-    none = (runs[CAPTURE.status_column] == NOT_ASKED).all()
-    unknown = "captures were not requested" if none else "no reason was recorded"
+    is_requested = (runs[CAPTURE.status_column] != NOT_ASKED).any()
+    unknown = "no reason was recorded" if is_requested else "captures were not requested"
     why = "; ".join(dict.fromkeys(str(reason) for reason in reasons)) or unknown
     by = f" by {measured.machine.profiler}" if measured.machine.backend else ""
     text = "Not answered: no {kernels} were captured{by} ({why})."
     return Claim(text, "missing", kernels=measured.words.kernels, by=by, why=escaped(why))
 
 
-def top_of(table: pd.DataFrame, scope: str) -> pd.DataFrame:
+def first_ranked(table: pd.DataFrame, scope: str) -> pd.DataFrame:
     """The rows of rank 1 in this scope."""
     return table[(table["scope"] == scope) & (table["rank"] == 1)]
 
 
 def fused_sentence(measured: Measured, classes: pd.DataFrame) -> list[str]:
-    """A sentence that fused attention kernels contain matrix multiplies that count as attention, if the forward pass
-    has any; `classes` are its shares by class."""
+    """A sentence that fused attention kernels contain matrix multiplies, which count as attention, if the forward pass
+    has such kernels; `classes` are its shares by class."""
     shares = family_shares(classes).query("family == 'attention' and share > 0")
     if shares.empty:
         return []
     text = (
         "Fused attention {kernels} ({share} of the forward pass) contain matrix multiplies and softmax; they count as"
+        " attention."
     )
-    text += " attention."
     return [Claim(text, kernels=measured.words.kernels, share=interval(shares["share"], percent))]

@@ -15,17 +15,8 @@ from profile_grid.stages.capture.tables import RANK_TABLES
 from profile_grid.stages.energy.tables import study_tables as energy_tables
 from profile_grid.stages.timing.tables import STATISTICS, explained_error
 from profile_grid.study.dimensions import BY_KEY, KEYS, LEADING, run_name
-from profile_grid.study.stages import (
-    CAPTURE,
-    COLD_START,
-    COUNTERS,
-    HOST_TRACE,
-    MEMORY,
-    NOT_ASKED,
-    STAGES,
-    TIMING,
-)
-from profile_grid.tables.names import OF_PROCESSES
+from profile_grid.study.stages import CAPTURE, COLD_START, COUNTERS, HOST_TRACE, MEMORY, NOT_ASKED, STAGES, TIMING
+from profile_grid.tables.names import PROCESS_STATISTICS
 
 KERNEL = ["step", "phase", "range", "kernel", "class", "launches", "total_ns", "mean_ns", "min_ns", "max_ns"]
 PHASE = ["step", "phase", "wall_ns", "gpu_span_ns", "gpu_busy_ns", "kernel_ns", "kernels", "memop_ns", "memops"]
@@ -33,7 +24,7 @@ FINDING = ["code", "abstained", "gain_ms", "gain_percent", "sure", "message", "a
 RANGE = ["step", "phase", "range", "instances", "wall_ns", "gpu_time_ns", "kernels", "memop_time_ns", "memops"]
 ERRORS = ["loss_error", "logits_error", "gradient_norm_error", "explained_error", "within_precision", "reason"]
 LOSSES = pd.DataFrame(columns=["number", "loss"])
-RANK_TIMES = pd.DataFrame(columns=["rank", "phase", *STATISTICS, *OF_PROCESSES])
+RANK_TIMES = pd.DataFrame(columns=["rank", "phase", *STATISTICS, *PROCESS_STATISTICS])
 MODES = ("forward", "forward_backward", "train_step")
 STATUS_OF_OTHERS = {one.status_column: NOT_ASKED for one in STAGES if one not in (TIMING, CAPTURE)}
 SDPA = "block > attention > scaled dot product attention"
@@ -160,7 +151,7 @@ def merged(runs: list[Made]) -> dict[str, pd.DataFrame]:
             for name, make in (("kernels", _kernel_rows), ("phases", _phase_rows), ("ranges", _range_rows)):
                 rows[name] += [[*lead, step, *row] for row in make(run, step)]
     columns = {"kernels": KERNEL, "phases": PHASE, "ranges": RANGE, "findings": FINDING}
-    columns["timings"] = ["phase", *STATISTICS, *OF_PROCESSES, "status"]
+    columns["timings"] = ["phase", *STATISTICS, *PROCESS_STATISTICS, "status"]
     columns |= {"accuracy": ERRORS, "cost": ["stage", "compile_s"]}
     tables = {name: pd.DataFrame(rows[name], columns=[*LEADING, *columns[name]]) for name in columns}
     return {"runs": pd.DataFrame(rows["runs"]).convert_dtypes(), **tables, **without_requests()}

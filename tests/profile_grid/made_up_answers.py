@@ -5,7 +5,7 @@ from functools import cache
 
 import pandas as pd
 
-from profile_grid.documents.documents import asked_of, documents, section
+from profile_grid.documents.documents import document_names, documents, section
 from profile_grid.documents.summaries import Summaries
 from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.tables.measured import by_machine
@@ -22,7 +22,7 @@ class Said:
 
     def __init__(self, runs: list[Made]):
         self.tables = merged(runs)
-        self.questions = {question[0]: question for question in asked_of(self.tables["runs"])}
+        self.questions = {question[0]: question for question in document_names(self.tables["runs"])}
 
     @cache  # noqa: B019
     def __getitem__(self, letter: str) -> str:

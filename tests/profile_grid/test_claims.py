@@ -2,7 +2,7 @@
 
 import pytest
 
-from profile_grid.tables.wording import Claim, words
+from profile_grid.tables.wording import Claim, word_count
 
 
 def test_a_claim_is_its_sentence_and_keeps_its_rule_and_numbers():
@@ -23,4 +23,4 @@ def test_a_number_that_a_sentence_needs_and_lacks_is_an_error():
 
 
 def test_signs_are_no_words():
-    assert words("It takes 8.2 ± 0.4 ms (5 % more).") == 7
+    assert word_count("It takes 8.2 ± 0.4 ms (5 % more).") == 7

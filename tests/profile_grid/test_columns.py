@@ -5,7 +5,7 @@ import pytest
 
 from profile_grid.documents.dictionary import data_package, dictionary
 from profile_grid.documents.summaries import summary_tables
-from profile_grid.documents.table_documents import LONGEST, table_document, table_documents
+from profile_grid.documents.table_documents import MAX_ROWS, table_document, table_documents
 from profile_grid.files import write_table
 from profile_grid.study.catalogue import TABLES
 from profile_grid.study.table_spec import FLOAT, INT, TEXT, WrongTable, columns
@@ -103,7 +103,7 @@ def test_a_table_document_has_units_in_its_headings_and_dashes_for_what_is_missi
 def test_a_long_table_comes_as_one_document_per_run():
     kernels = merged(grid())["kernels"]
     assert [path for path, _ in table_documents("kernels", kernels)] == ["kernels"]
-    longer = pd.concat([kernels] * (1 + LONGEST // len(kernels)))
+    longer = pd.concat([kernels] * (1 + MAX_ROWS // len(kernels)))
     assert [path for path, _ in table_documents("kernels", longer)] == [
         f"kernels/{run}" for run in kernels["run"].unique()
     ]

@@ -10,8 +10,8 @@ import pytest
 from profile_grid.comparing.cells import cells, changes, energies, facts_that_differ
 from profile_grid.comparing.document import document, memory_section, sections, summary
 from profile_grid.comparing.figure import FIGURE
+from profile_grid.comparing.outputs import comparison, page
 from profile_grid.comparing.results import Results, read_results, sides_of_study
-from profile_grid.comparing.written import comparison, page
 from profile_grid.errors import OutsideError
 from profile_grid.figures import paper
 from profile_grid.files import write_json, write_table
@@ -177,7 +177,7 @@ def test_the_figure_has_a_line_for_every_cell_and_the_axis_holds_what_was_told(t
     drawing = FIGURE.draw({"runs": after.tables["runs"], "cells": cells(before, after)})
     (panel,) = drawing.chart["hconcat"]
     points = drawing.chart["datasets"][panel["layer"][2]["data"]["name"]]
-    assert [(row["cell"], row["verdict"]) for row in points] == [
+    assert [(row["line"], row["verdict"]) for row in points] == [
         ("small · 512", "unclear"), ("large · 512", "slower"), ("2.7B · 512", "unclear"),
     ]  # fmt: skip
     assert points[1]["ratio_drawn"] == pytest.approx(1.3, rel=0.01)

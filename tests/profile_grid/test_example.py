@@ -9,7 +9,7 @@ import pytest
 from docs import overview, pages
 from docs.examples import EXAMPLES, MAIN_STUDY, STUDIES, figure_images, write_committed
 from profile_grid.documents.dictionary import dictionary
-from profile_grid.documents.documents import ALL, asked_of, documents, section
+from profile_grid.documents.documents import ALL_ANSWERS, document_names, documents, section
 from profile_grid.figures.panels import all_figures
 from profile_grid.figures.paper import drawn, on_paper
 from profile_grid.page.tables import tables_with
@@ -24,7 +24,7 @@ EXAMPLE = Path(__file__).parents[2] / "docs" / "example-h200"
 PROVENANCE = EXAMPLE / "tables" / "provenance.json"
 
 RUNS = MAIN_STUDY.merged()["runs"]
-DOCUMENTS = [*asked_of(RUNS), ALL]
+DOCUMENTS = [*document_names(RUNS), ALL_ANSWERS]
 OF_MODELS = [question for question in QUESTIONS if question.workload is MODEL_STEPS]
 LISTED = pd.read_csv(overview.SENTENCES, keep_default_na=False)
 BY_QUESTION = [(example, question) for example in EXAMPLES for question in example.questions]

@@ -10,7 +10,7 @@ from docs import overview
 from docs.examples import H200
 from kernel_tables.diagnosis.rules import CODES
 from profile_grid.study.catalogue import QUESTIONS
-from profile_grid.tables.wording import FIELD, MOST_BULLETS, MOST_WORDS, RULES, words
+from profile_grid.tables.wording import FIELD, MAX_BULLETS, MAX_WORDS, RULES, word_count
 
 HEADINGS = {question.heading: question.name for question in QUESTIONS}
 DOCUMENTS = sorted(H200.glob("**/answers/*.md"))
@@ -30,9 +30,9 @@ def test_every_answer_is_one_short_sentence_and_at_most_five_bullets(path):
     found = answers(path)
     assert found
     for heading, (lead, *bullets) in found.items():
-        assert words(lead) <= MOST_WORDS, (heading, words(lead), lead)
+        assert word_count(lead) <= MAX_WORDS, (heading, word_count(lead), lead)
         assert "\n" not in lead and lead.endswith("."), heading
-        assert len([bullet for bullet in bullets if not bullet.startswith("See also")]) <= MOST_BULLETS, heading
+        assert len([bullet for bullet in bullets if not bullet.startswith("See also")]) <= MAX_BULLETS, heading
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(H200)))

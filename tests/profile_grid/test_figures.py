@@ -14,7 +14,7 @@ from kernel_tables.page.colors import FAMILIES
 from profile_grid.figures import marks, paper
 from profile_grid.figures.panels import MAX_GROUPS, Figure, all_figures, row
 from profile_grid.figures.paper import on_paper, vl_convert
-from profile_grid.figures.run_selection import by_size, labels, of_one_machine
+from profile_grid.figures.run_selection import labels, of_one_machine, sorted_by_size
 from profile_grid.figures.theme import SERIES, series_styles
 from profile_grid.gpu_peaks import PEAKS, peaks_in_words, peaks_of
 from profile_grid.questions.a_forward_time.figure import busy_and_wall
@@ -369,5 +369,5 @@ def test_a_figure_reads_no_table_that_it_does_not_declare():
 def test_rows_are_ordered_by_size_whatever_their_index():
     runs = made_up_tables(models=("small", "xl"), contexts=(128, 1024))["runs"]
     mixed = pd.concat([runs.iloc[::-2], runs.iloc[-2::-2]])
-    assert by_size(mixed.set_axis([0] * len(mixed)), runs)["run"].tolist() == runs["run"].tolist()
+    assert sorted_by_size(mixed.set_axis([0] * len(mixed)), runs)["run"].tolist() == runs["run"].tolist()
     assert labels(runs)[:2] == ["small · 128 · forward pass", "small · 128 · forward + backward"]

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from profile_grid.figures.paper import SVG, drawn
+from profile_grid.figures.paper import SVG_NAMESPACE, drawn
 from profile_grid.figures.theme import FONT
 from tests.profile_grid.made_up_font import font
 
@@ -66,8 +66,8 @@ def test_a_long_label_has_the_width_for_which_there_is_room_in_browsers_with_wid
     label = "xl-2026 · 2048 · training step · checkpoints of 8-2 blocks, × 1.5 (42 %)"
     whole = {"config": CHART["config"] | {"axis": {"labelLimit": 0}}}
     svg = ElementTree.fromstring(drawn(CHART | whole | {"data": {"values": [{"a": label, "b": 1}]}}, ".svg"))
-    (element,) = [text for text in svg.iter(f"{{{SVG}}}text") if text.text == label]
-    left = float(re.search(r"translate\(([\d.]+),", svg.find(f"{{{SVG}}}g").get("transform"))[1])
+    (element,) = [text for text in svg.iter(f"{{{SVG_NAMESPACE}}}text") if text.text == label]
+    left = float(re.search(r"translate\(([\d.]+),", svg.find(f"{{{SVG_NAMESPACE}}}g").get("transform"))[1])
     assert left - 20 < float(element.get("textLength")) < left - 5
     assert element.get("lengthAdjust") == "spacingAndGlyphs"
 
@@ -77,5 +77,5 @@ def test_each_line_of_a_title_has_the_width_that_it_has_in_the_font_of_the_figur
     lines = ["i" * 100, "M" * 100]
     chart = CHART | {"title": {"text": lines, "fontSize": 10, "fontWeight": weight}}
     svg = ElementTree.fromstring(drawn(chart, ".svg"))
-    widths = {line.text: float(line.get("textLength")) for line in svg.iter(f"{{{SVG}}}tspan")}
+    widths = {line.text: float(line.get("textLength")) for line in svg.iter(f"{{{SVG_NAMESPACE}}}tspan")}
     assert widths == dict(zip(lines, expected, strict=True)), "hundred times thousandths of the size"

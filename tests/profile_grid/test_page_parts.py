@@ -14,8 +14,8 @@ from profile_grid.figures.panels import all_figures
 from profile_grid.page import charts, markdown, menus
 from profile_grid.page import tables as page_tables_module
 from profile_grid.page.charts import compact, page_figures
-from profile_grid.page.flame import advice, leaves, opening_run, run_timeline, scope, speed
-from profile_grid.page.tables import fitting, page_table, page_tables, shared
+from profile_grid.page.step_views import advice, leaves, opening_run, run_timeline, scope, speed
+from profile_grid.page.tables import divided_room, names_that_fit, page_table, page_tables
 from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.study.workloads import MODEL_STEPS
@@ -84,15 +84,15 @@ def test_a_stage_that_no_run_was_asked_for_has_no_column():
 
 
 def test_what_has_no_room_on_the_page_is_left_out_largest_first():
-    assert fitting({"a": 300, "b": 100, "c": 200}, 300) == {"b", "c"}
-    assert fitting({"a": 300}, 299) == set()
-    assert fitting({}, 0) == set()
+    assert names_that_fit({"a": 300, "b": 100, "c": 200}, 300) == {"b", "c"}
+    assert names_that_fit({"a": 300}, 299) == set()
+    assert names_that_fit({}, 0) == set()
 
 
 def test_a_small_table_leaves_its_room_to_the_larger():
-    assert shared({"a": 100, "b": 900, "c": 700}, 1000) == {"a": 100, "b": 450, "c": 450}
-    assert shared({"a": 100, "b": 300}, 1000) == {"a": 100, "b": 300}
-    assert shared({}, 1000) == {}
+    assert divided_room({"a": 100, "b": 900, "c": 700}, 1000) == {"a": 100, "b": 450, "c": 450}
+    assert divided_room({"a": 100, "b": 300}, 1000) == {"a": 100, "b": 300}
+    assert divided_room({}, 1000) == {}
 
 
 def test_a_chart_without_room_says_where_the_figure_is(monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.study.dimensions import KEYS, LEADING
 from profile_grid.tables.pivoting import AmbiguousCell, __file__, pivoted, shown_dimensions, split
-from profile_grid.tables.wording import where
+from profile_grid.tables.wording import config_in_words
 from tests.default_values import DEFAULT_VALUES
 from tests.profile_grid.made_up import GEMM, forward_kernels, grid, merged
 from tests.profile_grid.made_up_answers import summaries
@@ -88,7 +88,7 @@ def test_a_table_of_models_by_contexts_comes_once_for_each_precision_with_its_ow
 def test_a_sentence_names_what_is_not_at_its_default():
     fp32 = grid(models=("small",), contexts=(128,))
     runs = merged([*fp32, *(replace(run, precision="bf16") for run in fp32)])["runs"]
-    assert dict.fromkeys(map(where, runs.to_dict("records"))) == dict.fromkeys(
+    assert dict.fromkeys(map(config_in_words, runs.to_dict("records"))) == dict.fromkeys(
         ["small at context 128", "small at context 128 in bf16"]
     )
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import vl_convert
 
-from profile_grid.figures.paper import packed
+from profile_grid.figures.paper import packed_png
 
 FEW, MANY = 3, 500  # colours
 LEFT, UP = 1, 2
@@ -59,7 +59,7 @@ def decoded(png: bytes) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize(("colors", "kind"), [(FEW, 3), (256, 3), (257, 2), (MANY, 2)])
 def test_every_pixel_is_as_it_was(colors, kind):
     before = image(colors)
-    after = packed(before)
+    after = packed_png(before)
     assert after[25] == kind
     assert len(set(decoded(before))) == colors
     assert decoded(after) == decoded(before)
@@ -72,10 +72,10 @@ def test_a_figure_takes_less_than_half_of_its_bytes_and_keeps_its_pixels():
         "encoding": {"x": {"field": "a", "type": "nominal"}},
     }
     before = vl_convert.vegalite_to_png(bars | {"background": "white"})
-    assert len(packed(before)) < len(before) / 2
-    assert decoded(packed(before)) == decoded(before)
+    assert len(packed_png(before)) < len(before) / 2
+    assert decoded(packed_png(before)) == decoded(before)
 
 
 @pytest.mark.parametrize("changed", [{"alpha": 254}, {"filtered": UP}])
 def test_an_image_of_another_form_stays_as_it_is(changed):
-    assert packed(image(FEW, **changed)) == image(FEW, **changed)
+    assert packed_png(image(FEW, **changed)) == image(FEW, **changed)

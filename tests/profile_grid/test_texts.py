@@ -14,7 +14,7 @@ from profile_grid.study.catalogue import QUESTIONS, TABLES_OF_A_RUN, summaries_o
 from profile_grid.study.workloads import MODEL_STEPS
 from profile_grid.tables.on_disk import COLUMNS_FOR_SUMS, TablesOnDisk
 from profile_grid.tables.per_pass import total_by_run
-from profile_grid.tables.texts import as_texts, repeated, with_categories
+from profile_grid.tables.texts import as_texts, repeated_column, with_categories
 from tests.profile_grid.made_up_grid import OOM, made_up_tables
 
 AWKWARD = ["gemm<int, -1>", 'say "no"', "", "b > a", "gemm<int, -1>"]
@@ -101,8 +101,8 @@ def test_sums_of_some_rows_can_be_set_beside_those_of_hundreds_of_runs():
 
 
 def test_each_value_is_repeated_as_often_as_asked_for():
-    assert repeated(["b", "a"], [2, 1]).tolist() == ["b", "b", "a"]
-    assert repeated([512, 128], [0, 2]).tolist() == [128, 128]
+    assert repeated_column(["b", "a"], [2, 1]).tolist() == ["b", "b", "a"]
+    assert repeated_column([512, 128], [0, 2]).tolist() == [128, 128]
 
 
 def test_only_the_columns_asked_for_are_read(tmp_path):

@@ -9,8 +9,8 @@ from scipy import stats
 
 from profile_grid.stages.timing.tables import statistics_of_processes
 from profile_grid.study.dimensions import BY_KEY, LEADING, PRECISION
-from profile_grid.tables.evidence import FASTER, RATE, UNCLEAR, error_of_ratio, judged, spreads
-from profile_grid.tables.gains import by_value
+from profile_grid.tables.evidence import FALSE_RATE, FASTER, UNCLEAR, error_of_ratio, ratio_verdicts, spreads
+from profile_grid.tables.gains import counts_by_value
 from profile_grid.tables.per_pass import Merged
 from profile_grid.tables.ratios import times_with_base
 from tests.profile_grid.made_up import forward_kernels, grid, merged
@@ -46,7 +46,7 @@ def times(random, cells: int, processes: int, spread: float, planted: int = 0) -
 
 def allowed(trials: int) -> int:
     """So many of these trials may fail at RATE, with one chance in a thousand of more."""
-    return int(stats.binom.ppf(0.999, trials, RATE))
+    return int(stats.binom.ppf(0.999, trials, FALSE_RATE))
 
 
 @pytest.mark.parametrize("processes", [2, 3, 6])
@@ -64,13 +64,13 @@ def test_planted_differences_of_ten_percent_are_claimed_in_four_of_five_cells_an
     made = [table(times(random, cells, 6, 0.02, planted)) for _ in range(max(1, 30 // cells))]
     claimed = sum((rows["verdict"][:planted] == FASTER).sum() for rows in made)
     assert claimed >= 0.8 * planted * len(made)
-    assert sum((rows["verdict"][planted:] != UNCLEAR).sum() for rows in made) <= 2 * RATE * claimed + 1
+    assert sum((rows["verdict"][planted:] != UNCLEAR).sum() for rows in made) <= 2 * FALSE_RATE * claimed + 1
 
 
 def test_sentences_count_the_claims_of_the_table_and_leave_out_missing_cells():
     seconds = times(np.random.default_rng(4), 20, 6, 0.01, planted=5)
     whole = table(seconds)
-    (sentence,) = by_value(whole, PRECISION)
+    (sentence,) = counts_by_value(whole, PRECISION)
     assert str(sentence).startswith("In bf16: faster in 5 of 20 runs (") and "unclear in 15 (" in sentence
     rows = [np.delete(side, 0, axis=0) for side in seconds]
     assert table(np.array(rows))["verdict"].tolist() == whole["verdict"].tolist()[1:]
@@ -79,7 +79,7 @@ def test_sentences_count_the_claims_of_the_table_and_leave_out_missing_cells():
 def test_ties_are_no_difference():
     ties = table(np.full((2, 20, 6, STEPS), 0.01))
     assert set(ties["verdict"]) == {UNCLEAR}
-    assert by_value(ties, PRECISION) == [], "the lead says it"
+    assert counts_by_value(ties, PRECISION) == [], "the lead says it"
 
 
 def test_the_error_of_a_ratio_is_that_of_welchs_test_of_the_means_of_processes():
@@ -87,7 +87,7 @@ def test_the_error_of_a_ratio_is_that_of_welchs_test_of_the_means_of_processes()
     sides = [first, second[:3]]
     frames = [spreads(pd.Series([len(side)]), pd.Series([side.std(ddof=1)]), pd.Series([0.0])) for side in sides]
     ratio = pd.Series([np.exp(sides[0].mean() - sides[1].mean())])
-    row = judged(ratio, *error_of_ratio(*frames)).iloc[0]
+    row = ratio_verdicts(ratio, *error_of_ratio(*frames)).iloc[0]
     reference = stats.ttest_ind(*sides, equal_var=False)
     assert (row["p"], *np.log(row[["low", "high"]].astype("float64"))) == pytest.approx(
         (reference.pvalue, *reference.confidence_interval(0.95))

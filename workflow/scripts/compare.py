@@ -7,7 +7,7 @@ status is 1 if a cell has that verdict, after everything is written.
 from pathlib import Path
 from typing import Literal
 
-from profile_grid.comparing import document, written
+from profile_grid.comparing import document, outputs
 from profile_grid.comparing.cells import FASTER, SLOWER
 from profile_grid.comparing.results import Results, read_results, sides_of_study
 from profile_grid.errors import OutsideError
@@ -30,7 +30,7 @@ def main(
 ) -> None:
     """Compares the results in the folder `after` with those of the same grid in `before`, or with those of its runs at
     the default of the dimension that `varies`."""
-    cells = written.write_comparison(*sides(before, after, varies), output)["cells"]
+    cells = outputs.write_comparison(*sides(before, after, varies), output)["cells"]
     print(f"{' '.join(document.summary(cells)[:2])} See {output / 'comparison.md'}")
     failing = cells[cells["verdict"].isin(FAIL_ON[fail_on])]
     if len(failing):

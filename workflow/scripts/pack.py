@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from profile_grid import checkout, errors, quantities
+import kernel_tables
+from profile_grid import errors, quantities
 from profile_grid.sharing.archive import RUN_COLUMNS, is_capture, write_archive
 from profile_grid.study.catalogue import tables_of
 
@@ -17,7 +18,7 @@ def main(*, results: Path, output: Path, captures: bool = False) -> None:
     tables = [f"tables/{name}.parquet" for name in tables_of(runs)]
     require(results, ["tables/provenance.json", *tables, "report.html"])
     manifest = write_archive(
-        results, output, captures=captures, version=checkout.version(), grid=plan["grid"], runs=runs,
+        results, output, captures=captures, version=kernel_tables.__version__, grid=plan["grid"], runs=runs,
     )  # fmt: skip
     recordings = sum(is_capture(name) for name in manifest.files)
     size = output.stat().st_size

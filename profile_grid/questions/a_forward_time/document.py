@@ -84,7 +84,7 @@ def _beyond_tolerance(runs: pd.DataFrame) -> pd.DataFrame:
     rows = runs[~runs["matches_python"].astype(bool)]
     error = rows["process_spread"] * (1 + 1 / rows["processes"]) ** 0.5  # one process is profiled
     freedom = (rows["processes"] - 1).where(rows["processes"] > 1, math.inf)
-    verdict = evidence.judged(rows["overhead_ratio"], error, freedom)["verdict"]
+    verdict = evidence.ratio_verdicts(rows["overhead_ratio"], error, freedom)["verdict"]
     return rows.assign(is_unclear=verdict == evidence.UNCLEAR)
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 from kernel_tables.page.colors import GREY, PALE
 from profile_grid.figures import marks, run_selection
 from profile_grid.figures.panels import AXIS_PX, Drawing, Figure, Frame, Spec, Tables, side_by_side
-from profile_grid.figures.theme import GROUND, WIDTH, Contexts, Log, Series
+from profile_grid.figures.theme import GROUND, WIDTH, ContextAxis, LogAxis, Series
 from profile_grid.quantities import interval, percent, significant
 from profile_grid.study.dimensions import FULLEST_FIRST, MODES
 from profile_grid.study.stages import CAPTURE, TIMING
@@ -53,7 +53,7 @@ def draw_phase_times(tables: Tables) -> Drawing:
     chosen = run_selection.fullest_runs(runs)
     missing = run_selection.runs_without_results(chosen, TIMING, CAPTURE)
     series = Series("model", tuple(run_selection.models_in_order(runs)))
-    contexts = Contexts.of(runs["context_length"])
+    contexts = ContextAxis.of(runs["context_length"])
 
     def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> Spec:
         phases = [phase for phase in DRAWN_PHASES if phase in set(rows["phase"])]
@@ -63,7 +63,7 @@ def draw_phase_times(tables: Tables) -> Drawing:
         }
         return side_by_side(panels, PANEL_PX, len(DRAWN_PHASES))
 
-    kernel = run_selection.words(runs).kernel
+    kernel = run_selection.device_words(runs).kernel
     modes = " or ".join(MODES[mode] for mode in FULLEST_FIRST if mode in set(chosen["mode"]))
     note = (
         f"Phases of one {modes}, mean ± standard deviation of the steps. With the profiler, moved right: first {kernel}"
@@ -72,12 +72,14 @@ def draw_phase_times(tables: Tables) -> Drawing:
     return Frame(LEADING_KEYS, "No run was measured to its end.").drawing(times, chosen, missing, panel, (note,))
 
 
-def _panel(rows: pd.DataFrame, missing: pd.DataFrame, contexts: Contexts, series: Series, phase: str) -> alt.LayerChart:
+def _panel(
+    rows: pd.DataFrame, missing: pd.DataFrame, contexts: ContextAxis, series: Series, phase: str
+) -> alt.LayerChart:
     ends = marks.with_ends(rows, "profiled_ms", "profiled_std_ms", "profiled")
     ends = ends.assign(context_profiled=ends["context_length"] * PROFILED_SHIFT)
     profiled_times = ends[["profiled_ms", "profiled_std_ms"]].set_axis(MEAN_AND_STD, axis=1)
     both = pd.concat([ends[MEAN_AND_STD], profiled_times])
-    y = marks.axis_of(both, *MEAN_AND_STD, PANEL_PX).with_room(below_px=marks.room_px(missing))
+    y = marks.log_axis(both, *MEAN_AND_STD, PANEL_PX).with_room(below_px=marks.missing_marks_px(missing))
     title = "time (ms)" if phase == DRAWN_PHASES[0] else None
     tips = marks.tooltip(
         ends, ("phase", "phase"), ("mean_ms", "without profiler (ms)", marks.DIGITS),
@@ -90,7 +92,7 @@ def _panel(rows: pd.DataFrame, missing: pd.DataFrame, contexts: Contexts, series
     return alt.layer(
         profiled.mark_rule().encode(y=low, y2="profiled_high"),
         profiled.mark_point(fill=GROUND, strokeWidth=1.3).encode(y=middle, shape=series.shape(), tooltip=tips),
-        *marks.measured(ends, contexts.x(), y, title, series, *MEAN_AND_STD, tips),
+        *marks.means_with_spread(ends, contexts.x(), y, title, series, *MEAN_AND_STD, tips),
         *marks.missing_marks(missing, contexts, y, series),
         marks.hollow_and_filled("with the profiler", "without a profiler"),
     )
@@ -127,7 +129,7 @@ def busy_and_wall(runs: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
 def draw_launch_bound(tables: Tables) -> Drawing:
     """The idle share of a step against the mean length of a kernel, a marker per run: models by colour, modes by
     fill. A logarithmic axis separates the runs that hardly wait."""
-    runs, terms = tables["runs"], run_selection.words(tables["runs"])
+    runs, terms = tables["runs"], run_selection.device_words(tables["runs"])
     busy = busy_and_wall(runs, tables["phases"])
     idle_percent = 100 * (1 - busy["busy_share"])
     busy = busy.assign(how=busy["mode"].map(MODES), idle_percent=idle_percent.clip(lower=LEAST_IDLE_PERCENT))
@@ -141,8 +143,8 @@ def draw_launch_bound(tables: Tables) -> Drawing:
     )  # fmt: skip
 
     def panel(rows: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
-        lengths = Log.around(rows["kernel_us"], WIDTH_PX)
-        idle = Log.around([*rows["idle_percent"], LIMIT_PERCENT], HEIGHT_PX)
+        lengths = LogAxis.around(rows["kernel_us"], WIDTH_PX)
+        idle = LogAxis.around([*rows["idle_percent"], LIMIT_PERCENT], HEIGHT_PX)
         markers = alt.Chart(rows).mark_point(strokeWidth=1.4).encode(
             x=alt.X("kernel_us:Q", scale=lengths.scale, axis=lengths.axis(f"mean {terms.kernel} length (µs)")),
             y=alt.Y("idle_percent:Q", scale=idle.scale, axis=idle.axis(f"{terms.device} idle (% of wall time)")),
@@ -163,7 +165,7 @@ def draw_launch_bound(tables: Tables) -> Drawing:
 
 def result_launch_bound(tables: Tables) -> str:
     """The share of a step in which the device is idle, and the number of runs in which a GPU is idle for long."""
-    busy, device = busy_and_wall(tables["runs"], tables["phases"]), run_selection.words(tables["runs"]).device
+    busy, device = busy_and_wall(tables["runs"], tables["phases"]), run_selection.device_words(tables["runs"]).device
     idle = 1 - busy["busy_share"]
     if device == ON_CPU.device:
         return f"The CPU runs no operator in {interval(idle, percent)} of a step"

@@ -11,10 +11,10 @@ from profile_grid.quantities import ABSENT, interval, known, memory, percent, si
 from profile_grid.questions.attention_sweep.table import KEY_COLUMNS, pairs_with_eager
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.tables.cells import Part, text_or_status
-from profile_grid.tables.evidence import FASTER, SPREADS, fastest, judged
+from profile_grid.tables.evidence import FASTER, SPREADS, fastest, ratio_verdicts
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.pivoting import pivoted_texts
-from profile_grid.tables.wording import NO_WINNER, Claim, listed, of_all, of_pytorch, winners
+from profile_grid.tables.wording import NO_WINNER, Claim, listed, of_all, pytorch_reason, winners
 
 
 def _time_of(name: str) -> Callable[[dict], str]:
@@ -74,7 +74,7 @@ def _largest_speed_up(pairs: pd.DataFrame) -> Claim:
 def _number_faster(pairs: pd.DataFrame) -> Claim:
     """How many combinations of variant and sizes are faster than eager attention."""
     error = pd.Series(LARGER_SPREAD * 2**0.5, index=pairs.index)
-    faster = int((judged(pairs["gain"], error)["verdict"] == FASTER).sum())
+    faster = int((ratio_verdicts(pairs["gain"], error)["verdict"] == FASTER).sum())
     text = "Faster than eager attention: {faster} of variant, precision, head size and context."
     return Claim(text, "difference", faster=of_all(faster, len(pairs), "combination"))
 
@@ -176,7 +176,7 @@ def tables(measured: Measured) -> list[Part]:
     ]
     for heading, statuses in REASONS:
         reasons = table.loc[table["status"].isin(statuses), "reason"].dropna()
-        texts = dict.fromkeys(f"- {escaped(of_pytorch(reason))}" for reason in reasons)
+        texts = dict.fromkeys(f"- {escaped(pytorch_reason(reason))}" for reason in reasons)
         parts += ["\n".join([f"{heading}:\n", *texts])] if texts else []
     return parts
 

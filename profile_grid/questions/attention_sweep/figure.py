@@ -37,8 +37,8 @@ def cells_of_one_head_size(tables: Tables) -> pd.DataFrame:
 def draw(tables: Tables) -> Drawing:
     """A panel per precision: ms against context length, both logarithmic; below it the share of the peak, if known."""
     cells = cells_of_one_head_size(tables)
-    series = theme.Series("variant", tuple(sorted(set(cells["variant"]), key=theme.PLACES.get)))
-    contexts = theme.Contexts.of(cells["context_length"])
+    series = theme.Series("variant", tuple(sorted(set(cells["variant"]), key=theme.STYLE_INDEX.get)))
+    contexts = theme.ContextAxis.of(cells["context_length"])
 
     def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> Panel:
         absent = absent[absent["variant"].isin(rows["variant"])]  # others have no line here

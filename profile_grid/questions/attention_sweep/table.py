@@ -4,10 +4,11 @@ import numpy as np
 import pandas as pd
 
 from cs336_model.program.variants.values import EAGER, NOT_COMPILED
+from profile_grid.gpu_peaks import peaks_of
 from profile_grid.results.results import COMPLETE
 from profile_grid.stages.operator.tables import BENCH_PASSES, KEYS, LEADING_COLUMNS, OPERATOR_TIMES
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables.ideal import attention_flops, least_ms_of_attention, peaks_of_device
+from profile_grid.tables.ideal import attention_flops, least_ms_of_attention
 from profile_grid.tables.per_pass import Merged, numbers
 from profile_grid.tables.ratios import with_speed_up
 
@@ -53,7 +54,7 @@ def _with_ideal(table: pd.DataFrame, devices: pd.Series) -> pd.DataFrame:
     least_ms, flops, peaks = [], [], []
     for row in table.to_dict("records"):
         shape = (row["batch_size"], row["context_length"], row["head_dim"])
-        peaks_of_gpu = peaks_of_device(devices[row["run"]])
+        peaks_of_gpu = peaks_of(devices[row["run"]])
         bounds = least_ms_of_attention(peaks_of_gpu, row["precision"], *shape)
         least_ms.append(max(bounds) if None not in bounds else np.nan)
         flops.append(attention_flops(*shape))

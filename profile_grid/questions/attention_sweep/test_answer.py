@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from profile_grid.documents.documents import asked_of, documents
+from profile_grid.documents.documents import document_names, documents
 from profile_grid.documents.summaries import Summaries, summary_tables
 from profile_grid.merging.merge import provenance
 from profile_grid.page import needed_tables, page
@@ -33,8 +33,8 @@ def document_of(runs: list[MeasuredRun]) -> str:
 
 
 def test_it_is_asked_of_runs_of_attention_alone_and_nothing_else_is():
-    assert asked_of(merged(three(), NOWHERE)["runs"]) == [QUESTION]
-    assert QUESTION not in asked_of(merged_of_models([Made()])["runs"])
+    assert document_names(merged(three(), NOWHERE)["runs"]) == [QUESTION]
+    assert QUESTION not in document_names(merged_of_models([Made()])["runs"])
 
 
 def test_a_cell_is_compared_with_the_written_out_attention_of_its_own_place():

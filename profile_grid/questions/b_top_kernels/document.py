@@ -24,17 +24,17 @@ def sentences(measured: Measured) -> list[Claim]:
     """(b) The top kernel of the forward pass, its invocations, and whether it is the top kernel of training."""
     if not measured.has_kernels:
         return [wording.no_kernels_sentence(measured)]
-    top = wording.top_of(measured.inference("top_kernels"), FORWARD)
+    top = wording.first_ranked(measured.inference("top_kernels"), FORWARD)
     if top.empty:
         return [wording.NO_FORWARD_PASS]
     training_tops = []  # (mode, the top kernel of the step of each run), the fullest mode last
     for mode in TRAINING:
-        rows = wording.top_of(measured.mode("top_kernels", mode), ALL_PHASES).dropna(subset="same_as_forward")
+        rows = wording.first_ranked(measured.mode("top_kernels", mode), ALL_PHASES).dropna(subset="same_as_forward")
         if len(rows):
             training_tops.append((mode, rows))
     last_mode = training_tops[-1][0] if training_tops else None
     others = [claim for mode, rows in training_tops for claim in _others(mode, rows, measured, mode == last_mode)]
-    return [_lead(top, training_tops, measured), *wording.stand_in(measured), _invocations(top, measured), *others]
+    return [_lead(top, training_tops, measured), *wording.mode_note(measured), _invocations(top, measured), *others]
 
 
 def _lead(top: pd.DataFrame, training_tops: list[tuple[str, pd.DataFrame]], measured: Measured) -> Claim:
@@ -65,7 +65,7 @@ def _invocations(top: pd.DataFrame, measured: Measured) -> Claim:
     if (top["run"].map(captured) == 1).all():
         over_steps = "of the one captured step"
     elif len(uneven_rows):
-        over_steps = f"the mean of captured steps that differ in {wording.places(uneven_rows)}"
+        over_steps = f"the mean of captured steps that differ in {wording.configs_in_words(uneven_rows)}"
     text = "The top {kernel} of the forward pass is launched {times}, {every}."
     times = counted(top["invocations"], "time")
     return Claim(text, "counted", kernel=measured.words.kernel, times=times, every=over_steps)

@@ -6,7 +6,7 @@ import pandas as pd
 from kernel_tables.kernel_names.short import short_names
 from profile_grid.figures import marks, panels, theme
 from profile_grid.figures.panels import Drawing, Figure, Spec, Tables, column
-from profile_grid.figures.run_selection import labels, models_in_order, runs_without_results, words
+from profile_grid.figures.run_selection import device_words, labels, models_in_order, runs_without_results
 from profile_grid.quantities import count, percent, significant
 from profile_grid.results.results import COMPLETE
 from profile_grid.study import dimensions, stages
@@ -63,7 +63,7 @@ def _longest(kernels: pd.DataFrame, steps: int) -> pd.DataFrame:
 def draw_top_kernels(tables: Tables) -> Drawing:
     """Bars by short name, for the forward pass and below it for the complete step. The legend has full names: short
     names are unique in one panel only."""
-    runs, terms = tables["runs"], words(tables["runs"])
+    runs, terms = tables["runs"], device_words(tables["runs"])
     top = top_kernels(runs, tables["kernels"])
     short = short_names(top["kernel"], names_of_summary_kernels(tables))
     top = top.assign(bar=top["kernel"].map(short), text=_texts(top), start=0.0, end=top["time_ms"])
@@ -109,7 +109,7 @@ def result_top_kernels(tables: Tables) -> str:
     run_top = top[top["run"] == top["run"].iloc[0]]
     first = run_top[run_top["scope"] == run_top["scope"].iloc[-1]].iloc[0]
     name = short_names(top["kernel"], names_of_summary_kernels(tables))[first["kernel"]]
-    share, time = percent(first["share"]), words(tables["runs"]).time
+    share, time = percent(first["share"]), device_words(tables["runs"]).time
     return f"{name} takes {share} of the {time} of {labels(run_top.head(1))[0]}"
 
 

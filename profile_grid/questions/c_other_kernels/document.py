@@ -8,7 +8,7 @@ from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import interval, percent
 from profile_grid.study.dimensions import CONTEXT_LENGTH, LEADING, MODEL
 from profile_grid.tables import model_parts, names, pivoting, wording
-from profile_grid.tables.cells import Part, by_size, parts_table, run_table, small_ones_together
+from profile_grid.tables.cells import Part, families_by_share, parts_table, run_table, small_families_merged
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family, family_shares, heading
 from profile_grid.tables.gains import LEADING_KEYS
 from profile_grid.tables.measured import Measured
@@ -26,9 +26,9 @@ def sentences(measured: Measured) -> list[wording.Claim]:
         return [wording.NO_FORWARD_PASS]
     parts, classes = _longest_parts(measured), measured.inference("forward_classes")
     families = family_shares(classes)
-    top = wording.top_of(measured.inference("top_kernels"), names.FORWARD_OTHERS)
+    top = wording.first_ranked(measured.inference("top_kernels"), names.FORWARD_OTHERS)
     kernels = wording.leaders([measured.label(kernel) for kernel in top["kernel"]])
-    claims = [_lead(others, parts), *wording.stand_in(measured), *_families(families[families["family"] != MATMUL])]
+    claims = [_lead(others, parts), *wording.mode_note(measured), *_families(families[families["family"] != MATMUL])]
     claims += _parts(parts, measured)
     if kernels:
         text = "The {kernel} with the most time besides matrix multiplies is {kernels}."
@@ -113,8 +113,8 @@ def tables(measured: Measured) -> list[Part]:
 def _class_table(measured: Measured) -> MarkdownTable:
     """(c) Shares of the forward pass's GPU time by class, the longest first."""
     shares = family_shares(measured.inference("forward_classes"))
-    shares = small_ones_together(shares, ["share"], LEADING)
-    families = by_size(shares)
+    shares = small_families_merged(shares, ["share"], LEADING)
+    families = families_by_share(shares)
     wide = pivoting.pivoted_texts(shares, ["run"], "family", lambda row: percent(row["share"]))
     cells = {run: tuple(wide.loc[run, families]) for run in wide.index}
     return run_table(measured, tuple(map(heading, families)), cells)
@@ -122,7 +122,7 @@ def _class_table(measured: Measured) -> MarkdownTable:
 
 def _others_table(measured: Measured) -> MarkdownTable:
     """(c) The parts of the model and the kernels with the most time outside matrix multiplies, the longest first."""
-    parts, top = model_parts.if_parts_differ(measured.inference("forward_parts")), measured.inference("top_kernels")
+    parts, top = model_parts.rows_in_parts(measured.inference("forward_parts")), measured.inference("top_kernels")
     top = top[top["scope"] == names.FORWARD_OTHERS]
     cells = {}
     for run in measured.runs["run"]:
@@ -133,13 +133,13 @@ def _others_table(measured: Measured) -> MarkdownTable:
             kernels = [f"{measured.label(row.kernel)} {percent(row.share)}" for row in top_rows.itertuples()]
             cells[run] = (*([] if parts.empty else [", ".join(texts)]), ", ".join(kernels))
     headings = (*([] if parts.empty else ["parts of the model"]), measured.words.kernels)
-    return run_table(measured, headings, cells, text=True)
+    return run_table(measured, headings, cells, words=len(headings))
 
 
 def _parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     """(c) Share of the forward pass by part, a column per model, at the longest context that most models have. One
     table with its title for each combination of further dimensions that vary."""
-    parts = model_parts.if_parts_differ(measured.inference("forward_parts"))
+    parts = model_parts.rows_in_parts(measured.inference("forward_parts"))
     if parts.empty:
         return []
     models_at = parts.groupby(CONTEXT_LENGTH.key)[MODEL.key].nunique()

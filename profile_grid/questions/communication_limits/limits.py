@@ -23,7 +23,7 @@ from profile_grid.study.dimensions import GPUS, LEADING, OPTIMIZER, PARALLEL, ke
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables import classes, texts
 from profile_grid.tables.ideal import shape_of_run
-from profile_grid.tables.model_parts import KEY_COLUMNS, places_with_parts
+from profile_grid.tables.model_parts import KEY_COLUMNS, ranges_with_parts
 from profile_grid.tables.per_pass import Merged, numbers
 
 ROOF, LAYER = "roof", "layer"
@@ -118,7 +118,7 @@ def _layer_matmuls_ms(merged: Merged) -> dict[tuple[str, str], float]:
     """Mean GPU time of the matrix multiplies of one feed-forward layer, by run and pass."""
     kernels = merged.kernels
     kernels = texts.as_texts(kernels[classes.is_matmul(kernels["class"])])
-    places = places_with_parts(kernels)
+    places = ranges_with_parts(kernels)
     rows = kernels.merge(places[places["part"] == ranges.FEED_FORWARD], on=KEY_COLUMNS, validate="many_to_one")
     sums = numbers(rows["total_ns"]).groupby([rows["run"], rows["pass"]]).sum() / 1e6
     layers = merged["runs"].set_index("run")["num_layers"]

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from cs336_model.arithmetic.rings import buckets_of
-from profile_grid.documents.documents import asked_of, documents
+from profile_grid.documents.documents import document_names, documents
 from profile_grid.documents.summaries import Summaries
 from profile_grid.questions.communication_limits.table import bucket_costs
 from profile_grid.study.catalogue import QUESTIONS
@@ -112,8 +112,8 @@ def test_without_all_reduce_alone_on_as_many_gpus_there_is_no_row_and_the_answer
 
 
 def test_the_question_needs_a_run_with_all_reduce_alone(tables):
-    assert NAME in asked_of(tables["runs"])
-    assert NAME not in asked_of(merged([replace(NAIVE, others={})])["runs"])
+    assert NAME in document_names(tables["runs"])
+    assert NAME not in document_names(merged([replace(NAIVE, others={})])["runs"])
 
 
 @pytest.fixture(scope="module")

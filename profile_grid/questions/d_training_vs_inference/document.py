@@ -5,7 +5,7 @@ import pandas as pd
 from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import ABSENT, interval, percent, points, significant
 from profile_grid.study.dimensions import LEADING, MODE, keys_without
-from profile_grid.tables.cells import Part, by_size, rows_table, run_table, small_ones_together
+from profile_grid.tables.cells import Part, families_by_share, rows_table, run_table, small_families_merged
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family, family_shares, heading
 from profile_grid.tables.gains import LEADING_KEYS
 from profile_grid.tables.measured import Measured
@@ -139,7 +139,7 @@ def tables(measured: Measured) -> list[Part]:
 
 def _shown_change(measured: Measured) -> pd.DataFrame:
     """The shares of the classes that have a column of their own, and of the small ones together."""
-    return small_ones_together(training_change(measured), ["inference", "training", "change"], keys_without(MODE.key))
+    return small_families_merged(training_change(measured), ["inference", "training", "change"], keys_without(MODE.key))
 
 
 def _change_table(measured: Measured) -> MarkdownTable | None:
@@ -149,7 +149,7 @@ def _change_table(measured: Measured) -> MarkdownTable | None:
     if change.empty:
         return None
     wide = pivoted_texts(change, keys, "family", _change_cell)
-    families = by_size(change.assign(share=change[["inference", "training"]].max(axis=1)))
+    families = families_by_share(change.assign(share=change[["inference", "training"]].max(axis=1)))
     cells = {}
     for run in measured.runs[measured.runs["mode"] == measured.training_mode].to_dict("records"):
         place = tuple(run[key] for key in keys)

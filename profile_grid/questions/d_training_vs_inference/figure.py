@@ -34,12 +34,12 @@ def family_shares(runs: pd.DataFrame, shares: pd.DataFrame) -> pd.DataFrame:
     step_shares = step_shares.assign(family=step_shares["class"].astype("str").map(family))
     sums = step_shares.groupby(["run", "family"], sort=False)["share"].sum().reset_index()
     sums = sums.merge(sides_of(runs)[["run", "side"]], on="run", how="inner", validate="many_to_one")
-    return run_selection.with_dimensions(marks.placed(sums, "share", "family"), runs)
+    return run_selection.with_dimensions(marks.stacked(sums, "share", "family"), runs)
 
 
 def draw_class_shares(tables: panels.Tables) -> panels.Drawing:
     """A stacked bar per model and context: the forward pass of inference on the left, training on the right."""
-    runs, terms = tables["runs"], run_selection.words(tables["runs"])
+    runs, terms = tables["runs"], run_selection.device_words(tables["runs"])
     declared, shares = sides_of(runs), family_shares(runs, tables["class_shares"])
     fills = marks.part_fills(shares, "family")
     missing = run_selection.runs_without_results(declared, stages.CAPTURE).merge(declared[["run", "side"]], on="run")
@@ -52,7 +52,7 @@ def draw_class_shares(tables: panels.Tables) -> panels.Drawing:
 
     def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> panels.Spec:
         every = pd.concat([rows, absent])
-        names = list(dict.fromkeys(_bar_names(run_selection.by_size(every, runs))))[:MAX_BARS]
+        names = list(dict.fromkeys(_bar_names(run_selection.sorted_by_size(every, runs))))[:MAX_BARS]
         sides = [side for side in SIDES if side in set(every["side"])]
         return panels.row(*[
             _panel(rows[rows["side"] == side], absent[absent["side"] == side], names, x, fills, side == sides[0])
@@ -123,7 +123,7 @@ def result_class_shares(tables: panels.Tables) -> str:
     matmul = shares[shares["family"] == MATMUL]
     share_by_side = {side: matmul[matmul["side"] == side]["share"] for side in SIDES}
     parts = [f"{interval(rows, percent)} in {side}" for side, rows in share_by_side.items() if len(rows)]
-    time = run_selection.words(tables["runs"]).time
+    time = run_selection.device_words(tables["runs"]).time
     return f"Of the {time}, matrix multiplies take {', '.join(parts)}" if parts else ""
 
 

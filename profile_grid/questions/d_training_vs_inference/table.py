@@ -5,7 +5,7 @@ import pandas as pd
 from profile_grid.study.table_spec import PER_PASS, PageTable, TableSpec, columns
 from profile_grid.tables.class_tables import CLASS_SHARES
 from profile_grid.tables.conservation import check_shares, require_same
-from profile_grid.tables.model_parts import KEY_COLUMNS, places_with_parts
+from profile_grid.tables.model_parts import KEY_COLUMNS, ranges_with_parts
 from profile_grid.tables.names import BACKWARD, FORWARD, LOSS, NO_RANGE
 from profile_grid.tables.per_pass import Merged, in_run_order, per_pass, with_share
 
@@ -18,7 +18,7 @@ def training_parts(merged: Merged) -> pd.DataFrame:
     No rows for captures without backward ranges. The times of a run add up to its phases, to the nanosecond.
     """
     kernels = merged.kernels[merged.kernels["phase"].isin(PHASES)]
-    places = places_with_parts(kernels)
+    places = ranges_with_parts(kernels)
     runs_with_parts = places.loc[(places["pass"] == BACKWARD) & (places["part"] != NO_RANGE), "run"].unique()
     rows = kernels[kernels["run"].isin(runs_with_parts)]
     rows = rows.merge(places, on=KEY_COLUMNS, how="left", validate="many_to_one")

@@ -13,7 +13,7 @@ from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import BACKWARD
 from profile_grid.tables.per_pass import largest_by_run
 from profile_grid.tables.pivoting import pivoted_texts
-from profile_grid.tables.wording import Claim, leaders, listed, median_note, of_all, places
+from profile_grid.tables.wording import Claim, configs_in_words, leaders, listed, median_note, of_all
 
 
 def sentences(measured: Measured) -> list[Claim]:
@@ -34,7 +34,7 @@ def sentences(measured: Measured) -> list[Claim]:
     softmax = rows[(rows["part"] == SOFTMAX) & rows["runtime_to_matmuls"].notna()]
     if softmax.empty:
         return [Claim("Not answered: no run has ranges for softmax and for both matrix multiplies.", "missing"), *fused]
-    claims = [_ratio(softmax, measured), *wording.stand_in(measured), _longest(rows), *_backward(measured)]
+    claims = [_ratio(softmax, measured), *wording.mode_note(measured), _longest(rows), *_backward(measured)]
     return [*claims, *_not_once_per_layer(rows), *fused]
 
 
@@ -81,7 +81,7 @@ def _not_once_per_layer(rows: pd.DataFrame) -> list[Claim]:
     layers = rows["layers"].astype("float64")
     differing = rows[(rows["part"] == SOFTMAX) & layers.notna() & (rows["instances_per_pass"] != layers)]
     text = "`{softmax}` does not run once per layer in {places}: there a layer is one instance of the range."
-    return [Claim(text, softmax=SOFTMAX, places=places(differing))] if len(differing) else []
+    return [Claim(text, softmax=SOFTMAX, places=configs_in_words(differing))] if len(differing) else []
 
 
 def tables(measured: Measured) -> list[Part]:

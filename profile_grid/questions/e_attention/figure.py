@@ -7,7 +7,7 @@ import pandas as pd
 
 from profile_grid.figures import marks, run_selection
 from profile_grid.figures.panels import Drawing, Figure, Frame, Spec, Tables, column, side_by_side
-from profile_grid.figures.theme import GROUND, WIDTH, Contexts, Log, Series
+from profile_grid.figures.theme import GROUND, WIDTH, ContextAxis, LogAxis, Series
 from profile_grid.quantities import interval, percent, significant
 from profile_grid.questions.e_attention.table import PARTS, SOFTMAX
 from profile_grid.study import dimensions, stages
@@ -36,16 +36,16 @@ def absent_cells(runs: pd.DataFrame, drawn: pd.DataFrame) -> pd.DataFrame:
 def draw_attention(tables: Tables) -> Drawing:
     """A panel per model: time per layer against context length, a line per part; models with one context length share
     a panel. Below, each part's shares of time and FLOPs, a marker per configuration."""
-    runs, terms = tables["runs"], run_selection.words(tables["runs"])
+    runs, terms = tables["runs"], run_selection.device_words(tables["runs"])
     parts = attention_parts(runs, tables["attention"])
     series = Series("part", tuple(part for part in PARTS if part in set(parts["part"])))
     order = run_selection.models_in_order(runs)
 
     def panel(rows: pd.DataFrame, _: pd.DataFrame) -> Spec:
         data = rows.drop(columns="mode")
-        y = Log.around(data["gpu_time_per_layer_us"], PANEL_PX)
+        y = LogAxis.around(data["gpu_time_per_layer_us"], PANEL_PX)
         lengths = data.groupby("model")["context_length"].nunique()
-        x_of_lines = Contexts.of(data["context_length"]).x(title="context")
+        x_of_lines = ContextAxis.of(data["context_length"]).x(title="context")
         x_of_models = alt.X("model:N", sort=order, axis=alt.Axis(title="model", labelAngle=0))
         panels = [(model, data[data["model"] == model], x_of_lines) for model in order if lengths.get(model, 0) > 1]
         panels += [
@@ -67,7 +67,7 @@ def draw_attention(tables: Tables) -> Drawing:
     return frame.drawing(parts, runs, absent_cells(runs, parts), panel, notes)
 
 
-def _times(parts: pd.DataFrame, x: alt.X, y: Log, series: Series, time: str | bool, joined: bool) -> alt.LayerChart:
+def _times(parts: pd.DataFrame, x: alt.X, y: LogAxis, series: Series, time: str | bool, joined: bool) -> alt.LayerChart:
     """The time per layer of each part; `time` is what that is called, False for a panel without an axis."""
     axis = y.axis(f"{time} per layer (µs)" if time else None)
     axis.labels = axis.ticks = bool(time)

@@ -11,7 +11,7 @@ from kernel_tables.attribution.path_text import innermost
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.class_tables import CLASS_SHARES, FORWARD_CLASSES
-from profile_grid.tables.model_parts import holding
+from profile_grid.tables.model_parts import has_range
 from profile_grid.tables.names import BACKWARD, FORWARD, RECOMPUTATION
 from profile_grid.tables.per_pass import Merged, in_order_of, numbers, per_pass
 
@@ -93,7 +93,7 @@ def _part_times(part: str, phase: str, merged: Merged) -> pd.DataFrame:
 
 def _contains(paths: pd.Series, part: str) -> pd.Series:
     """Whether each of these paths contains the part, outside recomputation."""
-    return holding(paths, part) & ~holding(paths, RECOMPUTATION)
+    return has_range(paths, part) & ~has_range(paths, RECOMPUTATION)
 
 
 def _sum_of_matmuls(table: pd.DataFrame, column: str) -> pd.Series:

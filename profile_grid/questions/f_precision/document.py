@@ -5,7 +5,14 @@ import pandas as pd
 from profile_grid.quantities import percent, ratio, scientific
 from profile_grid.study.dimensions import PRECISION
 from profile_grid.tables import cells, classes, names, pivoting
-from profile_grid.tables.gains import LEADING_KEYS, by_value, largest_gain, parts_tables, phases_table, steps_table
+from profile_grid.tables.gains import (
+    LEADING_KEYS,
+    counts_by_value,
+    largest_gain,
+    parts_tables,
+    phases_table,
+    steps_table,
+)
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import Claim, capital, listed, some_runs
 
@@ -19,7 +26,7 @@ def sentences(measured: Measured) -> list[Claim]:
     if times.empty:
         return [NO_ANSWER, *errors]
     lead = largest_gain(times, PRECISION, PRECISION.words(PRECISION.default))
-    return [lead, *by_value(times, PRECISION), *errors, *_parts(measured, times)]
+    return [lead, *counts_by_value(times, PRECISION), *errors, *_parts(measured, times)]
 
 
 def _parts(measured: Measured, times: pd.DataFrame) -> list[Claim]:

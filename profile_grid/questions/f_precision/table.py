@@ -3,10 +3,11 @@
 import pandas as pd
 
 from cs336_model.arithmetic.memory import ELEMENT_BYTES
+from profile_grid.gpu_peaks import peaks_of
 from profile_grid.stages.timing.tables import ACCURACY
 from profile_grid.study.dimensions import PRECISION
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables import ideal, per_pass, ratios
+from profile_grid.tables import per_pass, ratios
 
 
 def precision_times(merged: per_pass.Merged) -> pd.DataFrame:
@@ -26,7 +27,7 @@ def precision_parts(merged: per_pass.Merged) -> pd.DataFrame:
 
 def _peak_ratio(device_name: object, precision: str) -> float | None:
     """Peak FLOP/s in this precision ÷ in fp32, by the data sheet; None if unknown."""
-    peaks = ideal.peaks_of_device(device_name)
+    peaks = peaks_of(device_name)
     peak, base = (peaks.flop_per_s(name) if peaks else None for name in (precision, PRECISION.default))
     return peak / base if peak and base else None
 

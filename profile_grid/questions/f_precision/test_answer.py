@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from profile_grid.documents.documents import asked_of
+from profile_grid.documents.documents import document_names
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.study.dimensions import PRECISION
 from profile_grid.tables.ratios import with_base
@@ -27,10 +27,10 @@ def in_two(times: float = 4.0) -> list[Made]:
 
 
 def test_the_question_is_asked_where_runs_differ_in_precision_and_nowhere_else():
-    assert "f_precision" not in asked_of(merged(grid())["runs"])
+    assert "f_precision" not in document_names(merged(grid())["runs"])
     without, with_it = rendered(grid()), rendered(in_two())
     assert "f_precision" not in without and "(f)" not in without["answers"]
-    assert "f_precision" in asked_of(merged(in_two())["runs"])
+    assert "f_precision" in document_names(merged(in_two())["runs"])
     assert "## (f) What does lower precision gain" in with_it["answers"]
 
 

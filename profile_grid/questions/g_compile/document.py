@@ -7,7 +7,14 @@ from profile_grid.quantities import ABSENT, count, interval, known, percent, sig
 from profile_grid.study.dimensions import COMPILE, MODEL
 from profile_grid.tables import classes, evidence, model_parts, pivoting
 from profile_grid.tables.cells import Part, lines_table, rows_table, titled
-from profile_grid.tables.gains import LEADING_KEYS, by_value, largest_gain, phases_table, steps_table, whole_steps
+from profile_grid.tables.gains import (
+    LEADING_KEYS,
+    counts_by_value,
+    largest_gain,
+    phases_table,
+    steps_table,
+    whole_steps,
+)
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import BACKWARD, FORWARD, NO_RANGE
 from profile_grid.tables.wording import PASSES, Claim, capital, listed, run_in_words, runs_in_words
@@ -27,7 +34,7 @@ def sentences(measured: Measured) -> list[Claim]:
     times, cost, kernels, parts = (measured.tables[f"compile_{name}"] for name in ("times", "cost", "kernels", "parts"))
     if times.empty:
         return [NO_ANSWER]
-    claims = [largest_gain(times, COMPILE, BASE), *_cost(times, cost), *by_value(times, COMPILE)]
+    claims = [largest_gain(times, COMPILE, BASE), *_cost(times, cost), *counts_by_value(times, COMPILE)]
     # of the entire model, if any run compiles it
     compiled = kernels[kernels[COMPILE.key] == pivoting.sorted_values(times, COMPILE.key)[0]]
     return [*claims, *_matmuls(parts), *_kernels(compiled, measured), *_fused(parts, measured)]

@@ -29,7 +29,7 @@ def compile_parts(merged: Merged) -> pd.DataFrame:
         for part in (rows, rows[is_first_pass], rows[~is_matmul])
     )
     times = times[["gpu_time_ms", "invocations", "total_ns"]].assign(matmuls=matmuls["invocations"])
-    table = ratios.both_sides(merged, dimensions.COMPILE, times.reset_index(), KEY_COLUMNS)
+    table = ratios.join_baseline(merged, dimensions.COMPILE, times.reset_index(), KEY_COLUMNS)
     _check_conserved(table, rows)
     share = table["gpu_time_ms"] / table.groupby(["run", "phase"])["gpu_time_ms"].transform("sum")
     base_others_ms = _sum_over_parts(table, other_kernels["gpu_time_ms"].to_dict())
@@ -39,9 +39,9 @@ def compile_parts(merged: Merged) -> pd.DataFrame:
 
 def _kernels_by_parts(merged: Merged) -> pd.DataFrame:
     """The kernels of compiled runs and their baselines, each with the set of parts that it serves."""
-    pairs = ratios.pairs(merged["runs"], dimensions.COMPILE)
+    pairs = ratios.baseline_pairs(merged["runs"], dimensions.COMPILE)
     kernels = merged.kernels[merged.kernels["run"].isin({*pairs["run"], *pairs["base_run"]})]
-    places = model_parts.places_with_parts(kernels).rename(columns={"part": "parts"})
+    places = model_parts.ranges_with_parts(kernels).rename(columns={"part": "parts"})
     return kernels.merge(places, on=model_parts.KEY_COLUMNS, how="left", validate="many_to_one")
 
 
@@ -97,7 +97,7 @@ def compile_kernels(merged: Merged) -> pd.DataFrame:
     kernels = kernels.assign(**{"class": kernels["class"].astype("object").map(classes.family)})
     keys = ["phase", "class"]
     times = per_pass(kernels, keys, merged.captured_steps)[["run", *keys, "gpu_time_ms", "invocations"]]
-    return ratios.both_sides(merged, dimensions.COMPILE, times, keys)
+    return ratios.join_baseline(merged, dimensions.COMPILE, times, keys)
 
 
 def compile_cost(merged: Merged) -> pd.DataFrame:
@@ -120,7 +120,7 @@ TABLES = (
     TableSpec(
         "compile_times",
         "(g) One row per compiled run and phase, from the processes without a profiler",
-        columns(ratios.TIMES_WITH_BASE, ideal.IDEAL),
+        columns(ratios.TIMES_WITH_BASE, ideal.IDEAL_COLUMNS),
         make=compile_times,
     ),
     TableSpec(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from profile_grid.documents.documents import asked_of
+from profile_grid.documents.documents import document_names
 from tests.profile_grid.made_up import GEMM, MUL, Kernel, Made, forward_kernels, grid, merged
 from tests.profile_grid.made_up_answers import answered, summaries_of, told
 from tests.profile_grid.test_answers import line_of
@@ -25,7 +25,7 @@ def both(times: float = 2.0) -> list[Made]:
 
 
 def test_the_question_is_asked_where_runs_differ_in_compilation_and_nowhere_else():
-    assert "g_compile" not in asked_of(merged(grid())["runs"])
+    assert "g_compile" not in document_names(merged(grid())["runs"])
     assert "# (g) What does compilation gain" in answered("g_compile", both())
 
 

@@ -11,7 +11,7 @@ from profile_grid.study.dimensions import ATTENTION, keys_without
 from profile_grid.tables import evidence, gains, pivoting
 from profile_grid.tables.cells import Part, lines_table, rows_table, status_word, text_or_status
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import NO_WINNER, PASSES, Claim, capital, listed, places, winners
+from profile_grid.tables.wording import NO_WINNER, PASSES, Claim, capital, configs_in_words, listed, winners
 
 VARIANTS = "compared with eager attention"
 NO_ANSWER = Claim("Not answered: no two runs differ only in attention, with times of at least one.", "missing")
@@ -78,7 +78,7 @@ def _memory(steps: pd.DataFrame) -> list[Claim]:
     cells = failed.assign(**{ATTENTION.key: ATTENTION.default})
     text = "{step} of {where} runs out of memory with {names} attention{also}."
     step = capital(listed([PASSES[mode] for mode in dict.fromkeys(failed["mode"])]))
-    return [Claim(text, "counted", step=step, names=listed(names), where=places(cells, most=2), also=also)]
+    return [Claim(text, "counted", step=step, names=listed(names), where=configs_in_words(cells, most=2), also=also)]
 
 
 def _refused(steps: pd.DataFrame) -> list[Claim]:

@@ -20,9 +20,9 @@ def draw_attention_times(tables: panels.Tables) -> panels.Drawing:
     """A panel per mode: time of a step against context length, both logarithmic, a line per attention."""
     runs, times = tables["runs"], tables["attention_times"]
     steps = gains.whole_steps(times[times["mean_ms"].notna()])
-    missing = run_selection.runs_without_results(ratios.compared(runs, ATTENTION), TIMING)
+    missing = run_selection.runs_without_results(ratios.with_counterparts(runs, ATTENTION), TIMING)
     series = theme.Series(ATTENTION.key, tuple(pivoting.sorted_values(times, ATTENTION.key)))
-    contexts = theme.Contexts.of(times["context_length"])
+    contexts = theme.ContextAxis.of(times["context_length"])
 
     def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> alt.LayerChart:
         tooltip = marks.tooltip(

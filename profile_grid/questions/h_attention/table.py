@@ -15,7 +15,7 @@ COLUMNS_OF_BASE = [column.name for column in (*ratios.TIME_OF_BASE, *ratios.VERD
 def attention_times(merged: Merged) -> pd.DataFrame:
     """(h) One row per phase of every run that has a counterpart with another attention, even without results: its time,
     the time with eager attention, and the peak memory."""
-    times = ratios.compared(merged["timings"], ATTENTION)[[*LEADING, "phase", "mean_ms", "std_ms", "status"]]
+    times = ratios.with_counterparts(merged["timings"], ATTENTION)[[*LEADING, "phase", "mean_ms", "std_ms", "status"]]
     keys = ["run", "phase"]
     compared_times = ratios.times_with_base(merged, ATTENTION)[[*keys, *COLUMNS_OF_BASE]]
     peak = numbers(times["run"].map(merged["runs"].set_index("run")["peak_allocated_bytes"]))
@@ -30,7 +30,7 @@ def attention_operator(merged: Merged) -> pd.DataFrame:
     """(h) One row per run with another attention than eager: GPU time of the operator in a forward pass, that of eager
     attention, and the ideal of both bounds."""
     kernels = merged.kernels
-    is_inside = model_parts.holding(kernels["range"], SCALED_DOT_PRODUCT_ATTENTION)
+    is_inside = model_parts.has_range(kernels["range"], SCALED_DOT_PRODUCT_ATTENTION)
     rows = per_pass(kernels[is_inside & (kernels["phase"] == names.FORWARD)], [], merged.captured_steps)
     rows = rows.drop(columns=["total_ns", "same_in_every_step"])
     table = ratios.with_base(rows, ATTENTION, "gpu_time_ms", "gpu_time_std_ms")
@@ -46,7 +46,7 @@ def attention_operator(merged: Merged) -> pd.DataFrame:
 def _least_ms(run: pd.Series, precision: str) -> tuple[float | None, float | None]:
     """(by FLOP/s, by bytes/s): least time in ms of the operator of all layers; None if unknown."""
     context, d_model, layers = (int(run[name]) for name in ("context_length", "d_model", "num_layers"))
-    peaks, batch = ideal.peaks_of_device(run.get("device_name")), int(sequences_per_gpu(run))
+    peaks, batch = ideal.peaks_of(run.get("device_name")), int(sequences_per_gpu(run))
     layer_ms = ideal.least_ms_of_attention(peaks, precision, batch, context, d_model)
     return tuple(None if ms is None else layers * ms for ms in layer_ms)
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from profile_grid.documents.documents import asked_of
+from profile_grid.documents.documents import document_names
 from tests.profile_grid.made_up import SDPA, Kernel, Made, forward_kernels, grid, merged
 from tests.profile_grid.made_up_answers import answered, summaries_of, told
 from tests.profile_grid.test_answers import OOM, line_of
@@ -30,7 +30,7 @@ def three(ms_eager=10.0, ms_flash=5.0, ms_math=8.0, **changes) -> list[Made]:
 
 
 def test_the_question_is_asked_where_runs_differ_in_attention_and_nowhere_else():
-    assert "h_attention" not in asked_of(merged(grid())["runs"])
+    assert "h_attention" not in document_names(merged(grid())["runs"])
     assert "# (h) Which attention is fastest" in answered("h_attention", three())
 
 

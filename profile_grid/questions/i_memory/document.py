@@ -16,7 +16,17 @@ from profile_grid.tables.cells import Part, columns_with_values, parts_table, ro
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD, OUTSIDE
 from profile_grid.tables.per_pass import largest_by_run
-from profile_grid.tables.wording import PASSES, Claim, capital, leaders, listed, of_all, run_in_words, varying, where
+from profile_grid.tables.wording import (
+    PASSES,
+    Claim,
+    capital,
+    config_in_words,
+    leaders,
+    listed,
+    named_keys,
+    of_all,
+    run_in_words,
+)
 
 PREDICTED_BYTES = (  # words, recorded column, predicted column
     ("of the requested peaks", "requested_peak_bytes", "estimated_peak_bytes"),
@@ -50,12 +60,12 @@ def _highest_peak(peaks: pd.DataFrame, failures: pd.DataFrame) -> Claim:
         failure_row, failed_runs = failures.iloc[0], failures["run"].nunique()
         step = "that" if failure_row["mode"] == peak_row["mode"] else PASSES[failure_row["mode"]]
         recorded = of_all(failed_runs, peaks["run"].nunique() + failed_runs, "recorded run")
-        subject = f"{recorded} do" if failed_runs > 1 else f"{step} of {where(failure_row)} does"
+        subject = f"{recorded} do" if failed_runs > 1 else f"{step} of {config_in_words(failure_row)} does"
         failure = f"; {subject} not fit"
     return Claim(
         "{step} of {place} needs {peak} at its peak, {share} of it {category}{lacking}.", "counted",
         step=capital(PASSES[peak_row["mode"]]),
-        place=where(peak_row), peak=memory(peak_row["peak_bytes"]), share=percent(peak_row["share"]),
+        place=config_in_words(peak_row), peak=memory(peak_row["peak_bytes"]), share=percent(peak_row["share"]),
         category=peak_row["category"], lacking=failure,
     )  # fmt: skip
 
@@ -140,7 +150,7 @@ def _failures(failures: pd.DataFrame) -> list[Claim]:
     return [
         Claim(
             "{run}, runs out of memory in {at} with {live} in use, {share} of it {category}.",
-            run=run_in_words(failure_row, varying(failures)), at=phase, live=memory(failure_row["live_bytes"]),
+            run=run_in_words(failure_row, named_keys(failures)), at=phase, live=memory(failure_row["live_bytes"]),
             share=percent(sizes.max() / failure_row["live_bytes"]), category=escaped(sizes.idxmax()),
         )
     ]  # fmt: skip
@@ -150,10 +160,10 @@ def tables(measured: Measured) -> list[Part]:
     """(i) Peaks, what parts and blocks keep, the largest allocations, what fits, types, and where memory ran out."""
     peaks, failures, room = (measured.tables[f"memory_{name}"] for name in ("peak", "at_failure", "room"))
     operations, groups = measured.tables["memory_operations"], measured.tables["memory_groups"]
-    parts = pivoting.split(model_parts.if_parts_differ(measured.tables["memory_parts"]), (MODEL.key,))
+    parts = pivoting.split(model_parts.rows_in_parts(measured.tables["memory_parts"]), (MODEL.key,))
     operations = operations[operations["run"].isin(_largest_run(operations.groupby("run", sort=False)["bytes"].sum()))]
     groups = groups[groups["run"].isin(_largest_run(peaks.set_index("run")["peak_bytes"]))]
-    named = varying(measured.tables["memory_room"])
+    named = named_keys(measured.tables["memory_room"])
     failure_rows = failures[failures["run"].isin(failures["run"].unique()[:MAX_FAILURES])]
     return [
         *(["No run has figures."] if peaks.empty and failures.empty else []),
@@ -177,7 +187,7 @@ def tables(measured: Measured) -> list[Part]:
          rows_table(measured.tables["memory_fits"], gains.LEADING_KEYS, BISECTED, words=1)),
         ("Where memory ran out, and memory by category at that moment", _failures_table(failures)),
         *table_per_run("The largest groups of allocations when memory ran out", failure_rows, _groups_table,
-                       varying(failures)),
+                       named_keys(failures)),
     ]  # fmt: skip
 
 

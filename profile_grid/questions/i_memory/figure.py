@@ -5,7 +5,7 @@ import pandas as pd
 
 from profile_grid.figures import marks
 from profile_grid.figures.panels import AXIS_PX, Drawing, Figure, Frame, Tables, bars_of_runs
-from profile_grid.figures.run_selection import by_size, labels, runs_without_results
+from profile_grid.figures.run_selection import labels, runs_without_results, sorted_by_size
 from profile_grid.figures.theme import SMALL, SOFT, WIDTH
 from profile_grid.quantities import GIBIBYTE, MEBIBYTE, memory, percent
 from profile_grid.study.dimensions import KEYS, LEADING
@@ -22,11 +22,11 @@ def unit_of(largest_bytes: float) -> tuple[int, str]:
 
 def draw_categories(tables: Tables) -> Drawing:
     """Bars in the order of models, contexts and modes, with the peak after each."""
-    runs, peaks = tables["runs"], by_size(tables["memory_peak"], tables["runs"])
+    runs, peaks = tables["runs"], sorted_by_size(tables["memory_peak"], tables["runs"])
     unit, unit_name = unit_of(max(peaks["peak_bytes"], default=0))
     texts = [f"{memory(row.peak_bytes)}, in {row.fullest_phase}" for row in peaks.itertuples()]
     parts = peaks.assign(size=peaks["bytes"].map(memory), live=peaks["bytes"] / unit, bar=labels(peaks), text=texts)
-    rows = marks.placed(parts[parts["bytes"] > 0], "live", "category")
+    rows = marks.stacked(parts[parts["bytes"] > 0], "live", "category")
     title = f"in use at the peak of a step ({unit_name})"
     seen = (("category", "category"), ("size", "in use"), ("share", "share", marks.SHARE))
     missing, names = runs_without_results(runs, MEMORY), list(dict.fromkeys(parts["bar"]))
@@ -114,7 +114,7 @@ def _category_rows(moments: pd.DataFrame, unit: int) -> pd.DataFrame:
     names = {name: name.removesuffix("_bytes").replace("_", " ") for name in columns}
     rows = moments.astype({"phase": "str"}).melt([*LEADING, "moment", "ms", "phase"], columns, "category", "bytes")
     rows = rows.assign(category=rows["category"].map(names), live=rows["bytes"] / unit, size=rows["bytes"].map(memory))
-    rows = marks.placed(rows, "live", "category", stack="moment")
+    rows = marks.stacked(rows, "live", "category", stack="moment")
     return rows[rows.groupby("category")["bytes"].transform("max") > 0].drop(columns="mode")
 
 

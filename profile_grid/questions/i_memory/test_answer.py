@@ -7,7 +7,7 @@ import pytest
 
 from cs336_model.arithmetic.flops import ModelShape, forward_flops
 from cs336_model.arithmetic.memory import NON_TENSOR_BYTES, estimated_peak_bytes, saved_block_bytes
-from profile_grid.documents.documents import asked_of
+from profile_grid.documents.documents import document_names
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.questions.i_memory.table import predicted
 from profile_grid.stages.memory.tables import MEMORY_FAILED, tables_of_history
@@ -49,8 +49,8 @@ def answered(tables: dict[str, pd.DataFrame]) -> str:
 
 
 def test_the_question_is_asked_where_a_run_was_asked_for_its_memory_and_nowhere_else():
-    assert "i_memory" not in asked_of(merged([training()])["runs"])
-    assert "i_memory" in asked_of(recorded([training()])["runs"])
+    assert "i_memory" not in document_names(merged([training()])["runs"])
+    assert "i_memory" in document_names(recorded([training()])["runs"])
 
 
 def test_the_fullest_moment_is_shown_by_category_with_its_phase():

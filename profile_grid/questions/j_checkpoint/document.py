@@ -13,7 +13,7 @@ from profile_grid.tables import gains, pivoting
 from profile_grid.tables.cells import Part, columns_with_values, rows_table, text_or_status
 from profile_grid.tables.evidence import UNCLEAR
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import PASSES, Claim, capital, leaders, listed, of_all, varying, where
+from profile_grid.tables.wording import PASSES, Claim, capital, config_in_words, leaders, listed, named_keys, of_all
 
 NO_ANSWER = Claim(
     "Not answered: no two training runs differ only in checkpoints, with times of at least one.", "missing"
@@ -45,7 +45,7 @@ def _largest_saving(both: pd.DataFrame) -> list[Claim]:
     for peak in PEAKS:
         ratios = (both[peak] / both[f"base_{peak}"]).astype("float64").where(both["speed_up"].notna())
         if ratios.notna().any():
-            return [_saving(both.loc[ratios.idxmin()], peak, varying(both))]
+            return [_saving(both.loc[ratios.idxmin()], peak, named_keys(both))]
     return []
 
 
@@ -54,7 +54,7 @@ def _saving(row: pd.Series, peak: str, named: Sequence[str]) -> Claim:
     return Claim(
         "{value}, {place} trains in {peak} instead of {base_peak}, for {cost}.",
         "unclear" if row["verdict"] == UNCLEAR else "difference", value=capital(CHECKPOINT.words(row[CHECKPOINT.key])),
-        place=where(row.to_dict() | {CHECKPOINT.key: CHECKPOINT.default}, named), peak=memory(row[peak]),
+        place=config_in_words(row.to_dict() | {CHECKPOINT.key: CHECKPOINT.default}, named), peak=memory(row[peak]),
         base_peak=memory(row[f"base_{peak}"]),
         cost=f"an {UNCLEAR} difference in time" if row["verdict"] == UNCLEAR else more_time,
     )  # fmt: skip
@@ -115,7 +115,7 @@ def _fitting_values(memory_rows: pd.DataFrame) -> list[Claim]:
         claims.append(
             Claim(
                 "Without checkpoints, {place} runs out of memory{modes}{remedy}.", "counted",
-                place=where(rows.iloc[0].to_dict()),
+                place=config_in_words(rows.iloc[0].to_dict()),
                 modes=f" in {listed([PASSES[mode] for mode in rows[modes]])}" if modes else "",
                 remedy=f"; it fits {sizes}" if values else "",
             )

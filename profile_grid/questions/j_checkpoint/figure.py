@@ -45,7 +45,7 @@ def draw_checkpoint(tables: Tables) -> Drawing:
         " recomputed in the backward pass. Of two points at the same memory, the upper one only costs time. Neither"
         " axis begins at 0."
     )
-    missing = run_selection.runs_without_results(ratios.compared(runs, CHECKPOINT), TIMING)
+    missing = run_selection.runs_without_results(ratios.with_counterparts(runs, CHECKPOINT), TIMING)
     return Frame((CHECKPOINT.key,), NO_TIMES, COLUMNS).drawing(
         rows, runs, missing, lambda data, _: _panel(data, series, TITLES[source]), (note,)
     )
@@ -106,7 +106,7 @@ def draw_peak(tables: Tables) -> Drawing:
         return points.encode(x=x, y=y, xOffset="kind:N", color=series.color(), shape=series.shape(), tooltip=tooltip)
 
     note = "8-2: 8 blocks share a checkpoint, and every 2 of them again while these are recomputed."
-    missing = run_selection.runs_without_results(ratios.compared(runs, CHECKPOINT), TIMING)
+    missing = run_selection.runs_without_results(ratios.with_counterparts(runs, CHECKPOINT), TIMING)
     return Frame((CHECKPOINT.key,), NO_TIMES, columns=2).drawing(rows, runs, missing, panel, (note,))
 
 

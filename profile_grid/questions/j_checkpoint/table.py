@@ -12,7 +12,7 @@ from profile_grid.study import stages, table_spec
 from profile_grid.study.dimensions import CHECKPOINT, LEADING, keys_without
 from profile_grid.tables import names, ratios
 from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS, shape_of_run
-from profile_grid.tables.model_parts import holding
+from profile_grid.tables.model_parts import has_range
 from profile_grid.tables.per_pass import Merged, numbers, total_by_run
 
 PEAKS = ("peak_allocated_bytes", "recorded_peak_bytes")
@@ -37,7 +37,7 @@ def checkpoint_times(merged: Merged) -> pd.DataFrame:
 def checkpoint_memory(merged: Merged) -> pd.DataFrame:
     """(j) One row per training run that has a counterpart with other checkpoints: its memory, that without checkpoints,
     and the share of its GPU time that recomputes."""
-    runs = ratios.compared(merged["runs"], CHECKPOINT)
+    runs = ratios.with_counterparts(merged["runs"], CHECKPOINT)
     runs = runs[runs["mode"].isin([mode for mode, phases in PHASES_OF_MODE.items() if BACKWARD in phases])]
     peak_and_kept = [_peak_and_kept_bytes(run) for run in runs.to_dict("records")]
     steps = merged["timings"][merged["timings"]["phase"] == names.WHOLE_STEP].set_index("run")
@@ -61,7 +61,7 @@ def checkpoint_memory(merged: Merged) -> pd.DataFrame:
 def _recomputed_share(merged: Merged) -> pd.Series:
     """The share of a step's GPU time inside the range of recomputation, by run."""
     kernels = merged.kernels
-    is_recomputed = holding(kernels["range"], RECOMPUTATION)
+    is_recomputed = has_range(kernels["range"], RECOMPUTATION)
     total = total_by_run(kernels)
     return total_by_run(kernels[is_recomputed]).reindex(total.index, fill_value=0) / total
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from cs336_model.arithmetic.flops import ModelShape, forward_flops
-from profile_grid.documents.documents import asked_of, documents
+from profile_grid.documents.documents import document_names, documents
 from tests.profile_grid.made_up import GEMM, Kernel, Made, forward_kernels, grid, merged, training_kernels
 from tests.profile_grid.made_up_answers import answered, own_tables, summaries_of, told
 from tests.profile_grid.test_answers import OOM, PROVENANCE, line_of
@@ -37,7 +37,7 @@ BOTH = (step(), step("1", 130.0, 10))
 
 
 def test_the_question_is_asked_where_runs_differ_in_checkpoints_and_nowhere_else():
-    assert "j_checkpoint" not in asked_of(merged(grid())["runs"])
+    assert "j_checkpoint" not in document_names(merged(grid())["runs"])
     assert "# (j) What does checkpointing save, and what does it cost?" in answered("j_checkpoint", list(BOTH))
 
 

@@ -6,7 +6,7 @@ import pandas as pd
 from profile_grid.figures import marks
 from profile_grid.figures.panels import Drawing, Figure, Frame, Spec, Tables, side_by_side
 from profile_grid.figures.run_selection import models_in_order, runs_without_results
-from profile_grid.figures.theme import SMALL, SOFT, Log, Series
+from profile_grid.figures.theme import SMALL, SOFT, LogAxis, Series
 from profile_grid.quantities import interval, significant
 from profile_grid.questions.k_warmup.document import NO_ANSWER
 from profile_grid.study.dimensions import MODE
@@ -22,7 +22,7 @@ def draw(tables: Tables) -> Drawing:
     per run."""
     runs, rows = tables["runs"], every_step(tables)
     series = Series("model", tuple(model for model in models_in_order(runs) if model in set(rows["model"])))
-    y = Log.around([1.0, *rows["ratio"]], HEIGHT_PX)
+    y = LogAxis.around([1.0, *rows["ratio"]], HEIGHT_PX)
 
     def panel(data: pd.DataFrame, _: pd.DataFrame) -> Spec:
         modes = {MODE.name_of(mode): data[data["mode"] == mode] for mode in MODE.values if mode in set(data["mode"])}
@@ -49,7 +49,7 @@ def every_step(tables: Tables) -> pd.DataFrame:
     return rows.sort_values(["run", "number"], kind="stable", ignore_index=True)
 
 
-def _panel(rows: pd.DataFrame, y: Log, series: Series) -> alt.LayerChart:
+def _panel(rows: pd.DataFrame, y: LogAxis, series: Series) -> alt.LayerChart:
     channels = {
         "x": alt.X("number:Q", axis=alt.Axis(title="step", format="d", tickMinStep=1)),
         "y": alt.Y("ratio:Q", scale=y.scale, axis=y.axis("time of a step ÷ mean of the measured")),

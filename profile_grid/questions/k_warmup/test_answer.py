@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from profile_grid.documents.documents import asked_of
+from profile_grid.documents.documents import document_names
 from profile_grid.documents.summaries import Summaries
 from profile_grid.stages.cold_start.tables import FIRST_STEP
 from tests.profile_grid.made_up import Made, merged
@@ -42,8 +42,8 @@ def answered(tables: dict[str, pd.DataFrame]) -> str:
 
 
 def test_the_question_is_asked_where_a_run_kept_its_warm_up_and_nowhere_else():
-    assert "k_warmup" not in asked_of(merged([Made()])["runs"])
-    assert "k_warmup" in asked_of(timed(Made(), SLOW, STEADY)["runs"])
+    assert "k_warmup" not in document_names(merged([Made()])["runs"])
+    assert "k_warmup" in document_names(timed(Made(), SLOW, STEADY)["runs"])
 
 
 def test_a_report_after_fewer_warm_up_steps_is_the_mean_of_as_many_steps_as_were_measured():

@@ -15,7 +15,7 @@ from profile_grid.tables import gains, per_pass, pivoting
 from profile_grid.tables.cells import Part, lines_table, rows_table
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD, NO_RANGE
-from profile_grid.tables.wording import Claim, capital, listed, places, run_in_words, where
+from profile_grid.tables.wording import Claim, capital, config_in_words, configs_in_words, listed, run_in_words
 
 VERDICT_RULES = RULES  # these and the allowances: for the definitions
 ALLOWANCES = {"sums": percent(MAX_SUMS), "unknown_tile": percent(MAX_PADDING)}
@@ -46,7 +46,7 @@ def _verdict_shares(rows: pd.DataFrame) -> pd.DataFrame:
 def _mode_and_precision(rows: pd.DataFrame) -> str:
     """The mode and precision of these rows in words, with the configuration if it is only one run."""
     row = rows.iloc[0].to_dict()
-    place = f" ({where(row | {PRECISION.key: PRECISION.default})})" if rows["run"].nunique() == 1 else ""
+    place = f" ({config_in_words(row | {PRECISION.key: PRECISION.default})})" if rows["run"].nunique() == 1 else ""
     return f"{MODES[row['mode']]} in {row[PRECISION.key]}{place}"
 
 
@@ -117,13 +117,13 @@ def _of_all(some: int, every: int) -> str:
 
 def _parts_and_places(rows: pd.DataFrame) -> str:
     """The names of the parts in these rows, and where they are."""
-    return f"{listed([escaped(part) for part in dict.fromkeys(rows['part'])])} ({places(rows, most=2)})"
+    return f"{listed([escaped(part) for part in dict.fromkeys(rows['part'])])} ({configs_in_words(rows, most=2)})"
 
 
 def _phases_and_places(rows: pd.DataFrame) -> str:
     """The parts in these rows with their phases, and where they are."""
     parts = dict.fromkeys(f"{row['pass']} {escaped(row['part'])}" for row in rows.to_dict("records"))
-    return f"{listed([*parts])}; {places(rows, most=2)}"
+    return f"{listed([*parts])}; {configs_in_words(rows, most=2)}"
 
 
 def stalls(machines: Iterable[Measured]) -> str:

@@ -5,7 +5,7 @@ import pandas as pd
 
 from kernel_tables.counters.joining import COMPUTE, LATENCY, MEMORY, TOO_SMALL
 from profile_grid.figures import marks, panels, run_selection
-from profile_grid.figures.theme import INK, SMALL, SOFT, Log, Series
+from profile_grid.figures.theme import INK, SMALL, SOFT, LogAxis, Series
 from profile_grid.quantities import interval, percent, rate
 from profile_grid.questions.l_counters.document import NO_ANSWER
 from profile_grid.study import dimensions, stages
@@ -45,8 +45,10 @@ def _kernels_drawn(tables: panels.Tables) -> pd.DataFrame:
 def _panel(points: pd.DataFrame, roofs: pd.DataFrame, series: Series) -> alt.LayerChart:
     memory = roofs[roofs["roof"] == "memory"].iloc[0]
     heights = roofs[~roofs["roof"].isin(("memory", "fp16")) & roofs["reached_per_s"].notna()]  # fp16 is as high as bf16
-    x = Log.around(points["flops_per_byte"], WIDTH_PX, margin=2)
-    y = Log.around([*points["flop_per_s"], *heights["reached_per_s"], *heights["data_sheet_per_s"].dropna()], HEIGHT_PX)
+    x = LogAxis.around(points["flops_per_byte"], WIDTH_PX, margin=2)
+    y = LogAxis.around(
+        [*points["flop_per_s"], *heights["reached_per_s"], *heights["data_sheet_per_s"].dropna()], HEIGHT_PX
+    )
     channels = {
         "x": alt.X("flops_per_byte:Q", scale=x.scale, axis=x.axis("FLOP per byte of DRAM, counted")),
         "y": alt.Y("flop_per_s:Q", scale=y.scale, axis=y.axis("FLOP/s")),
@@ -74,7 +76,9 @@ def _panel(points: pd.DataFrame, roofs: pd.DataFrame, series: Series) -> alt.Lay
     return alt.layer(*lines, markers).properties(width=WIDTH_PX, height=HEIGHT_PX)
 
 
-def _roof(x: Log, y: Log, name: str, height: float, slope: float, dashed: bool, channels: dict) -> list[alt.Chart]:
+def _roof(
+    x: LogAxis, y: LogAxis, name: str, height: float, slope: float, dashed: bool, channels: dict
+) -> list[alt.Chart]:
     """The upper limit for kernels of this kind as a line, with its name if it was measured."""
     bend = height / slope if pd.notna(slope) else x.low
     ends = sorted({max(x.low, y.low / slope if pd.notna(slope) else x.low), min(max(bend, x.low), x.high), x.high})

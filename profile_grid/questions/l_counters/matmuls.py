@@ -101,7 +101,7 @@ def counter_matmuls(merged: per_pass.Merged) -> pd.DataFrame:
     compared = [_compared(row, shapes[row["run"]][0], kernels) for row in table.to_dict("records")]
     table = table.join(pd.DataFrame(compared, index=table.index, columns=[*DTYPES]).astype(DTYPES))
     runs = merged["counter_ranges"]
-    return per_pass.in_order_of(per_pass.led(table, runs), runs["run"])[[*LEADING, *COLUMNS]]
+    return per_pass.in_order_of(per_pass.with_leading_columns(table, runs), runs["run"])[[*LEADING, *COLUMNS]]
 
 
 def _compared(row: dict, shape: ModelShape, kernels: dict[tuple, dict[str, float]]) -> tuple:

@@ -7,7 +7,7 @@ from kernel_tables.counters.work import WORK, Roofs, rates_of
 from profile_grid.stages.counters.tables import known_sums
 from profile_grid.tables import conservation, model_parts, texts
 from profile_grid.tables.names import ALL_PHASES, BACKWARD, FORWARD, LOSS
-from profile_grid.tables.per_pass import Merged, in_order_of, led
+from profile_grid.tables.per_pass import Merged, in_order_of, with_leading_columns
 
 GROUPINGS = ("phase", "class", "part", "range")
 SUMS = ["launches", "total_ns", "counted_ns", *WORK]
@@ -29,7 +29,7 @@ def counter_sums(merged: Merged) -> pd.DataFrame:
     table = table.assign(share=table["gpu_time_ms"] / table.groupby(["run", "by"])["gpu_time_ms"].transform("sum"))
     conservation.check_shares(table, ["run", "by"])
     runs = merged["counter_ranges"]
-    return in_order_of(led(table, runs), runs["run"]).drop(columns=["counted_ns", "total_ns"])
+    return in_order_of(with_leading_columns(table, runs), runs["run"]).drop(columns=["counted_ns", "total_ns"])
 
 
 def roofs_by_run(merged: Merged) -> dict[str, Roofs]:
@@ -44,7 +44,7 @@ def roofs_by_run(merged: Merged) -> dict[str, Roofs]:
 def with_parts(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows by range, with the pass and the part of each."""
     rows = texts.as_texts(rows)
-    places = model_parts.places_with_parts(rows)
+    places = model_parts.ranges_with_parts(rows)
     is_optimizer = ~places["phase"].isin((FORWARD, LOSS, BACKWARD))  # the optimizer: a pass of its own, without parts
     places.loc[is_optimizer, "pass"] = places["phase"]
     return rows.merge(places, on=model_parts.KEY_COLUMNS, how="left", validate="many_to_one")

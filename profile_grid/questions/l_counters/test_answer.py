@@ -8,7 +8,7 @@ import pytest
 from cs336_model.arithmetic.flops import ModelShape, forward_flops, matmul_flops
 from kernel_tables.counters.metrics import DRAM_BYTES, INSTRUCTIONS, LIMITS, METRICS, MULTIPROCESSORS, TIME_NS
 from kernel_tables.counters.reading import no_counters
-from profile_grid.documents.documents import asked_of, documents
+from profile_grid.documents.documents import document_names, documents
 from profile_grid.documents.summaries import Summaries
 from profile_grid.stages.counters.tables import tables_of_launches
 from tests.profile_grid.made_up import GEMM, MUL, SOFTMAX, Kernel, Made, forward_kernels, merged
@@ -81,8 +81,8 @@ FORWARD, TRAINING = Made(), Made(mode="train_step")
 
 
 def test_the_question_is_asked_where_a_run_was_asked_for_counters_and_nowhere_else():
-    assert QUESTION not in asked_of(merged([FORWARD])["runs"])
-    assert QUESTION in asked_of(counted(FORWARD)["runs"])
+    assert QUESTION not in document_names(merged([FORWARD])["runs"])
+    assert QUESTION in document_names(counted(FORWARD)["runs"])
 
 
 def test_a_kernel_stands_with_its_time_of_a_pass_and_its_verdict():
@@ -192,6 +192,6 @@ def test_a_grid_whose_counters_could_not_be_had_says_so_once_and_leaves_the_ques
     assert "Not answered: no run has counters of its kernels." in text and text.count("no counters: why") == 1
     assert "Definitions:" not in text and "|" not in text
     of_all = documents(Summaries(tables), runs, PROVENANCE)["answers"]
-    assert QUESTION not in asked_of(runs) and "counters of its kernels" not in of_all
+    assert QUESTION not in document_names(runs) and "counters of its kernels" not in of_all
     assert of_all.count("no counters: why") == 1
-    assert QUESTION in asked_of(runs.assign(counters_status="incomplete"))
+    assert QUESTION in document_names(runs.assign(counters_status="incomplete"))

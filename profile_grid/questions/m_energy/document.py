@@ -10,7 +10,7 @@ from profile_grid.study.stages import ENERGY, NOT_ASKED
 from profile_grid.tables import cells, pivoting, ratios
 from profile_grid.tables.gains import LEADING_KEYS
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import PASSES, Claim, capital, listed, of_all, run_in_words, where
+from profile_grid.tables.wording import PASSES, Claim, capital, config_in_words, listed, of_all, run_in_words
 
 TOKEN, TOKEN_STD = "joules_per_token", "joules_per_token_std"
 COLUMNS = {  # column: heading, factor
@@ -44,7 +44,7 @@ def _saving(pairs: pd.DataFrame) -> Claim:
     """The largest saving of energy by a precision, in the mode with the most phases."""
     mode = next(mode for mode in FULLEST_FIRST if (pairs["mode"] == mode).any())
     row = pairs.loc[pairs.loc[pairs["mode"] == mode, "share_of_base"].idxmin()]
-    configuration = where(row.to_dict() | {PRECISION.key: PRECISION.default})
+    configuration = config_in_words(row.to_dict() | {PRECISION.key: PRECISION.default})
     return Claim(
         "{in_precision}, a token takes {energy} in {step} of {place}, {share} of the {base} in {default}.",
         in_precision=capital(PRECISION.words(row[PRECISION.key])), energy=millijoules(row[TOKEN]),

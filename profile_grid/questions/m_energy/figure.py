@@ -18,12 +18,12 @@ def energy_parts(use: pd.DataFrame) -> pd.DataFrame:
     }
     token_mj = 1e3 * use["joules_per_token"]
     rows = pd.concat([use.assign(part=part, mj=share * token_mj) for part, share in shares.items()], ignore_index=True)
-    return marks.placed(rows[rows["mj"] > 0], "mj", "part")
+    return marks.stacked(rows[rows["mj"] > 0], "mj", "part")
 
 
 def draw(tables: panels.Tables) -> panels.Drawing:
     """A bar per run: the energy of a token; its value and the mean power after the bar."""
-    runs, energies = tables["runs"], run_selection.by_size(tables["energy_use"], tables["runs"])
+    runs, energies = tables["runs"], run_selection.sorted_by_size(tables["energy_use"], tables["runs"])
     power = [f"{millijoules(row.joules_per_token)}, {significant(row.power_w)} W" for row in energies.itertuples()]
     energies = energies.assign(bar=run_selection.labels(energies), text=power)
     seen = (("part", "part"), ("mj", "mJ", marks.DIGITS), ("power_w", "mean W", marks.DIGITS))

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from profile_grid.documents.documents import asked_of, documents
+from profile_grid.documents.documents import document_names, documents
 from profile_grid.stages.energy.tables import EnergyFacts, energy_of_run, study_tables
 from profile_grid.typed_json import parse_as
 from tests.profile_grid.made_up import GEMM, Kernel, Made, merged
@@ -40,8 +40,8 @@ def answered(*runs: tuple, **options) -> str:
 
 
 def test_the_question_is_asked_where_a_run_was_asked_for_its_energy_and_nowhere_else():
-    assert "m_energy" not in asked_of(merged([Made()])["runs"])
-    assert "m_energy" in asked_of(tables_of(counted(Made()))["runs"])
+    assert "m_energy" not in document_names(merged([Made()])["runs"])
+    assert "m_energy" in document_names(tables_of(counted(Made()))["runs"])
 
 
 def test_a_step_takes_the_energy_of_a_window_over_its_steps_and_a_token_its_part_of_that():

@@ -19,7 +19,7 @@ from cs336_model.program.variants.predicted_memory import (
     predicted_peak_bytes,
 )
 from cs336_model.program.variants.values import BUCKET_MB
-from profile_grid.documents.documents import asked_of, documents
+from profile_grid.documents.documents import document_names, documents
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.questions.memory_predicted.table import memory_predicted
 from profile_grid.tables.per_pass import Merged
@@ -89,7 +89,7 @@ def document(tables) -> str:
 
 
 def test_the_document_says_what_fits_by_the_shapes_and_whether_it_did(tables):
-    assert NAME in asked_of(tables["runs"])
+    assert NAME in document_names(tables["runs"])
     text = document(tables)
     fits = (
         "Predicted from the shapes, with 1.0 GiB added to the tensors, 1 of 2 runs fits into 80.0 GiB; measured, 1 of 2"

@@ -5,7 +5,7 @@ import pandas as pd
 from profile_grid.stages.memory.history import CATEGORIES
 from profile_grid.study.dimensions import GPUS
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables.per_pass import Merged, led, numbers
+from profile_grid.tables.per_pass import Merged, numbers, with_leading_columns
 
 CATEGORY_NAMES = [str(name) for name in CATEGORIES]
 AT_MOMENT, PEAK_BEFORE = "that moment", "peak before"
@@ -27,7 +27,7 @@ def communication_memory(merged: Merged) -> pd.DataFrame:
     table = pd.concat(parts, ignore_index=True)
     position = pd.Series(order.get_indexer(pd.MultiIndex.from_frame(table[KEYS])))
     table = table.loc[position.sort_values(kind="stable").index]
-    return led(table, rows)[COMMUNICATION_MEMORY.all_names]
+    return with_leading_columns(table, rows)[COMMUNICATION_MEMORY.all_names]
 
 
 def column_of(category: str) -> str:
@@ -46,7 +46,7 @@ def communication_volume(merged: Merged) -> pd.DataFrame:
     groups = calls.groupby(["run", "operation"], sort=False)[columns]
     sums = groups.agg(lambda values: values.sum(skipna=False)).reset_index()
     sums[columns] = sums[columns].div(numbers(sums["run"].map(steps)), axis=0)
-    return led(sums, rows)
+    return with_leading_columns(sums, rows)
 
 
 def communication_gathers(merged: Merged) -> pd.DataFrame:
@@ -58,7 +58,7 @@ def communication_gathers(merged: Merged) -> pd.DataFrame:
         steps=("late_ms", "size"), late=("is_late", "sum"), mean_ms=("late_ms", "mean"), max_ms=("late_ms", "max"),
         gathers=("gathers", "mean"),
     ).reset_index()  # fmt: skip
-    return led(table, rows)
+    return with_leading_columns(table, rows)
 
 
 COMMUNICATION_MEMORY = TableSpec(

@@ -10,7 +10,7 @@ from profile_grid.questions.n_communication.divided import CATEGORY_NAMES, PEAK_
 from profile_grid.stages.memory.usage_tables import BEFORE_OPTIMIZER
 from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODE, MODEL, OPTIMIZER, PARALLEL, keys_without
 from profile_grid.tables.names import BACKWARD, FORWARD
-from profile_grid.tables.wording import Claim, capital, where
+from profile_grid.tables.wording import Claim, capital, config_in_words
 
 LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key, GPUS.key, PARALLEL.key)
 
@@ -27,9 +27,9 @@ def memory_claims(table: pd.DataFrame) -> list[Claim]:
                 "In {place}, the rank with the highest peak before the optimizer needs {least} {low}, and {largest}"
                 " {high}."
             )
-            low, high = (where(row[[PARALLEL.key, OPTIMIZER.key]]) for row in (least, largest))
+            low, high = (config_in_words(row[[PARALLEL.key, OPTIMIZER.key]]) for row in (least, largest))
             sizes = {"least": memory(least["all_bytes"]), "largest": memory(largest["all_bytes"])}
-            return [Claim(text, "counted", place=where(least[keys]), low=low, high=high, **sizes)]
+            return [Claim(text, "counted", place=config_in_words(least[keys]), low=low, high=high, **sizes)]
     return []
 
 
@@ -46,7 +46,7 @@ def gathers_claims(table: pd.DataFrame) -> Iterator[Claim]:
         numbers = {"forward": len(late[FORWARD]), "backward": len(late[BACKWARD]), "layers": layers, "again": again}
         numbers["recomputed"] = ", where recomputed ones count twice" if again > layers else ""
         first = rows.iloc[0]
-        place = f"In {where(first)}" if runs.ngroups > 1 else capital(PARALLEL.words(first[PARALLEL.key]))
+        place = f"In {config_in_words(first)}" if runs.ngroups > 1 else capital(PARALLEL.words(first[PARALLEL.key]))
         yield Claim(text, place=place, ms=significant(rows["mean_ms"].sum()), **numbers)
 
 

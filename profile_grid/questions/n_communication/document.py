@@ -12,9 +12,9 @@ from profile_grid.questions.n_communication.one_gpu import LEAST_AGREEING, STRON
 from profile_grid.questions.n_communication.table import PARTS
 from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODEL, PARALLEL, keys_without
 from profile_grid.tables.cells import Part, errors_table, rows_table, text_or_status
-from profile_grid.tables.evidence import FASTER, SLOWER, UNCLEAR, error_of_ratio, judged
+from profile_grid.tables.evidence import FASTER, SLOWER, UNCLEAR, error_of_ratio, ratio_verdicts
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import NO_WINNER, Claim, listed, of_all, where
+from profile_grid.tables.wording import NO_WINNER, Claim, config_in_words, listed, of_all
 
 NO_ANSWER = Claim("Not answered: no run on several GPUs has figures.", "missing")
 ON_PROCESSOR = Claim(
@@ -61,7 +61,7 @@ def _scaling(table: pd.DataFrame, kind: str) -> list[Claim]:
     sides = ({"spread": [row["process_spread"]], "processes": [row["processes"]]} for row in (best, worst))
     error = error_of_ratio(*map(pd.DataFrame, sides))
     speed = f"{percent(best['efficiency'])} of ideal speed {PARALLEL.words(best[PARALLEL.key])}"
-    if len(cell) > 1 and judged(gain, *error)["verdict"].iloc[0] == FASTER:
+    if len(cell) > 1 and ratio_verdicts(gain, *error)["verdict"].iloc[0] == FASTER:
         speed += f", and at {percent(worst['efficiency'])} {PARALLEL.words(worst[PARALLEL.key])}"
     elif len(cell) > 1:
         speed = f"{interval(cell['efficiency'], percent)} of ideal speed"
@@ -83,7 +83,7 @@ def _cost(every: pd.DataFrame) -> list[Claim]:
     slower, cost = times[times["verdict"] == SLOWER], ""
     also = " whose work was also timed without communication" if len(times) < len(every) else ""
     if len(slower):
-        work = where(slower.loc[slower["cost_share"].idxmax()])
+        work = config_in_words(slower.loc[slower["cost_share"].idxmax()])
         cost = f": {interval(slower['cost_share'], percent)} of the step, most in {work}"
     spread = interval(times["baseline_spread"].dropna(), percent)
     others = f". In the others, it is within the variation between processes (standard deviation without it: {spread})"
@@ -136,7 +136,7 @@ def _bandwidth(measured: Measured) -> list[Claim]:
     fastest = timed.loc[timed["bus_gb_per_s"].idxmax()]
     text = "The fastest {operation}, of {size} MB, has a bus bandwidth of {rate} GB/s ({place})."
     size, rate = megabytes(fastest["bytes"]), significant(fastest["bus_gb_per_s"])
-    return [Claim(text, operation=fastest["operation"], size=size, rate=rate, place=where(fastest))]
+    return [Claim(text, operation=fastest["operation"], size=size, rate=rate, place=config_in_words(fastest))]
 
 
 def _loss_differences(table: pd.DataFrame) -> list[Claim]:
@@ -147,7 +147,7 @@ def _loss_differences(table: pd.DataFrame) -> list[Claim]:
     unexplained = compared[~compared["within_precision"].astype(bool)]
     different = unexplained[unexplained["agreeing"] < LEAST_AGREEING]
     if len(different):
-        runs = listed([where(row) for _, row in different.iterrows()])
+        runs = listed([config_in_words(row) for _, row in different.iterrows()])
         return [Claim("Losses differ from those on one GPU: {runs}.", "counted", runs=runs)]
     largest = f"{significant(100 * compared['largest_off'].max(), 2)} %"
     if unexplained.empty:
@@ -167,7 +167,7 @@ def _first_step_errors(table: pd.DataFrame) -> list[Claim]:
     unexplained = table[table["within_precision"].notna() & ~table["within_precision"].fillna(True).astype(bool)]
     if unexplained.empty:
         return []
-    runs = listed([where(row) for _, row in unexplained.iterrows()])
+    runs = listed([config_in_words(row) for _, row in unexplained.iterrows()])
     return [Claim("The error of the first step is too large for rounding in {runs}.", "counted", runs=runs)]
 
 

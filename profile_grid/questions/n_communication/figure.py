@@ -7,7 +7,7 @@ from kernel_tables.page.colors import BLUE, GREY, PALE, VERMILLION
 from profile_grid.figures import marks
 from profile_grid.figures.panels import Drawing, Figure, Frame, Tables
 from profile_grid.figures.run_selection import labels, runs_without_results
-from profile_grid.figures.theme import GROUND, SMALL, WIDTH, Log, Series
+from profile_grid.figures.theme import GROUND, SMALL, WIDTH, LogAxis, Series
 from profile_grid.quantities import interval, percent, significant
 from profile_grid.study.dimensions import GPUS, KEYS, OPTIMIZER, PARALLEL
 from profile_grid.study.stages import ALL_REDUCE as STAGE
@@ -92,7 +92,7 @@ def draw_all_reduce(tables: Tables) -> Drawing:
 
 def _bandwidths(rows: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
     rows = rows.assign(megabytes=rows["bytes"] / 1e6, ranks=[GPUS.words(count) for count in rows[GPUS.key]])
-    x, y = Log.around(rows["megabytes"], WIDTH - ENDS_PX), Log.around(rows["bus_gb_per_s"], BANDWIDTH_PX)
+    x, y = LogAxis.around(rows["megabytes"], WIDTH - ENDS_PX), LogAxis.around(rows["bus_gb_per_s"], BANDWIDTH_PX)
     series = Series("ranks", tuple(GPUS.words(count) for count in sorted(set(rows[GPUS.key]))))
     tooltip = marks.tooltip(
         rows, ("ranks", "GPUs"), ("megabytes", "MB", marks.DIGITS), ("mean_ms", "ms", marks.DIGITS),
@@ -114,7 +114,7 @@ def _bandwidths(rows: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
     )  # fmt: skip
 
 
-def _spread_out(texts: pd.DataFrame, y: Log) -> pd.DataFrame:
+def _spread_out(texts: pd.DataFrame, y: LogAxis) -> pd.DataFrame:
     """The texts with a `place` on the axis, each at least one line above the previous."""
     line = (y.high / y.low) ** (marks.LINE_PX / y.length_px)  # the ratio of values one line apart
     places: list[float] = []

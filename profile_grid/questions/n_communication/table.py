@@ -7,7 +7,7 @@ from profile_grid.stages.timing.tables import ACCURACY
 from profile_grid.study.dimensions import GPUS, LEADING, OPTIMIZER, PARALLEL, keys_without
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.communication_cost import communication_times
-from profile_grid.tables.per_pass import Merged, in_order_of, led, numbers
+from profile_grid.tables.per_pass import Merged, in_order_of, numbers, with_leading_columns
 
 KEY_COLUMNS = ["run", "rank", "device"]
 PARTS = ("compute", "exposed_communication", "exposed_memory", "idle")  # their times add up to that of a step
@@ -24,7 +24,7 @@ def communication_steps(merged: Merged) -> pd.DataFrame:
     groups = steps[KEY_COLUMNS].assign(**columns).groupby(KEY_COLUMNS, sort=False)
     table = groups.mean().assign(steps=groups.size()).reset_index()
     table["overlap"] = table["overlapped_ms"] / table["communication_ms"].where(table["communication_ms"] > 0)
-    return led(table, steps)
+    return with_leading_columns(table, steps)
 
 
 def communication_collectives(merged: Merged) -> pd.DataFrame:
@@ -42,7 +42,7 @@ def communication_collectives(merged: Merged) -> pd.DataFrame:
         table[name] = table[name].where(table[name] != NOT_KNOWN)
     table["algorithm_gb_per_s"] = table["bytes"] / table["transfer_ms"].where(table["transfer_ms"] > 0) / 1e6
     table["bus_gb_per_s"] = table["algorithm_gb_per_s"] * table.pop("factor")
-    return in_order_of(led(table, collectives), collectives["run"], "bucket")
+    return in_order_of(with_leading_columns(table, collectives), collectives["run"], "bucket")
 
 
 def communication_all_reduce(merged: Merged) -> pd.DataFrame:

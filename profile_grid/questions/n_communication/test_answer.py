@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from profile_grid.documents.documents import asked_of, documents
+from profile_grid.documents.documents import document_names, documents
 from profile_grid.documents.summaries import Summaries
 from profile_grid.study.catalogue import QUESTIONS
 from tests.profile_grid.made_up import CPU, GEMM, Kernel, Made, merged
@@ -77,8 +77,8 @@ def document(tables) -> str:
 
 
 def test_the_question_is_asked_of_a_grid_with_a_run_on_several_gpus(tables):
-    assert NAME in asked_of(tables["runs"])
-    assert NAME not in asked_of(merged([ONE])["runs"])
+    assert NAME in document_names(tables["runs"])
+    assert NAME not in document_names(merged([ONE])["runs"])
 
 
 def test_the_cost_is_the_step_less_the_step_without_communication(tables):

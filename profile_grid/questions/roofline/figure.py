@@ -9,7 +9,7 @@ from kernel_tables.attribution.path_text import innermost
 from profile_grid.figures import marks
 from profile_grid.figures.panels import AXIS_PX, GAP_PX, Drawing, Figure, Frame, Spec, Tables, column, side_by_side
 from profile_grid.figures.run_selection import leanest_runs, models_in_order, runs_without_results, with_dimensions
-from profile_grid.figures.theme import INK, SMALL, WIDTH, Log, Series
+from profile_grid.figures.theme import INK, SMALL, WIDTH, LogAxis, Series
 from profile_grid.gpu_peaks import Peaks, peaks_in_words, peaks_of
 from profile_grid.quantities import interval, known
 from profile_grid.quantities import rate as rate_in_words
@@ -78,8 +78,8 @@ def draw_roofline(tables: Tables) -> Drawing:
         peaks, precision = peaks_of(data["device_name"].iloc[0]), data["precision"].iloc[0]
         rate = peaks.flop_per_s(precision) if peaks else None
         counted = data.dropna(subset="flops")
-        x = Log.around(counted["flop_per_byte"], FACET_PX, margin=2)
-        y = Log.around([*counted["flop_per_s"], *([rate] if rate else [])], HEIGHT_PX, margin=1.8)
+        x = LogAxis.around(counted["flop_per_byte"], FACET_PX, margin=2)
+        y = LogAxis.around([*counted["flop_per_s"], *([rate] if rate else [])], HEIGHT_PX, margin=1.8)
         facets = {
             part: _flops_panel(counted[counted["part"] == part], x, y, peaks, rate, series, n % COLUMNS == 0)
             for n, part in enumerate(dict.fromkeys(counted["part"]))
@@ -97,7 +97,13 @@ def draw_roofline(tables: Tables) -> Drawing:
 
 
 def _flops_panel(
-    points: pd.DataFrame, x: Log, y: Log, peaks: Peaks | None, rate: float | None, series: Series, has_axis: bool
+    points: pd.DataFrame,
+    x: LogAxis,
+    y: LogAxis,
+    peaks: Peaks | None,
+    rate: float | None,
+    series: Series,
+    has_axis: bool,
 ) -> alt.LayerChart:
     axis = y.axis("FLOP/s reached" if has_axis else None)
     axis.labels = axis.ticks = has_axis
@@ -114,7 +120,7 @@ def _flops_panel(
     return alt.layer(*(_roof(x, y, peaks, rate, channels) if peaks and rate else []), markers)
 
 
-def _roof(x: Log, y: Log, peaks: Peaks, rate: float, channels: dict) -> list[alt.Chart]:
+def _roof(x: LogAxis, y: LogAxis, peaks: Peaks, rate: float, channels: dict) -> list[alt.Chart]:
     """The upper limit of all parts as a line, with its value."""
     corners = sorted({x.low, min(max(rate / peaks.memory_bytes_per_s, x.low), x.high), x.high})
     heights = [min(rate, corner * peaks.memory_bytes_per_s) for corner in corners]
@@ -129,7 +135,7 @@ def _roof(x: Log, y: Log, peaks: Peaks, rate: float, channels: dict) -> list[alt
 
 def _bytes_panel(points: pd.DataFrame, peaks: Peaks | None, series: Series) -> alt.LayerChart:
     peak, width = peaks.memory_bytes_per_s / 1e9 if peaks else None, WIDTH - NAMES_PX
-    x = Log.around([*points["gigabytes_per_s"], *([peak] if peak else [])], width)
+    x = LogAxis.around([*points["gigabytes_per_s"], *([peak] if peak else [])], width)
     parts = list(dict.fromkeys(points["part"]))
     rate = alt.X("gigabytes_per_s:Q", scale=x.scale, axis=x.axis("least bytes / measured time (GB/s)"))
     y = alt.Y("part:N", scale=alt.Scale(type="point", domain=parts, padding=0.5), axis=marks.name_axis(grid=True))

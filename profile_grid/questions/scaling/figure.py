@@ -9,7 +9,7 @@ import pandas as pd
 
 from profile_grid.figures import marks, run_selection
 from profile_grid.figures.panels import AXIS_PX, GAP_PX, Drawing, Figure, Frame, Spec, Tables, column, row
-from profile_grid.figures.theme import NUMBER, WIDTH, Contexts, Log, Series
+from profile_grid.figures.theme import NUMBER, WIDTH, ContextAxis, LogAxis, Series
 from profile_grid.quantities import interval, significant
 from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODEL, MODES, keys_without
 from profile_grid.study.stages import TIMING
@@ -71,9 +71,9 @@ def _panels(
 ) -> Spec:  # fmt: skip
     """The times of one mode against parameters, and against context with the runs without results."""
     sized = times.dropna(subset="parameters")
-    sizes = Log.around(sized["parameters"], WIDTH_PX)
-    contexts = Contexts.of([*times["context_length"], *missing["context_length"]])
-    y = marks.axis_of(times, *MEAN_AND_STD, HEIGHT_PX).with_room(below_px=marks.room_px(missing))
+    sizes = LogAxis.around(sized["parameters"], WIDTH_PX)
+    contexts = ContextAxis.of([*times["context_length"], *missing["context_length"]])
+    y = marks.log_axis(times, *MEAN_AND_STD, HEIGHT_PX).with_room(below_px=marks.missing_marks_px(missing))
     tooltip = marks.tooltip(
         times, ("parameters", "parameters", ".4~s"), ("mean_ms", "step (ms)", marks.DIGITS),
         ("std_ms", "± (ms)", marks.DIGITS),
@@ -83,7 +83,7 @@ def _panels(
     axes = ((sized, x, lines), (times, contexts.x(), models))
     titles = dict.fromkeys(varied[:1], "time of a step (ms)")
     layers = {
-        against: marks.measured(rows, channel, y, titles.get(against), series, *MEAN_AND_STD, tooltip)
+        against: marks.means_with_spread(rows, channel, y, titles.get(against), series, *MEAN_AND_STD, tooltip)
         for against, (rows, channel, series) in zip(AGAINST, axes, strict=True)
     }
     layers["context_length"] += marks.missing_marks(missing, contexts, y, models)

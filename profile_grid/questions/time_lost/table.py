@@ -10,7 +10,7 @@ from profile_grid.stages.host_trace.tables import STACK
 from profile_grid.study.dimensions import ATTENTION, BATCH_SIZE, COMPILE, GPUS, LEADING, PRECISION, Dimension
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables import largest_gains, names, ratios
-from profile_grid.tables.findings import GAIN_OF_A_FINDING, WORDS_OF_A_FINDING
+from profile_grid.tables.findings import GAIN_COLUMNS, WORDING_COLUMNS
 from profile_grid.tables.per_pass import Merged, in_order_of
 
 LAUNCHING = ("launch_bound", "small_kernels")
@@ -96,7 +96,7 @@ def host_per_launch(merged: Merged) -> pd.DataFrame:
     rows = rows[rows["doing"] != STACK]
     keys = [*LEADING, "phase", "thread", "doing", "launches"]
     table = rows.groupby(keys, sort=False, as_index=False)[["calls", "own_ms"]].sum()
-    step_ms = table["run"].astype("str").map(largest_gains.step_ms(merged)).astype("float64")
+    step_ms = table["run"].astype("str").map(merged.step_ms).astype("float64")
     return table.assign(us_per_launch=table["own_ms"] * 1e3 / table["launches"], unprofiled_step_ms=step_ms)
 
 
@@ -141,7 +141,7 @@ TABLES = (
     TableSpec(
         "time_lost",
         "One row per run and rule of the diagnosis that has a finding or lacks data",
-        columns("code | text | | the rule", GAIN_OF_A_FINDING, UNPROFILED, WORDS_OF_A_FINDING),
+        columns("code | text | | the rule", GAIN_COLUMNS, UNPROFILED, WORDING_COLUMNS),
         make=time_lost,
     ),
     TableSpec(

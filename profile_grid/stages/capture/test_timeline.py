@@ -4,7 +4,7 @@ import pandas as pd
 
 from kernel_tables.page.timeline import Names
 from kernel_tables.trace import Trace
-from profile_grid.page.flame import run_timeline
+from profile_grid.page.step_views import run_timeline
 from profile_grid.stages.capture.timeline import COLUMNS, empty_timeline, timeline
 from profile_grid.study.runs import Run, run_to_show
 from tests.default_values import DEFAULT_VALUES

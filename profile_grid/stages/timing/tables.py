@@ -10,7 +10,7 @@ from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import Accuracy, ProgramResult, StageResult
 from profile_grid.study import dimensions, stages
 from profile_grid.study.table_spec import TableSpec, columns
-from profile_grid.tables.names import OF_PROCESSES, SLOWEST, WHOLE_STEP, WITHOUT_COMMUNICATION
+from profile_grid.tables.names import PROCESS_STATISTICS, SLOWEST, WHOLE_STEP, WITHOUT_COMMUNICATION
 
 STATISTICS = ["n", "mean_ms", "std_ms", "min_ms", "max_ms"]
 
@@ -26,19 +26,19 @@ def statistics(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def statistics_of_processes(seconds: Sequence[Sequence[float]]) -> dict[str, float]:
-    """STATISTICS and OF_PROCESSES of the times of all processes, a sequence for each: `n` counts the steps of all; the
+    """STATISTICS and PROCESS_STATISTICS of the times of all processes, a sequence for each: `n` counts all steps; the
     mean is the geometric mean of the processes' means, the standard deviation that within a process. The spread is the
     standard deviation of the logarithms of the processes' means; NaN for one process."""
     processes = [statistics(times) for times in seconds if len(times)]
     if len(processes) < 2:
         single = processes[0] if processes else statistics(())
-        return single | dict(zip(OF_PROCESSES, (len(processes), np.nan), strict=True))
+        return single | dict(zip(PROCESS_STATISTICS, (len(processes), np.nan), strict=True))
     counts, means, stds, minima, maxima = (np.array([process[name] for process in processes]) for name in STATISTICS)
     logarithms = np.log(means)
     return {
         "n": int(counts.sum()), "mean_ms": np.exp(logarithms.mean()), "std_ms": (stds**2).mean() ** 0.5,
         "min_ms": minima.min(), "max_ms": maxima.max(),
-        **dict(zip(OF_PROCESSES, (len(processes), logarithms.std(ddof=1)), strict=True)),
+        **dict(zip(PROCESS_STATISTICS, (len(processes), logarithms.std(ddof=1)), strict=True)),
     }  # fmt: skip
 
 

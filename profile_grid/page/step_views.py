@@ -1,5 +1,5 @@
-"""The opening of the page: the picture of the longest step, how fast it is, and what would shorten it; the flame graphs
-of the captured runs, and the timeline of one."""
+"""What the page shows of captured steps: at the top, the picture of the longest one, how fast it is, and what would
+shorten it; the flame graph of each run; and the timeline of one run."""
 
 import pandas as pd
 
@@ -16,20 +16,27 @@ from profile_grid.study.dimensions import BATCH_SIZE, DIMENSIONS, FULLEST_FIRST,
 from profile_grid.tables import largest_gains, per_pass
 from profile_grid.tables.names import FORWARD, STEP, WHOLE_STEP
 from profile_grid.tables.pivoting import sorted_values
-from profile_grid.tables.wording import capital, run_in_words, where
+from profile_grid.tables.wording import capital, config_in_words, run_in_words
 
-OF_VERDICT = largest_gains.SOURCES
+ADVICE_TABLES = largest_gains.SOURCES
 MAX_ADVICE, MAX_VALUES = 3, 8
-PASSES = 3  # of matrix multiplies in a training step: forward, and two in the backward pass
+FORWARDS_PER_STEP = 3  # matrix multiplies of a training step, in forward passes: the backward pass has two
+ALWAYS_NAMED = (BATCH_SIZE, PRECISION)  # dimensions whose defaults are named, too
+PICTURE_KEY = "Each bar is a phase, divided into the parts of the model; the strip below it into classes of kernels."
+MAX_FLAMES = 60
+LEAF_KEYS = ["phase", "range", "kernel", "class"]
+RANK_END = ": "  # after the rank in the name of a lane
 
 
 def speed(tables: Tables, run: str) -> str:
-    """Time of a step of this run, tokens per second, and share of the GPU's peak, in Markdown."""
+    """A sentence in Markdown: the time of a step of this run, tokens per second, and the share of the GPU's peak."""
     row = tables["runs"].set_index("run", drop=False).loc[run].to_dict()
     timings = tables["timings"]
     timed = timings[(timings["run"] == run) & (timings["phase"] == WHOLE_STEP) & timings["mean_ms"].notna()]
     defaults = [escaped(fact.title(fact.default)) for fact in ALWAYS_NAMED if row[fact.key] == fact.default]
-    name = f"A {MODE.name_of(row[MODE.key])} of {where(row)}" + (f" ({', '.join(defaults)})" if defaults else "")
+    name = f"A {MODE.name_of(row[MODE.key])} of {config_in_words(row)}" + (
+        f" ({', '.join(defaults)})" if defaults else ""
+    )
     if timed.empty:
         return f"{name} was not timed without a profiler."
     seconds = timed["mean_ms"].iloc[0] / 1e3
@@ -44,7 +51,7 @@ def _of_peak(row: dict, seconds: float) -> str:
     peak = peaks.flop_per_s(row[PRECISION.key]) if peaks else None
     if not peak or not known(row["forward_flops"]):
         return ""
-    flops = row["forward_flops"] * (1 if row[MODE.key] == FORWARD else PASSES)
+    flops = row["forward_flops"] * (1 if row[MODE.key] == FORWARD else FORWARDS_PER_STEP)
     precision = escaped(row[PRECISION.key])
     return f", {percent(flops / seconds / peak)} of the peak in {precision} (model FLOP utilization)"
 
@@ -71,32 +78,23 @@ def scope(runs: pd.DataFrame) -> str:
     return "; ".join(parts)
 
 
-ALWAYS_NAMED = (BATCH_SIZE, PRECISION)
-
-
-MAX_RUNS = 60
-KEYS = ["phase", "range", "kernel", "class"]
-RANK_END = ": "  # after the rank in the name of a lane
-
-
 def flames(tables: Tables, names: Names) -> tuple[dict[str, dict], str]:
-    """(flame graphs by run, fullest mode first, at most MAX_RUNS; a sentence on the rest or "")."""
-    rank = dict(zip(tables["runs"]["run"], tables["runs"]["mode"].map(FULLEST_FIRST.index), strict=True))
-    present = sorted(dict.fromkeys(tables["kernels"]["run"]), key=rank.__getitem__)
-    shown, left_out = present[:MAX_RUNS], len(present) - MAX_RUNS
-    chosen = tables["kernels"][tables["kernels"]["run"].isin(shown)]
-    by_run = {str(run): run_kernels for run, run_kernels in chosen.groupby("run", sort=False, observed=True)}
+    """(flame graphs by run, those of the fullest mode first, at most MAX_FLAMES; a sentence on the others, or "")."""
+    kernels, modes = tables["kernels"], tables["runs"].set_index("run")["mode"]
+    runs = sorted(dict.fromkeys(kernels["run"]), key=lambda run: FULLEST_FIRST.index(modes[run]))
+    shown, left_out = runs[:MAX_FLAMES], len(runs) - MAX_FLAMES
+    groups = kernels[kernels["run"].isin(shown)].groupby("run", sort=False, observed=True)
     sentence = (
         f"To limit the size of the page, {left_out} more runs have no flame graph; the table of kernels has them."
     )
-    return {run: flame(leaves(by_run[run]), names) for run in shown}, sentence if left_out > 0 else ""
+    return {run: flame(leaves(groups.get_group(run)), names) for run in shown}, sentence if left_out > 0 else ""
 
 
 def leaves(kernels: pd.DataFrame) -> list[Leaf]:
-    """Time of each kernel in each range path, per step: the mean of the measured steps of one run."""
-    measured = kernels[kernels["step"] >= 0]
-    measured = measured.assign(**{key: measured[key].astype("object").fillna("").astype("str") for key in KEYS})
-    sums = measured.groupby(KEYS, sort=False)[["total_ns", "launches"]].sum() / max(measured["step"].nunique(), 1)
+    """Time and launches of each kernel in each range path, per step: the means of the measured steps of one run."""
+    steps = kernels[kernels["step"] >= 0]
+    steps = steps.assign(**{key: steps[key].astype("object").fillna("").astype("str") for key in LEAF_KEYS})
+    sums = steps.groupby(LEAF_KEYS, sort=False)[["total_ns", "launches"]].sum() / max(steps["step"].nunique(), 1)
     return [
         Leaf((phase, *names_in(path)), kernel, kernel_class, time_ns / 1e6, launches)
         for (phase, path, kernel, kernel_class), (time_ns, launches) in zip(sums.index, sums.to_numpy(), strict=True)
@@ -105,11 +103,10 @@ def leaves(kernels: pd.DataFrame) -> list[Leaf]:
 
 def opening_run(tables: Tables) -> str | None:
     """The run whose step takes the most GPU time, of the fullest mode that was captured; None without kernels."""
-    kernels, runs = tables["kernels"], tables["runs"].set_index("run", drop=False)
-    by_run = kernels[kernels["step"] >= 0].groupby("run", observed=True)
-    times = by_run["total_ns"].sum() / by_run["step"].nunique()
-    modes = {run: FULLEST_FIRST.index(runs.loc[run, "mode"]) for run in times.index}
-    return min(times.index, key=lambda run: (modes[run], -times[run]), default=None)
+    kernels, modes = tables["kernels"], tables["runs"].set_index("run")["mode"]
+    groups = kernels[kernels["step"] >= 0].groupby("run", observed=True)
+    times = groups["total_ns"].sum() / groups["step"].nunique()
+    return min(times.index, key=lambda run: (FULLEST_FIRST.index(modes[run]), -times[run]), default=None)
 
 
 def opening(tables: Tables, run: str) -> tuple[Picture, str]:
@@ -118,34 +115,30 @@ def opening(tables: Tables, run: str) -> tuple[Picture, str]:
     kernels = kernels[(kernels["run"] == run) & (kernels["step"] >= 0)]
     name, steps = run_in_words(runs.loc[run]), count(kernels["step"].nunique())
     text = f"One step of {name}: time on the device, mean of captured steps ({steps})."
-    return picture(leaves(kernels)), " ".join([text, *_busy(tables["phases"], run), KEY])
-
-
-KEY = "Each bar is a phase, divided into the parts of the model; the strip below it into classes of kernels."
+    return picture(leaves(kernels)), " ".join([text, *_busy(tables["phases"], run), PICTURE_KEY])
 
 
 def _busy(phases: pd.DataFrame, run: str) -> list[str]:
     """A sentence on how long the device was busy in the step, if that was measured."""
-    step = phases[(phases["run"] == run) & (phases["phase"] == "step") & (phases["step"] >= 0)]
+    step = phases[(phases["run"] == run) & (phases["phase"] == WHOLE_STEP) & (phases["step"] >= 0)]
     span, busy = step["gpu_span_ns"].sum(), step["gpu_busy_ns"].sum()
     return [f"The device was busy for {percent(busy / span)} of the step."] if span > 0 else []
 
 
 def run_timeline(table: pd.DataFrame, names: Names) -> Timeline | None:
-    """The timeline of a step from its table: a lane per thread and level of ranges, per calling thread, and per stream,
-    rank by rank; None without rows."""
+    """The timeline of a step from its table, rank by rank: a lane per thread and level of ranges, per calling thread,
+    and per stream; None without rows."""
     rows = table.rename(columns={"class": "kernel_class"}).itertuples(index=False)
     return timeline(map(_bar, rows), names) if len(table) else None
 
 
 def _bar(row) -> TimelineBar:
-    """The bar of a row of the table."""
     rank, end, device = row.lane.rpartition(RANK_END)
     level = 0 if row.track == KERNEL else row.depth
     lane = (len(rank), rank, TRACKS.index(row.track), device != MAIN, len(device), device, level)
     title = lane_title(row.track, f"device, {device}" if row.track == KERNEL else device, level)
     path = names_in(row.path)
-    below = tuple(path[path.index(STEP) + 1 :] if STEP in path else path)
+    path_in_step = tuple(path[path.index(STEP) + 1 :] if STEP in path else path)
     return TimelineBar(
-        lane, f"{rank}{end}{title}", row.track, row.name, row.kernel_class, below, row.start_ns, row.end_ns
+        lane, f"{rank}{end}{title}", row.track, row.name, row.kernel_class, path_in_step, row.start_ns, row.end_ns
     )

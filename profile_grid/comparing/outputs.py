@@ -1,4 +1,4 @@
-"""A comparison as files: its tables, its figure, its document, and a page without scripts that opens from a mail."""
+"""The files of a comparison: tables, figure, document, and a page without scripts that opens from a mail."""
 
 import base64
 from pathlib import Path
@@ -25,26 +25,22 @@ from profile_grid.files import write_table, write_text
 
 
 def comparison(before: results.Results, after: results.Results) -> dict[str, pd.DataFrame]:
-    """By name: `facts` that differ, `cells` with their verdicts, `energies`, and `changes` in the captures.
+    """The tables by name: `facts` that differ, `cells` with their verdicts, `energies`, and `changes` in the captures.
     Raises WrongTable if one differs from its declaration."""
-    by_declaration = {
-        CHANGED_FACTS: facts_that_differ(before, after),
-        CELLS: cells(before, after),
-        ENERGIES: energies(before, after),
-        CHANGES: changes(before, after),
-    }
-    for declared, table in by_declaration.items():
-        declared.check(table)
-    return {declared.name: table for declared, table in by_declaration.items()}
+    tables = {}
+    for spec, make in ((CHANGED_FACTS, facts_that_differ), (CELLS, cells), (ENERGIES, energies), (CHANGES, changes)):
+        tables[spec.name] = make(before, after)
+        spec.check(tables[spec.name])
+    return tables
 
 
 HERE = Path(__file__).parent
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["link", "image", "autolink"])
-WIDE = '<div class="wide" tabindex="0" role="region" aria-label="table">'  # scrolls separately, also by keyboard
+SCROLLABLE = '<div class="wide" tabindex="0" role="region" aria-label="table">'  # by itself, also with the keyboard
 
 
 def page(tables: dict[str, pd.DataFrame], runs: pd.DataFrame, image: bytes | None = None) -> str:
-    """The HTML of a comparison from its tables, and the table of the runs after; `image` is its figure as PNG."""
+    """The HTML of a comparison from its tables and the table `runs` of the side after; `image` is its figure as PNG."""
     environment = html_environment(HERE)
     environment.filters["markdown"] = as_html
     figure_tables = {"runs": runs, "cells": tables["cells"]}
@@ -61,13 +57,13 @@ def page(tables: dict[str, pd.DataFrame], runs: pd.DataFrame, image: bytes | Non
 
 
 def as_html(text: str) -> Markup:
-    """Markdown as HTML; HTML in it is text."""
-    body = MARKDOWN.render(text).replace("<table>", f"{WIDE}<table>").replace("</table>", "</table></div>")
-    return Markup(body)
+    """Markdown as HTML; HTML in it becomes text."""
+    html = MARKDOWN.render(text).replace("<table>", f"{SCROLLABLE}<table>").replace("</table>", "</table></div>")
+    return Markup(html)
 
 
 def write_comparison(before: results.Results, after: results.Results, folder: Path) -> dict[str, pd.DataFrame]:
-    """Writes into a folder the tables, ratios.svg and .png, comparison.md and .html. The tables by name."""
+    """Writes the tables, ratios.svg and .png, comparison.md and .html into a folder. Returns the tables by name."""
     tables = comparison(before, after)
     for name, table in tables.items():
         write_table(folder / f"{name}.csv", table)
