@@ -207,7 +207,7 @@ EXAMPLES = (MAIN_STUDY, *STUDIES)
 def _link(example: Example, question: str, study: Example, up: str) -> Claim:
     up, name = up if example is MAIN_STUDY else f"{up}../", study.folder.name
     link = f"[study {name}]({up}{name}/answers/{study.document}.md)"
-    here, there = (_model_by_work(results.merged()["runs"]) for results in (example, study))
+    here, there = (_model_by_work(side.merged()["runs"]) for side in (example, study))
     shared = here.keys() & there.keys()
     if answer_of(example, question).rule == "missing":
         runs = "" if len(shared) == len(there) else f", {len(shared)} of these runs"

@@ -102,7 +102,8 @@ def _percentages(shares: pd.DataFrame, channels: dict) -> alt.Chart:
 
 def _crosses(shares: pd.DataFrame, missing: pd.DataFrame, names: list[str], channels: dict) -> list[alt.Chart]:
     """Marks for missing bars: a cross and the reason, or that the grid has no such run."""
-    failed = missing.assign(bar=_bar_names(missing), text=missing["status"].map(marks.status_words), start=0.02)
+    texts = missing["status"].replace(run_selection.STATUS_WORDS)
+    failed = missing.assign(bar=_bar_names(missing), text=texts, start=0.02)
     failed = failed[failed["bar"].isin(names)].drop(columns="mode")
     present = {*shares["bar"], *failed["bar"]}
     absent = pd.DataFrame({"bar": [name for name in names if name not in present]})

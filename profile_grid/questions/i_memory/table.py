@@ -114,7 +114,7 @@ def memory_room(merged: per_pass.Merged) -> pd.DataFrame:
         activation_bytes=totals["run"].map(kept_bytes).astype("Int64"),
         device_total_bytes=totals["run"].map(runs["device_total_bytes"]).astype("Int64"),
     )
-    sizes = [name for name in ideal.SHAPE if name not in LEADING]
+    sizes = [name for name in ideal.SHAPE_FIELDS if name not in LEADING]
     rows = table.join(runs[sizes], on="run").to_dict("records")
     peaks = [_estimated_peak(row) if known(row["estimated_peak_bytes"]) else None for row in rows]
     table["estimated_peak_bytes"] = pd.array(peaks, dtype="Int64")

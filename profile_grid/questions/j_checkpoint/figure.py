@@ -119,7 +119,7 @@ def result_peak(tables: Tables) -> str:
     configuration_rows = rows[(rows[keys_without(CHECKPOINT.key)] == fullest[keys_without(CHECKPOINT.key)]).all(axis=1)]
     lowest = configuration_rows.loc[configuration_rows[source].idxmin()]
     name = CHECKPOINT.name_of(lowest[CHECKPOINT.key])
-    named = wording.run_in_words if memory_rows["mode"].nunique() > 1 else wording.where
+    named = wording.run_in_words if memory_rows["mode"].nunique() > 1 else wording.config_in_words
     place = named({**lowest, CHECKPOINT.key: CHECKPOINT.default})
     return f"The lowest peak of {place}: {memory(lowest[source])}, with {name} per checkpoint"
 
