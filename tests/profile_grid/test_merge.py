@@ -248,7 +248,7 @@ def test_a_capture_without_a_program_is_a_row_with_its_reason_and_its_cost(recor
 def test_losses_that_differ_between_timing_and_capture_are_noted_with_both(records, runs_of):
     records["capture"]["program"] = PROGRAM | {"losses": [4.0, 3.5, 9.0]}
     note = runs_table(runs_of(records)).iloc[0]["note"]
-    assert note == "the losses of the steps in timing and capture differ by up to 200.0 %"
+    assert note == "the training losses of timing and capture differ by up to 200.0 %"
 
 
 def test_losses_of_a_model_with_fewer_layers_are_compared_with_none(records, runs_of):

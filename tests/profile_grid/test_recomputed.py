@@ -181,7 +181,7 @@ def test_the_overview_counts_the_remedies_of_all_studies():
     )
 
 
-LIMITS = {"compute": "compute", "latency": "latency", "memory": "memory", "too small": "too small a kernel"}
+LIMITS = {"compute": "computation", "latency": "latency", "memory": "memory", "too small": "too small a kernel"}
 
 
 def test_these_limits_take_this_share_of_the_time_of_kernels():
@@ -209,7 +209,7 @@ def test_these_limits_take_this_share_of_the_time_of_kernels():
     ms = rows["total_ns"] / rows["run"].map(steps) / 1e6
     worst = (ms * (1 - nearer)).idxmax()
     text = sentence("counters", "l_counters", 1)
-    assert f"its {ms[worst]:.1f} ms would be {ms[worst] * nearer[worst]:.1f} ms" in text
+    assert f"takes {ms[worst]:.1f} ms, and would take {ms[worst] * nearer[worst]:.1f} ms at its nearest roof" in text
     ranges = table("counters", "counter_ranges")
     softmax = ranges[(ranges["phase"] == "forward") & ranges["range"].str.endswith("computing softmax")]
     sums = softmax.groupby("run")[["dram_bytes", "counted_ns"]].sum().div(steps, axis=0).dropna()
@@ -239,7 +239,8 @@ def test_gradients_of_a_feed_forward_layer_take_this_share_of_its_backward_pass(
     backward_ms = 2 * ms["forward"]  # twice the FLOPs at the same rate
     ratio = communication_ms / backward_ms
     shares = " to ".join(dict.fromkeys(percents(ratio.min(), ratio.max())))
-    assert f"would take {shares} of the time of its backward pass" in lead(study, "communication_limits")
+    text = sentence(study, "communication_limits", 1)
+    assert f"would take {shares} of the time of its backward pass" in text
     fewest = np.ceil(tokens * ratio)
     most = [
         max(
@@ -252,8 +253,8 @@ def test_gradients_of_a_feed_forward_layer_take_this_share_of_its_backward_pass(
     tokens_text, gpus_text = (
         " to ".join(dict.fromkeys(f"{value:.0f}" for value in (min(values), max(values)))) for values in (fewest, most)
     )
-    text = sentence(study, "communication_limits", 1)
-    assert f"a batch has enough tokens ({tokens_text}" in text and f"holds on at most {gpus_text} GPUs" in text
+    assert f"no longer than computation on at most {gpus_text} GPUs" in text
+    assert f"in batches of {tokens_text} tokens or more" in lead(study, "communication_limits")
     one = collectives[collectives["bucket"].isna() & (collectives["bytes"] == collectives["run"].map(matrix_bytes))]
     transfers = 3 * one.groupby("run")["transfer_ns"].mean() / 1e6 / communication_ms
     computed = ms["backward"] / backward_ms
@@ -277,7 +278,7 @@ def test_costs_of_buckets_are_predicted_from_other_sizes_with_this_error():
     within = (errors <= 2 * rows["spread_ms"]).sum()
     text = sentence("parallel", "communication_limits", 3)
     assert f"a mean error of {errors.mean():.2f} ms (at most {errors.max():.1f} ms)" in text
-    assert f"predicting the mean cost of the other sizes of buckets has {others.mean():.2f} ms" in text
+    assert f"guessing the mean cost of the other sizes of buckets has {others.mean():.2f} ms" in text
     assert f"{within} of {len(rows)} predictions" in sentence("parallel", "communication_limits", 4)
 
 
@@ -298,7 +299,7 @@ def test_the_host_needs_this_time_for_a_launch():
     us = 1e3 * rows.groupby("run")["own_ms"].sum() / launches
     outside = 1e3 * rows[rows["doing"] == "in no call"].groupby("run")["own_ms"].sum() / launches
     text = lead("host", "time_lost")
-    assert f"{us.min():.1f} to {us.max():.1f} µs per launch (median {us.median():.1f})" in text
+    assert f"{us.min():.1f} to {us.max():.1f} µs per launch of a step (median {us.median():.1f})" in text
     assert "{} to {} of it".format(*percents((outside / us).min(), (outside / us).max())) in text
 
 

@@ -39,7 +39,7 @@ def test_a_class_rule_whose_pattern_is_no_regular_expression_is_refused_before_a
     ("rule", "why"),
     [
         ({"kernel": "("}, r"the pattern '\(' cannot be used"),
-        ({"kernel": "norm", "share": 2}, "a share between 0 and 1"),
+        ({"kernel": "norm", "share": 2}, "a share is between 0 and 1"),
         ({"kernel": "norm", "code": "launch_bound"}, "two rules 'launch_bound'"),
         ({}, "it names no kernel, class, range or call"),
     ],

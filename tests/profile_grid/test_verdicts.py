@@ -100,8 +100,8 @@ def test_one_process_has_the_assumed_spread_and_several_the_measured_one():
 
 
 @pytest.mark.parametrize(("processes", "text", "other"), [
-    (1, "Each run was timed in one process, so the differences are assumed", "differences are measured"),
-    (6, "Each run was timed in 6 processes, whose differences are measured;", "assumed"),
+    (1, "Each run was timed in one process, so this variation is assumed", "variation is measured"),
+    (6, "Each run was timed in 6 processes, so this variation is measured;", "assumed"),
 ])  # fmt: skip
 def test_a_document_says_once_whether_the_differences_between_processes_are_measured(processes, text, other):
     (run,) = grid(models=("small",), contexts=(512,), modes=("forward",))

@@ -66,7 +66,7 @@ def test_the_parts_say_what_gains_and_what_does_not():
     assert len(others) and others["speed_up"].tolist() == pytest.approx([4.0] * len(others), rel=1e-3)
     text = Said(in_two())["f"]
     assert (
-        "feed-forward gains most in bf16 (× 4.00) and computing softmax least (× 1.00), by GPU time (medians of runs)."
+        "forward pass in fp32, feed-forward gains most (× 4.00) and computing softmax least (× 1.00), by GPU time"
         in text
     )
 
@@ -76,7 +76,7 @@ def test_the_sentences_say_how_much_faster_a_step_is_in_how_many_runs_and_the_er
     assert text.startswith("In bf16, the training step of small at context 128 is 4.00 times as fast as in fp32; the")
     assert "In bf16: faster in all 12 runs (× 4.0" in text
     assert "The logits of the first step differ from fp64 by at most 1.2e-07 in fp32 and 7.8e-03 in bf16" in text
-    assert "; rounding explains all errors." in text
+    assert "; all errors are small enough to be rounding." in text
 
 
 def test_where_a_precision_is_slower_that_is_said():
@@ -89,7 +89,7 @@ def test_a_run_that_rounding_does_not_explain_is_marked_in_sentence_and_table():
     off = tables["accuracy"]["run"] == "small_ctx512_forward_bf16"
     tables["accuracy"].loc[off, ["logits_error", "within_precision"]] = [0.9, False]
     text = document_of("f_precision", tables)
-    assert "rounding does not explain that of small at context 512 in bf16, forward pass." in text
+    assert "the error of small at context 512 in bf16, forward pass is too large for rounding." in text
     assert line_of(text, "small", "512", "forward pass", "bf16").endswith("**no** |")
 
 

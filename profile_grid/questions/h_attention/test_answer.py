@@ -59,8 +59,10 @@ def test_the_fastest_is_named_by_length_and_none_where_processes_differ_as_much(
     text = told(
         "h_attention", [*three(ms_flash=11.0, ms_math=11.0, ms_eager=16.0), *three(13, 12, 30, context_length=128)]
     )
-    assert "Clearly fastest, by row of the table: at context 512 none; at context 128 none." in text
-    assert "Clearly fastest, by row of the table: at context 512 flash." in told("h_attention", three(60.0, 5.0, 40.0))
+    assert "Rows of the table with a clearly fastest attention: at context 512 none; at context 128 none." in text
+    assert "Rows of the table with a clearly fastest attention: at context 512 flash." in told(
+        "h_attention", three(60.0, 5.0, 40.0)
+    )
 
 
 def test_the_largest_gain_leads_with_its_place_and_all_are_counted():

@@ -90,8 +90,8 @@ def test_launch_bound_runs_are_those_that_the_diagnosis_finds_to_be_so():
     assert use_of(counted(small), counted(large), findings=findings)["launch_bound"].tolist() == [True, False]
     text = answered(counted(small), counted(large), findings=findings)
     assert (
-        "Without a profiler, 1 of 2 runs is launch-bound: the GPU idles 75.0 % of a step, and that takes up to"
-        " 18.8 % of its" in text
+        "Without a profiler, 1 of 2 runs is launch-bound: the GPU idles 75.0 % of a step, and up to"
+        " 18.8 % of the step's energy is used meanwhile" in text
     )
     alone = answered(counted(large), findings=findings)
     text = "Without a profiler, no run is launch-bound; power of the idle GPU takes 1.3 % of a step's energy."
@@ -107,14 +107,13 @@ def test_the_sentences_tell_the_extremes_the_precisions_and_the_contexts_of_thes
         in text
     )
     assert "A token takes 1.95 mJ to 6.10 mJ in the forward pass; in bf16, 40.0 % of that in fp32." in text
-    assert (
-        "At the longest context of a model, a token takes 125.0 % of its energy at the shortest (1 pair of runs)."
-        in text
-    )
+    longer = "At a longer context, a token takes 125.0 % of its energy at the shortest"
+    assert f"{longer} (1024 instead of 512; 1 pair of runs)." in text
     assert "The GPU draws 400 W to 500 W during steps, at 0.08" in text
     assert " to 0.500 TFLOP/s per watt, and 125 W when idle." in text
     assert (
-        "is updated every 100 ms, at most 2.0 % of a window; the standard deviation between windows is 1.0 %." in text
+        "is updated every 100 ms, so it is exact to 2.0 % of a window; the standard deviation between windows is 1.0 %."
+        in text
     )
 
 
