@@ -17,11 +17,12 @@ from pathlib import Path
 from benchmarks.finished_grid import SNAKEFILE
 from benchmarks.harness import PYTHON, ROOT, Costs, config_with_runs, run
 from profile_grid.study.stages import STAGES
+from profile_grid.study.workloads import MODEL_STEPS
 
 PACKAGES = ("cs336_model", "kernel_recorder", "kernel_tables", "profile_grid", "range_marks")
 SOURCES = ("Snakefile", "config.yaml", "profiles", "envs", "workflow", *PACKAGES)
 COMMAND = ["env", "PYTHONPATH=", *PYTHON, "snakemake", "--dry-run", "--cores", "1", "--quiet", "all"]
-STAGES_OF_EVERY_RUN = [stage for stage in STAGES if stage.of_every_run]
+STAGES_OF_EVERY_RUN = [stage for stage in STAGES if stage.of_every_run and stage.workload is MODEL_STEPS]
 JOBS_PER_RUN = len(STAGES_OF_EVERY_RUN) + sum(stage.tables_of_a_run is not None for stage in STAGES_OF_EVERY_RUN)
 PLAIN = """\
 N = {chains}

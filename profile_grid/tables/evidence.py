@@ -121,10 +121,12 @@ def typical_ms(times: np.ndarray) -> np.ndarray:
 
 
 def fastest(times: pd.Series, process_spreads: pd.DataFrame) -> object | None:
-    """The label of the shortest of these times, if it is faster than each other one, else None. `process_spreads` has
-    the columns of `spreads` and the same index."""
+    """The label of the shortest of these times, if there are others and it is faster than each of them, else None.
+    `process_spreads` has the columns of `spreads` and the same index."""
     best = times.idxmin()
     others = times.drop(best)
+    if others.empty:
+        return None
     best_spreads = process_spreads.loc[[best] * len(others)].set_index(others.index)
     error, freedom = error_of_ratio(process_spreads.drop(best), best_spreads)
     return best if (ratio_verdicts(others / times[best], error, freedom)["verdict"] == FASTER).all() else None

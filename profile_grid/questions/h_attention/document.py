@@ -11,10 +11,10 @@ from profile_grid.study.dimensions import ATTENTION, keys_without
 from profile_grid.tables import evidence, gains, pivoting
 from profile_grid.tables.cells import Part, lines_table, rows_table, status_word, text_or_status
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import NO_WINNER, PASSES, Claim, capital, configs_in_words, listed, winners
+from profile_grid.tables.wording import NO_WINNER, Claim, listed, runs_in_words, winners
 
-VARIANTS = "compared with eager attention"
-NO_ANSWER = Claim("Not answered: no two runs differ only in attention, with times of at least one.", "missing")
+COUNTS_HEADING = "compared with eager attention"
+NO_ANSWER = Claim("Not answered: no timed run differs from another only in attention.", "missing")
 KEY_COLUMNS = keys_without(ATTENTION.key)
 
 
@@ -29,13 +29,12 @@ def sentences(measured: Measured) -> list[Claim]:
     claims = [*_fastest(steps), *_memory(steps), *_refused(steps)]
     if len(times):
         lead = gains.largest_gain(times, ATTENTION, ATTENTION.words(ATTENTION.default), ())
-        claims = [lead, *claims, gains.verdict_counts(times, VARIANTS)]
+        claims = [lead, *claims, gains.verdict_counts(times, COUNTS_HEADING)]
     return [*claims, *_operator(measured.tables["attention_operator"], measured)]
 
 
 def _fastest(steps: pd.DataFrame) -> list[Claim]:
-    """The fastest attention by context length, with the number of configurations; in how many there is no clear
-    winner."""
+    """By context length, in how many rows of the table each attention is clearly the fastest."""
     timed = steps[steps["mean_ms"].notna()]
     groups = timed.groupby(KEY_COLUMNS, sort=False)
     fastest = [(group["context_length"].iloc[0], _fastest_of(group)) for _, group in groups]
@@ -49,8 +48,8 @@ def _fastest(steps: pd.DataFrame) -> list[Claim]:
 def _fastest_of(times: pd.DataFrame) -> str:
     """The attention that is faster than every other one in these rows, beyond the spread between processes, else
     NO_WINNER."""
-    between = times[["process_spread", "timed_processes"]].set_axis(["spread", "processes"], axis=1)
-    best = evidence.fastest(times["mean_ms"], between.astype("float64"))
+    spreads = times[["process_spread", "timed_processes"]].set_axis(["spread", "processes"], axis=1)
+    best = evidence.fastest(times["mean_ms"], spreads.astype("float64"))
     return NO_WINNER if best is None else str(times.loc[best, ATTENTION.key])
 
 
@@ -65,20 +64,23 @@ def _operator(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
 
 
 def _memory(steps: pd.DataFrame) -> list[Claim]:
-    """Where memory runs out with each attention, and which attention still fits there, with its memory."""
-    failed = steps[steps["status"] == OUT_OF_MEMORY]
+    """The attentions with which memory runs out and the runs in which it does, together for those of the same runs; the
+    attentions with which memory suffices in all of these runs, with its peak."""
+    failed, complete = (steps[steps["status"] == status] for status in (OUT_OF_MEMORY, COMPLETE))
     if failed.empty:
-        return [Claim("All of them fit into memory.", "counted")] if (steps["status"] == COMPLETE).all() else []
-    names = pivoting.sorted_values(failed, ATTENTION.key)
-    fitting = steps[steps["status"] == COMPLETE].merge(failed[KEY_COLUMNS].drop_duplicates(), on=KEY_COLUMNS)
-    fits = pivoting.sorted_values(fitting, ATTENTION.key)
-    sizes = fitting["peak_allocated_bytes"].dropna()
-    sizes_text = f" ({interval(sizes, memory)})" if len(sizes) else ""
-    also = f"; with {listed(fits)}, memory suffices{sizes_text}" if fits else ""
-    cells = failed.assign(**{ATTENTION.key: ATTENTION.default})
-    text = "{step} of {where} runs out of memory with {names} attention{also}."
-    step = capital(listed([PASSES[mode] for mode in dict.fromkeys(failed["mode"])]))
-    return [Claim(text, "counted", step=step, names=listed(names), where=configs_in_words(cells, most=2), also=also)]
+        return [Claim("No run exhausts the memory.", "counted")] if len(complete) == len(steps) else []
+    names_by_runs: dict[str, list[str]] = {}
+    for name in pivoting.sorted_values(failed, ATTENTION.key):
+        rows = failed[failed[ATTENTION.key] == name].assign(**{ATTENTION.key: ATTENTION.default})
+        names_by_runs.setdefault(runs_in_words(rows), []).append(str(name))
+    texts = [f"With {listed(names)} attention, memory runs out in {runs}." for runs, names in names_by_runs.items()]
+    failing_runs = failed[KEY_COLUMNS].drop_duplicates()
+    there = complete.merge(failing_runs, on=KEY_COLUMNS)
+    fitting = there[there.groupby(ATTENTION.key)["run"].transform("size") == len(failing_runs)]
+    fits, sizes = pivoting.sorted_values(fitting, ATTENTION.key), fitting["peak_allocated_bytes"].dropna()
+    peaks = f" ({interval(sizes, memory)})" if len(sizes) else ""
+    texts += [f"With {listed(fits)} attention, it suffices there{peaks}."] if fits else []
+    return [Claim("{texts}", "counted", texts=" ".join(texts))]
 
 
 def _refused(steps: pd.DataFrame) -> list[Claim]:
@@ -91,8 +93,9 @@ def _refused(steps: pd.DataFrame) -> list[Claim]:
 
 
 def tables(measured: Measured) -> list[Part]:
-    """(h) A column per attention: the step and its speed-up, or why there is none; the peak memory of tensors, which
-    is not measured on a CPU; the operator of all layers in a forward pass, and the written-out one."""
+    """(h) Two tables with a column per attention: the step and its speed-up, or why there is none, and the peak memory
+    of tensors, which is not measured on a CPU. A table with a line per run: its operator and that of eager
+    attention."""
     known_peaks = measured.tables["attention_times"]["peak_allocated_bytes"].notna().any()
     operator, keys = measured.tables["attention_operator"], (*gains.LEADING_KEYS, ATTENTION.key)
     return [
@@ -100,11 +103,11 @@ def tables(measured: Measured) -> list[Part]:
          _by_attention(measured, _time)),
         ("Peak memory of tensors", _by_attention(measured, _peak) if known_peaks else None),
         (f"{measured.words.time} of only the attention operator, all layers of a forward pass",
-         rows_table(operator, keys, OPERATOR)),
+         rows_table(operator, keys, OPERATOR_COLUMNS)),
     ]  # fmt: skip
 
 
-OPERATOR = (
+OPERATOR_COLUMNS = (
     ("eager, ms", lambda row: significant(row["base_gpu_time_ms"])),
     ("this attention, ms", lambda row: significant(row["gpu_time_ms"])),
     ("times as fast", lambda row: ratio(row["speed_up"], row["speed_up_std"])),

@@ -76,11 +76,20 @@ def test_the_largest_gain_leads_with_its_place_and_all_are_counted():
 def test_where_memory_ends_is_told_with_what_still_fits():
     longer = three(context_length=2048)
     text = told("h_attention", [*three(), out_of_memory(longer[0]), *longer[1:]])
+    assert "With eager attention, memory runs out in small at context 2048, forward pass. With math and flash" in text
+    assert "With math and flash attention, it suffices there." in text
+    assert "No run exhausts the memory." in told("h_attention", three())
+
+
+def test_an_attention_runs_out_of_memory_only_where_it_did():
+    short, long = three(context_length=2048), three(context_length=4096)
+    runs = [*three(), out_of_memory(short[0]), *short[1:], *map(out_of_memory, long[:2]), long[2]]
+    text = told("h_attention", runs)
+    both, second = (f"small at context {length}, forward pass" for length in (2048, 4096))
     assert (
-        "The forward pass of small at context 2048 runs out of memory with eager attention; with math and flash, memory"
-        " suffices." in text
+        f"With eager attention, memory runs out in {both}; {second}. With flash attention, memory runs out in" in text
     )
-    assert "All of them fit into memory." in told("h_attention", three())
+    assert f"runs out in {second}. With math attention, it suffices there." in text
 
 
 def test_what_pytorch_refuses_is_a_cell_and_a_sentence():
@@ -99,4 +108,4 @@ def test_peak_memory_has_a_table_where_the_device_tells_it():
 
 
 def test_without_any_time_nothing_is_answered():
-    assert told("h_attention", [out_of_memory(run) for run in three()]).startswith("Not answered: no two runs differ")
+    assert told("h_attention", [out_of_memory(run) for run in three()]).startswith("Not answered: no timed run differs")

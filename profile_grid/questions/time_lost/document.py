@@ -46,26 +46,26 @@ MAX_FUNCTIONS = 10
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """The largest findings with the number of runs; measured gains against the bounds; rules not applied; host time per
-    launch."""
+    """Host time per launch, if it was traced; the largest findings with the number of runs; measured gains against
+    the bounds; rules not applied."""
     findings = measured.tables["time_lost"]
     traced = _host_time(measured)
     if findings.empty:
         return traced or [NO_ANSWER]
-    losses = _largest_findings(findings[~findings["abstained"].astype(bool)], findings["run"].nunique())
-    return [*traced, *losses, *_remedies_within_bounds(measured.tables["predictions"]), *_not_checked(findings)]
+    largest = _largest_findings(findings[~findings["abstained"].astype(bool)], findings["run"].nunique())
+    return [*traced, *largest, *_remedies_within_bounds(measured.tables["predictions"]), *_not_checked(findings)]
 
 
-def _largest_findings(losses: pd.DataFrame, runs: int) -> list[Claim]:
+def _largest_findings(findings: pd.DataFrame, runs: int) -> list[Claim]:
     """The largest finding of each run, and at most how much of a step it takes; the number of runs without findings."""
-    if losses.empty:
+    if findings.empty:
         return [Claim("The diagnosis finds nothing in {runs}.", "counted", runs=of_all(runs, runs, "run"))]
-    largest = at_most(losses.drop_duplicates("run"))
+    largest = at_most(findings.drop_duplicates("run"))
     names, shares = [_finding_name(name) for name in largest["code"]], largest["percent"] / 100
     has_room = len(set(names)) <= MAX_IN_LEAD  # the first sentence of an answer is short
-    text = "The largest finding is {losses}: {most}{shares} of a step{median}."
+    text = "The largest finding is {findings}: {most}{shares} of a step{median}."
     lead = Claim(
-        text, "predicted", losses=leaders(names, most=MAX_IN_LEAD, every=runs), shares=interval(shares, percent),
+        text, "predicted", findings=leaders(names, most=MAX_IN_LEAD, every=runs), shares=interval(shares, percent),
         most="at most " if len(largest) == 1 else "",
         median=median_note(shares, percent) if has_room else "",
     )  # fmt: skip
@@ -75,20 +75,20 @@ def _largest_findings(losses: pd.DataFrame, runs: int) -> list[Claim]:
 
 def _not_checked(findings: pd.DataFrame) -> list[Claim]:
     """The rules that could not be applied, which differs from finding nothing; their reasons are below the table."""
-    texts = [losses for losses, _ in _unchecked(findings)]
+    texts = [rules for rules, _ in _unchecked(findings)]
     return [Claim("Not checked, for the reasons below: {texts}.", "missing", texts="; ".join(texts))] if texts else []
 
 
 def _unchecked(findings: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    """(losses whose rules could not be applied, in words; the reason); runs without an optimizer have none to fuse."""
+    """(rules that could not be applied, in words; the reason). Runs without an optimizer have none to fuse."""
     has_no_optimizer = (findings["code"] == "unfused_optimizer") & (findings["mode"] != TRAIN_STEP)
     unchecked, every = findings[findings["abstained"].astype(bool) & ~has_no_optimizer], findings["run"].nunique()
     for message, rows in unchecked.groupby("message", sort=False, observed=True):
         runs = rows["run"].nunique()
         where = f" in {of_all(runs, every, 'run')}" if runs < every else ""
         names = [_finding_name(rule) for rule in dict.fromkeys(rows["code"])]
-        losses = listed(names) if len(names) <= MAX_NAMED else f"{len(names)} rules"
-        yield f"{losses}{where}", str(message)
+        rules = listed(names) if len(names) <= MAX_NAMED else f"{len(names)} rules"
+        yield f"{rules}{where}", str(message)
 
 
 def _remedies_within_bounds(predictions: pd.DataFrame) -> list[Claim]:
@@ -98,7 +98,7 @@ def _remedies_within_bounds(predictions: pd.DataFrame) -> list[Claim]:
         return []
     broken = predictions[~predictions["holds"].astype(bool)]
     also = f"; clearly more was saved in {runs_in_words(broken)}" if len(broken) else ""
-    held, every = within_bound(predictions), len(predictions)
+    held, every = count_within_bound(predictions), len(predictions)
     if held == every == 1:
         saved, bound = (predictions[f"{name}_percent"].iloc[0] / 100 for name in ("measured", "predicted"))
         text = "The measured remedy saves {saved} of a step; its bound is {bound}."
@@ -108,24 +108,25 @@ def _remedies_within_bounds(predictions: pd.DataFrame) -> list[Claim]:
         return [Claim(text, "counted", **numbers, held=held, all=every)]
     slower = int((predictions["measured_percent"] < 0).sum())
     longer = f"; {slower} of them made the step longer" if slower else ""
-    text = f"{remedies(held, every)} measured remedies saved no more than their bounds{{also}}{{longer}}."
+    text = f"{held_of_all(held, every)} measured remedies saved no more than their bounds{{also}}{{longer}}."
     return [Claim(text, "counted", held=held, all=every, also=also, longer=longer)]
 
 
-def remedies(held: int, every: int) -> str:
-    """The template of a number of remedies: "All {all}", "The only", or "{held} of {all}"."""
+def held_of_all(held: int, every: int) -> str:
+    """A template for how many of all hold: "All {all}", "The only", or "{held} of {all}"."""
     if held != every:
         return "{held} of {all}"
     return "All {all}" if every > 1 else "The only"
 
 
-def within_bound(predictions: pd.DataFrame) -> int:
+def count_within_bound(predictions: pd.DataFrame) -> int:
     """The number of remedies whose measured gain is at most the predicted bound."""
     return int((predictions["measured_percent"] <= predictions["predicted_percent"]).sum())
 
 
 def _host_time(measured: Measured) -> list[Claim]:
-    """Host time per launch under the trace, over all runs, and the Python function with the most time."""
+    """Host time per launch under the trace by activity, the slowdown by the trace, and the Python function with the
+    most time."""
     rows = measured.tables["host_per_launch"]
     if rows.empty:
         return []
@@ -144,11 +145,12 @@ def _host_time(measured: Measured) -> list[Claim]:
     activities = [f"{_activity(activity)} {significant(us[activity].median())}" for activity in order]
     text, medians = "Host time by activity, in µs per launch{medians}: {parts}.", " (medians)" if len(us) > 1 else ""
     claims.append(Claim(text, medians=medians, parts=listed(activities)))
-    return [*claims, *_functions(measured.tables["host_stacks"], us[main_activity])]
+    return [*claims, *(_functions(measured.tables["host_stacks"], us[NO_CALL]) if NO_CALL in us else [])]
 
 
 def _functions(stacks: pd.DataFrame, outside_us: pd.Series) -> list[Claim]:
-    """By mode the Python function with the most samples outside calls, and its share of the time there."""
+    """The Python functions with the most estimated time outside calls, by number of runs; and by mode, their shares of
+    the time there."""
     top_functions = stacks.drop_duplicates("run")
     share = top_functions["estimated_us_per_launch"] / outside_us.reindex(top_functions["run"]).to_numpy()
     texts = [
@@ -165,14 +167,14 @@ def tables(measured: Measured) -> list[Part]:
     findings, stacks = measured.tables["time_lost"], measured.tables["host_stacks"]
     parts: list[Part] = []
     if len(findings):
-        unchecked = [f"- {losses}: {with_code(reason)}" for losses, reason in _unchecked(findings)]
+        unchecked = [f"- {rules}: {with_code(reason)}" for rules, reason in _unchecked(findings)]
         parts = [
             ("Findings of the diagnosis of each capture, with the largest possible saving in a step without a"
              " profiler",
              _findings_table(measured)),
             *(["\n".join(["Not checked:\n", *unchecked])] if unchecked else []),
             ("Bounds of what remedies save, and what they saved without a profiler",
-             rows_table(measured.tables["predictions"], LEADING_KEYS, REMEDIES, words=2)),
+             rows_table(measured.tables["predictions"], LEADING_KEYS, REMEDY_COLUMNS, words=2)),
         ]  # fmt: skip
     for name, rows in measured.tables["host_per_launch"].groupby("run", sort=False):
         run = run_in_words(rows.iloc[0])
@@ -183,27 +185,27 @@ def tables(measured: Measured) -> list[Part]:
     return parts
 
 
-REMEDIES = (
+REMEDY_COLUMNS = (
     ("remedy", lambda row: f"{BY_KEY[row['remedy']].heading} {BY_KEY[row['remedy']].name_of(row[row['remedy']])}"),
     ("for", lambda row: _finding_names(row["codes"])),
     ("at most, ms (of a step)", lambda row: _gain(row, "predicted")),
     ("gained, ms (of a step)", lambda row: _gain(row, "measured")),
-    ("within the bound", lambda row: "yes" if row["holds"] else "**no**"),
+    ("bound holds", lambda row: "yes" if row["holds"] else "**no**"),
 )
 
 
 def _findings_table(measured: Measured) -> MarkdownTable:
     """One line per run: the findings of its diagnosis, largest gain first, each with the bound of its gain."""
     findings = measured.tables["time_lost"]
-    losses = at_most(findings[~findings["abstained"].astype(bool)])
+    found = at_most(findings[~findings["abstained"].astype(bool)])
 
     def cells(run: dict) -> list[str]:
-        run_losses = losses[losses["run"] == run["run"]]
+        run_findings = found[found["run"] == run["run"]]
         texts = [
             f"{_finding_name(row.code)}: {significant(row.ms)} ms ({percent(row.percent / 100)})"
-            for row in run_losses.head(MAX_FINDINGS).itertuples()
+            for row in run_findings.head(MAX_FINDINGS).itertuples()
         ]
-        texts += [f"and {len(run_losses) - MAX_FINDINGS} more"] if len(run_losses) > MAX_FINDINGS else []
+        texts += [f"and {len(run_findings) - MAX_FINDINGS} more"] if len(run_findings) > MAX_FINDINGS else []
         is_diagnosed = run["run"] in set(findings["run"])
         return ["; ".join(texts) or ("nothing" if is_diagnosed else status_word(run[CAPTURE.status_column]))]
 

@@ -13,7 +13,7 @@ from profile_grid.tables import largest_gains, names, ratios
 from profile_grid.tables.findings import GAIN_COLUMNS, WORDING_COLUMNS
 from profile_grid.tables.per_pass import Merged, in_order_of
 
-LAUNCHING = ("launch_bound", "small_kernels")
+LAUNCH_RULES = ("launch_bound", "small_kernels")
 
 
 @dataclass(frozen=True)
@@ -32,29 +32,27 @@ class Remedy:
 REMEDIES = (
     Remedy(PRECISION, ("tf32",), ("no_tensor_cores",)),
     Remedy(PRECISION, ("bf16", "bf16-weights"), ("no_tensor_cores",), halves_the_rest=True),
-    Remedy(COMPILE, ("on",), (*LAUNCHING, "unfused_elementwise", "unfused_attention", "casts")),
-    Remedy(COMPILE, ("attention",), (*LAUNCHING, "unfused_attention")),
-    Remedy(ATTENTION, FUSED_ATTENTIONS, (*LAUNCHING, "unfused_attention")),
-    Remedy(BATCH_SIZE, None, (*LAUNCHING, "unfused_optimizer", "idle_host", "idle_sync"), on_one_gpu=True),
+    Remedy(COMPILE, ("on",), (*LAUNCH_RULES, "unfused_elementwise", "unfused_attention", "casts")),
+    Remedy(COMPILE, ("attention",), (*LAUNCH_RULES, "unfused_attention")),
+    Remedy(ATTENTION, FUSED_ATTENTIONS, (*LAUNCH_RULES, "unfused_attention")),
+    Remedy(BATCH_SIZE, None, (*LAUNCH_RULES, "unfused_optimizer", "idle_host", "idle_sync"), on_one_gpu=True),
 )
 
 
 def predictions(merged: Merged) -> pd.DataFrame:
-    """One row per run that is a remedy for another: the largest gain by the other's diagnosis, and the measured gain.
-
-    Gains are percent of a step, for a larger batch of the time per sequence. A remedy without a finding has a predicted
-    gain of zero.
-    """
+    """One row per run that is a remedy for another: the bound of the gain by the other's diagnosis, and the measured
+    gain, in percent of a step, for a larger batch of the time per sequence. Without a finding the bound is zero, for
+    bf16 half of the step."""
     findings = largest_gains.bounded(merged["findings"], merged)
     diagnosed = set(findings["run"])
-    losses = findings[~findings["abstained"].astype(bool)].set_index("run")
-    tables = [_remedy_rows(remedy, merged, losses, diagnosed) for remedy in REMEDIES]
+    by_run = findings[~findings["abstained"].astype(bool)].set_index("run")
+    tables = [_remedy_rows(remedy, merged, by_run, diagnosed) for remedy in REMEDIES]
     filled = [table for table in tables if len(table)]
     return pd.concat(filled or tables[:1], ignore_index=True)
 
 
-def _remedy_rows(remedy: Remedy, merged: Merged, losses: pd.DataFrame, diagnosed: set) -> pd.DataFrame:
-    """The rows of `predictions` for one remedy. `losses` are the findings, by run; `diagnosed` the runs with a
+def _remedy_rows(remedy: Remedy, merged: Merged, findings: pd.DataFrame, diagnosed: set) -> pd.DataFrame:
+    """The rows of `predictions` for one remedy. The index of the findings is their run; `diagnosed` are the runs with a
     diagnosis."""
     key = remedy.dimension.key
     times = ratios.times_with_base(merged, remedy.dimension)
@@ -63,27 +61,29 @@ def _remedy_rows(remedy: Remedy, merged: Merged, losses: pd.DataFrame, diagnosed
         times = times[times[key].isin(remedy.values)]
     if remedy.on_one_gpu:
         times = times[times[GPUS.key].astype("int64") == 1]
+    if remedy.dimension is BATCH_SIZE:  # a smaller batch is no remedy
+        times = times[times[key].astype("float64") > BATCH_SIZE.default]
     times = times.reset_index(drop=True)
-    smaller = times[key].astype("float64") / remedy.dimension.default if remedy.dimension is BATCH_SIZE else 1.0
-    predicted = [_predicted(remedy, losses[losses.index == run]) for run in times["base_run"]]
-    measured = 100 * (1 - 1 / times["speed_up"] / smaller)
-    bound = np.array([percent for percent, _ in predicted], "float64")
-    least = 100 * (1 - 1 / times["speed_up_low"] / smaller)  # of the interval between processes
+    batch_ratio = times[key].astype("float64") / BATCH_SIZE.default if remedy.dimension is BATCH_SIZE else 1.0
+    bounds = [_bound(remedy, findings[findings.index == run]) for run in times["base_run"]]
+    measured = 100 * (1 - 1 / times["speed_up"] / batch_ratio)
+    bound = np.array([percent for percent, _ in bounds], "float64")
+    least_measured = 100 * (1 - 1 / times["speed_up_low"] / batch_ratio)  # of the interval between processes
     table = times[[*LEADING, "base_run"]].assign(
         remedy=key,
-        codes=[codes for _, codes in predicted],
+        codes=[codes for _, codes in bounds],
         predicted_percent=bound,
         predicted_ms=times["base_mean_ms"] * bound / 100,
         measured_percent=measured,
         measured_ms=times["base_mean_ms"] * measured / 100,
-        holds=((measured <= bound) | (least <= bound)).astype("boolean"),
+        holds=((measured <= bound) | (least_measured <= bound)).astype("boolean"),
     )
     return table.astype({"codes": "str", "remedy": "str"})
 
 
-def _predicted(remedy: Remedy, losses: pd.DataFrame) -> tuple[float, str]:
+def _bound(remedy: Remedy, findings: pd.DataFrame) -> tuple[float, str]:
     """(largest gain in percent of the step, codes of the rules), from the findings of the run without the remedy."""
-    matching = losses[losses["code"].isin(remedy.codes)]
+    matching = findings[findings["code"].isin(remedy.codes)]
     percent = min(float(matching["unprofiled_percent"].sum()), 100.0)
     if remedy.halves_the_rest:
         percent += (100 - percent) / 2
@@ -91,7 +91,7 @@ def _predicted(remedy: Remedy, losses: pd.DataFrame) -> tuple[float, str]:
 
 
 def host_per_launch(merged: Merged) -> pd.DataFrame:
-    """One row per run with a host trace, launching phase, and activity of its launching thread."""
+    """One row per traced run, phase that launches, and activity of the thread that launches most in it."""
     rows = _launching_thread_rows(merged)
     rows = rows[rows["doing"] != STACK]
     keys = [*LEADING, "phase", "thread", "doing", "launches"]
@@ -101,8 +101,8 @@ def host_per_launch(merged: Merged) -> pd.DataFrame:
 
 
 def host_stacks(merged: Merged) -> pd.DataFrame:
-    """One row per run with a host trace and function whose Python code its launching threads ran outside calls; the
-    longest first."""
+    """One row per traced run and Python function in which its launching threads spent time outside calls, the longest
+    first."""
     rows = _launching_thread_rows(merged)
     launches = rows.drop_duplicates(["run", "phase"]).groupby("run", sort=False)["launches"].sum()
     stacks = rows[(rows["doing"] == STACK) & (rows["estimated_ms"] > 0)]
@@ -128,11 +128,11 @@ TIME_LOST_COLUMNS = [
 
 
 def time_lost(merged: Merged) -> pd.DataFrame:
-    """One row per run and rule that speaks or abstains; the largest gain of a run first."""
+    """One row per run and rule that has a finding or abstains; the largest gain of a run first."""
     return largest_gains.largest_first(merged)[[*LEADING, *TIME_LOST_COLUMNS]]
 
 
-UNPROFILED = columns("""
+UNPROFILED_COLUMNS = columns("""
     unprofiled_ms | float | ms | at most gained in a step without a profiler, where the GPU idles less; empty if none \
         was timed
     unprofiled_percent | float | % | the same, of that step
@@ -141,7 +141,7 @@ TABLES = (
     TableSpec(
         "time_lost",
         "One row per run and rule of the diagnosis that has a finding or lacks data",
-        columns("code | text | | the rule", GAIN_COLUMNS, UNPROFILED, WORDING_COLUMNS),
+        columns("code | text | | the rule", GAIN_COLUMNS, UNPROFILED_COLUMNS, WORDING_COLUMNS),
         make=time_lost,
     ),
     TableSpec(
@@ -151,19 +151,21 @@ TABLES = (
     base_run | text | | the run at the default that differs in nothing else
     remedy | text | | the dimension in which they differ
     codes | text | | the rules whose findings in that run the remedy addresses; empty if there are none
-    predicted_percent | float | % | upper bound of the gain by these findings, of its step; for a larger batch, of \
-        the time per sequence
-    predicted_ms | float | ms | the same, of its step without a profiler
-    measured_percent | float | % | gain of the remedy without a profiler, of its step; negative if it lost
-    measured_ms | float | ms | the same
-    holds | bool | | whether the gain is at most the bound, plus two standard deviations
+    predicted_percent | float | % | upper bound of the gain by these findings, in % of the step of base_run; for a \
+        larger batch, of its time per sequence
+    predicted_ms | float | ms | the same share of the step of base_run without a profiler
+    measured_percent | float | % | gain of the remedy without a profiler, as predicted_percent; negative if the step \
+        got longer
+    measured_ms | float | ms | the same share of the step of base_run without a profiler
+    holds | bool | | whether measured_percent, or the lower end of its interval between processes, is at most \
+        predicted_percent
 """),
         make=predictions,
     ),
     TableSpec(
         "host_per_launch",
-        "One row per run with the stage host_trace, phase that launches, and what its launching thread does; over"
-        " these own_ms adds up to the phase",
+        "One row per run with the stage host_trace, phase that launches, and activity of its launching thread; the"
+        " own_ms of a phase add up to its time",
         columns("""
     phase | text | | range directly inside step
     thread | int | | the thread that launches most, as in host_time
@@ -178,14 +180,15 @@ TABLES = (
     ),
     TableSpec(
         "host_stacks",
-        "One row per run with the stage host_trace and Python function in which its launching threads were sampled",
+        "One row per run with the stage host_trace and Python function in which its launching threads were sampled"
+        " outside calls",
         columns("""
     function | text | | innermost function, and its module
     samples | int | | stacks with it on top, over all traced steps
     samples_in_calls | int | | of these, samples while the thread was in a traced \
         call
-    estimated_ms | float | ms | estimated time in the function outside of calls, per step: its other samples × time \
-        between two samples
+    estimated_ms | float | ms | estimated time in the function outside of calls, per step: (samples − \
+        samples_in_calls) × time between two samples ÷ steps
     estimated_us_per_launch | float | µs | the same for each launch of a step
 """),
         make=host_stacks,

@@ -199,5 +199,19 @@ def test_the_document_tells_what_the_host_does_and_where_its_python_is_in_no_cal
     assert "wait (own)" not in text and "cudaDeviceSynchronize" not in text
 
 
+def test_the_share_of_a_python_function_is_of_the_time_in_no_call_also_where_another_activity_takes_longer():
+    tables = traced(PLAIN)
+    host = tables["host_time"]
+    slow = host.assign(own_ms=host["own_ms"].mask(host["doing"] == "launching", 4.0))
+    text = document_of("time_lost", tables | {"host_time": slow})
+    assert "of it launching." in text and "`linear (torch.nn.functional)`: 66.7 % of that time" in text
+
+
+def test_a_smaller_batch_is_no_remedy():
+    waiting = replace(PLAIN, kernels=forward_kernels(4000.0), findings=(speaks("launch_bound", 40.0),))
+    assert len(summaries(waiting, faster(15.0, batch_size=8))["predictions"]) == 1
+    assert len(summaries(waiting, faster(5.0, batch_size=2))["predictions"]) == 0
+
+
 def test_a_run_whose_host_was_not_traced_tells_nothing_of_it():
     assert "traced in a separate process" not in rendered([PLAIN])["time_lost"]
