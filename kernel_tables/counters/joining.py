@@ -190,9 +190,10 @@ ONE_WAVE = 1.0  # of blocks: below this the GPU is not filled once (its rule Sma
 MEMORY, COMPUTE, TOO_SMALL, LATENCY, UNKNOWN = "memory", "compute", "too small", "latency", "not counted"
 RULES = {
     MEMORY: (
-        f"the kernel reaches {100 * NEAR_ROOF:g} % of the DRAM roof or more, and no less than of the roof of its FLOPs"
+        f"the kernel reaches at least {100 * NEAR_ROOF:g} % of the DRAM roof, and at least as large a share of it as of"
+        " the roof of its FLOPs"
     ),
-    COMPUTE: f"the kernel reaches {100 * NEAR_ROOF:g} % of the roof of its FLOPs or more",
+    COMPUTE: f"the kernel reaches at least {100 * NEAR_ROOF:g} % of the roof of its FLOPs",
     TOO_SMALL: "neither of these, and the kernel's blocks do not fill the GPU once (fewer than one wave)",
     LATENCY: "none of these: the GPU is full, and warps wait for data, instructions or barriers",
 }

@@ -124,7 +124,7 @@ RULES = (
         POSSIBLE, kernel_rules.casts, GPU_NEEDS,
     ),
     DiagnosisRule(
-        "no_tensor_cores", "matrix multiplies in fp32 without tensor cores, as the names of their kernels say (sgemm)",
+        "no_tensor_cores", "matrix multiplies whose kernel names (sgemm) show that they use no tensor cores",
         KERNEL_SIZE,
         "allow TF32 (torch.set_float32_matmul_precision('high')), if the accuracy permits; bf16 saves more, since other"
         " kernels then also move less memory",
@@ -141,7 +141,7 @@ RULES = (
     DiagnosisRule(
         "unfused_optimizer",
         f"an optimizer step that launches {MANY_OPTIMIZER_KERNELS} or more kernels that are not fused (those of a"
-        " closure do not count)",
+        " closure passed to step do not count)",
         KERNEL_SIZE, "use an optimizer that updates many tensors in one kernel (fused=True, foreach=True)",
         LIKELY, kernel_rules.unfused_optimizer, (needs.kernels, needs.optimizer_range),
         advice_on_cpu="let the optimizer update all tensors in one operator (fused=True, or else foreach=True)",

@@ -253,8 +253,8 @@ def test_gradients_of_a_feed_forward_layer_take_this_share_of_its_backward_pass(
     tokens_text, gpus_text = (
         " to ".join(dict.fromkeys(f"{value:.0f}" for value in (min(values), max(values)))) for values in (fewest, most)
     )
-    assert f"no longer than computation on at most {gpus_text} GPUs" in text
-    assert f"in batches of {tokens_text} tokens or more" in lead(study, "communication_limits")
+    assert f"no longer than computation on up to {gpus_text} GPUs" in text
+    assert f"in batches of at least {tokens_text} tokens" in lead(study, "communication_limits")
     one = collectives[collectives["bucket"].isna() & (collectives["bytes"] == collectives["run"].map(matrix_bytes))]
     transfers = 3 * one.groupby("run")["transfer_ns"].mean() / 1e6 / communication_ms
     computed = ms["backward"] / backward_ms
@@ -278,7 +278,7 @@ def test_costs_of_buckets_are_predicted_from_other_sizes_with_this_error():
     within = (errors <= 2 * rows["spread_ms"]).sum()
     text = sentence("parallel", "communication_limits", 3)
     assert f"a mean error of {errors.mean():.2f} ms (at most {errors.max():.1f} ms)" in text
-    assert f"guessing the mean cost of the other sizes of buckets has {others.mean():.2f} ms" in text
+    assert f"guessing the mean cost of the other sizes of buckets is off by {others.mean():.2f} ms" in text
     assert f"{within} of {len(rows)} predictions" in sentence("parallel", "communication_limits", 4)
 
 

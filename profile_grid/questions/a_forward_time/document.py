@@ -67,7 +67,8 @@ def _profiler_effect(both: pd.DataFrame) -> list[Claim]:
         return []  # the lead says it
     texts = {
         "difference": "The profiler slows {runs}: a step takes {ratios} times as long.",
-        "unclear": "In {runs}, a step takes {ratios} times as long under the profiler; this may be chance.",
+        "unclear": "In {runs}, a step takes {ratios} times as long under the profiler; variation between processes may"
+        " explain it.",
     }
     claims = []
     for rule, text in texts.items():
@@ -99,8 +100,8 @@ def _launch_bound(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
                       share=interval(profiled["idle_share"], percent))]  # fmt: skip
     return [
         Claim(
-            "{runs} {are} launch-bound under the profiler: the GPU idles {idle} of the step, since launching a"
-            " kernel takes {launch} µs, running it {kernel} µs.",
+            "{runs} {are} launch-bound under the profiler: the GPU idles {idle} of the step, because launching a"
+            " kernel takes {launch} µs, longer than running it ({kernel} µs).",
             "counted", runs=capital(of_all(len(bound), len(profiled), "run")), are="is" if len(bound) == 1 else "are",
             idle=interval(bound["idle_share"], percent), launch=interval(launch_us[bound.index], significant),
             kernel=interval(bound["mean_kernel_us"], significant),
@@ -123,8 +124,8 @@ def _launches_ahead(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
     is_ahead = captured["forward_gpu_busy_ms"] - captured["forward_wall_ms"] > MIN_STANDARD_ERRORS * error
     return [
         Claim(
-            "In {runs}, the NVTX range `forward` is clearly shorter than the GPU is busy: the host launches kernels"
-            " ahead, and unlike Python's timer, the range does not wait for them.",
+            "In {runs}, the NVTX range `forward` is shorter than the GPU's busy time (by two standard errors or more):"
+            " the host launches kernels ahead, and unlike Python's timer, the range does not wait for them.",
             "counted", runs=of_all(int(is_ahead.sum()), len(captured), "run"),
         )
     ] if is_ahead.any() else []  # fmt: skip

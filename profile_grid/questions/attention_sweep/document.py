@@ -75,7 +75,7 @@ def _number_faster(pairs: pd.DataFrame) -> Claim:
     """How many combinations of variant and sizes are faster than eager attention."""
     error = pd.Series(LARGER_SPREAD * 2**0.5, index=pairs.index)
     faster = int((ratio_verdicts(pairs["gain"], error)["verdict"] == FASTER).sum())
-    text = "Faster than eager attention: {faster} of variant, precision, head size and context."
+    text = "Faster than eager attention, both passes together: {faster} of variant, precision, head size and context."
     return Claim(text, "difference", faster=of_all(faster, len(pairs), "combination"))
 
 

@@ -42,7 +42,7 @@ def _data_parallel(layers: pd.DataFrame) -> pd.DataFrame:
 def _ratio(rows: pd.DataFrame) -> Claim:
     text = (
         "At the measured rates, reducing the gradients of a feed-forward layer would take {share} of the time of its"
-        " backward pass{runs}. With the measured batches, it takes no longer than computation on at most {gpus} GPUs."
+        " backward pass{runs}. With the measured batches, it takes no longer than computation on up to {gpus} GPUs."
     )
     runs = f" ({of_all(len(rows), len(rows))})" if len(rows) > 1 else ""
     gpus = interval(rows["most_devices"], count)
@@ -51,8 +51,8 @@ def _ratio(rows: pd.DataFrame) -> Claim:
 
 def _limits(rows: pd.DataFrame) -> Claim:
     text = (
-        "With data parallelism on {devices} GPUs, communication takes no longer than computation in batches of {tokens}"
-        " tokens or more{runs}."
+        "With data parallelism on {devices} GPUs, communication takes no longer than computation in batches of at least"
+        " {tokens} tokens{runs}."
     )
     tokens = interval(rows["fewest_tokens"], count)
     runs = ", depending on the configuration" if len(rows) > 1 else ""
@@ -81,7 +81,7 @@ def _buckets(table: pd.DataFrame) -> list[Claim]:
     errors, without = rows["error_ms"].abs(), (rows["other_sizes_ms"] - rows["measured_ms"]).abs()
     text = (
         "A model of DDP's buckets predicts the cost of communication in {runs} with a mean error of {mean} ms (at most"
-        " {most} ms); guessing the mean cost of the other sizes of buckets has {without} ms."
+        " {most} ms); guessing the mean cost of the other sizes of buckets is off by {without} ms."
     )
     runs = of_all(len(rows), len(rows), "run")
     means = {"mean": significant(errors.mean()), "without": significant(without.mean())}
@@ -89,8 +89,8 @@ def _buckets(table: pd.DataFrame) -> list[Claim]:
     known_spread = rows[rows["within_spread"].notna()]
     within = of_all(int(known_spread["within_spread"].sum()), len(known_spread), "prediction")
     text = (
-        "{within} are within {spreads} standard deviations of the measured cost; by the fit, a second of communication"
-        " that overlaps computation makes it {slowdown} s longer."
+        "{within} are within {spreads} standard deviations of the measured cost; by the fit, each second of"
+        " communication that overlaps computation lengthens computation by {slowdown} s."
     )
     slowdown = interval(rows["slowdown"], significant)
     return [*claims, Claim(text, "predicted", within=capital(within), slowdown=slowdown, spreads=SPREADS)]

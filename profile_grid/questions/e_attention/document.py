@@ -41,7 +41,7 @@ def sentences(measured: Measured) -> list[Claim]:
 def _ratio(softmax: pd.DataFrame, measured: Measured) -> Claim:
     """The ratio, of the runs that compute softmax and both matrix multiplies in kernels of their own."""
     some, every = len(softmax), measured.inference("forward_classes")["run"].nunique()
-    where = f"Where softmax has its own kernels ({of_all(some, every, 'run')}), it" if some < every else "Softmax"
+    where = f"With a range of its own ({of_all(some, every, 'run')}), softmax" if some < every else "Softmax"
     times, flops = softmax["runtime_to_matmuls"], softmax["flops_to_matmuls"].dropna()
     median = median_note(times, significant) if some == every else ""
     return Claim(

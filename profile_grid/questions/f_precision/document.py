@@ -65,7 +65,7 @@ def _accuracy(rows: pd.DataFrame) -> list[Claim]:
         for name in pivoting.sorted_values(compared, PRECISION.key)
     ]
     unexplained = compared[~compared["within_precision"].astype("bool")]
-    verdict = "all errors are small enough to be rounding"
+    verdict = "all errors that were computed are small enough to be rounding"
     if len(unexplained):
         verdict = f"the error of {some_runs(unexplained, compared)} is too large for rounding"
     text = "The logits of the first step differ from fp{bits} by at most {texts}; {verdict}."

@@ -60,7 +60,7 @@ def _cost(times: pd.DataFrame, cost: pd.DataFrame) -> list[Claim]:
         return [Claim("The cost of compiling is not known.", "missing")]
     steps = whole_steps(times[times["verdict"] == evidence.FASTER])
     steps_to_pay = cost.loc[cost["run"].isin(steps["run"]), "steps_to_pay"].dropna().round()
-    repaid = f", repaid after {interval(steps_to_pay, count)} steps where a run is clearly faster"
+    repaid = f"; in runs that are clearly faster, {interval(steps_to_pay, count)} steps make up for it"
     broken = cost[cost["graph_breaks"].fillna(0).astype("float64") > 0]
     graphs = f"; the graph is broken in {runs_in_words(broken)}" if len(broken) else ""
     seconds = interval(cost["compile_s"], significant)
@@ -86,7 +86,7 @@ COSTS = (
     ("compiling, s", lambda row: significant(row["compile_s"])),
     ("gain per step, ms", lambda row: significant(row["gained_ms"])),
     ("steps until repaid", lambda row: count(round(row["steps_to_pay"])) if known(row["steps_to_pay"]) else "never"),
-    ("graphs", lambda row: count(row["graphs"])),
+    ("graphs of torch.compile", lambda row: count(row["graphs"])),
     ("graph breaks", lambda row: count(row["graph_breaks"])),
 )
 

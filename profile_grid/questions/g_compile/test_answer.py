@@ -45,7 +45,10 @@ def test_compiling_has_paid_when_its_seconds_are_gained_back_and_never_without_a
     assert cost.loc["on", ["compile_s", "gained_ms", "steps_to_pay"]].tolist() == pytest.approx([20.0, 5.0, 4000.0])
     assert cost["steps_to_pay"].isna().tolist() == [False, True]
     text = told("g_compile", [plain, faster, slower])
-    assert "Compiling takes 20.0 s with an empty cache, repaid after 4,000 steps where a run is clearly faster." in text
+    assert (
+        "Compiling takes 20.0 s with an empty cache; in runs that are clearly faster, 4,000 steps make up for it."
+        in text
+    )
     assert "Compiled (only attention): slower in the only run (× 0.500)." in text
 
 

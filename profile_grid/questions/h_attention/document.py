@@ -59,7 +59,7 @@ def _operator(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
         f"{ratio(rows.loc[rows[ATTENTION.key] == value, 'speed_up'].median())} with {value}"
         for value in pivoting.sorted_values(rows, ATTENTION.key)
     ]
-    text = "Median speed-up of only the attention operator, by {time} of the forward pass: {texts}."
+    text = "Median speed-up of attention alone (without projections), by {time} of the forward pass: {texts}."
     return [Claim(text, time=measured.words.time, texts=listed(texts))] if texts else []
 
 
@@ -102,7 +102,7 @@ def tables(measured: Measured) -> list[Part]:
         ("A step without a profiler, ms, in brackets how many times as fast as with eager attention",
          _by_attention(measured, _time)),
         ("Peak memory of tensors", _by_attention(measured, _peak) if known_peaks else None),
-        (f"{measured.words.time} of only the attention operator, all layers of a forward pass",
+        (f"{measured.words.time} of attention alone (without projections), all layers of a forward pass",
          rows_table(operator, keys, OPERATOR_COLUMNS)),
     ]  # fmt: skip
 

@@ -106,8 +106,10 @@ def _allocator_ratios(measured: Measured) -> list[Claim]:
         interval((room[name] / room["requested_peak_bytes"]).astype("float64"), significant)
         for name in ("allocated_peak_bytes", "reserved_peak_bytes", "driver_used_bytes")
     )
-    text = "Compared with the requested bytes, {gave} times as many are allocated, and {reserved} times reserved; the"
-    text += " driver shows {showed} times as many in use."
+    text = (
+        "The allocator gives out {gave} times the requested memory, and reserves {reserved} times as much; the driver"
+    )
+    text += " shows {showed} times as much in use."
     return [Claim(text, gave=allocated, reserved=reserved, showed=used)]
 
 

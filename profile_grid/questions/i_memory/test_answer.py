@@ -77,7 +77,8 @@ def test_two_runs_that_differ_in_what_a_table_does_not_show_stand_in_tables_of_t
 def test_what_the_allocator_gave_out_and_held_stands_beside_what_was_asked_for():
     text = answered(recorded([training()]))
     assert (
-        "1.10 times as many are allocated, and 2.00 times reserved; the driver shows 3.00 times as many in use." in text
+        "gives out 1.10 times the requested memory, and reserves 2.00 times as much; the driver shows 3.00 times"
+        in text
     )
     assert [cell.strip() for cell in line_of(text, "small", "512", "training step", "600 MiB").split("|")][4:8] == [
         "600 MiB",

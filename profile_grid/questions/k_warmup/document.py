@@ -105,11 +105,11 @@ def _causes(run_rows: pd.DataFrame, is_named: bool) -> Claim:
     several."""
     extra, place = run_rows["extra_ms"].sum(), f" ({run_in_words(run_rows.iloc[0])})" if is_named else ""
     if extra <= 0:
-        text = "Captured in another process{place}, the first step takes no longer than later ones."
+        text = "Under the profiler{place}, the first step takes no longer than later ones."
         return Claim(text, place=place)
     causes = run_rows[run_rows["extra_ms"] > 0].nlargest(MAX_CAUSES, "extra_ms")
     texts = [f"{escaped(row.cause.partition(' (')[0])} ({significant(row.extra_ms)} ms)" for row in causes.itertuples()]
-    text = "Captured in another process{place}, the first step takes {extra} ms more than later ones: mostly {texts}."
+    text = "Under the profiler{place}, the first step takes {extra} ms more than later ones: mostly {texts}."
     return Claim(text, place=place, extra=significant(extra), texts=listed(texts))
 
 
@@ -129,9 +129,9 @@ def tables(measured: Measured) -> list[Part]:
 
 
 DEFINITION_OF_CAUSES = (
-    "Each moment of a step has one cause, so the causes add up to the step: if threads do several things at once, the"
-    " upper row of the table counts. A kernel's code is loaded at its first launch. What cuBLAS"
-    " sets up appears as memory, loading, and time between calls. Both columns include the cost of the profiler."
+    "Each moment of a step has one cause, so the causes add up to the step; a moment with several causes counts for the"
+    " one that is higher in the table. A kernel's code is loaded at its first launch. What cuBLAS sets up appears as"
+    " memory, loading, and time between calls. The first and the later steps include the cost of the profiler."
 )
 
 

@@ -134,7 +134,7 @@ def test_where_the_first_step_takes_longer_is_told_with_the_causes_that_have_mos
     rows = [led | dict(zip(names, cause, strict=True)) | {"extra_ms": cause[1] - cause[2]} for cause in causes]
     text = answered(tables | {"first_step": FIRST_STEP.table(rows)})
     assert (
-        "Captured in another process, the first step takes 60.0 ms more than later ones: mostly loading of modules"
+        "Under the profiler, the first step takes 60.0 ms more than later ones: mostly loading of modules"
         " (40.0 ms) and no call (21.0 ms)."
     ) in text
     assert [cell.strip() for cell in line_of(text, "waiting").split("|")][2:7] == ["5.00", "6.00", "−1.00", "1", "1"]

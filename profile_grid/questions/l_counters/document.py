@@ -140,7 +140,7 @@ def tables(measured: Measured) -> list[Part]:
     """(l) The work of the kernels, parts and phases with the longest times; FLOPs of matrix multiplies; roofs."""
     return [
         ("What limits the time of the kernels of a run", _limits_table(measured)),
-        ("The kernels with the most time in a single pass, by launch size, and what limits them",
+        ("The kernels with the most time in a single pass, separately for each launch grid, and what limits them",
          _kernels_table(measured)),
         ("The parts of the model with the most time", _sums_table(measured, "part")),
         ("The phases", _sums_table(measured, "phase")),
@@ -175,8 +175,8 @@ def _kernels_table(measured: Measured) -> MarkdownTable:
         )  # fmt: skip
 
     headings = (
-        "kernel", "grid", "limited by", "occupancy limited by", "waits for", "ms", "share", "FLOP/s", "of FLOP roof",
-        "DRAM", "of DRAM roof", "FLOP/B", "occupancy", "waves", "tail",
+        "kernel", "launch grid", "limited by", "occupancy limited by", "waits for", "ms", "share", "FLOP/s",
+        "of FLOP roof", "DRAM", "of DRAM roof", "FLOP/B", "occupancy", "waves", "tail",
     )  # fmt: skip
     return lines_table(rows, gains.LEADING_KEYS, headings, cells, words=5)
 

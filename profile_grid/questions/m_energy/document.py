@@ -115,8 +115,8 @@ def _idle_energy(rows: pd.DataFrame) -> list[Claim]:
 def _counter(rows: pd.DataFrame) -> Claim:
     scatter = interval((rows["joules_per_step_std"] / rows["joules_per_step"]).dropna(), percent)
     return Claim(
-        "The counter ({names}) is updated every {ticks} ms, so it is exact to {most} of a window; the standard"
-        " deviation between windows is {scatter}.",
+        "The counter ({names}) is updated every {ticks} ms, so the energy of a window is accurate to {most};"
+        " the standard deviation between windows is {scatter}.",
         names=listed([escaped(name) for name in rows["counter"].unique()]),
         ticks=interval(rows["tick_ms"], significant), most=percent(rows["tick_share"].max()), scatter=scatter,
     )  # fmt: skip

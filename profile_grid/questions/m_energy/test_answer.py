@@ -111,10 +111,8 @@ def test_the_sentences_tell_the_extremes_the_precisions_and_the_contexts_of_thes
     assert f"{longer} (1024 instead of 512; 1 pair of runs)." in text
     assert "The GPU draws 400 W to 500 W during steps, at 0.08" in text
     assert " to 0.500 TFLOP/s per watt, and 125 W when idle." in text
-    assert (
-        "is updated every 100 ms, so it is exact to 2.0 % of a window; the standard deviation between windows is 1.0 %."
-        in text
-    )
+    assert "is updated every 100 ms, so the energy of a window is accurate to 2.0 %; the standard deviation" in text
+    assert "the standard deviation between windows is 1.0 %." in text
 
 
 def test_a_run_that_the_diagnosis_calls_launch_bound_under_the_profiler_is_none_where_the_gpu_hardly_waits_without():

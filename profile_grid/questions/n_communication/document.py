@@ -86,7 +86,8 @@ def _cost(every: pd.DataFrame) -> list[Claim]:
         work = config_in_words(slower.loc[slower["cost_share"].idxmax()])
         cost = f": {interval(slower['cost_share'], percent)} of the step, most in {work}"
     spread = interval(times["baseline_spread"].dropna(), percent)
-    others = f". In the others, it is within the variation between processes (standard deviation without it: {spread})"
+    others = ". In the others, the cost is within the variation between processes (standard deviation without"
+    others += f" communication: {spread})"
     return [
         Claim(
             "Without a profiler, communication costs time in {runs}{also}{cost}{others}.", "difference",
@@ -197,7 +198,7 @@ def tables(measured: Measured) -> list[Part]:
         ("Relative errors of the first step with reduced gradients, compared with an eager fp64 run of the"
          " entire batch",
          errors_table(measured.tables["communication_accuracy"], LEADING_KEYS)),
-        ("Compared with a run on one GPU", table_of("scaling", SCALING, words=1)),
+        ("Speed compared with one GPU", table_of("scaling", SCALING, words=1)),
     ]  # fmt: skip
 
 

@@ -170,7 +170,7 @@ def test_the_same_work_has_one_baseline_whose_spread_decides_what_can_be_told():
 def test_a_cost_within_the_spread_of_the_same_work_is_not_told():
     table, text = costs(60.0, 90.0, 65.0, 75.0, 55.0, 85.0, 70.0)
     assert set(table["verdict"]) == {"unclear"}
-    assert "communication costs time in none of 7 runs. In the others, it is within the variation" in text
+    assert "communication costs time in none of 7 runs. In the others, the cost is within the variation" in text
 
 
 def test_without_bytes_the_document_says_that_speed_cannot_be_told():

@@ -36,7 +36,7 @@ FINDING_NAMES = {  # of a rule: what it finds, as the subject of a sentence
     "unfused_attention": "unfused attention",
     "unfused_optimizer": "an unfused optimizer",
     "low_occupancy": "low occupancy",
-    "wave_tail": "partly empty last waves of blocks",
+    "wave_tail": "partly empty last waves of thread blocks",
     "exposed_communication": "exposed communication",
     "unsteady_steps": "unsteady steps",
     "waiting_for_data": "waiting for data",
@@ -143,7 +143,10 @@ def _host_time(measured: Measured) -> list[Claim]:
         text = "Tracing makes a step (its phases together) {factor} times as long as without a profiler."
         claims.append(Claim(text, factor=interval(slowdown, significant)))
     activities = [f"{_activity(activity)} {significant(us[activity].median())}" for activity in order]
-    text, medians = "Host time by activity, in µs per launch{medians}: {parts}.", " (medians)" if len(us) > 1 else ""
+    text, medians = (
+        "Host time by kind of work, in µs per launch{medians}: {parts}.",
+        " (medians)" if len(us) > 1 else "",
+    )
     claims.append(Claim(text, medians=medians, parts=listed(activities)))
     return [*claims, *(_functions(measured.tables["host_stacks"], us[NO_CALL]) if NO_CALL in us else [])]
 

@@ -119,15 +119,19 @@ def test_the_sentences_say_what_could_gain_most_and_what_cannot_be_told():
     lead = "The largest finding is fp32 matrix multiplies without tensor cores in 1 of 2 runs: at most 55.9 %"
     assert "Nothing is found in 1 of 2 runs." in text
     assert text.startswith(lead)
-    assert "Not checked, for the reasons below: partly empty last waves of blocks." in text
+    assert "Not checked, for the reasons below: partly empty last waves of thread blocks." in text
     others = [("low_occupancy", *SILENT[1:]), *((code, *SILENT[1:5], "a CPU", "-", "{}", "{}") for code in "abcd")]
-    assert "last waves of blocks and low occupancy; 4 rules." in sentences(replace(PLAIN, findings=(SILENT, *others)))
+    assert "last waves of thread blocks and low occupancy; 4 rules." in sentences(
+        replace(PLAIN, findings=(SILENT, *others))
+    )
     some = (
         PLAIN,
         replace(PLAIN, precision="tf32", findings=()),
         replace(PLAIN, precision="bf16", findings=PLAIN.findings[:1]),
     )
-    assert "Not checked, for the reasons below: partly empty last waves of blocks in 1 of 2 runs." in sentences(*some)
+    assert "Not checked, for the reasons below: partly empty last waves of thread blocks in 1 of 2 runs." in sentences(
+        *some
+    )
     optimizer = ("unfused_optimizer", *SILENT[1:])
     assert "an unfused optimizer" not in sentences(replace(PLAIN, findings=(*PLAIN.findings, optimizer))), "has none"
     trains = replace(PLAIN, mode="train_step", findings=(optimizer,))
@@ -139,7 +143,7 @@ def test_the_sentences_say_what_could_gain_most_and_what_cannot_be_told():
 def test_the_document_shows_findings_silent_rules_and_remedies():
     text = rendered([PLAIN, faster(5.0, precision="tf32")])["time_lost"]
     assert "matrix multiplies without tensor cores: 5.59 ms (55.9 %)" in line_of(text, "small", "512", "forward pass")
-    assert text.count("- partly empty last waves of blocks: no counters\n") == 1
+    assert text.count("- partly empty last waves of thread blocks: no counters\n") == 1
     assert "5.59 (55.9 %) | " in text and text.count(" yes |") == 1
 
 
@@ -190,7 +194,7 @@ def test_the_document_tells_what_the_host_does_and_where_its_python_is_in_no_cal
     assert (
         "While its calls are traced, the host needs 20.0 µs per launch of a step, 75.0 % of it in Python and PyTorch."
         "\n\n- Tracing makes a step (its phases together) 0.200 times as long as without a profiler.\n- Host"
-        " time by activity, in µs per launch: in Python and PyTorch 15.0 and launching 5.00.\n- The Python"
+        " time by kind of work, in µs per launch: in Python and PyTorch 15.0 and launching 5.00.\n- The Python"
         " function with the most time in Python and PyTorch is `linear (torch.nn.functional)`: 66.7 % of that time"
         " in the forward pass."
     ) in text
