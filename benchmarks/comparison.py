@@ -121,7 +121,7 @@ def settings_of_side(options: Namespace, side: str) -> dict:
 
 
 def finished_rounds(results: Path) -> int:
-    """The number of rounds in which every run was timed."""
+    """The number of rounds, from the first, that are marked as finished: every run was timed in them."""
     return next(number for number in itertools.count() if not (results / "processes" / f"{number + 1}.done").exists())
 
 

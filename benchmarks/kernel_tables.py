@@ -4,8 +4,8 @@
         [--sizes 1m_kernels 1m_ranges 200k_overlapping 10m_kernels 16m_ranges]
 
 The bare read, "reading the columns", runs the SELECTs that `kernels` needs, two tables at a time, into NumPy arrays,
-without checks. Each capture is generated once, with rows as wide as real ones. Every command runs REPEATS times (nsys
-once), and the fastest counts.
+without checks. Each capture is generated once, with rows as wide as real ones; by default the first three sizes. Every
+command runs --repeats times (nsys once), and the fastest counts.
 """
 
 import gzip
@@ -51,12 +51,13 @@ DEFAULT_SIZES = ["1m_kernels", "1m_ranges", "200k_overlapping"]
 DEFAULT_FOLDER = Path(tempfile.gettempdir()) / "kernel_tables_benchmark"
 REAL_CAPTURE = ROOT / "tests" / "captures" / "tiny_2025.3.1.sqlite.gz"
 KERNEL, RUNTIME, NVTX = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
+# As nsys encodes them: a thread in the lowest 24 bits, its process in the next 24, and an id of the machine above.
 PROCESS = 1 << 48 | 444 << 24
 MAIN_THREAD, AUTOGRAD_THREAD = PROCESS | 444, PROCESS | 481
 PUSH_POP, START_END = 59, 60
 NS_PER_LAUNCH = 5000
 KERNEL_NAMES = 60
-INNER_RANGE_NAMES = 20  # on each of the two innermost levels; the others have one name each, as in a model
+INNER_RANGE_NAMES = 20  # on each of the two innermost levels; the others have one name each, all without numbers
 LAUNCH_NAME_ID, OTHER_NAME_ID = 1000, 1001
 # The values of columns as SQL expressions of the row's number n. Other columns have the value of a real row.
 KERNEL_VALUES = {
@@ -68,6 +69,7 @@ CALL_START = f"n * {NS_PER_LAUNCH} * {{kernels}} / {{calls}} + 2000"
 RUNTIME_VALUES = {
     "start": CALL_START, "end": f"{CALL_START} + {3 * NS_PER_LAUNCH // 10} * {{kernels}} / {{calls}}",
     "correlationId": "n + 100",
+    # Call n launches kernel k if n = k * calls / kernels, rounded down: k is the first for which this is at least n.
     "nameId": "iif((n * {kernels} + {calls} - 1) / {calls} * {calls} / {kernels} = n,"
     f" {LAUNCH_NAME_ID}, {OTHER_NAME_ID})",
     "globalTid": f"iif(n % 3 = 0, {AUTOGRAD_THREAD}, {MAIN_THREAD})",

@@ -1,10 +1,10 @@
-"""Measures how long Snakemake takes to plan a grid: `python -m benchmarks.planning`. Nothing is run.
+"""Measures how long Snakemake takes to plan grids, by default of 60 and 6000 runs: `python -m benchmarks.planning`.
 
-Dry runs of workflows, each in a separate folder. Ratios are to the first:
+The fastest of several dry runs (of one above 1000 runs) of each workflow, in its own folder. Ratios are to the first:
 - a plain Snakefile with as many jobs as the runs of the grid have, each with one input, one output, a log, a message
   and a parameter: the time that Snakemake itself needs;
-- this project's grid;
-- the same grid with all results and all files made from them: nothing to do;
+- this project with a generated grid;
+- the same with made-up results and files made from them (benchmarks/finished_grid.py): nothing to do;
 - a minimal Snakefile: the time to start Snakemake.
 """
 

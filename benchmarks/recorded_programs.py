@@ -1,10 +1,10 @@
 """Records typical programs and compares them with plain runs: `python -m benchmarks.recorded_programs [nanogpt ...]`.
 
-Each program of tests/kernel_recorder/programs and benchmarks/programs runs three times: plainly, recorded by nsys
-(without it by PyTorch's profiler), and under torch.profiler with ranges around its phases
-(benchmarks/programs/in_phases.py). Without a GPU, the larger programs are small. The output and the exit status of the
-first two must be equal; most programs print a digest of their weights and random state. Six steps and each phase must
-have as many kernels as torch.profiler counts, on every rank. The exit status is 1 if anything differs.
+The programs of ALL run twice, plainly and recorded: by nsys, without it or if ALL says so by PyTorch's profiler. Their
+standard output and exit status must be equal; most programs print a digest of their weights and random state. Those
+that have a `step` in ALL run a third time, under torch.profiler with ranges around their phases
+(benchmarks/programs/in_phases.py): six steps and each phase must have as many kernels as it counts, on every rank.
+Without a GPU, the larger programs are small. The exit status is 1 if anything differs.
 
 --jobs programs run at once. --keep FOLDER keeps captures and outputs.
 """
@@ -39,11 +39,12 @@ LIMIT_S = 240
 
 @dataclass(frozen=True)
 class Program:
-    """A file with its arguments. Its run under torch.profiler is the reference."""
+    """A file with its arguments. Its run under torch.profiler, if there is one, is the reference."""
 
     file: str
     arguments: tuple[str, ...] = ()
-    step: str = "optimizer"  # what ends a step in the reference: an optimizer or a module; "": counts are not compared
+    # In the reference, a step ends when an "optimizer" has stepped, or begins when a "module" is called; "": none runs.
+    step: str = "optimizer"
     profiler: str | None = None  # if not that of the machine
     package: str | None = None  # that it needs
     needs_gpu: bool = False
@@ -57,7 +58,7 @@ class Program:
 
     @property
     def start(self) -> list[str]:
-        """The command before a Python file or before `-m MODULE`."""
+        """The beginning of its command: Python, or torchrun for several ranks. A Python file or `-m MODULE` follows."""
         if self.ranks == 1:
             return [sys.executable]
         return [*PYTHON, "torch.distributed.run", "--standalone", "--nproc-per-node", str(self.ranks)]

@@ -24,8 +24,8 @@ def values_by_name(program: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def constructor_arguments(program: Mapping[str, Any]) -> dict[str, Any]:
-    """The constructor's arguments in a run specification, with the run's values in place of their names. ValueError
-    tells which name is unknown."""
+    """The constructor's arguments in a run specification, with the run's values in place of their names. Raises
+    ValueError with the first unknown name."""
     names, values = run_value_names(program["arguments"]), values_by_name(program)
     for argument, name in names.items():
         if name not in values:

@@ -2,7 +2,7 @@
 driver's library, by its Python binding. Imports no torch.
 
 A GPU is named as in nvidia-smi and CUDA_VISIBLE_DEVICES: by its number, or by its UUID ("GPU-..."). If nvidia-smi is
-missing or fails, every answer is empty.
+missing or fails, what is read from its output is empty.
 """
 
 import subprocess
@@ -33,7 +33,7 @@ def gpus(*fields: str, gpu: str | None = None) -> list[dict[str, str]]:
 
 
 def compute_processes(gpu: str) -> list[int]:
-    """The process numbers, as the driver knows them, of the programs that use a GPU."""
+    """The process numbers, as the driver knows them, of the programs that compute on a GPU."""
     return [int(line) for line in _query("compute-apps=pid", gpu) if line.strip().isdigit()]
 
 
@@ -89,22 +89,22 @@ _STATE_FIELDS = (
 
 @dataclass(frozen=True)
 class GpuState:
-    """One reading; None for what could not be read. `host_uuids` are those of all GPUs of the host, if known."""
+    """One reading; None for what could not be read. `host_uuids` are those of all GPUs of the host; () if unknown."""
 
     driver: str | None = None
     sm_clock_mhz: int | None = None
     memory_clock_mhz: int | None = None
     temperature_c: int | None = None
     throttle_reasons: list[str] | None = None
-    processes: int | None = None  # number of processes that use the GPU
+    processes: int | None = None  # number of processes that compute on the GPU
     used_bytes: int | None = None
     free_bytes: int | None = None
     host_uuids: tuple[str, ...] = ()
 
 
 def gpu_state(gpu: str | None) -> GpuState:
-    """The state of this GPU: from NVML; if that does not know the GPU, from nvidia-smi, which takes a tenth of a second
-    or more. All None without a GPU, or if both fail."""
+    """The state of this GPU: from NVML; if that is missing or fails, from nvidia-smi, which takes a tenth of a second
+    or more. Nothing is known without a GPU, or if both fail."""
     if gpu is None:
         return GpuState()
     if (pynvml := nvml()) is None:

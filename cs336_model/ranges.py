@@ -27,12 +27,13 @@ Nesting, with a block's ranges once per layer (no layer numbers: a block's range
             block (again, as in forward)
         optimizer, synchronize
 
-On several GPUs, `all-reduce, bytes = N` is around each call that communicates; with DDP, it is inside `all-reduce,
-bucket = K`. `wait for all-reduce` is around the wait for all-reduces that began in the backward pass. `broadcast`,
-`all-gather` and `reduce-scatter` name their bytes, too. With FSDP, they are inside `all-gather` and `reduce-scatter`,
-which include the copies that they need, and `wait for all-gather` is around the wait.
+On several GPUs, `all-reduce, bytes = N` is around each all-reduce; with DDP, it is inside `all-reduce, bucket = K`.
+`all-reduce buffers` is around what makes or fills buffers for them, and `wait for all-reduce` around the wait for those
+that began in the backward pass. `broadcast`, `all-gather` and `reduce-scatter` name their bytes, too. With FSDP, they
+are inside `all-gather` and `reduce-scatter`, which include the copies that they need, and `wait for all-gather` is
+around the wait.
 
-This module imports neither torch nor nvtx until an emitter that needs them is chosen.
+This module imports neither torch nor nvtx until an emitter other than "none" is chosen.
 """
 
 import functools
@@ -86,7 +87,7 @@ PHASES_OF_MODE = {
     "forward_backward": (FORWARD, LOSS, BACKWARD),
     TRAIN_STEP: PHASES,
 }
-MODULE_RANGE = "module {}"  # of a module that is called like another range
+MODULE_RANGE = "module {}"  # of a module that has the name of another range
 AROUND_PARTS = {COMPILE, WARMUP, MEASURE, NO_SYNC, STEP, FORWARD, BACKWARD, OPTIMIZER, SYNCHRONIZE}
 EMITTERS = ("none", "nvtx", "record_function")
 
@@ -159,8 +160,8 @@ def emit_ranges(emitter: Any) -> None:
 
 
 def mark_modules(model: Any) -> None:
-    """Makes each call of a module of this torch model a part, named by the module's path, unless spans do nothing:
-    timed runs must not pay for it."""
+    """Makes each call of a module of this torch model a part, named as by range_marks.module_parts.module_names, unless
+    spans do nothing: timed runs must not pay for it."""
     global _modules
     if _modules is not None:
         _modules.end()
@@ -202,5 +203,5 @@ def silence_spans_while(is_silent: Callable[[], bool]) -> None:
 
 
 def _is_part(name: str) -> bool:
-    """Whether a range is a part of the model, which the backward pass opens again."""
+    """Whether a range is a part of the model, or the loss: the backward pass opens it again."""
     return name not in AROUND_PARTS and not name.startswith(COMMUNICATION)

@@ -62,8 +62,8 @@ def _encoding(kind: pa.DataType) -> str | None:
 
 
 def with_declared_columns(name: str, table: pd.DataFrame | None) -> pd.DataFrame:
-    """The merged table of this name with the declared columns. An absent dimension gets its default, an absent stage
-    "not requested" and no time; other absent columns are empty. Without a table, it has no rows."""
+    """The merged table of this name with the declared columns. An absent dimension gets its default, an absent status
+    "not requested", an absent column of `cost` 0; others are empty. Without a table, it has no rows."""
     names = declared_tables()[name].all_names
     table = pd.DataFrame(columns=names) if table is None else table
     absent = {column: _value_if_absent(name, column) for column in names if column not in table}
@@ -116,7 +116,7 @@ WORK_COLUMNS = [*MODEL_SIZES, *(key for key in dimensions.KEYS if key != dimensi
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """Results of a grid below docs/. Its `questions`, empty for all; its `document` of answers."""
+    """Results of a grid below docs/: the `questions` that it is about (empty: all), the `document` with its answer."""
 
     folder: Path
     questions: tuple[str, ...] = ()
@@ -153,8 +153,8 @@ class Example:
         return [*self.questions] if self.document != ALL_ANSWERS else document_names(runs)
 
     def links(self, up: str = "../") -> dict[str, Claim]:
-        """By question, a sentence with a link to the study that also answers it, with its answer if these runs have
-        none. `up` is the path to this example's folder from the file with the links."""
+        """By question, a sentence with a link to the study that also answers it; if these runs have no answer, with
+        that of the study. `up` is the path to this example's folder from the file with the links."""
         return {question: _link(self, question, _study(name), up) for question, name in self.see_also.items()}
 
     def documents(self, runs: pd.DataFrame) -> list[str]:
@@ -234,7 +234,7 @@ def _model_by_work(runs: pd.DataFrame) -> dict[tuple, str]:
 
 @cache
 def answer_of(example: Example, question: str) -> Claim:
-    """The first sentence of an example on a question."""
+    """The first sentence of an example on a question, for its first machine."""
     tables = example.tables()
     machine = by_machine(tables["runs"])[0]
     return section(*machine, tables["runs"], tables, [question]).sentences[question][0]
@@ -262,7 +262,7 @@ def main() -> None:
 
 
 def add_absent_columns(folder: Path) -> None:
-    """Adds to the merged tables in a folder the columns that they lack."""
+    """Gives the merged tables in a folder the declared columns: those that they lack, and no others."""
     on_disk = CommittedTables(folder)  # unchecked
     for name in MERGED:
         table = with_declared_columns(name, on_disk[name])

@@ -147,7 +147,7 @@ def relative_link(link: str, folder: Path) -> str:
 
 
 def set_anchors(tokens: list[Token]) -> str:
-    """Sets the anchor of every heading; returns the contents of the page as HTML, "" for fewer than three headings."""
+    """Sets the anchor of every heading; returns a list of those of level 2 as HTML, "" if they are fewer than three."""
     entries, anchors = [], set()
     for token, inner in itertools.pairwise(tokens):
         if token.type != "heading_open":

@@ -90,7 +90,7 @@ def _varying(example: Example) -> str:
 
 
 def _several_processes() -> list[str]:
-    """The studies that timed each run in several processes, with the number of processes."""
+    """The studies in which a run was timed in several processes, with the largest number of them."""
     counts = {example.folder.name: example.merged()["runs"]["processes_timed"].max() for example in EXAMPLES}
     return [f"in `{study}`: in {count:.0f}" for study, count in counts.items() if count > 1]
 

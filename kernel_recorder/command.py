@@ -1,7 +1,7 @@
 """`kernel-tables record`: runs a program, records a window of it, keeps the capture, and summarises it.
 
-All messages go to standard error, since standard output is the program's. The exit status is the program's; 3 if the
-program succeeded and nothing was recorded.
+All messages go to standard error, since standard output is the program's. The exit status is the program's (0 if --end
+ended it); 3 if it is 0 and no capture was kept.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 CODES_OF_EVERY_WINDOW = frozenset({"nsys_hedge", "nsys_warning"})
 CODES_OF_CUT_WINDOWS = frozenset({"short_steps"})  # the step in which the program ended, which is reported separately
 STEPS_VARY, UNSTEADY_STEPS = "steps_vary", "unsteady_steps"  # codes of findings
-NOTHING_RECORDED = 3  # the exit status
-MAX_ROWS = 40  # of ranges; the capture has them all
+NOTHING_RECORDED = 3  # the exit status if no capture was kept
+MAX_ROWS = 40  # of ranges or kernels; the capture has them all
 MAX_LOSSES = 3  # `kernel-tables diagnose` prints them all
 MAX_PROGRAM_CHARS = 300
 HIDDEN = "***"
@@ -60,7 +60,7 @@ ABSOLUTE_PATH = re.compile(r"(?:~|/|[A-Za-z]:\\)[^\s=,:]*[/\\](?=[^/\\\s])")
 
 
 def record(options: argparse.Namespace) -> int:
-    """The program's exit status. Raises TraceError before the program runs if it cannot be recorded."""
+    """Records the program, and returns the exit status. Raises TraceError before it runs if it cannot be recorded."""
     settings = settings_of(options, options.profiler or nsys_profile.profiler_of_this_machine())
     program = options.program[1:] if options.program[:1] == ["--"] else options.program
     require_program(program)
@@ -96,7 +96,7 @@ def _end_sentences(program_end: ProgramEnd, time_limit_s: float | None) -> Itera
 
 
 def _keep(recordings: Sequence[Outcome], handover: Path, output: Path, program: str) -> list[Path | TraceError]:
-    """Writes the capture of each process, and returns its path, or the error why there is none."""
+    """Writes the captures, and returns for each process the path of its capture, or the error why there is none."""
     try:
         return keeping.keep_recordings(handover, output, [outcome.recorded_process(program) for outcome in recordings])
     except TraceError as error:
@@ -107,7 +107,8 @@ def _keep(recordings: Sequence[Outcome], handover: Path, output: Path, program: 
 
 
 def _print_captures(recordings: Sequence[Outcome], captures: Sequence[Path | TraceError]) -> None:
-    """Prints which captures were kept, and what is in them: of the first in full, last."""
+    """Prints which captures were kept and remarks on them, what is in each (the first one last, and in full), and the
+    cost of communication between several."""
     pairs = []
     for outcome, capture in zip(recordings, captures, strict=True):
         if isinstance(capture, TraceError):
@@ -151,7 +152,7 @@ def _print_communication(recordings: Sequence[Outcome], captures: Sequence[Path]
 
 
 def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
-    """Prints the findings of `check`; in full also the ranges or kernels, and where time is lost."""
+    """Prints the unexpected findings of `check`; `in_full` also the ranges or kernels, and where time is lost."""
     from kernel_tables.diagnosis.diagnose import diagnose
     from kernel_tables.diagnosis.scope import Scope
     from kernel_tables.diagnosis.step_rules import differ_in_work
@@ -182,7 +183,7 @@ def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
 
 
 def _is_explained(loss: Diagnosis, outcome: Outcome) -> bool:
-    """Whether the sentence on what varies between steps explains already why some are slow."""
+    """Whether `loss` is about slow steps, and the sentence on what varies between steps already explains them."""
     from kernel_tables.diagnosis.step_rules import DRIFT
 
     if loss.code != UNSTEADY_STEPS or abs(loss.evidence["drift_percent"]) >= 100 * DRIFT:
@@ -192,7 +193,7 @@ def _is_explained(loss: Diagnosis, outcome: Outcome) -> bool:
 
 
 def _print_rows(trace: Trace, step_name: str, capture: Path, under: str | None) -> None:
-    """The tree of ranges, all or those `under` one, and where the time of a step goes; without ranges, the kernels."""
+    """Prints the tree of ranges (all, or inside `under`), or without ranges the kernels; then the time of a step."""
     from kernel_tables.diagnosis.scope import Scope
     from kernel_tables.diagnosis.step_time import step_time
     from kernel_tables.terminal.tables import kernel_lines, names_of, rest_line, tree_lines
@@ -222,8 +223,8 @@ def _say(*sentences: str) -> None:
 
 
 def program_text(arguments: Sequence[str]) -> str:
-    """The command line without secrets: values that look like one, or whose options do, are hidden, and of absolute
-    paths only the last name remains."""
+    """The command line without secrets, at most MAX_PROGRAM_CHARS long: values that look like a secret, or whose names
+    do, are hidden, as are users in URLs; of absolute paths only the last name remains."""
     text = " ".join(_without_secrets(arguments))
     return text if len(text) <= MAX_PROGRAM_CHARS else text[: MAX_PROGRAM_CHARS - 1] + "…"
 
@@ -255,5 +256,5 @@ def _without_secret_or_folder(argument: str) -> str:
 
 
 def _without_folder(text: str) -> str:
-    """The last name of an absolute path; other texts are unchanged."""
+    """The last name of an absolute path with folders; other texts are unchanged."""
     return PurePath(text).name if ABSOLUTE_PATH.match(text) else text

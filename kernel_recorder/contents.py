@@ -48,7 +48,7 @@ def varying_sentence(window: dict) -> Iterator[str]:
 
 
 def odd_steps(window: dict) -> set[int]:
-    """The numbers of the steps that call models differently than most, from 0."""
+    """The numbers, from 0, of the complete steps whose calls of models are not the most frequent ones."""
     steps = _calls_by_step(window)
     usual = max(steps, key=steps.count, default={})
     return {number for number, step in enumerate(steps) if step != usual}

@@ -29,13 +29,14 @@ class recorded:
         @kernel_tables.recorded("step", skip=5, steps=3, ranges="modules")
         def train_step(): ...
 
-    The first `skip` times are skipped, the next `steps` are recorded together; afterwards it only opens the range.
-    Create it once, before a loop. `ranges="modules"` or `"modules:DEPTH"` gives ranges to the modules, also in what
-    inductor compiles between the creation and the end of the window. `capture` is the file (`output` or
-    recording.sqlite), once it is written; `trace()` reads it.
+    The first `skip` times are not recorded, the next `steps` are, together; afterwards it only opens the range. Create
+    it once, before a loop. `ranges="modules"` or `"modules:DEPTH"` gives ranges to the modules, also in what inductor
+    compiles between the creation and the end of the window. `capture` is the file, once it is written (`output`, or
+    recording.sqlite, or if that exists recording-2.sqlite and so on); `trace()` reads it.
 
-    Raises TraceError if `output` exists or the profiler recorded nothing, RuntimeError if PyTorch's profiler is running
-    already; if the block raises, there is no capture. `kernel-tables record` leaves the profiler to it.
+    Raises TraceError if `output` exists or cannot be written, or the profiler recorded nothing; RuntimeError if
+    PyTorch's profiler is running already. If a recorded block raises, there is no capture. `kernel-tables record`
+    leaves the profiler to it.
     """
 
     def __init__(

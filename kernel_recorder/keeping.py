@@ -28,8 +28,8 @@ LAST_STEP_QUERY = """
 
 
 def free_output(requested: Path | None, *, has_ranks: bool = True) -> Path:
-    """The path of the capture; with `has_ranks`, captures of other ranks may be written next to it. TraceError if a
-    file of such a name exists, or none can be written."""
+    """The path for the capture: `requested`, or the first free default. With `has_ranks`, captures of other ranks may
+    be written next to it. TraceError if a file of `requested` or of a rank exists, or none can be written."""
     output = _free_path(DEFAULT_OUTPUT, has_ranks) if requested is None else requested
     if existing := _existing_file(output, has_ranks):
         raise TraceError(f"{existing}: the file exists and is not overwritten; name another with -o FILE")
@@ -54,7 +54,7 @@ class RecordedProcess:
     pid: int
     by_nsys: bool
     torch_version: str
-    ended_in_step: bool = False  # the program ended inside the last range `step`
+    ended_in_step: bool = False  # the window ended inside the last range `step`
     rank: int | None = None
     rank_count: int = 1
     window: dict[str, object] = field(default_factory=dict)
@@ -63,11 +63,11 @@ class RecordedProcess:
 def keep_recordings(
     handover: Path, output: Path, processes: Sequence[RecordedProcess], *, has_ranks: bool = True
 ) -> list[Path | TraceError]:
-    """Writes the capture of each process, and returns its path, or the error why there is none.
+    """Writes the captures, and returns for each process the path of its capture, or the error why there is none.
 
     The path is `output`, for a rank N > 0 `output_rankN`; if a file has appeared there meanwhile, the next free number.
-    Captures appear complete or not at all. Raises TraceError if the profiler wrote nothing, OSError if the disk is
-    full; then there is no capture.
+    Captures appear complete or not at all. Raises TraceError if nsys wrote no report or cannot export it, OSError if
+    the disk is full; then there is no capture.
     """
     output = _free_path(output, has_ranks)
     if any(process.by_nsys for process in processes):
@@ -103,7 +103,7 @@ def _write_capture(handover: Path, process: RecordedProcess, path: Path) -> None
 
 
 def _add_facts(capture: Path, process: RecordedProcess) -> None:
-    """Adds the rank and the facts about the window to a capture, if it has a table for such facts."""
+    """Adds the rank, if there are several, and the facts about the window to a capture that has a table for facts."""
     facts = [] if process.rank is None else [(RANK_KEY, str(process.rank)), (RANKS_KEY, str(process.rank_count))]
     if process.window:
         facts.append((WINDOW_KEY, json.dumps(process.window)))
@@ -119,7 +119,7 @@ def _table_names(database: sqlite3.Connection) -> set[str]:
 
 
 def _export_report(handover: Path) -> None:
-    """Exports the report with the payloads of NCCL's calls."""
+    """Exports the report with the payloads of NCCL's calls. TraceError if there is none, or nsys fails."""
     report = handover / REPORT_FILE
     if not report.exists():
         log = (handover / NSYS_LOG_FILE).read_text(errors="replace")
@@ -140,13 +140,13 @@ def _write_trace(trace_path: Path, capture: Path, torch_version: str) -> None:
 
 
 def _free_path(path: Path, has_ranks: bool) -> Path:
-    """The path, or the first of recording-2.sqlite, recording-3.sqlite, ... that is free."""
+    """The path if it is free, else the first free one of recording-2.sqlite, recording-3.sqlite, ..."""
     numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
     return next(candidate for candidate in chain([path], numbered) if not _existing_file(candidate, has_ranks))
 
 
 def _existing_file(path: Path, has_ranks: bool) -> Path | None:
-    """An existing file that would be overwritten, or with `has_ranks`, mistaken for the capture of a rank."""
+    """An existing file that would be overwritten or, with `has_ranks`, mistaken for a rank's capture; else None."""
     if path.exists() or path.is_symlink():
         return path
     rank_filename = re.compile(rf"{re.escape(path.stem)}_rank\d+{re.escape(path.suffix)}")

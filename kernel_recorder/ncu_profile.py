@@ -70,8 +70,8 @@ def counters_command(program: Sequence[str], table: Path, of_round: Round) -> li
     file. No report is written.
 
     Configurations are distinguished by full names: without --kernel-name-base all instances of a template would be
-    one, without notice; --rename-kernels would shorten them. Clocks are not changed, since times are not taken from
-    here; caches are emptied before each pass, so that bytes are those of a kernel that finds nothing in a cache.
+    one, without notice; --rename-kernels would shorten them. Clocks are not changed, since counted times only tell
+    launches apart; caches are emptied before each pass, so that bytes are those of a kernel that finds nothing cached.
     """
     return [
         "ncu", "--profile-from-start", "off", "--clock-control", "none", "--cache-control", "all",

@@ -36,7 +36,7 @@ def _missing_window_reason(outcome: Outcome) -> str:
 
 
 def _unreached_window_reason(outcome: Outcome, reached: str) -> str:
-    """Why no window began, though PyTorch was imported; `reached` is how many steps, calls or instances came."""
+    """Why no window began, though PyTorch was imported; `reached` says how many steps, calls or instances came."""
     settings = outcome.settings
     steps_made = sum(count for kind, _, count in outcome.repetitions() if kind != "module")  # replays of graphs, too
     has_optimizer = any(note.get("has_optimizer") for note in outcome.notes)
@@ -69,7 +69,7 @@ def _unreached_window_reason(outcome: Outcome, reached: str) -> str:
 
 
 def _repetitions_phrase(outcome: Outcome) -> str:
-    """What the program repeated, in words: " (4 steps of AdamW, 30 calls of GPT)"."""
+    """The first three actions that the program repeated: " (4 steps of AdamW, 30 calls of GPT)"; "" without any."""
     repetitions = outcome.repetitions()
     texts = [f"{count} {STEP_NOUNS.get(kind, 'step')}s of {visible(name)}" for kind, name, count in repetitions]
     return f" ({', '.join(texts[:3])})" if texts else ""

@@ -33,8 +33,8 @@ def profile_command(
 
     With a `window`, CUDA_CALLS or an NVTX range as "name@domain", only that is recorded, and the program goes on after
     it (the default, stop-shutdown, would end it). Sampling and context switches are off: they need rights that many
-    hosts do not give, and no question here needs them. `host` adds what slows the program down: calls of the OS runtime
-    of 1 µs and longer, and a thousand Python stacks a second.
+    hosts do not give, and no question here needs them. `host` adds what slows the program down: with OS_RUNTIME calls
+    of the OS runtime of 1 µs and longer, with PYTHON a thousand Python stacks a second.
     """
     trace = ",".join(["cuda", "nvtx", *([OS_RUNTIME] if OS_RUNTIME in host else [])])
     command = ["nsys", "profile", f"--trace={trace}", "--sample=none", "--cpuctxsw=none", "--force-overwrite=true"]

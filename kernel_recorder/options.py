@@ -72,7 +72,7 @@ def _add_window_options(command: argparse.ArgumentParser) -> None:
 
 
 def settings_of(options: argparse.Namespace, profiler: str) -> handover.Settings:
-    """The settings from the arguments. TraceError if they contradict each other."""
+    """The settings from the arguments. TraceError if one is invalid."""
     if options.steps < 1 or options.skip < 0:
         raise TraceError("--steps has to be at least 1, and --skip at least 0")
     window = _window_kind(options)

@@ -10,7 +10,7 @@ from kernel_recorder import keeping
 from kernel_recorder.in_process.handover import CALLS, NSYS, PATIENCE_S, RANK, STEPS, Settings, is_alive
 from kernel_recorder.program import ProgramEnd
 
-FINAL_EVENTS = ("saved", "lost", "refused", "exit")  # after these notes, a process writes no window
+FINAL_EVENTS = ("saved", "lost", "refused", "exit")  # a process writes no window after these, or starts over
 STEP_TIME_KEYS = ("step_before_s", "step_within_s")
 STEP_NOUNS = {"module": "call", "graph": "replay"}  # by what defines a step; else "step"
 
@@ -18,7 +18,8 @@ STEP_NOUNS = {"module": "call", "graph": "replay"}  # by what defines a step; el
 def outcomes(
     settings: Settings, notes: list[dict], program_end: ProgramEnd, *, folder_is_gone: bool = False
 ) -> list[Outcome]:
-    """The outcome of each recorded process, in the order of ranks; if there is none, that of the program."""
+    """The outcome of each process that opened a window; if one of them is a rank, of all ranks of its run, in their
+    order. If no window opened, one outcome of the whole program."""
     opened = [note["pid"] for note in notes if note["event"] == "open"]
     if not opened:
         return [Outcome(settings, notes, program_end, folder_is_gone=folder_is_gone)]
@@ -29,14 +30,15 @@ def outcomes(
 
 
 def _rank_notes(notes: list[dict], opened: Collection[int]) -> dict[int, dict]:
-    """The last note on its rank, by process, of the run whose ranks `opened` windows; empty if no rank did."""
+    """By process, the last note on its rank, for all ranks of the runs of `opened` processes; empty without ranks."""
     rank_notes = {note["pid"]: note for note in notes if note["event"] == RANK}
     runs = {rank_notes[pid]["run"] for pid in opened if pid in rank_notes}
     return {pid: note for pid, note in rank_notes.items() if note["run"] in runs}
 
 
 def is_recorded(notes: list[dict]) -> bool:
-    """Whether all windows that opened are written, also those of other ranks that are still expected."""
+    """Whether a window is written, and no other is to be expected: all processes that opened one, and for PATIENCE_S
+    all ranks of their run, have finished or ended."""
     saved_s = [note["unix_s"] for note in notes if note["event"] == "saved"]
     if not saved_s:
         return False
@@ -49,7 +51,8 @@ def is_recorded(notes: list[dict]) -> bool:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The notes of one recorded process; if there is none, those of all processes of the program."""
+    """The notes of one process, and those on windows that others did not get; if no window opened, the notes of all
+    processes of the program."""
 
     settings: Settings
     notes: list[dict]
@@ -59,18 +62,18 @@ class Outcome:
 
     @property
     def rank(self) -> int | None:
-        """Its number among several ranks, None if it is the only one."""
+        """Its number among several ranks, None if there are not several."""
         return self.rank_note and self.rank_note["number"]
 
     @property
     def opened(self) -> dict | None:
-        """The notes on the opening of the window and on its first step, in one; None if it did not open."""
+        """The note on the opening of the window, with later facts about its steps; None if it did not open."""
         opened, steps = self.last_note("open"), self.last_note("steps")
         return opened and {**opened, **(steps or {})}
 
     @property
     def has_prelude(self) -> bool:
-        """Whether the window has steps, and opened before the first of them, since a CUDA graph was captured."""
+        """Whether the window has steps of the recorder, and opened before them, since a CUDA graph was captured."""
         return bool(self.expected_steps) and self.last_note("steps") is not None
 
     @property
@@ -101,7 +104,7 @@ class Outcome:
 
     @property
     def expected_steps(self) -> int | None:
-        """The expected number of complete ranges `step`; None if none were opened, or the number is unknown."""
+        """The expected number of complete ranges `step`; None if the recorder opened none, or did not see the end."""
         return self.closed["done"] if self._has_steps and self.closed else None
 
     @property
@@ -129,7 +132,7 @@ class Outcome:
         return facts | closed.get("contents", {})
 
     def repetitions(self) -> list[tuple[str, str, int]]:
-        """What the program repeated until it ended: kind, name and count of each."""
+        """The first actions that the program repeated until it ended: kind, name and count of each."""
         return [row for note in self.notes if note["event"] == "exit" for row in note.get("repeated", ())]
 
     def last_note(self, event: str) -> dict | None:

@@ -1,4 +1,4 @@
-"""Runs the recorded program, with its own streams, signals and folder, and one more entry in its PYTHONPATH."""
+"""Runs the recorded program, with its own streams, signals and folder; only its environment has further variables."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ REPORT_FILE, NSYS_LOG_FILE = "capture.nsys-rep", "nsys.log"
 # Without it a replayed CUDA graph is one row without a name, which includes the time between its kernels.
 NSYS_OPTIONS = ("--cuda-graph-trace=node",)
 PASSED_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-PATIENCE_S = 10.0  # for the program to end by itself
+PATIENCE_S = 10.0  # after each signal, for the program to end by itself
 POLL_S = 0.2
 
 
@@ -68,10 +68,10 @@ def run_recorded(
     time_limit_s: float | None,
     end_when: Callable[[], bool],
 ) -> ProgramEnd:
-    """Runs the program to its end, to its time limit, or until `end_when`, which is called regularly, returns true.
+    """Runs the program, and ends it at its time limit, or once `end_when`, which is called regularly, returns true.
 
     The notes of its processes and the files of nsys are in `handover` afterwards. Ctrl-C reaches the program from the
-    terminal, as always; other signals of this process are passed on.
+    terminal, as always; this process passes PASSED_SIGNALS on.
     """
     with _running_program(program, handover, under_nsys=under_nsys) as process, _signals_passed_to(process):
         return _wait_for_end(process, time_limit_s or float("inf"), end_when, handover / ENDING_FILE)
@@ -108,7 +108,7 @@ def _running_program(program: Sequence[str], handover: Path, *, under_nsys: bool
 
 @contextmanager
 def _signals_passed_to(process: subprocess.Popen) -> Iterator[None]:
-    """While the program runs, passes signals to it, and ignores Ctrl-C, which the terminal sends to it, too."""
+    """While the program runs, passes PASSED_SIGNALS to it, and ignores what the terminal sends to it, too."""
     handlers = {number: lambda received, _: process.send_signal(received) for number in PASSED_SIGNALS}
     handlers |= {signal.SIGINT: lambda *_: None, signal.SIGQUIT: lambda *_: None}
     originals = {number: signal.getsignal(number) for number in handlers}
@@ -140,7 +140,7 @@ def _wait_for_end(
 
 
 def _end_program(process: subprocess.Popen) -> int:
-    """Ends a program, with time to write its recording, and returns its status."""
+    """Ends a program, with time to write its recording, and returns its return code."""
     for number in (signal.SIGINT, signal.SIGTERM):
         process.send_signal(number)
         with suppress(subprocess.TimeoutExpired):

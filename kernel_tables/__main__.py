@@ -32,7 +32,7 @@ COMMAND_SUMMARIES = {  # of commands that are no modules
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit status: 0; 1 for findings; 2 for bad input; that of a recorded program."""
+    """The exit status: 0; 1 for findings or differences; 2 for bad input; 130 after Ctrl-C; that of `record`."""
     parser = command_parser()
     if not (sys.argv[1:] if arguments is None else arguments):
         parser.print_help(sys.stderr)
@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that names the command or option that was probably meant."""
+    """A parser that names the command, or the value of an option, that was probably meant."""
 
     def error(self, message: str) -> NoReturn:
         match = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)

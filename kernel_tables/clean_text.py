@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-# Control characters, marks that change the direction of text, ends of lines, halves of surrogate pairs.
+# Control characters, marks of byte order and of the direction of text, ends of lines, halves of surrogate pairs.
 INVISIBLE_CHARACTERS = r"\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
 INVISIBLE = re.compile(f"[{INVISIBLE_CHARACTERS}]")
 INVISIBLE_OR_NEWLINE = re.compile(f"[\n{INVISIBLE_CHARACTERS}]")
@@ -28,7 +28,7 @@ def visible(text: str) -> str:
 
 
 def visible_lines(text: str) -> str:
-    """The text with invisible characters escaped, except the ends of lines."""
+    """The text with invisible characters escaped, except newlines (\\n)."""
     return INVISIBLE.sub(lambda match: _escape(match[0]), text)
 
 

@@ -1,7 +1,7 @@
 """The columns of tables: declared as text, one line each. Imports nothing heavy.
 
-TABLES are those of captures: what commands write, and what `kernel_tables.read` gives. The page of columns and the JSON
-schema are made of them.
+TABLES are what commands write, and what `kernel_tables.read` returns. The page of columns and the JSON schema are made
+of them.
 """
 
 from collections.abc import Iterable

@@ -15,7 +15,7 @@ FACTS = {"EXPORT_PRODUCT_VERSION": "nsys", "EXPORT_SCHEMA_VERSION": "schema", "C
 APPEARED, GONE, COUNT, TIME, SAME, FACT = "appeared", "gone", "count", "time", "same", "fact"
 TOLERANCE = 0.01  # two complete grids on two H200s agreed within 0.55 %
 MIN_SHARE = 0.001  # of the step; smaller changes of time do not count
-STANDARD_ERRORS = 2  # of the mean over steps; smaller changes of time do not count
+STANDARD_ERRORS = 2  # of the difference of the means over steps; smaller changes of time do not count
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,9 @@ def changes(before: Side, after: Side, tolerance: float = TOLERANCE, everything:
     """What differs, with the columns of `diff`: facts first, then phases, parts, classes and kernels, each by how much
     its time changed.
 
-    Launches per step have changed if they differ at all; a time has, if it changed by more than `tolerance` of itself,
-    than MIN_SHARE of the step, and than STANDARD_ERRORS of its mean over steps. With `everything`, also what is alike.
+    Launches per step have changed if they differ at all. A time has, if it changed by more than `tolerance` of the
+    longer one, MIN_SHARE of the longer step, and STANDARD_ERRORS of the difference. With `everything`, also names that
+    are alike; facts that are alike are left out.
     """
     facts = pd.DataFrame({"before": before.facts, "after": after.facts}, dtype=object).fillna("unknown")
     facts = facts[facts["before"] != facts["after"]].rename_axis("name").reset_index()

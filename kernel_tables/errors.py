@@ -58,7 +58,7 @@ CODES = IMPOSSIBLE | INCOMPLETE | ODD
 class Finding:
     """What is wrong, what it means for the figures, and what to do."""
 
-    severity: str  # error: figures are wrong or missing; warning: odd, but nothing is lost
+    severity: str  # error: figures are wrong or missing; warning: odd, but nothing is known to be lost
     code: str  # one of CODES
     message: str  # one line
 
@@ -73,7 +73,7 @@ def finding(code: str, message: str) -> Finding:
 
 
 class TraceError(Exception):
-    """A capture cannot be read; the message is one line: the fact, the likely cause, the next step."""
+    """A capture, option or rule cannot be used; the message is one line: the fact, the likely cause, the next step."""
 
 
 class NotConserved(TraceError):

@@ -1,4 +1,4 @@
-"""Checks before a file is written: a capture is never overwritten, and a full disk is reported as such."""
+"""Checks before a file is written: no input or capture of nsys is overwritten, and a full disk is reported as such."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ def full_disk_as_os_error(path: Path) -> Iterator[None]:
 
 
 def require_no_capture(target: Path, inputs: Iterable[Path]) -> None:
-    """Raises TraceError if `target` is one of `inputs`, by any name or link, or another capture."""
+    """Raises TraceError if `target` is one of `inputs`, by any name or link, or any existing report or SQLite file."""
     if any(is_same_file(target, path) for path in inputs):
         raise TraceError(f"{target}: that is the capture itself, which is never written over; name another file")
     is_named_so = target.name.removesuffix(".gz").endswith((".sqlite", *REPORT_SUFFIXES))
@@ -35,7 +35,7 @@ def require_no_capture(target: Path, inputs: Iterable[Path]) -> None:
 
 
 def reports_beside(path: Path) -> list[Path]:
-    """The nsys reports with the name of an SQLite file, from which it was exported."""
+    """The nsys reports next to an SQLite file that have its name, so that it was probably exported from them."""
     stem = path.name.removesuffix(".gz").removesuffix(".sqlite")
     candidates = (path.with_name(stem + suffix) for suffix in REPORT_SUFFIXES)
     return [report for report in candidates if report != path and report.exists()]

@@ -14,8 +14,9 @@ from kernel_tables.trace import Trace
 
 
 class Frames(NamedTuple):
-    """The tables of captures, with the columns of kernel_tables.columns.TABLES; `rank` if there are several ranks.
-    Times are integer nanoseconds. `notes` say what the captures do not hold, a line each."""
+    """The tables of captures, with the columns of kernel_tables.columns.TABLES; `rank` if there are several captures.
+    Times are nanoseconds, all but means and deviations integers. `notes` say what JSON of torch.profiler lacks, a line
+    each."""
 
     activities: pd.DataFrame
     ranges: pd.DataFrame  # the tree: `range` is the path, `depth` 0 for the outermost
@@ -25,7 +26,7 @@ class Frames(NamedTuple):
 
 
 def read(*paths: str | os.PathLike, under: str | None = None, up_to_damage: bool = False) -> Frames:
-    """The tables of one capture, or of the captures of the ranks of a run, in their order.
+    """The tables of one capture, or of the captures of the ranks of a run, by rank.
 
     A capture is JSON of torch.profiler, an nsys SQLite export, an .nsys-rep, or one of them gzipped. With `under`, only
     what is inside ranges of this name; with `up_to_damage`, invalid JSON as far as it is valid. Raises TraceError.

@@ -32,7 +32,7 @@ def escaped(text: str) -> str:
 
 
 def with_code(text: str) -> str:
-    """The text as Markdown, in which only words between backticks are code."""
+    """The text as Markdown, with words between backticks as code; if backticks do not pair, it is only escaped."""
     parts = text.split("`")
     if len(parts) % 2 == 0 or not all(word.strip() for word in parts[1::2]):
         return escaped(text)
@@ -40,7 +40,7 @@ def with_code(text: str) -> str:
 
 
 def code(text: str, in_table: bool = False) -> str:
-    """The text as a code span, which shows every character; in a table a pipe needs a backslash."""
+    """The text as a code span, which shows every character, in a table with pipes escaped; "(no name)" if blank."""
     line = _one_line(text)
     if not line.strip():
         return "(no name)"

@@ -43,7 +43,7 @@ def _write(content: bytes, path: Path | None) -> None:
 
 
 def rendered(table: pd.DataFrame, table_format: str) -> bytes:
-    """The table in one of FORMATS; a missing number is an empty cell, in JSON null."""
+    """The table in one of FORMATS; a missing number is an empty cell, in JSON null, in Parquet missing."""
     if table_format == "parquet":
         buffer = io.BytesIO()
         table.to_parquet(buffer, index=False)
@@ -58,7 +58,7 @@ def rendered(table: pd.DataFrame, table_format: str) -> bytes:
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """The table in Markdown, with names escaped; numbers are right-aligned."""
+    """The table in Markdown, with names escaped; numbers are right-aligned, floats have three decimals."""
     right = [index for index, column in enumerate(table.columns) if table[column].dtype.kind in "iuf"]
     rows = (list(map(_cell, row)) for row in table.itertuples(index=False))
     return compact_table(list(map(_cell, table.columns)), rows, right)

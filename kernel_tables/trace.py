@@ -54,8 +54,8 @@ class Trace(CaptureArrays):
     def ranges(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
         """One row per range name: range, instances, kernels, gpu_time_ns, memops, memop_time_ns.
 
-        Inclusive: what nested ranges launched counts, once. Only ranges inside an instance of `under` when given, and
-        only those of a `process` (global id) when given; as in the tables below.
+        Inclusive: what nested ranges launched counts, once. With `under`, only ranges of this name and those inside
+        them; with `process` (global id), only those of this process; as in the tables below.
         """
         return self._proven(_tables().ranges(self, under, process))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 def written_whole(path: Path) -> Iterator[Path]:
     """A path next to `path` to write to; it becomes `path` when the block succeeds, and is removed when it fails.
 
-    If `path` is a link, its target is written, and the link stays.
+    If `path` is a link, its target is written, and the link stays. A terminal or a pipe is written directly.
     """
     if path.exists() and not path.is_file():  # a terminal, a pipe: nothing can be renamed to it
         yield path

@@ -7,8 +7,8 @@ ROOT = Path(__file__).parent.parent
 
 
 def git_state() -> dict:
-    """`git_commit` and whether the checkout is clean (`git_clean`); None for both unless this folder is the top of a
-    repository: a copy of the project may be inside somebody else's."""
+    """`git_commit`, and `git_clean`: whether no tracked file differs from it. None for both unless this folder is the
+    top of a repository: a copy of the project may be inside somebody else's."""
     try:
         top, commit = _git_output("rev-parse", "--show-toplevel", "HEAD").splitlines()
         if ROOT.samefile(top):

@@ -22,7 +22,8 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(*paths: Path, scratch: str | None = None) -> None:
-    """Removes these files, the partial files that killed jobs left, and folders next to them named `scratch`..."""
+    """Removes these files, the partial files that killed jobs left, and folders next to them whose names
+    begin with `scratch`."""
     for path in paths:
         for leftover in (path, *path.parent.glob(f".{path.name}.*.partial")):
             leftover.unlink(missing_ok=True)

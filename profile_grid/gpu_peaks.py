@@ -19,7 +19,7 @@ TURING = "NVIDIA T4 datasheet"
 
 @dataclass(frozen=True)
 class Peaks:
-    """Peak rates of one GPU at its boost clock, without sparsity; None for a precision that it has no units for."""
+    """Peak rates of one GPU at its boost clock, without sparsity; None for a precision without tensor cores."""
 
     fp32_flop_per_s: float
     tf32_flop_per_s: float | None
@@ -30,7 +30,7 @@ class Peaks:
     def flop_per_s(self, precision: str) -> float | None:
         """Peak of matrix multiplies in `precision`: fp32 without tensor cores (PyTorch's default), others with them."""
         peaks = {FP32: self.fp32_flop_per_s, TF32: self.tf32_flop_per_s}
-        return peaks.get(precision, self.bf16_flop_per_s)  # fp16 is as fast as bf16
+        return peaks.get(precision, self.bf16_flop_per_s)  # fp16 is as fast as bf16, or not listed
 
 
 def _peaks(

@@ -17,7 +17,8 @@ def known(value) -> bool:
 def with_spread(mean, std=None, unit: str = "") -> str:
     """A mean and its standard deviation: with_spread(12.345, 0.42, "ms") is "12.3 ± 0.4 ms".
 
-    The spread keeps one digit, two where the first is 1; without a spread the mean has three significant digits.
+    Both have the decimals with which the spread has one digit, two if the first is 1; without a spread, or with 0, the
+    mean has three significant digits.
     """
     if not known(mean):
         return ABSENT

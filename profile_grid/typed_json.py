@@ -26,7 +26,7 @@ class Mismatch(ValueError):
 def parse_as(kind: type[Parsed], values: object, path: str = "") -> Parsed:
     """An object of the dataclass `kind` from what json.loads returned; keys that it does not declare are left out.
 
-    Types of fields: str, int, float, bool, list[...], dict[str, ...], another dataclass; each also with "| None".
+    Types of fields: str, int, float, bool, list[...], dict[str, ...], another dataclass, Any; each also with "| None".
     `path` is the place of the values in the JSON, for messages. Raises Mismatch.
     """
     if not isinstance(values, Mapping):

@@ -2,7 +2,7 @@
 
 PyTorch opens a range around `optimizer.step(closure)`. With a closure, as LBFGS needs it and PyTorch Lightning always
 passes it, forward and backward pass run inside that call, and their kernels would count as the optimizer's. So the
-range is closed while the closure runs. It has one instance before each call of the closure, and one after it.
+range is closed while the closure runs. It has one instance before each call of the closure, and one after the last.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ class Closures:
 
     @uncompiled
     def _before_step(self, _: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
-        """The arguments of the step with another closure; None if it has none. args[0] is the optimizer."""
+        """The arguments of the step with another closure; None to keep them as they are. args[0] is the optimizer."""
         if torch.compiler.is_compiling() or not self._is_on:
             return None
         if callable(kwargs.get("closure")):

@@ -39,7 +39,7 @@ class KernelOrigins(NamedTuple):
 
 
 class PartRange(NamedTuple):
-    """A range for parts. It stays open from kernel to kernel as long as both are the same."""
+    """A range for parts. It stays open from kernel to kernel as long as its name and instance are the same."""
 
     name: str
     instance: Any = None
@@ -167,7 +167,7 @@ class SourceParts:
         self._blocks = cache(self._blocks_of)
 
     def innermost(self, stack_trace: str) -> str | None:
-        """The innermost part that a stack of calls, outermost first as Python writes it, is in."""
+        """The innermost part around a stack of calls, outermost first as Python writes it; None if it is in no part."""
         for path, line in reversed(FRAME.findall(stack_trace)):
             parts = [block.part for block in self._blocks(path) if block.first <= int(line) <= block.last]
             if parts:
@@ -190,7 +190,7 @@ class SourceParts:
         return sorted(blocks, key=lambda block: (block.first, -block.last))
 
     def _part(self, expression: ast.expr, module: ModuleType) -> str | None:
-        """The name of the part that an expression opens; None if it is not a call of `span`."""
+        """The name of the part that an expression opens; None if it is no call of `span`, or the name is unknown."""
         if isinstance(expression, ast.Call) and expression.args and _value(expression.func, module) is self._span:
             name = _value(expression.args[0], module)
             return name if isinstance(name, str) else None

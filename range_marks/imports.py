@@ -18,7 +18,7 @@ def when_imported(name: str, call: Callable[[ModuleType], None]) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds one module like the other finders, with a loader that calls back."""
+    """Finds one module as the other finders do, with a loader that calls back."""
 
     def __init__(self, name: str, call: Callable[[ModuleType], None]) -> None:
         self.name, self.call = name, call

@@ -122,7 +122,7 @@ class MarkerState(threading.local):
             del self.numbers[: MAX_CHANGES // 2], self.chains[: MAX_CHANGES // 2]
 
     def parts_of_node(self, number: int) -> NodeParts:
-        """The parts that were open when this thread made the node `number`; an empty chain if none were."""
+        """The parts that were open when this thread made the node `number`; an empty chain if none, or if forgotten."""
         index = bisect_right(self.numbers, number)
         end = self.numbers[index] if index < len(self.numbers) else sys.maxsize
         return NodeParts(self.numbers[index - 1], end, self.chains[index - 1]) if index else NodeParts(0, end, ())

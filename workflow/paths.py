@@ -7,7 +7,7 @@ from profile_grid.study.stages import BY_NAME, TIMING
 
 
 def table_files(names: Iterable[str]) -> list[str]:
-    """The files of these tables."""
+    """The CSV and Parquet files of these tables."""
     return [f"results/tables/{name}.{suffix}" for name in names for suffix in ("csv", "parquet")]
 
 

@@ -28,7 +28,7 @@ def max_minutes(stage: Stage, time_limit_s: float) -> int:
 @dataclass(frozen=True)
 class JobResources:
     """The resources of all runs; `specifications` are by stage and run, as JSON. In an allocation by a scheduler, jobs
-    request nothing more."""
+    request no GPUs and no cores."""
 
     runs: Mapping[str, Mapping]
     specifications: Mapping[str, Mapping[str, str]]
@@ -45,7 +45,7 @@ class JobResources:
         return -1 if self.in_allocation else CORES * self.runs[wildcards.run]["gpus"]
 
     def memory_mb(self, stage: Stage) -> Callable[..., int]:
-        """The host memory of a job of a stage, in MB."""
+        """A function of wildcards: the host memory of a job of this stage, in MB."""
         return lambda wildcards: host_megabytes(json.loads(self.specifications[stage.name][wildcards.run])["program"])
 
     def group(self, wildcards) -> str:

@@ -1,1 +1,1 @@
-"""Training scripts as people write them, without code for recording: for benchmarks/recorded_programs.py."""
+"""Programs that benchmarks run: training scripts without code for recording, their reference, and a slower softmax."""

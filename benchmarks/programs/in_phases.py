@@ -75,7 +75,8 @@ def file_of_rank(path: Path, rank: int) -> Path:
 
 
 def watch(kind: str, boundary: Callable[[int], None]) -> None:
-    """Opens the ranges of phases, and calls `boundary` at the end of each step, or at the start of each module call."""
+    """Opens the ranges of phases, and calls `boundary` at the end of each optimizer's step or, for the kind "module",
+    at the start of each outermost call of a module with parameters."""
     open_ranges: list = []
 
     def before(module: torch.nn.Module, _: object) -> None:

@@ -89,7 +89,8 @@ def forward_flops(shape: ModelShape) -> dict[str, int]:
 
 def forward_bytes(shape: ModelShape, element_bytes: int = 4) -> dict[str, int]:
     """Minimum bytes that each part of one forward pass moves, in all layers: every operand read once (weights
-    included), every result written once, nothing cached between parts. A part with several kernels moves more."""
+    included), every result written once, nothing cached between parts. Feed-forward includes its activation. A part
+    with several kernels moves more."""
     d, d_ff, layers, tokens, scores = shape.d_model, shape.d_ff, shape.num_layers, shape.tokens, shape.scores
     elements = {
         ranges.EMBEDDING: 2 * tokens * d,
@@ -119,8 +120,8 @@ def sequences_per_gpu(dimensions: Mapping[str, Any]) -> Any:
 
 
 def shape_of(program: Mapping[str, Any]) -> ModelShape | None:
-    """The shape of the model of a run specification, with the sequences of one GPU; None for custom models, whose
-    layers are unknown, and without a model."""
+    """The shape of the model of a run specification, with the sequences of one GPU; None for a custom model, whose
+    layers are unknown, if a size is not among the arguments, and without a model."""
     if program.get("constructor") != PROJECT_CONSTRUCTOR:
         return None
     arguments, dimensions = constructor_arguments(program), program["dimensions"]

@@ -4,7 +4,7 @@ The layer has three matrices of D × D_FF (SwiGLU); its forward pass takes 6 B D
 that, for a batch of B tokens. Collectives are those of a ring (rings.py), in these layouts of N devices:
 
     data parallel    every device has all matrices and B/N tokens
-    fully sharded    the same, and keeps 1/N of each matrix: gathers the others before each pass
+    fully sharded    every device has B/N tokens and 1/N of each matrix, and gathers the rest before each pass
     tensor parallel  every device has all tokens and D_FF/N columns
     2-D              X × Y devices: fully sharded over X, tensor parallel over Y, so that communication is least
 """
@@ -26,8 +26,8 @@ MANY_TOKENS = 2**40  # to compute slopes
 
 @dataclass(frozen=True)
 class Layer:
-    """A feed-forward layer: tokens of the entire batch, widths, and the bytes of one weight (and its gradient), and of
-    one activation."""
+    """A feed-forward layer: tokens of the entire batch, widths, the bytes of one weight (or of its gradient), and those
+    of one activation."""
 
     tokens: float
     d_model: int
@@ -63,7 +63,8 @@ class Rates:
 
 
 def collective_options(layer: Layer, layout: str, pass_name: str, devices: int) -> Iterator[tuple[Collective, ...]]:
-    """The collectives of one pass, for each X × Y of the devices in 2-D, and once for the other layouts."""
+    """The collectives of one pass: in 2-D, for each X × Y of the devices with X and Y above 1; once in other
+    layouts."""
     if layout == TWO_D:
         for x in range(2, devices // 2 + 1):
             if devices % x == 0:
@@ -91,8 +92,8 @@ def _activation_collectives(layer: Layer, devices: int) -> tuple[Collective, ...
 
 
 def fewest_tokens(layer: Layer, layout: str, pass_name: str, devices: int, rates: Rates) -> float | None:
-    """The fewest tokens of a batch whose communication takes no longer than its computation: 0 if all batches do,
-    infinity if none does; None if the layout needs another number of devices.
+    """The tokens of the smallest batch whose communication takes no longer than its computation: 0 if that holds for
+    every batch, infinity if for none; None if the layout needs another number of devices.
 
     For B tokens, each option of collectives takes a + b B seconds and the computation c B seconds.
     """
@@ -107,15 +108,15 @@ def fewest_tokens(layer: Layer, layout: str, pass_name: str, devices: int, rates
 
 
 def _crossing(a: float, b: float, c: float) -> float:
-    """The smallest B ≥ 0 with a + b B ≤ c B."""
+    """The smallest B ≥ 0 with a + b B ≤ c B; infinity if there is none."""
     if c > b:
         return a / (c - b)
     return 0.0 if a == 0 and b == c else math.inf
 
 
 def most_devices(layer: Layer, layout: str, pass_name: str, rates: Rates) -> int:
-    """The largest power of two of devices, up to MAX_DEVICES, on which communication takes no longer than
-    computation, with the same rates on every number; 1 if on two (2-D: on four) it does."""
+    """The power of two of devices, at most MAX_DEVICES, up to which communication takes no longer than computation,
+    with the same rates on every number; 1 if it takes longer on two (2-D: on four)."""
     most, devices = 1, 2
     while devices <= MAX_DEVICES:
         communication_s = rates.communication_s(layer, layout, pass_name, devices)

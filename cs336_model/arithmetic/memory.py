@@ -88,8 +88,8 @@ def _saved_in_backward(
 
 
 def saved_block_bytes(shape: ModelShape, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:
-    """Bytes that one block keeps, including two inverse RMS per token in fp32: per (token, d_ff) gate, up, SiLU and
-    product, and per score exp and softmax."""
+    """Bytes that one block keeps: tensors of (token, d_model) as in NumberBytes; gate, up, SiLU and product per (token,
+    d_ff); two inverse RMS per token in fp32; exp and softmax per score (in "math" only softmax; fused: neither)."""
     sizes, activation = NUMBER_BYTES[variant["precision"]], ELEMENT_BYTES[variant["precision"]]
     d, d_ff, tokens = shape.d_model, shape.d_ff, shape.tokens
     if variant["attention"] in FUSED_ATTENTIONS:
@@ -142,17 +142,18 @@ def estimated_peak_bytes(shape: ModelShape, mode: str, variant: Mapping[str, Any
 
 
 def build_peak_bytes(shape: ModelShape, variant: Mapping[str, Any]) -> int:
-    """Bytes of weights, which are made in fp32, and of the mask, when the largest weight is converted."""
+    """Bytes of the weights, which are made in fp32, of the mask, and, if weights become bf16, of the largest in
+    bf16."""
     number = NUMBER_BYTES[variant["precision"]].number
     converted_numbers = shape.d_model * max(shape.vocab_size, shape.d_ff) if number < FP32_BYTES else 0
     return FP32_BYTES * parameter_count(shape) + shape.context_length**2 + number * converted_numbers
 
 
 def step_peak_bytes(shape: ModelShape, mode: str, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:
-    """Bytes at the fullest moment of a step. With a backward pass, this is one of four: in a block of the forward pass
+    """Bytes at the fullest moment of a step. With a backward pass, this is one of five: in a block of the forward pass
     with checkpoints; when the backward pass begins; in the backward pass of a block, with all gradients of later
-    blocks and all that is recomputed; or when it ends, with a gradient for every parameter. The optimizer's moments
-    exist all the time."""
+    blocks and all that is recomputed; when it ends, with a gradient for every parameter; or in the optimizer, at the
+    largest parameter. The optimizer's moments exist all the time."""
     precision, d, phases = variant["precision"], shape.d_model, ranges.PHASES_OF_MODE[mode]
     sizes, activation = NUMBER_BYTES[precision], ELEMENT_BYTES[precision]
     parameter_bytes = sizes.number * parameter_count(shape)

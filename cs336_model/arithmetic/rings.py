@@ -49,7 +49,7 @@ class Links:
 
 def fitted_links(devices: int, sizes_bytes: Iterable[float], seconds: Iterable[float]) -> Links:
     """The latency and bandwidth that fit measured `seconds` of all-reduces of two or more sizes best, by least squares
-    of the relative errors. Raises ValueError if no positive bandwidth fits."""
+    of the relative errors. Raises ValueError if all sizes are the same, or no positive bandwidth fits."""
     # An all-reduce that sends m bytes over each link in t seconds gives the equation latency a + per_byte b = 1, with
     # a = 1/t and b = m/t. These are the normal equations of all of them.
     sent_share = TIMES_AROUND[ALL_REDUCE] * (devices - 1) / devices
@@ -81,15 +81,15 @@ class Bucket:
 
 
 def parameter_sizes(shape: ModelShape) -> list[int]:
-    """The numbers of each parameter of this project's model, in the order of model.parameters()."""
+    """How many numbers each parameter of this project's model has, in the order of model.parameters()."""
     d, d_ff = shape.d_model, shape.d_ff
     block = [d, d * d, d * d, d * d, d * d, d, d * d_ff, d * d_ff, d * d_ff]
     return [shape.vocab_size * d, *block * shape.num_layers, d, shape.vocab_size * d]
 
 
 def buckets_of(shape: ModelShape, bucket_mb: float, number_bytes: int) -> list[Bucket]:
-    """The buckets of the model's gradients, in order. The work of a backward pass is taken as proportional to the
-    numbers of the parameters that are multiplied, which all are except the embedding."""
+    """The buckets of the model's gradients, in the order in which they become ready. A parameter's share of the
+    backward pass is taken as its share of all numbers except the embedding's, which takes no time."""
     ready = parameter_sizes(shape)[::-1]
     work = [*ready[:-1], 0]
     bucket_bytes, work_done, buckets = 0, 0, []

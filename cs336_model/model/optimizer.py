@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """Whether processes divide the tensor (torch's DTensor, which takes long to import)."""
+    """Whether processes divide the tensor: then it is a DTensor of torch, a class that takes long to import."""
     return hasattr(tensor, "to_local")
 
 
@@ -18,11 +18,12 @@ def local_part(tensor: Tensor) -> Tensor:
 
 
 class AdamW:
-    """Adam with decoupled weight decay (Loshchilov & Hutter 2019, arXiv:1711.05101, algorithm 2).
+    """Adam with decoupled weight decay, in PyTorch's variant: weights decay by lr * weight_decay in a step. In the
+    paper (Loshchilov & Hutter 2019, arXiv:1711.05101, algorithm 2), lr is not a factor of the decay.
 
-    A step launches about ten small kernels per parameter tensor, and fills none with zeros: the moments are made here.
-    A loop over tensors launches thousands of kernels per step, so on a fast device the host is the limit, as a profile
-    shows; this is why fused optimizers exist. If parameters are sharded, each process updates its part."""
+    The moments are made once, so that a step fills no tensor with zeros. It launches nine small kernels for each
+    parameter, and thousands for a large model, so that the host is the limit on a fast device, as a profile shows.
+    Fused optimizers avoid that. If parameters are sharded, each process updates its part."""
 
     def __init__(
         self,

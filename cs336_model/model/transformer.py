@@ -34,7 +34,7 @@ class Linear(nn.Module):
 
 
 class Embedding(nn.Module):
-    """The row of W (vocab_size, d_model) that belongs to each token; W from N(0, 1), truncated at three."""
+    """The row of W (vocab_size, d_model) that belongs to each token; W drawn from N(0, 1), truncated at -3 and 3."""
 
     def __init__(self, vocab_size: int, d_model: int) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ class TransformerLM(nn.Module):
         self.rope = RotaryEmbedding(rope_theta, d_model // num_heads, context_length)
         future = torch.ones(context_length, context_length, dtype=torch.bool).triu(diagonal=1)
         self.register_buffer("future", future, persistent=False)
-        self.checkpoints_of = None  # a function of the blocks: the checkpoints that forward calls instead of them
+        self.checkpoints_of = None  # or a function from the blocks to the checkpoints that forward calls instead
 
     def forward(self, tokens: Int[Tensor, "batch position"]) -> Float[Tensor, "batch position vocab"]:
         length = tokens.shape[-1]

@@ -1,8 +1,8 @@
 """How far a variant's first step is from an eager fp64 run of the same weights and tokens.
 
-The output of the very first step is kept on the host, between two steps, and compared after all measurements. On
-several GPUs every rank computes the entire batch in fp64, one rank's part after the other. Nothing is reduced there, so
-a wrong reduction is not in both. The memory is that of one part.
+After the very first step, its logits are copied to the host; they are compared after all measurements. On several GPUs
+every rank computes the entire batch in fp64, one rank's part after the other. Nothing is reduced there, so a wrong
+reduction is not in both. The memory is that of one part.
 """
 
 from collections.abc import Iterable
@@ -32,13 +32,13 @@ MAX_ELEMENTS, MIN_ELEMENTS = 2**22, 2**14  # of a gradient that are converted to
 class FirstStepOutputs:
     """The outputs of a first step."""
 
-    loss: Tensor | None  # None if the mode computes none
+    loss: Tensor | None  # of this rank's part of the batch (fp64 run: of all of it); None if the mode computes none
     logits: Tensor  # of this rank's part of the batch: (batch, position, vocab)
     gradient_norm: Tensor | None  # of the entire batch, after a backward pass, if it is known
 
 
 class Comparison:
-    """Compares the first step of a subject with the same step in fp64. To be made before that step."""
+    """Compares the first step of a subject with the same step in fp64; make it before that step."""
 
     def __init__(self, subject: Subject, is_enabled: bool = True) -> None:
         self._outputs: FirstStepOutputs | None = None
@@ -48,8 +48,8 @@ class Comparison:
 
     def errors(self, subject: Subject) -> dict[str, float | str | None]:
         """Relative errors of the loss and the logits (in the Euclidean norm) of the whole batch, and of the norm of the
-        gradients, the largest of all ranks, with the weights of the subject's seed; `reason` says why there are none.
-        All ranks get the same. The subject cannot be used afterwards: its memory is needed."""
+        gradients (the largest of all ranks; None if it is unknown); or a `reason` why there are none. All ranks get the
+        same. The subject cannot be used afterwards: its memory is needed."""
         nothing = dict.fromkeys(("reason", "loss_error", "logits_error", "gradient_norm_error"))
         if self.reason is not None:
             return nothing | {"reason": self.reason}
@@ -68,8 +68,9 @@ class Comparison:
 
 
 def free_elements(device: torch.device) -> int:
-    """Elements of a gradient that may be converted to fp64 (8 bytes each) after a step without exceeding its peak
-    memory: they take half of the difference between that peak and the memory in use."""
+    """Elements of a gradient to convert to fp64 (8 bytes each) at once after a step: MAX_ELEMENTS on a CPU; on a GPU,
+    as many as take half of the memory that is left below the peak, but at least MIN_ELEMENTS and at most
+    MAX_ELEMENTS."""
     if device.type != "cuda":
         return MAX_ELEMENTS
     room_bytes = torch.cuda.max_memory_allocated(device) - torch.cuda.memory_allocated(device)
@@ -116,8 +117,8 @@ def one_pass(
 
 
 def norm_of_gradients(parameters: Iterable[Tensor], max_elements: int = MAX_ELEMENTS) -> Tensor:
-    """The Euclidean norm of all gradients together, those on other processes included, in fp64; converts at most
-    `max_elements` at once."""
+    """The Euclidean norm of all gradients together, in fp64; of sharded ones, with the parts of other processes.
+    Converts at most `max_elements` at once."""
     total, gradients = None, [parameter.grad for parameter in parameters if parameter.grad is not None]
     for gradient in gradients:
         for part in local_part(gradient.detach()).reshape(-1).split(max_elements):

@@ -8,10 +8,10 @@
 
 The status of the result is `complete`; `out_of_memory` on a real torch.OutOfMemoryError; `unsupported` if this machine
 cannot run the variant or has no energy counter; `wrong` or `failed` if a student's code computes something else, or
-raises. Shortly before the time limit, a draft with the status `overdue` is written, which a run that still ends
-replaces. The exit status is 0; with several ranks, a rank whose status is not `complete` exits with
-RESULT_WITHOUT_TIMES. A model that cannot be measured as declared prints one line, every other failure a traceback; both
-exit with another status, and write no result.
+raises. Shortly before the time limit, a run without a student's code writes a draft with the status `overdue`, and
+replaces it if it still ends. The exit status is 0; with several ranks, a rank whose status is not `complete` exits with
+RESULT_WITHOUT_TIMES. Wrong options, a model that cannot be measured as declared, and a file that changed print one
+line, every other failure a traceback; all exit with another status, and leave at most a draft.
 """
 
 import gc
@@ -173,7 +173,8 @@ def measurement_or_reason(spec: RunSpec, device: torch.device, state: RunState, 
 
 
 def measure(spec: RunSpec, device: torch.device, state: RunState, progress: Progress) -> Result:
-    """The entries of a complete result. The profiler sees only the measured steps, after the warm-up."""
+    """The entries of a complete result. A capture has only the measured steps, after the warm-up; the history of memory
+    has the entire run."""
     with progress.stage("context"):
         open_context(device)
         join_group(device)
@@ -201,8 +202,8 @@ def measure(spec: RunSpec, device: torch.device, state: RunState, progress: Prog
 def measured_window(
     subject: Subject, state: RunState, meter: Meter | None, graphs: Mapping, progress: Progress
 ) -> Result:
-    """Runs the measured steps, which the profiler sees. `graphs` are the counts of compiled graphs before the
-    warm-up."""
+    """Runs the measured steps, which the profiler sees, and returns what the result has of them. `graphs` are the
+    counts of compiled graphs before the warm-up."""
     spec, device = subject.spec, subject.device
     result = {}
     clock = PhaseClock(device, ranges.MEASURE, progress)
@@ -239,7 +240,7 @@ def measured_window(
 
 
 def leave_device(device: torch.device) -> None:
-    """Frees unreferenced memory, and returns the lease of the GPU.
+    """Frees unreferenced memory, and returns the lease of the GPU; nothing on a CPU.
 
     Garbage is collected only if much memory is still in use, because of cycles of references, for example of
     checkpoints: it takes a tenth of a second, during which the GPU idles."""
@@ -260,7 +261,7 @@ def compile_in_first_step(subject: Subject, progress: Progress) -> None:
 
 
 def warm_up(subject: Subject, progress: Progress) -> Result:
-    """Runs the warm-up steps and returns their times."""
+    """Runs the warm-up steps, and returns their entries in the result."""
     clock = PhaseClock(subject.device, ranges.WARMUP, progress)
     with progress.stage("warmup"):
         seconds = run_steps(subject, subject.spec.warmup_steps, clock)

@@ -12,8 +12,8 @@ _NODE_END = ")"
 
 
 def code_digest(content: bytes) -> str:
-    """16 hex digits that change with the syntax tree of a Python file, and are the same on every version of Python; for
-    other files, they change with every byte."""
+    """16 hex digits that change with the syntax tree of a Python file without its docstrings, and are the same on every
+    version of Python; for other files, they change with every byte."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escape sequences: reported when the file is compiled

@@ -31,7 +31,7 @@ def resolve_device(name: str, number: int = 0) -> torch.device:
 
 def open_context(device: torch.device) -> None:
     """Creates the CUDA context, so that its cost is not mistaken for the model's; nothing on a CPU. Raises RuntimeError
-    if this GPU was not leased."""
+    if GPUs were leased, and this is none of them."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
         check_leased(gpu_uuid(device))
@@ -66,7 +66,8 @@ def gpu_digest(device: torch.device) -> str | None:
 
 
 def memory_facts(device: torch.device) -> dict[str, int | None]:
-    """Peak bytes of tensors and of the allocator since the program began, and bytes of the device."""
+    """Peak bytes of tensors and of the allocator since the program began, or since a reset of the peaks, and bytes of
+    the device; None on a CPU."""
     if device.type != "cuda":
         return {"peak_allocated_bytes": None, "peak_reserved_bytes": None, "device_total_bytes": None}
     return {

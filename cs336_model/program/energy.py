@@ -1,7 +1,6 @@
 """The energy of a device: its counters, and windows of seconds in which a model steps, or nothing runs.
 
 The counter is NVML's for a GPU, and RAPL's for the packages of a CPU. It is read as integer microjoules that only grow.
-A missing counter has a reason in one line.
 """
 
 import itertools
@@ -97,7 +96,7 @@ STATE_FIELDS = ("temperature_c", "sm_clock_mhz", "memory_clock_mhz", "throttle_r
 
 @dataclass(frozen=True)
 class EnergyPlan:
-    """Windows of steps. An idle window of the same length comes before and after them: the model is on the device, and
+    """Windows of steps. An idle window of `min_s` comes before and after all of them: the model is on the device, and
     nothing runs."""
 
     windows: int
@@ -106,7 +105,7 @@ class EnergyPlan:
 
 @dataclass(frozen=True)
 class Meter:
-    """A device's energy counter, and its clock."""
+    """A device, its energy counter, and the clock of the host."""
 
     device: torch.device
     counter: EnergyCounter
@@ -119,8 +118,8 @@ class Meter:
 
 
 def measured_tick_s(meter: Meter) -> float:
-    """The median time between two changes of the counter, which is read every 0.2 ms. Raises Unsupported if it does not
-    change for three seconds."""
+    """The median of ten times between changes of the counter, which is read every 0.2 ms. Raises Unsupported if it does
+    not change for three seconds."""
     change_times: list[float] = []
     last_value, last_change_s = meter.counter.microjoules(), meter.now()
     while len(change_times) <= TICKS:

@@ -1,4 +1,4 @@
-"""The versions of the installed packages that the measured model imports: with another version, it may be another
+"""The versions of the installed packages that the measured model refers to: with another version, it may be another
 program. Uses only the standard library."""
 
 import ast
@@ -16,9 +16,10 @@ _RECORDED_ELSEWHERE = {"cs336_model", "torch"}  # cs336_model by the digest of i
 
 
 def loaded_distributions(targets: Iterable[str] = ()) -> dict[str, str]:
-    """The version of every distribution whose modules the packages of `targets` refer to, directly or not.
+    """The version of every distribution with a package of `targets`, or one that those refer to, directly or not.
 
-    `targets` are what is measured. PyTorch's version also stands for what only it imports.
+    `targets` are what is measured. PyTorch's version is there whenever it is loaded, and stands for what only it
+    imports.
     """
     packages = _referenced_packages(packages_of(targets) - _RECORDED_ELSEWHERE)
     distributions = _distributions_of_packages() if packages else {}
@@ -66,7 +67,7 @@ def _packages_in(module: ModuleType) -> Iterator[str]:
 
 @cache
 def _imported_packages(path: Path) -> set[str]:
-    """The top-level packages in the import statements of a source, at any depth."""
+    """The top-level packages in the absolute imports of a source, those inside functions included."""
     names = set()
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):

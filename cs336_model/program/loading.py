@@ -1,8 +1,8 @@
 """Records the files that a measured process loads, when it loads them: a digest is that of the bytes that ran.
 
 `python -m cs336_model.program` calls `start_code_recorder` before it imports anything else. A file is recorded unless
-it belongs to the standard library or to an installed package; of installed packages, only the measured ones are
-recorded (`record_packages`). Uses only the standard library.
+it belongs to the standard library, to PyTorch or Triton, or to an installed package; of installed packages, only the
+measured ones are recorded (`record_packages`). Uses only the standard library.
 """
 
 import os
@@ -42,7 +42,7 @@ class CodeRecorder:
         self.changed: set[str] = set()  # files that were loaded again with another content
         self.not_found: set[str] = set()
         self.files: set[str] = set()
-        # If a module with a name that the user's folders had at first was loaded from elsewhere, it will be next time.
+        # names in the user's folders at the start: a module of that name that came from elsewhere will do so again
         users_folders = (path for path in sys.path if not is_installed(path) and not is_stdlib(path))
         self.users_names = set().union(*map(importable_names, users_folders))
         self.roots = _roots()
@@ -82,12 +82,12 @@ class CodeRecorder:
                     self.add(name, path, file.read())
 
     def add_not_found(self, name: str, importer: str) -> None:
-        """Records that code in the file `importer` imported a module that no finder has."""
+        """Records a module that no finder has, if the file `importer` that imports it is recorded."""
         if os.path.abspath(importer) in self.files and self.search.find(name) is None:
             self.not_found.add(name)
 
     def record(self) -> dict[str, Any]:
-        """The record for the result. Raises SystemExit if a file on disk is no longer the one that ran."""
+        """The record for the result. Raises SystemExit if a recorded file on disk is no longer the one that ran."""
         modules, by_path = {}, {}
         for (name, path), content in self.contents.items():
             root, below = self._location(path)
@@ -121,7 +121,7 @@ class CodeRecorder:
             raise SystemExit(f"{below}: {CHANGED}")
 
     def _other_modules(self) -> list[str]:
-        """The top-level names of all other loaded modules, which a new file in the working folder may hide."""
+        """The top-level names of those other loaded modules that a new file in the working folder may hide."""
         recorded = {name.partition(".")[0] for name, _ in self.contents}
         names = {name.partition(".")[0] for name in list(sys.modules)} - recorded - self.users_names - PROGRAM_NAMES
         return sorted(name for name in names if _is_name(name) and not self._is_part_of_python(name))
@@ -131,7 +131,7 @@ class CodeRecorder:
         return location is not None and location.first_path is None
 
     def _location(self, path: str) -> tuple[str, str]:
-        """The deepest root of a file, and its path below that."""
+        """The deepest root of a file, and its path below it; ELSEWHERE and "" for an installed file, or without one."""
         if not is_installed(path):
             for form in (path, os.path.realpath(path)):
                 for root, folder in self.roots:
@@ -197,20 +197,20 @@ def start_code_recorder() -> None:
 
 
 def record_packages(targets: Iterable[str]) -> None:
-    """Records the files of these packages, wherever they are; `targets` are what is measured, as "package.module:name".
-    Does nothing before start_code_recorder."""
+    """Records the files of the packages of `targets`, even if these are installed; `targets` are what is measured, as
+    "package.module:name". Does nothing before start_code_recorder."""
     if _recorder is not None:
         _recorder.add_packages(packages_of(targets))
 
 
 def loaded_code() -> dict[str, Any] | None:
-    """The record of what this process has loaded; None without start_code_recorder. Raises SystemExit if a file is no
-    longer the one that ran."""
+    """The record of what this process has loaded; None without start_code_recorder. Raises SystemExit if a recorded
+    file is no longer the one that ran."""
     return None if _recorder is None else _recorder.record()
 
 
 def _recording_code(recorder: CodeRecorder, original):
-    """A loader's get_code that compiles the recorded bytes, never an older .pyc."""
+    """A loader's get_code that records the bytes of a file, and compiles those of a source, never an older .pyc."""
 
     def get_code(loader, fullname):
         path = loader.get_filename(fullname)

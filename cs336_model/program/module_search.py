@@ -17,20 +17,20 @@ STANDARD_LIBRARY = {os.path.dirname(os.__file__), sysconfig.get_path("stdlib"), 
 
 @dataclass(frozen=True)
 class Location:
-    """The file of a module, or the folders of a package."""
+    """Where a module is found: its file, and the folders of its modules if it is a package."""
 
     file: str | None  # None for a namespace package and for a part of the interpreter
-    folders: tuple[str, ...] | None = None  # with the modules of a package; None for other modules
+    folders: tuple[str, ...] | None = None  # None unless it is a package
 
     @property
     def first_path(self) -> str | None:
-        """The file, or the first folder of a namespace package."""
+        """The file, or the first folder of a namespace package; None for a part of the interpreter."""
         return self.file or next(iter(self.folders or ()), None)
 
 
 class ModuleSearch:
-    """Finds parts of Python, then modules in these folders, then by these finders, as `import` would in a program that
-    begins now."""
+    """Finds what `import` would find in a program that begins now: first modules of the interpreter itself, then those
+    in these folders, then those that these finders know."""
 
     def __init__(self, folders: Sequence[str], finders: Iterable[Any] = ()) -> None:
         self.folders = list(folders)
@@ -83,7 +83,7 @@ def _location(spec: Any) -> Location:
 
 
 def packages_of(targets: Iterable[str]) -> set[str]:
-    """The top-level packages of targets, "package.module:name"."""
+    """The top-level package of each target: "package" for "package.module:name"."""
     return {target.partition(":")[0].partition(".")[0] for target in targets}
 
 

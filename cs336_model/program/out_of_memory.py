@@ -18,8 +18,8 @@ def requested_bytes(message: str) -> int | None:
 
 
 def out_of_memory_record(error: BaseException, during: str) -> dict[str, str | int | None]:
-    """The `out_of_memory` entry of a result: when, the requested bytes, and those of the device. The message is not
-    part of it: results are published, and it may come from the model."""
+    """The `out_of_memory` entry of a result: when, the requested bytes, and the free and total bytes of the device. The
+    message is not part of it: results are published, and it may come from the model."""
     free_bytes, total_bytes = torch.cuda.mem_get_info() if torch.cuda.is_available() else (None, None)
     return {
         "during": during,

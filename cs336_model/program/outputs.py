@@ -48,7 +48,8 @@ def read_output(returned: Any, spec: RunSpec) -> Output:
 
 
 def loss_of(output: Output, targets: Tensor) -> Tensor:
-    """The loss that the model computed, or the cross entropy of its logits."""
+    """The loss that the model computed, or the cross entropy of its logits. Raises UnusableModel if there is neither a
+    loss nor logits at every position."""
     if output.loss is not None:
         return output.loss
     if output.logits.shape[:-1] != targets.shape:

@@ -64,8 +64,8 @@ _last_moments: LastMoments | None = None
 
 
 def print_stacks_before(time_limit_s: float | None, elapsed_s: float) -> None:
-    """Prints the stack of each thread some seconds before the limit, if any, which counts from `elapsed_s` ago. This
-    needs no lock of Python: a thread that waits inside a library, such as NCCL, is shown too."""
+    """Prints the stack of each thread shortly before the time limit, if there is one, of which `elapsed_s` have passed.
+    This needs no lock of Python: a thread that waits inside a library, such as NCCL, is shown too."""
     global _last_moments
     if time_limit_s is not None:
         before_s, limit_at_s = min(BEFORE_LIMIT_S, time_limit_s / 4), time.monotonic() + time_limit_s - elapsed_s
@@ -80,8 +80,8 @@ def _schedule_stacks() -> None:
 
 @contextmanager
 def before_limit(act: Callable[[], object]) -> Iterator[None]:
-    """A with block that calls `act` before the stacks are printed, in another thread: not while a thread keeps Python's
-    lock."""
+    """A with block that, if it lasts that long, calls `act` shortly before the stacks are printed; nothing without a
+    time limit. `act` runs in another thread: not while a thread keeps Python's lock."""
     if _last_moments is None:
         yield
         return
@@ -121,7 +121,7 @@ def program_parser(module: str, description: str) -> argparse.ArgumentParser:
 
 
 def wait_for_lease(options: argparse.Namespace, progress: Progress) -> None:
-    """Waits for the GPUs of the process, after all imports. From then on its time limit counts."""
+    """Waits for the GPUs of the process; call it after all imports. The wait does not count towards the time limit."""
     with progress.stage("wait"):
         take_lease(options.lease)
     print_stacks_before(options.time_limit_s, process_age_seconds() - progress.seconds["wait"])

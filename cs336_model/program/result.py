@@ -1,4 +1,5 @@
-"""The result of a measured process: one JSON file that always has the same keys, parameters and FLOPs among them."""
+"""The result of a measured process: a JSON file with the keys of `empty_result`. An operator row adds `cells`, a
+measurement of all-reduce `sizes`."""
 
 import json
 import time
@@ -22,7 +23,8 @@ from kernel_tables.whole_files import written_whole
 
 
 def planned_flops(spec: RunSpec) -> dict[str, int | None]:
-    """{"forward": FLOPs of the matrix products, and each part}; {"forward": None} for custom models."""
+    """FLOPs of a forward pass: {"forward": all its matrix products, then each part}; {"forward": None} for custom
+    models and without a model."""
     shape = shape_of(vars(spec))
     return forward_flops(shape) if shape else {"forward": None}
 
@@ -46,7 +48,8 @@ Result = dict[str, Any]
 
 
 def empty_result(spec: RunSpec, profiler: str) -> Result:
-    """A result with every key and no measurement; the number of parameters is None for custom models."""
+    """A result with every key and no measurement; the number of parameters is None for custom models and without a
+    model."""
     shape = shape_of(vars(spec))
     return {
         "schema": SCHEMA,
@@ -78,8 +81,8 @@ def empty_result(spec: RunSpec, profiler: str) -> Result:
 
 
 def process_facts(progress: Progress, device: torch.device, targets: Iterable[str] = ()) -> Result:
-    """The time, GPU and files of a process that ends now; `targets` are what it measured, as
-    "package.module:function"."""
+    """When a process ran up to now, the seconds of its stages, its GPU, and the code and package versions that it
+    loaded; `targets` are what it measured, as "package.module:name"."""
     age_s, end_s = process_age_seconds(), time.time()
     return {
         "rank_device": gpu_digest(device),
@@ -91,6 +94,6 @@ def process_facts(progress: Progress, device: torch.device, targets: Iterable[st
 
 
 def write_result(result: Result, path: Path) -> None:
-    """Writes the JSON to another file and renames it, so that a result is complete or absent."""
+    """Writes the JSON to another file and renames it, so that nobody reads a part of it."""
     with written_whole(path) as partial:
         partial.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")

@@ -18,13 +18,13 @@ from kernel_tables.whole_files import written_whole
 
 SIZE = 8192  # of the square matrices
 COPY_BYTES = 2**30
-FREE_MEMORY_PARTS = 8  # each matrix and buffer takes at most one of them
+FREE_MEMORY_PARTS = 8  # a matrix or buffer takes at most an eighth of the free memory
 CALLS, WARMUP_CALLS = 20, 3
 KINDS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measures the rates, and writes a result with them by the name of the roof."""
+    """Measures all roofs, and writes a result with the rate of each: "memory", and the kinds of multiplies."""
     parser = argparse.ArgumentParser(prog="python -m cs336_model.program.roofs", description=__doc__.partition("\n")[0])
     parser.add_argument("--output", required=True, type=Path, help="file for the result, as JSON")
     parser.add_argument("--lease", type=Path, help="socket where this program asks for its GPU")
@@ -45,7 +45,7 @@ def copy_bytes_per_s() -> float:
 
 
 def matmul_flop_per_s(kind: str) -> float | None:
-    """FLOPs per second of a square matrix multiply; None if the GPU has no such tensor cores."""
+    """FLOPs per second of a square matrix multiply; None if it needs tensor cores that the GPU does not have."""
     if kind != "fp32" and torch.cuda.get_device_capability() < ((7, 0) if kind == "fp16" else (8, 0)):
         return None
     size = min(SIZE, int((max_buffer_bytes() / 4) ** 0.5) // 128 * 128)
@@ -56,12 +56,12 @@ def matmul_flop_per_s(kind: str) -> float | None:
 
 
 def max_buffer_bytes() -> int:
-    """The maximum size of one matrix or buffer."""
+    """The maximum bytes of one matrix or buffer, by the memory that is free now."""
     return torch.cuda.mem_get_info()[0] // FREE_MEMORY_PARTS
 
 
 def fastest_seconds(work: Callable[[], object]) -> float:
-    """The shortest time of this work on the GPU, by its events."""
+    """The shortest of several times that this work takes on the GPU, by CUDA events."""
     timed_calls(WARMUP_CALLS, work, torch.device("cuda"))
     return min(timed_calls(CALLS, work, torch.device("cuda")))
 

@@ -53,14 +53,15 @@ class RunSpec:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """Every "module:function" in the specification."""
+        """Every "module:name" in the specification."""
         annotated = () if self.annotate == MODULES else self.annotate.values()
         constructors = (self.constructor, self.config) if self.config else (self.constructor,)
         return (*constructors, *annotated, *self.replace, *self.replace.values(), *self.adapters.values())
 
 
 def read_spec(text: str) -> RunSpec:
-    """The run that a JSON object describes. ValueError names the key that is unknown, missing or out of its range."""
+    """The run that a JSON object describes. Raises ValueError with the key that is unknown, missing or out of its
+    range, or with the reason why no machine can measure these values together."""
     spec = read_fields(text, RunSpec)
     if not isinstance(spec.dimensions, dict):
         raise ValueError(f"specification: dimensions is {spec.dimensions!r}, not an object")
@@ -81,7 +82,7 @@ def read_spec(text: str) -> RunSpec:
 
 
 def read_fields(text: str, spec_class: type[Spec]) -> Spec:
-    """A specification of this class from a JSON object. ValueError names the keys that are unknown or missing."""
+    """A specification of this class from a JSON object. Raises ValueError with the keys that are unknown or missing."""
     values = json.loads(text)
     if not isinstance(values, dict):
         raise ValueError(f"a specification is a JSON object, not {type(values).__name__}")

@@ -134,9 +134,9 @@ def timed_step(subject: Subject, clock: PhaseClock) -> float:
 
 
 def seconds_without_communication(subject: Subject, progress: Progress) -> list[float]:
-    """Seconds of half as many steps as were measured, in which no rank waits for another: each has the gradients of its
-    part of the batch. [] for a run of one process, and where more than gradients is communicated. Afterwards, the ranks
-    have different weights."""
+    """Seconds of half as many steps (rounded up) as were measured, in which no rank waits for another: each has the
+    gradients of its part of the batch. [] for a run of one process, and where communication cannot be left out.
+    Afterwards, the ranks have different weights, if there is an optimizer."""
     if subject.spec.dimensions["gpus"] == 1 or not reduces_only_gradients(subject.spec.dimensions):
         return []
     wait_for_all(subject.device)
@@ -174,7 +174,7 @@ def loss_of_forward(subject: Subject) -> Tensor:
 
 
 class NotFinite(FloatingPointError):
-    """The loss of a step, counted from the first of all, is NaN or infinite."""
+    """The loss of a step is NaN or infinite; `step` counts from 0, the first of all: compilation, warm-up, measured."""
 
     def __init__(self, run: str, step: int, loss: float) -> None:
         self.step = step
@@ -185,8 +185,8 @@ class NotFinite(FloatingPointError):
 
 
 def finite_losses(subject: Subject) -> list[float]:
-    """The losses of the entire batch on the host, in the order of the steps. NotFinite names the first that is NaN or
-    infinite."""
+    """The losses of the entire batch on the host, in the order of the steps. Raises NotFinite with the first that is
+    NaN or infinite."""
     losses = torch.stack(mean_over_ranks(subject.losses)).tolist()
     for step, loss in enumerate(losses):
         if not math.isfinite(loss):

@@ -18,7 +18,7 @@ from cs336_model.program.variants.effects import change_model
 
 def build_model(spec: RunSpec, device: torch.device) -> nn.Module:
     """The spec's model, seeded, with weights made on the device: nothing is initialised on the CPU and copied. Without
-    a backward pass it is in evaluation mode."""
+    a backward pass it is in evaluation mode. Raises UnusableModel if it cannot be made or measured."""
     constructor, config = find_object(spec.constructor), spec.config and find_object(spec.config)
     prepare_functions(spec)
     arguments = constructor_arguments(vars(spec))
@@ -33,7 +33,8 @@ def build_model(spec: RunSpec, device: torch.device) -> nn.Module:
 
 
 def build_variant(spec: RunSpec, device: torch.device) -> nn.Module:
-    """The spec's model, changed as the dimensions of the run demand. Raises Unsupported if this machine refuses it."""
+    """The spec's model, changed as the dimensions of the run demand. Raises Unsupported if this machine refuses that,
+    and UnusableModel."""
     model = build_model(spec, device)
     change_model(spec, model, device)
     return model
@@ -64,7 +65,8 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def _call(target: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """The result of a constructor or function of the user; UnusableModel has its exception in one line."""
+    """What a constructor or function of the user returns. Its exception becomes UnusableModel, in one line; only that
+    memory ran out is raised as it is."""
     try:
         return function(*args, **kwargs)
     except OutOfMemoryError:
@@ -77,7 +79,8 @@ def _call(target: str, function: Callable[..., Any], *args: Any, **kwargs: Any) 
 
 
 def _check_model(spec: RunSpec, model: object) -> None:
-    """Raises UnusableModel unless this is a module with a parameter that can have a row for each token."""
+    """Raises UnusableModel unless this is a module with a parameter that can have a row for each token of the
+    vocabulary."""
     if not isinstance(model, nn.Module):
         raise UnusableModel(f"{spec.constructor} returned {_kind(model)}, not a torch.nn.Module")
     largest = max((max(parameter.shape, default=0) for parameter in model.parameters()), default=0)

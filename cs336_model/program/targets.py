@@ -16,7 +16,7 @@ class UnusableModel(Exception):
 
 
 def one_line_error(error: BaseException) -> str:
-    """An error in one line, with the file and line that raised it."""
+    """An error in one line, with the file and line that raised it, if it was raised."""
     text = " ".join(str(error).split())
     return f"{type(error).__name__}{': ' if text else ''}{text}{_location(error)}"
 
@@ -27,7 +27,7 @@ def _location(error: BaseException) -> str:
 
 
 def find_object(target: str) -> Any:
-    """The object that "module:name" or "module:Class.method" names."""
+    """The object that "module:name" or "module:Class.method" names. Raises UnusableModel if it does not exist."""
     owner, attribute = find_owner(target)
     return getattr(owner, attribute)
 

@@ -18,7 +18,7 @@ EMITTER_OF_PROFILER = {
     "none": "none", NSYS: "nvtx", NCU: "none", "torch": "record_function", MEMORY: "none", ENERGY: "none",
 }  # fmt: skip
 WRITING_PROFILERS = ("torch", MEMORY, ENERGY)
-CUDA_PROFILERS = (NSYS, NCU)  # programs that record between cudaProfilerStart and cudaProfilerStop
+CUDA_PROFILERS = (NSYS, NCU)  # programs that can record between cudaProfilerStart and cudaProfilerStop
 
 
 def no_recording() -> None:
@@ -27,7 +27,7 @@ def no_recording() -> None:
 
 def open_recording(profiler: str) -> Callable[[], None]:
     """Opens the range in which nsys records (`nsys profile --capture-range=nvtx`), and returns a function that closes
-    it; nothing for another profiler.
+    it; does nothing for another profiler, and returns `no_recording`.
 
     nsys takes more than a second to start and three to end (H200), while the process waits, so call this before there
     is a lease. The capture leaves out what it records before the measured steps. Existing objects are no longer
@@ -48,11 +48,11 @@ def profiled_window(
     profiler: str, device: torch.device, at_end: Callable[[], None], close_recording: Callable[[], None] = no_recording
 ) -> Iterator[profile | None]:
     """A with block that the profiler records; the device must be idle at both ends. Yields the recording for
-    `save_capture`, or None if the profiler is another program.
+    `save_capture`; None unless the profiler is PyTorch's.
 
-    `at_end` is called when nothing more is recorded, before nsys stops, which takes three seconds (H200) in which the
-    device waits. Without a GPU, nsys has no call to start at: it records the entire program, whose range `measure` is
-    the window.
+    `at_end` is called after the block, on a GPU while nsys and ncu still record: nsys takes three seconds (H200) to
+    stop, in which the device would wait. Without a GPU, nsys has no call to start at: it records the entire program,
+    whose range `measure` is the window.
     """
     if profiler in CUDA_PROFILERS and device.type == "cuda":
         with _cheap_garbage_collection(profiler):

@@ -28,7 +28,7 @@ WINDOWS = {
 
 
 def watch_for_window(settings: handover.Settings, notes: handover.Notes) -> None:
-    """Waits for the window of this process, and records it. Raises RuntimeError if it cannot be recorded."""
+    """Sets the hooks that record the window of this process. Raises RuntimeError if nsys cannot record this PyTorch."""
     to_nvtx = settings.profiler == handover.NSYS
     if to_nvtx and not torch.backends.cuda.is_built():
         raise RuntimeError("this PyTorch is built without CUDA, so nsys has nothing to record of it")
@@ -59,7 +59,7 @@ def watch_for_window(settings: handover.Settings, notes: handover.Notes) -> None
 
 
 class BlockWindow:
-    """A window that opens when it is created. RuntimeError if PyTorch's profiler is running already."""
+    """A window that opens when it is created. Raises RuntimeError if PyTorch's profiler is running already."""
 
     torch_version = torch.__version__
 

@@ -9,7 +9,7 @@ from range_marks.imports import when_imported
 
 
 def attach_to_this_process(handover: str) -> None:
-    """Starts a recorder with the settings in the folder."""
+    """Starts a recorder with the settings in the folder, as soon as PyTorch is imported."""
     folder = Path(handover)
     settings, notes = read_settings(folder), Notes(folder)
     notes.add("python")

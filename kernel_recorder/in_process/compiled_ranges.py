@@ -62,7 +62,8 @@ def close_module_ranges() -> None:
 
 
 def modules_served(origins: compiled.KernelOrigins) -> tuple[ModuleIds, ...]:
-    """The distinct chains of modules in which the operations of a kernel were called, or whose they differentiate."""
+    """The distinct chains of modules that called the operations of a kernel (for a backward kernel, the operations that
+    it differentiates), sorted."""
     chains = {_module_ids(node.meta) for node in origins.nodes}
     return tuple(sorted(chains - {()}))
 
@@ -91,7 +92,7 @@ def open_range_names(marker: Marker) -> list[str]:
 
 
 def _not_open_yet(open_names: list[str], ranges: list[PartRange]) -> list[PartRange]:
-    """The ranges without those at their beginning that are open already, innermost."""
+    """The ranges, without as many at their beginning as have the names of the innermost open ranges."""
     for count in range(min(len(open_names), len(ranges)), 0, -1):
         if open_names[-count:] == [part.name for part in ranges[:count]]:
             return ranges[count:]

@@ -14,7 +14,7 @@ TORCH, NSYS = "torch", "nsys"  # profilers
 STEPS, CALLS, RANGE, SECONDS, PROGRAM = "steps", "calls", "range", "seconds", "program"  # what opens a window
 AUTO, ALWAYS, NEVER = "auto", "always", "never"  # whether the recorder opens ranges
 STEP, MODULES = "step", "modules"  # kinds of these ranges; the first is also the name of the range of a step
-UNFINISHED = "step (unfinished)"  # the name of the range of a step in which the program ended
+UNFINISHED = "step (unfinished)"  # the name of the range of a step in which the window ended
 SETTINGS_FILE = "settings.json"
 ENDING_FILE = "ending"  # the command leaves it in the folder before it ends the program
 DEFAULT_SKIP = 5
@@ -25,11 +25,11 @@ DEFAULT_STEPS = 6  # the diagnosis compares steps only if there are as many
 class Settings:
     """How the window is found, and what records it.
 
-    `window` says what opens it: STEPS of any kind or CALLS of a model, or instances of a RANGE (`skip` of them are
-    skipped, `steps` recorded); SECONDS (`after` those seconds, for `seconds`); or the PROGRAM's own cudaProfilerStart.
-    `modules` says whether steps and modules get ranges. AUTO: steps, if the program opens no range `step`; modules, if
-    it opens no range at all; their names have up to `depth` parts. `quiet_end`: the command ends the program by Ctrl-C,
-    whose traceback is then not printed.
+    `window` says what opens it: STEPS of any kind, CALLS of a model, or instances of a RANGE (`skip` of them are
+    skipped, `steps` recorded); SECONDS (from `after` seconds after the first call of a model, for `seconds`); or the
+    PROGRAM's own cudaProfilerStart. `modules` says whether steps and modules get ranges. AUTO: steps, if the program
+    has opened no range `step` before; modules, if it has opened no range itself. Their names have up to `depth` parts
+    (None: all). `quiet_end`: the traceback of the Ctrl-C with which the command ends the program is not printed.
     """
 
     profiler: str = TORCH
@@ -101,7 +101,7 @@ class Notes:
         return os.getpid()
 
     def _claimed_run(self) -> str | None:
-        """The run of the ranks that are recorded, "" if no ranks are; waits up to a second until it is known."""
+        """The run of the ranks that are recorded, "" if no ranks are; None if it is unknown after a second."""
         for _ in range(200):
             with suppress(FileNotFoundError):
                 return (self.folder / CLAIMED_RUN_FILE).read_text()
@@ -110,7 +110,7 @@ class Notes:
 
 
 def _write_at_once(path: Path, text: str, flags: int) -> None:
-    """Writes the text to a file, which is opened with more flags, in one system call."""
+    """Writes the text in one system call to a file, which is opened with further `flags` and created if missing."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o600)
     try:
         os.write(descriptor, text.encode())
@@ -124,7 +124,7 @@ def one_line_error(error: Exception) -> str:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process is running; a zombie is not."""
+    """Whether a process is running; a zombie is not, and one that cannot be examined is."""
     try:
         os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

@@ -1,6 +1,6 @@
 """The ranges that the recorder opens while the window is open: one for each module of the program's models, forward
-and backward; one for each step; and one for each outermost call, named by its kind (forward, inference, prefill,
-decode), which follows from gradients and shapes.
+and backward; one for each step; one for each call of torch.autograd.backward; and one for each outermost call of a
+module, named by its kind (forward, inference, prefill, decode), which follows from gradients and shapes.
 """
 
 import gc
@@ -30,8 +30,8 @@ MAX_MODELS = 4  # of one class that get separate names; more are the layers of a
 
 
 class Passes:
-    """Finds the kind of each outermost call, and counts calls: `steps` has a Counter of texts for each step,
-    such as "GPT forward with input 8x128"."""
+    """Finds the kind of each outermost call, and counts these calls: `steps` has a Counter for each step, by texts such
+    as "GPT forward with input 8x128"."""
 
     def __init__(self) -> None:
         self._max_tokens: dict[int, int] = {}  # in a call, by the id of the module
@@ -54,7 +54,7 @@ class Passes:
         return DECODE if tokens == 1 else PREFILL
 
     def count(self, name: str | None, kind: str, args: tuple, keywords: dict[str, Any]) -> None:
-        """Counts a call of the module of this name."""
+        """Counts a call of the module of this name, if a step has begun."""
         if self.steps:
             shapes = ["x".join(map(str, tensor.shape)) for tensor in _tensors(args, keywords)][:MAX_SHAPES]
             inputs = f" with input {' and '.join(shapes)}" if shapes else ""
@@ -139,7 +139,8 @@ class ModuleRanges:
 
 
 def numbered_models(models: list[nn.Module]) -> dict[int, str]:
-    """The names of models of one class, by id: the second GPT with parameters is "GPT 2"; the first has no entry."""
+    """The names of models of one class, by id: the second GPT with parameters is "GPT 2". The first has no entry,
+    nor have models of a class with more than MAX_MODELS."""
     by_class: dict[str, list[nn.Module]] = defaultdict(list)
     for model in models:
         with suppress(Exception):  # the model may not let its parameters be listed

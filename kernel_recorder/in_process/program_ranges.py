@@ -1,7 +1,7 @@
 """The ranges that a program opens itself, by record_function, torch.cuda.nvtx or the package nvtx.
 
 Each is reported to a listener, and translated, since nsys does not record record_function, nor PyTorch's profiler NVTX.
-Not translated are ranges of NVTX domains that are opened through a Domain object.
+Neither is done for NVTX ranges that are opened by `range_start` or `start_range`, or through a Domain object.
 """
 
 import sys
@@ -156,7 +156,8 @@ class ProgramRanges:
         return uncompiled(pop)
 
     def _decorator_wrapper(self, original: Callable) -> Callable:
-        """nvtx.annotate as a decorator, which returns the function unchanged without nsys, and is then replaced."""
+        """nvtx.annotate as a decorator whose functions are reported and translated, also without nsys, where `original`
+        returns the function unchanged."""
 
         @wraps(original)
         def decorate(annotation: Any, function: Callable) -> Callable:
@@ -176,7 +177,7 @@ class ProgramRanges:
         return decorate
 
     def _opened_translation(self, name: str) -> record_function | None:
-        """Opens a range of PyTorch's profiler for one of NVTX, and returns it; None if it is not needed."""
+        """Opens a range of PyTorch's profiler for one of NVTX, and returns it; None for nsys or outside the window."""
         if self._to_nvtx or not self._is_recording():
             return None
         return self._originals[0](record_function(encoded(name)))

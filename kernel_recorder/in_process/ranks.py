@@ -44,7 +44,7 @@ class RankCoordinator:
         return any(pid != os.getpid() for pid in self._live_ranks())
 
     def watch(self) -> None:
-        """Notes this process's rank as soon as it has one."""
+        """Notes this process's rank as soon as it has joined others."""
         if not torch.distributed.is_available():
             return
         original = torch.distributed.init_process_group
@@ -61,7 +61,7 @@ class RankCoordinator:
 
     def call_once(self, point: str, call: Callable[[], Any]) -> None:
         """A barrier: when all live ranks of this run have reached `point`, or after PATIENCE_S, one of them makes the
-        call; if it dies, another one does. All return when it is done. A process that is not a rank just calls."""
+        call; if it dies, another one does. All return once it is done. A process that is not a rank just calls."""
         if not self.is_distributed:
             call()
             return
@@ -92,7 +92,7 @@ class RankCoordinator:
             time.sleep(POLL_S)
 
     def _note_rank(self, *_: Any) -> None:
-        """Notes this process's rank. Errors are noted, and never raised in the program."""
+        """Notes this process's rank if there are several. Errors are noted, and never raised in the program."""
         self.run = None
         try:
             world_size = torch.distributed.get_world_size()

@@ -86,12 +86,12 @@ class Recorder:
 
     @property
     def can_start_over(self) -> bool:
-        """Whether another window can take the place of the one that this process opened."""
+        """Whether this process opened a window, and another one can take its place."""
         return self._has_opened and self._profiler.can_start_again and not self._ranks.is_distributed
 
     def open(self, **facts: Any) -> bool:
-        """Opens the window, and returns whether it is open now. It stays closed if another process was first, or the
-        profiler refuses; and for now, while the program uses PyTorch's profiler itself, or in a backward pass."""
+        """Opens the window, and returns whether this call opened it. It stays closed for good if another process was
+        first or the profiler refuses; for now, while the program uses PyTorch's profiler, or in a backward pass."""
         if not self.is_waiting or is_in_backward():
             return False
         if self._profiler.is_taken:
@@ -178,7 +178,7 @@ class Recorder:
         self._notes.add("exit", **self.progress())
 
     def _end_with_forked_process(self) -> None:
-        """A process that multiprocessing forked ends without calling what atexit registered."""
+        """Closes the window also at the end of a forked process, which does not call what atexit registered."""
         if multiprocessing.parent_process() is not None:
             multiprocessing.util.Finalize(None, self._at_exit, exitpriority=0)
 

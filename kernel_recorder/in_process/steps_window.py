@@ -75,9 +75,9 @@ class StepsWindow(Window):
     changed.
 
     Replays count from the last step that an optimizer made in Python, since a graph may contain only a part of a step.
-    Calls of modules with parameters count until the program creates an optimizer, with CALLS always. If such calls
-    opened the window, and an optimizer makes steps afterwards, the program had only evaluated its model before training
-    it: the window starts over, if the profiler can.
+    Calls of modules with parameters count until the program creates an optimizer, or longer if they opened the window;
+    with CALLS always. If such calls opened the window, and an optimizer makes steps afterwards, the program had only
+    evaluated its model before training it: the window starts over, if the profiler can.
 
     A replay runs no Python: its kernels belong to the ranges that are open while the graph is captured.
     So the window opens before the first capture.
@@ -115,7 +115,8 @@ class StepsWindow(Window):
         return facts | ({"has_optimizer": True} if self._weights else {})
 
     def _stop_other_counts(self) -> None:
-        """Stops counting other actions than steps of optimizers, which called back."""
+        """Drops the counts of replays and calls, and stops watching weights and calls, once an optimizer made a step
+        in Python; what defines a step goes on."""
         self._weights.stop()
         if self._step_action is None or self._step_action.kind != MODULE:
             self._calls.end()
@@ -148,7 +149,7 @@ class StepsWindow(Window):
             self.recorder.ranges.call_begins(module, args)
 
     def _number(self, action: RepeatedAction) -> int:
-        """How many actions of its kind were counted before it."""
+        """Its number among the actions of its kind, from 0, in the order of their first repetitions."""
         return [other for other in self._actions.values() if other.kind == action.kind].index(action)
 
     def _count(self, kind: str, actor: Any, name: str) -> None:
@@ -226,7 +227,7 @@ class WatchedWeights:
         self._versions = None
 
     def changed(self) -> Iterator[Optimizer]:
-        """The optimizers whose weights were written to since the last call."""
+        """The optimizers whose weights were written to since the last call, or since they were added."""
         for index, (reference, previous) in enumerate(self._versions or ()):
             optimizer = reference()
             if optimizer is not None and (version := _version(optimizer)) != previous:

@@ -54,7 +54,7 @@ class OutermostCalls:
 
 
 class Window:
-    """The base of all windows: notes which ranges the program opened itself before the window."""
+    """The base of all windows: notes whether the program opened ranges itself before the window, and whether `step`."""
 
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
         self.recorder, self.settings = recorder, settings

@@ -30,7 +30,7 @@ class Activities:
     start_ns: np.ndarray
     end_ns: np.ndarray
     correlation: np.ndarray
-    process: np.ndarray  # global process id
+    process: np.ndarray  # global process id, MISSING if unknown
     thread_index: np.ndarray  # index into threads, -1 without a launch
     threads: np.ndarray  # global ids of the threads that made API calls, ascending
     launch_row: np.ndarray  # row of the API call, NO_LAUNCH without one
@@ -134,7 +134,8 @@ def _kernel_names(capture: Capture, ids: np.ndarray) -> list[str]:
 
 
 def _with_missing_processes(capture: Capture, process: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """The process of each activity; where it is MISSING, the only one of the `known` processes."""
+    """The process of each activity; where it is MISSING, the only one of the `known` processes, if there is one. Raises
+    TraceError if there are several."""
     if len(process) and (process == process[0]).all() and process[0] != MISSING:
         return np.broadcast_to(process[0], process.shape)  # takes no memory
     is_missing = process == MISSING

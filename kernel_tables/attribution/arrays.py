@@ -70,7 +70,8 @@ def compact(values: np.ndarray) -> np.ndarray:
 
 
 def concatenated(arrays: list[np.ndarray]) -> np.ndarray:
-    """The arrays one after the other; takes no memory if only one of them has entries, or all entries are equal."""
+    """The arrays one after the other; takes no memory if only one of them has entries, or if all of them repeat the
+    same value without memory, as those of `compact` do."""
     filled = [array for array in arrays if len(array)]
     if len(filled) == 1:
         return filled[0]
@@ -104,7 +105,7 @@ def factorize(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def positions_by_group(groups: np.ndarray, count: int) -> list[np.ndarray]:
-    """The positions of each of the groups 0 to `count` - 1 in `groups`, ascending; a negative number is in no group."""
+    """The positions of each of the groups 0 to `count` - 1 in `groups`, ascending; -1 is in no group."""
     if count < 8:
         return [np.flatnonzero(groups == group) for group in range(count)]
     from_one = (groups + 1).astype(np.min_scalar_type(count))  # 0 for no group

@@ -103,8 +103,8 @@ class CaptureArrays(AbstractContextManager):
 
     @property
     def columns(self) -> dict:
-        """The columns of activities and calls, by table. `gpu_activities` removes those of activities, and the threads
-        and correlation ids of calls; for the former see `call_threads`."""
+        """The columns of activities and calls, by table. `gpu_activities` removes those of activities; of calls, the
+        correlation ids and the threads (see `call_threads`)."""
         return self._events.columns
 
     def expect_details(self) -> None:
@@ -125,7 +125,7 @@ class CaptureArrays(AbstractContextManager):
 
     @cached_property
     def places(self) -> dict[str, np.ndarray]:
-        """The device and the stream of each activity; read separately where few tables need them."""
+        """The device and the stream of each activity; read separately unless `expect_details` was called."""
         tables = self._place_columns or [self.capture.read_columns(table, PLACE_COLUMNS) for table in TABLES]
         self._place_columns = None
         return {name: compact(concatenated([table.pop(name) for table in tables])) for name in PLACE_COLUMNS}

@@ -29,12 +29,12 @@ MAX_CLONES = 100  # a graph is instantiated once, and cloned a few times before
 
 
 class NodeCreations(NamedTuple):
-    """The creation of each node of a graph that runs in the capture, and the activities of these nodes."""
+    """All creations of nodes of graphs in the capture, clones too; and by activity, the creation of its node."""
 
     time_ns: np.ndarray
     thread: np.ndarray  # global id
-    capture_began_ns: np.ndarray  # of the stream capture that created it; the creation itself if there was none
-    creation_of_activity: np.ndarray  # NONE if it is not replayed, or the creation was not recorded
+    capture_began_ns: np.ndarray  # the begin of the stream capture around the creation; its own time if there was none
+    creation_of_activity: np.ndarray  # index; NONE if the activity is not replayed, or the creation was not recorded
 
 
 def replayed_without_creation(capture: Capture, activities: Activities) -> int:
@@ -81,7 +81,7 @@ def _replayed_nodes(capture: Capture, activities: Activities) -> np.ndarray:
 
 
 def _creation_rows(events: Columns, nodes: np.ndarray) -> np.ndarray:
-    """The row in `events` of the creation of each node, NONE if that precedes the capture.
+    """The row in `events` of the creation of each node, NONE if that was not recorded.
 
     The nodes of an executable graph are clones of those of a captured graph, whose creation is meant.
     """
@@ -115,7 +115,7 @@ def attribute_with_replays(
 
 
 class _Replays(NamedTuple):
-    """The replayed activities, and their replays. A replay is a launch of a graph."""
+    """The replayed activities whose creation is known, and their replays. A replay is a launch of a graph."""
 
     activity: np.ndarray  # of each replayed activity, its index
     creation: np.ndarray  # of each replayed activity, that of its graph node
@@ -153,7 +153,8 @@ def _last_left_out(
 def _with_replays(
     attribution: Attribution, replays: _Replays, creation_node: np.ndarray, last_left_out: np.ndarray, ranges: Ranges
 ) -> Attribution:
-    """The attribution with a node for each pair of a replay and a captured range that is not left out.
+    """The attribution with a node for each pair of a replay and a captured range, if the range is neither left out nor
+    repeated (_is_repeated).
 
     So a captured range counts as opened once in every replay. The key of a pair is one number for both.
     """

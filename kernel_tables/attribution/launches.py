@@ -45,8 +45,8 @@ def launch_rows(
 def launches_without_kernels(capture: Capture, activities: Activities) -> int:
     """The number of calls that launched a kernel or a graph, succeeded, and have no activity.
 
-    Launches into a stream that is being captured do not count, since they run nothing. A runtime call around a driver
-    call counts as one launch.
+    Launches while the process captures a stream do not count, since they run nothing. Neither does a call inside or
+    around one with an activity: a runtime call and its driver call are one launch.
     """
     launches = _calls(capture, *LAUNCH_FUNCTIONS)
     process = process_of(launches["thread"])

@@ -58,7 +58,7 @@ class Nesting:
 def nesting_of(start_ns: np.ndarray, end_ns: np.ndarray) -> Nesting | None:
     """How these intervals nest, given in opening order; None if some overlap without nesting.
 
-    An interval without a duration is never open: it has a parent, and is the parent of none.
+    An interval without a duration is never open: it may have a parent, and is the parent of none.
     """
     is_solid = end_ns > start_ns
     closing, ends_ns = _in_order_of_closing(np.flatnonzero(is_solid), end_ns)

@@ -14,7 +14,7 @@ BEFORE_CAPTURE_NAME = "(launched before the capture)"
 
 
 class Paths:
-    """Every path that occurs, numbered; a path is that of its parent and one more name."""
+    """Every path that occurs, numbered. A path consists of its parent and one more name."""
 
     def __init__(self, attribution: forest.Attribution, range_name: np.ndarray, names: list[str]):
         """`range_name` is the code of each range's name, `names` the names by code."""

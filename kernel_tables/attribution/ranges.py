@@ -32,7 +32,7 @@ class Ranges:
     end_ns: np.ndarray
     thread: np.ndarray  # global id
     name: np.ndarray  # code of the name
-    row: np.ndarray  # in the table
+    row: np.ndarray  # position among the ranges in the order of the table
 
     def __len__(self) -> int:
         return len(self.start_ns)

@@ -1,4 +1,4 @@
-"""Options that print the completion for a shell (eval "$(kernel-tables --print-completion bash)") and its schema."""
+"""Options that print the completion for a shell (eval "$(kernel-tables --print-completion bash)") and a JSON schema."""
 
 import argparse
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ class PrintCompletion(argparse.Action):
 
 
 class PrintJsonSchema(argparse.Action):
-    """Prints the JSON schema of the commands' output, and exits."""
+    """Prints the JSON schema of the tables of all commands, and exits."""
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: object, option: str | None = None):
         import json

@@ -1,4 +1,4 @@
-"""The command that finds where a program loses time on the GPU: kernel-tables diagnose CAPTURE."""
+"""The command that finds where a program loses time: kernel-tables diagnose CAPTURE."""
 
 from __future__ import annotations
 

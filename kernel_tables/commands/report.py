@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _is_page(output: Path) -> bool:
-    """Whether the page exists already. TraceError if another file has its name."""
+    """Whether `output` is an existing page. TraceError if it is another file."""
     if not output.is_file():
         return False
     if PAGE_MARK not in files.first_bytes(output, HEAD_BYTES):

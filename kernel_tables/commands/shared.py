@@ -1,4 +1,4 @@
-"""Options that commands share, and where their tables may be written."""
+"""What commands share: options, the opening of captures, and the output of tables and messages."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def open_traces(options: argparse.Namespace) -> Iterator[list[Trace]]:
 
 
 def _say_rank_order(traces: Sequence[Trace]) -> None:
-    """Prints a note if ranks are numbered in the order of the arguments, since captures do not name them."""
+    """Prints a note if ranks are numbered in the order of the arguments: a capture names no rank, or two the same."""
     from kernel_tables.ranks.ranks import numbers_in_run
 
     if numbers_in_run(traces) is None:
@@ -87,7 +87,7 @@ def _say_rank_order(traces: Sequence[Trace]) -> None:
 
 
 def open_trace(path: Path, options: argparse.Namespace) -> AbstractContextManager[Trace]:
-    """The trace of one capture. Prints its rank, if there are others, and what it lacks."""
+    """The trace of one capture. Prints its rank, as say_rank does, and notes on the capture."""
     say_rank(path)
     return _open_trace(path, options)
 
@@ -109,7 +109,7 @@ def say(message: str) -> None:
 
 
 def say_rank(capture: Path) -> None:
-    """Prints the rank of a capture if captures of other ranks are in its folder."""
+    """Prints the rank of a capture if its name contains one, or the capture of rank 1 is next to it."""
     stem, _, suffixes = capture.name.partition(".")
     name, rank = RANK_IN_NAME.fullmatch(stem).groups()
     if rank or os.path.exists(capture.parent / f"{name}_rank1.{suffixes}"):  # Path.exists raises if a name is too long
@@ -143,7 +143,7 @@ def require_output(options: argparse.Namespace, *captures: Path) -> None:
 
 
 def wants_text(options: argparse.Namespace) -> bool:
-    """Whether a table is printed as aligned text: in a terminal, unless another format is chosen."""
+    """Whether a table is written as aligned text: if that is chosen, or in a terminal if no format or file is."""
     return options.format == TEXT or (options.output is None and options.format is None and sys.stdout.isatty())
 
 

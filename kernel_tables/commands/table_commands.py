@@ -93,7 +93,7 @@ def _sorted(table: pd.DataFrame, options: argparse.Namespace, is_tree: bool) -> 
 
 
 def _lines(selection: TableSelection, options: argparse.Namespace, width: int) -> str:
-    """The rows in the terminal's width, and a line on the rows left out."""
+    """The rows in this width, and a line on the rows left out; below a tree of everything, the time of a step, too."""
     from kernel_tables.terminal.tables import class_lines, kernel_lines, names_of, range_lines, rest_line, tree_lines
 
     trace, process, table, rows = selection.trace, selection.process, selection.table, selection.rows

@@ -1,8 +1,8 @@
 """Launches of a capture joined with counters, on full name, grid and block.
 
 Matrix multiplies with the same name, grid and block may have different depths (the K of M, N, K), which no profiler
-records; their times differ. So if several launches of a configuration were counted, each launch of the capture is
-joined with the one that took as long, or with none.
+records; their times differ. So a launch of them, or of attention, is joined with the counted one whose time is nearest,
+or with none if no time is near. Launches of other kernels are joined with the first that was counted.
 
 From the joined counters: how launches fill the GPU (occupancy and its limits, waves of blocks and the tail of the last
 wave, stalls), and what limits a kernel: memory, compute, latency, or that it is too small.
@@ -66,8 +66,8 @@ def join_counters(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFram
 
 
 def configurations(joined: pd.DataFrame) -> pd.DataFrame:
-    """One row per configuration and counted depth of joined launches, longest time first: launches, total_ns,
-    min_ns and max_ns."""
+    """One row per configuration, class, counted_as and not_counted of joined launches, longest total time first; with
+    launches, total_ns, min_ns and max_ns."""
     keys = [*reading.CONFIGURATION, "class", "counted_as", "not_counted"]
     grouped = joined.groupby(keys, sort=False, observed=True)["duration_ns"]
     table = grouped.agg(launches="count", total_ns="sum", min_ns="min", max_ns="max").reset_index()
@@ -87,7 +87,7 @@ def _keys_of_several_names(keys: pd.Series, names: pd.Series) -> set[str]:
 
 
 def _times_of_distinct_work(rows: pd.DataFrame) -> pd.Series:
-    """The counted times of the rows whose FLOPs differ from those of all rows before them, by row."""
+    """The counted times of the first row, and of each whose FLOPs differ from those of all rows kept so far, by row."""
     distinct: list[int] = []
     flops = work.total_flops(rows).fillna(0.0).to_numpy()
     for row, count in enumerate(flops):
@@ -97,7 +97,8 @@ def _times_of_distinct_work(rows: pd.DataFrame) -> pd.Series:
 
 
 def _nearest(duration_ns: np.ndarray, counted_ns: pd.Series, has_depths: bool) -> np.ndarray:
-    """By launch, the row whose time is nearest; if there may be several depths, NONE if no row took as long."""
+    """By launch, the row whose time is nearest, NONE if none took about as long; of a kernel without depths, always the
+    first row."""
     if not has_depths:
         return np.full(len(duration_ns), counted_ns.index[0])
     with np.errstate(divide="ignore"):
@@ -200,7 +201,7 @@ RULES = {
 
 
 def verdicts_of(table: pd.DataFrame) -> pd.DataFrame:
-    """The `verdict` on every row, and `because`, the numbers that support it."""
+    """The `verdict` on every row, and `because`: the numbers that support it, or why there are none."""
     columns = ["memory_share", "compute_share", "waves", "not_counted"]
     verdicts = [_verdict(*row) for row in table[columns].itertuples(index=False)]
     return pd.DataFrame(verdicts, columns=["verdict", "because"], index=table.index)

@@ -1,4 +1,4 @@
-"""The metrics of Nsight Compute that are counted for every kernel: names and units.
+"""The metrics of Nsight Compute that are read: names and units.
 
 FLOPs: instructions by the threads that executed them (an FMA is two operations), and on tensor cores the operations
 themselves, by the type of their operands. Occupancy, waves and limits are those of the launch.

@@ -1,6 +1,6 @@
 """The table that Nsight Compute prints (--csv --page raw), and the columns of it that are kept.
 
-It names the host, the program and its process; these are not read. One row per kernel, grid and block is kept, with the
+It names the host, the program and its process; these are not read. One row per counted launch is kept, with the
 requested metrics.
 """
 
@@ -22,7 +22,7 @@ MISSING_VALUES = ("", "n/a", "nan", "-nan", "inf")
 def read_counters(path: Path) -> pd.DataFrame:
     """One row per counted launch: kernel, grid and block ("16x6x8"), and every metric of METRICS and of
     OPERATION_INDICATORS, NaN if it was not requested or the GPU has none. Raises TraceError if the file is not a table
-    of Nsight Compute, or has other units.
+    of Nsight Compute, is cut short, or has other units.
     """
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         rows = list(csv.reader(line for line in file if line.startswith('"')))  # its messages begin with ==
@@ -40,7 +40,7 @@ def read_counters(path: Path) -> pd.DataFrame:
 
 
 def read_kept_counters(path: Path) -> pd.DataFrame:
-    """The table of `read_counters`, from plain CSV with its columns. Raises TraceError for another file."""
+    """The table of `join_rounds`, from plain CSV with its columns. Raises TraceError for another file."""
     wanted = no_counters()
     try:
         table = pd.read_csv(path, dtype=dict.fromkeys(CONFIGURATION, "str"), keep_default_na=False, na_values=[""])

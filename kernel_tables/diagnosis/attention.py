@@ -1,12 +1,13 @@
 """Attention as separate kernels, found by its launches: a product, a softmax, a product.
 
-Names of ranges are not used: the same module is called attention, attn or self_attn. On each stream, the products
-next to a softmax belong to attention if there is only elementwise work between them, and so do the copies around them,
-which lay out heads for the products; the projections do not. Both products are launched in one pass of one step: a
-softmax between the last product of a forward pass and the first one of its backward pass is that of a loss. A softmax
-in separate kernels is two reductions with an exponential between. If what follows is reduced once more before the next
-product, it is a loss, too. The backward pass has two products on each side of the softmax; if the softmax is in
-separate kernels, its backward pass is searched in the ranges of the forward chains.
+No name of a module is expected: the same one is called attention, attn or self_attn. On each stream, the products next
+to a softmax belong to attention if there are only elementwise work, reductions, random numbers, copies and fills
+between them, and so do the copies around them, which lay out heads for the products; the projections do not. Both
+products are launched in one pass of one step: a softmax between the last product of a forward pass and the first one of
+its backward pass is that of a loss. A softmax in separate kernels is one reduction or more, an exponential and one
+reduction. If what follows is reduced once more before the next product, it is a loss, too. The backward pass has two
+products on each side of the softmax; if the softmax is in separate kernels, its backward pass is searched in the ranges
+of the forward chains.
 """
 
 import re
@@ -30,12 +31,12 @@ SPLIT_PRODUCT = re.compile(r"(?i)split_?k\w*reduce")  # the second kernel of one
 LINEAR = re.compile(r"aten::(?:linear|addmm)$")  # a layer, not a product of two activations
 MIN_BETWEEN_NS = 10_000  # between the products: a softmax over a row of logits takes less than one over S x S
 MAX_COPIES = 4  # on each side of a chain: of queries, keys and values, or of their gradients
-MAX_BETWEEN_TWINS = 2  # copies between the two products of one node of the backward pass
+MAX_BETWEEN_TWINS = 2  # activities, without views, between the two products of one node of the backward pass
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Masks by activity: those in chains of the forward pass and of the backward pass, and the products."""
+    """Masks by activity: those in chains of the forward pass and of the backward pass, and all products."""
 
     forward: np.ndarray
     backward: np.ndarray
@@ -145,7 +146,7 @@ class _Stream:
         return self._members(self._is_closed & (as_one | written_out))
 
     def backward(self, wanted: np.ndarray) -> np.ndarray:
-        """The activities of the backward chains around the `wanted` stretches, with two products on each side."""
+        """The activities of the backward chains around the `wanted` stretches, with up to two products on each side."""
         if not wanted.any():
             return self._rows[:0]
         work = ~self._kinds.view[self._rows]

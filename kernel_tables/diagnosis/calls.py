@@ -73,7 +73,7 @@ def kind_of(function: str) -> int:
 
 
 def read_calls(trace: capture_arrays.CaptureArrays) -> Calls:
-    """The calls of a trace; without a duration and of kind OTHER if the capture lacks their ends and names."""
+    """The calls of a trace; without a duration if the capture lacks their ends, and of kind OTHER if it lacks names."""
     columns = trace.columns[schema.RUNTIME]
     end_ns, name_id, name_by_id = trace.call_functions()
     ids, function = arrays.factorize(name_id)

@@ -61,8 +61,8 @@ class DiagnosisContext:
         self.claimed_ns = np.zeros(len(scope.activities), np.int64)
 
     def with_claims(self, hits: Sequence[RuleHit]) -> DiagnosisContext:
-        """A copy in which the time of `hits`, and of no others, is claimed: rules do not count it again. Caches are
-        shared."""
+        """A copy in which the time of `hits`, and of no others, is claimed: rules do not count it again. What is cached
+        so far is shared."""
         if not hits:
             return self
         context = copy(self)
@@ -99,7 +99,8 @@ class DiagnosisContext:
         return sum(int(idle.at_most[cause].sum()) for idle in self.idle_by_device if cause in idle.at_most)
 
     def idle_at_edges_ns(self, cause: str) -> int:
-        """The idle time before the first activity of a device, and after its last, with a call of this cause in it."""
+        """The idle time before the first activity of a device, and that after its last, each in full if a call of this
+        cause is in it; summed over devices."""
         total_ns = 0
         for device in self.scope.devices:
             edges = device.edges
@@ -113,7 +114,8 @@ class DiagnosisContext:
 
     @cached_property
     def idle_before_launches(self) -> np.ndarray:
-        """By activity: the idle time that it ended during which the host only launched, whatever its cause."""
+        """By activity: the idle time that it ended although it was launched in time, or during which the host only
+        launched, even if an earlier call is the cause."""
         idle_ns = self.idle_by_activity(GPU)
         for idle in self.idle_by_device:
             late_ns = sum(ns for cause, ns in idle.by_cause.items() if cause not in (GPU, HOST, UNKNOWN))
@@ -129,7 +131,7 @@ class DiagnosisContext:
 
     @cached_property
     def time_by_activity(self) -> np.ndarray:
-        """By activity: how long it ran, 0 outside of the scope."""
+        """By activity: how long it ran, not cut to the span of its device; 0 outside of it."""
         activities, is_inside = self.scope.activities, self.scope.is_inside
 
         def time_ns(block: slice) -> np.ndarray:

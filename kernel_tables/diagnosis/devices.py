@@ -31,7 +31,7 @@ class Device:
 
     @property
     def gaps(self) -> tuple[Intervals, np.ndarray]:
-        """The time in which nothing ran, and the row of the activity that ended each gap."""
+        """The time between activities in which nothing ran, and the row of the activity that ended each gap."""
         is_disjoint = (self.start_ns[1:] >= self.end_ns[:-1]).all()
         reached_ns = self.end_ns if is_disjoint else np.maximum.accumulate(self.end_ns)
         ends_gap = self.start_ns[1:] > reached_ns[:-1]
@@ -40,7 +40,7 @@ class Device:
 
     @cached_property
     def edges(self) -> Intervals:
-        """The time in which nothing ran before the first activity, and after the last one."""
+        """The time in which nothing ran before the first activity, and after the last one: two, which may be empty."""
         start_ns, end_ns = int(self.start_ns.min()), int(self.end_ns.max())
         return Intervals(np.array([self.first_ns, end_ns]), np.array([start_ns, self.last_ns]))
 

@@ -34,7 +34,7 @@ class Diagnosis:
     message: str  # one sentence; the reason if the rule abstains
     abstained: bool
     evidence: dict[str, object]
-    where: dict[str, object]  # ranges and kernels with their ms, longest first; steps
+    where: dict[str, object]  # the longest ranges and kernels with their ms, longest first; numbers of steps
     gain_ms: float | None  # at most, of a step
     gain_percent: float | None  # at most, of a step: of one before recording, as step_before_ns gives it, if known
     advice: str
@@ -163,7 +163,7 @@ def _where(context: DiagnosisContext, hit: RuleHit) -> dict[str, object]:
 
 
 def _largest(key: np.ndarray, weight_ns: np.ndarray) -> list[tuple[int, int]]:
-    """The keys with the most nanoseconds, and their nanoseconds."""
+    """The keys with the most nanoseconds, at most MAX_NAMED, and their nanoseconds."""
     if not len(key):
         return []
     total_ns = arrays.sums_by_group(key, weight_ns, int(key.max()) + 1)

@@ -1,5 +1,5 @@
-"""Rules on time in which the GPU waits for the host, or a program for its data, which ranges that PyTorch's DataLoader
-opens show. Each returns a RuleHit, or None."""
+"""Rules on time in which the GPU waits for the host, or a program for its data, as the ranges of PyTorch's DataLoader
+show. Each returns a RuleHit, or None."""
 
 import re
 from functools import partial
@@ -45,8 +45,8 @@ def launch_bound(context: DiagnosisContext) -> RuleHit | None:
 
 
 def wait_hit(context: DiagnosisContext, cause: str, share: float, waits: str) -> RuleHit | None:
-    """The hit if the GPU idles, or only copies, because of `cause` for at least this `share` of its time; `waits` says
-    when, in words."""
+    """The hit if the GPU idles between activities, or only copies, because of `cause` for at least this `share` of its
+    time; `waits` says when, in words."""
     scope, copies = context.scope, context.blocking.copy_cause == CAUSES.index(cause)
     if not (context.has_idle(cause) or copies.any()):
         return None
@@ -114,7 +114,8 @@ def idle_host(context: DiagnosisContext) -> RuleHit | None:
 
 
 def _calls_of(context: DiagnosisContext, cause: str) -> dict[str, object]:
-    """How often, by function, and for how long the host was held up by `cause` within the devices' spans."""
+    """How often, by function, and for how long the host was held up by `cause`, from the first start to the last end of
+    the devices' spans."""
     calls, scope = context.scope.calls, context.scope
     first_ns = min(device.first_ns for device in scope.devices)
     last_ns = max(device.last_ns for device in scope.devices)
@@ -142,8 +143,8 @@ def _host_per_launch(context: DiagnosisContext, launches: int) -> dict[str, floa
 
 
 def _host_parts(context: DiagnosisContext, device: Device) -> tuple[int, ...]:
-    """The nanoseconds from the first to the last launch of a device: in calls that launch, in calls that wait, in other
-    calls, and outside of calls."""
+    """The nanoseconds from the first to the last launch of a device: in calls that launch, in others that hold up the
+    host, in all others, and outside of calls."""
     calls, activities = context.scope.calls, context.scope.activities
     first_ns, last_ns = NEVER_NS, 0
     for block in blocks(len(device.rows)):
@@ -167,7 +168,8 @@ BY_WORKERS = re.compile(NEXT_BATCH.pattern + ".*MultiProcessing")
 
 
 def data_waits(scope: Scope, device: Device) -> Intervals:
-    """The time in which a thread that runs the steps was in a DataLoader's `__next__`, within the device's span.
+    """The time in which a thread that runs the steps (without steps, one that launches) was in a DataLoader's
+    `__next__`, within the device's span.
 
     Other threads may wait for batches that nobody needs yet, so they do not count.
     """
@@ -184,7 +186,7 @@ def data_waits(scope: Scope, device: Device) -> Intervals:
 
 def waiting_for_data(context: DiagnosisContext) -> RuleHit | None:
     """On a GPU only its idle time counts: a wait while it computes costs nothing. The launch after a wait is a part of
-    it. The wait before the first activity (`first_ns`) counts if the others cost time.
+    it. The wait before the first activity (`first_ns`) counts only if the others reach the threshold.
     """
     scope, weight_ns = context.scope, np.zeros(len(context.scope.activities), np.int64)
     gain_ns, first_ns, longest_ns, batches = 0, 0, 0, 0

@@ -34,8 +34,8 @@ class Idle:
     """The gaps of a device in order of time. An array has one entry per gap. Causes of no gap are left out.
 
     `at_most` are the nanoseconds that would be gone if the calls of a cause took no time: what they claim, and the
-    pauses and launches after them, which a host that is further ahead hides. `only_launches` is whether no call held up
-    the host since its last late launch: the gap may be due to an earlier call, but also to launching.
+    pauses and launches after them, which a host that is further ahead hides. `only_launches` is whether no pause and no
+    call held up the host since its last late launch: the gap may be due to an earlier call, but also to launching.
     """
 
     next_row: np.ndarray  # the activity that ended each
@@ -110,7 +110,7 @@ def _pauses(scope: Scope, device: Device) -> Intervals:
 
 
 def _lost_before(scope: Scope, device: Device, calls: Intervals, held_up_ns: np.ndarray) -> np.ndarray:
-    """By gap: for the first, how long the host was held up before the first activity of the device, as in later steps.
+    """By late gap: 0, but for the first the mean time of a later step in these calls, if one precedes all activities.
 
     A window opens when the GPU is done, so the calls at the begin of its first step found nothing to wait for.
     """
@@ -121,7 +121,7 @@ def _lost_before(scope: Scope, device: Device, calls: Intervals, held_up_ns: np.
 
 
 def held_up_by(scope: Scope, blocking: Blocking, device: Device, cause: str) -> Intervals:
-    """The time in which the device's process was in a call of this cause, or between two that allocate or free."""
+    """The time in which the device's process was in a call of this cause, or shortly between two of memory."""
     calls = scope.calls
     rows = np.flatnonzero(blocking.call_cause == CAUSES.index(cause))
     rows = rows[calls.process[rows] == device.process]

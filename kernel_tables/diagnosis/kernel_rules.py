@@ -15,7 +15,8 @@ OVERLAP_SHARE = 0.30  # nsys-ai's threshold for communication
 BACKWARD_OF_ATTENTION = 2.5
 LOW_OCCUPANCY = 0.5  # of the warps that a multiprocessor holds
 EMPTY_TAIL = 0.2  # of the places for blocks in all waves
-# Matrix multiplies keep their tiles in registers and hide latency within a warp: they are fast at an eighth.
+# Matrix multiplies, alone or in fused attention, keep their tiles in registers and hide latency within a warp: they are
+# fast at an eighth.
 FAST_AT_LOW_OCCUPANCY = ("gemm", "attention")
 
 
@@ -43,7 +44,8 @@ def small_kernels(context: DiagnosisContext) -> RuleHit | None:
 
 
 def unfused_elementwise(context: DiagnosisContext) -> RuleHit | None:
-    """Chains of kernels in a row on a stream, launched in the same ranges. A fix saves all but the shortest of each."""
+    """Chains of elementwise kernels in a row on a stream, launched in the same ranges. A fix saves all but the shortest
+    kernel of each."""
     scope = context.scope
     mask = scope.is_of_class("elementwise") & scope.is_inside & (context.claimed_ns == 0)
     is_member, chains, gain_ns, total_ns = np.zeros(len(mask), bool), 0, 0, 0
@@ -151,7 +153,7 @@ def exposed_communication(context: DiagnosisContext) -> RuleHit | None:
 
 
 def low_occupancy(context: DiagnosisContext) -> RuleHit | None:
-    """Kernels of at least one wave that leave more than half of the GPU's warps empty."""
+    """Kernels of at least one wave that leave more than half of the GPU's warps empty, but FAST_AT_LOW_OCCUPANCY."""
     filling, scope = context.filling, context.scope
     mask = scope.is_inside & scope.is_kernel & ~scope.is_of_class(*FAST_AT_LOW_OCCUPANCY)
     mask &= (filling.occupancy < LOW_OCCUPANCY) & (filling.waves >= 1)

@@ -18,7 +18,7 @@ KERNEL_SIZE = f"{kernel_rules.KERNEL_SHARE:.0%} of the span"
 
 @dataclass(frozen=True)
 class DiagnosisRule:
-    """One rule of the diagnosis. Nothing is reported twice, because of `leaves_to` and `silent_where`."""
+    """One rule of the diagnosis. It does not report again what the rules in `leaves_to` and `silent_where` report."""
 
     code: str
     looks_for: str
@@ -30,7 +30,7 @@ class DiagnosisRule:
     leaves_to: tuple[str, ...] = ()  # rules whose kernels and idle time this one does not count
     silent_where: tuple[str, ...] = ()  # if one of these rules reports, this one does not
     advice_on_cpu: str = ""  # replaces `advice` for a program without a GPU
-    advice_in_graphs: str = ""  # replaces `advice` for a program that replays CUDA graphs
+    advice_in_graphs: str = ""  # replaces `advice` if replays of CUDA graphs launch at least half of the activities
     source: str = "this project's own"  # of the threshold
 
 

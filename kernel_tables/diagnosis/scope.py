@@ -83,8 +83,8 @@ class Scope:
 
     @cached_property
     def devices(self) -> list[Device]:
-        """The GPUs, each from the start of the first step to the end of the last step or of its activities; without
-        steps, from the first start to the last end of its activities."""
+        """The GPUs of each process, each from the start of the first step to the end of the last step or of its
+        activities; without steps, from the first start to the last end of its activities."""
         activities = self.activities
         device = self.trace.places["device"]
         numbers, number_index = factorize(device)
@@ -127,7 +127,7 @@ class Scope:
 
     @cached_property
     def is_inside(self) -> np.ndarray:
-        """By activity: whether it is in the span of its device."""
+        """By activity: whether it is in the span of its device, or partly."""
         is_inside = np.zeros(len(self.activities), bool)
         for device in self.devices:
             is_inside[device.rows] = True

@@ -100,8 +100,8 @@ class _RepeatedRange(NamedTuple):
 
 
 def _repeated_range(scope: Scope, is_slow: np.ndarray) -> _RepeatedRange | None:
-    """The outermost range within the steps that occurs more often in slow ones than in others, and takes the most time
-    there; None if there is none."""
+    """The range directly inside the steps that occurs more often in slow ones than in others, and whose additional
+    instances take the most time; None if there is none."""
     ranges, paths = scope.trace.range_arrays, scope.trace.range_paths
     code = paths.code(scope.step_name)
     path = paths.of_node[: len(ranges)]
@@ -125,7 +125,7 @@ def _launches(scope: Scope) -> np.ndarray:
 
 
 def _first_ns(scope: Scope) -> np.ndarray:
-    """By step: its start."""
+    """By step: the start of its first activity, or of its range on the CPU."""
     if scope.trace.is_cpu_only:
         return scope.trace.range_arrays.start_ns[scope.steps]
     first = np.full(len(scope.steps) + 1, np.iinfo(np.int64).max)  # the last entry is for activities of no step

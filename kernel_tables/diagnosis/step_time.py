@@ -24,7 +24,7 @@ ON_CPU = ON_GPU | {COMPUTE: "operators", "waiting": "waiting for data", IDLE: "o
 
 @dataclass(frozen=True)
 class StepTime:
-    """The mean time of a step (without steps, of the capture) on all devices, in ns. The parts add up to it.
+    """The time of a step (without steps, of the capture), mean over steps and devices, in ns. The parts add up to it.
 
     The steps last from the start of the first to the end of the last, or of the last activity.
     """
@@ -32,7 +32,7 @@ class StepTime:
     steps: int  # 0 if the capture has none
     ns: float
     parts: dict[str, float]  # without those that take no time
-    idle: dict[str, float]  # the parts in which no device did anything
+    idle: dict[str, float]  # the time of these parts in which a device did nothing
     before_ns: float | None = None  # of a step before recording, as step_before_ns gives it
 
     @property
@@ -93,8 +93,8 @@ def step_time(scope: Scope) -> StepTime | None:
 def step_before_ns(scope: Scope) -> float | None:
     """The time of a step before recording began, the median that `record` noted; recording lengthens steps.
 
-    None if it is unknown or not shorter, or if the steps there may have done other work: if those of the capture differ
-    in theirs, or the devices are busy for longer than such a step.
+    In ns. None if it is unknown or not shorter, if `record` did not name the steps, or if the steps there may have done
+    other work: if those of the capture differ in theirs, or the devices are busy for longer than such a step.
     """
     before_s = scope.trace.recorded_window.get("step_before_s")
     if not (isinstance(before_s, float) and len(scope.steps) and scope.step_name == RECORDED_STEP):

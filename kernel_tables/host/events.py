@@ -45,7 +45,7 @@ class Events:
         return len(self.start_ns)
 
     def period_ns(self) -> np.ndarray:
-        """By source the median time between two samples of a thread, NaN if there are no two."""
+        """By source, the median time from a sample to the next on its thread; NaN for calls, or without two samples."""
         order = np.lexsort((self.start_ns, self.thread, self.source))
         gaps = np.diff(self.start_ns[order])
         source, thread = self.source[order], self.thread[order]
@@ -124,7 +124,7 @@ NO_OWNER = -1
 
 
 class Overlaps(NamedTuple):
-    """The overlaps of other intervals with OwnedIntervals, one per pair that shares time."""
+    """The overlaps of other intervals with OwnedIntervals, one per pair that shares time: index, owner, shared time."""
 
     interval_index: np.ndarray
     owner: np.ndarray

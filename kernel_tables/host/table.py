@@ -39,7 +39,8 @@ class ThreadHostTime:
         self._exclusive = exclusive_time(self._start_ns, self._end_ns)
 
     def by_phase(self, phases: OwnedIntervals, outside: int) -> Iterator[HostAmounts]:
-        """The amounts by the number of the phase, `outside` for no phase. A call in several phases counts in each."""
+        """The amounts by the number of the phase, `outside` for no phase. A call counts in the phase in which it
+        begins; its time is divided among all its phases."""
 
         def phase_at(times_ns: np.ndarray) -> np.ndarray:
             phase = phases.owner_at(times_ns)
@@ -61,7 +62,8 @@ class ThreadHostTime:
         yield from self._sample_counts(phase_at(self._events.start_ns[self._samples]))
 
     def by_range(self, where: np.ndarray) -> Iterator[HostAmounts]:
-        """The amounts by range; `where` is the number of the range of each event of the thread."""
+        """The amounts by range; `where` is the number of the range of each event of the thread. A call counts with
+        all of its time in the range in which it begins."""
         call_where, function_count = where[~self._is_sample], int(self._function.max(initial=0)) + 1
         keys, group = arrays.factorize(call_where * function_count + self._function)
         time, group = intervals.unions(self._start_ns, self._end_ns, group)
@@ -101,7 +103,7 @@ def _summed(column: str, where: np.ndarray, function: np.ndarray, amounts: np.nd
 class OpenPhases:
     """When each phase was open on each thread. `names` are the names of the phases by number, OUTSIDE last.
 
-    Ranges with the name of a phase that are inside it, or elsewhere, do not count.
+    A range with the name of a phase does not count inside another phase, and adds nothing inside its own.
     """
 
     def __init__(self, trace: capture_arrays.CaptureArrays, step_name: str):
@@ -138,7 +140,7 @@ class OpenPhases:
 
     def _intervals(self, ranges: np.ndarray) -> OwnedIntervals:
         """The phases of these ranges. Where they overlap, phases in steps have priority over steps, and these over
-        phases outside steps; of phases of one kind, the one that began first."""
+        phases outside steps; within each kind, the phase whose first range is the earliest."""
         is_phase, in_step = self._phase[ranges] != NO_OWNER, self._in_step[ranges]
         inside, steps, outside = ranges[is_phase & in_step], ranges[self._is_step[ranges]], ranges[is_phase & ~in_step]
         count = len(self._ranges)
@@ -160,12 +162,12 @@ def _rows_by_id(ids: np.ndarray) -> dict[int, np.ndarray]:
 
 
 def host_table(trace: capture_arrays.CaptureArrays, by: str = PHASE, step_name: str = "step") -> pd.DataFrame:
-    """One row per thread, phase (`by="range"`: innermost range), source, and function that was called there.
+    """One row per thread, phase (`by="range"`: innermost range), source, and function that was called or sampled there.
 
     `time_ns` is the time that the thread spent in such calls, `own_ns` the same without the calls inside them: on a
-    thread that makes calls in a phase, own_ns and the time in no call add up to the phase. `us_per_launch` is `own_ns`
-    over the activities launched there. Samples are counted; `estimated_ns` estimates the time in that function outside
-    of calls: the samples outside calls times the time between two samples.
+    thread that makes calls in a phase, own_ns and the time in no call (a row, only by phase) add up to the phase.
+    `us_per_launch` is `own_ns` over the activities that all threads launched there. Samples are counted; `estimated_ns`
+    estimates the time in that function outside of calls: the samples outside calls times the median time between two.
     """
     trace.require_possible()
     events = read_events(trace)
@@ -195,7 +197,7 @@ def _as_table(amounts: dict[int, Iterable[HostAmounts]]) -> pd.DataFrame:
 
 
 def _with_names(table: pd.DataFrame, names: list[str], events: Events, launches: dict[str, int]) -> pd.DataFrame:
-    """The table of `host`, sorted. Samples have no times, calls have no estimate."""
+    """The table of `host`, in ORDER. Samples have no times, calls have no estimate."""
     where, function = table["where"].to_numpy(), table["function"].to_numpy()
     source = np.append(events.source_of_function, NO_CALL)[function]
     is_sample = np.append(host.SAMPLED, False)[source]
@@ -218,7 +220,7 @@ def _with_names(table: pd.DataFrame, names: list[str], events: Events, launches:
 
 
 def _launches(trace: capture_arrays.CaptureArrays, by: str, step_name: str) -> dict[str, int]:
-    """How many activities were launched in each phase or range."""
+    """How many activities all threads launched in each phase or range, by its name."""
     labels = phases_and_parts(trace.range_paths.tuples, step_name)[GROUPINGS.index(by)]
     counts = np.bincount(trace.launch_path, minlength=len(labels))
     return pd.Series(counts).groupby(labels).sum().to_dict()

@@ -37,7 +37,7 @@ _KIND = re.compile(
 
 
 def matrix_parts(name: str) -> tuple[NamePart, ...]:
-    """The parts of the name of a matrix multiply or convolution by NVIDIA; none for other names."""
+    """The parts of the name of a matrix multiply or convolution by NVIDIA; none for other names, or without a tile."""
     core = _CORE.search(name)
     if core is None:
         return ()
@@ -51,7 +51,7 @@ def matrix_parts(name: str) -> tuple[NamePart, ...]:
 
 
 def _kind(core: str) -> Iterator[NamePart]:
-    """The operation and the type of its operands."""
+    """The operation with the type of its operands, and the instruction of tensor cores if it is named with them."""
     if xmma := re.match(
         r"sm\d+_xmma_(?:(fprop|dgrad|wgrad)_\w*?)?(?:implicit_)?gemm_(?:indexed_)?([a-z]+\d+?)(?=f|i|b|t|_)", core
     ):

@@ -61,7 +61,8 @@ def split_function_name(name: str) -> FunctionName:
 
 
 def template_arguments(text: str) -> list[str]:
-    """The arguments of the template with which `text` begins, such as `<float, (int)4>`."""
+    """The arguments of the template with which `text` begins, without types before numbers: float and 4 for
+    `<float, (int)4>`. Empty if it begins with no template."""
     if not text.startswith("<"):
         return []
     parts, depth, start = [], 0, 1

@@ -136,7 +136,7 @@ MAX_OPERATORS, MAX_TEXT = 4, 32  # operators of a fused kernel in its short name
 MAX_ARGUMENT = 14  # characters of a template argument that a short name can hold
 TRITON_KINDS = {"poi": "element by element", "red": "a reduction in a loop", "per": "a reduction in one pass",
                 "tem": "a template, such as a matrix multiply"}  # fmt: skip
-OPERATORS = (  # of ATen, longest first: the underscores within them do not separate
+OPERATORS = (  # of ATen, each before those that are its beginning: the underscores within them do not separate
     "native_layer_norm_backward", "native_layer_norm", "_softmax_backward_data", "_log_softmax", "_softmax",
     "_to_copy", "_unsafe_view", "embedding_dense_backward", "empty_like", "convolution_backward", "native_dropout",
     "native_group_norm", "threshold_backward", "index_put", "index_select", "masked_fill", "new_zeros",
@@ -212,7 +212,7 @@ def nccl_parts(name: str) -> tuple[NamePart, ...]:
 
 
 def function_parts(name: str) -> tuple[NamePart, ...]:
-    """The parts of any function's name: the name without `kernel`, its type and arguments."""
+    """The parts of any function's name: the name without `kernel`, its namespace, type and arguments."""
     namespaces, function, arguments = split_function_name(name)
     if not function:
         return ()

@@ -47,9 +47,10 @@ def _main_parts(name: str) -> str:
 
 
 def short_names(names: Iterable[str], fixed: Mapping[str, str] | None = None) -> dict[str, str]:
-    """A short name by full name, all different: equal ones get more of the parts in which they differ, or a number.
+    """A short name by full name, all different: equal ones get their different ends, more of the parts in which they
+    differ, or a number.
 
-    `fixed` are short names by full name that stay as they are.
+    `fixed` are short names by full name that stay as they are; they are in the result, too.
     """
     fixed = dict(fixed or {})
     names = list(dict.fromkeys(names))

@@ -70,10 +70,10 @@ def backward_ranges(trace: TorchTrace, calls: ModuleCalls, passes_end_ns: np.nda
 
 
 def _backward_chains(calls: ModuleCalls, recomputed: np.ndarray, requesters: np.ndarray) -> list[Chain]:
-    """By call, the modules around what differentiates its operations; at last () for operations in no call.
+    """By call, the chain of calls in which its operations are differentiated; last, () for operations in no call.
 
-    The modules of a recomputed call are inside those of the node that requested it, whose forward call is in
-    `requesters`.
+    The chain of a recomputed call is inside that of the node that requested it; `requesters` has that node's forward
+    call for each of `recomputed`.
     """
     chains = [*calls.chains, ()]
     requester = dict(zip(recomputed.tolist(), requesters.tolist(), strict=True))
@@ -86,8 +86,8 @@ def _backward_chains(calls: ModuleCalls, recomputed: np.ndarray, requesters: np.
 
 
 def _follow_siblings(nesting: Nesting, chains: list[Chain | None]) -> None:
-    """Gives an inner node without a chain the chain of the previous node inside the same node. Outermost nodes are not
-    changed here, since the previous node may be in another pass."""
+    """Gives an inner node without a chain that of the previous node inside the same node, or else of the node around
+    it. Outermost nodes are not changed here, since the previous node may be in another pass."""
     previous_chain: dict[int, Chain | None] = {}
     for node in nesting.order:
         parent = nesting.parent[node]
@@ -141,7 +141,8 @@ def _node_numbers(trace: TorchTrace, nodes: np.ndarray) -> NodeNumbers:
 
 
 def _forward_calls(trace: TorchTrace, calls: ModuleCalls, nodes: np.ndarray, numbers: NodeNumbers) -> np.ndarray:
-    """By node, the innermost call of a module in which the operator ran that it differentiates; NONE without one."""
+    """By operator: for a node, the innermost call of a module in which the operator ran that it differentiates; NONE
+    for nodes without one, and for other operators."""
     operators, sequence = trace[OPERATOR], numbers.sequence
     forward = rows_by_thread(operators["thread"], ~nodes & (sequence != NONE) & (numbers.forward_thread == 0))
     creators = {thread: _creators(sequence[rows], operators["start"][rows]) for thread, rows in forward.items()}
@@ -160,7 +161,7 @@ def _forward_calls(trace: TorchTrace, calls: ModuleCalls, nodes: np.ndarray, num
 
 
 def _linked_threads(trace: TorchTrace, forward_thread: np.ndarray) -> dict[int, int]:
-    """The forward thread by PyTorch's own number, from the arrows between forward and backward operators."""
+    """The global id of the forward thread by PyTorch's number, from arrows between forward and backward operators."""
     arrows, operators = trace[ARROW], trace[OPERATOR]
     rows = np.flatnonzero(forward_thread > 0)
     keys = zip(operators["thread"][rows].tolist(), operators["start"][rows].tolist(), strict=True)
@@ -175,7 +176,7 @@ def _linked_threads(trace: TorchTrace, forward_thread: np.ndarray) -> dict[int, 
 
 
 def _thread_with_most(creators: dict[int, Creators], sequence: np.ndarray) -> int | None:
-    """The thread whose operators have most of these numbers."""
+    """The thread whose operators have most of these numbers; None if there are no threads."""
     return max(creators, key=lambda thread: int(np.isin(sequence, creators[thread].sequence).sum()), default=None)
 
 

@@ -1,8 +1,9 @@
 """A trace of PyTorch's profiler (Kineto) as a SQLite file with the tables and columns of an nsys export.
 
 On a GPU: the ranges, the API calls, and the kernels, copies and fills, joined by correlation id. On a processor: each
-outermost ATen operator of a thread is one row of the kernel table, with a launch row of the same interval; operators
-inside it are part of its time, so every nanosecond is counted once. So is each collective of Gloo (ranges.py).
+outermost ATen operator (or kernel of inductor) of a thread is one row of the kernel table, with a launch row of the
+same interval; operators inside it are part of its time, so every nanosecond is counted once. Each collective of Gloo is
+a row, too, launched by the call that started it (ranges.py).
 """
 
 import re
@@ -51,7 +52,8 @@ class CaptureError(RuntimeError):
 
 
 def export_capture(profiler: Any, capture: Path, on_gpu: bool, torch_version: str) -> None:
-    """Writes the window that a finished torch.profiler.profile recorded, as SQLite, completely or not at all."""
+    """Writes the window that a finished torch.profiler.profile recorded, as SQLite, completely or not at all.
+    CaptureError if no activity was recorded."""
     with tempfile.TemporaryDirectory(prefix="kineto-") as folder:
         trace_path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(trace_path))
@@ -64,8 +66,8 @@ def export_capture(profiler: Any, capture: Path, on_gpu: bool, torch_version: st
 def capture_tables(
     trace: TorchTrace, on_gpu: bool, torch_version: str = "unknown", *, without_marks: bool = False
 ) -> dict[str, Table]:
-    """The columns of every table; `without_marks`, which the recorder opens, ranges are derived from modules and
-    operators. CaptureError if no activity was recorded."""
+    """The columns of every table that gets rows. `without_marks`: the recorder opened no ranges in this trace; they are
+    derived from modules and operators. CaptureError if no activity was recorded."""
     strings = Strings()
     tables = _gpu_tables(trace, strings) if on_gpu else _cpu_tables(trace, strings)
     if not len(tables["CUPTI_ACTIVITY_KIND_KERNEL"]["start"]) and not trace.count(COPY, FILL):
@@ -143,7 +145,7 @@ def copy_kind(name: str) -> int:
 
 
 def _memory_kinds(names: Sequence[str]) -> tuple[list[int | None], list[int | None]]:
-    """ENUM_CUDA_MEM_KIND of the sources and of the targets of "Memcpy HtoD (Pageable -> Device)"; None if unknown."""
+    """ENUM_CUDA_MEM_KIND of sources and targets of "Memcpy HtoD (Pageable -> Device)"; both None if one is unknown."""
     sources, targets = [], []
     for name in names:
         match = BETWEEN_KINDS.search(name)
@@ -224,7 +226,7 @@ def _gpu_tables(trace: TorchTrace, strings: Strings) -> dict[str, Table]:
 
 
 def _usual_process(trace: TorchTrace) -> int:
-    """The global id of the process of the first call, operator or annotation: a trace contains one process."""
+    """The global id of the process of the first call, operator or annotation, else 0: a trace contains one process."""
     threads = [trace[kind]["thread"] for kind in (CALL, OPERATOR, ANNOTATION) if trace.count(kind)]
     return int(threads[0][0]) & PROCESS_MASK if threads else 0
 

@@ -87,7 +87,7 @@ def event_of(content: Any) -> Event:
 
 
 def joined_times(times: Sequence[Any]) -> bytes:
-    """The times as in the file, with a space after each, even a missing one."""
+    """The times as in the file, without quotation marks, with a space after each, even a missing one."""
     try:
         joined = b" ".join(times)
     except TypeError:
@@ -96,7 +96,8 @@ def joined_times(times: Sequence[Any]) -> bytes:
 
 
 def integers(values: Sequence[Any], default: int) -> np.ndarray:
-    """The values as integers, `default` for None and values that are not integers; quoted numbers count."""
+    """The values as integers, `default` for None and for what int() refuses; quoted numbers count. A float loses its
+    fraction."""
     try:
         return np.array([default if v is None else v for v in values] if None in values else values, np.int64)
     except (TypeError, ValueError, OverflowError):
@@ -201,8 +202,8 @@ def collective_args(kernels: Iterable[Event]) -> list[CollectiveArgs]:
 def collective_rows(kernels: Sequence[CollectiveArgs]) -> list[dict[str, Any]]:
     """A row per kernel with a request: correlationId, operation, bytes, communicator.
 
-    `bytes` is the larger of a rank's input and output: all that is reduced, gathered or scattered. It is missing if
-    PyTorch's call launched several kernels.
+    `bytes` is the larger of a rank's input and output: all that is reduced, gathered or scattered. It is None if
+    PyTorch's call launched several kernels, or the trace lacks the number or type of the elements.
     """
     kernel_counts = Counter(kernel.call for kernel in kernels)
     return [_collective_row(kernel, is_only_kernel=kernel_counts[kernel.call] == 1) for kernel in kernels]
@@ -220,7 +221,7 @@ def _collective_row(kernel: CollectiveArgs, *, is_only_kernel: bool) -> dict[str
 
 
 def operation_named(name: str) -> str | None:
-    """The operation of a collective by its name in lower case, None if it is unknown."""
+    """The operation of a collective by its name in lower case without underscores, None if it is unknown."""
     return next((operation for prefix, operation in OPERATION_BY_PREFIX.items() if name.startswith(prefix)), None)
 
 

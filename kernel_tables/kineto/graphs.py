@@ -56,7 +56,7 @@ def graph_nodes(trace: TorchTrace) -> GraphNodes:
 
 
 def _captures(trace: TorchTrace) -> list[_ActivitySequence]:
-    """The calls of each stream capture that created activities: calls that launch activities, and launched none."""
+    """The calls of each stream capture that created nodes: calls of launching functions that launched no activity."""
     calls = trace[CALL]
     begins, ends = (calls_named(trace, name) for name in ("StreamBeginCapture", "StreamEndCapture"))
     if not len(begins):
@@ -80,7 +80,7 @@ def _captures(trace: TorchTrace) -> list[_ActivitySequence]:
 
 
 def _replays(trace: TorchTrace) -> list[_ActivitySequence]:
-    """The activities of each launch of a graph, by start."""
+    """The activities of each launch of a graph, those of a launch by start."""
     calls = trace[CALL]
     launches = calls_named(trace, REPLAY)
     launched_ns = dict(zip(calls["correlation"][launches].tolist(), calls["start"][launches].tolist(), strict=True))

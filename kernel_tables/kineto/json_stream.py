@@ -20,7 +20,7 @@ GZIP_MAGIC, GZIP_WINDOW = b"\x1f\x8b", 31
 EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 EVENT_BOUNDARY = re.compile(rb"\}\s*,\s*\{")
 SPACE = re.compile(r"[ \t\n\r]*")
-END_BYTES = 1 << 16  # of a block, in which the end of an event is searched first
+END_BYTES = 1 << 16  # the last of a block, in which the end of an event is searched first
 MAX_NAMED_KEYS = 6
 
 
@@ -53,7 +53,7 @@ def file_blocks(path: Path) -> Iterator[bytes]:
 
 
 class EventStream:
-    """The blocks of events of a file, as an iterator; afterwards `facts` holds the other keys of its JSON object.
+    """The blocks of events of a file, as an iterator; afterwards `facts` holds its JSON object without the events.
 
     Raises NotATrace, or InvalidJson after all events before the damage.
     """
@@ -78,7 +78,8 @@ class EventStream:
         self._read_rest(is_object)
 
     def _go_to_events(self) -> bool:
-        """Advances to the first event. Returns whether the events are in an object; a bare array is a trace, too."""
+        """Advances to the first event. Returns whether the events are in an object; a bare array is a trace, too.
+        NotATrace or InvalidJson if there is no list of events."""
         self._read_more()
         begin = self._text.removeprefix(b"\xef\xbb\xbf").lstrip()
         if begin.startswith(b"["):
@@ -131,8 +132,8 @@ class EventStream:
         return 0
 
     def _decode_singly(self) -> tuple[list[Event], bool]:
-        """Returns the same as _next_block, for a text that cannot be decoded as a block. InvalidJson if there is no
-        further event."""
+        """Returns the same as _next_block, for a text that cannot be decoded as a block; no events if more has to be
+        read first. InvalidJson if the text is damaged, or ends, before its next event."""
         text, fault = _utf8(self._text)
         events, place, done, kind = [], 0, 0, "invalid JSON"  # `done`: the end of the last decoded event
         try:
@@ -167,7 +168,7 @@ class EventStream:
         return events, False
 
     def _read_rest(self, is_object: bool) -> None:
-        """Reads what follows the events."""
+        """Reads what follows the events into `facts`. InvalidJson if it is invalid."""
         while not self._at_end:
             self._read_more()
         if self._unpacking_error:

@@ -44,8 +44,9 @@ class Nesting:
     """How the events of a thread are nested. Events without a duration are never open; an event that ends after its
     outer event is cut there.
 
-    `order`: the events in the order in which they began. `parent`: the event around each one. `innermost`: the
-    innermost open event from each of `times_ns` to the next; at last for times before the first.
+    `order`: the events in the order in which they began. `parent`: the event around each one, NONE without one.
+    `innermost`: the innermost open event from each of `times_ns` to the next, NONE if none is open; its last element
+    is for times before the first.
     """
 
     def __init__(self, start_ns: np.ndarray, end_ns: np.ndarray) -> None:
@@ -119,7 +120,7 @@ class ModuleCalls:
 
     @cached_property
     def chains(self) -> list[tuple[int, ...]]:
-        """For each call, the calls around it and itself, outermost first, without those that repeat a name."""
+        """For each call, the calls around it and itself, outermost first, without those named like the one around."""
         chains: list[tuple[int, ...]] = [()] * len(self)
         for call in np.lexsort((-self.end, self.start)).tolist():
             around = chains[self.parent[call]] if self.parent[call] != NONE else ()

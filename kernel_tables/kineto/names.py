@@ -17,5 +17,5 @@ def encoded(name: str) -> str:
 
 
 def decoded(name: str) -> str:
-    """The decoded name; names that are not encoded are unchanged. A lone surrogate becomes a replacement mark."""
+    """The decoded name; names that are not encoded are unchanged. A lone surrogate becomes replacement marks."""
     return unquote(name.removeprefix(MARK), errors="replace") if name.startswith(MARK) else name

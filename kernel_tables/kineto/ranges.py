@@ -1,4 +1,5 @@
-"""The ranges of a trace: annotations of the program, modules if the trace has stacks, else operators.
+"""The ranges of a trace: annotations of the program, and, if the recorder did not write it, backward passes and modules
+(if the trace has stacks) or operators.
 
 PyTorch's profiler shows each collective of Gloo as a range on a thread of Gloo's own, for the time that it ran, and
 the call that started it, `c10d::allreduce_`, as an operator on the calling thread.
@@ -62,8 +63,8 @@ PROFILER_STEP = re.compile(r"ProfilerStep#\d+")
 
 
 def derived_ranges(trace: TorchTrace, *, on_gpu: bool) -> list[Range]:
-    """The ranges of a trace that the recorder did not write. Operators are ranges only `on_gpu`: otherwise they are the
-    activities."""
+    """The ranges of a trace that the recorder did not write. Operators are ranges only without modules, and `on_gpu`:
+    otherwise they are the activities."""
     ranges = _with_steps(annotations(trace, with_gloo=on_gpu))
     calls = ModuleCalls(trace)
     ranges += _without_inner(_backward_passes(trace, calls), [row for row in ranges if row.name == BACKWARD])
@@ -97,13 +98,14 @@ def recorded_ranges(trace: TorchTrace, *, on_gpu: bool) -> list[Range]:
 
 
 def _with_steps(ranges: list[Range]) -> list[Range]:
-    """The ranges; numbered steps of torch.profiler's schedule become `step`, unless a range has that name."""
+    """The ranges; numbered steps of torch.profiler's schedule become `step`, or if there is one, `ProfilerStep`."""
     step = "ProfilerStep" if any(row.name == STEP for row in ranges) else STEP
     return [row._replace(name=step) if PROFILER_STEP.fullmatch(row.name) else row for row in ranges]
 
 
 def _backward_passes(trace: TorchTrace, calls: ModuleCalls) -> list[Range]:
-    """The calls of torch.autograd.backward; without stacks, the times in which a thread runs nodes in a row."""
+    """The calls of torch.autograd.backward; in a trace without these and without modules, the times in which a thread
+    runs nodes in a row."""
     functions, names = trace[FUNCTION], trace.names.values
     rows = [row for row, name in enumerate(functions["name"].tolist()) if not names[name].startswith(MODULE)]
     if rows or len(calls):
@@ -112,8 +114,8 @@ def _backward_passes(trace: TorchTrace, calls: ModuleCalls) -> list[Range]:
 
 
 def _node_sequences(trace: TorchTrace) -> Iterator[Range]:
-    """The times in which a thread runs nodes of autograd, with no other operator and no end of an annotation between
-    them."""
+    """The times in which a thread runs nodes of autograd, with no other outermost operator and no end of an annotation
+    between them."""
     operators, nodes = trace[OPERATOR], is_node(trace)
     annotation_ends_ns = np.unique(trace[ANNOTATION]["end"])
     for thread, rows in rows_by_thread(operators["thread"]).items():

@@ -92,10 +92,12 @@ class Threads:
 
 class TorchTrace:
     """The events of each kind in columns: start, end (nanoseconds from the first event), name (a number of `names`),
-    and those of _COLUMNS. `facts` are the other keys of the JSON; `counts` the events by category."""
+    those of _COLUMNS, and SIZES of kernels. `facts` is the rest of the JSON; `counts` the number of events by category;
+    `whole_microseconds`: no duration on a device has a fraction of a microsecond."""
 
     def __init__(self, path: Path, *, up_to_damage: bool = False) -> None:
-        """Reads the trace. With `up_to_damage`, invalid JSON is read up to where it is invalid, as `damage` says."""
+        """Reads the trace. Invalid JSON raises InvalidJson; with `up_to_damage`, it is read up to where it is invalid,
+        as `damage` says. NotATrace if the file is no trace."""
         self.names, self.shapes, self.threads = Numbers(), Numbers(), Threads()
         self.collectives: list[CollectiveArgs] = []
         self.counts: Counter[str | None] = Counter()
@@ -136,7 +138,7 @@ class TorchTrace:
 
     @property
     def began_utc_ns(self) -> int | None:
-        """The time of the first event in nanoseconds since 1970; None if the trace does not contain it."""
+        """The time of the first event in nanoseconds since 1970; None if the trace has no valid base time."""
         base_ns = self.facts.get("baseTimeNanoseconds")
         return base_ns + self.first_ns if isinstance(base_ns, int) and abs(base_ns) < MAX_TIME_NS else None
 
@@ -198,7 +200,7 @@ def _arg_column(name: str, default: int = NONE) -> ColumnMaker:
 
 
 def _arg_or_field_column(name: str, field: str) -> ColumnMaker:
-    """A column of an argument, or if it is missing, of a field of the event with the same meaning."""
+    """A column of an argument, or if it is missing, of a field of the event with the same meaning; at least 0."""
 
     def column(_: TorchTrace, events: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
         values = list(map(attrgetter(name), args))

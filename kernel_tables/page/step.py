@@ -12,7 +12,7 @@ NO_PARENT = -1
 MAX_PARTS = 7  # of a phase
 MIN_SHARE_TO_SPLIT = 0.4  # of the phase: a part with more is replaced by its own parts
 MIN_SHARE_OF_PART, MIN_SHARE_OF_REST = 0.02, 0.001  # of the phase
-MIN_SHARE_FOR_COLOR = 0.005  # of the step: families with less are shown as "other"
+MIN_SHARE_FOR_COLOR = 0.005  # of the kernels' time: families with less are shown as "other"
 NO_RANGE, OTHERS, OUTSIDE, OTHER = "(no inner range)", "others", "outside the phases", "other"
 
 
@@ -34,7 +34,7 @@ class Segment:
     name: str
     ms: float
     share: float  # of the bar
-    label: str = ""  # the end of the name
+    label: str = ""  # the end of the name of a part
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class PhaseBar:
 
     name: str
     ms: float
-    share: float  # of the step
+    share: float  # of the step, or without its time of the kernels
     length: float  # as a share of the longest bar
     parts: tuple[Segment, ...]
     families: tuple[Segment, ...]
@@ -104,7 +104,8 @@ def flame(leaves: Iterable[Leaf], names: Names, root: str = "step") -> dict[str,
 def picture(leaves: Sequence[Leaf], step_ms: float | None = None, idle: Mapping[str, float] | None = None) -> Picture:
     """The picture of one step: phases in their order, each with its parts and the families of its kernels.
 
-    Shares are of `step_ms`, or of the kernels' time. `idle` are the other parts of the step's time, in ms, a bar each.
+    Shares of bars are of `step_ms`, or without it of the kernels' time. `idle` are the parts of the step in which
+    nothing ran, in ms, a bar each.
     """
     phases: dict[str, list[Leaf]] = {}
     for leaf in leaves:
@@ -130,7 +131,8 @@ def picture(leaves: Sequence[Leaf], step_ms: float | None = None, idle: Mapping[
 
 
 def _parts(leaves: Iterable[Leaf], total_ms: float) -> tuple[Segment, ...]:
-    """The parts of a phase: the ranges directly in it; a range that takes much of it is split into inner ranges."""
+    """The largest parts of a phase, the rest as OTHERS: the ranges directly in it, of which one that takes much of it
+    is split into inner ranges; and NO_RANGE for time in no inner range. Empty without a large range."""
     root = _RangeNode()
     for leaf in leaves:
         node = root
@@ -161,7 +163,7 @@ def _parts(leaves: Iterable[Leaf], total_ms: float) -> tuple[Segment, ...]:
 
 
 def _labels(names: Sequence[str]) -> list[str]:
-    """The ends of dotted names, as long as they have to be to differ."""
+    """The last component of each dotted name; the last two of names that end alike."""
     ends = [name.rpartition(".")[2] or name for name in names]
     return [
         end if ends.count(end) == 1 else ".".join(name.split(".")[-2:]) for name, end in zip(names, ends, strict=True)

@@ -33,7 +33,7 @@ GROUP_START, GROUP_END = "ncclGroupStart", "ncclGroupEnd"
 
 
 class CollectiveRequest(NamedTuple):
-    """The requested operation of a kernel; fields that its calls lack or disagree on are None."""
+    """The requested operation of a kernel, `bytes` in sum; what its calls lack, or disagree on, is None."""
 
     operation: str | None = None
     bytes: int | None = None
@@ -52,7 +52,8 @@ class _Launch(NamedTuple):
 def match_requests(calls: Iterable[NcclCall], launches: Sequence[tuple[int, int]]) -> list[CollectiveRequest]:
     """The request of each kernel of NCCL, given by the (thread, time) of its launch; `calls` are by thread, then time.
 
-    A request is empty if its launch is in none of `calls`; bytes are unknown if one group launched several kernels.
+    A request is empty if its launch is in none of `calls`, or in a group that began before the capture; bytes are
+    unknown if one call or group launched several kernels.
     """
     by_thread = {thread: _launches(thread_calls) for thread, thread_calls in groupby(calls, attrgetter("thread"))}
     sources = [_launch_at(by_thread.get(thread, []), time_ns) for thread, time_ns in launches]
@@ -120,7 +121,8 @@ class CollectiveInfo(NamedTuple):
 
 
 def parse_range_path(path: Sequence[str]) -> CollectiveInfo:
-    """Operation and bytes by the innermost range that names either, bucket by the innermost range that names one."""
+    """Operation and bytes by the innermost range that names either, bucket by the innermost range that names one; all
+    None if no range names an operation or bytes."""
     bucket = next((int(match[1]) for name in reversed(path) if (match := BUCKET_IN_RANGE.search(name))), None)
     for name in reversed(path):
         operation, size = OPERATION_IN_RANGE.search(name), BYTES_IN_RANGE.search(name)
@@ -130,7 +132,7 @@ def parse_range_path(path: Sequence[str]) -> CollectiveInfo:
 
 
 def operation_of(kernel: str) -> str | None:
-    """The operation in a kernel's name: all-reduce; None if it has none (ncclDevKernel_Generic)."""
+    """The operation in the name of a kernel of NCCL or Gloo: all-reduce; None without one (ncclDevKernel_Generic)."""
     if match := GLOO_KERNEL.search(kernel):
         return _hyphenated(match[1])
     match = NCCL_KERNEL.search(kernel)
@@ -140,7 +142,7 @@ def operation_of(kernel: str) -> str | None:
 
 
 def bus_factor(operation: str, ranks: int) -> float | None:
-    """Bandwidth of the busiest link ÷ bandwidth of the algorithm, as in NCCL's own tests; None if unknown."""
+    """Bandwidth of the busiest link ÷ bandwidth of the algorithm, as in NCCL's own tests; None if unknown or 0."""
     if operation in ONE_WAY:
         return 1.0
     return BUS_FACTORS.get(operation, 0.0) * (ranks - 1) / ranks or None
@@ -158,15 +160,16 @@ COLUMNS = columns.column_names("communication --collectives")
 def collectives(ranks: Sequence[RankTrace], step_name: str = "step") -> pd.DataFrame:
     """One row per rank, device, step and collective; kernel_tables/columns.py describes the columns.
 
-    `bytes` is what the name of a range says, else NCCL's call. transfer_ns and waiting_ns are missing with one rank, if
-    the run had more ranks than are given, and in steps in which the ranks of a communicator did not run the same
-    collectives.
+    `bytes` is what the name of a range says, else the call of NCCL or PyTorch. transfer_ns and waiting_ns are missing
+    with one rank, if the run had more ranks than are given, and in steps in which the ranks of a communicator did not
+    run the same collectives.
     """
     return _full_table(ranks, step_name)[COLUMNS]
 
 
 def unmatched_steps(ranks: Sequence[RankTrace], step_name: str = "step") -> list[int]:
-    """The steps in which not every rank of a communicator ran the same collectives, in the same order."""
+    """The steps in which not every rank of a communicator ran the same collectives, in the same order; none if the run
+    had more ranks than are given."""
     table = _full_table(ranks, step_name)
     return sorted(set(table.loc[(table["ranks"] > 1) & table["transfer_ns"].isna(), "step"]))
 

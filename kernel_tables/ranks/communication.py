@@ -32,8 +32,8 @@ COLUMNS = columns.column_names("communication")
 def communication(ranks: Sequence[RankTrace], step_name: str = "step") -> pd.DataFrame:
     """One row per rank, device and measured step; kernel_tables/columns.py describes the columns.
 
-    A sum over the collectives is missing if it is missing for one of them. Raises NotConserved if the parts of a step
-    do not add up to it.
+    A sum over the collectives is missing if there are none, or it is missing for one of them. Raises NotConserved if
+    the parts of a step do not add up to it.
     """
     tables = [_device_table(steps) for steps in device_steps(ranks, step_name)]
     if not tables:  # no device has a step in which anything ran
@@ -64,7 +64,7 @@ def _device_table(steps: DeviceSteps) -> pd.DataFrame:
 
 
 def findings_of_ranks(ranks: Sequence[RankTrace], step_name: str = "step") -> list[errors.Finding]:
-    """The findings about several ranks together."""
+    """The findings about several ranks: on their numbers of steps, or if these agree, on their collectives."""
     return list(_steps_differ(ranks, step_name)) or list(_collectives_differ(ranks, step_name))
 
 
@@ -101,7 +101,8 @@ def lateness_of_gathers(
     ranks: Sequence[RankTrace], step_name: str = "step", passes: Sequence[str] = ("forward", "backward"),
     layer: str = "block",
 ) -> pd.DataFrame:  # fmt: skip
-    """One row per rank, device, step, pass and layer, of steps with all-gathers.
+    """One row per rank, device, step, pass and layer, of steps with all-gathers; without layers whose computation ended
+    before that of the previous layer.
 
     Columns: rank, device, step; pass (name of its range); layer (number in the pass, in the order of computation);
     begin_ns (when its computation could begin) and end_ns (when it ended), since the step began on this device; gathers

@@ -69,7 +69,7 @@ def numbers_in_run(traces: Sequence[CaptureArrays]) -> list[int] | None:
 
 
 def ranks_in_run(ranks: Sequence[RankTrace]) -> int:
-    """The number of ranks in the run, by the metadata of its recordings, else the number of `ranks`."""
+    """The number of ranks in the run, by the metadata of its captures, but at least the number of `ranks`."""
     counts = [rank.trace.metadata.get(RANKS_KEY, "") for rank in ranks]
     return max([len(ranks), *(int(count) for count in counts if count.isascii() and count.isdigit())])
 
@@ -136,9 +136,9 @@ class DeviceSteps:
     def windows(self) -> StepWindows:
         """The window of every step on this device.
 
-        If all that a step launched here ran inside its range, since the program waited for the device, its window is
-        that range. If the program runs ahead, a step lasts from the start of its first activity here to that of the
-        next step, the last one to the end of all activities of the steps.
+        If all that the steps launched here ran inside their ranges, since the program waited for the device, the
+        windows are these ranges. If the program runs ahead in any step, each lasts from the start of its first activity
+        here to that of the next step, the last one to the end of all activities of the steps.
         """
         ranges, steps, activities = self.rank.trace.range_arrays, self.rank.steps(self.step_name), self.scope.activities
         windows = StepWindows(ranges.start_ns[steps], ranges.end_ns[steps])
@@ -163,7 +163,7 @@ class DeviceSteps:
         return union(activities.start_ns[mask], activities.end_ns[mask])
 
     def parts_ns(self) -> dict[str, np.ndarray]:
-        """The length of every step by PARTS, and the communication that overlaps with computation.
+        """The time of every step in each of PARTS, and as OVERLAPPED the communication during computation.
 
         Computation has priority, then communication, then memory operations. Raises NotConserved unless the parts add
         up to the step, to the nanosecond.

@@ -1,4 +1,4 @@
-"""The columns of a capture as numpy arrays: the only home of SQL.
+"""The large tables of a capture: their columns as numpy arrays.
 
 schema.py lists the columns that are read, and what replaces a column that a version of nsys lacks.
 """
@@ -180,7 +180,7 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
     def read_columns(
         self, table: str, columns: dict, condition: str = "", more: Sequence[str] = (), **options
     ) -> Columns:
-        """Integer `columns` of a table, given as in schema.py, in the order of reading(); empty without the table.
+        """Integer `columns` of a table, given as in schema.py, rows in the order of reading(); empty without the table.
 
         `condition` restricts the rows; `more` are terms for the `options`, which are those of TableColumns. A row that
         is shorter than its columns is refused only where SQLite reads the last column: hence the first condition, which
@@ -212,8 +212,8 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
         return first.result()
 
     def _parts(self, table: str) -> list[_TablePart]:
-        """The parts of a table, in the order of rows: several of a large table, one for each processor. The first has
-        room for all rows, since it takes up those of the others."""
+        """The parts of a table, in the order of rows: of a large table, one for each processor but OTHER_THREADS, at
+        most MAX_PARTS. The first has room for all rows, since it takes up those of the others."""
         size = self._file.stat().st_size
         has_row_numbers = ROW_NUMBER_NAMES.isdisjoint(column.lower() for column in self.tables[table])
         if size < LARGE_BYTES or not has_row_numbers:
@@ -230,7 +230,8 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
         return [_TablePart(above + below, room) for above, below, room in zip(lower, upper, rooms, strict=True)]
 
     def _existing_column(self, table: str, name: str, candidates: tuple[str, ...]) -> str | None:
-        """The first of the candidates that the table has; None if it has none and the column `name` may be lacking."""
+        """The first of the candidates that the table has. If it has none: None if the column `name` may be lacking, and
+        else TraceError is raised."""
         present = [column for column in candidates if column in self.tables[table]]
         if present:
             return present[0]

@@ -25,7 +25,7 @@ Layouts = dict[tuple[int, int], dict[str, int]]  # by (domain, layout): the offs
 
 class NcclCall(NamedTuple):
     """One call of NCCL's interface. `bytes` are what NCCL counts: what this rank gives in an all-gather, gets in a
-    reduce-scatter, or gives to each rank in an all-to-all; None if the payload lacks it."""
+    reduce-scatter, or gives to each rank in an all-to-all; None if unknown."""
 
     start_ns: int
     end_ns: int
@@ -58,7 +58,7 @@ def payload_fields(payload: object, layouts: Layouts) -> dict[str, int]:
 
 
 def bytes_of(fields: dict[str, int]) -> int | None:
-    """The bytes among the fields of a payload, None if no message is that long."""
+    """The bytes among the fields of a payload; None if it lacks them, or no message is that long."""
     size = fields.get(BYTES)
     return size if size is not None and size <= MAX_BYTES else None
 

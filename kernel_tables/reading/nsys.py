@@ -22,7 +22,7 @@ def find() -> Path | None:
 def version() -> str | None:
     """The version of the nsys on PATH, such as 2025.3.1.90; None if there is none.
 
-    Raises TraceError if it cannot run.
+    Raises TraceError if it cannot run, or prints no version.
     """
     nsys = find()
     if nsys is None:
@@ -40,11 +40,11 @@ def version_numbers() -> tuple[int, ...]:
 
 
 def export_report(report: Path, target: Path, payloads: bool = False) -> Path:
-    """Exports `report` as SQLite to `target`, completely or not at all. With `payloads`, NVTX payloads (Python stacks,
-    bytes of NCCL's calls) are exported, too, if this nsys can.
+    """Exports `report` as SQLite to `target`, completely or not at all, and returns `target`. With `payloads`, NVTX
+    payloads (Python stacks, bytes of NCCL's calls) are exported, too, if this nsys can.
 
     A failed export leaves a partial file that is newer than its report, so nsys writes to another name, and the file is
-    checked before it is renamed. Raises TraceError with nsys's own reason.
+    checked before it is renamed. Raises TraceError without nsys, or with nsys's own reason.
     """
     nsys = find()
     if nsys is None:

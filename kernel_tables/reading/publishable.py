@@ -55,9 +55,9 @@ ASSIGNED = re.compile(r"\b([A-Za-z_]\w*)=\S+")
 
 
 def write_publishable(source: Path, target: Path, window: str | None = None, process: int | None = None) -> None:
-    """Writes only the ranges, launches and GPU of the capture `source` to `target`; with `window`, the name of a range,
-    only what began within or after the longest range of that name, if there is any; with `process`, an operating
-    system's number, only that process.
+    """Writes what may be published of the capture `source` to `target`; with `window`, the name of a range, only what
+    began within or after the longest range of that name, if there is any; with `process`, an operating system's number,
+    only what belongs to that process or to none.
 
     The source is opened read-only. `target` must not exist; it is complete when this returns. Raises TraceError if the
     source is damaged (a copy would be sound, and lack what was lost), OSError if the disk is full.
@@ -91,7 +91,7 @@ def without_names(text: str) -> str:
 
 
 def _published_text(value: bytes | None) -> str | None:
-    """A message of nsys, whatever its type, cut to a length that can be searched quickly."""
+    """A message of nsys, whatever its type, without names; it is cut to a length that can be searched quickly."""
     return None if value is None else without_names(small_queries.decode_lossy(value)[:MAX_MESSAGE])
 
 
@@ -156,7 +156,8 @@ def _start_ns(database: sqlite3.Connection, window: str, tables: Collection[str]
 
 
 def _since_condition(table: str, columns: Sequence[str], since_ns: int | None) -> str:
-    """The SQL condition that a row did not begin before `since_ns`; rows without a start fulfil it."""
+    """The SQL condition that a row did not begin before `since_ns`; rows without a start fulfil it, and so do NVTX
+    events that name objects."""
     if since_ns is None or "start" not in columns:
         return "TRUE"
     began = f"start >= {since_ns:d} OR start IS NULL"
@@ -174,8 +175,8 @@ def _process_condition(columns: Sequence[str], process: int | None) -> str:
 
 
 def _published_sql(table: str, column: str) -> str:
-    """The SQL expression for the published values of a column: of a column that is not listed, only numbers; other
-    values become an empty text."""
+    """The SQL expression for the published values of a column. Texts and blobs in a column that is not listed become an
+    empty text, all values of an identifying column NULL."""
     if column in IDENTIFYING_COLUMNS:
         return "NULL"
     if (table, column) == (NVTX, "binaryData"):
@@ -204,7 +205,7 @@ def _copy_used_strings(database: sqlite3.Connection, tables: list[str]) -> None:
 
 
 def _copy_names_of_stacks(database: sqlite3.Connection) -> None:
-    """The names of functions, and of files without their folders, that sampled Python stacks refer to."""
+    """Copies the names of functions and modules (for the paths of files) that sampled Python stacks refer to."""
     payloads = database.execute(f"SELECT binaryData FROM main.{NVTX} WHERE binaryData IS NOT NULL")
     frames = python_samples.distinct_frames(payload for (payload,) in payloads)
     files = {frame.file for frame in frames}

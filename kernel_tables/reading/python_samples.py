@@ -86,7 +86,7 @@ def function_name(text: str) -> str | None:
 
 
 def module_name(path: str) -> str | None:
-    """The module of a file, such as torch.nn.modules.linear; None if it is not a Python file.
+    """The module of a file, such as torch.nn.modules.linear or <string>; None if it is not a Python file.
 
     To show no folder of a user, it is only the last part of the name, unless the file is installed, or of Python's
     library, or in a package next to this one.
@@ -122,6 +122,7 @@ def _files(package: str) -> frozenset[tuple[str, ...]]:
 
 
 def frame_name(function: str | None, file: str | None) -> str:
-    """A frame in words, `forward (torch.nn.modules.linear)`; the file may be named as a module already."""
+    """A frame in words, `forward (torch.nn.modules.linear)`, without the module if it is unknown; "(unknown)" without a
+    function. The file may be named as a module already."""
     name, module = function_name(function or ""), module_name(file or "") or file or ""
     return f"{name} ({module})" if name and MODULE_NAME.fullmatch(module) else name or "(unknown)"

@@ -22,7 +22,7 @@ GPUS = "TARGET_INFO_GPU"
 SESSION = "TARGET_INFO_SESSION_START_TIME"
 OSRT, SAMPLES, SAMPLE_FRAMES = "OSRT_API", "COMPOSITE_EVENTS", "SAMPLING_CALLCHAINS"
 METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")
-# Names of metadata: the capture's rank, and the number of ranks; where JSON is invalid, what it lacks, and the
+# Names of metadata: the capture's rank, and the number of ranks; of JSON, where it is invalid, what it lacks, and the
 # nanoseconds of which all its times are multiples.
 RANK_KEY, RANKS_KEY = "RECORDED_RANK", "RECORDED_RANKS"
 DAMAGE_KEY, NOTES_KEY, RESOLUTION_KEY = "TRACE_DAMAGE", "TRACE_NOTES", "TRACE_RESOLUTION_NS"

@@ -59,7 +59,8 @@ class SmallTables:
 
     @cached_property
     def bounds(self) -> Bounds:
-        """The end and the length that the capture states; no bounds if it states none."""
+        """The end and the length that the capture states; no bounds if it states none. Raises ImpossibleCapture if they
+        cannot be."""
         if not self.has(schema.BOUNDS, "startTime", "stopTime", "duration"):
             return Bounds()
         rows = self._rows(f"SELECT startTime, stopTime, duration FROM {schema.BOUNDS}")
@@ -101,7 +102,7 @@ class SmallTables:
         return [NsysMessage(*message, len(numbers)) for message, numbers in processes.items()]
 
     def labels(self, table: str) -> dict[int, str]:
-        """The `label` column of one of nsys's ENUM tables by id; empty without the table."""
+        """The labels (or else names) in one of nsys's ENUM tables by id; empty without the table."""
         if not self.has(table, "id", "label", "name"):
             return {}
         rows = self._rows(f"SELECT id, ifnull(label, name) FROM {table}")
@@ -172,7 +173,8 @@ class SmallTables:
         return min(epochs_ns, default=None)
 
     def last_time_ns(self) -> int:
-        """The end of the capture: the latest end of any event in TABLE_COLUMNS."""
+        """The end of the capture: the latest end, or start of an open range, in the tables of TABLE_COLUMNS. Raises
+        ImpossibleCapture if it is after the end that the capture states."""
         tables = [table for table in schema.TABLE_COLUMNS if self.has(table, "start", "end")]
         latest = [self._rows(f'SELECT max(ifnull("end", start)) FROM {table}')[0][0] for table in tables]
         last_ns = max((time for time in latest if isinstance(time, int)), default=0)

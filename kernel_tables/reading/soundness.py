@@ -81,7 +81,7 @@ class Proof:
 
 
 def require_whole_sqlite(path: Path, user_path: Path | None = None) -> None:
-    """Raises TraceError unless the file is SQLite, closed by its writer, and as long as its header says."""
+    """Raises TraceError unless the file is SQLite, closed by its writer, and at least as long as its header says."""
     user_path = user_path or path
     header = files.first_bytes(path, HEADER_BYTES)
     if not header:

@@ -37,7 +37,8 @@ def is_json(path: Path) -> bool:
 
 
 def sqlite_of_trace(path: Path, target: Path, *, up_to_damage: bool) -> Path:
-    """Writes the JSON at `path` to `target` as SQLite; with `up_to_damage`, invalid JSON as far as it is valid.
+    """Writes the JSON at `path` to `target` as SQLite; with `up_to_damage`, invalid JSON as far as it is valid. Returns
+    `target`.
 
     Raises TraceError for JSON that is invalid, not a trace, or without activities.
     """
@@ -56,7 +57,8 @@ def sqlite_of_trace(path: Path, target: Path, *, up_to_damage: bool) -> Path:
 
 
 def _is_of_gpu(trace: TorchTrace) -> bool:
-    """Whether the program used a GPU. CaptureError if the trace has no activities."""
+    """Whether the program used a GPU. Raises CaptureError if the trace has no activities, or lost those of the GPU, or
+    is a timeline of `kernel-tables trace`."""
     if schema.WRITER_KEY in trace.facts:
         raise CaptureError("a timeline written by `kernel-tables trace`, not a capture")
     if trace.count(*DEVICE_KINDS):

@@ -22,7 +22,7 @@ class GrowingColumn:
     """Integers in order of arrival, MISSING for NULL."""
 
     def __init__(self, narrow: bool = False, constant: bool = False, rows: int = 0) -> None:
-        """With `narrow`, they have 32 bits as long as all are MISSING or fit as counts. With `constant`, they take no
+        """With `narrow`, they have 32 bits as long as all are from MISSING to MAX_NARROW. With `constant`, they take no
         memory as long as all are equal. With the expected number of `rows`, growing needs no copies; room takes no
         memory before it is used."""
         self._rows = max(rows, MIN_LENGTH)
@@ -64,7 +64,7 @@ class GrowingColumn:
         self._values[: self._length] = before[: self._length]
 
     def values(self) -> np.ndarray:
-        """All integers, read-only where all are equal. Nothing can be appended afterwards."""
+        """All integers; read-only if the column is `constant` and all are equal. Nothing can be appended afterwards."""
         if self._is_constant and self._length:
             return np.broadcast_to(self._values[0], self._length)
         self._values.resize(self._length, refcheck=False)
@@ -100,7 +100,7 @@ class TableColumns:
         self._texts: list[pa.Array] = []
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
-        """Adds the next rows. Raises ImpossibleCapture if a column does not hold integers."""
+        """Adds the next rows. Raises ImpossibleCapture if a column holds no integers, or NULL if it is required."""
         if self._types:
             batch = self._of_types(batch)
         columns = [self._integers(batch, name) for name in self._columns]
@@ -131,7 +131,7 @@ class TableColumns:
         return batch if pc.all(is_kept).as_py() else batch.filter(is_kept)
 
     def _integers(self, batch: pa.RecordBatch, name: str) -> pa.Array:
-        """A column of the batch. Raises ImpossibleCapture if it does not hold integers."""
+        """A column of the batch. Raises ImpossibleCapture if it does not hold integers, or holds NULL if required."""
         values = batch[name]
         if not pa.types.is_integer(values.type):
             raise impossible(

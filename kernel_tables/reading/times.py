@@ -16,7 +16,7 @@ CONSEQUENCE = "the figures would be wrong; the file is damaged: export the repor
 
 @dataclass(frozen=True)
 class Bounds:
-    """The end of a capture on its own clock, and its length."""
+    """The end of a capture on its own clock, and its length; NEVER_NS if it states none."""
 
     last_ns: int = NEVER_NS
     length_ns: int = NEVER_NS
@@ -60,7 +60,7 @@ class Times:
             self._widen_to(name, np.array(extent))
 
     def findings(self) -> list[Finding]:
-        """The impossibilities so far."""
+        """The impossibilities so far; those of lengths only if every start and end is possible."""
         problems = [*self._out_of_bounds()]
         if self._missing_count:
             problems.insert(0, _finding("no_time", f"{self._missing_count} times of {self._table} are missing"))

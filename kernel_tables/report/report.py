@@ -88,7 +88,7 @@ def _tables(scope: Scope, trace: Trace, under: str | None, names: Names) -> list
 
 
 def _name_lists(names: Names, leaves: Sequence[Leaf], findings: Sequence[Diagnosis]) -> dict[str, list[str]]:
-    """All names on the page, also those in findings and sentences."""
+    """All names on the page, also those in findings and sentences: full and short, as Names.as_lists gives them."""
     for finding in findings:
         for name in finding.where.get("kernels", {}):
             names.kernel(name)
@@ -98,7 +98,7 @@ def _name_lists(names: Names, leaves: Sequence[Leaf], findings: Sequence[Diagnos
 
 
 def sentences(scope: Scope, leaves: Sequence[Leaf], short: Mapping[str, str]) -> list[str]:
-    """The kernel and the classes with the most time, and memory operations."""
+    """Notes on the capture; the kernel and the classes with the most time, and memory operations."""
     if not leaves:
         return [f"No kernel and no memory operation was recorded in {subject(scope)}."]
     notes = [f"{CPU_ONLY_NOTE[0].upper()}{CPU_ONLY_NOTE[1:]}."] if scope.trace.is_cpu_only else []

@@ -95,7 +95,7 @@ def kernels(trace: Trace, under: str | None, all_ns: int, names: Names) -> Repor
 
 
 def memory(scope: Scope, names: Names) -> ReportTable:
-    """Copies by source and target, with their bytes if the capture has them, and sets."""
+    """The memory operations of the whole capture by name, with the bytes of copies if the capture has them."""
     activities, is_copy = scope.activities, scope.activities.kind == KINDS.index("memcpy")
     all_ns = int(activities.duration_ns.sum())
     copied_bytes = np.full(len(activities), np.nan)
@@ -120,7 +120,7 @@ def memory(scope: Scope, names: Names) -> ReportTable:
 
 
 def streams(scope: Scope) -> ReportTable:
-    """The streams of each device: their activities, and the share of the time in which they were busy."""
+    """The streams of each device: their activities, and their busy time as a share of the span of all activities."""
     activities, places = scope.activities, scope.trace.places
     keys = ["device", "stream"]
     groups = pd.DataFrame({key: places[key].astype(np.int64) for key in keys}).groupby(keys).indices
@@ -146,7 +146,7 @@ def device_name(number: int) -> str:
 
 
 def threads(scope: Scope) -> ReportTable:
-    """The threads that opened ranges or launched, numbered on this page."""
+    """The threads that opened ranges or launched, numbered from 1 as on this page."""
     rows = [
         (ReportCell(f"thread {number}", number), _count(row.launches), _count(row.ranges))
         for number, row in enumerate(thread_counts(scope).itertuples(), 1)

@@ -23,7 +23,8 @@ MAX_LEVELS = 8  # of nested ranges of a thread
 
 
 def step_leaves(scope: Scope) -> list[Leaf]:
-    """The leaves of a step, the mean over steps and devices; without steps, of the complete capture."""
+    """The leaves of a step: means over the steps of all processes, summed over the devices of a process. Without steps,
+    sums over the complete capture."""
     activities, trace = scope.activities, scope.trace
     rows = np.flatnonzero(scope.step != NO_STEP) if len(scope.steps) else np.arange(len(activities))
     keys = {"path": trace.activity_path[rows], "name": activities.name[rows]}
@@ -78,7 +79,7 @@ def capture_timeline(scope: Scope, names: Names) -> tuple[Timeline, str]:
 
 
 class _Excerpt(NamedTuple):
-    """The numbers of ranges and activities, and the time from the first start to the last end of an activity."""
+    """The numbers of ranges and activities, and the time from the first start to the last end of these."""
 
     ranges: np.ndarray
     activities: np.ndarray
@@ -114,7 +115,7 @@ def _limit_ns(scope: Scope, excerpt: _Excerpt) -> int:
 
 
 def _bars(scope: Scope, excerpt: _Excerpt, limit_ns: int) -> list[TimelineBar]:
-    """The bars that start before `limit_ns`, in ns from the start; bars that last longer are cut there."""
+    """The bars that start before `limit_ns`, in ns from the start of the excerpt; longer bars are cut there."""
     arrays, ranges, activities = scope.activities, excerpt.ranges, excerpt.activities
     is_launched = arrays.has_launch[activities] & (arrays.launch_ns_of(activities) < limit_ns)
     activities = activities[(arrays.start_ns[activities] < limit_ns) | is_launched]

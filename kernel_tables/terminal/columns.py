@@ -130,8 +130,8 @@ ALL_COLUMNS = "--format csv prints all columns, to the nanosecond"
 
 
 def table_lines(table: pd.DataFrame, width: int) -> str:
-    """The table in this width. Columns of zeros are left out, then the last columns that do not fit, which the last
-    line lists."""
+    """The table in this width. Columns of numbers that are all zero or missing are left out, except KEY_COLUMNS. Then
+    columns that do not fit are dropped, DISPENSABLE_COLUMNS first, then the last ones; a note below lists them."""
     text_count = sum(_is_text(table[name]) for name in table)  # these columns have no rank
     columns = [
         _column(name, table[name], rank)

@@ -38,8 +38,8 @@ def finding_lines(
     lists_unchecked: bool = False,
     noun: str = "kernels",
 ) -> str:
-    """The `time` of a step, and the findings, largest gain first; with `lists_unchecked`, also the rules that could not
-    be checked, by reason. `noun` is Scope.noun."""
+    """The `time` of a step, the findings in their order, and how many rules could not be checked; with
+    `lists_unchecked`, these by reason. `noun` is Scope.noun."""
     reported = [finding for finding in findings if not finding.abstained]
     lines = [*_wrapped(time.sentence, width, "", INDENT), ""] if time else []
     base = time.base if time else ""
@@ -101,7 +101,7 @@ UNITS_NOTE = "times and launches are per step"
 
 
 def change_lines(changes: pd.DataFrame, tolerance: float, width: int) -> str:
-    """One row per change; times are means per step."""
+    """One row per change, times as means per step; and a line if nothing differs."""
     is_same = (changes["change"] == comparison.SAME).all()
     verdict = f"nothing differs, no time by more than {100 * tolerance:g} %\n" if is_same else ""
     if changes.empty:

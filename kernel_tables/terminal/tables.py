@@ -98,8 +98,7 @@ def class_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, shor
 def rest_line(
     left_out: int, noun: str, share: float | None, width: int, heading: str, all_rows_command: str = ALL_ROWS_OPTION
 ) -> str:
-    """The line below a table that shows only its first rows: the `share` of time of the other rows, and what shows
-    all."""
+    """The line below a table on the rows that are left out, with their `share` of the time; "" if there are none."""
     if not left_out:
         return ""
     share_text = "" if share is None else f", {percent(share)} of the {heading}"

@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 
     from kernel_tables.attribution.capture_arrays import CaptureArrays
 
-SHORT_OF_VARYING_TWINS = 0.9  # if steps vary, one with less than this share of the median is short
+SHORT_OF_VARYING_TWINS = 0.9  # if most steps vary, one with less than this share of the median is short
 
 
 def findings(
     trace: CaptureArrays, expected_steps: int | None = None, step_name: str = "step", *, equal_steps: bool = False
 ) -> list[Finding]:
-    """The findings, errors first. `expected_steps` is the expected number of ranges `step_name` in the window. With
-    `equal_steps`, all of them do the same work, so that fewer kernels are a loss.
+    """The findings, errors first; if the capture is impossible, only why. `expected_steps` is the expected number of
+    ranges `step_name` in the window, of each process. With `equal_steps`, all of them do the same work, so that fewer
+    kernels are a loss.
     """
     try:
         rows = [
@@ -113,7 +114,7 @@ def _no_ranges(trace: CaptureArrays) -> Iterator[Finding]:
 
 
 def _steps(trace: CaptureArrays, expected: int | None, step_name: str, equal_steps: bool) -> Iterator[Finding]:
-    """The findings about the steps of every process that has any."""
+    """The findings about the steps of every process that has any, or about their lack."""
     by_process = _steps_by_process(trace, step_name)
     for process, (steps, kernels) in by_process.items():
         of_process = f" of process {process_number(process)}" if len(by_process) > 1 else ""
@@ -156,8 +157,8 @@ def _kernels_of_steps(
 
 
 def _steps_with_fewer(kernels: list[int], label: str) -> str | None:
-    """Which steps have fewer kernels than usual, in words. If most steps differ, they may have somewhat fewer than the
-    median."""
+    """Which steps have fewer kernels than usual, in words; None if there are none. Unless most steps have the same
+    number, they may have somewhat fewer than the median."""
     usual, twins = Counter(kernels).most_common(1)[0]
     least = usual
     if 2 * twins <= len(kernels):

@@ -21,8 +21,8 @@ def ended_early(trace: CaptureArrays, steps: np.ndarray, kernels: list[int]) -> 
     `steps` are ranges of one process in order of time, with the number of their kernels. Fewer kernels than in other
     steps prove no loss: an optimizer may call its closure less often. But ranges are recorded independently of calls.
     So calls are missing if a range opens in a step after the last call, and all earlier ones of its name launched
-    kernels; or if the last step with calls has the fewest kernels, and ends MUCH_LONGER after its last call than any
-    step before was without one.
+    kernels; or if the last step with calls has the fewest kernels, and the time from its last call to its end is more
+    than MUCH_LONGER times the longest without a call in any step before.
     """
     ranges, process = trace.range_arrays, trace.range_arrays.process[steps[0]]
     calls = _calls(trace, process)

@@ -1,4 +1,4 @@
-"""The messages of nsys about its own capture, as findings: the only module that reads its English."""
+"""The messages of nsys about its own capture, as findings; they are recognized by their English."""
 
 import re
 from collections.abc import Iterable, Iterator

@@ -58,7 +58,7 @@ class TraceView(NamedTuple):
 def write_timeline(
     traces: Sequence[CaptureArrays], path: Path, under: str | None = None, compressed: bool = True
 ) -> None:
-    """Writes the traces to `path`, one below the other: ranges `under`, by default `measure` if it exists.
+    """Writes the traces to `path`, one below the other: ranges `under`, by default `measure` if each of them has it.
 
     Clocks of several captures are aligned (attribution/steps.py). The file is valid only when this returns: the
     captures are checked last.

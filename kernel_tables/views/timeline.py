@@ -28,10 +28,10 @@ def step_contents(trace: CaptureArrays, step_name: str, step: int) -> tuple[np.n
 def timeline_rows(trace: CaptureArrays, ranges: np.ndarray, activities: np.ndarray) -> pd.DataFrame:
     """One row per range, per call that launched some of the activities, and per activity, given by their numbers.
 
-    Columns: track (one of TRACKS); thread (global id), device, stream, -1 if it has none; depth (how many of these
-    ranges are around a range, else 0); name; class ("" if it is not an activity); path_id (index into `trace.paths`,
-    with the name of a range at the end); start_ns, end_ns; call (the row of a call, else -1). Operators of a program on
-    the processor have no calls. Raises ImpossibleCapture for an impossible capture.
+    Columns: track (one of TRACKS); thread (global id), device, stream, -1 if it has none; depth (of a range, from 0 for
+    the shortest path of these ranges; else 0); name; class ("" if it is not an activity); path_id (index into
+    `trace.paths`, with the name of a range at the end); start_ns, end_ns; call (the row of a call, else -1). Operators
+    of a program on the processor have no calls. Raises ImpossibleCapture for an impossible capture.
     """
     trace.require_possible()
     calls = np.empty(0, np.int64) if trace.is_cpu_only else activities

@@ -1,5 +1,5 @@
-"""The tables of a comparison: for every cell of a grid the ratio of its times before and after, with an interval and a
-verdict; the energy of its steps; the changes in its captures; and the facts of the measurements that differ."""
+"""The tables of a comparison: for every run the ratio of its times, after ÷ before, with an interval and a verdict; the
+energy of its steps; the changes in its captures; and the facts of the measurements that differ."""
 
 import numpy as np
 import pandas as pd
@@ -50,8 +50,8 @@ FIGURES = [column.name for column in CELLS.columns if column.dtype == FLOAT]
 
 
 def cells(before: Results, after: Results) -> pd.DataFrame:
-    """One row per run of either side, in the order of the grid: times of a step, ratio after ÷ before with the ends of
-    its interval, p-values (`p_adjusted` for all tested cells), verdict and its reason."""
+    """One row per run of either side, those of `before` first: times of a step, ratio after ÷ before with the ends of
+    its interval, p-values (`p_adjusted` for all tested runs), verdict and its reason."""
     names, test_columns = dict.fromkeys([*before.runs, *after.runs]), ["error", "freedom"]
     table = pd.DataFrame([_cell(name, before, after) for name in names], columns=[*CELLS.all_names, *test_columns])
     table = table.astype(dict.fromkeys([*FIGURES, *test_columns], "float64"))
@@ -112,8 +112,8 @@ ENERGIES = TableSpec(
 
 
 def energies(before: Results, after: Results) -> pd.DataFrame:
-    """One row per run: joules of a step on both sides and their ratio after ÷ before, each with its standard deviation.
-    The windows of a side belong to one process, so there is no verdict."""
+    """One row per comparable run whose energy both sides counted alike: joules of a step and the ratio after ÷ before,
+    with standard deviations. The windows of a side belong to one process, so there is no verdict."""
     if not all("energy" in results.tables for results in (before, after)):
         return pd.DataFrame(columns=ENERGIES.all_names)
     old, new = _energy_by_run(before).add_prefix("before_"), _energy_by_run(after)
@@ -128,7 +128,7 @@ def energies(before: Results, after: Results) -> pd.DataFrame:
 
 
 def _energy_by_run(results: Results) -> pd.DataFrame:
-    """The energy of every run of a side that counted it; the index is the run's name in the grid."""
+    """The energy of every run of a side that counted it; the index is the run's name on this side."""
     energy = results.tables["energy"].set_index("run")[["counter", "joules_per_step", "joules_per_step_std"]]
     energy = energy.reindex([results.table_name(name) for name in results.runs])
     return energy.set_axis(pd.Index(list(results.runs), name="run")).dropna(subset="counter")

@@ -76,7 +76,7 @@ def as_markdown(claims: list[Claim]) -> list[str]:
 
 def summary(cells: pd.DataFrame, changes: pd.DataFrame | None = None) -> list[Claim]:
     """The largest change, or that nothing changed; then the number of runs per verdict, the other changes, the kernel
-    that changed most, and whether more processes are needed."""
+    that changed most in the run of the largest change, and how many processes are needed, if there are too few."""
     if cells.empty:
         return [Claim("There is no run to compare.", "missing")]
     runs, counts = counted(len(cells), "run"), cells["verdict"].value_counts()

@@ -1,4 +1,4 @@
-"""The figure of a comparison: the ratios of all runs with their intervals, a line per run, a panel per mode."""
+"""The figure of a comparison: the ratios of runs with their intervals, a line per configuration, a panel per mode."""
 
 import altair as alt
 import pandas as pd
@@ -25,11 +25,11 @@ MEANING = (
     "The geometric mean over processes, and its interval by Welch's test. Right of the rule is slower;"
     " colour and shape are the verdict."
 )
-MIN_REACH, SHOWN_SHARE, MARGIN = 1.02, 0.75, 1.005  # of the axis: its smallest end, intervals that fit, space beyond
+MIN_REACH, SHOWN_SHARE, MARGIN = 1.02, 0.75, 1.005  # of the axis: its smallest end, share of intervals that fit, space
 
 
 def draw(tables: Tables) -> Drawing:
-    """A panel per mode with a line per run: its ratio and the interval; a rule where nothing changed."""
+    """A panel per mode with a line per configuration: its ratio and the interval; a rule at 1, for no change."""
     cells = tables["cells"]
     timed = cells[cells["ratio"].notna()]
     if timed.empty:
@@ -51,7 +51,7 @@ def draw(tables: Tables) -> Drawing:
 
 
 def result(tables: Tables) -> str:
-    """How many runs changed, and how much."""
+    """How many runs changed, and how much; empty if none was tested."""
     cells = tables["cells"]
     tested = cells[cells["verdict"].isin((SLOWER, FASTER, UNCLEAR))]
     if tested.empty:
@@ -75,7 +75,7 @@ def _label(row: dict, keys: list[str]) -> str:
 
 
 def _fitting(cells: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """(the runs whose ratio is farthest from 1, as many as fit into a panel, in their order; a note on the others)."""
+    """(the runs of the MAX_LINES lines with a ratio farthest from 1, in their order; a note on the others, if any)."""
     farthest = (cells["ratio"] - 1).abs().groupby(cells["line"]).max().nlargest(MAX_LINES).index
     drawn = cells[cells["line"].isin(farthest)]
     left_out = len(cells) - len(drawn)

@@ -104,7 +104,8 @@ def sides_of_study(results: Results, dimension: dimensions.Dimension) -> tuple[R
 
 
 def read_results(folder: Path) -> Results:
-    """The results in a folder such as `results`, even if it has only timings. Raises OutsideError without any."""
+    """The results in a folder such as `results`, even if it has only timings. Raises OutsideError if there are none,
+    or none of a model's steps."""
     tables = on_disk.TablesOnDisk(folder / "tables")
     if not len(tables) and (folder / PLAN).exists():
         return Results(folder, *timed_tables(folder))

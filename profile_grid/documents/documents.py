@@ -38,14 +38,14 @@ from profile_grid.tables.wording import (
     run_in_words,
 )
 
-MAX_WITH_BYTES = 3  # runs out of memory for which the requested and the free bytes are listed
+MAX_WITH_BYTES = 3  # runs without results; of more, the requested and the free bytes are not listed
 STAGE_NAMES = "|".join(stage.name for stage in STAGES)
 STAGES_OF_REASON = rf"(?:{STAGE_NAMES})(?: and (?:{STAGE_NAMES}))*: "  # begins a part of a reason
 
 
 def not_measured(runs: pd.DataFrame, stages: Sequence[Stage] = STAGES) -> list[str]:
-    """Why runs have no results of these stages: each reason once with its runs. If memory ran out in few runs, with
-    the requested and the free bytes."""
+    """Why runs have no results of these stages: each reason once with its runs. Of at most MAX_WITH_BYTES such
+    runs, those out of memory have the requested and the free bytes."""
     failed_rows = [row for row in runs.to_dict("records") if _failed_stages(row, stages)]
     with_bytes = len(failed_rows) <= MAX_WITH_BYTES
     return _with_runs(((row, [_reason(row, stages, with_bytes)]) for row in failed_rows), runs)
@@ -158,7 +158,7 @@ class Section:
 
     @property
     def processes(self) -> tuple[int, int]:
-        """The fewest and the most processes that timed a run."""
+        """The fewest and the most processes that timed a run; (1, 1) if none was timed."""
         runs = self.measured.runs
         timed = runs.loc[runs[TIMING.status_column] == COMPLETE, "processes_timed"].fillna(1)
         return (int(timed.min()), int(timed.max())) if len(timed) else (1, 1)
@@ -191,8 +191,8 @@ def documents(
     links: Mapping[str, Claim] = MappingProxyType({}),
 ) -> dict[str, str]:
     """The documents with these names (without suffix): one per question, and ALL_ANSWERS; by default those that the
-    runs can answer. `links`: by question, a sentence with a link to other results, or their answer if these runs have
-    none."""
+    runs can answer. `links`: by question, a sentence with a link to other results, which replaces a missing
+    answer."""
     answerable = document_names(runs)
     names = [*answerable, ALL_ANSWERS] if names is None else list(names)
     answered = answerable if ALL_ANSWERS in names else names

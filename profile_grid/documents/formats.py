@@ -14,13 +14,13 @@ class FormatError(OutsideError):
 
 
 def document_in(style: str, markdown: str) -> str:
-    """The document as a complete file in this format, which compiles without other files."""
+    """The document as a complete file in this format, to compile alone; FormatError without pandoc."""
     template = TEMPLATES / f"document{SUFFIXES[style]}"
     return _converted(style, markdown, "--standalone", f"--template={template}")
 
 
 def fragment_in(style: str, markdown: str) -> str:
-    """The document without preamble, to be included in another text."""
+    """The document without preamble, to be included in another text. FormatError without pandoc."""
     return _converted(style, markdown)
 
 

@@ -9,7 +9,7 @@ from profile_grid.tables import conservation, on_disk, per_pass
 
 
 class Summaries(Mapping[str, pd.DataFrame]):
-    """The summary tables with these names, by default all, by name; each is made on first use.
+    """The summary tables with these names, by default all that the runs have, by name; each is made on first use.
 
     Raises NotConserved if the kernels of a phase do not add up to that phase, or phases to their step, and WrongTable
     if a table differs from its declaration.
@@ -39,5 +39,5 @@ class Summaries(Mapping[str, pd.DataFrame]):
 
 
 def summary_tables(merged: Mapping[str, pd.DataFrame], names: Collection[str] = SUMMARIES) -> dict[str, pd.DataFrame]:
-    """All tables of Summaries, made at once."""
+    """The tables of Summaries that these runs have, all made at once."""
     return dict(Summaries(merged, names))

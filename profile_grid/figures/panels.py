@@ -49,7 +49,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure. `draw` and `result` get those tables of one machine whose names are in `tables`.
+    """One figure. `draw` and `result` get tables of one machine by name: those in `tables`, and maybe others.
 
     `title` is the quantity that is drawn. `result` returns the headline: what the figure shows, in one short sentence
     computed from the data, as plain text; empty if there is nothing to say. It is called only if there is a chart.
@@ -86,8 +86,8 @@ class Frame:
         self, rows: pd.DataFrame, runs: pd.DataFrame, missing: pd.DataFrame, panel: DrawPanel,
         notes: Iterable[str] = (), legend: tuple[str, ...] = (), title: str = "",
     ) -> Drawing:  # fmt: skip
-        """The figure of these rows, and of the runs without results, `missing`. Notes name these runs, and the
-        combinations for which there is no room."""
+        """The figure of these rows, and of the runs without results, `missing`. `absent` names these runs; the last
+        note names the combinations for which there is no room."""
         absent = tuple(marks.missing_notes(missing))
         if rows.empty:
             return Drawing(reason=self.reason, absent=absent, title=title)

@@ -96,8 +96,8 @@ def sorted_by_size(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def runs_without_results(runs: pd.DataFrame, *stages: Stage) -> pd.DataFrame:
-    """The runs without results of one of these stages: their dimensions, the `status` of the first such stage, and the
-    `reason`."""
+    """The runs without results of the first of these stages that is not complete, if it was requested: their
+    dimensions, its `status`, and the `reason`."""
     status = pd.Series(COMPLETE, index=runs.index, dtype="object")
     for stage in stages:
         status = status.where(status != COMPLETE, runs[stage.status_column].astype("object"))

@@ -1,4 +1,4 @@
-"""The figure of a question about one dimension: the speed-up of each phase over the default."""
+"""The figure of a question about one dimension: the speed-up over the default, of a step and of its main phases."""
 
 from dataclasses import dataclass
 
@@ -35,7 +35,7 @@ class SpeedUps:
         return Figure(name, title, self.draw, self.result, tables=("runs", self.table))
 
     def draw(self, tables: Tables) -> Drawing:
-        """A panel per phase, with a bar per configuration and value, from 1 to the speed-up."""
+        """A panel per phase of PHASES, with a bar per configuration and value, from 1 to the speed-up."""
         runs, dimension = tables["runs"], self.dimension
         rows = _rows(tables[self.table], dimension, runs)
         values = [dimension.name_of(value) for value in pivoting.sorted_values(rows, dimension.key)]
@@ -56,7 +56,7 @@ class SpeedUps:
         return frame.drawing(rows, runs, run_selection.runs_without_results(runs, TIMING), panel, notes)
 
     def result(self, tables: Tables) -> str:
-        """The clear speed-ups at each value, of complete steps of the mode with the most runs."""
+        """The clear speed-ups at each value, of complete steps of the mode with the most runs; how many are unclear."""
         times, dimension = tables[self.table], self.dimension
         steps = times[times["phase"] == WHOLE_STEP]
         mode = max(FULLEST_FIRST, key=lambda mode: (steps["mode"] == mode).sum())

@@ -24,7 +24,7 @@ FONT_SIZE, SMALL, SMALLEST = 11, 9, 8
 ON_PAPER = {"ink": "#1d2127", "soft": "#5a626c", "line": "#dfe3e8", "ground": "#ffffff"}
 INK, SOFT, LINE, GROUND = (alt.ExprRef(name) for name in ON_PAPER)
 SERIES = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, INK, GREY)
-NAMES_BY_KIND = (  # the position of a name in its tuple determines its colour and shape in every figure
+NAMES_BY_KIND = (  # the position of a name in its tuple determines its colour and shape in every figure of one kind
     ("small", "medium", "large", "xl", "2.7B", "10B", "xl-2026"),
     PRECISION.values,
     (*PYTORCH_ATTENTIONS, "compiled", *OWN_ATTENTIONS),
@@ -109,7 +109,8 @@ def fill(color: str, lines: int) -> str | alt.ExprRef:
 def series_styles(names: Sequence[str]) -> tuple[list, list[str], list[Sequence[int]]]:
     """(colours, shapes, dashes) of series with these names: those of a name in NAMES_BY_KIND, else the next free ones.
 
-    Until styles repeat, two series share at most one of the three.
+    If two names have the same position there, all get the next free ones. Until styles repeat, two series share at most
+    one of the three.
     """
     known_indices = {name: STYLE_INDEX[name] for name in names if name in STYLE_INDEX}
     if len(set(known_indices.values())) < len(known_indices):

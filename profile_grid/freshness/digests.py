@@ -19,7 +19,7 @@ from cs336_model.program.code_digest import bytes_digest, code_digest
 from profile_grid.files import write_text
 
 FORMAT = 1  # of a memory file
-SETTLED_NS = 2 * 10**9  # a file that has changed since may change again without another time
+SETTLED_NS = 2 * 10**9  # within this time, a file may change again and keep its times
 JINJA_COMMENT = re.compile(rb"\{#([-+]?).*?([-+]?)#\}", re.DOTALL)  # the signs control white space around it
 
 
@@ -34,7 +34,7 @@ def digest_of_settings(settings: object) -> str:
 
 
 def digest_of_source(name: str, content: bytes) -> str:
-    """A digest of a source file: comments do not count, nor do docstrings of Python."""
+    """A digest of a source file. Comments in .py, .toml and .j2 do not count, nor do docstrings in .py."""
     if name.endswith(".py"):
         return code_digest(content)
     if name.endswith(".toml"):
@@ -45,13 +45,13 @@ def digest_of_source(name: str, content: bytes) -> str:
 
 
 def sha256_of_file(path: str | Path) -> str:
-    """The digest of a file of any size."""
+    """The SHA-256 of a file of any size."""
     with open(path, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def read_memory(path: Path, is_entry: Callable[[Any], bool]) -> dict[str, Any]:
-    """The entries that `write_memory` left in a file; none without the file, or if it is damaged."""
+    """The entries that `write_memory` left in a file and `is_entry` accepts; none if it cannot be read."""
     try:
         memory = json.loads(path.read_text())
         entries = memory["files"] if memory["format"] == FORMAT else {}
@@ -68,7 +68,8 @@ def write_memory(path: Path, entries: Mapping[str, Any]) -> None:
 
 
 class FileDigests:
-    """Digests of files by their content, each file read once while it stays what it is.
+    """Digests of files by their content. A file is read again only if it has changed, or had just changed when it was
+    read (SETTLED_NS).
 
     `remembered` is the `known` of an earlier process: {path: [inode, size, mtime in ns, ctime in ns, digest]}.
     """

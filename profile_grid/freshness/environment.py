@@ -12,8 +12,8 @@ import secrets
 from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 
-# What a CUDA program needs to start, and no result records. Other variables are not passed on, because nsys copies the
-# whole environment of the profiled process into its report.
+# What a CUDA program needs to start, and no result records. Besides these, only relevant variables and those that the
+# configuration names are passed on, because nsys copies the whole environment of the profiled process into its report.
 LOCATION_VARIABLES = (
     "PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "TMPDIR", "LANG", "LC_ALL",
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
@@ -39,7 +39,7 @@ class RecordedEnvironment:
     values: dict[str, str]  # in clear
     salt: str | None  # of the digests
     digests: dict[str, str | None]  # of the variables that the configuration names; None if unset
-    planners_python: bool  # whether a plan can see the packages that were measured
+    planners_python: bool  # whether a plan could see the packages of the program
     gpus: list[str]  # names of those that could be used
 
 

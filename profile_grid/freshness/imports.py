@@ -78,7 +78,7 @@ def digest_of_loaded(content: bytes) -> str:
 
 @cache
 def files_of_module(root: Path, module: str) -> tuple[str, ...]:
-    """The file of a module and the __init__.py of the packages around it; none if the module is not below `root`."""
+    """The file of a module and the __init__.py of the packages around it, as far as they are below `root`."""
     package, _, _ = module.rpartition(".")
     package_files = files_of_module(root, package) if package else ()
     if package and not os.path.isdir(root / package.replace(".", "/")):
@@ -115,15 +115,15 @@ def _modules(content: bytes, package: list[str]) -> Iterator[str]:
 
 
 def import_statements(content: bytes) -> list[Import]:
-    """Every import that may run, wherever it is; those under `if TYPE_CHECKING:` never do.
+    """Every import statement, wherever it is, except those under `if TYPE_CHECKING:`, which never run.
 
-    Raises UnreadableSource if Python would not compile the file either.
+    Raises UnreadableSource if the file cannot be parsed.
     """
     return [Import(level, module, tuple(names)) for level, module, names in _facts(content)["imports"]]
 
 
 def remember_sources() -> None:
-    """Writes the facts of the files for the next process, if Snakemake has a folder that can be written to."""
+    """Writes new facts for the next process, if Snakemake has a folder here that can be written to."""
     if not _used_facts.keys() <= _remembered_facts().keys():
         older = {} if len(_remembered_facts()) > MAX_REMEMBERED else _remembered_facts()
         write_memory(MEMORY_FILE, older | _used_facts)

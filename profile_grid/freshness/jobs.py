@@ -38,8 +38,8 @@ def digest_of_programs(root: Path, programs: tuple[str, ...], patterns: tuple[st
 
 
 def digest_of_packages(root: Path, programs: tuple[str, ...]) -> str:
-    """A digest of the versions of the packages that programs below `root` import; UNKNOWN in a Python that is not that
-    of the plan, since the plan cannot see its packages. Raises UnreadableSource."""
+    """A digest of the versions of those packages of DISTRIBUTIONS that programs below `root` import; UNKNOWN in a
+    Python that is not that of the plan, since the plan cannot see its packages. Raises UnreadableSource."""
     if not is_planners_python():
         return UNKNOWN
     names = imported_packages(root, *programs) & DISTRIBUTIONS.keys()
@@ -125,7 +125,7 @@ class PlannedJob:
     name: str
     inputs: Sequence[str]
     outputs: Sequence[str]  # all files that it writes; the job is found by any of them
-    reason: Callable[[], str | None]  # why its outputs are stale, None if they are not; called once
+    reason: Callable[[], str | None]  # why its outputs are stale, None if they are not; called at most once
 
 
 class Plan:

@@ -32,7 +32,7 @@ DAMAGED = "the result does not say what the measured program loaded"
 
 @dataclass(frozen=True)
 class LoadedFile:
-    """A file that was loaded. A module that is found by name has the path below the folder it is imported from."""
+    """A file that was loaded. The path of a module found by its name begins at the folder from which it is imported."""
 
     root: str  # what the path is relative to
     path: str
@@ -46,7 +46,7 @@ class LoadedCode:
     modules: dict[str, LoadedFile]  # by name
     namespaces: list[str]  # packages without a file
     by_path: list[LoadedFile]  # not found by a name
-    not_found: list[str]  # modules that it looked for
+    not_found: list[str]  # modules that it looked for in vain
     others: list[str]  # top-level names of all other modules, which a new file may hide
 
 
@@ -54,10 +54,11 @@ _reasons: dict[tuple, str | None] = {}
 
 
 def changed_code(record: Mapping[str, Any], same_machine: bool) -> str | None:
-    """Why the program would load other code now; None if it would not, or if this machine cannot know.
+    """Why the program would load other code now, or that the record is damaged; None if it would load the same, or if
+    this machine cannot know.
 
-    Files that pip installed, and extension modules, are compared only if this is the `same_machine`, since they differ
-    between machines. Thousands of results have the same record, so each record is compared once.
+    Installed files and extension modules are compared only on the `same_machine`, since they differ between machines.
+    Thousands of results have the same record, so each record is compared once.
     """
     key = (marshal.dumps(record, 2), same_machine, *search_folders())  # version 2: equal records are equal bytes
     if key not in _reasons:
@@ -119,7 +120,7 @@ def _path_reason(file: LoadedFile) -> str | None:
 
 
 def _is_found(name: str, same_machine: bool) -> bool:
-    """Whether a module is here now; on another machine, installed ones do not count."""
+    """Whether a module is here now; on another machine, those installed or part of Python do not count."""
     location = current_search().find(name)
     if location is None:
         return False
@@ -128,7 +129,7 @@ def _is_found(name: str, same_machine: bool) -> bool:
 
 
 def _has_digest(path: str, digest: str) -> bool:
-    """Whether a file is the one that was loaded: by its bytes if it was installed, else by its code."""
+    """Whether a file is the one that was loaded, by its bytes or, for Python, by its code."""
     return digest == _bytes_digest(path) or (path.endswith(".py") and digest == _code_digest(path))
 
 

@@ -61,7 +61,7 @@ def stale_reason(records: Mapping[str, dict | None], recipe: Recipe, digest_of: 
 
 
 def read_records(folder: str) -> dict[str, dict]:
-    """The records of the files in a folder; none if there are none, or if they are damaged."""
+    """The records of the files in a folder, by name, without damaged ones."""
     try:
         records = json.loads(Path(folder, RECORDS_FILE).read_text())
         return {name: record for name, record in records.items() if record.keys() == {*REASONS, "sha256"}}
@@ -93,7 +93,7 @@ def write_records(outputs: Mapping[str, str], recipe: Recipe) -> None:
 
 def write_folder_records(folder: str, outputs: Mapping[str, str], recipe: Recipe) -> None:
     """The same for all files in and below a folder that one job fills: in one `made.json`, so that a deleted subfolder
-    is noticed."""
+    is noticed. Replaces all records of the folder."""
     with _changed_records(folder) as records:
         records.clear()
         for path, digest in outputs.items():

@@ -44,7 +44,7 @@ def is_planners_python() -> bool:
 
 
 def host_record() -> dict[str, Any]:
-    """The facts about this host in a result: whether a plan can see the packages that measure, and the visible GPUs."""
+    """The facts about this host in a result: whether a plan can see the packages that measure, and `gpu_names`."""
     return {"planners_python": is_planners_python(), "gpus": list(gpu_names())}
 
 
@@ -56,8 +56,8 @@ def is_kind_of_device(machine: MachineVersions) -> bool:
 
 
 def same_machine(machine: MachineVersions, environment: RecordedEnvironment) -> bool:
-    """Whether versions in a result can be compared with those of this host: it has the same kind of device, and its
-    Python is the one that would measure."""
+    """Whether versions in a result can be compared with those of this host: it has the same kind of device, and the
+    Python of the plan measured then and would measure now."""
     return environment.planners_python and is_planners_python() and is_kind_of_device(machine)
 
 
@@ -94,7 +94,7 @@ _cpu_name = cache(cpu_name)
 
 @cache
 def gpu_names() -> tuple[str, ...]:
-    """The names of the GPUs that a program started here may use; () if there is none."""
+    """The names of all GPUs of this host; () if a program started here sees none."""
     return tuple(gpu["name"] for gpu in _gpus())
 
 

@@ -39,7 +39,7 @@ def _notes(gpu: nvidia_smi.GpuState, needed: int | None, is_alone: bool) -> list
 
 def visible_gpus() -> list[str]:
     """The UUIDs of the GPUs that CUDA shows to a program started here, in its order: at most those of
-    CUDA_VISIBLE_DEVICES. If nvidia-smi reports no UUID, the name of the GPU in that variable."""
+    CUDA_VISIBLE_DEVICES. If nvidia-smi does not know a GPU, its name in that variable; "0" if that is unset."""
     uuids = {row["index"]: row["uuid"] for row in nvidia_smi.gpus("index", "uuid")}
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
@@ -53,7 +53,7 @@ def _uuid(name: str, uuids: dict[str, str]) -> str:
 
 
 def needed_bytes(program: dict) -> int | None:
-    """Estimated bytes of a run's tensors; None for custom models."""
+    """Estimated bytes of a run's tensors on one GPU; None without a model of known shape."""
     shape = shape_of(program)
     return predicted_peak_bytes(shape, program["dimensions"]) if shape else None
 

@@ -1,4 +1,4 @@
-"""One line per measurement on standard error: its number, name and time, and what remains."""
+"""Lines on standard error: a measurement has its GPU; it has ended, after how long, and what remains."""
 
 import json
 import os
@@ -53,8 +53,8 @@ class ProgressLine:
 
 
 def _planned_seconds() -> dict[str, float]:
-    """Estimated seconds of each measurement by its result; {} if the file is gone, since no measurement should fail
-    for its line of progress."""
+    """Estimated seconds of each measurement by its result; {} if no file has them, since no measurement should
+    fail for its line of progress."""
     try:
         return json.loads(Path(os.environ[PLANNED_VARIABLE]).read_text())
     except (KeyError, FileNotFoundError):

@@ -9,7 +9,7 @@ from profile_grid.study.table_spec import TableSpec, columns
 
 
 def adapter_checks_table(runs: list[MeasuredRun]) -> pd.DataFrame:
-    """One row per run, process and check."""
+    """One row per run, stage and check."""
     rows = [
         {"stage": name, "check_precision": check.precision, **asdict(check), **run.leading}
         for run in runs

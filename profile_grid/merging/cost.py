@@ -1,4 +1,4 @@
-"""The table of the time of every measurement by part, and a summary of it in words."""
+"""The table of the time of every stage of every run by part, and a summary of it in words."""
 
 import numpy as np
 import pandas as pd
@@ -14,13 +14,14 @@ PARTS = tuple(name for name in PARTS_OF_PROCESS if name != "wait")
 
 
 def cost_table(runs: list[MeasuredRun]) -> pd.DataFrame:
-    """One row per run and process: its seconds by part; `overhead_s` is all but warm-up and measured steps."""
+    """One row per run and stage: the seconds of its process by part; `overhead_s` is all but warm-up, measured steps
+    and windows of energy."""
     return pd.DataFrame([_row(run, stage) for run in runs for stage in run.results])
 
 
 def cost_in_words(cost: pd.DataFrame, gpus: int = 1) -> str:
-    """One line: the time of all measurements, how much of it was neither a warm-up nor a measured step, and what
-    `--cores all` saves with this number of visible GPUs."""
+    """One line: the time of all measurements, how much of it was overhead, and which seconds `--cores all`
+    spends in parallel with this number of visible GPUs."""
     total_s, overhead_s = cost["total_s"].sum(), cost["overhead_s"].sum()
     mean_s = cost.groupby("stage")["overhead_s"].mean()
     per_stage = ", ".join(f"{mean_s[stage.name]:.1f} s per {stage.name}" for stage in STAGES if stage.name in mean_s)

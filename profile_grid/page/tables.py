@@ -90,8 +90,8 @@ def page_tables(
     questions: Iterable[Question] = QUESTIONS,
     files: Mapping[str, str] | None = None,
 ) -> dict[str, RenderedTable]:
-    """The tables of these questions, and those of runs and kernels, by name. `files` are the paths of the complete
-    tables by name, by default those that a grid writes."""
+    """The tables of these questions, and those of runs and kernels, as far as the grid has them, by name. `files` are
+    the paths of the complete tables by name, by default those that a grid writes."""
     dimensions = pivoting.shown_dimensions(tables["runs"], WITHOUT_DEFAULT)
     rendered, sources = {}, tables_of(tables["runs"].to_dict("records"))
     for name, table in every_table(questions).items():

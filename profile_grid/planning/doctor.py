@@ -114,7 +114,7 @@ def _gpu_line(host: Host, device: str) -> DoctorLine:
 
 
 def _torch_line(machine: dict | None) -> DoctorLine:
-    """PyTorch, from the smoke capture."""
+    """PyTorch, from the trial."""
     if machine is None:
         return DoctorLine("torch", "did not run: see the line smoke")
     cuda = f"with CUDA {machine['cuda']}" if machine["cuda"] else f"on {machine['device_name']}"

@@ -38,7 +38,7 @@ class FinishedMeasurement:
 class Pace:
     """How fast this machine measures."""
 
-    overhead_s: dict[str, float]  # by stage: seconds of one process besides its steps
+    overhead_s: dict[str, float]  # by stage: of a job besides its steps and the seconds that its stage declares
     flop_per_s: dict[str, float]  # of the steps, by precision; absent if unknown
     source: str
     peaks: Peaks | None = None  # of the GPU, if known
@@ -63,8 +63,8 @@ def remaining_measurements(plan: list[dict], runs: Path) -> list[tuple[str, dict
 def measured_pace(
     runs: Path, start_s: float, device_name: str | None, precisions: Iterable[str], workload: Workload = MODEL_STEPS
 ) -> Pace:
-    """The pace of earlier measurements below `runs` on this device. Without any, a process takes as long as the smoke
-    capture (`start_s`), and its steps run at a share of the maker's peak."""
+    """The pace of earlier measurements below `runs` on this device. If a stage of every run has none, a process takes
+    as long as the smoke capture (`start_s`), and its steps run at a share of the maker's peak."""
     stages = [stage for stage in STAGES if stage.workload is workload]
     finished = {stage.name: list(_finished_measurements(runs, stage, device_name)) for stage in stages}
     peaks = peaks_of(device_name)

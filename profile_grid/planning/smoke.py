@@ -37,8 +37,8 @@ class SmokeCapture:
 
 
 def smoke_specification(specifications: list[dict]) -> dict:
-    """The capture of one step with one sequence of 16 tokens: of a small model or, if the grid measures a custom model,
-    of its smallest run."""
+    """The capture of one step, after one to warm up, with one sequence of at most 16 tokens: of a small model or, of
+    custom models, the smallest of the grid."""
     smallest = min(specifications, key=lambda specification: _size(specification["program"]["sizes"]))
     program = smallest["program"]
     length = min(CONTEXT_LENGTH, program["dimensions"]["context_length"])
@@ -81,7 +81,7 @@ def _read_capture(sqlite: Path, smoke: SmokeCapture) -> SmokeCapture:
 
 
 def last_line(error: programs.ProgramFailed) -> str:
-    """The last output of a program before it crashed, as quoted in the message of the failure."""
+    """The last line that a program printed before it crashed, as the message quotes it, or the message's first."""
     printed = [line.removeprefix("  | ") for line in str(error).splitlines() if line.startswith("  | ")]
     return printed[-1] if printed else str(error).partition("\n")[0]
 

@@ -104,7 +104,7 @@ class MeasuredRun:
 
     @property
     def leading(self) -> dict[str, Any]:
-        """The columns with which every table begins: the run and its dimensions."""
+        """The values of the LEADING columns: the run and its dimensions."""
         return {key: self.entry[key] for key in LEADING}
 
     @property
@@ -154,7 +154,8 @@ def _further_timing(entry: dict, path: Path, sources: Mapping[str, str]) -> Stag
 
 
 def require_fresh(entry: dict, folder: Path, sources: Mapping[str, str]) -> dict[str, StageResult]:
-    """The results of a run by stage. Raises StaleRun if one, or a file next to it, is not what would be made now."""
+    """The results of a run by stage. Raises StaleRun if one, or a file next to it, is not what would be made now, and
+    BadResult if one cannot be read."""
     results = {}
     for name, specification in entry["specifications"].items():
         path = folder / BY_NAME[name].result

@@ -137,7 +137,7 @@ class StageResult:
 
     format: int
     status: str
-    reason: str | None  # why there are no figures
+    reason: str | None  # why there are no numbers
     reason_code: str | None
     specification: dict[str, Any]
     sources: str  # the digest of what measured it
@@ -167,7 +167,7 @@ class ProgramOrigin:
     """The origin of a program's result, which is a part of it."""
 
     loaded: dict[str, Any]  # code; profile_grid.freshness.loaded_code checks its types, once for thousands of results
-    loaded_distributions: dict[str, str]  # versions of the installed packages to which the model refers
+    loaded_distributions: dict[str, str]  # versions of installed packages that the measured code refers to
     machine: MachineVersions
 
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 class RunTables(NamedTuple):
-    """The tables of a stage of one run; without rows, unless the status is complete."""
+    """The tables of a stage of one run, without some that have no rows. Rows need the status complete or out of
+    memory."""
 
     status: dict  # status, reason, warnings: the content of the status file
     tables: dict[str, pd.DataFrame]  # by name

@@ -79,13 +79,13 @@ def is_content(name: str) -> bool:
 
 
 def is_source(name: str) -> bool:
-    """Whether the file is a result of a run, or a table or plan from which other files are made."""
+    """Whether the file is a result of a run, or a table, plan or timeline from which other files are made."""
     return bool(re.fullmatch(_SOURCE_FILE, name))
 
 
 def is_capture(name: str) -> bool:
-    """Whether the file is a capture, such as capture.sqlite or, of the second rank, capture_rank1.sqlite. A .nsys-rep
-    is never packed: it may hold more about its host than is meant for others."""
+    """Whether the file is a recording next to a result: a capture, such as capture.sqlite or, of the second rank,
+    capture_rank1.sqlite, a history of memory, or counters. A .nsys-rep is never packed: it may say more of its host."""
     return bool(re.fullmatch(_CAPTURE_FILE, name))
 
 
@@ -140,14 +140,14 @@ def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """The manifest of an archive. Raises BadArchive if it is invalid, OSError if there is no archive."""
+    """The manifest of an archive. Raises BadArchive if the archive is invalid, OSError if it cannot be opened."""
     with _open_archive(path) as (_, manifest):
         return manifest
 
 
 def unpack(path: Path, folder: Path) -> Manifest:
-    """Writes every file of an archive below `folder`. Raises BadArchive if one differs from the manifest, OutsideError
-    if the disk is too small."""
+    """Writes below `folder` every file that the manifest of an archive lists. Raises BadArchive if one differs from
+    it, FileExistsError if one exists, OutsideError if the disk is too small."""
     with _open_archive(path) as (archive, manifest):
         folder.mkdir(parents=True, exist_ok=True)
         size, free = sum(entry.bytes for entry in manifest.files.values()), shutil.disk_usage(folder).free

@@ -30,7 +30,8 @@ class TooLarge(ValueError):
 
 def read_columns(folder: Path, names: Sequence[str]) -> dict[str, list[str]]:
     """The columns of these Parquet files below `folder`, by name; each file has been read completely. Raises TooLarge
-    if they need more than MAX_BYTES of memory, UnusableTable if one cannot be read."""
+    if they need more than MAX_BYTES of memory, UnusableTable if one cannot be read, or holds
+    neither numbers nor texts."""
     columns, declared_bytes, read_bytes = {}, 0, 0
     with memory_limited(MEMORY_BYTES):
         for name in names:
@@ -49,7 +50,7 @@ def read_columns(folder: Path, names: Sequence[str]) -> dict[str, list[str]]:
 @contextmanager
 def memory_limited(max_bytes: int) -> Iterator[None]:
     """A block in which this process gets MemoryError if its memory would exceed max_bytes. No limit applies on
-    operating systems that do not support RLIMIT_DATA."""
+    operating systems that do not enforce RLIMIT_DATA."""
     before, hard = resource.getrlimit(resource.RLIMIT_DATA)
     bounds = [bound for bound in (before, hard) if bound != resource.RLIM_INFINITY]
     resource.setrlimit(resource.RLIMIT_DATA, (min([max_bytes, *bounds]), hard))

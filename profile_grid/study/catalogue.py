@@ -29,14 +29,14 @@ class Question:
     """One question. Without a document, it is a section of the page with only figures.
 
     A grid has a question if its runs have the `workload`, if two of them differ in the dimension `varies` (unless that
-    is None), and if `needs` is true of the row of one of them in the table of runs (None: always). `stage` is the stage
-    that measures it, None if those of every run do; numbers of `optional_stages` are shown if present. `advises`: it
-    recommends changes.
+    is None), and if one of them can answer it: the `stage` that measures it was requested and is supported (None: the
+    stages of every run measure it), and `needs` is true of its row in the table of runs (None: always). Numbers of
+    `optional_stages` are shown if present. `advises`: it recommends changes.
     """
 
     name: str
     title: str
-    tables: tuple[str, ...] = ()  # of its answer, all in table.py; shared code for them is in profile_grid/tables
+    tables: tuple[str, ...] = ()  # of its answer, in its table.py or another question's
     figures: tuple[str, ...] = ()  # names of those in figure.py
     has_document: bool = True
     varies: str | None = None
@@ -53,8 +53,8 @@ class Question:
         return (*of_every_run, *([self.stage] if self.stage else []), *self.optional_stages)
 
     def can_be_answered_by(self, run: Mapping[str, object]) -> bool:
-        """Whether a run, a row of the table of runs, can answer it: the stage was requested for it, and its machine
-        supports the stage. The measurement may have failed."""
+        """Whether a run, a row of the table of runs, can answer it: the stage was requested for it, its machine
+        supports the stage, and `needs` is true. The measurement may have failed."""
         if self.stage and run[self.stage.status_column] in (NOT_ASKED, UNSUPPORTED):
             return False
         return self.needs is None or self.needs(run)

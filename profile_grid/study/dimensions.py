@@ -2,7 +2,7 @@
 
 A dimension of the measurement is chosen in config.yaml. Names of runs, the schema of grids, leading columns, sort
 order, headings and words of sentences follow from its declaration. A dimension of the machine is detected by the
-measurement: numbers of two machines never appear in one table.
+measurement: documents never have numbers of two machines in one table.
 
 Runs of a model and of an operator have different dimensions (workloads.py). For the other dimensions, a run has the
 default. Without a default, the dimension does not apply: its value is None, an empty cell in tables, and neither names
@@ -43,7 +43,7 @@ class Dimension:
     list_key: str | None = None  # of the list of its values in a product of a grid
     setting: str | None = None  # key at the top of config.yaml with the value of products without such a list
     default: Value | None = None  # value without either; names and sentences do not mention it
-    values: tuple[Value, ...] | None = None  # all values in their order; None if any is allowed
+    values: tuple[Value, ...] | None = None  # all values in their order; None if the schema says which
     order: Callable[[Value], object] | None = None  # sorts values that are neither declared nor numbers
     value_schema: Mapping = field(default_factory=lambda: {"type": "string"})
     in_name: str = "{}"  # in the name of a run
@@ -173,10 +173,11 @@ DIMENSIONS = (
     MODEL, CONTEXT_LENGTH, MODE, PRECISION, BATCH_SIZE, COMPILE, ATTENTION, CHECKPOINT, GPUS, PARALLEL, OPTIMIZER,
 )  # fmt: skip
 KEYS = tuple(dimension.key for dimension in DIMENSIONS)
-LEADING = ["run", *KEYS]  # the columns with which every table of the study begins
+LEADING = ["run", *KEYS]  # the first columns of tables, except those of operators alone
 OF_OPERATORS = (HEAD_DIM,)  # further columns of the table of runs, and of the tables of operators alone
 EVERY_DIMENSION = (MODEL, *OF_OPERATORS, *DIMENSIONS[1:])  # in the order of a run's name
-WITHOUT_DEFAULT = tuple(dimension.key for dimension in DIMENSIONS if dimension.default is None)  # every grid lists them
+# every product of models lists these
+WITHOUT_DEFAULT = tuple(dimension.key for dimension in DIMENSIONS if dimension.default is None)
 BY_KEY = {dimension.key: dimension for dimension in EVERY_DIMENSION}
 
 
@@ -198,7 +199,7 @@ MACHINE_KEYS = tuple(dimension.key for dimension in MACHINE_DIMENSIONS)
 
 
 def keys_without(*excluded: str) -> list[str]:
-    """The keys of all dimensions except these."""
+    """The keys of all DIMENSIONS except these."""
     return [key for key in KEYS if key not in excluded]
 
 

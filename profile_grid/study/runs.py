@@ -75,7 +75,7 @@ def checked_config(config: dict) -> dict:
 
 
 def grid_runs(config: dict) -> dict[str, Run]:
-    """The runs of the chosen grid by name, in the order of the file, each once."""
+    """The runs of the chosen grid by name, in the order of the file, each once. Raises ConfigError."""
     runs, adapters = {}, workloads.program_of(config)["adapters"]
     for run in _runs_of_products(config):
         if reason := run.workload.impossible(config, run.values) or missing_adapter(adapters, run.values):
@@ -204,9 +204,9 @@ def _values_of(config: dict, product: Mapping, dimension: Dimension, workload: w
 
 
 def run_to_show(runs: Mapping[str, Run]) -> str | None:
-    """The run whose step is shown as a timeline: the fullest mode, the first model of the grid, several GPUs if a run
-    has them, the other dimensions at their defaults if there is such a run, the context nearest to 512. None if no run
-    has steps."""
+    """The run whose step is shown as a timeline, by these criteria in order: the fullest mode, the first model of the
+    grid, several GPUs, the fewest dimensions that are not at their default, the context nearest to 512, the name. None
+    if no run has steps."""
     models = list(dict.fromkeys(run["model"] for run in runs.values()))
 
     def rank(name: str) -> tuple:
@@ -240,7 +240,7 @@ def grid_part(config: dict) -> str:
 
 
 def grid_plan(config: dict) -> dict:
-    """The grid's name and its runs in order: name, dimensions, and the specification of each stage."""
+    """The grid's name and its runs in order: name, dimensions, values in a process, specification of each stage."""
     runs = [
         {
             "run": name,
@@ -277,7 +277,7 @@ def settings_of(config: dict, stage: Stage, of_program: bool | None = None) -> d
 
 
 def environment_of(config: dict) -> list[str]:
-    """The names of environment variables that the measured program may see, besides the few that it needs."""
+    """The names, sorted, of environment variables that the measured program may see besides those that all may see."""
     return sorted(set(config.get("environment", [])))
 
 

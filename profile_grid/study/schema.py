@@ -59,7 +59,7 @@ def _rule_errors(config: Mapping) -> Iterator[str]:
 
 
 def config_schema() -> dict:
-    """The complete JSON schema."""
+    """The complete JSON schema of config.yaml."""
     import yaml
 
     schema = yaml.safe_load(SCHEMA.read_text())
@@ -140,7 +140,7 @@ def _product_schema() -> dict:
 
 
 def _lists_schema(workload: Workload, other_keys: dict) -> dict:
-    """The schema of a product that lists the values of these dimensions; those without a default must be listed."""
+    """The schema of a product that lists the workload's dimensions; those without a default must be listed."""
     dimensions = (*workload.dimensions, *workload.in_process)
     lists = {
         dimension.list_key: {

@@ -2,12 +2,13 @@
 
 A stage is a folder profile_grid/stages/NAME with
 
-    stage.py    its declaration, which profile_grid.study.stages lists
-    measure.py  measure(job) -> result
-    tables.py   for `table_names`: study_tables(runs) -> {name: table}
-                for `tables_of_a_run`: run_tables(result, folder, *rules) -> RunTables, without tables that have no
-                rows, and for its `texts` run_texts(result, folder) -> {file: text}
-                TABLES: the declaration of each table
+    stage.py      its declaration, which profile_grid.study.stages lists
+    measure.py    measure(job) -> result
+    tables.py     for `table_names`: study_tables(runs) -> {name: table}
+                  for `tables_of_a_run`: run_tables(result, folder, *rules) -> RunTables, which may lack tables without
+                  rows, and for its `texts` run_texts(result, folder) -> {file: text}
+                  TABLES: the declaration of each table
+    estimates.py  for `has_estimates`: needed_bytes(program), seconds(program, peaks, memory_bytes)
 
 and their tests.
 """
@@ -65,13 +66,13 @@ class TablesOfARun:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The files of these tables, without the status file."""
+        """The files of these tables and the texts, without the status file."""
         return (*(f"{name}.{suffix}" for name in self.names for suffix in ("csv", "parquet")), *self.texts)
 
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """A measurement of a run, in a process that does nothing else."""
+    """A measurement of a run, in processes that do nothing else."""
 
     name: str  # also of its folder, its rule and its section in config.yaml
     meaning: str  # the measured process, for progress and documents
@@ -85,7 +86,7 @@ class Stage:
     disk_bytes_per_layer_and_step: int = 0  # in addition
     settings: Mapping[str, Setting] = field(default_factory=dict)
     tables_of_a_run: TablesOfARun | None = None
-    of_every_run: bool = True  # otherwise measured if a product of the grid lists it under `stages`
+    of_every_run: bool = True  # otherwise if a product lists it under `stages`, or its setting `runs` asks for it
     of_several_gpus: bool | None = False  # if not of every run: of runs on several GPUs, or on one; None for both
     only_with_gpu: bool = False  # without a GPU, it ends at once as unsupported
     workload: Workload = MODEL_STEPS  # of the runs that have it

@@ -86,11 +86,11 @@ class TableSpec:
         return self.typed(pd.DataFrame(rows, columns=names))
 
     def empty(self) -> pd.DataFrame:
-        """The table of one run without rows."""
+        """A table of one run that has no rows."""
         return self.table(of_a_run=True)
 
     def typed(self, table: pd.DataFrame, nullable: bool = True) -> pd.DataFrame:
-        """The table with the declared dtypes in all columns after the leading ones."""
+        """The table with the declared dtypes after the leading columns; with `nullable`, values may be missing."""
         dtypes = NULLABLE_DTYPES if nullable else PANDAS_DTYPES
         return table.astype({column.name: dtypes[column.dtype] for column in self.columns})
 
@@ -137,8 +137,8 @@ class TableSpec:
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table of the page: its name and title there, and the columns and rows (None for all) that it shows of
-    `source`."""
+    """A table of the page: its name and title there, and what it shows of `source`: `columns`, and what `rows` selects
+    (None for all)."""
 
     name: str
     title: str

@@ -59,14 +59,14 @@ def has_custom_arguments(config: Mapping) -> bool:
 
 
 def functions_named(program: Mapping) -> list[str]:
-    """Every "module:function" that a program names: their files decide what is measured."""
+    """Every "module:name" that a program names, except its adapters: their files decide what is measured."""
     annotated = program["annotate"].values() if isinstance(program["annotate"], Mapping) else ()
     constructors = filter(None, (program["constructor"], program["config"]))
     return [*constructors, *annotated, *program["replace"], *program["replace"].values()]
 
 
 def model_specification(config: Mapping, model: str) -> dict[str, Any]:
-    """The specification of a model for the measured program: constructor, sizes, and functions with ranges."""
+    """The specification of a model for the measured program: what the program declares of it, and its sizes."""
     program, declared = program_of(config), config["models"][model]
     specification = {key: value for key, value in program.items() if key not in KEYS_NOT_OF_MODEL}
     sizes = {name: value for name, value in declared.items() if name != VOCABULARY}

@@ -1,1 +1,1 @@
-"""From captures to tables: of a run, of the grid, and of each answer."""
+"""What the tables, sentences and figures of all questions share."""

@@ -55,8 +55,8 @@ def rows_table(
 def columns_with_values(
     rows: pd.DataFrame, headings: Mapping[str, str], text: Callable[[float], str]
 ) -> list[tuple[str, Callable[[dict], str]]]:
-    """The columns of `rows_table` for these columns of the rows, by name their heading, without those that have no
-    value."""
+    """The columns for `rows_table`: those of the rows that `headings` names, with their headings, without those that
+    have no value."""
 
     def cell(name: str) -> Callable[[dict], str]:
         return lambda row: text(row[name]) if known(row[name]) else ABSENT
@@ -125,19 +125,19 @@ def text_or_status(text: str, status) -> str:
 
 
 def status_word(status) -> str:
-    """The text of a cell without a result."""
+    """The status as the text of a cell that has no result to show."""
     return STATUS_WORDS.get(status, ABSENT if status == COMPLETE else escaped(str(status)))
 
 
 def families_by_share(shares: pd.DataFrame) -> list[str]:
-    """The families that occur: matrix multiplies, then the others by mean share, the largest first."""
+    """Matrix multiplies, if they have rows, then the other families with a share, by mean share, the largest first."""
     mean = shares.groupby("family")["share"].mean().sort_values(ascending=False)
     others = [name for name in mean[mean > 0].index if name != classes.MATMUL]
     return [classes.MATMUL, *others] if classes.MATMUL in mean.index else others
 
 
 def small_families_merged(shares: pd.DataFrame, columns: list[str], keys: list[str]) -> pd.DataFrame:
-    """The shares with all families that are trivial everywhere, if two or more, as one family with their names."""
+    """The shares; if two or more families are below NON_TRIVIAL_SHARE everywhere, as one family with their names."""
     largest = shares.groupby("family")[columns].max().max(axis=1)
     small = [name for name in largest[largest < classes.NON_TRIVIAL_SHARE].index if name != classes.MATMUL]
     present = [name for name in small if largest[name] > 0]

@@ -13,9 +13,9 @@ from profile_grid.tables.per_pass import Merged, numbers
 
 
 def communication_times(merged: Merged) -> pd.DataFrame:
-    """One row per run on several GPUs: its step without a profiler, its step without communication, and the cost of
-    communication: the difference between the step and a baseline without communication. Runs that differ only in how
-    gradients are reduced have the same baseline."""
+    """One row per run on several GPUs: its step without a profiler, its step without communication, and what
+    communication costs, with a verdict: the step minus a baseline without communication. Runs that differ only in how
+    gradients are reduced have the same baseline; runs that divide the parameters have none."""
     runs = merged["runs"]
     runs = runs[numbers(runs[GPUS.key]) > 1].reset_index(drop=True)
     times = merged["rank_times"]

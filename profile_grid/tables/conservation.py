@@ -1,4 +1,4 @@
-"""Checks that a table loses no launch and no nanosecond of its capture."""
+"""Checks that tables lose no launch and no nanosecond of a capture, and that shares add up."""
 
 import pandas as pd
 

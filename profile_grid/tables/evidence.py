@@ -1,10 +1,9 @@
 """Verdicts on differences between two times, by the spread between processes, since steps of one process share clocks
 and memory.
 
-Every "faster", "slower" and "agrees" of the documents is decided here. If several processes timed a run, the spread
-between them is measured. If one did, it is assumed from the share of the step in which the GPU waits: see SPREADS. The
-H200 example supports these values (60 runs in 14 processes each, and 75 that several studies measured;
-tests/profile_grid/test_evidence.py).
+Every "faster" and "slower" of the documents is decided here. If several processes timed a run, the spread between them
+is measured. If one did, it is assumed from the share of the step in which the GPU waits: see SPREADS. The H200 example
+supports these values (60 runs in 14 processes each: tests/profile_grid/test_evidence.py).
 """
 
 import math
@@ -29,7 +28,7 @@ LAUNCH_BOUND_SHARE = IDLE_SHARE  # of a step in which the GPU idles; the same li
 
 def assumed_spread(waiting_share: pd.Series) -> pd.Series:
     """The relative standard deviation between processes of runs with this waiting share; if unknown, that of
-    launch-bound steps."""
+    steps whose time the host determines."""
     return (waiting_share.isna() | (waiting_share >= HOST_BOUND_WAITING)).map(SPREADS).astype("float64")
 
 
@@ -54,7 +53,7 @@ def error_of_ratio(*sides: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
 
 def ratio_verdicts(ratio: pd.Series, error: pd.Series, freedom: pd.Series | float = math.inf) -> pd.DataFrame:
     """A row per ratio (time of the base ÷ time of the variant): the ends `low` and `high` of its interval, its p-value
-    `p`, `p_adjusted` for all these ratios (Benjamini and Hochberg), and its `verdict`.
+    `p`, `p_adjusted` for all these ratios (Benjamini and Hochberg), and its `verdict`, None if its error is unknown.
 
     `error` is the standard error of the ratio's logarithm, with these degrees of `freedom`: infinitely many if it is
     assumed. The interval is not adjusted for the number of ratios.
@@ -86,8 +85,8 @@ def adjusted_p_values(p_values: np.ndarray) -> np.ndarray:
 
 
 def needed_processes(spread: float) -> int:
-    """The processes per side that show RELEVANT_DIFFERENCE with probability POWER, given the spread between
-    processes."""
+    """The processes per side with which a single comparison shows RELEVANT_DIFFERENCE with probability POWER, given the
+    spread between processes; at least FEWEST_PROCESSES."""
     quantile = NormalDist().inv_cdf
     reach = (quantile((1 + CONFIDENCE) / 2) + quantile(POWER)) * spread / math.log1p(RELEVANT_DIFFERENCE)
     return max(FEWEST_PROCESSES, math.ceil(2 * reach**2))
@@ -95,7 +94,7 @@ def needed_processes(spread: float) -> int:
 
 def pooled_time(times: pd.Series, processes: pd.Series, measured: pd.Series) -> tuple[float, float, float]:
     """(median, relative standard deviation between processes, number of processes) of times of the same work. Each
-    time comes from `processes` processes, with the `measured` spread between them."""
+    time comes from `processes` processes, with the `measured` spread between them. For one process, it is NaN."""
     counts, logarithms = processes.astype("float64").fillna(1), np.log(times.astype("float64"))
     total = counts.sum()
     mean = (counts * logarithms).sum() / total if total else math.nan

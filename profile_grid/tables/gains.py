@@ -23,7 +23,8 @@ def whole_steps(times: pd.DataFrame) -> pd.DataFrame:
 
 def largest_gain(times: pd.DataFrame, dimension: Dimension, base: str, modes: Sequence[str] = FULLEST_FIRST) -> Claim:
     """The first sentence of an answer: the largest clear difference, in the first of the modes that has one, and the
-    median of all speed-ups. `times` is a table of `times_with_base`; `base` is the default in words: "in fp32"."""
+    median of all speed-ups; or that all are unclear, and how many processes would help. `times` is a table of
+    `times_with_base`; `base` is the default in words: "in fp32"."""
     steps = whole_steps(times)
     clear = steps[steps["verdict"] != UNCLEAR]
     mode = next((mode for mode in modes if (clear["mode"] == mode).any()), None)
@@ -53,7 +54,8 @@ def _speed_up_in_words(gain: float) -> str:
 
 
 def counts_by_value(times: pd.DataFrame, dimension: Dimension) -> list[Claim]:
-    """For each other value, the numbers of runs in which a step is faster, slower, or not clearly different."""
+    """For each other value, the numbers of runs in which a step is faster, slower, or not clearly different; empty for
+    one value that is always unclear."""
     steps = whole_steps(times)
     values = pivoting.sorted_values(steps, dimension.key)
     if len(values) == 1 and (steps["verdict"] == UNCLEAR).all():
@@ -78,7 +80,7 @@ def verdict_counts(steps: pd.DataFrame, heading: str) -> Claim:
 
 
 def _needed(unclear: pd.DataFrame) -> str:
-    """How many processes per run would show RELEVANT_DIFFERENCE with the probability POWER, in words."""
+    """How many processes per run would show RELEVANT_DIFFERENCE with probability POWER, by the largest spread."""
     needed = needed_processes(float(unclear["spread"].max()) / 2**0.5)  # `spread` is of both sides together
     return f"{needed} processes per run would probably show a difference of {100 * RELEVANT_DIFFERENCE:.0f} %"
 

@@ -88,7 +88,7 @@ def attention_flops(batch_size: int, context_length: int, width: int) -> dict[st
 
 
 def _least_ms(run: Mapping) -> dict[str, tuple[float | None, float]]:
-    """By phase: least ms (by FLOP/s, by bytes/s)."""
+    """By phase, and for the step: least ms (by FLOP/s, by bytes/s). Empty if peaks or shape are unknown."""
     peaks, shape = peaks_of(run.get("device_name")), shape_of_run(run)
     rate = peaks.flop_per_s(run["precision"]) if peaks else None
     if rate is None or shape is None:

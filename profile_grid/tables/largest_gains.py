@@ -20,7 +20,8 @@ SOURCES = ("runs", "timings", "phases", "findings", "counter_findings")  # the m
 
 
 def largest_first(merged: Merged) -> pd.DataFrame:
-    """One row per run and finding, or rule that abstains, with its largest gains; in a run the largest comes first."""
+    """One row per run and finding, or rule that abstains, with its largest gains; in a run, the largest first, then
+    rules that abstain."""
     findings = at_most(bounded(all_findings(merged), merged))
     findings = findings.assign(_less=-findings["ms"].fillna(0.0))
     return in_order_of(findings, merged["runs"]["run"], "abstained", "_less").drop(columns="_less")
@@ -38,7 +39,7 @@ def all_findings(merged: Merged) -> pd.DataFrame:
 
 def bounded(findings: pd.DataFrame, merged: Merged) -> pd.DataFrame:
     """The findings with unprofiled_ms and unprofiled_percent: the gain, limited to what a step without a profiler
-    allows; NaN for runs that were not timed without a profiler."""
+    allows; of NO_TENSOR_CORES, only what bf16 saves. NaN for runs that were not timed without a profiler."""
     run = findings["run"].astype("str")
     step_ms = numbers(run.map(merged.step_ms))
     idle_ms = (step_ms - numbers(run.map(_busy_ms(merged)))).clip(lower=0.0)

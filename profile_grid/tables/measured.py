@@ -48,7 +48,7 @@ class Machine:
 
     @property
     def title(self) -> str:
-        """One line that names this machine uniquely."""
+        """One line that names this machine; with `distinct_by`, no other machine of the results has the same."""
         facts = ((fact.heading, getattr(self, fact.key)) for fact in MACHINE_DIMENSIONS if fact.in_title)
         versions = [f"{heading} {value}" for heading, value in facts if value]
         further = [f"{BY_KEY[key].heading} {_title_value(key, getattr(self, key))}" for key in self.distinct_by]
@@ -57,7 +57,7 @@ class Machine:
 
 def by_machine(runs: pd.DataFrame) -> list[tuple[Machine, list[str]]]:
     """(machine, names of its runs) of each machine, in the order of the table. A run that failed before it recorded all
-    facts belongs to the first machine that contradicts none of them."""
+    facts belongs to a machine that contradicts none of them: the one with the most facts, then the first."""
     recorded = [_recorded_machine(row) for row in runs.to_dict("records")]
     machines: list[Machine] = []  # those with the most facts first, so that the others find theirs
     for machine in sorted(dict.fromkeys(recorded), key=lambda machine: machine.facts.count(None)):
@@ -165,7 +165,7 @@ class Measured:
         return table[table["mode"] == mode]
 
     def label(self, kernel: str) -> str:
-        """A kernel in Markdown: its name as code if that is short, else its short name in bold."""
+        """A kernel in Markdown: its name as code if that is plain and short, else its short name in bold."""
         short = self.short_names[kernel]
         return f"`{kernel}`" if short == kernel and PLAIN_NAME.fullmatch(kernel) else f"**{escaped(short)}**"
 
@@ -197,8 +197,8 @@ def measured_on(machine: Machine, names: list[str], runs: pd.DataFrame, tables: 
 
 
 def names_of_summary_kernels(tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
-    """A short name per kernel in the summary tables, and so in the documents of a machine; the kernel with the most
-    time in all runs comes first. Figures and page name further kernels."""
+    """By kernel in the summary tables, and so in the documents of a machine, its short name; the kernel with the most
+    time in all these tables together comes first. Figures and page name further kernels."""
     columns = ["kernel", KERNEL_TIME]
     kernel_times = [tables[name][columns] for name in _with_columns(tables, columns)]
     if not kernel_times:

@@ -46,8 +46,8 @@ def parts_in(name: str) -> list[str]:
 
 
 def _pass_and_part(phase: str, names: list[str], forward_parts: set[str]) -> tuple[str, str]:
-    """The part is the innermost range; in the backward pass, where libraries open their own ranges, the innermost that
-    also occurs in the forward pass."""
+    """(pass, part). The part is the innermost range; in the backward pass, where libraries open their own ranges, the
+    innermost that also occurs outside it; NO_RANGE without one."""
     if phase != BACKWARD:
         return FORWARD, names[-1] if names else LOSS if phase == LOSS else NO_RANGE
     part = next((name for name in reversed(names) if forward_parts.issuperset(parts_in(name))), NO_RANGE)

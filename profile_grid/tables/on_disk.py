@@ -1,5 +1,5 @@
-"""The tables in results/tables, each read on first use. Tables with a row per kernel or range have categories instead
-of text.
+"""The tables in results/tables, each read on first use. The large ones, joined from tables of single runs, have
+categories instead of text.
 
 Every table is declared in the module that makes it; `declared_tables` reads the declarations."""
 

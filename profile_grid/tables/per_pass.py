@@ -53,7 +53,8 @@ class Merged:
 
     @cached_property
     def waiting_share(self) -> pd.Series:
-        """The share of a step without a profiler in which the GPU runs nothing, by timed run; NaN if not captured."""
+        """The share of a step without a profiler in which the GPU runs nothing, by timed run; NaN without a capture
+        on a GPU."""
         return (1 - self.busy_ms.reindex(self.step_ms.index) / self.step_ms).clip(lower=0)
 
     @cached_property
@@ -96,7 +97,7 @@ def per_pass(rows: pd.DataFrame, by: list[str], steps: pd.Series) -> pd.DataFram
 
 
 def numbers(column: pd.Series) -> pd.Series:
-    """The column as float64, even if the table has no rows."""
+    """The column as float64, even if the table has no rows; NaN for what is no number."""
     return pd.to_numeric(column, errors="coerce").astype("float64")
 
 

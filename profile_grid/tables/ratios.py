@@ -1,4 +1,4 @@
-"""Speed-ups: ratios of the times of two runs that differ in one dimension only, with their standard deviations."""
+"""Speed-ups: ratios of the times of two runs that differ in one dimension only, with their spread and verdicts."""
 
 from collections.abc import Sequence
 
@@ -44,7 +44,7 @@ def ratio_and_std(
 
 
 def baseline_pairs(runs: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
-    """`run` and `base_run` of every run that is not at the default and has a base."""
+    """One row per run that is not at the default and has a base: `run`, `base_run`. MergeError if it has two bases."""
     keys, is_base = keys_without(dimension.key), runs[dimension.key] == dimension.default
     base = runs.loc[is_base, ["run", *keys]].rename(columns={"run": "base_run"})
     both = runs.loc[~is_base, ["run", *keys]].merge(base, on=keys, how="inner", validate="many_to_one")
@@ -52,8 +52,8 @@ def baseline_pairs(runs: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
 
 
 def join_baseline(merged: Merged, dimension: Dimension, times: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """One row per pair of a run and its base, and `by` that either has: the figures of the run from `times`, and those
-    of its base as base_...; 0 if missing. In the order of the runs."""
+    """One row per run with a base, both in `times`, and per value of `by` that either has: the other columns of `times`
+    of the run, and of its base as base_...; 0 for the one that lacks the value. In the order of the runs."""
     figures = [name for name in times.columns if name not in ("run", *by)]
     captured = merged["runs"][merged["runs"]["run"].isin(times["run"])]
     pairs = baseline_pairs(captured, dimension)
@@ -66,13 +66,14 @@ def join_baseline(merged: Merged, dimension: Dimension, times: pd.DataFrame, by:
 
 
 def with_counterparts(rows: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
-    """The rows of runs for which another run differs in this dimension only; those at the default belong to them."""
+    """The rows of runs, at the default or not, that differ from another run of the table in this dimension only."""
     values = rows.groupby(keys_without(dimension.key), sort=False)[dimension.key].transform("nunique")
     return rows[values > 1]
 
 
 def times_with_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
-    """Time without a profiler of each run and phase, and of its base at the dimension's default."""
+    """One row per phase of each run that is not at the dimension's default and has a base: the time without a profiler
+    of both, the speed-up, and its verdict, adjusted for all rows of the phase."""
     timings = merged["timings"][[*LEADING, "phase", "mean_ms", "std_ms"]]
     table = with_base(timings, dimension, "mean_ms", "std_ms", by=["phase"])
     variant, base = (merged.spreads_of(table[run], table["phase"]) for run in ("run", "base_run"))
@@ -88,8 +89,8 @@ def times_with_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
 
 
 def parts_with_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
-    """GPU time of each run, phase and part of the model, and of its base at the dimension's default, both with their
-    share of the step."""
+    """One row per phase and part that a run not at the dimension's default and its base both have: the GPU time of
+    both, each with its share of the step's GPU time, and the speed-up."""
     kernels = merged.kernels
     kernels = kernels.assign(part=innermost_parts(kernels["range"]))
     times = per_pass(kernels, ["phase", "part"], merged.captured_steps)

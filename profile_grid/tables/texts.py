@@ -20,7 +20,7 @@ def dictionary_encoded(table: pa.Table) -> pa.Table:
 
 
 def with_categories(table: pa.Table) -> pd.DataFrame:
-    """The table with texts as categories; integers stay integers even if some are missing."""
+    """The table with texts as categories; 64-bit integers stay integers even if some are missing."""
     columns = zip(table.column_names, dictionary_encoded(table).columns, strict=True)
     return pd.DataFrame({name: _in_pandas(column) for name, column in columns})
 

@@ -75,7 +75,7 @@ def config_in_words(row: Mapping | pd.Series, named: Collection[str] = ()) -> st
 
 
 def named_keys(runs: pd.DataFrame) -> list[str]:
-    """The dimensions whose default has to be named to tell these runs apart."""
+    """Those of precision, attention and number of GPUs that vary, so that their defaults have to be named, too."""
     return [dimension.key for dimension in (PRECISION, ATTENTION, GPUS) if runs[dimension.key].nunique() > 1]
 
 
@@ -106,7 +106,7 @@ def configs_in_words(rows: pd.DataFrame, most: int = 4) -> str:
 
 
 def some_runs(rows: pd.DataFrame, every: pd.DataFrame) -> str:
-    """These runs of `every` run: one by its name, several as a number, since the document's tables name them."""
+    """These runs of `every` run: one by its name, others as a number of all, since the document's tables name them."""
     if len(rows) != 1 or len(every) == 1:
         return of_all(len(rows), len(every), "run")
     return (run_in_words if every[MODE.key].nunique() > 1 else config_in_words)(rows.iloc[0])
@@ -153,7 +153,8 @@ def leaders(names: list[str], most: int = 3, noun: str = "run", every: int | Non
 
 
 def winners(names: list[str], noun: str = "run") -> str:
-    """The winners, by run or NO_WINNER, with their counts: "flash in 2 of 3 runs"; "none" if nothing wins."""
+    """The winners with their counts, from `names`, the winner of each run or NO_WINNER: "flash in 2 of 3 runs"; of a
+    single run, only the name; "none" if nothing wins."""
     counts = Counter(name for name in names if name != NO_WINNER).most_common()
     if len(names) == 1 and counts:
         return counts[0][0]
@@ -174,7 +175,7 @@ def mode_note(measured: Measured) -> list[str]:
 
 
 def pytorch_reason(reason: str) -> str:
-    """PyTorch's reason, without positions in its source and without backends that were switched off."""
+    """PyTorch's reason without its first words, positions in its source, and backends that were switched off."""
     text = SWITCHED_OFF.sub("", WHERE_IN_PYTORCH.sub("", reason)).replace(NO_KERNEL, "")
     return f"{text.removesuffix(CUT)} (the rest was not recorded)" if text.endswith(CUT) else text
 

@@ -1,8 +1,9 @@
 """A rule for each job of the analysis; included last, when all of them are known.
 
-analysis  all that is made from the results of measurements
-complete  fails, with the reasons, while a run of the grid is incomplete; every document is made before it
-contents  -> results/contents.txt: every file but those of runs; removes what earlier grids left next to them
+analysis       all that is made from the results of measurements
+complete       fails, with the reasons, while a run of the grid is incomplete; every document is made before it
+contents       -> results/contents.txt: every file but those of runs; removes what earlier grids left next to them
+process_steps  the timings of all rounds but the first -> results/processes/steps.csv, .parquet: every single time
 """
 
 CONTENTS = "results/contents.txt"

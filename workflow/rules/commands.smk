@@ -1,11 +1,12 @@
 """Commands: rules that only run when they are named, and the look at the machine before everything else.
 
-compare  two folders of results -> results/comparison: snakemake compare --config before=DIR after=DIR [fail_on=slower];
-         or a study's runs and those at the default of its dimension: after=DIR varies=precision
+compare  two folders of results -> results/comparison: snakemake compare --config before=DIR after=DIR [fail_on=slower]
 doctor   prints what this machine can do for the grid, each time it is asked for: snakemake doctor
 machine  -> results/machine.txt: the same, once, and before anything is measured
 pack     what is in results/ -> results.zip, or archive=FILE: snakemake pack [--config archive=FILE with_captures=true]
 verify   makes every output again, compares it with the file on disk, and fails if a file differs: snakemake verify
+
+With after=DIR varies=precision, compare takes the runs of one study and those at the default of its dimension.
 
 No measurement depends on the look at the machine, so a new one makes no result stale; its priority puts it first. Where
 it fails, the measurements go on, since most causes leave something to measure.

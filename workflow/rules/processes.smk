@@ -1,13 +1,13 @@
-"""Every run timed in several processes, as a comparison needs them: timing: {processes: N}.
+"""Further processes that time each run of a model, as a comparison needs them: timing: {processes: N}.
 
 timing_again   the specification -> results/processes/NUMBER/RUN/timing.json: one more process, without a profiler
-round          all results of one round -> results/processes/NUMBER.done: the next round begins when every run is timed
-process_steps  the results of all rounds but the first -> results/processes/steps.csv, .parquet: every single time
+round          all results of one round but the last -> results/processes/NUMBER.done, for which the next round waits
 
-The first round is results/runs/RUN/timing.json. In rounds, a GPU that warms up or slows down does it for all runs alike.
+The first round is results/runs/RUN/timing.json. All runs are timed once before any is timed again, so a GPU that warms
+up or slows down does it for all alike. process_steps (analysis.smk) collects the times.
 """
 
-# The first process measures the accuracy.
+# Only the first process measures the accuracy.
 FURTHER_CONFIG = config | {TIMING.name: config.get(TIMING.name, {}) | {"accuracy": False}}
 FURTHER_SPECIFICATIONS = {
     name: specification(FURTHER_CONFIG, run, TIMING) for name, run in RUNS.items() if TIMING in run.stages

@@ -4,7 +4,7 @@ tables_of_capture   capture.sqlite -> results/runs/RUN/{kernels,phases,ranges}.c
 tables_of_counters  ncu.csv and capture.sqlite -> results/runs/RUN/{counters,counter_ranges,roofs}.csv, where asked for
 plan               the grid -> results/grid.json
 merge              every run, and its timings by further processes -> results/tables/*.csv, provenance.json
-timeline           one capture -> results/page/timeline.parquet, and trace.json.gz for Perfetto: one training step
+timeline           one capture -> results/page/timeline.parquet, and trace.json.gz for Perfetto: one step of one run
 """
 
 for stage in STAGES:

@@ -1,7 +1,8 @@
 """Compares two folders of results: `python -m workflow.scripts compare --before DIR --after DIR --output FOLDER`.
 
-Writes the document and its tables, and prints the verdicts. With --fail-on slower (or faster, or changed), the exit
-status is 1 if a cell has that verdict, after everything is written.
+With --varies DIMENSION instead of --before, runs are compared with those at its default. Writes all files of the
+comparison, and prints its first two sentences. With --fail-on slower (or faster, or changed), the exit status is 1 if a
+run has that verdict, after everything is written.
 """
 
 from pathlib import Path
@@ -39,7 +40,7 @@ def main(
 
 
 def sides(before: str, after: str, varies: str) -> tuple[Results, Results]:
-    """The two sides that the options name. Raises OutsideError if a side is missing or has no results."""
+    """(before, after): the sides that the options name. Raises OutsideError if one is missing or has no results."""
     if not after or bool(before) == bool(varies):
         raise OutsideError(
             "name both folders of results: snakemake compare --config before=DIR after=DIR; or one study and the"

@@ -1,7 +1,7 @@
 """What this machine can do: `python -m workflow.scripts doctor --config JSON --runs results/runs`.
 
-Prints ten lines, or five for a grid of attention alone; --output also writes them to a file. If the grid would fail
-here, the lines say why, and the exit status is 1.
+Prints ten lines, or five for a grid of attention alone. If the grid would fail here, the lines say why, and the exit
+status is 1; otherwise --output also writes them to a file.
 """
 
 import re

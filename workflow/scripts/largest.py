@@ -1,8 +1,8 @@
 """The longest context or the largest batch with which a run fits: `python -m workflow.scripts.largest --run NAME`.
 
-Searches by bisection, starting at the value that the shapes predict, with a separate process for each attempt. On a
-GPU, a value that does not fit exhausts the memory; on a CPU, --memory-gib sets the limit. If the grid has question (i),
-the next `snakemake` shows the result there.
+Tries the value of the run, then searches by bisection from the one that the shapes predict, with a separate process for
+each attempt. The limit is --memory-gib, which a CPU needs; without it, a value that does not fit exhausts the memory of
+the GPU. If the grid has question (i), the next `snakemake` shows the result there.
 """
 
 import argparse
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def entry_of(plan: Path, run: str) -> dict:
-    """The run's entry in the plan of the grid; raises OutsideError without one."""
+    """The run's entry in the plan of the grid; raises OutsideError without one that is timed."""
     if not plan.exists():
         raise OutsideError(f"{plan} is missing; make it: snakemake --cores 1 {plan}")
     runs = json.loads(plan.read_text())["runs"]
@@ -59,7 +59,7 @@ def entry_of(plan: Path, run: str) -> dict:
 
 
 def bisect_largest(entry: dict, arguments: argparse.Namespace) -> dict:
-    """Searches the largest value that fits; returns it, the value that the shapes predict, and every attempt."""
+    """Searches the largest value that fits; returns the content of its file: this value, the predicted one, tries."""
     dimension, multiple = arguments.dimension, arguments.multiple_of or MULTIPLES[arguments.dimension]
     limit_bytes = arguments.memory_gib and int(arguments.memory_gib * GIBIBYTE)
     specification, attempts = entry["specifications"][TIMING.name], {}

@@ -1,7 +1,7 @@
 """Runs one stage of one run: `python -m workflow.scripts measure --stage timing --specification JSON --output FILE`.
 
-The result is one JSON; further files of the stage are written next to it. A result says how it ended: out of memory and
-incomplete are results, a crash of the measured program is not.
+The result is a JSON file; further files of the stage are next to it. Its status says how the measurement ended: out of
+memory, unsupported or incomplete are results, too. A crash is not, unless a student's code may have caused it.
 """
 
 import os
@@ -32,9 +32,9 @@ from profile_grid.study.stages import BY_NAME
 def main(
     *, stage: Literal[*BY_NAME], specification: dict, sources: str, output: Path, log: Path, time_limit_s: float
 ) -> None:
-    """Measures a stage by its specification (profile_grid.study.runs) into the folder of `output`, the JSON of the
-    stage; `sources` is the digest of the files that decide what is measured. What the program prints is appended to
-    `log`."""
+    """Measures a stage by its specification (profile_grid.study.runs), and writes the JSON `output` and the stage's
+    other files into its folder. `sources` is the digest of the code whose change makes the result stale. What the
+    program prints is appended to `log`."""
     declared_stage, folder, prefix = BY_NAME[stage], output.parent, f".{stage}-"
     folder.mkdir(parents=True, exist_ok=True)
     names = (*declared_stage.files, *declared_stage.optional_files)
@@ -50,8 +50,8 @@ def main(
 
 
 def run_stage(stage: Stage, job: Job) -> dict:
-    """Measures the stage under leases of its GPUs, or of the host without GPUs, which the job gets here, and returns
-    the result. Raises ProgramFailed on a crash."""
+    """The stage's result, without its files and origin. The job gets its leases here: of GPUs, or without them of the
+    host. If memory ran out next to a measurement that was ending, it measures once more. ProgramFailed on a crash."""
     measure, program = stage.load("measure").measure, job.program
     progress_line = ProgressLine(stage.name, program["run"], job.folder / stage.result)
     notes, started = [], time.monotonic()
@@ -93,7 +93,7 @@ def run_stage(stage: Stage, job: Job) -> dict:
 
 
 def without_own_neighbours(result: dict, leases: Leases) -> dict:
-    """The result, without the GPU's other processes if an ending measurement of this project was one of them."""
+    """The result; without the number of other processes if an ending measurement of this project may be one of them."""
     if result["program"] and result["program"]["machine"] and not leases.were_alone():
         result["program"]["machine"]["other_processes"] = None
     return result

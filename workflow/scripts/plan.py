@@ -1,4 +1,4 @@
-"""Writes grid.json: the runs of the grid, and the specification of each of their processes."""
+"""Writes grid.json: the runs of the grid, and the specification of each of their stages."""
 
 from pathlib import Path
 

@@ -44,8 +44,9 @@ def student_function(attention: str, adapters: dict[str, str]) -> Apply:
 
 def student_attention(attention: str, adapters: dict[str, str]) -> Callable[..., Tensor]:
     """The student's causal attention with the signature of an attention of the model: (queries, keys, values, mask) of
-    shape (batch, head, position, d_head). Batch and heads become one dimension, contiguous, as the handout's tests pass
-    them, and so do the gradients. Under autocast it gets tensors of autocast's type, and runs without autocast."""
+    shape (batch, head, position, d_head). It gets contiguous tensors in which batch and heads are one dimension, as the
+    handout's tests pass them, and a contiguous gradient. Under autocast it gets tensors of autocast's type, and runs
+    without autocast."""
     apply = student_function(attention, adapters)
 
     def attend(queries: Tensor, keys: Tensor, values: Tensor, future: Tensor | None) -> Tensor:
@@ -99,7 +100,7 @@ def case_in_words(shape: tuple[int, int, int], causal: bool) -> str:
 def checks_of_shape(
     attention: str, apply: Apply, precision: str, shape: tuple[int, int, int], causal: bool, device: torch.device
 ) -> Iterator[Check]:
-    """A check of the output and of each gradient for random inputs of one shape (batch, length, width)."""
+    """Checks of the output and of each gradient for random inputs of a shape (batch, length, width). Raises Failed."""
     case, dtype = case_in_words(shape, causal), dtype_of(precision)
     generator = torch.Generator(device=device).manual_seed(shape[1])
     *inputs, upstream = (torch.randn(shape, generator=generator, device=device, dtype=dtype) for _ in range(4))

@@ -56,8 +56,9 @@ def _in_words(check: Check) -> str:
 
 @contextmanager
 def calling(implementation: str, when: Callable[[], str] | str = "") -> Iterator[None]:
-    """A with block that runs a student's code: whatever exception it raises becomes Failed, in one line; the log has
-    all of it. `when` says in which call. Nothing changes without a name: then the code is not a student's."""
+    """A with block that runs a student's code: its exceptions become Failed, in one line, except that memory ran out;
+    the log has all of them. `when` says in which call. Nothing changes without a name: then the code is not a
+    student's."""
     try:
         yield
     except (OutOfMemoryError, WithoutTimes):

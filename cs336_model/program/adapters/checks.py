@@ -177,8 +177,8 @@ def detached_copy(tensor: Tensor | None) -> Tensor | None:
 def training_checks(
     spec: RunSpec, implementation: str, result: TrainingResult, expected: TrainingResult, device: torch.device
 ) -> list[Check]:
-    """One check each of losses, gradients and parameters, with the largest error of any rank. An error of
-    parameters is relative to their change, beyond what their rounding explains."""
+    """One check each of losses, gradients (if there are any) and parameters, with the largest error of any rank. An
+    error of parameters is relative to their change, beyond what their rounding explains."""
     precision, initial = spec.dimensions["precision"], dict(build_variant(spec, device).named_parameters())
     rounding = STEPS * UNIT_ROUNDOFF[FP32]
     losses = [
@@ -204,14 +204,15 @@ def training_checks(
 
 
 def worst_on_any_rank(errors: list[float], device: torch.device) -> tuple[float, int]:
-    """(the largest of these errors on any rank, its index); NaN is the largest."""
+    """(the largest of these errors on any rank, its index); NaN counts as infinity."""
     errors_of_ranks = gather_numbers([math.inf if math.isnan(error) else error for error in errors], device)
     index = int(errors_of_ranks.argmax())
     return float(errors_of_ranks.flatten()[index]), index % len(errors)
 
 
 def relative_error(value: Tensor, reference: Tensor, change: Tensor, rounding: float = 0.0) -> float:
-    """|value − reference| beyond the rounding, divided by |change|, in the Euclidean norm; 0 if nothing changes."""
+    """|value − reference| beyond the rounding, divided by |change|, in the Euclidean norm. If nothing changes, 0
+    without an error and infinity with one."""
     distance = float((value.double() - reference.double()).norm())
     if math.isnan(distance):
         return distance

@@ -1,7 +1,7 @@
 """A student's DDP, FSDP and sharded optimizer in a run.
 
-The adapters wrap the model, end the reduction of gradients after the backward pass, and make an optimizer of the class
-and settings of the run's own.
+The adapters wrap the model, end the reduction of gradients after the backward pass, and make a sharded optimizer from
+this project's AdamW with its default settings.
 """
 
 from collections.abc import Iterable, Mapping

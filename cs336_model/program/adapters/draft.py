@@ -42,7 +42,7 @@ class Draft:
     @contextmanager
     def checking(self, progress: Progress) -> Iterator[None]:
         """A with block for the checks: the process ends if they last longer than a quarter of its time limit. The code
-        is imported before the draft is written, which says what was loaded. Raises Failed if that raises."""
+        is imported first, so that the draft says what was loaded. Raises Failed if importing it does not work."""
         if not self.name:
             yield
             return
@@ -61,7 +61,8 @@ def open_draft(
     spec: RunSpec | RowSpec, path: Path | None, record: Callable[[], Result], time_limit_s: float | None
 ) -> Iterator[Draft]:
     """A with block with the draft of a run; `record()` is a result with every key and what is known by now. An
-    exception removes the draft, so that the process fails, unless it says that the GPU can no longer be used."""
+    exception removes the draft, so that the process fails; but if it says that the GPU can no longer be used, the draft
+    becomes a failed result."""
     draft = Draft(spec, path, record, time_limit_s)
     try:
         yield draft

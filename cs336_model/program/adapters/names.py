@@ -35,7 +35,7 @@ def student_implementations(dimensions: Mapping[str, Any]) -> str:
 
 
 def adapters_of_run(declared: Mapping[str, str], dimensions: Mapping[str, Any]) -> dict[str, str]:
-    """Of the declared adapters, "module:name" by name, those that the values of a run need: a change of another one
+    """Those of the declared adapters ("module:name" by name) that the values of a run need: a change of another one
     does not concern it."""
     return {name: declared[name] for _, _, name in needed_adapters(dimensions) if name in declared}
 

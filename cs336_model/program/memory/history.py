@@ -33,7 +33,7 @@ class RecordedRange:
     enclosing: int | None  # number of the range around it; None outside of all
     opened: int  # its first event
     closed: int | None = None  # the first event after it
-    failed: bool = False  # whether an error ended it
+    failed: bool = False  # whether it ended because memory ran out
 
 
 @dataclass(frozen=True)

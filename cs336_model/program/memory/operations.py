@@ -49,8 +49,8 @@ def followed_operations(spec: RunSpec, context: OperationContext | None) -> Iter
 
 
 def calling_line() -> str | None:
-    """The innermost line that is not PyTorch's, as "cs336_model/model/transformer.py:34"; None on a thread without one,
-    such as autograd's."""
+    """The innermost line of Python outside PyTorch and range_marks that called the current operation, such as
+    "cs336_model/model/transformer.py:34"; None if there is none, as on autograd's threads."""
     frame = sys._getframe().f_back.f_back  # of the operation's caller; None on a thread of autograd
     while frame is not None:
         if path := _program_path(frame.f_code.co_filename):
@@ -61,7 +61,7 @@ def calling_line() -> str | None:
 
 @cache
 def _program_path(file: str) -> str | None:
-    """The published path of a file; None for the files of PyTorch and of the ranges, and for code without a file."""
+    """The published path of a file; None for files of PyTorch and range_marks, and for code without a file."""
     return None if file.startswith((*LIBRARY_FOLDERS, "<")) else published_path(file)
 
 

@@ -85,7 +85,7 @@ def save_memory(recorder: Recorder, subject: Subject | None, dtypes: FirstStepDt
 
 
 def held_addresses(subject: Subject) -> dict[str, list[int]]:
-    """The addresses of the storages that live as long as the subject does, by category."""
+    """The addresses of the storages that the subject holds now, by category."""
     return {
         "parameters": _addresses(subject.parameters),
         "gradients": _addresses(parameter.grad for parameter in subject.parameters if parameter.grad is not None),

@@ -1,8 +1,8 @@
-"""Times of single calls as triton.testing.do_bench takes them: CUDA events around each call, and an empty L2 cache.
+"""Times of single calls as in triton.testing.do_bench: CUDA events around each, and an L2 cache full of other data.
 
 Calls are queued without waiting for the device. Before each, a buffer larger than any L2 cache is written, which also
-gives the host time to queue the call. Unlike do_bench, a backward pass has a new forward pass before it, which is not
-timed: compiled code, and code that overwrites what it saved, cannot run one twice.
+gives the host time to queue the call. Unlike in do_bench, each backward pass has a forward pass before it, which is not
+timed: compiled code, and code that overwrites what it saved, cannot run the same backward pass twice.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,8 @@ Call = Callable[[], object]
 
 
 def call_seconds(call: Call, seconds: float, device: torch.device, before: Call | None = None) -> list[float]:
-    """The seconds of each call, after a warm-up; there are so many that they take about `seconds` together. `before` is
-    called before each, and not timed."""
+    """The seconds of each of as many calls as take about `seconds` together (MIN_CALLS to MAX_CALLS), after a warm-up.
+    `before` is called before each, and not timed."""
     buffer = torch.empty(BUFFER_BYTES, dtype=torch.int8, device=device) if device.type == "cuda" else None
     call_s = sum(timed_calls(MIN_CALLS, call, device, before, buffer)) / MIN_CALLS
     timed_calls(min(int(WARMUP_S / call_s), MAX_CALLS), call, device, before, buffer)
@@ -32,7 +32,7 @@ def call_seconds(call: Call, seconds: float, device: torch.device, before: Call 
 def timed_calls(
     count: int, call: Call, device: torch.device, before: Call | None = None, buffer: torch.Tensor | None = None
 ) -> list[float]:
-    """The seconds of each of `count` calls; before each, `before` is called and the buffer is overwritten."""
+    """The seconds of each of `count` calls; before each, `before` is called and the buffer overwritten, if given."""
     bounds = []
     for _ in range(count):
         if before:

@@ -39,7 +39,7 @@ Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 
 
 class MeasuredPass(NamedTuple):
-    """Seconds of a forward and of a backward pass, and the bytes in use between them; None on a CPU."""
+    """Seconds of a forward and of a backward pass, and the bytes in use between them (None on a CPU)."""
 
     forward_s: float
     backward_s: float
@@ -48,7 +48,7 @@ class MeasuredPass(NamedTuple):
 
 class AttentionPass:
     """A forward and a backward pass of the row's attention, with random tensors (batch, 1, context, head_dim) from the
-    seed. In bf16 and fp16 they have that type, as under autocast after a model's projections."""
+    seed. They have the precision's type of activations, as after a model's projections."""
 
     def __init__(self, spec: RowSpec, context_length: int, device: torch.device) -> None:
         dtype = dtype_of(spec.dimensions["precision"])
@@ -112,10 +112,10 @@ class AttentionPass:
 
 
 def cell(spec: RowSpec, context_length: int, device: torch.device, progress: Progress) -> dict[str, Any]:
-    """The measurements at one context length, or why there are none: out of memory, refused by PyTorch, failed.
+    """The measurements at one context length, or why there are none: out of memory, refused by PyTorch, wrong, failed.
 
-    Seconds of every forward and backward pass, including the wait for the device; bytes in use between them in the
-    first measured pass, and peak bytes; seconds of the pass in which the operator was compiled; seconds of single calls
+    Seconds of every measured forward and backward pass, including the wait for the device; bytes in use between them in
+    the first, and peak bytes; seconds of the two passes in which the operator was compiled; seconds of single calls
     (bench.py)."""
     entry = empty_cell(context_length)
     try:
@@ -210,7 +210,7 @@ def main(arguments: list[str] | None = None) -> None:
 def row(
     spec: RowSpec, progress: Progress, output: Path | None = None, time_limit_s: float | None = None
 ) -> dict[str, Any]:
-    """The keys of every result, and `cells`: one for each context length. While a student's code runs, a draft of the
+    """A result with every key, and `cells`: one for each context length. While a student's code runs, a draft of the
     result is at `output`, and remains there if the process ends meanwhile; its checks may take a quarter of
     `time_limit_s`."""
     device, memory, cells = resolve_device(spec.device), {}, []

@@ -33,7 +33,8 @@ class RowSpec:
 
 
 def read_row(text: str) -> RowSpec:
-    """The run that a JSON object describes. ValueError names the key that is unknown, missing or out of its range."""
+    """The run that a JSON object describes. Raises ValueError with the key that is unknown, missing or out of its
+    range, or with the reason why no machine can measure these values together."""
     spec = read_fields(text, RowSpec)
     check_keys("dimensions of the specification", spec.dimensions, KNOWN_DIMENSIONS)
     for name, choices in (("precision", PRECISIONS), ("compile", COMPILES), ("attention", ATTENTIONS)):

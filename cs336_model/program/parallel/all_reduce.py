@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def all_reduce_result(spec: RunSpec, megabytes: Sequence[int], progress: Progress) -> dict[str, Any]:
-    """The keys of every result, and `sizes`: bytes and seconds of each all-reduce."""
+    """A result with every key, and `sizes`: for each, its bytes and the seconds of every all-reduce, warm-up apart."""
     device = resolve_device(spec.device, this_rank().number)
     with progress.stage("context"):
         open_context(device)

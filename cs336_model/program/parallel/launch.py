@@ -29,7 +29,8 @@ C_LIBRARY = ctypes.CDLL(None)  # before fork: between fork and exec, another thr
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the commands until all have ended, or the first has failed; returns the exit status."""
+    """Runs the commands until all have ended, or the first has failed; returns the exit status of that (128 + the
+    signal that ended it), or 0 if none has failed, or it only wrote why it has no times."""
     parser = argparse.ArgumentParser(prog="python -m cs336_model.program.parallel.launch")
     parser.add_argument("--folder", type=Path, required=True, help="empty folder for logs and the store of the ranks")
     parser.add_argument("commands", type=json.loads, help="JSON list of the command of every rank")

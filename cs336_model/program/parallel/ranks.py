@@ -91,14 +91,15 @@ def leave_group() -> None:
 
 
 def wait_for_all(device: torch.device) -> None:
-    """A barrier: returns when every process of the run is here and its device is idle; at once for a single process."""
+    """A barrier: returns when every process of the run is here and this one's device is idle; at once for a single
+    process, without waiting for its device."""
     if this_rank().count > 1:
         dist.barrier()
         synchronize(device)
 
 
 def mean_over_ranks(losses: Sequence[Tensor]) -> list[Tensor]:
-    """The loss of the entire batch in every step, from that of this process's part."""
+    """The loss of the entire batch in every step, from the losses of all processes' parts."""
     if this_rank().count == 1:
         return list(losses)
     sums = torch.stack(list(losses)).float()

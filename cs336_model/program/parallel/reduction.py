@@ -1,7 +1,8 @@
 """Reductions of the gradients of all ranks to their mean, as in the course: from one all-reduce per parameter to DDP.
 
 Each has three methods: `wrap` returns the model that a step calls, `finish` ends the reduction after loss.backward(),
-with the run's optimizer, if any, and `paused` is a context without communication.
+with the run's optimizer, if any, and `paused` is a context without communication, where that can be left out
+(values.reduces_only_gradients).
 """
 
 import warnings

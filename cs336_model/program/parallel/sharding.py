@@ -87,7 +87,7 @@ def zero_redundancy(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer
 
 
 def optimizer_state(optimizer: Any) -> list[Tensor]:
-    """The tensors that this process keeps for its optimizer, or the one inside it; [] without an optimizer."""
+    """The state tensors that this process keeps for its optimizer and for those inside it; [] without an optimizer."""
     if optimizer is None:
         return []
     if isinstance(optimizer, AdamW):

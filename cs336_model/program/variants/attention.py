@@ -29,7 +29,8 @@ REFUSALS = ("No available kernel", "No viable backend")  # of PyTorch on a GPU, 
 
 
 def forced_backend(spec: RunSpec) -> AbstractContextManager:
-    """Only this backend is allowed in scaled_dot_product_attention, including backward pass and recomputation."""
+    """A context in which PyTorch's scaled_dot_product_attention may use only the run's backend, also in backward passes
+    and recomputation; it allows all if the run's attention is not one of PyTorch's backends."""
     attention = spec.dimensions["attention"]
     return sdpa_kernel(BACKENDS[attention]) if attention in BACKENDS else nullcontext()
 
@@ -42,7 +43,8 @@ def fused_attention(queries: Tensor, keys: Tensor, values: Tensor, future: Tenso
 
 
 def set_attention(spec: RunSpec, model: nn.Module, device: torch.device) -> None:
-    """Puts the run's attention into every block. Raises Unsupported if PyTorch's backend refuses it here."""
+    """Puts the run's attention into every block. Raises Unsupported if PyTorch's backend refuses it here, and Failed if
+    a student's cannot be made."""
     attention = spec.dimensions["attention"]
     if attention == EAGER:
         return

@@ -103,7 +103,8 @@ def compiler_settings(spec: RunSpec) -> Iterator[None]:
 
 
 def mark_for_compilation(spec: RunSpec, model: nn.Module) -> None:
-    """Marks the model or its attention to be compiled at its first call, and again at its first backward pass."""
+    """Marks the model or its attention to be compiled: at its first call, and its backward pass when that first
+    runs."""
     if not is_compiled(spec):
         return
     if spec.dimensions["compile"] == WHOLE_MODEL:
@@ -116,8 +117,8 @@ def mark_for_compilation(spec: RunSpec, model: nn.Module) -> None:
 
 @contextmanager
 def compiling(spec: RunSpec) -> Iterator[None]:
-    """A with block for the first step of a compiled model. Raises Unsupported if this machine cannot compile it: no C++
-    compiler, no Triton for this GPU."""
+    """A with block for the first step of a compiled model. Raises Unsupported if this machine cannot compile it (no C++
+    compiler, no Triton for this GPU), and OutOfMemoryError if the compiler runs out of memory."""
     from torch._dynamo.exc import BackendCompilerFailed
 
     try:
@@ -130,8 +131,8 @@ def compiling(spec: RunSpec) -> Iterator[None]:
 
 
 def graph_counts(spec: RunSpec, before: dict[str, int] | None = None) -> dict[str, int] | None:
-    """Graphs that this process has compiled, how many of these since the counts `before`, and the breaks between them;
-    None if nothing is compiled."""
+    """The numbers of graphs that this process has compiled, of those since the counts `before` (0 without them), and of
+    breaks between graphs; None if nothing is compiled."""
     if not is_compiled(spec):
         return None
     from torch._dynamo.utils import counters

@@ -42,8 +42,9 @@ def predicted_parts(shape: ModelShape, dimensions: Mapping[str, Any]) -> dict[st
 
 
 def predicted_peak_bytes(shape: ModelShape, dimensions: Mapping[str, Any]) -> int:
-    """Bytes of tensors on one GPU at the fullest moment of a step, or while a model that is not divided is made; with
-    divided parameters at most that: all gradients of a moment count. `shape` has the sequences of one GPU."""
+    """Bytes of tensors on one GPU at the fullest moment of a step, or while a model that is not divided is made. With
+    divided parameters, an upper bound: gradients count as if they were not divided. `shape` has the sequences of one
+    GPU."""
     all_bytes = memory.NUMBER_BYTES[dimensions["precision"]].number * parameter_count(shape)
     peak = memory.step_peak_bytes(shape, dimensions["mode"], dimensions) - _remote_bytes(all_bytes, dimensions)
     parts = predicted_parts(shape, dimensions)

@@ -1,4 +1,4 @@
-"""The values of dimensions in the measured program, and combinations that are impossibility. Imports no torch."""
+"""The values of dimensions in the measured program, and which combinations are impossible. Imports no torch."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -27,7 +27,8 @@ UNIT_ROUNDOFF = {FP32: 2**-24, TF32: 2**-11, BF16: 2**-8, BF16_WEIGHTS: 2**-8, F
 
 
 def reduces_only_gradients(dimensions: Mapping[str, Any]) -> bool:
-    """Whether a run on several GPUs communicates gradients and nothing else, which can be left out of a step."""
+    """Whether a run on several GPUs communicates only gradients, and can leave that out of a step: not with a student's
+    DDP, which has no switch for it."""
     return dimensions["parallel"] not in (*DIVIDED, OWN_DDP) and dimensions["optimizer"] == ADAMW
 
 

@@ -59,7 +59,7 @@ class GpuLocks(NamedTuple):
 
 @dataclass(frozen=True)
 class QueueTicket:
-    """The place of a process in the queue: it waits for `count` of these GPUs, or for the entire host."""
+    """The place of a process in the queue: it waits for `count` of these GPUs and, if `whole_host`, the entire host."""
 
     path: Path
     holder: str
@@ -104,8 +104,8 @@ def acquire_lease(
     RequestWithdrawn as soon as `is_wanted` is false.
 
     `purpose` is shown to processes that wait for this lease; `say` is called once, with the names of the holders, if
-    this one has to wait. With `must_be_alone` it also waits for processes that returned their lease and are still on
-    the GPUs.
+    this one has to wait. With `whole_host`, nobody else has a lease on the host meanwhile. With `must_be_alone`, it
+    also waits for processes that returned their lease and are still on the GPUs.
     """
     if count > len(pool):
         raise LeaseError(f"{purpose} needs {count} GPUs and can see {len(pool)} ({', '.join(pool) or 'none'})")

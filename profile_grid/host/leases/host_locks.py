@@ -1,7 +1,7 @@
 """Locks that hold between all processes of a host, of any user.
 
-A lock is a flock on a file of a folder in /tmp. The kernel releases it when the last process that has the file open is
-gone, after SIGKILL too; namespaces make no difference to it. The file says who has it.
+A lock is a flock on a file of a folder, by default in /tmp. Linux releases it when the last process that has the file
+open is gone, after SIGKILL too; namespaces make no difference. The file says who has it.
 """
 
 import fcntl
@@ -34,13 +34,13 @@ def held_gpus() -> set[str]:
 
 
 def lock_names(prefix: str = "") -> list[str]:
-    """The names with this prefix of all locks of this host, held or not."""
+    """The file names with this prefix of all locks of this host, held or not."""
     return [name for name in os.listdir(_folder()) if name.startswith(prefix)]
 
 
 class HostLock:
-    """The lock of this name, not locked yet; leaving the with block releases it. Without `create`, a lock that does not
-    exist raises FileNotFoundError."""
+    """The lock of this name, not locked yet; leaving the with block releases it, unless another process has its file
+    open. Without `create`, entering it raises FileNotFoundError if there is no such lock."""
 
     def __init__(self, name: str, create: bool = True):
         self.name = name
@@ -80,7 +80,7 @@ class HostLock:
         self.name, self.path = name, self.path.rename(self.path.with_name(name))
 
     def holder(self) -> str:
-        """Who locked it last: the purpose, and the process, its user and since when."""
+        """Who signed it last: the purpose, and the process, its user and since when."""
         try:
             holder = json.loads(self.path.read_text())
             return f"{holder['what']} (process {holder['process']} of {holder['user']}, since {holder['since']})"
@@ -97,7 +97,7 @@ class HostLock:
 
 
 def _create(path: Path) -> None:
-    """Creates the file if it is missing. An existing one is opened without O_CREAT, since the kernel refuses that for
+    """Creates the file if it is missing. An existing one is opened without O_CREAT, since Linux refuses that for
     another user's file in a folder like /tmp (fs.protected_regular)."""
     with suppress(FileExistsError):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o666)

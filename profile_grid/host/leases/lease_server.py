@@ -63,12 +63,12 @@ class Leases:
             self._waited_s, self._waiting_since_s = self.waited_s(), None
 
     def were_alone(self) -> bool:
-        """Whether no process that had returned its lease was still on the GPUs when this job got them, of all leases of
-        the job: which of its programs ran out of memory is unknown here."""
+        """Whether the job found its GPUs empty at every lease: no process that had returned its lease was still there.
+        All leases count, since it is not known here which program ran out of memory."""
         return all(lease.is_alone for lease in self.acquired_leases)
 
     def count_neighbours(self, lease: Lease) -> None:
-        """Counts the other GPUs of this host that are leased at this moment."""
+        """Counts the other GPUs of this host that are leased now; the maximum is kept."""
         self.max_neighbours = max(self.max_neighbours, len(held_gpus() - set(lease.gpus)))
 
 
@@ -83,9 +83,9 @@ def leases_for(
     on_lease: Callable[[Lease], None] = lambda lease: None,
 ) -> Iterator[Leases]:
     """The leases of one job, for a with block. Each of its programs, which has one process per GPU, leases `count`
-    visible GPUs, all or none. If the host has no GPU, the job leases the host. With `quiet_host` no other GPU of the
-    host is leased meanwhile. `on_lease` receives every lease before it is used, in another thread. Raises LeaseError at
-    the end if no lease is possible.
+    visible GPUs, all or none. On a CPU, the job itself leases the host. With `quiet_host` no other GPU of the host is
+    leased meanwhile. `on_lease` receives every lease before it is used, on GPUs in another thread. Raises LeaseError if
+    no lease is possible, on GPUs at the end of the block.
     """
     if device == "cpu" or not gpu_is_visible():
         leases = Leases()

@@ -40,14 +40,15 @@ def program_command(job: Job, result: Path, module: str | None = None, **options
 
 
 def run_to_result(job: Job, name: str, result: Path, command: Sequence[str]) -> tuple[dict, ProcessExit]:
-    """The JSON that the program wrote to `result`, and how it ended; raises ProgramFailed if it did not write it."""
+    """`program_result` of a command of the job, and how it ended."""
     with running_job_program(job, command) as program:
         outcome = program.wait()
     return program_result(job, name, result, outcome), outcome
 
 
 def program_result(job: Job, name: str, result: Path, outcome: ProcessExit) -> dict:
-    """The JSON that a program of the job wrote to `result` before it ended; raises ProgramFailed if it did not."""
+    """The `final_record` of what a program of the job wrote to `result`. Raises ProgramFailed without one, or if the
+    program failed in a way that it does not report."""
     record = final_record(json.loads(result.read_text()), outcome, job) if result.exists() else None
     if record is None or not (outcome.succeeded or record["status"] in (FAILED, STOPPED)):
         raise ProgramFailed(failure_message(name, outcome, job.log, job.time_limit_s))

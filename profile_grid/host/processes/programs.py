@@ -167,7 +167,7 @@ def cut_line(line: str) -> str:
 
 
 def _ends_in_time(process: subprocess.Popen, remaining_s: Callable[[], float]) -> bool:
-    """Whether the process ended before no time remained; checks every second that this job's Snakemake is alive."""
+    """Whether the process ended in the remaining time; raises WorkflowGone if this job's Snakemake ends before it."""
     workflow = int(os.environ.get(WORKFLOW_VARIABLE, 0))
     is_below_workflow = workflow in _ancestors()
     while (timeout_s := remaining_s()) > 0:

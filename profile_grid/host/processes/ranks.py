@@ -61,7 +61,8 @@ def results_of_ranks(
     job: Job, name: str, result: Path, options_of: Callable[[int], Mapping[str, object]]
 ) -> tuple[list[dict], ProcessExit]:
     """(results, outcome) of running the program of a job: the results as in `read_rank_results`, and how it ended.
-    `options_of` gives the options of `program_command` for a rank. Raises ProgramFailed if a rank wrote nothing."""
+    `options_of` gives the options of `program_command` for a rank. Raises ProgramFailed if a rank wrote nothing, or if
+    one failed, unless the result says so."""
     logs = result.with_name(LOG_FOLDER)
     logs.mkdir()
     commands = [
@@ -78,8 +79,8 @@ def results_of_ranks(
 
 
 def read_rank_results(job: Job, result: Path, outcome: ProcessExit) -> list[dict]:
-    """The results of all ranks in their order; [] if one is missing. If ranks have results without times, only that of
-    the rank that failed first. `outcome` says how the processes ended."""
+    """The results of all ranks in their order; [] if one is missing. If ranks have results without times, only one of
+    these: of the rank that failed first, else one that is no draft. `outcome` says how the processes ended."""
     paths = [result.with_name(rank_filename(result.name, rank)) for rank in range(rank_count(job.program))]
     results = {rank: json.loads(path.read_text()) for rank, path in enumerate(paths) if path.exists()}
     if without_times := {rank: record for rank, record in results.items() if record["status"] != COMPLETE}:
@@ -95,8 +96,8 @@ def slowest_times(times: Sequence[Sequence[float]]) -> list[float]:
 
 
 def merge_rank_results(results: Sequence[Mapping]) -> tuple[dict, dict]:
-    """(result, facts) of the run: the first rank's result with the times of the slowest rank in every step, and the
-    measurements of each rank; no facts for a single rank."""
+    """(result, facts) of the run: the first rank's result with the time of the slowest rank for every step, and the
+    measurements of each rank with the slowest times without communication; {} for a single rank."""
     if len(results) == 1:
         return dict(results[0]), {}
     ranks = [

@@ -53,7 +53,7 @@ def descendants(ancestor: int) -> list[int]:
 
 
 def end_descendants() -> None:
-    """Kills and reaps every process below this one."""
+    """Kills and reaps every process below this one, for KILL_TIMEOUT_S at most."""
     deadline = time.monotonic() + KILL_TIMEOUT_S
     while time.monotonic() < deadline:
         _reap()
@@ -73,7 +73,7 @@ def _wait_for_descendants() -> None:
 
 
 def _end_all_when_input_closes() -> None:
-    """Reaps nothing: the main thread waits for the command itself."""
+    """Kills all processes below this one from then on; reaps none, since the main thread waits for the command."""
     while os.read(0, 1):
         continue
     while True:

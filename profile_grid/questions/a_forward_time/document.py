@@ -20,7 +20,7 @@ TOLERANCE = f"{100 * MATCH_TOLERANCE:.0f} %"
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """(a) How long a forward pass takes, and how much longer it takes under the profiler."""
+    """(a) How long a forward pass takes, alone and under the profiler; then launch-bound runs, and launching ahead."""
     rows = measured.inference("forward_time")
     timed, profiled = rows.dropna(subset="unprofiled_step_ms"), rows.dropna(subset="step_wall_ms")
     if timed.empty:
@@ -42,7 +42,7 @@ def _stand_in(measured: Measured) -> list[Claim]:
 
 
 def _step_times(timed: pd.DataFrame, both: pd.DataFrame, measured: Measured) -> Claim:
-    """The times of the forward pass, and how many of them are the same under the profiler."""
+    """The times of a step without a profiler, and in how many runs they are the same under it, within the tolerance."""
     times, agreeing = timed["unprofiled_step_ms"], int(both["matches_python"].astype(bool).sum())
     step = PASSES[measured.inference_mode].replace("the ", "a ")
     median = median_note(times, lambda ms: f"{significant(ms)} ms")
@@ -60,8 +60,8 @@ def _step_times(timed: pd.DataFrame, both: pd.DataFrame, measured: Measured) -> 
 
 
 def _profiler_effect(both: pd.DataFrame) -> list[Claim]:
-    """In how many runs the profiled step differs by more than the tolerance, and in how many of these two processes may
-    differ by as much."""
+    """The runs whose profiled step differs by more than the tolerance: those in which this is clear, and those in which
+    two processes may differ by as much."""
     rows = _beyond_tolerance(both)
     if len(both) == 1 and not rows["is_unclear"].any():
         return []  # the lead says it
@@ -90,7 +90,7 @@ def _beyond_tolerance(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _launch_bound(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
-    """The launch-bound runs; on a CPU there are no launches."""
+    """How many runs are launch-bound, or that none is; nothing on a CPU, where there are no launches."""
     launch_us = _launch_us(profiled)
     bound = profiled[evidence.is_launch_bound(profiled["idle_share"], launch_us, profiled["mean_kernel_us"])]
     if measured.machine.on_cpu or profiled["idle_share"].isna().all():
@@ -110,7 +110,7 @@ def _launch_bound(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
 
 
 def _launch_us(profiled: pd.DataFrame) -> pd.Series:
-    """The time of a launch: the range `forward` divided by its kernels."""
+    """The time of a launch in µs by run: that of the range `forward` divided by its kernels."""
     return profiled["forward_wall_ms"] * 1e3 / profiled["forward_kernels"]
 
 
@@ -174,8 +174,8 @@ def _unprofiled_step(row: dict) -> str:
 
 
 def _timing_pivots(measured: Measured) -> list[tuple[str, MarkdownTable]]:
-    """Python's timing, models by contexts, with the title of each combination of further dimensions that vary; nothing
-    where that would be a single row or column."""
+    """(title, table) for each combination of further dimensions that vary: Python's timing, models by contexts. Empty
+    if there is only one model or context."""
     rows = measured.inference("forward_time")
     dimensions = (MODEL.key, CONTEXT_LENGTH.key)
     if any(rows[key].nunique() < 2 for key in dimensions):

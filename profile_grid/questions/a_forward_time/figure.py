@@ -29,10 +29,10 @@ LIMIT_PERCENT, LEAST_IDLE_PERCENT = 100 * LAUNCH_BOUND_SHARE, 0.1
 
 
 def phase_times(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
-    """One row per phase of the fullest run of each configuration: mean_ms, std_ms (unprofiled), profiled_ms and
-    profiled_std_ms.
+    """One row per phase (of DRAWN_PHASES) of the fullest run of each configuration, by context: mean_ms, std_ms
+    (unprofiled), profiled_ms and profiled_std_ms.
 
-    Profiled times are from the first kernel to the last, or the wall time of the range if there are no kernels.
+    Profiled times are from the first kernel to the last, or the wall time of the range if it has no kernels.
     """
     chosen = run_selection.fullest_runs(runs)["run"]
     keys = ["run", "phase"]
@@ -46,7 +46,7 @@ def phase_times(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame)
 
 
 def draw_phase_times(tables: Tables) -> Drawing:
-    """A panel per phase: ms against context length, a line per model, with and without the profiler."""
+    """A panel per phase: ms against context length, a line per model without a profiler, hollow markers with it."""
     runs = tables["runs"]
     times = phase_times(runs, tables["timings"], tables["phases"]).drop(columns="mode")
     times = times[times[["mean_ms", "profiled_ms"]].notna().any(axis=1)]
@@ -113,7 +113,7 @@ PHASE_TIMES = Figure(
 
 
 def busy_and_wall(runs: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
-    """One row per run that has kernels: wall_ms and busy_ms of a step, its kernels, mean kernel_us, busy_share."""
+    """One row per run with kernels: of a mean step wall_ms, busy_ms, busy_share, kernels, and the mean kernel_us."""
     steps = whole_steps(phases[(phases["kernels"] > 0) & (phases["wall_ns"] > 0)])
     columns = ["wall_ns", "gpu_busy_ns", "kernel_ns", "kernels"]
     means = steps.groupby("run", sort=False, observed=True)[columns].mean().reset_index()
@@ -164,7 +164,7 @@ def draw_launch_bound(tables: Tables) -> Drawing:
 
 
 def result_launch_bound(tables: Tables) -> str:
-    """The share of a step in which the device is idle, and the number of runs in which a GPU is idle for long."""
+    """The share of a step in which the device is idle; for a GPU, in how many runs it is LAUNCH_BOUND_SHARE or more."""
     busy, device = busy_and_wall(tables["runs"], tables["phases"]), run_selection.device_words(tables["runs"]).device
     idle = 1 - busy["busy_share"]
     if device == ON_CPU.device:

@@ -37,7 +37,8 @@ def forward_time(merged: Merged) -> pd.DataFrame:
 
 
 def _phase_statistics(phases: pd.DataFrame, phase: str) -> pd.DataFrame:
-    """Mean and spread over the steps of one phase by run, in ms; NaN on the GPU if it ran nothing."""
+    """By run: mean and standard deviation of each time of a phase in ms, mean `kernels`, number of `steps`. Times on
+    the GPU and `kernels` are NaN for a run without any kernel."""
     rows = phases[phases["phase"] == phase]
     kernels = phases.groupby("run", observed=True)["kernels"].sum()
     has_no_kernels = rows["run"].isin(kernels.index[kernels == 0])
@@ -52,7 +53,7 @@ def _phase_statistics(phases: pd.DataFrame, phase: str) -> pd.DataFrame:
 
 
 def _with_overhead(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with the ratio of the profiled to the unprofiled step, its spread, and whether the two match."""
+    """The table with the ratio of the profiled to the unprofiled step, its spread, and whether the two times match."""
     columns = ("step_wall_ms", "step_wall_std_ms", "unprofiled_step_ms", "unprofiled_step_std_ms")
     ratio, std = ratio_and_std(*(table[name] for name in columns))
     matches = ((ratio - 1).abs() <= MATCH_TOLERANCE).astype("boolean").mask(ratio.isna())

@@ -46,7 +46,7 @@ REASONS = (("Not supported here", (UNSUPPORTED,)), ("Wrong, or failed", (WRONG, 
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """The largest speed-up; by precision the fastest variant and its memory; the cells without results."""
+    """The largest speed-up, shares of the peak, wrong results; the fastest, memory, refused variants, and compiling."""
     table = measured.tables["attention_sweep"]
     complete = table[table["status"] == COMPLETE]
     if complete.empty:
@@ -72,7 +72,7 @@ def _largest_speed_up(pairs: pd.DataFrame) -> Claim:
 
 
 def _number_faster(pairs: pd.DataFrame) -> Claim:
-    """How many combinations of variant and sizes are faster than eager attention."""
+    """How many combinations of variant, precision and sizes are faster than eager attention."""
     error = pd.Series(LARGER_SPREAD * 2**0.5, index=pairs.index)
     faster = int((ratio_verdicts(pairs["gain"], error)["verdict"] == FASTER).sum())
     text = "Faster than eager attention, both passes together: {faster} of variant, precision, head size and context."
@@ -95,7 +95,7 @@ def _peaks(complete: pd.DataFrame) -> Iterator[Claim]:
 
 
 def _fastest(timed: pd.DataFrame) -> list[Claim]:
-    """By precision the variant with the shortest passes at the longest and at the shortest context."""
+    """By precision the clearly fastest variants at the shortest and at the longest context, with their head sizes."""
     texts = []
     for precision, cells in timed.groupby("precision", sort=False):
         cells, at_lengths = cells[cells.groupby(KEY_COLUMNS)["variant"].transform("nunique") > 1], []
@@ -147,7 +147,7 @@ def _unsupported(table: pd.DataFrame) -> list[Claim]:
 
 
 def _wrong_or_inexact(table: pd.DataFrame) -> Iterator[Claim]:
-    """A student's code that is wrong, fails, or computes with the accuracy of TF32."""
+    """The variants that are wrong, that fail, or whose products in fp32 are only as exact as those in TF32."""
     for status in (WRONG, FAILED):
         if texts := _shortest_contexts(table, status):
             text = "{status}: {texts}; the reasons are below the tables."
@@ -182,7 +182,7 @@ def tables(measured: Measured) -> list[Part]:
 
 
 def most_passes(machines: Iterable[Measured]) -> int:
-    """The number of measured passes of a complete cell."""
+    """The largest number of measured passes of a cell; 0 without cells."""
     return max((int(count) for machine in machines for count in machine.tables["attention_sweep"]["passes"]), default=0)
 
 
@@ -193,7 +193,7 @@ def batches(machines: Iterable[Measured]) -> str:
 
 
 def methods(machines: Iterable[Measured]) -> list[str]:
-    """How single calls were timed; [] if none was."""
+    """The distinct ways in which single calls were timed; [] if none was."""
     names = (name for machine in machines for name in machine.tables["attention_sweep"]["bench_method"].dropna())
     return list(dict.fromkeys(names))
 

@@ -18,8 +18,8 @@ TIME, OF_PEAK = ("both_ms", "both_std_ms"), ("of_peak", "of_peak_std")
 
 
 def cells_of_one_head_size(tables: Tables) -> pd.DataFrame:
-    """The cells of one head size, the usual one if it was measured: times of both passes together, in ms, of single
-    calls if these were timed, and then their share of the peak."""
+    """The cells of one head size (the usual one if it was measured, else the smallest), with the columns of TIME, both
+    passes together, and of OF_PEAK: of single calls if these were timed; otherwise the share is NaN."""
     cells = tables["attention_sweep"]
     sizes = sorted(set(cells[HEAD_DIM.key]))
     of_size = cells[cells[HEAD_DIM.key] == (USUAL_HEAD_SIZE if USUAL_HEAD_SIZE in sizes else sizes[0])]
@@ -68,8 +68,8 @@ def draw(tables: Tables) -> Drawing:
 
 
 def _with_names(missing: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
-    """The cells without times, each with the `name` of all such cells of its variant and precision: "flash in fp32", or
-    "flash in fp32 at 16384" if others have times."""
+    """The cells without results, each with one `name` for all of its variant and precision: "flash in fp32", or "flash
+    in fp32 at 16384" if other cells have results."""
     keys = ["variant", "precision"]
     every = cells.groupby(keys).size()
     names = {
@@ -80,8 +80,8 @@ def _with_names(missing: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def result(tables: Tables) -> str:
-    """The variant that comes nearest to the peak; if no share of it is known, the one with the largest speed-up over
-    eager attention, at the longest context where both were timed."""
+    """By precision the variant that comes nearest to the peak; if no share of it is known, the largest speed-up over
+    eager attention at the longest context where both were timed."""
     cells = cells_of_one_head_size(tables)
     if cells["of_peak"].notna().any():
         best = cells.loc[cells.groupby("precision", sort=False)["of_peak"].idxmax()]

@@ -27,8 +27,8 @@ def attention_sweep(merged: Merged) -> pd.DataFrame:
 
 
 def pairs_with_eager(cells: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The cells of other variants than eager that eager also has, with its value of the column, base_`column`, and the
-    speed-up `gain`."""
+    """The cells of other variants for which there is a cell of eager attention, with its value base_`column` and the
+    speed-up `gain`; NaN if either has no value."""
     base = cells.loc[cells["variant"] == EAGER, [*KEY_COLUMNS, column]].rename(columns={column: f"base_{column}"})
     pairs = cells[cells["variant"] != EAGER].merge(base, on=KEY_COLUMNS)
     return pairs.assign(gain=pairs[f"base_{column}"] / pairs[column])

@@ -38,7 +38,8 @@ def sentences(measured: Measured) -> list[Claim]:
 
 
 def _lead(top: pd.DataFrame, training_tops: list[tuple[str, pd.DataFrame]], measured: Measured) -> Claim:
-    """The top kernel of the forward pass, its share, and in how many runs it is the top kernel of the fullest mode."""
+    """The top kernel of the forward pass, or its commonest class if runs differ, and its share; in how many runs of the
+    fullest mode the same kernel leads, or that another one leads in all."""
     is_same = top["kernel"].nunique() == 1
     kinds = [measured.label(top["kernel"].iloc[0])] * len(top) if is_same else top["class"].map(family).map(escaped)
     kind, kind_runs = Counter(kinds).most_common(1)[0]
@@ -58,7 +59,7 @@ def _lead(top: pd.DataFrame, training_tops: list[tuple[str, pd.DataFrame]], meas
 
 
 def _invocations(top: pd.DataFrame, measured: Measured) -> Claim:
-    """Invocations of the top kernel in a pass, and whether they are the same in every measured step."""
+    """Invocations of the top kernel in a pass, and whether they are the same in every captured step."""
     uneven_rows = top[~top["same_in_every_step"].astype(bool)]
     captured = measured.runs.set_index("run")["steps_captured"]
     over_steps = "the same in every captured step"
@@ -72,8 +73,8 @@ def _invocations(top: pd.DataFrame, measured: Measured) -> Claim:
 
 
 def _others(mode: str, rows: pd.DataFrame, measured: Measured, in_lead: bool) -> list[Claim]:
-    """In how many runs of a training mode another kernel is the top kernel, and which, if it is the same in all. With
-    `in_lead`, only what the lead does not say."""
+    """In how many runs of a training mode another kernel leads, and which, if it is the same in all of these; or that
+    none does. With `in_lead`, only what the lead does not say."""
     differing = rows[~rows["same_as_forward"].astype(bool)]
     if differing.empty:
         same = Claim("In {mode}, the same {kernel} leads.", mode=TRAINING[mode], kernel=measured.words.kernel)
@@ -92,14 +93,14 @@ def _others(mode: str, rows: pd.DataFrame, measured: Measured, in_lead: bool) ->
 
 
 def tables(measured: Measured) -> list[Part]:
-    """(b) The top kernel of every mode side by side."""
+    """(b) The top kernel of every mode side by side; no table without kernels."""
     words = measured.words
     figures = f"{words.time} and invocations in a single pass, share of the pass's {words.time}"
     return [(f"Top {words.kernel}: {figures}", _top_kernel_table(measured))] if measured.has_kernels else []
 
 
 def _top_kernel_table(measured: Measured) -> MarkdownTable:
-    """A line per configuration: label, time per pass, invocations per pass, share."""
+    """A line per configuration, a column per mode: the top kernel, its time and invocations per pass, and its share."""
     modes = [mode for mode in MODES if mode in set(measured.runs["mode"])]
     columns = [(MODES[mode], mode, FORWARD if mode == FORWARD else ALL_PHASES) for mode in modes]
     if measured.inference_mode != FORWARD:  # its forward phase stands in for the forward pass

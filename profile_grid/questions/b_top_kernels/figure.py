@@ -1,4 +1,4 @@
-"""Figure of (b): the kernels with the longest times in the largest run."""
+"""Figure of (b): the kernels with the longest times in the largest runs."""
 
 import altair as alt
 import pandas as pd
@@ -22,8 +22,8 @@ CHARACTER_PX = 5.7  # mean width of a character of a name
 
 
 def largest_runs(runs: pd.DataFrame) -> pd.DataFrame:
-    """The largest run with a complete capture: the fullest mode, the largest model, the longest context; one for each
-    combination of the dimensions that the figure does not show."""
+    """The largest run with a complete capture for each combination of the dimensions that the figure does not show: of
+    the fullest mode, then the largest model, then the longest context. In the order of the table."""
     complete = runs[runs[stages.CAPTURE.status_column] == COMPLETE]
     order = {model: position for position, model in enumerate(models_in_order(runs))}
     mode = {mode: -position for position, mode in enumerate(dimensions.FULLEST_FIRST)}
@@ -34,8 +34,8 @@ def largest_runs(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def top_kernels(runs: pd.DataFrame, kernels: pd.DataFrame) -> pd.DataFrame:
-    """The kernels with the longest times in the largest runs, by `scope`: the forward pass, and all phases if there are
-    others. `rank`, `time_ms` and `launches` per step, `share` of the scope, class and family; longest first."""
+    """COLUMNS of the kernels with the longest times in each of the largest runs, longest first, by `scope`: the forward
+    pass, and all phases if there are others. `time_ms` and `launches` are per step, `share` is of the scope."""
     tables = []
     for run in largest_runs(runs)[dimensions.LEADING].to_dict("records"):
         run_rows = kernels[(kernels["run"] == run["run"]) & (kernels["step"] >= 0)]
@@ -47,7 +47,7 @@ def top_kernels(runs: pd.DataFrame, kernels: pd.DataFrame) -> pd.DataFrame:
 
 
 def _longest(kernels: pd.DataFrame, steps: int) -> pd.DataFrame:
-    """The kernels with the longest times in these rows of so many steps."""
+    """The MAX_KERNELS kernels with the longest times in these rows of so many steps, longest first."""
     sums = kernels.groupby(["kernel", "class"], sort=False, observed=True)[["total_ns", "launches"]].sum().reset_index()
     sums = sums.astype({"kernel": "str", "class": "str"})
     table = sums.assign(
@@ -61,8 +61,8 @@ def _longest(kernels: pd.DataFrame, steps: int) -> pd.DataFrame:
 
 
 def draw_top_kernels(tables: Tables) -> Drawing:
-    """Bars by short name, for the forward pass and below it for the complete step. The legend has full names: short
-    names are unique in one panel only."""
+    """Bars by short name, for the forward pass and below it for the complete step. The legend has the full names that
+    differ from the short ones."""
     runs, terms = tables["runs"], device_words(tables["runs"])
     top = top_kernels(runs, tables["kernels"])
     short = short_names(top["kernel"], names_of_summary_kernels(tables))
@@ -104,7 +104,7 @@ def _bars(top: pd.DataFrame, x: alt.X, fills: alt.Fill, terms: Words) -> alt.Lay
 
 
 def result_top_kernels(tables: Tables) -> str:
-    """The share of the top kernel in the step of the largest run."""
+    """The share of the top kernel in the step of the first of the largest runs."""
     top = top_kernels(tables["runs"], tables["kernels"])
     run_top = top[top["run"] == top["run"].iloc[0]]
     first = run_top[run_top["scope"] == run_top["scope"].iloc[-1]].iloc[0]

@@ -54,7 +54,7 @@ def _lead(others: pd.DataFrame, parts: pd.DataFrame) -> wording.Claim:
 
 
 def _commonest(parts: pd.Series) -> str:
-    """The part that takes most in most runs: "is `computing softmax` in 14 of 20 runs"."""
+    """The commonest part: "is `computing softmax` in 14 of 20 runs"; "differs from run to run" if two are as common."""
     (part, runs), *others = Counter(parts).most_common(2)
     if others and others[0][1] == runs:
         return "differs from run to run"
@@ -62,7 +62,7 @@ def _commonest(parts: pd.Series) -> str:
 
 
 def _families(families: pd.DataFrame) -> list[wording.Claim]:
-    """The largest other classes with a share that is not trivial; the table has all."""
+    """The largest other classes whose share is not trivial in some run, or that there is none; the table has all."""
     largest = families.groupby("family")["share"].max().sort_values(ascending=False)
     texts = [
         f"{escaped(name)} {interval(families.loc[families['family'] == name, 'share'], percent)}"
@@ -111,7 +111,7 @@ def tables(measured: Measured) -> list[Part]:
 
 
 def _class_table(measured: Measured) -> MarkdownTable:
-    """(c) Shares of the forward pass's GPU time by class, the longest first."""
+    """(c) Shares of the forward pass's GPU time by class: matrix multiplies, then the longest; small ones together."""
     shares = family_shares(measured.inference("forward_classes"))
     shares = small_families_merged(shares, ["share"], LEADING)
     families = families_by_share(shares)
@@ -137,8 +137,8 @@ def _others_table(measured: Measured) -> MarkdownTable:
 
 
 def _parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
-    """(c) Share of the forward pass by part, a column per model, at the longest context that most models have. One
-    table with its title for each combination of further dimensions that vary."""
+    """(c) (title, table) for each combination of further dimensions that vary: share of the forward pass by part, a
+    column per model, at the longest of the contexts that the most models have. Empty without ranges of parts."""
     parts = model_parts.rows_in_parts(measured.inference("forward_parts"))
     if parts.empty:
         return []

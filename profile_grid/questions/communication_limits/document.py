@@ -74,7 +74,7 @@ def _measured_times(data_parallel: pd.DataFrame) -> list[Claim]:
 
 
 def _buckets(table: pd.DataFrame) -> list[Claim]:
-    """The errors of predictions for sizes of buckets that the model has not seen, and those of the mean."""
+    """The errors of predictions for sizes of buckets that the model has not seen, and those of guessing the mean."""
     rows = table.dropna(subset=["error_ms", "other_sizes_ms"])
     if rows.empty:
         return []
@@ -97,7 +97,7 @@ def _buckets(table: pd.DataFrame) -> list[Claim]:
 
 
 def rate_sources(machines: Iterable[Measured]) -> list[str]:
-    """What measured the computation rate, of each kind in the tables."""
+    """Where the computation rates in the tables are from, in words, each source once."""
     sources = (source for machine in machines for source in machine.tables["layer_limits"]["rate_from"].dropna())
     return [RATE_SOURCES[source] for source in dict.fromkeys(sources)]
 

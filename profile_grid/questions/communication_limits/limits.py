@@ -33,8 +33,8 @@ MEASURED_TIMES = ("measured_compute_ms", "measured_transfer_ms")
 
 
 def layer_limits(merged: Merged) -> pd.DataFrame:
-    """One row per configuration on several GPUs, layout and pass, for one feed-forward layer of this project's model;
-    none for numbers of GPUs on which all-reduce alone was not measured."""
+    """One row per configuration on several GPUs, layout and pass that communicates, for one feed-forward layer of this
+    project's model; none without a computation rate, or without all-reduce alone on as many GPUs."""
     links_by_gpus, rates = links_of_largest(merged), _flop_rates(merged)
     measured = _measured_ms(merged)
     rows = []
@@ -87,7 +87,7 @@ def _run_per_configuration(merged: Merged) -> list[dict]:
 
 
 def links_of_largest(merged: Merged) -> dict[int, Links]:
-    """Links with the bus bandwidth of the largest all-reduce alone, by number of GPUs."""
+    """Links with the bus bandwidth of the largest all-reduce alone, without latency, by number of GPUs."""
     table = merged["all_reduce"]
     links = {}
     for count, rows in table.groupby(GPUS.key):
@@ -98,8 +98,8 @@ def links_of_largest(merged: Merged) -> dict[int, Links]:
 
 
 def _flop_rates(merged: Merged) -> dict[str, tuple[float, str]]:
-    """(FLOP/s of a matrix multiply, where it is from) by run: the roof that a run of the grid measured for this
-    precision, else that of the run's feed-forward layers in the forward pass."""
+    """(FLOP/s of a matrix multiply, where it is from) by run: the highest roof of its precision that any run measured,
+    else that of its own feed-forward layers in the forward pass; runs with neither are left out."""
     runs, roofs = merged["runs"], merged["roofs"]
     reached = numbers(roofs["reached_per_s"]).groupby(roofs["roof"]).max().dropna()
     layers_ms = _layer_matmuls_ms(merged)
@@ -115,7 +115,7 @@ def _flop_rates(merged: Merged) -> dict[str, tuple[float, str]]:
 
 
 def _layer_matmuls_ms(merged: Merged) -> dict[tuple[str, str], float]:
-    """Mean GPU time of the matrix multiplies of one feed-forward layer, by run and pass."""
+    """Mean GPU time, in ms, of the matrix multiplies of one feed-forward layer, by run and pass."""
     kernels = merged.kernels
     kernels = texts.as_texts(kernels[classes.is_matmul(kernels["class"])])
     places = ranges_with_parts(kernels)

@@ -22,8 +22,8 @@ SPREADS = 2  # standard deviations between processes: the largest expected error
 
 
 def bucket_costs(merged: Merged) -> pd.DataFrame:
-    """One row per run with buckets: what communication costs its step by the model, and measured; no row without
-    all-reduce alone on as many GPUs, or a time without communication."""
+    """One row per run with buckets: what communication costs its step by the model, and measured; no row without two
+    sizes of all-reduce alone on as many GPUs, or a time without communication."""
     rows = _runs_with_buckets(merged)
     predicted = [_predicted(row, rows) for _, row in rows.iterrows()]
     names = ["slowdown", "predicted_ms", "other_sizes_ms"]
@@ -63,7 +63,8 @@ def _runs_with_buckets(merged: Merged) -> pd.DataFrame:
 
 
 def _predicted(row: pd.Series, rows: pd.DataFrame) -> tuple[float | None, float | None, float | None]:
-    """(slowdown, predicted cost, mean cost of the same work) from the runs with other sizes of buckets."""
+    """(slowdown, predicted cost, mean cost of the same work) from the runs with other sizes of buckets. All are None if
+    those hide no communication, the last also if none does the same work."""
     unseen = rows[(rows["bucket_mb"] != row["bucket_mb"]) & rows["measured_ms"].notna()]
     alike = unseen[(unseen[SAME_SLOWDOWN] == row[SAME_SLOWDOWN]).all(axis=1)]
     hidden_ms = alike["communication_ms"] - alike["exposed_ms"]

@@ -16,11 +16,11 @@ from profile_grid.tables.wording import PASSES, TRAINING, Claim, leaders, listed
 
 SAME_SHARE = 0.005
 MAX_PARTS, MAX_PHASES = 7, 3
-VISIBLE_SHARE = 0.0005  # a phase that reads 0.0 % in every row has no column
+VISIBLE_SHARE = 0.0005  # of the step: a phase with less in every row has no column
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """(d) How the shares of the kernel classes change from inference to training, and by phase."""
+    """(d) How the shares of kernel classes change from inference to training; shares of phases; the longest part."""
     if not measured.has_kernels:
         return [no_kernels_sentence(measured)]
     change = _shown_change(measured)
@@ -30,7 +30,7 @@ def sentences(measured: Measured) -> list[Claim]:
 
 
 def _matmul_alone(measured: Measured) -> list[Claim]:
-    """The share of matrix multiplies in each mode, if no model was captured in both inference and training."""
+    """The share of matrix multiplies by mode, and that no configuration was captured in both inference and training."""
     texts = [
         f"{interval(rows['share'], percent)} of the {measured.words.time} of {PASSES[mode]}"
         for mode, rows in _matmul_shares(measured).groupby("mode", sort=False)
@@ -41,7 +41,7 @@ def _matmul_alone(measured: Measured) -> list[Claim]:
 
 
 def _matmul_shares(measured: Measured) -> pd.DataFrame:
-    """The share of matrix multiplies in each run."""
+    """The share of matrix multiplies in the step's GPU time, by run."""
     classes = measured.tables["class_shares"]
     shares = family_shares(classes[classes["phase"] == ALL_PHASES])
     return shares[shares["family"] == MATMUL]
@@ -73,7 +73,8 @@ def _amount(difference: float) -> str:
 
 
 def _other_classes(change: pd.DataFrame) -> list[Claim]:
-    """The classes whose share is larger in training in every run, and those whose share is smaller."""
+    """The classes whose share is larger in training in every run, and those whose share is smaller; not if the median
+    change is below SAME_SHARE."""
     texts: dict[str, list[str]] = {"raises": [], "lowers": []}
     for name, differences in change.groupby("family", sort=False)["change"]:
         if differences.abs().median() >= SAME_SHARE and ((differences > 0).all() or (differences < 0).all()):

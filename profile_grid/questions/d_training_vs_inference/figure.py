@@ -16,7 +16,7 @@ INFERENCE, TRAINING = SIDES = ("inference", "training")
 LEAST_LABELLED = 0.06  # the share of a bar with room for its percentage
 MAX_BARS = 60  # in one panel
 WIDTH_PX = 295
-SHORTER = "†"  # marks training without an optimizer beside complete steps
+SHORTER = "†"  # marks training in a mode with fewer phases than the fullest one
 
 
 def sides_of(runs: pd.DataFrame) -> pd.DataFrame:
@@ -28,8 +28,8 @@ def sides_of(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def family_shares(runs: pd.DataFrame, shares: pd.DataFrame) -> pd.DataFrame:
-    """One row per run of a side and family of classes: its `share` of the step's time, and the ends of its bar, `start`
-    and `end`, as shares."""
+    """One row per run of a side and family of classes: its `share` of the step's GPU time, and `start` and `end` of its
+    part of the bar, as shares."""
     step_shares = shares[shares["phase"] == ALL_PHASES]
     step_shares = step_shares.assign(family=step_shares["class"].astype("str").map(family))
     sums = step_shares.groupby(["run", "family"], sort=False)["share"].sum().reset_index()
@@ -101,7 +101,7 @@ def _percentages(shares: pd.DataFrame, channels: dict) -> alt.Chart:
 
 
 def _crosses(shares: pd.DataFrame, missing: pd.DataFrame, names: list[str], channels: dict) -> list[alt.Chart]:
-    """Marks for missing bars: a cross and the reason, or that the grid has no such run."""
+    """Marks for missing bars: a cross and the status, with the reason on hover; or that the grid has no such run."""
     texts = missing["status"].replace(run_selection.STATUS_WORDS)
     failed = missing.assign(bar=_bar_names(missing), text=texts, start=0.02)
     failed = failed[failed["bar"].isin(names)].drop(columns="mode")

@@ -15,7 +15,8 @@ PHASES = (FORWARD, LOSS, BACKWARD)
 def training_parts(merged: Merged) -> pd.DataFrame:
     """(d) GPU time by part of the model and pass: forward (loss included), backward, and recomputation.
 
-    No rows for captures without backward ranges. The times of a run add up to its phases, to the nanosecond.
+    No rows for captures without ranges of parts in the backward pass. Raises NotConserved unless the times add up to
+    those of the phases, to the nanosecond.
     """
     kernels = merged.kernels[merged.kernels["phase"].isin(PHASES)]
     places = ranges_with_parts(kernels)

@@ -17,7 +17,7 @@ from profile_grid.tables.wording import Claim, configs_in_words, leaders, listed
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """(e) Softmax against the matrix multiplies of attention: runtime and FLOPs."""
+    """(e) Softmax compared with the matrix multiplies of attention; the longest part; the same in the backward pass."""
     if not measured.has_kernels:
         return [wording.no_kernels_sentence(measured)]
     rows, classes = measured.inference("attention"), measured.inference("forward_classes")
@@ -39,7 +39,7 @@ def sentences(measured: Measured) -> list[Claim]:
 
 
 def _ratio(softmax: pd.DataFrame, measured: Measured) -> Claim:
-    """The ratio, of the runs that compute softmax and both matrix multiplies in kernels of their own."""
+    """Time and FLOPs of softmax ÷ those of both matrix multiplies, in the runs where each has kernels of its own."""
     some, every = len(softmax), measured.inference("forward_classes")["run"].nunique()
     where = f"With a range of its own ({of_all(some, every, 'run')}), softmax" if some < every else "Softmax"
     times, flops = softmax["runtime_to_matmuls"], softmax["flops_to_matmuls"].dropna()
@@ -53,7 +53,7 @@ def _ratio(softmax: pd.DataFrame, measured: Measured) -> Claim:
 
 
 def _backward(measured: Measured) -> list[Claim]:
-    """The same ratio in the backward pass of training, or that its parts cannot be distinguished."""
+    """The ratio of times in the backward pass of training, or that its parts cannot be distinguished."""
     if measured.training_mode is None or BACKWARD not in set(measured.tables["class_shares"]["phase"]):
         return []
     rows = measured.mode("attention_backward", measured.training_mode)
@@ -67,7 +67,7 @@ def _backward(measured: Measured) -> list[Claim]:
 
 
 def _longest(rows: pd.DataFrame) -> Claim:
-    """The part with the most time, of those with kernels of their own: some runs fuse several parts."""
+    """The part with the most time in each run, of those with kernels of their own: some runs fuse several parts."""
     parts = rows[rows["part"].isin(PARTS)]
     longest = leaders([code(part) for part in largest_by_run(parts, "gpu_time_ms")["part"]])
     is_fused = parts.groupby("run")["part"].nunique().min() < parts["part"].nunique()

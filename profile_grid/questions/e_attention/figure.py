@@ -18,8 +18,8 @@ MAX_COLUMNS = 5
 
 
 def attention_parts(runs: pd.DataFrame, attention: pd.DataFrame) -> pd.DataFrame:
-    """One row per part of attention of each configuration, from the run with the fewest phases that has the part: time
-    and FLOPs of a layer, and their ratios to both matrix multiplies."""
+    """One row per part of attention of each configuration, from the run with the fewest phases of those that have any
+    part, by context: time and FLOPs of a layer, and their ratios to both matrix multiplies."""
     inner = attention[attention["part"].isin(PARTS)]
     chosen = run_selection.leanest_runs(runs[runs["run"].isin(inner["run"])])
     rows = run_selection.with_dimensions(inner[inner["run"].isin(chosen["run"])], runs)
@@ -27,15 +27,16 @@ def attention_parts(runs: pd.DataFrame, attention: pd.DataFrame) -> pd.DataFrame
 
 
 def absent_cells(runs: pd.DataFrame, drawn: pd.DataFrame) -> pd.DataFrame:
-    """One run per configuration that has no row in `drawn`: the run with the fewest phases."""
+    """The runs whose capture has no results, with `status` and `reason`: of each configuration without a row in `drawn`
+    the one with the fewest phases."""
     keys = dimensions.keys_without(dimensions.MODE.key)
     missing = run_selection.leanest_runs(run_selection.runs_without_results(runs, stages.CAPTURE))
     return missing[~pd.MultiIndex.from_frame(missing[keys]).isin(pd.MultiIndex.from_frame(drawn[keys]))]
 
 
 def draw_attention(tables: Tables) -> Drawing:
-    """A panel per model: time per layer against context length, a line per part; models with one context length share
-    a panel. Below, each part's shares of time and FLOPs, a marker per configuration."""
+    """Time per layer, a line per part: a panel per model against context length; models with only one context share a
+    panel per context. Below, each part's shares of time and FLOPs, markers for each configuration."""
     runs, terms = tables["runs"], run_selection.device_words(tables["runs"])
     parts = attention_parts(runs, tables["attention"])
     series = Series("part", tuple(part for part in PARTS if part in set(parts["part"])))
@@ -68,7 +69,7 @@ def draw_attention(tables: Tables) -> Drawing:
 
 
 def _times(parts: pd.DataFrame, x: alt.X, y: LogAxis, series: Series, time: str | bool, joined: bool) -> alt.LayerChart:
-    """The time per layer of each part; `time` is what that is called, False for a panel without an axis."""
+    """The time per layer of each part. `time` is the name of that on the axis, which has no text if it is False."""
     axis = y.axis(f"{time} per layer (µs)" if time else None)
     axis.labels = axis.ticks = bool(time)
     y_of_times = alt.Y("gpu_time_per_layer_us:Q", scale=y.scale, axis=axis)

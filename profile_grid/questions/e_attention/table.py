@@ -1,4 +1,4 @@
-"""The table of (e): GPU time and floating-point operations of the parts of attention."""
+"""The tables of (e): GPU time and floating-point operations of the parts of attention, forward and backward."""
 
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ MATMULS = (ranges.ATTENTION_SCORES, ranges.FINAL_MATMUL)
 
 
 class Formula(NamedTuple):
-    """FLOPs of one layer that computes all S x S scores: of each, `times_d_head` · d_head + `others`."""
+    """FLOPs of one layer, which computes all B·H·S² scores: for each score, `times_d_head` · d_head + `others`."""
 
     text: str
     times_d_head: int
@@ -78,7 +78,7 @@ def _attention_in_phase(phase: str, formulas: dict[str, Formula], merged: Merged
 
 
 def _part_times(part: str, phase: str, merged: Merged) -> pd.DataFrame:
-    """GPU time of one range in a pass, nested ranges included, and its instances in a forward pass."""
+    """One row per run: GPU time of a range in a phase, nested ranges included, and its instances in a forward pass."""
     kernels, range_times, steps = merged.kernels, merged["ranges"], merged.captured_steps
     part_kernels = kernels[(kernels["phase"] == phase) & _contains(kernels["range"], part)]
     table = per_pass(part_kernels.assign(part=part), ["part"], steps).drop(columns="total_ns")

@@ -21,7 +21,7 @@ NO_ANSWER = Claim("Not answered: no two timed runs differ only in precision, one
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """(f) The largest speed-up; then by precision, by part, and the errors."""
+    """(f) The largest speed-up; then by precision, the errors, and by part."""
     times, errors = measured.tables["precision_times"], _accuracy(measured.tables["precision_accuracy"])
     if times.empty:
         return [NO_ANSWER, *errors]
@@ -30,8 +30,8 @@ def sentences(measured: Measured) -> list[Claim]:
 
 
 def _parts(measured: Measured, times: pd.DataFrame) -> list[Claim]:
-    """The parts of the forward pass that gain most and least in the lowest precision, in the median of the runs of the
-    table, without trivial parts."""
+    """The parts of the forward pass that gain most and least in the last of the precisions, in the median of inference
+    runs, or of all runs if these have no parts; without trivial parts."""
     lowest, parts = pivoting.sorted_values(times, PRECISION.key)[-1], measured.tables["precision_parts"]
     in_document = measured.inference("precision_parts")
     rows = parts if in_document.empty else in_document

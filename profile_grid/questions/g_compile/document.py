@@ -110,8 +110,8 @@ def _kernels_table(measured: Measured) -> MarkdownTable:
 
 
 def _parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
-    """(g) GPU time by set of parts, forward and, if a run has it, backward: a column per model; one table with its
-    title for each combination of the other dimensions."""
+    """(g) (title, table) for each pass and each combination of further dimensions that vary: GPU time by set of parts,
+    a column per model."""
     return [
         (", ".join(filter(None, (phase, title))), _parts_table(table_rows))
         for phase, rows in _by_pass(measured.tables["compile_parts"], measured)
@@ -120,7 +120,7 @@ def _parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
 
 
 def _by_pass(rows: pd.DataFrame, measured: Measured) -> list[tuple[str, pd.DataFrame]]:
-    """Forward rows of inference and backward rows of training, each if there are any."""
+    """("forward", rows of the inference mode) and ("backward", rows of the training mode), each if there are any."""
     modes = {FORWARD: measured.inference_mode, BACKWARD: measured.training_mode}
     passes = [(phase, rows[(rows["phase"] == phase) & (rows["mode"] == mode)]) for phase, mode in modes.items()]
     return [(phase, pass_rows) for phase, pass_rows in passes if len(pass_rows)]
@@ -173,7 +173,7 @@ def _fused(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
 
 
 def _matmuls(rows: pd.DataFrame) -> list[Claim]:
-    """The parts whose number of matrix multiplies differs when compiled."""
+    """The sets of parts whose number of matrix multiplies differs when compiled: the first MAX_NAMED by name."""
     differing = rows[rows["matmuls"] != rows["base_matmuls"]]
     texts = [
         f"**{escaped(row['parts'])}** in {run_in_words(row)}, {row['phase']} ({count(row['base_matmuls'])} before,"

@@ -46,8 +46,8 @@ def _kernels_by_parts(merged: Merged) -> pd.DataFrame:
 
 
 def _sum_over_parts(table: pd.DataFrame, base_times: dict[tuple, float]) -> pd.Series:
-    """Per row of the table the time of all parts in its set when not compiled. `base_times` is by run, phase and
-    part."""
+    """Per row of the table, the time of all parts in its set when not compiled: the sum of their `base_times`, by run,
+    phase and part."""
     sums = [
         sum(base_times.get((run, phase, part), 0.0) for part in model_parts.parts_in(parts))
         for run, phase, parts in table[["base_run", *KEY_COLUMNS]].itertuples(index=False, name=None)
@@ -56,7 +56,7 @@ def _sum_over_parts(table: pd.DataFrame, base_times: dict[tuple, float]) -> pd.S
 
 
 def _check_conserved(table: pd.DataFrame, rows: pd.DataFrame) -> None:
-    """Raise NotConserved unless the times of the compiled runs add up to their kernels, and those of the baselines to
+    """Raises NotConserved unless the times of the compiled runs add up to their kernels, and those of the baselines to
     theirs, to the nanosecond."""
     step_ns = numbers(total_by_run(rows))
     for side, column in (("run", "total_ns"), ("base_run", "base_total_ns")):
@@ -101,8 +101,8 @@ def compile_kernels(merged: Merged) -> pd.DataFrame:
 
 
 def compile_cost(merged: Merged) -> pd.DataFrame:
-    """(g) One row per compiled run with a baseline: seconds of the step that compiled, gain of each later step,
-    and the number of steps that repay the cost; NaN without a gain."""
+    """(g) One row per compiled run with a baseline: seconds of the step that compiled, ms that each later step gains,
+    the number of steps that repay the cost (NaN without a gain), and graphs with their breaks."""
     times = ratios.times_with_base(merged, dimensions.COMPILE)
     steps = times[times["phase"] == names.WHOLE_STEP]
     cost, runs = merged["cost"], merged["runs"].set_index("run")

@@ -17,7 +17,8 @@ NO_TIMES = "No two timed runs differ only in attention."
 
 
 def draw_attention_times(tables: panels.Tables) -> panels.Drawing:
-    """A panel per mode: time of a step against context length, both logarithmic, a line per attention."""
+    """A panel per model, mode and further dimension that varies: time of a step against context length, both
+    logarithmic, a line per attention."""
     runs, times = tables["runs"], tables["attention_times"]
     steps = gains.whole_steps(times[times["mean_ms"].notna()])
     missing = run_selection.runs_without_results(ratios.with_counterparts(runs, ATTENTION), TIMING)
@@ -36,7 +37,7 @@ def draw_attention_times(tables: panels.Tables) -> panels.Drawing:
 
 
 def result_attention_times(tables: panels.Tables) -> str:
-    """The fastest attention at the longest context where one is faster, of the configuration that gains most there."""
+    """The attention with the largest speed-up at the longest context where any is clearly faster than eager."""
     times = tables["attention_times"]
     steps = gains.whole_steps(times[times["verdict"] == evidence.FASTER])
     if steps.empty:

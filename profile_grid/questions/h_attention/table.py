@@ -13,8 +13,8 @@ COLUMNS_OF_BASE = [column.name for column in (*ratios.TIME_OF_BASE, *ratios.VERD
 
 
 def attention_times(merged: Merged) -> pd.DataFrame:
-    """(h) One row per phase of every run that has a counterpart with another attention, even without results: its time,
-    the time with eager attention, and the peak memory."""
+    """(h) One row per phase of every run that has a counterpart with another attention: its time, the time with eager
+    attention, and the peak memory. A run without results has one row, of the step."""
     times = ratios.with_counterparts(merged["timings"], ATTENTION)[[*LEADING, "phase", "mean_ms", "std_ms", "status"]]
     keys = ["run", "phase"]
     compared_times = ratios.times_with_base(merged, ATTENTION)[[*keys, *COLUMNS_OF_BASE]]
@@ -27,8 +27,8 @@ def attention_times(merged: Merged) -> pd.DataFrame:
 
 
 def attention_operator(merged: Merged) -> pd.DataFrame:
-    """(h) One row per run with another attention than eager: GPU time of the operator in a forward pass, that of eager
-    attention, and the ideal of both bounds."""
+    """(h) One row per run that has a counterpart with eager attention: GPU time of the operator in a forward pass, that
+    with eager attention, and the speed-ups at which the data sheet's FLOP/s and bytes/s would be reached."""
     kernels = merged.kernels
     is_inside = model_parts.has_range(kernels["range"], SCALED_DOT_PRODUCT_ATTENTION)
     rows = per_pass(kernels[is_inside & (kernels["phase"] == names.FORWARD)], [], merged.captured_steps)
@@ -44,7 +44,7 @@ def attention_operator(merged: Merged) -> pd.DataFrame:
 
 
 def _least_ms(run: pd.Series, precision: str) -> tuple[float | None, float | None]:
-    """(by FLOP/s, by bytes/s): least time in ms of the operator of all layers; None if unknown."""
+    """(by FLOP/s, by bytes/s): least time in ms of the operator of all layers; None without a known peak."""
     context, d_model, layers = (int(run[name]) for name in ("context_length", "d_model", "num_layers"))
     peaks, batch = ideal.peaks_of(run.get("device_name")), int(sequences_per_gpu(run))
     layer_ms = ideal.least_ms_of_attention(peaks, precision, batch, context, d_model)

@@ -27,7 +27,7 @@ BLOCK_HEADINGS = {
 
 
 def block_sentence(measured: Measured) -> str:
-    """A sentence on what one block keeps without checkpoints, and on its gradients; empty if no block is known."""
+    """A space and a sentence on what one block keeps without checkpoints, and its gradients; "" if neither is known."""
     rows = measured.tables["memory_block"]
     has_none = rows[CHECKPOINT.key] == CHECKPOINT.default
     subject, rows = "One block" if has_none.all() else "Without checkpoints, one block", rows[has_none]
@@ -61,7 +61,7 @@ def maker_cells(row: dict, makers: Sequence[str] = MAKERS) -> tuple[str, ...]:
 
 
 def run_per_precision(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of one run per precision, if possible one with a backward pass."""
+    """The rows of one run per precision: the first with a backward pass, else the first."""
     in_order = rows.assign(is_forward=rows[MODE.key] == FORWARD).sort_values("is_forward", kind="stable")
     return rows[rows["run"].isin(in_order.drop_duplicates(PRECISION.key)["run"])]
 

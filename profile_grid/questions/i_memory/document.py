@@ -33,7 +33,7 @@ PREDICTED_BYTES = (  # words, recorded column, predicted column
     ("of the activations with the logits", "activation_bytes", "estimated_activation_bytes"),
 )
 NO_ANSWER = Claim("Not answered: no run whose allocations were to be recorded has a complete history.", "missing")
-MAX_FAILURES = 3  # whose allocations are shown; the table has all
+MAX_FAILURES = 3  # failed runs whose allocations are shown, and fits that are named; the tables have all
 HEADINGS_OF_PEAKS = {
     "requested_peak_bytes": "requested",
     "allocated_peak_bytes": "allocated",
@@ -44,7 +44,7 @@ HEADINGS_OF_PEAKS = {
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """(i) The run with the highest peak; then by mode, what is kept, what fits, and the allocator."""
+    """(i) The highest peak; then by mode, what is kept, what fits, where memory ran out, and the allocator."""
     peaks, failures = measured.tables["memory_peak"], measured.tables["memory_at_failure"]
     if peaks.empty:
         return _failures(failures) or [NO_ANSWER]
@@ -53,7 +53,7 @@ def sentences(measured: Measured) -> list[Claim]:
 
 
 def _highest_peak(peaks: pd.DataFrame, failures: pd.DataFrame) -> Claim:
-    """The highest peak, the largest category in it, and a run that does not fit."""
+    """The highest peak, the largest category in it, and the run that does not fit, or the number of several."""
     peak_row = peaks[peaks["run"] == peaks.loc[peaks["peak_bytes"].idxmax(), "run"]].nlargest(1, "bytes").iloc[0]
     failure = ""
     if len(failures):
@@ -81,7 +81,7 @@ def _peaks_by_mode(peaks: pd.DataFrame) -> list[Claim]:
 
 
 def _kept_for_backward(measured: Measured) -> list[Claim]:
-    """The part of the model that keeps the most for the backward pass."""
+    """What is kept for the backward pass, the part of the model that keeps the most, and what one block keeps."""
     parts = measured.tables["memory_parts"]
     if parts.empty:
         return []
@@ -114,7 +114,7 @@ def _allocator_ratios(measured: Measured) -> list[Claim]:
 
 
 def _predicted(measured: Measured) -> list[Claim]:
-    """What would fit into the GPU by the shapes, and the ratio of estimates to recorded bytes."""
+    """The ratio of estimates to recorded bytes, and what would fit by the shapes, if one training run has that."""
     room, ratios = measured.tables["memory_room"], []
     for noun, recorded, expected in PREDICTED_BYTES:
         compared = room[room[expected].notna() & room[recorded].notna()]
@@ -130,7 +130,7 @@ def _predicted(measured: Measured) -> list[Claim]:
 
 
 def _bisected(measured: Measured) -> list[Claim]:
-    """The largest measured size that fits, the smallest that does not, and the prediction from the shapes."""
+    """The largest size that fits, the smallest that does not, and the prediction, of the first MAX_FAILURES rows."""
     texts = [
         f"{BY_KEY[row['fitted']].heading} {count(row['largest'])} fits and {count(row['fails_at'])} does not"
         f" ({count(row['predicted'])} predicted)"
@@ -140,7 +140,7 @@ def _bisected(measured: Measured) -> list[Claim]:
 
 
 def _failures(failures: pd.DataFrame) -> list[Claim]:
-    """Where the first run ran out of memory, and what was live then; the document's table has all runs."""
+    """Where the first run without enough memory failed, and what was live then; the document's table has all runs."""
     if failures.empty:
         return []
     failure_row = failures.iloc[0]
@@ -240,7 +240,7 @@ def _failures_table(rows: pd.DataFrame) -> MarkdownTable:
 
 
 def _groups_table(rows: pd.DataFrame) -> MarkdownTable:
-    """(i) One line per group of allocations of one run, with those who made it."""
+    """(i) One line per group of allocations of one run, with the operator and line that made it, if recorded."""
     known_makers = [key for key in MAKERS if (rows[key].fillna("") != "").any()]  # older recordings of GPUs have none
     lines = [
         (

@@ -43,11 +43,11 @@ def result_categories(tables: Tables) -> str:
 
 HEIGHT_PX = 260
 NAMES_AT, LINE = 1.1, 0.06  # of the height: where the names of the phases are, above all areas; between their lines
-LEAST_NAMED = 0.01  # of the step: a phase with a name
+LEAST_NAMED = 0.01  # of the step: the shortest phase that is marked
 
 
 def draw_timeline(tables: Tables) -> Drawing:
-    """Stacked areas, with the phases above: of the run with the highest peak, if possible one with a backward pass."""
+    """The run with the highest peak, if possible one with a backward pass: stacked areas, with the phases above."""
     run, timeline = run_to_draw(tables["memory_peak"]), tables["memory_timeline"]
     moments = timeline[timeline["run"] == run].sort_values("moment", kind="stable")
     unit, unit_name = unit_of(max(moments["live_bytes"], default=0))
@@ -78,7 +78,7 @@ def _areas(rows: pd.DataFrame, unit_name: str) -> alt.Chart:
 
 
 def _phase_marks(moments: pd.DataFrame, top: float) -> tuple[alt.Chart, alt.Chart]:
-    """A line where each phase begins, and its name above all areas."""
+    """A line where each phase begins that is long enough, and its name above all areas."""
     names = moments["phase"].astype("str")
     begins = moments.assign(phase=names)[names.ne(names.shift()) & (names != OUTSIDE)]
     lasts = begins["ms"].shift(-1, fill_value=moments["ms"].max()) - begins["ms"]
@@ -100,7 +100,7 @@ def _peak(rows: pd.DataFrame) -> alt.Chart:
 
 
 def run_to_draw(peaks: pd.DataFrame) -> str | None:
-    """The run with the highest peak among those with a backward pass, else among all; None without runs."""
+    """The run with the highest peak among those with activations at their peak, else among all; None without runs."""
     if peaks.empty:
         return None
     training = peaks[(peaks["category"] == "activations") & (peaks["bytes"] > 0)]
@@ -109,7 +109,7 @@ def run_to_draw(peaks: pd.DataFrame) -> str | None:
 
 
 def _category_rows(moments: pd.DataFrame, unit: int) -> pd.DataFrame:
-    """One row per moment and category, from `start` to `end` in this unit."""
+    """One row per moment and category that ever has bytes, from `start` to `end` in this unit."""
     columns = [name for name in moments if name.endswith("_bytes") and name != "live_bytes"]
     names = {name: name.removesuffix("_bytes").replace("_", " ") for name in columns}
     rows = moments.astype({"phase": "str"}).melt([*LEADING, "moment", "ms", "phase"], columns, "category", "bytes")

@@ -19,7 +19,7 @@ LONGEST_CONTEXT, LARGEST_BATCH = "predicted_longest_context", "predicted_largest
 
 def predicted(row: Mapping[str, Any], key: str) -> int | None:
     """The largest value of this dimension with which the run's estimated peak fits into its GPU, 0 if none does; None
-    for other people's models and without a GPU."""
+    without an estimate (other people's models, several GPUs) and without a GPU."""
     if not (known(row["device_total_bytes"]) and known(row["estimated_peak_bytes"])):
         return None
 
@@ -53,7 +53,8 @@ def memory_block(merged: per_pass.Merged) -> pd.DataFrame:
 
 
 def _predicted_bytes(run: pd.Series, row: dict) -> tuple[int | None, int | None, int | None]:
-    """(what the block keeps, its gradients, a residual activation), in bytes; None if the shapes do not tell."""
+    """(what the block keeps, its gradients, a residual activation), in bytes; None if the shapes do not tell. The first
+    two are None without a backward pass, the first also with checkpoints."""
     shape = ideal.shape_of_run(run)
     if shape is None:
         return None, None, None
@@ -63,7 +64,7 @@ def _predicted_bytes(run: pd.Series, row: dict) -> tuple[int | None, int | None,
 
 
 def memory_operations(merged: per_pass.Merged) -> pd.DataFrame:
-    """(i) One row per run, part, operator and line: what they keep in the block of `memory_block`, the most first."""
+    """(i) One row per run, part, operator and line: what they keep in the run's block of `memory_block`, most first."""
     chosen = memory_block(merged)[["run", "block"]]
     rows = merged["memory_activations"].merge(chosen, on=["run", "block"])
     total = rows.groupby("run")["bytes"].transform("sum")
@@ -124,7 +125,7 @@ def memory_room(merged: per_pass.Merged) -> pd.DataFrame:
 
 
 def memory_fits(merged: per_pass.Merged) -> pd.DataFrame:
-    """(i) The merged table `largest`; of runs in memory_room predicted by the present formulas, as there."""
+    """(i) The merged table `largest`, with the predictions of memory_room where it has the run with as much memory."""
     table, room = merged["largest"].reset_index(drop=True), memory_room(merged).set_index("run")
     for dimension, column in PREDICTED_SIZES:
         is_same = (table["fitted"] == dimension.key) & (

@@ -29,7 +29,7 @@ MEMORY_HEADINGS = {
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """(j) The largest saving and its cost; then what fits, the lowest peak, and the cost in time."""
+    """(j) The largest saving and its cost; then what fits, the lowest peak, the cost in time, and recomputation."""
     steps, memory_rows = gains.whole_steps(measured.tables["checkpoint_times"]), measured.tables["checkpoint_memory"]
     if not (memory_rows["status"] == COMPLETE).any():
         return [NO_ANSWER]
@@ -41,7 +41,7 @@ def sentences(measured: Measured) -> list[Claim]:
 
 
 def _largest_saving(both: pd.DataFrame) -> list[Claim]:
-    """The largest saving of memory, and how much longer that step takes."""
+    """The largest relative saving of memory, and how much longer that step takes; [] unless both are known of a run."""
     for peak in PEAKS:
         ratios = (both[peak] / both[f"base_{peak}"]).astype("float64").where(both["speed_up"].notna())
         if ratios.notna().any():
@@ -98,8 +98,8 @@ def _recomputation(checkpointed: pd.DataFrame, measured: Measured) -> list[Claim
 
 
 def _fitting_values(memory_rows: pd.DataFrame) -> list[Claim]:
-    """Each configuration that runs out of memory without checkpoints, and the values with which it does not: more than
-    MAX_NAMED as a number."""
+    """Each configuration that runs out of memory without checkpoints, with its modes, and the values with which it fits
+    in all of these: more than MAX_NAMED as a number."""
     failed = memory_rows[(memory_rows[CHECKPOINT.key] == CHECKPOINT.default) & (memory_rows["status"] == OUT_OF_MEMORY)]
     keys, modes = keys_without(CHECKPOINT.key), MODE.key if memory_rows[MODE.key].nunique() > 1 else None
     claims = []

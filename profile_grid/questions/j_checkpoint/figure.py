@@ -24,8 +24,8 @@ TITLES = {  # the first that any run has
 
 
 def time_and_memory(memory_rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """One row per timed run with its memory in GiB, and the column of that: the measured peak of tensors, else the
-    recorded peak, else the bytes kept according to the shapes."""
+    """(one row per timed run with its memory `gib`, the column of that): the first of TITLES in which any run has a
+    value."""
     source = column_with_values(memory_rows, [*TITLES])
     values = memory_rows[CHECKPOINT.key].map(CHECKPOINT.name_of)
     rows = memory_rows.assign(gib=memory_rows[source] / GIBIBYTE, **{VALUE: values})
@@ -72,7 +72,8 @@ def _panel(rows: pd.DataFrame, series: Series, title: str) -> alt.LayerChart:
 
 
 def result_checkpoint(tables: Tables) -> str:
-    """How much longer a step takes with the fewest blocks per checkpoint, and its memory as a share."""
+    """How many times as long a step takes with the fewest blocks per checkpoint that slow any step clearly, and in what
+    share of the memory."""
     rows, _ = time_and_memory(tables["checkpoint_memory"])
     steps = whole_steps(tables["checkpoint_times"])
     steps = steps[steps["verdict"] == evidence.SLOWER]
@@ -111,7 +112,7 @@ def draw_peak(tables: Tables) -> Drawing:
 
 
 def result_peak(tables: Tables) -> str:
-    """The value with the lowest peak, in the configuration with the most memory."""
+    """The value with the lowest peak, in the configuration with the highest peak of all."""
     memory_rows = tables["checkpoint_memory"]
     source = column_with_values(memory_rows)
     rows = memory_rows[memory_rows[source].notna()]

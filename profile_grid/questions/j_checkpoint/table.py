@@ -25,8 +25,8 @@ def column_with_values(rows: pd.DataFrame, names: Sequence[str] = PEAKS) -> str:
 
 
 def checkpoint_times(merged: Merged) -> pd.DataFrame:
-    """(j) One row per checkpointed run and phase: its time, that without checkpoints, and the speed-up (below one) that
-    the FLOPs of recomputation explain."""
+    """(j) One row per checkpointed run and phase: its time, that without checkpoints, and the speed-up (at most one)
+    that the FLOPs of recomputation explain."""
     table = ratios.times_with_base(merged, CHECKPOINT)
     runs = merged["runs"].set_index("run")
     pairs = zip(table["run"], table["phase"], strict=True)
@@ -67,7 +67,7 @@ def _recomputed_share(merged: Merged) -> pd.Series:
 
 
 def _ideal_ratio(run: pd.Series, phase: str) -> float | None:
-    """FLOPs of the matrix products of a phase ÷ those with recomputation; None for other people's models."""
+    """FLOPs of the matrix products of a phase ÷ those with recomputation, at most 1; None for other people's models."""
     shape = shape_of_run(run)
     if shape is None:
         return None

@@ -29,7 +29,7 @@ def sentences(measured: Measured) -> list[Claim]:
 
 
 def _steady(enough: pd.DataFrame) -> pd.DataFrame:
-    """The runs whose steps scatter less than the tolerance; for the others no number of warm-up steps is enough."""
+    """The runs whose mean is known to within TOLERANCE; how many warm-up steps are enough for others is not known."""
     return enough[enough["tolerance"] <= TOLERANCE]
 
 
@@ -49,7 +49,7 @@ def _lead(enough: pd.DataFrame) -> Claim:
 
 
 def _unsteady(enough: pd.DataFrame) -> list[Claim]:
-    """The runs whose steps scatter more than the tolerance."""
+    """The runs whose mean is not known to within TOLERANCE."""
     rows = enough.drop(_steady(enough).index)
     if rows.empty:
         return []
@@ -74,7 +74,7 @@ def _more_needed(enough: pd.DataFrame) -> list[Claim]:
 
 
 def _phase(enough: pd.DataFrame) -> list[Claim]:
-    """The phase that prolongs the first step most, of the runs whose first step takes longer than the steps vary."""
+    """The phase that prolongs the first step most, of runs whose first step is longer by more than their tolerance."""
     steps = whole_steps(enough)
     prolonged_runs = steps.loc[steps["first_ratio"] > 1 + steps["tolerance"], "run"]
     phases = enough[(enough["phase"] != WHOLE_STEP) & enough["run"].isin(prolonged_runs)]
@@ -146,7 +146,7 @@ def _reports_table(rows: pd.DataFrame) -> MarkdownTable:
 
 
 def _causes_table(rows: pd.DataFrame) -> MarkdownTable:
-    """One line per cause of time in the first step of a run."""
+    """One line per cause: its time in the first step of a run, in later steps, and the difference."""
     lines = tuple(
         (
             escaped(row["cause"]), *(significant(row[name]) for name in ("first_ms", "later_ms", "extra_ms")),

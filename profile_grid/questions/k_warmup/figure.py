@@ -14,7 +14,7 @@ from profile_grid.study.stages import TIMING
 from profile_grid.tables.gains import LEADING_KEYS, whole_steps
 
 HEIGHT_PX = 190
-OUTLIER = 1.1  # a step that takes this many times the mean of its run is numbered
+OUTLIER = 1.1  # times the mean of its run: the slowest measured step of a panel is numbered from here on
 
 
 def draw(tables: Tables) -> Drawing:
@@ -37,8 +37,8 @@ def draw(tables: Tables) -> Drawing:
 
 
 def every_step(tables: Tables) -> pd.DataFrame:
-    """Warm-up and measured steps of every run that has both, numbered consecutively: `number`, `ratio` to the measured
-    mean."""
+    """Warm-up and measured steps of every run that has both: consecutive `number` from 0, `ratio` to the mean of the
+    measured ones, and `begins`, where these begin."""
     warmup, measured = (whole_steps(tables[name]) for name in ("warmup_steps", "steps"))
     mean, warmup_counts = measured.groupby("run")["ms"].mean(), warmup.groupby("run")["step"].count()
     with_both = {*mean.index} & {*warmup_counts.index}
@@ -68,7 +68,7 @@ def _panel(rows: pd.DataFrame, y: LogAxis, series: Series) -> alt.LayerChart:
 
 
 def result(tables: Tables) -> str:
-    """The duration of the first steps, relative to the mean."""
+    """The times of the first and of the second step, relative to the mean of the measured ones."""
     rows = every_step(tables)
     first, second = (rows[rows["number"] == number]["ratio"] for number in (0, 1))
     second = f", the second {interval(second, significant)} times" if len(second) else ""

@@ -15,8 +15,8 @@ KEYS = ["run", "phase"]
 
 
 def warmup_reports(merged: Merged) -> pd.DataFrame:
-    """(k) One row per run, phase and number of warm-up steps, up to the number that were run: mean and standard
-    deviation of the steps that follow, as many as were measured."""
+    """(k) One row per run, phase and number of warm-up steps, from 0 to those that were taken: mean and standard
+    deviation of the steps that follow, as many as were measured, and the ratio to the mean after all."""
     warmup, measured = (merged[name] for name in ("warmup_steps", "steps"))
     rows, measured_ms = [], {key: times.tolist() for key, times in measured.groupby(KEYS, sort=False)["ms"]}
     for key, warmup_rows in warmup.groupby(KEYS, sort=False):

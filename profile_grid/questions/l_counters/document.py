@@ -63,7 +63,7 @@ def _lead(kernels: pd.DataFrame) -> Claim:
 
 
 def _furthest(measured: Measured, kernels: pd.DataFrame) -> Claim:
-    """The kernel configuration that loses most time to its nearest roof."""
+    """The kernel configuration that would save the most time at its nearest roof."""
     roof_share = kernels[["compute_share", "memory_share"]].max(axis=1).clip(upper=1.0)
     lost_ms = kernels["gpu_time_ms"] * (1 - roof_share)
     row = kernels.loc[lost_ms.idxmax()]
@@ -76,7 +76,7 @@ def _furthest(measured: Measured, kernels: pd.DataFrame) -> Claim:
 
 
 def _softmax(measured: Measured) -> list[Claim]:
-    """Bytes and rate of the softmax of one layer, if a run has that part."""
+    """GB of DRAM that the softmax of one layer moves in the forward phase, and the share of the roof; [] if unknown."""
     sums, layers = measured.tables["counter_sums"], measured.runs.set_index("run")["num_layers"]
     softmax = sums[(sums["by"] == "part") & (sums["phase"] == FORWARD) & (sums["name"] == SOFTMAX)]
     gb_per_layer = softmax["dram_bytes"].astype("float64") / softmax["run"].map(layers).astype("float64") / 1e9
@@ -137,7 +137,7 @@ MAX_KERNELS, MAX_PARTS = 8, 10  # of a run
 
 
 def tables(measured: Measured) -> list[Part]:
-    """(l) The work of the kernels, parts and phases with the longest times; FLOPs of matrix multiplies; roofs."""
+    """(l) What limits each run; the work of the longest kernels and parts, and of phases; FLOPs; roofs."""
     return [
         ("What limits the time of the kernels of a run", _limits_table(measured)),
         ("The kernels with the most time in a single pass, separately for each launch grid, and what limits them",

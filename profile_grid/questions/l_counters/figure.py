@@ -12,12 +12,12 @@ from profile_grid.study import dimensions, stages
 
 VERDICTS = (COMPUTE, MEMORY, LATENCY, TOO_SMALL)
 WIDTH_PX, HEIGHT_PX, COLUMNS, MAX_PANELS = 215, 190, 2, 12
-LEAST_AREA, AREA = 12, 600  # of a marker; of one with all the time
+LEAST_AREA, AREA = 12, 600  # of a marker without time; what a marker with all the time has in addition
 
 
 def draw(tables: panels.Tables) -> panels.Drawing:
     """A panel per configuration: FLOP/s against FLOP per byte of DRAM in its fullest mode, a marker per kernel and size
-    of launch, whose area is its share of the time."""
+    of launch, whose area grows with its share of the time."""
     runs, roofs, kernels = tables["runs"], tables["counter_roofs"], _kernels_drawn(tables)
     runs_with_counters = runs[runs[stages.COUNTERS.status_column] != stages.NOT_ASKED]
     points = kernels[(kernels["flop_per_s"] > 0) & (kernels["flops_per_byte"] > 0)]
@@ -79,7 +79,7 @@ def _panel(points: pd.DataFrame, roofs: pd.DataFrame, series: Series) -> alt.Lay
 def _roof(
     x: LogAxis, y: LogAxis, name: str, height: float, slope: float, dashed: bool, channels: dict
 ) -> list[alt.Chart]:
-    """The upper limit for kernels of this kind as a line, with its name if it was measured."""
+    """The upper limit for kernels of this kind as a line: dashed from the data sheet, else with its name and height."""
     bend = height / slope if pd.notna(slope) else x.low
     ends = sorted({max(x.low, y.low / slope if pd.notna(slope) else x.low), min(max(bend, x.low), x.high), x.high})
     heights = [min(height, end * slope) if pd.notna(slope) else height for end in ends]
@@ -94,7 +94,7 @@ def _roof(
 
 
 def result(tables: panels.Tables) -> str:
-    """The share of the roofs that the kernels reach, weighted by time."""
+    """The share of their nearer roof that the kernels of a run reach, weighted by time."""
     kernels = _kernels_drawn(tables)
     weighted = kernels[["compute_share", "memory_share"]].max(axis=1).clip(upper=1.0) * kernels["share"]
     mean = weighted.groupby(kernels["run"]).sum()

@@ -37,7 +37,8 @@ def padded_ratio(ratio: float, kernels: Mapping[str, float], products: Sequence[
     each kernel computed. Which kernel computed which product, and which way the tile lay, is unknown.
 
     Of the ratios of all assignments, the largest that does not exceed the counted `ratio`, else the smallest. NaN if
-    the names do not give a tile for every product. Kernels without a tile sum the results of others.
+    the kernels with a tile in their names do not compute every product, or not a whole number each. Kernels without a
+    tile sum the results of others.
     """
     tiles = {name: tile for name in kernels if (tile := tile_of(name))}
     if sum(kernels[name] for name in tiles) != len(products) or any(kernels[name] % 1 for name in tiles):
@@ -105,7 +106,7 @@ def counter_matmuls(merged: per_pass.Merged) -> pd.DataFrame:
 
 
 def _compared(row: dict, shape: ModelShape, kernels: dict[tuple, dict[str, float]]) -> tuple:
-    """(counted ÷ from the shapes, in tiles ÷ from the shapes, whether these two agree)."""
+    """(counted ÷ from the shapes, in tiles ÷ from the shapes, whether these agree); NaN if a launch is not counted."""
     if row["counted_share"] < 1:
         return math.nan, math.nan, None
     ratio, pass_name, part = row["counted_flops"] / row["shape_flops"], row["pass"], row["part"]

@@ -14,8 +14,8 @@ SUMS = ["launches", "total_ns", "counted_ns", *WORK]
 
 
 def counter_sums(merged: Merged) -> pd.DataFrame:
-    """(l) One row per run and phase, class, part of the model, and range, for a single pass. Raises NotConserved unless
-    each of the four sums equals the time of all kernels."""
+    """(l) The work of a single pass: one row per run for each of its phases, classes, parts of the model (by pass), and
+    ranges. Raises NotConserved unless each of these four adds up to the time of all kernels."""
     rows = with_parts(merged["counter_ranges"])
     phases = {"class": pd.Series(ALL_PHASES, rows.index), "part": rows["pass"]}
     groups = []
@@ -33,7 +33,7 @@ def counter_sums(merged: Merged) -> pd.DataFrame:
 
 
 def roofs_by_run(merged: Merged) -> dict[str, Roofs]:
-    """The measured roofs by run."""
+    """The measured roofs by run, None where one was not measured."""
     roofs = {}
     for run, rows in merged["roofs"].groupby("run", sort=False):
         rates = rows.dropna(subset="reached_per_s").set_index("roof")["reached_per_s"]
@@ -45,13 +45,13 @@ def with_parts(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows by range, with the pass and the part of each."""
     rows = texts.as_texts(rows)
     places = model_parts.ranges_with_parts(rows)
-    is_optimizer = ~places["phase"].isin((FORWARD, LOSS, BACKWARD))  # the optimizer: a pass of its own, without parts
+    is_optimizer = ~places["phase"].isin((FORWARD, LOSS, BACKWARD))  # and others: each a pass of its own
     places.loc[is_optimizer, "pass"] = places["phase"]
     return rows.merge(places, on=model_parts.KEY_COLUMNS, how="left", validate="many_to_one")
 
 
 def per_pass_with_rates(table: pd.DataFrame, merged: Merged) -> pd.DataFrame:
-    """The table with sums of a single pass (the mean over the measured steps) and its rates and shares of the roofs."""
+    """The table with its work, launches (`invocations`) and time per pass, and the rates and shares of the roofs."""
     steps = table["run"].map(merged.captured_steps).astype("float64")
     table = table.assign(
         invocations=table["launches"] / steps,

@@ -23,7 +23,7 @@ COLUMNS = {  # column: heading, factor
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """(m) The energy of a token; by mode, by context, power, energy while waiting, and the accuracy of the counter."""
+    """(m) The energy of a token; then energy while waiting, by mode and context, power, and the counter's accuracy."""
     rows, runs = measured.tables["energy_use"], measured.runs
     missing_runs = int((~runs[ENERGY.status_column].isin((COMPLETE, NOT_ASKED))).sum())
     if rows.empty:
@@ -41,7 +41,7 @@ def millijoules(joules: float) -> str:
 
 
 def _saving(pairs: pd.DataFrame) -> Claim:
-    """The largest saving of energy by a precision, in the mode with the most phases."""
+    """The largest saving of energy per token by a precision, in the fullest mode with runs to compare."""
     mode = next(mode for mode in FULLEST_FIRST if (pairs["mode"] == mode).any())
     row = pairs.loc[pairs.loc[pairs["mode"] == mode, "share_of_base"].idxmin()]
     configuration = config_in_words(row.to_dict() | {PRECISION.key: PRECISION.default})
@@ -93,7 +93,7 @@ def _power(rows: pd.DataFrame, measured: Measured) -> Claim:
 
 
 def _idle_energy(rows: pd.DataFrame) -> list[Claim]:
-    """The energy of idle power while the GPU waits for the host, in the launch-bound runs."""
+    """The energy of idle power while the GPU waits for the host, in the launch-bound runs; in all, if none is."""
     if rows["waiting_share"].isna().all():
         return []
     bound_runs = rows[rows["launch_bound"]]

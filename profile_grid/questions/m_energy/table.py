@@ -28,7 +28,7 @@ def energy_use(merged: Merged) -> pd.DataFrame:
 
 
 def _runs_found_launch_bound(merged: Merged) -> pd.Series:
-    """The runs whose diagnosis, which is of a profiled step, has a finding of this rule."""
+    """The runs whose diagnosis, which is of profiled steps, has a finding of LAUNCH_BOUND_RULE."""
     findings = merged["findings"]
     return findings.loc[(findings["code"] == LAUNCH_BOUND_RULE) & ~findings["abstained"].astype("bool"), "run"]
 

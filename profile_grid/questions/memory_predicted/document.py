@@ -14,7 +14,7 @@ MAX_COMPONENTS = 4  # of a run, in the table
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """How many runs fit by the shapes; whether measurements agree; the largest run and its largest component."""
+    """How many runs fit by the shapes; whether measurements agree; the highest peak; errors of the predictions."""
     table = measured.tables["memory_predicted"]
     runs = table.drop_duplicates("run")
     if runs.empty:
@@ -66,7 +66,7 @@ def _highest_peak(table: pd.DataFrame) -> Claim:
 
 
 def _errors(runs: pd.DataFrame) -> list[Claim]:
-    """How far the predicted peaks are from the bytes that were allocated."""
+    """How far the predicted peaks are from the measured ones, in percent with a sign."""
     measured = runs[runs["measured_peak_bytes"].notna()]
     if measured.empty:
         return []

@@ -14,7 +14,7 @@ from profile_grid.tables.per_pass import Merged
 
 
 def memory_predicted(merged: Merged) -> pd.DataFrame:
-    """One row per run of this project's model and component, the largest first."""
+    """One row per component of each run whose sizes give a shape, the largest component of a run first."""
     rows = []
     for run in merged["runs"].to_dict("records"):
         shape = declared_shape(run)

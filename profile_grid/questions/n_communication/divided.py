@@ -36,8 +36,8 @@ def column_of(category: str) -> str:
 
 
 def communication_volume(merged: Merged) -> pd.DataFrame:
-    """(n) One row per run on several GPUs and operation: its bytes in a step of a rank, and those on each link of a
-    ring; empty if one size is unknown."""
+    """(n) One row per run on several GPUs and operation: its calls and bytes in a step of a rank, and the bytes on each
+    link of a ring; NaN bytes if one size is unknown."""
     rows = merged["collectives"]
     size, bus_factor = numbers(rows["bytes"]), numbers(rows["bus_gb_per_s"]) / numbers(rows["algorithm_gb_per_s"])
     steps = rows[["run", "rank", "device", "step"]].drop_duplicates().groupby("run").size()
@@ -50,7 +50,7 @@ def communication_volume(merged: Merged) -> pd.DataFrame:
 
 
 def communication_gathers(merged: Merged) -> pd.DataFrame:
-    """(n) One row per run with all-gathers, pass and layer: how often, and by how much, its computation waited."""
+    """(n) One row per run with all-gathers, pass and layer: how often and how long its computation waited for them."""
     rows = merged["layer_gathers"]
     late_ms = numbers(rows["lateness_ns"]) / 1e6
     table = rows.assign(late_ms=late_ms, is_late=late_ms > 0).groupby(["run", "pass", "layer"], sort=False)

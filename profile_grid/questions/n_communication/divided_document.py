@@ -16,7 +16,8 @@ LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key, GPUS.key, PARALLEL.key)
 
 
 def memory_claims(table: pd.DataFrame) -> list[Claim]:
-    """The least and the most memory of a step, of runs on as many GPUs that do the same work."""
+    """The least and the most memory that the fullest rank needs before the optimizer, of the first runs on several GPUs
+    that do the same work; [] without two."""
     step = table[(table["moment"] == BEFORE_OPTIMIZER) & (table["at"] == PEAK_BEFORE) & (table[GPUS.key] > 1)]
     keys = keys_without(PARALLEL.key, OPTIMIZER.key)
     fullest_ranks = step.loc[step.groupby("run", sort=False)["all_bytes"].idxmax()] if len(step) else step
@@ -34,7 +35,7 @@ def memory_claims(table: pd.DataFrame) -> list[Claim]:
 
 
 def gathers_claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """By run, in how many layers the all-gather was late in at least one step; a single run is named by `parallel`."""
+    """By run, in how many blocks an all-gather was late in any step, and how late; `parallel` names a single run."""
     runs = table.groupby("run", sort=False)
     for _, rows in runs:
         late = {name: rows[(rows["pass"] == name) & (rows["late"] > 0)] for name in (FORWARD, BACKWARD)}

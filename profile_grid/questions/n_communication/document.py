@@ -27,7 +27,7 @@ NO_BASE = "no run on one GPU has this batch"
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """(n) Scaling and its losses; the cost without a profiler, exposed communication, bandwidth, correctness."""
+    """(n) Scaling, errors of the first step; then costs, exposed communication, losses, memory, gathers, bandwidth."""
     scaling = measured.tables["communication_scaling"]
     claims = [
         *_scaling(scaling, WEAK),
@@ -76,7 +76,7 @@ def _scaling(table: pd.DataFrame, kind: str) -> list[Claim]:
 
 
 def _cost(every: pd.DataFrame) -> list[Claim]:
-    """The time that communication adds to a step, if it exceeds the differences between processes of the same work."""
+    """In how many runs communication clearly prolongs a step, by which share, and how much processes vary otherwise."""
     times = every.dropna(subset=["cost_ms"])
     if times.empty:
         return []
@@ -141,7 +141,7 @@ def _bandwidth(measured: Measured) -> list[Claim]:
 
 
 def _loss_differences(table: pd.DataFrame) -> list[Claim]:
-    """Whether several GPUs compute the same as one."""
+    """Whether the losses on several GPUs are those on one; [] if none was compared."""
     compared = table[table["within_precision"].notna()]
     if compared.empty:
         return []
@@ -173,8 +173,8 @@ def _first_step_errors(table: pd.DataFrame) -> list[Claim]:
 
 
 def tables(measured: Measured) -> list[Part]:
-    """(n) Steps with and without communication, ranks, collectives, bytes, memory, all-reduce alone, losses, errors of
-    the first step, and scaling."""
+    """(n) Steps with and without communication, ranks, collectives, bytes, late all-gathers, memory, all-reduce alone,
+    losses, errors of the first step, and scaling."""
 
     def table_of(name: str, columns: Sequence, words: int = 0) -> MarkdownTable:
         return rows_table(measured.tables[f"communication_{name}"], LEADING_KEYS, columns, words)
@@ -207,7 +207,7 @@ def _step(row: dict) -> str:
 
 
 def _steps_table(measured: Measured) -> MarkdownTable:
-    """(n) One line per run and rank: the parts of a captured step, and its communication in total."""
+    """(n) One line per run, rank and device: the parts of a captured step, and its communication in total."""
     headings = (
         "compute, ms", "exposed communication, ms", "exposed memory, ms", "idle, ms", "step, ms", "communication, ms",
         "transfer, ms", "waiting, ms",
@@ -222,7 +222,7 @@ def _steps_table(measured: Measured) -> MarkdownTable:
 
 
 def _collectives_table(measured: Measured) -> MarkdownTable:
-    """(n) One line per run, size and bucket; only the longest if there are many."""
+    """(n) One line per run, operation, size and bucket: at most MAX_COLLECTIVES, those with the most time in a step."""
     rows = measured.tables["communication_collectives"]
     if len(rows) > MAX_COLLECTIVES:
         longest = (rows["duration_ms"] * rows["per_step"]).nlargest(MAX_COLLECTIVES).index
@@ -246,7 +246,7 @@ def _collectives_shown(measured: Measured) -> str:
 
 
 def _verdict(row: dict) -> str:
-    """Whether the losses equal those of one GPU, in words."""
+    """Whether the losses equal those of one GPU, in words, or that there is no such run."""
     if not known(row["within_precision"]):
         return NO_BASE
     if row["within_precision"]:

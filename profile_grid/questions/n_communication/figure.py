@@ -20,9 +20,9 @@ NO_TIMES = "No run on several GPUs was timed with and without communication."
 
 
 def costs(tables: Tables) -> pd.DataFrame:
-    """One row per timed run, the most expensive first: `bar` names its work, `cost_share` of a step, `low` and `high`
-    one standard deviation between processes without communication from it, and `clarity`: whether it exceeds their
-    differences."""
+    """One row per run with a known cost, the most expensive first: `bar` names its work; `low` and `high` are one
+    standard deviation between processes without communication below and above its `cost_share` of a step; `clarity`
+    says whether the cost is clear."""
     times = tables["communication_times"]
     times = times[times["cost_share"].notna()].sort_values("cost_share", ascending=False, kind="stable")
     spread = times["baseline_spread"].fillna(0.0) * times["baseline_ms"] / times["mean_ms"]
@@ -69,7 +69,7 @@ def _costs(rows: pd.DataFrame, series: Series) -> alt.LayerChart:
 
 
 def result_costs(tables: Tables) -> str:
-    """The clear costs, and the number of runs without one."""
+    """The clear costs, and in how many runs there is one."""
     rows = costs(tables)
     clear = rows[rows["clarity"] == CLEAR]
     if clear.empty:
@@ -84,7 +84,7 @@ NOT_MEASURED = "No run measured all-reduce without a model (stages: [all_reduce]
 
 
 def draw_all_reduce(tables: Tables) -> Drawing:
-    """Points at the mean times; the last bandwidth after each line."""
+    """Bus bandwidth against size, a line per number of GPUs, followed by the bandwidth of its largest size."""
     runs, rows = tables["runs"], tables["communication_all_reduce"]
     stage_runs = runs[runs[STAGE.status_column] != NOT_ASKED]
     return Frame((GPUS.key,), NOT_MEASURED).drawing(rows, runs, runs_without_results(stage_runs, STAGE), _bandwidths)
@@ -124,7 +124,7 @@ def _spread_out(texts: pd.DataFrame, y: LogAxis) -> pd.DataFrame:
 
 
 def result_all_reduce(tables: Tables) -> str:
-    """The bandwidth of the largest size, by number of GPUs."""
+    """The bus bandwidth of the largest size, by number of GPUs."""
     rows = tables["communication_all_reduce"]
     largest = rows[rows["bytes"] == rows["bytes"].max()]
     parts = [

@@ -23,7 +23,8 @@ def communication_scaling(merged: per_pass.Merged) -> pd.DataFrame:
 
 
 def _scaled(steps: pd.DataFrame, kind: str) -> pd.DataFrame:
-    """Efficiency 1 is n times as fast with the same batch, and as fast with n times the batch."""
+    """The steps on several GPUs that have a counterpart on one, with it. An efficiency of 1 is n times as fast with the
+    same batch (strong), or as fast with n times the batch (weak)."""
     is_several = steps[GPUS.key] > 1
     keys = keys_without(GPUS.key, PARALLEL.key, OPTIMIZER.key, BATCH_SIZE.key)
     base = steps.loc[~is_several, ["run", *keys, BATCH_SIZE.key, *TIME_COLUMNS]]

@@ -52,7 +52,7 @@ def roofline(runs: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gpu_seconds_by_part(ranges: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """By run, the GPU seconds per forward pass by the last name of each range path."""
+    """By run and innermost range: GPU seconds in one forward pass."""
     forward = ranges[ranges["phase"] == names.FORWARD]
     keys = [forward["run"], forward["range"].map(innermost)]
     total_ns = forward["gpu_time_ns"].groupby(keys, observed=True).sum()
@@ -64,9 +64,9 @@ def _gpu_seconds_by_part(ranges: pd.DataFrame) -> dict[str, dict[str, float]]:
 
 
 def draw_roofline(tables: Tables) -> Drawing:
-    """A panel of FLOP/s against FLOP per byte for each part whose FLOPs the shapes give; below, bytes/s of all parts.
+    """A facet per part whose FLOPs the shapes give, of FLOP/s against FLOP per byte; below these, bytes/s of all parts.
 
-    The peaks are those of the panel's precision: a panel has one.
+    There is such a panel per precision and further dimension that varies, so its peaks are those of one precision.
     """
     runs = tables["runs"]
     points = roofline(runs, tables["ranges"])
@@ -121,7 +121,7 @@ def _flops_panel(
 
 
 def _roof(x: LogAxis, y: LogAxis, peaks: Peaks, rate: float, channels: dict) -> list[alt.Chart]:
-    """The upper limit of all parts as a line, with its value."""
+    """The upper limit of all parts as a line, with the peak FLOP/s."""
     corners = sorted({x.low, min(max(rate / peaks.memory_bytes_per_s, x.low), x.high), x.high})
     heights = [min(rate, corner * peaks.memory_bytes_per_s) for corner in corners]
     line = pd.DataFrame({"flop_per_byte": corners, "flop_per_s": heights})
@@ -152,13 +152,13 @@ def _bytes_panel(points: pd.DataFrame, peaks: Peaks | None, series: Series) -> a
 
 
 def _peaks_named(points: pd.DataFrame) -> list[str]:
-    """A sentence on the peaks of each precision of these parts."""
+    """A sentence on the peaks for each device and precision of these parts, or that they are not known."""
     pairs = points[["device_name", "precision"]].drop_duplicates().itertuples(index=False)
     return [peaks_in_words(device if known(device) else None, precision) for device, precision in pairs]
 
 
 def result_roofline(tables: Tables) -> str:
-    """The FLOP/s and bytes/s that the parts reach."""
+    """The FLOP/s that the parts reach, from the lowest to the highest."""
     points = roofline(tables["runs"], tables["ranges"])
     return f"The parts of the forward pass reach {interval(points['flop_per_s'], rate_in_words)}"
 

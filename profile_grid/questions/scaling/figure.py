@@ -30,7 +30,7 @@ def step_times(runs: pd.DataFrame, timings: pd.DataFrame) -> pd.DataFrame:
 
 
 def growth(times: pd.DataFrame, against: str) -> list[float]:
-    """The ratio of the times of a step when the size doubles, of each line, between its two largest sizes."""
+    """By what factor a step takes longer if the size doubles, of each line with two sizes, between its two largest."""
     factors = []
     for _, line in times.dropna(subset=against).groupby(keys_without(AGAINST[against]), sort=False, dropna=False):
         sizes = line.drop_duplicates(against).nlargest(2, against)

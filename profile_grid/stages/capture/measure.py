@@ -1,7 +1,8 @@
 """One run under a profiler: Nsight Systems, or PyTorch's own if there is no nsys or no GPU.
 
-A job leaves one JSON that says how it ended and, if it ended well, the SQLite of the capture without anything private
-(kernel_tables.reading.publishable). An incomplete capture is attempted once more; then its reason is the result.
+A job leaves one JSON that says how it ended, and an SQLite: if it ended well, the capture without anything private
+(kernel_tables.reading.publishable), else the reason. An incomplete capture is attempted once more; then its reason is
+the result.
 """
 
 import shutil
@@ -38,8 +39,8 @@ def chosen_backend(backend: str, device: str) -> str:
 
 
 def measure(job: Job) -> dict:
-    """The content of capture.json. On success capture.sqlite, and nsys's report, are in the job's folder; otherwise
-    capture.sqlite holds one table that says why there is no capture.
+    """The content of capture.json. On success capture.sqlite, and nsys's report, are in the job's folder, of every
+    rank; otherwise capture.sqlite only says why there is no capture, and of what.
 
     Raises ProgramFailed if the measured program crashes: that is never a result.
     """
@@ -60,8 +61,8 @@ def measure(job: Job) -> dict:
 
 
 def last_attempt(job: Job, backend: str) -> tuple[Attempt, Path, int]:
-    """(attempt, folder with its files, number from 1) of the first attempt without a problem (it may have run out of
-    memory), or of the last one."""
+    """(attempt, folder with its files, number from 1) of the first attempt without a problem (it may still lack times,
+    as when memory ran out), or of the last one."""
     attempt_once = nsys_attempt if backend == "nsys" else torch_attempt
     for number in range(1, CAPTURE.attempts + 1):
         folder = job.scratch / f"attempt-{number}"

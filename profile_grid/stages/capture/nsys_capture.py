@@ -2,7 +2,7 @@
 
 nsys may be missing or unable to run, fail, hang, end well without a report, or write one that lacks kernels or ranges.
 Each of these is a problem in words of this project, so that runs with one cause have one reason; the log has the output
-of nsys. Only a crash of the program itself raises.
+of nsys. Only a crash of the program itself, or a change of its code, raises.
 """
 
 import os
@@ -110,7 +110,7 @@ def _problem_of_ranks(job: Job, folder: Path, results: list[dict], outcome: prog
 
 
 def _problem_without_result(job: Job, outcome: programs.ProcessExit) -> Problem:
-    """Why nsys caused the program to write no result; raises ProgramFailed if the program crashed."""
+    """Why nsys caused the program to write no result; raises ProgramFailed if it crashed, or if its code was edited."""
     if outcome.timed_out:
         text = f"killed at the time limit of {job.time_limit_s:g} s, before the program had written its result"
         return Problem("time_limit", text)
@@ -126,7 +126,7 @@ def _problem_without_result(job: Job, outcome: programs.ProcessExit) -> Problem:
 def _problem_of_report(
     job: Job, folder: Path, program: dict, outcome: programs.ProcessExit, rank: int
 ) -> Problem | None:
-    """Why the report of a rank is an incomplete capture, or None; on the way it becomes `folder`/capture.sqlite."""
+    """Why the report of a rank is an incomplete capture, or None; on the way, its SQLite is made in `folder`."""
     report, sqlite = (folder / ranks.rank_filename(name, rank) for name in (REPORT, SQLITE))
     export = folder / "export.sqlite"
     if not report.exists() or report.stat().st_size == 0:

@@ -1,8 +1,8 @@
-"""The tables of one run, from its capture: kernels, phases and ranges by measured step.
+"""The tables of one run, from its capture: kernels, phases and ranges by measured step, and findings.
 
 The measured program opens `measure` > `step` > a phase (forward, loss, backward, optimizer, synchronize) > the parts of
 the model. A kernel is counted in the step and phase that were open when it was launched. All times are integer
-nanoseconds.
+nanoseconds, except means.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,7 +29,7 @@ from profile_grid.tables.names import MEASURE, OUTSIDE, STEP, WHOLE_STEP
 
 
 def measured_activities(trace: Trace) -> pd.DataFrame:
-    """One row per kernel and memory operation of the measured window, with step (-1 outside of all), phase and
+    """One row per activity of the measured window, on a CPU per operator, with step (-1 outside of all), phase and
     range."""
     is_measured = trace.enclosing(MEASURE) >= 0
     activities, step_instances = trace.activities()[is_measured], trace.enclosing(STEP)[is_measured]
@@ -42,7 +42,7 @@ def measured_activities(trace: Trace) -> pd.DataFrame:
 
 
 def measured_ranges(trace: Trace) -> pd.DataFrame:
-    """One row per range instance inside a measured step, the step's own first, with `step`, `phase` and `range`."""
+    """One row per range instance of a measured step, its own included, by start; with `step`, `phase` and `range`."""
     instances = trace.range_instances()
     is_in_step = np.array([MEASURE in path and STEP in path for path in trace.paths], dtype=bool)
     instances = instances[is_in_step[instances["path_id"]]].sort_values(["start_ns", "instance"])
@@ -56,7 +56,8 @@ def measured_ranges(trace: Trace) -> pd.DataFrame:
 
 
 def kernel_table(activities: pd.DataFrame) -> pd.DataFrame:
-    """One row per step x phase x range x kernel; raises NotConserved if a launch or a nanosecond is lost."""
+    """One row per step x phase x range x name of a kernel or memory operation; raises NotConserved if a launch or a
+    nanosecond is lost."""
     keys = ["step", "phase", "range", "name", "class"]
     grouped = activities.groupby(keys, sort=True, observed=True)["duration_ns"]
     table = grouped.agg(["count", "sum", "mean", "min", "max"]).reset_index()
@@ -86,7 +87,7 @@ def phase_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
 
 
 def range_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
-    """One row per step x phase x range: instances, wall time, and launches of it and its inner ranges."""
+    """One row per step x phase x range: instances, wall time, and GPU time and launches, inner ranges included."""
     instances = ranges[ranges["phase"] != OUTSIDE]
     instances = instances.assign(wall_ns=instances["end_ns"] - instances["start_ns"])
     walls = instances.groupby(["step", "phase", "range"])["wall_ns"].agg(instances="count", wall_ns="sum")

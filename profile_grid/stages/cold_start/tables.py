@@ -37,7 +37,8 @@ class CauseTimes(NamedTuple):
 
 
 def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> RunTables:
-    """The status of a run's cold start and its table; no table unless the capture has several steps."""
+    """The status of a run's cold start and its table; no table unless the capture is complete, with the calls of
+    several steps."""
     if status := status_without_tables(result, folder / SQLITE):
         return RunTables(status, {})
     try:
@@ -68,8 +69,8 @@ def first_step_table(scope: Scope) -> pd.DataFrame:
 
 
 def _step_causes(causes: list[CauseTimes], remainder: str, start_ns: int, end_ns: int) -> dict[str, tuple[int, int]]:
-    """(nanoseconds, calls) by cause in a step, each nanosecond for the first cause that covers it; `remainder` is the
-    name of the rest."""
+    """(nanoseconds, calls) by cause in a step, each nanosecond for the first cause that covers it. Only calls that
+    begin in the step count; `remainder` is the name of the rest."""
     uncovered, by_cause = intervals.Intervals(np.array([start_ns]), np.array([end_ns])), {}
     for cause, starts, ends in causes:
         is_inside = (starts >= start_ns) & (starts < end_ns)
@@ -80,7 +81,7 @@ def _step_causes(causes: list[CauseTimes], remainder: str, start_ns: int, end_ns
 
 
 def _calls(scope: Scope) -> Iterator[CauseTimes]:
-    """The CUDA API calls by cause; inner calls come before outer ones."""
+    """The CUDA API calls by cause; causes whose calls happen inside other calls come first."""
     calls = scope.calls
     masks = {
         "loading of modules": _name_matches(calls, MODULE_CALL),

@@ -81,7 +81,7 @@ TRANSIENT_CODES = ("time_limit", "ncu_ended_early", "no_table", "no_counters", "
 def measure(job: Job) -> dict:
     """The content of counters.json; the counters are in the job's folder, an empty table if there are none.
 
-    Raises ProgramFailed if the calibration crashes.
+    Raises ProgramFailed if the calibration crashes, or if the code was edited meanwhile.
     """
     version, tables, roofs = None, [], {}
     attempt = Attempt(None, {"calibration": 0.0}, _obstacle(job))
@@ -120,8 +120,8 @@ def with_layers(job: Job, max_layers: int) -> Job:
 
 def _measure_rounds(job: Job) -> tuple[Attempt, list[pd.DataFrame], dict[str, float | None]]:
     """(attempt, tables, roofs): the tables of the rounds and the rates that this GPU reaches, by roof; both empty if a
-    round is incomplete. The rounds have the GPU in turn, and start together: ncu and its program take 6 s until they
-    ask for it."""
+    round is incomplete or none counts a kernel. The rounds have the GPU in turn, and start together: ncu and its
+    program take 6 s until they ask for it."""
     with ExitStack() as background:
         roofs_job = replace(job, log=_extra_log(job, "roofs"))
         calibration = background.enter_context(_calibration(roofs_job))
@@ -139,7 +139,7 @@ def _measure_rounds(job: Job) -> tuple[Attempt, list[pd.DataFrame], dict[str, fl
 
 def _tables_of_rounds(rounds: Iterable[tuple[Job, programs.RunningProgram]]) -> tuple[Attempt, list[pd.DataFrame]]:
     """(attempt, tables): the last round and the tables of all; or the first incomplete round and no table, since the
-    others are of no use then."""
+    others are of no use then. No table without a counted kernel."""
     attempt, tables, seconds = Attempt(None), [], {"program": 0.0, "calibration": 0.0}
     for job, program in rounds:
         attempt = _attempt(job, program)
@@ -185,7 +185,8 @@ def _attempt(job: Job, running: programs.RunningProgram) -> Attempt:
 
 def _problem(job: Job, table: Path, program: dict | None, outcome: programs.ProcessExit) -> Problem | None:
     """Why a round gave no table, or None. A crash is one such reason here: by default nobody asked for counters, and a
-    model may not run under ncu, or with fewer layers. Its timing fails if it crashes by itself."""
+    model may not run under ncu, or with fewer layers. Its timing fails if it crashes by itself. Raises ProgramFailed if
+    the code was edited meanwhile."""
     output = outcome.output(job.log) + "".join(_messages(table))
     for words, refusal in REFUSALS.items():
         if words in output:
@@ -209,7 +210,7 @@ def _problem(job: Job, table: Path, program: dict | None, outcome: programs.Proc
 
 
 def _table(path: Path) -> pd.DataFrame:
-    """The counters of a round; without rows if no kernel of the program has such a name."""
+    """The counters of a round; without rows if the program has no kernel with a name that the round counts."""
     if any("No kernels were profiled" in line for line in _messages(path)):
         return _reading_module().no_counters()
     return _reading_module().read_counters(path)
@@ -223,7 +224,7 @@ def _reading_module() -> ModuleType:
 
 
 def _messages(path: Path) -> Iterator[str]:
-    """The lines of ncu's file that are not rows of its table."""
+    """The lines of ncu's file that are its messages; none if there is no file."""
     if path.exists():
         with path.open(encoding="utf-8", errors="replace") as file:
             yield from (line for line in file if line.startswith("=="))

@@ -135,7 +135,8 @@ def measured_launches(trace: Trace) -> pd.DataFrame:
 
 
 def joined_launches(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
-    """The launches, each with its row of the counters, or the reason why it has none; communication is left out."""
+    """All launches, each with the number of its row of the counters, or NONE and the reason; communication never has
+    one."""
     matched = join_counters(launches, counters)
     is_left_out = matched["class"].map(classes.family) == COMMUNICATION
     counted_as = matched["counted_as"].mask(is_left_out, NONE)
@@ -177,7 +178,7 @@ def _metrics_at(counters: pd.DataFrame, row_numbers: pd.Series) -> pd.DataFrame:
 
 
 def lost_share(counters: pd.DataFrame) -> float:
-    """The share of the kernels' time that has no counters, without communication."""
+    """The part without counters of the time of all kernels but communication, from 0 to 1."""
     countable = counters[counters["not_counted"] != LEFT_OUT]
     total = countable["total_ns"].sum()
     return float(countable.loc[countable["not_counted"] != "", "total_ns"].sum() / total) if total else 0.0

@@ -9,8 +9,8 @@ from profile_grid.study.stages import ENERGY
 
 
 def measure(job: Job) -> dict:
-    """The content of energy.json; its facts are the counter, its tick and every window. Raises ProgramFailed if the
-    process fails."""
+    """The content of energy.json; its facts are the counter, its tick and every window, if complete. Raises
+    ProgramFailed if the process fails."""
     result, windows = (job.scratch / name for name in ("result.json", "windows.json"))
     settings = {name: job.specification[name] for name, setting in ENERGY.settings.items() if not setting.of_program}
     command = program_command(job, result, profiler=ENERGY.name, capture=windows, **settings)

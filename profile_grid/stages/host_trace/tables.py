@@ -1,6 +1,6 @@
 """What the host does in each phase of a step, by thread: launching, waiting, calls of the OS, and no call.
 
-On every thread, the exclusive times of calls and the time in no call add up to the phase, to the nanosecond.
+On every thread that makes calls in a phase, their exclusive times and the time in no call add up to it exactly.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
 
 
 def host_time(trace: Trace) -> pd.DataFrame:
-    """One row per phase, thread, activity and function: means over the steps of the trace."""
+    """One row per phase, thread, kind of call (`doing`) and function: means over the steps, but sums of samples."""
     wall_ns, steps = _phases(trace)
     rows = host_table(trace, step_name=names.STEP).rename(columns={"where": "phase"})
     rows = rows[rows["phase"].isin(wall_ns)]
@@ -60,7 +60,7 @@ def host_time(trace: Trace) -> pd.DataFrame:
 
 
 def _phases(trace: Trace) -> tuple[dict[str, int], int]:
-    """(nanoseconds by phase, number) of the measured steps."""
+    """(nanoseconds by phase, in all measured steps together; number of these steps)."""
     ranges = measured_ranges(trace)
     phase_ranges = ranges[(ranges["phase"] != names.OUTSIDE) & (ranges["range"] == "")]
     wall_ns = (phase_ranges["end_ns"] - phase_ranges["start_ns"]).groupby(phase_ranges["phase"], sort=False).sum()

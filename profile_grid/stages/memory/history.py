@@ -3,8 +3,8 @@
 An event is one allocation or release; state n is what is live after event n, state -1 that before the first.
 
 Parameters, gradients, optimizer state and data are known from what held an allocation at the end of the process. The
-rest follows from when it was made and freed: made in a forward pass or loss and live when the backward pass of its step
-begins, it is an activation; made in a backward pass and live at its end, a gradient; never freed, a workspace;
+rest follows from when it was made and freed: never freed, it is a workspace; made in a forward pass or loss and live
+when the backward pass of its step begins, an activation; made in a backward pass and live at its end, a gradient;
 otherwise temporary. An allocation made in a range of communication is communication (buckets, flattened gradients,
 gathered parameters), unless something holds it at the end or it is a gradient.
 """
@@ -163,7 +163,7 @@ def _category_by_life(history: AllocationHistory, allocation: int, phase: str, b
 
 
 def phases_and_backward(history: AllocationHistory) -> dict[int, tuple[str, RangeSpan | None]]:
-    """For each range in a step: the name of its phase, and the backward pass of its step, if any."""
+    """For each range inside a step, by number: the name of its phase, and the backward pass of its step, if any."""
     backward = {span.parent: span for span in history.ranges if span.name == ranges.BACKWARD}
     phases = {}
     for number, path in enumerate(history.paths):

@@ -1,4 +1,4 @@
-"""Records every allocation of a process, from before the model is made."""
+"""Records every allocation of the processes of a run, from before the model is made."""
 
 import gzip
 import json
@@ -36,7 +36,7 @@ def measure(job: Job) -> dict:
 
 
 def counted_peak_bytes(folder: Path) -> int:
-    """The most bytes that the process whose history is in this folder held: reserved by the allocator of a GPU,
-    requested on a CPU."""
+    """The most bytes that the first rank, whose history is in this folder, held at once: reserved by the allocator of a
+    GPU, requested on a CPU."""
     counters = json.loads(gzip.decompress((folder / HISTORY).read_bytes()))["counters"]
     return counters["reserved_peak"] or counters["requested_peak"]

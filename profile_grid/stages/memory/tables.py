@@ -34,7 +34,7 @@ COUNTERS = ("requested_peak", "allocated_peak", "reserved_peak", "driver_used")
 
 def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> RunTables:
     """The status of a run's memory stage and its tables: of the first rank, but `memory_moments` of all. No tables
-    unless every history is complete."""
+    unless every history is complete, except `memory_failed` if memory ran out."""
     moments = []
     for rank in reversed(range(len(result.facts.get("ranks") or [HISTORY]))):
         path = folder / rank_filename(HISTORY, rank)

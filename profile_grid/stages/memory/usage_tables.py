@@ -21,7 +21,8 @@ KEY_COLUMNS = ["category", "phase", "range", "operator", "line", "each_bytes"]  
 
 
 def phases_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
-    """One row per measured step, phase and category, at the phase's fullest moment; then those of the process."""
+    """One row per measured step, phase or entire step, and category, at its fullest moment; then those of the
+    process."""
     rows = []
     for number, step in enumerate(history.measured_steps()):
         for name, span in ((WHOLE_STEP, history.ranges[step]), *history.phases_of(step)):
@@ -31,8 +32,8 @@ def phases_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
 
 
 def moments_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
-    """One row per moment and category: when everything is made, and before and after the optimizer in the last measured
-    step; with the fullest moment since the one before."""
+    """One row per moment and category: when everything is made, and before and after an optimizer in the last measured
+    step; with the fullest moment until then: of initialisation, of the step, of the optimizer."""
     step = history.measured_steps()[-1]
     first_step = next(span for span in history.ranges if span.name == STEP)
     spans = {INITIALISED: RangeSpan("", None, 0, first_step.first_event)}
@@ -91,15 +92,15 @@ def block_of(history: AllocationHistory, number: int, blocks: dict[int, int]) ->
 
 
 def _part(history: AllocationHistory, number: int) -> str:
-    """The name of a range, if it is inside a phase."""
+    """The name of a range inside a phase; NO_RANGE for the phase itself."""
     names = history.names(number)
     names_in_phase = names[names.index(STEP) + 2 :]
     return names_in_phase[-1] if names_in_phase else NO_RANGE
 
 
 def largest_table(history: AllocationHistory, categories: Sequence[str], state: int) -> pd.DataFrame:
-    """The largest groups of allocations that are live in a state, equal in range, operator, line, category and size;
-    the others as one row per category. `categories` has the name of the category of every allocation."""
+    """The largest groups of allocations that are live in a state, equal in KEY_COLUMNS; the others as one row per
+    category. `categories` has the name of the category of every allocation."""
     rows = []
     for allocation in np.flatnonzero(history.live_at(state)):
         phase, path = phase_and_range(history, history.range_number[allocation])

@@ -31,7 +31,7 @@ def needed_bytes(program: Mapping) -> int:
 
 
 def seconds(program: Mapping, peaks: Peaks | None, memory_bytes: int | None) -> float:
-    """Seconds of all passes of a run on a GPU with these peaks; 0 if they are unknown."""
+    """Seconds of all passes of a run on a GPU with these peaks (0 if unknown), at contexts that fit into its memory."""
     dimensions, bench_s = program["dimensions"], program.get("bench_s", 0)
     passes = 1 + program["warmup_passes"] + program["measured_passes"]
     total_s = 0.0

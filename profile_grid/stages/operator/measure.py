@@ -10,7 +10,7 @@ MODULE = "cs336_model.program.operator.row"
 
 def measure(job: Job) -> dict:
     """The content of operator.json; `cells` of its facts is the measurement of every context length. A cell without
-    times has a reason; the run itself is complete. Raises ProgramFailed if the process fails."""
+    times has a status that says why; the run itself is complete. Raises ProgramFailed if the process fails."""
     result = job.scratch / "operator.json"
     command = program_command(job, result, MODULE)
     program, outcome = run_to_result(job, f"operator of {job.program['run']}", result, command)

@@ -27,8 +27,8 @@ def statistics(seconds: Sequence[float]) -> dict[str, float]:
 
 def statistics_of_processes(seconds: Sequence[Sequence[float]]) -> dict[str, float]:
     """STATISTICS and PROCESS_STATISTICS of the times of all processes, a sequence for each: `n` counts all steps; the
-    mean is the geometric mean of the processes' means, the standard deviation that within a process. The spread is the
-    standard deviation of the logarithms of the processes' means; NaN for one process."""
+    mean is the geometric mean of the processes' means, the standard deviation the root of the mean variance within a
+    process. The spread is the standard deviation of the logarithms of the processes' means; NaN for one process."""
     processes = [statistics(times) for times in seconds if len(times)]
     if len(processes) < 2:
         single = processes[0] if processes else statistics(())
@@ -55,8 +55,8 @@ def explained_error(precision: str) -> float:
 
 
 def accuracy_table(runs: list[MeasuredRun]) -> pd.DataFrame:
-    """One row per timed run of this package's model: its relative errors, what its precision explains, and whether it
-    is within that."""
+    """One row per completely timed run: its relative errors, or why there are none, what its precision explains, and
+    whether all errors are within that."""
     rows = []
     for run in runs:
         accuracy = _accuracy(run)
@@ -123,7 +123,7 @@ def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
 
 
 def timings_table(runs: list[MeasuredRun]) -> pd.DataFrame:
-    """One row per run and phase: the statistics of all processes that timed it, in ms; NaN where not measured."""
+    """One row per run and phase, only `step` if not measured: the statistics of all processes that timed it, in ms."""
     rows = []
     for run in runs:
         status = run.statuses[stages.TIMING.name].status
@@ -138,7 +138,7 @@ def _statistics_of(times: list[dict], key: str | tuple) -> dict[str, float]:
 
 
 def steps_table(runs: list[MeasuredRun], times_of: Callable[[ProgramResult], Times]) -> pd.DataFrame:
-    """One row per run, phase and timed step: every time that `times_of` returns for a program, in ms."""
+    """One row per run, phase and step: every time, in ms, that `times_of` returns for the first process."""
     rows = []
     for run in runs:
         for phase, times in times_of(run.results[stages.TIMING.name].program).items():
@@ -147,7 +147,7 @@ def steps_table(runs: list[MeasuredRun], times_of: Callable[[ProgramResult], Tim
 
 
 def times_by_phase(program: ProgramResult) -> Times:
-    """Seconds of the steps, then of each phase of the run's mode; without steps if the program has no times."""
+    """Seconds of the steps, then of each phase that has times; an empty list of steps if the program has no times."""
     return _measured_times(program.step_seconds, program.phase_seconds)
 
 
@@ -186,7 +186,7 @@ def _rank_times(result: StageResult) -> Iterator[tuple[tuple[int, str], list[flo
 
 
 def losses_table(runs: list[MeasuredRun]) -> pd.DataFrame:
-    """One row per loss of a completely timed run."""
+    """One row per loss of a completely timed run, of its first process."""
     rows = [
         run.leading | {"number": number, "loss": loss}
         for run in runs
