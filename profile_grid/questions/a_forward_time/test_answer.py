@@ -66,8 +66,8 @@ def test_a_single_run_has_its_time_and_its_ratio():
 def test_many_short_kernels_and_an_idle_gpu_are_called_launch_bound():
     text = Said(forward(kernels=forward_kernels(layers=100), step_wall_ms=20.0))["a"]
     assert (
-        "The only run is launch-bound under the profiler: the GPU idles 51.0 % of the step, since"
-        " launching a kernel takes 8.33 µs, running it 8.17 µs." in text
+        "The only run is launch-bound under the profiler: the GPU idles 51.0 % of the step, because"
+        " launching a kernel takes 8.33 µs, longer than running it (8.17 µs)." in text
     )
 
 
