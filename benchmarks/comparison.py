@@ -25,6 +25,7 @@ from benchmarks.harness import ROOT, run, snakemake_command
 from profile_grid.comparing import document, outputs
 from profile_grid.comparing.cells import FASTER, SLOWER
 from profile_grid.comparing.results import read_results
+from profile_grid.tables.evidence import FEWEST_PROCESSES
 from workflow.scripts import process_steps
 
 SAME, SLOWER_SOFTMAX = "same", "slower"
@@ -58,8 +59,11 @@ def main(
 ) -> str | None:
     options = Namespace(**locals() | {"folder": folder.resolve()})  # all parameters
     rounds = measure_sides(options)
-    if rounds < 2:
-        return f"both sides finished {rounds} rounds, and a comparison needs 2: allow more time with --limit-s"
+    if rounds < FEWEST_PROCESSES:
+        return (
+            f"both sides finished {rounds} rounds, and a comparison needs {FEWEST_PROCESSES}: allow more time with"
+            " --limit-s"
+        )
     sides = [options.folder / side / "results" for side in SIDES]
     for side in sides:
         process_steps.main(plan=side / "grid.json", folder=side / "processes", processes=rounds)
@@ -114,7 +118,8 @@ def start_side(options: Namespace, side: str) -> subprocess.Popen:
 def settings_of_side(options: Namespace, side: str) -> dict:
     """The configuration of one side."""
     grid = {key: getattr(options, key) or values for key, values in GRIDS[options.trial].items()}
-    timing = {key: getattr(options, key) for key in ("processes", "warmup_steps", "measured_steps")}
+    timing = {key: getattr(options, key) for key in ("warmup_steps", "measured_steps")}
+    timing["processes"] = options.processes + 1  # the last round of a grid has no marker that it is finished
     is_slower = options.trial == SLOWER_SOFTMAX and side == "after"
     settings = {"grid": "trial", "grids": {"trial": [grid]}, "timing": timing | {"accuracy": False}}
     return settings | {"counters": {"runs": ""}} | ({"program": PROGRAM_OF_SLOWER} if is_slower else {})

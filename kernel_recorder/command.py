@@ -139,7 +139,9 @@ def _print_communication(recordings: Sequence[Outcome], captures: Sequence[Path]
     try:
         with ExitStack() as stack:
             ranks = ranks_of([stack.enter_context(Trace(path)) for path in captures])
-            numbers = [outcome.rank for outcome in recordings]
+            numbers = {rank.number: rank.number for rank in ranks}
+            if len(ranks) == len(recordings):  # without numbers in the captures, ranks are in their order
+                numbers = dict(zip(numbers, (outcome.rank for outcome in recordings), strict=True))
             lines = list(communication_sentences(communication(ranks, step_name), numbers))
     except TraceError as error:
         _say(f"the cost of communication is unknown: {error}")

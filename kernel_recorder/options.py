@@ -23,7 +23,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--ranges", default=handover.AUTO, metavar=f"{MODULES}[:DEPTH]|{NONE}",
         help="ranges for every module of the models (to DEPTH parts of their names), or none; default: modules, if the"
-        " program opens no ranges itself, and otherwise only a range for each step",
+        " program opens no ranges itself; otherwise only a range for each step, unless it opens `step` itself",
     )  # fmt: skip
     command.add_argument(
         "--profiler", choices=("nsys", "torch"), help="default: nsys if it is on PATH and there is a GPU, else torch"

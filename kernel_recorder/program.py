@@ -37,14 +37,16 @@ class ProgramEnd:
     @property
     def exit_status(self) -> int:
         """The exit status as in a shell; 0 if the program was ended by request."""
-        if self.by_request:
-            return 0
+        return 0 if self.by_request else self._status_in_shell
+
+    @property
+    def _status_in_shell(self) -> int:
         return self.returncode if self.returncode >= 0 else 128 - self.returncode
 
     @property
     def phrase(self) -> str:
         """ "ended with exit status 3", or "was ended by SIGTERM"."""
-        number = self.exit_status - 128
+        number = self._status_in_shell - 128
         if number in set(signal.Signals):
             return f"was ended by {signal.Signals(number).name}"
         return f"ended with exit status {self.returncode}"

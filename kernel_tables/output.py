@@ -60,11 +60,14 @@ def rendered(table: pd.DataFrame, table_format: str) -> bytes:
 def markdown(table: pd.DataFrame) -> str:
     """The table in Markdown, with names escaped; numbers are right-aligned, floats have three decimals."""
     right = [index for index, column in enumerate(table.columns) if table[column].dtype.kind in "iuf"]
-    rows = (list(map(_cell, row)) for row in table.itertuples(index=False))
+    filled = table.astype("object").where(table.notna(), None)
+    rows = (list(map(_cell, row)) for row in filled.itertuples(index=False))
     return compact_table(list(map(_cell, table.columns)), rows, right)
 
 
 def _cell(value: object) -> str:
+    if value is None:
+        return ""
     if isinstance(value, float):
-        return "" if value != value else f"{value:.3f}"
+        return f"{value:.3f}"
     return escaped(visible(" ".join(str(value).split())))

@@ -61,7 +61,7 @@ def where_not_finite(spec: RunSpec, device: torch.device, steps: int) -> str:
                     return f"the first number that is not finite appears in {first_non_finite.location}"
     except OutOfMemoryError:
         return "where is unknown: there is not enough memory to search"
-    return "when the steps are repeated without compiling, no operator returns NaN or infinity"
+    return "when the steps are repeated without compiling, no operator returns NaN or +infinity"
 
 
 def _has_non_finite(value: object) -> bool:

@@ -36,16 +36,20 @@ class Progress:
 
     def __init__(self) -> None:
         self.during = "import"
+        self._outer: str | None = None  # the stage around the next one
         self.seconds = dict.fromkeys(STAGES, 0.0)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Time in the with block belongs to the stage `name`; time of a nested stage does not belong to the outer
         one."""
-        self.during, start_s, earlier_s = name, time.perf_counter(), sum(self.seconds.values())
+        outer, self._outer, self.during = self._outer, name, name
+        start_s, earlier_s = time.perf_counter(), sum(self.seconds.values())
         try:
             yield
+            self.during = outer or name  # after an error it stays the stage in which that happened
         finally:
+            self._outer = outer
             nested_s = sum(self.seconds.values()) - earlier_s
             self.seconds[name] += time.perf_counter() - start_s - nested_s
 

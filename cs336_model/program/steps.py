@@ -179,7 +179,7 @@ class NotFinite(FloatingPointError):
     def __init__(self, run: str, step: int, loss: float) -> None:
         self.step = step
         super().__init__(
-            f"the loss of step {step} (counted from the first warm-up step) of {run} is {loss}: "
+            f"the loss of step {step} (counted from 0, the first of all) of {run} is {loss}: "
             "its times mean nothing; check the model's initialisation, or use precision fp32"
         )
 

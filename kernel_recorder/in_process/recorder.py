@@ -161,9 +161,14 @@ class Recorder:
     def start_over(self) -> None:
         """Drops what was recorded, and waits for another window."""
         if self.is_open:
-            wait_for_device()
-            self.ranges.end()
-            self._profiler.stop(program_ended=False)
+            try:
+                wait_for_device()
+                self.ranges.end()
+                self._profiler.stop(program_ended=False)
+            except Exception as error:  # the program goes on without a recording
+                self.state = OVER
+                self._notes.add("lost", reason=one_line_error(error).removeprefix("RuntimeError: "))
+                return
         self._notes.add(DROPPED)
         self.state, self.done = WAITING, 0
 

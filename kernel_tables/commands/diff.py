@@ -14,7 +14,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     shared.add_step_name(parser)
     tolerance_help = "a time that changes by less counts as the same (default: 1)"
     parser.add_argument("--tolerance", type=_percent, default=1.0, metavar="PERCENT", help=tolerance_help)
-    parser.add_argument("--all", action="store_true", help="list what is the same, too")
+    parser.add_argument("--all", action="store_true", help="list names that are the same, too")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -94,7 +94,7 @@ def no_counters() -> pd.DataFrame:
 def _values(path: Path, metric: metrics.Metric, column: int | None, units: Sequence[str], launches: list) -> np.ndarray:
     if column is None:
         return np.full(len(launches), np.nan)
-    values = np.array([_number(row[column]) for row in launches], dtype="float64")
+    values = np.array([_number(row[column], metric.name, path) for row in launches], dtype="float64")
     if units[column] not in metric.units and not np.isnan(values).all():
         expected = " or ".join(repr(unit) for unit in metric.units)
         raise TraceError(
@@ -103,6 +103,9 @@ def _values(path: Path, metric: metrics.Metric, column: int | None, units: Seque
     return values
 
 
-def _number(text: str) -> float:
+def _number(text: str, name: str, path: Path) -> float:
     text = text.replace(",", "").strip()
-    return np.nan if text.lower() in MISSING_VALUES else float(text)
+    try:
+        return np.nan if text.lower() in MISSING_VALUES else float(text)
+    except ValueError:
+        raise TraceError(f"{path}: {name} is {text!r}, which is no number; is the file complete?") from None

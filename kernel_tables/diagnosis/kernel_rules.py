@@ -165,7 +165,7 @@ def wave_tail(context: DiagnosisContext) -> RuleHit | None:
     """Kernels of more than one wave whose last wave leaves many places empty."""
     filling, scope = context.filling, context.scope
     mask = scope.is_inside & scope.is_kernel & (filling.tail >= EMPTY_TAIL) & (filling.waves > 1)
-    return _empty_hit(context, mask, filling.tail, "kernels whose last wave is nearly empty take", "mean_tail")
+    return _empty_hit(context, mask, filling.tail, "kernels whose last wave leaves many places empty take", "mean_tail")
 
 
 def _empty_hit(

@@ -148,7 +148,8 @@ RULES = (
     ),
     DiagnosisRule(
         "low_occupancy",
-        "kernels of a wave or more, except matrix multiplies, that keep fewer than half of the possible warps active",
+        "kernels of a wave or more, except matrix multiplies and attention, that keep fewer than half of the possible"
+        " warps active",
         KERNEL_SIZE, "see what limits them (registers, shared memory, block size), and let a block take less of it",
         POSSIBLE, kernel_rules.low_occupancy, (needs.gpu, needs.counters),
     ),

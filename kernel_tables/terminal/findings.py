@@ -103,7 +103,11 @@ UNITS_NOTE = "times and launches are per step"
 def change_lines(changes: pd.DataFrame, tolerance: float, width: int) -> str:
     """One row per change, times as means per step; and a line if nothing differs."""
     is_same = (changes["change"] == comparison.SAME).all()
-    verdict = f"nothing differs, no time by more than {100 * tolerance:g} %\n" if is_same else ""
+    verdict = (
+        f"nothing differs: no time by more than {100 * tolerance:g} %, 0.1 % of a step and two standard errors\n"
+        if is_same
+        else ""
+    )
     if changes.empty:
         return verdict
     short = short_names(changes.loc[changes["level"] == KERNEL_LEVEL, "name"])

@@ -121,9 +121,9 @@ def _counts(heading: str, counts: pd.Series, rank: int) -> TextColumn:
     return TextColumn(heading, [f"{count:,}" for count in counts.tolist()], rank=rank)
 
 
-def communication_sentences(table: pd.DataFrame, numbers: Sequence[int]) -> Iterator[str]:
+def communication_sentences(table: pd.DataFrame, numbers: Mapping[int, int]) -> Iterator[str]:
     """A sentence with the means over the steps for each rank and device in a table of `communication` that ran a
-    collective. `numbers` are the printed numbers of the ranks."""
+    collective. `numbers` are the printed numbers by rank in the table."""
     has_several_devices = table.groupby("rank")["device"].nunique().gt(1)
     for (rank, device), steps in table.groupby(["rank", "device"]):
         mean = steps.mean(numeric_only=True)

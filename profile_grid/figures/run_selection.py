@@ -100,7 +100,7 @@ def runs_without_results(runs: pd.DataFrame, *stages: Stage) -> pd.DataFrame:
     dimensions, its `status`, and the `reason`."""
     status = pd.Series(COMPLETE, index=runs.index, dtype="object")
     for stage in stages:
-        status = status.where(status != COMPLETE, runs[stage.status_column].astype("object"))
+        status = status.where(~status.isin((COMPLETE, NOT_ASKED)), runs[stage.status_column].astype("object"))
     table = runs[list(LEADING)].assign(status=status, reason=runs["reason"].astype("object"))
     return table[~table["status"].isin((COMPLETE, NOT_ASKED))].reset_index(drop=True)
 

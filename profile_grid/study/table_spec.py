@@ -107,7 +107,7 @@ class TableSpec:
         unknown = [name for index, name in enumerate(names) if name not in expected or name in names[:index]]
         if missing or unknown:
             raise WrongTable(
-                f"table {self.name}: columns without a declaration: {', '.join(unknown) or 'none'};"
+                f"table {self.name}: columns without a declaration, or twice: {', '.join(unknown) or 'none'};"
                 f" declared and missing: {', '.join(missing) or 'none'}"
             )
         for index, (name, expected_name) in enumerate(zip(names, expected, strict=True)):
@@ -162,6 +162,6 @@ SAME_IN_EVERY_STEP = columns("""
 """)
 RANGE_COLUMNS = columns("""
     step | int | | number of the measured step, from 0; −1 in none
-    phase | text | | range directly inside step: forward, loss, backward, optimizer, synchronize; (outside) for none
+    phase | text | | range directly inside step, such as forward, backward or optimizer; (outside) for none
     range | text | | ranges inside the phase, outermost first, joined by " > "; empty directly in the phase
 """)

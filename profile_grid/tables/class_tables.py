@@ -57,7 +57,8 @@ TOP_KERNELS = TableSpec(
         SAME_IN_EVERY_STEP,
         """
     share | float | of 1 | of the GPU time of the forward pass or of all phases
-    same_as_forward | bool | | rank 1 of all phases: whether it is also the top kernel of the model's inference run
+    same_as_forward | bool | | rank 1 of all phases: whether it is also the top kernel of the \
+        configuration's inference run or, without one, of this run's forward pass
 """,
     ),
     make=top_kernels,

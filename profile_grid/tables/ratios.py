@@ -123,7 +123,7 @@ TIME_OF_BASE = columns(
 VERDICT = columns("""
     speed_up_low | float | | lower end of the 95 % interval of speed_up between processes
     speed_up_high | float | | its upper end
-    verdict | text | | faster, slower, or unclear from these processes, all rows of the phase allowed for
+    verdict | text | | faster, slower or unclear, by the spread between processes, adjusted for all rows of the phase
     spread | float | | relative standard deviation of speed_up between single processes, assumed if processes is 1
     processes | float | | processes that timed this run or that run, the fewer of both
 """)

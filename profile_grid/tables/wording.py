@@ -21,8 +21,8 @@ from profile_grid.tables.names import FORWARD
 RULES = {
     "measured": "numbers of the tables: of one run, or the least and the most of several",
     "counted": "how many runs of how many",
-    "difference": "the interval between processes excludes that nothing differs (profile_grid/tables/evidence.py)",
-    "unclear": "no interval between processes excludes that nothing differs; and how many processes would do",
+    "difference": "a difference is likely, by the spread between processes (profile_grid/tables/evidence.py)",
+    "unclear": "by the spread between processes, nothing may differ; and how many processes would do",
     "predicted": "follows from shapes, rules or the data sheet, and was not measured",
     "missing": "what the tables lack, and why",
 }

@@ -34,7 +34,9 @@ def test_the_range_of_the_first_such_number_is_named_not_those_that_it_spreads_t
 
 
 def test_the_scores_behind_a_mask_are_no_such_numbers(spec_values):
-    assert where(spec_values, 2) == "when the steps are repeated without compiling, no operator returns NaN or infinity"
+    assert (
+        where(spec_values, 2) == "when the steps are repeated without compiling, no operator returns NaN or +infinity"
+    )
 
 
 def test_a_later_step_and_the_optimizer_are_found_too(spec_values, monkeypatch):

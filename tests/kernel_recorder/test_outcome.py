@@ -226,3 +226,8 @@ def test_a_rank_whose_run_is_not_known_is_told():
     unknown = {"event": "no_rank", "pid": 7, "reason": "RuntimeError: a store\x1b that cannot"}
     (remark,) = remarks(outcome(unknown, *WHOLE))
     assert remark.endswith("distributed run is unknown (RuntimeError: a store\\x1b that cannot)")
+
+
+def test_a_program_that_was_ended_on_request_is_said_to_be_ended_by_its_signal():
+    end = ProgramEnd(-2, by_request=True)
+    assert (end.exit_status, end.phrase) == (0, "was ended by SIGINT")

@@ -1,6 +1,8 @@
+import pandas as pd
 import pytest
 
 from kernel_tables.markdown import MarkdownTable, code, escaped, pipe_table
+from kernel_tables.output import markdown
 
 HOSTILE = r"<script>alert(1)</script>|$\input{x}$"
 NAMES = [
@@ -53,3 +55,8 @@ def test_a_table_lines_up_in_its_source():
         "| small | 128     |  4.0 |\n"
         "| large | 1024    | 27.5 |"
     )  # fmt: skip
+
+
+def test_a_missing_number_of_any_type_is_an_empty_cell():
+    table = pd.DataFrame({"a": pd.array([1, None], "Int64"), "b": [0.5, None], "c": ["x", None]})
+    assert markdown(table).splitlines()[-1] == "|  |  |  |"

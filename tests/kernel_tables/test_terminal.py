@@ -196,7 +196,9 @@ def test_two_captures_are_compared_in_columns_of_one_step_and_without_a_change_t
         "kernel  sgemm 128×64 tn  count   3.00 ms  3.00 ms  -4.00 µs  × 0.999     2 → 1",
         "times and launches are per step",
     ]
-    assert printed("diff", capture, capture) == ["nothing differs, no time by more than 1 %"]
+    assert printed("diff", capture, capture) == [
+        "nothing differs: no time by more than 1 %, 0.1 % of a step and two standard errors"
+    ]
 
 
 def test_the_findings_of_a_check_are_sentences_within_the_width_and_none_is_said(printed, capture, tmp_path):

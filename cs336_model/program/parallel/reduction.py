@@ -62,8 +62,10 @@ class AfterBackward(NoReduction):
     @contextmanager
     def paused(self):
         self.is_on = False
-        yield
-        self.is_on = True
+        try:
+            yield
+        finally:
+            self.is_on = True
 
 
 class Overlapped(AfterBackward):

@@ -65,18 +65,18 @@ def _profiler_effect(both: pd.DataFrame) -> list[Claim]:
     rows = _beyond_tolerance(both)
     if len(both) == 1 and not rows["is_unclear"].any():
         return []  # the lead says it
-    texts = {
-        "difference": "The profiler slows {runs}: a step takes {ratios} times as long.",
-        "unclear": "In {runs}, a step takes {ratios} times as long under the profiler; variation between processes may"
-        " explain it.",
-    }
-    claims = []
-    for rule, text in texts.items():
-        rule_rows = rows[rows["is_unclear"] == (rule == "unclear")]
-        if len(rule_rows):
-            ratios = interval(rule_rows["overhead_ratio"], significant)
-            claims.append(Claim(text, rule, runs=some_runs(rule_rows, both), ratios=ratios))
-    return claims
+    is_slower, longer = rows["overhead_ratio"] > 1, "a step takes {ratios} times as long"
+    of_texts = (
+        (f"The profiler slows {{runs}}: {longer}.", "difference", ~rows["is_unclear"] & is_slower),
+        (f"Under the profiler, {longer} in {{runs}}.", "difference", ~rows["is_unclear"] & ~is_slower),
+        (f"In {{runs}}, {longer} under the profiler; variation between processes may explain it.", "unclear",
+         rows["is_unclear"]),
+    )  # fmt: skip
+    return [
+        Claim(text, rule, runs=some_runs(rows[mask], both), ratios=interval(rows["overhead_ratio"][mask], significant))
+        for text, rule, mask in of_texts
+        if mask.any()
+    ]
 
 
 def _beyond_tolerance(runs: pd.DataFrame) -> pd.DataFrame:

@@ -91,6 +91,13 @@ def test_a_difference_that_two_processes_could_have_is_no_cost_of_the_profiler()
     assert "In the only run, a step takes 1.33 times as long under the profiler; variation between processes" in text
 
 
+def test_a_step_that_is_clearly_faster_under_the_profiler_is_not_said_to_be_slowed():
+    slow, fast = (forward(step_wall_ms=ms, unprofiled_ms=12.0, processes=6, process_spread=0.001) for ms in (16.0, 9.0))
+    text = Said([*slow, *(replace(run, context_length=128) for run in fast)])["a"]
+    assert "The profiler slows small at context 512: a step takes 1.33 times as long." in text
+    assert "Under the profiler, a step takes 0.750 times as long in small at context 128." in text
+
+
 def test_the_table_marks_launch_bound_runs_and_differences_that_two_processes_could_have():
     runs = [
         *forward(step_wall_ms=16.0, unprofiled_ms=12.0),

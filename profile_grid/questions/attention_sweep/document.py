@@ -60,21 +60,30 @@ def sentences(measured: Measured) -> list[Claim]:
 
 
 def _largest_speed_up(pairs: pd.DataFrame) -> Claim:
-    """The largest speed-up over eager attention at the longest context."""
+    """The largest speed-up over eager attention at the longest context, clear or not."""
     longest = pairs[pairs["context_length"] == pairs["context_length"].max()]
     row = longest.loc[longest["gain"].idxmax()]
-    return Claim(
+    is_clear = _is_faster(longest)[row.name]
+    text = (
         "In {precision} at context {context}, head size {d}, {variant} is {gain} times as fast as eager attention"
-        " ({ms} instead of {base} ms for both passes).", "difference",
+        " ({ms} instead of {base} ms for both passes)"
+    )
+    return Claim(
+        f"{text}." if is_clear else f"{text}, which is not clear.", "difference" if is_clear else "unclear",
         precision=row["precision"], context=row["context_length"], d=row["head_dim"], variant=escaped(row["variant"]),
         gain=significant(row["gain"]), ms=significant(row["ms"]), base=significant(row["base_ms"]),
     )  # fmt: skip
 
 
+def _is_faster(pairs: pd.DataFrame) -> pd.Series:
+    """Whether each of these cells is clearly faster than eager attention."""
+    error = pd.Series(LARGER_SPREAD * 2**0.5, index=pairs.index)
+    return ratio_verdicts(pairs["gain"], error)["verdict"] == FASTER
+
+
 def _number_faster(pairs: pd.DataFrame) -> Claim:
     """How many combinations of variant, precision and sizes are faster than eager attention."""
-    error = pd.Series(LARGER_SPREAD * 2**0.5, index=pairs.index)
-    faster = int((ratio_verdicts(pairs["gain"], error)["verdict"] == FASTER).sum())
+    faster = int(_is_faster(pairs).sum())
     text = "Faster than eager attention, both passes together: {faster} of variant, precision, head size and context."
     return Claim(text, "difference", faster=of_all(faster, len(pairs), "combination"))
 

@@ -86,14 +86,13 @@ def _buckets(table: pd.DataFrame) -> list[Claim]:
     runs = of_all(len(rows), len(rows), "run")
     means = {"mean": significant(errors.mean()), "without": significant(without.mean())}
     claims = [Claim(text, "predicted", runs=runs, most=significant(errors.max()), **means)]
-    known_spread = rows[rows["within_spread"].notna()]
-    within = of_all(int(known_spread["within_spread"].sum()), len(known_spread), "prediction")
-    text = (
-        "{within} are within {spreads} standard deviations of the measured cost; by the fit, each second of"
-        " communication that overlaps computation lengthens computation by {slowdown} s."
-    )
+    text = "By the fit, each second of communication that overlaps computation lengthens computation by {slowdown} s."
+    known_spread, within = rows[rows["within_spread"].notna()], ""
+    if len(known_spread):
+        within = capital(of_all(int(known_spread["within_spread"].sum()), len(known_spread), "prediction"))
+        text += " {within} are within {spreads} standard deviations of the measured cost."
     slowdown = interval(rows["slowdown"], significant)
-    return [*claims, Claim(text, "predicted", within=capital(within), slowdown=slowdown, spreads=SPREADS)]
+    return [*claims, Claim(text, "predicted", within=within, slowdown=slowdown, spreads=SPREADS)]
 
 
 def rate_sources(machines: Iterable[Measured]) -> list[str]:

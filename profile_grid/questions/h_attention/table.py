@@ -45,7 +45,10 @@ def attention_operator(merged: Merged) -> pd.DataFrame:
 
 def _least_ms(run: pd.Series, precision: str) -> tuple[float | None, float | None]:
     """(by FLOP/s, by bytes/s): least time in ms of the operator of all layers; None without a known peak."""
-    context, d_model, layers = (int(run[name]) for name in ("context_length", "d_model", "num_layers"))
+    sizes = [run[name] for name in ("context_length", "d_model", "num_layers")]
+    if any(map(pd.isna, sizes)):  # a custom model
+        return None, None
+    context, d_model, layers = map(int, sizes)
     peaks, batch = ideal.peaks_of(run.get("device_name")), int(sequences_per_gpu(run))
     layer_ms = ideal.least_ms_of_attention(peaks, precision, batch, context, d_model)
     return tuple(None if ms is None else layers * ms for ms in layer_ms)

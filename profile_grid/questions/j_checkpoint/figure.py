@@ -116,6 +116,8 @@ def result_peak(tables: Tables) -> str:
     memory_rows = tables["checkpoint_memory"]
     source = column_with_values(memory_rows)
     rows = memory_rows[memory_rows[source].notna()]
+    if rows.empty:
+        return "No peak was measured or recorded; the points are predictions"
     fullest = rows.loc[rows[source].idxmax()]
     configuration_rows = rows[(rows[keys_without(CHECKPOINT.key)] == fullest[keys_without(CHECKPOINT.key)]).all(axis=1)]
     lowest = configuration_rows.loc[configuration_rows[source].idxmin()]

@@ -41,7 +41,7 @@ def warmup_enough(merged: Merged) -> pd.DataFrame:
     rows = []
     for key, group in reports.groupby(KEYS, sort=False):
         last = group.iloc[-1]
-        error = last["std_ms"] / last["n"] ** 0.5 if last["n"] > 1 else float("nan")
+        error = last["std_ms"] / last["n"] ** 0.5 if last["n"] > 1 else float("inf")  # one step says nothing of others
         tolerance = max(TOLERANCE, STANDARD_ERRORS * error / last["mean_ms"])
         outside = group[(group["ratio"] - 1).abs() > tolerance]["warmup_steps"]
         enough = int(outside.max()) + 1 if len(outside) else 0

@@ -99,10 +99,10 @@ def test_where_the_first_step_is_like_the_others_none_is_needed():
     assert "0 warm-up steps are enough in the only run." in answered(made)
 
 
-def test_one_measured_step_has_a_tolerance_of_one_percent():
+def test_one_measured_step_has_no_known_tolerance():
     made = timed(Made(), {"step": [10.2]}, {"step": [10.0]})
     row = Summaries(made, TABLES)["warmup_enough"].iloc[0]
-    assert (row["tolerance"], row["enough"]) == (0.01, 1)
+    assert (row["tolerance"], row["enough"]) == (float("inf"), 0)
 
 
 def test_runs_keep_to_their_own_steps():
@@ -138,3 +138,9 @@ def test_where_the_first_step_takes_longer_is_told_with_the_causes_that_have_mos
         " (40.0 ms) and no call (21.0 ms)."
     ) in text
     assert [cell.strip() for cell in line_of(text, "waiting").split("|")][2:7] == ["5.00", "6.00", "−1.00", "1", "1"]
+
+
+def test_one_measured_step_says_nothing_of_how_many_warm_up_steps_are_enough():
+    one = {phase: times[:1] for phase, times in STEADY.items()}
+    text = answered(timed(Made(mode="forward_backward"), SLOW, one))
+    assert "steps vary too much to say" in text and "known only to within an unknown share" in text

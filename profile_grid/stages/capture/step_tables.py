@@ -199,11 +199,11 @@ TIMES_OF_A_PHASE = columns("""
 """)
 KERNELS = TableSpec(
     "kernels",
-    "One row per run, step, phase, range and kernel name",
+    "One row per run, step, phase, range and name of a kernel or memory operation",
     columns(
         RANGE_COLUMNS,
         """
-    kernel | text | | full name; of an ATen operator on a CPU
+    kernel | text | | full name of the kernel or memory operation; of an ATen operator on a CPU
     class | text | | kind of work, by the rules of kernel_tables
     launches | int | | executions
     total_ns | int | ns | sum of their durations
@@ -219,7 +219,7 @@ PHASES = TableSpec(
     columns(
         """
     step | int | | number of the measured step, from 0
-    phase | text | | forward, loss, backward, optimizer, synchronize, (outside); step: all of them
+    phase | text | | range directly inside step, such as forward; (outside) for none; step: all of them
 """,
         TIMES_OF_A_PHASE,
     ),

@@ -16,7 +16,9 @@ MAIN = "main thread"
 
 def empty_timeline() -> pd.DataFrame:
     """The table without rows, for a run without a complete capture."""
-    return pd.DataFrame({name: pd.Series(dtype="int64" if name.endswith("_ns") else "str") for name in COLUMNS})
+    return pd.DataFrame(
+        {name: pd.Series(dtype="int64" if name.endswith(("_ns", "depth")) else "str") for name in COLUMNS}
+    )
 
 
 def timeline(traces: Sequence[Trace], run: str) -> pd.DataFrame:

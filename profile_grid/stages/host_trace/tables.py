@@ -89,7 +89,7 @@ def _absent_sources(table: pd.DataFrame, sources: Sequence[str]) -> list[str]:
 HOST_TIME = table_spec.TableSpec(
     "host_time",
     "One row per run with the stage host_trace, phase of a step, thread and function; means over the traced steps. On"
-    " every thread, own_ms adds up to the phase",
+    " every thread that makes calls in a phase, own_ms adds up to the phase",
     table_spec.columns("""
     phase | text | | range directly inside step
     thread | int | | number of the thread, from 0; 0 is the main thread if it makes calls

@@ -102,7 +102,7 @@ ACCURACY = TableSpec(
         empty without them
     explained_error | float | | the largest error that rounding explains
     within_precision | bool | | whether all errors are within that
-    reason | text | | why no error was computed: an fp64 run does not fit into memory, or a custom model
+    reason | text | | why no error was computed: an fp64 run does not fit into memory, a custom model, or switched off
 """),
 )
 
