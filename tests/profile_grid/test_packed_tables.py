@@ -186,7 +186,7 @@ def test_an_archive_with_a_table_that_would_fill_the_memory_is_refused_in_one_li
         (b"no table", "its tables cannot be used here (tables/kernels.parquet: "),
         (
             pd.DataFrame({"\x1b[2J": [1]}),
-            r"its tables cannot be used here (table kernels: columns without a declaration: \x1b",
+            r"its tables cannot be used here (table kernels: columns without a declaration, or twice: \x1b",
         ),
     ],
 )
