@@ -31,12 +31,15 @@ def test_a_table_as_declared_passes_also_without_rows_and_without_a_value():
     STEPS.check(STEPS.empty(), STEPS.names)
 
 
+TWICE = "columns without a declaration, or twice"
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (lambda table: table.assign(new_ms=1), "columns without a declaration, or twice: new_ms; declared and missing: none"),
-        (lambda table: pd.concat([table, table[["ms"]]], axis=1), "columns without a declaration, or twice: ms; declared and"),
-        (lambda table: table.drop(columns="ms"), "columns without a declaration, or twice: none; declared and missing: ms"),
+        (lambda table: table.assign(new_ms=1), f"{TWICE}: new_ms; declared and missing: none"),
+        (lambda table: pd.concat([table, table[["ms"]]], axis=1), f"{TWICE}: ms; declared and"),
+        (lambda table: table.drop(columns="ms"), f"{TWICE}: none; declared and missing: ms"),
         (lambda table: table[["model", *table.columns.drop("model")]],
          r"column 0 \(from 0\) is expected to be run, found model"),
         (lambda table: table.assign(phase=3), "column phase is expected to be text, found int64 such as"),
