@@ -21,7 +21,8 @@ MEASURE_SCRIPT = "workflow/scripts/measure.py"
 
 
 def question_files(root: Path, module: str, question: str = "*") -> list[str]:
-    """The files with this module in the folders of questions, which the catalogue imports by name."""
+    """The files MODULE.py of all questions or of one, which profile_grid/study/catalogue.py imports by name, so that no
+    scan of imports finds them."""
     paths = sorted(root.glob(f"profile_grid/questions/{question}/{module}.py"))
     return [os.path.relpath(path, root) for path in paths if not path.name.startswith("test_")]
 
@@ -62,12 +63,12 @@ def _digest_of_users_files(paths: Sequence[str]) -> str:
 def stale_result_reason(
     outputs: Sequence[str],
     specification: str,
-    sources: str,
+    sources_digest: str,
     digest_of: FileDigests,
     time_limit_s: float = 0.0,
 ) -> Callable[[], str | None]:
-    """A function that returns why a measurement's outputs are stale, given this specification, the digest `sources` and
-    this time limit; None if they are not. The first output is the result, the others are files next to it."""
+    """A function that returns why a measurement's outputs are stale, given this specification, digest of sources and
+    time limit; None if they are not. The first output is the result, the others are files next to it."""
 
     def reason() -> str | None:
         result, *files = map(Path, outputs)
@@ -83,6 +84,6 @@ def stale_result_reason(
                 return f"a file is not the one that was measured: {name}"
         if (stopped_at_s := origin.facts.get(STOPPED_AT_S, time_limit_s)) < time_limit_s:
             return f"it was stopped at {stopped_at_s:g} s, and time_limit_s is {time_limit_s:g}"
-        return stale_reason(origin, json.loads(specification), sources)
+        return stale_reason(origin, json.loads(specification), sources_digest)
 
     return reason

@@ -22,8 +22,9 @@ if __name__ == "__main__":
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-        torch.backends.cuda.enable_cudnn_sdp(False)  # two runs of it leave different weights,
-        torch.use_deterministic_algorithms(True, warn_only=True)  # and so do two of flash attention
+        # Neither attention of cuDNN nor flash attention is deterministic: two runs would leave different weights.
+        torch.backends.cuda.enable_cudnn_sdp(False)
+        torch.use_deterministic_algorithms(True, warn_only=True)
     dist.init_process_group("nccl" if device == "cuda" else "gloo")
     torch.manual_seed(10)
     model: nn.Module = GPT(config).to(device)
@@ -49,6 +50,6 @@ if __name__ == "__main__":
     digests: list = [None] * dist.get_world_size()
     dist.all_gather_object(digests, digest_of(model, also=loss.item()))
     if dist.get_rank() == 0:
-        print("left", *digests)
+        print("left", *digests)  # the weights that the ranks have left: tests compare these lines
         print(f"{parameter_count} parameters, {4 * parameter_count} bytes in fp32")
     dist.destroy_process_group()

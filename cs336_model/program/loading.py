@@ -1,8 +1,10 @@
-"""Records the files that a measured process loads, when it loads them: a digest is that of the bytes that ran.
+"""Records the files that a measured process loads, when it loads them: a digest is that of the bytes that ran. Files
+that are already loaded when recording begins, or when a package is added, are read then.
 
 `python -m cs336_model.program` calls `start_code_recorder` before it imports anything else. A file is recorded unless
-it belongs to the standard library, to PyTorch or Triton, or to an installed package; of installed packages, only the
-measured ones are recorded (`record_packages`). Uses only the standard library.
+it belongs to the standard library, to PyTorch or Triton, to an installed package, or to the machine (sitecustomize and
+usercustomize); of installed packages, only the measured ones are recorded (`record_packages`). Uses only the standard
+library.
 """
 
 import os
@@ -32,7 +34,7 @@ HOST_HOOKS = {"sitecustomize", "usercustomize"}  # Python's own modules for the 
 
 
 class CodeRecorder:
-    """The files that this process has loaded up to now."""
+    """The recorded files that this process has loaded up to now."""
 
     def __init__(self) -> None:
         self.search = ModuleSearch(list(sys.path), list(sys.meta_path))
@@ -42,7 +44,8 @@ class CodeRecorder:
         self.changed: set[str] = set()  # files that were loaded again with another content
         self.not_found: set[str] = set()
         self.files: set[str] = set()
-        # names in the user's folders at the start: a module of that name that came from elsewhere will do so again
+        # Names in the user's folders at the start. A module that came from elsewhere although the user has a file of
+        # that name is not hidden by that file later, either.
         users_folders = (path for path in sys.path if not is_installed(path) and not is_stdlib(path))
         self.users_names = set().union(*map(importable_names, users_folders))
         self.roots = _roots()
@@ -87,7 +90,8 @@ class CodeRecorder:
             self.not_found.add(name)
 
     def record(self) -> dict[str, Any]:
-        """The record for the result. Raises SystemExit if a recorded file on disk is no longer the one that ran."""
+        """The record for the result, without files that nobody can find again. Raises SystemExit if the code of a file
+        in it is no longer the one that ran."""
         modules, by_path = {}, {}
         for (name, path), content in self.contents.items():
             root, below = self._location(path)
@@ -124,9 +128,9 @@ class CodeRecorder:
         """The top-level names of those other loaded modules that a new file in the working folder may hide."""
         recorded = {name.partition(".")[0] for name, _ in self.contents}
         names = {name.partition(".")[0] for name in list(sys.modules)} - recorded - self.users_names - PROGRAM_NAMES
-        return sorted(name for name in names if _is_name(name) and not self._is_part_of_python(name))
+        return sorted(name for name in names if _is_name(name) and not self._is_built_in(name))
 
-    def _is_part_of_python(self, name: str) -> bool:
+    def _is_built_in(self, name: str) -> bool:
         location = self.search.find(name)
         return location is not None and location.first_path is None
 

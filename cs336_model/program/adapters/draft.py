@@ -1,4 +1,4 @@
-"""The result of a process that a student's code keeps from its end: it hangs, or the process crashes.
+"""The result of a process that cannot write one, because a student's code hangs or crashes it.
 
 While such code runs, a draft of the result is in the place of the result. Whoever started the process turns it into a
 result with the status `failed` (profile_grid.host.processes.measured_program).
@@ -20,7 +20,7 @@ from cs336_model.program.without_times import FAILED, UNFINISHED, publishable
 
 WHILE_CHECKED, WHILE_MEASURED = "while it was checked", "while it was measured"
 SHARE_OF_CHECKS = 0.25  # of the time limit of the process
-CUDA_ERROR = "CUDA error"  # begins the messages of errors after which a process cannot use the GPU
+CUDA_ERROR = "CUDA error"  # in the messages of errors after which a process cannot use the GPU
 
 
 class Draft:
@@ -30,13 +30,13 @@ class Draft:
         self, spec: RunSpec | RowSpec, path: Path, record: Callable[[], Result], limit_s: float | None
     ) -> None:
         self.name = student_implementations(spec.dimensions)
-        self._modules = {target.partition(":")[0] for target in spec.adapters.values()}
+        self._modules = list(dict.fromkeys(target.partition(":")[0] for target in spec.adapters.values()))
         self._path, self._record, self._limit_s = path, record, limit_s
 
-    def write(self, activity: str, status: str = UNFINISHED) -> None:
-        """Writes the draft; `activity` is being done."""
+    def write(self, what: str, status: str = UNFINISHED) -> None:
+        """Writes the draft, with what the code is doing, or what it raised."""
         if self.name:
-            reason = f"{self.name}: {publishable(activity)}"
+            reason = f"{self.name}: {publishable(what)}"
             write_result(self._record() | {"status": status, "reason": reason}, self._path)
 
     @contextmanager
@@ -61,7 +61,7 @@ def open_draft(
     spec: RunSpec | RowSpec, path: Path | None, record: Callable[[], Result], time_limit_s: float | None
 ) -> Iterator[Draft]:
     """A with block with the draft of a run; `record()` is a result with every key and what is known by now. An
-    exception removes the draft, so that the process fails; but if it says that the GPU can no longer be used, the draft
+    exception removes the draft, so that no result is left; but if it says that the GPU can no longer be used, the draft
     becomes a failed result."""
     draft = Draft(spec, path, record, time_limit_s)
     try:

@@ -18,15 +18,16 @@ MAX_COLUMNS = 5
 
 
 def attention_parts(runs: pd.DataFrame, attention: pd.DataFrame) -> pd.DataFrame:
-    """One row per part of attention of each configuration, from the run with the fewest phases of those that have any
-    part, by context: time and FLOPs of a layer, and their ratios to both matrix multiplies."""
+    """One row per configuration and part of attention, in the order of contexts: time and FLOPs of a layer, and their
+    ratios to both matrix multiplies. Of the runs of a configuration that have any part, the one with the fewest phases
+    is taken."""
     inner = attention[attention["part"].isin(PARTS)]
     chosen = run_selection.leanest_runs(runs[runs["run"].isin(inner["run"])])
     rows = run_selection.with_dimensions(inner[inner["run"].isin(chosen["run"])], runs)
     return rows.sort_values("context_length", kind="stable", ignore_index=True)
 
 
-def absent_cells(runs: pd.DataFrame, drawn: pd.DataFrame) -> pd.DataFrame:
+def runs_without_rows(runs: pd.DataFrame, drawn: pd.DataFrame) -> pd.DataFrame:
     """The runs whose capture has no results, with `status` and `reason`: of each configuration without a row in `drawn`
     the one with the fewest phases."""
     keys = dimensions.keys_without(dimensions.MODE.key)
@@ -65,7 +66,7 @@ def draw_attention(tables: Tables) -> Drawing:
         "scores and values 2·B·H·S²·d_head each, softmax 5·B·H·S², mask and scale B·H·S².",
     )
     frame = Frame(LEADING_KEYS, f"No capture has {terms.kernels} in the ranges of attention's parts.")
-    return frame.drawing(parts, runs, absent_cells(runs, parts), panel, notes)
+    return frame.drawing(parts, runs, runs_without_rows(runs, parts), panel, notes)
 
 
 def _times(parts: pd.DataFrame, x: alt.X, y: LogAxis, series: Series, time: str | bool, joined: bool) -> alt.LayerChart:

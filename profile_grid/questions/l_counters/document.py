@@ -9,7 +9,7 @@ from kernel_tables.counters.joining import COMPUTE, LATENCY, MEMORY, RULES, TOO_
 from kernel_tables.counters.metrics import STALLED_BY
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, count, interval, known, percent, rate, ratio, significant, yes_or_no
-from profile_grid.questions.l_counters.matmuls import MAX_PADDING, MAX_SUMS
+from profile_grid.questions.l_counters.matmuls import MAX_PADDING, MAX_SPLIT_K_SHARE
 from profile_grid.study.dimensions import MODES, PRECISION
 from profile_grid.tables import gains, per_pass, pivoting
 from profile_grid.tables.cells import Part, lines_table, rows_table
@@ -18,7 +18,7 @@ from profile_grid.tables.names import FORWARD, NO_RANGE
 from profile_grid.tables.wording import Claim, capital, config_in_words, configs_in_words, listed, run_in_words
 
 VERDICT_RULES = RULES  # these and the allowances: for the definitions
-ALLOWANCES = {"sums": percent(MAX_SUMS), "unknown_tile": percent(MAX_PADDING)}
+ALLOWANCES = {"sums": percent(MAX_SPLIT_K_SHARE), "unknown_tile": percent(MAX_PADDING)}
 NO_ANSWER = Claim("Not answered: no run has counters of its kernels.", "missing")
 LIMITS = {  # in words, by verdict
     COMPUTE: "computation",

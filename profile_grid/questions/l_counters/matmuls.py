@@ -21,7 +21,7 @@ from profile_grid.study.dimensions import COMPILE, LEADING
 from profile_grid.tables import classes, ideal, names, per_pass
 
 MAX_PADDING = 0.05  # of the FLOPs of the shapes, for padding of unknown tiles
-MAX_SUMS = 0.02  # of the FLOPs of the shapes, for adding up slices of the depth (split-K): no name shows those
+MAX_SPLIT_K_SHARE = 0.02  # of the FLOPs of the shapes, for adding up slices of the depth (split-K): no name shows those
 ROUNDING = 1e-6  # of the FLOPs
 Product = tuple[int, int, int]  # m, n, k
 Tile = tuple[int, int, int]  # the same of a tile
@@ -36,7 +36,8 @@ def padded_ratio(ratio: float, kernels: Mapping[str, float], products: Sequence[
     """FLOPs in tiles ÷ FLOPs of the shapes, for products with equal FLOPs. `kernels` has the number of products that
     each kernel computed. Which kernel computed which product, and which way the tile lay, is unknown.
 
-    Of the ratios of all assignments, the largest that does not exceed the counted `ratio`, else the smallest. NaN if
+    Each product that a kernel computed may be any of the products, so assignments that use one twice are tried, too: of
+    their ratios, the largest that does not exceed the counted `ratio`, else the smallest. NaN if
     the kernels with a tile in their names do not compute every product, or not a whole number each. Kernels without a
     tile sum the results of others.
     """
@@ -55,12 +56,12 @@ def padded_ratio(ratio: float, kernels: Mapping[str, float], products: Sequence[
 
 def within_padding(ratio: float, tile_ratio: float, products: Sequence[Product]) -> bool:
     """Whether the counted FLOPs equal those in tiles, allowing for the scaling of each result (an addition and a
-    multiplication) and the sums of slices; if that ratio is NaN, whether the counted ones are within 5 %
-    of those of the shapes."""
+    multiplication) and the sums of slices; if that ratio is NaN, whether the counted ones are within
+    MAX_PADDING of those of the shapes."""
     if math.isnan(tile_ratio):
         return abs(ratio - 1) <= MAX_PADDING
     depth = min(k for _, _, k in products)
-    return -ROUNDING <= ratio - tile_ratio <= tile_ratio / depth + MAX_SUMS
+    return -ROUNDING <= ratio - tile_ratio <= tile_ratio / depth + MAX_SPLIT_K_SHARE
 
 
 def padded(product: Product, tile: Tile) -> float:
@@ -114,9 +115,13 @@ def _compared(row: dict, shape: ModelShape, kernels: dict[tuple, dict[str, float
     if pass_name == names.BACKWARD:
         products, flops = gradients(products), 2 * flops
     layers = 1 if part == ranges.HEAD else shape.num_layers
-    times = layers * row["shape_flops"] / flops  # of a pass; fewer if recomputation leaves some out
+    computed_per_pass = (
+        layers * row["shape_flops"] / flops
+    )  # once per layer, less often if recomputation leaves some out
     launches = kernels.get((row["run"], pass_name, part), {})
-    tile_ratio = padded_ratio(ratio, {kernel: count / times for kernel, count in launches.items()}, products)
+    tile_ratio = padded_ratio(
+        ratio, {kernel: count / computed_per_pass for kernel, count in launches.items()}, products
+    )
     return ratio, tile_ratio, within_padding(ratio, tile_ratio, products)
 
 

@@ -17,6 +17,7 @@ def counter_sums(merged: Merged) -> pd.DataFrame:
     """(l) The work of a single pass: one row per run for each of its phases, classes, parts of the model (by pass), and
     ranges. Raises NotConserved unless each of these four adds up to the time of all kernels."""
     rows = with_parts(merged["counter_ranges"])
+    # what the column `phase` holds, by grouping: for parts the pass
     phases = {"class": pd.Series(ALL_PHASES, rows.index), "part": rows["pass"]}
     groups = []
     for by in GROUPINGS:
@@ -45,8 +46,10 @@ def with_parts(rows: pd.DataFrame) -> pd.DataFrame:
     """Rows by range, with the pass and the part of each."""
     rows = texts.as_texts(rows)
     places = model_parts.ranges_with_parts(rows)
-    is_optimizer = ~places["phase"].isin((FORWARD, LOSS, BACKWARD))  # and others: each a pass of its own
-    places.loc[is_optimizer, "pass"] = places["phase"]
+    is_other_phase = ~places["phase"].isin(
+        (FORWARD, LOSS, BACKWARD)
+    )  # the optimizer, for example: each is a pass of its own
+    places.loc[is_other_phase, "pass"] = places["phase"]
     return rows.merge(places, on=model_parts.KEY_COLUMNS, how="left", validate="many_to_one")
 
 

@@ -26,10 +26,10 @@ def draw(tables: panels.Tables) -> panels.Drawing:
     runs, energies = tables["runs"], run_selection.sorted_by_size(tables["energy_use"], tables["runs"])
     power = [f"{millijoules(row.joules_per_token)}, {significant(row.power_w)} W" for row in energies.itertuples()]
     energies = energies.assign(bar=run_selection.labels(energies), text=power)
-    seen = (("part", "part"), ("mj", "mJ", marks.DIGITS), ("power_w", "mean W", marks.DIGITS))
+    tooltip = (("part", "part"), ("mj", "mJ", marks.DIGITS), ("power_w", "mean W", marks.DIGITS))
     return panels.bars_of_runs(
-        energy_parts(energies), list(energies["bar"]), "part", "energy of a token (mJ)", seen, runs,
-        run_selection.runs_without_results(runs, ENERGY), "The energy of no run was counted.",
+        energy_parts(energies), list(energies["bar"]), "part", "energy of a token (mJ)", tooltip, runs,
+        run_selection.runs_without_results(runs, ENERGY), "No run has a measurement of energy.",
         ["After each bar: the energy of a token, and the mean power during steps."],
     )  # fmt: skip
 
@@ -41,6 +41,7 @@ def result(tables: panels.Tables) -> str:
 
 FIGURES = (
     panels.Figure(
-        "energy", "Energy of a token, by what idle power takes of it", draw, result, tables=("runs", "energy_use"),
+        "energy", "Energy of a token, and the part of it that idle power takes", draw, result,
+        tables=("runs", "energy_use"),
     ),
 )  # fmt: skip

@@ -93,7 +93,9 @@ def draw_roofline(tables: Tables) -> Drawing:
         "than its kernels do."
     )
     frame = Frame(LEADING_KEYS, "No run has both kernels by part of the model and FLOPs from its shapes.")
-    return frame.drawing(points, runs, runs_without_results(runs, stages.CAPTURE), panel, (note, *_peaks_named(points)))
+    return frame.drawing(
+        points, runs, runs_without_results(runs, stages.CAPTURE), panel, (note, *_peak_sentences(points))
+    )
 
 
 def _flops_panel(
@@ -117,10 +119,10 @@ def _flops_panel(
     )  # fmt: skip
     markers = alt.Chart(points).mark_point(filled=True, opacity=0.8, size=30)
     markers = markers.encode(**channels, color=series.color(), shape=series.shape(), tooltip=tooltip)
-    return alt.layer(*(_roof(x, y, peaks, rate, channels) if peaks and rate else []), markers)
+    return alt.layer(*(_peak_line(x, y, peaks, rate, channels) if peaks and rate else []), markers)
 
 
-def _roof(x: LogAxis, y: LogAxis, peaks: Peaks, rate: float, channels: dict) -> list[alt.Chart]:
+def _peak_line(x: LogAxis, y: LogAxis, peaks: Peaks, rate: float, channels: dict) -> list[alt.Chart]:
     """The upper limit of all parts as a line, with the peak FLOP/s."""
     corners = sorted({x.low, min(max(rate / peaks.memory_bytes_per_s, x.low), x.high), x.high})
     heights = [min(rate, corner * peaks.memory_bytes_per_s) for corner in corners]
@@ -145,13 +147,13 @@ def _bytes_panel(points: pd.DataFrame, peaks: Peaks | None, series: Series) -> a
     markers = alt.Chart(points).mark_point(filled=True, size=26, opacity=0.8)
     layers = [markers.encode(x=rate, y=y, color=series.color(), shape=series.shape(), tooltip=tooltip)]
     if peak:
-        roof = alt.Chart(pd.DataFrame({"gigabytes_per_s": [peak], "text": [f"{peak:g} GB/s"]})).encode(x=rate)
-        text = roof.mark_text(align="right", baseline="bottom", dy=-3, fontSize=SMALL)
-        layers += [roof.mark_rule(color=INK, strokeWidth=1.2), text.encode(y=alt.value(0), text="text:N")]
+        peak_line = alt.Chart(pd.DataFrame({"gigabytes_per_s": [peak], "text": [f"{peak:g} GB/s"]})).encode(x=rate)
+        text = peak_line.mark_text(align="right", baseline="bottom", dy=-3, fontSize=SMALL)
+        layers += [peak_line.mark_rule(color=INK, strokeWidth=1.2), text.encode(y=alt.value(0), text="text:N")]
     return alt.layer(*layers, width=width, height=LINE_PX * len(parts))
 
 
-def _peaks_named(points: pd.DataFrame) -> list[str]:
+def _peak_sentences(points: pd.DataFrame) -> list[str]:
     """A sentence on the peaks for each device and precision of these parts, or that they are not known."""
     pairs = points[["device_name", "precision"]].drop_duplicates().itertuples(index=False)
     return [peaks_in_words(device if known(device) else None, precision) for device, precision in pairs]

@@ -101,13 +101,13 @@ def _remedies_within_bounds(predictions: pd.DataFrame) -> list[Claim]:
     held, every = count_within_bound(predictions), len(predictions)
     if held == every == 1:
         saved, bound = (predictions[f"{name}_percent"].iloc[0] / 100 for name in ("measured", "predicted"))
-        text = "The measured remedy saves {saved} of a step; its bound is {bound}."
+        text = "The measured remedy saves {saved} of the time; its bound is {bound}."
         if saved < 0:
-            text = "The measured remedy makes a step {saved} longer; the bound of its saving is {bound}."
+            text = "The measured remedy takes {saved} more time; the bound of its saving is {bound}."
         numbers = {"saved": percent(abs(saved)), "bound": percent(bound)}
         return [Claim(text, "counted", **numbers, held=held, all=every)]
     slower = int((predictions["measured_percent"] < 0).sum())
-    longer = f"; {slower} of them made the step longer" if slower else ""
+    longer = f"; {slower} of them took more time" if slower else ""
     text = f"{held_of_all(held, every)} measured remedies saved no more than their bounds{{also}}{{longer}}."
     return [Claim(text, "counted", held=held, all=every, also=also, longer=longer)]
 

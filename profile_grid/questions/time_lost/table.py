@@ -154,8 +154,8 @@ TABLES = (
     predicted_percent | float | % | upper bound of the gain by these findings, in % of the step of base_run; for a \
         larger batch, of its time per sequence
     predicted_ms | float | ms | the same share of the step of base_run without a profiler
-    measured_percent | float | % | gain of the remedy without a profiler, as predicted_percent; negative if the step \
-        got longer
+    measured_percent | float | % | gain of the remedy without a profiler, as predicted_percent; negative if the time \
+        grew
     measured_ms | float | ms | the same share of the step of base_run without a profiler
     holds | bool | | whether measured_percent, or the lower end of its interval between processes, is at most \
         predicted_percent
