@@ -92,6 +92,18 @@ def test_the_backward_pass_has_its_own_times_and_flops_and_nothing_that_is_compu
     assert table.loc["final matmul", "flops_per_layer"] == 2 * 1_610_612_736
 
 
+def test_a_layer_of_the_backward_pass_is_a_layer_also_if_it_opens_a_range_several_times():
+    tables = merged(trained(*BACKWARD_OF_ATTENTION))
+    is_backward = tables["ranges"]["phase"] == "backward"
+    opened_twice = tables["ranges"].assign(instances=tables["ranges"]["instances"] * (1 + is_backward))
+    table, doubled = (
+        own_tables("e_attention", tables | {"ranges": ranges})["attention_backward"].set_index("part")
+        for ranges in (tables["ranges"], opened_twice)
+    )
+    assert table.loc["final matmul", "gpu_time_per_layer_us"] == pytest.approx(100.0)
+    assert doubled["gpu_time_per_layer_us"].to_dict() == pytest.approx(table["gpu_time_per_layer_us"].to_dict())
+
+
 def test_softmax_is_compared_in_the_backward_pass_too():
     said = Said(trained(*BACKWARD_OF_ATTENTION))["e"]
     assert (
