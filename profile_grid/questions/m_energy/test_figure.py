@@ -35,4 +35,4 @@ def test_a_run_without_energy_is_named_below_the_figure_and_a_grid_without_any_s
     made = tables(counted(BUSY), (Made(model="large"), None))
     assert any("large · 512 · forward pass" in note for note in FIGURE.draw(made).absent)
     assert FIGURE.result(made) == "A token takes 4.88 mJ"
-    assert FIGURE.draw(tables((Made(), None))).reason == "The energy of no run was counted."
+    assert FIGURE.draw(tables((Made(), None))).reason == "No run has a measurement of energy."
