@@ -57,8 +57,6 @@ def percent(share) -> str:
     """A share in percent: 0.3821 is "38.2 %"; a share above zero that would be rounded to 0.0 % is "< 0.1 %"."""
     if not known(share):
         return ABSENT
-    if math.isinf(share):
-        return "an unknown share"
     return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:z.1f} %".replace("-", "−")
 
 

@@ -154,9 +154,12 @@ class Recorder:
             self._notes.add("closed", done=self.done, stop_s=stopped_s - started_s, **facts, **self.progress())
             self._profiler.save(self._notes.folder)
         except Exception as error:
-            self._notes.add("lost", reason=one_line_error(error).removeprefix("RuntimeError: "))
+            self._note_loss(error)
             return
         self._notes.add("saved", save_s=time.perf_counter() - stopped_s)
+
+    def _note_loss(self, error: Exception) -> None:
+        self._notes.add("lost", reason=one_line_error(error).removeprefix("RuntimeError: "))
 
     def start_over(self) -> None:
         """Drops what was recorded, and waits for another window."""
@@ -167,7 +170,7 @@ class Recorder:
                 self._profiler.stop(program_ended=False)
             except Exception as error:  # the program goes on without a recording
                 self.state = OVER
-                self._notes.add("lost", reason=one_line_error(error).removeprefix("RuntimeError: "))
+                self._note_loss(error)
                 return
         self._notes.add(DROPPED)
         self.state, self.done = WAITING, 0

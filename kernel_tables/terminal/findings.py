@@ -104,7 +104,8 @@ def change_lines(changes: pd.DataFrame, tolerance: float, width: int) -> str:
     """One row per change, times as means per step; and a line if nothing differs."""
     is_same = (changes["change"] == comparison.SAME).all()
     verdict = (
-        f"nothing differs: no time by more than {100 * tolerance:g} %, 0.1 % of a step and two standard errors\n"
+        f"nothing differs: no time by more than {100 * tolerance:g} %, {100 * comparison.MIN_SHARE:g} % of a step and"
+        f" {comparison.STANDARD_ERRORS} standard errors\n"
         if is_same
         else ""
     )

@@ -197,7 +197,7 @@ def test_two_captures_are_compared_in_columns_of_one_step_and_without_a_change_t
         "times and launches are per step",
     ]
     assert printed("diff", capture, capture) == [
-        "nothing differs: no time by more than 1 %, 0.1 % of a step and two standard errors"
+        "nothing differs: no time by more than 1 %, 0.1 % of a step and 2 standard errors"
     ]
 
 

@@ -69,11 +69,14 @@ def _memory(steps: pd.DataFrame) -> list[Claim]:
     failed, complete = (steps[steps["status"] == status] for status in (OUT_OF_MEMORY, COMPLETE))
     if failed.empty:
         return [Claim("No run exhausts the memory.", "counted")] if len(complete) == len(steps) else []
-    names_by_runs: dict[str, list[str]] = {}
+    names_by_runs: dict[tuple, list[str]] = {}
     for name in pivoting.sorted_values(failed, ATTENTION.key):
-        rows = failed[failed[ATTENTION.key] == name].assign(**{ATTENTION.key: ATTENTION.default})
-        names_by_runs.setdefault(runs_in_words(rows), []).append(str(name))
-    texts = [f"With {listed(names)} attention, memory runs out in {runs}." for runs, names in names_by_runs.items()]
+        rows = failed.loc[failed[ATTENTION.key] == name, KEY_COLUMNS]
+        names_by_runs.setdefault(tuple(rows.itertuples(index=False, name=None)), []).append(str(name))
+    texts = [
+        f"With {listed(names)} attention, memory runs out in {runs_in_words(pd.DataFrame(runs, columns=KEY_COLUMNS))}."
+        for runs, names in names_by_runs.items()
+    ]
     failing_runs = failed[KEY_COLUMNS].drop_duplicates()
     there = complete.merge(failing_runs, on=KEY_COLUMNS)
     fitting = there[there.groupby(ATTENTION.key)["run"].transform("size") == len(failing_runs)]

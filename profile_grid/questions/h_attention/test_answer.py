@@ -92,6 +92,18 @@ def test_an_attention_runs_out_of_memory_only_where_it_did():
     assert f"runs out in {second}. With math attention, it suffices there." in text
 
 
+def test_attentions_that_fail_in_different_runs_are_not_said_to_fail_together():
+    lengths = (1024, 2048, 4096, 8192)
+    failing = {1024: (0, 1), 2048: (0, 1), 4096: (0,), 8192: (1,)}  # eager, flash: the first two and another one each
+    runs = [*three()]
+    for length in lengths:
+        runs += [
+            out_of_memory(run) if place in failing[length] else run
+            for place, run in enumerate(three(context_length=length))
+        ]
+    assert "With eager and flash" not in told("h_attention", runs)
+
+
 def test_what_pytorch_refuses_is_a_cell_and_a_sentence():
     eager, flash, math = three()
     refused = replace(flash, timing_status="unsupported", capture_status="unsupported", kernels=(),

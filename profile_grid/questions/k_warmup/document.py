@@ -1,5 +1,7 @@
 """What the document of (k) says: sentences and tables."""
 
+import math
+
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, escaped
@@ -54,14 +56,19 @@ def _unsteady(enough: pd.DataFrame) -> list[Claim]:
     if rows.empty:
         return []
     if len(enough) == 1:
-        error = percent(rows["tolerance"].iloc[0])
+        error = _tolerance(rows["tolerance"].iloc[0])
         return [Claim("The mean time of the measured steps is known only to within {error}.", error=error)]
     return [
         Claim(
             "In {runs}, steps vary too much to say: their mean time is known only to within {errors}.",
-            "counted", runs=some_runs(rows, enough), errors=interval(rows["tolerance"], percent),
+            "counted", runs=some_runs(rows, enough), errors=interval(rows["tolerance"], _tolerance),
         )
     ]  # fmt: skip
+
+
+def _tolerance(share: float) -> str:
+    """A tolerance in percent; it is infinite after a single step."""
+    return percent(share) if math.isfinite(share) else "an unknown share"
 
 
 def _more_needed(enough: pd.DataFrame) -> list[Claim]:
@@ -168,6 +175,6 @@ ENOUGH = (
     ("first step, ms", lambda row: significant(row["first_ms"])),
     ("measured, ms", lambda row: significant(row["measured_mean_ms"])),
     ("first ÷ measured", lambda row: ratio(row["first_ratio"])),
-    ("tolerance", lambda row: percent(row["tolerance"])),
+    ("tolerance", lambda row: _tolerance(row["tolerance"])),
     ("warm-up steps needed", _enough_cell),
 )
