@@ -22,6 +22,7 @@ from profile_grid.study.runs import (
     grid_runs,
     planned_rows,
     run_to_show,
+    settings_of,
     specification,
 )
 from profile_grid.study.schema import ConfigError, check_keys
@@ -53,13 +54,13 @@ QUESTIONS = catalogue.questions_asked(PLANNED_RUNS)
 QUESTION_DOCUMENTS = [question.name for question in QUESTIONS if question.has_document]
 FIGURES = [name for question in QUESTIONS for name in question.figures]
 FORMATS = config.get("formats", ["markdown"])
-PROCESSES = config.get(TIMING.name, {}).get("processes", TIMING.settings["processes"].default)
 STAGE_TABLES = [stage.file("tables") for stage in STAGES if stage.has_tables]
 DECLARED_TABLES = [f"{module.replace('.', '/')}.py" for module in catalogue.MODULES_OF_TABLES]
 SPECIFICATIONS = {
     stage.name: {name: specification(config, run, stage) for name, run in RUNS.items() if stage in run.stages}
     for stage in STAGES
 }
+PROCESSES = settings_of(config, TIMING)["processes"] if SPECIFICATIONS[TIMING.name] else 1  # that time each run
 RESOURCES = JobResources(RUNS, SPECIFICATIONS, config["device"] != "cpu", in_allocation())
 prepare_job_environment(ROOT)
 atexit.register(gc.freeze)  # else Python looks at all objects once more at its end
