@@ -10,46 +10,49 @@ from cs336_model.program.variants.predicted_memory import predicted_peak_bytes
 from profile_grid.quantities import counted
 
 MAX_IDLE_BYTES = 2**30  # a driver without users holds some hundred MiB
-MAX_ENDING_BYTES = 3 * MAX_IDLE_BYTES  # each process that returned its lease has a context, 680 MB on an H200
+MAX_ENDING_BYTES = 3 * MAX_IDLE_BYTES  # each process that returned its lease keeps a context, 680 MB on an H200
 SLOWDOWNS = ("hardware slowdown", "software thermal slowdown", "hardware thermal slowdown", "hardware power brake")
 
 
-def notes_before(program: dict, gpus: Sequence[str], is_alone: bool = True) -> list[str]:
-    """Notes on what makes the times of a run on these GPUs hard to compare, or exhausts their memory; [] if the driver
-    does not report it. If not `is_alone`, a measurement of this project that is over may still be present, and is not
-    noted. All GPUs are queried at once: the run already has its lease."""
+def notes_before(program: dict, gpus: Sequence[str], *, others_may_end: bool = False) -> list[str]:
+    """One sentence for each problem of these GPUs that makes the times of a run hard to compare or exhausts the memory;
+    [] if the driver does not report it. If `others_may_end`, processes that returned their lease may still be on the
+    GPUs, and are not noted. All GPUs are queried at once: the run already has its lease."""
     with ThreadPoolExecutor(max(len(gpus), 1)) as pool:
         states = list(pool.map(nvidia_smi.gpu_state, gpus))
-    needed = needed_bytes(program)
-    return [note for gpu in states if gpu.used_bytes is not None for note in _notes(gpu, needed, is_alone)]
+    run_bytes = needed_bytes(program)
+    known_states = [gpu for gpu in states if gpu.used_bytes is not None]
+    return [note for gpu in known_states for note in _notes(gpu, run_bytes, others_may_end)]
 
 
-def _notes(gpu: nvidia_smi.GpuState, needed: int | None, is_alone: bool) -> list[str]:
-    """One sentence for each problem; `needed` is in bytes."""
+def _notes(gpu: nvidia_smi.GpuState, run_bytes: int | None, others_may_end: bool) -> list[str]:
+    """`notes_before` for one GPU and a run that needs so many bytes."""
     sentences = []
-    if gpu.used_bytes > (MAX_IDLE_BYTES if is_alone else MAX_ENDING_BYTES) or (gpu.processes and is_alone):
+    is_used = gpu.used_bytes > MAX_ENDING_BYTES if others_may_end else gpu.used_bytes > MAX_IDLE_BYTES or gpu.processes
+    if is_used:
         users = counted(gpu.processes, "other process", "other processes") if gpu.processes else "somebody"
         sentences.append(f"the GPU was in use by {users} before the run ({_gib(gpu.used_bytes)} of its memory taken)")
     if slowdowns := [reason for reason in gpu.throttle_reasons or () if reason in SLOWDOWNS]:
         sentences.append(f"the GPU was throttled before the run: {', '.join(slowdowns)}")
-    if needed is not None and needed > gpu.free_bytes:
-        sentences.append(f"about {_gib(needed)} of GPU memory needed (estimated), {_gib(gpu.free_bytes)} free")
+    if run_bytes is not None and run_bytes > gpu.free_bytes:
+        sentences.append(f"about {_gib(run_bytes)} of GPU memory needed (estimated), {_gib(gpu.free_bytes)} free")
     return sentences
 
 
 def visible_gpus() -> list[str]:
-    """The UUIDs of the GPUs that CUDA shows to a program started here, in its order: at most those of
-    CUDA_VISIBLE_DEVICES. If nvidia-smi does not know a GPU, its name in that variable; "0" if that is unset."""
-    uuids = {row["index"]: row["uuid"] for row in nvidia_smi.gpus("index", "uuid")}
+    """The UUIDs of the GPUs that CUDA shows to a program started here, in CUDA's order: those in CUDA_VISIBLE_DEVICES
+    if it is set. A GPU that nvidia-smi does not know has its name in that variable, or "0" without the variable."""
+    uuid_by_index = {row["index"]: row["uuid"] for row in nvidia_smi.gpus("index", "uuid")}
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
-        return list(uuids.values()) or ["0"]
-    return [_uuid(name.strip(), uuids) for name in visible.split(",") if name.strip()]
+        return list(uuid_by_index.values()) or ["0"]
+    return [_uuid(name.strip(), uuid_by_index) for name in visible.split(",") if name.strip()]
 
 
-def _uuid(name: str, uuids: dict[str, str]) -> str:
-    """The UUID of a GPU by its number, or by the beginning of its UUID."""
-    return uuids.get(name) or next((uuid for uuid in uuids.values() if uuid.startswith(name)), name)
+def _uuid(name: str, uuid_by_index: dict[str, str]) -> str:
+    """The UUID of the GPU with this index, or whose UUID begins with `name`; else the name itself."""
+    beginning_so = (uuid for uuid in uuid_by_index.values() if uuid.startswith(name))
+    return uuid_by_index.get(name) or next(beginning_so, name)
 
 
 def needed_bytes(program: dict) -> int | None:

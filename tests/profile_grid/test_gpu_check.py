@@ -159,16 +159,16 @@ def test_a_run_without_a_gpu_asks_nothing_about_gpus(nvidia_smi):
         (20480, 200000, 0x8, ()),
     ],
 )
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("others_may_end", [False, True])
 def test_nvml_and_nvidia_smi_give_the_same_notes_and_nvml_starts_no_process(
-    nvidia_smi, monkeypatch, used, free, reasons, processes, alone
+    nvidia_smi, monkeypatch, used, free, reasons, processes, others_may_end
 ):
     asked = nvidia_smi(f"{used}, {free}, 0x{reasons:016x}", "\n".join(map(str, processes)))
-    expected = notes_before(PROGRAM, ["GPU-6b83"], alone)
+    expected = notes_before(PROGRAM, ["GPU-6b83"], others_may_end=others_may_end)
     asked.unlink()
     nvml_of(monkeypatch, "GPU-6b83", used, free, reasons, processes)
     nvml.cache_clear()
-    assert notes_before(PROGRAM, ["GPU-6b83"], alone) == expected
+    assert notes_before(PROGRAM, ["GPU-6b83"], others_may_end=others_may_end) == expected
     assert not asked.exists()
 
 

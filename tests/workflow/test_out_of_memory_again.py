@@ -40,8 +40,8 @@ def runs(monkeypatch):
 
     monkeypatch.setattr(Stage, "load", lambda stage, module: SimpleNamespace(measure=run))
     monkeypatch.setattr(measure, "leases_for", leases_for)
-    free = {False: "139.0 GiB free", True: "139.8 GiB free"}
-    monkeypatch.setattr(measure, "notes_before", lambda program, gpus, alone: [free[alone]])
+    free = {True: "139.0 GiB free", False: "139.8 GiB free"}
+    monkeypatch.setattr(measure, "notes_before", lambda program, gpus, others_may_end: [free[others_may_end]])
     return seen
 
 

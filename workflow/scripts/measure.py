@@ -58,9 +58,10 @@ def run_stage(stage: Stage, job: Job) -> dict:
 
     def begin(lease: Lease) -> None:
         progress_line.print_start()
-        new = [note for note in notes_before(program, lease.gpus, lease.is_alone) if note not in notes]
-        notes.extend(new)
-        say_notes(new)
+        notes_of_lease = notes_before(program, lease.gpus, others_may_end=not lease.is_alone)
+        new_notes = [note for note in notes_of_lease if note not in notes]
+        notes.extend(new_notes)
+        say_notes(new_notes)
 
     name, quiet = f"{stage.name} of {program['run']}", job.specification.get("quiet_host", False)
     nvml()  # loaded before the lease, so that no GPU waits for it

@@ -26,7 +26,7 @@ from typing import NamedTuple
 from profile_grid.host.leases.host_locks import HostLock, LeaseError, lock_names
 
 HOST = "host"
-PRESENCE_LOCK = "present-{}"  # shared by the processes that are on a GPU, with a lease or after it
+PRESENCE_LOCK = "present-{}"  # by GPU; shared by the processes on it: those with a lease, and those that returned it
 RESERVE_AFTER_S = 300.0  # of waiting: from then on, the GPUs that a ticket can use are reserved for it
 POLL_S, POLL_NEAR_FRONT_S = 0.2, 0.05  # between two attempts; an attempt on four GPUs takes half a millisecond
 TICKET_PREFIX = "waiting-"
@@ -36,7 +36,7 @@ STALE_TICKET_S = 10.0  # since the last attempt
 
 @dataclass(frozen=True)
 class Lease:
-    """GPUs that are leased."""
+    """GPUs that are leased; none if only the host is."""
 
     gpus: tuple[str, ...]  # as their pool names them
     since_unix_s: float
@@ -115,65 +115,69 @@ def acquire_lease(
         while is_wanted():
             ticket.touch()
             with ExitStack() as locks:
-                lease, holders = _try_lease(locks, ticket, purpose, must_be_alone)
+                lease, obstacles = _try_lease(locks, ticket, purpose, must_be_alone)
                 if lease:
                     queue.close()
                     yield lease
                     return
             if not is_announced:
-                say(f"{purpose} waits for {holders}")
+                say(f"{purpose} waits for {'; '.join(obstacles)}")
                 is_announced = True
             is_near_front = len(ticket.earlier_names()) < max(len(pool), 1)
             time.sleep(POLL_NEAR_FRONT_S if is_near_front else POLL_S)
         raise RequestWithdrawn
 
 
-def _try_lease(locks: ExitStack, ticket: QueueTicket, purpose: str, must_be_alone: bool) -> tuple[Lease | None, str]:
-    """(lease, ""), or (None, whom to wait for): one attempt at what a ticket asks for. The locks are entered into
+def _try_lease(
+    locks: ExitStack, ticket: QueueTicket, purpose: str, must_be_alone: bool
+) -> tuple[Lease | None, list[str]]:
+    """(lease, []), or (None, whom to wait for): one attempt at what a ticket asks for. The locks are entered into
     `locks`."""
-    host, free, holders = locks.enter_context(HostLock(HOST)), {}, []
+    host = locks.enter_context(HostLock(HOST))
     if not host.try_lock(shared=not ticket.whole_host):
-        return None, f"this host: {host.holder()}"
-    # behind earlier tickets some free GPUs may be reserved, so all are tried; otherwise others must not find more
-    # locked than necessary
-    max_locked = len(ticket.gpus) if ticket.earlier_names() else ticket.count
-    for name in ticket.gpus:
-        if len(free) == max_locked:
-            break
-        gpu, presence = (locks.enter_context(HostLock(lock)) for lock in (name, PRESENCE_LOCK.format(name)))
-        if not gpu.try_lock():
-            holders.append(f"GPU {name}: {gpu.holder()}")
-        elif not (is_alone := presence.try_lock()) and must_be_alone:
-            holders.append(f"GPU {name}: a measurement that is over, whose process ends")
-        else:
-            free[name] = GpuLocks(gpu, presence, is_alone)
-    # hundreds may wait, and each tries several times a second: the queue is read only if enough GPUs are free
-    reserved = _reserved(ticket, free) if len(free) >= ticket.count else {}
-    holders += [f"{'this host' if name == HOST else f'GPU {name}'}: {holder}" for name, holder in reserved.items()]
+        return None, [f"this host: {host.holder()}"]
+    free, obstacles = _lock_free_gpus(locks, ticket, must_be_alone)
+    if len(free) < ticket.count:  # hundreds may wait, and each tries several times a second: most do not read the queue
+        return None, obstacles
+    reserved = _reserved(ticket, free)
+    obstacles += [f"{'this host' if name == HOST else f'GPU {name}'}: {holder}" for name, holder in reserved.items()]
     chosen = [gpu_locks for name, gpu_locks in free.items() if name not in reserved][: ticket.count]
     if HOST in reserved or len(chosen) < ticket.count:
-        return None, "; ".join(holders)
+        return None, obstacles
     for gpu_locks in free.values():
         if gpu_locks in chosen:
             gpu_locks.presence.try_lock(shared=True)  # with the processes that are still present, and later ones
         else:
             gpu_locks.presence.release()
             gpu_locks.gpu.release()
-    signed_locks = (host, *(gpu_locks.gpu for gpu_locks in chosen))
-    for lock in signed_locks:
-        lock.sign(purpose)
-    lease = Lease(
-        gpus=tuple(gpu_locks.gpu.name for gpu_locks in chosen),
-        since_unix_s=time.time(),
-        lock_descriptors=tuple(lock.descriptor for lock in signed_locks),
-        presence_descriptors=tuple(gpu_locks.presence.descriptor for gpu_locks in chosen),
-        is_alone=all(gpu_locks.is_alone for gpu_locks in chosen),
-    )
-    return lease, ""
+    return _signed_lease(host, chosen, purpose), []
+
+
+def _lock_free_gpus(
+    locks: ExitStack, ticket: QueueTicket, must_be_alone: bool
+) -> tuple[dict[str, GpuLocks], list[str]]:
+    """(free, obstacles): the locks of the free GPUs, now held, by GPU, and who has the others. They are all free GPUs
+    if earlier tickets wait, since some may be reserved; otherwise not more than the ticket needs, which others would
+    find locked."""
+    free: dict[str, GpuLocks] = {}
+    obstacles = []
+    max_locked = len(ticket.gpus) if ticket.earlier_names() else ticket.count
+    for name in ticket.gpus:
+        if len(free) == max_locked:
+            break
+        gpu, presence = (locks.enter_context(HostLock(lock)) for lock in (name, PRESENCE_LOCK.format(name)))
+        if not gpu.try_lock():
+            obstacles.append(f"GPU {name}: {gpu.holder()}")
+        elif not (is_alone := presence.try_lock()) and must_be_alone:
+            obstacles.append(f"GPU {name}: a measurement that is over, whose process ends")
+        else:
+            free[name] = GpuLocks(gpu, presence, is_alone)
+    return free, obstacles
 
 
 def _reserved(ticket: QueueTicket, free_gpus: Collection[str]) -> dict[str, str]:
-    """{a free GPU, or HOST, that an earlier ticket will take or that is reserved for it: whom to wait for}"""
+    """Whom to wait for, by free GPU that an earlier ticket will take or that is reserved for it; by HOST alone if that
+    is the entire host."""
     reserved: dict[str, str] = {}
     for earlier in ticket.earlier_tickets():
         holder = f"{earlier.holder}, which waited before"
@@ -189,14 +193,28 @@ def _reserved(ticket: QueueTicket, free_gpus: Collection[str]) -> dict[str, str]
     return reserved
 
 
+def _signed_lease(host: HostLock, gpus: Sequence[GpuLocks], purpose: str) -> Lease:
+    """The lease of these locked GPUs; their locks and that of the host now say who has them."""
+    signed_locks = (host, *(gpu_locks.gpu for gpu_locks in gpus))
+    for lock in signed_locks:
+        lock.sign(purpose)
+    return Lease(
+        gpus=tuple(gpu_locks.gpu.name for gpu_locks in gpus),
+        since_unix_s=time.time(),
+        lock_descriptors=tuple(lock.descriptor for lock in signed_locks),
+        presence_descriptors=tuple(gpu_locks.presence.descriptor for gpu_locks in gpus),
+        is_alone=all(gpu_locks.is_alone for gpu_locks in gpus),
+    )
+
+
 @contextmanager
 def new_ticket(gpus: Sequence[str], count: int, whole_host: bool, purpose: str) -> Iterator[QueueTicket]:
     """A ticket at the end of the queue, for a with block."""
-    number = f"{_now_ns():020d}-{os.getpid()}"
-    with HostLock(f"new-{number}") as lock:
+    time_and_process = f"{_now_ns():020d}-{os.getpid()}"
+    with HostLock(f"new-{time_and_process}") as lock:
         lock.try_lock()
         lock.sign(purpose, gpus=list(gpus), count=count, whole_host=whole_host)
-        lock.rename(TICKET_PREFIX + number)  # others see it locked and complete
+        lock.rename(TICKET_PREFIX + time_and_process)  # others see it locked and complete
         try:
             yield QueueTicket(lock.path, lock.holder(), tuple(gpus), count, whole_host)
         finally:

@@ -19,11 +19,11 @@ FOLDER_VARIABLE = "PROFILE_GRID_LEASES"
 DEFAULT_FOLDER = "/tmp/profile-grid-leases"  # not below TMPDIR, which users and jobs set for themselves
 FOLDER_MODE = 0o1777  # as /tmp: everybody may create a file, nobody may remove another's
 OPEN_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC  # a link of another user is not followed
-GPU_NAME_START = re.compile(r"GPU-|\d")
+GPU_NAME_START = re.compile(r"GPU-|\d")  # a UUID or an index; other locks: the host, tickets, who is present on a GPU
 
 
 class LeaseError(OutsideError):
-    """A lock, or as many GPUs as are needed, cannot be leased on this host; the message is one line."""
+    """A lock cannot be used on this host, or it has too few GPUs for a lease; the message is one line."""
 
 
 def held_gpus() -> set[str]:
@@ -39,23 +39,23 @@ def lock_names(prefix: str = "") -> list[str]:
 
 
 class HostLock:
-    """The lock of this name, not locked yet; leaving the with block releases it, unless another process has its file
-    open. Without `create`, entering it raises FileNotFoundError if there is no such lock."""
+    """The lock of this name, for a with block, not locked at its beginning. Its end releases the lock, unless another
+    process has its file open. Without `create`, the block raises FileNotFoundError if there is no such lock."""
 
     def __init__(self, name: str, create: bool = True):
         self.name = name
         self.path = _folder() / re.sub(r"[^\w.-]", "_", name)
-        self._create = create
+        self._may_create = create
         self.descriptor = -1  # of the file: every process that has it open keeps the lock
 
     def __enter__(self) -> "HostLock":
         try:
-            if self._create:
-                _create(self.path)
+            if self._may_create:
+                _create_file(self.path)
             access = os.O_RDWR if os.access(self.path, os.W_OK) else os.O_RDONLY
             self.descriptor = os.open(self.path, access | OPEN_FLAGS)
         except OSError as error:
-            if isinstance(error, FileNotFoundError) and not self._create:
+            if isinstance(error, FileNotFoundError) and not self._may_create:
                 raise
             raise _unusable(self.path, error) from error
         return self
@@ -82,22 +82,23 @@ class HostLock:
     def holder(self) -> str:
         """Who signed it last: the purpose, and the process, its user and since when."""
         try:
-            holder = json.loads(self.path.read_text())
-            return f"{holder['what']} (process {holder['process']} of {holder['user']}, since {holder['since']})"
+            signature = json.loads(self.path.read_text())
+            who = f"process {signature['process']} of {signature['user']}, since {signature['since']}"
+            return f"{signature['what']} ({who})"
         except (OSError, ValueError, KeyError, TypeError):  # it is just being written, or of another version
             return "another measurement"
 
     def sign(self, purpose: str, **details: object) -> None:
-        """Writes into the file who has the lock, unless the file may only be read."""
-        holder = {"what": purpose, "process": os.getpid(), "user": _user(), "since": time.strftime("%H:%M:%S")}
+        """Writes into the file who has the lock and for what, unless the file may only be read."""
+        signature = {"what": purpose, "process": os.getpid(), "user": _user(), "since": time.strftime("%H:%M:%S")}
         if fcntl.fcntl(self.descriptor, fcntl.F_GETFL) & os.O_RDWR:
             with suppress(OSError):  # the disk is full
                 os.truncate(self.descriptor, 0)
-                os.pwrite(self.descriptor, json.dumps(holder | details).encode(), 0)
+                os.pwrite(self.descriptor, json.dumps(signature | details).encode(), 0)
 
 
-def _create(path: Path) -> None:
-    """Creates the file if it is missing. An existing one is opened without O_CREAT, since Linux refuses that for
+def _create_file(path: Path) -> None:
+    """Creates the file of a lock if it is missing. An existing one is opened without O_CREAT, since Linux refuses that for
     another user's file in a folder like /tmp (fs.protected_regular)."""
     with suppress(FileExistsError):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o666)

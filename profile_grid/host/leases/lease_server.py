@@ -31,14 +31,14 @@ NEIGHBOUR_POLL_MS = 1000  # between two counts of who else measures on this host
 
 @dataclass
 class Leases:
-    """The leases of one job, and the seconds that its programs waited for them and held them."""
+    """The leases of one job, and the seconds that its programs waited for them and held them, in total."""
 
     address: Path | None = None  # where programs ask for a lease; None if the job itself has one
     lock_descriptors: tuple[int, ...] = ()  # of the job's lease: a process that has them open keeps it
     acquired_leases: list[Lease] = field(default_factory=list)
     held_s: float = 0.0
     max_neighbours: int = 0  # the most other GPUs of the host that were leased at the same time
-    must_be_alone: bool = False  # also wait for processes that returned an earlier lease of the GPUs
+    must_be_alone: bool = False  # the next leases also wait for processes that returned an earlier lease of the GPUs
     _waited_s: float = 0.0
     _waiting_since_s: float | None = None
 
@@ -82,8 +82,8 @@ def leases_for(
     say: Callable[[str], None],
     on_lease: Callable[[Lease], None] = lambda lease: None,
 ) -> Iterator[Leases]:
-    """The leases of one job, for a with block. Each of its programs, which has one process per GPU, leases `count`
-    visible GPUs, all or none. On a CPU, the job itself leases the host. With `quiet_host` no other GPU of the host is
+    """The leases of one job, for a with block. Each of its programs consists of `count` processes, which lease as many
+    visible GPUs together, all or none. On a CPU, the job itself leases the host. With `quiet_host` no other GPU of the host is
     leased meanwhile. `on_lease` receives every lease before it is used, on GPUs in another thread. Raises LeaseError if
     no lease is possible, on GPUs at the end of the block.
     """
@@ -94,16 +94,17 @@ def leases_for(
             on_lease(lease)
             yield leases
         return
-    options = {"whole_host": quiet_host, "say": say}
-    with _served_leases(visible_gpus(), count, purpose, options, on_lease) as leases:
+    lease_options = {"whole_host": quiet_host, "say": say}
+    with _served_leases(visible_gpus(), count, purpose, lease_options, on_lease) as leases:
         yield leases
 
 
 @contextmanager
 def _served_leases(
-    pool: Sequence[str], count: int, purpose: str, options: dict[str, object], on_lease: Callable[[Lease], None]
+    pool: Sequence[str], count: int, purpose: str, lease_options: dict[str, object], on_lease: Callable[[Lease], None]
 ) -> Iterator[Leases]:
-    """`leases_for` on GPUs of the pool: the programs of the job ask for them over a socket."""
+    """`leases_for` on GPUs of the pool: the programs of the job ask for them over a socket. `lease_options` are
+    those of `acquire_lease`."""
     job_is_over = threading.Event()
 
     def lease_to(clients: Sequence[LeaseClient]) -> None:
@@ -113,8 +114,8 @@ def _served_leases(
         def is_wanted() -> bool:
             return not (job_is_over.is_set() or any(client.has_ended() for client in clients))
 
-        all_options = options | {"must_be_alone": leases.must_be_alone, "is_wanted": is_wanted}
-        with suppress(RequestWithdrawn), leases.acquire(pool, count, purpose, **all_options) as lease:
+        options = lease_options | {"must_be_alone": leases.must_be_alone, "is_wanted": is_wanted}
+        with suppress(RequestWithdrawn), leases.acquire(pool, count, purpose, **options) as lease:
             on_lease(lease)
             for client in clients:
                 client.send(lease)
@@ -141,16 +142,16 @@ def _served_leases(
 
 
 def _serve(listener: socket.socket, count: int, lease_to: Callable[[Sequence["LeaseClient"]], None]) -> None:
-    """Leases GPUs to every `count` processes that ask, until the listener is shut down. If no lease is possible, it
-    closes the listener and all connections, so that no process waits for an answer."""
+    """Calls `lease_to` with every `count` processes that ask, until the listener is shut down. If that raises, it closes
+    the listener and all connections, so that no process waits for an answer."""
     clients: list[LeaseClient] = []
     try:
         while True:
             try:
                 connection, _ = listener.accept()
             except OSError:
-                return  # it was shut down
-            for client in [client for client in clients if client.has_ended()]:  # its program has failed
+                return  # the listener was shut down
+            for client in [client for client in clients if client.has_ended()]:  # so its program has failed
                 clients.remove(client)
                 client.close()
             with suppress(ProcessLookupError):
@@ -169,7 +170,9 @@ class LeaseClient:
     """A process that asks for its GPUs over a connection. Raises ProcessLookupError if it has ended."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self._connection, self._may_return, self._has_returned = connection, True, False
+        self._connection = connection
+        self._may_return = True  # whether it can still return its lease over the connection
+        self._has_returned = False
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER_CREDENTIALS.size)
         try:
             self._process_descriptor = os.pidfd_open(PEER_CREDENTIALS.unpack(credentials)[0])
@@ -189,13 +192,15 @@ class LeaseClient:
         return self._process_descriptor in _readable(wait_ms, self._process_descriptor)
 
     def is_done(self, wait_ms: int) -> bool:
-        """Whether the process has ended, or returns its lease, within some milliseconds."""
+        """Whether the process has ended, or has returned its lease, now or within some milliseconds."""
+        if not self._may_return:
+            return self._has_returned or self.has_ended(wait_ms)
         connection = self._connection.fileno()
-        if self._may_return and connection in _readable(wait_ms, self._process_descriptor, connection):
+        if connection in _readable(wait_ms, self._process_descriptor, connection):
             with suppress(ConnectionError):
                 self._has_returned = self._connection.recv(len(GIVEN_BACK)) == GIVEN_BACK
             self._may_return = False  # it did, or its connection is closed
-        return self._has_returned or self.has_ended(0 if self._may_return else wait_ms)
+        return self._has_returned or self.has_ended()
 
     def close(self) -> None:
         """Ends the connection; a process without a lease then gives up."""
