@@ -9,7 +9,7 @@ from pathlib import Path
 from profile_grid.study.stages import BY_NAME, STAGES
 
 PLANNED_VARIABLE = "PROFILE_GRID_PLANNED"  # file with the estimated seconds of each measurement by its result
-STARTED_VARIABLE = "PROFILE_GRID_STARTED"  # when this Snakemake started (Unix time)
+STARTED_VARIABLE = "PROFILE_GRID_STARTED"  # when Snakemake, which runs this measurement, started (Unix time)
 
 
 class ProgressLine:
@@ -17,8 +17,9 @@ class ProgressLine:
     names; without it, the others are unknown."""
 
     def __init__(self, stage: str, run: str, output: Path):
-        peers = [peer for peer in STAGES if peer.of_every_run and peer.workload is BY_NAME[stage].workload]
-        self._name, self._output = f"{stage:{max(len(peer.name) for peer in peers)}} {run}", str(output)
+        workload = BY_NAME[stage].workload
+        width = max(len(peer.name) for peer in STAGES if peer.of_every_run and peer.workload is workload)
+        self._name, self._output = f"{stage:{width}} {run}", str(output)
         self._started_unix_s = float(os.environ.get(STARTED_VARIABLE, "inf"))
         self._planned_s = _planned_seconds()
 
@@ -43,13 +44,13 @@ class ProgressLine:
     def _remaining(self, finished: set[str]) -> str:
         """`; 17 to go, about 4 min`, by the pace of at least two measurements. The longest come first, so the pace is
         relative to their estimated seconds."""
-        remaining = [seconds for path, seconds in self._planned_s.items() if path not in finished]
-        if len(finished) < 2 or not remaining:
+        remaining_s = [seconds for path, seconds in self._planned_s.items() if path not in finished]
+        if len(finished) < 2 or not remaining_s:
             return ""
         finished_s = sum(self._planned_s.get(path, 0.0) for path in finished)
-        minutes = (time.time() - self._started_unix_s) * sum(remaining) / finished_s / 60
+        minutes = (time.time() - self._started_unix_s) * sum(remaining_s) / finished_s / 60
         about = f"about {minutes:.0f} min" if minutes >= 1 else "under a minute"
-        return f"; {len(remaining)} to go, {about}"
+        return f"; {len(remaining_s)} to go, {about}"
 
 
 def _planned_seconds() -> dict[str, float]:

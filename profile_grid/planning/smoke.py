@@ -12,7 +12,7 @@ from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes import programs
-from profile_grid.host.processes.job import Attempt, Job, Problem, joined
+from profile_grid.host.processes.job import Attempt, Job, Problem, combined_problem
 from profile_grid.stages.capture.capture_problems import errors_and_warnings
 from profile_grid.stages.capture.measure import SQLITE, chosen_backend, last_attempt
 
@@ -75,7 +75,9 @@ def _read_capture(sqlite: Path, smoke: SmokeCapture) -> SmokeCapture:
             device = smoke.machine["device"]
             errors, warnings = errors_and_warnings(trace, measured_steps=1, device=device, backend=smoke.backend)
             ranges, kernels = len(trace.range_instances()), len(trace.activities())
-            return replace(smoke, ranges=ranges, kernels=kernels, problem=joined(errors), warnings=tuple(warnings))
+            return replace(
+                smoke, ranges=ranges, kernels=kernels, problem=combined_problem(errors), warnings=tuple(warnings)
+            )
     except TraceError as error:
         return replace(smoke, problem=Problem("unreadable", "the capture cannot be read", str(error)))
 

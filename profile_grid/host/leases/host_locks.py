@@ -98,7 +98,7 @@ class HostLock:
 
 
 def _create_file(path: Path) -> None:
-    """Creates the file of a lock if it is missing. An existing one is opened without O_CREAT, since Linux refuses that for
+    """Creates the file if it is missing. An existing one is opened without O_CREAT, since Linux refuses that for
     another user's file in a folder like /tmp (fs.protected_regular)."""
     with suppress(FileExistsError):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o666)

@@ -83,9 +83,9 @@ def leases_for(
     on_lease: Callable[[Lease], None] = lambda lease: None,
 ) -> Iterator[Leases]:
     """The leases of one job, for a with block. Each of its programs consists of `count` processes, which lease as many
-    visible GPUs together, all or none. On a CPU, the job itself leases the host. With `quiet_host` no other GPU of the host is
-    leased meanwhile. `on_lease` receives every lease before it is used, on GPUs in another thread. Raises LeaseError if
-    no lease is possible, on GPUs at the end of the block.
+    visible GPUs together, all or none. On a CPU, the job itself leases the host. With `quiet_host` no other GPU of the
+    host is leased meanwhile. `on_lease` receives every lease before it is used, on GPUs in another thread. Raises
+    LeaseError if no lease is possible, on GPUs at the end of the block.
     """
     if device == "cpu" or not gpu_is_visible():
         leases = Leases()
@@ -142,8 +142,8 @@ def _served_leases(
 
 
 def _serve(listener: socket.socket, count: int, lease_to: Callable[[Sequence["LeaseClient"]], None]) -> None:
-    """Calls `lease_to` with every `count` processes that ask, until the listener is shut down. If that raises, it closes
-    the listener and all connections, so that no process waits for an answer."""
+    """Calls `lease_to` with every `count` processes that ask, until the listener is shut down. If that raises, it
+    closes the listener and all connections, so that no process waits for an answer."""
     clients: list[LeaseClient] = []
     try:
         while True:

@@ -27,8 +27,8 @@ class Problem:
         return self.text
 
 
-def joined(problems: list[Problem]) -> Problem | None:
-    """Several problems as one, with the code of the first; None if there is none."""
+def combined_problem(problems: list[Problem]) -> Problem | None:
+    """One problem with the texts of all, and the code and the quote of the first; None if there is none."""
     if not problems:
         return None
     return Problem(problems[0].code, "; ".join(problem.text for problem in problems), problems[0].quote)
@@ -39,7 +39,7 @@ class Job:
     """One stage of one run."""
 
     specification: dict[str, Any]
-    folder: Path  # of the run
+    folder: Path  # of the run; for the files of the stage
     scratch: Path  # deleted when the job ends
     log: Path
     time_limit_s: float
@@ -58,11 +58,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt at a capture: the program's result, the seconds of each part, and why the capture is incomplete."""
+    """One attempt at a capture, or one round of counters: the program's result, the seconds of each part, and why it is
+    incomplete."""
 
-    program: dict | None
+    program: dict | None  # None if the program wrote no result
     seconds: dict[str, float] = field(default_factory=dict)
     problem: Problem | None = None
-    profiler: str | None = None  # nsys's version
+    nsys_version: str | None = None  # None for another profiler
     host_hidden: bool | None = None  # whether nsys could see neither other processes nor the host's name
-    devices: tuple[str | None, ...] = ()  # the GPU of every rank, by a hash; if there are several
+    devices: tuple[str | None, ...] = ()  # the GPU of every rank, by a hash; () for a single rank

@@ -28,59 +28,65 @@ BENCHMARK = "cs336_model.program.benchmark"
 PRINTED_STACKS = re.compile(r"^Timeout \(\d+:\d\d:\d\d", re.MULTILINE)  # as faulthandler prints it
 
 
-def program_command(job: Job, result: Path, module: str | None = None, **options: object) -> list[str]:
-    """The command line of a measured program, by default BENCHMARK; `result` is the JSON that it writes. `options` are
-    those of the program besides the ones that all have; None leaves an option out."""
+def program_command(job: Job, result_path: Path, module: str | None = None, **options: object) -> list[str]:
+    """The command line of a measured program, by default BENCHMARK, which writes its result to `result_path`, as JSON.
+    `options` are those of the program besides the ones that all have; None leaves an option out."""
     options = {
-        "spec": json.dumps(job.program, sort_keys=True), "output": result, "time_limit_s": job.time_limit_s,
+        "spec": json.dumps(job.program, sort_keys=True), "output": result_path, "time_limit_s": job.time_limit_s,
         "lease": job.leases.address, **options,
     }  # fmt: skip
     arguments = {f"--{name.replace('_', '-')}": str(value) for name, value in options.items() if value is not None}
     return [sys.executable, "-m", STARTER, module or BENCHMARK, *chain.from_iterable(arguments.items())]
 
 
-def run_to_result(job: Job, name: str, result: Path, command: Sequence[str]) -> tuple[dict, ProcessExit]:
-    """`program_result` of a command of the job, and how it ended."""
+def run_to_result(job: Job, title: str, result_path: Path, command: Sequence[str]) -> tuple[dict, ProcessExit]:
+    """(`program_result` of a command of the job, how it ended)."""
     with running_job_program(job, command) as program:
         outcome = program.wait()
-    return program_result(job, name, result, outcome), outcome
+    return program_result(job, title, result_path, outcome), outcome
 
 
-def program_result(job: Job, name: str, result: Path, outcome: ProcessExit) -> dict:
-    """The `final_record` of what a program of the job wrote to `result`. Raises ProgramFailed without one, or if the
-    program failed in a way that it does not report."""
-    record = final_record(json.loads(result.read_text()), outcome, job) if result.exists() else None
-    if record is None or not (outcome.succeeded or record["status"] in (FAILED, STOPPED)):
-        raise ProgramFailed(failure_message(name, outcome, job.log, job.time_limit_s))
-    return record
+def program_result(job: Job, title: str, result_path: Path, outcome: ProcessExit) -> dict:
+    """The `final_result` of a program of the job that wrote to `result_path`. Raises ProgramFailed, with the `title` of
+    the program, if it wrote none, or failed in a way that it does not report."""
+    result = final_result(json.loads(result_path.read_text()), outcome, job) if result_path.exists() else None
+    if result is None or not (outcome.succeeded or result["status"] in (FAILED, STOPPED)):
+        raise ProgramFailed(failure_message(title, outcome, job.log, job.time_limit_s))
+    return result
 
 
-def final_record(record: dict, outcome: ProcessExit, job: Job) -> dict:
-    """The result of a program that has ended. A draft becomes a failed result with how the process ended if a student's
-    code ended it (cs336_model.program.adapters), and a stopped one if it was killed at its time limit."""
-    status = record["status"]
+def final_result(result: dict, outcome: ProcessExit, job: Job) -> dict:
+    """The result of a program that has ended. A draft, which a program writes while it may not reach its end, becomes a
+    failed result with how the process ended if a student's code ended it (cs336_model.program.adapters), and a stopped
+    one if it was killed at its time limit."""
+    status = result["status"]
     if status not in (OVERDUE, UNFINISHED):
-        return record
+        return result
     has_printed_stacks = bool(PRINTED_STACKS.search(outcome.output(job.log)))
     if status == UNFINISHED:
         hangs = outcome.timed_out or has_printed_stacks
         ending = f"did not end in time (limit {job.time_limit_s:g} s)" if hangs else outcome.description
-        return record | {"status": FAILED, "reason": f"{record['reason']}, the process {ending}"}
+        return result | {"status": FAILED, "reason": f"{result['reason']}, the process {ending}"}
     # faulthandler prints the stacks shortly before the limit; while threads run, that may crash Python
     has_crashed_printing = has_printed_stacks and outcome.returncode == -signal.SIGSEGV
     if not (outcome.timed_out or has_crashed_printing):
-        return record
-    reason = f"stopped at the time limit of {job.time_limit_s:g} s, during {record['reason']}"
-    return record | {"status": STOPPED, "reason": reason}
+        return result
+    reason = f"stopped at the time limit of {job.time_limit_s:g} s, during {result['reason']}"
+    return result | {"status": STOPPED, "reason": reason}
 
 
 def stage_output(
-    program: dict | None, seconds: dict, facts: dict, problem: Problem | None = None, status: str = INCOMPLETE
+    program: dict | None,
+    seconds: dict,
+    facts: dict,
+    *,
+    problem: Problem | None = None,
+    problem_status: str = INCOMPLETE,
 ) -> dict:
     """The content of a stage's JSON: the program's result, the seconds of each part of the job, and facts of this
-    stage. With a `problem`, the reason is the problem's, and the status is `status` instead of the program's."""
+    stage. Status and reason are the program's or, with a `problem`, `problem_status` and its text."""
     return {
-        "status": status if problem else program["status"],
+        "status": problem_status if problem else program["status"],
         "reason": problem.text if problem else program["reason"],
         "reason_code": problem and problem.code,
         "program": program,

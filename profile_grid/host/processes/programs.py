@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 from cs336_model.program.loading import CHANGED
 from profile_grid.errors import OutsideError
 from profile_grid.host.leases.lease_server import Leases
+from profile_grid.host.processes.supervisor import process_stat
 
 LOG_END_BYTES = 500_000  # of each end of a long log
 LINE_END_LENGTH = 200  # characters of each end of a long line in a message
@@ -75,7 +76,7 @@ class RunningProgram:
     def wait(self) -> ProcessExit:
         """Waits until it ends, or kills it at the time limit, and returns how it ended. Raises WorkflowGone if the
         Snakemake that started this job is gone."""
-        has_ended = _ends_in_time(self.supervisor, lambda: self.time_limit_s - self._running_s())
+        has_ended = self._ends_in_time()
         self.end()
         return ProcessExit(self.supervisor.returncode, not has_ended, self._running_s(), self.log_start)
 
@@ -85,6 +86,22 @@ class RunningProgram:
             self.supervisor.stdin.close()
             self.supervisor.wait()
             cut_log(self.log, self.log_start)
+
+    def _ends_in_time(self) -> bool:
+        """Whether it ends before its time limit; raises WorkflowGone if this job's Snakemake ends before that."""
+        workflow = int(os.environ.get(WORKFLOW_VARIABLE, 0))
+        is_below_workflow = workflow in _ancestors()
+        while (remaining_s := self.time_limit_s - self._running_s()) > 0:
+            try:
+                self.supervisor.wait(timeout=min(remaining_s, 1.0))
+                return True
+            except subprocess.TimeoutExpired:
+                if is_below_workflow and workflow not in _ancestors():
+                    raise WorkflowGone(
+                        f"Snakemake (process {workflow}) is gone, so this measurement was ended;"
+                        " unlock the folder and run again: snakemake --unlock && snakemake --cores 1 all"
+                    ) from None
+        return self.supervisor.poll() is not None
 
     def _running_s(self) -> float:
         """Seconds since its start, without waiting for leases."""
@@ -138,12 +155,12 @@ def code_changed(output: str) -> bool:
     return CHANGED in output
 
 
-def failure_message(name: str, outcome: ProcessExit, log: Path, time_limit_s: float) -> str:
-    """What happened, the last lines of the log, and the path of the log."""
+def failure_message(title: str, outcome: ProcessExit, log: Path, time_limit_s: float) -> str:
+    """How the program with this title ended, the last lines of its log, and the path of the log."""
     ending = f"was killed at the time limit of {time_limit_s:g} s" if outcome.timed_out else outcome.description
     lines = outcome.output(log).splitlines()[-LOG_LINES_IN_MESSAGE:]
     tail = "\n".join(f"  | {cut_line(line)}" for line in lines) or "  | (it printed nothing)"
-    return f"{name} {ending}; the end of its log:\n{tail}\ncomplete log: {log}"
+    return f"{title} {ending}; the end of its log:\n{tail}\ncomplete log: {log}"
 
 
 def cut_log(log: Path, start: int) -> None:
@@ -166,30 +183,13 @@ def cut_line(line: str) -> str:
     return f"{beginning} ... {len(middle)} characters left out ... {end}" if middle else line
 
 
-def _ends_in_time(process: subprocess.Popen, remaining_s: Callable[[], float]) -> bool:
-    """Whether the process ended in the remaining time; raises WorkflowGone if this job's Snakemake ends before it."""
-    workflow = int(os.environ.get(WORKFLOW_VARIABLE, 0))
-    is_below_workflow = workflow in _ancestors()
-    while (timeout_s := remaining_s()) > 0:
-        try:
-            process.wait(timeout=min(timeout_s, 1.0))
-            return True
-        except subprocess.TimeoutExpired:
-            if is_below_workflow and workflow not in _ancestors():
-                raise WorkflowGone(
-                    f"Snakemake (process {workflow}) is gone, so this measurement was ended;"
-                    " unlock the folder and run again: snakemake --unlock && snakemake --cores 1 all"
-                ) from None
-    return process.poll() is not None
-
-
 def _ancestors() -> list[int]:
     """The processes above this one, up to the first."""
     ancestors, pid = [], os.getpid()
     while pid > 1:
-        try:
-            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        except FileNotFoundError:  # it ended meanwhile, so the process below it has another parent
+        stat = process_stat(pid)
+        if stat is None:  # it ended meanwhile, so the process below it has another parent
             return _ancestors()
+        pid = stat.parent
         ancestors.append(pid)
     return ancestors

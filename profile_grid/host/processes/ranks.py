@@ -2,13 +2,13 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cs336_model.program.parallel.launch import FIRST_TO_FAIL
 from cs336_model.program.without_times import FAILED, STOPPED, UNFINISHED
 from profile_grid.host.processes.job import Job
-from profile_grid.host.processes.measured_program import final_record, program_command, running_job_program
+from profile_grid.host.processes.measured_program import final_result, program_command, running_job_program
 from profile_grid.host.processes.programs import ProcessExit, ProgramFailed, failure_message
 from profile_grid.results.results import COMPLETE
 
@@ -22,16 +22,26 @@ def rank_count(program: Mapping) -> int:
     return program["dimensions"].get("gpus", 1)
 
 
-def rank_filename(name: str, rank: int | str) -> str:
+def rank_filename(name: str, rank: int) -> str:
     """The file of a rank: `capture.sqlite` for the first, `capture_rank1.sqlite` for the next."""
-    stem, dot, suffix = name.partition(".")
-    return name if rank == 0 else f"{stem}_rank{rank}{dot}{suffix}"
+    return _with_rank(name, str(rank)) if rank else name
+
+
+def rank_path(path: Path, rank: int) -> Path:
+    """The path of the file of a rank, next to that of the first."""
+    return path.with_name(rank_filename(path.name, rank))
 
 
 def existing_rank_files(folder: Path, *names: str) -> list[Path]:
-    """The files of these names that exist, those of the first rank and of all others."""
-    first_rank = [folder / name for name in names if (folder / name).exists()]
-    return first_rank + [path for name in names for path in sorted(folder.glob(rank_filename(name, "*")))]
+    """The files that exist: those of the first rank, which have these names, and of all others."""
+    of_first_rank = [folder / name for name in names if (folder / name).exists()]
+    return of_first_rank + [path for name in names for path in sorted(folder.glob(_with_rank(name, "*")))]
+
+
+def _with_rank(name: str, rank: str) -> str:
+    """The file name with a rank, or with `*` for a pattern, before its suffixes."""
+    stem, dot, suffix = name.partition(".")
+    return f"{stem}_rank{rank}{dot}{suffix}"
 
 
 def launch_command(folder: Path, commands: Sequence[Sequence[str]]) -> list[str]:
@@ -58,41 +68,42 @@ def gather_logs(folder: Path, log: Path) -> None:
 
 
 def results_of_ranks(
-    job: Job, name: str, result: Path, options_of: Callable[[int], Mapping[str, object]]
+    job: Job, title: str, result_path: Path, *, capture: Path | None = None, **options: object
 ) -> tuple[list[dict], ProcessExit]:
-    """(results, outcome) of running the program of a job: the results as in `read_rank_results`, and how it ended.
-    `options_of` gives the options of `program_command` for a rank. Raises ProgramFailed if a rank wrote nothing, or if
-    one failed, unless the result says so."""
-    logs = result.with_name(LOG_FOLDER)
+    """(results, outcome) of running the program of a job in every rank: the results as in `read_rank_results`, and how
+    it ended. The first rank writes its result to `result_path` and, with `capture`, what it captures to that;
+    `options` are those of `program_command`. Raises ProgramFailed, with the `title` of the program, if a rank wrote
+    nothing, or if one failed, unless the result says so."""
+    logs = result_path.with_name(LOG_FOLDER)
     logs.mkdir()
     commands = [
-        program_command(job, result.with_name(rank_filename(result.name, rank)), **options_of(rank))
+        program_command(job, rank_path(result_path, rank), capture=capture and rank_path(capture, rank), **options)
         for rank in range(rank_count(job.program))
     ]
     with running_job_program(job, launch_command(logs, commands)) as program:
         outcome = program.wait()
     gather_logs(logs, job.log)
-    results = read_rank_results(job, result, outcome)
+    results = read_rank_results(job, result_path, outcome)
     if not results or not (outcome.succeeded or results[0]["status"] in (FAILED, STOPPED)):
-        raise ProgramFailed(failure_message(name, outcome, job.log, job.time_limit_s))
+        raise ProgramFailed(failure_message(title, outcome, job.log, job.time_limit_s))
     return results, outcome
 
 
-def read_rank_results(job: Job, result: Path, outcome: ProcessExit) -> list[dict]:
+def read_rank_results(job: Job, result_path: Path, outcome: ProcessExit) -> list[dict]:
     """The results of all ranks in their order; [] if one is missing. If ranks have results without times, only one of
     these: of the rank that failed first, else one that is no draft. `outcome` says how the processes ended."""
-    paths = [result.with_name(rank_filename(result.name, rank)) for rank in range(rank_count(job.program))]
+    paths = [rank_path(result_path, rank) for rank in range(rank_count(job.program))]
     results = {rank: json.loads(path.read_text()) for rank, path in enumerate(paths) if path.exists()}
-    if without_times := {rank: record for rank, record in results.items() if record["status"] != COMPLETE}:
-        failed = first_failed_rank(result.with_name(LOG_FOLDER))
+    if without_times := {rank: result for rank, result in results.items() if result["status"] != COMPLETE}:
+        failed = first_failed_rank(result_path.with_name(LOG_FOLDER))
         decisive = min(without_times, key=lambda rank: (rank != failed, without_times[rank]["status"] == UNFINISHED))
-        return [final_record(without_times[decisive], outcome, job)]
+        return [final_result(without_times[decisive], outcome, job)]
     return [*results.values()] if len(results) == len(paths) else []
 
 
-def slowest_times(times: Sequence[Sequence[float]]) -> list[float]:
-    """For each step, the longest time of any rank; `times` has a sequence for each rank."""
-    return [max(step_times) for step_times in zip(*times, strict=True)]
+def slowest_times(times_by_rank: Sequence[Sequence[float]]) -> list[float]:
+    """For each step, the longest time of any rank."""
+    return [max(step_times) for step_times in zip(*times_by_rank, strict=True)]
 
 
 def merge_rank_results(results: Sequence[Mapping]) -> tuple[dict, dict]:

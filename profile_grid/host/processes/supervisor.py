@@ -17,11 +17,20 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 POLL_S = 0.02
 GRACE_S = 1.0
 KILL_TIMEOUT_S = 60.0  # a process inside the GPU's driver cannot die before the driver returns
+ENDED_STATES = "ZX"  # of a zombie and of a dead process, in proc(5)
+
+
+class ProcessStat(NamedTuple):
+    """The state of a process, one letter, and the number of its parent."""
+
+    state: str
+    parent: int
 
 
 def main(command: list[str]) -> None:
@@ -43,9 +52,10 @@ def main(command: list[str]) -> None:
 def descendants(ancestor: int) -> list[int]:
     """The live processes below one process, its children first."""
     children: dict[int, list[int]] = {}
-    for pid, (state, parent) in _processes().items():
-        if state not in "ZX":
-            children.setdefault(parent, []).append(pid)
+    for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
+        stat = process_stat(pid)
+        if stat and stat.state not in ENDED_STATES:
+            children.setdefault(stat.parent, []).append(pid)
     pids = list(children.get(ancestor, ()))
     for pid in pids:
         pids += children.get(pid, ())
@@ -97,19 +107,15 @@ def _reap() -> None:
         return
 
 
-def _processes() -> dict[int, tuple[str, int]]:
-    """(state, parent) of every process by its number."""
-    processes = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                stat = Path("/proc", entry, "stat").read_text()
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            # the command's name, in parentheses, may itself contain spaces and parentheses
-            state, parent = stat.rpartition(")")[2].split()[:2]
-            processes[int(entry)] = (state, int(parent))
-    return processes
+def process_stat(pid: int) -> ProcessStat | None:
+    """The state and the parent of the process with this number; None if it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # the command's name, in parentheses, may itself contain spaces and parentheses
+    state, parent = fields.rpartition(")")[2].split()[:2]
+    return ProcessStat(state, int(parent))
 
 
 def _die_with_parent() -> None:

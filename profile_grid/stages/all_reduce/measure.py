@@ -10,10 +10,8 @@ MODULE = "cs336_model.program.parallel.all_reduce"
 
 
 def measure(job: Job) -> dict:
-    """The content of all_reduce.json; `ranks` of its facts is the measurement of each size by every rank. Raises
+    """The content of all_reduce.json; in its facts, `ranks` has the times of each size for every rank. Raises
     ProgramFailed if a process fails."""
-    options = {"module": MODULE, "megabytes": json.dumps(job.specification["megabytes"])}
-    results, outcome = results_of_ranks(
-        job, f"all-reduce of {job.program['run']}", job.scratch / "all_reduce.json", lambda rank: options
-    )
+    title, megabytes = f"all-reduce of {job.program['run']}", json.dumps(job.specification["megabytes"])
+    results, outcome = results_of_ranks(job, title, job.scratch / "all_reduce.json", module=MODULE, megabytes=megabytes)
     return stage_output(results[0], {"program": outcome.seconds}, {"ranks": [result["sizes"] for result in results]})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kernel_tables.errors import ERROR, WARNING, Finding
 from profile_grid.host.processes.job import Problem
 
 if TYPE_CHECKING:
     from kernel_tables.trace import Trace
-    from kernel_tables.views.completeness import Finding
 
 NO_KERNELS = "no_kernels"
 NSYS_TOO_OLD = "nsys_older_than_driver"
@@ -26,17 +26,17 @@ def errors_and_warnings(
     trace: Trace, *, measured_steps: int, device: str, backend: str
 ) -> tuple[list[Problem], list[Problem]]:
     """(errors, warnings) of a capture. nsys records no operators of a CPU program, so their absence is neither."""
-    problems: dict[str, dict[str, Problem]] = {"error": {}, "warning": {}}  # by code, the first of each
+    problem_by_code: dict[str, dict[str, Problem]] = {ERROR: {}, WARNING: {}}  # the first of each code
     for finding in trace.check(expected_steps=measured_steps, equal_steps=True):
         is_expected = finding.code == NO_KERNELS and backend == "nsys" and device == "cpu"
-        is_redundant = finding.severity == "warning" and finding.code in REDUNDANT_WARNINGS
+        is_redundant = finding.severity == WARNING and finding.code in REDUNDANT_WARNINGS
         if not (is_expected or is_redundant):
-            problems[finding.severity].setdefault(finding.code, _problem(finding))
-    return list(problems["error"].values()), list(problems["warning"].values())
+            problem_by_code[finding.severity].setdefault(finding.code, _problem(finding))
+    return list(problem_by_code[ERROR].values()), list(problem_by_code[WARNING].values())
 
 
 def _problem(finding: Finding) -> Problem:
-    """The finding without text of nsys, which becomes the quote."""
+    """The problem that a finding is; if its message has text of nsys, that is only quoted."""
     if finding.code not in PUBLISHED_TEXTS:
         return Problem(finding.code, finding.message)
     return Problem(finding.code, PUBLISHED_TEXTS[finding.code], finding.message)

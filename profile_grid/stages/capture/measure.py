@@ -25,10 +25,10 @@ from profile_grid.host.processes.ranks import (
 )
 from profile_grid.results.capture_identity import write_specification
 from profile_grid.results.results import COMPLETE
-from profile_grid.stages.capture.nsys_capture import nsys_attempt
+from profile_grid.stages.capture.nsys_capture import RESULT, nsys_attempt
 from profile_grid.study.stages import CAPTURE
 
-(SQLITE,) = CAPTURE.files
+(SQLITE,), (REPORT,) = CAPTURE.files, CAPTURE.optional_files
 
 
 def chosen_backend(backend: str, device: str) -> str:
@@ -47,22 +47,22 @@ def measure(job: Job) -> dict:
     backend = chosen_backend(job.specification["backend"], job.program["device"])
     attempt, folder, number = last_attempt(job, backend)
     is_complete = attempt.problem is None and attempt.program["status"] == COMPLETE
-    facts = {"backend": backend, "nsys": attempt.profiler, "host_hidden": attempt.host_hidden, "attempts": number}
+    facts = {"backend": backend, "nsys": attempt.nsys_version, "host_hidden": attempt.host_hidden, "attempts": number}
     facts |= rank_facts(attempt) if is_complete else {}
-    output = stage_output(attempt.program, attempt.seconds, facts, attempt.problem)
+    output = stage_output(attempt.program, attempt.seconds, facts, problem=attempt.problem)
     if is_complete:
         for capture in existing_rank_files(folder, SQLITE):
             write_specification(capture, job.specification)
-        for path in existing_rank_files(folder, *CAPTURE.optional_files, *CAPTURE.files):
+        for path in existing_rank_files(folder, REPORT, SQLITE):
             shutil.move(path, job.folder / path.name)  # a rename within the folder: complete or not at all
     else:
-        write_status(job.folder / SQLITE, output["status"], output["reason"], job.specification)
+        write_status_file(job.folder / SQLITE, output["status"], output["reason"], job.specification)
     return output
 
 
 def last_attempt(job: Job, backend: str) -> tuple[Attempt, Path, int]:
-    """(attempt, folder with its files, number from 1) of the first attempt without a problem (it may still lack times,
-    as when memory ran out), or of the last one."""
+    """(attempt, folder with its files, number from 1) of the last attempt: the first without a problem, even if it
+    lacks times, as when memory ran out; or the last that is allowed."""
     attempt_once = nsys_attempt if backend == "nsys" else torch_attempt
     for number in range(1, CAPTURE.attempts + 1):
         folder = job.scratch / f"attempt-{number}"
@@ -85,18 +85,14 @@ def measure_separately(job: Job, name: str) -> dict:
 
 def torch_attempt(job: Job, folder: Path, number: int) -> Attempt:
     """An attempt under PyTorch's profiler, which is part of the program: a failure there is a crash."""
-
-    def options(rank: int) -> dict:
-        return {"profiler": "torch", "capture": folder / rank_filename(SQLITE, rank)}
-
-    name = f"capture of {job.program['run']} (torch profiler)"
-    results, outcome = results_of_ranks(job, name, folder / "program.json", options)
+    title = f"capture of {job.program['run']} (torch profiler)"
+    results, outcome = results_of_ranks(job, title, folder / RESULT, profiler=TORCH, capture=folder / SQLITE)
     program, _ = merge_rank_results(results)
     return Attempt(program, {"program": outcome.seconds}, devices=devices_of(results))
 
 
 def rank_facts(attempt: Attempt) -> dict:
-    """{"ranks": the capture of every rank}; {} for a single rank."""
+    """{"ranks": the file, GPU and status of every rank's capture}; {} for a single rank."""
     ranks = [
         {"rank": rank, "file": rank_filename(SQLITE, rank), "device": device, "status": COMPLETE}
         for rank, device in enumerate(attempt.devices)
@@ -104,8 +100,8 @@ def rank_facts(attempt: Attempt) -> dict:
     return {"ranks": ranks} if ranks else {}
 
 
-def write_status(path: Path, status: str, reason: str | None, specification: dict) -> None:
-    """Writes an SQLite file that says how the capture ended, and what should have been captured."""
+def write_status_file(path: Path, status: str, reason: str | None, specification: dict) -> None:
+    """Writes an SQLite file that takes the place of a capture: it says how that ended, and what it was to capture."""
     with replacing(path) as partial:
         with full_disk_as_os_error(path), closing(sqlite3.connect(partial)) as database, database:
             database.execute("CREATE TABLE CAPTURE_STATUS (status TEXT NOT NULL, reason TEXT)")

@@ -12,18 +12,21 @@ from pathlib import Path
 
 from cs336_model.program.variants.values import NOT_COMPILED
 from cs336_model.ranges import DOMAIN, MEASURE, RECORDING
-from kernel_recorder.nsys_profile import CUDA_CALLS, gpu_is_visible, profile_command
+from kernel_recorder.nsys_profile import CUDA_CALLS, NSYS, gpu_is_visible, profile_command
 from kernel_tables.errors import ImpossibleCapture, TraceError
 from kernel_tables.reading import nsys
 from kernel_tables.reading.publishable import write_publishable
 from profile_grid.freshness.environment import allowed_variables
 from profile_grid.host.processes import programs, ranks
-from profile_grid.host.processes.job import INSTALL_NSYS, Attempt, Job, Problem, joined
+from profile_grid.host.processes.job import INSTALL_NSYS, Attempt, Job, Problem, combined_problem
 from profile_grid.host.processes.measured_program import program_command
+from profile_grid.results.results import COMPLETE
 from profile_grid.stages.capture.capture_problems import errors_and_warnings
 from profile_grid.stages.capture.nsys_sandbox import namespace_command, neutral_folder
+from profile_grid.study.stages import CAPTURE
 
-RESULT, REPORT, SQLITE = "program.json", "capture.nsys-rep", "capture.sqlite"
+RESULT = "program.json"
+(SQLITE,), (REPORT,) = CAPTURE.files, CAPTURE.optional_files
 NSYS_MISSING = Problem(
     "nsys_missing",
     f"capture.backend is nsys and there is no nsys on PATH; {INSTALL_NSYS}, or set capture.backend to torch",
@@ -42,40 +45,41 @@ def nsys_attempt(job: Job, folder: Path, number: int) -> Attempt:
     except TraceError as error:
         return Attempt(None, problem=_logged_problem(job, "nsys_cannot_run", CANNOT_RUN, error))
     outcome = _run_nsys(job, folder, number)
-    attempt = Attempt(None, {"program": outcome.seconds}, None, version, bool(namespace_command()))
+    seconds, host_hidden = {"program": outcome.seconds}, bool(namespace_command())
+    attempt = Attempt(None, seconds, nsys_version=version, host_hidden=host_hidden)
     results = ranks.read_rank_results(job, folder / RESULT, outcome)
     if not results:
-        return replace(attempt, problem=_problem_without_result(job, outcome))
+        return replace(attempt, problem=_missing_result_problem(job, outcome))
     program, _ = ranks.merge_rank_results(results)
-    if program["status"] != "complete":
+    if program["status"] != COMPLETE:
         return replace(attempt, program=program)
     started = time.monotonic()
-    problem = _problem_of_ranks(job, folder, results, outcome)
+    problem = _first_report_problem(job, folder, results, outcome)
     seconds = attempt.seconds | {"export": round(time.monotonic() - started, 3)}
     return replace(attempt, program=program, seconds=seconds, problem=problem, devices=ranks.devices_of(results))
 
 
 def _run_nsys(job: Job, folder: Path, number: int) -> programs.ProcessExit:
-    """Runs nsys around each rank, and returns how it ended. `folder` then holds the reports capture.nsys-rep,
-    capture_rank1.nsys-rep, ... and the results program.json, ...."""
+    """Runs nsys around each rank, and returns how it ended. `folder` then holds the report and the result of each rank:
+    capture.nsys-rep and program.json, capture_rank1.nsys-rep and program_rank1.json, ..."""
     logs = folder / ranks.LOG_FOLDER
     logs.mkdir()
     with neutral_folder() as sandbox:
-        files, lease = Path(sandbox.alias(folder)), job.leases.address
-        lease = lease and sandbox.alias(lease)
+        output_folder = Path(sandbox.alias(folder))
+        lease = job.leases.address and sandbox.alias(job.leases.address)
 
-        def command(rank: int) -> list[str]:
-            program = program_command(job, files / ranks.rank_filename(RESULT, rank), profiler="nsys", lease=lease)
+        def rank_command(rank: int) -> list[str]:
+            result_path = ranks.rank_path(output_folder / RESULT, rank)
             return profile_command(
-                sandbox.command(program),
-                files / Path(ranks.rank_filename(REPORT, rank)).stem,
+                sandbox.command(program_command(job, result_path, profiler=NSYS, lease=lease)),
+                ranks.rank_path(output_folder / REPORT, rank).with_suffix(""),  # nsys adds it
                 options=job.specification["nsys_options"],
                 host=job.specification.get("sources", ()),
                 window=_window(job, number),
             )
 
-        rank_commands = [command(rank) for rank in range(ranks.rank_count(job.program))]
-        launch_command = ranks.launch_command(files / ranks.LOG_FOLDER, rank_commands)
+        rank_commands = [rank_command(rank) for rank in range(ranks.rank_count(job.program))]
+        launch_command = ranks.launch_command(output_folder / ranks.LOG_FOLDER, rank_commands)
         outcome = programs.run_program(
             # all ranks in one set of namespaces: NCCL's processes share memory, and know each other by their numbers
             [*namespace_command(), *sandbox.command(launch_command)],
@@ -91,9 +95,9 @@ def _run_nsys(job: Job, folder: Path, number: int) -> programs.ProcessExit:
 
 def _window(job: Job, number: int) -> str | None:
     """The `window` of `profile_command`. On a CPU, nsys records the entire program (None). On a GPU, it records from
-    before the program has a lease, so that the GPU does not wait until nsys has started; but only the measured steps if
-    recording more is a burden: traces of the host, metrics of a GPU that others still use, what a compiler tries. So
-    does the second attempt, since some versions of nsys miss the ranges of newer nvtx packages."""
+    before the program has a lease, so that the GPU does not wait until nsys has started. It records only the measured
+    steps if more would be a burden: traces of the host, metrics of a GPU that others still use, or kernels that a
+    compiler tries; and in the second attempt, since some versions of nsys miss the range of the first."""
     if job.program["device"] == "cpu" or not gpu_is_visible():
         return None
     is_compiled = job.program["dimensions"]["compile"] != NOT_COMPILED
@@ -101,15 +105,15 @@ def _window(job: Job, number: int) -> str | None:
     return CUDA_CALLS if is_burden or number > 1 else f"{RECORDING}@{DOMAIN}"
 
 
-def _problem_of_ranks(job: Job, folder: Path, results: list[dict], outcome: programs.ProcessExit) -> Problem | None:
+def _first_report_problem(job: Job, folder: Path, results: list[dict], outcome: programs.ProcessExit) -> Problem | None:
     """Why a report is an incomplete capture, for the first such rank; None if all are complete."""
     for rank, program in enumerate(results):
-        if problem := _problem_of_report(job, folder, program, outcome, rank):
+        if problem := _report_problem(job, folder, program, outcome, rank):
             return problem if len(results) == 1 else replace(problem, text=f"rank {rank}: {problem.text}")
     return None
 
 
-def _problem_without_result(job: Job, outcome: programs.ProcessExit) -> Problem:
+def _missing_result_problem(job: Job, outcome: programs.ProcessExit) -> Problem:
     """Why nsys caused the program to write no result; raises ProgramFailed if it crashed, or if its code was edited."""
     if outcome.timed_out:
         text = f"killed at the time limit of {job.time_limit_s:g} s, before the program had written its result"
@@ -123,11 +127,10 @@ def _problem_without_result(job: Job, outcome: programs.ProcessExit) -> Problem:
     return Problem("nsys_ended_early", text, programs.cut_line(last_line))
 
 
-def _problem_of_report(
-    job: Job, folder: Path, program: dict, outcome: programs.ProcessExit, rank: int
-) -> Problem | None:
-    """Why the report of a rank is an incomplete capture, or None; on the way, its SQLite is made in `folder`."""
-    report, sqlite = (folder / ranks.rank_filename(name, rank) for name in (REPORT, SQLITE))
+def _report_problem(job: Job, folder: Path, program: dict, outcome: programs.ProcessExit, rank: int) -> Problem | None:
+    """Exports the report of a rank to its SQLite in `folder`. Returns why that is an incomplete capture, or None;
+    `program` is the result of the rank."""
+    report, sqlite = ranks.rank_path(folder / REPORT, rank), ranks.rank_path(folder / SQLITE, rank)
     export = folder / "export.sqlite"
     if not report.exists() or report.stat().st_size == 0:
         hung = f"hung and was killed at the time limit of {job.time_limit_s:g} s"
@@ -139,22 +142,23 @@ def _problem_of_report(
         return _logged_problem(job, "nsys_export_failed", NOT_EXPORTED, error)
     try:
         write_publishable(export, sqlite, window=MEASURE)
-        return joined(_errors(sqlite, program))
+        return combined_problem(_errors_of_capture(sqlite, program))
     except ImpossibleCapture as error:
-        return joined([Problem(finding.code, finding.message) for finding in error.findings])
+        return combined_problem([Problem(finding.code, finding.message) for finding in error.findings])
     except TraceError as error:
         return _logged_problem(job, "export_unreadable", UNREADABLE, error)
     finally:
         export.unlink(missing_ok=True)
 
 
-def _errors(sqlite: Path, program: dict) -> list[Problem]:
+def _errors_of_capture(sqlite: Path, program: dict) -> list[Problem]:
     """The errors of a capture of the program with this result."""
     from kernel_tables.trace import Trace
 
     with Trace(sqlite) as trace:
         steps, device = program["spec"]["measured_steps"], program["machine"]["device"]
-        return errors_and_warnings(trace, measured_steps=steps, device=device, backend="nsys")[0]
+        errors, _ = errors_and_warnings(trace, measured_steps=steps, device=device, backend=NSYS)
+    return errors
 
 
 def _logged_problem(job: Job, code: str, text: str, error: TraceError) -> Problem:

@@ -43,7 +43,8 @@ def namespace_command() -> tuple[str, ...]:
 
 
 class NeutralFolder:
-    """A working folder with neutral paths: it has links to the entries of the present one, and to other paths."""
+    """A working folder with neutral paths: it has links to the entries of the present one and, as aliases, to other
+    paths."""
 
     def __init__(self, path: Path, temporary: Path):
         self.path = path
@@ -65,8 +66,8 @@ class NeutralFolder:
         return self._links[absolute]
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The environment with this folder's links instead of paths, and a folder for temporary files."""
-        # set, since everybody is root in a user namespace, and may not be able to read its home
+        """The environment with aliases instead of paths, and a folder for temporary files."""
+        # HOME is set: everybody is root in a user namespace, and may not be able to read root's home
         changes = {"TMPDIR": self.alias(self.temporary), "HOME": self.alias(os.path.expanduser("~"))}
         changes |= {name: self.alias(environment[name]) for name in PATH_VARIABLES if environment.get(name)}
         for name in PATH_LIST_VARIABLES:
@@ -76,8 +77,8 @@ class NeutralFolder:
         return {**environment, **changes}
 
     def command(self, command: Sequence[str]) -> list[str]:
-        """The command, with a link to this interpreter if it starts with it. The link leads to the entire virtual
-        environment, so that the interpreter finds it."""
+        """The command, with an alias of this interpreter if it starts with it. The alias leads to the entire virtual
+        environment, so that the interpreter finds its packages."""
         if command[0] != sys.executable or not Path(sys.executable).is_relative_to(sys.prefix):
             return list(command)
         return [os.path.join(self.alias(sys.prefix), os.path.relpath(sys.executable, sys.prefix)), *command[1:]]

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from cs336_model.program.variants.values import FP32
+from kernel_recorder.nsys_profile import NSYS
 from kernel_tables.attribution.path_text import as_path, names_in
 from kernel_tables.diagnosis.custom_rules import rules_of_entries
 from kernel_tables.diagnosis.diagnose import diagnose
@@ -19,7 +20,7 @@ from kernel_tables.errors import TraceError
 from kernel_tables.intervals import union
 from kernel_tables.kernel_classes.categories import ON_TENSOR_CORES, users_rules
 from kernel_tables.trace import Trace
-from profile_grid.host.processes.job import joined
+from profile_grid.host.processes.job import combined_problem
 from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
 from profile_grid.results.run_tables import RunTables, tables_status
 from profile_grid.stages.capture.capture_problems import errors_and_warnings
@@ -27,10 +28,48 @@ from profile_grid.study.table_spec import RANGE_COLUMNS, TableSpec, columns
 from profile_grid.tables import classes, conservation, findings
 from profile_grid.tables.names import MEASURE, OUTSIDE, STEP, WHOLE_STEP
 
+DIRECTLY_IN_PHASE = ""  # in the column `range`
+
+
+def tables_of_file(
+    capture: StageResult, sqlite: Path, extra_rules: Sequence[dict] = (), diagnosis_rules: Sequence[dict] = ()
+) -> RunTables:
+    """The status of a run's capture and its tables; no tables unless the capture is complete.
+
+    Raises TraceError if a rule cannot be used, which is not the fault of the capture, and NotConserved if the tables
+    lose something of it.
+    """
+    users_rules(extra_rules)  # only for its errors
+    custom_rules = rules_of_entries(diagnosis_rules, "diagnosis_rules")
+    if capture.status != COMPLETE:
+        return RunTables(tables_status(capture.status, capture.reason), {})
+    spec, device, backend = capture.program.spec, capture.program.machine.device, capture.facts["backend"]
+    steps = spec["measured_steps"]
+    try:
+        with Trace(sqlite, extra_rules) as trace:
+            errors, problems = errors_and_warnings(trace, measured_steps=steps, device=device, backend=backend)
+            warnings = [str(problem) for problem in problems]
+            if errors:
+                return RunTables(tables_status(INCOMPLETE, str(combined_problem(errors)), warnings), {})
+            activities, ranges = measured_activities(trace), measured_ranges(trace)
+            diagnosed = findings.findings_table(diagnose(trace, STEP, custom_rules))
+    except TraceError as error:
+        return RunTables(tables_status(INCOMPLETE, str(error)), {})
+    kernels, phases = kernel_table(activities), phase_table(activities, ranges)
+    conservation.require_same("measured steps", phases["step"].nunique(), steps)
+    if device != "cpu":
+        warnings += tensor_core_warnings(kernels, spec["dimensions"]["precision"])
+    elif backend == NSYS:
+        warnings.append("nsys records no operators of a CPU program: wall times of ranges only, no kernels")
+        missing = pd.array([pd.NA] * len(phases), dtype="Int64")
+        phases = phases.assign(**{column.name: missing for column in GPU_TIMES_OF_A_PHASE})
+    tables = {"kernels": kernels, "phases": phases, "ranges": range_table(activities, ranges), "findings": diagnosed}
+    return RunTables(tables_status(COMPLETE, warnings=warnings), tables)
+
 
 def measured_activities(trace: Trace) -> pd.DataFrame:
-    """One row per activity of the measured window, on a CPU per operator, with step (-1 outside of all), phase and
-    range."""
+    """One row per activity of the measured window, on a CPU per operator; with `step` (-1 outside of all), `phase` and
+    `range`."""
     is_measured = trace.enclosing(MEASURE) >= 0
     activities, step_instances = trace.activities()[is_measured], trace.enclosing(STEP)[is_measured]
     phases, inner_ranges = _phases_and_inner_ranges(trace.paths)
@@ -42,7 +81,8 @@ def measured_activities(trace: Trace) -> pd.DataFrame:
 
 
 def measured_ranges(trace: Trace) -> pd.DataFrame:
-    """One row per range instance of a measured step, its own included, by start; with `step`, `phase` and `range`."""
+    """One row per range instance of a measured step, including that of the step, by start; with `step`, `phase` and
+    `range`."""
     instances = trace.range_instances()
     is_in_step = np.array([MEASURE in path and STEP in path for path in trace.paths], dtype=bool)
     instances = instances[is_in_step[instances["path_id"]]].sort_values(["start_ns", "instance"])
@@ -53,6 +93,11 @@ def measured_ranges(trace: Trace) -> pd.DataFrame:
         phase=phases[instances["path_id"]],
         range=inner_ranges[instances["path_id"]],
     ).reset_index(drop=True)
+
+
+def phase_instances(ranges: pd.DataFrame) -> pd.DataFrame:
+    """Of `measured_ranges`, the instances of the phases themselves."""
+    return ranges[(ranges["phase"] != OUTSIDE) & (ranges["range"] == DIRECTLY_IN_PHASE)]
 
 
 def kernel_table(activities: pd.DataFrame) -> pd.DataFrame:
@@ -70,15 +115,13 @@ def kernel_table(activities: pd.DataFrame) -> pd.DataFrame:
 def phase_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     """One row per step x phase, and one per step: wall time of the range, span, busy and summed GPU time."""
     rows = []
-    for step in sorted(set(ranges["step"]) | set(activities.loc[activities["step"] >= 0, "step"])):
-        step_activities, step_ranges = activities[activities["step"] == step], ranges[ranges["step"] == step]
-        is_step = step_ranges["phase"] == OUTSIDE
-        rows.append(_phase_row(step, WHOLE_STEP, step_activities, step_ranges[is_step]))
-        phase_ranges = step_ranges[~is_step & (step_ranges["range"] == "")]
+    for step, step_ranges in ranges.groupby("step"):
+        step_activities, phases = activities[activities["step"] == step], phase_instances(step_ranges)
+        rows.append(_phase_row(step, WHOLE_STEP, step_activities, step_ranges[step_ranges["phase"] == OUTSIDE]))
         # in the order in which they open, then those that only have kernels
-        for phase in dict.fromkeys([*phase_ranges["phase"], *sorted(set(step_activities["phase"]))]):
+        for phase in dict.fromkeys([*phases["phase"], *sorted(set(step_activities["phase"]))]):
             phase_activities = step_activities[step_activities["phase"] == phase]
-            rows.append(_phase_row(step, phase, phase_activities, phase_ranges[phase_ranges["phase"] == phase]))
+            rows.append(_phase_row(step, phase, phase_activities, phases[phases["phase"] == phase]))
     table = pd.DataFrame(rows, columns=PHASES.names)
     by_phase = table[table["phase"] != WHOLE_STEP]
     for column in ("kernel_ns", "kernels", "memop_ns", "memops"):
@@ -109,13 +152,13 @@ def _inclusive_sums(activities: pd.DataFrame) -> pd.DataFrame:
 
 
 def _outer_paths(path: str) -> list[str]:
-    """The paths of the ranges around a range and its own path, from the empty path of its phase."""
+    """ "", "block", "block > norm" for "block > norm": the paths of a range and those around it in its phase."""
     names = names_in(path)
     return [as_path(names[:length]) for length in range(len(names) + 1)]
 
 
 def _phase_row(step: int, phase: str, activities: pd.DataFrame, ranges: pd.DataFrame) -> tuple:
-    """The row of the phase table for these activities and the range instances of the phase."""
+    """The row of the phase table for the activities and the range instances of a phase or an entire step."""
     is_kernel = ~activities["kind"].isin(classes.MEMORY_OPERATIONS).to_numpy(dtype=bool)
     start_ns, end_ns = activities["start_ns"].to_numpy("int64"), activities["end_ns"].to_numpy("int64")
     duration_ns = end_ns - start_ns
@@ -144,52 +187,20 @@ def _step_numbers(trace: Trace) -> dict[int, int]:
     return {int(instance): number for number, instance in enumerate(steps["instance"])}
 
 
-def tables_of_file(
-    capture: StageResult, sqlite: Path, extra_rules: Sequence[dict] = (), diagnosis_rules: Sequence[dict] = ()
-) -> RunTables:
-    """The status of a run's capture and its tables; no tables unless the capture is complete.
-
-    Raises TraceError if a rule cannot be used: that is not the fault of the capture.
-    """
-    users_rules(extra_rules)
-    custom_rules = rules_of_entries(diagnosis_rules, "diagnosis_rules")
-    if capture.status != COMPLETE:
-        return RunTables(tables_status(capture.status, capture.reason), {})
-    steps, device = capture.program.spec["measured_steps"], capture.program.machine.device
-    backend = capture.facts["backend"]
-    try:
-        with Trace(sqlite, extra_rules) as trace:
-            errors, problems = errors_and_warnings(trace, measured_steps=steps, device=device, backend=backend)
-            warnings = [str(problem) for problem in problems]
-            if errors:
-                return RunTables(tables_status(INCOMPLETE, str(joined(errors)), warnings), {})
-            activities, ranges = measured_activities(trace), measured_ranges(trace)
-            diagnosed = findings.findings_table(diagnose(trace, STEP, custom_rules))
-    except TraceError as error:
-        return RunTables(tables_status(INCOMPLETE, str(error)), {})
-    tables = {
-        "kernels": kernel_table(activities),
-        "phases": phase_table(activities, ranges),
-        "ranges": range_table(activities, ranges),
-        "findings": diagnosed,
-    }
-    conservation.require_same("measured steps", tables["phases"]["step"].nunique(), steps)
-    if device != "cpu":
-        warnings += tensor_core_warnings(tables["kernels"], capture.program.spec["dimensions"]["precision"])
-    if backend == "nsys" and device == "cpu":
-        warnings.append("nsys records no operators of a CPU program: wall times of ranges only, no kernels")
-        tables["phases"] = _without_gpu_figures(tables["phases"])
-    return RunTables(tables_status(COMPLETE, warnings=warnings), tables)
+def tensor_core_warnings(kernels: pd.DataFrame, precision: str) -> list[str]:
+    """Contradictions between the kernels (columns kernel, class, total_ns) of a GPU program and its precision: no
+    matrix multiply on tensor cores in another precision than fp32, or some in fp32."""
+    matmuls = kernels[classes.is_matmul(kernels["class"])]
+    on_tensor_cores = matmuls["kernel"].str.contains(ON_TENSOR_CORES, case=False, regex=True)
+    if precision == FP32 and on_tensor_cores.any():
+        share = matmuls.loc[on_tensor_cores, "total_ns"].sum() / matmuls["total_ns"].sum()
+        return [f"precision is fp32, and {100 * share:.0f} % of the matrix multiplies' time is on tensor cores"]
+    if precision != FP32 and len(matmuls) and not on_tensor_cores.any():
+        return [f"precision is {precision}, and no matrix multiply has a kernel whose name belongs to tensor cores"]
+    return []
 
 
-def _without_gpu_figures(phases: pd.DataFrame) -> pd.DataFrame:
-    """The phase table with missing values instead of zeros in its GPU columns."""
-    missing = pd.array([pd.NA] * len(phases), dtype="Int64")
-    return phases.assign(**dict.fromkeys(PHASES.names[3:], missing))
-
-
-TIMES_OF_A_PHASE = columns("""
-    wall_ns | int | ns | wall time of the NVTX range on the CPU
+GPU_TIMES_OF_A_PHASE = columns("""
     gpu_span_ns | int | ns | start of the first kernel or memory operation to the end of the last
     gpu_busy_ns | int | ns | time in which at least one of them ran
     kernel_ns | int | ns | sum of the durations of kernels
@@ -197,6 +208,7 @@ TIMES_OF_A_PHASE = columns("""
     memop_ns | int | ns | sum of the durations of memory operations (copies and fills by the driver)
     memops | int | | memory operations
 """)
+TIMES_OF_A_PHASE = columns("wall_ns | int | ns | wall time of the NVTX range on the CPU", GPU_TIMES_OF_A_PHASE)
 KERNELS = TableSpec(
     "kernels",
     "One row per run, step, phase, range and name of a kernel or memory operation",
@@ -240,16 +252,3 @@ RANGES = TableSpec(
     ),
 )
 TABLES = (findings.FINDINGS, KERNELS, PHASES, RANGES)
-
-
-def tensor_core_warnings(kernels: pd.DataFrame, precision: str) -> list[str]:
-    """Contradictions between the kernels (columns kernel, class, total_ns) of a GPU program and its precision: no
-    matrix multiply on tensor cores in another precision than fp32, or some in fp32."""
-    matmuls = kernels[classes.is_matmul(kernels["class"])]
-    on_tensor_cores = matmuls["kernel"].str.contains(ON_TENSOR_CORES, case=False, regex=True)
-    if precision == FP32 and on_tensor_cores.any():
-        share = matmuls.loc[on_tensor_cores, "total_ns"].sum() / matmuls["total_ns"].sum()
-        return [f"precision is fp32, and {100 * share:.0f} % of the matrix multiplies' time is on tensor cores"]
-    if precision != FP32 and len(matmuls) and not on_tensor_cores.any():
-        return [f"precision is {precision}, and no matrix multiply has a kernel whose name belongs to tensor cores"]
-    return []

@@ -10,12 +10,12 @@ from pathlib import Path
 import pandas as pd
 
 from cs336_model.ranges import BLOCK
-from kernel_tables.errors import TraceError
+from kernel_tables.errors import ERROR, TraceError
 from kernel_tables.ranks import collectives, communication
 from kernel_tables.ranks.ranks import RankTrace
 from kernel_tables.reading import nsys
 from kernel_tables.trace import Trace
-from profile_grid.host.processes.job import joined
+from profile_grid.host.processes.job import combined_problem
 from profile_grid.results.capture_identity import difference
 from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
 from profile_grid.results.run_tables import RunTables, tables_status
@@ -25,33 +25,56 @@ from profile_grid.study.stages import CAPTURE
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.names import BACKWARD, FORWARD, STEP
 
-(RANK_0,) = CAPTURE.files
+(SQLITE,) = CAPTURE.files  # of rank 0
+# nsys's reports (nsys stats --help-reports), by the names in this project
+REPORTS = {"kernel_summary": "cuda_gpu_kern_sum", "nvtx_summary": "nvtx_sum", "api_summary": "cuda_api_sum"}
+OLD_REPORTS = {"kernel_summary": "gpukernsum", "nvtx_summary": "nvtxsum", "api_summary": "cudaapisum"}
+RENAMED_IN = (2023, 1)  # the version of nsys with the new names
+STATS_TIMEOUT_S = 600
+
+
+def run_tables(
+    capture: StageResult, folder: Path, extra_rules: Sequence[dict] = (), diagnosis_rules: Sequence[dict] = ()
+) -> RunTables:
+    """The tables of a run's captures; none unless all are complete. `folder` has the captures of all its ranks;
+    `extra_rules` are custom kernel classes, `diagnosis_rules` custom rules of the diagnosis."""
+    paths = [folder / name for name in files_of(capture)]
+    for path in paths:
+        if reason := difference(capture, path):
+            return RunTables(tables_status(INCOMPLETE, f"no valid capture of this run: {reason}"), {})
+    status, tables = step_tables.tables_of_file(capture, paths[0], extra_rules, diagnosis_rules)
+    if status["status"] != COMPLETE or len(paths) == 1:
+        return RunTables(status, tables)
+    try:
+        return RunTables(status, tables | tables_of_ranks(capture, paths, extra_rules))
+    except TraceError as error:
+        return RunTables(tables_status(INCOMPLETE, str(error), status["warnings"]), {})
+
+
+def run_texts(capture: StageResult, folder: Path) -> dict[str, str]:
+    """The reports of nsys for the capture of rank 0, by file; a comment of one line if there is none."""
+    return {f"reports/{name}.csv": text for name, text in _reports_or_comments(capture, folder / SQLITE).items()}
 
 
 def files_of(capture: StageResult) -> list[str]:
     """The file names of the captures of all ranks, 0 first; only that of rank 0 if the capture is not complete."""
     ranks = capture.facts.get("ranks") if capture.status == COMPLETE else None
-    return [rank["file"] for rank in ranks or ()] or [RANK_0]
+    return [rank["file"] for rank in ranks or ()] or [SQLITE]
 
 
 def tables_of_ranks(
     capture: StageResult, paths: Sequence[Path], extra_rules: Sequence[dict] = ()
-) -> tuple[str | None, dict[str, pd.DataFrame]]:
-    """(None, tables) from the captures of all ranks, 0 first; (reason, {}) if one is incomplete."""
+) -> dict[str, pd.DataFrame]:
+    """The tables that compare the captures of all ranks, 0 first. Raises TraceError if one is incomplete."""
     with ExitStack() as stack:
-        try:
-            ranks = [_rank(number, stack.enter_context(Trace(path, extra_rules))) for number, path in enumerate(paths)]
-            if reason := _reason_if_incomplete(capture, ranks):
-                return reason, {}
-            tables = {
-                "rank_phases": pd.concat([_phases(rank) for rank in ranks], ignore_index=True),
-                "rank_steps": communication.communication(ranks, STEP),
-                "collectives": collectives.collectives(ranks, STEP),
-                "layer_gathers": communication.lateness_of_gathers(ranks, STEP, (FORWARD, BACKWARD), BLOCK),
-            }
-        except TraceError as error:
-            return str(error), {}
-    return None, tables
+        ranks = [_rank(number, stack.enter_context(Trace(path, extra_rules))) for number, path in enumerate(paths)]
+        _require_complete(capture, ranks)
+        return {
+            "rank_phases": pd.concat([_phases(rank) for rank in ranks], ignore_index=True),
+            "rank_steps": communication.communication(ranks, STEP),
+            "collectives": collectives.collectives(ranks, STEP),
+            "layer_gathers": communication.lateness_of_gathers(ranks, STEP, (FORWARD, BACKWARD), BLOCK),
+        }
 
 
 def _rank(number: int, trace: Trace) -> RankTrace:
@@ -60,17 +83,18 @@ def _rank(number: int, trace: Trace) -> RankTrace:
     return RankTrace(number, trace, int(process[0]) if len(process) else -1)
 
 
-def _reason_if_incomplete(capture: StageResult, ranks: Sequence[RankTrace]) -> str | None:
-    """Why the captures of these ranks are incomplete; None if they are complete. Rank 0 was checked before."""
+def _require_complete(capture: StageResult, ranks: Sequence[RankTrace]) -> None:
+    """Raises TraceError unless the captures of these ranks are complete. That of rank 0 was checked before."""
     steps, device = capture.program.spec["measured_steps"], capture.program.machine.device
     for rank in ranks[1:]:
         errors, _ = capture_problems.errors_and_warnings(
             rank.trace, measured_steps=steps, device=device, backend=capture.facts["backend"]
         )
         if errors:
-            return f"rank {rank.number}: {joined(errors)}"
-    findings = communication.findings_of_ranks(ranks, STEP)
-    return next((finding.message for finding in findings if finding.severity == "error"), None)
+            raise TraceError(f"rank {rank.number}: {combined_problem(errors)}")
+    for finding in communication.findings_of_ranks(ranks, STEP):
+        if finding.severity == ERROR:
+            raise TraceError(finding.message)
 
 
 def _phases(rank: RankTrace) -> pd.DataFrame:
@@ -81,6 +105,48 @@ def _phases(rank: RankTrace) -> pd.DataFrame:
         for device in rank.devices
     ]
     return pd.concat(tables or [RANK_PHASES.empty()], ignore_index=True)[RANK_PHASES.names]
+
+
+def _reports_or_comments(capture: StageResult, sqlite: Path) -> dict[str, str]:
+    """The reports of the capture in this file by the names in this project, or comments why there are none."""
+    if capture.facts["backend"] != "nsys":
+        return dict.fromkeys(REPORTS, "# no nsys report: captured by PyTorch's profiler\n")
+    if capture.status != COMPLETE:
+        return dict.fromkeys(REPORTS, f"# no nsys report: {capture.status}\n")
+    if nsys.find() is None:
+        return dict.fromkeys(REPORTS, "# no nsys report: the machine that made these tables has no nsys\n")
+    with tempfile.TemporaryDirectory() as scratch:
+        return reports(sqlite, Path(scratch), nsys.version_numbers())
+
+
+def reports(sqlite: Path, scratch: Path, version: tuple[int, ...]) -> dict[str, str]:
+    """What this version of nsys reports on a capture, by the names in this project: CSV, or a comment why there is
+    none."""
+    nsys_names = OLD_REPORTS if version < RENAMED_IN else REPORTS
+    command = ["nsys", "stats", "--format=csv", f"--output={scratch / 'report'}", "--force-overwrite=true"]
+    command += [*(f"--report={name}" for name in nsys_names.values()), str(sqlite)]
+    try:
+        stats = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", check=False, timeout=STATS_TIMEOUT_S
+        )
+        output, ending = f"{stats.stdout}\n{stats.stderr}", f"nsys stats ended with exit status {stats.returncode}"
+    except subprocess.TimeoutExpired:
+        output, ending = "", f"nsys stats was killed after {STATS_TIMEOUT_S} s"
+    return {
+        name: _report_or_comment(scratch / f"report_{nsys_name}.csv", nsys_name, output, ending)
+        for name, nsys_name in nsys_names.items()
+    }
+
+
+def _report_or_comment(path: Path, nsys_name: str, output: str, ending: str) -> str:
+    """The CSV in the file of a report, or a comment of one line why there is none; then the output of nsys goes to
+    standard error, a log."""
+    if path.exists() and path.stat().st_size:
+        return path.read_text(encoding="utf-8", errors="replace")
+    message = output.partition(f"{nsys_name}.py")[2].partition("Processing [")[0].strip()
+    print(f"nsys stats on {nsys_name}: {message or output.strip()}", file=sys.stderr)
+    reason = "the capture has nothing for it" if "SKIPPED:" in message else ending
+    return f"# nsys stats wrote no {nsys_name}: {reason}\n"
 
 
 KEY_COLUMNS = columns("""
@@ -152,80 +218,4 @@ LAYER_GATHERS = TableSpec(
     ),
 )
 RANK_TABLES = (RANK_PHASES, RANK_STEPS, COLLECTIVES, LAYER_GATHERS)
-
-
-# by the names in this project; since 2023.1, and before (nsys stats --help-reports)
-REPORTS = {
-    "kernel_summary": ("cuda_gpu_kern_sum", "gpukernsum"),
-    "nvtx_summary": ("nvtx_sum", "nvtxsum"),
-    "api_summary": ("cuda_api_sum", "cudaapisum"),
-}
-RENAMED_IN = (2023, 1)
-TIMEOUT_S = 600
-
-
-def _nsys_reports(capture: StageResult, sqlite: Path) -> dict[str, str]:
-    """`reports` of the capture in this file, or comments why there are none."""
-    if capture.facts["backend"] != "nsys":
-        return dict.fromkeys(REPORTS, "# no nsys report: captured by PyTorch's profiler\n")
-    if capture.status != COMPLETE:
-        return dict.fromkeys(REPORTS, f"# no nsys report: {capture.status}\n")
-    if nsys.find() is None:
-        return dict.fromkeys(REPORTS, "# no nsys report: the machine that made these tables has no nsys\n")
-    with tempfile.TemporaryDirectory() as scratch:
-        return reports(sqlite, Path(scratch), nsys.version_numbers())
-
-
-def reports(sqlite: Path, scratch: Path, version: tuple[int, ...]) -> dict[str, str]:
-    """nsys's reports on an exported capture, by the names in this project: CSV, or a comment why there is none."""
-    nsys_names = {name: old if version < RENAMED_IN else new for name, (new, old) in REPORTS.items()}
-    command = ["nsys", "stats", "--format=csv", f"--output={scratch / 'report'}", "--force-overwrite=true"]
-    command += [*(f"--report={name}" for name in nsys_names.values()), str(sqlite)]
-    try:
-        stats = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", check=False, timeout=TIMEOUT_S
-        )
-        output, ending = f"{stats.stdout}\n{stats.stderr}", f"nsys stats ended with exit status {stats.returncode}"
-    except subprocess.TimeoutExpired:
-        output, ending = "", f"nsys stats was killed after {TIMEOUT_S} s"
-    return {
-        name: _report_or_comment(scratch / f"report_{nsys_name}.csv", nsys_name, output, ending)
-        for name, nsys_name in nsys_names.items()
-    }
-
-
-def _report_or_comment(path: Path, name: str, output: str, ending: str) -> str:
-    """The CSV, or a comment of one line why there is none; the output of nsys goes to standard error, a log."""
-    if path.exists() and path.stat().st_size:
-        return path.read_text(encoding="utf-8", errors="replace")
-    message = output.partition(f"{name}.py")[2].partition("Processing [")[0].strip()
-    print(f"nsys stats on {name}: {message or output.strip()}", file=sys.stderr)
-    reason = "the capture has nothing for it" if "SKIPPED:" in message else ending
-    return f"# nsys stats wrote no {name}: {reason}\n"
-
-
 TABLES = (*step_tables.TABLES, *RANK_TABLES)
-
-
-def run_tables(
-    capture: StageResult, folder: Path, extra_rules: Sequence[dict] = (), diagnosis_rules: Sequence[dict] = ()
-) -> RunTables:
-    """The tables of a run's captures; none unless all are complete. `folder` has the captures of all its ranks;
-    `extra_rules` are custom kernel classes, `diagnosis_rules` custom rules of the diagnosis."""
-    files = files_of(capture)
-    for name in files:
-        if reason := difference(capture, folder / name):
-            status = tables_status(INCOMPLETE, f"no valid capture of this run: {reason}")
-            return RunTables(status, {})
-    status, tables = step_tables.tables_of_file(capture, folder / files[0], extra_rules, diagnosis_rules)
-    if status["status"] != COMPLETE or len(files) == 1:
-        return RunTables(status, tables)
-    reason, tables_by_rank = tables_of_ranks(capture, [folder / name for name in files], extra_rules)
-    if reason:
-        return RunTables(tables_status(INCOMPLETE, reason, status["warnings"]), {})
-    return RunTables(status, tables | tables_by_rank)
-
-
-def run_texts(capture: StageResult, folder: Path) -> dict[str, str]:
-    """The reports of nsys for the capture of rank 0, by file; a comment of one line if there is none."""
-    return {f"reports/{name}.csv": text for name, text in _nsys_reports(capture, folder / RANK_0).items()}

@@ -15,8 +15,8 @@ from kernel_tables import errors, intervals
 from kernel_tables.diagnosis.calls import ALLOCATION, LAUNCH, WAIT, Calls
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.trace import Trace
-from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
-from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
+from profile_grid.results.results import COMPLETE, StageResult
+from profile_grid.results.run_tables import RunTables, status_without_tables, tables_of_capture, tables_status
 from profile_grid.study import stages, table_spec
 from profile_grid.tables.conservation import require_same
 
@@ -29,11 +29,18 @@ NO_CALL, NO_OPERATOR = "time between calls (Python, dispatcher, libraries that c
 
 
 class CauseTimes(NamedTuple):
-    """The intervals of one cause."""
+    """The calls of one cause, on a CPU the operators: when each starts and ends."""
 
     cause: str
     start_ns: np.ndarray
     end_ns: np.ndarray
+
+
+class CauseTotal(NamedTuple):
+    """The time of a cause in a step, and its calls."""
+
+    time_ns: int
+    calls: int
 
 
 def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> RunTables:
@@ -41,47 +48,48 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
     several steps."""
     if status := status_without_tables(result, folder / SQLITE):
         return RunTables(status, {})
-    try:
-        with Trace(folder / SQLITE, extra_rules) as trace:
-            scope = Scope(trace)
-            if len(scope.steps) < 2 or not (scope.trace.is_cpu_only or scope.has_calls):
-                raise errors.TraceError("the capture does not have the calls of two steps")
-            return RunTables(tables_status(COMPLETE), {"first_step": first_step_table(scope)})
-    except errors.TraceError as error:
-        return RunTables(tables_status(INCOMPLETE, str(error)), {})
+    return tables_of_capture(folder / SQLITE, extra_rules, _tables_of_trace)
+
+
+def _tables_of_trace(trace: Trace) -> RunTables:
+    """`run_tables` of an open capture. Raises TraceError if it does not have the calls of two steps."""
+    scope = Scope(trace)
+    if len(scope.steps) < 2 or not (trace.is_cpu_only or scope.has_calls):
+        raise errors.TraceError("the capture does not have the calls of two steps")
+    return RunTables(tables_status(COMPLETE), {"first_step": first_step_table(scope)})
 
 
 def first_step_table(scope: Scope) -> pd.DataFrame:
     """One row per cause: its time and calls in the first step, and their means in the later steps."""
     is_cpu_only, ranges = scope.trace.is_cpu_only, scope.trace.range_arrays
-    causes = list(_operators(scope) if is_cpu_only else _calls(scope))
-    steps = []
+    causes = list(_operators_by_cause(scope) if is_cpu_only else _calls_by_cause(scope))
+    totals_of_steps = []
     for step in scope.steps:
         start_ns, end_ns = int(ranges.start_ns[step]), int(ranges.end_ns[step])
-        by_cause = _step_causes(causes, NO_OPERATOR if is_cpu_only else NO_CALL, start_ns, end_ns)
-        require_same("time of a step by cause", sum(ns for ns, _ in by_cause.values()), end_ns - start_ns)
-        steps.append(by_cause)
+        totals = _totals_by_cause(causes, NO_OPERATOR if is_cpu_only else NO_CALL, start_ns, end_ns)
+        require_same("time of a step by cause", sum(total.time_ns for total in totals.values()), end_ns - start_ns)
+        totals_of_steps.append(totals)
     rows = []
-    for cause, (first_ns, first_calls) in steps[0].items():
-        later_ns, later_calls = np.mean([by_cause[cause] for by_cause in steps[1:]], axis=0)
+    for cause, (first_ns, first_calls) in totals_of_steps[0].items():
+        later_ns, later_calls = np.mean([totals[cause] for totals in totals_of_steps[1:]], axis=0)
         rows.append((cause, first_ns / 1e6, later_ns / 1e6, (first_ns - later_ns) / 1e6, first_calls, later_calls))
     return FIRST_STEP.table(rows, of_a_run=True)
 
 
-def _step_causes(causes: list[CauseTimes], remainder: str, start_ns: int, end_ns: int) -> dict[str, tuple[int, int]]:
-    """(nanoseconds, calls) by cause in a step, each nanosecond for the first cause that covers it. Only calls that
-    begin in the step count; `remainder` is the name of the rest."""
-    uncovered, by_cause = intervals.Intervals(np.array([start_ns]), np.array([end_ns])), {}
-    for cause, starts, ends in causes:
-        is_inside = (starts >= start_ns) & (starts < end_ns)
-        covered = intervals.union(starts[is_inside], np.minimum(ends[is_inside], end_ns))
-        by_cause[cause] = intervals.intersection(uncovered, covered).total_ns, int(is_inside.sum())
+def _totals_by_cause(causes: list[CauseTimes], remainder: str, start_ns: int, end_ns: int) -> dict[str, CauseTotal]:
+    """The totals of a step by cause, each nanosecond for the first cause that covers it. Only calls that begin in the
+    step count; `remainder` is the name of the rest."""
+    uncovered, totals = intervals.Intervals(np.array([start_ns]), np.array([end_ns])), {}
+    for cause, starts_ns, ends_ns in causes:
+        is_inside = (starts_ns >= start_ns) & (starts_ns < end_ns)
+        covered = intervals.union(starts_ns[is_inside], np.minimum(ends_ns[is_inside], end_ns))
+        totals[cause] = CauseTotal(intervals.intersection(uncovered, covered).total_ns, int(is_inside.sum()))
         uncovered = intervals.difference(uncovered, covered)
-    return by_cause | {remainder: (uncovered.total_ns, 0)}
+    return totals | {remainder: CauseTotal(uncovered.total_ns, 0)}
 
 
-def _calls(scope: Scope) -> Iterator[CauseTimes]:
-    """The CUDA API calls by cause; causes whose calls happen inside other calls come first."""
+def _calls_by_cause(scope: Scope) -> Iterator[CauseTimes]:
+    """The CUDA API calls, each under its first cause; causes whose calls happen inside other calls come first."""
     calls = scope.calls
     masks = {
         "loading of modules": _name_matches(calls, MODULE_CALL),
@@ -98,12 +106,11 @@ def _calls(scope: Scope) -> Iterator[CauseTimes]:
         is_unassigned &= ~mask
 
 
-def _operators(scope: Scope) -> Iterator[CauseTimes]:
+def _operators_by_cause(scope: Scope) -> Iterator[CauseTimes]:
     """On a CPU: operators that run for the first time, and all others."""
     activities = scope.activities
-    order = np.argsort(activities.start_ns, kind="stable")
     is_first = np.zeros(len(activities), bool)
-    is_first[order[np.unique(activities.name[order], return_index=True)[1]]] = True
+    is_first[_first_by_name(activities.name, np.argsort(activities.start_ns, kind="stable"))] = True
     for cause, mask in (("first run of an operator", is_first), ("other operators", ~is_first)):
         yield CauseTimes(cause, activities.start_ns[mask], activities.end_ns[mask])
 
@@ -112,9 +119,15 @@ def _is_first_launch(scope: Scope, call_count: int) -> np.ndarray:
     """Mask of the API calls that are the first to launch a kernel of some name."""
     activities, is_first = scope.activities, np.zeros(call_count, bool)
     launched = np.flatnonzero(activities.has_launch)
-    order = launched[np.argsort(activities.launch_ns_of(launched), kind="stable")]
-    is_first[activities.launch_row[order[np.unique(activities.name[order], return_index=True)[1]]]] = True
+    by_launch = launched[np.argsort(activities.launch_ns_of(launched), kind="stable")]
+    is_first[activities.launch_row[_first_by_name(activities.name, by_launch)]] = True
     return is_first
+
+
+def _first_by_name(names: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Of the indices `order`, the first for each name."""
+    _, first_positions = np.unique(names[order], return_index=True)
+    return order[first_positions]
 
 
 def _name_matches(calls: Calls, pattern: re.Pattern) -> np.ndarray:

@@ -9,7 +9,7 @@ from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.trace import Trace
 from profile_grid.host.processes.job import Job
 from profile_grid.results.capture_identity import identity, write_specification
-from profile_grid.stages.capture.measure import write_status
+from profile_grid.stages.capture.measure import write_status_file
 from profile_grid.stages.cold_start import measure as cold_start
 from profile_grid.stages.cold_start.tables import (
     FIRST_STEP,
@@ -85,7 +85,7 @@ def test_the_table_comes_from_the_runs_own_capture_and_one_step_alone_tells_noth
 
 def test_the_capture_of_a_cold_start_stands_beside_the_runs_own_and_replaces_nothing(tmp_path, monkeypatch):
     def capture(job: Job) -> dict:
-        write_status(job.folder / "capture.sqlite", "complete", None, job.specification)
+        write_status_file(job.folder / "capture.sqlite", "complete", None, job.specification)
         return {"status": "complete"}
 
     monkeypatch.setattr("profile_grid.stages.capture.measure.measure", capture)

@@ -36,7 +36,7 @@ from profile_grid.study.stages import COUNTERS
 if TYPE_CHECKING:
     import pandas as pd
 
-PREFIX = "no counters: "
+PREFIX = "no counters: "  # of the reason of a problem
 NO_GPU = Problem("no_gpu", "kernels are counted on an NVIDIA GPU, and this grid is measured without one")
 NO_NSYS = Problem("nsys_missing", f"{PREFIX}they are joined to a capture of nsys, and none is on PATH; {INSTALL_NSYS}")
 NO_NCU = Problem(
@@ -52,7 +52,7 @@ CRASHED = Problem(
     ' with fewer layers, switch counters off: counters: {runs: ""}',
 )
 TIME_LIMIT = Problem("time_limit", f"{PREFIX}ncu was killed at the time limit; raise time_limit_s")
-REFUSALS = {  # by words in ncu's output
+REFUSALS = {  # by words of ncu's output
     "ERR_NVGPUCTRPERM": Problem(
         "no_permission",
         f"{PREFIX}the NVIDIA driver lets only administrators read them (ERR_NVGPUCTRPERM); have the host's"
@@ -69,13 +69,11 @@ REFUSALS = {  # by words in ncu's output
         " without virtual GPUs",
     ),
 }
-
-
-ROOFS = "cs336_model.program.roofs"
-LAYERS = "num_layers"
-PROGRAM = "program.json"
+ROOFS_PROGRAM = "cs336_model.program.roofs"
+LAYERS = "num_layers"  # the size of a model
+RESULT = "program.json"
 TRANSIENT_CODES = ("time_limit", "ncu_ended_early", "no_table", "no_counters", "crashed")  # of problems that may pass
-(TABLE,) = COUNTERS.files
+(COUNTERS_CSV,) = COUNTERS.files
 
 
 def measure(job: Job) -> dict:
@@ -83,17 +81,18 @@ def measure(job: Job) -> dict:
 
     Raises ProgramFailed if the calibration crashes, or if the code was edited meanwhile.
     """
-    version, tables, roofs = None, [], {}
-    attempt = Attempt(None, {"calibration": 0.0}, _obstacle(job))
-    if attempt.problem is None:
+    if obstacle := _obstacle(job):
+        version, roofs, tables = None, {}, []
+        attempt = Attempt(None, {"calibration": 0.0}, obstacle)
+    else:
         version = ncu_profile.version(ncu_profile.find())
         attempt, tables, roofs = _measure_rounds(job)
     table = _reading_module().join_rounds(tables) if tables else _reading_module().no_counters()
-    with replacing(job.folder / TABLE) as path:
+    with replacing(job.folder / COUNTERS_CSV) as path:
         table.to_csv(path, index=False)
     facts, problem = {"ncu": version, "roofs": roofs}, attempt.problem
-    status = INCOMPLETE if problem and problem.code in TRANSIENT_CODES else UNSUPPORTED
-    return stage_output(attempt.program, attempt.seconds, facts, problem, status)
+    problem_status = INCOMPLETE if problem and problem.code in TRANSIENT_CODES else UNSUPPORTED
+    return stage_output(attempt.program, attempt.seconds, facts, problem=problem, problem_status=problem_status)
 
 
 def _obstacle(job: Job) -> Problem | None:
@@ -119,9 +118,8 @@ def with_layers(job: Job, max_layers: int) -> Job:
 
 
 def _measure_rounds(job: Job) -> tuple[Attempt, list[pd.DataFrame], dict[str, float | None]]:
-    """(attempt, tables, roofs): the tables of the rounds and the rates that this GPU reaches, by roof; both empty if a
-    round is incomplete or none counts a kernel. The rounds have the GPU in turn, and start together: ncu and its
-    program take 6 s until they ask for it."""
+    """(attempt, tables, roofs): `_tables_of_rounds`, and the rates that this GPU reaches, by roof; {} without tables.
+    The rounds have the GPU in turn, and start together: ncu and its program take 6 s until they ask for it."""
     with ExitStack() as background:
         roofs_job = replace(job, log=_extra_log(job, "roofs"))
         calibration = background.enter_context(_calibration(roofs_job))
@@ -138,15 +136,15 @@ def _measure_rounds(job: Job) -> tuple[Attempt, list[pd.DataFrame], dict[str, fl
 
 
 def _tables_of_rounds(rounds: Iterable[tuple[Job, programs.RunningProgram]]) -> tuple[Attempt, list[pd.DataFrame]]:
-    """(attempt, tables): the last round and the tables of all; or the first incomplete round and no table, since the
-    others are of no use then. No table without a counted kernel."""
+    """(attempt, tables): the last round and the counters of all rounds; or the first incomplete round and no table,
+    since the others are of no use then. No table either if no round counts a kernel."""
     attempt, tables, seconds = Attempt(None), [], {"program": 0.0, "calibration": 0.0}
     for job, program in rounds:
-        attempt = _attempt(job, program)
+        attempt = _finished_round(job, program)
         seconds |= attempt.seconds
         if attempt.problem or attempt.program["status"] != COMPLETE:
             return replace(attempt, seconds=seconds), []
-        tables.append(_table(job.scratch / TABLE))
+        tables.append(_read_counters(job.scratch / COUNTERS_CSV))
     if not any(map(len, tables)):
         return replace(attempt, seconds=seconds, problem=NO_COUNTERS), []
     return replace(attempt, seconds=seconds), tables
@@ -156,38 +154,43 @@ def _job_of_round(job: Job, number: int) -> Job:
     """The job of one round: with few layers, a separate folder and, after the first round, a separate log."""
     folder, max_layers = job.scratch / f"round-{number}", job.specification["layers"]
     folder.mkdir()
-    round_job = replace(job, scratch=folder, log=_extra_log(job, folder.name) if number else job.log)
-    return with_layers(round_job, max(max_layers // 2, 1) if ncu_profile.ROUNDS[number].half else max_layers)
+    if ncu_profile.ROUNDS[number].half:
+        max_layers = max(max_layers // 2, 1)
+    log = _extra_log(job, folder.name) if number else job.log
+    return with_layers(replace(job, scratch=folder, log=log), max_layers)
 
 
 def _extra_log(job: Job, name: str) -> Path:
-    """Another log of the job: messages of ncu are looked for in the log of its round."""
+    """Another log of the job, since the messages of ncu are looked for in the log of their round."""
     return job.log.with_name(f"{job.log.stem}_{name}{job.log.suffix}")
 
 
 def _running_round(job: Job, ncu_round: ncu_profile.Round) -> AbstractContextManager[programs.RunningProgram]:
     """One process under ncu, in the background."""
-    program = program_command(job, job.scratch / PROGRAM, profiler="ncu")
+    program = program_command(job, job.scratch / RESULT, profiler="ncu")
     # ncu unpacks its sections into HOME. Its lock in TMPDIR lets one ncu count at a time, and fails if another user
     # created it: with separate folders, runs on several GPUs of the host are counted at once.
     folders = dict.fromkeys(("HOME", "TMPDIR"), str(job.scratch.resolve()))
-    return running_job_program(job, ncu_profile.counters_command(program, job.scratch / TABLE, ncu_round), folders)
+    return running_job_program(
+        job, ncu_profile.counters_command(program, job.scratch / COUNTERS_CSV, ncu_round), folders
+    )
 
 
-def _attempt(job: Job, running: programs.RunningProgram) -> Attempt:
+def _finished_round(job: Job, running: programs.RunningProgram) -> Attempt:
     """The attempt of a round; waits for its end."""
-    outcome, result = running.wait(), job.scratch / PROGRAM
-    program = json.loads(result.read_text()) if result.exists() else None
-    is_incomplete = program is not None and program["status"] != COMPLETE  # its reason is the result
-    problem = None if is_incomplete else _problem(job, job.scratch / TABLE, program, outcome)
+    outcome, result_path = running.wait(), job.scratch / RESULT
+    program = json.loads(result_path.read_text()) if result_path.exists() else None
+    is_incomplete = program is not None and program["status"] != COMPLETE  # then its reason is that of the stage
+    problem = None if is_incomplete else _problem_of_round(job, program, outcome)
     return Attempt(program, {"program": outcome.seconds}, problem)
 
 
-def _problem(job: Job, table: Path, program: dict | None, outcome: programs.ProcessExit) -> Problem | None:
-    """Why a round gave no table, or None. A crash is one such reason here: by default nobody asked for counters, and a
-    model may not run under ncu, or with fewer layers. Its timing fails if it crashes by itself. Raises ProgramFailed if
-    the code was edited meanwhile."""
-    output = outcome.output(job.log) + "".join(_messages(table))
+def _problem_of_round(job: Job, program: dict | None, outcome: programs.ProcessExit) -> Problem | None:
+    """Why a round gave no counters, or None. A crash is one such reason here: by default nobody asked for counters, and
+    a model may not run under ncu, or with fewer layers. Its timing fails if it crashes by itself. Raises ProgramFailed
+    if the code was edited meanwhile."""
+    counters_csv = job.scratch / COUNTERS_CSV
+    output = outcome.output(job.log) + "".join(_ncu_messages(counters_csv))
     for words, refusal in REFUSALS.items():
         if words in output:
             return refusal
@@ -195,23 +198,24 @@ def _problem(job: Job, table: Path, program: dict | None, outcome: programs.Proc
         return TIME_LIMIT
     if program is None:
         if programs.code_changed(output):
-            name = f"counters of {job.program['run']}"
-            raise programs.ProgramFailed(programs.failure_message(name, outcome, job.log, job.time_limit_s))
+            title = f"counters of {job.program['run']}"
+            raise programs.ProgramFailed(programs.failure_message(title, outcome, job.log, job.time_limit_s))
         if programs.python_crashed(output):
             last_line = outcome.output(job.log).rstrip().rpartition("\n")[2]
             return replace(CRASHED, quote=programs.cut_line(last_line))
         return Problem("ncu_ended_early", f"ncu {outcome.description} before the program had written its result")
     try:
-        _table(table)
+        _read_counters(counters_csv)
     except (TraceError, OSError) as error:
         job.append_to_log(str(error))
         return NO_TABLE
     return None
 
 
-def _table(path: Path) -> pd.DataFrame:
-    """The counters of a round; without rows if the program has no kernel with a name that the round counts."""
-    if any("No kernels were profiled" in line for line in _messages(path)):
+def _read_counters(path: Path) -> pd.DataFrame:
+    """The counters in ncu's file; without rows if the program has no kernel with a name that the round counts. Raises
+    TraceError or OSError if there is no table."""
+    if any("No kernels were profiled" in line for line in _ncu_messages(path)):
         return _reading_module().no_counters()
     return _reading_module().read_counters(path)
 
@@ -223,7 +227,7 @@ def _reading_module() -> ModuleType:
     return reading
 
 
-def _messages(path: Path) -> Iterator[str]:
+def _ncu_messages(path: Path) -> Iterator[str]:
     """The lines of ncu's file that are its messages; none if there is no file."""
     if path.exists():
         with path.open(encoding="utf-8", errors="replace") as file:
@@ -233,7 +237,7 @@ def _messages(path: Path) -> Iterator[str]:
 def _calibration(job: Job) -> AbstractContextManager[programs.RunningProgram]:
     """The process that measures the rates that this GPU reaches, in the background."""
     lease = ["--lease", str(job.leases.address)] if job.leases.address else []
-    return running_job_program(job, [sys.executable, "-m", ROOFS, "--output", str(_roofs_file(job)), *lease])
+    return running_job_program(job, [sys.executable, "-m", ROOFS_PROGRAM, "--output", str(_roofs_file(job)), *lease])
 
 
 def _roofs_file(job: Job) -> Path:

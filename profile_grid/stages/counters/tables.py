@@ -12,22 +12,166 @@ from kernel_tables.counters.reading import CONFIGURATION, read_kept_counters
 from kernel_tables.counters.work import WORK, Roofs, rates_of, work_of
 from kernel_tables.diagnosis.diagnose import diagnose
 from kernel_tables.diagnosis.rules import OF_COUNTERS
-from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.gpu_peaks import Peaks, peaks_of
 from profile_grid.quantities import counted
 from profile_grid.results.capture_identity import difference
 from profile_grid.results.results import COMPLETE, INCOMPLETE, UNSUPPORTED, StageResult, read_result
-from profile_grid.results.run_tables import RunTables, tables_status
+from profile_grid.results.run_tables import RunTables, tables_of_capture, tables_status
 from profile_grid.stages.capture.step_tables import measured_activities
 from profile_grid.study.stages import CAPTURE, COUNTERS
 from profile_grid.study.table_spec import RANGE_COLUMNS, TableSpec, columns
 from profile_grid.tables import classes, conservation, findings, names
 
+(COUNTERS_CSV,), (SQLITE,) = COUNTERS.files, CAPTURE.files
+MAX_LOST_SHARE = 0.01  # of the time of kernels
+OTHER_PROFILER = (
+    "counters are joined to a capture of Nsight Systems, and this run's is of PyTorch's profiler; set"
+    " capture.backend to nsys in config.yaml"
+)
+COMMUNICATION = "communication"  # a family of kernel classes
+LEFT_OUT = "left out: communication"
+LAUNCH_COLUMNS = ["kernel", "class", "grid", "block", "launches", "total_ns", "min_ns", "max_ns", "not_counted"]
+KEY_COLUMNS = ["step", "phase", "range", "class"]  # of the table counter_ranges
 
-def known_sums(rows: pd.DataFrame, by: Sequence[str], summed: Sequence[str], sort: bool = True) -> pd.DataFrame:
-    """The sums of the columns `summed` by the columns `by`, NaN if any term is NaN."""
-    keys, terms = [rows[name] for name in by], rows[list(summed)]
+
+def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> RunTables:
+    """The status of a run's counters and their tables; no tables unless nearly all of its time has counters."""
+    if status := _status_without_tables(result, folder):
+        return RunTables(status, {})
+
+    def tables_of(trace: Trace) -> RunTables:
+        counters = read_kept_counters(folder / COUNTERS_CSV)
+        status, tables = tables_of_launches(measured_launches(trace), counters, result)
+        if status["status"] == COMPLETE:
+            diagnosed = diagnose(trace, names.STEP, counters=counters, rules=OF_COUNTERS)
+            tables["counter_findings"] = findings.findings_table(diagnosed)
+        return RunTables(status, tables)
+
+    return tables_of_capture(folder / SQLITE, extra_rules, tables_of)
+
+
+def _status_without_tables(result: StageResult, folder: Path) -> dict | None:
+    """The status if there are no counters, or none that can be joined to the capture of the run; None if there are."""
+    if result.status != COMPLETE:
+        return tables_status(result.status, result.reason)
+    capture = read_result(folder / CAPTURE.result)
+    if reason := difference(result, folder / COUNTERS_CSV) or difference(capture, folder / SQLITE):
+        return tables_status(INCOMPLETE, f"{reason}: it belongs to another run")
+    if capture.status != COMPLETE:
+        # its own reason is not repeated, since the status of the capture has it
+        reason = f"its capture is {capture.status}" if capture.reason else None
+        return tables_status(capture.status, reason)
+    return None if capture.facts["backend"] == NSYS else tables_status(UNSUPPORTED, OTHER_PROFILER)
+
+
+def tables_of_launches(launches: pd.DataFrame, counters: pd.DataFrame, result: StageResult) -> RunTables:
+    """`run_tables` for launches and counters that are already read, without findings."""
+    rates = result.facts["roofs"]
+    reached = Roofs(rates["memory"], {kind: rates[kind] for kind in KINDS})
+    launches = joined_launches(launches, counters)
+    table = counters_table(launches, counters, reached)
+    if lost_share(table) > MAX_LOST_SHARE:
+        return RunTables(tables_status(INCOMPLETE, _loss_in_words(table)), {})
+    tables = {
+        "counters": table,
+        "counter_ranges": ranges_table(launches, counters),
+        "roofs": roofs_table(reached, peaks_of(result.program.machine.device_name)),
+        "counter_findings": findings.findings_table([]),
+    }
+    return RunTables(tables_status(COMPLETE, warnings=_notes(table)), tables)
+
+
+def measured_launches(trace: Trace) -> pd.DataFrame:
+    """One row per launch of a kernel in the measured steps: kernel, class, grid, block, step, phase, range,
+    duration_ns."""
+    is_measured = trace.enclosing(names.MEASURE) >= 0
+    grid, block = trace.launch_sizes
+    launches = measured_activities(trace).rename(columns={"name": "kernel"})
+    launches = launches.assign(grid=grid[is_measured], block=block[is_measured])
+    launches = launches[(launches["step"] >= 0) & ~launches["kind"].isin(classes.MEMORY_OPERATIONS)]
+    return launches[[*CONFIGURATION, *KEY_COLUMNS, "duration_ns"]].astype({"kernel": "str", "class": "str"})
+
+
+def joined_launches(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
+    """All launches with `counted_as`, the number of their row of the counters, or NONE and the reason `not_counted`;
+    communication never has a row."""
+    matched = join_counters(launches, counters)
+    is_left_out = matched["class"].map(classes.family) == COMMUNICATION
+    counted_as = matched["counted_as"].mask(is_left_out, NONE)
+    return matched.assign(counted_as=counted_as, not_counted=matched["not_counted"].mask(is_left_out, LEFT_OUT))
+
+
+def counters_table(launches: pd.DataFrame, counters: pd.DataFrame, roofs: Roofs) -> pd.DataFrame:
+    """One row per configuration of joined launches, the longest first: its launches in all measured steps, the work of
+    one of them, and its verdict. Raises NotConserved if a launch or a nanosecond is lost."""
+    table = configurations(launches)
+    conservation.require_same("nanoseconds", table["total_ns"].sum(), launches["duration_ns"].sum())
+    conservation.require_same("launches", table["launches"].sum(), len(launches))
+    metrics = _metrics_at(counters, table["counted_as"])
+    work = work_of(metrics)
+    rates = rates_of(work, table["total_ns"] / table["launches"] / 1e9, roofs)
+    table = pd.concat([table[LAUNCH_COLUMNS], work, rates, launch_facts(table["grid"], metrics)], axis=1)
+    return table.join(verdicts_of(table))[COUNTERS_TABLE.names]
+
+
+def ranges_table(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
+    """One row per step, phase, range and class of joined launches: their number and time, the time with counters, and
+    the sums of counted work, NaN if a part of it is unknown."""
+    has_counters = launches["counted_as"] != NONE
+    work = work_of(_metrics_at(counters, launches["counted_as"])).mask(~has_counters, 0.0)
+    rows = launches.assign(counted_ns=launches["duration_ns"].where(has_counters, 0), **work)
+    grouped = rows.groupby(KEY_COLUMNS, sort=True, observed=True)
+    sums = grouped[["duration_ns", "counted_ns"]].sum().rename(columns={"duration_ns": "total_ns"})
+    sums = sums.join(known_sums(rows, KEY_COLUMNS, WORK))
+    table = sums.assign(launches=grouped.size()).reset_index()[COUNTER_RANGES.names]
+    conservation.require_same("nanoseconds", table["total_ns"].sum(), launches["duration_ns"].sum())
+    conservation.require_same("launches", table["launches"].sum(), len(launches))
+    return table
+
+
+def _metrics_at(counters: pd.DataFrame, row_numbers: pd.Series) -> pd.DataFrame:
+    """The metrics in these rows of the counters, NaN for NONE."""
+    metrics = counters.drop(columns=CONFIGURATION).reset_index(drop=True)
+    return metrics.reindex(row_numbers).set_axis(row_numbers.index)
+
+
+def lost_share(counters: pd.DataFrame) -> float:
+    """The part without counters of the time of all kernels but communication, from 0 to 1."""
+    countable = counters[counters["not_counted"] != LEFT_OUT]
+    total = countable["total_ns"].sum()
+    return float(countable.loc[countable["not_counted"] != "", "total_ns"].sum() / total) if total else 0.0
+
+
+def roofs_table(reached: Roofs, peaks: Peaks | None) -> pd.DataFrame:
+    """One row per roof, memory first: rates per second of the data sheet and of the calibration, NaN if unknown."""
+    rows = [("memory", "B/s", peaks and peaks.memory_bytes_per_s, reached.memory_bytes_per_s)]
+    rows += [(kind, "FLOP/s", peaks and peaks.flop_per_s(kind), rate) for kind, rate in reached.flop_per_s.items()]
+    return ROOFS.table(rows, of_a_run=True)
+
+
+def _loss_in_words(counters: pd.DataFrame) -> str:
+    """The number of configurations without counters, their time, and the longest of them."""
+    lost = counters[~counters["not_counted"].isin(("", LEFT_OUT))]
+    longest, share = lost.iloc[0], f"{100 * lost_share(counters):.1f} % of the kernels' time"
+    return (
+        f"{len(lost)} of {len(counters)} kernel configurations have no counters, {share}, and at most"
+        f" {100 * MAX_LOST_SHARE:g} % may lack them; the longest is {longest['kernel']}, grid {longest['grid']}, block"
+        f" {longest['block']}: {longest['not_counted']}; count again in the environment of the capture, and more layers"
+        " if they differ (counters: {layers: 100})"
+    )
+
+
+def _notes(counters: pd.DataFrame) -> list[str]:
+    """Notes for the reader about nearly complete counters."""
+    lost = counters[~counters["not_counted"].isin(("", LEFT_OUT))]
+    share = f"{100 * lost_share(counters):.2g} % of the time"
+    return [f"{counted(len(lost), 'kernel configuration')} without counters ({share})"] if len(lost) else []
+
+
+def known_sums(rows: pd.DataFrame, by: Sequence[str], quantities: Sequence[str], sort: bool = True) -> pd.DataFrame:
+    """The sums of the columns `quantities` in each group of the columns `by`; NaN where any term is NaN."""
+    keys, terms = [rows[name] for name in by], rows[list(quantities)]
     sums = terms.groupby(keys, sort=sort, observed=True).sum()
     return sums.mask(terms.isna().groupby(keys, sort=sort, observed=True).any())
 
@@ -116,150 +260,3 @@ ROOFS = TableSpec(
 """),
 )
 TABLES = (COUNTER_FINDINGS, COUNTERS_TABLE, COUNTER_RANGES, ROOFS)
-
-
-COMMUNICATION = "communication"
-LEFT_OUT = "left out: communication"
-LAUNCH_COLUMNS = ["kernel", "class", "grid", "block", "launches", "total_ns", "min_ns", "max_ns", "not_counted"]
-KEY_COLUMNS = ["step", "phase", "range", "class"]
-
-
-def measured_launches(trace: Trace) -> pd.DataFrame:
-    """One row per kernel of the measured steps: kernel, class, grid, block, step, phase, range, duration_ns."""
-    is_measured = trace.enclosing(names.MEASURE) >= 0
-    grid, block = trace.launch_sizes
-    launches = measured_activities(trace).rename(columns={"name": "kernel"})
-    launches = launches.assign(grid=grid[is_measured], block=block[is_measured])
-    launches = launches[(launches["step"] >= 0) & ~launches["kind"].isin(classes.MEMORY_OPERATIONS)]
-    return launches[[*CONFIGURATION, *KEY_COLUMNS, "duration_ns"]].astype({"kernel": "str", "class": "str"})
-
-
-def joined_launches(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
-    """All launches, each with the number of its row of the counters, or NONE and the reason; communication never has
-    one."""
-    matched = join_counters(launches, counters)
-    is_left_out = matched["class"].map(classes.family) == COMMUNICATION
-    counted_as = matched["counted_as"].mask(is_left_out, NONE)
-    return matched.assign(counted_as=counted_as, not_counted=matched["not_counted"].mask(is_left_out, LEFT_OUT))
-
-
-def counters_table(launches: pd.DataFrame, counters: pd.DataFrame, roofs: Roofs) -> pd.DataFrame:
-    """One row per configuration of joined launches, the longest first: its launches in all measured steps, the work of
-    one of them, and its verdict. Raises NotConserved if a launch or a nanosecond is lost."""
-    table = configurations(launches)
-    conservation.require_same("nanoseconds", table["total_ns"].sum(), launches["duration_ns"].sum())
-    conservation.require_same("launches", table["launches"].sum(), len(launches))
-    metrics = _metrics_at(counters, table["counted_as"])
-    work = work_of(metrics)
-    rates = rates_of(work, table["total_ns"] / table["launches"] / 1e9, roofs)
-    table = pd.concat([table[LAUNCH_COLUMNS], work, rates, launch_facts(table["grid"], metrics)], axis=1)
-    return table.join(verdicts_of(table))[COUNTERS_TABLE.names]
-
-
-def ranges_table(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
-    """One row per step, phase, range and class of joined launches: their number and time, the time with counters, and
-    the sums of counted work, NaN if a part of it is unknown."""
-    has_counters = launches["counted_as"] != NONE
-    work = work_of(_metrics_at(counters, launches["counted_as"])).mask(~has_counters, 0.0)
-    rows = launches.assign(counted_ns=launches["duration_ns"].where(has_counters, 0), **work)
-    grouped = rows.groupby(KEY_COLUMNS, sort=True, observed=True)
-    sums = grouped[["duration_ns", "counted_ns"]].sum().rename(columns={"duration_ns": "total_ns"})
-    sums = sums.join(known_sums(rows, KEY_COLUMNS, WORK))
-    table = sums.assign(launches=grouped.size()).reset_index()[COUNTER_RANGES.names]
-    conservation.require_same("nanoseconds", table["total_ns"].sum(), launches["duration_ns"].sum())
-    conservation.require_same("launches", table["launches"].sum(), len(launches))
-    return table
-
-
-def _metrics_at(counters: pd.DataFrame, row_numbers: pd.Series) -> pd.DataFrame:
-    """The metrics in these rows of the counters, NaN for NONE."""
-    metrics = counters.drop(columns=CONFIGURATION).reset_index(drop=True)
-    return metrics.reindex(row_numbers).set_axis(row_numbers.index)
-
-
-def lost_share(counters: pd.DataFrame) -> float:
-    """The part without counters of the time of all kernels but communication, from 0 to 1."""
-    countable = counters[counters["not_counted"] != LEFT_OUT]
-    total = countable["total_ns"].sum()
-    return float(countable.loc[countable["not_counted"] != "", "total_ns"].sum() / total) if total else 0.0
-
-
-def roofs_table(reached: Roofs, peaks: Peaks | None) -> pd.DataFrame:
-    """One row per roof, memory first: rates per second of the data sheet and of the calibration, NaN if unknown."""
-    rows = [("memory", "B/s", peaks and peaks.memory_bytes_per_s, reached.memory_bytes_per_s)]
-    rows += [(kind, "FLOP/s", peaks and peaks.flop_per_s(kind), rate) for kind, rate in reached.flop_per_s.items()]
-    return ROOFS.table(rows, of_a_run=True)
-
-
-(TABLE,) = COUNTERS.files
-(SQLITE,) = CAPTURE.files
-MAX_LOST_SHARE = 0.01  # of the time of kernels
-OTHER_PROFILER = (
-    "counters are joined to a capture of Nsight Systems, and this run's is of PyTorch's profiler; set"
-    " capture.backend to nsys in config.yaml"
-)
-
-
-def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> RunTables:
-    """The status of a run's counters and their tables; no tables unless nearly all of its time has counters."""
-    if status := _status_without_tables(result, folder):
-        return RunTables(status, {})
-    try:
-        with Trace(folder / SQLITE, extra_rules) as trace:
-            counters = read_kept_counters(folder / TABLE)
-            status, tables = tables_of_launches(measured_launches(trace), counters, result)
-            if status["status"] == COMPLETE:
-                diagnosed = diagnose(trace, names.STEP, counters=counters, rules=OF_COUNTERS)
-                tables["counter_findings"] = findings.findings_table(diagnosed)
-            return RunTables(status, tables)
-    except TraceError as error:
-        return RunTables(tables_status(INCOMPLETE, str(error)), {})
-
-
-def _status_without_tables(result: StageResult, folder: Path) -> dict | None:
-    """The status if counters cannot be joined to the capture of the run; None if they can."""
-    if result.status != COMPLETE:
-        return tables_status(result.status, result.reason)
-    capture = read_result(folder / CAPTURE.result)
-    if reason := difference(result, folder / TABLE) or difference(capture, folder / SQLITE):
-        return tables_status(INCOMPLETE, f"{reason}: it belongs to another run")
-    if capture.status != COMPLETE:
-        reason = f"its capture is {capture.status}" if capture.reason else None  # the capture's status has that reason
-        return tables_status(capture.status, reason)
-    return None if capture.facts["backend"] == NSYS else tables_status(UNSUPPORTED, OTHER_PROFILER)
-
-
-def tables_of_launches(launches: pd.DataFrame, counters: pd.DataFrame, result: StageResult) -> RunTables:
-    """`run_tables` for launches and counters that are already read."""
-    rates = result.facts["roofs"]
-    reached = Roofs(rates["memory"], {kind: rates[kind] for kind in KINDS})
-    launches = joined_launches(launches, counters)
-    table = counters_table(launches, counters, reached)
-    if lost_share(table) > MAX_LOST_SHARE:
-        return RunTables(tables_status(INCOMPLETE, _loss_in_words(table)), {})
-    tables = {
-        "counters": table,
-        "counter_ranges": ranges_table(launches, counters),
-        "roofs": roofs_table(reached, peaks_of(result.program.machine.device_name)),
-        "counter_findings": findings.findings_table([]),
-    }
-    return RunTables(tables_status(COMPLETE, warnings=_notes(table)), tables)
-
-
-def _loss_in_words(counters: pd.DataFrame) -> str:
-    """The number of configurations without counters, their time, and the longest of them."""
-    lost = counters[~counters["not_counted"].isin(("", LEFT_OUT))]
-    longest, share = lost.iloc[0], f"{100 * lost_share(counters):.1f} % of the kernels' time"
-    return (
-        f"{len(lost)} of {len(counters)} kernel configurations have no counters, {share}, and at most"
-        f" {100 * MAX_LOST_SHARE:g} % may lack them; the longest is {longest['kernel']}, grid {longest['grid']}, block"
-        f" {longest['block']}: {longest['not_counted']}; count again in the environment of the capture, and more layers"
-        " if they differ (counters: {layers: 100})"
-    )
-
-
-def _notes(counters: pd.DataFrame) -> list[str]:
-    """Notes for the reader about nearly complete counters."""
-    lost = counters[~counters["not_counted"].isin(("", LEFT_OUT))]
-    share = f"{100 * lost_share(counters):.2g} % of the time"
-    return [f"{counted(len(lost), 'kernel configuration')} without counters ({share})"] if len(lost) else []

@@ -56,7 +56,7 @@ def counted(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{fakes}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (FAKES, tmp_path, ROOT))))
     monkeypatch.setattr(measured_program, "BENCHMARK", "fake_program")
-    monkeypatch.setattr(counters, "ROOFS", "fake_roofs")
+    monkeypatch.setattr(counters, "ROOFS_PROGRAM", "fake_roofs")
     monkeypatch.setattr(counters, "gpu_is_visible", lambda: True)
     monkeypatch.setattr(counters.nsys, "find", lambda: fakes / "nsys")
     monkeypatch.chdir(tmp_path)

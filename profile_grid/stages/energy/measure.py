@@ -11,9 +11,9 @@ from profile_grid.study.stages import ENERGY
 def measure(job: Job) -> dict:
     """The content of energy.json; its facts are the counter, its tick and every window, if complete. Raises
     ProgramFailed if the process fails."""
-    result, windows = (job.scratch / name for name in ("result.json", "windows.json"))
+    result_path, windows = job.scratch / "result.json", job.scratch / "windows.json"
     settings = {name: job.specification[name] for name, setting in ENERGY.settings.items() if not setting.of_program}
-    command = program_command(job, result, profiler=ENERGY.name, capture=windows, **settings)
-    program, outcome = run_to_result(job, f"energy of {job.program['run']}", result, command)
+    command = program_command(job, result_path, profiler=ENERGY.name, capture=windows, **settings)
+    program, outcome = run_to_result(job, f"energy of {job.program['run']}", result_path, command)
     facts = json.loads(windows.read_text()) if program["status"] == COMPLETE else {}
     return stage_output(program, {"program": outcome.seconds}, facts)

@@ -33,7 +33,7 @@ class DeviceState:
 class EnergyWindow:
     """One window between two readings of the counter."""
 
-    kind: str
+    kind: str  # STEPS, or idle
     seconds: float
     microjoules: int
     steps: int
@@ -53,21 +53,21 @@ class EnergyWindow:
 class EnergyFacts:
     """The facts of energy.json: see cs336_model/program/energy.py."""
 
-    counter: str
+    counter: str  # its name
     tick_s: float
     windows: list[EnergyWindow]
 
 
 def study_tables(runs: list[load_runs.MeasuredRun]) -> dict[str, pd.DataFrame]:
     """`energy` and `energy_windows`, of the runs in which the stage is complete."""
-    complete = [
-        (run.leading, run.results[ENERGY.name].program, parse_as(EnergyFacts, run.results[ENERGY.name].facts, "facts"))
-        for run in runs
-        if run.complete(ENERGY.name)
-    ]
-    windows = [leading | row for leading, _, facts in complete for row in _window_rows(facts)]
-    rows = [leading | energy_of_run(program, facts) for leading, program, facts in complete]
-    return {"energy": ENERGY_TABLE.table(rows), "energy_windows": ENERGY_WINDOWS.table(windows)}
+    run_rows, window_rows = [], []
+    for run in runs:
+        if run.complete(ENERGY.name):
+            result = run.results[ENERGY.name]
+            facts = parse_as(EnergyFacts, result.facts, "facts")
+            run_rows.append(run.leading | energy_of_run(result.program, facts))
+            window_rows += [run.leading | row for row in _window_rows(facts)]
+    return {"energy": ENERGY_TABLE.table(run_rows), "energy_windows": ENERGY_WINDOWS.table(window_rows)}
 
 
 def energy_of_run(program: results.ProgramResult, facts: EnergyFacts) -> dict:
@@ -105,8 +105,8 @@ def energy_of_run(program: results.ProgramResult, facts: EnergyFacts) -> dict:
 def model_flops(flops: Mapping[str, int | None] | None, mode: str) -> int | None:
     """FLOPs of the matrix products of a step, without recomputation; None if unknown."""
     forward = (flops or {}).get("forward")
-    backward = BACKWARD_IN_FORWARDS if BACKWARD in PHASES_OF_MODE[mode] else 0
-    return None if forward is None else (1 + backward) * forward
+    forwards = 1 + BACKWARD_IN_FORWARDS if BACKWARD in PHASES_OF_MODE[mode] else 1
+    return None if forward is None else forwards * forward
 
 
 def _window_rows(facts: EnergyFacts) -> list[dict]:

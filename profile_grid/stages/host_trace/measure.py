@@ -5,7 +5,7 @@ from kernel_tables.reading import nsys
 from profile_grid.host.processes.job import INSTALL_NSYS, Job, Problem
 from profile_grid.host.processes.measured_program import stage_output
 from profile_grid.results.results import UNSUPPORTED
-from profile_grid.stages.capture.measure import measure_separately, write_status
+from profile_grid.stages.capture.measure import measure_separately, write_status_file
 from profile_grid.study.stages import HOST_TRACE
 
 (SQLITE,) = HOST_TRACE.files
@@ -19,8 +19,8 @@ def measure(job: Job) -> dict:
     problem = _obstacle(job)
     if problem is None:
         return measure_separately(job, SQLITE)
-    write_status(job.folder / SQLITE, UNSUPPORTED, problem.text, job.specification)
-    return stage_output(None, {}, {}, problem, UNSUPPORTED)
+    write_status_file(job.folder / SQLITE, UNSUPPORTED, problem.text, job.specification)
+    return stage_output(None, {}, {}, problem=problem, problem_status=UNSUPPORTED)
 
 
 def _obstacle(job: Job) -> Problem | None:

@@ -9,18 +9,17 @@ from pathlib import Path
 import pandas as pd
 
 from kernel_tables.diagnosis.calls import ALLOCATION, COPY, LAUNCH, WAIT, kind_of
-from kernel_tables.errors import TraceError
 from kernel_tables.host import CUDA, OS_RUNTIME, PYTHON
 from kernel_tables.host.table import host_table
 from kernel_tables.trace import Trace
-from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
-from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
-from profile_grid.stages.capture.step_tables import measured_ranges
+from profile_grid.results.results import COMPLETE, StageResult
+from profile_grid.results.run_tables import RunTables, status_without_tables, tables_of_capture, tables_status
+from profile_grid.stages.capture.step_tables import measured_ranges, phase_instances
 from profile_grid.study import stages, table_spec
 from profile_grid.tables import conservation, names
 
 (SQLITE,) = stages.HOST_TRACE.files
-# what a thread is doing
+# what a thread is doing: values of the column `doing`
 LAUNCHING, OS_CALLS, NO_CALL, STACK = "launching", "in the OS runtime", "in no call", "Python stack"
 CUDA_CALLS = {LAUNCH: LAUNCHING, WAIT: "waiting for the GPU", ALLOCATION: "allocating", COPY: "copying"}
 OTHER_CUDA_CALLS = "in other CUDA calls"
@@ -30,20 +29,20 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
     """The status of a run's host trace and its table; no table unless the trace is complete."""
     if status := status_without_tables(result, folder / SQLITE, "trace"):
         return RunTables(status, {})
-    try:
-        with Trace(folder / SQLITE, extra_rules) as trace:
-            table = host_time(trace)
-    except TraceError as error:
-        return RunTables(tables_status(INCOMPLETE, str(error)), {})
-    warnings = _absent_sources(table, result.specification["sources"])
-    return RunTables(tables_status(COMPLETE, warnings=warnings), {"host_time": table})
+
+    def tables_of(trace: Trace) -> RunTables:
+        table = host_time(trace)
+        warnings = _absent_sources(table, result.specification["sources"])
+        return RunTables(tables_status(COMPLETE, warnings=warnings), {"host_time": table})
+
+    return tables_of_capture(folder / SQLITE, extra_rules, tables_of)
 
 
 def host_time(trace: Trace) -> pd.DataFrame:
     """One row per phase, thread, kind of call (`doing`) and function: means over the steps, but sums of samples."""
-    wall_ns, steps = _phases(trace)
+    wall_ns, steps = _wall_ns_by_phase(trace)
     rows = host_table(trace, step_name=names.STEP).rename(columns={"where": "phase"})
-    rows = rows[rows["phase"].isin(wall_ns)]
+    rows = rows[rows["phase"].isin(wall_ns)]  # without those outside of the phases
     for (_, _, phase), own_ns in rows.groupby(["process", "thread", "phase"])["own_ns"].sum().items():
         if own_ns:
             conservation.require_same(f"time of a thread in {phase}", own_ns, wall_ns[phase])
@@ -55,19 +54,21 @@ def host_time(trace: Trace) -> pd.DataFrame:
         own_ms=rows["own_ns"].astype("float64") / 1e6 / steps,
         estimated_ms=rows["estimated_ns"].astype("float64") / 1e6 / steps,
     )
-    table = table.assign(launches_most=table["phase"].map(_launching_threads(table)) == table["thread"])
+    launching_thread = table["phase"].map(_launching_threads(table))
+    table = table.assign(launches_most=launching_thread == table["thread"])
     return HOST_TIME.typed(table[HOST_TIME.names], nullable=False).reset_index(drop=True)
 
 
-def _phases(trace: Trace) -> tuple[dict[str, int], int]:
+def _wall_ns_by_phase(trace: Trace) -> tuple[dict[str, int], int]:
     """(nanoseconds by phase, in all measured steps together; number of these steps)."""
     ranges = measured_ranges(trace)
-    phase_ranges = ranges[(ranges["phase"] != names.OUTSIDE) & (ranges["range"] == "")]
-    wall_ns = (phase_ranges["end_ns"] - phase_ranges["start_ns"]).groupby(phase_ranges["phase"], sort=False).sum()
+    phases = phase_instances(ranges)
+    wall_ns = (phases["end_ns"] - phases["start_ns"]).groupby(phases["phase"], sort=False).sum()
     return {phase: int(ns) for phase, ns in wall_ns.items()}, int(ranges["step"].max()) + 1
 
 
 def _doing(source: str, function: str) -> str:
+    """What a thread is doing in a function of this source of events (kernel_tables.host)."""
     if source == CUDA:
         return CUDA_CALLS.get(kind_of(function), OTHER_CUDA_CALLS)
     return {OS_RUNTIME: OS_CALLS, PYTHON: STACK}.get(source, NO_CALL)
@@ -75,15 +76,17 @@ def _doing(source: str, function: str) -> str:
 
 def _launching_threads(table: pd.DataFrame) -> dict[str, int]:
     """The thread with most of the launching calls, by phase; a phase without such calls is left out."""
-    calls = table[table["doing"] == LAUNCHING].groupby(["phase", "thread"])["calls"].sum()
-    return {phase: phase_calls.idxmax()[1] for phase, phase_calls in calls.groupby("phase")}
+    launching = table[table["doing"] == LAUNCHING]
+    calls = launching.pivot_table(index="thread", columns="phase", values="calls", aggfunc="sum")
+    return calls.idxmax().to_dict()
 
 
 def _absent_sources(table: pd.DataFrame, sources: Sequence[str]) -> list[str]:
     """A warning for each requested source without rows in the trace."""
-    kinds = {OS_RUNTIME: (OS_CALLS, "calls of the OS runtime"), PYTHON: (STACK, "Python stacks")}
-    requested = [kinds[source] for source in sources]
-    return [f"the trace of the host has no {name}" for doing, name in requested if not (table["doing"] == doing).any()]
+    events = {OS_CALLS: "calls of the OS runtime", STACK: "Python stacks"}
+    requested = {doing: events[doing] for doing in (_doing(source, "") for source in sources)}
+    present = set(table["doing"])
+    return [f"the trace of the host has no {name}" for doing, name in requested.items() if doing not in present]
 
 
 HOST_TIME = table_spec.TableSpec(

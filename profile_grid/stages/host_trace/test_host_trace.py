@@ -9,7 +9,7 @@ from kernel_tables.errors import NotConserved
 from kernel_tables.trace import Trace
 from profile_grid.host.processes.job import Job
 from profile_grid.results.capture_identity import difference, identity, write_specification
-from profile_grid.stages.capture.measure import write_status
+from profile_grid.stages.capture.measure import write_status_file
 from profile_grid.stages.host_trace import measure as host_trace
 from profile_grid.stages.host_trace.tables import HOST_TIME, host_time, run_tables
 from tests.kernel_tables.synthetic import Synthetic
@@ -110,7 +110,7 @@ def test_without_a_gpu_or_nsys_the_run_stands_and_the_reason_is_said(tmp_path, m
 
 def test_the_trace_stands_beside_the_runs_own_capture(tmp_path, monkeypatch):
     def capture(own: Job) -> dict:
-        write_status(own.folder / "capture.sqlite", "complete", None, own.specification)
+        write_status_file(own.folder / "capture.sqlite", "complete", None, own.specification)
         return {"status": "complete"}
 
     monkeypatch.setattr("profile_grid.stages.capture.measure.measure", capture)

@@ -8,7 +8,7 @@ from pathlib import Path
 from profile_grid.files import replacing
 from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.measured_program import stage_output
-from profile_grid.host.processes.ranks import existing_rank_files, merge_rank_results, rank_filename, results_of_ranks
+from profile_grid.host.processes.ranks import existing_rank_files, merge_rank_results, results_of_ranks
 from profile_grid.study.stages import MEMORY
 
 (HISTORY,) = MEMORY.files
@@ -17,14 +17,10 @@ from profile_grid.study.stages import MEMORY
 
 def measure(job: Job) -> dict:
     """The content of memory.json. The history of every rank, to the end or until memory ran out, and on a GPU the
-    snapshot of the first rank's allocator are in the job's folder; if the program wrote none, an empty history. Raises
-    ProgramFailed if it fails."""
-    result, history = job.scratch / "memory.json", job.scratch / HISTORY
-
-    def options(rank: int) -> dict:
-        return {"profiler": "memory", "capture": job.scratch / rank_filename(HISTORY, rank)}
-
-    results, outcome = results_of_ranks(job, f"memory of {job.program['run']}", result, options)
+    snapshot of the first rank's allocator are in the job's folder; if the program wrote none, `null` for the history.
+    Raises ProgramFailed if it fails."""
+    title, history = f"memory of {job.program['run']}", job.scratch / HISTORY
+    results, outcome = results_of_ranks(job, title, job.scratch / "memory.json", profiler="memory", capture=history)
     if history.exists():
         for path in existing_rank_files(job.scratch, SNAPSHOT, HISTORY):
             shutil.move(path, job.folder / path.name)

@@ -10,7 +10,7 @@ from cs336_model import ranges
 from cs336_model.arithmetic.flops import shape_of
 from cs336_model.arithmetic.memory import estimated_peak_bytes, saved_activation_bytes
 from cs336_model.program.memory.history import FailedAllocation
-from profile_grid.host.processes.ranks import rank_filename
+from profile_grid.host.processes.ranks import rank_path
 from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, StageResult
 from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
 from profile_grid.stages.memory import usage_tables
@@ -37,7 +37,7 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
     unless every history is complete, except `memory_failed` if memory ran out."""
     moments = []
     for rank in reversed(range(len(result.facts.get("ranks") or [HISTORY]))):
-        path = folder / rank_filename(HISTORY, rank)
+        path = rank_path(folder / HISTORY, rank)
         if status := status_without_tables(result, path, "history"):
             failure = _failure(result, folder) if status["status"] == OUT_OF_MEMORY else {}
             return RunTables(status, failure)

@@ -8,7 +8,7 @@ import pytest
 from cs336_model.program.adapters.names import ADAPTERS
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes.job import Job
-from profile_grid.host.processes.measured_program import final_record, program_result
+from profile_grid.host.processes.measured_program import final_result, program_result
 from profile_grid.host.processes.programs import ProcessExit, ProgramFailed
 from profile_grid.stages.operator.measure import measure
 
@@ -43,27 +43,27 @@ def test_an_attention_that_crashes_its_process_is_a_failed_cell_with_the_code_th
 def test_a_draft_becomes_a_result_that_says_how_the_process_ended(tmp_path, outcome, printed, says):
     (tmp_path / "log").write_text(printed)
     draft = {"status": "unfinished", "reason": "own-triton: while it was measured"}
-    ended = final_record(draft, outcome, job(tmp_path, "hanging"))
+    ended = final_result(draft, outcome, job(tmp_path, "hanging"))
     assert ended == {"status": "failed", "reason": f"own-triton: while it was measured, {says}"}
 
 
 def test_a_late_draft_is_a_stopped_result_only_if_the_process_was_killed_at_its_limit(tmp_path):
     draft = {"status": "overdue", "reason": "measure step 2: forward"}
     (tmp_path / "log").touch()
-    stopped = final_record(draft, ProcessExit(-9, True, 120.0), job(tmp_path, "right"))
+    stopped = final_result(draft, ProcessExit(-9, True, 120.0), job(tmp_path, "right"))
     assert stopped == {
         "status": "stopped",
         "reason": "stopped at the time limit of 120 s, during measure step 2: forward",
     }
-    assert final_record(draft, ProcessExit(-11, False, 119.0), job(tmp_path, "right")) is draft
+    assert final_result(draft, ProcessExit(-11, False, 119.0), job(tmp_path, "right")) is draft
     (tmp_path / "result").write_text(json.dumps(draft))
     with pytest.raises(ProgramFailed, match="SIGSEGV"):
         program_result(job(tmp_path, "right"), "timing", tmp_path / "result", ProcessExit(-11, False, 119.0))
     (tmp_path / "log").write_text("Timeout (0:01:58)!\n")  # its stacks were being printed
-    assert final_record(draft, ProcessExit(-11, False, 119.0), job(tmp_path, "right")) == stopped
-    assert final_record(draft, ProcessExit(1, False, 119.0), job(tmp_path, "right")) is draft
+    assert final_result(draft, ProcessExit(-11, False, 119.0), job(tmp_path, "right")) == stopped
+    assert final_result(draft, ProcessExit(1, False, 119.0), job(tmp_path, "right")) is draft
 
 
 def test_a_finished_result_stays_as_it_is(tmp_path):
     record = {"status": "complete", "reason": None}
-    assert final_record(record, ProcessExit(0, False, 1.0), job(tmp_path, "right")) is record
+    assert final_result(record, ProcessExit(0, False, 1.0), job(tmp_path, "right")) is record

@@ -7,9 +7,9 @@ from profile_grid.host.processes.ranks import merge_rank_results, results_of_ran
 
 def measure(job: Job) -> dict:
     """The content of timing.json; raises ProgramFailed if a process fails."""
-    options = {} if job.specification.get("accuracy", True) else {"accuracy": "no"}
+    accuracy = None if job.specification.get("accuracy", True) else "no"
     results, outcome = results_of_ranks(
-        job, f"timing of {job.program['run']}", job.scratch / "timing.json", lambda rank: options
+        job, f"timing of {job.program['run']}", job.scratch / "timing.json", accuracy=accuracy
     )
     program, facts = merge_rank_results(results)
     return stage_output(program, {"program": outcome.seconds}, facts)
