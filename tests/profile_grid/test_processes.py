@@ -17,6 +17,7 @@ from profile_grid.host.processes.programs import (
     run_program,
     running_program,
 )
+from profile_grid.host.processes.supervisor import ENDED_STATES, process_stat
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,10 +29,8 @@ def run_shell(script, tmp_path, time_limit_s=20.0, environment=None):
 
 
 def is_alive(pid):
-    try:
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    stat = process_stat(pid)
+    return stat is not None and stat.state not in ENDED_STATES
 
 
 def wait_until(condition, seconds=10.0):

@@ -55,7 +55,7 @@ def gpus(tmp_path, monkeypatch):
 
 
 @contextmanager
-def program(leases):
+def asking_program(leases):
     """A program that asks for its GPU; it ends with the with block."""
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(leases.address)], cwd=ROOT, text=True,
@@ -66,7 +66,8 @@ def program(leases):
         process.kill()
 
 
-def gives_back(process):
+def give_back(process):
+    """What the program prints after it returned its lease."""
     process.stdin.write("\n")
     process.stdin.flush()
     return process.stdout.readline()
@@ -77,9 +78,9 @@ def is_leased(gpu):
         return not lock.try_lock()
 
 
-def until(is_so):
+def wait_until(condition):
     deadline = time.monotonic() + 20
-    while not is_so():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
@@ -89,11 +90,11 @@ def test_a_program_has_the_gpu_that_it_asked_for_until_it_is_gone_and_sees_no_ot
     seen_leases = []
     with leases_for("auto", "a run", say=print, on_lease=seen_leases.append) as leases:
         assert not is_leased("GPU-a")  # while it imports, somebody else may have it
-        with program(leases) as first:
+        with asking_program(leases) as first:
             assert first.stdout.readline() == "has GPU-a GPU-a\n"
             assert is_leased("GPU-a")
             assert [lease.gpus for lease in seen_leases] == [("GPU-a",)]
-        until(lambda: not is_leased("GPU-a"))
+        wait_until(lambda: not is_leased("GPU-a"))
     assert leases.held_s > 0
 
 
@@ -101,38 +102,38 @@ def test_a_program_that_gave_its_lease_back_goes_on_while_another_has_the_gpu():
     with (
         leases_for("auto", "this", say=print) as these,
         leases_for("auto", "that", say=print) as those,
-        program(these) as first,
-        program(those) as second,
+        asking_program(these) as first,
+        asking_program(those) as second,
     ):
-        assert {first.stdout.readline(), gives_back(first)} == {"has GPU-a GPU-a\n", "gave back\n"}
+        assert {first.stdout.readline(), give_back(first)} == {"has GPU-a GPU-a\n", "gave back\n"}
         assert second.stdout.readline() == "has GPU-a GPU-a\n"
         assert is_leased("GPU-a")
         assert (these.were_alone(), those.were_alone()) == (True, False)
 
 
 def test_who_needs_all_memory_waits_for_the_process_that_gave_its_lease_back():
-    said = []
+    messages = []
     with (
         leases_for("auto", "this", say=print) as these,
-        leases_for("auto", "that", say=said.append) as those,
-        program(these) as first,
+        leases_for("auto", "that", say=messages.append) as those,
+        asking_program(these) as first,
     ):
         assert first.stdout.readline() == "has GPU-a GPU-a\n"
-        gives_back(first)
+        give_back(first)
         those.must_be_alone = True
-        with program(those) as second:
-            until(lambda: said)
+        with asking_program(those) as second:
+            wait_until(lambda: messages)
             assert those.acquired_leases == []
             first.kill()
             assert second.stdout.readline() == "has GPU-a GPU-a\n"
             assert those.were_alone()
-    assert "that waits for GPU GPU-a: a measurement that is over, whose process ends" in said[0]
+    assert "that waits for GPU GPU-a: a measurement that is over, whose process ends" in messages[0]
 
 
 def test_a_killed_program_that_gave_its_lease_back_leaves_nothing_behind():
-    with leases_for("auto", "this", say=print) as leases, program(leases) as first:
+    with leases_for("auto", "this", say=print) as leases, asking_program(leases) as first:
         assert first.stdout.readline() == "has GPU-a GPU-a\n"
-        gives_back(first)
+        give_back(first)
         first.kill()
         first.wait()
         with acquire_lease(["GPU-a"], 1, "the next", must_be_alone=True) as lease:
@@ -142,26 +143,26 @@ def test_a_killed_program_that_gave_its_lease_back_leaves_nothing_behind():
 def test_a_second_program_of_a_job_asks_again(gpus):
     with leases_for("auto", "a run", say=print) as leases:
         for _ in range(2):
-            with program(leases) as one:
-                assert one.stdout.readline() == "has GPU-a GPU-a\n"
+            with asking_program(leases) as process:
+                assert process.stdout.readline() == "has GPU-a GPU-a\n"
     assert len(leases.acquired_leases) == 2
 
 
 def test_of_two_jobs_one_waits_until_the_program_of_the_other_is_gone():
-    said = []
+    messages = []
     with (
         leases_for("auto", "this", say=print) as these,
-        leases_for("auto", "that", say=said.append) as those,
-        program(these) as first,
+        leases_for("auto", "that", say=messages.append) as those,
+        asking_program(these) as first,
     ):
         assert first.stdout.readline() == "has GPU-a GPU-a\n"
-        with program(those) as second:
-            until(lambda: said)
+        with asking_program(those) as second:
+            wait_until(lambda: messages)
             assert those.waited_s() > 0
             assert those.acquired_leases == []
             first.kill()
             assert second.stdout.readline() == "has GPU-a GPU-a\n"
-    assert "that waits for GPU GPU-a: this (process" in said[0]
+    assert "that waits for GPU GPU-a: this (process" in messages[0]
 
 
 def test_two_gpus_serve_two_jobs_at_once_and_each_counts_the_other_as_a_neighbour(gpus):
@@ -169,37 +170,37 @@ def test_two_gpus_serve_two_jobs_at_once_and_each_counts_the_other_as_a_neighbou
     with (
         leases_for("auto", "this", say=print) as these,
         leases_for("auto", "that", say=print) as those,
-        program(these) as first,
-        program(those) as second,
+        asking_program(these) as first,
+        asking_program(those) as second,
     ):
         assert {first.stdout.readline(), second.stdout.readline()} == {"has GPU-a GPU-a\n", "has GPU-b GPU-b\n"}
-        until(lambda: these.max_neighbours == those.max_neighbours == 1)
+        wait_until(lambda: these.max_neighbours == those.max_neighbours == 1)
 
 
 def test_a_quiet_host_is_waited_for_where_it_is_wanted(gpus):
     gpus += ["GPU-b"]
-    said = []
+    messages = []
     with (
         leases_for("auto", "this", say=print) as these,
-        leases_for("auto", "that", quiet_host=True, say=said.append) as those,
-        program(these) as first,
+        leases_for("auto", "that", quiet_host=True, say=messages.append) as those,
+        asking_program(these) as first,
     ):
         assert first.stdout.readline() == "has GPU-a GPU-a\n"
-        with program(those) as second:
-            until(lambda: said)
+        with asking_program(those) as second:
+            wait_until(lambda: messages)
             first.kill()
             assert second.stdout.readline() in {"has GPU-a GPU-a\n", "has GPU-b GPU-b\n"}
     assert (these.max_neighbours, those.max_neighbours) == (0, 0)
-    assert "that waits for this host" in said[0]
+    assert "that waits for this host" in messages[0]
 
 
 def test_a_program_that_ends_while_it_waits_leases_nothing():
-    said = []
-    with leases_for("auto", "this", say=said.append) as leases, HostLock("GPU-a") as lock:
+    messages = []
+    with leases_for("auto", "this", say=messages.append) as leases, HostLock("GPU-a") as lock:
         assert lock.try_lock()
-        with program(leases):
-            until(lambda: said)
-        until(lambda: leases._waiting_since_s is None)
+        with asking_program(leases):
+            wait_until(lambda: messages)
+        wait_until(lambda: leases._waiting_since_s is None)
     assert leases.acquired_leases == []
 
 
@@ -207,37 +208,37 @@ def test_a_killed_jobs_program_keeps_its_gpu_until_it_is_gone_too():
     with subprocess.Popen(
         [sys.executable, "-c", JOB, PROGRAM], cwd=ROOT, text=True, stdout=subprocess.PIPE, stdin=subprocess.PIPE
     ) as job:
-        told = [job.stdout.readline() for _ in range(3)]  # the program asks, and has its GPU; the job says its number
-        pid = next(int(line) for line in told if line.strip().isdigit())
-        assert "has GPU-a GPU-a\n" in told
+        lines = [job.stdout.readline() for _ in range(3)]  # the program asks, and has its GPU; the job says its number
+        pid = next(int(line) for line in lines if line.strip().isdigit())
+        assert "has GPU-a GPU-a\n" in lines
         os.kill(pid, signal.SIGSTOP)
         job.kill()
         job.wait()
         assert is_leased("GPU-a")
         os.kill(pid, signal.SIGKILL)
-        until(lambda: not is_leased("GPU-a"))
+        wait_until(lambda: not is_leased("GPU-a"))
 
 
 def test_a_job_that_can_have_no_gpu_says_why_and_so_does_each_of_its_programs(gpus, monkeypatch):
     gpus.clear()
     both_ask = threading.Event()
 
-    def acquired_when_both_ask(*asked, **options):
+    def acquire_when_both_ask(*arguments, **options):
         both_ask.wait(10)
-        return acquire_lease(*asked, **options)
+        return acquire_lease(*arguments, **options)
 
-    monkeypatch.setattr(lease_server, "acquire_lease", acquired_when_both_ask)
+    monkeypatch.setattr(lease_server, "acquire_lease", acquire_when_both_ask)
     with (
         pytest.raises(LeaseError, match="a run needs 1 GPUs and can see 0"),
         leases_for("auto", "a run", say=print) as leases,
-        program(leases) as first,
-        program(leases) as second,
+        asking_program(leases) as first,
+        asking_program(leases) as second,
     ):
         time.sleep(0.2)  # to connect
         both_ask.set()
-        for one in (first, second):
-            assert "no lease of a GPU was given" in one.stderr.read()
-        with program(leases) as third:
+        for process in (first, second):
+            assert "no lease of a GPU was given" in process.stderr.read()
+        with asking_program(leases) as third:
             assert "no lease of a GPU was given" in third.stderr.read()
 
 
@@ -260,10 +261,10 @@ def test_the_measured_program_asks_for_its_gpu_and_its_waiting_is_told_apart(tmp
         "dimensions": values, "vocab_size": 64, "device": "auto", "seed": 0, "warmup_steps": 1, "measured_steps": 1,
         "config": None, "arguments": PROJECT_ARGUMENTS, "annotate": {}, "replace": {}, "adapters": {},
     }  # fmt: skip
-    specification, free = {"program": program, "environment": []}, ExitStack()
+    specification, held_gpu = {"program": program, "environment": []}, ExitStack()
     (tmp_path / "scratch").mkdir()
-    assert free.enter_context(HostLock("GPU-a")).try_lock()
-    with free, leases_for("auto", "a run", say=lambda line: free.close()) as leases:
+    assert held_gpu.enter_context(HostLock("GPU-a")).try_lock()
+    with held_gpu, leases_for("auto", "a run", say=lambda line: held_gpu.close()) as leases:
         result = measure_timing(Job(specification, tmp_path, tmp_path / "scratch", tmp_path / "log", 60.0, leases))
     assert result["program"]["cost_seconds"]["wait"] > 0
     assert leases.waited_s() > 0
@@ -271,35 +272,35 @@ def test_the_measured_program_asks_for_its_gpu_and_its_waiting_is_told_apart(tmp
 
 def test_the_processes_of_a_run_have_their_gpus_together_or_not_at_all(gpus):
     gpus += ["GPU-b"]
-    with leases_for("auto", "two", 2, say=print) as leases, program(leases) as first, ExitStack() as elsewhere:
+    with leases_for("auto", "two", 2, say=print) as leases, asking_program(leases) as first, ExitStack() as elsewhere:
         assert elsewhere.enter_context(HostLock("GPU-b")).try_lock()
-        with program(leases) as second:
-            until(lambda: leases.waited_s() > 0)
+        with asking_program(leases) as second:
+            wait_until(lambda: leases.waited_s() > 0)
             assert leases.acquired_leases == []  # one GPU is free, and that is not enough
             elsewhere.close()
-            assert [one.stdout.readline() for one in (first, second)] == ["has GPU-a GPU-b GPU-a,GPU-b\n"] * 2
+            assert [process.stdout.readline() for process in (first, second)] == ["has GPU-a GPU-b GPU-a,GPU-b\n"] * 2
             first.kill()
             first.wait()
             assert is_leased("GPU-a")  # the other process of the run lives
-        until(lambda: not is_leased("GPU-a"))
+        wait_until(lambda: not is_leased("GPU-a"))
 
 
 def test_a_process_whose_peer_is_gone_before_both_asked_is_forgotten(gpus):
     gpus += ["GPU-b"]
     with leases_for("auto", "two", 2, say=print) as leases:
-        with program(leases) as gone:
+        with asking_program(leases) as gone:
             gone.kill()
-        with program(leases) as first, program(leases) as second:
-            assert [one.stdout.readline() for one in (first, second)] == ["has GPU-a GPU-b GPU-a,GPU-b\n"] * 2
+        with asking_program(leases) as first, asking_program(leases) as second:
+            assert [process.stdout.readline() for process in (first, second)] == ["has GPU-a GPU-b GPU-a,GPU-b\n"] * 2
 
 
 def test_seconds_that_were_waited_in_vain_are_counted_and_one_lease_beside_others_is_not_alone():
-    leases, gone = Leases(), iter([True, False])
+    leases, is_wanted = Leases(), iter([True, False])
     with HostLock("GPU-a") as lock:
         lock.try_lock()
         with (
             pytest.raises(RequestWithdrawn),
-            leases.acquire(["GPU-a"], 1, "x", is_wanted=lambda: next(gone), say=lambda line: None),
+            leases.acquire(["GPU-a"], 1, "x", is_wanted=lambda: next(is_wanted), say=lambda line: None),
         ):
             pass
     assert 0.04 < leases.waited_s() < 5

@@ -25,7 +25,7 @@ class SizeTimes:
 class AllReduceFacts:
     """The facts of all_reduce.json."""
 
-    ranks: list[list[SizeTimes]]
+    ranks: list[list[SizeTimes]]  # by rank, then by size
 
 
 def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
@@ -34,9 +34,9 @@ def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
     for run in runs:
         if run.complete(ALL_REDUCE.name):
             facts = parse_as(AllReduceFacts, run.results[ALL_REDUCE.name].facts, "facts")
-            for times_by_rank in zip(*facts.ranks, strict=True):
-                seconds = slowest_times([times.seconds for times in times_by_rank])
-                rows.append(run.leading | {"bytes": times_by_rank[0].bytes, **statistics(seconds)})
+            for size_by_rank in zip(*facts.ranks, strict=True):
+                seconds = slowest_times([times.seconds for times in size_by_rank])
+                rows.append(run.leading | {"bytes": size_by_rank[0].bytes, **statistics(seconds)})
     return {"all_reduce": ALL_REDUCE_TABLE.table(rows)}
 
 

@@ -23,22 +23,22 @@ def table_of(facts: dict):
 
 def test_an_all_reduce_takes_as_long_as_its_slowest_rank():
     size = {"bytes": 3 * 10**9, "warmup_seconds": []}
-    table = table_of({"ranks": [[size | {"seconds": one}] for one in ([1.0, 2.0], [1.5, 1.0])]})
+    table = table_of({"ranks": [[size | {"seconds": seconds}] for seconds in ([1.0, 2.0], [1.5, 1.0])]})
     assert table[["bytes", *STATISTICS]].values.tolist() == [
         [3 * 10**9, 2, 1750.0, pytest.approx(353.55, abs=0.01), 1500.0, 2000.0]
     ]
 
 
 def test_two_processes_reduce_a_megabyte_and_leave_a_result_as_every_stage_does(tmp_path):
-    asked = job(tmp_path, measured_steps=3)
-    asked.specification["megabytes"] = [1, 2]
-    found = measure(asked)
-    table = table_of(found["facts"])
+    all_reduce_job = job(tmp_path, measured_steps=3)
+    all_reduce_job.specification["megabytes"] = [1, 2]
+    result = measure(all_reduce_job)
+    table = table_of(result["facts"])
     assert table["bytes"].tolist() == [10**6, 2 * 10**6]
     assert table["n"].tolist() == [3, 3]
     assert (table["min_ms"] > 0).all()
     program = parse_as(
-        ProgramResult, {name: found["program"][name] for name in ProgramResult.__annotations__}, "program"
+        ProgramResult, {name: result["program"][name] for name in ProgramResult.__annotations__}, "program"
     )
     _require_times(program)
-    assert program.step_seconds == found["facts"]["ranks"][0][1]["seconds"]
+    assert program.step_seconds == result["facts"]["ranks"][0][1]["seconds"]

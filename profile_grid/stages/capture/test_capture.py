@@ -21,7 +21,7 @@ from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes import measured_program
 from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.programs import ProgramFailed
-from profile_grid.host.processes.supervisor import descendants
+from profile_grid.host.processes.supervisor import ENDED_STATES, descendants, process_stat
 from profile_grid.stages.capture import measure as capture
 from profile_grid.stages.capture.nsys_capture import nsys_attempt
 from profile_grid.study.stages import CAPTURE
@@ -39,7 +39,7 @@ PROGRAM = {
 SPECIFICATION = {"program": PROGRAM, "backend": "nsys", "environment": [], "nsys_options": []}
 
 
-def whole_capture():
+def complete_capture():
     """Two measured steps of one forward pass with one kernel each."""
     return (
         Synthetic()
@@ -62,12 +62,13 @@ def one_step_short():
 
 
 def impossible():
-    return whole_capture().kernel("backwards", at=40, start=60, duration=-20)
+    return complete_capture().kernel("backwards", at=40, start=60, duration=-20)
 
 
 @pytest.fixture
-def fake(tmp_path, monkeypatch):
-    """A function that captures with nsys and the program failing in these manners; gives the JSON's contents."""
+def run_capture(tmp_path, monkeypatch):
+    """A function that captures with the fakes of nsys and of the program, which fail in these manners, and returns the
+    content of capture.json; with the folders in which it runs, and of the fake nsys."""
     fakes = tmp_path / "bin"
     fakes.mkdir()
     shutil.copy(FAKES / "nsys", fakes)
@@ -82,7 +83,7 @@ def fake(tmp_path, monkeypatch):
         (tmp_path / name).touch()
 
     def run(nsys_manner="works", program_manner="ends well", report=None, time_limit_s=20.0, **specification):
-        (report or whole_capture()).write(fakes / "report")
+        (report or complete_capture()).write(fakes / "report")
         (fakes / "manner").write_text(nsys_manner)
         (tmp_path / "program").write_text(program_manner)
         job = Job(
@@ -90,7 +91,7 @@ def fake(tmp_path, monkeypatch):
         )
         return capture.measure(job)
 
-    run.folder, run.nsys = tmp_path, fakes
+    run.folder, run.nsys_folder = tmp_path, fakes
     return run
 
 
@@ -101,24 +102,22 @@ def without_namespaces(monkeypatch):
 
 
 def is_alive(pid):
-    try:
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
+    stat = process_stat(pid)
+    return stat is not None and stat.state not in ENDED_STATES
 
 
-def test_a_trace_of_the_host_asks_for_it_and_keeps_calls_and_stacks(fake):
-    report = whole_capture().os_call("read", 40, 5).python_sample(50, ("forward", "/home/anna/model.py"))
-    assert fake(report=report, sources=["osrt", "python"])["status"] == "complete"
-    asked = (fake.nsys / "profiles").read_text().split()
-    assert "--trace=cuda,nvtx,osrt" in asked and "--python-sampling=true" in asked
-    with Capture(fake.folder / "results" / "capture.sqlite") as kept:
+def test_a_trace_of_the_host_asks_for_it_and_keeps_calls_and_stacks(run_capture):
+    report = complete_capture().os_call("read", 40, 5).python_sample(50, ("forward", "/home/anna/model.py"))
+    assert run_capture(report=report, sources=["osrt", "python"])["status"] == "complete"
+    command = (run_capture.nsys_folder / "profiles").read_text().split()
+    assert "--trace=cuda,nvtx,osrt" in command and "--python-sampling=true" in command
+    with Capture(run_capture.folder / "results" / "capture.sqlite") as kept:
         assert [sample.frames for sample in kept.python_samples()] == [("forward (model)",)]
         assert len(kept.read_columns("OSRT_API", {"start": ("start",)})["start"]) == 1
 
 
-def test_a_whole_capture_is_complete_at_the_first_attempt_and_its_files_are_in_place(fake):
-    result = fake()
+def test_a_whole_capture_is_complete_at_the_first_attempt_and_its_files_are_in_place(run_capture):
+    result = run_capture()
     assert (result["status"], result["reason"], result["facts"]["attempts"]) == ("complete", None, 1)
     assert result["facts"]["nsys"].startswith("2099.1.1.1")
     assert sorted(path.name for path in Path("results").iterdir()) == ["capture.nsys-rep", "capture.sqlite"]
@@ -141,8 +140,8 @@ def test_a_whole_capture_is_complete_at_the_first_attempt_and_its_files_are_in_p
         ("cannot run", "nsys_cannot_run", "it does not run here"),
     ],
 )
-def test_a_failure_of_nsys_is_incomplete_with_its_reason_after_one_more_try(fake, nsys_manner, code, reason):
-    result = fake(nsys_manner)
+def test_a_failure_of_nsys_is_incomplete_with_its_reason_after_one_more_try(run_capture, nsys_manner, code, reason):
+    result = run_capture(nsys_manner)
     assert (result["status"], result["reason_code"]) == ("incomplete", code)
     assert reason in result["reason"]
     assert result["facts"]["attempts"] == 2
@@ -154,24 +153,24 @@ CANARIES = ("gpu-node-17", "anna", "s3cr3t", "/home", "my models", "secret run")
 
 
 @pytest.mark.parametrize("manner", ["writes half", "exports half", "lacks a right", "cannot run"])
-def test_what_nsys_says_when_it_fails_stays_in_the_log(fake, manner):
-    result = json.dumps(fake(manner))
-    for canary in (*CANARIES, str(fake.folder), "libexample"):
+def test_what_nsys_says_when_it_fails_stays_in_the_log(run_capture, manner):
+    result = json.dumps(run_capture(manner))
+    for canary in (*CANARIES, str(run_capture.folder), "libexample"):
         assert canary not in result
     assert ("anna" in Path("capture.log").read_text()) == (manner in ("writes half", "lacks a right"))
 
 
 @pytest.mark.parametrize("severity", [2, 3])
-def test_what_nsys_notes_in_its_report_is_told_by_a_code(fake, severity):
+def test_what_nsys_notes_in_its_report_is_told_by_a_code(run_capture, severity):
     text = "Failed to reach daemon of anna on gpu-node-17 with NGC_API_KEY=s3cr3t from '/home/anna/my models'"
-    report = whole_capture().diagnostic(severity, text)
-    result = json.dumps(fake(report=report))
+    report = complete_capture().diagnostic(severity, text)
+    result = json.dumps(run_capture(report=report))
     assert not any(canary in result for canary in CANARIES)
     assert ("nsys_error" in result) == (severity == 3)
 
 
-def test_an_nsys_that_is_killed_is_incomplete(fake):
-    reason = fake("is killed")["reason"]
+def test_an_nsys_that_is_killed_is_incomplete(run_capture):
+    reason = run_capture("is killed")["reason"]
     assert re.match(r"nsys (was killed by SIGKILL|ended with exit status 137 \(SIGKILL\)) and wrote no report", reason)
 
 
@@ -184,86 +183,88 @@ def test_an_nsys_that_is_killed_is_incomplete(fake):
         (impossible, "end before they start"),
     ],
 )
-def test_a_report_that_lacks_something_is_incomplete(fake, report, reason):
-    result = fake(report=report())
+def test_a_report_that_lacks_something_is_incomplete(run_capture, report, reason):
+    result = run_capture(report=report())
     assert (result["status"], result["facts"]["attempts"]) == ("incomplete", 2)
     assert reason in result["reason"]
 
 
-def test_an_nsys_that_is_missing_is_incomplete_and_says_how_to_get_it(fake, monkeypatch):
-    monkeypatch.setenv("PATH", str(fake.folder))
-    result = fake()
+def test_an_nsys_that_is_missing_is_incomplete_and_says_how_to_get_it(run_capture, monkeypatch):
+    monkeypatch.setenv("PATH", str(run_capture.folder))
+    result = run_capture()
     assert (result["status"], result["program"]) == ("incomplete", None)
     assert "there is no nsys on PATH; install Nsight Systems" in result["reason"]
 
 
-def test_a_second_try_that_succeeds_is_complete(fake):
-    result = fake("fails the first time")
+def test_a_second_try_that_succeeds_is_complete(run_capture):
+    result = run_capture("fails the first time")
     assert (result["status"], result["facts"]["attempts"]) == ("complete", 2)
 
 
-def test_exit_status_143_with_a_whole_report_is_complete(fake):
-    assert fake("ends with 143")["status"] == "complete"
+def test_exit_status_143_with_a_whole_report_is_complete(run_capture):
+    assert run_capture("ends with 143")["status"] == "complete"
 
 
-def test_an_nsys_that_hangs_before_the_program_is_ended_at_the_limit(fake):
-    result = fake("hangs before the program", time_limit_s=0.7)
+def test_an_nsys_that_hangs_before_the_program_is_ended_at_the_limit(run_capture):
+    result = run_capture("hangs before the program", time_limit_s=0.7)
     assert result["reason"] == "killed at the time limit of 0.7 s, before the program had written its result"
     assert result["facts"]["attempts"] == 2
 
 
-def test_an_nsys_that_hangs_after_the_program_is_ended_at_the_limit(fake):
-    result = fake("hangs after the program", time_limit_s=1.5)
+def test_an_nsys_that_hangs_after_the_program_is_ended_at_the_limit(run_capture):
+    result = run_capture("hangs after the program", time_limit_s=1.5)
     assert "nsys hung and was killed at the time limit of 1.5 s and wrote no report" in result["reason"]
 
 
-def test_a_hanging_program_is_ended_with_nsys_and_its_agent(fake, without_namespaces, monkeypatch):
+def test_a_hanging_program_is_ended_with_nsys_and_its_agent(run_capture, without_namespaces, monkeypatch):
     monkeypatch.setattr(capture, "CAPTURE", replace(CAPTURE, attempts=1))
-    result = fake("leaves an agent", "hangs", time_limit_s=1.5)
+    result = run_capture("leaves an agent", "hangs", time_limit_s=1.5)
     assert result["status"] == "incomplete" and "killed at the time limit of 1.5 s" in result["reason"]
-    assert not is_alive(int((fake.nsys / "agent").read_text()))
-    assert not is_alive(int((fake.folder / "pid").read_text()))
+    assert not is_alive(int((run_capture.nsys_folder / "agent").read_text()))
+    assert not is_alive(int((run_capture.folder / "pid").read_text()))
 
 
-def test_a_crash_of_the_program_is_no_result_and_is_not_tried_again(fake):
+def test_a_crash_of_the_program_is_no_result_and_is_not_tried_again(run_capture):
     with pytest.raises(ProgramFailed) as raised:
-        fake(program_manner="crashes")
+        run_capture(program_manner="crashes")
     assert "capture of tiny_ctx8_forward (nsys) ended with exit status 1" in str(raised.value)
     assert "  | RuntimeError: a defect of the model" in str(raised.value)
     assert str(raised.value).endswith("complete log: capture.log")
     assert Path("runs").read_text().splitlines() == ["nsys"]
 
 
-def test_a_crash_under_the_torch_profiler_is_no_result_either(fake):
+def test_a_crash_under_the_torch_profiler_is_no_result_either(run_capture):
     with pytest.raises(ProgramFailed, match="a defect of the model"):
-        fake(program_manner="crashes", backend="torch")
+        run_capture(program_manner="crashes", backend="torch")
     assert Path("runs").read_text().splitlines() == ["torch"]
 
 
-def test_out_of_memory_is_a_result_at_the_first_attempt_and_asks_for_no_report(fake):
-    result = fake("writes nothing", "runs out of memory")
+def test_out_of_memory_is_a_result_at_the_first_attempt_and_asks_for_no_report(run_capture):
+    result = run_capture("writes nothing", "runs out of memory")
     assert (result["status"], result["reason"], result["facts"]["attempts"]) == ("out_of_memory", None, 1)
 
 
-def test_the_log_of_an_earlier_attempt_is_not_taken_for_a_crash_of_this_one(fake):
+def test_the_log_of_an_earlier_attempt_is_not_taken_for_a_crash_of_this_one(run_capture):
     Path("capture.log").write_text("Traceback (most recent call last):\n")
-    assert fake("lacks a right")["status"] == "incomplete"
+    assert run_capture("lacks a right")["status"] == "incomplete"
 
 
-def test_under_nsys_the_program_sees_listed_variables_and_no_path_of_the_project(fake, monkeypatch):
+def test_under_nsys_the_program_sees_listed_variables_and_no_path_of_the_project(run_capture, monkeypatch):
     monkeypatch.setenv("SECRET_TOKEN", "canary")
     monkeypatch.setenv("MY_SETTING", "seven")
-    seen = fake(program_manner="shows its environment", environment=["MY_SETTING"])["program"]["environment"]
-    assert seen["MY_SETTING"] == "seven"
-    assert "SECRET_TOKEN" not in seen
-    assert str(fake.folder) not in json.dumps(seen)
+    variables = run_capture(program_manner="shows its environment", environment=["MY_SETTING"])["program"][
+        "environment"
+    ]
+    assert variables["MY_SETTING"] == "seven"
+    assert "SECRET_TOKEN" not in variables
+    assert str(run_capture.folder) not in json.dumps(variables)
 
 
-def test_the_command_line_that_nsys_sees_holds_no_path_of_the_project(fake):
-    fake()
-    line = (fake.nsys / "profiles").read_text()
+def test_the_command_line_that_nsys_sees_holds_no_path_of_the_project(run_capture):
+    run_capture()
+    line = (run_capture.nsys_folder / "profiles").read_text()
     assert "--trace=cuda,nvtx" in line
-    assert str(fake.folder) not in line
+    assert str(run_capture.folder) not in line
     assert sys.prefix not in line or sys.prefix == "/usr"
 
 
@@ -279,12 +280,12 @@ def under_real_nsys(tmp_path, monkeypatch):
     for name in ("runs", "pid"):
         Path(name).touch()
     Path("trial").mkdir()
-    log, others = Path("capture.log"), set(descendants(os.getpid()))
+    log, earlier_processes = Path("capture.log"), set(descendants(os.getpid()))
     with ThreadPoolExecutor(1) as pool:
         specification = SPECIFICATION | {"program": PROGRAM | {"device": "cpu"}}
         capturing = pool.submit(nsys_attempt, Job(specification, Path(), Path(), log, 6.0, Leases()), Path("trial"), 1)
         assert wait_until(lambda: log.exists() and "fake program: hangs" in log.read_text())
-        yield capturing, set(descendants(os.getpid())) - others
+        yield capturing, set(descendants(os.getpid())) - earlier_processes
 
 
 def wait_until(condition, seconds=5.0):

@@ -20,10 +20,10 @@ def in_namespaces():
 
 def test_a_program_in_the_namespaces_sees_no_other_process(in_namespaces):
     with subprocess.Popen(["sleep", "30"], env={"SECRET": "canary"}) as other:
-        seen = in_namespaces("sh", "-c", "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\\0' ' '").stdout
+        output = in_namespaces("sh", "-c", "cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline | tr '\\0' ' '").stdout
         other.kill()
-    assert "cmdline" in seen  # itself
-    assert "canary" not in seen
+    assert "cmdline" in output  # its own
+    assert "canary" not in output
 
 
 def test_a_program_in_the_namespaces_does_not_know_the_hosts_name(in_namespaces):
@@ -52,12 +52,12 @@ def test_paths_in_the_environment_become_links_that_tell_nothing(tmp_path, monke
     (secret / "data.txt").write_text("seven")
     monkeypatch.chdir(secret)
     with neutral_folder() as folder:
-        seen = folder.environment({"PATH": f"{secret}/bin:/usr/bin", "PYTHONPATH": "bin", "LANG": "C.UTF-8"})
-        assert "canary" not in repr(seen) + str(folder.path)
+        variables = folder.environment({"PATH": f"{secret}/bin:/usr/bin", "PYTHONPATH": "bin", "LANG": "C.UTF-8"})
+        assert "canary" not in repr(variables) + str(folder.path)
         assert (folder.path / "data.txt").read_text() == "seven"  # a relative path means what it means here
-        first, second = seen["PATH"].split(os.pathsep)
+        first, second = variables["PATH"].split(os.pathsep)
         assert os.path.samefile(first, secret / "bin")
-        assert (second, seen["PYTHONPATH"], seen["LANG"]) == ("/usr/bin", first, "C.UTF-8")
+        assert (second, variables["PYTHONPATH"], variables["LANG"]) == ("/usr/bin", first, "C.UTF-8")
     assert not folder.path.exists()
     assert (secret / "data.txt").exists()
 
@@ -66,7 +66,7 @@ def test_the_interpreter_reached_by_its_link_has_the_same_packages(monkeypatch, 
     monkeypatch.chdir(tmp_path)
     with neutral_folder() as folder:
         command = folder.command([sys.executable, "-c", "import jsonschema; print(jsonschema.__file__)"])
-        found = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+        module_file = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
         import jsonschema
 
-        assert os.path.samefile(found, jsonschema.__file__)
+        assert os.path.samefile(module_file, jsonschema.__file__)

@@ -1,4 +1,4 @@
-"""The tables of a run on several GPUs, from a made-up capture per rank."""
+"""The tables of a run on several GPUs, from a capture-up capture per rank."""
 
 from pathlib import Path
 
@@ -18,24 +18,24 @@ NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>
 FILES = ["capture.sqlite", "capture_rank1.sqlite", "capture_rank2.sqlite"]
 
 
-def capture_of(rank: int, folder: Path, steps: int = 2) -> Path:
+def write_capture(rank: int, folder: Path, steps: int = 2) -> Path:
     """Steps of 1000 ns, all on one GPU: rank N computes for 300 ns, and its all-reduce takes 200 − 50 N."""
-    made = Synthetic().range("measure", 0, 1000 * steps)
+    capture = Synthetic().range("measure", 0, 1000 * steps)
     for begin in range(0, 1000 * steps, 1000):
-        made.range("step", begin, begin + 1000).range("backward", begin + 10, begin + 900)
-        made.kernel("gemm", at=begin + 50, start=begin + 100, duration=300)
-        made.range("all-reduce, bytes = 4000", begin + 60, begin + 70)
-        made.kernel(NCCL, at=begin + 65, start=begin + 350 + 50 * rank, duration=200 - 50 * rank, stream=9)
-    path = made.write(folder / FILES[rank])
+        capture.range("step", begin, begin + 1000).range("backward", begin + 10, begin + 900)
+        capture.kernel("gemm", at=begin + 50, start=begin + 100, duration=300)
+        capture.range("all-reduce, bytes = 4000", begin + 60, begin + 70)
+        capture.kernel(NCCL, at=begin + 65, start=begin + 350 + 50 * rank, duration=200 - 50 * rank, stream=9)
+    path = capture.write(folder / FILES[rank])
     write_specification(path, CAPTURE["specification"])
     return path
 
 
-def captured(folder: Path, ranks: int = 3, **facts) -> StageResult:
+def result_of(folder: Path, ranks: int = 3, **facts) -> StageResult:
     """The result of a capture whose files lie in the folder."""
     spec = {"measured_steps": 2, "dimensions": {"precision": "fp32"}}
     record = changed(CAPTURE, program__spec=spec, program__machine__device="cuda", **facts)
-    record["facts"] |= {"backend": "nsys", "ranks": [{"rank": n, "file": FILES[n]} for n in range(ranks)]}
+    record["facts"] |= {"backend": "nsys", "ranks": [{"rank": rank, "file": FILES[rank]} for rank in range(ranks)]}
     record["files"] = {name: identity(folder / name) for name in FILES[:ranks]}
     return parse_as(StageResult, record)
 
@@ -43,12 +43,12 @@ def captured(folder: Path, ranks: int = 3, **facts) -> StageResult:
 @pytest.fixture
 def folder(tmp_path) -> Path:
     for rank in range(3):
-        capture_of(rank, tmp_path)
+        write_capture(rank, tmp_path)
     return tmp_path
 
 
 def test_every_rank_has_its_phases_its_steps_and_its_collectives(folder):
-    status, tables = run_tables(captured(folder), folder)
+    status, tables = run_tables(result_of(folder), folder)
     assert status["status"] == "complete"
     phases = tables["rank_phases"].query("phase == 'backward' and step == 1")
     assert phases[["rank", "device", "gpu_busy_ns", "kernel_ns"]].values.tolist() == [
@@ -67,13 +67,13 @@ def test_every_rank_has_its_phases_its_steps_and_its_collectives(folder):
 
 
 def test_the_other_tables_of_the_run_are_those_of_rank_0(folder):
-    _, tables = run_tables(captured(folder), folder)
+    _, tables = run_tables(result_of(folder), folder)
     assert tables["kernels"]["launches"].sum() == 4
     assert tables["phases"].query("phase == 'step'")["kernel_ns"].tolist() == [500, 500]
 
 
 def test_a_run_of_one_process_has_no_rows_by_rank(folder):
-    record = captured(folder, ranks=1)
+    record = result_of(folder, ranks=1)
     record.facts.pop("ranks")
     status, tables = run_tables(record, folder)
     assert status["status"] == "complete" and len(tables["phases"])
@@ -81,7 +81,7 @@ def test_a_run_of_one_process_has_no_rows_by_rank(folder):
 
 
 def test_a_rank_whose_capture_is_missing_makes_the_run_incomplete(folder):
-    record = captured(folder)
+    record = result_of(folder)
     (folder / FILES[1]).unlink()
     status, tables = run_tables(record, folder)
     assert status["status"] == "incomplete"
@@ -90,15 +90,15 @@ def test_a_rank_whose_capture_is_missing_makes_the_run_incomplete(folder):
 
 
 def test_a_rank_that_lacks_steps_makes_the_run_incomplete(folder):
-    capture_of(2, folder, steps=1)
-    status, tables = run_tables(captured(folder), folder)
+    write_capture(2, folder, steps=1)
+    status, tables = run_tables(result_of(folder), folder)
     assert status["status"] == "incomplete"
     assert status["reason"].startswith("rank 2: found 1 ranges 'step', expected 2")
     assert tables == {}
 
 
 def test_a_run_that_was_not_captured_says_why_and_not_that_ranks_are_missing(folder):
-    record = captured(folder, status="incomplete", reason="rank 1 died")
+    record = result_of(folder, status="incomplete", reason="rank 1 died")
     (folder / FILES[1]).unlink()
     status, _ = run_tables(record, folder)
     assert (status["status"], status["reason"]) == ("incomplete", "rank 1 died")

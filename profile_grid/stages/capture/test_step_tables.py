@@ -6,7 +6,6 @@ import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 from kernel_tables.errors import NotConserved, TraceError
@@ -98,8 +97,8 @@ def test_a_cpu_program_under_nsys_keeps_its_wall_times_and_has_no_gpu_figures(tm
 
 @pytest.mark.parametrize("status", ["out_of_memory", "incomplete"])
 def test_a_run_that_was_not_captured_has_no_tables_and_its_status(tmp_path, status):
-    got, tables = tables_of_file(capture_record(status=status), tmp_path / "never read")
-    assert got["status"] == status
+    status_of_tables, tables = tables_of_file(capture_record(status=status), tmp_path / "never read")
+    assert status_of_tables["status"] == status
     assert tables == {}
 
 
@@ -128,9 +127,9 @@ def test_own_class_rules_come_first(tiny):
 def test_own_rules_of_the_diagnosis_stand_among_its_findings(tiny):
     rule = {"code": "any_kernel", "kernel": "elementwise", "share": 0.0, "advice": "look at it"}
     _, tables = tables_of_file(capture_record(), tiny, (), [rule])
-    found = tables["findings"].set_index("code")
-    assert (found.loc["any_kernel", "advice"], found.loc["any_kernel", "abstained"]) == ("look at it", False)
-    assert set(tables_of_file(capture_record(), tiny)[1]["findings"]["code"]) == {*found.index} - {"any_kernel"}
+    findings = tables["findings"].set_index("code")
+    assert (findings.loc["any_kernel", "advice"], findings.loc["any_kernel", "abstained"]) == ("look at it", False)
+    assert set(tables_of_file(capture_record(), tiny)[1]["findings"]["code"]) == {*findings.index} - {"any_kernel"}
 
 
 def test_kernels_of_the_window_outside_every_step_are_kept_and_named(tmp_path, tiny):
@@ -157,9 +156,9 @@ def test_a_lost_launch_is_an_error_and_not_a_figure(tiny):
 def test_the_step_row_covers_all_phases_of_each_step(tiny):
     _, tables = tables_of_file(capture_record(), tiny)
     phases = tables["phases"]
-    for _, of_step in phases.groupby("step"):
-        whole = of_step[of_step["phase"] == "step"].iloc[0]
-        parts = of_step[of_step["phase"] != "step"]
-        assert parts["kernel_ns"].sum() == whole["kernel_ns"]
-        assert whole["gpu_busy_ns"] <= whole["gpu_span_ns"]
-        assert pd.Series(parts["wall_ns"]).sum() <= whole["wall_ns"]
+    for _, rows in phases.groupby("step"):
+        step = rows[rows["phase"] == "step"].iloc[0]
+        phases_of_step = rows[rows["phase"] != "step"]
+        assert phases_of_step["kernel_ns"].sum() == step["kernel_ns"]
+        assert step["gpu_busy_ns"] <= step["gpu_span_ns"]
+        assert phases_of_step["wall_ns"].sum() <= step["wall_ns"]

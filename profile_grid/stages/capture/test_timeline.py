@@ -75,8 +75,11 @@ def test_the_run_to_show_is_a_training_step_of_the_first_model_near_context_512(
 
 def test_the_ranks_of_a_run_stand_above_each_other_on_one_clock_without_api_calls(tmp_path):
     (tmp_path / "0").mkdir(), (tmp_path / "1").mkdir()
-    with Trace(began(two_steps(tmp_path / "0"), 5_000)) as one, Trace(began(two_steps(tmp_path / "1"), 5_030)) as other:
-        table = timeline([one, other], "run")
+    with (
+        Trace(began(two_steps(tmp_path / "0"), 5_000)) as rank0,
+        Trace(began(two_steps(tmp_path / "1"), 5_030)) as rank1,
+    ):
+        table = timeline([rank0, rank1], "run")
     assert set(table["track"]) == {"range", "kernel"}
     steps = table[table["name"] == "step"]
     assert steps[["lane", "start_ns", "end_ns"]].values.tolist() == [
@@ -89,7 +92,9 @@ def test_the_ranks_of_a_run_stand_above_each_other_on_one_clock_without_api_call
 
 
 def test_lanes_stand_in_the_order_of_ranks_and_threads_and_not_of_their_letters():
-    places = [(f"rank {rank}: ", thread) for rank in (2, 10) for thread in ("main thread", "thread 2", "thread 10")]
+    lanes_by_rank = [
+        (f"rank {rank}: ", thread) for rank in (2, 10) for thread in ("main thread", "thread 2", "thread 10")
+    ]
     row = {
         "run": "run",
         "track": "range",
@@ -100,16 +105,16 @@ def test_lanes_stand_in_the_order_of_ranks_and_threads_and_not_of_their_letters(
         "class": "",
         "path": "f",
     }
-    table = pd.DataFrame([row | {"lane": f"{rank}{thread}"} for rank, thread in reversed(places)])
-    found = run_timeline(table, Names()).data["lanes"]
-    assert found == [f"{rank}ranges, {thread}" for rank, thread in places]
+    table = pd.DataFrame([row | {"lane": f"{rank}{thread}"} for rank, thread in reversed(lanes_by_rank)])
+    lanes = run_timeline(table, Names()).data["lanes"]
+    assert lanes == [f"{rank}ranges, {thread}" for rank, thread in lanes_by_rank]
 
 
 def test_a_call_that_launched_many_kernels_is_one_bar(tmp_path):
-    made = Synthetic().range("measure", 0, 200).range("step", 0, 100)
+    capture = Synthetic().range("measure", 0, 200).range("step", 0, 100)
     for number in range(3):
-        made.kernel("node", at=10, start=20 + 10 * number, correlation=7)
-    with Trace(made.write(tmp_path / "capture.sqlite")) as trace:
+        capture.kernel("node", at=10, start=20 + 10 * number, correlation=7)
+    with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
         table = timeline([trace], "run")
     assert table["track"].value_counts().to_dict() == {"kernel": 3, "range": 1, "launch": 1}
 

@@ -47,14 +47,13 @@ def timeline(traces: Sequence[Trace], run: str) -> pd.DataFrame:
 
 
 def _step_rows(trace: Trace, step: int) -> pd.DataFrame:
-    """The rows of a step, its paths as texts and its lanes named."""
+    """The rows of a step, its paths as texts and its lanes named; threads by number, since ids tell nothing."""
     table = timeline_rows(trace, *step_contents(trace, STEP, step))
-    numbers = {int(trace.range_arrays.thread[step]): 1}  # ids of threads mean nothing to a reader
+    thread_names = {int(trace.range_arrays.thread[step]): MAIN}
     for thread in table.loc[table["track"] != KERNEL, "thread"]:
-        numbers.setdefault(thread, len(numbers) + 1)
-    names = {thread: MAIN if number == 1 else f"thread {number}" for thread, number in numbers.items()}
+        thread_names.setdefault(thread, f"thread {len(thread_names) + 1}")
     streams = "stream " + table["stream"].astype("str")
-    lane = streams.where(table["track"] == KERNEL, table["thread"].map(names))
+    lane = streams.where(table["track"] == KERNEL, table["thread"].map(thread_names))
     return table.assign(lane=lane, path=[as_path(trace.paths[code]) for code in table["path_id"]])
 
 

@@ -1,6 +1,5 @@
 """Why a first step is slow: every nanosecond of it has one cause, beside the steps behind it."""
 
-import json
 from types import SimpleNamespace
 
 import pytest
@@ -23,24 +22,24 @@ from tests.kernel_tables.synthetic import Synthetic
 MS = 10**6
 
 
-def captured(path, device: int = 0):
+def write_capture(path, device: int = 0):
     """Two steps. In the first a launch takes 30 ms, 20 of which load its module, and memory is allocated for 5; in both
     a second kernel is launched, from another thread."""
-    made = Synthetic().range("measure", 0, 200 * MS).range("step", 0, 100 * MS).range("step", 100 * MS, 150 * MS)
+    capture = Synthetic().range("measure", 0, 200 * MS).range("step", 0, 100 * MS).range("step", 100 * MS, 150 * MS)
     for number, (at, name) in enumerate([(10, "gemm"), (50, "gemm"), (60, "add"), (110, "gemm"), (120, "add")]):
-        made.kernel(name, at * MS, start=(at + 1) * MS, duration=MS, device=device, thread=1 + number % 2)
-    for row in made.rows["CUPTI_ACTIVITY_KIND_RUNTIME"]:
+        capture.kernel(name, at * MS, start=(at + 1) * MS, duration=MS, device=device, thread=1 + number % 2)
+    for row in capture.rows["CUPTI_ACTIVITY_KIND_RUNTIME"]:
         row["end"] = row["start"] + (30 if row["start"] == 10 * MS else 2) * MS
-    made.call(12 * MS, 901, api="cuLibraryLoadData", duration=20 * MS)
-    made.call(70 * MS, 902, api="cudaMalloc_v3020", duration=5 * MS)
-    made.call(75 * MS, 903, api="cudaHostAlloc_v3020", duration=1 * MS)
-    made.call(140 * MS, 904, api="cudaDeviceSynchronize_v3020", duration=8 * MS)
-    return made.write(path)
+    capture.call(12 * MS, 901, api="cuLibraryLoadData", duration=20 * MS)
+    capture.call(70 * MS, 902, api="cudaMalloc_v3020", duration=5 * MS)
+    capture.call(75 * MS, 903, api="cudaHostAlloc_v3020", duration=1 * MS)
+    capture.call(140 * MS, 904, api="cudaDeviceSynchronize_v3020", duration=8 * MS)
+    return capture.write(path)
 
 
 @pytest.fixture
 def table(tmp_path):
-    with Trace(captured(tmp_path / "cold_start.sqlite")) as trace:
+    with Trace(write_capture(tmp_path / "cold_start.sqlite")) as trace:
         return first_step_table(Scope(trace)).set_index("cause")
 
 
@@ -58,25 +57,25 @@ def test_the_steps_behind_it_stand_beside_the_first(table):
 
 
 def test_on_a_processor_operators_that_run_for_the_first_time_stand_apart(tmp_path):
-    with Trace(captured(tmp_path / "cpu.sqlite", device=-1)) as trace:
-        found = first_step_table(Scope(trace)).set_index("cause")
-    assert found["first_calls"].to_dict() == {"first run of an operator": 2, "other operators": 1, NO_OPERATOR: 0}
-    assert found["first_ms"].to_dict() == {"first run of an operator": 2, "other operators": 1, NO_OPERATOR: 97}
+    with Trace(write_capture(tmp_path / "cpu.sqlite", device=-1)) as trace:
+        table = first_step_table(Scope(trace)).set_index("cause")
+    assert table["first_calls"].to_dict() == {"first run of an operator": 2, "other operators": 1, NO_OPERATOR: 0}
+    assert table["first_ms"].to_dict() == {"first run of an operator": 2, "other operators": 1, NO_OPERATOR: 97}
 
 
 def result_of(path, **changes) -> SimpleNamespace:
-    told = {"status": "complete", "reason": None, "specification": {"a": 1}, "files": {path.name: identity(path)}}
-    told["files"] = {path.name: SimpleNamespace(**identity(path))}
-    return SimpleNamespace(**(told | changes))
+    files = {path.name: SimpleNamespace(**identity(path))}
+    complete = {"status": "complete", "reason": None, "specification": {"a": 1}, "files": files}
+    return SimpleNamespace(**(complete | changes))
 
 
 def test_the_table_comes_from_the_runs_own_capture_and_one_step_alone_tells_nothing(tmp_path):
-    path = captured(tmp_path / "cold_start.sqlite")
+    path = write_capture(tmp_path / "cold_start.sqlite")
     write_specification(path, {"a": 1})
-    status, made = run_tables(result_of(path), tmp_path)
-    assert status["status"] == "complete" and made["first_step"].dtypes.equals(FIRST_STEP.empty().dtypes)
-    status, made = run_tables(result_of(path, status="out_of_memory", reason="full"), tmp_path)
-    assert (status["status"], made) == ("out_of_memory", {})
+    status, tables = run_tables(result_of(path), tmp_path)
+    assert status["status"] == "complete" and tables["first_step"].dtypes.equals(FIRST_STEP.empty().dtypes)
+    status, tables = run_tables(result_of(path, status="out_of_memory", reason="full"), tmp_path)
+    assert (status["status"], tables) == ("out_of_memory", {})
     path.unlink()
     Synthetic().range("measure", 0, 9).range("step", 0, 9).kernel("gemm", 1).write(path)
     write_specification(path, {"a": 1})
@@ -91,7 +90,6 @@ def test_the_capture_of_a_cold_start_stands_beside_the_runs_own_and_replaces_not
     monkeypatch.setattr("profile_grid.stages.capture.measure.measure", capture)
     (tmp_path / "scratch").mkdir()
     (tmp_path / "capture.sqlite").write_text("the run's own")
-    specification = json.loads('{"program": {}}')
-    job = Job(specification, tmp_path, tmp_path / "scratch", tmp_path / "log", 1, None)
+    job = Job({"program": {}}, tmp_path, tmp_path / "scratch", tmp_path / "log", 1, None)
     assert cold_start.measure(job) == {"status": "complete"}
     assert (tmp_path / "capture.sqlite").read_text() == "the run's own" and (tmp_path / "cold_start.sqlite").exists()

@@ -41,8 +41,9 @@ FFMA, (READ, WRITTEN) = INSTRUCTIONS["ffma"], DRAM_BYTES
 
 
 @pytest.fixture
-def counted(tmp_path, monkeypatch):
-    """A function that runs the stage with ncu and the program in these manners; gives the JSON's contents."""
+def run_counters(tmp_path, monkeypatch):
+    """A function that runs the stage with fakes of ncu and of the program, in these manners, and returns the content of
+    counters.json; with `commands`, a function: the command lines of the fake ncu."""
     fakes = tmp_path / "bin"
     fakes.mkdir()
     text = (FAKES / "ncu").read_text().replace("/usr/bin/env python3", sys.executable)
@@ -74,14 +75,14 @@ def counted(tmp_path, monkeypatch):
     return run
 
 
-def test_all_kernels_and_further_matrix_multiplies_are_counted_in_a_process_each_and_the_roofs_beside(counted):
-    result = counted()
+def test_all_kernels_and_further_matrix_multiplies_are_counted_in_a_process_each_and_the_roofs_beside(run_counters):
+    result = run_counters()
     assert (result["status"], result["facts"]["ncu"], result["facts"]["roofs"]) == ("complete", "2099.1.1.0", ROOFS)
     kept = read_kept_counters(Path("results/ncu.csv"))  # the fake prints all ten in both
     assert len(kept) == 10 and kept[list(STALLS.values())].notna().all(axis=None)
     assert kept[TENSOR_OPERATIONS["bf16"]].gt(0).tolist() == [False] * 6 + [True] * 3 + [False]
-    assert len(counted.commands()) == 2 and all("--profiler ncu" in command for command in counted.commands())
-    of_gemms = {"gemm" in told.split("--kernel-name ")[1].split()[0]: told for told in counted.commands()}
+    assert len(run_counters.commands()) == 2 and all("--profiler ncu" in command for command in run_counters.commands())
+    of_gemms = {"gemm" in command.split("--kernel-name ")[1].split()[0]: command for command in run_counters.commands()}
     assert '"num_layers": 2' in of_gemms[False] and '"num_layers": 1' in of_gemms[True]
     kept = Path("results/ncu.csv").read_text()
     assert "gpu-node-17" not in kept and "python3.12" not in kept and str(Path.cwd()) not in kept
@@ -100,63 +101,65 @@ def test_all_kernels_and_further_matrix_multiplies_are_counted_in_a_process_each
 def test_a_model_of_many_layers_is_counted_with_few_unless_its_kernels_would_be_others(changes, layers):
     specification = {"program": PROGRAM | changes, "environment": [], "layers": 2}
     job = Job(specification, Path("results"), Path("scratch"), Path("counters.log"), 20.0, Leases())
-    told = counters.with_layers(job, 2).program
-    assert told["sizes"].get("num_layers") == layers and told["run"] == PROGRAM["run"]
+    program = counters.with_layers(job, 2).program
+    assert program["sizes"].get("num_layers") == layers and program["run"] == PROGRAM["run"]
     assert PROGRAM["sizes"]["num_layers"] == 12  # what the run is told stays
 
 
 @pytest.mark.parametrize(
-    ("manner", "status", "code", "said"),
+    ("manner", "status", "code", "reason"),
     [
         ("lacks permission", "unsupported", "no_permission", "NVreg_RestrictProfilingToAdminUsers=0"),
         ("cuts its table", "incomplete", "no_table", "no table that can be read"),
         ("ends early", "incomplete", "ncu_ended_early", "exit status 9 before the program"),
     ],
 )
-def test_what_ncu_refuses_or_fails_at_is_told_in_our_own_words_and_not_tried_twice(counted, manner, status, code, said):
-    result = counted(manner)
-    assert (result["status"], result["reason_code"]) == (status, code) and said in result["reason"]
+def test_what_ncu_refuses_or_fails_at_is_told_in_our_own_words_and_not_tried_twice(
+    run_counters, manner, status, code, reason
+):
+    result = run_counters(manner)
+    assert (result["status"], result["reason_code"]) == (status, code) and reason in result["reason"]
     assert "anna" not in json.dumps(result) and "gpu-node-17" not in json.dumps(result)
-    assert len(counted.commands()) <= 2 and read_kept_counters(Path("results/ncu.csv")).empty
+    assert len(run_counters.commands()) <= 2 and read_kept_counters(Path("results/ncu.csv")).empty
 
 
-def test_the_rounds_start_together_and_one_that_is_not_whole_ends_the_others(counted):
-    assert counted("waits for the other round")["status"] == "complete"
+def test_the_rounds_start_together_and_one_that_is_not_whole_ends_the_others(run_counters):
+    assert run_counters("waits for the other round")["status"] == "complete"
     assert {path.name for path in Path().glob("*.log")} == {f"counters{end}.log" for end in ("", "_round-1", "_roofs")}
     shutil.rmtree("scratch")
     os.mkdir("scratch")
     started = time.monotonic()
-    result = counted("ends early, and hangs in the further round")
+    result = run_counters("ends early, and hangs in the further round")
     assert result["reason_code"] == "ncu_ended_early" and time.monotonic() - started < 15
 
 
-def test_a_program_without_matrix_multiplies_is_counted_without_them(counted):
-    assert counted("finds no further matrix multiplies")["status"] == "complete"
+def test_a_program_without_matrix_multiplies_is_counted_without_them(run_counters):
+    assert run_counters("finds no further matrix multiplies")["status"] == "complete"
     assert len(read_kept_counters(Path("results/ncu.csv"))) == 10
     shutil.rmtree("scratch")
     os.mkdir("scratch")
-    result = counted("counts nothing")
+    result = run_counters("counts nothing")
     assert (result["status"], result["reason_code"]) == ("incomplete", "no_counters")
 
 
-def test_without_a_gpu_nsys_or_ncu_nothing_is_run_and_the_remedy_is_told(counted, monkeypatch):
-    assert counted(device="cpu")["reason_code"] == "no_gpu"
+def test_without_a_gpu_nsys_or_ncu_nothing_is_run_and_the_remedy_is_told(run_counters, monkeypatch):
+    assert run_counters(device="cpu")["reason_code"] == "no_gpu"
     monkeypatch.setattr(counters.nsys, "find", lambda: None)
-    unjoined = counted()
+    unjoined = run_counters()
     assert (unjoined["status"], unjoined["reason_code"], unjoined["program"]) == ("unsupported", "nsys_missing", None)
     assert "install Nsight Systems" in unjoined["reason"]
     monkeypatch.setattr(counters.nsys, "find", lambda: Path("nsys"))
     monkeypatch.setenv("PATH", os.path.dirname(sys.executable))
-    missing = counted()
+    missing = run_counters()
     assert (missing["status"], missing["reason_code"], missing["program"]) == ("unsupported", "ncu_missing", None)
-    assert "install Nsight Compute" in missing["reason"] and counted.commands() == []
+    assert "install Nsight Compute" in missing["reason"] and run_counters.commands() == []
 
 
-def test_a_program_out_of_memory_is_a_result_and_one_that_crashes_has_no_counters(counted):
-    assert counted(program="runs out of memory")["status"] == "out_of_memory"
+def test_a_program_out_of_memory_is_a_result_and_one_that_crashes_has_no_counters(run_counters):
+    assert run_counters(program="runs out of memory")["status"] == "out_of_memory"
     shutil.rmtree("scratch")
     os.mkdir("scratch")
-    crashed = counted(program="crashes")
+    crashed = run_counters(program="crashes")
     assert (crashed["status"], crashed["reason_code"]) == ("incomplete", "crashed")
     assert "the program crashed under ncu" in crashed["reason"] and "defect" not in json.dumps(crashed)
 
@@ -165,43 +168,44 @@ PRODUCT = {"models": ["tiny"], "context_lengths": [64], "modes": ["forward", "tr
 ON_TWO = {"models": ["tiny"], "context_lengths": [64], "modes": ["train_step"], "gpus": [2], "parallels": ["ddp"]}
 
 
-def asked(*products: dict, **changes) -> list[str]:
+def runs_with_counters(*products: dict, **changes) -> list[str]:
     """The runs of a grid of these products that are asked for counters."""
     config = {"grid": "g", "grids": {"g": list(products)}, "models": {"tiny": {}}, "program": {"constructor": "a:B"}}
     return [name for name, run in grid_runs(config | changes).items() if COUNTERS in run.stages]
 
 
 def test_the_run_that_the_page_shows_is_asked_for_counters_unless_a_pattern_of_names_asks_others():
-    assert asked(PRODUCT) == asked(PRODUCT, counters={"layers": 1}) == ["tiny_ctx64_train_step"]  # the fullest mode
-    assert asked(PRODUCT | {"modes": ["forward"]}, counters={"runs": "shown"}) == ["tiny_ctx64_forward"]
-    assert asked(PRODUCT, counters={"runs": "*_forward"}) == ["tiny_ctx64_forward"]
-    assert asked(PRODUCT, counters={"runs": ""}) == []
-    assert len(asked(PRODUCT | {"stages": ["counters"]}, counters={"runs": ""})) == 2
+    fullest_mode = ["tiny_ctx64_train_step"]
+    assert runs_with_counters(PRODUCT) == runs_with_counters(PRODUCT, counters={"layers": 1}) == fullest_mode
+    assert runs_with_counters(PRODUCT | {"modes": ["forward"]}, counters={"runs": "shown"}) == ["tiny_ctx64_forward"]
+    assert runs_with_counters(PRODUCT, counters={"runs": "*_forward"}) == ["tiny_ctx64_forward"]
+    assert runs_with_counters(PRODUCT, counters={"runs": ""}) == []
+    assert len(runs_with_counters(PRODUCT | {"stages": ["counters"]}, counters={"runs": ""})) == 2
 
 
 def test_where_the_page_shows_a_run_on_several_gpus_one_on_one_gpu_is_asked():
     both = [PRODUCT | {"modes": ["forward"]}, ON_TWO]
-    assert asked(*both) == asked(*both, counters={"runs": "shown"}) == ["tiny_ctx64_forward"]
+    assert runs_with_counters(*both) == runs_with_counters(*both, counters={"runs": "shown"}) == ["tiny_ctx64_forward"]
 
 
 def test_a_grid_on_several_gpus_alone_has_no_counters_and_is_an_error_only_where_somebody_chose_that_run():
-    assert asked(ON_TWO) == asked(ON_TWO, counters={"layers": 1}) == []
+    assert runs_with_counters(ON_TWO) == runs_with_counters(ON_TWO, counters={"layers": 1}) == []
     with pytest.raises(ConfigError, match=r"^counters\.runs: 'shown' is a run on one GPU, and grids\.g has none; add"):
-        asked(ON_TWO, counters={"runs": "shown"})
+        runs_with_counters(ON_TWO, counters={"runs": "shown"})
 
 
-def capture(*kernels: tuple[str, int, tuple[int, int, int]]) -> Synthetic:
+def made_up_capture(*kernels: tuple[str, int, tuple[int, int, int]]) -> Synthetic:
     """Two measured steps of a forward pass: in each a matrix multiply in `head`, and these kernels in `norm`."""
-    made = Synthetic().range("measure", 0, 2_000_000)
+    capture = Synthetic().range("measure", 0, 2_000_000)
     for start in (1000, 1_000_000):
-        made.range("step", start, start + 900_000).range("forward", start + 10, start + 800_000)
-        made.range("head", start + 20, start + 100).kernel(
+        capture.range("step", start, start + 900_000).range("forward", start + 10, start + 800_000)
+        capture.range("head", start + 20, start + 100).kernel(
             "sgemm", at=start + 30, duration=10_000, grid=(4, 1, 1), block=(128, 1, 1)
         )
-        made.range("norm", start + 200, start + 400)
+        capture.range("norm", start + 200, start + 400)
         for number, (name, duration, grid) in enumerate(kernels):
-            made.kernel(name, at=start + 210 + number, duration=duration, grid=grid, block=(64, 1, 1))
-    return made
+            capture.kernel(name, at=start + 210 + number, duration=duration, grid=grid, block=(64, 1, 1))
+    return capture
 
 
 def row(kernel: str, grid: str, block: str, **metrics: float) -> dict:
@@ -220,13 +224,13 @@ RESULT = SimpleNamespace(
 )
 
 
-def tables_of(made: Synthetic, path: Path) -> tuple[dict, dict[str, pd.DataFrame]]:
-    with Trace(made.write(path / "capture.sqlite")) as trace:
+def tables_of(capture: Synthetic, folder: Path) -> tuple[dict, dict[str, pd.DataFrame]]:
+    with Trace(capture.write(folder / "capture.sqlite")) as trace:
         return tables_of_launches(measured_launches(trace), COUNTED, RESULT)
 
 
 def test_every_launch_has_its_time_from_the_capture_and_its_work_from_the_counters(tmp_path):
-    status, tables = tables_of(capture(("add", 1000, (2, 1, 1)), ("add", 3000, (2, 1, 1))), tmp_path)
+    status, tables = tables_of(made_up_capture(("add", 1000, (2, 1, 1)), ("add", 3000, (2, 1, 1))), tmp_path)
     assert status == {"status": "complete", "reason": None, "warnings": []}
     first, second = tables["counters"].to_dict("records")
     assert (first["kernel"], first["launches"], first["total_ns"]) == ("sgemm", 2, 20_000)
@@ -246,7 +250,7 @@ def test_every_launch_has_its_time_from_the_capture_and_its_work_from_the_counte
 
 
 def test_what_a_gpu_does_not_count_of_a_launch_is_missing_in_the_sums_of_its_range(tmp_path):
-    with Trace(capture(("add", 1000, (2, 1, 1))).write(tmp_path / "capture.sqlite")) as trace:
+    with Trace(made_up_capture(("add", 1000, (2, 1, 1))).write(tmp_path / "capture.sqlite")) as trace:
         counted = COUNTED.assign(**{READ: COUNTED[READ].mask(COUNTED["kernel"] == "add")})
         _, tables = tables_of_launches(measured_launches(trace), counted, RESULT)
     ranges = tables["counter_ranges"].set_index("range")
@@ -255,36 +259,38 @@ def test_what_a_gpu_does_not_count_of_a_launch_is_missing_in_the_sums_of_its_ran
 
 
 def test_a_join_that_loses_more_than_one_percent_of_the_time_is_incomplete_and_names_what_it_lost(tmp_path):
-    little = ("add", 1000, (2, 1, 1)), ("mul", 100, (9, 1, 1))
-    status, tables = tables_of(capture(*little), tmp_path)
+    kernels = ("add", 1000, (2, 1, 1)), ("mul", 100, (9, 1, 1))
+    status, tables = tables_of(made_up_capture(*kernels), tmp_path)
     assert status["status"] == "complete" and "1 kernel configuration without counters" in status["warnings"][0]
     assert tables["counters"]["not_counted"].tolist() == ["", "", NOT_PROFILED]
     ranges = tables["counter_ranges"]
     assert (ranges["total_ns"] - ranges["counted_ns"]).sum() == 200
-    status, tables = tables_of(capture(("add", 1000, (2, 1, 1)), ("mul", 900, (9, 1, 1))), tmp_path)
+    status, tables = tables_of(made_up_capture(("add", 1000, (2, 1, 1)), ("mul", 900, (9, 1, 1))), tmp_path)
     assert status["status"] == "incomplete" and tables == {}
     assert "1 of 3 kernel configurations have no counters, 7.6 %" in status["reason"]
     assert "the longest is mul, grid 9x1x1, block 64x1x1: not profiled" in status["reason"]
 
 
 def test_the_kernels_of_nccl_are_left_out_and_lose_nothing(tmp_path):
-    status, tables = tables_of(capture(("ncclDevKernel_AllReduce_Sum_f32(ncclArgs)", 50_000, (8, 1, 1))), tmp_path)
+    status, tables = tables_of(
+        made_up_capture(("ncclDevKernel_AllReduce_Sum_f32(ncclArgs)", 50_000, (8, 1, 1))), tmp_path
+    )
     assert status["status"] == "complete" and status["warnings"] == []
     assert tables["counters"]["not_counted"].tolist() == [LEFT_OUT, ""]
 
 
 @pytest.fixture
 def run_folder(tmp_path):
-    """A function that writes what a run's stages leave; gives the status that its tables have."""
-    sqlite = capture(("add", 1000, (2, 1, 1))).write(tmp_path / "capture.sqlite")
+    """A function that writes the results of a run's counters and capture, and returns the status of its tables."""
+    sqlite = made_up_capture(("add", 1000, (2, 1, 1))).write(tmp_path / "capture.sqlite")
     write_specification(sqlite, CAPTURE["specification"])
     COUNTED.to_csv(tmp_path / "ncu.csv", index=False)
 
     def status(counters_changes=None, damaged=None, **capture_changes) -> dict:
-        own = {"files": {"ncu.csv": identity(tmp_path / "ncu.csv")}, "facts": {"ncu": "1", "roofs": ROOFS}}
-        facts = {"files": {"capture.sqlite": identity(sqlite)}, "facts": CAPTURE["facts"] | {"backend": "nsys"}}
-        (tmp_path / "counters.json").write_text(json.dumps(changed(CAPTURE | own, **(counters_changes or {}))))
-        (tmp_path / "capture.json").write_text(json.dumps(changed(CAPTURE | facts, **capture_changes)))
+        of_counters = {"files": {"ncu.csv": identity(tmp_path / "ncu.csv")}, "facts": {"ncu": "1", "roofs": ROOFS}}
+        of_capture = {"files": {"capture.sqlite": identity(sqlite)}, "facts": CAPTURE["facts"] | {"backend": "nsys"}}
+        (tmp_path / "counters.json").write_text(json.dumps(changed(CAPTURE | of_counters, **(counters_changes or {}))))
+        (tmp_path / "capture.json").write_text(json.dumps(changed(CAPTURE | of_capture, **capture_changes)))
         if damaged:
             (tmp_path / damaged).write_bytes((tmp_path / damaged).read_bytes()[:-1])
         return run_tables(read_result(tmp_path / "counters.json"), tmp_path)[0]
@@ -308,14 +314,14 @@ def test_counters_are_joined_to_the_capture_of_the_same_run_and_to_no_other(run_
 
 def test_the_rules_that_need_counters_say_what_they_find_in_a_table_of_their_own(run_folder, tmp_path):
     run_folder()
-    found = run_tables(read_result(tmp_path / "counters.json"), tmp_path)[1]["counter_findings"]
-    assert list(found.columns) == FINDINGS.names and found.empty  # no kernel there fills the GPU
+    table = run_tables(read_result(tmp_path / "counters.json"), tmp_path)[1]["counter_findings"]
+    assert list(table.columns) == FINDINGS.names and table.empty  # no kernel there fills the GPU
 
 
 def test_a_run_without_counters_has_the_same_columns_as_one_with_them(tmp_path):
-    made = tables_of(capture(("add", 1000, (2, 1, 1))), tmp_path)[1]
-    assert set(made) == {declared.name for declared in TABLES}
-    for name, table in ((declared.name, declared.empty()) for declared in TABLES):
-        assert list(made[name].columns) == list(table.columns)
-        numbers = [column for column in table if pd.api.types.is_numeric_dtype(table[column])]
-        assert [column for column in made[name] if pd.api.types.is_numeric_dtype(made[name][column])] == numbers
+    tables = tables_of(made_up_capture(("add", 1000, (2, 1, 1))), tmp_path)[1]
+    assert set(tables) == {declared.name for declared in TABLES}
+    for name, empty in ((declared.name, declared.empty()) for declared in TABLES):
+        assert list(tables[name].columns) == list(empty.columns)
+        numbers = [column for column in empty if pd.api.types.is_numeric_dtype(empty[column])]
+        assert [column for column in tables[name] if pd.api.types.is_numeric_dtype(tables[name][column])] == numbers

@@ -1,6 +1,7 @@
 """The history of a process's memory: read from disk, looked up by event, range and step, and by purpose.
 
-An event is one allocation or release; state n is what is live after event n, state -1 that before the first.
+An event is one allocation or release. State n is what is live after event n, so a range begins in the state before its
+first event.
 
 Parameters, gradients, optimizer state and data are known from what held an allocation at the end of the process. The
 rest follows from when it was made and freed: never freed, it is a workspace; made in a forward pass or loss and live
@@ -12,28 +13,20 @@ gathered parameters), unless something holds it at the end or it is a gradient.
 import gzip
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from cs336_model import ranges
-from cs336_model.program.memory.history import FailedAllocation
+from cs336_model.program.memory.history import FailedAllocation, RecordedRange
 from profile_grid.tables.names import MEASURE, STEP
 
 BLOCK = "block"
-
-
-@dataclass(frozen=True)
-class RangeSpan:
-    """One range: the events from `first_event` until before `end_event`."""
-
-    name: str
-    parent: int | None  # number of the enclosing range
-    first_event: int
-    end_event: int
+NO_RANGE_NUMBER = -1  # instead of the number of a range
 
 
 @dataclass(frozen=True)
@@ -43,11 +36,11 @@ class AllocationHistory:
     size_bytes: np.ndarray
     alloc_event: np.ndarray  # the event that allocated it
     free_event: np.ndarray  # the event that freed it; the number of events if it was never freed
-    range_number: np.ndarray  # of the innermost range; -1 for none
+    range_number: np.ndarray  # of the innermost range; NO_RANGE_NUMBER for none
     operator: list[str | None]  # None if unknown
     line: list[str | None]  # of Python, which called the operator; None if unknown
-    holder: list[str | None]  # what held it at the end, by its category; None if unknown
-    ranges: list[RangeSpan]
+    holder: list[str | None]  # the category of what held it at the end; None if unknown
+    ranges: list[RecordedRange]  # all closed: those that never were, after the last event
     time_us: np.ndarray  # by event
     counters: dict[str, int | None]
     not_seen: list[str]  # what this kind of recording cannot see
@@ -59,16 +52,25 @@ class AllocationHistory:
         return len(self.time_us)
 
     @cached_property
-    def paths(self) -> list[tuple[int, ...]]:
-        """For each range, the numbers of the open ranges, the outermost first, itself last."""
+    def _paths(self) -> list[tuple[int, ...]]:
+        """`path` by number."""
         paths: list[tuple[int, ...]] = []
         for number, span in enumerate(self.ranges):
-            paths.append((*(paths[span.parent] if span.parent is not None else ()), number))
+            paths.append((*(paths[span.enclosing] if span.enclosing is not None else ()), number))
         return paths
 
+    def path(self, number: int) -> tuple[int, ...]:
+        """The numbers of the ranges around a range, the outermost first, and its own; () for NO_RANGE_NUMBER."""
+        return () if number == NO_RANGE_NUMBER else self._paths[number]
+
     def names(self, number: int) -> list[str]:
-        """The names of the path of a range; [] outside of all."""
-        return [self.ranges[range_number].name for range_number in self.paths[number]] if number >= 0 else []
+        """The names of the path of a range."""
+        return [self.ranges[outer].name for outer in self.path(number)]
+
+    def names_in_step(self, number: int) -> list[str]:
+        """The names in the path of a range after its step: first the phase; [] for a step, and outside of steps."""
+        names = self.names(number)
+        return names[names.index(STEP) + 1 :] if STEP in names else []
 
     def live_at(self, state: int) -> np.ndarray:
         """Mask of the allocations that are live in this state."""
@@ -76,14 +78,11 @@ class AllocationHistory:
 
     def measured_steps(self) -> list[int]:
         """The numbers of the ranges of the measured steps, in their order."""
-        steps = [(number, span) for number, span in enumerate(self.ranges) if span.name == STEP]
-        return [
-            number for number, span in steps if span.parent is not None and self.ranges[span.parent].name == MEASURE
-        ]
+        return [number for number in range(len(self.ranges)) if self.names(number)[-2:] == [MEASURE, STEP]]
 
-    def phases_of(self, step: int) -> Iterator[tuple[str, RangeSpan]]:
+    def phases_of(self, step: int) -> Iterator[tuple[str, RecordedRange]]:
         """Name and range of every phase of a step, in their order."""
-        yield from ((span.name, span) for span in self.ranges if span.parent == step)
+        yield from ((span.name, span) for span in self.ranges if span.enclosing == step)
 
 
 def read_history(path: Path) -> AllocationHistory | None:
@@ -93,26 +92,30 @@ def read_history(path: Path) -> AllocationHistory | None:
 
 
 def history_of(record: dict) -> AllocationHistory:
-    """The history in a record of the measured program."""
-    event_count, columns, ranges = len(record["time_us"]), record["allocations"], record["ranges"]
-    spans = zip(ranges["name"], ranges["inside"], ranges["opened"], ranges["closed"], strict=True)
+    """The history in a record of the measured program, whose keys AllocatorRecording.as_record explains."""
+    event_count, columns = len(record["time_us"]), record["allocations"]
+    range_columns = (record["ranges"][key] for key in ("name", "inside", "opened", "closed"))
+    spans = [RecordedRange(*values) for values in zip(*range_columns, strict=True)]
     return AllocationHistory(
         size_bytes=np.array(columns["bytes"], dtype="int64"),
         alloc_event=np.array(columns["made"], dtype="int64"),
         free_event=np.array([event_count if event is None else event for event in columns["freed"]], dtype="int64"),
-        range_number=np.array([-1 if number is None else number for number in columns["range"]], dtype="int64"),
+        range_number=np.array([number_of(number) for number in columns["range"]], dtype="int64"),
         operator=columns["operator"],
         line=columns["line"],
         holder=columns["held"],
-        ranges=[
-            RangeSpan(name, parent, first, event_count if end is None else end) for name, parent, first, end in spans
-        ],
+        ranges=[replace(span, closed=event_count) if span.closed is None else span for span in spans],
         time_us=np.array(record["time_us"], dtype="float64"),
         counters=record["counters"],
         not_seen=record["cannot"],
         failed_allocation=record["unmet"] and FailedAllocation(**record["unmet"]),
         dtypes=record["dtypes"],
     )
+
+
+def number_of(recorded: int | None) -> int:
+    """The number of a range as a record has it, which is None for no range."""
+    return NO_RANGE_NUMBER if recorded is None else recorded
 
 
 class Category(StrEnum):
@@ -132,13 +135,23 @@ CATEGORIES = tuple(Category)
 ACTIVATION_PHASES = (ranges.FORWARD, ranges.LOSS)  # that allocate activations
 
 
+class Phase(NamedTuple):
+    """The phase of a range, and the backward pass of its step, if any."""
+
+    name: str
+    backward: RecordedRange | None
+
+
+NO_PHASE = Phase("", None)  # of what is not inside a step
+
+
 def categories_of(history: AllocationHistory) -> np.ndarray:
     """The index in CATEGORIES for each allocation."""
-    phases = phases_and_backward(history)
+    phases = phase_by_range(history)
     categories = []
     for allocation, holder in enumerate(history.holder):
-        phase, backward = phases.get(int(history.range_number[allocation]), ("", None))
-        category = Category(holder) if holder else _category_by_life(history, allocation, phase, backward)
+        phase = phases.get(int(history.range_number[allocation]), NO_PHASE)
+        category = Category(holder) if holder else _category_by_life(history, allocation, phase)
         categories.append(CATEGORIES.index(category))
     return np.array(categories, dtype="int64")
 
@@ -148,29 +161,28 @@ def category_names(categories: np.ndarray) -> list[str]:
     return [str(CATEGORIES[index]) for index in categories]
 
 
-def _category_by_life(history: AllocationHistory, allocation: int, phase: str, backward: RangeSpan | None) -> Category:
-    """The category of an allocation that nothing held at the end; `backward` is the backward pass of its step."""
-    free_event = history.free_event[allocation]
+def _category_by_life(history: AllocationHistory, allocation: int, phase: Phase) -> Category:
+    """The category of an allocation, made in this phase, that nothing held at the end."""
+    free_event, backward = history.free_event[allocation], phase.backward
     is_freed = free_event < history.event_count
-    outlives_backward = backward is not None and phase == ranges.BACKWARD and free_event >= backward.end_event
+    outlives_backward = backward is not None and phase.name == ranges.BACKWARD and free_event >= backward.closed
     if any(name.startswith(ranges.COMMUNICATION) for name in history.names(int(history.range_number[allocation]))):
         return Category.GRADIENTS if outlives_backward and is_freed else Category.COMMUNICATION
     if not is_freed:
         return Category.WORKSPACE
-    if backward is not None and phase in ACTIVATION_PHASES and free_event >= backward.first_event:
+    if backward is not None and phase.name in ACTIVATION_PHASES and free_event >= backward.opened:
         return Category.ACTIVATIONS
     return Category.GRADIENTS if outlives_backward else Category.TEMPORARY
 
 
-def phases_and_backward(history: AllocationHistory) -> dict[int, tuple[str, RangeSpan | None]]:
-    """For each range inside a step, by number: the name of its phase, and the backward pass of its step, if any."""
-    backward = {span.parent: span for span in history.ranges if span.name == ranges.BACKWARD}
+def phase_by_range(history: AllocationHistory) -> dict[int, Phase]:
+    """The phase of each range inside a step, by the number of the range."""
+    backward_by_step = {span.enclosing: span for span in history.ranges if span.name == ranges.BACKWARD}
     phases = {}
-    for number, path in enumerate(history.paths):
-        names = history.names(number)
-        if STEP in names[:-1]:
-            step_index = names.index(STEP)
-            phases[number] = (names[step_index + 1], backward.get(path[step_index]))
+    for number in range(len(history.ranges)):
+        if names := history.names_in_step(number):
+            step = history.path(number)[-1 - len(names)]
+            phases[number] = Phase(names[0], backward_by_step.get(step))
     return phases
 
 

@@ -17,12 +17,15 @@ from profile_grid.stages.memory import usage_tables
 from profile_grid.stages.memory.history import (
     ACTIVATION_PHASES,
     CATEGORIES,
+    NO_PHASE,
+    NO_RANGE_NUMBER,
     AllocationHistory,
     Category,
     categories_of,
     category_names,
     live_bytes,
-    phases_and_backward,
+    number_of,
+    phase_by_range,
     read_history,
 )
 from profile_grid.study import stages, table_spec
@@ -35,8 +38,8 @@ COUNTERS = ("requested_peak", "allocated_peak", "reserved_peak", "driver_used")
 def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> RunTables:
     """The status of a run's memory stage and its tables: of the first rank, but `memory_moments` of all. No tables
     unless every history is complete, except `memory_failed` if memory ran out."""
-    moments = []
-    for rank in reversed(range(len(result.facts.get("ranks") or [HISTORY]))):
+    moments, rank_count = [], len(result.facts.get("ranks") or [HISTORY])
+    for rank in reversed(range(rank_count)):  # the first comes last, since its tables are kept
         path = rank_path(folder / HISTORY, rank)
         if status := status_without_tables(result, path, "history"):
             failure = _failure(result, folder) if status["status"] == OUT_OF_MEMORY else {}
@@ -49,14 +52,15 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
 
 
 def tables_of_history(history: AllocationHistory, program: dict, rank: int = 0) -> RunTables:
-    """`run_tables` for a rank's history that is already read. It is complete if its replay reaches the peak of the
+    """The status and tables of one rank, from its history, which is complete if its replay reaches the peak of the
     allocator, to the byte."""
     categories = categories_of(history)
     live = live_bytes(history, categories)
     if reason := _reason_if_incomplete(history, live):
         return RunTables(tables_status(INCOMPLETE, reason), {})
     moments = usage_tables.moments_table(history, live).assign(rank=rank)
-    fullest = usage_tables.fullest_state(live, history.ranges[history.measured_steps()[-1]])
+    last_step = history.ranges[history.measured_steps()[-1]]
+    fullest = usage_tables.fullest_state(live, last_step.opened, last_step.closed)
     tables = {
         "memory_phases": usage_tables.phases_table(history, live),
         "memory_moments": moments[usage_tables.MEMORY_MOMENTS.names],
@@ -114,7 +118,7 @@ def failure_table(history: AllocationHistory, has_backward: bool) -> pd.DataFram
     if failed is None:
         return MEMORY_FAILED.empty()
     groups = usage_tables.largest_table(history, _categories_at(history, failed, has_backward), failed.event - 1)
-    phase, path = usage_tables.phase_and_range(history, -1 if failed.range is None else failed.range)
+    phase, path = usage_tables.phase_and_range(history, number_of(failed.range))
     table = groups.assign(
         requested_bytes=failed.requested_bytes, free_bytes=failed.free_bytes,
         in_phase=phase, in_range=path, live_bytes=int(groups["bytes"].sum()),
@@ -124,15 +128,15 @@ def failure_table(history: AllocationHistory, has_backward: bool) -> pd.DataFram
 
 def _categories_at(history: AllocationHistory, failed: FailedAllocation, has_backward: bool) -> list[str]:
     """The category of each allocation, as far as it is known at the moment of the failed request."""
-    categories, phases = category_names(categories_of(history)), phases_and_backward(history)
-    path = () if failed.range is None else history.paths[failed.range]
-    step = next((number for number in path if history.ranges[number].name == STEP), None)
+    categories, phases = category_names(categories_of(history)), phase_by_range(history)
+    path = history.path(number_of(failed.range))
+    unfinished_step = next((number for number in path if history.ranges[number].name == STEP), None)
     for allocation in np.flatnonzero([holder is None for holder in history.holder]):
         number = int(history.range_number[allocation])
-        if failed.range is None and number < 0:
+        if failed.range is None and number == NO_RANGE_NUMBER:
             categories[allocation] = BEING_MADE
-        elif number >= 0 and step is not None and step in history.paths[number]:
-            is_activation = has_backward and phases.get(number, ("",))[0] in ACTIVATION_PHASES
+        elif unfinished_step in history.path(number):
+            is_activation = has_backward and phases.get(number, NO_PHASE).name in ACTIVATION_PHASES
             categories[allocation] = str(Category.ACTIVATIONS if is_activation else Category.TEMPORARY)
     return categories
 
@@ -159,41 +163,43 @@ def blocks_table(history: AllocationHistory, categories: np.ndarray, live: np.nd
     """One row per block in the last measured step. What its backward pass does to memory is only known if each block
     has one range there: those of a recomputed block are split."""
     step = history.measured_steps()[-1]
-    forward, backward = (usage_tables.blocks_of(history, step, phase) for phase in (ranges.FORWARD, ranges.BACKWARD))
+    forward = usage_tables.block_by_range(history, step, ranges.FORWARD)
+    backward_ranges = list(usage_tables.block_by_range(history, step, ranges.BACKWARD))
+    backward = {number: block for block, number in enumerate(reversed(backward_ranges))}  # from the last block
     saved = _bytes_by_block(history, forward, categories == CATEGORIES.index(Category.ACTIVATIONS))
     gradients = _bytes_by_block(history, backward, categories == CATEGORIES.index(Category.GRADIENTS))
     residual = _residual_bytes(history, forward)
     total, rows = live.sum(axis=1), []
-    backward_spans = [history.ranges[number] for number in reversed(backward)]  # the last block has the first range
+    span_by_block = {block: history.ranges[number] for number, block in backward.items()}
     has_backward = any(name == ranges.BACKWARD for name, _ in history.phases_of(step))
-    is_known = len(backward_spans) == len(forward)
+    is_known = len(backward) == len(forward)
     for block in forward.values():
         gradient_bytes = change_bytes = None
         if is_known:
-            span = backward_spans[block]
-            change_bytes = int(total[span.end_event - 1] - total[span.first_event - 1])
-            gradient_bytes = gradients.get(len(forward) - 1 - block, 0)
+            span = span_by_block[block]
+            change_bytes = int(total[span.closed - 1] - total[span.opened - 1])
+            gradient_bytes = gradients.get(block, 0)
         saved_bytes = saved.get(block, 0) if has_backward else None
         rows.append((block, saved_bytes, gradient_bytes, change_bytes, residual.get(block)))
     return MEMORY_BLOCKS.table(rows, of_a_run=True)
 
 
 def _bytes_by_block(history: AllocationHistory, blocks: dict[int, int], mask: np.ndarray) -> dict[int, int]:
-    """The bytes of these allocations by block."""
-    total: dict[int, int] = {}
+    """The bytes of the allocations of a mask by block; `blocks` is a `block_by_range`."""
+    byte_counts: dict[int, int] = {}
     for allocation in np.flatnonzero(mask):
         block = usage_tables.block_of(history, int(history.range_number[allocation]), blocks)
-        total[block] = total.get(block, 0) + int(history.size_bytes[allocation])
-    return total
+        byte_counts[block] = byte_counts.get(block, 0) + int(history.size_bytes[allocation])
+    return byte_counts
 
 
 def _residual_bytes(history: AllocationHistory, blocks: dict[int, int]) -> dict[int, int]:
     """The size of the largest tensor that the range `residual` of each block makes: an activation of its stream."""
     largest: dict[int, int] = {}
-    for allocation in np.flatnonzero(history.range_number >= 0):
+    for allocation in np.flatnonzero(history.range_number != NO_RANGE_NUMBER):
         number = int(history.range_number[allocation])
         block = usage_tables.block_of(history, number, blocks)
-        if block >= 0 and history.ranges[number].name == ranges.RESIDUAL:
+        if block != usage_tables.NO_BLOCK and history.ranges[number].name == ranges.RESIDUAL:
             largest[block] = max(largest.get(block, 0), int(history.size_bytes[allocation]))
     return largest
 

@@ -12,7 +12,6 @@ import pytest
 from profile_grid.results.capture_identity import identity
 from profile_grid.stages.memory.history import (
     CATEGORIES,
-    RangeSpan,
     categories_of,
     category_names,
     history_of,
@@ -30,37 +29,37 @@ from tests.default_values import DEFAULT_VALUES
 from tests.profile_grid.made_up_history import EVENTS, made_up_history, made_up_record
 from tests.profile_grid.made_up_results import as_written
 
-OTHERS_MODEL = {"constructor": "theirs:Model", "dimensions": {"mode": "train_step", **DEFAULT_VALUES}}
+CUSTOM_MODEL = {"constructor": "theirs:Model", "dimensions": {"mode": "train_step", **DEFAULT_VALUES}}
 
 
-def tables(peak: int = 600) -> tuple[dict, dict[str, pd.DataFrame]]:
+def made_up_tables(peak: int = 600) -> tuple[dict, dict[str, pd.DataFrame]]:
     history = made_up_history()
-    return tables_of_history(replace(history, counters=history.counters | {"requested_peak": peak}), OTHERS_MODEL)
+    return tables_of_history(replace(history, counters=history.counters | {"requested_peak": peak}), CUSTOM_MODEL)
 
 
-def of_phase(found: pd.DataFrame, phase: str) -> dict[str, int]:
-    rows = found[(found["phase"] == phase) & (found["bytes"] > 0)]
+def bytes_by_category(memory_phases: pd.DataFrame, phase: str) -> dict[str, int]:
+    rows = memory_phases[(memory_phases["phase"] == phase) & (memory_phases["bytes"] > 0)]
     return dict(zip(rows["category"], rows["bytes"], strict=True))
 
 
 def test_every_allocation_has_the_category_that_its_holder_or_its_life_tells():
     history = made_up_history()
-    found = [CATEGORIES[number] for number in categories_of(history)]
-    assert found == [
+    categories = [CATEGORIES[number] for number in categories_of(history)]
+    assert categories == [
         "parameters", "temporary", "optimizer state", "data", "activations", "temporary", "activations", "data",
         "temporary", "workspace", "gradients", "temporary",
     ]  # fmt: skip
 
 
 def test_every_phase_shows_its_fullest_moment_by_category():
-    status, made = tables()
+    status, tables = made_up_tables()
     assert status["status"] == "complete"
-    found = made["memory_phases"]
+    phases = tables["memory_phases"]
     always = {"parameters": 100, "optimizer state": 200, "data": 8}
-    assert of_phase(found, "forward") == always | {"activations": 50}  # later than the 40 with the sum
+    assert bytes_by_category(phases, "forward") == always | {"activations": 50}  # later than the 40 with the sum
     backward = {"data": 12, "activations": 50, "temporary": 40, "workspace": 16, "gradients": 100}
-    assert of_phase(found, "backward") == of_phase(found, "step") == always | backward
-    assert of_phase(found, "process") == {"parameters": 100, "temporary": 500}  # before there is any step
+    assert bytes_by_category(phases, "backward") == bytes_by_category(phases, "step") == always | backward
+    assert bytes_by_category(phases, "process") == {"parameters": 100, "temporary": 500}  # before there is any step
 
 
 TWO_STEPS = """
@@ -91,19 +90,19 @@ TWO_STEPS = """
 def test_the_gradients_of_a_step_that_is_not_the_last_are_told_by_their_life():
     history = made_up_history(TWO_STEPS)
     assert history.holder == [None, None, None, "gradients"]
-    found = [str(CATEGORIES[number]) for number in categories_of(history)]
-    assert found == ["activations", "gradients", "activations", "gradients"]
+    categories = [str(CATEGORIES[number]) for number in categories_of(history)]
+    assert categories == ["activations", "gradients", "activations", "gradients"]
 
 
 def test_a_replay_that_does_not_reach_what_the_allocator_counted_gives_no_figures():
-    status, made = tables(peak=700)
+    status, tables = made_up_tables(peak=700)
     assert status["status"] == "incomplete"
     assert status["reason"].startswith("the replay of its allocations reaches 600 bytes, the allocator counted 700")
-    assert all(table.empty for table in made.values())
+    assert all(table.empty for table in tables.values())
 
 
 def test_what_is_kept_stands_by_part_and_block():
-    kept = tables()[1]["memory_activations"]
+    kept = made_up_tables()[1]["memory_activations"]
     assert kept.values.tolist() == [
         ["computing softmax", 0, "aten::exp", "model.py:7", 30, 1], ["head", -1, "aten::mm", "", 20, 1],
     ]  # fmt: skip
@@ -111,9 +110,10 @@ def test_what_is_kept_stands_by_part_and_block():
 
 def test_the_largest_allocations_at_the_peak_are_told_with_range_and_operator_and_the_rest_by_category():
     history = made_up_history()
-    backward = next(one for one in history.ranges if one.name == "backward")
-    category = categories_of(history)
-    table = largest_table(history, category_names(category), fullest_state(live_bytes(history, category), backward))
+    backward = next(span for span in history.ranges if span.name == "backward")
+    categories = categories_of(history)
+    state = fullest_state(live_bytes(history, categories), backward.opened, backward.closed)
+    table = largest_table(history, category_names(categories), state)
     first = table.iloc[0].tolist()
     assert first == ["optimizer state", "(outside)", "", "", "", 200, 1, 200]
     scores = table[table["operator"] == "aten::exp"].iloc[0]
@@ -145,22 +145,23 @@ def test_a_timeline_keeps_the_fullest_moment_however_many_there_are():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_live_bytes_and_fullest_moments_are_those_of_a_walk_over_the_events(seed):
-    chance, lines, live, walked = random.Random(seed), ["( measure", "( step", "( forward"], {}, []
+    generator, lines = random.Random(seed), ["( measure", "( step", "( forward"]
+    live_sizes, expected_bytes = {}, []
     for number in range(120):
-        if live and chance.random() < 0.45:
-            name = chance.choice(list(live))
-            live.pop(name)
+        if live_sizes and generator.random() < 0.45:
+            name = generator.choice(list(live_sizes))
+            live_sizes.pop(name)
             lines.append(f"-{name}")
         else:
-            live[f"t{number}"] = chance.randrange(1, 1000)
-            lines.append(f"+t{number} {live[f't{number}']}")
-        walked.append(sum(live.values()))
+            live_sizes[f"t{number}"] = generator.randrange(1, 1000)
+            lines.append(f"+t{number} {live_sizes[f't{number}']}")
+        expected_bytes.append(sum(live_sizes.values()))
     history = made_up_history("\n".join([*lines, ")", ")", ")"]))
-    found = live_bytes(history, categories_of(history))
-    assert found.sum(axis=1).tolist() == walked
-    begin, end = sorted(chance.sample(range(1, 120), 2))
-    state = fullest_state(found, RangeSpan("some", None, begin, end))
-    assert walked[state] == max(walked[begin - 1 : end])
+    live = live_bytes(history, categories_of(history))
+    assert live.sum(axis=1).tolist() == expected_bytes
+    begin, end = sorted(generator.sample(range(1, 120), 2))
+    state = fullest_state(live, begin, end)
+    assert expected_bytes[state] == max(expected_bytes[begin - 1 : end])
 
 
 FAILED_IN_BACKWARD = """
@@ -191,21 +192,21 @@ FAILED_IN_BACKWARD = """
 """
 
 
-def failed(text: str, event: int, inside: int | None, held: dict[str, str]) -> dict:
-    """The record of a process whose request of 500 bytes in a range was not met behind so many events."""
-    unmet = {"event": event, "requested_bytes": 500, "free_bytes": 30, "range": inside}
+def failed_record(text: str, event: int, range_number: int | None, held: dict[str, str]) -> dict:
+    """The record of a process in which a request of 500 bytes, in this range, fails after so many events."""
+    unmet = {"event": event, "requested_bytes": 500, "free_bytes": 30, "range": range_number}
     record = made_up_record(text, held)
-    live = [0]
+    live_sums = [0]
     for number in range(len(record["time_us"])):
         made, freed = (record["allocations"][name] for name in ("made", "freed"))
         change = sum(size for size, at in zip(record["allocations"]["bytes"], made, strict=True) if at == number)
         change -= sum(size for size, at in zip(record["allocations"]["bytes"], freed, strict=True) if at == number)
-        live.append(live[-1] + change)
-    return record | {"unmet": unmet, "counters": record["counters"] | {"requested_peak": max(live)}}
+        live_sums.append(live_sums[-1] + change)
+    return record | {"unmet": unmet, "counters": record["counters"] | {"requested_peak": max(live_sums)}}
 
 
 def test_where_memory_runs_out_what_was_live_then_is_told_and_not_what_the_error_freed():
-    history = history_of(failed(FAILED_IN_BACKWARD, 6, 7, {"weight": "parameters"}))
+    history = history_of(failed_record(FAILED_IN_BACKWARD, 6, 7, {"weight": "parameters"}))
     assert history.ranges[7].name == "backward"
     table = failure_table(history, has_backward=True).set_index("category")
     assert table["bytes"].to_dict() == {"parameters": 100, "activations": 60, "temporary": 40, "workspace": 16}
@@ -217,7 +218,7 @@ def test_where_memory_runs_out_what_was_live_then_is_told_and_not_what_the_error
 
 def test_memory_that_runs_out_before_there_is_a_model_is_full_of_what_was_being_made():
     table = failure_table(
-        history_of(failed("+weight 100\n+other 300\n-other\n-weight\n", 2, None, {})), has_backward=True
+        history_of(failed_record("+weight 100\n+other 300\n-other\n-weight\n", 2, None, {})), has_backward=True
     )
     assert table[["category", "in_phase", "bytes"]].values.tolist() == [
         ["being made", "(outside)", 300], ["being made", "(outside)", 100],
@@ -225,11 +226,11 @@ def test_memory_that_runs_out_before_there_is_a_model_is_full_of_what_was_being_
 
 
 def test_a_run_that_runs_out_of_memory_tells_of_that_alone_and_a_broken_history_of_nothing(tmp_path):
-    record = failed(FAILED_IN_BACKWARD, 6, 7, {"weight": "parameters"})
+    record = failed_record(FAILED_IN_BACKWARD, 6, 7, {"weight": "parameters"})
     result = result_of(tmp_path, gzip.compress(json.dumps(record).encode()), "out_of_memory")
-    status, made = run_tables(result, tmp_path)
-    assert status["status"] == "out_of_memory" and len(made["memory_failed"]) == 4
-    assert list(made) == ["memory_failed"]
+    status, tables = run_tables(result, tmp_path)
+    assert status["status"] == "out_of_memory" and len(tables["memory_failed"]) == 4
+    assert list(tables) == ["memory_failed"]
     record["counters"]["requested_peak"] += 1
     result = result_of(tmp_path, gzip.compress(json.dumps(record).encode()), "out_of_memory")
     assert run_tables(result, tmp_path)[1] == {}
@@ -239,36 +240,39 @@ def result_of(folder, content: bytes, status: str = "complete") -> SimpleNamespa
     (folder / "memory_history.json.gz").write_bytes(content)
     name = "memory_history.json.gz"
     files = {name: SimpleNamespace(**identity(folder / name))}
-    program = SimpleNamespace(spec=OTHERS_MODEL)
+    program = SimpleNamespace(spec=CUSTOM_MODEL)
     return SimpleNamespace(status=status, reason="no memory", files=files, program=program, specification={}, facts={})
 
 
 def test_the_tables_of_a_run_come_from_its_own_file_and_from_no_other(tmp_path):
     result = result_of(tmp_path, gzip.compress(json.dumps(made_up_record()).encode()))
-    status, made = run_tables(result, tmp_path)
-    assert status["status"] == "complete" and len(made["memory_totals"]) == 1
+    status, tables = run_tables(result, tmp_path)
+    assert status["status"] == "complete" and len(tables["memory_totals"]) == 1
     (tmp_path / "memory_history.json.gz").write_bytes(gzip.compress(b"null"))
-    status, made = run_tables(result, tmp_path)
+    status, tables = run_tables(result, tmp_path)
     assert status["status"] == "incomplete" and "it is not the history of this run" in status["reason"]
-    assert made == {}
+    assert tables == {}
 
 
 def test_a_run_without_a_history_has_no_tables_and_tables_have_the_declared_dtypes(tmp_path):
     result = result_of(tmp_path, gzip.compress(b"null"), status="out_of_memory")
-    status, made = run_tables(result, tmp_path)
-    assert (status["status"], status["reason"], made) == ("out_of_memory", "no memory", {})
-    for name, table in tables()[1].items():
+    status, tables = run_tables(result, tmp_path)
+    assert (status["status"], status["reason"], tables) == ("out_of_memory", "no memory", {})
+    for name, table in made_up_tables()[1].items():
         (declared,) = (declared for declared in TABLES if declared.name == name)
         assert as_written(table) == as_written(declared.empty()), name
 
 
 def test_moments_have_what_is_live_then_and_at_the_fullest_moment_since_the_one_before():
-    table = tables()[1]["memory_moments"].set_index(["moment", "category"])
-    then, before = table["bytes"], table["peak_bytes"]
-    assert then["initialised"].sum() == 308 and before["initialised"].sum() == 600  # a scratch of 500 is gone
-    assert (then["before the optimizer", "activations"], before["before the optimizer", "activations"]) == (20, 50)
-    assert then["before the optimizer", "gradients"] == then["after the optimizer", "gradients"] == 100
-    assert before["after the optimizer", "temporary"] == 25 and then["after the optimizer", "temporary"] == 0
+    table = made_up_tables()[1]["memory_moments"].set_index(["moment", "category"])
+    at_moment, at_peak = table["bytes"], table["peak_bytes"]
+    assert at_moment["initialised"].sum() == 308 and at_peak["initialised"].sum() == 600  # a scratch of 500 is gone
+    assert (at_moment["before the optimizer", "activations"], at_peak["before the optimizer", "activations"]) == (
+        20,
+        50,
+    )
+    assert at_moment["before the optimizer", "gradients"] == at_moment["after the optimizer", "gradients"] == 100
+    assert at_peak["after the optimizer", "temporary"] == 25 and at_moment["after the optimizer", "temporary"] == 0
 
 
 def test_of_several_ranks_every_one_has_its_moments_and_the_first_all_other_tables(tmp_path):
@@ -277,13 +281,13 @@ def test_of_several_ranks_every_one_has_its_moments_and_the_first_all_other_tabl
     other.write_bytes(gzip.compress(json.dumps(made_up_record(EVENTS.replace("moments 200", "moments 100"))).encode()))
     result.files[other.name] = SimpleNamespace(**identity(other))
     result.facts["ranks"] = [{"rank": 0}, {"rank": 1}]
-    status, made = run_tables(result, tmp_path)
-    assert status["status"] == "complete" and len(made["memory_totals"]) == 1
-    state = made["memory_moments"].query("category == 'optimizer state' and moment == 'initialised'")
+    status, tables = run_tables(result, tmp_path)
+    assert status["status"] == "complete" and len(tables["memory_totals"]) == 1
+    state = tables["memory_moments"].query("category == 'optimizer state' and moment == 'initialised'")
     assert state[["rank", "bytes"]].values.tolist() == [[0, 200], [1, 100]]
     other.unlink()
-    status, made = run_tables(result, tmp_path)
-    assert (status["status"], made) == ("incomplete", {})
+    status, tables = run_tables(result, tmp_path)
+    assert (status["status"], tables) == ("incomplete", {})
 
 
 def test_what_a_range_of_communication_makes_is_communication_unless_it_becomes_a_gradient():
@@ -305,8 +309,8 @@ def test_what_a_range_of_communication_makes_is_communication_unless_it_becomes_
 -part
 )
 """
-    found = [str(CATEGORIES[number]) for number in categories_of(made_up_history(text))]
-    assert found == ["communication", "gradients"]
+    categories = [str(CATEGORIES[number]) for number in categories_of(made_up_history(text))]
+    assert categories == ["communication", "gradients"]
 
 
 TWO_BLOCKS = """
@@ -342,8 +346,8 @@ TWO_BLOCKS = """
 def test_each_block_has_what_it_kept_its_gradients_and_the_change_in_its_backward_pass():
     held = {"gradient_of_first": "gradients", "gradient_of_second": "gradients"}
     history = history_of(made_up_record(TWO_BLOCKS, held))
-    category = categories_of(history)
-    table = blocks_table(history, category, live_bytes(history, category))
+    categories = categories_of(history)
+    table = blocks_table(history, categories, live_bytes(history, categories))
     assert table.values.tolist() == [[0, 30, 9, 9 - 30, 30], [1, 50, 7, 7 - 50, 50]]
 
 
@@ -351,7 +355,7 @@ def test_ranges_of_a_recomputed_block_are_split_so_its_change_is_not_known():
     again = "+gradient_of_second 7 aten::mm\n"
     text = TWO_BLOCKS.replace(again, f")\n( recomputation\n( block\n+again 5\n-again\n)\n)\n( block\n{again}")
     history = history_of(made_up_record(text, {}))
-    category = categories_of(history)
-    table = blocks_table(history, category, live_bytes(history, category))
+    categories = categories_of(history)
+    table = blocks_table(history, categories, live_bytes(history, categories))
     assert table["saved_bytes"].tolist() == [30, 50]
     assert table[["gradient_bytes", "backward_change_bytes"]].isna().all(axis=None)

@@ -7,11 +7,12 @@ import pandas as pd
 
 from cs336_model import ranges
 from kernel_tables.attribution.path_text import as_path
-from profile_grid.stages.memory.history import BLOCK, CATEGORIES, AllocationHistory, Category, RangeSpan
+from profile_grid.stages.memory.history import BLOCK, CATEGORIES, AllocationHistory, Category
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.names import NO_RANGE, OPTIMIZER, OUTSIDE, STEP, WHOLE_STEP
 
-WHOLE_PROCESS = "process"
+WHOLE_PROCESS, NO_STEP = "process", -1  # phase and step of a row on the entire process
+NO_BLOCK = -1  # number of the block of what is outside of all
 INITIALISED, BEFORE_OPTIMIZER, AFTER_OPTIMIZER = "initialised", "before the optimizer", "after the optimizer"
 MAX_MOMENTS = 400  # of a timeline
 MAX_GROUPS = 20  # of allocations, besides the smaller ones
@@ -26,8 +27,8 @@ def phases_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
     rows = []
     for number, step in enumerate(history.measured_steps()):
         for name, span in ((WHOLE_STEP, history.ranges[step]), *history.phases_of(step)):
-            rows += _rows_at(live, fullest_state(live, span), number, name)
-    rows += _rows_at(live, int(live.sum(axis=1).argmax()), -1, WHOLE_PROCESS) if len(live) else []
+            rows += _rows_at(live, fullest_state(live, span.opened, span.closed), number, name)
+    rows += _rows_at(live, int(live.sum(axis=1).argmax()), NO_STEP, WHOLE_PROCESS) if len(live) else []
     return pd.DataFrame(rows, columns=MEMORY_PHASES.names)
 
 
@@ -36,25 +37,25 @@ def moments_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
     step; with the fullest moment until then: of initialisation, of the step, of the optimizer."""
     step = history.measured_steps()[-1]
     first_step = next(span for span in history.ranges if span.name == STEP)
-    spans = {INITIALISED: RangeSpan("", None, 0, first_step.first_event)}
+    events_until = {INITIALISED: (0, first_step.opened)}  # (first, end) of the events that lead to each moment
     if optimizer := dict(history.phases_of(step)).get(OPTIMIZER):
-        before = RangeSpan("", None, history.ranges[step].first_event, optimizer.first_event)
-        spans |= {BEFORE_OPTIMIZER: before, AFTER_OPTIMIZER: optimizer}
-    rows = [
-        (moment, str(name), int(live[span.end_event - 1, index]), int(live[fullest_state(live, span), index]))
-        for moment, span in spans.items()
-        for index, name in enumerate(CATEGORIES)
-    ]
+        events_until[BEFORE_OPTIMIZER] = (history.ranges[step].opened, optimizer.opened)
+        events_until[AFTER_OPTIMIZER] = (optimizer.opened, optimizer.closed)
+    rows = []
+    for moment, (first_event, end_event) in events_until.items():
+        at_moment, at_peak = live[end_event - 1], live[fullest_state(live, first_event, end_event)]
+        rows += [(moment, str(name), int(at_moment[i]), int(at_peak[i])) for i, name in enumerate(CATEGORIES)]
     return pd.DataFrame(rows, columns=["moment", "category", "bytes", "peak_bytes"])
 
 
-def fullest_state(live: np.ndarray, span: RangeSpan) -> int:
-    """The first state of a range in which most bytes are live, beginning with the state before its first event."""
-    first = max(span.first_event - 1, 0)
-    return first + int(live[first : max(span.end_event, first + 1)].sum(axis=1).argmax())
+def fullest_state(live: np.ndarray, first_event: int, end_event: int) -> int:
+    """The first state in which most bytes are live, of the states from before the first event until before the end."""
+    first = max(first_event - 1, 0)
+    return first + int(live[first : max(end_event, first + 1)].sum(axis=1).argmax())
 
 
 def _rows_at(live: np.ndarray, state: int, step: int, phase: str) -> list[tuple]:
+    """The rows of `phases_table` for a state, one per category."""
     return [(step, phase, str(name), int(live[state, index])) for index, name in enumerate(CATEGORIES)]
 
 
@@ -62,10 +63,10 @@ def activations_table(history: AllocationHistory, categories: np.ndarray) -> pd.
     """One row per part of the model, block, operator and line: the memory that the last measured step keeps for its
     backward pass."""
     step = history.measured_steps()[-1]
-    blocks, rows = blocks_of(history, step, ranges.FORWARD), []
+    blocks, rows = block_by_range(history, step, ranges.FORWARD), []
     for allocation in np.flatnonzero(categories == CATEGORIES.index(Category.ACTIVATIONS)):
         number = history.range_number[allocation]
-        if step in history.paths[number]:
+        if step in history.path(number):
             operator, line = history.operator[allocation] or "", history.line[allocation] or ""
             part, block = _part(history, number), block_of(history, number, blocks)
             rows.append((part, block, operator, line, history.size_bytes[allocation]))
@@ -74,12 +75,12 @@ def activations_table(history: AllocationHistory, categories: np.ndarray) -> pd.
     return table.groupby(keys, sort=False)["size"].agg(bytes="sum", allocations="count").reset_index()
 
 
-def blocks_of(history: AllocationHistory, step: int, phase: str) -> dict[int, int]:
-    """{number of a block's range in a phase of a step: 0, 1, 2 ... in the order in which they open}; without those that
-    recompute."""
+def block_by_range(history: AllocationHistory, step: int, phase: str) -> dict[int, int]:
+    """The blocks in a phase of a step, counted from 0 in the order in which they open, by the number of their range;
+    without those that recompute."""
     blocks: dict[int, int] = {}
     for number, span in enumerate(history.ranges):
-        if span.name == BLOCK and step in history.paths[number]:
+        if span.name == BLOCK and step in history.path(number):
             names = history.names(number)
             if phase in names and ranges.RECOMPUTATION not in names:
                 blocks[number] = len(blocks)
@@ -87,25 +88,25 @@ def blocks_of(history: AllocationHistory, step: int, phase: str) -> dict[int, in
 
 
 def block_of(history: AllocationHistory, number: int, blocks: dict[int, int]) -> int:
-    """The block that contains the range with this number; -1 outside of all."""
-    return next((blocks[outer] for outer in history.paths[number] if outer in blocks), -1) if number >= 0 else -1
+    """The block, one of `block_by_range`, that contains the range with this number; NO_BLOCK outside of all."""
+    return next((blocks[outer] for outer in history.path(number) if outer in blocks), NO_BLOCK)
 
 
 def _part(history: AllocationHistory, number: int) -> str:
     """The name of a range inside a phase; NO_RANGE for the phase itself."""
-    names = history.names(number)
-    names_in_phase = names[names.index(STEP) + 2 :]
-    return names_in_phase[-1] if names_in_phase else NO_RANGE
+    phase_and_inner_names = history.names_in_step(number)
+    return phase_and_inner_names[-1] if len(phase_and_inner_names) > 1 else NO_RANGE
 
 
-def largest_table(history: AllocationHistory, categories: Sequence[str], state: int) -> pd.DataFrame:
+def largest_table(history: AllocationHistory, category_by_allocation: Sequence[str], state: int) -> pd.DataFrame:
     """The largest groups of allocations that are live in a state, equal in KEY_COLUMNS; the others as one row per
-    category. `categories` has the name of the category of every allocation."""
+    category."""
     rows = []
     for allocation in np.flatnonzero(history.live_at(state)):
         phase, path = phase_and_range(history, history.range_number[allocation])
         operator, line = history.operator[allocation] or "", history.line[allocation] or ""
-        rows.append((str(categories[allocation]), phase, path, operator, line, int(history.size_bytes[allocation])))
+        category, size_bytes = str(category_by_allocation[allocation]), int(history.size_bytes[allocation])
+        rows.append((category, phase, path, operator, line, size_bytes))
     table = pd.DataFrame(rows, columns=KEY_COLUMNS)
     table = table.groupby(KEY_COLUMNS, sort=False, dropna=False).size().reset_index(name="allocations")
     table = table.assign(bytes=table["each_bytes"] * table["allocations"])
@@ -117,22 +118,21 @@ def largest_table(history: AllocationHistory, categories: Sequence[str], state: 
 
 
 def phase_and_range(history: AllocationHistory, number: int) -> tuple[str, str]:
-    """The phase of a range, (outside) of all steps, and the ranges inside the phase, itself last."""
-    names = history.names(number)
-    names_in_step = names[names.index(STEP) + 1 :] if STEP in names else []
-    return names_in_step[0] if names_in_step else OUTSIDE, as_path(names_in_step[1:])
+    """(phase of a range, OUTSIDE without one; path inside the phase)."""
+    names = history.names_in_step(number)
+    return names[0] if names else OUTSIDE, as_path(names[1:])
 
 
 def timeline_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
     """The last measured step in at most MAX_MOMENTS moments, each the fullest of its slice of the events."""
     number = history.measured_steps()[-1]
     step, phases, total = history.ranges[number], list(history.phases_of(number)), live.sum(axis=1)
-    states = np.arange(max(step.first_event - 1, 0), step.end_event)
+    states = np.arange(max(step.opened - 1, 0), step.closed)
     rows = []
-    for moment, part in enumerate(np.array_split(states, min(MAX_MOMENTS, len(states)))):
-        state = part[total[part].argmax()]
+    for moment, slice_states in enumerate(np.array_split(states, min(MAX_MOMENTS, len(states)))):
+        state = slice_states[total[slice_states].argmax()]
         since_ms = (history.time_us[state] - history.time_us[states[0]]) / 1e3
-        phase = next((name for name, span in phases if span.first_event <= state < span.end_event), OUTSIDE)
+        phase = next((name for name, span in phases if span.opened <= state < span.closed), OUTSIDE)
         rows.append((moment, since_ms, phase, *live[state].tolist(), int(total[state])))
     return pd.DataFrame(rows, columns=MEMORY_TIMELINE.names)
 

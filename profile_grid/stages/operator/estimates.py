@@ -5,21 +5,22 @@ A context length whose tensors do not fit ends at once, as a result.
 
 from collections.abc import Mapping
 
-from cs336_model.arithmetic.memory import ELEMENT_BYTES
+from cs336_model.arithmetic.memory import ELEMENT_BYTES, MATH
 from cs336_model.program.variants.values import EAGER, NOT_COMPILED
 from profile_grid.gpu_peaks import Peaks
 
 COMPILED = "compiled"
-WRITTEN_OUT = (EAGER, "math", COMPILED)
-# of fused attention: FLOPs of both passes ÷ those of the forward pass; the share of the peak that flash reaches on an
-# H200 in bf16
-FUSED_FORWARDS, FUSED_SHARE_OF_PEAK = 3.5, 0.25
-# Measured on an H200 with head sizes 16 to 128, in fp32 and in types of two bytes: bytes per score that the GPU could
-# move in the time of both passes, and bytes per score at the peak (saved scores and their gradients)
-BYTES_PER_SCORE = {EAGER: (290, 245), "math": (290, 245), COMPILED: (130, 40)}
-PEAK_BYTES_PER_SCORE = {EAGER: (24, 24), "math": (24, 24), COMPILED: (12, 4)}
+# Measured on an H200 with head sizes 16 to 128, by bytes of an element and variant that has all scores in memory: bytes
+# per score that the GPU could move in the time of both passes, and bytes per score at the peak (saved scores and their
+# gradients)
+BYTES_PER_SCORE = {4: {EAGER: 290, MATH: 290, COMPILED: 130}, 2: {EAGER: 245, MATH: 245, COMPILED: 40}}
+PEAK_BYTES_PER_SCORE = {4: {EAGER: 24, MATH: 24, COMPILED: 12}, 2: {EAGER: 24, MATH: 24, COMPILED: 4}}
+# of fused attention, which has no scores in memory
+FUSED_FORWARDS = 3.5  # FLOPs of both passes ÷ those of the forward pass
+FUSED_SHARE_OF_PEAK = 0.25  # that flash reaches on an H200 in bf16
 TENSORS = 10  # of batch × context × head size: queries, keys, values, output, their gradients and copies
-# forward pass, both, and backward pass, which counts twice: each call of it needs a forward pass first
+# single calls are timed of the forward pass, of both, and of the backward pass, which counts twice: each of its calls
+# needs a forward pass first
 BENCHES = 4
 MIN_BENCH_CALLS = 3 * BENCHES
 MIN_PASSES_S = 1e-3  # of a forward and a backward pass: the time to launch them
@@ -33,7 +34,7 @@ def needed_bytes(program: Mapping) -> int:
 def seconds(program: Mapping, peaks: Peaks | None, memory_bytes: int | None) -> float:
     """Seconds of all passes of a run on a GPU with these peaks (0 if unknown), at contexts that fit into its memory."""
     dimensions, bench_s = program["dimensions"], program.get("bench_s", 0)
-    passes = 1 + program["warmup_passes"] + program["measured_passes"]
+    passes = 1 + program["warmup_passes"] + program["measured_passes"]  # the first compiles
     total_s = 0.0
     for context_length in program["context_lengths"]:
         if memory_bytes is None or _peak_bytes(dimensions, context_length) <= memory_bytes:
@@ -46,30 +47,31 @@ def _peak_bytes(dimensions: Mapping, context_length: int) -> int:
     """Approximate bytes of the tensors of one cell at its peak, in the backward pass."""
     elements = TENSORS * dimensions["batch_size"] * context_length * dimensions["head_dim"]
     mask_bytes = context_length**2 if _variant(dimensions) in (EAGER, COMPILED) else 0
-    score_bytes = _by_precision(PEAK_BYTES_PER_SCORE, dimensions) * _scores(dimensions, context_length)
+    score_bytes = _per_score(PEAK_BYTES_PER_SCORE, dimensions) * _scores(dimensions, context_length)
     return elements * ELEMENT_BYTES[dimensions["precision"]] + mask_bytes + score_bytes
 
 
 def _pass_seconds(dimensions: Mapping, context_length: int, peaks: Peaks | None) -> float:
     """Seconds of a forward and a backward pass; 0 without a known peak."""
-    rate, scores = peaks and peaks.flop_per_s(dimensions["precision"]), _scores(dimensions, context_length)
-    if not rate:
+    flop_per_s, scores = peaks and peaks.flop_per_s(dimensions["precision"]), _scores(dimensions, context_length)
+    if not flop_per_s:
         return 0.0
-    if _variant(dimensions) in WRITTEN_OUT:
-        return max(MIN_PASSES_S, _by_precision(BYTES_PER_SCORE, dimensions) * scores / peaks.memory_bytes_per_s)
+    if bytes_per_score := _per_score(BYTES_PER_SCORE, dimensions):
+        return max(MIN_PASSES_S, bytes_per_score * scores / peaks.memory_bytes_per_s)
     flops = FUSED_FORWARDS * 2 * dimensions["head_dim"] * scores
-    return max(MIN_PASSES_S, flops / (FUSED_SHARE_OF_PEAK * rate))
+    return max(MIN_PASSES_S, flops / (FUSED_SHARE_OF_PEAK * flop_per_s))
 
 
 def _variant(dimensions: Mapping) -> str:
+    """COMPILED, or the attention that is not compiled."""
     return COMPILED if dimensions["compile"] != NOT_COMPILED else dimensions["attention"]
 
 
-def _by_precision(table: Mapping[str, tuple[int, int]], dimensions: Mapping) -> int:
-    """The entry of the table for this variant and precision; 0 for a fused one, which has no scores in memory."""
-    four_bytes, two_bytes = table.get(_variant(dimensions), (0, 0))
-    return four_bytes if ELEMENT_BYTES[dimensions["precision"]] == 4 else two_bytes
+def _per_score(byte_counts: Mapping[int, Mapping[str, int]], dimensions: Mapping) -> int:
+    """The bytes per score for this variant and precision; 0 for fused attention."""
+    return byte_counts[ELEMENT_BYTES[dimensions["precision"]]].get(_variant(dimensions), 0)
 
 
 def _scores(dimensions: Mapping, context_length: int) -> int:
+    """The number of scores of a batch."""
     return dimensions["batch_size"] * context_length**2

@@ -12,7 +12,8 @@ from profile_grid.stages.operator.stage import OPERATOR
 from profile_grid.study import dimensions, table_spec, workloads
 from profile_grid.typed_json import parse_as
 
-DIMENSIONS = (dimensions.HEAD_DIM, dimensions.CONTEXT_LENGTH, *workloads.ATTENTION_ALONE.dimensions[1:])
+OF_A_RUN = tuple(dimension for dimension in workloads.ATTENTION_ALONE.dimensions if dimension != dimensions.HEAD_DIM)
+DIMENSIONS = (dimensions.HEAD_DIM, dimensions.CONTEXT_LENGTH, *OF_A_RUN)
 KEYS = tuple(dimension.key for dimension in DIMENSIONS)
 BENCH_PASSES = {"forward": "a forward pass", "backward": "a backward pass", "both": "a forward and a backward pass"}
 LEADING_COLUMNS = (table_spec.RUN, *map(table_spec.column_of, DIMENSIONS))
@@ -20,7 +21,7 @@ LEADING_COLUMNS = (table_spec.RUN, *map(table_spec.column_of, DIMENSIONS))
 
 @dataclass(frozen=True)
 class OperatorCell:
-    """The measurement of one context length of a run."""
+    """The measurement of one context length of a run. The times of a cell without times are []."""
 
     context_length: int
     status: str
@@ -32,7 +33,7 @@ class OperatorCell:
     memory_before_backward_bytes: int | None
     peak_bytes: int | None
     bench_method: str | None
-    bench_seconds: dict[str, list[float]]
+    bench_seconds: dict[str, list[float]]  # by key of BENCH_PASSES
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ def study_tables(runs: list[load_runs.MeasuredRun]) -> dict[str, pd.DataFrame]:
 
 
 def _row(run: load_runs.MeasuredRun, cell: OperatorCell) -> dict:
+    """The row of a cell in `operator_times`."""
     values = run.entry | {dimensions.CONTEXT_LENGTH.key: cell.context_length}
     forward, backward = cell.forward_seconds, cell.backward_seconds
     row = {
@@ -68,10 +70,10 @@ def _row(run: load_runs.MeasuredRun, cell: OperatorCell) -> dict:
         "verdict": _worst_verdict(run),
         "bench_method": cell.bench_method,
     }  # fmt: skip
-    for name in BENCH_PASSES:
-        seconds = cell.bench_seconds.get(name, [])
-        row[f"bench_{name}_calls"] = len(seconds) or None
-        row[f"bench_{name}_ms"], row[f"bench_{name}_std_ms"] = _mean_ms(seconds), _std_ms(seconds)
+    for passes in BENCH_PASSES:
+        seconds = cell.bench_seconds.get(passes, [])
+        row[f"bench_{passes}_calls"] = len(seconds) or None
+        row[f"bench_{passes}_ms"], row[f"bench_{passes}_std_ms"] = _mean_ms(seconds), _std_ms(seconds)
     return row
 
 
@@ -110,11 +112,11 @@ OPERATOR_TIMES = table_spec.TableSpec(
 """,
         *(
             f"""
-    bench_{name}_calls | int | | measured calls of {words}
-    bench_{name}_ms | float | ms | mean time of {words}, by CUDA events
-    bench_{name}_std_ms | float | ms | its standard deviation (n − 1)
+    bench_{passes}_calls | int | | measured calls of {words}
+    bench_{passes}_ms | float | ms | mean time of {words}, by CUDA events
+    bench_{passes}_std_ms | float | ms | its standard deviation (n − 1)
 """
-            for name, words in BENCH_PASSES.items()
+            for passes, words in BENCH_PASSES.items()
         ),
     ),
     leading=LEADING_COLUMNS,

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from docs.examples import H200
-from profile_grid.planning import estimates as of_grids
+from profile_grid.planning import estimates as grid_estimates
 from profile_grid.planning.doctor import DoctorLine, Trial, first_failure, report
 from profile_grid.stages.operator import estimates
 from profile_grid.stages.operator.stage import OPERATOR
@@ -33,21 +33,28 @@ def config(*products: dict) -> dict:
     return values | {"grid": "g", "grids": {"g": list(products)}}
 
 
-def planned(name: str = "one", lengths=(1024, 16384), **dimensions) -> dict:
-    plain = {"precision": "fp32", "batch_size": 8, "compile": "off", "attention": "eager", "head_dim": 64} | dimensions
-    program = {"run": name, "dimensions": plain, "context_lengths": list(lengths), "device": "auto"}
+def planned(name: str = "one", lengths=(1024, 16384), **changes) -> dict:
+    """The entry of a run in the plan, with other values of dimensions."""
+    dimensions = {
+        "precision": "fp32",
+        "batch_size": 8,
+        "compile": "off",
+        "attention": "eager",
+        "head_dim": 64,
+    } | changes
+    program = {"run": name, "dimensions": dimensions, "context_lengths": list(lengths), "device": "auto"}
     settings = {"program": program | {"warmup_passes": 5, "measured_passes": 100}, "environment": []}
-    return {"run": name, **plain, "specifications": {OPERATOR.name: settings}}
+    return {"run": name, **dimensions, "specifications": {OPERATOR.name: settings}}
 
 
-def pace(folder: Path = NOWHERE, start_s: float = 3.0, device: str | None = "NVIDIA H200") -> of_grids.Pace:
-    return of_grids.measured_pace(folder, start_s, device, ["fp32", "bf16"], ATTENTION_ALONE)
+def pace(folder: Path = NOWHERE, start_s: float = 3.0, device: str | None = "NVIDIA H200") -> grid_estimates.Pace:
+    return grid_estimates.measured_pace(folder, start_s, device, ["fp32", "bf16"], ATTENTION_ALONE)
 
 
-def lines(plan: list[dict], host=GPU_HOST, trial=TRIAL, folder=NOWHERE) -> list[DoctorLine]:
+def doctor_lines(plan: list[dict], host=GPU_HOST, trial=TRIAL, folder=NOWHERE) -> list[DoctorLine]:
     device = trial.machine and trial.machine["device_name"]
-    left = of_grids.remaining_measurements(plan, folder)
-    return report(host, trial, {"grid": "g", "runs": plan}, left, pace(folder, trial.seconds, device))
+    remaining = grid_estimates.remaining_measurements(plan, folder)
+    return report(host, trial, {"grid": "g", "runs": plan}, remaining, pace(folder, trial.seconds, device))
 
 
 def test_a_run_is_every_value_but_the_context_length_which_its_process_goes_through():
@@ -108,52 +115,53 @@ def test_a_grid_is_of_models_or_of_attention():
 
 
 def test_the_estimate_of_the_runs_that_were_measured_on_an_h200_is_what_they_took():
-    done = COST[COST["run"].isin(CELLS[CELLS["status"] == "complete"]["run"])].merge(
+    measured = COST[COST["run"].isin(CELLS[CELLS["status"] == "complete"]["run"])].merge(
         CELLS[["run", "head_dim"]].drop_duplicates(), on="run"
     )
     total = 0.0
-    for row in done.to_dict("records"):
+    for row in measured.to_dict("records"):
         lengths = [int(length) for length in CELLS[CELLS["run"] == row["run"]]["context_length"]]
         plan = [planned(row["run"], lengths, **{key: row[key] for key in VARIANT})]
-        seconds = of_grids.seconds_needed(of_grids.remaining_measurements(plan, NOWHERE), pace(), 139 * GIB)
+        seconds = grid_estimates.seconds_needed(grid_estimates.remaining_measurements(plan, NOWHERE), pace(), 139 * GIB)
         assert seconds < 2 * row["total_s"], row["run"]
         total += seconds
-    assert total == pytest.approx(done["total_s"].sum(), rel=0.1)
+    assert total == pytest.approx(measured["total_s"].sum(), rel=0.1)
 
 
 def test_the_estimate_of_memory_is_what_the_longest_cells_held_on_an_h200_to_a_tenth():
-    written_out = CELLS[(CELLS["attention"] == "eager") & (CELLS["context_length"] == 16384)]
-    assert len(written_out) == 16
-    for row in written_out.to_dict("records"):
-        needed = of_grids.needed_bytes_of_run(planned(**{key: row[key] for key in VARIANT}))
+    eager = CELLS[(CELLS["attention"] == "eager") & (CELLS["context_length"] == 16384)]
+    assert len(eager) == 16
+    for row in eager.to_dict("records"):
+        needed = grid_estimates.needed_bytes_of_run(planned(**{key: row[key] for key in VARIANT}))
         assert needed == pytest.approx(row["peak_bytes"], rel=0.1), row["run"]
 
 
 def test_the_doctor_says_what_does_not_fit_and_how_long_it_takes():
-    found = lines([planned("short"), planned("long", [65536])])
-    assert [line.topic for line in found] == ["GPU", "torch", "smoke", "memory", "time"]
-    assert first_failure(found) is None
-    assert "long needs about" in said("memory", found).text
-    assert said("memory", found).text.endswith("1 of 2 runs will end as out of memory: long")
-    assert said("time", found).text.startswith("grid g: 2 runs, 0 of 2 measurements finished; the others take about ")
+    lines = doctor_lines([planned("short"), planned("long", [65536])])
+    assert [line.topic for line in lines] == ["GPU", "torch", "smoke", "memory", "time"]
+    assert first_failure(lines) is None
+    assert "long needs about" in said("memory", lines).text
+    assert said("memory", lines).text.endswith("1 of 2 runs will end as out of memory: long")
+    assert said("time", lines).text.startswith("grid g: 2 runs, 0 of 2 measurements finished; the others take about ")
 
 
 def test_where_no_pace_is_known_the_time_is_a_least_one():
-    found = lines([planned()], LAPTOP, Trial(ON_CPU, 4.0, [DoctorLine("smoke", "one pass")]))
-    assert "the others take at least 4 s" in said("time", found).text
+    lines = doctor_lines([planned()], LAPTOP, Trial(ON_CPU, 4.0, [DoctorLine("smoke", "one pass")]))
+    assert "the others take at least 4 s" in said("time", lines).text
 
 
 def test_runs_that_are_there_are_not_measured_again_and_tell_what_starting_takes(tmp_path):
-    there, other = planned("there"), planned("other")
-    settings = there["specifications"][OPERATOR.name]
-    (tmp_path / "there").mkdir()
+    finished, other = planned("finished"), planned("other")
+    settings = finished["specifications"][OPERATOR.name]
+    (tmp_path / "finished").mkdir()
     result = operator_result(cell(2.0, 1024), specification=settings)
-    (tmp_path / "there/operator.json").write_text(json.dumps(result))
-    assert [told["program"]["run"] for _, told in of_grids.remaining_measurements([there, other], tmp_path)] == [
-        "other"
-    ]
+    (tmp_path / "finished/operator.json").write_text(json.dumps(result))
+    assert [
+        specified["program"]["run"]
+        for _, specified in grid_estimates.remaining_measurements([finished, other], tmp_path)
+    ] == ["other"]
     assert pace(tmp_path, 1.0, MACHINE["device_name"]).overhead_s[OPERATOR.name] == pytest.approx(2.0 - 0.5)
-    assert "nothing is left to measure" in said("time", lines([there], folder=tmp_path)).text
+    assert "nothing is left to measure" in said("time", doctor_lines([finished], folder=tmp_path)).text
 
 
 def test_lengths_that_do_not_fit_and_gpus_without_known_peaks_add_no_time():

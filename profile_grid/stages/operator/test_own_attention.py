@@ -33,18 +33,18 @@ def test_an_attention_that_crashes_its_process_is_a_failed_cell_with_the_code_th
 
 
 @pytest.mark.parametrize(
-    ("outcome", "printed", "says"),
+    ("outcome", "log_text", "ending"),
     [
         (ProcessExit(1, False, 3.0), "Timeout (0:00:30)!\n", "the process did not end in time (limit 120 s)"),
         (ProcessExit(-9, True, 120.0), "", "the process did not end in time (limit 120 s)"),
         (ProcessExit(-11, False, 3.0), "", "the process was killed by SIGSEGV"),
     ],
 )
-def test_a_draft_becomes_a_result_that_says_how_the_process_ended(tmp_path, outcome, printed, says):
-    (tmp_path / "log").write_text(printed)
+def test_a_draft_becomes_a_result_that_says_how_the_process_ended(tmp_path, outcome, log_text, ending):
+    (tmp_path / "log").write_text(log_text)
     draft = {"status": "unfinished", "reason": "own-triton: while it was measured"}
-    ended = final_result(draft, outcome, job(tmp_path, "hanging"))
-    assert ended == {"status": "failed", "reason": f"own-triton: while it was measured, {says}"}
+    result = final_result(draft, outcome, job(tmp_path, "hanging"))
+    assert result == {"status": "failed", "reason": f"own-triton: while it was measured, {ending}"}
 
 
 def test_a_late_draft_is_a_stopped_result_only_if_the_process_was_killed_at_its_limit(tmp_path):
@@ -65,5 +65,5 @@ def test_a_late_draft_is_a_stopped_result_only_if_the_process_was_killed_at_its_
 
 
 def test_a_finished_result_stays_as_it_is(tmp_path):
-    record = {"status": "complete", "reason": None}
-    assert final_result(record, ProcessExit(0, False, 1.0), job(tmp_path, "right")) is record
+    result = {"status": "complete", "reason": None}
+    assert final_result(result, ProcessExit(0, False, 1.0), job(tmp_path, "right")) is result

@@ -28,7 +28,7 @@ def small_specification(plan: Mapping) -> dict:
 def try_operator(
     plan: Mapping, host: doctor.Host, measurements: list, scratch: Path, time_limit_s: float, leases: Leases
 ) -> doctor.Trial:
-    """The trial; problems of this machine do not raise."""
+    """The trial; problems of this machine do not raise. The arguments are those of every trial, so not all are used."""
     job = Job(small_specification(plan), scratch, scratch, scratch / "smoke.log", time_limit_s, leases)
     started, machine = time.monotonic(), None
     try:

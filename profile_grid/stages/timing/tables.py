@@ -1,6 +1,7 @@
 """The tables of times without a profiler, and how far the first step of each run is from one in fp64."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 import pandas as pd
@@ -12,102 +13,15 @@ from profile_grid.study import dimensions, stages
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.names import PROCESS_STATISTICS, SLOWEST, WHOLE_STEP, WITHOUT_COMMUNICATION
 
-STATISTICS = ["n", "mean_ms", "std_ms", "min_ms", "max_ms"]
-
-
-def statistics(seconds: Sequence[float]) -> dict[str, float]:
-    """STATISTICS of times in seconds: number, mean, standard deviation (n - 1), minimum and maximum; NaN without
-    times."""
-    ms = np.asarray(seconds, dtype="float64") * 1e3
-    if not len(ms):
-        return {"n": 0} | dict.fromkeys(STATISTICS[1:], np.nan)
-    std = ms.std(ddof=1) if len(ms) > 1 else np.nan
-    return {"n": len(ms), "mean_ms": ms.mean(), "std_ms": std, "min_ms": ms.min(), "max_ms": ms.max()}
-
-
-def statistics_of_processes(seconds: Sequence[Sequence[float]]) -> dict[str, float]:
-    """STATISTICS and PROCESS_STATISTICS of the times of all processes, a sequence for each: `n` counts all steps; the
-    mean is the geometric mean of the processes' means, the standard deviation the root of the mean variance within a
-    process. The spread is the standard deviation of the logarithms of the processes' means; NaN for one process."""
-    processes = [statistics(times) for times in seconds if len(times)]
-    if len(processes) < 2:
-        single = processes[0] if processes else statistics(())
-        return single | dict(zip(PROCESS_STATISTICS, (len(processes), np.nan), strict=True))
-    counts, means, stds, minima, maxima = (np.array([process[name] for process in processes]) for name in STATISTICS)
-    logarithms = np.log(means)
-    return {
-        "n": int(counts.sum()), "mean_ms": np.exp(logarithms.mean()), "std_ms": (stds**2).mean() ** 0.5,
-        "min_ms": minima.min(), "max_ms": maxima.max(),
-        **dict(zip(PROCESS_STATISTICS, (len(processes), logarithms.std(ddof=1)), strict=True)),
-    }  # fmt: skip
-
-
+STATISTICS = ["n", "mean_ms", "std_ms", "min_ms", "max_ms"]  # columns
 # Measured on a CPU with 2 to 48 layers: logits in fp32 are off by 5 to 13 roundings, in bf16 by 1 to 3, with bf16
 # weights by 2 to 5. Real errors (a missing mask or scale, another precision) are far larger.
-ROUNDINGS = 8
+ROUNDINGS = 8  # of a result, by its precision
 SUMMATION_ERROR = 128 * UNIT_ROUNDOFF[FP32]  # products are summed in fp32 in every precision
-ERRORS = ("loss_error", "logits_error", "gradient_norm_error")
-
-
-def explained_error(precision: str) -> float:
-    """The largest relative error that a precision explains."""
-    return ROUNDINGS * UNIT_ROUNDOFF[precision] + SUMMATION_ERROR
-
-
-def accuracy_table(runs: list[MeasuredRun]) -> pd.DataFrame:
-    """One row per completely timed run: its relative errors, or why there are none, what its precision explains, and
-    whether all errors are within that."""
-    rows = []
-    for run in runs:
-        accuracy = _accuracy(run)
-        if accuracy is None:
-            continue
-        errors = {name: getattr(accuracy, name) for name in ERRORS}
-        explained = explained_error(run.leading["precision"])
-        known = [error for error in errors.values() if error is not None]
-        is_within = max(known) <= explained if known else None
-        verdict = {"explained_error": explained, "within_precision": is_within, "reason": accuracy.reason}
-        rows.append(run.leading | errors | verdict)
-    return ACCURACY.table(rows)
-
-
-def accuracy_notes(run: MeasuredRun) -> list[str]:
-    """A note about each error of a run that its precision does not explain: it may not compute the same function."""
-    accuracy, precision = _accuracy(run), run.leading["precision"]
-    explained, notes = explained_error(precision), []
-    for name in ERRORS if accuracy else ():
-        error = getattr(accuracy, name)
-        if error is not None and error > explained:
-            quantity = name.removesuffix("_error").replace("_", " ")
-            notes.append(
-                f"{quantity} off by {error:.1e} of fp64, and {precision} explains {explained:.1e}: this may be another"
-                " function"
-            )
-    return notes
-
-
-def _accuracy(run: MeasuredRun) -> Accuracy | None:
-    timing = run.results.get(stages.TIMING.name)
-    return timing.program.accuracy if timing and timing.program else None
-
-
-ACCURACY = TableSpec(
-    "accuracy",
-    "One row per timed run: its first step compared with an eager one in fp64 with the same weights and tokens; on"
-    " several GPUs of the entire batch",
-    columns("""
-    loss_error | float | | relative error of the loss
-    logits_error | float | | relative error of the logits, in the Euclidean norm
-    gradient_norm_error | float | | relative error of the norm of the reduced gradients, the largest of all ranks; \
-        empty without them
-    explained_error | float | | the largest error that rounding explains
-    within_precision | bool | | whether all errors are within that
-    reason | text | | why no error was computed: an fp64 run does not fit into memory, a custom model, or switched off
-"""),
-)
-
+ERRORS = ("loss_error", "logits_error", "gradient_norm_error")  # of Accuracy, relative to fp64
 
 Times = dict[str, list[float]]  # seconds by phase
+Key = TypeVar("Key")
 
 
 def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
@@ -127,14 +41,14 @@ def timings_table(runs: list[MeasuredRun]) -> pd.DataFrame:
     rows = []
     for run in runs:
         status = run.statuses[stages.TIMING.name].status
-        times = [times_by_phase(result.program) for result in run.timings] or [{WHOLE_STEP: []}]
+        times = [times_by_phase(result.program) for result in run.timings] or [{WHOLE_STEP: []}]  # by process
         rows += [run.leading | {"phase": phase, **_statistics_of(times, phase), "status": status} for phase in times[0]]
     return pd.DataFrame(rows)
 
 
-def _statistics_of(times: list[dict], key: str | tuple) -> dict[str, float]:
-    """The statistics of the times with this key, from the times of each process."""
-    return statistics_of_processes([process_times.get(key, []) for process_times in times])
+def _statistics_of(times_by_process: list[dict[Key, list[float]]], key: Key) -> dict[str, float]:
+    """The statistics of the times with this key in all processes."""
+    return statistics_of_processes([times.get(key, []) for times in times_by_process])
 
 
 def steps_table(runs: list[MeasuredRun], times_of: Callable[[ProgramResult], Times]) -> pd.DataFrame:
@@ -142,7 +56,9 @@ def steps_table(runs: list[MeasuredRun], times_of: Callable[[ProgramResult], Tim
     rows = []
     for run in runs:
         for phase, times in times_of(run.results[stages.TIMING.name].program).items():
-            rows += [run.leading | {"phase": phase, "step": step, "ms": 1e3 * s} for step, s in enumerate(times)]
+            rows += [
+                run.leading | {"phase": phase, "step": step, "ms": 1e3 * seconds} for step, seconds in enumerate(times)
+            ]
     return pd.DataFrame(rows, columns=[*dimensions.LEADING, "phase", "step", "ms"])
 
 
@@ -165,24 +81,25 @@ def rank_times_table(runs: list[MeasuredRun]) -> pd.DataFrame:
     """One row per run on several GPUs, rank and phase: the statistics of all processes that timed it, in ms."""
     rows = []
     for run in runs:
-        times = [dict(_rank_times(result)) for result in run.timings]
-        rows += [
-            run.leading | {"rank": rank, "phase": phase, **_statistics_of(times, (rank, phase))}
-            for rank, phase in (times[0] if times else ())
-        ]
+        times = [_times_by_rank_and_phase(result) for result in run.timings]  # by process
+        for rank, phase in times[0] if times else ():
+            rows.append(run.leading | {"rank": rank, "phase": phase, **_statistics_of(times, (rank, phase))})
     return pd.DataFrame(rows, columns=RANK_TIMES.all_names)
 
 
-def _rank_times(result: StageResult) -> Iterator[tuple[tuple[int, str], list[float]]]:
-    """((rank, phase), seconds) of each rank; first, as rank SLOWEST, of the slowest rank at every step."""
+def _times_by_rank_and_phase(result: StageResult) -> dict[tuple[int, str], list[float]]:
+    """Seconds by (rank, phase); first, as rank SLOWEST, of the slowest rank at every step. {} for a single rank."""
+    times = {}
     ranks = result.facts.get("ranks") or []
     if ranks:
-        yield (SLOWEST, WHOLE_STEP), result.program.step_seconds
-        yield (SLOWEST, WITHOUT_COMMUNICATION), result.facts["step_no_sync_seconds"]
+        times[SLOWEST, WHOLE_STEP] = result.program.step_seconds
+        times[SLOWEST, WITHOUT_COMMUNICATION] = result.facts["step_no_sync_seconds"]
     for rank in ranks:
-        yield (rank["rank"], WHOLE_STEP), rank["step_seconds"]
-        yield (rank["rank"], WITHOUT_COMMUNICATION), rank["step_no_sync_seconds"]
-        yield from (((rank["rank"], phase), seconds) for phase, seconds in rank["phase_seconds"].items() if seconds)
+        number = rank["rank"]
+        times[number, WHOLE_STEP] = rank["step_seconds"]
+        times[number, WITHOUT_COMMUNICATION] = rank["step_no_sync_seconds"]
+        times |= {(number, phase): seconds for phase, seconds in rank["phase_seconds"].items() if seconds}
+    return times
 
 
 def losses_table(runs: list[MeasuredRun]) -> pd.DataFrame:
@@ -194,6 +111,79 @@ def losses_table(runs: list[MeasuredRun]) -> pd.DataFrame:
         for number, loss in enumerate(run.results[stages.TIMING.name].program.losses)
     ]
     return pd.DataFrame(rows, columns=LOSSES.all_names)
+
+
+def statistics(seconds: Sequence[float]) -> dict[str, float]:
+    """STATISTICS of times in seconds: number, mean, standard deviation (n - 1), minimum and maximum; NaN without
+    times."""
+    ms = np.asarray(seconds, dtype="float64") * 1e3
+    if not len(ms):
+        return {"n": 0} | dict.fromkeys(STATISTICS[1:], np.nan)
+    std = ms.std(ddof=1) if len(ms) > 1 else np.nan
+    return {"n": len(ms), "mean_ms": ms.mean(), "std_ms": std, "min_ms": ms.min(), "max_ms": ms.max()}
+
+
+def statistics_of_processes(seconds: Sequence[Sequence[float]]) -> dict[str, float]:
+    """STATISTICS and PROCESS_STATISTICS of the times of all processes, a sequence for each: `n` counts all steps; the
+    mean is the geometric mean of the processes' means, the standard deviation the root of the mean variance within a
+    process. The spread is the standard deviation of the logarithms of the processes' means; NaN for one process."""
+    processes = [statistics(times) for times in seconds if len(times)]
+    if len(processes) < 2:
+        single = processes[0] if processes else statistics(())
+        return single | dict(zip(PROCESS_STATISTICS, (len(processes), np.nan), strict=True))
+    by_name = {name: np.array([process[name] for process in processes]) for name in STATISTICS}
+    log_means = np.log(by_name["mean_ms"])
+    return {
+        "n": int(by_name["n"].sum()),
+        "mean_ms": np.exp(log_means.mean()),
+        "std_ms": (by_name["std_ms"] ** 2).mean() ** 0.5,
+        "min_ms": by_name["min_ms"].min(),
+        "max_ms": by_name["max_ms"].max(),
+        **dict(zip(PROCESS_STATISTICS, (len(processes), log_means.std(ddof=1)), strict=True)),
+    }
+
+
+def explained_error(precision: str) -> float:
+    """The largest relative error that a precision explains."""
+    return ROUNDINGS * UNIT_ROUNDOFF[precision] + SUMMATION_ERROR
+
+
+def accuracy_table(runs: list[MeasuredRun]) -> pd.DataFrame:
+    """One row per completely timed run: its relative errors, or why there are none, what its precision explains, and
+    whether all errors are within that."""
+    rows = []
+    for run in runs:
+        accuracy = _accuracy(run)
+        if accuracy is None:
+            continue
+        errors = {name: getattr(accuracy, name) for name in ERRORS}
+        explained = explained_error(run.leading["precision"])
+        known_errors = [error for error in errors.values() if error is not None]
+        is_within = max(known_errors) <= explained if known_errors else None
+        verdict = {"explained_error": explained, "within_precision": is_within, "reason": accuracy.reason}
+        rows.append(run.leading | errors | verdict)
+    return ACCURACY.table(rows)
+
+
+def accuracy_notes(run: MeasuredRun) -> list[str]:
+    """A note about each error of a run that its precision does not explain: it may not compute the same function."""
+    accuracy, precision = _accuracy(run), run.leading["precision"]
+    explained, notes = explained_error(precision), []
+    for name in ERRORS:
+        error = getattr(accuracy, name, None)
+        if error is not None and error > explained:
+            quantity = name.removesuffix("_error").replace("_", " ")
+            notes.append(
+                f"{quantity} off by {error:.1e} of fp64, and {precision} explains {explained:.1e}: this may be another"
+                " function"
+            )
+    return notes
+
+
+def _accuracy(run: MeasuredRun) -> Accuracy | None:
+    """The accuracy of a timed run; None if it was not timed, or its program ended before."""
+    timing = run.results.get(stages.TIMING.name)
+    return timing.program.accuracy if timing and timing.program else None
 
 
 PROCESS_COLUMNS = columns("""
@@ -257,5 +247,19 @@ RANK_TIMES = TableSpec(
 """,
         PROCESS_COLUMNS,
     ),
+)
+ACCURACY = TableSpec(
+    "accuracy",
+    "One row per timed run: its first step compared with an eager one in fp64 with the same weights and tokens; on"
+    " several GPUs of the entire batch",
+    columns("""
+    loss_error | float | | relative error of the loss
+    logits_error | float | | relative error of the logits, in the Euclidean norm
+    gradient_norm_error | float | | relative error of the norm of the reduced gradients, the largest of all ranks; \
+        empty without them
+    explained_error | float | | the largest error that rounding explains
+    within_precision | bool | | whether all errors are within that
+    reason | text | | why no error was computed: an fp64 run does not fit into memory, a custom model, or switched off
+"""),
 )
 TABLES = (ACCURACY, RANK_TIMES, LOSSES, TIMINGS, STEPS, WARMUP_STEPS)

@@ -9,9 +9,9 @@ from profile_grid.stages.timing.tables import accuracy_notes, accuracy_table, ex
 from tests.profile_grid.made_up import Made
 
 
-def run(found: Accuracy | None, **changes):
+def run(accuracy: Accuracy | None, **changes):
     made = Made(**changes)
-    timing = SimpleNamespace(program=found and SimpleNamespace(accuracy=found))
+    timing = SimpleNamespace(program=accuracy and SimpleNamespace(accuracy=accuracy))
     return SimpleNamespace(leading=made.leading, results={"timing": timing})
 
 
