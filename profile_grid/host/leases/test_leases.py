@@ -54,14 +54,15 @@ class Waited(Exception):
     pass
 
 
-def refuse_to_wait(line):
+def refuse(line):
+    """Instead of waiting."""
     raise Waited(line)
 
 
 def leased_at_once(pool=(), count=0, whole_host=False):
     """The GPUs that are leased without waiting; None if that is not possible."""
     try:
-        with acquire_lease(pool, count, "this test", whole_host=whole_host, say=refuse_to_wait) as lease:
+        with acquire_lease(pool, count, "this test", whole_host=whole_host, say=refuse) as lease:
             return lease.gpus
     except Waited:
         return None
@@ -91,11 +92,7 @@ def test_what_needs_the_whole_host_waits_for_gpus_and_they_for_it():
 
 
 def test_who_waits_says_for_whom():
-    with (
-        held("GPU-a") as holder,
-        pytest.raises(Waited) as waited,
-        acquire_lease(["GPU-a"], 1, "this test", say=refuse_to_wait),
-    ):
+    with held("GPU-a") as holder, pytest.raises(Waited) as waited, acquire_lease(["GPU-a"], 1, "this test", say=refuse):
         pass
     assert f"this test waits for GPU GPU-a: the holder (process {holder.pid} of " in str(waited.value)
 
@@ -120,7 +117,7 @@ def test_who_needs_several_gpus_and_has_waited_long_is_next_for_each(monkeypatch
                 second.stdin.close()
                 second.wait()
                 reserved = pytest.raises(Waited, match=r"GPU-b: this test \(process .*, which waited before")
-                with reserved, acquire_lease(["GPU-b"], 1, "another", say=refuse_to_wait):
+                with reserved, acquire_lease(["GPU-b"], 1, "another", say=refuse):
                     pass
             else:
                 first.stdin.close()
@@ -139,7 +136,7 @@ def test_who_came_first_is_served_first_and_keeps_nobody_from_what_it_does_not_w
         assert leased_at_once(["GPU-b"], 1)
         assert leased_at_once(whole_host=True) == ()
         with pytest.raises(Waited, match=r"waits for GPU GPU-a: the first \(process .*, which waited before"):
-            acquire_lease(["GPU-a"], 1, "this test", say=refuse_to_wait).__enter__()
+            acquire_lease(["GPU-a"], 1, "this test", say=refuse).__enter__()
     assert leased_at_once(["GPU-a"], 1)
 
 

@@ -13,14 +13,8 @@ from types import MappingProxyType
 
 from cs336_model.program.without_times import FAILED, OVERDUE, STOPPED, UNFINISHED
 from profile_grid.freshness.environment import allowed_variables
+from profile_grid.host.processes import programs
 from profile_grid.host.processes.job import Job, Problem
-from profile_grid.host.processes.programs import (
-    ProcessExit,
-    ProgramFailed,
-    RunningProgram,
-    failure_message,
-    running_program,
-)
 from profile_grid.results.results import INCOMPLETE
 
 STARTER = "cs336_model.program"  # notes what a program loads
@@ -39,23 +33,23 @@ def program_command(job: Job, result_path: Path, module: str | None = None, **op
     return [sys.executable, "-m", STARTER, module or BENCHMARK, *chain.from_iterable(arguments.items())]
 
 
-def run_to_result(job: Job, title: str, result_path: Path, command: Sequence[str]) -> tuple[dict, ProcessExit]:
+def run_to_result(job: Job, title: str, result_path: Path, command: Sequence[str]) -> tuple[dict, programs.ProcessExit]:
     """(`program_result` of a command of the job, how it ended)."""
     with running_job_program(job, command) as program:
         outcome = program.wait()
     return program_result(job, title, result_path, outcome), outcome
 
 
-def program_result(job: Job, title: str, result_path: Path, outcome: ProcessExit) -> dict:
+def program_result(job: Job, title: str, result_path: Path, outcome: programs.ProcessExit) -> dict:
     """The `final_result` of a program of the job that wrote to `result_path`. Raises ProgramFailed, with the `title` of
     the program, if it wrote none, or failed in a way that it does not report."""
     result = final_result(json.loads(result_path.read_text()), outcome, job) if result_path.exists() else None
     if result is None or not (outcome.succeeded or result["status"] in (FAILED, STOPPED)):
-        raise ProgramFailed(failure_message(title, outcome, job.log, job.time_limit_s))
+        raise programs.ProgramFailed(programs.failure_message(title, outcome, job.log, job.time_limit_s))
     return result
 
 
-def final_result(result: dict, outcome: ProcessExit, job: Job) -> dict:
+def final_result(result: dict, outcome: programs.ProcessExit, job: Job) -> dict:
     """The result of a program that has ended. A draft, which a program writes while it may not reach its end, becomes a
     failed result with how the process ended if a student's code ended it (cs336_model.program.adapters), and a stopped
     one if it was killed at its time limit."""
@@ -97,10 +91,10 @@ def stage_output(
 
 def running_job_program(
     job: Job, command: Sequence[str], variables: Mapping[str, str] = MappingProxyType({})
-) -> AbstractContextManager[RunningProgram]:
+) -> AbstractContextManager[programs.RunningProgram]:
     """A command of the job in the background of a with block: in the environment of the job and these `variables`,
     within its time limit, with its leases."""
-    return running_program(
+    return programs.running_program(
         command,
         environment=allowed_variables(os.environ, job.specification["environment"]) | variables,
         log=job.log,

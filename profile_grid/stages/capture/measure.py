@@ -14,15 +14,9 @@ from pathlib import Path
 from kernel_recorder.nsys_profile import TORCH, profiler_of_this_machine
 from kernel_tables.files import full_disk_as_os_error
 from profile_grid.files import replacing
+from profile_grid.host.processes import ranks
 from profile_grid.host.processes.job import Attempt, Job
 from profile_grid.host.processes.measured_program import stage_output
-from profile_grid.host.processes.ranks import (
-    devices_of,
-    existing_rank_files,
-    merge_rank_results,
-    rank_filename,
-    results_of_ranks,
-)
 from profile_grid.results.capture_identity import write_specification
 from profile_grid.results.results import COMPLETE
 from profile_grid.stages.capture.nsys_capture import RESULT, nsys_attempt
@@ -51,9 +45,9 @@ def measure(job: Job) -> dict:
     facts |= rank_facts(attempt) if is_complete else {}
     output = stage_output(attempt.program, attempt.seconds, facts, problem=attempt.problem)
     if is_complete:
-        for capture in existing_rank_files(folder, SQLITE):
+        for capture in ranks.existing_rank_files(folder, SQLITE):
             write_specification(capture, job.specification)
-        for path in existing_rank_files(folder, REPORT, SQLITE):
+        for path in ranks.existing_rank_files(folder, REPORT, SQLITE):
             shutil.move(path, job.folder / path.name)  # a rename within the folder: complete or not at all
     else:
         write_status_file(job.folder / SQLITE, output["status"], output["reason"], job.specification)
@@ -86,18 +80,18 @@ def measure_separately(job: Job, name: str) -> dict:
 def torch_attempt(job: Job, folder: Path, number: int) -> Attempt:
     """An attempt under PyTorch's profiler, which is part of the program: a failure there is a crash."""
     title = f"capture of {job.program['run']} (torch profiler)"
-    results, outcome = results_of_ranks(job, title, folder / RESULT, profiler=TORCH, capture=folder / SQLITE)
-    program, _ = merge_rank_results(results)
-    return Attempt(program, {"program": outcome.seconds}, devices=devices_of(results))
+    results, outcome = ranks.results_of_ranks(job, title, folder / RESULT, profiler=TORCH, capture=folder / SQLITE)
+    program, _ = ranks.merge_rank_results(results)
+    return Attempt(program, {"program": outcome.seconds}, devices=ranks.devices_of(results))
 
 
 def rank_facts(attempt: Attempt) -> dict:
     """{"ranks": the file, GPU and status of every rank's capture}; {} for a single rank."""
-    ranks = [
-        {"rank": rank, "file": rank_filename(SQLITE, rank), "device": device, "status": COMPLETE}
+    captures = [
+        {"rank": rank, "file": ranks.rank_filename(SQLITE, rank), "device": device, "status": COMPLETE}
         for rank, device in enumerate(attempt.devices)
     ]
-    return {"ranks": ranks} if ranks else {}
+    return {"ranks": captures} if captures else {}
 
 
 def write_status_file(path: Path, status: str, reason: str | None, specification: dict) -> None:

@@ -10,13 +10,7 @@ from profile_grid.host.processes.job import Job
 from profile_grid.results.capture_identity import identity, write_specification
 from profile_grid.stages.capture.measure import write_status_file
 from profile_grid.stages.cold_start import measure as cold_start
-from profile_grid.stages.cold_start.tables import (
-    FIRST_STEP,
-    NO_CALL,
-    NO_OPERATOR,
-    first_step_table,
-    run_tables,
-)
+from profile_grid.stages.cold_start.tables import FIRST_STEP, NO_CALL, NO_OPERATOR, first_step_table, run_tables
 from tests.kernel_tables.synthetic import Synthetic
 
 MS = 10**6

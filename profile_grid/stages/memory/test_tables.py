@@ -10,13 +10,7 @@ import pandas as pd
 import pytest
 
 from profile_grid.results.capture_identity import identity
-from profile_grid.stages.memory.history import (
-    CATEGORIES,
-    categories_of,
-    category_names,
-    history_of,
-    live_bytes,
-)
+from profile_grid.stages.memory.history import CATEGORIES, categories_of, category_names, history_of, live_bytes
 from profile_grid.stages.memory.tables import TABLES, blocks_table, failure_table, run_tables, tables_of_history
 from profile_grid.stages.memory.usage_tables import (
     MAX_GROUPS,

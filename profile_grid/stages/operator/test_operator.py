@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[3]
 NOWHERE = Path("no folder of runs")
 PRODUCT = {"program": "attention", "head_dims": [16, 64], "context_lengths": [256, 1024]}
 VARIANT = ("precision", "attention", "compile", "head_dim")
+DIMENSIONS = {"precision": "fp32", "batch_size": 8, "compile": "off", "attention": "eager", "head_dim": 64}
 EXAMPLE = H200 / "attention-sweep/tables"
 CELLS, COST = (pd.read_parquet(EXAMPLE / f"{name}.parquet") for name in ("operator_times", "cost"))
 TRIAL = Trial(ON_H200, 3.8, [DoctorLine("smoke", "one pass")])
@@ -35,13 +36,7 @@ def config(*products: dict) -> dict:
 
 def planned(name: str = "one", lengths=(1024, 16384), **changes) -> dict:
     """The entry of a run in the plan, with other values of dimensions."""
-    dimensions = {
-        "precision": "fp32",
-        "batch_size": 8,
-        "compile": "off",
-        "attention": "eager",
-        "head_dim": 64,
-    } | changes
+    dimensions = DIMENSIONS | changes
     program = {"run": name, "dimensions": dimensions, "context_lengths": list(lengths), "device": "auto"}
     settings = {"program": program | {"warmup_passes": 5, "measured_passes": 100}, "environment": []}
     return {"run": name, **dimensions, "specifications": {OPERATOR.name: settings}}
@@ -156,10 +151,8 @@ def test_runs_that_are_there_are_not_measured_again_and_tell_what_starting_takes
     (tmp_path / "finished").mkdir()
     result = operator_result(cell(2.0, 1024), specification=settings)
     (tmp_path / "finished/operator.json").write_text(json.dumps(result))
-    assert [
-        specified["program"]["run"]
-        for _, specified in grid_estimates.remaining_measurements([finished, other], tmp_path)
-    ] == ["other"]
+    remaining = grid_estimates.remaining_measurements([finished, other], tmp_path)
+    assert [specification["program"]["run"] for _, specification in remaining] == ["other"]
     assert pace(tmp_path, 1.0, MACHINE["device_name"]).overhead_s[OPERATOR.name] == pytest.approx(2.0 - 0.5)
     assert "nothing is left to measure" in said("time", doctor_lines([finished], folder=tmp_path)).text
 

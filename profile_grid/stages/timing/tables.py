@@ -56,9 +56,8 @@ def steps_table(runs: list[MeasuredRun], times_of: Callable[[ProgramResult], Tim
     rows = []
     for run in runs:
         for phase, times in times_of(run.results[stages.TIMING.name].program).items():
-            rows += [
-                run.leading | {"phase": phase, "step": step, "ms": 1e3 * seconds} for step, seconds in enumerate(times)
-            ]
+            for step, seconds in enumerate(times):
+                rows.append(run.leading | {"phase": phase, "step": step, "ms": 1e3 * seconds})
     return pd.DataFrame(rows, columns=[*dimensions.LEADING, "phase", "step", "ms"])
 
 
@@ -134,13 +133,11 @@ def statistics_of_processes(seconds: Sequence[Sequence[float]]) -> dict[str, flo
     by_name = {name: np.array([process[name] for process in processes]) for name in STATISTICS}
     log_means = np.log(by_name["mean_ms"])
     return {
-        "n": int(by_name["n"].sum()),
-        "mean_ms": np.exp(log_means.mean()),
+        "n": int(by_name["n"].sum()), "mean_ms": np.exp(log_means.mean()),
         "std_ms": (by_name["std_ms"] ** 2).mean() ** 0.5,
-        "min_ms": by_name["min_ms"].min(),
-        "max_ms": by_name["max_ms"].max(),
+        "min_ms": by_name["min_ms"].min(), "max_ms": by_name["max_ms"].max(),
         **dict(zip(PROCESS_STATISTICS, (len(processes), log_means.std(ddof=1)), strict=True)),
-    }
+    }  # fmt: skip
 
 
 def explained_error(precision: str) -> float:
