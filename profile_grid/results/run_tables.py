@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kernel_tables.errors import TraceError
 from profile_grid.results import capture_identity, results
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from kernel_tables.trace import Trace
 
 
 class RunTables(NamedTuple):
@@ -34,15 +31,3 @@ def status_without_tables(result: results.StageResult, path: Path, content: str 
     if reason := capture_identity.difference(result, path):
         return tables_status(results.INCOMPLETE, f"{reason}: it is not the {content} of this run")
     return None if result.status == results.COMPLETE else tables_status(result.status, result.reason)
-
-
-def tables_of_capture(sqlite: Path, extra_rules: Sequence[dict], tables_of: Callable[[Trace], RunTables]) -> RunTables:
-    """What `tables_of` returns for the capture in a file; if that raises TraceError, no tables, and the error as the
-    reason. `extra_rules` are custom kernel classes."""
-    from kernel_tables.trace import Trace
-
-    try:
-        with Trace(sqlite, extra_rules) as trace:
-            return tables_of(trace)
-    except TraceError as error:
-        return RunTables(tables_status(results.INCOMPLETE, str(error)), {})

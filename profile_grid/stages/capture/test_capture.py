@@ -32,7 +32,7 @@ FAKES = ROOT / "tests" / "fakes"
 PROGRAM = {
     "run": "tiny_ctx8_forward",
     "dimensions": {},
-    "constructor": "elsewhere:Model",
+    "constructor": "a:Model",
     "device": "auto",
     "measured_steps": 2,
 }

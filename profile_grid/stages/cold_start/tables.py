@@ -16,7 +16,8 @@ from kernel_tables.diagnosis.calls import ALLOCATION, LAUNCH, WAIT, Calls
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.trace import Trace
 from profile_grid.results.results import COMPLETE, StageResult
-from profile_grid.results.run_tables import RunTables, status_without_tables, tables_of_capture, tables_status
+from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
+from profile_grid.stages.capture.reading import tables_of_capture
 from profile_grid.study import stages, table_spec
 from profile_grid.tables.conservation import require_same
 

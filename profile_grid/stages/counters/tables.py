@@ -17,7 +17,8 @@ from profile_grid.gpu_peaks import Peaks, peaks_of
 from profile_grid.quantities import counted
 from profile_grid.results.capture_identity import difference
 from profile_grid.results.results import COMPLETE, INCOMPLETE, UNSUPPORTED, StageResult, read_result
-from profile_grid.results.run_tables import RunTables, tables_of_capture, tables_status
+from profile_grid.results.run_tables import RunTables, tables_status
+from profile_grid.stages.capture.reading import tables_of_capture
 from profile_grid.stages.capture.step_tables import measured_activities
 from profile_grid.study.stages import CAPTURE, COUNTERS
 from profile_grid.study.table_spec import RANGE_COLUMNS, TableSpec, columns
@@ -79,7 +80,7 @@ def tables_of_launches(launches: pd.DataFrame, counters: pd.DataFrame, result: S
         "roofs": roofs_table(reached, peaks_of(result.program.machine.device_name)),
         "counter_findings": findings.findings_table([]),
     }
-    return RunTables(tables_status(COMPLETE, warnings=_notes(table)), tables)
+    return RunTables(tables_status(COMPLETE, warnings=_loss_warnings(table)), tables)
 
 
 def measured_launches(trace: Trace) -> pd.DataFrame:
@@ -162,8 +163,8 @@ def _loss_in_words(counters: pd.DataFrame) -> str:
     )
 
 
-def _notes(counters: pd.DataFrame) -> list[str]:
-    """Notes for the reader about nearly complete counters."""
+def _loss_warnings(counters: pd.DataFrame) -> list[str]:
+    """A warning if counters are only nearly complete."""
     lost = counters[~counters["not_counted"].isin(("", LEFT_OUT))]
     share = f"{100 * lost_share(counters):.2g} % of the time"
     return [f"{counted(len(lost), 'kernel configuration')} without counters ({share})"] if len(lost) else []

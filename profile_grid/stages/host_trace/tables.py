@@ -13,7 +13,8 @@ from kernel_tables.host import CUDA, OS_RUNTIME, PYTHON
 from kernel_tables.host.table import host_table
 from kernel_tables.trace import Trace
 from profile_grid.results.results import COMPLETE, StageResult
-from profile_grid.results.run_tables import RunTables, status_without_tables, tables_of_capture, tables_status
+from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
+from profile_grid.stages.capture.reading import tables_of_capture
 from profile_grid.stages.capture.step_tables import measured_ranges, phase_instances
 from profile_grid.study import stages, table_spec
 from profile_grid.tables import conservation, names

@@ -49,10 +49,8 @@ def test_on_every_thread_calls_and_the_time_in_none_add_up_to_the_phase_of_a_ste
 def test_the_launching_thread_and_what_its_samples_stand_for_are_told(tmp_path):
     with Trace(traced().write(tmp_path / "trace.sqlite")) as trace:
         table = host_time(trace)
-    assert set(table[table["launches_most"]].groupby("phase")["thread"].first().items()) == {
-        ("forward", 0),
-        ("backward", 1),
-    }
+    launching = table[table["launches_most"]].groupby("phase")["thread"].first()
+    assert launching.to_dict() == {"forward": 0, "backward": 1}
     assert set(table["launches"]) == {2}
     stacks = table[table["doing"] == "Python stack"].set_index("function")
     # two of the three gaps between samples are 13 ms
