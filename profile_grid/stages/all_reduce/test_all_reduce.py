@@ -37,8 +37,7 @@ def test_two_processes_reduce_a_megabyte_and_leave_a_result_as_every_stage_does(
     assert table["bytes"].tolist() == [10**6, 2 * 10**6]
     assert table["n"].tolist() == [3, 3]
     assert (table["min_ms"] > 0).all()
-    program = parse_as(
-        ProgramResult, {name: result["program"][name] for name in ProgramResult.__annotations__}, "program"
-    )
+    record = {name: result["program"][name] for name in ProgramResult.__annotations__}
+    program = parse_as(ProgramResult, record, "program")
     _require_times(program)
     assert program.step_seconds == result["facts"]["ranks"][0][1]["seconds"]

@@ -30,12 +30,9 @@ from tests.kernel_tables.synthetic import Synthetic
 ROOT = Path(__file__).parents[3]
 FAKES = ROOT / "tests" / "fakes"
 PROGRAM = {
-    "run": "tiny_ctx8_forward",
-    "dimensions": {},
-    "constructor": "a:Model",
-    "device": "auto",
+    "run": "tiny_ctx8_forward", "dimensions": {}, "constructor": "elsewhere:Model", "device": "auto",
     "measured_steps": 2,
-}
+}  # fmt: skip
 SPECIFICATION = {"program": PROGRAM, "backend": "nsys", "environment": [], "nsys_options": []}
 
 

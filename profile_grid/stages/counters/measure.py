@@ -22,8 +22,14 @@ from kernel_recorder.nsys_profile import gpu_is_visible
 from kernel_tables.errors import TraceError
 from kernel_tables.reading import nsys
 from profile_grid.files import replacing
-from profile_grid.host.processes import measured_program, programs
+from profile_grid.host.processes import programs
 from profile_grid.host.processes.job import INSTALL_NSYS, Attempt, Job, Problem
+from profile_grid.host.processes.measured_program import (
+    program_command,
+    program_result,
+    running_job_program,
+    stage_output,
+)
 from profile_grid.results.results import COMPLETE, INCOMPLETE, UNSUPPORTED
 from profile_grid.study.stages import COUNTERS
 
@@ -86,9 +92,7 @@ def measure(job: Job) -> dict:
         table.to_csv(path, index=False)
     facts, problem = {"ncu": version, "roofs": roofs}, attempt.problem
     problem_status = INCOMPLETE if problem and problem.code in TRANSIENT_CODES else UNSUPPORTED
-    return measured_program.stage_output(
-        attempt.program, attempt.seconds, facts, problem=problem, problem_status=problem_status
-    )
+    return stage_output(attempt.program, attempt.seconds, facts, problem=problem, problem_status=problem_status)
 
 
 def _obstacle(job: Job) -> Problem | None:
@@ -127,9 +131,7 @@ def _measure_rounds(job: Job) -> tuple[Attempt, list[pd.DataFrame], dict[str, fl
         attempt, tables = _tables_of_rounds(rounds)
     if not tables:
         return attempt, [], {}
-    roofs = measured_program.program_result(roofs_job, f"roofs of {job.program['run']}", _roofs_file(job), outcome)[
-        "rates"
-    ]
+    roofs = program_result(roofs_job, f"roofs of {job.program['run']}", _roofs_file(job), outcome)["rates"]
     return replace(attempt, seconds=attempt.seconds | {"calibration": round(outcome.seconds, 3)}), tables, roofs
 
 
@@ -165,11 +167,11 @@ def _extra_log(job: Job, name: str) -> Path:
 
 def _running_round(job: Job, ncu_round: ncu_profile.Round) -> AbstractContextManager[programs.RunningProgram]:
     """One process under ncu, in the background."""
-    program = measured_program.program_command(job, job.scratch / RESULT, profiler="ncu")
+    program = program_command(job, job.scratch / RESULT, profiler="ncu")
     # ncu unpacks its sections into HOME. Its lock in TMPDIR lets one ncu count at a time, and fails if another user
     # created it: with separate folders, runs on several GPUs of the host are counted at once.
     folders = dict.fromkeys(("HOME", "TMPDIR"), str(job.scratch.resolve()))
-    return measured_program.running_job_program(
+    return running_job_program(
         job, ncu_profile.counters_command(program, job.scratch / COUNTERS_CSV, ncu_round), folders
     )
 
@@ -235,9 +237,7 @@ def _ncu_messages(path: Path) -> Iterator[str]:
 def _calibration(job: Job) -> AbstractContextManager[programs.RunningProgram]:
     """The process that measures the rates that this GPU reaches, in the background."""
     lease = ["--lease", str(job.leases.address)] if job.leases.address else []
-    return measured_program.running_job_program(
-        job, [sys.executable, "-m", ROOFS_PROGRAM, "--output", str(_roofs_file(job)), *lease]
-    )
+    return running_job_program(job, [sys.executable, "-m", ROOFS_PROGRAM, "--output", str(_roofs_file(job)), *lease])
 
 
 def _roofs_file(job: Job) -> Path:

@@ -61,12 +61,13 @@ def run_counters(tmp_path, monkeypatch):
     monkeypatch.setattr(counters, "gpu_is_visible", lambda: True)
     monkeypatch.setattr(counters.nsys, "find", lambda: fakes / "nsys")
     monkeypatch.chdir(tmp_path)
-    for name in ("results", "scratch"):
-        (tmp_path / name).mkdir()
+    (tmp_path / "results").mkdir()
 
     def run(manner="works", program="ends well", **changes):
         (fakes / "manner").write_text(manner)
         (tmp_path / "program").write_text(program)
+        shutil.rmtree("scratch", ignore_errors=True)
+        os.mkdir("scratch")
         specification = {"program": PROGRAM | changes, "environment": [], "layers": 2}
         job = Job(specification, Path("results"), Path("scratch"), Path("counters.log"), 20.0, Leases())
         return counters.measure(job)
@@ -126,8 +127,6 @@ def test_what_ncu_refuses_or_fails_at_is_told_in_our_own_words_and_not_tried_twi
 def test_the_rounds_start_together_and_one_that_is_not_whole_ends_the_others(run_counters):
     assert run_counters("waits for the other round")["status"] == "complete"
     assert {path.name for path in Path().glob("*.log")} == {f"counters{end}.log" for end in ("", "_round-1", "_roofs")}
-    shutil.rmtree("scratch")
-    os.mkdir("scratch")
     started = time.monotonic()
     result = run_counters("ends early, and hangs in the further round")
     assert result["reason_code"] == "ncu_ended_early" and time.monotonic() - started < 15
@@ -136,8 +135,6 @@ def test_the_rounds_start_together_and_one_that_is_not_whole_ends_the_others(run
 def test_a_program_without_matrix_multiplies_is_counted_without_them(run_counters):
     assert run_counters("finds no further matrix multiplies")["status"] == "complete"
     assert len(read_kept_counters(Path("results/ncu.csv"))) == 10
-    shutil.rmtree("scratch")
-    os.mkdir("scratch")
     result = run_counters("counts nothing")
     assert (result["status"], result["reason_code"]) == ("incomplete", "no_counters")
 
@@ -157,8 +154,6 @@ def test_without_a_gpu_nsys_or_ncu_nothing_is_run_and_the_remedy_is_told(run_cou
 
 def test_a_program_out_of_memory_is_a_result_and_one_that_crashes_has_no_counters(run_counters):
     assert run_counters(program="runs out of memory")["status"] == "out_of_memory"
-    shutil.rmtree("scratch")
-    os.mkdir("scratch")
     crashed = run_counters(program="crashes")
     assert (crashed["status"], crashed["reason_code"]) == ("incomplete", "crashed")
     assert "the program crashed under ncu" in crashed["reason"] and "defect" not in json.dumps(crashed)
