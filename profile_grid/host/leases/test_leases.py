@@ -55,7 +55,6 @@ class Waited(Exception):
 
 
 def refuse(line):
-    """Instead of waiting."""
     raise Waited(line)
 
 
