@@ -95,9 +95,9 @@ def _run_nsys(job: Job, folder: Path, number: int) -> programs.ProcessExit:
 
 def _window(job: Job, number: int) -> str | None:
     """The `window` of `profile_command`. On a CPU, nsys records the entire program (None). On a GPU, it records from
-    before the program has a lease, so that the GPU does not wait until nsys has started. It records only the measured
-    steps if more would be a burden: traces of the host, metrics of a GPU that others still use, or kernels that a
-    compiler tries; and in the second attempt, since some versions of nsys miss the range of the first."""
+    before the program has a lease, from the range RECORDING, so that the GPU does not wait until nsys has started. It
+    records only the measured steps if more would be a burden (traces of the host, metrics of a GPU that others still
+    use, kernels that a compiler tries), and in the second attempt: some versions of nsys miss ranges of newer nvtx."""
     if job.program["device"] == "cpu" or not gpu_is_visible():
         return None
     is_compiled = job.program["dimensions"]["compile"] != NOT_COMPILED
@@ -120,8 +120,8 @@ def _missing_result_problem(job: Job, outcome: programs.ProcessExit) -> Problem:
         return Problem("time_limit", text)
     output = outcome.output(job.log)
     if programs.python_crashed(output) or programs.code_changed(output):
-        name = f"capture of {job.program['run']} (nsys)"
-        raise programs.ProgramFailed(programs.failure_message(name, outcome, job.log, job.time_limit_s))
+        title = f"capture of {job.program['run']} (nsys)"
+        raise programs.ProgramFailed(programs.failure_message(title, outcome, job.log, job.time_limit_s))
     last_line = next((line.strip() for line in reversed(output.split("\n")) if line.strip()), "")
     text = f"nsys {outcome.description} before the program had written its result"
     return Problem("nsys_ended_early", text, programs.cut_line(last_line))
