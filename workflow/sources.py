@@ -13,7 +13,7 @@ from profile_grid.freshness.imports import UnreadableSource, digest_of_code, fil
 from profile_grid.freshness.jobs import NoSuchSource, matching_files
 from profile_grid.results.load_runs import stale_reason
 from profile_grid.results.results import STOPPED_AT_S, BadResult, read_origin
-from profile_grid.study.schema import unusable_sources
+from profile_grid.study.schema import source_errors
 from profile_grid.study.stages import STAGES
 from profile_grid.study.workloads import functions_named, program_of
 
@@ -36,9 +36,9 @@ def measurement_digests(root: Path, config: Mapping) -> dict[str, str]:
         for stage in STAGES:
             workload = stage.workload
             if workload not in workload_digests:
-                files = [workload.program] if workload.program else _program_files(root, program)
+                files = [workload.program_file] if workload.program_file else _program_files(root, program)
                 workload_digests[workload] = digest_of_code(root, imported_files(root, *files))
-            stage_files = matching_files(root, (stage.file("measure"), *stage.sources, MEASURE_SCRIPT))
+            stage_files = matching_files(root, (stage.module_path("measure"), *stage.sources, MEASURE_SCRIPT))
             stage_digest = digest_of_code(root, stage_files)
             digests[stage.name] = digest_of_settings([workload_digests[workload], stage_digest, users_digest])
     except (UnreadableSource, NoSuchSource) as error:
@@ -55,7 +55,7 @@ def _program_files(root: Path, program: Mapping) -> list[str]:
 
 def _digest_of_users_files(paths: Sequence[str]) -> str:
     """A digest of the files of the working folder that config.yaml lists as `sources`; empty without any."""
-    for message in unusable_sources(Path.cwd(), paths):
+    for message in source_errors(Path.cwd(), paths):
         raise WorkflowError(f"config.yaml: {message}")
     return digest_of_code(Path.cwd(), paths) if paths else ""
 
@@ -75,7 +75,7 @@ def stale_result_reason(
         try:
             origin = read_origin(result)
         except BadResult as error:
-            return f"a result cannot be used: {error.what}"
+            return f"a result cannot be used: {error.problem}"
         for name in dict.fromkeys([*(path.name for path in files), *origin.files]):
             digest = digest_of(str(result.parent / name))
             if digest is None:

@@ -25,7 +25,7 @@ LARGEST = "largest"  # the name of the table, and of the folder next to that of 
 def joined_tables(runs: list[MeasuredRun], folder: Path, stage: str, name: str) -> pd.DataFrame:
     """The tables `name` of all runs whose `stage` has tables as one: each row begins with the dimensions of its run,
     and texts are categories."""
-    tables = [(run, _read(folder / run.name / f"{name}.parquet")) for run in runs if run.has_tables(stage)]
+    tables = [(run, _read(folder / run.name / f"{name}.parquet")) for run in runs if run.may_have_rows(stage)]
     filled = [(run, table) for run, table in tables if table.num_rows]
     if not filled:
         filled = [(runs[0], _read(folder / runs[0].name / f"{name}.parquet").slice(0, 0))]
@@ -51,7 +51,7 @@ def merged_tables(runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFra
         if stage.table_names:
             tables |= stage.load("tables").study_tables(runs)
     tables |= {"adapter_checks": adapter_checks.adapter_checks_table(runs), "cost": cost.cost_table(runs)}
-    if LARGEST in catalogue.merged_of(workloads):
+    if LARGEST in catalogue.merged_names(workloads):
         tables[LARGEST] = largest_table([run.entry for run in runs], folder.parent / LARGEST)
     for stage in stages:
         if stage.tables_of_a_run:

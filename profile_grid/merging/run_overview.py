@@ -11,7 +11,7 @@ from profile_grid.quantities import counted, memory, percent
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import OUT_OF_MEMORY, OutOfMemory, ProgramResult
 from profile_grid.stages.timing.tables import accuracy_notes
-from profile_grid.study.dimensions import LEADING, MACHINE_DIMENSIONS, OF_OPERATORS
+from profile_grid.study.dimensions import LEADING, MACHINE_DIMENSIONS, OPERATOR_DIMENSIONS
 from profile_grid.study.stages import CAPTURE, STAGES
 from profile_grid.study.table_spec import TEXT, Column, TableSpec, column_of, columns
 
@@ -35,7 +35,7 @@ def _row(run: MeasuredRun) -> dict:
     programs = [result.program for result in run.results.values() if result.program]
     oom = next((program.out_of_memory for program in programs if program.out_of_memory), None)
     return run.leading | {
-        **{dimension.key: run.entry.get(dimension.key) for dimension in OF_OPERATORS},
+        **{dimension.key: run.entry.get(dimension.key) for dimension in OPERATOR_DIMENSIONS},
         **_sizes(program.spec),
         "vocab_size": program.spec.get("vocab_size"),
         "parameters": program.parameters,
@@ -102,7 +102,7 @@ def out_of_memory_in_words(oom: OutOfMemory) -> str:
 
 def captured_steps(run: MeasuredRun) -> int:
     """The steps in the run's complete capture, as configured; 0 if it is incomplete."""
-    complete = run.complete(CAPTURE.name)
+    complete = run.is_complete(CAPTURE.name)
     return run.results[CAPTURE.name].specification["program"]["measured_steps"] if complete else 0
 
 
@@ -158,7 +158,7 @@ RUNS = TableSpec(
     columns(
         (
             replace(column_of(dimension), meaning=f"{dimension.meaning}, of attention alone")
-            for dimension in OF_OPERATORS
+            for dimension in OPERATOR_DIMENSIONS
         ),
         """
     d_model | int | | width of the residual stream; it and the next three are empty if sizes have other names

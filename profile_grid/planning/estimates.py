@@ -14,7 +14,7 @@ from profile_grid.gpu_peaks import Peaks, peaks_of
 from profile_grid.host.gpu_check import needed_bytes
 from profile_grid.results.results import COMPLETE, BadResult, StageResult, read_result
 from profile_grid.study.stage import Stage
-from profile_grid.study.stages import BY_NAME, STAGES
+from profile_grid.study.stages import STAGE_BY_NAME, STAGES
 from profile_grid.study.workloads import MODEL_STEPS, Workload
 
 BACKWARD_IN_FORWARDS = 2  # a backward pass computes twice a forward
@@ -54,7 +54,7 @@ def remaining_measurements(plan: list[dict], runs: Path) -> list[tuple[str, dict
     measurements = []
     for entry in plan:
         for stage, specification in entry["specifications"].items():
-            result = _read_result(runs / entry["run"] / BY_NAME[stage].result)
+            result = _read_result(runs / entry["run"] / STAGE_BY_NAME[stage].result_file)
             if result is None or result.specification != specification:
                 measurements.append((stage, specification))
     return measurements
@@ -105,7 +105,7 @@ def seconds_needed(
     return sum(
         _seconds_of(stage, specification, pace, memory_bytes)
         for stage, specification in measurements
-        if on_gpu or not BY_NAME[stage].only_with_gpu
+        if on_gpu or not STAGE_BY_NAME[stage].only_with_gpu
     )
 
 
@@ -124,19 +124,19 @@ def usual_seconds(stage: Stage, specification: dict) -> float:
 
 def _seconds_of(name: str, specification: dict, pace: Pace, memory_bytes: int | None) -> float:
     """Seconds of one measurement of the stage with this name."""
-    stage, program, start_s = BY_NAME[name], specification["program"], pace.overhead_s[name]
+    stage, program, start_s = STAGE_BY_NAME[name], specification["program"], pace.overhead_s[name]
     if stage.has_estimates:
         passes_s = stage.load("estimates").seconds(program, pace.peaks, memory_bytes)
-        return start_s + passes_s + stage.lasts_s(specification)
+        return start_s + passes_s + stage.extra_seconds(specification)
     if memory_bytes is not None and (needed_bytes(program) or 0) > memory_bytes:
         return start_s
-    return start_s + pace.steps_seconds(program) + stage.lasts_s(specification)
+    return start_s + pace.steps_seconds(program) + stage.extra_seconds(specification)
 
 
 def needed_bytes_of_run(entry: dict) -> int | None:
     """Bytes of the tensors of a run of the plan, by the specification of its first stage; None if unknown."""
     name, specification = next(iter(entry["specifications"].items()))
-    stage = BY_NAME[name]
+    stage = STAGE_BY_NAME[name]
     needed = stage.load("estimates").needed_bytes if stage.has_estimates else needed_bytes
     return needed(specification["program"])
 
@@ -145,7 +145,7 @@ def bytes_on_disk(measurements: list[tuple[str, dict]]) -> int:
     """Bytes of the files of these measurements; without the part that grows with layers if their number is unknown."""
     total = 0
     for name, specification in measurements:
-        stage, program = BY_NAME[name], specification["program"]
+        stage, program = STAGE_BY_NAME[name], specification["program"]
         layers_and_steps = (layer_count(program) or 0) * program.get("measured_steps", 0)
         total += stage.disk_bytes + stage.disk_bytes_per_layer_and_step * layers_and_steps
     return total
@@ -176,12 +176,12 @@ def steps_flops(program: dict) -> int:
 
 def _finished_measurements(runs: Path, stage: Stage, device_name: str | None) -> Iterator[FinishedMeasurement]:
     """Every complete measurement of a stage on this device."""
-    for path in sorted(runs.glob(f"*/{stage.result}")):
+    for path in sorted(runs.glob(f"*/{stage.result_file}")):
         result = _read_result(path)
         if result and result.status == COMPLETE and result.program.machine.device_name == device_name:
             cost, spec = result.program.cost_seconds, result.program.spec
             steps_s = cost["warmup"] + cost["measured"]
-            job_s = result.seconds["all"] - stage.lasts_s(result.specification)
+            job_s = result.seconds["all"] - stage.extra_seconds(result.specification)
             yield FinishedMeasurement(job_s, steps_s, steps_flops(spec), spec["dimensions"]["precision"])
 
 

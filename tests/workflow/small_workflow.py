@@ -109,7 +109,7 @@ from pathlib import Path
 from profile_grid.files import write_json, write_text
 from profile_grid.freshness.environment import variables_record
 from profile_grid.freshness.versions import host_record
-from profile_grid.results.capture_identity import identity
+from profile_grid.results.capture_identity import file_identity
 machine = {"device": "cpu", "device_name": cpu_name(), "cpu_name": cpu_name(), "driver": None,
            "python": platform.python_version()}
 write_text(Path(capture), measured)
@@ -117,7 +117,7 @@ write_json(Path(output), {
     "format": 7, "specification": specification, "sources": sources, "facts": {"measured": measured},
     "program": {"loaded": loaded, "loaded_distributions": {}, "machine": machine},
     "environment": variables_record(os.environ, specification["environment"]) | host_record(),
-    "files": {"capture.txt": identity(Path(capture))},
+    "files": {"capture.txt": file_identity(Path(capture))},
 })
 ''',
     "scripts/shared.py": "VERSION = 0\n",

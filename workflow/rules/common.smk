@@ -17,12 +17,12 @@ from profile_grid.study import catalogue
 from profile_grid.study.workloads import program_of
 from profile_grid.study.runs import (
     checked_config,
-    grid_part,
+    grid_settings_json,
     grid_plan,
     grid_runs,
     planned_rows,
-    run_to_show,
-    specification,
+    shown_run_name,
+    specification_json,
 )
 from profile_grid.study.schema import ConfigError, check_keys
 from profile_grid.study.stages import CAPTURE, NOT_ASKED, STAGES, TIMING
@@ -46,18 +46,18 @@ except ConfigError as error:
 
 PLANNED_RUNS = packed_manifest(PACKED).runs if PACKED else planned_rows(config, RUNS)
 WORKLOADS = catalogue.workloads_of(PLANNED_RUNS)
-MERGED, SUMMARIES = catalogue.merged_of(WORKLOADS), catalogue.summaries_of(WORKLOADS)
-LARGE_TABLES = [name for name in MERGED if name in ("steps", "warmup_steps", *catalogue.TABLES_OF_A_RUN)]
+MERGED_NAMES, SUMMARY_NAMES = catalogue.merged_names(WORKLOADS), catalogue.summary_names(WORKLOADS)
+LARGE_TABLES = [name for name in MERGED_NAMES if name in ("steps", "warmup_steps", *catalogue.RUN_TABLE_NAMES)]
 HAS_CAPTURES = any(row[CAPTURE.status_column] != NOT_ASKED for row in PLANNED_RUNS)
 QUESTIONS = catalogue.questions_asked(PLANNED_RUNS)
 QUESTION_DOCUMENTS = [question.name for question in QUESTIONS if question.has_document]
 FIGURES = [name for question in QUESTIONS for name in question.figures]
 FORMATS = config.get("formats", ["markdown"])
-PROCESSES = config.get(TIMING.name, {}).get("processes", TIMING.settings["processes"].default)
-STAGE_TABLES = [stage.file("tables") for stage in STAGES if stage.has_tables]
+PROCESS_COUNT = config.get(TIMING.name, {}).get("processes", TIMING.settings["processes"].default)
+STAGE_TABLES = [stage.module_path("tables") for stage in STAGES if stage.has_tables]
 DECLARED_TABLES = [f"{module.replace('.', '/')}.py" for module in catalogue.MODULES_OF_TABLES]
 SPECIFICATIONS = {
-    stage.name: {name: specification(config, run, stage) for name, run in RUNS.items() if stage in run.stages}
+    stage.name: {name: specification_json(config, run, stage) for name, run in RUNS.items() if stage in run.stages}
     for stage in STAGES
 }
 RESOURCES = JobResources(RUNS, SPECIFICATIONS, config["device"] != "cpu", in_allocation())
@@ -67,7 +67,7 @@ if ROOT == Path(workflow.basedir):  # else it may be a module, whose onstart is 
     gc.disable()  # planning makes millions of objects and drops none, and collecting takes a sixth of its time
 RERUNS = Reruns(workflow, ROOT)
 GRID, PROVENANCE = "results/grid.json", "results/tables/provenance.json"
-SHOWN_RUN = run_to_show(RUNS)
+SHOWN_RUN = shown_run_name(RUNS)
 TIMELINE = ["results/page/timeline.csv", "results/page/timeline.parquet"] if HAS_CAPTURES else []
 TRACE = ["results/page/trace.json.gz"] if HAS_CAPTURES else []
 SOURCE_DIGESTS = measurement_digests(ROOT, config)
@@ -81,7 +81,7 @@ wildcard_constraints:
 
 def add_measurement(stage, job, folder, specification):
     """Adds the job that measures a stage of a run into a folder."""
-    outputs = [f"{folder}/{name}" for name in (stage.result, *stage.files)]
+    outputs = [f"{folder}/{name}" for name in (stage.result_file, *stage.files)]
     sources, limit_s = SOURCE_DIGESTS[stage.name], config["time_limit_s"]
     reason = stale_result_reason(outputs, specification, sources, RERUNS.digest_of, limit_s)
     RERUNS.add_measurement(job, outputs, reason)
@@ -94,7 +94,7 @@ def add_tables_of_run(stage, run):
     RERUNS.add_analysis(
         AnalysisJob(
             f"tables_of_{stage.name} {run}",
-            programs=(SCRIPT_RUNNER, "workflow/scripts/run_tables.py", stage.file("tables")),
+            programs=(SCRIPT_RUNNER, "workflow/scripts/run_tables.py", stage.module_path("tables")),
             patterns=tables.sources,
             command=(
                 "workflow.scripts",

@@ -11,15 +11,15 @@ The documents are made in one process, and so are the figures: one takes a tenth
 """
 
 SUFFIX = {"markdown": "md", "latex": "tex", "typst": "typ"}
-EVERY_TABLE = paths.parquet_files([*MERGED, *SUMMARIES])
+EVERY_TABLE = paths.parquet_files([*MERGED_NAMES, *SUMMARY_NAMES])
 
 add_analysis(
     "summaries",
     "the tables that answer the questions",
     ["--tables=results/tables"],
     programs=question_files(ROOT, "table"),
-    inputs=paths.parquet_files(MERGED),
-    outputs=paths.table_files(SUMMARIES),
+    inputs=paths.parquet_files(MERGED_NAMES),
+    outputs=paths.table_files(SUMMARY_NAMES),
 )
 add_analysis(
     "answers",
@@ -34,7 +34,7 @@ add_analysis(
         "profile_grid/documents/templates/short_names.md.j2",
         "profile_grid/questions/*/definitions.md.j2",
     ),
-    inputs=[*paths.parquet_files(["runs", *SUMMARIES]), PROVENANCE],
+    inputs=[*paths.parquet_files(["runs", *SUMMARY_NAMES]), PROVENANCE],
     outputs=[
         f"results/answers/{name}.{SUFFIX[style]}" for name in ["answers", *QUESTION_DOCUMENTS] for style in FORMATS
     ],

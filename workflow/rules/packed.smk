@@ -9,5 +9,5 @@ add_analysis(
     [f"--archive={PACKED}", "--results=results", f"--marker={MARKER}"],
     programs=DECLARED_TABLES,
     inputs=[PACKED],
-    outputs=[*paths.table_files(MERGED), PROVENANCE, *TIMELINE, *TRACE, GRID],
+    outputs=[*paths.table_files(MERGED_NAMES), PROVENANCE, *TIMELINE, *TRACE, GRID],
 )

@@ -27,7 +27,7 @@ def main(*, plan: Path, folder: Path, processes: int) -> None:
 
 def step_rows(folder: Path, number: int, run: dict) -> Iterator[dict]:
     """The rows of one process of a run; none unless it is complete. Raises BadResult."""
-    result = read_result(folder / str(number) / run["run"] / stages.TIMING.result)
+    result = read_result(folder / str(number) / run["run"] / stages.TIMING.result_file)
     if result.status != COMPLETE:
         return
     leading = {key: run[key] for key in dimensions.LEADING}

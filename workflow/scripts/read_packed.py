@@ -26,7 +26,7 @@ def main(*, archive: Path, results: Path, marker: str) -> None:
 def require_tables(folder: Path, archive: Path, manifest: Manifest) -> None:
     """Raises BadArchive if tables would fill the memory, OutsideError if a merged one is missing or of another
     version."""
-    merged = catalogue.merged_of(catalogue.workloads_of(manifest.runs))
+    merged = catalogue.merged_names(catalogue.workloads_of(manifest.runs))
     needed = [f"tables/{name}.parquet" for name in merged]
     sources = [name for name in manifest.files if name.endswith(".parquet") and is_source(name)]
     try:

@@ -7,7 +7,7 @@ import pandas as pd
 from profile_grid.documents.formats import SUFFIXES, fragment_in
 from profile_grid.documents.table_documents import table_documents
 from profile_grid.files import write_text
-from profile_grid.study.catalogue import tables_of
+from profile_grid.study.catalogue import table_names_of
 
 CONTENTS = "contents.txt"
 
@@ -16,7 +16,7 @@ def main(*, tables: Path, output: Path, formats: list[str] | None = None) -> Non
     runs = pd.read_parquet(tables / "runs.parquet")
     documents = {
         stem: markdown
-        for name in tables_of(runs.to_dict("records"))
+        for name in table_names_of(runs.to_dict("records"))
         for stem, markdown in table_documents(name, pd.read_parquet(tables / f"{name}.parquet"))
     }
     for style in dict.fromkeys(["markdown", *(formats or [])]):

@@ -25,7 +25,7 @@ from profile_grid.merging.merge import LARGEST
 from profile_grid.results.load_runs import require_fresh
 from profile_grid.results.results import read_result
 from profile_grid.study.runs import grid_plan
-from profile_grid.study.stages import BY_NAME, CAPTURE
+from profile_grid.study.stages import CAPTURE, STAGE_BY_NAME
 
 MAX_CHARS = 120  # characters of a line or value in a message
 ROOT = Path(__file__).parents[2]
@@ -145,13 +145,13 @@ def other_runs(plan: list[dict], results: Path) -> str | None:
 
 def is_measured(entry: dict, folder: Path) -> bool:
     """Whether a run has the results of all its stages."""
-    return all((folder / BY_NAME[name].result).exists() for name in entry["specifications"])
+    return all((folder / STAGE_BY_NAME[name].result_file).exists() for name in entry["specifications"])
 
 
 def files_of_run(entry: dict) -> list[str]:
     """The files that the stages of a run write, or may write."""
-    stages = [BY_NAME[name] for name in entry["specifications"]]
-    return [name for stage in stages for name in (stage.result, *stage.files, *stage.optional_files)]
+    stages = [STAGE_BY_NAME[name] for name in entry["specifications"]]
+    return [name for stage in stages for name in (stage.result_file, *stage.files, *stage.optional_files)]
 
 
 def link_results(measured: dict[str, list[str]], results: Path, scratch: Path) -> None:
@@ -194,5 +194,5 @@ def is_comparable(path: Path, copy: Path) -> bool:
     run = next((parent for parent in path.parents if parent.parent == copy / "runs"), None)
     if run is None or str(path.relative_to(run)) not in texts:
         return True
-    capture = read_result(run / CAPTURE.result)
+    capture = read_result(run / CAPTURE.result_file)
     return capture.facts["backend"] != "nsys" or capture.facts["nsys"] == nsys.version()

@@ -16,7 +16,7 @@ from kernel_tables.ranks.ranks import RankTrace
 from kernel_tables.reading import nsys
 from kernel_tables.trace import Trace
 from profile_grid.host.processes.job import joined
-from profile_grid.results.capture_identity import difference
+from profile_grid.results.capture_identity import identity_difference
 from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
 from profile_grid.results.run_tables import RunTables, tables_status
 from profile_grid.stages.capture import capture_problems, step_tables
@@ -214,7 +214,7 @@ def run_tables(
     `extra_rules` are custom kernel classes, `diagnosis_rules` custom rules of the diagnosis."""
     files = files_of(capture)
     for name in files:
-        if reason := difference(capture, folder / name):
+        if reason := identity_difference(capture, folder / name):
             status = tables_status(INCOMPLETE, f"no valid capture of this run: {reason}")
             return RunTables(status, {})
     status, tables = step_tables.tables_of_file(capture, folder / files[0], extra_rules, diagnosis_rules)

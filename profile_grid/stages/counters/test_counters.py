@@ -18,7 +18,7 @@ from kernel_tables.trace import Trace
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes import measured_program
 from profile_grid.host.processes.job import Job
-from profile_grid.results.capture_identity import identity, write_specification
+from profile_grid.results.capture_identity import file_identity, write_specification
 from profile_grid.results.results import read_result
 from profile_grid.stages.counters import measure as counters
 from profile_grid.stages.counters.tables import LEFT_OUT, TABLES, measured_launches, run_tables, tables_of_launches
@@ -281,8 +281,8 @@ def run_folder(tmp_path):
     COUNTED.to_csv(tmp_path / "ncu.csv", index=False)
 
     def status(counters_changes=None, damaged=None, **capture_changes) -> dict:
-        own = {"files": {"ncu.csv": identity(tmp_path / "ncu.csv")}, "facts": {"ncu": "1", "roofs": ROOFS}}
-        facts = {"files": {"capture.sqlite": identity(sqlite)}, "facts": CAPTURE["facts"] | {"backend": "nsys"}}
+        own = {"files": {"ncu.csv": file_identity(tmp_path / "ncu.csv")}, "facts": {"ncu": "1", "roofs": ROOFS}}
+        facts = {"files": {"capture.sqlite": file_identity(sqlite)}, "facts": CAPTURE["facts"] | {"backend": "nsys"}}
         (tmp_path / "counters.json").write_text(json.dumps(changed(CAPTURE | own, **(counters_changes or {}))))
         (tmp_path / "capture.json").write_text(json.dumps(changed(CAPTURE | facts, **capture_changes)))
         if damaged:

@@ -63,7 +63,7 @@ def study_tables(runs: list[load_runs.MeasuredRun]) -> dict[str, pd.DataFrame]:
     complete = [
         (run.leading, run.results[ENERGY.name].program, parse_as(EnergyFacts, run.results[ENERGY.name].facts, "facts"))
         for run in runs
-        if run.complete(ENERGY.name)
+        if run.is_complete(ENERGY.name)
     ]
     windows = [leading | row for leading, _, facts in complete for row in _window_rows(facts)]
     rows = [leading | energy_of_run(program, facts) for leading, program, facts in complete]

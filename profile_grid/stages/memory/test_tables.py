@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from profile_grid.results.capture_identity import identity
+from profile_grid.results.capture_identity import file_identity
 from profile_grid.stages.memory.history import (
     CATEGORIES,
     RangeSpan,
@@ -238,7 +238,7 @@ def test_a_run_that_runs_out_of_memory_tells_of_that_alone_and_a_broken_history_
 def result_of(folder, content: bytes, status: str = "complete") -> SimpleNamespace:
     (folder / "memory_history.json.gz").write_bytes(content)
     name = "memory_history.json.gz"
-    files = {name: SimpleNamespace(**identity(folder / name))}
+    files = {name: SimpleNamespace(**file_identity(folder / name))}
     program = SimpleNamespace(spec=OTHERS_MODEL)
     return SimpleNamespace(status=status, reason="no memory", files=files, program=program, specification={}, facts={})
 
@@ -275,7 +275,7 @@ def test_of_several_ranks_every_one_has_its_moments_and_the_first_all_other_tabl
     result = result_of(tmp_path, gzip.compress(json.dumps(made_up_record()).encode()))
     other = tmp_path / "memory_history_rank1.json.gz"
     other.write_bytes(gzip.compress(json.dumps(made_up_record(EVENTS.replace("moments 200", "moments 100"))).encode()))
-    result.files[other.name] = SimpleNamespace(**identity(other))
+    result.files[other.name] = SimpleNamespace(**file_identity(other))
     result.facts["ranks"] = [{"rank": 0}, {"rank": 1}]
     status, made = run_tables(result, tmp_path)
     assert status["status"] == "complete" and len(made["memory_totals"]) == 1
