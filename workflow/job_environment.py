@@ -11,7 +11,7 @@ from profile_grid.files import write_json
 from profile_grid.freshness import environment, versions
 from profile_grid.host.processes.programs import WORKFLOW_VARIABLE
 from profile_grid.host.progress import PLANNED_VARIABLE, STARTED_VARIABLE
-from profile_grid.planning.estimates import usual_seconds
+from profile_grid.planning.estimates import Measurement, usual_seconds
 from profile_grid.study.stages import STAGE_BY_NAME
 
 SLURM_JOB = "SLURM_JOB_ID"
@@ -47,13 +47,15 @@ def prioritize_longest(workflow) -> dict[str, float]:
     try:
         dag = workflow.persistence.dag
         jobs = [job for job in dag.needrun_jobs() if job.rule.name in (*STAGE_BY_NAME, FURTHER_TIMINGS_RULE)]
-        seconds = {
-            job: usual_seconds(STAGE_BY_NAME[job.params.stage], json.loads(job.params.specification)) for job in jobs
-        }
+        seconds = {job: usual_seconds(_measurement(job)) for job in jobs}
         dag._priority |= {job: job_s for job, job_s in seconds.items() if not dag.priority(job)}
         return {job.output[0]: job_s for job, job_s in seconds.items()}
     except AttributeError:
         return {}
+
+
+def _measurement(job) -> Measurement:
+    return Measurement(STAGE_BY_NAME[job.params.stage], json.loads(job.params.specification))
 
 
 def hand_over_measurements(seconds: Mapping[str, float]) -> None:

@@ -15,7 +15,7 @@ from profile_grid.planning.smoke import SmokeCapture, smoke_specification
 from profile_grid.stages.capture.capture_problems import NSYS_TOO_OLD
 from profile_grid.stages.capture.nsys_capture import NSYS_MISSING
 from profile_grid.study.runs import grid_plan
-from profile_grid.study.stages import COUNTERS
+from profile_grid.study.stages import COUNTERS, ENERGY
 from tests.profile_grid.made_up_results import CAPTURE, TIMING, changed
 
 GIB = 2**30
@@ -182,7 +182,7 @@ def test_what_was_measured_with_the_same_settings_is_not_counted_again(tmp_path)
     write_result(tmp_path, "small_ctx512_forward", "capture", specification={"other": "settings"})
     write_result(tmp_path, "small_ctx512_train_step", "timing", specification=None)  # damaged
     left = [
-        (stage, told["program"]["dimensions"]["mode"])
+        (stage.name, told["program"]["dimensions"]["mode"])
         for stage, told in estimates.remaining_measurements(of_plan, tmp_path)
     ]
     assert left == [("capture", "forward"), ("timing", "train_step"), ("capture", "train_step")]
@@ -221,12 +221,12 @@ def test_the_windows_of_energy_are_counted_beside_the_start_and_the_steps():
     of_plan = plan(modes=["forward"])["runs"]
     told = of_plan[0]["specifications"]["timing"] | {"windows": 3, "window_s": 5}
     pace = estimates.Pace({"energy": 2.0}, {}, "made up")
-    assert estimates.seconds_needed([("energy", told)], pace, 140 * GIB) == 2.0 + 5 * 5
+    assert estimates.seconds_needed([estimates.Measurement(ENERGY, told)], pace, 140 * GIB) == 2.0 + 5 * 5
 
 
 def test_counting_kernels_takes_its_time_on_a_gpu_and_none_on_a_processor():
     measurements = estimates.remaining_measurements(plan(modes=["forward"], counted="*")["runs"], NOWHERE)
-    assert [stage for stage, _ in measurements] == ["timing", "capture", "counters"]
+    assert [stage.name for stage, _ in measurements] == ["timing", "capture", "counters"]
     pace = estimates.Pace({"timing": 2.0, "capture": 6.0, "counters": 5.0}, {}, "made up")
     assert estimates.seconds_needed(measurements, pace, None, on_gpu=True) == 2.0 + 6.0 + 5.0 + 49.0
     assert estimates.seconds_needed(measurements, pace, None, on_gpu=False) == 2.0 + 6.0
@@ -238,7 +238,9 @@ def test_counting_kernels_takes_its_time_on_a_gpu_and_none_on_a_processor():
 def test_counting_kernels_is_among_the_longest_on_a_gpu_and_the_shortest_on_a_processor(monkeypatch, there, seconds):
     monkeypatch.setattr(estimates, "gpu_is_visible", lambda: there)
     told = plan(modes=["forward"], counted="*")["runs"][0]["specifications"]["counters"]
-    assert estimates.usual_seconds(COUNTERS, told) == pytest.approx(seconds, abs=0.1)  # and its steps
+    assert estimates.usual_seconds(estimates.Measurement(COUNTERS, told)) == pytest.approx(
+        seconds, abs=0.1
+    )  # and its steps
 
 
 def test_what_ncu_slows_down_has_no_part_in_the_pace_of_steps(tmp_path):
