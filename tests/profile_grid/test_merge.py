@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from profile_grid.documents.documents import not_measured
+from profile_grid.documents.run_remarks import not_measured
 from profile_grid.merging import merge
 from profile_grid.merging.cost import cost_in_words, cost_table
 from profile_grid.merging.merge import provenance

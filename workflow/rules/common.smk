@@ -11,6 +11,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
+from profile_grid.documents.formats import SUFFIXES
 from profile_grid.freshness.imports import remember_sources
 from profile_grid.freshness.jobs import AnalysisJob
 from profile_grid.study import catalogue

@@ -10,7 +10,6 @@ table_documents  tables -> results/tables/FORMAT/*: every table for a write-up
 The documents are made in one process, and so are the figures: one takes a tenth of the time that the imports take.
 """
 
-SUFFIX = {"markdown": "md", "latex": "tex", "typst": "typ"}
 EVERY_TABLE = paths.parquet_files([*MERGED_NAMES, *SUMMARY_NAMES])
 
 add_analysis(
@@ -36,7 +35,9 @@ add_analysis(
     ),
     inputs=[*paths.parquet_files(["runs", *SUMMARY_NAMES]), PROVENANCE],
     outputs=[
-        f"results/answers/{name}.{SUFFIX[style]}" for name in ["answers", *QUESTION_DOCUMENTS] for style in FORMATS
+        f"results/answers/{name}{SUFFIXES[file_format]}"
+        for name in ["answers", *QUESTION_DOCUMENTS]
+        for file_format in FORMATS
     ],
 )
 add_analysis(
