@@ -122,9 +122,9 @@ class Reruns:
     def _force(self, job: PlannedJob, reason: str) -> None:
         """Forces a job as --forcerun does."""
         self._dag_set("forcefiles").update(job.outputs)
-        kind = reason.partition(":")[0]
-        is_logged = kind in self._logged_kinds or reason.endswith(" runs")  # one of each kind: there may be thousands
-        if not is_logged and os.path.exists(job.outputs[0]):
+        kind = reason.partition(":")[0]  # one message of each kind: there may be thousands
+        follows_another_job = reason.endswith(" runs")
+        if kind not in self._logged_kinds and not follows_another_job and os.path.exists(job.outputs[0]):
             self._logged_kinds.add(kind)
             logger.info(f"{job.name} runs again, and maybe others: {reason}")
 

@@ -21,6 +21,7 @@ SNAKEFILE = """\
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(os.path.abspath(workflow.current_basedir.path))
@@ -45,7 +46,7 @@ SPECIFICATIONS = {
 }
 for run in RUNS:
     measured = [f"results/runs/{run}/timing.json", f"results/runs/{run}/capture.txt"]
-    reason = stale_result_reason(measured, SPECIFICATIONS[run], SOURCES, RERUNS.digest_of)
+    reason = partial(stale_result_reason, measured, SPECIFICATIONS[run], SOURCES, RERUNS.digest_of)
     RERUNS.add_measurement(f"measure {run}", measured, reason)
     made = tuple(f"results/runs/{run}/{name}" for name in ("table.txt", "details.txt"))
     command = ("scripts.table", f"results/runs/{run}", str(SETTINGS["class"]))

@@ -37,8 +37,8 @@ else:
         add_analysis(
             "process_steps",
             "times of all processes",
-            [f"--plan={GRID}", "--folder=results/processes", f"--processes={PROCESS_COUNT}"],
-            inputs=[GRID, *paths.further_timings(PROCESS_COUNT, RUNS)],
+            [f"--plan={GRID_PLAN}", "--folder=results/processes", f"--processes={PROCESS_COUNT}"],
+            inputs=[GRID_PLAN, *paths.further_timings(PROCESS_COUNT, RUNS)],
             outputs=PROCESS_STEPS,
         )
 FILES_OF_GRID = [CONTENTS, *RERUNS.analysis_outputs("results/runs/")]

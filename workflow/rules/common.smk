@@ -55,9 +55,9 @@ QUESTION_DOCUMENTS = [question.name for question in QUESTIONS if question.has_do
 FIGURES = [name for question in QUESTIONS for name in question.figures]
 FORMATS = config.get("formats", ["markdown"])
 PROCESS_COUNT = config.get(TIMING.name, {}).get("processes", TIMING.settings["processes"].default)
-STAGE_TABLES = [stage.module_path("tables") for stage in STAGES if stage.has_tables]
-DECLARED_TABLES = [f"{module.replace('.', '/')}.py" for module in catalogue.MODULES_OF_TABLES]
-SPECIFICATIONS = {
+STAGE_TABLE_SOURCES = [stage.module_path("tables") for stage in STAGES if stage.has_tables]
+TABLE_SOURCES = [f"{module.replace('.', '/')}.py" for module in catalogue.MODULES_OF_TABLES]
+SPECIFICATIONS = {  # as JSON, by stage and run
     stage.name: {name: specification_json(config, run, stage) for name, run in RUNS.items() if stage in run.stages}
     for stage in STAGES
 }
@@ -67,10 +67,10 @@ atexit.register(gc.freeze)  # else Python looks at all objects once more at its 
 if ROOT == Path(workflow.basedir):  # else it may be a module, whose onstart is never called
     gc.disable()  # planning makes millions of objects and drops none, and collecting takes a sixth of its time
 RERUNS = Reruns(workflow, ROOT)
-GRID, PROVENANCE = "results/grid.json", "results/tables/provenance.json"
+GRID_PLAN, PROVENANCE = "results/grid.json", "results/tables/provenance.json"
 SHOWN_RUN = shown_run_name(RUNS)
-TIMELINE = ["results/page/timeline.csv", "results/page/timeline.parquet"] if HAS_CAPTURES else []
-TRACE = ["results/page/trace.json.gz"] if HAS_CAPTURES else []
+TIMELINE, TRACE = "results/page/timeline.parquet", "results/page/trace.json.gz"
+TIMELINE_FILES = ["results/page/timeline.csv", TIMELINE, TRACE] if HAS_CAPTURES else []
 SOURCE_DIGESTS = measurement_digests(ROOT, config)
 SCRIPT_RUNNER = "workflow/scripts/__main__.py"
 FIRST_PRIORITY = 10_000  # of what goes before all measurements, whose priority is their estimated time in seconds
@@ -80,21 +80,21 @@ wildcard_constraints:
     run="[A-Za-z0-9][A-Za-z0-9._-]*",
 
 
-def add_measurement(stage, job, folder, specification):
-    """Adds the job that measures a stage of a run into a folder."""
+def add_measurement(stage, job_name, folder, specification_text):
+    """Adds the job that measures a stage of a run into a folder, by its specification as JSON."""
     outputs = [f"{folder}/{name}" for name in (stage.result_file, *stage.files)]
-    sources, limit_s = SOURCE_DIGESTS[stage.name], config["time_limit_s"]
-    reason = stale_result_reason(outputs, specification, sources, RERUNS.digest_of, limit_s)
-    RERUNS.add_measurement(job, outputs, reason)
+    sources_digest, time_limit_s = SOURCE_DIGESTS[stage.name], config["time_limit_s"]
+    given = (outputs, specification_text, sources_digest, RERUNS.digest_of, time_limit_s)
+    RERUNS.add_measurement(job_name, outputs, lambda: stale_result_reason(*given))
 
 
-def add_tables_of_run(stage, run):
+def add_tables_of_run(stage, run_name):
     """Adds the job that makes the tables of a run from the result of a stage."""
-    tables, folder = stage.tables_of_a_run, f"results/runs/{run}"
-    own_rules = json.dumps({key: config.get(key, []) for key in tables.rule_keys})
+    tables, folder = stage.tables_of_a_run, f"results/runs/{run_name}"
+    custom_rules = json.dumps({key: config.get(key, []) for key in tables.rule_keys})
     RERUNS.add_analysis(
         AnalysisJob(
-            f"tables_of_{stage.name} {run}",
+            f"tables_of_{stage.name} {run_name}",
             programs=(SCRIPT_RUNNER, "workflow/scripts/run_tables.py", stage.module_path("tables")),
             patterns=tables.sources,
             command=(
@@ -102,7 +102,7 @@ def add_tables_of_run(stage, run):
                 "run_tables",
                 f"--stage={stage.name}",
                 f"--folder={folder}",
-                f"--own-rules={own_rules}",
+                f"--own-rules={custom_rules}",
             ),
             inputs=tuple(f"{folder}/{name}" for name in paths.inputs_of_tables(stage)),
             outputs=tuple(f"{folder}/{name}" for name in (tables.status_file, *tables.files)),
@@ -165,5 +165,5 @@ for run_name, run in RUNS.items():
 
 
 def specification_of(stage):
-    """The specification of a job of this stage, by wildcards."""
+    """A function of wildcards: the specification of a job of this stage, as JSON."""
     return lambda wildcards: SPECIFICATIONS[stage.name][wildcards.run]

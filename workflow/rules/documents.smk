@@ -54,19 +54,19 @@ add_analysis(
     "page",
     "the page",
     ["--tables=results/tables", "--figures=results/figures", "--output=results/report.html"]
-    + ([f"--timeline={TIMELINE[1]}", "--trace=page/trace.json.gz"] if HAS_CAPTURES else []),
-    programs=[*question_files(ROOT, "*"), *DECLARED_TABLES],
+    + ([f"--timeline={TIMELINE}", "--trace=page/trace.json.gz"] if HAS_CAPTURES else []),
+    programs=[*question_files(ROOT, "*"), *TABLE_SOURCES],
     patterns=tuple(
         f"{package}/page/*.{suffix}" for package in ("kernel_tables", "profile_grid") for suffix in ("css", "js", "j2")
     ),
-    inputs=[*EVERY_TABLE, *(f"results/figures/{figure}.png" for figure in FIGURES), PROVENANCE, *TIMELINE, *TRACE],
+    inputs=[*EVERY_TABLE, *(f"results/figures/{figure}.png" for figure in FIGURES), PROVENANCE, *TIMELINE_FILES],
     outputs=["results/report.html"],
 )
 add_analysis(
     "dictionary",
     "the data dictionary",
     ["--tables=results/tables", "--output=results/tables/README.md"],
-    programs=DECLARED_TABLES,
+    programs=TABLE_SOURCES,
     inputs=EVERY_TABLE,
     outputs=["results/tables/README.md"],
 )
@@ -74,7 +74,7 @@ add_analysis(
     "table_documents",
     "the tables for a write-up",
     ["--tables=results/tables", "--output=results/tables", "--formats", *FORMATS],
-    programs=DECLARED_TABLES,
+    programs=TABLE_SOURCES,
     patterns=("profile_grid/documents/templates/print.lua",),
     inputs=EVERY_TABLE,
     folders=tuple(f"results/tables/{name}" for name in FORMATS),

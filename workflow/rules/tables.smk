@@ -45,24 +45,28 @@ for stage in STAGES:
 add_analysis(
     "plan",
     "plan of the grid",
-    [f"--config={grid_settings_json(config)}", f"--output={GRID}"],
-    outputs=[GRID],
+    [f"--config={grid_settings_json(config)}", f"--output={GRID_PLAN}"],
+    outputs=[GRID_PLAN],
     priority=FIRST_PRIORITY,
 )
 add_analysis(
     "merge",
     "merging the runs",
     [
-        f"--plan={GRID}",
+        f"--plan={GRID_PLAN}",
         "--runs=results/runs",
         "--output=results/tables",
         f"--sources={json.dumps({stage: SOURCE_DIGESTS[stage] for stage, runs in SPECIFICATIONS.items() if runs})}",
         f"--processes={PROCESS_COUNT}",
     ],
-    programs=STAGE_TABLES,
+    programs=STAGE_TABLE_SOURCES,
     # the largest sizes that fit are measured by bisection, on request
-    inputs=[GRID, *paths.further_timings(PROCESS_COUNT, RUNS), *sorted(map(str, Path("results/largest").glob("*.json")))],
-    runs_plan=GRID,
+    inputs=[
+        GRID_PLAN,
+        *paths.further_timings(PROCESS_COUNT, RUNS),
+        *sorted(map(str, Path("results/largest").glob("*.json"))),
+    ],
+    runs_plan=GRID_PLAN,
     outputs=[*paths.table_files(MERGED_NAMES), PROVENANCE],
     entries=grid_plan(config)["runs"],
 )
@@ -74,11 +78,11 @@ if HAS_CAPTURES:
             f"--run={SHOWN_RUN}",
             f"--folder=results/runs/{SHOWN_RUN}",
             f"--kernel-classes={json.dumps(config.get('kernel_classes', []))}",
-            f"--output={TIMELINE[1]}",
-            f"--trace={TRACE[0]}",
+            f"--output={TIMELINE}",
+            f"--trace={TRACE}",
         ],
         patterns=("kernel_tables/kernel_classes/*.toml",),
         inputs=[f"results/runs/{SHOWN_RUN}/{name}" for name in ("capture.json", "capture.sqlite", "status.json")],
-        outputs=[*TIMELINE, *TRACE],
+        outputs=TIMELINE_FILES,
         priority=FIRST_PRIORITY,
     )

@@ -14,7 +14,7 @@ from typing import Literal
 from cs336_model.nvidia_smi import nvml
 from cs336_model.program.without_times import STOPPED
 from profile_grid.checkout import git_state
-from profile_grid.files import remove_leftovers, write_json
+from profile_grid.files import remove_earlier_outputs, write_json
 from profile_grid.freshness.environment import variables_record
 from profile_grid.freshness.versions import host_record
 from profile_grid.host.gpu_check import notes_before
@@ -38,8 +38,8 @@ def main(
     declared_stage, folder, prefix = STAGE_BY_NAME[stage], output.parent, f".{stage}-"
     folder.mkdir(parents=True, exist_ok=True)
     names = (*declared_stage.files, *declared_stage.optional_files)
-    rank_files = existing_rank_files(folder, *names)
-    remove_leftovers(*(folder / name for name in (declared_stage.result_file, *names)), *rank_files, scratch=prefix)
+    earlier = [folder / name for name in (declared_stage.result_file, *names)]
+    remove_earlier_outputs(*earlier, *existing_rank_files(folder, *names), scratch_prefix=prefix)
     # files of a stage are moved into place: on the same file system, that is a rename and no copy
     with tempfile.TemporaryDirectory(dir=folder if declared_stage.files else None, prefix=prefix) as scratch:
         result = run_stage(declared_stage, Job(specification, folder, Path(scratch), log, time_limit_s, Leases()))
@@ -58,9 +58,9 @@ def run_stage(stage: Stage, job: Job) -> dict:
 
     def begin(lease: Lease) -> None:
         progress_line.print_start()
-        new = [note for note in notes_before(program, lease.gpus, lease.is_alone) if note not in notes]
-        notes.extend(new)
-        say_notes(new)
+        new_notes = [note for note in notes_before(program, lease.gpus, lease.is_alone) if note not in notes]
+        notes.extend(new_notes)
+        say_notes(new_notes)
 
     name, quiet = f"{stage.name} of {program['run']}", job.specification.get("quiet_host", False)
     nvml()  # loaded before the lease, so that no GPU waits for it
