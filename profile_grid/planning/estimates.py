@@ -70,7 +70,7 @@ def remaining_measurements(entries: list[dict], runs: Path) -> list[Measurement]
     return measurements
 
 
-def measured_pace(
+def expected_pace(
     runs: Path, start_s: float, device_name: str | None, precisions: Iterable[str], workload: Workload = MODEL_STEPS
 ) -> Pace:
     """The pace of earlier measurements below `runs` on this device. If a stage of every run has none, a process takes

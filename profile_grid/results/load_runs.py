@@ -132,13 +132,13 @@ def read_runs(
     folder `processes` next to it holds the timings by the others.
 
     `source_digests` are those of what measures each stage now. Raises StaleRun or BadResult."""
-    rounds = [folder.parent / FURTHER_PROCESSES / str(number) for number in range(2, processes + 1)]
+    round_folders = [folder.parent / FURTHER_PROCESSES / str(number) for number in range(2, processes + 1)]
     runs = []
     for entry in entries:
         name = entry["run"]
         results = require_fresh(entry, folder / name, source_digests)
-        paths = [path / name / TIMING.result_file for path in rounds if TIMING.name in results]
-        timings = [_further_timing(entry, path, source_digests) for path in paths]
+        further_folders = [path / name for path in round_folders] if TIMING.name in results else []
+        timings = [_further_timing(entry, path / TIMING.result_file, source_digests) for path in further_folders]
         complete_timings = [timing for timing in timings if timing.status == COMPLETE]
         runs.append(MeasuredRun(entry, results, _statuses(results, folder / name), complete_timings))
     return runs

@@ -75,7 +75,7 @@ def plan(
 
 def lines(host=GPU_HOST, smoke=WHOLE, planned=None, wanted="auto"):
     planned = planned or plan()
-    pace = estimates.measured_pace(NOWHERE, smoke.seconds, (smoke.machine or {}).get("device_name"), ["fp32"])
+    pace = estimates.expected_pace(NOWHERE, smoke.seconds, (smoke.machine or {}).get("device_name"), ["fp32"])
     left = estimates.remaining_measurements(planned["runs"], NOWHERE)
     trial = Trial(smoke.machine, smoke.seconds, capture_lines(host, smoke, wanted, left))
     return report(host, trial, planned, left, pace)
@@ -199,7 +199,7 @@ def test_the_pace_comes_from_earlier_measurements_on_the_same_device(tmp_path):
             program__step_seconds=[0.1] * program["measured_steps"],
             program__warmup_seconds=[0.2] * program["warmup_steps"], program__warmup_phase_seconds={},
         )  # fmt: skip
-    found = estimates.measured_pace(tmp_path, 6.0, "NVIDIA H200", ["fp32"])
+    found = estimates.expected_pace(tmp_path, 6.0, "NVIDIA H200", ["fp32"])
     forward = estimates.steps_flops(entry["specifications"]["timing"]["program"]) / 15
     assert found.overhead_s == {
         "timing": 2.0,
@@ -212,7 +212,7 @@ def test_the_pace_comes_from_earlier_measurements_on_the_same_device(tmp_path):
         "host_trace": 4.0,
     }  # not measured yet: the mean
     assert found.flop_per_s == {"fp32": forward * (15 + 6) / 6.0}
-    assert estimates.measured_pace(tmp_path, 6.0, "NVIDIA L4", ["fp32"]).source.startswith(
+    assert estimates.expected_pace(tmp_path, 6.0, "NVIDIA L4", ["fp32"]).source.startswith(
         "start-ups as long as the smoke capture"
     )
 
@@ -255,7 +255,7 @@ def test_what_ncu_slows_down_has_no_part_in_the_pace_of_steps(tmp_path):
             program__step_seconds=[0.1] * told["program"]["measured_steps"],
             program__warmup_seconds=[0.2] * told["program"]["warmup_steps"], program__warmup_phase_seconds={},
         )  # fmt: skip
-    found = estimates.measured_pace(tmp_path, 6.0, "NVIDIA H200", ["fp32"])
+    found = estimates.expected_pace(tmp_path, 6.0, "NVIDIA H200", ["fp32"])
     flops = sum(estimates.steps_flops(entry["specifications"][stage]["program"]) for stage in ("timing", "capture"))
     assert found.flop_per_s == {"fp32": flops / 4.0}
     assert found.source == "from 3 earlier measurements on this device"
@@ -279,7 +279,7 @@ def test_the_smoke_capture_of_somebody_elses_model_has_the_sizes_of_the_smallest
 
 
 def test_runs_of_another_precision_have_a_pace_of_their_own(tmp_path):
-    pace = estimates.measured_pace(NOWHERE, 2.0, "NVIDIA H200", ["fp32", "bf16"])
+    pace = estimates.expected_pace(NOWHERE, 2.0, "NVIDIA H200", ["fp32", "bf16"])
     assert pace.flop_per_s == {"fp32": 0.6 * 67e12, "bf16": 0.6 * 989.4e12}
     program = plan()["runs"][0]["specifications"]["timing"]["program"]
     in_bf16 = program | {"dimensions": program["dimensions"] | {"precision": "bf16"}}

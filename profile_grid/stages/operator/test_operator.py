@@ -48,7 +48,7 @@ def planned(name: str = "one", lengths=(1024, 16384), **dimensions) -> dict:
 
 
 def pace(folder: Path = NOWHERE, start_s: float = 3.0, device: str | None = "NVIDIA H200") -> of_grids.Pace:
-    return of_grids.measured_pace(folder, start_s, device, ["fp32", "bf16"], ATTENTION_ALONE)
+    return of_grids.expected_pace(folder, start_s, device, ["fp32", "bf16"], ATTENTION_ALONE)
 
 
 def lines(plan: list[dict], host=GPU_HOST, trial=TRIAL, folder=NOWHERE) -> list[DoctorLine]:
