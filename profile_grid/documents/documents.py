@@ -104,24 +104,22 @@ def documents(
     answer."""
     answerable = document_names(runs)
     names = [*answerable, ALL_ANSWERS] if names is None else list(names)
-    questions_of = {name: answerable if name == ALL_ANSWERS else [name] for name in names}
-    shown = list(dict.fromkeys(chain.from_iterable(questions_of.values())))
+    names_by_document = {name: answerable if name == ALL_ANSWERS else [name] for name in names}  # of questions
+    every_name = list(dict.fromkeys(chain.from_iterable(names_by_document.values())))
     context = {
         "sections": [
-            section(machine, run_names, runs, summaries, shown, links) for machine, run_names in by_machine(runs)
+            section(machine, run_names, runs, summaries, every_name, links) for machine, run_names in by_machine(runs)
         ],
         "provenance": provenance,
         "links": links,
-        "modules": {question: _document_module(question) for question in shown},
+        "modules": {name: _document_module(name) for name in every_name},
     }
     template = template_environment().get_template("document.md.j2")
-    questions = {question.name: question for question in catalogue.QUESTIONS}
+    question_by_name = {question.name: question for question in catalogue.QUESTIONS}
     rendered = {}
-    for name in names:
-        title = TITLE if name == ALL_ANSWERS else ""
-        text = template.render(
-            **context, title=title, questions=[questions[question] for question in questions_of[name]]
-        )
+    for name, question_names in names_by_document.items():
+        questions = [question_by_name[question_name] for question_name in question_names]
+        text = template.render(**context, title=TITLE if name == ALL_ANSWERS else "", questions=questions)
         rendered[name] = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
     return rendered
 
@@ -136,17 +134,17 @@ def section(
     run_names: list[str],
     runs: pd.DataFrame,
     summaries: Mapping[str, pd.DataFrame],
-    questions: Iterable[str] | None = None,
+    question_names: Iterable[str] | None = None,
     links: Mapping[str, Claim] = MappingProxyType({}),
 ) -> Section:
-    """The section of one machine in the documents of these questions, given by name, by default of all that the runs
-    can answer. A missing answer is replaced by the link of its question, if `links` has one."""
-    questions = document_names(runs) if questions is None else questions
+    """The section of one machine in the documents of these questions, by default of all that the runs can answer. A
+    missing answer is replaced by the link of its question, if `links` has one."""
+    names = document_names(runs) if question_names is None else question_names
     measured = measured_on(machine, run_names, runs, summaries)
-    sentences = {question: _document_module(question).sentences(measured)[: 1 + MAX_BULLETS] for question in questions}
-    for question in sentences.keys() & links.keys():
-        if sentences[question][0].rule == "missing":
-            sentences[question] = [links[question]]
+    sentences = {name: _document_module(name).sentences(measured)[: 1 + MAX_BULLETS] for name in names}
+    for name in sentences.keys() & links.keys():
+        if sentences[name][0].rule == "missing":
+            sentences[name] = [links[name]]
     return Section(machine, measured, sentences, command_to_measure_again(measured.runs))
 
 

@@ -7,6 +7,7 @@ import atexit
 import gc
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -22,6 +23,7 @@ from profile_grid.study.runs import (
     grid_plan,
     grid_runs,
     planned_rows,
+    settings_of,
     shown_run_name,
     specification_json,
 )
@@ -54,14 +56,14 @@ QUESTIONS = catalogue.questions_asked(PLANNED_RUNS)
 QUESTION_DOCUMENTS = [question.name for question in QUESTIONS if question.has_document]
 FIGURES = [name for question in QUESTIONS for name in question.figures]
 FORMATS = config.get("formats", ["markdown"])
-PROCESS_COUNT = config.get(TIMING.name, {}).get("processes", TIMING.settings["processes"].default)
+PROCESS_COUNT = settings_of(config, TIMING)["processes"]  # that time each run
 STAGE_TABLE_SOURCES = [stage.module_path("tables") for stage in STAGES if stage.has_tables]
 TABLE_SOURCES = [f"{module.replace('.', '/')}.py" for module in catalogue.MODULES_OF_TABLES]
 SPECIFICATIONS = {  # as JSON, by stage and run
     stage.name: {name: specification_json(config, run, stage) for name, run in RUNS.items() if stage in run.stages}
     for stage in STAGES
 }
-RESOURCES = JobResources(RUNS, SPECIFICATIONS, config["device"] != "cpu", in_allocation())
+RESOURCES = JobResources(RUNS, SPECIFICATIONS, has_gpus=config["device"] != "cpu", in_allocation=in_allocation())
 prepare_job_environment(ROOT)
 atexit.register(gc.freeze)  # else Python looks at all objects once more at its end
 if ROOT == Path(workflow.basedir):  # else it may be a module, whose onstart is never called
@@ -83,9 +85,15 @@ wildcard_constraints:
 def add_measurement(stage, job_name, folder, specification_text):
     """Adds the job that measures a stage of a run into a folder, by its specification as JSON."""
     outputs = [f"{folder}/{name}" for name in (stage.result_file, *stage.files)]
-    sources_digest, time_limit_s = SOURCE_DIGESTS[stage.name], config["time_limit_s"]
-    given = (outputs, specification_text, sources_digest, RERUNS.digest_of, time_limit_s)
-    RERUNS.add_measurement(job_name, outputs, lambda: stale_result_reason(*given))
+    reason = partial(
+        stale_result_reason,
+        outputs,
+        specification_text,
+        sources_digest=SOURCE_DIGESTS[stage.name],
+        digest_of=RERUNS.digest_of,
+        time_limit_s=config["time_limit_s"],
+    )
+    RERUNS.add_measurement(job_name, outputs, reason)
 
 
 def add_tables_of_run(stage, run_name):
