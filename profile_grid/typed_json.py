@@ -59,11 +59,10 @@ def _check_of(kind: Any) -> Check:
 
 
 def _union_check(kinds: tuple[Any, ...]) -> Check:
-    may_be_none = types.NoneType in kinds
     checks = [_check_of(kind) for kind in kinds if kind is not types.NoneType]
 
     def check(value: object, path: str) -> object:
-        if value is None and may_be_none:
+        if value is None and types.NoneType in kinds:
             return None
         messages = []
         for check_alternative in checks:

@@ -47,15 +47,13 @@ def prioritize_longest(workflow) -> dict[str, float]:
     try:
         dag = workflow.persistence.dag
         jobs = [job for job in dag.needrun_jobs() if job.rule.name in (*STAGE_BY_NAME, FURTHER_TIMINGS_RULE)]
-        seconds = {job: usual_seconds(_measurement(job)) for job in jobs}
+        stages = {job: STAGE_BY_NAME[job.params.stage] for job in jobs}
+        specifications = {job: json.loads(job.params.specification) for job in jobs}
+        seconds = {job: usual_seconds(Measurement(stages[job], specifications[job])) for job in jobs}
         dag._priority |= {job: job_s for job, job_s in seconds.items() if not dag.priority(job)}
         return {job.output[0]: job_s for job, job_s in seconds.items()}
     except AttributeError:
         return {}
-
-
-def _measurement(job) -> Measurement:
-    return Measurement(STAGE_BY_NAME[job.params.stage], json.loads(job.params.specification))
 
 
 def hand_over_measurements(seconds: Mapping[str, float]) -> None:

@@ -6,14 +6,9 @@ from profile_grid.study.stage import Stage
 from profile_grid.study.stages import STAGE_BY_NAME, TIMING
 
 
-def table_files(names: Iterable[str]) -> list[str]:
-    """The CSV and Parquet files of these tables."""
-    return [f"results/tables/{name}.{suffix}" for name in names for suffix in ("csv", "parquet")]
-
-
-def parquet_files(names: Iterable[str]) -> list[str]:
-    """The Parquet files of these tables."""
-    return [f"results/tables/{name}.parquet" for name in names]
+def table_files(names: Iterable[str], suffixes: Iterable[str] = ("csv", "parquet")) -> list[str]:
+    """The files of these tables."""
+    return [f"results/tables/{name}.{suffix}" for name in names for suffix in suffixes]
 
 
 def run_files(runs: Mapping, name_of: Callable[[Stage], str | None]) -> list[str]:

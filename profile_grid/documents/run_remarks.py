@@ -20,9 +20,9 @@ STAGES_PREFIX = rf"(?:{STAGE_NAMES})(?: and (?:{STAGE_NAMES}))*: "  # of a part 
 def not_measured(runs: pd.DataFrame, stages: Sequence[Stage] = STAGES) -> list[str]:
     """Why runs have no results of these stages: each reason once with its runs. Of at most MAX_WITH_BYTES such
     runs, those out of memory have the requested and the free bytes."""
-    failed_rows = [row for row in runs.to_dict("records") if _failed_stages(row, stages)]
-    with_bytes = len(failed_rows) <= MAX_WITH_BYTES
-    return _with_runs([(row, [_reason(row, stages, with_bytes=with_bytes)]) for row in failed_rows], runs)
+    failed = [(row, statuses) for row in runs.to_dict("records") if (statuses := _failed_stages(row, stages))]
+    with_bytes = len(failed) <= MAX_WITH_BYTES
+    return _with_runs([(row, [_reason(row, statuses, with_bytes=with_bytes)]) for row, statuses in failed], runs)
 
 
 def run_notes(runs: pd.DataFrame) -> list[str]:
@@ -50,21 +50,20 @@ def _with_runs(
 
 
 def _failed_stages(row: dict, stages: Sequence[Stage]) -> dict[str, str]:
-    """The stages that gave the run no result, with their statuses."""
+    """The status of each stage that gave the run no result, by its name."""
     statuses = {stage.name: row[stage.status_column] for stage in stages}
     return {stage: status for stage, status in statuses.items() if status not in (COMPLETE, NOT_ASKED)}
 
 
-def _reason(row: dict, stages: Sequence[Stage], *, with_bytes: bool) -> str:
-    """Why a run has no results of these stages, in Markdown."""
-    failed_stages = _failed_stages(row, stages)
+def _reason(row: dict, statuses: dict[str, str], *, with_bytes: bool) -> str:
+    """Why a run has no results of the stages that failed with these statuses, in Markdown."""
     names_by_status: dict[str, list[str]] = {}
-    for name, status in failed_stages.items():
+    for name, status in statuses.items():
         names_by_status.setdefault(status, []).append(name)
     if set(names_by_status) == {OUT_OF_MEMORY}:
         return _out_of_memory(row, with_bytes=with_bytes)
     has_reason = known(row.get("reason"))
-    reason = escaped(_reason_of_stages(row["reason"], failed_stages)) if has_reason else "no reason was recorded"
+    reason = escaped(_reason_of_stages(row["reason"], statuses)) if has_reason else "no reason was recorded"
     if set(names_by_status) == {UNSUPPORTED}:
         return f"not supported here: {pytorch_reason(reason)}"
     outcomes = ", ".join(f"{' and '.join(names)} {escaped(status)}" for status, names in names_by_status.items())
@@ -73,12 +72,12 @@ def _reason(row: dict, stages: Sequence[Stage], *, with_bytes: bool) -> str:
 
 def _reason_of_stages(reason: str, stages: Collection[str]) -> str:
     """The parts of a reason that are about these stages, or about no stage in particular."""
-    parts = []
-    for part in re.split(f"; (?={STAGES_PREFIX})", reason):
-        match = re.match(STAGES_PREFIX, part)
-        if match is None or not {*match[0].removesuffix(": ").split(" and ")}.isdisjoint(stages):
-            parts.append(part)
-    return "; ".join(parts)
+
+    def is_relevant(part: str) -> bool:
+        prefix = re.match(STAGES_PREFIX, part)
+        return prefix is None or not {*prefix[0].removesuffix(": ").split(" and ")}.isdisjoint(stages)
+
+    return "; ".join(filter(is_relevant, re.split(f"; (?={STAGES_PREFIX})", reason)))
 
 
 def _out_of_memory(row: dict, *, with_bytes: bool) -> str:

@@ -8,10 +8,10 @@ import ast
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from typing import NamedTuple
 
 from cs336_model.program.code_digest import code_digest
 from profile_grid.freshness.digests import digest_of_source, digest_of_text, read_cache, write_cache
@@ -23,8 +23,7 @@ MAX_REMEMBERED = 2000  # files; beyond that, most are old versions
 _used_facts: dict[str, dict] = {}  # {"imports": ..., "digest": ...} of a source, by the SHA-256 of its content
 
 
-@dataclass(frozen=True)
-class Import:
+class Import(NamedTuple):
     """One `from MODULE import NAMES`, or `import MODULE` without names; `level` counts the dots of a relative one."""
 
     level: int
@@ -154,9 +153,7 @@ def _remembered_facts() -> dict[str, dict]:
 
 def _parse_facts(content: bytes) -> dict:
     try:
-        statements = _imports_below(ast.parse(content))
-        imports = [[statement.level, statement.module, list(statement.names)] for statement in statements]
-        return {"imports": imports, "digest": digest_of_source(".py", content)}
+        return {"imports": list(_imports_below(ast.parse(content))), "digest": digest_of_source(".py", content)}
     except SyntaxError as error:
         raise UnreadableSource(f"line {error.lineno}: {error.msg}") from error
     except ValueError as error:  # a NUL byte

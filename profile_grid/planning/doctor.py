@@ -194,12 +194,11 @@ def _disk_line(host: Host, measurements: list[Measurement]) -> DoctorLine:
 def _memory_line(host: Host, device: str, entries: Mapping[str, dict]) -> DoctorLine:
     """Free memory, compared with what the runs need (`entries`: their part of the plan, by name); of the run with the
     largest need, the components, too."""
-    free_bytes = _free_bytes(host, device)
-    estimated = {name: estimates.needed_bytes_of_run(entry) for name, entry in entries.items()}
-    needed_bytes = {name: size for name, size in estimated.items() if size}
-    if not needed_bytes or free_bytes is None:
+    needed_bytes = {name: estimates.needed_bytes_of_run(entry) or 0 for name, entry in entries.items()}
+    is_known, free_bytes = any(needed_bytes.values()), _free_bytes(host, device)
+    if not is_known or free_bytes is None:
         free = "unknown" if free_bytes is None else f"{free_bytes / GIBIBYTE:.1f} GiB free"
-        return DoctorLine("memory", free if needed_bytes else f"{free}; the needs of the runs are unknown")
+        return DoctorLine("memory", free if is_known else f"{free}; the needs of the runs are unknown")
     largest = max(needed_bytes, key=needed_bytes.__getitem__)
     needed = f"{largest} needs about {needed_bytes[largest] / GIBIBYTE:.1f} GiB{_components(entries[largest])}"
     is_on_gpu = _is_on_gpu(host, device)
@@ -208,9 +207,11 @@ def _memory_line(host: Host, device: str, entries: Mapping[str, dict]) -> Doctor
     if not too_large:
         return DoctorLine("memory", text)
     more = f" and {len(too_large) - MAX_RUNS} more" if len(too_large) > MAX_RUNS else ""
-    names = ", ".join(too_large[:MAX_RUNS]) + more
     ending = "will end as out of memory" if is_on_gpu else "may be killed by the operating system (out of memory)"
-    return DoctorLine("memory", f"{text}; {len(too_large)} of {counted(len(entries), 'run')} {ending}: {names}")
+    return DoctorLine(
+        "memory",
+        f"{text}; {len(too_large)} of {counted(len(entries), 'run')} {ending}: {', '.join(too_large[:MAX_RUNS])}{more}",
+    )
 
 
 def _components(entry: dict) -> str:

@@ -170,21 +170,17 @@ def require_fresh(entry: dict, folder: Path, source_digests: Mapping[str, str]) 
 
 def _statuses(results: Mapping[str, StageResult], folder: Path) -> dict[str, StageStatus]:
     """The status of each stage; incomplete if another machine than that of the first stage measured it."""
-    statuses = {name: _status(STAGE_BY_NAME[name], results, folder) for name in results}
+    statuses = {}
+    for name, result in results.items():
+        status_file = STAGE_BY_NAME[name].status_file  # of its tables of the run, if it makes any
+        of_process = StageStatus(result.status, result.reason, [])
+        statuses[name] = read_status(folder / status_file) if status_file else of_process
     first_stage, *other_stages = (stage for stage in STAGES if stage.name in results)
     for stage in other_stages:
         reason = _machine_difference(first_stage, stage, results, folder)
         if statuses[stage.name].status == COMPLETE and reason:
             statuses[stage.name] = replace(statuses[stage.name], status=INCOMPLETE, reason=reason, warnings=[])
     return statuses
-
-
-def _status(stage: Stage, results: Mapping[str, StageResult], folder: Path) -> StageStatus:
-    """The status of the tables of the run, if the stage makes any; otherwise that of its process."""
-    result = results[stage.name]
-    if stage.status_file is None:
-        return StageStatus(result.status, result.reason, [])
-    return read_status(folder / stage.status_file)
 
 
 def _machine_difference(first: Stage, other: Stage, results: Mapping[str, StageResult], folder: Path) -> str | None:

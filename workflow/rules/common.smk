@@ -85,14 +85,8 @@ wildcard_constraints:
 def add_measurement(stage, job_name, folder, specification_text):
     """Adds the job that measures a stage of a run into a folder, by its specification as JSON."""
     outputs = [f"{folder}/{name}" for name in (stage.result_file, *stage.files)]
-    reason = partial(
-        stale_result_reason,
-        outputs,
-        specification_text,
-        sources_digest=SOURCE_DIGESTS[stage.name],
-        digest_of=RERUNS.digest_of,
-        time_limit_s=config["time_limit_s"],
-    )
+    sources_digest, time_limit_s = SOURCE_DIGESTS[stage.name], config["time_limit_s"]
+    reason = partial(stale_result_reason, outputs, specification_text, sources_digest, RERUNS.digest_of, time_limit_s)
     RERUNS.add_measurement(job_name, outputs, reason)
 
 

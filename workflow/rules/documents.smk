@@ -10,14 +10,14 @@ table_documents  tables -> results/tables/FORMAT/*: every table for a write-up
 The documents are made in one process, and so are the figures: one takes a tenth of the time that the imports take.
 """
 
-EVERY_TABLE = paths.parquet_files([*MERGED_NAMES, *SUMMARY_NAMES])
+EVERY_TABLE = paths.table_files([*MERGED_NAMES, *SUMMARY_NAMES], ["parquet"])
 
 add_analysis(
     "summaries",
     "the tables that answer the questions",
     ["--tables=results/tables"],
     programs=question_files(ROOT, "table"),
-    inputs=paths.parquet_files(MERGED_NAMES),
+    inputs=paths.table_files(MERGED_NAMES, ["parquet"]),
     outputs=paths.table_files(SUMMARY_NAMES),
 )
 add_analysis(
@@ -33,7 +33,7 @@ add_analysis(
         "profile_grid/documents/templates/short_names.md.j2",
         "profile_grid/questions/*/definitions.md.j2",
     ),
-    inputs=[*paths.parquet_files(["runs", *SUMMARY_NAMES]), PROVENANCE],
+    inputs=[*paths.table_files(["runs", *SUMMARY_NAMES], ["parquet"]), PROVENANCE],
     outputs=[
         f"results/answers/{name}{SUFFIXES[file_format]}"
         for name in ["answers", *QUESTION_DOCUMENTS]

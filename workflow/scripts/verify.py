@@ -152,12 +152,9 @@ def file_difference(expected_path: Path, path: Path) -> str | None:
 def text_difference(expected: str, actual: str, path: Path) -> str:
     """The number of lines that differ, and the first of them."""
     pairs = enumerate(zip_longest(expected.split("\n"), actual.split("\n")), start=1)
-    differing = [(number, *pair) for number, pair in pairs if pair[0] != pair[1]]
-    number, expected_line, line = differing[0]
-    return (
-        f"{path}: {len(differing)} line(s) differ; line {number} is {_quoted(line)} and should be"
-        f" {_quoted(expected_line)}"
-    )
+    differing = [(number, wanted, line) for number, (wanted, line) in pairs if wanted != line]
+    number, wanted, line = differing[0]
+    return f"{path}: {len(differing)} line(s) differ; line {number} is {_quoted(line)} and should be {_quoted(wanted)}"
 
 
 def parquet_difference(expected: pd.DataFrame, path: Path) -> str | None:
