@@ -48,15 +48,15 @@ write_analysis(RERUNS, grid_plan(config)["runs"])
 
 def write_results(specifications: dict[str, dict[str, str]], sources: dict[str, str]) -> None:
     """Writes the outputs of every stage of every run; specifications are JSON, by stage and run."""
-    for stage in (stages.BY_NAME[name] for name in specifications):
+    for stage in (stages.STAGE_BY_NAME[name] for name in specifications):
         for run, specification in specifications[stage.name].items():
             folder = Path("results/runs", run)
             folder.mkdir(parents=True, exist_ok=True)
             for file in stage.files:
                 (folder / file).write_text(f"the {file} of {run}")
-            files = {file: capture_identity.identity(folder / file) for file in stage.files}
+            files = {file: capture_identity.file_identity(folder / file) for file in stage.files}
             result = stage_result(stage, json.loads(specification), files, sources[stage.name])
-            (folder / stage.result).write_text(json.dumps(result, indent=1))
+            (folder / stage.result_file).write_text(json.dumps(result, indent=1))
 
 
 def stage_result(stage: Stage, specification: dict, files: dict, sources: str) -> dict:

@@ -25,7 +25,14 @@ from profile_grid.documents.summaries import Summaries
 from profile_grid.figures import panels, paper, run_selection
 from profile_grid.files import replacing, write_text
 from profile_grid.study import dimensions, stages, workloads
-from profile_grid.study.catalogue import MERGED, QUESTIONS, merged_of, questions_asked, summaries_of, workloads_of
+from profile_grid.study.catalogue import (
+    MERGED_NAMES,
+    QUESTIONS,
+    merged_names,
+    questions_asked,
+    summary_names,
+    workloads_of,
+)
 from profile_grid.tables.measured import by_machine
 from profile_grid.tables.on_disk import TablesOnDisk, declared_tables
 from profile_grid.tables.wording import Claim, listed, of_all
@@ -127,12 +134,12 @@ class Example:
     def summaries(self) -> tuple[str, ...]:
         """The committed tables of answers."""
         tables = [name for question in QUESTIONS if question.name in self.questions for name in question.tables]
-        return tuple(dict.fromkeys(tables)) if self.questions else summaries_of({workloads.MODEL_STEPS})
+        return tuple(dict.fromkeys(tables)) if self.questions else summary_names({workloads.MODEL_STEPS})
 
     @property
     def merged_names(self) -> tuple[str, ...]:
         """The committed merged tables."""
-        return merged_of(workloads_of(self.merged()["runs"].to_dict("records")))
+        return merged_names(workloads_of(self.merged()["runs"].to_dict("records")))
 
     def merged(self) -> CommittedTables:
         """The merged tables."""
@@ -264,7 +271,7 @@ def main() -> None:
 def add_absent_columns(folder: Path) -> None:
     """Gives the merged tables in a folder the declared columns: those that they lack, and no others."""
     on_disk = CommittedTables(folder)  # unchecked
-    for name in MERGED:
+    for name in MERGED_NAMES:
         table = with_declared_columns(name, on_disk[name])
         if list(table.columns) != list(on_disk[name].columns):
             write_committed(folder / f"{name}.parquet", table)

@@ -12,6 +12,7 @@ TEXT, INT, FLOAT, BOOL, OBJECT = DTYPES = ("text", "int", "float", "bool", "obje
 JSON_TYPES = {TEXT: "string", INT: "integer", FLOAT: "number", BOOL: "boolean", OBJECT: "object"}
 INFERRED_KINDS = {  # what pandas.api.types.infer_dtype may call the values of each dtype
     TEXT: ("string",), INT: ("integer",), FLOAT: ("floating", "integer", "mixed-integer-float"), BOOL: ("boolean",),
+    OBJECT: ("mixed",),
 }  # fmt: skip
 SCHEMA_VERSION = 1  # of the JSON; increased when a column is renamed or removed, or changes its type
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -21,13 +21,13 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
 
 
-def remove_leftovers(*paths: Path, scratch: str | None = None) -> None:
-    """Removes these files, the partial files that killed jobs left, and folders next to them whose names
-    begin with `scratch`."""
+def remove_earlier_outputs(*paths: Path, scratch_prefix: str | None = None) -> None:
+    """Removes these files, the partial files that killed jobs left, and folders next to them whose names begin with
+    `scratch_prefix`."""
     for path in paths:
         for leftover in (path, *path.parent.glob(f".{path.name}.*.partial")):
             leftover.unlink(missing_ok=True)
-        for folder in path.parent.glob(f"{scratch}*") if scratch else ():
+        for folder in path.parent.glob(f"{scratch_prefix}*") if scratch_prefix else ():
             shutil.rmtree(folder)
 
 

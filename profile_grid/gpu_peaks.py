@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from cs336_model.program.variants.values import FP32, TF32
 
+# the sources
 HOPPER = "NVIDIA H100 Tensor Core GPU datasheet, nvidia.com/en-us/data-center/h100"
 H200 = "NVIDIA H200 Tensor Core GPU datasheet, nvidia.com/en-us/data-center/h200"
 A100 = "NVIDIA A100 Tensor Core GPU datasheet, nvidia.com/en-us/data-center/a100"
@@ -37,11 +38,11 @@ def _peaks(
     fp32_tflop_per_s: float, tf32_tflop_per_s: float | None, bf16_tflop_per_s: float | None,
     memory_gb_per_s: float, source: str,
 ) -> Peaks:  # fmt: skip
-    teras = (fp32_tflop_per_s, tf32_tflop_per_s, bf16_tflop_per_s)
-    return Peaks(*(tera and tera * 1e12 for tera in teras), memory_bytes_per_s=memory_gb_per_s * 1e9, source=source)
+    rates = (fp32_tflop_per_s, tf32_tflop_per_s, bf16_tflop_per_s)
+    return Peaks(*(rate and rate * 1e12 for rate in rates), memory_bytes_per_s=memory_gb_per_s * 1e9, source=source)
 
 
-PEAKS = {  # by the name that the driver reports
+PEAKS = {  # by the name that the driver reports: TFLOP/s in fp32, tf32 and bf16, GB/s of the memory, source
     "NVIDIA B200": _peaks(80, 1100, 2250, 8000, B200),
     "NVIDIA H200": _peaks(67, 494.7, 989.4, 4800, H200),
     "NVIDIA H200 NVL": _peaks(60, 417.5, 835.5, 4800, H200),

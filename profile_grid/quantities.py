@@ -86,8 +86,9 @@ def rate(flop_per_s) -> str:
     """A rate with its prefix: 2.41e13 is "24.1 TFLOP/s"."""
     if not known(flop_per_s):
         return ABSENT
-    size, prefix = next((pair for pair in PREFIXES if abs(flop_per_s) >= pair[0]), PREFIXES[-1])
-    return f"{significant(flop_per_s / size)} {prefix}FLOP/s"
+    fitting = ((factor, prefix) for factor, prefix in PREFIXES if abs(flop_per_s) >= factor)
+    factor, prefix = next(fitting, PREFIXES[-1])
+    return f"{significant(flop_per_s / factor)} {prefix}FLOP/s"
 
 
 def scientific(value) -> str:

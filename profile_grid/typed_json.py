@@ -26,8 +26,9 @@ class Mismatch(ValueError):
 def parse_as(kind: type[Parsed], values: object, path: str = "") -> Parsed:
     """An object of the dataclass `kind` from what json.loads returned; keys that it does not declare are left out.
 
-    Types of fields: str, int, float, bool, list[...], dict[str, ...], another dataclass, Any; each also with "| None".
-    `path` is the place of the values in the JSON, for messages. Raises Mismatch.
+    Types of fields: str, int, float, bool, list[...], dict[str, ...], another dataclass, Any, or a union of these and
+    None, whose first type that fits counts. `path` is the place of the values in the JSON, for messages. Raises
+    Mismatch.
     """
     if not isinstance(values, Mapping):
         raise Mismatch(f"{path or 'it'} is {_shortened(values)}, not an object")
@@ -48,14 +49,30 @@ def _check_of(kind: Any) -> Check:
     """The function that checks a value against a declared type; cached, as a merge checks millions of values."""
     arguments = typing.get_args(kind)
     if isinstance(kind, types.UnionType):
-        check = _check_of(next(argument for argument in arguments if argument is not types.NoneType))
-        return lambda value, path: None if value is None else check(value, path)
+        return _union_check(arguments)
     if is_dataclass(kind):
         return lambda value, path: parse_as(kind, value, path)
     if kind is Any:
         return lambda value, path: value
     expected = typing.get_origin(kind) or kind
     return _container_check(expected, _check_of(arguments[-1])) if arguments else _type_check(expected)
+
+
+def _union_check(kinds: tuple[Any, ...]) -> Check:
+    checks = [_check_of(kind) for kind in kinds if kind is not types.NoneType]
+
+    def check(value: object, path: str) -> object:
+        if value is None and types.NoneType in kinds:
+            return None
+        messages = []
+        for check_alternative in checks:
+            try:
+                return check_alternative(value, path)
+            except Mismatch as error:
+                messages.append(str(error))
+        raise Mismatch("; ".join(messages))
+
+    return check
 
 
 def _type_check(expected: type) -> Check:

@@ -18,7 +18,7 @@ from profile_grid.questions.c_other_kernels.table import forward_parts
 from profile_grid.questions.e_attention.table import MATMULS, SOFTMAX, attention, attention_backward
 from profile_grid.stages.capture.step_tables import kernel_table, measured_activities, measured_ranges, range_table
 from profile_grid.study.dimensions import LEADING
-from profile_grid.study.runs import checked_config, grid_runs, specification
+from profile_grid.study.runs import checked_config, grid_runs, specification_json
 from profile_grid.study.schema import ConfigError
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.per_pass import Merged
@@ -49,7 +49,7 @@ def program(declared: str | dict, mode: str = "train_step", **changes) -> dict:
     config |= {"capture": {"backend": "torch", "warmup_steps": 1, "measured_steps": 2}}
     config |= yaml.safe_load(declared) if isinstance(declared, str) else {"program": declared}
     (run,) = grid_runs(checked_config(config | changes)).values()
-    return json.loads(specification(config | changes, run, CAPTURE))["program"]
+    return json.loads(specification_json(config | changes, run, CAPTURE))["program"]
 
 
 def measured(told: dict, folder: Path, *options: str) -> dict:

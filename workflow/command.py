@@ -36,7 +36,8 @@ def run_command(main: Callable[..., None]) -> None:
     except OSError as error:
         if (number := _error_number(error)) not in NEXT_STEP:
             raise
-        verb, path = "open" if number in (errno.EACCES, errno.EPERM) else "write", error.filename or os.getcwd()
+        verb = "open" if number in (errno.EACCES, errno.EPERM) else "write"
+        path = error.filename or os.getcwd()
         sys.exit(f"cannot {verb} {path}: {os.strerror(number)}; {NEXT_STEP[number]}, then run snakemake again")
 
 
@@ -53,8 +54,10 @@ def options_of(function: Callable, arguments: Sequence[str] | None = None) -> di
 
 
 def _add_argument(parser: argparse.ArgumentParser, name: str, parameter: inspect.Parameter) -> None:
-    kind, is_optional = parameter.annotation, parameter.default is not parameter.empty
-    kind = get_args(kind)[0] if get_origin(kind) in (Union, UnionType) else kind  # X | None
+    kind = parameter.annotation
+    if get_origin(kind) in (Union, UnionType):
+        kind = get_args(kind)[0]  # of X | None, X
+    is_optional = parameter.default is not parameter.empty
     settings: dict = {"default": parameter.default} if is_optional else {}
     if parameter.default not in (parameter.empty, None, ""):
         settings["help"] = "default: %(default)s"
@@ -67,7 +70,8 @@ def _add_argument(parser: argparse.ArgumentParser, name: str, parameter: inspect
     else:
         settings["type"] = json.loads if kind in (dict, list) else kind
     if parameter.kind is parameter.KEYWORD_ONLY:
-        name, settings["required"] = f"--{name.replace('_', '-')}", not is_optional
+        name = f"--{name.replace('_', '-')}"
+        settings["required"] = not is_optional
     elif is_optional and "nargs" not in settings:
         settings["nargs"] = "?"
     parser.add_argument(name, **settings)

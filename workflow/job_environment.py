@@ -11,12 +11,12 @@ from profile_grid.files import write_json
 from profile_grid.freshness import environment, versions
 from profile_grid.host.processes.programs import WORKFLOW_VARIABLE
 from profile_grid.host.progress import PLANNED_VARIABLE, STARTED_VARIABLE
-from profile_grid.planning.estimates import usual_seconds
-from profile_grid.study.stages import BY_NAME
+from profile_grid.planning.estimates import Measurement, usual_seconds
+from profile_grid.study.stages import STAGE_BY_NAME
 
 SLURM_JOB = "SLURM_JOB_ID"
 FURTHER_TIMINGS_RULE = "timing_again"
-MEASUREMENTS = Path(".snakemake", "measurements.json")
+MEASUREMENTS_FILE = Path(".snakemake", "measurements.json")
 
 
 def prepare_job_environment(root: Path) -> None:
@@ -46,8 +46,10 @@ def prioritize_longest(workflow) -> dict[str, float]:
     """
     try:
         dag = workflow.persistence.dag
-        jobs = [job for job in dag.needrun_jobs() if job.rule.name in (*BY_NAME, FURTHER_TIMINGS_RULE)]
-        seconds = {job: usual_seconds(BY_NAME[job.params.stage], json.loads(job.params.specification)) for job in jobs}
+        jobs = [job for job in dag.needrun_jobs() if job.rule.name in (*STAGE_BY_NAME, FURTHER_TIMINGS_RULE)]
+        stages = {job: STAGE_BY_NAME[job.params.stage] for job in jobs}
+        specifications = {job: json.loads(job.params.specification) for job in jobs}
+        seconds = {job: usual_seconds(Measurement(stages[job], specifications[job])) for job in jobs}
         dag._priority |= {job: job_s for job, job_s in seconds.items() if not dag.priority(job)}
         return {job.output[0]: job_s for job, job_s in seconds.items()}
     except AttributeError:
@@ -59,8 +61,8 @@ def hand_over_measurements(seconds: Mapping[str, float]) -> None:
     variable cannot hold a large grid."""
     if not seconds:
         return
-    write_json(MEASUREMENTS, dict(seconds))
-    os.environ[PLANNED_VARIABLE] = str(MEASUREMENTS.absolute())
+    write_json(MEASUREMENTS_FILE, dict(seconds))
+    os.environ[PLANNED_VARIABLE] = str(MEASUREMENTS_FILE.absolute())
 
 
 def _put_first(variable: str, folder: str) -> None:

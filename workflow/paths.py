@@ -3,17 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping
 
 from profile_grid.study.stage import Stage
-from profile_grid.study.stages import BY_NAME, TIMING
+from profile_grid.study.stages import STAGE_BY_NAME, TIMING
 
 
-def table_files(names: Iterable[str]) -> list[str]:
-    """The CSV and Parquet files of these tables."""
-    return [f"results/tables/{name}.{suffix}" for name in names for suffix in ("csv", "parquet")]
-
-
-def parquet_files(names: Iterable[str]) -> list[str]:
-    """The Parquet files of these tables."""
-    return [f"results/tables/{name}.parquet" for name in names]
+def table_files(names: Iterable[str], suffixes: Iterable[str] = ("csv", "parquet")) -> list[str]:
+    """The files of these tables."""
+    return [f"results/tables/{name}.{suffix}" for name in names for suffix in suffixes]
 
 
 def run_files(runs: Mapping, name_of: Callable[[Stage], str | None]) -> list[str]:
@@ -25,7 +20,7 @@ def run_files(runs: Mapping, name_of: Callable[[Stage], str | None]) -> list[str
 def timings_of_round(number: int, runs: Iterable[str]) -> list[str]:
     """The timings of these runs in a round of processes; the first round is that of the grid itself."""
     folder = "results/runs" if number == 1 else f"results/processes/{number}"
-    return [f"{folder}/{run}/{TIMING.result}" for run in runs]
+    return [f"{folder}/{run}/{TIMING.result_file}" for run in runs]
 
 
 def further_timings(processes: int, runs: Mapping) -> list[str]:
@@ -36,5 +31,5 @@ def further_timings(processes: int, runs: Mapping) -> list[str]:
 
 def inputs_of_tables(stage: Stage) -> list[str]:
     """Names of the files of a run from which the tables of a stage are made: results of this and of other stages."""
-    stages = [stage, *(BY_NAME[name] for name in stage.tables_of_a_run.reads)]
-    return [name for source in stages for name in (source.result, *source.files)]
+    stages = [stage, *(STAGE_BY_NAME[name] for name in stage.tables_of_a_run.reads)]
+    return [name for source in stages for name in (source.result_file, *source.files)]

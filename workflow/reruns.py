@@ -15,9 +15,9 @@ from snakemake.io import ancient
 from snakemake.logging import logger
 
 from profile_grid.freshness import digests, records
-from profile_grid.freshness.jobs import AnalysisJob, Plan, PlannedJob, digest_of_packages, digest_of_programs
+from profile_grid.freshness.jobs import AnalysisJob, JobPlan, PlannedJob, digest_of_packages, digest_of_programs
 
-MEMORY_FILE = Path(".snakemake", "digests.json")
+CACHE_FILE = Path(".snakemake", "digests.json")
 
 
 class Reruns:
@@ -30,9 +30,9 @@ class Reruns:
         self._logged_kinds: set[str] = set()
         self.analysis_jobs: dict[str, AnalysisJob] = {}  # by name
         self._has_replaced_checks = False
-        self.digest_of = digests.FileDigests(digests.read_memory(MEMORY_FILE, lambda entry: len(entry) == 5))
+        self.digest_of = digests.FileDigests(digests.read_cache(CACHE_FILE, lambda entry: len(entry) == 5))
         self.record_of = records.Records()
-        self.plan = Plan(self._is_forced)
+        self.plan = JobPlan(self._is_forced)
         self._digest_of_programs = cache(partial(digest_of_programs, root))
         self._digest_of_packages = cache(partial(digest_of_packages, root))
         atexit.register(self._remember_digests)
@@ -94,8 +94,8 @@ class Reruns:
 
     def _remember_digests(self) -> None:
         """Keeps the digests for the next Snakemake."""
-        if self.digest_of.has_new:
-            digests.write_memory(MEMORY_FILE, self.digest_of.known)
+        if self.digest_of.has_new_entries:
+            digests.write_cache(CACHE_FILE, self.digest_of.known)
 
     def _replace_checks(self) -> None:
         """Keeps Snakemake from checking planned jobs itself. They may read files that seem newer than their outputs,
@@ -122,9 +122,9 @@ class Reruns:
     def _force(self, job: PlannedJob, reason: str) -> None:
         """Forces a job as --forcerun does."""
         self._dag_set("forcefiles").update(job.outputs)
-        kind = reason.partition(":")[0]
-        is_logged = kind in self._logged_kinds or reason.endswith(" runs")  # one of each kind: there may be thousands
-        if not is_logged and os.path.exists(job.outputs[0]):
+        kind = reason.partition(":")[0]  # one message of each kind: there may be thousands
+        follows_another_job = reason.endswith(" runs")
+        if kind not in self._logged_kinds and not follows_another_job and os.path.exists(job.outputs[0]):
             self._logged_kinds.add(kind)
             logger.info(f"{job.name} runs again, and maybe others: {reason}")
 
@@ -146,7 +146,7 @@ class Reruns:
 
 def require_writable_metadata() -> None:
     """Raises WorkflowError if Snakemake cannot write its metadata; Snakemake itself would show a traceback."""
-    folder = next(path for path in (MEMORY_FILE.parent.absolute(), Path.cwd()) if path.exists())
+    folder = next(path for path in (CACHE_FILE.parent.absolute(), Path.cwd()) if path.exists())
     if not os.access(folder, os.W_OK):
         raise WorkflowError(
             f"cannot write to {folder}, which is read-only or belongs to another user, and Snakemake keeps its metadata"

@@ -3,7 +3,7 @@ can change a result, since an edit of the analysis must not cost hours of GPU ti
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -13,7 +13,7 @@ from profile_grid.freshness.imports import UnreadableSource, digest_of_code, fil
 from profile_grid.freshness.jobs import NoSuchSource, matching_files
 from profile_grid.results.load_runs import stale_reason
 from profile_grid.results.results import STOPPED_AT_S, BadResult, read_origin
-from profile_grid.study.schema import unusable_sources
+from profile_grid.study.schema import source_errors
 from profile_grid.study.stages import STAGES
 from profile_grid.study.workloads import functions_named, program_of
 
@@ -31,19 +31,20 @@ def measurement_digests(root: Path, config: Mapping) -> dict[str, str]:
     """By stage, a digest of the code whose change makes its results stale. Raises WorkflowError."""
     program = program_of(config)
     users_digest = _digest_of_users_files(program["sources"])
-    workload_digests, digests = {}, {}
+    program_digests, stage_digests = {}, {}
     try:
+        for workload in dict.fromkeys(stage.workload for stage in STAGES):
+            files = [workload.program_file] if workload.program_file else _program_files(root, program)
+            program_digests[workload] = digest_of_code(root, imported_files(root, *files))
         for stage in STAGES:
-            workload = stage.workload
-            if workload not in workload_digests:
-                files = [workload.program] if workload.program else _program_files(root, program)
-                workload_digests[workload] = digest_of_code(root, imported_files(root, *files))
-            stage_files = matching_files(root, (stage.file("measure"), *stage.sources, MEASURE_SCRIPT))
-            stage_digest = digest_of_code(root, stage_files)
-            digests[stage.name] = digest_of_settings([workload_digests[workload], stage_digest, users_digest])
+            files = matching_files(root, (stage.module_path("measure"), *stage.sources, MEASURE_SCRIPT))
+            stage_digests[stage.name] = digest_of_code(root, files)
     except (UnreadableSource, NoSuchSource) as error:
         raise WorkflowError(f"{error}; nothing can be planned before that is corrected") from error
-    return digests
+    return {
+        stage.name: digest_of_settings([program_digests[stage.workload], stage_digests[stage.name], users_digest])
+        for stage in STAGES
+    }
 
 
 def _program_files(root: Path, program: Mapping) -> list[str]:
@@ -55,35 +56,31 @@ def _program_files(root: Path, program: Mapping) -> list[str]:
 
 def _digest_of_users_files(paths: Sequence[str]) -> str:
     """A digest of the files of the working folder that config.yaml lists as `sources`; empty without any."""
-    for message in unusable_sources(Path.cwd(), paths):
+    for message in source_errors(Path.cwd(), paths):
         raise WorkflowError(f"config.yaml: {message}")
     return digest_of_code(Path.cwd(), paths) if paths else ""
 
 
 def stale_result_reason(
     outputs: Sequence[str],
-    specification: str,
+    specification_text: str,
     sources_digest: str,
     digest_of: FileDigests,
     time_limit_s: float = 0.0,
-) -> Callable[[], str | None]:
-    """A function that returns why a measurement's outputs are stale, given this specification, digest of sources and
-    time limit; None if they are not. The first output is the result, the others are files next to it."""
-
-    def reason() -> str | None:
-        result, *files = map(Path, outputs)
-        try:
-            origin = read_origin(result)
-        except BadResult as error:
-            return f"a result cannot be used: {error.what}"
-        for name in dict.fromkeys([*(path.name for path in files), *origin.files]):
-            digest = digest_of(str(result.parent / name))
-            if digest is None:
-                return f"a file was deleted: {name}"
-            if name not in origin.files or digest != origin.files[name].sha256:
-                return f"a file is not the one that was measured: {name}"
-        if (stopped_at_s := origin.facts.get(STOPPED_AT_S, time_limit_s)) < time_limit_s:
-            return f"it was stopped at {stopped_at_s:g} s, and time_limit_s is {time_limit_s:g}"
-        return stale_reason(origin, json.loads(specification), sources_digest)
-
-    return reason
+) -> str | None:
+    """Why a measurement's outputs are stale, given this specification as JSON, digest of sources and time limit; None
+    if they are not. The first output is the result, the others are files next to it."""
+    result_path, *other_paths = map(Path, outputs)
+    try:
+        origin = read_origin(result_path)
+    except BadResult as error:
+        return f"a result cannot be used: {error.problem}"
+    for name in dict.fromkeys([*(path.name for path in other_paths), *origin.files]):
+        digest = digest_of(str(result_path.parent / name))
+        if digest is None:
+            return f"a file was deleted: {name}"
+        if name not in origin.files or digest != origin.files[name].sha256:
+            return f"a file is not the one that was measured: {name}"
+    if (stopped_at_s := origin.facts.get(STOPPED_AT_S, time_limit_s)) < time_limit_s:
+        return f"it was stopped at {stopped_at_s:g} s, and time_limit_s is {time_limit_s:g}"
+    return stale_reason(origin, json.loads(specification_text), sources_digest)

@@ -14,7 +14,7 @@ from profile_grid.errors import OutsideError
 from profile_grid.merging.merge import checkouts, provenance
 from profile_grid.merging.run_overview import runs_table
 from profile_grid.results.load_runs import MeasuredRun
-from profile_grid.results.results import Status, read_result
+from profile_grid.results.results import StageStatus, read_result
 from profile_grid.stages.timing.tables import steps_table, times_by_phase
 from profile_grid.study import catalogue, dimensions, workloads
 from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
@@ -34,8 +34,8 @@ def timed_tables(folder: Path) -> tuple[dict[str, pd.DataFrame], dict]:
 
 
 def _timed_run(entry: dict, folder: Path) -> MeasuredRun:
-    result = read_result(folder / TIMING.result)
-    return MeasuredRun(entry, {TIMING.name: result}, {TIMING.name: Status(result.status, result.reason, [])})
+    result = read_result(folder / TIMING.result_file)
+    return MeasuredRun(entry, {TIMING.name: result}, {TIMING.name: StageStatus(result.status, result.reason, [])})
 
 
 FURTHER_PROCESSES = Path("processes", "steps.parquet")

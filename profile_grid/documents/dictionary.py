@@ -16,7 +16,7 @@ def dictionary() -> str:
     ]
     for table in declared_tables().values():
         columns = table.columns if table.leading == LEADING_COLUMNS else table.all_columns
-        parts.append(f"## {table.name}\n\n{escaped(table.rows)}.\n\n{_column_table(columns)}")
+        parts.append(f"## {table.name}\n\n{escaped(table.row_meaning)}.\n\n{_column_table(columns)}")
     return "\n\n".join(parts) + "\n"
 
 

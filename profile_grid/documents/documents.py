@@ -6,9 +6,10 @@ never mixed: each has its own section in every document. Every document also say
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType, ModuleType
 
@@ -16,111 +17,18 @@ import jinja2
 import pandas as pd
 
 from kernel_tables.markdown import code, escaped, pipe_table
+from profile_grid.documents import run_remarks
 from profile_grid.documents.definitions import needed_for
-from profile_grid.quantities import known, memory, percent
-from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
+from profile_grid.quantities import known, percent
+from profile_grid.results.results import COMPLETE
 from profile_grid.study import catalogue
 from profile_grid.study.catalogue import Question
 from profile_grid.study.dimensions import MODEL
-from profile_grid.study.stage import Stage
 from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
 from profile_grid.tables import cells, evidence
 from profile_grid.tables.evidence import LAUNCH_BOUND_SHARE
 from profile_grid.tables.measured import Machine, Measured, by_machine, command_to_measure_again, measured_on
-from profile_grid.tables.wording import (
-    MAX_BULLETS,
-    VERDICTS,
-    Claim,
-    listed,
-    named_keys,
-    of_all,
-    pytorch_reason,
-    run_in_words,
-)
-
-MAX_WITH_BYTES = 3  # runs without results; of more, the requested and the free bytes are not listed
-STAGE_NAMES = "|".join(stage.name for stage in STAGES)
-STAGES_OF_REASON = rf"(?:{STAGE_NAMES})(?: and (?:{STAGE_NAMES}))*: "  # begins a part of a reason
-
-
-def not_measured(runs: pd.DataFrame, stages: Sequence[Stage] = STAGES) -> list[str]:
-    """Why runs have no results of these stages: each reason once with its runs. Of at most MAX_WITH_BYTES such
-    runs, those out of memory have the requested and the free bytes."""
-    failed_rows = [row for row in runs.to_dict("records") if _failed_stages(row, stages)]
-    with_bytes = len(failed_rows) <= MAX_WITH_BYTES
-    return _with_runs(((row, [_reason(row, stages, with_bytes)]) for row in failed_rows), runs)
-
-
-def run_notes(runs: pd.DataFrame) -> list[str]:
-    """The notes on runs that have results, each once with its runs."""
-    columns = [stage.status_column for stage in STAGES if stage.of_every_run]
-    complete = runs[runs[columns].isin((COMPLETE, NOT_ASKED)).all(axis=1)]
-    rows = complete[complete["note"].notna()].to_dict("records")
-    notes = ((row, map(escaped, row["note"].split("; "))) for row in rows)
-    return _with_runs(notes, complete, "run" if len(complete) == len(runs) else "complete run")
-
-
-def _with_runs(texts_of_rows: Iterable[tuple[dict, Iterable[str]]], runs: pd.DataFrame, noun: str = "run") -> list[str]:
-    """Each text once, after its run, or the number of its runs among all `runs`."""
-    named = named_keys(runs)
-    names_by_text: dict[str, list[str]] = {}
-    for row, texts in texts_of_rows:
-        for text in texts:
-            names_by_text.setdefault(text, []).append(run_in_words(row, named))
-    return [
-        f"{names[0] if len(names) == 1 else of_all(len(names), len(runs), noun)}: {text}"
-        for text, names in names_by_text.items()
-    ]
-
-
-def _failed_stages(row: dict, stages: Sequence[Stage]) -> dict[str, str]:
-    """The stages that gave the run no result, with their statuses."""
-    statuses = {stage.name: row[stage.status_column] for stage in stages}
-    return {stage: status for stage, status in statuses.items() if status not in (COMPLETE, NOT_ASKED)}
-
-
-def _reason(row: dict, stages: Sequence[Stage], with_bytes: bool) -> str:
-    failed_stages = _failed_stages(row, stages)
-    names_by_status: dict[str, list[str]] = {}
-    for name, status in failed_stages.items():
-        names_by_status.setdefault(status, []).append(name)
-    if set(names_by_status) == {OUT_OF_MEMORY}:
-        return _memory(row, with_bytes)
-    recorded = known(row.get("reason"))
-    reason = escaped(_reason_of_stages(row["reason"], failed_stages)) if recorded else "no reason was recorded"
-    if set(names_by_status) == {UNSUPPORTED}:
-        return f"not supported here: {pytorch_reason(reason)}"
-    outcomes = ", ".join(f"{' and '.join(names)} {escaped(status)}" for status, names in names_by_status.items())
-    return f"{outcomes}: {reason}"
-
-
-def _reason_of_stages(reason: str, stages: Collection[str]) -> str:
-    """The parts of a reason that are about these stages, or about no stage in particular."""
-    parts = []
-    for part in re.split(f"; (?={STAGES_OF_REASON})", reason):
-        match = re.match(STAGES_OF_REASON, part)
-        if match is None or not {*match[0].removesuffix(": ").split(" and ")}.isdisjoint(stages):
-            parts.append(part)
-    return "; ".join(parts)
-
-
-def _memory(row: dict, with_bytes: bool) -> str:
-    """That memory ran out, and when; with the requested and the free bytes if `with_bytes`."""
-    during = f" in {escaped(_moment(row['oom_during']))}" if known(row.get("oom_during")) else ""
-    if not with_bytes:
-        return f"out of memory{during}"
-    requested, free = memory(row.get("oom_requested_bytes")), memory(row.get("oom_free_bytes"))
-    if requested == free and known(row.get("oom_free_bytes")):
-        requested, free = (f"{row[name] / 2**20:,.1f} MiB" for name in ("oom_requested_bytes", "oom_free_bytes"))
-    total = memory(row.get("oom_total_bytes"))
-    return f"out of memory{during}: {requested} requested, {free} free of {total}"
-
-
-def _moment(during: str) -> str:
-    """A moment of the measured program in words: "warm-up step 0 (forward)"."""
-    moment, _, phase = during.replace("initialise", "initialization").replace("warmup", "warm-up").partition(": ")
-    return f"{moment} ({phase})" if phase else moment
-
+from profile_grid.tables.wording import MAX_BULLETS, VERDICTS, Claim, listed
 
 TEMPLATES = Path(__file__).with_name("templates")
 QUESTION_FOLDERS = Path(__file__).parents[1] / "questions"
@@ -141,15 +49,16 @@ class Section:
     def models(self) -> str:
         """The models with known sizes, in words: "small (12 layers, d_model 768, d_ff 3072, 12 heads)"."""
         rows = self.measured.runs.drop_duplicates(MODEL.key).to_dict("records")
-        return "; ".join(f"{escaped(row[MODEL.key])} ({sizes})" for row in rows if (sizes := _sizes(row)))
+        sizes = {escaped(row[MODEL.key]): _sizes_in_words(row) for row in rows}
+        return "; ".join(f"{model} ({words})" for model, words in sizes.items() if words)
 
     def not_measured(self, question: Question | None = None) -> list[str]:
         """Why runs have no results: those that the question's document shows, or all."""
-        return not_measured(self._runs_of(question), STAGES if question is None else question.stages)
+        return run_remarks.not_measured(self._runs_of(question), STAGES if question is None else question.stages)
 
     def notes(self, question: Question | None = None) -> list[str]:
         """The notes on the runs that the question's document shows, or on all."""
-        return run_notes(self._runs_of(question))
+        return run_remarks.run_notes(self._runs_of(question))
 
     def first_verdict(self, questions: Iterable[Question]) -> str | None:
         """The first of the questions with a sentence that rests on the differences between processes."""
@@ -173,7 +82,7 @@ class Section:
         return [(label, name) for label, name in labels if label in markdown and label.startswith("**")]
 
 
-def _sizes(row: dict) -> str:
+def _sizes_in_words(row: dict) -> str:
     """The sizes of a run's model in words; empty if the model has sizes with other names."""
     if not all(known(row.get(name)) for name in ("num_layers", "d_model", "d_ff", "num_heads")):
         return ""
@@ -195,22 +104,22 @@ def documents(
     answer."""
     answerable = document_names(runs)
     names = [*answerable, ALL_ANSWERS] if names is None else list(names)
-    answered = answerable if ALL_ANSWERS in names else names
+    names_by_document = {name: answerable if name == ALL_ANSWERS else [name] for name in names}  # of questions
+    every_name = list(dict.fromkeys(chain.from_iterable(names_by_document.values())))
     context = {
         "sections": [
-            section(machine, run_names, runs, summaries, answered, links) for machine, run_names in by_machine(runs)
+            section(machine, run_names, runs, summaries, every_name, links) for machine, run_names in by_machine(runs)
         ],
         "provenance": provenance,
         "links": links,
-        "modules": {name: _module(name) for name in answered},
+        "modules": {name: _document_module(name) for name in every_name},
     }
     template = template_environment().get_template("document.md.j2")
-    questions = {question.name: question for question in catalogue.QUESTIONS}
+    question_by_name = {question.name: question for question in catalogue.QUESTIONS}
     rendered = {}
-    for name in names:
-        is_all = name == ALL_ANSWERS
-        shown = [questions[question] for question in (answerable if is_all else [name])]
-        text = template.render(**context, title=TITLE if is_all else "", questions=shown)
+    for name, question_names in names_by_document.items():
+        questions = [question_by_name[question_name] for question_name in question_names]
+        text = template.render(**context, title=TITLE if name == ALL_ANSWERS else "", questions=questions)
         rendered[name] = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
     return rendered
 
@@ -222,20 +131,20 @@ def document_names(runs: pd.DataFrame) -> list[str]:
 
 def section(
     machine: Machine,
-    names: list[str],
+    run_names: list[str],
     runs: pd.DataFrame,
     summaries: Mapping[str, pd.DataFrame],
-    questions: Iterable[str] | None = None,
+    question_names: Iterable[str] | None = None,
     links: Mapping[str, Claim] = MappingProxyType({}),
 ) -> Section:
     """The section of one machine in the documents of these questions, by default of all that the runs can answer. A
     missing answer is replaced by the link of its question, if `links` has one."""
-    questions = document_names(runs) if questions is None else questions
-    measured = measured_on(machine, names, runs, summaries)
-    sentences = {question: _module(question).sentences(measured)[: 1 + MAX_BULLETS] for question in questions}
-    for question in sentences.keys() & links.keys():
-        if sentences[question][0].rule == "missing":
-            sentences[question] = [links[question]]
+    names = document_names(runs) if question_names is None else question_names
+    measured = measured_on(machine, run_names, runs, summaries)
+    sentences = {name: _document_module(name).sentences(measured)[: 1 + MAX_BULLETS] for name in names}
+    for name in sentences.keys() & links.keys():
+        if sentences[name][0].rule == "missing":
+            sentences[name] = [links[name]]
     return Section(machine, measured, sentences, command_to_measure_again(measured.runs))
 
 
@@ -249,26 +158,28 @@ def template_environment() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {"escaped": escaped, "code": code, "introduced": introduced, "percent": percent}
-    environment.filters |= {"facts": facts, "outcomes": outcomes, "needed_for": needed_for}
+    environment.filters |= {"escaped": escaped, "code": code, "in_markdown": in_markdown, "percent": percent}
+    environment.filters |= {"as_text": as_text, "outcomes": outcomes, "needed_for": needed_for}
     environment.globals |= {"evidence": evidence, "LAUNCH_BOUND_SHARE": LAUNCH_BOUND_SHARE}
     return environment
 
 
-def _module(question: str) -> ModuleType:
+def _document_module(question: str) -> ModuleType:
     """The module `document` of a question."""
     return import_module(f"profile_grid.questions.{question}.document")
 
 
-def introduced(parts: Iterable[cells.Part]) -> str:
-    """The parts in Markdown: paragraphs, and tables below their introductions; without tables that are None or have no
-    rows."""
+def in_markdown(parts: Iterable[cells.Part]) -> str:
+    """The parts of a document: paragraphs, and tables below their introductions; without tables that are None or have
+    no rows."""
     texts = []
     for part in parts:
         if isinstance(part, str):
             texts.append(part)
-        elif part[1] and part[1].rows:
-            texts.append(f"{part[0]}:\n\n{pipe_table(part[1])}")
+            continue
+        introduction, table = part
+        if table and table.rows:
+            texts.append(f"{introduction}:\n\n{pipe_table(table)}")
     return "\n\n".join(texts)
 
 
@@ -288,7 +199,7 @@ def outcomes(counts: dict[str, int] | None, stages: str) -> str:
     return "; ".join(f"{listed(names)}: {outcome}" for outcome, names in names_by_outcome.items())
 
 
-def facts(value: object) -> str:
+def as_text(value: object) -> str:
     """A value of the provenance in Markdown: a list as its items, counts as "60 complete, 1 incomplete"; "none" if
     empty, "not recorded" for None."""
     if isinstance(value, dict):

@@ -13,26 +13,26 @@ class FormatError(OutsideError):
     """A format was requested that this machine cannot make."""
 
 
-def document_in(style: str, markdown: str) -> str:
+def document_in(file_format: str, markdown: str) -> str:
     """The document as a complete file in this format, to compile alone; FormatError without pandoc."""
-    template = TEMPLATES / f"document{SUFFIXES[style]}"
-    return _converted(style, markdown, "--standalone", f"--template={template}")
+    template = TEMPLATES / f"document{SUFFIXES[file_format]}"
+    return _converted(file_format, markdown, "--standalone", f"--template={template}")
 
 
-def fragment_in(style: str, markdown: str) -> str:
+def fragment_in(file_format: str, markdown: str) -> str:
     """The document without preamble, to be included in another text. FormatError without pandoc."""
-    return _converted(style, markdown)
+    return _converted(file_format, markdown)
 
 
-def _converted(style: str, markdown: str, *options: str) -> str:
-    if style == "markdown":
+def _converted(file_format: str, markdown: str, *options: str) -> str:
+    if file_format == "markdown":
         return markdown
     try:
         import pypandoc
     except ImportError:
         raise FormatError(
-            f"formats: {style} needs pandoc, and pypandoc is not installed: pip install pypandoc_binary,"
+            f"formats: {file_format} needs pandoc, and pypandoc is not installed: pip install pypandoc_binary,"
             " or leave the format out of config.yaml"
         ) from None
     options = (*options, "--wrap=none", f"--lua-filter={TEMPLATES / 'print.lua'}")
-    return pypandoc.convert_text(markdown, style, format=INPUT_FORMAT, extra_args=options)
+    return pypandoc.convert_text(markdown, file_format, format=INPUT_FORMAT, extra_args=options)

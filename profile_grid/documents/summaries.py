@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 import pandas as pd
 
-from profile_grid.study.catalogue import SUMMARIES, summaries_of, workloads_of
+from profile_grid.study.catalogue import SUMMARY_NAMES, summary_names, workloads_of
 from profile_grid.tables import conservation, on_disk, per_pass
 
 
@@ -15,7 +15,7 @@ class Summaries(Mapping[str, pd.DataFrame]):
     if a table differs from its declaration.
     """
 
-    def __init__(self, merged: Mapping[str, pd.DataFrame], names: Collection[str] = SUMMARIES) -> None:
+    def __init__(self, merged: Mapping[str, pd.DataFrame], names: Collection[str] = SUMMARY_NAMES) -> None:
         self._merged, self._names = per_pass.Merged(merged), names
         self._tables: dict[str, pd.DataFrame] = {}
         if "kernels" in merged:
@@ -31,13 +31,15 @@ class Summaries(Mapping[str, pd.DataFrame]):
         return self._tables[name]
 
     def __iter__(self) -> Iterator[str]:
-        names = summaries_of(workloads_of(self._merged["runs"].to_dict("records")))
+        names = summary_names(workloads_of(self._merged["runs"].to_dict("records")))
         return iter([name for name in names if name in self._names])
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
 
-def summary_tables(merged: Mapping[str, pd.DataFrame], names: Collection[str] = SUMMARIES) -> dict[str, pd.DataFrame]:
+def summary_tables(
+    merged: Mapping[str, pd.DataFrame], names: Collection[str] = SUMMARY_NAMES
+) -> dict[str, pd.DataFrame]:
     """The tables of Summaries that these runs have, all made at once."""
     return dict(Summaries(merged, names))

@@ -33,7 +33,7 @@ def table_document(name: str, table: pd.DataFrame) -> str:
         for row in table[columns].itertuples(index=False, name=None)
     )
     headings = tuple(_heading(column, units.get(column, "")) for column in columns)
-    return f"{escaped(declared.rows)}.\n\n{pipe_table(MarkdownTable(headings, rows, first_right=len(texts)))}\n"
+    return f"{escaped(declared.row_meaning)}.\n\n{pipe_table(MarkdownTable(headings, rows, first_right=len(texts)))}\n"
 
 
 def _heading(column: str, unit: str) -> str:

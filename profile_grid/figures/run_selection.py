@@ -10,13 +10,13 @@ from profile_grid.study.dimensions import (
     CONTEXT_LENGTH,
     FULLEST_FIRST,
     KEYS,
+    KEYS_WITHOUT_DEFAULT,
     LEADING,
     MODE,
     MODEL,
     MODES,
     PARALLEL,
     PRECISION,
-    WITHOUT_DEFAULT,
     Dimension,
     keys_without,
 )
@@ -55,14 +55,14 @@ def of_one_machine(tables: dict[str, pd.DataFrame]) -> tuple[dict[str, pd.DataFr
 def labels(rows: pd.DataFrame) -> list[str]:
     """A short name of each row: "small · 512 · training step · bf16"; a default is named only if other rows differ from
     it."""
-    keys = pivoting.shown_dimensions(rows, WITHOUT_DEFAULT, hidden=[key for key in KEYS if key not in rows])
+    keys = pivoting.shown_dimensions(rows, KEYS_WITHOUT_DEFAULT, hidden=[key for key in KEYS if key not in rows])
     return [" · ".join(_label_part(BY_KEY[key], row[key]) for key in keys) for row in rows.to_dict("records")]
 
 
 def _label_part(dimension: Dimension, value: object) -> str:
     if dimension in NAMED_BY_VALUE:
         return dimension.name_of(value)
-    if value == dimension.default and value in dimension.names:
+    if value == dimension.default and value in dimension.value_names:
         return dimension.title(value)
     return dimension.words(value).removeprefix("with ").removeprefix("on ")
 

@@ -29,8 +29,8 @@ NAMES_BY_KIND = (  # the position of a name in its tuple determines its colour a
     PRECISION.values,
     (*PYTORCH_ATTENTIONS, "compiled", *OWN_ATTENTIONS),
     tuple(map(PARALLEL.name_of, PARALLEL.values)),
-    tuple(COMPILE.names.values()),
-    tuple(CHECKPOINT.names.values()),
+    tuple(COMPILE.value_names.values()),
+    tuple(CHECKPOINT.value_names.values()),
     ("compute", "memory", "latency", "too small"),
     ("computing attention scores", "computing softmax", "final matmul", "mask and scale"),
 )

@@ -18,7 +18,7 @@ from typing import Any
 from cs336_model.program.code_digest import bytes_digest, code_digest
 from profile_grid.files import write_text
 
-FORMAT = 1  # of a memory file
+CACHE_FORMAT = 1  # of a cache file
 SETTLED_NS = 2 * 10**9  # within this time, a file may change again and keep its times
 JINJA_COMMENT = re.compile(rb"\{#([-+]?).*?([-+]?)#\}", re.DOTALL)  # the signs control white space around it
 
@@ -50,33 +50,33 @@ def sha256_of_file(path: str | Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def read_memory(path: Path, is_entry: Callable[[Any], bool]) -> dict[str, Any]:
-    """The entries that `write_memory` left in a file and `is_entry` accepts; none if it cannot be read."""
+def read_cache(path: Path, is_entry: Callable[[Any], bool]) -> dict[str, Any]:
+    """The entries that `write_cache` left in a file and `is_entry` accepts; none if it cannot be read."""
     try:
-        memory = json.loads(path.read_text())
-        entries = memory["files"] if memory["format"] == FORMAT else {}
+        cached = json.loads(path.read_text())
+        entries = cached["files"] if cached["format"] == CACHE_FORMAT else {}
         return {key: entry for key, entry in entries.items() if is_entry(entry)}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
-def write_memory(path: Path, entries: Mapping[str, Any]) -> None:
+def write_cache(path: Path, entries: Mapping[str, Any]) -> None:
     """Keeps entries for the next process, if there is a folder for the file, and it can be written to."""
     if path.parent.is_dir():
         with suppress(OSError):
-            write_text(path, json.dumps({"format": FORMAT, "files": entries}))
+            write_text(path, json.dumps({"format": CACHE_FORMAT, "files": entries}))
 
 
 class FileDigests:
     """Digests of files by their content. A file is read again only if it has changed, or had just changed when it was
     read (SETTLED_NS).
 
-    `remembered` is the `known` of an earlier process: {path: [inode, size, mtime in ns, ctime in ns, digest]}.
+    `cached` is the `known` of an earlier process: {path: [inode, size, mtime in ns, ctime in ns, digest]}.
     """
 
-    def __init__(self, remembered: Mapping[str, list] | None = None):
-        self.known: dict[str, list] = dict(remembered or {})
-        self.has_new = False  # entries
+    def __init__(self, cached: Mapping[str, list] | None = None):
+        self.known: dict[str, list] = dict(cached or {})
+        self.has_new_entries = False
 
     def __call__(self, path: str) -> str | None:
         """The digest of the file's content; None if there is no such file."""
@@ -85,13 +85,13 @@ class FileDigests:
         except (FileNotFoundError, NotADirectoryError):
             return None
         identity = [state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns]
-        entry = self.known.get(path)
-        if entry is None or entry[:4] != identity:
-            entry = [*identity, sha256_of_file(path)]
+        *known_identity, digest = self.known.get(path, [None])
+        if known_identity != identity:
+            digest = sha256_of_file(path)
             if time.time_ns() - state.st_ctime_ns > SETTLED_NS:
-                self.known[path] = entry
-                self.has_new = True
-        return entry[4]
+                self.known[path] = [*identity, digest]
+                self.has_new_entries = True
+        return digest
 
     def of_all(self, paths: Iterable[str]) -> str:
         """One digest of the names and contents of these files; a missing file counts as such."""

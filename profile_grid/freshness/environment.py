@@ -49,41 +49,41 @@ def record_users_values(environment: MutableMapping[str, str]) -> None:
     environment.setdefault(USERS_VARIABLE, json.dumps(users))
 
 
-def relevant_variables(environment: Mapping[str, str], custom: Iterable[str] = ()) -> dict[str, str]:
+def relevant_variables(environment: Mapping[str, str], custom_names: Iterable[str] = ()) -> dict[str, str]:
     """The variables set by the user whose values may change a measurement, without the custom ones."""
     users = _users_variables(environment)
-    others = {*LOCATION_VARIABLES, *custom}
-    return {name: users[name] for name in sorted(users) if name not in others and _is_relevant(name, users[name])}
+    excluded = {*LOCATION_VARIABLES, *custom_names}
+    return {name: users[name] for name in sorted(users) if name not in excluded and _is_relevant(name, users[name])}
 
 
-def allowed_variables(environment: Mapping[str, str], custom: Iterable[str] = ()) -> dict[str, str]:
-    """The variables that a measured program is given; `custom` are the names in the configuration."""
-    custom = list(custom)
-    names = (*LOCATION_VARIABLES, *SET_BY_SNAKEMAKE, *custom)
+def allowed_variables(environment: Mapping[str, str], custom_names: Iterable[str] = ()) -> dict[str, str]:
+    """The variables that a measured program is given; `custom_names` are those in the configuration."""
+    custom_names = list(custom_names)
+    names = (*LOCATION_VARIABLES, *SET_BY_SNAKEMAKE, *custom_names)
     variables = {name: environment[name] for name in names if name in environment}
     users = _users_variables(environment)
-    return variables | relevant_variables(environment) | {name: users[name] for name in custom if name in users}
+    return variables | relevant_variables(environment) | {name: users[name] for name in custom_names if name in users}
 
 
-def variables_record(environment: Mapping[str, str], custom: Iterable[str]) -> dict:
-    """The variables of a program, as its result records them."""
+def variables_record(environment: Mapping[str, str], custom_names: Iterable[str]) -> dict:
+    """The variables of a program, as its result records them: the first fields of a RecordedEnvironment."""
     salt, users = secrets.token_hex(16), _users_variables(environment)
-    names = _digested_names(custom)
+    names = _digested_names(custom_names)
     digests = {name: _digest(salt, users[name]) if name in users else None for name in names}
     return {"values": relevant_variables(environment, names), "salt": salt if names else None, "digests": digests}
 
 
 def changed_environment(
-    recorded: RecordedEnvironment, environment: Mapping[str, str], custom: Iterable[str]
+    recorded: RecordedEnvironment, environment: Mapping[str, str], custom_names: Iterable[str]
 ) -> str | None:
     """A message on the first variable that would have another value now; or None. Values of custom variables are
     not shown."""
-    names = _digested_names(custom)
-    before, now = recorded.values, relevant_variables(environment, names)
-    for name in sorted(before.keys() | now.keys()):
-        if before.get(name) != now.get(name):
-            then, current = before.get(name, "unset"), now.get(name, "unset")
-            return f"the environment has changed: {name} was {then} and is {current}"
+    names = _digested_names(custom_names)
+    values = relevant_variables(environment, names)
+    for name in sorted(recorded.values.keys() | values.keys()):
+        if recorded.values.get(name) != values.get(name):
+            then, now = recorded.values.get(name, "unset"), values.get(name, "unset")
+            return f"the environment has changed: {name} was {then} and is {now}"
     users = _users_variables(environment)
     for name in names:
         digest = recorded.digests.get(name)
@@ -96,8 +96,8 @@ def changed_environment(
     return None
 
 
-def _digested_names(custom: Iterable[str]) -> list[str]:
-    return sorted(set(custom) - set(LOCATION_VARIABLES))
+def _digested_names(custom_names: Iterable[str]) -> list[str]:
+    return sorted(set(custom_names) - set(LOCATION_VARIABLES))
 
 
 def _users_variables(environment: Mapping[str, str]) -> Mapping[str, str]:

@@ -8,21 +8,22 @@ import ast
 import hashlib
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cache
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from typing import NamedTuple
 
 from cs336_model.program.code_digest import code_digest
-from profile_grid.freshness.digests import digest_of_source, digest_of_text, read_memory, write_memory
+from profile_grid.freshness.digests import digest_of_source, digest_of_text, read_cache, write_cache
 
 SUFFIXES = (".py", *EXTENSION_SUFFIXES)
-MEMORY_FILE = Path(".snakemake/sources.json")
+CACHE_FILE = Path(".snakemake/sources.json")
 MAX_REMEMBERED = 2000  # files; beyond that, most are old versions
 
+_used_facts: dict[str, dict] = {}  # {"imports": ..., "digest": ...} of a source, by the SHA-256 of its content
 
-@dataclass(frozen=True)
-class Import:
+
+class Import(NamedTuple):
     """One `from MODULE import NAMES`, or `import MODULE` without names; `level` counts the dots of a relative one."""
 
     level: int
@@ -106,7 +107,8 @@ def _packages_named_in(root: Path, path: str) -> frozenset[str]:
 
 
 def _modules(content: bytes, package: list[str]) -> Iterator[str]:
-    """The modules that the import statements may load; a name imported from a package may be a module of it."""
+    """The modules that the import statements may load; a name imported from a package may be a module of it. `package`
+    has the names of the folders around the file: one dot of a relative import means all of them."""
     for statement in import_statements(content):
         enclosing = package[: len(package) + 1 - statement.level] if statement.level else []
         for name in ("", *statement.names):
@@ -126,7 +128,7 @@ def remember_sources() -> None:
     """Writes new facts for the next process, if Snakemake has a folder here that can be written to."""
     if not _used_facts.keys() <= _remembered_facts().keys():
         older = {} if len(_remembered_facts()) > MAX_REMEMBERED else _remembered_facts()
-        write_memory(MEMORY_FILE, older | _used_facts)
+        write_cache(CACHE_FILE, older | _used_facts)
 
 
 def forget_imports() -> None:
@@ -136,11 +138,8 @@ def forget_imports() -> None:
     _packages_named_in.cache_clear()
 
 
-_used_facts: dict[str, dict] = {}
-
-
 def _facts(content: bytes) -> dict:
-    """The imports of a Python file, and the digest of its code."""
+    """The imports of a Python source, each [level, module, names], and the digest of its code, by these words."""
     key = hashlib.sha256(content).hexdigest()
     if key not in _used_facts:
         _used_facts[key] = _remembered_facts().get(key) or _parse_facts(content)
@@ -149,33 +148,31 @@ def _facts(content: bytes) -> dict:
 
 @cache
 def _remembered_facts() -> dict[str, dict]:
-    return read_memory(MEMORY_FILE, lambda facts: facts.keys() == {"imports", "digest"})
+    return read_cache(CACHE_FILE, lambda facts: facts.keys() == {"imports", "digest"})
 
 
 def _parse_facts(content: bytes) -> dict:
     try:
-        statements = _imports_below(ast.parse(content))
-        imports = [[statement.level, statement.module, list(statement.names)] for statement in statements]
-        return {"imports": imports, "digest": digest_of_source(".py", content)}
+        return {"imports": list(_imports_below(ast.parse(content))), "digest": digest_of_source(".py", content)}
     except SyntaxError as error:
         raise UnreadableSource(f"line {error.lineno}: {error.msg}") from error
     except ValueError as error:  # a NUL byte
         raise UnreadableSource(str(error)) from error
 
 
-def _imports_below(tree: ast.AST) -> Iterator[Import]:
-    """The imports in a tree. Statements are found in bodies only, so expressions are not walked."""
-    if isinstance(tree, ast.Import):
-        yield from (Import(0, alias.name) for alias in tree.names)
-    elif isinstance(tree, ast.ImportFrom):
-        yield Import(tree.level, tree.module or "", tuple(alias.name for alias in tree.names))
-    bodies = ("orelse",) if _is_for_type_checkers(tree) else ("body", "orelse", "handlers", "finalbody", "cases")
+def _imports_below(node: ast.AST) -> Iterator[Import]:
+    """The imports in a node. Statements are found in bodies only, so expressions are not walked."""
+    if isinstance(node, ast.Import):
+        yield from (Import(0, alias.name) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        yield Import(node.level, node.module or "", tuple(alias.name for alias in node.names))
+    bodies = ("orelse",) if _is_for_type_checkers(node) else ("body", "orelse", "handlers", "finalbody", "cases")
     for body in bodies:
-        for statement in getattr(tree, body, ()):
+        for statement in getattr(node, body, ()):
             yield from _imports_below(statement)
 
 
-def _is_for_type_checkers(tree: ast.AST) -> bool:
+def _is_for_type_checkers(node: ast.AST) -> bool:
     """Whether this is `if TYPE_CHECKING:` or `if typing.TYPE_CHECKING:`."""
-    test = getattr(tree, "test", None)
-    return isinstance(tree, ast.If) and "TYPE_CHECKING" in (getattr(test, "id", None), getattr(test, "attr", None))
+    test = getattr(node, "test", None)
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in (getattr(test, "id", None), getattr(test, "attr", None))

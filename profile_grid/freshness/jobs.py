@@ -15,9 +15,9 @@ from profile_grid.freshness.digests import FileDigests, digest_of_settings
 from profile_grid.freshness.imports import digest_of_code, imported_files, imported_packages
 from profile_grid.freshness.records import UNKNOWN, Recipe, Records, stale_reason
 from profile_grid.freshness.versions import is_planners_python, present_version
-from profile_grid.study.stages import BY_NAME
+from profile_grid.study.stages import STAGE_BY_NAME
 
-DISTRIBUTIONS = {  # by the name that is imported
+DISTRIBUTION_BY_PACKAGE = {  # by the name that is imported
     "adbc_driver_sqlite": "adbc-driver-sqlite",
     "altair": "altair",
     "itables": "itables",
@@ -38,12 +38,12 @@ def digest_of_programs(root: Path, programs: tuple[str, ...], patterns: tuple[st
 
 
 def digest_of_packages(root: Path, programs: tuple[str, ...]) -> str:
-    """A digest of the versions of those packages of DISTRIBUTIONS that programs below `root` import; UNKNOWN in a
-    Python that is not that of the plan, since the plan cannot see its packages. Raises UnreadableSource."""
+    """A digest of the versions of those packages of DISTRIBUTION_BY_PACKAGE that programs below `root` import; UNKNOWN
+    in a Python that is not that of the plan, since the plan cannot see its packages. Raises UnreadableSource."""
     if not is_planners_python():
         return UNKNOWN
-    names = imported_packages(root, *programs) & DISTRIBUTIONS.keys()
-    return digest_of_settings({name: present_version(DISTRIBUTIONS[name]) for name in names})
+    packages = imported_packages(root, *programs) & DISTRIBUTION_BY_PACKAGE.keys()
+    return digest_of_settings({package: present_version(DISTRIBUTION_BY_PACKAGE[package]) for package in packages})
 
 
 class NoSuchSource(ValueError):
@@ -73,10 +73,13 @@ class AnalysisJob:
         """The job as one line for a command."""
         return json.dumps(asdict(self), sort_keys=True)
 
-    def recipe(self, code: str, packages: str, digest_of: FileDigests, entries: list[dict] | None = None) -> Recipe:
-        """What makes the outputs now. `code` and `packages` are digests, by `digest_of_programs` and
-        `digest_of_packages`, and `entries` the runs of the plan, if known."""
-        return Recipe(code, digest_of_settings(self.command), packages, digest_of.of_all(self.all_inputs(entries)))
+    def recipe(
+        self, code_digest: str, packages_digest: str, digest_of: FileDigests, entries: list[dict] | None = None
+    ) -> Recipe:
+        """What makes the outputs now. The digests are by `digest_of_programs` and `digest_of_packages`, and `entries`
+        are the runs of the plan, if known."""
+        inputs_digest = digest_of.of_all(self.all_inputs(entries))
+        return Recipe(code_digest, digest_of_settings(self.command), packages_digest, inputs_digest)
 
     def all_inputs(self, entries: list[dict] | None = None) -> tuple[str, ...]:
         """The files that the job reads, those of runs included."""
@@ -98,13 +101,9 @@ class AnalysisJob:
 
 def files_of_runs(entries: list[dict]) -> list[str]:
     """The files from which the runs of a plan are merged: the result of each stage, and the status of its tables."""
-    return [
-        f"results/runs/{entry['run']}/{name}"
-        for entry in entries
-        for stage in (BY_NAME[stage] for stage in entry["specifications"])
-        for name in (stage.result, stage.tables_of_a_run and stage.tables_of_a_run.status_file)
-        if name
-    ]
+    stages = ((entry["run"], STAGE_BY_NAME[name]) for entry in entries for name in entry["specifications"])
+    files = ((run, file) for run, stage in stages for file in (stage.result_file, stage.status_file))
+    return [f"results/runs/{run}/{file}" for run, file in files if file]
 
 
 def matching_files(root: Path, patterns: tuple[str, ...]) -> list[str]:
@@ -128,31 +127,31 @@ class PlannedJob:
     reason: Callable[[], str | None]  # why its outputs are stale, None if they are not; called at most once
 
 
-class Plan:
-    """The jobs of a study. `is_forced` returns whether the user forces a job."""
+class JobPlan:
+    """Which jobs of a study have to run, and why. `is_forced` returns whether the user forces a job."""
 
     def __init__(self, is_forced: Callable[[PlannedJob], bool] = lambda job: False):
         self._is_forced = is_forced
-        self._job_of: dict[str, PlannedJob] = {}
+        self._job_by_output: dict[str, PlannedJob] = {}
         self._reasons: dict[str, str | None] = {}
 
     def add(self, job: PlannedJob) -> None:
         """Adds a job. Raises ValueError if another job writes one of its files."""
         for path in job.outputs:
-            if self._job_of.setdefault(path, job) is not job:
-                raise ValueError(f"{path} is an output of {self._job_of[path].name} and of {job.name}")
+            if self._job_by_output.setdefault(path, job) is not job:
+                raise ValueError(f"{path} is an output of {self._job_by_output[path].name} and of {job.name}")
 
     def job_of(self, path: str) -> PlannedJob:
         """The job that writes a file; KeyError if none does."""
-        return self._job_of[path]
+        return self._job_by_output[path]
 
     def makes(self, path: str) -> bool:
         """Whether a job writes this file."""
-        return path in self._job_of
+        return path in self._job_by_output
 
     def is_remade(self, path: str) -> bool:
         """Whether the job that writes a file has to run."""
-        maker = self._job_of.get(path)
+        maker = self._job_by_output.get(path)
         return maker is not None and self.reason(maker) is not None
 
     def reason(self, job: PlannedJob) -> str | None:
@@ -166,7 +165,7 @@ class Plan:
             return "it was asked for by --force or --forcerun"
         for path in job.inputs:
             if self.is_remade(path):
-                return f"{self._job_of[path].name} runs"
+                return f"{self._job_by_output[path].name} runs"
         try:
             return job.reason()
         except PermissionError as error:  # Snakemake will not overwrite the files of another user, and names them

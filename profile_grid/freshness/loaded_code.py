@@ -50,42 +50,43 @@ class LoadedCode:
     others: list[str]  # top-level names of all other modules, which a new file may hide
 
 
-_reasons: dict[tuple, str | None] = {}
+_change_by_record: dict[tuple, str | None] = {}
 
 
-def changed_code(record: Mapping[str, Any], same_machine: bool) -> str | None:
+def changed_code(record: Mapping[str, Any], is_same_machine: bool) -> str | None:
     """Why the program would load other code now, or that the record is damaged; None if it would load the same, or if
     this machine cannot know.
 
-    Installed files and extension modules are compared only on the `same_machine`, since they differ between machines.
+    Installed files and extension modules are compared only on the same machine, since they differ between machines.
     Thousands of results have the same record, so each record is compared once.
     """
-    key = (marshal.dumps(record, 2), same_machine, *search_folders())  # version 2: equal records are equal bytes
-    if key not in _reasons:
+    key = (marshal.dumps(record, 2), is_same_machine, *search_folders())  # version 2: equal records are equal bytes
+    if key not in _change_by_record:
         try:
-            _reasons[key] = next(_all_reasons(parse_as(LoadedCode, record), same_machine), None)
+            _change_by_record[key] = next(_changes(parse_as(LoadedCode, record), is_same_machine), None)
         except Mismatch:
-            _reasons[key] = DAMAGED
-    return _reasons[key]
+            _change_by_record[key] = DAMAGED
+    return _change_by_record[key]
 
 
-def _all_reasons(code: LoadedCode, same_machine: bool) -> Iterator[str]:
-    reasons = [_module_reason(name, file, same_machine) for name, file in code.modules.items()]
-    reasons += [_namespace_reason(name) for name in code.namespaces]
-    reasons += [_path_reason(file) for file in code.by_path]
-    reasons += [f"{FOUND_NOW}: {name}" for name in code.not_found if _is_found(name, same_machine)]
-    reasons += [f"{HIDDEN}: {name}" for name in code.others if name in _names_that_hide(search_folders())]
-    return (reason for reason in reasons if reason)
+def _changes(code: LoadedCode, is_same_machine: bool) -> Iterator[str]:
+    changes = [_module_change(name, file, is_same_machine) for name, file in code.modules.items()]
+    changes += [_namespace_change(name) for name in code.namespaces]
+    changes += [_path_change(file) for file in code.by_path]
+    changes += [f"{FOUND_NOW}: {name}" for name in code.not_found if _is_found(name, is_same_machine)]
+    changes += [f"{HIDDEN}: {name}" for name in code.others if name in _names_that_hide(search_folders())]
+    return filter(None, changes)
 
 
-def _module_reason(name: str, file: LoadedFile, same_machine: bool) -> str | None:
-    if not same_machine and not file.path.endswith(".py"):
+def _module_change(name: str, file: LoadedFile, is_same_machine: bool) -> str | None:
+    """What has changed about a module that was found by its name; None also if another machine cannot know."""
+    if not is_same_machine and not file.path.endswith(".py"):
         return None
     location = current_search().find(name)
     if location is None or location.first_path is None:
-        is_gone = file.root != ELSEWHERE or (same_machine and _package_is_here(name))
+        is_gone = file.root != ELSEWHERE or (is_same_machine and _package_is_here(name))
         return f"{GONE}: {file.path}" if is_gone else None
-    if not same_machine and file.root == ELSEWHERE and is_installed(location.first_path):
+    if not is_same_machine and file.root == ELSEWHERE and is_installed(location.first_path):
         return None
     path = _path_of(name, location)
     if path != file.path:
@@ -107,25 +108,25 @@ def _package_is_here(name: str) -> bool:
     return package is not None and package.file is not None
 
 
-def _namespace_reason(name: str) -> str | None:
+def _namespace_change(name: str) -> str | None:
     location = current_search().find(name)
     return f"{ANOTHER}: {_path_of(name, location)}" if location and location.file else None
 
 
-def _path_reason(file: LoadedFile) -> str | None:
+def _path_change(file: LoadedFile) -> str | None:
     path = Path(CHECKOUT if file.root == PROJECT else Path.cwd(), file.path)
     if not path.is_file():
         return f"{GONE}: {file.path}"
     return None if _has_digest(str(path), file.digest) else f"{CHANGED}: {file.path}"
 
 
-def _is_found(name: str, same_machine: bool) -> bool:
+def _is_found(name: str, is_same_machine: bool) -> bool:
     """Whether a module is here now; on another machine, those installed or part of Python do not count."""
     location = current_search().find(name)
     if location is None:
         return False
     path = location.first_path
-    return same_machine or not (path is None or is_installed(path) or is_stdlib(path))
+    return is_same_machine or not (path is None or is_installed(path) or is_stdlib(path))
 
 
 def _has_digest(path: str, digest: str) -> bool:
@@ -168,11 +169,12 @@ def _names_that_hide(folders: tuple[str, ...]) -> frozenset[str]:
 def _folders_of_every_program() -> list[str]:
     """The part of sys.path that every program of this interpreter has; programs such as Snakemake add to theirs."""
     usual = [folder for folder in sys.path if is_installed(folder) or is_stdlib(folder) or folder.endswith(".zip")]
-    named = {named for folder in usual if is_installed(folder) for named in _folders_in_pth_files(folder)}
-    return [folder for folder in sys.path if folder in usual or folder in named]
+    in_pth_files = {folder for site in filter(is_installed, usual) for folder in _folders_in_pth_files(site)}
+    return [folder for folder in sys.path if folder in usual or folder in in_pth_files]
 
 
 def _folders_in_pth_files(folder: str) -> Iterator[str]:
+    """The folders that the .pth files in a folder of installed packages add to sys.path."""
     for file in Path(folder).glob("*.pth"):
         for line in file.read_text(errors="replace").splitlines():
             yield os.path.abspath(os.path.join(folder, line.strip()))

@@ -32,7 +32,7 @@ class Recipe:
     inputs: str  # of the files that it reads
 
 
-REASONS = {
+CHANGES = {  # by field of a recipe
     "code": "the code that makes it has changed",
     "settings": "the settings have changed",
     "packages": "a package that makes it has another version",
@@ -51,10 +51,10 @@ def stale_reason(records: Mapping[str, dict | None], recipe: Recipe, digest_of: 
             return f"a file was deleted: {path}"
         if record is None:
             return f"nothing says what made it: {path}"
-        for key, reason in REASONS.items():
-            recorded, current = record[key], getattr(recipe, key)
-            if recorded != current and not (key == "packages" and UNKNOWN in (recorded, current)):
-                return reason
+        for field, change in CHANGES.items():
+            recorded, current = record[field], getattr(recipe, field)
+            if recorded != current and not (field == "packages" and UNKNOWN in (recorded, current)):
+                return change
         if record["sha256"] != digest:
             return f"a file is not the one that was made: {path}"
     return None
@@ -64,7 +64,7 @@ def read_records(folder: str) -> dict[str, dict]:
     """The records of the files in a folder, by name, without damaged ones."""
     try:
         records = json.loads(Path(folder, RECORDS_FILE).read_text())
-        return {name: record for name, record in records.items() if record.keys() == {*REASONS, "sha256"}}
+        return {name: record for name, record in records.items() if record.keys() == {*CHANGES, "sha256"}}
     except (OSError, ValueError, AttributeError):
         return {}
 
@@ -86,9 +86,9 @@ class Records:
 
 def write_records(outputs: Mapping[str, str], recipe: Recipe) -> None:
     """Records that the recipe made these files, given by path with the digest of the content."""
-    for folder, names in _by_folder(outputs):
+    for folder, path_by_name in _by_folder(outputs):
         with _changed_records(folder) as records:
-            records.update({name: asdict(recipe) | {"sha256": outputs[path]} for name, path in names.items()})
+            records.update({name: asdict(recipe) | {"sha256": outputs[path]} for name, path in path_by_name.items()})
 
 
 def write_folder_records(folder: str, outputs: Mapping[str, str], recipe: Recipe) -> None:
@@ -116,11 +116,11 @@ def remove_folder_records(folder: str, names: Iterable[str]) -> None:
 
 def _by_folder(paths: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
     """Each folder with the paths in it, by the name of the file."""
-    names: dict[str, dict[str, str]] = {}
+    folders: dict[str, dict[str, str]] = {}
     for path in paths:
         folder, name = os.path.split(path)
-        names.setdefault(folder or os.curdir, {})[name] = path
-    yield from names.items()
+        folders.setdefault(folder or os.curdir, {})[name] = path
+    yield from folders.items()
 
 
 @contextmanager

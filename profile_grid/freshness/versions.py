@@ -51,11 +51,11 @@ def host_record() -> dict[str, Any]:
 def is_kind_of_device(machine: MachineVersions) -> bool:
     """Whether this host has the kind of device that a result names."""
     if machine.device == "cpu":
-        return machine.device_name == _cpu_name()
+        return machine.device_name == present_cpu_name()
     return machine.device_name in gpu_names()
 
 
-def same_machine(machine: MachineVersions, environment: RecordedEnvironment) -> bool:
+def is_same_machine(machine: MachineVersions, environment: RecordedEnvironment) -> bool:
     """Whether versions in a result can be compared with those of this host: it has the same kind of device, and the
     Python of the plan measured then and would measure now."""
     return environment.planners_python and is_planners_python() and is_kind_of_device(machine)
@@ -89,7 +89,7 @@ def changed_version(
 
 
 present_version = cache(distribution_version)
-_cpu_name = cache(cpu_name)
+present_cpu_name = cache(cpu_name)
 
 
 @cache
@@ -120,7 +120,7 @@ def _gpus() -> list[dict[str, str]]:
 def nsys_version() -> str | None:
     """The version of the nsys on PATH; None if there is none, or if it does not run."""
     path = nsys.find()
-    return _version_of(path, path.stat().st_mtime_ns, path.stat().st_size) if path else None
+    return _nsys_version(path, path.stat().st_mtime_ns, path.stat().st_size) if path else None
 
 
 @cache
@@ -131,7 +131,8 @@ def ncu_version() -> str | None:
 
 
 @cache
-def _version_of(path: Path, mtime_ns: int, size: int) -> str | None:
+def _nsys_version(path: Path, mtime_ns: int, size: int) -> str | None:
+    """The version of the nsys on PATH; the parameters are only the key of the cache."""
     try:
         return nsys.version()
     except TraceError:

@@ -6,7 +6,7 @@ import sys
 import time
 from pathlib import Path
 
-from profile_grid.study.stages import BY_NAME, STAGES
+from profile_grid.study.stages import STAGE_BY_NAME, STAGES
 
 PLANNED_VARIABLE = "PROFILE_GRID_PLANNED"  # file with the estimated seconds of each measurement by its result
 STARTED_VARIABLE = "PROFILE_GRID_STARTED"  # when Snakemake, which runs this measurement, started (Unix time)
@@ -17,7 +17,7 @@ class ProgressLine:
     names; without it, the others are unknown."""
 
     def __init__(self, stage: str, run: str, output: Path):
-        workload = BY_NAME[stage].workload
+        workload = STAGE_BY_NAME[stage].workload
         width = max(len(peer.name) for peer in STAGES if peer.of_every_run and peer.workload is workload)
         self._name, self._output = f"{stage:{width}} {run}", str(output)
         self._started_unix_s = float(os.environ.get(STARTED_VARIABLE, "inf"))

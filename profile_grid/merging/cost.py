@@ -16,7 +16,7 @@ PARTS = tuple(name for name in PARTS_OF_PROCESS if name != "wait")
 def cost_table(runs: list[MeasuredRun]) -> pd.DataFrame:
     """One row per run and stage: the seconds of its process by part; `overhead_s` is all but warm-up, measured steps
     and windows of energy."""
-    return pd.DataFrame([_row(run, stage) for run in runs for stage in run.results])
+    return pd.DataFrame([_row(run, name) for run in runs for name in run.results])
 
 
 def cost_in_words(cost: pd.DataFrame, gpus: int = 1) -> str:
@@ -38,13 +38,13 @@ def cost_in_words(cost: pd.DataFrame, gpus: int = 1) -> str:
     )
 
 
-def _row(run: MeasuredRun, stage: str) -> dict:
-    result = run.results[stage]
+def _row(run: MeasuredRun, stage_name: str) -> dict:
+    result = run.results[stage_name]
     seconds, seconds_by_part = result.seconds, result.program.cost_seconds if result.program else {}
     parts = {f"{name}_s": seconds_by_part.get(name, np.nan) for name in PARTS}
     export_s = seconds.get("export", 0.0)
     return run.leading | {
-        "stage": stage,
+        "stage": stage_name,
         **parts,
         "export_s": export_s,
         "other_s": seconds["all"] - np.nansum(list(parts.values())) - export_s,

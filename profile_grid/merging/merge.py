@@ -25,18 +25,18 @@ LARGEST = "largest"  # the name of the table, and of the folder next to that of 
 def joined_tables(runs: list[MeasuredRun], folder: Path, stage: str, name: str) -> pd.DataFrame:
     """The tables `name` of all runs whose `stage` has tables as one: each row begins with the dimensions of its run,
     and texts are categories."""
-    tables = [(run, _read(folder / run.name / f"{name}.parquet")) for run in runs if run.has_tables(stage)]
-    filled = [(run, table) for run, table in tables if table.num_rows]
-    if not filled:
-        filled = [(runs[0], _read(folder / runs[0].name / f"{name}.parquet").slice(0, 0))]
-    joined = texts.with_categories(pa.concat_tables([table for _, table in filled], promote_options="default"))
-    row_counts = np.array([table.num_rows for _, table in filled])
+    tables = [(run, _read_table(folder / run.name / f"{name}.parquet")) for run in runs if run.may_have_rows(stage)]
+    with_rows = [(run, table) for run, table in tables if table.num_rows]
+    if not with_rows:
+        with_rows = [(runs[0], _read_table(folder / runs[0].name / f"{name}.parquet").slice(0, 0))]
+    joined = texts.with_categories(pa.concat_tables([table for _, table in with_rows], promote_options="default"))
+    row_counts = np.array([table.num_rows for _, table in with_rows])
     for position, key in enumerate(dimensions.LEADING):
-        joined.insert(position, key, texts.repeated_column((run.leading[key] for run, _ in filled), row_counts))
+        joined.insert(position, key, texts.repeated_column((run.leading[key] for run, _ in with_rows), row_counts))
     return joined
 
 
-def _read(path: Path) -> pa.Table:
+def _read_table(path: Path) -> pa.Table:
     with pq.ParquetFile(path) as file:
         return texts.dictionary_encoded(file.read(use_threads=False))
 
@@ -51,7 +51,7 @@ def merged_tables(runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFra
         if stage.table_names:
             tables |= stage.load("tables").study_tables(runs)
     tables |= {"adapter_checks": adapter_checks.adapter_checks_table(runs), "cost": cost.cost_table(runs)}
-    if LARGEST in catalogue.merged_of(workloads):
+    if LARGEST in catalogue.merged_names(workloads):
         tables[LARGEST] = largest_table([run.entry for run in runs], folder.parent / LARGEST)
     for stage in stages:
         if stage.tables_of_a_run:
@@ -63,34 +63,34 @@ def merged_tables(runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFra
 
 def _joined_by_name(stage: Stage, runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFrame]:
     """The joined tables of a stage for all runs for which it was requested."""
-    requested, names = [run for run in runs if stage.name in run.statuses], stage.tables_of_a_run.names
-    if requested:
-        return {name: joined_tables(requested, folder, stage.name, name) for name in names}
-    leading = pd.DataFrame([run.leading for run in runs]).iloc[:0]
-    return {name: pd.concat([leading, on_disk.declared_tables()[name].empty()], axis=1) for name in names}
+    names = stage.tables_of_a_run.names
+    if requested_runs := [run for run in runs if stage.name in run.statuses]:
+        return {name: joined_tables(requested_runs, folder, stage.name, name) for name in names}
+    no_rows = pd.DataFrame([run.leading for run in runs]).iloc[:0]
+    return {name: pd.concat([no_rows, on_disk.declared_tables()[name].empty()], axis=1) for name in names}
 
 
 def checkouts(runs: list[MeasuredRun]) -> list[dict]:
-    """For each result of each run, the git commit at which it was measured, and whether the tree was clean."""
+    """For each result of each run, its `git_commit`, and whether the tree was `git_clean`."""
     return [vars(result.git) for run in runs for result in run.results.values()]
 
 
 def provenance(runs: pd.DataFrame, plan: dict, checkouts: list[dict]) -> dict:
     """The provenance at the end of every document. A value is a list if runs differ, and None if it is unknown."""
-    requested = [stage for stage in STAGES if (runs[stage.status_column] != NOT_ASKED).any()]
-    started = pd.concat([runs[f"{stage.name}_started_utc"] for stage in requested]).dropna()
-    statuses = runs[[stage.status_column for stage in requested]].agg(" / ".join, axis=1).value_counts()
+    stages = [stage for stage in STAGES if (runs[stage.status_column] != NOT_ASKED).any()]
+    started_utc = pd.concat([runs[f"{stage.name}_started_utc"] for stage in stages]).dropna()
+    counts = runs[[stage.status_column for stage in stages]].agg(" / ".join, axis=1).value_counts()
     return {
         "runs": len(runs),
-        "stages": " / ".join(stage.name for stage in requested),
-        "statuses": {name: int(count) for name, count in statuses.items()},
+        "stages": " / ".join(stage.name for stage in stages),
+        "statuses": {statuses: int(count) for statuses, count in counts.items()},
         # the device's name says what the device is
         **{key: _common_value(runs[key]) for key in dimensions.MACHINE_KEYS if key != "device"},
         "snakemake": metadata.version("snakemake"),
         "measured_git_commit": _common_value(pd.Series([_commit(checkout) for checkout in checkouts], dtype="object")),
         **git_state(),
-        "first_run_utc": started.min(),
-        "last_run_utc": started.max(),
+        "first_run_utc": started_utc.min(),
+        "last_run_utc": started_utc.max(),
         "config_sha256": hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest(),
     }
 

@@ -11,12 +11,12 @@ from profile_grid.quantities import counted, memory, percent
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import OUT_OF_MEMORY, OutOfMemory, ProgramResult
 from profile_grid.stages.timing.tables import accuracy_notes
-from profile_grid.study.dimensions import LEADING, MACHINE_DIMENSIONS, OF_OPERATORS
+from profile_grid.study.dimensions import LEADING, MACHINE_DIMENSIONS, OPERATOR_DIMENSIONS
 from profile_grid.study.stages import CAPTURE, STAGES
 from profile_grid.study.table_spec import TEXT, Column, TableSpec, column_of, columns
 
 LOSS_TOLERANCE = 1e-3  # relative; atomic additions in the backward pass change the last digits from process to process
-STATUSES = (
+STATUS_MEANINGS = (
     "complete, out_of_memory, unsupported (this machine cannot), wrong or failed (a student's code), stopped (at the"
     " time limit), incomplete (to be measured again), missing (no result), or not_asked (stage not requested)"
 )
@@ -35,7 +35,7 @@ def _row(run: MeasuredRun) -> dict:
     programs = [result.program for result in run.results.values() if result.program]
     oom = next((program.out_of_memory for program in programs if program.out_of_memory), None)
     return run.leading | {
-        **{dimension.key: run.entry.get(dimension.key) for dimension in OF_OPERATORS},
+        **{dimension.key: run.entry.get(dimension.key) for dimension in OPERATOR_DIMENSIONS},
         **_sizes(program.spec),
         "vocab_size": program.spec.get("vocab_size"),
         "parameters": program.parameters,
@@ -102,8 +102,8 @@ def out_of_memory_in_words(oom: OutOfMemory) -> str:
 
 def captured_steps(run: MeasuredRun) -> int:
     """The steps in the run's complete capture, as configured; 0 if it is incomplete."""
-    complete = run.complete(CAPTURE.name)
-    return run.results[CAPTURE.name].specification["program"]["measured_steps"] if complete else 0
+    is_complete = run.is_complete(CAPTURE.name)
+    return run.results[CAPTURE.name].specification["program"]["measured_steps"] if is_complete else 0
 
 
 def _notes(run: MeasuredRun) -> list[str]:
@@ -142,14 +142,15 @@ def _loss_notes(run: MeasuredRun) -> Iterator[str]:
     programs = {stage: result.program for stage, result in run.results.items() if hasattr(result.program, "losses")}
     if not programs:
         return
-    (first_stage, first), *others = programs.items()
+    (first_stage, first_program), *others = programs.items()
     for stage, program in others:
-        is_comparable = program.spec["sizes"] == first.spec["sizes"]
-        count = min(len(first.losses), len(program.losses)) if is_comparable else 0
-        expected, losses = first.losses[:count], program.losses[:count]
+        if program.spec["sizes"] != first_program.spec["sizes"]:
+            continue
+        count = min(len(first_program.losses), len(program.losses))
+        expected, losses = first_program.losses[:count], program.losses[:count]
         if not np.allclose(expected, losses, rtol=LOSS_TOLERANCE):
-            largest = np.abs(np.array(losses) / np.array(expected) - 1).max()
-            yield f"the training losses of {first_stage} and {stage} differ by up to {percent(largest)}"
+            difference = np.abs(np.array(losses) / np.array(expected) - 1).max()
+            yield f"the training losses of {first_stage} and {stage} differ by up to {percent(difference)}"
 
 
 RUNS = TableSpec(
@@ -158,7 +159,7 @@ RUNS = TableSpec(
     columns(
         (
             replace(column_of(dimension), meaning=f"{dimension.meaning}, of attention alone")
-            for dimension in OF_OPERATORS
+            for dimension in OPERATOR_DIMENSIONS
         ),
         """
     d_model | int | | width of the residual stream; it and the next three are empty if sizes have other names
@@ -168,7 +169,7 @@ RUNS = TableSpec(
     vocab_size | int | tokens | size of the vocabulary
     parameters | int | | trained parameters
 """,
-        (Column(stage.status_column, TEXT, "", f"{STATUSES}: {stage.meaning}") for stage in STAGES),
+        (Column(stage.status_column, TEXT, "", f"{STATUS_MEANINGS}: {stage.meaning}") for stage in STAGES),
         """
     reason | text | | why a run is not complete
     oom_during | text | | what was running when memory ran out

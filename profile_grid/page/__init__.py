@@ -23,7 +23,7 @@ from profile_grid.figures import panels, run_selection
 from profile_grid.page import charts, libraries
 from profile_grid.page.step_views import ADVICE_TABLES, advice, flames, opening, opening_run, run_timeline, scope, speed
 from profile_grid.page.tables import STATIC_ROWS, every_table, page_tables, tables_with
-from profile_grid.study.catalogue import SUMMARIES, questions_asked, tables_of
+from profile_grid.study.catalogue import SUMMARY_NAMES, questions_asked, table_names_of
 from profile_grid.study.dimensions import EVERY_DIMENSION, MODEL
 from profile_grid.tables import measured, pivoting, wording
 
@@ -64,10 +64,10 @@ def markdown(text: str, *, links: bool = False) -> Markup:
 
 def needed_tables(runs: pd.DataFrame) -> tuple[str, ...]:
     """The names of the tables that the page of these runs is made of."""
-    needed = {*SUMMARIES, *ADVICE_TABLES, *(table.source for table in every_table().values())}
+    needed = {*SUMMARY_NAMES, *ADVICE_TABLES, *(table.source for table in every_table().values())}
     for figure in panels.all_figures().values():
         needed.update(figure.tables)
-    return tuple(name for name in tables_of(runs.to_dict("records")) if name in needed)
+    return tuple(name for name in table_names_of(runs.to_dict("records")) if name in needed)
 
 
 def page(
@@ -89,8 +89,8 @@ def page(
     """
     runs = tables["runs"]
     rows = runs.to_dict("records")
-    table_names, questions = tables_of(rows), questions_asked(rows)
-    summaries = {name: tables[name] for name in table_names if name in SUMMARIES}
+    table_names, questions = table_names_of(rows), questions_asked(rows)
+    summaries = {name: tables[name] for name in table_names if name in SUMMARY_NAMES}
     sections = [
         section(machine, run_names, runs, summaries, links=links) for machine, run_names in measured.by_machine(runs)
     ]

@@ -12,8 +12,8 @@ import pandas as pd
 from kernel_tables.page import markup, timeline
 from profile_grid.figures.run_selection import with_dimensions
 from profile_grid.quantities import known
-from profile_grid.study.catalogue import QUESTIONS, Question, tables_of
-from profile_grid.study.dimensions import BY_KEY, EVERY_DIMENSION, LEADING, OF_OPERATORS, WITHOUT_DEFAULT
+from profile_grid.study.catalogue import QUESTIONS, Question, table_names_of
+from profile_grid.study.dimensions import BY_KEY, EVERY_DIMENSION, KEYS_WITHOUT_DEFAULT, LEADING, OPERATOR_DIMENSIONS
 from profile_grid.study.stages import NOT_ASKED, STAGES
 from profile_grid.study.table_spec import SHARE, TEXT, Column, PageTable, TableSpec
 from profile_grid.tables import on_disk, per_pass, pivoting
@@ -22,8 +22,8 @@ SIGNIFICANT_DIGITS = 6
 DIMENSION_KEYS = tuple(dimension.key for dimension in EVERY_DIMENSION)
 UNITS = {"ms": "ms", "us": "µs", "s": "s", "bytes": "GiB"}
 RUN_COLUMNS = (
-    *(dimension.key for dimension in OF_OPERATORS), *(stage.status_column for stage in STAGES), "reason", "parameters",
-    "peak_allocated_bytes", "steps_timed", "steps_captured", "note",
+    *(dimension.key for dimension in OPERATOR_DIMENSIONS), *(stage.status_column for stage in STAGES), "reason",
+    "parameters", "peak_allocated_bytes", "steps_timed", "steps_captured", "note",
 )  # fmt: skip
 HEADINGS = {dimension.key: dimension.heading for dimension in EVERY_DIMENSION} | {
     "flop_per_s": "FLOP/s",
@@ -92,12 +92,12 @@ def page_tables(
 ) -> dict[str, RenderedTable]:
     """The tables of these questions, and those of runs and kernels, as far as the grid has them, by name. `files` are
     the paths of the complete tables by name, by default those that a grid writes."""
-    dimensions = pivoting.shown_dimensions(tables["runs"], WITHOUT_DEFAULT)
-    rendered, sources = {}, tables_of(tables["runs"].to_dict("records"))
+    dimensions = pivoting.shown_dimensions(tables["runs"], KEYS_WITHOUT_DEFAULT)
+    rendered, sources = {}, table_names_of(tables["runs"].to_dict("records"))
     for name, table in every_table(questions).items():
         if table.source not in sources:
             continue
-        rows = table.rows(tables[table.source]) if table.rows else tables[table.source]
+        rows = table.select(tables[table.source]) if table.select else tables[table.source]
         frame = _shown_columns(rows, tables["runs"], dimensions, table.columns)
         path = f"tables/{table.source}.csv" if files is None else files.get(table.source, "")
         rendered[name] = page_table(table, frame, names, on_disk.declared_tables()[table.source], path)
@@ -129,7 +129,7 @@ def kernels_per_step(kernels: pd.DataFrame) -> pd.DataFrame:
 
 
 RUNS = PageTable("runs", "What ran", RUN_COLUMNS)
-KERNELS = PageTable("kernels", "Every kernel by phase, per step", rows=kernels_per_step)
+KERNELS = PageTable("kernels", "Every kernel by phase, per step", select=kernels_per_step)
 
 
 def _shown_columns(

@@ -1,5 +1,6 @@
 """What this machine can do for a grid, in ten lines or fewer, and why the grid would fail here."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,14 +9,15 @@ from cs336_model.arithmetic.flops import shape_of
 from cs336_model.program.variants.predicted_memory import predicted_parts
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.planning import estimates
+from profile_grid.planning.estimates import Measurement
 from profile_grid.planning.smoke import SmokeCapture, smoke_capture, smoke_specification
-from profile_grid.quantities import counted
+from profile_grid.quantities import GIBIBYTE, counted
 from profile_grid.stages.capture.capture_problems import NSYS_TOO_OLD
 from profile_grid.stages.capture.nsys_capture import NSYS_MISSING
 from profile_grid.study.stages import CAPTURE
 
-GIB = 2**30
-MAX_PARTS = 3  # components of memory
+MAX_COMPONENTS = 3  # of the memory of a run, in a line
+MAX_RUNS = 3  # named in a line
 INSTALL_OLD_NVTX = "pip install 'nvtx<0.2.12'"
 NO_RANGES = "no_ranges"  # the code of the finding
 
@@ -45,8 +47,8 @@ class Host:
     """The machine, as far as it is known without PyTorch; None for what is missing."""
 
     gpu: Gpu | None
-    nsys: str | None
-    nvtx: str | None
+    nsys: str | None  # its version, or that it is unknown or does not run
+    nvtx: str | None  # the version of the package
     perf_event_paranoid: int | None
     free_disk_bytes: int
     available_memory_bytes: int | None
@@ -61,7 +63,9 @@ class Trial:
     lines: list[DoctorLine]
 
 
-def report(host: Host, trial: Trial, plan: dict, measurements: list, pace: estimates.Pace) -> list[DoctorLine]:
+def report(
+    host: Host, trial: Trial, plan: dict, measurements: list[Measurement], pace: estimates.Pace
+) -> list[DoctorLine]:
     """The lines, in order; `measurements` are those that are still missing."""
     device = estimates.first_program(plan["runs"][0])["device"]
     return [
@@ -74,7 +78,7 @@ def report(host: Host, trial: Trial, plan: dict, measurements: list, pace: estim
 
 
 def try_capture(
-    plan: dict, host: Host, measurements: list, scratch: Path, time_limit_s: float, leases: Leases
+    plan: dict, host: Host, measurements: list[Measurement], scratch: Path, time_limit_s: float, leases: Leases
 ) -> Trial:
     """The smoke capture of a grid of models."""
     specifications = [entry["specifications"][CAPTURE.name] for entry in plan["runs"]]
@@ -82,7 +86,7 @@ def try_capture(
     return Trial(smoke.machine, smoke.seconds, capture_lines(host, smoke, specifications[0]["backend"], measurements))
 
 
-def capture_lines(host: Host, smoke: SmokeCapture, backend: str, measurements: list) -> list[DoctorLine]:
+def capture_lines(host: Host, smoke: SmokeCapture, backend: str, measurements: list[Measurement]) -> list[DoctorLine]:
     """The lines about a smoke capture. `backend`: capture.backend of the configuration."""
     return [
         _nsys_line(host, smoke),
@@ -109,7 +113,11 @@ def _gpu_line(host: Host, device: str) -> DoctorLine:
     gpu = host.gpu
     unused = "; not used, since device is cpu" if device == "cpu" else ""
     is_known = gpu.free_bytes is not None and gpu.total_bytes is not None
-    free = f"{gpu.free_bytes / GIB:.1f} of {gpu.total_bytes / GIB:.1f} GiB free" if is_known else "memory unknown"
+    free = (
+        f"{gpu.free_bytes / GIBIBYTE:.1f} of {gpu.total_bytes / GIBIBYTE:.1f} GiB free"
+        if is_known
+        else "memory unknown"
+    )
     return DoctorLine("GPU", f"{gpu.name}, {free}, driver {gpu.driver} (CUDA {gpu.cuda or 'unknown'}){unused}")
 
 
@@ -173,11 +181,11 @@ def _perf_line(host: Host) -> DoctorLine:
     return DoctorLine("perf", text)
 
 
-def _disk_line(host: Host, measurements: list) -> DoctorLine:
+def _disk_line(host: Host, measurements: list[Measurement]) -> DoctorLine:
     needed_bytes = estimates.bytes_on_disk(measurements)
     is_known = all(estimates.layer_count(specification["program"]) for _, specification in measurements)
-    needed = f"{'about' if is_known else 'at least'} {needed_bytes / GIB:.2f} GiB"
-    text = f"{host.free_disk_bytes / GIB:.1f} GiB free; the captures need {needed}"
+    needed = f"{'about' if is_known else 'at least'} {needed_bytes / GIBIBYTE:.2f} GiB"
+    text = f"{host.free_disk_bytes / GIBIBYTE:.1f} GiB free; the captures need {needed}"
     if needed_bytes <= host.free_disk_bytes:
         return DoctorLine("disk", text)
     return DoctorLine("disk", f"{text}: free some space, or measure fewer steps in a capture", is_failure=True)
@@ -186,20 +194,24 @@ def _disk_line(host: Host, measurements: list) -> DoctorLine:
 def _memory_line(host: Host, device: str, entries: Mapping[str, dict]) -> DoctorLine:
     """Free memory, compared with what the runs need (`entries`: their part of the plan, by name); of the run with the
     largest need, the components, too."""
-    estimated = ((name, estimates.needed_bytes_of_run(entry)) for name, entry in entries.items())
-    free_bytes, needed_bytes = _free_bytes(host, device), {name: need for name, need in estimated if need}
-    if not needed_bytes or free_bytes is None:
-        free = "unknown" if free_bytes is None else f"{free_bytes / GIB:.1f} GiB free"
-        return DoctorLine("memory", free if needed_bytes else f"{free}; the needs of the runs are unknown")
-    kind, largest = "GPU" if _is_on_gpu(host, device) else "memory", max(needed_bytes, key=needed_bytes.__getitem__)
-    needed = f"{largest} needs about {needed_bytes[largest] / GIB:.1f} GiB{_components(entries[largest])}"
-    text = f"{needed} of the {free_bytes / GIB:.1f} GiB of {kind} free"
-    too_large = [name for name, need in needed_bytes.items() if need > free_bytes]
+    needed_bytes = {name: estimates.needed_bytes_of_run(entry) or 0 for name, entry in entries.items()}
+    is_known, free_bytes = any(needed_bytes.values()), _free_bytes(host, device)
+    if not is_known or free_bytes is None:
+        free = "unknown" if free_bytes is None else f"{free_bytes / GIBIBYTE:.1f} GiB free"
+        return DoctorLine("memory", free if is_known else f"{free}; the needs of the runs are unknown")
+    largest = max(needed_bytes, key=needed_bytes.__getitem__)
+    needed = f"{largest} needs about {needed_bytes[largest] / GIBIBYTE:.1f} GiB{_components(entries[largest])}"
+    is_on_gpu = _is_on_gpu(host, device)
+    text = f"{needed} of the {free_bytes / GIBIBYTE:.1f} GiB of {'GPU' if is_on_gpu else 'memory'} free"
+    too_large = [name for name, size in needed_bytes.items() if size > free_bytes]
     if not too_large:
         return DoctorLine("memory", text)
-    names = ", ".join(too_large[:3]) + (f" and {len(too_large) - 3} more" if len(too_large) > 3 else "")
-    ending = "will end as out of memory" if kind == "GPU" else "may be killed by the operating system (out of memory)"
-    return DoctorLine("memory", f"{text}; {len(too_large)} of {counted(len(entries), 'run')} {ending}: {names}")
+    more = f" and {len(too_large) - MAX_RUNS} more" if len(too_large) > MAX_RUNS else ""
+    ending = "will end as out of memory" if is_on_gpu else "may be killed by the operating system (out of memory)"
+    return DoctorLine(
+        "memory",
+        f"{text}; {len(too_large)} of {counted(len(entries), 'run')} {ending}: {', '.join(too_large[:MAX_RUNS])}{more}",
+    )
 
 
 def _components(entry: dict) -> str:
@@ -208,17 +220,20 @@ def _components(entry: dict) -> str:
     shape = shape_of(program)
     if shape is None:
         return ""
-    parts = sorted(predicted_parts(shape, program["dimensions"]).items(), key=lambda item: -item[1])[:MAX_PARTS]
-    return f" (at most {', '.join(f'{name} {size / GIB:.1f}' for name, size in parts)})"
+    components = Counter(predicted_parts(shape, program["dimensions"])).most_common(MAX_COMPONENTS)
+    return f" (at most {', '.join(f'{name} {size / GIBIBYTE:.1f}' for name, size in components)})"
 
 
-def _time_line(host: Host, device: str, plan: dict, measurements: list, pace: estimates.Pace) -> DoctorLine:
-    total = sum(len(entry["specifications"]) for entry in plan["runs"])
-    finished = f"{total - len(measurements)} of {counted(total, 'measurement')} finished"
+def _time_line(
+    host: Host, device: str, plan: dict, measurements: list[Measurement], pace: estimates.Pace
+) -> DoctorLine:
+    count = sum(len(entry["specifications"]) for entry in plan["runs"])
+    finished = f"{count - len(measurements)} of {counted(count, 'measurement')} finished"
     grid = f"grid {plan['grid']}: {counted(len(plan['runs']), 'run')}, {finished}"
     if not measurements:
         return DoctorLine("time", f"{grid}; nothing is left to measure")
-    seconds = estimates.seconds_needed(measurements, pace, _free_bytes(host, device), _is_on_gpu(host, device))
+    on_gpu = _is_on_gpu(host, device)
+    seconds = estimates.seconds_needed(measurements, pace, _free_bytes(host, device), on_gpu=on_gpu)
     about = "about" if pace.flop_per_s else "at least"
     return DoctorLine("time", f"{grid}; the others take {about} {_duration(seconds)} ({pace.source})")
 

@@ -3,8 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 from cs336_model.arithmetic.checkpoints import recomputed_flops
 from cs336_model.arithmetic.flops import forward_flops, shape_of
@@ -14,7 +16,7 @@ from profile_grid.gpu_peaks import Peaks, peaks_of
 from profile_grid.host.gpu_check import needed_bytes
 from profile_grid.results.results import COMPLETE, BadResult, StageResult, read_result
 from profile_grid.study.stage import Stage
-from profile_grid.study.stages import BY_NAME, STAGES
+from profile_grid.study.stages import STAGE_BY_NAME, STAGES
 from profile_grid.study.workloads import MODEL_STEPS, Workload
 
 BACKWARD_IN_FORWARDS = 2  # a backward pass computes twice a forward
@@ -24,11 +26,18 @@ USUAL_START_S, USUAL_END_S = 3.0, 5.0  # start of a process; of a capture also t
 UNSUPPORTED_S = 0.1  # a job that needs a GPU where there is none ends at once
 
 
+class Measurement(NamedTuple):
+    """One stage of a run, to be measured by this specification."""
+
+    stage: Stage
+    specification: dict
+
+
 @dataclass(frozen=True)
 class FinishedMeasurement:
-    """One complete measurement."""
+    """The times of one complete measurement."""
 
-    job_s: float  # of the whole job, minus the seconds that its stage declares
+    job_s: float  # of the whole job, minus the extra seconds that its stage declares
     steps_s: float
     steps_flops: int
     precision: str
@@ -38,7 +47,7 @@ class FinishedMeasurement:
 class Pace:
     """How fast this machine measures."""
 
-    overhead_s: dict[str, float]  # by stage: of a job besides its steps and the seconds that its stage declares
+    overhead_s: dict[str, float]  # by name of the stage: of a job besides its steps and the extra seconds of the stage
     flop_per_s: dict[str, float]  # of the steps, by precision; absent if unknown
     source: str
     peaks: Peaks | None = None  # of the GPU, if known
@@ -49,37 +58,39 @@ class Pace:
         return steps_flops(program) / rate if rate else 0.0
 
 
-def remaining_measurements(plan: list[dict], runs: Path) -> list[tuple[str, dict]]:
-    """(stage, specification) of every measurement that is missing or was made with other settings."""
+def remaining_measurements(entries: list[dict], runs: Path) -> list[Measurement]:
+    """The measurements of a plan that are missing or were made with other settings; `runs` is the folder of results."""
     measurements = []
-    for entry in plan:
-        for stage, specification in entry["specifications"].items():
-            result = _read_result(runs / entry["run"] / BY_NAME[stage].result)
+    for entry in entries:
+        for name, specification in entry["specifications"].items():
+            stage = STAGE_BY_NAME[name]
+            result = _usable_result(runs / entry["run"] / stage.result_file)
             if result is None or result.specification != specification:
-                measurements.append((stage, specification))
+                measurements.append(Measurement(stage, specification))
     return measurements
 
 
-def measured_pace(
+def expected_pace(
     runs: Path, start_s: float, device_name: str | None, precisions: Iterable[str], workload: Workload = MODEL_STEPS
 ) -> Pace:
     """The pace of earlier measurements below `runs` on this device. If a stage of every run has none, a process takes
     as long as the smoke capture (`start_s`), and its steps run at a share of the maker's peak."""
     stages = [stage for stage in STAGES if stage.workload is workload]
-    finished = {stage.name: list(_finished_measurements(runs, stage, device_name)) for stage in stages}
+    finished_by_stage = {stage.name: list(_finished_measurements(runs, stage, device_name)) for stage in stages}
     peaks = peaks_of(device_name)
-    rates = {precision: peaks.flop_per_s(precision) for precision in precisions} if peaks else {}
-    usual = {precision: rate * USUAL_SHARE_OF_PEAK for precision, rate in rates.items() if rate}
-    of_every_run = [stage.name for stage in stages if stage.of_every_run]
-    # other stages may slow steps down
-    undisturbed = [measurement for name in of_every_run for measurement in finished[name]]
-    if all(finished[name] for name in of_every_run):
-        overhead = {stage: _mean_overhead_s(of_stage or undisturbed) for stage, of_stage in finished.items()}
-        source = f"from {sum(map(len, finished.values()))} earlier measurements on this device"
-        return Pace(overhead, usual | _measured_rates(undisturbed), source, peaks)
+    peak_rates = {precision: peaks.flop_per_s(precision) for precision in precisions} if peaks else {}
+    usual_rates = {precision: rate * USUAL_SHARE_OF_PEAK for precision, rate in peak_rates.items() if rate}
+    # only of the stages of every run: others may slow steps down
+    finished_lists = [finished_by_stage[stage.name] for stage in stages if stage.of_every_run]
+    if all(finished_lists):
+        undisturbed = list(chain.from_iterable(finished_lists))
+        overhead_s = {name: _mean_overhead_s(finished or undisturbed) for name, finished in finished_by_stage.items()}
+        source = f"from {sum(map(len, finished_by_stage.values()))} earlier measurements on this device"
+        return Pace(overhead_s, usual_rates | _measured_rates(undisturbed), source, peaks)
     share = f", steps at {100 * USUAL_SHARE_OF_PEAK:.0f} % of the maker's peak"
-    steps = share if usual else "; without the steps, whose pace is not known yet"
-    return Pace(dict.fromkeys(finished, start_s), usual, f"start-ups as long as the smoke capture{steps}", peaks)
+    source = "start-ups as long as the smoke capture"
+    source += share if usual_rates else "; without the steps, whose pace is not known yet"
+    return Pace(dict.fromkeys(finished_by_stage, start_s), usual_rates, source, peaks)
 
 
 def _mean_overhead_s(finished: list[FinishedMeasurement]) -> float:
@@ -98,20 +109,21 @@ def _measured_rates(finished: list[FinishedMeasurement]) -> dict[str, float]:
 
 
 def seconds_needed(
-    measurements: list[tuple[str, dict]], pace: Pace, memory_bytes: int | None, on_gpu: bool = True
+    measurements: list[Measurement], pace: Pace, memory_bytes: int | None, *, on_gpu: bool = True
 ) -> float:
     """Seconds for these measurements one after another. A run without enough memory takes its start, and on a CPU a
     stage that needs a GPU takes nothing."""
     return sum(
-        _seconds_of(stage, specification, pace, memory_bytes)
-        for stage, specification in measurements
-        if on_gpu or not BY_NAME[stage].only_with_gpu
+        _seconds_of(measurement, pace, memory_bytes)
+        for measurement in measurements
+        if on_gpu or not measurement.stage.only_with_gpu
     )
 
 
-def usual_seconds(stage: Stage, specification: dict) -> float:
+def usual_seconds(measurement: Measurement) -> float:
     """Estimated seconds of one measurement on an H200. Only for the order of measurements: nothing is known of the
     machine but whether it has a GPU."""
+    stage, specification = measurement
     if stage.only_with_gpu and not gpu_is_visible():
         return UNSUPPORTED_S
     precision = specification["program"]["dimensions"]["precision"]
@@ -119,33 +131,33 @@ def usual_seconds(stage: Stage, specification: dict) -> float:
     rate = USUAL_SHARE_OF_PEAK * (peaks.flop_per_s(precision) or 0.0)
     start_s = USUAL_START_S + (USUAL_END_S if stage.tables_of_a_run else 0.0)
     pace = Pace({stage.name: start_s}, {precision: rate}, USUAL_GPU, peaks)
-    return _seconds_of(stage.name, specification, pace, None)
+    return _seconds_of(measurement, pace, None)
 
 
-def _seconds_of(name: str, specification: dict, pace: Pace, memory_bytes: int | None) -> float:
-    """Seconds of one measurement of the stage with this name."""
-    stage, program, start_s = BY_NAME[name], specification["program"], pace.overhead_s[name]
+def _seconds_of(measurement: Measurement, pace: Pace, memory_bytes: int | None) -> float:
+    stage, specification = measurement
+    program, start_s = specification["program"], pace.overhead_s[stage.name]
     if stage.has_estimates:
         passes_s = stage.load("estimates").seconds(program, pace.peaks, memory_bytes)
-        return start_s + passes_s + stage.lasts_s(specification)
+        return start_s + passes_s + stage.extra_seconds(specification)
     if memory_bytes is not None and (needed_bytes(program) or 0) > memory_bytes:
         return start_s
-    return start_s + pace.steps_seconds(program) + stage.lasts_s(specification)
+    return start_s + pace.steps_seconds(program) + stage.extra_seconds(specification)
 
 
 def needed_bytes_of_run(entry: dict) -> int | None:
     """Bytes of the tensors of a run of the plan, by the specification of its first stage; None if unknown."""
     name, specification = next(iter(entry["specifications"].items()))
-    stage = BY_NAME[name]
-    needed = stage.load("estimates").needed_bytes if stage.has_estimates else needed_bytes
-    return needed(specification["program"])
+    stage = STAGE_BY_NAME[name]
+    estimate = stage.load("estimates").needed_bytes if stage.has_estimates else needed_bytes
+    return estimate(specification["program"])
 
 
-def bytes_on_disk(measurements: list[tuple[str, dict]]) -> int:
+def bytes_on_disk(measurements: list[Measurement]) -> int:
     """Bytes of the files of these measurements; without the part that grows with layers if their number is unknown."""
     total = 0
-    for name, specification in measurements:
-        stage, program = BY_NAME[name], specification["program"]
+    for stage, specification in measurements:
+        program = specification["program"]
         layers_and_steps = (layer_count(program) or 0) * program.get("measured_steps", 0)
         total += stage.disk_bytes + stage.disk_bytes_per_layer_and_step * layers_and_steps
     return total
@@ -176,16 +188,16 @@ def steps_flops(program: dict) -> int:
 
 def _finished_measurements(runs: Path, stage: Stage, device_name: str | None) -> Iterator[FinishedMeasurement]:
     """Every complete measurement of a stage on this device."""
-    for path in sorted(runs.glob(f"*/{stage.result}")):
-        result = _read_result(path)
+    for path in sorted(runs.glob(f"*/{stage.result_file}")):
+        result = _usable_result(path)
         if result and result.status == COMPLETE and result.program.machine.device_name == device_name:
             cost, spec = result.program.cost_seconds, result.program.spec
             steps_s = cost["warmup"] + cost["measured"]
-            job_s = result.seconds["all"] - stage.lasts_s(result.specification)
+            job_s = result.seconds["all"] - stage.extra_seconds(result.specification)
             yield FinishedMeasurement(job_s, steps_s, steps_flops(spec), spec["dimensions"]["precision"])
 
 
-def _read_result(path: Path) -> StageResult | None:
+def _usable_result(path: Path) -> StageResult | None:
     """An earlier result; None if it cannot be used."""
     try:
         return read_result(path)

@@ -16,7 +16,7 @@ from profile_grid.host.processes.job import Attempt, Job, Problem, combined_prob
 from profile_grid.stages.capture.capture_problems import errors_and_warnings
 from profile_grid.stages.capture.measure import SQLITE, chosen_backend, last_attempt
 
-CONTEXT_LENGTH = 16
+MAX_CONTEXT_LENGTH = 16
 SMALL_DIMENSIONS = {"batch_size": 1, "gpus": 1, "parallel": NOT_PARALLEL, "attention": EAGER, "optimizer": ADAMW}
 ONE_STEP = {"warmup_steps": 1, "measured_steps": 1}
 SMALL_SIZES = {"d_model": 64, "num_layers": 1, "num_heads": 2, "d_ff": 128, "rope_theta": 10000.0}
@@ -29,9 +29,9 @@ class SmokeCapture:
 
     backend: str
     machine: dict | None  # None if the program did not run
-    ranges: int
-    kernels: int
-    seconds: float
+    ranges: int  # number of ranges
+    kernels: int  # number of kernels, or operators
+    seconds: float  # that it took
     problem: Problem | None = None  # why the capture is incomplete
     warnings: tuple[Problem, ...] = ()
 
@@ -39,9 +39,9 @@ class SmokeCapture:
 def smoke_specification(specifications: list[dict]) -> dict:
     """The capture of one step, after one to warm up, with one sequence of at most 16 tokens: of a small model or, of
     custom models, the smallest of the grid."""
-    smallest = min(specifications, key=lambda specification: _size(specification["program"]["sizes"]))
+    smallest = min(specifications, key=lambda specification: _relative_size(specification["program"]["sizes"]))
     program = smallest["program"]
-    length = min(CONTEXT_LENGTH, program["dimensions"]["context_length"])
+    length = min(MAX_CONTEXT_LENGTH, program["dimensions"]["context_length"])
     dimensions = program["dimensions"] | SMALL_DIMENSIONS | {"context_length": length}
     changes = {"run": "smoke", "dimensions": dimensions, "adapters": {}, **ONE_STEP}
     if program["constructor"] == PROJECT_CONSTRUCTOR and program["arguments"] == PROJECT_ARGUMENTS:
@@ -61,12 +61,12 @@ def smoke_capture(specification: dict, scratch: Path, time_limit_s: float, lease
         attempt, folder = Attempt(None, problem=crashed), scratch
     seconds = time.monotonic() - started
     machine = attempt.program["machine"] if attempt.program else None
-    smoke = _read_capture(folder / SQLITE, SmokeCapture(backend, machine, 0, 0, seconds))
+    smoke = _with_content(folder / SQLITE, SmokeCapture(backend, machine, ranges=0, kernels=0, seconds=seconds))
     problem = attempt.problem or _problem_of_program(attempt.program) or smoke.problem
     return replace(smoke, problem=problem)
 
 
-def _read_capture(sqlite: Path, smoke: SmokeCapture) -> SmokeCapture:
+def _with_content(sqlite: Path, smoke: SmokeCapture) -> SmokeCapture:
     """The smoke capture with its ranges, kernels, problem and warnings; the same if there is no file to read."""
     if smoke.machine is None or not sqlite.exists():
         return smoke
@@ -96,6 +96,6 @@ def _problem_of_program(program: dict | None) -> Problem | None:
     return Problem(program["status"], f"memory ran out during {failure['during']}" if failure else program["reason"])
 
 
-def _size(sizes: dict) -> int:
+def _relative_size(sizes: dict) -> int:
     """A number that grows with the number of parameters, whatever the names of the sizes."""
     return prod(size for size in sizes.values() if type(size) is int)

@@ -13,7 +13,7 @@ from typing import Any
 from profile_grid.errors import OutsideError
 from profile_grid.freshness import loaded_code, versions
 from profile_grid.freshness.environment import changed_environment
-from profile_grid.results.capture_identity import quick_difference
+from profile_grid.results.capture_identity import quick_identity_difference
 from profile_grid.results.results import (
     COMPLETE,
     INCOMPLETE,
@@ -22,24 +22,24 @@ from profile_grid.results.results import (
     ProgramOrigin,
     ProgramResult,
     StageResult,
-    Status,
+    StageStatus,
     read_result,
     read_status,
 )
-from profile_grid.study.dimensions import LEADING, MACHINE_DIMENSIONS
+from profile_grid.study.dimensions import LEADING, MACHINE_KEYS
 from profile_grid.study.stage import Stage
-from profile_grid.study.stages import BY_NAME, NOT_ASKED, STAGES, TIMING
+from profile_grid.study.stages import NOT_ASKED, STAGE_BY_NAME, STAGES, TIMING
 
 FURTHER_PROCESSES = "processes"  # the folder of their results, next to that of the runs
 
 SETTINGS_CHANGED = "the settings have changed"
 
 
-def stale_reason(origin: Origin | StageResult, specification: Mapping, sources: str) -> str | None:
+def stale_reason(origin: Origin | StageResult, specification: Mapping, sources_digest: str) -> str | None:
     """Why a result is not what would be measured now, with this specification by these sources; None if it is."""
     if difference := first_difference(origin.specification, specification):
         return f"{SETTINGS_CHANGED}: {difference}"
-    if origin.sources != sources:
+    if origin.sources != sources_digest:
         return "the program, or what measures it, has changed"
     return _program_change(origin.program, origin, specification) if origin.program else None
 
@@ -52,7 +52,7 @@ def _program_change(
     machine, environment = program.machine, origin.environment
     if device := versions.changed_device(specification["program"], machine, environment):
         return device
-    is_same_machine = versions.same_machine(machine, environment)
+    is_same_machine = versions.is_same_machine(machine, environment)
     if code := loaded_code.changed_code(program.loaded, is_same_machine):
         return code
     if not is_same_machine:
@@ -91,11 +91,11 @@ class StaleRun(OutsideError):
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """One run, with the results of the stages that were requested for it."""
+    """One run, with the results of the stages that were requested for it. `stage` is the name of a stage."""
 
     entry: Mapping[str, Any]  # its part of the plan
-    results: Mapping[str, StageResult]  # by stage
-    statuses: Mapping[str, Status]  # by stage
+    results: Mapping[str, StageResult]  # by the name of the stage
+    statuses: Mapping[str, StageStatus]  # by the name of the stage
     further_timings: Sequence[StageResult] = ()  # complete ones, by further processes
 
     @property
@@ -110,13 +110,13 @@ class MeasuredRun:
     @property
     def timings(self) -> list[StageResult]:
         """The complete timings of all processes; none if the first is not complete."""
-        return [self.results[TIMING.name], *self.further_timings] if self.complete(TIMING.name) else []
+        return [self.results[TIMING.name], *self.further_timings] if self.is_complete(TIMING.name) else []
 
-    def complete(self, stage: str) -> bool:
+    def is_complete(self, stage: str) -> bool:
         """Whether the numbers of this stage can be used."""
         return self.status(stage) == COMPLETE
 
-    def has_tables(self, stage: str) -> bool:
+    def may_have_rows(self, stage: str) -> bool:
         """Whether the tables of this stage may have rows: also if memory ran out, which they then show."""
         return self.status(stage) in (COMPLETE, OUT_OF_MEMORY)
 
@@ -125,65 +125,62 @@ class MeasuredRun:
         return self.statuses[stage].status if stage in self.statuses else NOT_ASKED
 
 
-def read_runs(plan: list[dict], folder: Path, sources: Mapping[str, str], processes: int = 1) -> list[MeasuredRun]:
+def read_runs(
+    entries: list[dict], folder: Path, source_digests: Mapping[str, str], processes: int = 1
+) -> list[MeasuredRun]:
     """Every run of the plan, in its order; `folder` holds a folder for each. If several processes time each run, the
     folder `processes` next to it holds the timings by the others.
 
-    `sources` are the digests of what measures each stage now. Raises StaleRun or BadResult."""
-    rounds = [folder.parent / FURTHER_PROCESSES / str(number) for number in range(2, processes + 1)]
-    return [
-        _read_run(entry, folder / entry["run"], sources, [path / entry["run"] for path in rounds]) for entry in plan
-    ]
+    `source_digests` are those of what measures each stage now. Raises StaleRun or BadResult."""
+    round_folders = [folder.parent / FURTHER_PROCESSES / str(number) for number in range(2, processes + 1)]
+    runs = []
+    for entry in entries:
+        name = entry["run"]
+        results = require_fresh(entry, folder / name, source_digests)
+        further_folders = [path / name for path in round_folders] if TIMING.name in results else []
+        timings = [_further_timing(entry, path / TIMING.result_file, source_digests) for path in further_folders]
+        complete_timings = [timing for timing in timings if timing.status == COMPLETE]
+        runs.append(MeasuredRun(entry, results, _statuses(results, folder / name), complete_timings))
+    return runs
 
 
-def _read_run(entry: dict, folder: Path, sources: Mapping[str, str], further_folders: list[Path]) -> MeasuredRun:
-    results = require_fresh(entry, folder, sources)
-    further = further_folders if TIMING.name in results else []
-    timings = [_further_timing(entry, path / TIMING.result, sources) for path in further]
-    complete = [result for result in timings if result.status == COMPLETE]
-    return MeasuredRun(entry, results, _statuses(results, folder), complete)
-
-
-def _further_timing(entry: dict, path: Path, sources: Mapping[str, str]) -> StageResult:
+def _further_timing(entry: dict, path: Path, source_digests: Mapping[str, str]) -> StageResult:
     """The timing of a run by a further process, which measures no accuracy. Raises StaleRun or BadResult."""
     result = read_result(path)
     specification = entry["specifications"][TIMING.name] | {"accuracy": False}
-    if reason := stale_reason(result, specification, sources[TIMING.name]):
+    if reason := stale_reason(result, specification, source_digests[TIMING.name]):
         raise StaleRun(path, reason)
     return result
 
 
-def require_fresh(entry: dict, folder: Path, sources: Mapping[str, str]) -> dict[str, StageResult]:
-    """The results of a run by stage. Raises StaleRun if one, or a file next to it, is not what would be made now, and
-    BadResult if one cannot be read."""
+def require_fresh(entry: dict, folder: Path, source_digests: Mapping[str, str]) -> dict[str, StageResult]:
+    """The results of a run by the name of the stage. Raises StaleRun if one, or a file next to it, is not what would be
+    made now, and BadResult if one cannot be read."""
     results = {}
     for name, specification in entry["specifications"].items():
-        path = folder / BY_NAME[name].result
+        path = folder / STAGE_BY_NAME[name].result_file
         result = results[name] = read_result(path)
-        if reason := stale_reason(result, specification, sources[name]):
+        if reason := stale_reason(result, specification, source_digests[name]):
             raise StaleRun(path, reason)
         for file in result.files:
-            if reason := quick_difference(result, folder / file):
+            if reason := quick_identity_difference(result, folder / file):
                 raise StaleRun(path, f"{reason}: it is not of this run")
     return results
 
 
-def _statuses(results: Mapping[str, StageResult], folder: Path) -> dict[str, Status]:
-    statuses = {name: _status(BY_NAME[name], results, folder) for name in results}
-    first, *others = (stage for stage in STAGES if stage.name in results)
-    for stage in others:
-        reason = _machine_difference(first, stage, results, folder)
+def _statuses(results: Mapping[str, StageResult], folder: Path) -> dict[str, StageStatus]:
+    """The status of each stage; incomplete if another machine than that of the first stage measured it."""
+    statuses = {}
+    for name, result in results.items():
+        status_file = STAGE_BY_NAME[name].status_file  # of its tables of the run, if it makes any
+        of_process = StageStatus(result.status, result.reason, [])
+        statuses[name] = read_status(folder / status_file) if status_file else of_process
+    first_stage, *other_stages = (stage for stage in STAGES if stage.name in results)
+    for stage in other_stages:
+        reason = _machine_difference(first_stage, stage, results, folder)
         if statuses[stage.name].status == COMPLETE and reason:
             statuses[stage.name] = replace(statuses[stage.name], status=INCOMPLETE, reason=reason, warnings=[])
     return statuses
-
-
-def _status(stage: Stage, results: Mapping[str, StageResult], folder: Path) -> Status:
-    """The status of the tables of the run, if the stage makes any; otherwise that of its process."""
-    result = results[stage.name]
-    if stage.tables_of_a_run is None:
-        return Status(result.status, result.reason, [])
-    return read_status(folder / stage.tables_of_a_run.status_file)
 
 
 def _machine_difference(first: Stage, other: Stage, results: Mapping[str, StageResult], folder: Path) -> str | None:
@@ -191,10 +188,11 @@ def _machine_difference(first: Stage, other: Stage, results: Mapping[str, StageR
     if results[first.name].program is None or results[other.name].program is None:
         return None
     facts, other_facts = (vars(results[stage.name].program.machine) for stage in (first, other))
-    for key in (dimension.key for dimension in MACHINE_DIMENSIONS):
+    for key in MACHINE_KEYS:
         if key in facts and facts[key] != other_facts[key]:
             return (
                 f"{first.name} ran with {key} {facts[key]}, {other.name} with {other_facts[key]}; measure both on one"
-                f" machine: snakemake --cores 1 all --forcerun {folder / first.result} {folder / other.result}"
+                " machine: snakemake --cores 1 all --forcerun"
+                f" {folder / first.result_file} {folder / other.result_file}"
             )
     return None

@@ -24,11 +24,11 @@ STOPPED_AT_S = "stopped_at_s"  # a fact of a stopped result: the time limit, who
 
 
 class BadResult(OutsideError):
-    """A result file cannot be used; the message is one line: the file, what is wrong (`what`), what to do."""
+    """A result file cannot be used; the message is one line: the file, the `problem`, what to do."""
 
-    def __init__(self, path: Path, what: str):
-        self.what = what
-        super().__init__(f"{path}: {what}; make it again: snakemake --cores 1 all --forcerun {path}")
+    def __init__(self, path: Path, problem: str):
+        self.problem = problem
+        super().__init__(f"{path}: {problem}; make it again: snakemake --cores 1 all --forcerun {path}")
 
 
 @dataclass(frozen=True)
@@ -154,11 +154,11 @@ class StageResult:
 
 
 @dataclass(frozen=True)
-class Status:
-    """Whether the tables of a run could be made from the result of a stage, why not, and warnings."""
+class StageStatus:
+    """Whether a stage of a run has numbers or, if it makes tables of a run, whether these could be made."""
 
     status: str
-    reason: str | None  # why there are no tables
+    reason: str | None  # why there are none
     warnings: list[str]
 
 
@@ -194,9 +194,9 @@ def read_origin(path: Path) -> Origin:
     return read_as(path, Origin)
 
 
-def read_status(path: Path) -> Status:
+def read_status(path: Path) -> StageStatus:
     """Whether the tables of a run are complete; raises BadResult."""
-    return read_as(path, Status)
+    return read_as(path, StageStatus)
 
 
 def read_as(path: Path, kind: type[Parsed]) -> Parsed:
@@ -206,7 +206,7 @@ def read_as(path: Path, kind: type[Parsed]) -> Parsed:
         if isinstance(values, dict) and values.get("format", FORMAT) != FORMAT:
             raise Mismatch(f"it has format {values['format']}, this version of the project reads {FORMAT}")
         result = parse_as(kind, values)
-        if isinstance(result, (StageResult, Status)):
+        if isinstance(result, (StageResult, StageStatus)):
             _require_possible(result)
         return result
     except FileNotFoundError:
@@ -217,26 +217,27 @@ def read_as(path: Path, kind: type[Parsed]) -> Parsed:
         raise BadResult(path, f"it is damaged ({str(error).splitlines()[0]})") from error
 
 
-def _require_possible(result: StageResult | Status) -> None:
+def _require_possible(result: StageResult | StageStatus) -> None:
     if result.status not in STATUSES:
         raise Mismatch(f"status is {result.status!r}, which is not one of {', '.join(STATUSES)}")
     program = getattr(result, "program", None)
     if program is not None and program.status == COMPLETE:
         _require_times(program)
-    if program is None and result.status == COMPLETE and not isinstance(result, Status):
+    if program is None and result.status == COMPLETE and not isinstance(result, StageStatus):
         raise Mismatch("status is complete, and program is null")
 
 
 def _require_times(program: ProgramResult) -> None:
     """Raises Mismatch unless there are as many times as steps, each of them finite and above zero."""
-    _require_step_times("measured", program.spec, program.step_seconds, program.phase_seconds)
-    _require_step_times("warm-up", program.spec, program.warmup_seconds, program.warmup_phase_seconds)
+    # an operator has no steps
+    warmup_steps, measured_steps = (program.spec.get(key, 0) for key in ("warmup_steps", "measured_steps"))
+    _require_step_times(measured_steps, "measured steps", program.step_seconds, program.phase_seconds)
+    _require_step_times(warmup_steps, "warm-up steps", program.warmup_seconds, program.warmup_phase_seconds)
 
 
-def _require_step_times(kind: str, spec: dict, steps: list[float], phases: dict[str, list[float]]) -> None:
-    count = spec.get(f"{kind.replace('-', '')}_steps", 0)  # an operator has none
+def _require_step_times(count: int, noun: str, steps: list[float], phases: dict[str, list[float]]) -> None:
     for name, seconds in [("step", steps), *((phase, times) for phase, times in phases.items() if times)]:
         if len(seconds) != count:
-            raise Mismatch(f"program has {len(seconds)} times of {name} and {count} {kind} steps")
+            raise Mismatch(f"program has {len(seconds)} times of {name} and {count} {noun}")
         if wrong := [value for value in seconds if not (math.isfinite(value) and value > 0)]:
             raise Mismatch(f"program has {wrong[0]} s as a time of {name}")

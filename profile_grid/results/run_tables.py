@@ -28,6 +28,6 @@ def tables_status(status: str, reason: str | None = None, warnings: Sequence[str
 def status_without_tables(result: results.StageResult, path: Path, content: str = "capture") -> dict | None:
     """The status if no tables can be made from a file, because it belongs to another run or the stage failed; or None.
     `content` names the content of the file."""
-    if reason := capture_identity.difference(result, path):
+    if reason := capture_identity.identity_difference(result, path):
         return tables_status(results.INCOMPLETE, f"{reason}: it is not the {content} of this run")
     return None if result.status == results.COMPLETE else tables_status(result.status, result.reason)

@@ -19,7 +19,7 @@ from kernel_tables.clean_text import visible
 from profile_grid.errors import OutsideError
 from profile_grid.files import replacing
 from profile_grid.results.results import FileIdentity
-from profile_grid.study.catalogue import DOCUMENTS, FIGURES, MERGED, TABLES
+from profile_grid.study.catalogue import DOCUMENTS, FIGURES, MERGED_NAMES, TABLE_NAMES
 from profile_grid.study.dimensions import DIMENSIONS
 from profile_grid.study.stages import STAGES, TIMING
 from profile_grid.typed_json import Mismatch, parse_as
@@ -34,8 +34,8 @@ MAX_MANIFEST_BYTES = 256 * 2**20
 MAX_MESSAGE_CHARACTERS = 300  # of text from an archive in an error
 CHUNK_BYTES = 2**20
 RUN_COLUMNS = (*(dimension.key for dimension in DIMENSIONS), *(stage.status_column for stage in STAGES), "steps_warmed")
-_RESULT_NAMES = {stage.result for stage in STAGES}
-_STATUS_FILES = [stage.tables_of_a_run.status_file for stage in STAGES if stage.tables_of_a_run]
+_RESULT_NAMES = {stage.result_file for stage in STAGES}
+_STATUS_FILES = [stage.status_file for stage in STAGES if stage.tables_of_a_run]
 _NUMBER, _NO_VALUE = (int, float), (type(None),)
 _TYPES_OF_NUMBERS = {"steps_warmed": _NUMBER} | {
     dimension.key: _NUMBER if dimension.default is not None else _NUMBER + _NO_VALUE
@@ -52,14 +52,14 @@ def _alternatives(*lists: Iterable[str]) -> str:
 _capture_files = [Path(name) for stage in STAGES for name in stage.files]
 _capture_names = [rf"{re.escape(path.stem)}(_rank[0-9]+)?{re.escape(path.suffix)}" for path in _capture_files]
 _SOURCE_FILE = (
-    rf"grid\.json|tables/({_alternatives(MERGED)})\.(csv|parquet)|tables/provenance\.json"
+    rf"grid\.json|tables/({_alternatives(MERGED_NAMES)})\.(csv|parquet)|tables/provenance\.json"
     r"|page/timeline\.(csv|parquet)|page/trace\.json\.gz"
     rf"|runs/{NAME}/({_alternatives(_RESULT_NAMES, _STATUS_FILES)})"
-    rf"|processes/steps\.(csv|parquet)|processes/[0-9]+/{NAME}/{re.escape(TIMING.result)}"
+    rf"|processes/steps\.(csv|parquet)|processes/[0-9]+/{NAME}/{re.escape(TIMING.result_file)}"
 )
 _CAPTURE_FILE = rf"runs/{NAME}/({'|'.join(_capture_names)})"
 _DERIVED_FILE = (
-    rf"tables/({_alternatives(TABLES)})\.(csv|parquet)|tables/README\.md"
+    rf"tables/({_alternatives(TABLE_NAMES)})\.(csv|parquet)|tables/README\.md"
     rf"|tables/(markdown|latex|typst)/({NAME}/)?(?!made\.json){NAME}"
     rf"|report\.html|answers/({_alternatives(['answers'], DOCUMENTS)})\.(md|tex|typ)"
     rf"|figures/({_alternatives(FIGURES)})\.(svg|png)"

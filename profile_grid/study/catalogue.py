@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cs336_model.program.without_times import UNSUPPORTED
 from profile_grid.study.dimensions import GPUS
-from profile_grid.study.stage import PACKAGE, Stage
+from profile_grid.study.stage import STAGES_PACKAGE, Stage
 from profile_grid.study.stages import (
     ALL_REDUCE,
     COLD_START,
@@ -66,8 +66,8 @@ class Question:
     @property
     def letter(self) -> str:
         """The letter of a question of the assignment, "a" for a_forward_time; empty for others."""
-        letter, _, title = self.name.partition("_")
-        return letter if title and len(letter) == 1 else ""
+        letter, _, rest = self.name.partition("_")
+        return letter if rest and len(letter) == 1 else ""
 
     @property
     def heading(self) -> str:
@@ -173,30 +173,30 @@ QUESTIONS = (
 DOCUMENTS = tuple(question.name for question in QUESTIONS if question.has_document)
 FIGURES = tuple(name for question in QUESTIONS for name in question.figures)
 WORKLOADS = tuple(dict.fromkeys(stage.workload for stage in STAGES))
-TABLES_OF_A_RUN = tuple(name for stage in STAGES if stage.tables_of_a_run for name in stage.tables_of_a_run.names)
+RUN_TABLE_NAMES = tuple(name for stage in STAGES if stage.tables_of_a_run for name in stage.tables_of_a_run.names)
 
 
-def summaries_of(workloads: Collection[Workload]) -> tuple[str, ...]:
-    """The tables of the answers to questions of these workloads."""
+def summary_names(workloads: Collection[Workload]) -> tuple[str, ...]:
+    """The names of the tables of the answers to questions of these workloads."""
     questions = (question for question in QUESTIONS if question.workload in workloads)
     return tuple(dict.fromkeys(name for question in questions for name in question.tables))
 
 
-def merged_of(workloads: Collection[Workload]) -> tuple[str, ...]:
-    """The tables merged from runs with these workloads."""
+def merged_names(workloads: Collection[Workload]) -> tuple[str, ...]:
+    """The names of the tables merged from runs with these workloads."""
     stages = [stage for stage in STAGES if stage.workload in workloads]
     stage_tables = (name for stage in stages for name in stage.table_names)
-    workload_tables = (name for workload in WORKLOADS if workload in workloads for name in workload.tables)
+    workload_tables = (name for workload in WORKLOADS if workload in workloads for name in workload.table_names)
     run_tables = (name for stage in stages if stage.tables_of_a_run for name in stage.tables_of_a_run.names)
     return ("runs", *stage_tables, "adapter_checks", "cost", *workload_tables, *run_tables)
 
 
-SUMMARIES, MERGED = summaries_of(WORKLOADS), merged_of(WORKLOADS)
-TABLES = (*MERGED, *SUMMARIES)
+SUMMARY_NAMES, MERGED_NAMES = summary_names(WORKLOADS), merged_names(WORKLOADS)
+TABLE_NAMES = (*MERGED_NAMES, *SUMMARY_NAMES)
 MODULES_OF_TABLES = (  # each declares its tables as TABLES
     "profile_grid.merging.run_overview", "profile_grid.merging.adapter_checks", "profile_grid.merging.cost",
     "profile_grid.largest.tables",
-    *(f"{PACKAGE}.{stage.name}.tables" for stage in STAGES if stage.has_tables),
+    *(f"{STAGES_PACKAGE}.{stage.name}.tables" for stage in STAGES if stage.has_tables),
     *(f"{question.package}.table" for question in QUESTIONS if question.tables),
 )  # fmt: skip
 
@@ -206,10 +206,10 @@ def workloads_of(runs: Iterable[Mapping[str, object]]) -> set[Workload]:
     return {stage.workload for run in runs for stage in STAGES if run.get(stage.status_column, NOT_ASKED) != NOT_ASKED}
 
 
-def tables_of(runs: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
-    """All tables of a grid with these runs, rows of the table of runs."""
+def table_names_of(runs: Iterable[Mapping[str, object]]) -> tuple[str, ...]:
+    """The names of all tables of a grid with these runs, rows of the table of runs."""
     workloads = workloads_of(runs)
-    return (*merged_of(workloads), *summaries_of(workloads))
+    return (*merged_names(workloads), *summary_names(workloads))
 
 
 def questions_asked(runs: Iterable[Mapping[str, object]]) -> tuple[Question, ...]:

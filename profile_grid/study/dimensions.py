@@ -44,19 +44,19 @@ class Dimension:
     setting: str | None = None  # key at the top of config.yaml with the value of products without such a list
     default: Value | None = None  # value without either; names and sentences do not mention it
     values: tuple[Value, ...] | None = None  # all values in their order; None if the schema says which
-    order: Callable[[Value], object] | None = None  # sorts values that are neither declared nor numbers
+    sort_key: Callable[[Value], object] | None = None  # of values that are neither declared nor numbers
     value_schema: Mapping = field(default_factory=lambda: {"type": "string"})
-    in_name: str = "{}"  # in the name of a run
+    in_run_name: str = "{}"  # in the name of a run
     in_words: str = "{}"  # in a sentence
     default_in_words: str | None = None  # the default in a sentence that names it, if it needs other words
-    names: Mapping[Value, str] = field(default_factory=dict)  # of values, for people
-    other_names: str = "{}"  # of values without an entry in names
+    value_names: Mapping[Value, str] = field(default_factory=dict)  # for people
+    other_value_names: str = "{}"  # of values without an entry in value_names
     in_title: bool = False  # a dimension of the machine whose title names it
     spellings: Mapping[object, Value] = field(default_factory=dict)  # YAML reads a bare on or off as true or false
 
-    def part_of_name(self, value: Value) -> str | None:
+    def part_of_run_name(self, value: Value) -> str | None:
         """The part of the name of a run for this value; None for the default."""
-        return None if value == self.default else self.in_name.format(value)
+        return None if value == self.default else self.in_run_name.format(value)
 
     @property
     def schema(self) -> dict:
@@ -77,7 +77,7 @@ class Dimension:
 
     def name_of(self, value: Value) -> str:
         """The name of a value for people: "forward + backward" for forward_backward."""
-        return self.names.get(value, self.other_names.format(value))
+        return self.value_names.get(value, self.other_value_names.format(value))
 
     def words(self, value: Value) -> str:
         """The words for this value in a sentence, after the model's name: "at context 512"."""
@@ -88,14 +88,14 @@ class Dimension:
     def title(self, value: Value) -> str:
         """The words for this value in a title or a legend: "context 512", "not compiled", "no checkpoint"."""
         name = self.name_of(value)
-        if value in self.names and name == "none":
+        if value in self.value_names and name == "none":
             return f"no {self.heading}"
         return name if name.startswith("not ") else f"{self.heading} {name}"
 
 
-COUNT = {"type": "integer", "minimum": 1, "maximum": 10_000_000}
+COUNT_SCHEMA = {"type": "integer", "minimum": 1, "maximum": 10_000_000}
 MODES = {"forward": "forward pass", "forward_backward": "forward + backward", "train_step": "training step"}
-FULLEST_FIRST = tuple(reversed(MODES))
+FULLEST_FIRST = tuple(reversed(MODES))  # the modes with most phases
 
 MODEL = Dimension(
     key="model", heading="model", meaning="name of the model in config.yaml, or of the operator that is measured alone",
@@ -103,11 +103,11 @@ MODEL = Dimension(
 )  # fmt: skip
 CONTEXT_LENGTH = Dimension(
     key="context_length", heading="context", meaning="length of every sequence", unit="tokens",
-    list_key="context_lengths", value_schema=COUNT, in_name="ctx{}", in_words="at context {}",
+    list_key="context_lengths", value_schema=COUNT_SCHEMA, in_run_name="ctx{}", in_words="at context {}",
 )  # fmt: skip
 MODE = Dimension(
     key="mode", heading="mode", meaning="forward, forward_backward, or train_step",
-    list_key="modes", values=tuple(MODES), names=MODES,
+    list_key="modes", values=tuple(MODES), value_names=MODES,
 )  # fmt: skip
 PRECISION = Dimension(
     key="precision", heading="precision",
@@ -116,21 +116,21 @@ PRECISION = Dimension(
 )  # fmt: skip
 BATCH_SIZE = Dimension(
     key="batch_size", heading="batch", meaning="sequences per step, of all GPUs together", unit="sequences",
-    list_key="batch_sizes", setting="batch_size", default=4, value_schema=COUNT,
-    in_name="bs{}", in_words="with batch {}",
+    list_key="batch_sizes", setting="batch_size", default=4, value_schema=COUNT_SCHEMA,
+    in_run_name="bs{}", in_words="with batch {}",
 )  # fmt: skip
 
 COMPILE = Dimension(
     key="compile", heading="compile", meaning="torch.compile: off, on (the entire model), or attention (this part)",
     list_key="compiles", default=NOT_COMPILED, values=COMPILES, spellings={False: NOT_COMPILED, True: WHOLE_MODEL},
-    names={NOT_COMPILED: "not compiled", WHOLE_MODEL: "entire model", ATTENTION_ALONE: "only attention"},
-    in_name="compile-{}", in_words="compiled ({})",
+    value_names={NOT_COMPILED: "not compiled", WHOLE_MODEL: "entire model", ATTENTION_ALONE: "only attention"},
+    in_run_name="compile-{}", in_words="compiled ({})",
 )  # fmt: skip
 ATTENTION = Dimension(
     key="attention", heading="attention",
     meaning="eager (separate operations), a backend of PyTorch's scaled_dot_product_attention, or a student's own"
     " FlashAttention (own-pytorch, own-triton)",
-    list_key="attentions", default=EAGER, values=ATTENTIONS, in_name="{}-attention", in_words="with {} attention",
+    list_key="attentions", default=EAGER, values=ATTENTIONS, in_run_name="{}-attention", in_words="with {} attention",
 )  # fmt: skip
 CHECKPOINT = Dimension(
     key="checkpoint", heading="checkpoint",
@@ -138,19 +138,19 @@ CHECKPOINT = Dimension(
     " and inside these every 2",
     list_key="checkpoints", default=NO_CHECKPOINT,
     value_schema={"type": ["integer", "string"], "minimum": 0, "maximum": 9999, "pattern": CHECKPOINT_PATTERN},
-    in_name="checkpoint{}", in_words="with checkpoints of {}", order=group_sizes,
-    names={NO_CHECKPOINT: "none", "1": "1 block"}, other_names="{} blocks",
+    in_run_name="checkpoint{}", in_words="with checkpoints of {}", sort_key=group_sizes,
+    value_names={NO_CHECKPOINT: "none", "1": "1 block"}, other_value_names="{} blocks",
 )  # fmt: skip
 
 HEAD_DIM = Dimension(
-    key="head_dim", heading="head size", meaning="size of the head", list_key="head_dims", value_schema=COUNT,
-    in_name="d{}", in_words="with head size {}",
+    key="head_dim", heading="head size", meaning="size of the head", list_key="head_dims", value_schema=COUNT_SCHEMA,
+    in_run_name="d{}", in_words="with head size {}",
 )  # fmt: skip
 
 GPUS = Dimension(
     key="gpus", heading="GPUs", meaning="GPUs that share the batch, with one process each; on a CPU, processes",
     list_key="gpus", default=1, value_schema={"type": "integer", "minimum": 1, "maximum": 1024},
-    in_name="gpus{}", in_words="on {} GPUs", default_in_words="on one GPU",
+    in_run_name="gpus{}", in_words="on {} GPUs", default_in_words="on one GPU",
 )  # fmt: skip
 PARALLEL = Dimension(
     key="parallel", heading="parallel",
@@ -159,7 +159,7 @@ PARALLEL = Dimension(
     " name), or fsdp (PyTorch's fully_shard: each process has a part of every parameter); own-ddp and own-fsdp are a"
     " student's",
     list_key="parallels", default=NOT_PARALLEL, values=PARALLELS, in_words="with {}",
-    names={value: f"{value} DDP" for value in ("naive", "flat", "overlapped")},
+    value_names={value: f"{value} DDP" for value in ("naive", "flat", "overlapped")},
 )  # fmt: skip
 
 OPTIMIZER = Dimension(
@@ -173,11 +173,11 @@ DIMENSIONS = (
     MODEL, CONTEXT_LENGTH, MODE, PRECISION, BATCH_SIZE, COMPILE, ATTENTION, CHECKPOINT, GPUS, PARALLEL, OPTIMIZER,
 )  # fmt: skip
 KEYS = tuple(dimension.key for dimension in DIMENSIONS)
-LEADING = ["run", *KEYS]  # the first columns of tables, except those of operators alone
-OF_OPERATORS = (HEAD_DIM,)  # further columns of the table of runs, and of the tables of operators alone
-EVERY_DIMENSION = (MODEL, *OF_OPERATORS, *DIMENSIONS[1:])  # in the order of a run's name
+LEADING = ["run", *KEYS]  # names of the first columns of tables, except those of operators alone
+OPERATOR_DIMENSIONS = (HEAD_DIM,)  # further columns of the table of runs, and of the tables of operators alone
+EVERY_DIMENSION = (MODEL, *OPERATOR_DIMENSIONS, *DIMENSIONS[1:])  # in the order of a run's name
 # every product of models lists these
-WITHOUT_DEFAULT = tuple(dimension.key for dimension in DIMENSIONS if dimension.default is None)
+KEYS_WITHOUT_DEFAULT = tuple(dimension.key for dimension in DIMENSIONS if dimension.default is None)
 BY_KEY = {dimension.key: dimension for dimension in EVERY_DIMENSION}
 
 
@@ -190,8 +190,8 @@ MACHINE_DIMENSIONS = (
     Dimension("torch", "PyTorch", "version of PyTorch", in_title=True),
     Dimension("python", "Python", "version of Python"),
     Dimension("cpu_name", "processor", "name of the processor"),
-    Dimension("cores", "cores", "processor cores that the program could use", value_schema=COUNT),
-    Dimension("threads", "threads", "threads of PyTorch's operators on the processor", value_schema=COUNT),
+    Dimension("cores", "cores", "processor cores that the program could use", value_schema=COUNT_SCHEMA),
+    Dimension("threads", "threads", "threads of PyTorch's operators on the processor", value_schema=COUNT_SCHEMA),
     Dimension("backend", "profiler", "profiler: nsys, or torch (PyTorch's own)"),
     Dimension("nsys", "Nsight Systems", "version of Nsight Systems"),
 )
@@ -205,7 +205,7 @@ def keys_without(*excluded: str) -> list[str]:
 
 def run_name(values: Mapping[str, Value]) -> str:
     """The folder below results/runs, and the name in every table: small_ctx512_train_step."""
-    parts = (dimension.part_of_name(values.get(dimension.key)) for dimension in EVERY_DIMENSION)
+    parts = (dimension.part_of_run_name(values.get(dimension.key)) for dimension in EVERY_DIMENSION)
     return "_".join(part for part in parts if part is not None)
 
 

@@ -4,7 +4,7 @@ The plan of a grid is made on every start of Snakemake, so nothing heavy is impo
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
@@ -20,8 +20,8 @@ from profile_grid.study.dimensions import (
     combinations,
     run_name,
 )
-from profile_grid.study.schema import ConfigError, check_schema, unusable_values
-from profile_grid.study.stage import PAGE_RUN, Stage
+from profile_grid.study.schema import ConfigError, check_schema, value_errors
+from profile_grid.study.stage import SHOWN_PATTERN, Setting, Stage
 from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
 
 PREFERRED_CONTEXT = 512
@@ -37,7 +37,7 @@ class Run:
         stage for stage in STAGES if stage.of_every_run and stage.workload is workloads.MODEL_STEPS
     )
     workload: workloads.Workload = workloads.MODEL_STEPS
-    in_process: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)  # values for one process, by list_key
+    process_values: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)  # of one process, by list_key
 
     def __getitem__(self, dimension: str) -> Value:
         return self.values[dimension]
@@ -54,11 +54,11 @@ def checked_config(config: dict) -> dict:
     Raises ConfigError with one line that names the key, the value and what was expected.
     """
     check_schema(config)
-    for message in unusable_values(config):
+    for message in value_errors(config):
         raise ConfigError(message)
     if config["grid"] not in config["grids"]:
         raise ConfigError(f"grid: {config['grid']!r} is not one of the grids: {', '.join(config['grids'])}")
-    for message in workloads.unusable_program(config):
+    for message in workloads.program_errors(config):
         raise ConfigError(message)
     for name, shape in ({} if workloads.has_custom_arguments(config) else config["models"]).items():
         if shape["d_model"] % shape["num_heads"]:
@@ -76,25 +76,33 @@ def checked_config(config: dict) -> dict:
 
 def grid_runs(config: dict) -> dict[str, Run]:
     """The runs of the chosen grid by name, in the order of the file, each once. Raises ConfigError."""
-    runs, adapters = {}, workloads.program_of(config)["adapters"]
-    for run in _runs_of_products(config):
-        if reason := run.workload.impossible(config, run.values) or missing_adapter(adapters, run.values):
-            raise ConfigError(f"grids.{config['grid']}: {run.name} cannot be measured: {reason}")
-        earlier = runs.setdefault(run.name, run)
-        if earlier.values != run.values:
-            raise ConfigError(f"grids.{config['grid']}: two different runs are named {run.name}; rename a model")
-        if (earlier.stages, earlier.in_process) != (run.stages, run.in_process):
-            runs[run.name] = _with_stages(replace(earlier, in_process=_union_in_process(earlier, run)), *run.stages)
+    runs = _distinct_runs(config)
     for stage in STAGES:
         if (shown_run := _shown_run(config, stage, runs)) is not None:
             runs[shown_run.name] = _with_stages(shown_run, stage)
     for run in runs.values():
         for stage in run.stages:
-            if not stage.of_every_run and not _fits(stage, run):
+            if not stage.of_every_run and not _suits(stage, run):
                 raise ConfigError(
-                    f"grids.{config['grid']}: {run.name}: stage {stage.name} needs {_gpu_count(stage)}; list other"
+                    f"grids.{config['grid']}: {run.name}: stage {stage.name} needs {_needed_gpus(stage)}; list other"
                     " numbers of gpus in another product"
                 )
+    return runs
+
+
+def _distinct_runs(config: dict) -> dict[str, Run]:
+    """The runs of all products by name. A run of several products has the stages and process values of all of them."""
+    runs, adapters = {}, workloads.program_of(config)["adapters"]
+    for run in _runs_of_products(config):
+        if reason := run.workload.impossibility(config, run.values) or missing_adapter(adapters, run.values):
+            raise ConfigError(f"grids.{config['grid']}: {run.name} cannot be measured: {reason}")
+        earlier = runs.setdefault(run.name, run)
+        if earlier.values != run.values:
+            raise ConfigError(f"grids.{config['grid']}: two different runs are named {run.name}; rename a model")
+        if (earlier.stages, earlier.process_values) != (run.stages, run.process_values):
+            united = {key: {*values, *run.process_values[key]} for key, values in earlier.process_values.items()}
+            process_values = {key: tuple(sorted(values)) for key, values in united.items()}
+            runs[run.name] = _with_stages(replace(earlier, process_values=process_values), *run.stages)
     return runs
 
 
@@ -113,17 +121,12 @@ def _runs_of_products(config: dict) -> Iterator[Run]:
                 declared = ", ".join(config["models"])
                 raise ConfigError(f"grids.{config['grid']}: model {model!r} is not declared under models: {declared}")
         defaults = {dimension.key: dimension.default for dimension in DIMENSIONS} | {MODEL.key: workload.name}
-        list_keys = [dimension.list_key for dimension in workload.in_process]
-        in_process = {key: tuple(sorted(product[key])) for key in list_keys}
+        list_keys = [dimension.list_key for dimension in workload.process_dimensions]
+        process_values = {key: tuple(sorted(product[key])) for key in list_keys}
         lists = {dimension.key: _values_of(config, product, dimension, workload) for dimension in workload.dimensions}
         for combination in combinations(lists):
             values = defaults | combination
-            yield Run(values, requested_stages(config, product, run_name(values)), workload, in_process)
-
-
-def _union_in_process(run: Run, other: Run) -> dict[str, tuple[Value, ...]]:
-    """The values that the process of a run in two products goes through."""
-    return {key: tuple(sorted({*values, *other.in_process[key]})) for key, values in run.in_process.items()}
+            yield Run(values, requested_stages(config, product, run_name(values)), workload, process_values)
 
 
 def _shown_run(config: dict, stage: Stage, runs: Mapping[str, Run]) -> Run | None:
@@ -132,32 +135,34 @@ def _shown_run(config: dict, stage: Stage, runs: Mapping[str, Run]) -> Run | Non
 
     Raises ConfigError if the word was chosen in such a grid.
     """
-    pattern = _pattern_of_runs(config, stage)
-    if pattern not in (PAGE_RUN, None):
+    if _pattern_of_runs(config, stage) != SHOWN_PATTERN:
         return None
-    fitting = {name: run for name, run in runs.items() if _fits(stage, run)}
-    if fitting:
-        return runs[run_to_show(fitting)]
-    if pattern == PAGE_RUN:
+    suitable = {name: run for name, run in runs.items() if _suits(stage, run)}
+    if suitable:
+        return runs[shown_run_name(suitable)]
+    if settings_of(config, stage)["runs"] is not None:
         raise ConfigError(
-            f"{stage.name}.runs: {PAGE_RUN!r} is a run on {_gpu_count(stage)}, and grids.{config['grid']} has none;"
-            f" add one to the grid, or leave {stage.name}.runs out"
+            f"{stage.name}.runs: {SHOWN_PATTERN!r} is a run on {_needed_gpus(stage)}, and grids.{config['grid']} has"
+            f" none; add one to the grid, or leave {stage.name}.runs out"
         )
     return None
 
 
-def _pattern_of_runs(config: dict, stage: Stage) -> str | None:
-    """The pattern of names of the runs that need a stage, or `shown`; None without a choice, and empty for a stage
-    without the setting."""
-    return config.get(stage.name, {}).get("runs") if "runs" in stage.settings else ""
+def _pattern_of_runs(config: dict, stage: Stage) -> str:
+    """The pattern of names of the runs that need a stage, or the word `shown`, its default; empty, which matches no
+    name, for a stage without the setting."""
+    if "runs" not in stage.settings:
+        return ""
+    pattern = settings_of(config, stage)["runs"]
+    return SHOWN_PATTERN if pattern is None else pattern
 
 
-def _fits(stage: Stage, run: Run) -> bool:
+def _suits(stage: Stage, run: Run) -> bool:
     """Whether a stage that is not of every run can be measured in this one, by its workload and number of GPUs."""
     return stage.workload is run.workload and stage.of_several_gpus in (None, run[GPUS.key] > 1)
 
 
-def _gpu_count(stage: Stage) -> str:
+def _needed_gpus(stage: Stage) -> str:
     return "several GPUs" if stage.of_several_gpus else "one GPU"
 
 
@@ -176,7 +181,7 @@ def requested_stages(config: dict, product: Mapping, name: str) -> tuple[Stage, 
         and (
             stage.of_every_run
             or stage.name in product.get("stages", ())
-            or fnmatchcase(name, _pattern_of_runs(config, stage) or "")
+            or fnmatchcase(name, _pattern_of_runs(config, stage))
         )
     )
 
@@ -203,13 +208,13 @@ def _values_of(config: dict, product: Mapping, dimension: Dimension, workload: w
     return [workload.defaults.get(dimension.key, default_value(config, dimension))]
 
 
-def run_to_show(runs: Mapping[str, Run]) -> str | None:
+def shown_run_name(runs: Mapping[str, Run]) -> str | None:
     """The run whose step is shown as a timeline, by these criteria in order: the fullest mode, the first model of the
     grid, several GPUs, the fewest dimensions that are not at their default, the context nearest to 512, the name. None
     if no run has steps."""
     models = list(dict.fromkeys(run["model"] for run in runs.values()))
 
-    def rank(name: str) -> tuple:
+    def rank(name: str) -> tuple:  # the lowest is shown
         run = runs[name]
         mode, model = FULLEST_FIRST.index(run["mode"]), models.index(run["model"])
         is_on_one_gpu = run[GPUS.key] == GPUS.default
@@ -220,23 +225,24 @@ def run_to_show(runs: Mapping[str, Run]) -> str | None:
     return min((name for name, run in runs.items() if run.workload is workloads.MODEL_STEPS), key=rank, default=None)
 
 
-def specification(config: dict, run: Run, stage: Stage) -> str:
+def specification_json(config: dict, run: Run, stage: Stage) -> str:
     """The specification of the process of a stage: canonical JSON, so that Snakemake sees a change and nothing else."""
-    common = {"program": _program(config, run, stage), "environment": environment_of(config)}
-    return _canonical(common | settings_of(config, stage, of_program=False))
+    common = {"program": _program_specification(config, run, stage), "environment": environment_of(config)}
+    stage_settings = settings_of(config, stage, lambda setting: not (setting.of_program or setting.of_study))
+    return _canonical_json(common | stage_settings)
 
 
-def grid_part(config: dict) -> str:
+def grid_settings_json(config: dict) -> str:
     """The part of the configuration that decides what the chosen grid measures, as canonical JSON."""
-    used = {run["model"] for run in grid_runs(config).values()}
+    used_models = {run["model"] for run in grid_runs(config).values()}
     part = {key: config[key] for key in GRID_KEYS}
     part |= {dimension.setting: default_value(config, dimension) for dimension in DIMENSIONS if dimension.setting}
     part |= {stage.name: settings_of(config, stage) for stage in STAGES}
     part["grids"] = {config["grid"]: config["grids"][config["grid"]]}
-    part["models"] = {name: shape for name, shape in config["models"].items() if name in used}
+    part["models"] = {name: shape for name, shape in config["models"].items() if name in used_models}
     part["program"] = {key: value for key, value in workloads.program_of(config).items() if key != "sources"}
     part["environment"] = environment_of(config)
-    return _canonical(part)
+    return _canonical_json(part)
 
 
 def grid_plan(config: dict) -> dict:
@@ -245,34 +251,34 @@ def grid_plan(config: dict) -> dict:
         {
             "run": name,
             **run.values,
-            **{name: list(values) for name, values in run.in_process.items()},
-            "specifications": {stage.name: json.loads(specification(config, run, stage)) for stage in run.stages},
+            **{name: list(values) for name, values in run.process_values.items()},
+            "specifications": {stage.name: json.loads(specification_json(config, run, stage)) for stage in run.stages},
         }
         for name, run in grid_runs(config).items()
     ]
     return {"grid": config["grid"], "runs": runs}
 
 
-def _program(config: dict, run: Run, stage: Stage) -> dict:
+def _program_specification(config: dict, run: Run, stage: Stage) -> dict:
     return {
         "run": run.name,
         "dimensions": {dimension.key: run[dimension.key] for dimension in run.workload.dimensions},
-        **{name: list(values) for name, values in run.in_process.items()},
-        **run.workload.arguments(config, run.values),
+        **{name: list(values) for name, values in run.process_values.items()},
+        **run.workload.specific_settings(config, run.values),
         "adapters": adapters_of_run(workloads.program_of(config)["adapters"], run.values),
         "seed": config["seed"],
         "device": config["device"],
-        **settings_of(config, stage, of_program=True),
+        **settings_of(config, stage, lambda setting: setting.of_program),
     }
 
 
-def settings_of(config: dict, stage: Stage, of_program: bool | None = None) -> dict:
-    """The settings of a stage: all, or only those passed to the measured program, or to the stage itself."""
+def settings_of(config: dict, stage: Stage, is_wanted: Callable[[Setting], bool] = lambda setting: True) -> dict:
+    """The values of the settings of a stage, by default of all."""
     section = config.get(stage.name, {})
     return {
         name: section.get(name, list(setting.default) if isinstance(setting.default, tuple) else setting.default)
         for name, setting in stage.settings.items()
-        if of_program is None or (setting.of_program == of_program and not setting.of_study)
+        if is_wanted(setting)
     }
 
 
@@ -281,5 +287,5 @@ def environment_of(config: dict) -> list[str]:
     return sorted(set(config.get("environment", [])))
 
 
-def _canonical(specification: dict) -> str:
-    return json.dumps(specification, sort_keys=True, separators=(",", ":"))
+def _canonical_json(values: dict) -> str:
+    return json.dumps(values, sort_keys=True, separators=(",", ":"))

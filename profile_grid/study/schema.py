@@ -9,7 +9,7 @@ from cs336_model.program.adapters.names import ADAPTERS
 from profile_grid.errors import OutsideError
 from profile_grid.study.dimensions import DIMENSIONS
 from profile_grid.study.stage import Stage
-from profile_grid.study.stages import BY_NAME, ON_REQUEST
+from profile_grid.study.stages import ON_REQUEST, STAGE_BY_NAME
 from profile_grid.study.workloads import ATTENTION_ALONE, KNOWN_PROGRAMS, MODEL_STEPS, Workload
 
 SCHEMA = Path(__file__).with_name("config.schema.yaml")
@@ -19,27 +19,27 @@ class ConfigError(OutsideError):
     """config.yaml asks for something that cannot be run; the message is one line."""
 
 
-def unusable_values(config: Mapping) -> Iterator[str]:
-    """One line for each value that cannot be used: its key, the value, what was expected."""
-    yield from _not_finite(config, "")
+def value_errors(config: Mapping) -> Iterator[str]:
+    """A message for each value that cannot be used: its key, the value, what was expected."""
+    yield from _infinity_errors(config, "")
     yield from _rule_errors(config)
 
 
-def unusable_sources(root: Path, paths: list[str]) -> Iterator[str]:
-    """One line for each of program.sources that is not a file of the project at `root`."""
+def source_errors(root: Path, paths: list[str]) -> Iterator[str]:
+    """A message for each of program.sources that is not a file of the project at `root`."""
     for index, path in enumerate(paths):
         if not (root / path).is_file():
             problem = "is a folder" if (root / path).is_dir() else "does not exist"
             yield f"program.sources.{index}: {path!r} {problem}; name a file of the project"
 
 
-def _not_finite(value: object, path: str) -> Iterator[str]:
-    """One line for each .nan and .inf in a value: the comparisons of the schema do not catch them."""
+def _infinity_errors(value: object, path: str) -> Iterator[str]:
+    """A message for each .nan and .inf in a value: the comparisons of the schema do not catch them."""
     if isinstance(value, float) and not math.isfinite(value):
         yield f"{path}: {value} is not a finite number"
     children = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
     for key, child in children:
-        yield from _not_finite(child, f"{path}.{key}" if path else str(key))
+        yield from _infinity_errors(child, f"{path}.{key}" if path else str(key))
 
 
 def _rule_errors(config: Mapping) -> Iterator[str]:
@@ -71,7 +71,7 @@ def config_schema() -> dict:
         for dimension in DIMENSIONS
         if dimension.setting
     }
-    schema["properties"] |= {stage.name: _stage_schema(stage) for stage in BY_NAME.values()}
+    schema["properties"] |= {stage.name: _stage_schema(stage) for stage in STAGE_BY_NAME.values()}
     schema["$defs"]["adapter"] = {"enum": list(ADAPTERS)}
     schema["$defs"]["known_program"] = {"enum": list(KNOWN_PROGRAMS)}
     schema["$defs"]["product"] = _product_schema()
@@ -117,6 +117,7 @@ def check_keys(path: Path) -> None:
 
 
 def _mappings(node) -> Iterator:
+    """The mappings in a node of a YAML file, and the node itself if it is one."""
     import yaml
 
     if isinstance(node, yaml.MappingNode):
@@ -135,13 +136,14 @@ def _product_schema() -> dict:
         "type": "array", "uniqueItems": True, "items": {"enum": list(ON_REQUEST)},
     }  # fmt: skip
     program = {"description": "Measures attention alone.", "enum": [ATTENTION_ALONE.name]}
-    alone = _lists_schema(ATTENTION_ALONE, {"program": program})
-    return {"if": {"required": ["program"]}, "then": alone, "else": _lists_schema(MODEL_STEPS, {"stages": stages})}
+    of_attention = _lists_schema(ATTENTION_ALONE, {"program": program})
+    of_models = _lists_schema(MODEL_STEPS, {"stages": stages})
+    return {"if": {"required": ["program"]}, "then": of_attention, "else": of_models}
 
 
 def _lists_schema(workload: Workload, other_keys: dict) -> dict:
     """The schema of a product that lists the workload's dimensions; those without a default must be listed."""
-    dimensions = (*workload.dimensions, *workload.in_process)
+    dimensions = (*workload.dimensions, *workload.process_dimensions)
     lists = {
         dimension.list_key: {
             "description": f"{dimension.meaning[0].upper()}{dimension.meaning[1:]}.",

@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from types import ModuleType
 
-from profile_grid.study.dimensions import COUNT
+from profile_grid.study.dimensions import COUNT_SCHEMA
 from profile_grid.study.workloads import MODEL_STEPS, Workload
 
-PACKAGE = "profile_grid.stages"
+STAGES_PACKAGE = "profile_grid.stages"
 RULE_KEYS = ("kernel_classes", "diagnosis_rules")  # the keys of config.yaml that hold custom rules
-PAGE_RUN = "shown"  # as a pattern of runs: the run whose step the page shows
-WARMUP = {"type": "integer", "minimum": 0, "maximum": 100_000}
-PROCESSES = (  # the source files that run the processes of every stage
+SHOWN_PATTERN = "shown"  # in the setting `runs` of a stage: the run whose step the page shows
+WARMUP_SCHEMA = {"type": "integer", "minimum": 0, "maximum": 100_000}
+PROCESS_SOURCES = (  # files that run the processes of every stage
     "profile_grid/freshness/environment.py",
     "profile_grid/host/processes/job.py",
     "profile_grid/host/processes/measured_program.py",
@@ -45,11 +45,11 @@ class Setting:
     of_study: bool = False  # passed to no process, so that a change makes no result stale
 
 
-def steps(warmup: int, measured: int) -> dict[str, Setting]:
-    """The settings of the steps of a process, with these defaults; every stage of a model has them."""
+def step_settings(*, warmup: int, measured: int) -> dict[str, Setting]:
+    """The settings for the numbers of steps, with these defaults; every stage of a model has them."""
     return {
-        "warmup_steps": Setting(WARMUP, default=warmup, of_program=True),
-        "measured_steps": Setting(COUNT, default=measured, of_program=True),
+        "warmup_steps": Setting(WARMUP_SCHEMA, default=warmup, of_program=True),
+        "measured_steps": Setting(COUNT_SCHEMA, default=measured, of_program=True),
     }
 
 
@@ -80,7 +80,7 @@ class Stage:
     files: tuple[str, ...] = ()  # files of a job, besides NAME.json
     optional_files: tuple[str, ...] = ()  # further files, which not every job makes
     sources: tuple[str, ...] = ()  # files whose change makes results stale, besides the measured program and measure.py
-    lasts_s: Callable[[Mapping], float] = lambda settings: 0.0  # seconds of a job besides its start and its steps
+    extra_seconds: Callable[[Mapping], float] = lambda settings: 0.0  # of a job besides its start and its steps
     attempts: int = 1  # of a job, at most
     disk_bytes: int = 0  # of the files of a job, about
     disk_bytes_per_layer_and_step: int = 0  # in addition
@@ -93,12 +93,12 @@ class Stage:
     has_estimates: bool = False  # its folder has estimates.py, since its work is not the steps of a model
 
     def __post_init__(self) -> None:
-        if self.workload is MODEL_STEPS and not self.settings.keys() >= steps(0, 1).keys():
-            raise ValueError(f"stage {self.name}: add steps(warmup=0, measured=1) to its settings")
+        if self.workload is MODEL_STEPS and not self.settings.keys() >= step_settings(warmup=0, measured=1).keys():
+            raise ValueError(f"stage {self.name}: add step_settings(warmup=0, measured=1) to its settings")
 
     @property
-    def result(self) -> str:
-        """The file with the result of this stage of a run."""
+    def result_file(self) -> str:
+        """The name of the file with the result of this stage of a run."""
         return f"{self.name}.json"
 
     @property
@@ -111,10 +111,15 @@ class Stage:
         """Whether its folder has a tables.py."""
         return bool(self.table_names or self.tables_of_a_run)
 
-    def file(self, module: str) -> str:
+    @property
+    def status_file(self) -> str | None:
+        """The name of the file with the status of its tables of a run; None if it makes none."""
+        return self.tables_of_a_run and self.tables_of_a_run.status_file
+
+    def module_path(self, module: str) -> str:
         """The path, in the checkout, of a module in the folder of this stage."""
-        return f"{PACKAGE}.{self.name}.{module}".replace(".", "/") + ".py"
+        return f"{STAGES_PACKAGE}.{self.name}.{module}".replace(".", "/") + ".py"
 
     def load(self, module: str) -> ModuleType:
         """A module in the folder of this stage. It is imported only here, since planning must not import them."""
-        return import_module(f"{PACKAGE}.{self.name}.{module}")
+        return import_module(f"{STAGES_PACKAGE}.{self.name}.{module}")

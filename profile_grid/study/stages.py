@@ -17,5 +17,5 @@ from profile_grid.stages.timing.stage import TIMING
 NOT_ASKED = "not_asked"  # the status of a stage that was not requested for a run
 
 STAGES = (TIMING, CAPTURE, MEMORY, ENERGY, COUNTERS, COLD_START, ALL_REDUCE, HOST_TRACE, OPERATOR)
-BY_NAME = {stage.name: stage for stage in STAGES}
+STAGE_BY_NAME = {stage.name: stage for stage in STAGES}
 ON_REQUEST = tuple(stage.name for stage in STAGES if not stage.of_every_run)

@@ -38,13 +38,12 @@ LEADING_COLUMNS = (RUN, *map(column_of, DIMENSIONS))
 
 @dataclass(frozen=True)
 class TableSpec:
-    """One table: what its rows are, in words, and its columns after the `leading` ones. `make` returns the table of an
-    answer from merged tables; None for a merged table."""
+    """One table: its name, what a row is, and its columns."""
 
     name: str
-    rows: str
-    columns: tuple[Column, ...]
-    make: Callable[..., pd.DataFrame] | None = None
+    row_meaning: str  # "One row per run"
+    columns: tuple[Column, ...]  # after the leading ones
+    make: Callable[..., pd.DataFrame] | None = None  # the table of an answer, from merged tables; None for a merged one
     leading: tuple[Column, ...] = LEADING_COLUMNS
 
     @property
@@ -67,12 +66,12 @@ class TableSpec:
         by_name = {column.name: column for column in self.columns}
         return tuple(replace(by_name[name], meaning=f"as in {self.name}") for name in names or by_name)
 
-    def copied(self, name: str, rows: str) -> TableSpec:
+    def copied(self, name: str, row_meaning: str) -> TableSpec:
         """The table of an answer with the rows and columns of this merged table."""
         return replace(
             self,
             name=name,
-            rows=rows,
+            row_meaning=row_meaning,
             columns=self.as_in(),
             make=lambda merged: merged[self.name].reset_index(drop=True),
         )
@@ -132,18 +131,22 @@ class TableSpec:
             {"name": column.name, "type": JSON_TYPES[column.dtype], "description": column.meaning, "unit": column.unit}
             for column in self.all_columns
         ]
-        return {"name": self.name, "path": f"{self.name}.csv", "description": self.rows, "schema": {"fields": fields}}
+        return {
+            "name": self.name,
+            "path": f"{self.name}.csv",
+            "description": self.row_meaning,
+            "schema": {"fields": fields},
+        }
 
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table of the page: its name and title there, and what it shows of `source`: `columns`, and what `rows` selects
-    (None for all)."""
+    """A table of the page: its name and title there, and what it shows of the table `source`."""
 
     name: str
     title: str
-    columns: tuple[str, ...] | None = None
-    rows: Callable[[pd.DataFrame], pd.DataFrame] | None = None
+    columns: tuple[str, ...] | None = None  # None for all
+    select: Callable[[pd.DataFrame], pd.DataFrame] | None = None  # from the source, what is shown; None for all of it
     source_name: str | None = None
 
     @property

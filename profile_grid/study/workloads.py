@@ -49,8 +49,9 @@ def program_of(config: Mapping) -> dict[str, Any]:
     `adapters` is the "module:name" of each by its name."""
     declared = config["program"]
     program = PROGRAM_DEFAULTS | (KNOWN_PROGRAMS[declared] if isinstance(declared, str) else dict(declared))
-    module = program["adapters"]
-    return program | ({"adapters": {name: f"{module}:{name}" for name in ADAPTERS}} if isinstance(module, str) else {})
+    if isinstance(module := program["adapters"], str):
+        program["adapters"] = {name: f"{module}:{name}" for name in ADAPTERS}
+    return program
 
 
 def has_custom_arguments(config: Mapping) -> bool:
@@ -67,27 +68,27 @@ def functions_named(program: Mapping) -> list[str]:
 
 def model_specification(config: Mapping, model: str) -> dict[str, Any]:
     """The specification of a model for the measured program: what the program declares of it, and its sizes."""
-    program, declared = program_of(config), config["models"][model]
+    program, model_keys = program_of(config), config["models"][model]
     specification = {key: value for key, value in program.items() if key not in KEYS_NOT_OF_MODEL}
-    sizes = {name: value for name, value in declared.items() if name != VOCABULARY}
+    sizes = {name: value for name, value in model_keys.items() if name != VOCABULARY}
     if program["arguments"] is None:
         sizes["rope_theta"] = float(sizes.get("rope_theta", ROPE_THETA))
         specification["arguments"] = PROJECT_ARGUMENTS
-    return specification | {"sizes": sizes, VOCABULARY: declared.get(VOCABULARY, config[VOCABULARY])}
+    return specification | {"sizes": sizes, VOCABULARY: model_keys.get(VOCABULARY, config[VOCABULARY])}
 
 
-def unusable_program(config: Mapping) -> Iterator[str]:
-    """One line for each argument without a value, and for each size whose name is taken, in the models of the grid."""
-    models = [name for product in config["grids"][config["grid"]] for name in product.get("models", [])]
-    for model in dict.fromkeys(name for name in models if name in config["models"]):
+def program_errors(config: Mapping) -> Iterator[str]:
+    """A message for each argument without a value, and for each size whose name is taken, in the models of the grid."""
+    listed = [model for product in config["grids"][config["grid"]] for model in product.get("models", [])]
+    for model in dict.fromkeys(model for model in listed if model in config["models"]):
         sizes = config["models"][model]
-        for name in sorted(set(KEYS) & set(sizes)):
-            yield f"models.{model}.{name}: every run has a {name} already; give the size another name"
-        for argument, name in run_value_names(program_of(config)["arguments"] or {}).items():
-            if name not in (*KEYS, VOCABULARY, *sizes):
+        for size in sorted(set(KEYS) & set(sizes)):
+            yield f"models.{model}.{size}: every run has a {size} already; give the size another name"
+        for argument, value_name in run_value_names(program_of(config)["arguments"] or {}).items():
+            if value_name not in (*KEYS, VOCABULARY, *sizes):
                 yield (
-                    f"program.arguments.{argument}: {MARK}{name} is not a size of models.{model} ({', '.join(sizes)})"
-                    " and neither context_length, batch_size nor vocab_size"
+                    f"program.arguments.{argument}: {MARK}{value_name} is not a size of models.{model}"
+                    f" ({', '.join(sizes)}) and neither context_length, batch_size nor vocab_size"
                 )
 
 
@@ -100,32 +101,32 @@ class Workload:
 
     name: str  # `program` in a product of a grid; the value of the dimension `model` where the workload is an operator
     dimensions: tuple[Dimension, ...]  # in which its runs differ
-    impossible: Callable[[Mapping, Values], str | None]  # by configuration and values: why no machine can measure a run
-    arguments: Callable[[Mapping, Values], dict[str, Any]]  # keys of its specification, besides those of all programs
+    impossibility: Callable[[Mapping, Values], str | None]  # (config, values of a run): why no machine can measure it
+    specific_settings: Callable[[Mapping, Values], dict[str, Any]]  # (config, values of a run): only of its programs
     trial_function: str  # "module:function" with which `doctor` measures a small part of it
-    in_process: tuple[Dimension, ...] = ()  # dimensions whose values one process goes through: rows, not runs
+    process_dimensions: tuple[Dimension, ...] = ()  # one process goes through their values: rows, not runs
     defaults: Values = field(default_factory=dict)  # instead of those of config.yaml
-    program: str | None = None  # the file of its program; None for the model that config.yaml names
-    tables: tuple[str, ...] = ()  # merged tables besides those of its stages
+    program_file: str | None = None  # the measured program; None for the model that config.yaml names
+    table_names: tuple[str, ...] = ()  # merged tables besides those of its stages
 
 
 MODEL_STEPS = Workload(
     name="model",
     dimensions=DIMENSIONS,
-    impossible=lambda config, values: impossibility(values, program_of(config)["constructor"]),
-    arguments=lambda config, values: model_specification(config, values[MODEL.key]),
+    impossibility=lambda config, values: impossibility(values, program_of(config)["constructor"]),
+    specific_settings=lambda config, values: model_specification(config, values[MODEL.key]),
     trial_function="profile_grid.planning.doctor:try_capture",
-    tables=("largest",),
+    table_names=("largest",),
 )
 ATTENTION_ALONE = Workload(
     name="attention",
     dimensions=(HEAD_DIM, PRECISION, BATCH_SIZE, COMPILE, ATTENTION),
-    impossible=lambda config, values: row_impossibility(values),
-    arguments=lambda config, values: {},
+    impossibility=lambda config, values: row_impossibility(values),
+    specific_settings=lambda config, values: {},
     trial_function="profile_grid.stages.operator.trial:try_operator",
-    in_process=(CONTEXT_LENGTH,),
+    process_dimensions=(CONTEXT_LENGTH,),
     defaults={BATCH_SIZE.key: 8},  # as in the course
-    program="cs336_model/program/operator/row.py",
+    program_file="cs336_model/program/operator/row.py",
 )
 OPERATORS = (ATTENTION_ALONE,)
 

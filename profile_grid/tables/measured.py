@@ -10,7 +10,7 @@ import pandas as pd
 from kernel_tables.kernel_names.short import short_names
 from kernel_tables.markdown import escaped
 from profile_grid.quantities import count, interval, known
-from profile_grid.study.catalogue import SUMMARIES
+from profile_grid.study.catalogue import SUMMARY_NAMES
 from profile_grid.study.dimensions import FULLEST_FIRST, MACHINE_DIMENSIONS, MACHINE_KEYS, MODES
 from profile_grid.study.stages import NOT_ASKED, STAGES
 from profile_grid.tables.names import FORWARD
@@ -80,7 +80,7 @@ def command_to_measure_again(runs: pd.DataFrame) -> str:
     """The command that measures exactly these runs again, on the machine on which it is run."""
     rows = runs.to_dict("records")
     measured = [(row["run"], stage) for row in rows for stage in STAGES if row[stage.status_column] != NOT_ASKED]
-    files = [f"results/runs/{run}/{stage.result}" for run, stage in measured]
+    files = [f"results/runs/{run}/{stage.result_file}" for run, stage in measured]
     return "snakemake --cores 1 all --forcerun \\\n    " + " \\\n    ".join(files)
 
 
@@ -210,5 +210,5 @@ def names_of_summary_kernels(tables: Mapping[str, pd.DataFrame]) -> dict[str, st
 
 def _with_columns(tables: Mapping[str, pd.DataFrame], columns: list[str]) -> list[str]:
     """The names of the summary tables that are declared with these columns; this reads and makes no table."""
-    summaries = [name for name in tables if name in SUMMARIES]
+    summaries = [name for name in tables if name in SUMMARY_NAMES]
     return [name for name in summaries if {*columns} <= {*declared_tables()[name].all_names}]

@@ -20,7 +20,7 @@ from profile_grid.tables.texts import with_categories
 def declared_tables() -> dict[str, table_spec.TableSpec]:
     """The declaration of every table by name, in the catalogue's order."""
     by_name = {table.name: table for module in catalogue.MODULES_OF_TABLES for table in import_module(module).TABLES}
-    return {name: by_name[name] for name in catalogue.TABLES}
+    return {name: by_name[name] for name in catalogue.TABLE_NAMES}
 
 
 # Without the mean, shortest and longest time of a row, which nothing is computed from.
@@ -66,7 +66,7 @@ class TablesOnDisk(Mapping):
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame:
     """The table in a Parquet file, with these columns or all."""
     column_list = None if columns is None else list(columns)
-    if path.stem in catalogue.TABLES_OF_A_RUN:
+    if path.stem in catalogue.RUN_TABLE_NAMES:
         table = with_categories(pq.read_table(path, columns=column_list))
     else:
         table = pd.read_parquet(path, columns=column_list)

@@ -80,8 +80,8 @@ def sorted_values(rows: pd.DataFrame, key: str) -> list:
     """The distinct values of a dimension in these rows: in the declared order; otherwise numbers by size, texts in
     order of appearance."""
     present, dimension = list(dict.fromkeys(rows[key])), BY_KEY[key]
-    if dimension.order:
-        return sorted(present, key=dimension.order)
+    if dimension.sort_key:
+        return sorted(present, key=dimension.sort_key)
     if dimension.values:
         return [value for value in dimension.values if value in present]
     return sorted(present) if pd.api.types.is_numeric_dtype(rows[key]) else present

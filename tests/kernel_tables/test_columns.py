@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 
 import jsonschema
+import pandas as pd
 import pytest
 
 import kernel_tables
 from kernel_tables.__main__ import main
-from kernel_tables.columns import TABLES, json_schema
+from kernel_tables.columns import OBJECT, TABLES, Column, json_schema
 from kernel_tables.markdown import code, compact_table
 from tests.kernel_tables.torch_formats import STYLES, kernels_by_brute_force, trace_text, write_trace
 
@@ -38,6 +39,13 @@ def test_the_json_of_a_command_is_what_its_schema_says(tmp_path, capsys, table):
         rows = json.loads(capsys.readouterr().out)
         assert rows
         jsonschema.validate(rows, schema | {"$ref": f"#/$defs/{table}"})
+
+
+@pytest.mark.parametrize(
+    ("values", "fits"), [([{"ms": 1}, None], True), ([[1], {}], True), (["a"], False), ([1], False)]
+)
+def test_a_column_of_objects_holds_dicts_and_lists(values, fits):
+    assert Column("evidence", OBJECT, "", "").fits(pd.Series(values)) is fits
 
 
 def test_a_schema_refuses_a_column_that_it_does_not_declare(capsys):

@@ -1,7 +1,7 @@
 """Made-up results of the stage energy: windows of 5 s at a power that the test names."""
 
 from profile_grid.results.load_runs import MeasuredRun
-from profile_grid.results.results import COMPLETE, StageResult, Status
+from profile_grid.results.results import COMPLETE, StageResult, StageStatus
 from profile_grid.typed_json import parse_as
 from tests.profile_grid.made_up_results import TIMING, changed
 
@@ -20,7 +20,7 @@ def energy_result(leading: dict, watts: float, step_s: float, idle_w: float, for
 
 def measured_run(leading: dict, result: StageResult) -> MeasuredRun:
     """A run that has this result of the stage energy alone."""
-    return MeasuredRun(leading, {"energy": result}, {"energy": Status(COMPLETE, None, [])})
+    return MeasuredRun(leading, {"energy": result}, {"energy": StageStatus(COMPLETE, None, [])})
 
 
 def _window(watts: float, steps: int) -> dict:

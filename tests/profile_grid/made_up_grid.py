@@ -18,7 +18,7 @@ from cs336_model.program.variants.values import UNIT_ROUNDOFF
 from profile_grid.documents.summaries import Summaries
 from profile_grid.stages.capture.step_tables import TABLES
 from profile_grid.stages.timing.tables import explained_error
-from profile_grid.study.catalogue import summaries_of
+from profile_grid.study.catalogue import summary_names
 from profile_grid.study.dimensions import KEYS, LEADING, run_name
 from profile_grid.study.workloads import MODEL_STEPS
 from tests.default_values import DEFAULT_VALUES
@@ -154,7 +154,7 @@ class WithSummaries(dict):
 
     def whole(self) -> dict[str, pd.DataFrame]:
         """All of them, for who changes some or goes through all."""
-        return self | {name: self[name] for name in summaries_of({MODEL_STEPS})}
+        return self | {name: self[name] for name in summary_names({MODEL_STEPS})}
 
 
 @functools.cache

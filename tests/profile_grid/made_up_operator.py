@@ -7,7 +7,7 @@ import pandas as pd
 
 from profile_grid.merging.merge import merged_tables
 from profile_grid.results.load_runs import MeasuredRun
-from profile_grid.results.results import StageResult, Status
+from profile_grid.results.results import StageResult, StageStatus
 from profile_grid.study.dimensions import DIMENSIONS
 from profile_grid.study.stages import OPERATOR
 from profile_grid.typed_json import parse_as
@@ -46,7 +46,7 @@ def run(name: str, *cells: dict, machine: dict = MACHINE, checks: Sequence[dict]
     record["program"]["checks"] = list(checks)
     result = parse_as(StageResult, json.loads(json.dumps(record)))
     entry = {"run": name, **PLAIN, **dimensions, "specifications": {OPERATOR.name: {}}}
-    return MeasuredRun(entry, {OPERATOR.name: result}, {OPERATOR.name: Status("complete", None, [])})
+    return MeasuredRun(entry, {OPERATOR.name: result}, {OPERATOR.name: StageStatus("complete", None, [])})
 
 
 def single_calls(ms: float) -> dict:

@@ -7,9 +7,9 @@ import pytest
 import yaml
 
 from cs336_model.program.adapters.names import ADAPTERS
-from profile_grid.study.runs import checked_config, grid_part, grid_runs, specification
+from profile_grid.study.runs import checked_config, grid_runs, grid_settings_json, specification_json
 from profile_grid.study.schema import ConfigError
-from profile_grid.study.stages import BY_NAME
+from profile_grid.study.stages import STAGE_BY_NAME
 from profile_grid.study.workloads import program_of
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,9 @@ def config(product: dict, **program) -> dict:
 def programs(values: dict, stage: str) -> dict[str, dict]:
     """The specification of the measured program of each run."""
     runs = grid_runs(checked_config(values))
-    return {name: json.loads(specification(values, run, BY_NAME[stage]))["program"] for name, run in runs.items()}
+    return {
+        name: json.loads(specification_json(values, run, STAGE_BY_NAME[stage]))["program"] for name, run in runs.items()
+    }
 
 
 def test_a_module_gives_every_name_of_the_handout_and_a_mapping_only_its_own():
@@ -48,7 +50,7 @@ def test_only_a_run_that_measures_a_students_code_has_it_in_its_specification(pr
     (adapter,) = (name for name in ADAPTERS if name.endswith(value.partition("-")[2]))
     assert of_value.pop(mine[0]) == {adapter: f"mine:{adapter}"}
     assert list(of_value.values()) == [{}]
-    assert "mine" in grid_part(config(product, adapters="mine"))
+    assert "mine" in grid_settings_json(config(product, adapters="mine"))
 
 
 def test_other_adapters_leave_the_specifications_of_other_runs_as_they_are():

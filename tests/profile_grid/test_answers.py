@@ -8,7 +8,7 @@ import jinja2
 import pytest
 
 from docs.examples import with_declared_columns
-from profile_grid.documents.documents import documents, facts, template_environment
+from profile_grid.documents.documents import as_text, documents, template_environment
 from profile_grid.documents.summaries import Summaries
 from profile_grid.files import write_table
 from profile_grid.study.catalogue import QUESTIONS, questions_asked
@@ -178,7 +178,7 @@ def test_provenance_names_every_version_where_runs_disagree():
     assert "- driver 570.1; 580.82, CUDA 13.0, PyTorch 2.11.0, Python 3.12.3, Snakemake 9.27.1" in text
     assert "- runs: 12; timing and capture: 11 complete, 1 out of memory" in text
     assert "- git commit of the measurements: not recorded\n- git commit of the documents: 52a513d with changes" in text
-    assert facts(None) == "not recorded"
+    assert as_text(None) == "not recorded"
 
 
 def test_a_hostile_kernel_and_model_name_render_as_their_names():

@@ -7,7 +7,7 @@ from profile_grid.documents.dictionary import data_package, dictionary
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.documents.table_documents import MAX_ROWS, table_document, table_documents
 from profile_grid.files import write_table
-from profile_grid.study.catalogue import TABLES
+from profile_grid.study.catalogue import TABLE_NAMES
 from profile_grid.study.table_spec import FLOAT, INT, TEXT, WrongTable, columns
 from profile_grid.tables.on_disk import TablesOnDisk, declared_tables
 from tests.profile_grid.made_up import grid, merged
@@ -71,7 +71,7 @@ def test_a_line_that_declares_no_column_is_refused(line):
 
 def test_every_table_has_a_schema_with_dtype_unit_and_meaning():
     resources = {resource["name"]: resource for resource in data_package()["resources"]}
-    assert list(resources) == list(TABLES)
+    assert list(resources) == list(TABLE_NAMES)
     assert {field["type"] for one in resources.values() for field in one["schema"]["fields"]} == {
         "string", "integer", "number", "boolean",
     }  # fmt: skip

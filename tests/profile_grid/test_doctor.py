@@ -15,7 +15,7 @@ from profile_grid.planning.smoke import SmokeCapture, smoke_specification
 from profile_grid.stages.capture.capture_problems import NSYS_TOO_OLD
 from profile_grid.stages.capture.nsys_capture import NSYS_MISSING
 from profile_grid.study.runs import grid_plan
-from profile_grid.study.stages import COUNTERS
+from profile_grid.study.stages import COUNTERS, ENERGY
 from tests.profile_grid.made_up_results import CAPTURE, TIMING, changed
 
 GIB = 2**30
@@ -75,7 +75,7 @@ def plan(
 
 def lines(host=GPU_HOST, smoke=WHOLE, planned=None, wanted="auto"):
     planned = planned or plan()
-    pace = estimates.measured_pace(NOWHERE, smoke.seconds, (smoke.machine or {}).get("device_name"), ["fp32"])
+    pace = estimates.expected_pace(NOWHERE, smoke.seconds, (smoke.machine or {}).get("device_name"), ["fp32"])
     left = estimates.remaining_measurements(planned["runs"], NOWHERE)
     trial = Trial(smoke.machine, smoke.seconds, capture_lines(host, smoke, wanted, left))
     return report(host, trial, planned, left, pace)
@@ -182,7 +182,7 @@ def test_what_was_measured_with_the_same_settings_is_not_counted_again(tmp_path)
     write_result(tmp_path, "small_ctx512_forward", "capture", specification={"other": "settings"})
     write_result(tmp_path, "small_ctx512_train_step", "timing", specification=None)  # damaged
     left = [
-        (stage, told["program"]["dimensions"]["mode"])
+        (stage.name, told["program"]["dimensions"]["mode"])
         for stage, told in estimates.remaining_measurements(of_plan, tmp_path)
     ]
     assert left == [("capture", "forward"), ("timing", "train_step"), ("capture", "train_step")]
@@ -199,7 +199,7 @@ def test_the_pace_comes_from_earlier_measurements_on_the_same_device(tmp_path):
             program__step_seconds=[0.1] * program["measured_steps"],
             program__warmup_seconds=[0.2] * program["warmup_steps"], program__warmup_phase_seconds={},
         )  # fmt: skip
-    found = estimates.measured_pace(tmp_path, 6.0, "NVIDIA H200", ["fp32"])
+    found = estimates.expected_pace(tmp_path, 6.0, "NVIDIA H200", ["fp32"])
     forward = estimates.steps_flops(entry["specifications"]["timing"]["program"]) / 15
     assert found.overhead_s == {
         "timing": 2.0,
@@ -212,7 +212,7 @@ def test_the_pace_comes_from_earlier_measurements_on_the_same_device(tmp_path):
         "host_trace": 4.0,
     }  # not measured yet: the mean
     assert found.flop_per_s == {"fp32": forward * (15 + 6) / 6.0}
-    assert estimates.measured_pace(tmp_path, 6.0, "NVIDIA L4", ["fp32"]).source.startswith(
+    assert estimates.expected_pace(tmp_path, 6.0, "NVIDIA L4", ["fp32"]).source.startswith(
         "start-ups as long as the smoke capture"
     )
 
@@ -221,12 +221,12 @@ def test_the_windows_of_energy_are_counted_beside_the_start_and_the_steps():
     of_plan = plan(modes=["forward"])["runs"]
     told = of_plan[0]["specifications"]["timing"] | {"windows": 3, "window_s": 5}
     pace = estimates.Pace({"energy": 2.0}, {}, "made up")
-    assert estimates.seconds_needed([("energy", told)], pace, 140 * GIB) == 2.0 + 5 * 5
+    assert estimates.seconds_needed([estimates.Measurement(ENERGY, told)], pace, 140 * GIB) == 2.0 + 5 * 5
 
 
 def test_counting_kernels_takes_its_time_on_a_gpu_and_none_on_a_processor():
     measurements = estimates.remaining_measurements(plan(modes=["forward"], counted="*")["runs"], NOWHERE)
-    assert [stage for stage, _ in measurements] == ["timing", "capture", "counters"]
+    assert [stage.name for stage, _ in measurements] == ["timing", "capture", "counters"]
     pace = estimates.Pace({"timing": 2.0, "capture": 6.0, "counters": 5.0}, {}, "made up")
     assert estimates.seconds_needed(measurements, pace, None, on_gpu=True) == 2.0 + 6.0 + 5.0 + 49.0
     assert estimates.seconds_needed(measurements, pace, None, on_gpu=False) == 2.0 + 6.0
@@ -238,7 +238,9 @@ def test_counting_kernels_takes_its_time_on_a_gpu_and_none_on_a_processor():
 def test_counting_kernels_is_among_the_longest_on_a_gpu_and_the_shortest_on_a_processor(monkeypatch, there, seconds):
     monkeypatch.setattr(estimates, "gpu_is_visible", lambda: there)
     told = plan(modes=["forward"], counted="*")["runs"][0]["specifications"]["counters"]
-    assert estimates.usual_seconds(COUNTERS, told) == pytest.approx(seconds, abs=0.1)  # and its steps
+    assert estimates.usual_seconds(estimates.Measurement(COUNTERS, told)) == pytest.approx(
+        seconds, abs=0.1
+    )  # and its steps
 
 
 def test_what_ncu_slows_down_has_no_part_in_the_pace_of_steps(tmp_path):
@@ -253,7 +255,7 @@ def test_what_ncu_slows_down_has_no_part_in_the_pace_of_steps(tmp_path):
             program__step_seconds=[0.1] * told["program"]["measured_steps"],
             program__warmup_seconds=[0.2] * told["program"]["warmup_steps"], program__warmup_phase_seconds={},
         )  # fmt: skip
-    found = estimates.measured_pace(tmp_path, 6.0, "NVIDIA H200", ["fp32"])
+    found = estimates.expected_pace(tmp_path, 6.0, "NVIDIA H200", ["fp32"])
     flops = sum(estimates.steps_flops(entry["specifications"][stage]["program"]) for stage in ("timing", "capture"))
     assert found.flop_per_s == {"fp32": flops / 4.0}
     assert found.source == "from 3 earlier measurements on this device"
@@ -277,7 +279,7 @@ def test_the_smoke_capture_of_somebody_elses_model_has_the_sizes_of_the_smallest
 
 
 def test_runs_of_another_precision_have_a_pace_of_their_own(tmp_path):
-    pace = estimates.measured_pace(NOWHERE, 2.0, "NVIDIA H200", ["fp32", "bf16"])
+    pace = estimates.expected_pace(NOWHERE, 2.0, "NVIDIA H200", ["fp32", "bf16"])
     assert pace.flop_per_s == {"fp32": 0.6 * 67e12, "bf16": 0.6 * 989.4e12}
     program = plan()["runs"][0]["specifications"]["timing"]["program"]
     in_bf16 = program | {"dimensions": program["dimensions"] | {"precision": "bf16"}}

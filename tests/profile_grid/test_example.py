@@ -13,7 +13,7 @@ from profile_grid.documents.documents import ALL_ANSWERS, document_names, docume
 from profile_grid.figures.panels import all_figures
 from profile_grid.figures.paper import drawn, on_paper
 from profile_grid.page.tables import tables_with
-from profile_grid.study.catalogue import MERGED, QUESTIONS, questions_asked
+from profile_grid.study.catalogue import MERGED_NAMES, QUESTIONS, questions_asked
 from profile_grid.study.workloads import MODEL_STEPS
 from profile_grid.tables.measured import by_machine
 from profile_grid.tables.on_disk import declared_tables
@@ -62,7 +62,7 @@ def test_a_question_reads_its_own_tables_and_the_merged_ones_alone(tables, quest
     own = {name: tables[name] for name in question.tables}
     read = {table for name in question.figures for table in all_figures()[name].tables}
     read |= {shown.source for shown in tables_with(question)}
-    assert read <= {*MERGED, *own}
+    assert read <= {*MERGED_NAMES, *own}
     if question.name in DOCUMENTS:
         provenance = json.loads(PROVENANCE.read_text())
         made = documents(own, tables["runs"], provenance, [question.name], MAIN_STUDY.links())[question.name]

@@ -50,7 +50,7 @@ def judged(measured, users):
     """A function that says why what was measured is stale in the copy, as another process would."""
 
     def judge(same_machine=True, record=None):
-        loaded_code._reasons.clear()
+        loaded_code._change_by_record.clear()
         for name in ("_bytes_digest", "_code_digest", "_search", "_names_that_hide"):
             getattr(loaded_code, name).cache_clear()
         importlib.invalidate_caches()

@@ -89,11 +89,11 @@ def test_what_the_processor_measured_since_no_gpu_was_visible_is_stale_where_one
 
 
 def test_versions_are_not_compared_where_another_python_plans_than_measures(host, monkeypatch):
-    assert versions.same_machine(ON_CPU, GIVEN)
-    assert not versions.same_machine(ON_GPU, GIVEN)
-    assert not versions.same_machine(ON_CPU, replace(GIVEN, planners_python=False))
+    assert versions.is_same_machine(ON_CPU, GIVEN)
+    assert not versions.is_same_machine(ON_GPU, GIVEN)
+    assert not versions.is_same_machine(ON_CPU, replace(GIVEN, planners_python=False))
     monkeypatch.setenv(versions.PREFIX_VARIABLE, "/another/environment")
-    assert not versions.same_machine(ON_CPU, GIVEN)
+    assert not versions.is_same_machine(ON_CPU, GIVEN)
     assert versions.host_record() == {"planners_python": False, "gpus": []}
 
 

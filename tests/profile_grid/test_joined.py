@@ -6,7 +6,7 @@ import pytest
 from profile_grid.files import write_table
 from profile_grid.merging.merge import joined_tables
 from profile_grid.results.load_runs import MeasuredRun
-from profile_grid.results.results import COMPLETE, INCOMPLETE, Status
+from profile_grid.results.results import COMPLETE, INCOMPLETE, StageStatus
 from profile_grid.study.dimensions import DIMENSIONS, LEADING
 from profile_grid.tables.texts import as_texts
 
@@ -27,7 +27,7 @@ def joined(tmp_path):
             (tmp_path / entry["run"]).mkdir()
             table.to_parquet(tmp_path / entry["run"] / "kernels.parquet", index=False)
             status = statuses[number] if statuses else COMPLETE
-            runs.append(MeasuredRun(entry, {}, {"capture": Status(status, None, [])}))
+            runs.append(MeasuredRun(entry, {}, {"capture": StageStatus(status, None, [])}))
         return joined_tables(runs, tmp_path, "capture", "kernels")
 
     return join

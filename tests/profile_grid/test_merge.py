@@ -7,13 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from profile_grid.documents.documents import not_measured
+from profile_grid.documents.run_remarks import not_measured
 from profile_grid.merging import merge
 from profile_grid.merging.cost import cost_in_words, cost_table
 from profile_grid.merging.merge import provenance
 from profile_grid.merging.run_overview import runs_table
 from profile_grid.results.load_runs import MeasuredRun, StaleRun, read_runs
-from profile_grid.results.results import FORMAT, Status
+from profile_grid.results.results import FORMAT, StageStatus
 from profile_grid.stages.timing.tables import study_tables, timings_table
 from profile_grid.study.stages import NOT_ASKED
 from tests.default_values import DEFAULT_VALUES
@@ -132,7 +132,7 @@ def test_every_time_of_the_warm_up_is_kept_apart_from_the_measured_ones(records,
 
 def test_a_stage_that_no_run_was_asked_for_gives_empty_tables_and_says_so(records, runs_of, tmp_path):
     (run,) = runs_of(records)
-    assert run.status("memory") == NOT_ASKED and not run.complete("memory")
+    assert run.status("memory") == NOT_ASKED and not run.is_complete("memory")
     row = runs_table([run]).iloc[0]
     assert row["memory_status"] == NOT_ASKED and pd.isna(row["memory_started_utc"])
     tables = merge.merged_tables([MeasuredRun(run.entry, run.results, {"timing": run.statuses["timing"]})], tmp_path)
@@ -200,7 +200,7 @@ def test_a_stopped_run_has_a_row_with_its_reason_and_no_figures(records, runs_of
 
 def test_of_a_run_that_lacks_stages_for_several_reasons_each_is_told_once_with_its_stages(records, runs_of):
     def lacking(**ended) -> tuple[str, list[str]]:
-        statuses = {name: Status(status, reason, []) for name, (status, reason) in ended.items()}
+        statuses = {name: StageStatus(status, reason, []) for name, (status, reason) in ended.items()}
         table = runs_table([replace(run, statuses=run.statuses | statuses)])
         return table["reason"].iloc[0], [line.partition(": ")[2] for line in not_measured(table)]
 
@@ -220,7 +220,7 @@ def test_a_run_out_of_memory_says_too_why_it_lacks_other_stages(records, runs_of
     ran_out_of_memory(records["capture"])
     records["status"]["status"] = "out_of_memory"
     run = runs_of(records)[0]
-    refused = {"counters": Status("unsupported", "no ncu", [])}
+    refused = {"counters": StageStatus("unsupported", "no ncu", [])}
     reason = runs_table([replace(run, statuses=run.statuses | refused)])["reason"].iloc[0]
     assert reason.startswith("timing and capture: memory ran out during warmup step 0: backward: 20.0 GiB")
     assert reason.endswith("; counters: no ncu")

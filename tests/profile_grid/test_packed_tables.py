@@ -18,13 +18,13 @@ from profile_grid.errors import OutsideError
 from profile_grid.sharing import packed_tables
 from profile_grid.sharing.archive import write_archive
 from profile_grid.sharing.packed_tables import TooLarge, UnusableTable, read_columns
-from profile_grid.study.catalogue import merged_of
+from profile_grid.study.catalogue import merged_names
 from profile_grid.study.workloads import MODEL_STEPS
 from profile_grid.tables.on_disk import declared_tables
 from tests.profile_grid.test_sharing import RUN
 from workflow.scripts import read_packed
 
-MERGED = merged_of({MODEL_STEPS})
+MERGED = merged_names({MODEL_STEPS})
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "docs" / "example-h200" / "tables"

@@ -5,7 +5,7 @@ import pandas as pd
 from docs.examples import STUDIES, with_declared_columns
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.page import page
-from profile_grid.study.catalogue import merged_of
+from profile_grid.study.catalogue import merged_names
 from profile_grid.study.table_spec import LEADING_COLUMNS
 from profile_grid.study.workloads import MODEL_STEPS
 from tests.browser import needs_browser
@@ -24,7 +24,7 @@ FREE = (
 def one_run() -> dict[str, pd.DataFrame]:
     """The tables of a run of the example with counters, and energy and a cold start of other runs as its own."""
     studies = {one.folder.name: one.merged() for one in STUDIES}
-    tables = {name: with_declared_columns(name, studies["counters"].get(name)) for name in merged_of({MODEL_STEPS})}
+    tables = {name: with_declared_columns(name, studies["counters"].get(name)) for name in merged_names({MODEL_STEPS})}
     run = tables["runs"].iloc[0]
     tables = {name: table[table["run"] == run["run"]] for name, table in tables.items()}
     own = {column.name: run[column.name] for column in LEADING_COLUMNS}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from profile_grid.study.catalogue import TABLES
+from profile_grid.study.catalogue import TABLE_NAMES
 from profile_grid.study.schema import config_schema
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +24,7 @@ def now(table: str) -> pd.DataFrame:
 @pytest.mark.parametrize("column", OLD.columns)
 def test_every_column_of_a_table_that_is_gone_has_its_values_where_the_map_says(column):
     table, _, name = MAP["columns"]["sweep_rows"][column].partition(".")
-    assert "sweep_rows" not in TABLES and table in TABLES
+    assert "sweep_rows" not in TABLE_NAMES and table in TABLE_NAMES
     if column == "cells":
         values = OLD["run"].map(now(table)[name].value_counts())
     else:

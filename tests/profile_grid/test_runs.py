@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from cs336_model.arithmetic.flops import shape_of
-from profile_grid.study.runs import checked_config, grid_part, grid_plan, grid_runs, specification
+from profile_grid.study.runs import checked_config, grid_plan, grid_runs, grid_settings_json, specification_json
 from profile_grid.study.schema import ConfigError
 from profile_grid.study.stages import CAPTURE, TIMING
 
@@ -114,7 +114,7 @@ def test_a_model_may_have_its_own_vocabulary_which_is_no_size_of_its_layers(conf
     config["models"]["small"]["vocab_size"] = 151936
     config["grids"]["both"] = [{"models": ["small", "medium"], "context_lengths": [128], "modes": ["forward"]}]
     runs = grid_runs(checked_config(config | {"grid": "both"}))
-    programs = {name: json.loads(specification(config, run, TIMING))["program"] for name, run in runs.items()}
+    programs = {name: json.loads(specification_json(config, run, TIMING))["program"] for name, run in runs.items()}
     assert [program["vocab_size"] for program in programs.values()] == [151936, 10000]
     assert "vocab_size" not in programs["small_ctx128_forward"]["sizes"]
     shape = shape_of(programs["small_ctx128_forward"])
@@ -164,16 +164,16 @@ def test_a_configuration_that_cannot_run_gets_one_clear_line(config, path, value
 def test_a_specification_is_the_same_text_whatever_the_order_of_keys(config):
     shuffled = json.loads(json.dumps(config, sort_keys=True))
     run = next(iter(grid_runs(config).values()))
-    assert specification(config, run, TIMING) == specification(shuffled, run, TIMING)
-    assert specification(config, run, CAPTURE) == specification(shuffled, run, CAPTURE)
+    assert specification_json(config, run, TIMING) == specification_json(shuffled, run, TIMING)
+    assert specification_json(config, run, CAPTURE) == specification_json(shuffled, run, CAPTURE)
 
 
 def test_a_capture_setting_changes_captures_and_no_timing(config):
     changed = copy.deepcopy(config)
     changed["capture"]["measured_steps"] += 1
     run = next(iter(grid_runs(config).values()))
-    assert specification(config, run, TIMING) == specification(changed, run, TIMING)
-    assert specification(config, run, CAPTURE) != specification(changed, run, CAPTURE)
+    assert specification_json(config, run, TIMING) == specification_json(changed, run, TIMING)
+    assert specification_json(config, run, CAPTURE) != specification_json(changed, run, CAPTURE)
 
 
 def test_one_models_shape_changes_only_the_specifications_of_its_runs(config):
@@ -182,7 +182,7 @@ def test_one_models_shape_changes_only_the_specifications_of_its_runs(config):
     differ = {
         run["model"]
         for run in grid_runs(config).values()
-        if specification(config, run, TIMING) != specification(changed, run, TIMING)
+        if specification_json(config, run, TIMING) != specification_json(changed, run, TIMING)
     }
     assert differ == {"small"}
 
@@ -192,10 +192,10 @@ def test_what_the_grid_does_not_use_is_not_part_of_its_plan(config):
     changed["models"]["tiny"]["d_ff"] += 64
     changed["time_limit_s"] += 1
     changed["formats"] = ["markdown", "latex"]
-    assert grid_part(config) == grid_part(changed)
+    assert grid_settings_json(config) == grid_settings_json(changed)
 
 
 @pytest.mark.parametrize("grid", ["cs336-2025", "all-reduce"])  # the second has no run on one GPU
 def test_the_plan_made_from_the_used_part_is_the_plan_of_the_whole(config, grid):
     config |= {"grid": grid}
-    assert grid_plan(json.loads(grid_part(config))) == grid_plan(config)
+    assert grid_plan(json.loads(grid_settings_json(config))) == grid_plan(config)

@@ -10,7 +10,7 @@ from profile_grid.documents.summaries import summary_tables
 from profile_grid.figures.panels import all_figures
 from profile_grid.figures.paper import on_paper
 from profile_grid.files import write_table
-from profile_grid.study.catalogue import QUESTIONS, TABLES_OF_A_RUN, summaries_of
+from profile_grid.study.catalogue import QUESTIONS, RUN_TABLE_NAMES, summary_names
 from profile_grid.study.workloads import MODEL_STEPS
 from profile_grid.tables.on_disk import COLUMNS_FOR_SUMS, TablesOnDisk
 from profile_grid.tables.per_pass import total_by_run
@@ -34,14 +34,14 @@ def plain(grid: str = "nested") -> dict[str, pd.DataFrame]:
     if grid == "flat":
         tables |= {name: tables[name].assign(range="") for name in ("kernels", "ranges")}
     if grid == "empty":
-        tables |= {name: pd.DataFrame(columns=tables[name].columns) for name in TABLES_OF_A_RUN}
+        tables |= {name: pd.DataFrame(columns=tables[name].columns) for name in RUN_TABLE_NAMES}
     return tables | summary_tables(tables)
 
 
 @functools.cache
 def encoded(grid: str) -> dict[str, pd.DataFrame]:
     """The same with summaries of their own, from large tables that keep every text once."""
-    tables = plain(grid) | {name: kept_once(plain(grid)[name]) for name in TABLES_OF_A_RUN}
+    tables = plain(grid) | {name: kept_once(plain(grid)[name]) for name in RUN_TABLE_NAMES}
     return tables | summary_tables(tables)
 
 
@@ -50,7 +50,7 @@ def test_the_kernel_table_of_these_tests_has_categories():
 
 
 @pytest.mark.parametrize("grid", ["nested", "flat", "empty"])
-@pytest.mark.parametrize("name", summaries_of({MODEL_STEPS}))
+@pytest.mark.parametrize("name", summary_names({MODEL_STEPS}))
 def test_every_summary_is_the_same(name, grid):
     # the made-up whole numbers may be of pandas' nullable type without need, which no file keeps
     pd.testing.assert_frame_equal(encoded(grid)[name], plain(grid)[name], check_dtype=False)

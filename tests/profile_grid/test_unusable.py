@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from profile_grid.study.runs import ConfigError, checked_config
-from profile_grid.study.schema import unusable_sources
+from profile_grid.study.schema import source_errors
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,7 +53,7 @@ def test_a_rule_of_the_diagnosis_that_cannot_be_used_is_refused_before_anything_
 def test_a_source_that_is_a_folder_or_not_there_is_refused_and_a_file_is_not(tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "tokens.bin").touch()
-    assert list(unusable_sources(tmp_path, ["data/tokens.bin", "data", "dada"])) == [
+    assert list(source_errors(tmp_path, ["data/tokens.bin", "data", "dada"])) == [
         "program.sources.1: 'data' is a folder; name a file of the project",
         "program.sources.2: 'dada' does not exist; name a file of the project",
     ]

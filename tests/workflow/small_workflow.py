@@ -21,6 +21,7 @@ SNAKEFILE = """\
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(os.path.abspath(workflow.current_basedir.path))
@@ -45,7 +46,7 @@ SPECIFICATIONS = {
 }
 for run in RUNS:
     measured = [f"results/runs/{run}/timing.json", f"results/runs/{run}/capture.txt"]
-    reason = stale_result_reason(measured, SPECIFICATIONS[run], SOURCES, RERUNS.digest_of)
+    reason = partial(stale_result_reason, measured, SPECIFICATIONS[run], SOURCES, RERUNS.digest_of)
     RERUNS.add_measurement(f"measure {run}", measured, reason)
     made = tuple(f"results/runs/{run}/{name}" for name in ("table.txt", "details.txt"))
     command = ("scripts.table", f"results/runs/{run}", str(SETTINGS["class"]))
@@ -109,7 +110,7 @@ from pathlib import Path
 from profile_grid.files import write_json, write_text
 from profile_grid.freshness.environment import variables_record
 from profile_grid.freshness.versions import host_record
-from profile_grid.results.capture_identity import identity
+from profile_grid.results.capture_identity import file_identity
 machine = {"device": "cpu", "device_name": cpu_name(), "cpu_name": cpu_name(), "driver": None,
            "python": platform.python_version()}
 write_text(Path(capture), measured)
@@ -117,7 +118,7 @@ write_json(Path(output), {
     "format": 7, "specification": specification, "sources": sources, "facts": {"measured": measured},
     "program": {"loaded": loaded, "loaded_distributions": {}, "machine": machine},
     "environment": variables_record(os.environ, specification["environment"]) | host_record(),
-    "files": {"capture.txt": identity(Path(capture))},
+    "files": {"capture.txt": file_identity(Path(capture))},
 })
 ''',
     "scripts/shared.py": "VERSION = 0\n",

@@ -4,7 +4,7 @@ import re
 
 import yaml
 
-from profile_grid.study.catalogue import QUESTIONS, TABLES
+from profile_grid.study.catalogue import QUESTIONS, TABLE_NAMES
 from tests.workflow.conftest import ROOT
 
 PAGE = (ROOT / "docs" / "course-report.md").read_text()
@@ -25,7 +25,7 @@ def test_every_problem_names_grids_documents_tables_and_figures_that_exist():
     for _, grid, document, tables, studies in PROBLEMS:
         assert {*named(grid)} <= {*grids}
         assert {*named(document)} <= documents
-        assert {*named(tables)} <= {*TABLES} | figures
+        assert {*named(tables)} <= {*TABLE_NAMES} | figures
         assert all((ROOT / "docs" / "example-h200" / study / "answers").is_dir() for study in named(studies))
     assert {*re.findall(r"grid=([\w-]+)", PAGE)} <= {*grids}
 

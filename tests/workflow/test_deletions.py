@@ -17,7 +17,7 @@ ELSEWHERE = (
 )
 OF_EVERY_RUN = [stage for stage in STAGES if stage.of_every_run and stage.workload is MODEL_STEPS]
 OF_THE_RUN = [*OF_EVERY_RUN, COUNTERS]  # it is the one that the page shows
-FILES_OF_A_RUN = {name: stage.name for stage in OF_THE_RUN for name in (stage.result, *stage.files)} | {
+FILES_OF_A_RUN = {name: stage.name for stage in OF_THE_RUN for name in (stage.result_file, *stage.files)} | {
     name: f"tables_of_{stage.name}"
     for stage in OF_THE_RUN
     if (of_run := stage.tables_of_a_run)

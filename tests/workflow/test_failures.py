@@ -183,7 +183,7 @@ def test_a_stopped_result_is_stale_once_the_time_limit_is_raised(monkeypatch, tm
     origin = SimpleNamespace(facts={"stopped_at_s": 600.0}, files={}, specification={}, sources="s", program=None)
     monkeypatch.setattr(sources, "read_origin", lambda path: origin)
     outputs = [str(tmp_path / "timing.json")]
-    assert sources.stale_result_reason(outputs, "{}", "s", lambda path: None, limit_s)() == reason
+    assert sources.stale_result_reason(outputs, "{}", "s", lambda path: None, limit_s) == reason
 
 
 def is_alive(pid):

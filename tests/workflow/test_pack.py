@@ -5,7 +5,7 @@ import zipfile
 import pytest
 
 from profile_grid.errors import OutsideError
-from profile_grid.study.catalogue import merged_of
+from profile_grid.study.catalogue import merged_names
 from profile_grid.study.workloads import MODEL_STEPS
 from tests.workflow.conftest import CANARY, ROOT
 from tests.workflow.test_leaks import contents, leaks
@@ -39,7 +39,7 @@ def test_somebody_else_makes_the_documents_anew_from_an_archive_without_measurin
     }
     made = snakemake(ROOT, *here, "results/grid.json")
     assert made.status == 0, made.output
-    for name in ["provenance.json", *(f"{table}.parquet" for table in merged_of({MODEL_STEPS}))]:
+    for name in ["provenance.json", *(f"{table}.parquet" for table in merged_names({MODEL_STEPS}))]:
         theirs = tmp_path / "results/tables" / name
         assert theirs.read_bytes() == (finished_project / "results/tables" / name).read_bytes()
     assert (tmp_path / "results/runs/alpha_ctx8_forward/timing.json").exists()

@@ -118,7 +118,7 @@ def test_the_rules_import_nothing_heavy(fresh_checkout):
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
 def test_what_a_stage_imports_makes_it_stale_or_has_no_part_in_what_it_measures(stage):
-    module = stage.file("measure")
+    module = stage.module_path("measure")
     declared = {module, *stage.sources, "workflow/scripts/measure.py"}
     imported = {
         path

@@ -25,12 +25,12 @@ def test_a_job_asks_for_the_gpus_of_its_run_unless_it_is_in_an_allocation(has_gp
 
 def test_files_of_runs_are_those_of_the_stages_that_each_run_has():
     runs = {"one": SimpleNamespace(stages=[TIMING, CAPTURE]), "two": SimpleNamespace(stages=[TIMING])}
-    assert run_files(runs, lambda stage: stage.result) == [
+    assert run_files(runs, lambda stage: stage.result_file) == [
         "results/runs/one/timing.json", "results/runs/one/capture.json", "results/runs/two/timing.json",
     ]  # fmt: skip
 
 
 def test_tables_of_a_run_are_made_from_its_own_stage_and_those_that_it_reads():
     for stage in (stage for stage in STAGES if stage.tables_of_a_run):
-        assert inputs_of_tables(stage)[0] == stage.result
+        assert inputs_of_tables(stage)[0] == stage.result_file
         assert {f"{name}.json" for name in stage.tables_of_a_run.reads} <= set(inputs_of_tables(stage))

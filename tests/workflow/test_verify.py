@@ -31,8 +31,8 @@ def test_the_captures_of_all_ranks_stand_beside_the_results_of_which_all_is_made
     folder.mkdir(parents=True)
     for name in [*names, "status.json"]:
         (folder / name).touch()
-    stages = verify.files_of_run({"specifications": {"timing": {}, "capture": {}}})
-    verify.link_results({"runs/two_gpus": stages}, tmp_path / "results", tmp_path / "anew")
+    entry = {"run": "two_gpus", "specifications": {"timing": {}, "capture": {}}}
+    verify.link_results([entry], tmp_path / "results", tmp_path / "anew")
     assert {path.name for path in (tmp_path / "anew/runs/two_gpus").iterdir()} == set(names)
 
 
@@ -122,7 +122,7 @@ def test_a_folder_that_holds_another_grid_says_which_and_not_to_measure_this_one
 def test_a_folder_that_holds_another_plan_says_so_be_it_of_a_version_that_had_grids_without_runs(tmp_path, held, count):
     (tmp_path / "grid.json").write_text(json.dumps({"grid": "attention-sweep"} | held))
     with pytest.raises(OutsideError, match=rf"holds the grid attention-sweep \({count}\), and of the grid that these"):
-        verify.require_results([{"run": RUN, "specifications": {"timing": {}}}], tmp_path, sources={})
+        verify.require_results([{"run": RUN, "specifications": {"timing": {}}}], tmp_path, source_digests={})
 
 
 @pytest.mark.parametrize("file", ["capture.sqlite", "capture.json", "timing.json"])

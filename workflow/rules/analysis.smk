@@ -11,7 +11,7 @@ SHARED_OUTPUTS = [path for job, *_ in ANALYSIS_RULES for path in (*job.outputs, 
 # Each is requested by name, since Snakemake does not notice a deleted intermediate file. For the tables of runs, the
 # status files are enough: the input functions of their jobs notice the others.
 GRID_OUTPUTS = [
-    *paths.run_files(RUNS, lambda stage: stage.tables_of_a_run and stage.tables_of_a_run.status_file),
+    *paths.run_files(RUNS, lambda stage: stage.status_file),
     *SHARED_OUTPUTS,
     CONTENTS,
 ]
@@ -21,7 +21,7 @@ else:
     EVERYTHING = [
         "results/machine.txt",
         "results/complete.json",
-        *paths.run_files(RUNS, lambda stage: stage.result),
+        *paths.run_files(RUNS, lambda stage: stage.result_file),
         *GRID_OUTPUTS,
         *PROCESS_STEPS,
     ]
@@ -37,8 +37,8 @@ else:
         add_analysis(
             "process_steps",
             "times of all processes",
-            [f"--plan={GRID}", "--folder=results/processes", f"--processes={PROCESSES}"],
-            inputs=[GRID, *paths.further_timings(PROCESSES, RUNS)],
+            [f"--plan={GRID_PLAN}", "--folder=results/processes", f"--processes={PROCESS_COUNT}"],
+            inputs=[GRID_PLAN, *paths.further_timings(PROCESS_COUNT, RUNS)],
             outputs=PROCESS_STEPS,
         )
 FILES_OF_GRID = [CONTENTS, *RERUNS.analysis_outputs("results/runs/")]

@@ -56,7 +56,7 @@ if not PACKED:
             gpu=1,
             time_limit_s=config["time_limit_s"],
         params:
-            config=grid_part(config),
+            config=grid_settings_json(config),
         message:
             "what this machine can do"
         shell:
@@ -78,7 +78,7 @@ if not PACKED:
             device=config["device"],
             backend=config["capture"]["backend"],
             # Snakemake does not compare a parameter that depends on the output: another grid is no reason to check again
-            config=lambda wildcards, output: grid_part(config),
+            config=lambda wildcards, output: grid_settings_json(config),
         message:
             "what this machine can do"
         shell:

@@ -7,23 +7,25 @@ import atexit
 import gc
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
+from profile_grid.documents.formats import SUFFIXES
 from profile_grid.freshness.imports import remember_sources
 from profile_grid.freshness.jobs import AnalysisJob
 from profile_grid.study import catalogue
 from profile_grid.study.workloads import program_of
 from profile_grid.study.runs import (
     checked_config,
-    grid_part,
+    grid_settings_json,
     grid_plan,
     grid_runs,
     planned_rows,
-    run_to_show,
     settings_of,
-    specification,
+    shown_run_name,
+    specification_json,
 )
 from profile_grid.study.schema import ConfigError, check_keys
 from profile_grid.study.stages import CAPTURE, NOT_ASKED, STAGES, TIMING
@@ -47,30 +49,30 @@ except ConfigError as error:
 
 PLANNED_RUNS = packed_manifest(PACKED).runs if PACKED else planned_rows(config, RUNS)
 WORKLOADS = catalogue.workloads_of(PLANNED_RUNS)
-MERGED, SUMMARIES = catalogue.merged_of(WORKLOADS), catalogue.summaries_of(WORKLOADS)
-LARGE_TABLES = [name for name in MERGED if name in ("steps", "warmup_steps", *catalogue.TABLES_OF_A_RUN)]
+MERGED_NAMES, SUMMARY_NAMES = catalogue.merged_names(WORKLOADS), catalogue.summary_names(WORKLOADS)
+LARGE_TABLES = [name for name in MERGED_NAMES if name in ("steps", "warmup_steps", *catalogue.RUN_TABLE_NAMES)]
 HAS_CAPTURES = any(row[CAPTURE.status_column] != NOT_ASKED for row in PLANNED_RUNS)
 QUESTIONS = catalogue.questions_asked(PLANNED_RUNS)
 QUESTION_DOCUMENTS = [question.name for question in QUESTIONS if question.has_document]
 FIGURES = [name for question in QUESTIONS for name in question.figures]
 FORMATS = config.get("formats", ["markdown"])
-STAGE_TABLES = [stage.file("tables") for stage in STAGES if stage.has_tables]
-DECLARED_TABLES = [f"{module.replace('.', '/')}.py" for module in catalogue.MODULES_OF_TABLES]
-SPECIFICATIONS = {
-    stage.name: {name: specification(config, run, stage) for name, run in RUNS.items() if stage in run.stages}
+STAGE_TABLE_SOURCES = [stage.module_path("tables") for stage in STAGES if stage.has_tables]
+TABLE_SOURCES = [f"{module.replace('.', '/')}.py" for module in catalogue.MODULES_OF_TABLES]
+SPECIFICATIONS = {  # as JSON, by stage and run
+    stage.name: {name: specification_json(config, run, stage) for name, run in RUNS.items() if stage in run.stages}
     for stage in STAGES
 }
-PROCESSES = settings_of(config, TIMING)["processes"] if SPECIFICATIONS[TIMING.name] else 1  # that time each run
-RESOURCES = JobResources(RUNS, SPECIFICATIONS, config["device"] != "cpu", in_allocation())
+PROCESS_COUNT = settings_of(config, TIMING)["processes"] if SPECIFICATIONS[TIMING.name] else 1  # that time each run
+RESOURCES = JobResources(RUNS, SPECIFICATIONS, has_gpus=config["device"] != "cpu", in_allocation=in_allocation())
 prepare_job_environment(ROOT)
 atexit.register(gc.freeze)  # else Python looks at all objects once more at its end
 if ROOT == Path(workflow.basedir):  # else it may be a module, whose onstart is never called
     gc.disable()  # planning makes millions of objects and drops none, and collecting takes a sixth of its time
 RERUNS = Reruns(workflow, ROOT)
-GRID, PROVENANCE = "results/grid.json", "results/tables/provenance.json"
-SHOWN_RUN = run_to_show(RUNS)
-TIMELINE = ["results/page/timeline.csv", "results/page/timeline.parquet"] if HAS_CAPTURES else []
-TRACE = ["results/page/trace.json.gz"] if HAS_CAPTURES else []
+GRID_PLAN, PROVENANCE = "results/grid.json", "results/tables/provenance.json"
+SHOWN_RUN = shown_run_name(RUNS)
+TIMELINE, TRACE = "results/page/timeline.parquet", "results/page/trace.json.gz"
+TIMELINE_FILES = ["results/page/timeline.csv", TIMELINE, TRACE] if HAS_CAPTURES else []
 SOURCE_DIGESTS = measurement_digests(ROOT, config)
 SCRIPT_RUNNER = "workflow/scripts/__main__.py"
 FIRST_PRIORITY = 10_000  # of what goes before all measurements, whose priority is their estimated time in seconds
@@ -80,29 +82,29 @@ wildcard_constraints:
     run="[A-Za-z0-9][A-Za-z0-9._-]*",
 
 
-def add_measurement(stage, job, folder, specification):
-    """Adds the job that measures a stage of a run into a folder."""
-    outputs = [f"{folder}/{name}" for name in (stage.result, *stage.files)]
-    sources, limit_s = SOURCE_DIGESTS[stage.name], config["time_limit_s"]
-    reason = stale_result_reason(outputs, specification, sources, RERUNS.digest_of, limit_s)
-    RERUNS.add_measurement(job, outputs, reason)
+def add_measurement(stage, job_name, folder, specification_text):
+    """Adds the job that measures a stage of a run into a folder, by its specification as JSON."""
+    outputs = [f"{folder}/{name}" for name in (stage.result_file, *stage.files)]
+    sources_digest, time_limit_s = SOURCE_DIGESTS[stage.name], config["time_limit_s"]
+    reason = partial(stale_result_reason, outputs, specification_text, sources_digest, RERUNS.digest_of, time_limit_s)
+    RERUNS.add_measurement(job_name, outputs, reason)
 
 
-def add_tables_of_run(stage, run):
+def add_tables_of_run(stage, run_name):
     """Adds the job that makes the tables of a run from the result of a stage."""
-    tables, folder = stage.tables_of_a_run, f"results/runs/{run}"
-    own_rules = json.dumps({key: config.get(key, []) for key in tables.rule_keys})
+    tables, folder = stage.tables_of_a_run, f"results/runs/{run_name}"
+    custom_rules = json.dumps({key: config.get(key, []) for key in tables.rule_keys})
     RERUNS.add_analysis(
         AnalysisJob(
-            f"tables_of_{stage.name} {run}",
-            programs=(SCRIPT_RUNNER, "workflow/scripts/run_tables.py", stage.file("tables")),
+            f"tables_of_{stage.name} {run_name}",
+            programs=(SCRIPT_RUNNER, "workflow/scripts/run_tables.py", stage.module_path("tables")),
             patterns=tables.sources,
             command=(
                 "workflow.scripts",
                 "run_tables",
                 f"--stage={stage.name}",
                 f"--folder={folder}",
-                f"--own-rules={own_rules}",
+                f"--own-rules={custom_rules}",
             ),
             inputs=tuple(f"{folder}/{name}" for name in paths.inputs_of_tables(stage)),
             outputs=tuple(f"{folder}/{name}" for name in (tables.status_file, *tables.files)),
@@ -165,5 +167,5 @@ for run_name, run in RUNS.items():
 
 
 def specification_of(stage):
-    """The specification of a job of this stage, by wildcards."""
+    """A function of wildcards: the specification of a job of this stage, as JSON."""
     return lambda wildcards: SPECIFICATIONS[stage.name][wildcards.run]

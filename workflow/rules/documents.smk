@@ -10,16 +10,15 @@ table_documents  tables -> results/tables/FORMAT/*: every table for a write-up
 The documents are made in one process, and so are the figures: one takes a tenth of the time that the imports take.
 """
 
-SUFFIX = {"markdown": "md", "latex": "tex", "typst": "typ"}
-EVERY_TABLE = paths.parquet_files([*MERGED, *SUMMARIES])
+EVERY_TABLE = paths.table_files([*MERGED_NAMES, *SUMMARY_NAMES], ["parquet"])
 
 add_analysis(
     "summaries",
     "the tables that answer the questions",
     ["--tables=results/tables"],
     programs=question_files(ROOT, "table"),
-    inputs=paths.parquet_files(MERGED),
-    outputs=paths.table_files(SUMMARIES),
+    inputs=paths.table_files(MERGED_NAMES, ["parquet"]),
+    outputs=paths.table_files(SUMMARY_NAMES),
 )
 add_analysis(
     "answers",
@@ -34,9 +33,11 @@ add_analysis(
         "profile_grid/documents/templates/short_names.md.j2",
         "profile_grid/questions/*/definitions.md.j2",
     ),
-    inputs=[*paths.parquet_files(["runs", *SUMMARIES]), PROVENANCE],
+    inputs=[*paths.table_files(["runs", *SUMMARY_NAMES], ["parquet"]), PROVENANCE],
     outputs=[
-        f"results/answers/{name}.{SUFFIX[style]}" for name in ["answers", *QUESTION_DOCUMENTS] for style in FORMATS
+        f"results/answers/{name}{SUFFIXES[file_format]}"
+        for name in ["answers", *QUESTION_DOCUMENTS]
+        for file_format in FORMATS
     ],
 )
 add_analysis(
@@ -53,19 +54,19 @@ add_analysis(
     "page",
     "the page",
     ["--tables=results/tables", "--figures=results/figures", "--output=results/report.html"]
-    + ([f"--timeline={TIMELINE[1]}", "--trace=page/trace.json.gz"] if HAS_CAPTURES else []),
-    programs=[*question_files(ROOT, "*"), *DECLARED_TABLES],
+    + ([f"--timeline={TIMELINE}", "--trace=page/trace.json.gz"] if HAS_CAPTURES else []),
+    programs=[*question_files(ROOT, "*"), *TABLE_SOURCES],
     patterns=tuple(
         f"{package}/page/*.{suffix}" for package in ("kernel_tables", "profile_grid") for suffix in ("css", "js", "j2")
     ),
-    inputs=[*EVERY_TABLE, *(f"results/figures/{figure}.png" for figure in FIGURES), PROVENANCE, *TIMELINE, *TRACE],
+    inputs=[*EVERY_TABLE, *(f"results/figures/{figure}.png" for figure in FIGURES), PROVENANCE, *TIMELINE_FILES],
     outputs=["results/report.html"],
 )
 add_analysis(
     "dictionary",
     "the data dictionary",
     ["--tables=results/tables", "--output=results/tables/README.md"],
-    programs=DECLARED_TABLES,
+    programs=TABLE_SOURCES,
     inputs=EVERY_TABLE,
     outputs=["results/tables/README.md"],
 )
@@ -73,7 +74,7 @@ add_analysis(
     "table_documents",
     "the tables for a write-up",
     ["--tables=results/tables", "--output=results/tables", "--formats", *FORMATS],
-    programs=DECLARED_TABLES,
+    programs=TABLE_SOURCES,
     patterns=("profile_grid/documents/templates/print.lua",),
     inputs=EVERY_TABLE,
     folders=tuple(f"results/tables/{name}" for name in FORMATS),

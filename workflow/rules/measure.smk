@@ -18,9 +18,9 @@ for stage in STAGES:
         name:
             stage.name
         input:
-            RERUNS.inputs(f"results/runs/{{run}}/{stage.result}"),
+            RERUNS.inputs(f"results/runs/{{run}}/{stage.result_file}"),
         output:
-            result=f"results/runs/{{run}}/{stage.result}",
+            result=f"results/runs/{{run}}/{stage.result_file}",
             files=[f"results/runs/{{run}}/{name}" for name in stage.files],
         log:
             f"logs/{{run}}/{stage.name}.log",

@@ -7,7 +7,7 @@ add_analysis(
     "read_packed",
     f"reading {PACKED}",
     [f"--archive={PACKED}", "--results=results", f"--marker={MARKER}"],
-    programs=DECLARED_TABLES,
+    programs=TABLE_SOURCES,
     inputs=[PACKED],
-    outputs=[*paths.table_files(MERGED), PROVENANCE, *TIMELINE, *TRACE, GRID],
+    outputs=[*paths.table_files(MERGED_NAMES), PROVENANCE, *TIMELINE_FILES, GRID_PLAN],
 )

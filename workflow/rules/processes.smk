@@ -10,12 +10,12 @@ up or slows down does it for all alike. process_steps (analysis.smk) collects th
 # Only the first process measures the accuracy.
 FURTHER_CONFIG = config | {TIMING.name: config.get(TIMING.name, {}) | {"accuracy": False}}
 FURTHER_SPECIFICATIONS = {
-    name: specification(FURTHER_CONFIG, run, TIMING) for name, run in RUNS.items() if TIMING in run.stages
+    name: specification_json(FURTHER_CONFIG, run, TIMING) for name, run in RUNS.items() if TIMING in run.stages
 }
-PROCESS_STEPS = ["results/processes/steps.csv", "results/processes/steps.parquet"] if PROCESSES > 1 else []
+PROCESS_STEPS = ["results/processes/steps.csv", "results/processes/steps.parquet"] if PROCESS_COUNT > 1 else []
 
 
-for number in range(2, PROCESSES + 1):
+for number in range(2, PROCESS_COUNT + 1):
     for run_name in FURTHER_SPECIFICATIONS:
         add_measurement(
             TIMING,

@@ -16,17 +16,17 @@ for stage in STAGES:
             f"tables_of_{stage.name}"
         input:
             RERUNS.inputs(
-                f"results/runs/{{run}}/{stage.tables_of_a_run.status_file}",
+                f"results/runs/{{run}}/{stage.status_file}",
                 # It does not read them: they connect all stages of a run, which then form one job on one node.
                 after=lambda wildcards, workload=stage.workload: [
-                    f"results/runs/{wildcards.run}/{other.result}"
+                    f"results/runs/{wildcards.run}/{other.result_file}"
                     for other in STAGES
                     if other.of_every_run and other.workload is workload
                 ],
             ),
         output:
             # RERUNS notices if tables next to it are missing; as outputs here they would cost an eighth of planning.
-            status=f"results/runs/{{run}}/{stage.tables_of_a_run.status_file}",
+            status=f"results/runs/{{run}}/{stage.status_file}",
         log:
             f"logs/{{run}}/tables_of_{stage.name}.log",
         priority: FIRST_PRIORITY
@@ -35,7 +35,7 @@ for stage in STAGES:
         conda:
             "../../envs/analysis.yaml"
         params:
-            recipe=RERUNS.recipe(f"results/runs/{{run}}/{stage.tables_of_a_run.status_file}"),
+            recipe=RERUNS.recipe(f"results/runs/{{run}}/{stage.status_file}"),
         message:
             f"tables of {{wildcards.run}} from its {stage.name}"
         shell:
@@ -45,25 +45,29 @@ for stage in STAGES:
 add_analysis(
     "plan",
     "plan of the grid",
-    [f"--config={grid_part(config)}", f"--output={GRID}"],
-    outputs=[GRID],
+    [f"--config={grid_settings_json(config)}", f"--output={GRID_PLAN}"],
+    outputs=[GRID_PLAN],
     priority=FIRST_PRIORITY,
 )
 add_analysis(
     "merge",
     "merging the runs",
     [
-        f"--plan={GRID}",
+        f"--plan={GRID_PLAN}",
         "--runs=results/runs",
         "--output=results/tables",
         f"--sources={json.dumps({stage: SOURCE_DIGESTS[stage] for stage, runs in SPECIFICATIONS.items() if runs})}",
-        f"--processes={PROCESSES}",
+        f"--processes={PROCESS_COUNT}",
     ],
-    programs=STAGE_TABLES,
+    programs=STAGE_TABLE_SOURCES,
     # the largest sizes that fit are measured by bisection, on request
-    inputs=[GRID, *paths.further_timings(PROCESSES, RUNS), *sorted(map(str, Path("results/largest").glob("*.json")))],
-    runs_plan=GRID,
-    outputs=[*paths.table_files(MERGED), PROVENANCE],
+    inputs=[
+        GRID_PLAN,
+        *paths.further_timings(PROCESS_COUNT, RUNS),
+        *sorted(map(str, Path("results/largest").glob("*.json"))),
+    ],
+    runs_plan=GRID_PLAN,
+    outputs=[*paths.table_files(MERGED_NAMES), PROVENANCE],
     entries=grid_plan(config)["runs"],
 )
 if HAS_CAPTURES:
@@ -74,11 +78,11 @@ if HAS_CAPTURES:
             f"--run={SHOWN_RUN}",
             f"--folder=results/runs/{SHOWN_RUN}",
             f"--kernel-classes={json.dumps(config.get('kernel_classes', []))}",
-            f"--output={TIMELINE[1]}",
-            f"--trace={TRACE[0]}",
+            f"--output={TIMELINE}",
+            f"--trace={TRACE}",
         ],
         patterns=("kernel_tables/kernel_classes/*.toml",),
         inputs=[f"results/runs/{SHOWN_RUN}/{name}" for name in ("capture.json", "capture.sqlite", "status.json")],
-        outputs=[*TIMELINE, *TRACE],
+        outputs=TIMELINE_FILES,
         priority=FIRST_PRIORITY,
     )

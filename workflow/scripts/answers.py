@@ -13,7 +13,6 @@ def main(*, tables: Path, output: Path, documents: list[str] | None = None, form
     """Writes the documents of these names, by default all, in Markdown and in other `formats`."""
     on_disk = TablesOnDisk(tables, declared=declared_tables())
     provenance = json.loads((tables / "provenance.json").read_text())
-    for names in [[name] for name in documents] if documents else [None]:
-        for name, markdown in make_documents(on_disk, on_disk["runs"], provenance, names).items():
-            for style in dict.fromkeys(["markdown", *(formats or [])]):
-                write_text(output / f"{name}{SUFFIXES[style]}", document_in(style, markdown))
+    for name, markdown in make_documents(on_disk, on_disk["runs"], provenance, documents).items():
+        for file_format in dict.fromkeys(["markdown", *(formats or [])]):
+            write_text(output / f"{name}{SUFFIXES[file_format]}", document_in(file_format, markdown))

@@ -31,7 +31,7 @@ def main(
 ) -> None:
     """Compares the results in the folder `after` with those of the same grid in `before`, or with those of its runs at
     the default of the dimension that `varies`."""
-    cells = outputs.write_comparison(*sides(before, after, varies), output)["cells"]
+    cells = outputs.write_comparison(*sides_of_comparison(before, after, varies), output)["cells"]
     print(f"{' '.join(document.summary(cells)[:2])} See {output / 'comparison.md'}")
     failing = cells[cells["verdict"].isin(FAIL_ON[fail_on])]
     if len(failing):
@@ -39,7 +39,7 @@ def main(
         raise FailingVerdict(f"{len(failing)} of {len(cells)} runs are {fail_on}: {runs}")
 
 
-def sides(before: str, after: str, varies: str) -> tuple[Results, Results]:
+def sides_of_comparison(before: str, after: str, varies: str) -> tuple[Results, Results]:
     """(before, after): the sides that the options name. Raises OutsideError if one is missing or has no results."""
     if not after or bool(before) == bool(varies):
         raise OutsideError(

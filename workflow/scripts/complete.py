@@ -21,7 +21,7 @@ def main(*, runs: Path, output: Path) -> None:
         count = len({row["run"] for row, _ in incomplete})
         lines = [f"{count} of {len(rows)} runs are incomplete; the documents say which numbers are missing:"]
         lines += [f"  {row['run']}: {row['reason']} (logs/{row['run']}/{stage.name}.log)" for row, stage in incomplete]
-        files = " ".join(f"results/runs/{row['run']}/{stage.result}" for row, stage in incomplete)
+        files = " ".join(f"results/runs/{row['run']}/{stage.result_file}" for row, stage in incomplete)
         lines.append(f"once the cause is fixed: snakemake --cores 1 all --forcerun {files}")
         sys.exit("\n".join(lines))
     statuses = Counter(map(last_status, rows))

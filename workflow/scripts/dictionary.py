@@ -4,7 +4,7 @@ from pathlib import Path
 
 from profile_grid.documents.dictionary import data_package, dictionary
 from profile_grid.files import write_json, write_text
-from profile_grid.study.catalogue import tables_of
+from profile_grid.study.catalogue import table_names_of
 from profile_grid.tables.on_disk import TablesOnDisk, declared_tables
 
 
@@ -13,7 +13,7 @@ def main(*, tables: Path | None = None, output: Path, schema: Path | None = None
     folder `tables` must agree with it."""
     if tables:
         on_disk = TablesOnDisk(tables)
-        for name in tables_of(on_disk["runs"].to_dict("records")):
+        for name in table_names_of(on_disk["runs"].to_dict("records")):
             declared_tables()[name].check(on_disk[name])
     write_text(output, dictionary())
     if schema:

@@ -48,7 +48,7 @@ def examine(plan: dict, workload: Workload, runs: Path, time_limit_s: float) -> 
         host = this_host(runs)
         trial = getattr(import_module(module), function)(plan, host, measurements, Path(scratch), time_limit_s, leases)
     device_name, precisions = trial.machine and trial.machine["device_name"], {run["precision"] for run in plan["runs"]}
-    pace = estimates.measured_pace(runs, trial.seconds, device_name, precisions, workload)
+    pace = estimates.expected_pace(runs, trial.seconds, device_name, precisions, workload)
     return report(host, trial, plan, measurements, pace)
 
 

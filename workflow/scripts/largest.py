@@ -22,7 +22,7 @@ from profile_grid.quantities import GIBIBYTE, memory
 from profile_grid.study.stages import TIMING
 from workflow.command import run_command
 
-MULTIPLES = dict(zip(FITTED, (64, 1), strict=True))
+MULTIPLES = dict(zip(FITTED, (64, 1), strict=True))  # of tokens, of sequences: only these are tried
 
 
 def command_parser() -> argparse.ArgumentParser:
@@ -47,12 +47,12 @@ def main() -> None:
     say(f"{arguments.run}: largest {arguments.dimension} that fits is {result['largest']}; by the shapes {predicted}")
 
 
-def entry_of(plan: Path, run: str) -> dict:
+def entry_of(plan_path: Path, run: str) -> dict:
     """The run's entry in the plan of the grid; raises OutsideError without one that is timed."""
-    if not plan.exists():
-        raise OutsideError(f"{plan} is missing; make it: snakemake --cores 1 {plan}")
-    runs = json.loads(plan.read_text())["runs"]
-    entries = {entry["run"]: entry for entry in runs if TIMING.name in entry["specifications"]}
+    if not plan_path.exists():
+        raise OutsideError(f"{plan_path} is missing; make it: snakemake --cores 1 {plan_path}")
+    planned = json.loads(plan_path.read_text())["runs"]
+    entries = {entry["run"]: entry for entry in planned if TIMING.name in entry["specifications"]}
     if run not in entries:
         raise OutsideError(f"--run: {run!r} is not a run of a model in the grid; runs: {', '.join(list(entries)[:5])}")
     return entries[run]

@@ -14,7 +14,7 @@ from typing import Literal
 from cs336_model.nvidia_smi import nvml
 from cs336_model.program.without_times import STOPPED
 from profile_grid.checkout import git_state
-from profile_grid.files import remove_leftovers, write_json
+from profile_grid.files import remove_earlier_outputs, write_json
 from profile_grid.freshness.environment import variables_record
 from profile_grid.freshness.versions import host_record
 from profile_grid.host.gpu_check import notes_before
@@ -23,27 +23,27 @@ from profile_grid.host.leases.lease_server import Leases, leases_for
 from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.ranks import existing_rank_files, rank_count
 from profile_grid.host.progress import ProgressLine, say, say_notes
-from profile_grid.results.capture_identity import identity
+from profile_grid.results.capture_identity import file_identity
 from profile_grid.results.results import FORMAT, OUT_OF_MEMORY, STOPPED_AT_S
 from profile_grid.study.stage import Stage
-from profile_grid.study.stages import BY_NAME
+from profile_grid.study.stages import STAGE_BY_NAME
 
 
 def main(
-    *, stage: Literal[*BY_NAME], specification: dict, sources: str, output: Path, log: Path, time_limit_s: float
+    *, stage: Literal[*STAGE_BY_NAME], specification: dict, sources: str, output: Path, log: Path, time_limit_s: float
 ) -> None:
     """Measures a stage by its specification (profile_grid.study.runs), and writes the JSON `output` and the stage's
     other files into its folder. `sources` is the digest of the code whose change makes the result stale. What the
     program prints is appended to `log`."""
-    declared_stage, folder, prefix = BY_NAME[stage], output.parent, f".{stage}-"
+    declared_stage, folder, prefix = STAGE_BY_NAME[stage], output.parent, f".{stage}-"
     folder.mkdir(parents=True, exist_ok=True)
     names = (*declared_stage.files, *declared_stage.optional_files)
-    rank_files = existing_rank_files(folder, *names)
-    remove_leftovers(*(folder / name for name in (declared_stage.result, *names)), *rank_files, scratch=prefix)
+    earlier = [folder / name for name in (declared_stage.result_file, *names)]
+    remove_earlier_outputs(*earlier, *existing_rank_files(folder, *names), scratch_prefix=prefix)
     # files of a stage are moved into place: on the same file system, that is a rename and no copy
     with tempfile.TemporaryDirectory(dir=folder if declared_stage.files else None, prefix=prefix) as scratch:
         result = run_stage(declared_stage, Job(specification, folder, Path(scratch), log, time_limit_s, Leases()))
-    files = {path.name: identity(path) for path in existing_rank_files(folder, *declared_stage.files)}
+    files = {path.name: file_identity(path) for path in existing_rank_files(folder, *declared_stage.files)}
     environment = variables_record(os.environ, specification["environment"]) | host_record()
     origin = {"environment": environment, "sources": sources, "git": git_state()}
     write_json(output, result | {"files": files} | origin)
@@ -53,7 +53,7 @@ def run_stage(stage: Stage, job: Job) -> dict:
     """The stage's result, without its files and origin. The job gets its leases here: of GPUs, or without them of the
     host. If memory ran out next to a measurement that was ending, it measures once more. ProgramFailed on a crash."""
     measure, program = stage.load("measure").measure, job.program
-    progress_line = ProgressLine(stage.name, program["run"], job.folder / stage.result)
+    progress_line = ProgressLine(stage.name, program["run"], job.folder / stage.result_file)
     notes, started = [], time.monotonic()
 
     def begin(lease: Lease) -> None:

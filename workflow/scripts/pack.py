@@ -8,14 +8,14 @@ import pandas as pd
 import kernel_tables
 from profile_grid import errors, quantities
 from profile_grid.sharing.archive import RUN_COLUMNS, is_capture, write_archive
-from profile_grid.study.catalogue import tables_of
+from profile_grid.study.catalogue import table_names_of
 
 
 def main(*, results: Path, output: Path, captures: bool = False) -> None:
     require(results, ["grid.json", "tables/runs.parquet"])
     plan = json.loads((results / "grid.json").read_text())
     runs = facts_of_runs(results)
-    tables = [f"tables/{name}.parquet" for name in tables_of(runs)]
+    tables = [f"tables/{name}.parquet" for name in table_names_of(runs)]
     require(results, ["tables/provenance.json", *tables, "report.html"])
     manifest = write_archive(
         results, output, captures=captures, version=kernel_tables.__version__, grid=plan["grid"], runs=runs,

@@ -20,17 +20,18 @@ COLUMNS = [*dimensions.LEADING, "process", "phase", "step", "ms"]
 
 
 def main(*, plan: Path, folder: Path, processes: int) -> None:
-    runs = json.loads(plan.read_text())["runs"]
-    rows = [row for number in range(2, processes + 1) for run in runs for row in step_rows(folder, number, run)]
+    entries = json.loads(plan.read_text())["runs"]
+    rounds = ((number, entry) for number in range(2, processes + 1) for entry in entries)
+    rows = [row for number, entry in rounds for row in step_rows(folder, number, entry)]
     write_table(folder / "steps.csv", pd.DataFrame(rows, columns=COLUMNS))
 
 
-def step_rows(folder: Path, number: int, run: dict) -> Iterator[dict]:
-    """The rows of one process of a run; none unless it is complete. Raises BadResult."""
-    result = read_result(folder / str(number) / run["run"] / stages.TIMING.result)
+def step_rows(folder: Path, number: int, entry: dict) -> Iterator[dict]:
+    """The rows of one process of a run of the plan; none unless it is complete. Raises BadResult."""
+    result = read_result(folder / str(number) / entry["run"] / stages.TIMING.result_file)
     if result.status != COMPLETE:
         return
-    leading = {key: run[key] for key in dimensions.LEADING}
+    leading = {key: entry[key] for key in dimensions.LEADING}
     for phase, times_s in times_by_phase(result.program).items():
         for step, time_s in enumerate(times_s):
             yield leading | {"process": number, "phase": phase, "step": step, "ms": time_s * 1e3}

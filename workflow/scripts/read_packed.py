@@ -26,12 +26,13 @@ def main(*, archive: Path, results: Path, marker: str) -> None:
 def require_tables(folder: Path, archive: Path, manifest: Manifest) -> None:
     """Raises BadArchive if tables would fill the memory, OutsideError if a merged one is missing or of another
     version."""
-    merged = catalogue.merged_of(catalogue.workloads_of(manifest.runs))
-    needed = [f"tables/{name}.parquet" for name in merged]
-    sources = [name for name in manifest.files if name.endswith(".parquet") and is_source(name)]
+    merged_files = {
+        f"tables/{name}.parquet": name for name in catalogue.merged_names(catalogue.workloads_of(manifest.runs))
+    }
+    source_files = [name for name in manifest.files if name.endswith(".parquet") and is_source(name)]
     try:
-        columns = read_columns(folder, list(dict.fromkeys([*needed, *sources])))
-        for name, file in zip(merged, needed, strict=True):
+        columns = read_columns(folder, list(dict.fromkeys([*merged_files, *source_files])))
+        for file, name in merged_files.items():
             declared_tables()[name].check_names(columns[file])
     except TooLarge as error:
         raise BadArchive(archive, str(error)) from error

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from profile_grid.files import write_json, write_table, write_text
 from profile_grid.results.results import read_result
-from profile_grid.study.stages import BY_NAME
+from profile_grid.study.stages import STAGE_BY_NAME
 
 
 def main(*, stage: str, folder: Path, own_rules: dict) -> None:
     """Makes the tables in the run's folder; `own_rules` are the custom rules of config.yaml by their key."""
-    declared_stage = BY_NAME[stage]
+    declared_stage = STAGE_BY_NAME[stage]
     declared_tables, module = declared_stage.tables_of_a_run, declared_stage.load("tables")
-    result = read_result(folder / declared_stage.result)
+    result = read_result(folder / declared_stage.result_file)
     status, tables = module.run_tables(result, folder, *(own_rules[key] for key in declared_tables.rule_keys))
     for table_spec in module.TABLES:
         if table_spec.name in declared_tables.names:

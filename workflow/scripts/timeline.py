@@ -22,7 +22,7 @@ def main(*, run: str, folder: Path, output: Path, trace: Path, kernel_classes: l
         with replacing(trace) as partial:
             partial.write_bytes(gzip.compress(b'{"traceEvents": []}'))
         return
-    captures = files_of(read_result(folder / CAPTURE.result))
+    captures = files_of(read_result(folder / CAPTURE.result_file))
     with ExitStack() as stack:
         traces = [stack.enter_context(Trace(folder / name, kernel_classes)) for name in captures]
         write_table(output, timeline(traces, run))

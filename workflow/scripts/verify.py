@@ -25,7 +25,7 @@ from profile_grid.merging.merge import LARGEST
 from profile_grid.results.load_runs import require_fresh
 from profile_grid.results.results import read_result
 from profile_grid.study.runs import grid_plan
-from profile_grid.study.stages import BY_NAME, CAPTURE
+from profile_grid.study.stages import CAPTURE, STAGE_BY_NAME
 
 MAX_CHARS = 120  # characters of a line or value in a message
 ROOT = Path(__file__).parents[2]
@@ -33,75 +33,11 @@ ANALYSIS_RULE = "analysis"  # which requests all that is made from results
 MAX_FORCED = 20  # files in a proposed command
 
 
-def file_difference(expected_path: Path, path: Path) -> str | None:
-    """One line on what differs in the file at `path` from a file that was just made; None if nothing differs."""
-    if not path.exists():
-        return f"{path} is missing"
-    if expected_path.suffix == ".parquet":
-        return parquet_difference(pd.read_parquet(expected_path), path)
-    expected, actual = _content(expected_path), _content(path)
-    if expected == actual:
-        return None
-    try:
-        return text_difference(expected.decode(), actual.decode(), path)
-    except UnicodeDecodeError:
-        return f"{path}: its {len(actual)} bytes are not the {len(expected)} that should be there"
-
-
-def text_difference(expected: str, actual: str, path: Path) -> str:
-    """The number of lines that differ, and the first of them."""
-    pairs = enumerate(zip_longest(expected.split("\n"), actual.split("\n")), start=1)
-    differing = [(number, *pair) for number, pair in pairs if pair[0] != pair[1]]
-    number, wanted, line = differing[0]
-    return f"{path}: {len(differing)} line(s) differ; line {number} is {_shown(line)} and should be {_shown(wanted)}"
-
-
-def parquet_difference(expected: pd.DataFrame, path: Path) -> str | None:
-    """The columns that differ, and the first value that does; None if nothing differs."""
-    try:
-        actual = pd.read_parquet(path)
-    except (OSError, ValueError) as error:  # Arrow's errors are of either kind
-        return f"{path} cannot be read ({str(error).splitlines()[0]})"
-    if list(expected.columns) != list(actual.columns) or len(expected) != len(actual):
-        return f"{path}: {_shape(actual)}, and {_shape(expected)} should be there"
-    differing = [column for column in expected if not expected[column].equals(actual[column])]
-    if not differing:
-        return None
-    return f"{path}: column(s) {', '.join(differing)} differ; {_first_value(expected, actual, differing[0])}"
-
-
-def _first_value(expected: pd.DataFrame, actual: pd.DataFrame, column: str) -> str:
-    wanted, values = expected[column].astype(str), actual[column].astype(str)
-    row = next((row for row in range(len(values)) if wanted[row] != values[row]), None)
-    if row is None:
-        return f"{column} is {actual[column].dtype} and should be {expected[column].dtype}"
-    return f"row {row} of {column} is {values[row][:MAX_CHARS]} and should be {wanted[row][:MAX_CHARS]}"
-
-
-def _content(path: Path) -> bytes:
-    """The bytes of a file, unpacked if it is packed, since packing stores its time."""
-    if path.suffix != ".gz":
-        return path.read_bytes()
-    try:
-        return gzip.decompress(path.read_bytes())
-    except (OSError, EOFError):
-        return b""
-
-
-def _shape(table: pd.DataFrame) -> str:
-    return f"{len(table)} rows of {len(table.columns)} columns"
-
-
-def _shown(line: str | None) -> str:
-    return "not there" if line is None else repr(line[:MAX_CHARS])
-
-
 def main(*, config: dict, sources: dict, results: Path, cores: int = 1) -> None:
-    plan = grid_plan(config)["runs"]
-    require_results(plan, results, sources)
-    measured = {f"runs/{entry['run']}": files_of_run(entry) for entry in plan}
+    entries = grid_plan(config)["runs"]
+    require_results(entries, results, sources)
     with tempfile.TemporaryDirectory() as scratch:
-        link_results(measured, results, Path(scratch, "results"))
+        link_results(entries, results, Path(scratch, "results"))
         make_again(config, Path(scratch), cores)
         count, lines = differences(Path(scratch, "results"), results)
     print("".join(f"{line}\n" for line in lines.values()), end="")
@@ -111,55 +47,55 @@ def main(*, config: dict, sources: dict, results: Path, cores: int = 1) -> None:
             f"{len(lines)} of {count} files are not what the results give; make them again:"
             f" snakemake --cores 1 all --forcerun {' '.join(forced)}"
         )
-    print(f"{count} files, made from the results of {len(measured)} runs, are what these give")
+    print(f"{count} files, made from the results of {len(entries)} runs, are what these give")
 
 
-def require_results(plan: list[dict], results: Path, sources: dict[str, str]) -> None:
-    """Raises OutsideError if a result is missing, unusable or stale."""
-    missing = [entry["run"] for entry in plan if not is_measured(entry, results / "runs" / entry["run"])]
-    if missing and (other := other_runs(plan, results)):
+def require_results(entries: list[dict], results: Path, source_digests: dict[str, str]) -> None:
+    """Raises OutsideError if a result of these runs of the plan is missing, unusable or stale."""
+    missing = [entry["run"] for entry in entries if not is_measured(entry, results / "runs" / entry["run"])]
+    if missing and (other := other_runs(entries, results)):
         raise errors.OutsideError(
-            f"{results}/ holds {other}, and of the grid that these settings name {len(missing)} of {len(plan)} runs are"
-            " not there; give the settings that were measured: snakemake verify --config grid=NAME, or --configfile"
+            f"{results}/ holds {other}, and of the grid that these settings name {len(missing)} of {len(entries)} runs"
+            " are not there; give the settings that were measured: snakemake verify --config grid=NAME, or --configfile"
         )
     if missing:
         raise errors.OutsideError(
-            f"{len(missing)} of {len(plan)} runs have no results to verify: {', '.join(missing[:5])}; to measure them:"
-            " snakemake --cores 1 all"
+            f"{len(missing)} of {len(entries)} runs have no results to verify: {', '.join(missing[:5])}; to measure"
+            " them: snakemake --cores 1 all"
         )
-    for entry in plan:
-        require_fresh(entry, results / "runs" / entry["run"], sources)
+    for entry in entries:
+        require_fresh(entry, results / "runs" / entry["run"], source_digests)
 
 
-def other_runs(plan: list[dict], results: Path) -> str | None:
-    """A message on the runs in the folder's own plan if they differ from this plan; None if they agree or are
-    unknown."""
+def other_runs(entries: list[dict], results: Path) -> str | None:
+    """A message on the runs in the folder's own plan if they are others; None if they agree or are unknown."""
     try:
-        present = json.loads((results / PLAN).read_text())
+        plan = json.loads((results / PLAN).read_text())
     except (FileNotFoundError, ValueError):
         return None
-    runs = present.get("runs", ())  # an earlier version had grids without runs
-    same = {entry["run"] for entry in runs} == {entry["run"] for entry in plan}
-    return None if same else f"the grid {visible(present['grid'])} ({quantities.counted(len(runs), 'run')})"
+    planned = plan.get("runs", ())  # an earlier version had grids without runs
+    same = {entry["run"] for entry in planned} == {entry["run"] for entry in entries}
+    return None if same else f"the grid {visible(plan['grid'])} ({quantities.counted(len(planned), 'run')})"
 
 
 def is_measured(entry: dict, folder: Path) -> bool:
     """Whether a run has the results of all its stages."""
-    return all((folder / BY_NAME[name].result).exists() for name in entry["specifications"])
+    return all((folder / STAGE_BY_NAME[name].result_file).exists() for name in entry["specifications"])
 
 
 def files_of_run(entry: dict) -> list[str]:
     """The files that the stages of a run write, or may write."""
-    stages = [BY_NAME[name] for name in entry["specifications"]]
-    return [name for stage in stages for name in (stage.result, *stage.files, *stage.optional_files)]
+    stages = [STAGE_BY_NAME[name] for name in entry["specifications"]]
+    return [name for stage in stages for name in (stage.result_file, *stage.files, *stage.optional_files)]
 
 
-def link_results(measured: dict[str, list[str]], results: Path, scratch: Path) -> None:
-    """Creates links to all results in the same places below `scratch`."""
-    for folder, names in measured.items():
-        (scratch / folder).mkdir(parents=True)
-        for path in existing_rank_files(results / folder, *names):
-            (scratch / folder / path.name).symlink_to(path.absolute())
+def link_results(entries: list[dict], results: Path, scratch: Path) -> None:
+    """Creates links to the results of these runs, and to those of searches, in the same places below `scratch`."""
+    for entry in entries:
+        folder = scratch / "runs" / entry["run"]
+        folder.mkdir(parents=True)
+        for path in existing_rank_files(results / "runs" / entry["run"], *files_of_run(entry)):
+            (folder / path.name).symlink_to(path.absolute())
     if (largest := results / LARGEST).exists():
         (scratch / LARGEST).symlink_to(largest.absolute())
 
@@ -194,5 +130,68 @@ def is_comparable(path: Path, copy: Path) -> bool:
     run = next((parent for parent in path.parents if parent.parent == copy / "runs"), None)
     if run is None or str(path.relative_to(run)) not in texts:
         return True
-    capture = read_result(run / CAPTURE.result)
+    capture = read_result(run / CAPTURE.result_file)
     return capture.facts["backend"] != "nsys" or capture.facts["nsys"] == nsys.version()
+
+
+def file_difference(expected_path: Path, path: Path) -> str | None:
+    """One line on what differs in the file at `path` from a file that was just made; None if nothing differs."""
+    if not path.exists():
+        return f"{path} is missing"
+    if expected_path.suffix == ".parquet":
+        return parquet_difference(pd.read_parquet(expected_path), path)
+    expected, actual = _content(expected_path), _content(path)
+    if expected == actual:
+        return None
+    try:
+        return text_difference(expected.decode(), actual.decode(), path)
+    except UnicodeDecodeError:
+        return f"{path}: its {len(actual)} bytes are not the {len(expected)} that should be there"
+
+
+def text_difference(expected: str, actual: str, path: Path) -> str:
+    """The number of lines that differ, and the first of them."""
+    pairs = enumerate(zip_longest(expected.split("\n"), actual.split("\n")), start=1)
+    differing = [(number, wanted, line) for number, (wanted, line) in pairs if wanted != line]
+    number, wanted, line = differing[0]
+    return f"{path}: {len(differing)} line(s) differ; line {number} is {_quoted(line)} and should be {_quoted(wanted)}"
+
+
+def parquet_difference(expected: pd.DataFrame, path: Path) -> str | None:
+    """The columns that differ, and the first value that does; None if nothing differs."""
+    try:
+        actual = pd.read_parquet(path)
+    except (OSError, ValueError) as error:  # Arrow's errors are of either kind
+        return f"{path} cannot be read ({str(error).splitlines()[0]})"
+    if list(expected.columns) != list(actual.columns) or len(expected) != len(actual):
+        return f"{path}: {_shape(actual)}, and {_shape(expected)} should be there"
+    differing = [column for column in expected if not expected[column].equals(actual[column])]
+    if not differing:
+        return None
+    return f"{path}: column(s) {', '.join(differing)} differ; {_first_value(expected, actual, differing[0])}"
+
+
+def _first_value(expected: pd.DataFrame, actual: pd.DataFrame, column: str) -> str:
+    expected_texts, texts = expected[column].astype(str), actual[column].astype(str)
+    row = next((row for row in range(len(texts)) if expected_texts[row] != texts[row]), None)
+    if row is None:
+        return f"{column} is {actual[column].dtype} and should be {expected[column].dtype}"
+    return f"row {row} of {column} is {texts[row][:MAX_CHARS]} and should be {expected_texts[row][:MAX_CHARS]}"
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a file, unpacked if it is packed, since packing stores its time."""
+    if path.suffix != ".gz":
+        return path.read_bytes()
+    try:
+        return gzip.decompress(path.read_bytes())
+    except (OSError, EOFError):
+        return b""
+
+
+def _shape(table: pd.DataFrame) -> str:
+    return f"{len(table)} rows of {len(table.columns)} columns"
+
+
+def _quoted(line: str | None) -> str:
+    return "not there" if line is None else repr(line[:MAX_CHARS])

@@ -8,6 +8,6 @@ PAGE_TABLES = (
     PageTable(
         "top_kernels",
         "The kernels with the most time, by rank",
-        rows=lambda top: top[top["scope"].isin([names.FORWARD, names.ALL_PHASES])],
+        select=lambda top: top[top["scope"].isin([names.FORWARD, names.ALL_PHASES])],
     ),
 )

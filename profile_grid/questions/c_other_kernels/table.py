@@ -52,7 +52,7 @@ PAGE_TABLES = (
     PageTable(
         "other_kernels",
         "The kernels with the most time besides matrix multiplies",
-        rows=lambda top: top[top["scope"] == names.FORWARD_OTHERS].drop(columns=["scope", "same_as_forward"]),
+        select=lambda top: top[top["scope"] == names.FORWARD_OTHERS].drop(columns=["scope", "same_as_forward"]),
         source_name="top_kernels",
     ),
 )

@@ -195,7 +195,7 @@ TABLES = (
     ),
 )
 PAGE_TABLES = (
-    PageTable("time_lost", "Where time is lost", rows=lambda found: found[~found["abstained"].astype(bool)]),
+    PageTable("time_lost", "Where time is lost", select=lambda found: found[~found["abstained"].astype(bool)]),
     PageTable("predictions", "Predicted and measured gains of remedies"),
     PageTable("host_per_launch", "What the host does for each launch"),
     PageTable("host_stacks", "Where in Python it does so"),

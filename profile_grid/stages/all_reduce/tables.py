@@ -32,7 +32,7 @@ def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
     """`all_reduce`, of the runs in which the stage is complete."""
     rows = []
     for run in runs:
-        if run.complete(ALL_REDUCE.name):
+        if run.is_complete(ALL_REDUCE.name):
             facts = parse_as(AllReduceFacts, run.results[ALL_REDUCE.name].facts, "facts")
             for size_by_rank in zip(*facts.ranks, strict=True):
                 seconds = slowest_times([times.seconds for times in size_by_rank])

@@ -1,6 +1,6 @@
 """The stage under a profiler: Nsight Systems, or PyTorch's."""
 
-from profile_grid.study.stage import PROCESSES, RULE_KEYS, Setting, Stage, TablesOfARun, steps
+from profile_grid.study.stage import PROCESS_SOURCES, RULE_KEYS, Setting, Stage, TablesOfARun, step_settings
 
 CAPTURE = Stage(
     name="capture",
@@ -13,7 +13,7 @@ CAPTURE = Stage(
     disk_bytes=500_000,
     disk_bytes_per_layer_and_step=105_000,
     sources=(
-        *PROCESSES,
+        *PROCESS_SOURCES,
         "profile_grid/results/capture_identity.py",
         "profile_grid/stages/capture/nsys_sandbox.py",
         "profile_grid/stages/capture/nsys_capture.py",
@@ -21,7 +21,7 @@ CAPTURE = Stage(
     ),
     settings={
         # H200, 142 runs: the second step already lasts as long as the later ones (median ratio 1.000)
-        **steps(warmup=2, measured=3),
+        **step_settings(warmup=2, measured=3),
         "backend": Setting(
             {"description": "Profiler; auto is nsys if it and a GPU are present.", "enum": ["auto", "nsys", "torch"]},
             default="auto",

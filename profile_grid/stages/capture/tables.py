@@ -16,7 +16,7 @@ from kernel_tables.ranks.ranks import RankTrace
 from kernel_tables.reading import nsys
 from kernel_tables.trace import Trace
 from profile_grid.host.processes.job import combined_problem
-from profile_grid.results.capture_identity import difference
+from profile_grid.results.capture_identity import identity_difference
 from profile_grid.results.results import COMPLETE, INCOMPLETE, StageResult
 from profile_grid.results.run_tables import RunTables, tables_status
 from profile_grid.stages.capture import capture_problems, step_tables
@@ -40,7 +40,7 @@ def run_tables(
     `extra_rules` are custom kernel classes, `diagnosis_rules` custom rules of the diagnosis."""
     paths = [folder / name for name in files_of(capture)]
     for path in paths:
-        if reason := difference(capture, path):
+        if reason := identity_difference(capture, path):
             return RunTables(tables_status(INCOMPLETE, f"no valid capture of this run: {reason}"), {})
     status, tables = step_tables.tables_of_file(capture, paths[0], extra_rules, diagnosis_rules)
     if status["status"] != COMPLETE or len(paths) == 1:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from profile_grid.results.capture_identity import identity, write_specification
+from profile_grid.results.capture_identity import file_identity, write_specification
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.results.results import StageResult
 from profile_grid.stages.capture.tables import RANK_TABLES, run_tables
@@ -36,7 +36,7 @@ def result_of(folder: Path, ranks: int = 3, **facts) -> StageResult:
     spec = {"measured_steps": 2, "dimensions": {"precision": "fp32"}}
     record = changed(CAPTURE, program__spec=spec, program__machine__device="cuda", **facts)
     record["facts"] |= {"backend": "nsys", "ranks": [{"rank": rank, "file": FILES[rank]} for rank in range(ranks)]}
-    record["files"] = {name: identity(folder / name) for name in FILES[:ranks]}
+    record["files"] = {name: file_identity(folder / name) for name in FILES[:ranks]}
     return parse_as(StageResult, record)
 
 

@@ -6,7 +6,7 @@ from kernel_tables.page.timeline import Names
 from kernel_tables.trace import Trace
 from profile_grid.page.step_views import run_timeline
 from profile_grid.stages.capture.timeline import COLUMNS, empty_timeline, timeline
-from profile_grid.study.runs import Run, run_to_show
+from profile_grid.study.runs import Run, shown_run_name
 from tests.default_values import DEFAULT_VALUES
 from tests.kernel_tables.ranks.test_ranks import began
 from tests.kernel_tables.synthetic import Synthetic
@@ -70,7 +70,7 @@ def test_the_run_to_show_is_a_training_step_of_the_first_model_near_context_512(
             ("large", 512, "train_step", "fp32"),
         )
     ]
-    assert run_to_show({run.name: run for run in runs}) == "small_ctx256_train_step"
+    assert shown_run_name({run.name: run for run in runs}) == "small_ctx256_train_step"
 
 
 def test_the_ranks_of_a_run_stand_above_each_other_on_one_clock_without_api_calls(tmp_path):
@@ -123,4 +123,4 @@ def test_a_run_on_several_gpus_is_shown_where_there_is_one():
     several = {"gpus": 2, "parallel": "ddp"}
     shape = {"model": "small", "context_length": 512, "mode": "train_step", "batch_size": 4}
     runs = [Run(shape | DEFAULT_VALUES | {"gpus": 1, "parallel": "none"}), Run(shape | DEFAULT_VALUES | several)]
-    assert run_to_show({run.name: run for run in runs}) == runs[1].name
+    assert shown_run_name({run.name: run for run in runs}) == runs[1].name

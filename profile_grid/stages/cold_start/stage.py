@@ -8,7 +8,7 @@ COLD_START = Stage(
     meaning="the process whose very first step is captured",
     files=("cold_start.sqlite",),
     attempts=CAPTURE.attempts,
-    sources=(*CAPTURE.sources, CAPTURE.file("measure")),
+    sources=(*CAPTURE.sources, CAPTURE.module_path("measure")),
     disk_bytes=CAPTURE.disk_bytes,
     disk_bytes_per_layer_and_step=CAPTURE.disk_bytes_per_layer_and_step,
     settings=CAPTURE.settings | {"warmup_steps": Setting({"enum": [0]}, default=0, of_program=True)},

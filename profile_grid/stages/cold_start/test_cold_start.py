@@ -7,7 +7,7 @@ import pytest
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.trace import Trace
 from profile_grid.host.processes.job import Job
-from profile_grid.results.capture_identity import identity, write_specification
+from profile_grid.results.capture_identity import file_identity, write_specification
 from profile_grid.stages.capture.measure import write_status_file
 from profile_grid.stages.cold_start import measure as cold_start
 from profile_grid.stages.cold_start.tables import FIRST_STEP, NO_CALL, NO_OPERATOR, first_step_table, run_tables
@@ -58,7 +58,7 @@ def test_on_a_processor_operators_that_run_for_the_first_time_stand_apart(tmp_pa
 
 
 def result_of(path, **changes) -> SimpleNamespace:
-    files = {path.name: SimpleNamespace(**identity(path))}
+    files = {path.name: SimpleNamespace(**file_identity(path))}
     complete = {"status": "complete", "reason": None, "specification": {"a": 1}, "files": files}
     return SimpleNamespace(**(complete | changes))
 

@@ -1,15 +1,23 @@
 """The stage that counts what kernels do, under Nsight Compute."""
 
-from profile_grid.study.stage import COUNT, PAGE_RUN, PROCESSES, Setting, Stage, TablesOfARun, steps
+from profile_grid.study.stage import (
+    COUNT_SCHEMA,
+    PROCESS_SOURCES,
+    SHOWN_PATTERN,
+    Setting,
+    Stage,
+    TablesOfARun,
+    step_settings,
+)
 
 COUNTERS = Stage(
     name="counters",
     meaning="the process whose kernels are counted under Nsight Compute",
     files=("ncu.csv",),
     disk_bytes=200_000,
-    lasts_s=lambda settings: 49.0,  # H200: 48 to 50 s of four training steps; forward 20, with backward 41
+    extra_seconds=lambda settings: 49.0,  # H200: 48 to 50 s of four training steps; forward 20, with backward 41
     sources=(
-        *PROCESSES,
+        *PROCESS_SOURCES,
         "cs336_model/program/operator/bench.py",
         "cs336_model/program/roofs.py",
         "kernel_tables/counters/metrics.py",
@@ -20,7 +28,7 @@ COUNTERS = Stage(
         "runs": Setting(
             {
                 "description": "Runs whose kernels are counted, in addition to products with `stages: [counters]`: a"
-                f" pattern of names, such as small_ctx512_*; empty for none; or `{PAGE_RUN}`, the default: the run"
+                f" pattern of names, such as small_ctx512_*; empty for none; or `{SHOWN_PATTERN}`, the default: the run"
                 " whose step the page shows or, if that uses several GPUs, a run on one GPU.",
                 "type": "string",
             },
@@ -31,11 +39,11 @@ COUNTERS = Stage(
             {
                 "description": "Maximum number of layers (size num_layers) of a counted model: usually all layers"
                 " launch the same kernels. Use more if they differ.",
-                **COUNT,
+                **COUNT_SCHEMA,
             },
             default=2,
         ),
-        **steps(warmup=1, measured=1),
+        **step_settings(warmup=1, measured=1),
     },
     tables_of_a_run=TablesOfARun(
         names=("counters", "counter_ranges", "roofs", "counter_findings"),

@@ -15,7 +15,7 @@ from kernel_tables.diagnosis.rules import OF_COUNTERS
 from kernel_tables.trace import Trace
 from profile_grid.gpu_peaks import Peaks, peaks_of
 from profile_grid.quantities import counted
-from profile_grid.results.capture_identity import difference
+from profile_grid.results.capture_identity import identity_difference
 from profile_grid.results.results import COMPLETE, INCOMPLETE, UNSUPPORTED, StageResult, read_result
 from profile_grid.results.run_tables import RunTables, tables_status
 from profile_grid.stages.capture.reading import tables_of_capture
@@ -56,8 +56,8 @@ def _status_without_tables(result: StageResult, folder: Path) -> dict | None:
     """The status if there are no counters, or none that can be joined to the capture of the run; None if there are."""
     if result.status != COMPLETE:
         return tables_status(result.status, result.reason)
-    capture = read_result(folder / CAPTURE.result)
-    if reason := difference(result, folder / COUNTERS_CSV) or difference(capture, folder / SQLITE):
+    capture = read_result(folder / CAPTURE.result_file)
+    if reason := identity_difference(result, folder / COUNTERS_CSV) or identity_difference(capture, folder / SQLITE):
         return tables_status(INCOMPLETE, f"{reason}: it belongs to another run")
     if capture.status != COMPLETE:
         # its own reason is not repeated, since the status of the capture has it

@@ -18,7 +18,7 @@ from kernel_tables.trace import Trace
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes import measured_program
 from profile_grid.host.processes.job import Job
-from profile_grid.results.capture_identity import identity, write_specification
+from profile_grid.results.capture_identity import file_identity, write_specification
 from profile_grid.results.results import read_result
 from profile_grid.stages.counters import measure as counters
 from profile_grid.stages.counters.tables import LEFT_OUT, TABLES, measured_launches, run_tables, tables_of_launches
@@ -282,8 +282,9 @@ def run_folder(tmp_path):
     COUNTED.to_csv(tmp_path / "ncu.csv", index=False)
 
     def status(counters_changes=None, damaged=None, **capture_changes) -> dict:
-        of_counters = {"files": {"ncu.csv": identity(tmp_path / "ncu.csv")}, "facts": {"ncu": "1", "roofs": ROOFS}}
-        of_capture = {"files": {"capture.sqlite": identity(sqlite)}, "facts": CAPTURE["facts"] | {"backend": "nsys"}}
+        of_counters = {"files": {"ncu.csv": file_identity(tmp_path / "ncu.csv")}, "facts": {"ncu": "1", "roofs": ROOFS}}
+        nsys_facts = CAPTURE["facts"] | {"backend": "nsys"}
+        of_capture = {"files": {"capture.sqlite": file_identity(sqlite)}, "facts": nsys_facts}
         (tmp_path / "counters.json").write_text(json.dumps(changed(CAPTURE | of_counters, **(counters_changes or {}))))
         (tmp_path / "capture.json").write_text(json.dumps(changed(CAPTURE | of_capture, **capture_changes)))
         if damaged:

@@ -1,15 +1,16 @@
 """The stage that measures energy, in windows of seconds."""
 
-from profile_grid.study.stage import PROCESSES, Setting, Stage, steps
+from profile_grid.study.stage import PROCESS_SOURCES, Setting, Stage, step_settings
 
 ENERGY = Stage(
     name="energy",
     meaning="the process whose energy is counted",
     table_names=("energy", "energy_windows"),
-    sources=PROCESSES,
-    lasts_s=lambda settings: (settings["windows"] + 2) * settings["window_s"],  # one idle window before and after them
+    sources=PROCESS_SOURCES,
+    # one idle window before and after them
+    extra_seconds=lambda settings: (settings["windows"] + 2) * settings["window_s"],
     settings={
-        **steps(warmup=5, measured=3),
+        **step_settings(warmup=5, measured=3),
         "windows": Setting(
             {"description": "Windows in which the model steps.", "type": "integer", "minimum": 3, "maximum": 1000},
             default=3,

@@ -62,7 +62,7 @@ def study_tables(runs: list[load_runs.MeasuredRun]) -> dict[str, pd.DataFrame]:
     """`energy` and `energy_windows`, of the runs in which the stage is complete."""
     run_rows, window_rows = [], []
     for run in runs:
-        if run.complete(ENERGY.name):
+        if run.is_complete(ENERGY.name):
             result = run.results[ENERGY.name]
             facts = parse_as(EnergyFacts, result.facts, "facts")
             run_rows.append(run.leading | energy_of_run(result.program, facts))

@@ -1,19 +1,19 @@
 """The stage that traces the host: its calls and its Python stacks."""
 
 from profile_grid.stages.capture.stage import CAPTURE
-from profile_grid.study.stage import COUNT, Setting, Stage, TablesOfARun
+from profile_grid.study.stage import COUNT_SCHEMA, Setting, Stage, TablesOfARun
 
 HOST_TRACE = Stage(
     name="host_trace",
     meaning="the process in which the host is traced: calls of the OS runtime, and Python stacks",
     files=("host_trace.sqlite",),
     attempts=CAPTURE.attempts,
-    sources=(*CAPTURE.sources, CAPTURE.file("measure"), "kernel_tables/reading/python_samples.py"),
+    sources=(*CAPTURE.sources, CAPTURE.module_path("measure"), "kernel_tables/reading/python_samples.py"),
     disk_bytes=CAPTURE.disk_bytes,
     disk_bytes_per_layer_and_step=CAPTURE.disk_bytes_per_layer_and_step,
     settings=CAPTURE.settings
     | {
-        "measured_steps": Setting(COUNT, default=10, of_program=True),
+        "measured_steps": Setting(COUNT_SCHEMA, default=10, of_program=True),
         "backend": Setting({"description": "The profiler.", "enum": ["nsys"]}, default="nsys"),
         "sources": Setting(
             {

@@ -8,7 +8,7 @@ from kernel_recorder.nsys_profile import profile_command
 from kernel_tables.errors import NotConserved
 from kernel_tables.trace import Trace
 from profile_grid.host.processes.job import Job
-from profile_grid.results.capture_identity import difference, identity, write_specification
+from profile_grid.results.capture_identity import file_identity, identity_difference, write_specification
 from profile_grid.stages.capture.measure import write_status_file
 from profile_grid.stages.host_trace import measure as host_trace
 from profile_grid.stages.host_trace.tables import HOST_TIME, host_time, run_tables
@@ -66,7 +66,7 @@ def test_time_that_does_not_add_up_is_an_error(tmp_path):
 
 def result_of(path, **changes) -> SimpleNamespace:
     complete = {"status": "complete", "reason": None, "specification": {"sources": ["osrt", "python"]}}
-    complete["files"] = {path.name: SimpleNamespace(**identity(path))}
+    complete["files"] = {path.name: SimpleNamespace(**file_identity(path))}
     return SimpleNamespace(**(complete | changes))
 
 
@@ -100,7 +100,7 @@ def test_without_a_gpu_or_nsys_the_run_stands_and_the_reason_is_said(tmp_path, m
     assert result["status"] == "unsupported" and reason in result["reason"]
     path = tmp_path / "host_trace.sqlite"
     unsupported = result_of(path, status="unsupported", reason=result["reason"], specification=SPECIFICATION)
-    assert difference(unsupported, path) is None
+    assert identity_difference(unsupported, path) is None
     assert run_tables(unsupported, tmp_path)[0]["status"] == "unsupported"
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from profile_grid.results.capture_identity import identity
+from profile_grid.results.capture_identity import file_identity
 from profile_grid.stages.memory.history import CATEGORIES, categories_of, category_names, history_of, live_bytes
 from profile_grid.stages.memory.tables import TABLES, blocks_table, failure_table, run_tables, tables_of_history
 from profile_grid.stages.memory.usage_tables import (
@@ -233,7 +233,7 @@ def test_a_run_that_runs_out_of_memory_tells_of_that_alone_and_a_broken_history_
 def result_of(folder, content: bytes, status: str = "complete") -> SimpleNamespace:
     (folder / "memory_history.json.gz").write_bytes(content)
     name = "memory_history.json.gz"
-    files = {name: SimpleNamespace(**identity(folder / name))}
+    files = {name: SimpleNamespace(**file_identity(folder / name))}
     program = SimpleNamespace(spec=CUSTOM_MODEL)
     return SimpleNamespace(status=status, reason="no memory", files=files, program=program, specification={}, facts={})
 
@@ -273,7 +273,7 @@ def test_of_several_ranks_every_one_has_its_moments_and_the_first_all_other_tabl
     result = result_of(tmp_path, gzip.compress(json.dumps(made_up_record()).encode()))
     other = tmp_path / "memory_history_rank1.json.gz"
     other.write_bytes(gzip.compress(json.dumps(made_up_record(EVENTS.replace("moments 200", "moments 100"))).encode()))
-    result.files[other.name] = SimpleNamespace(**identity(other))
+    result.files[other.name] = SimpleNamespace(**file_identity(other))
     result.facts["ranks"] = [{"rank": 0}, {"rank": 1}]
     status, tables = run_tables(result, tmp_path)
     assert status["status"] == "complete" and len(tables["memory_totals"]) == 1

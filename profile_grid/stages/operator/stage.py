@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from cs336_model.program.variants.values import NOT_COMPILED
-from profile_grid.study.stage import COUNT, PROCESSES, WARMUP, Setting, Stage
+from profile_grid.study.stage import COUNT_SCHEMA, PROCESS_SOURCES, WARMUP_SCHEMA, Setting, Stage
 from profile_grid.study.workloads import ATTENTION_ALONE
 
 BENCH_SECONDS = {"type": "number", "minimum": 0, "maximum": 60}  # for single calls of each pass, and of both
@@ -23,11 +23,11 @@ OPERATOR = Stage(
     workload=ATTENTION_ALONE,
     table_names=("operator_times",),
     has_estimates=True,
-    lasts_s=_compiling_s,
-    sources=PROCESSES,
+    extra_seconds=_compiling_s,
+    sources=PROCESS_SOURCES,
     settings={
-        "warmup_passes": Setting(WARMUP, default=5, of_program=True),
-        "measured_passes": Setting(COUNT, default=100, of_program=True),
+        "warmup_passes": Setting(WARMUP_SCHEMA, default=5, of_program=True),
+        "measured_passes": Setting(COUNT_SCHEMA, default=100, of_program=True),
         "bench_s": Setting(BENCH_SECONDS, default=0.1, of_program=True),
     },
 )

@@ -48,7 +48,7 @@ def study_tables(runs: list[load_runs.MeasuredRun]) -> dict[str, pd.DataFrame]:
     rows = [
         _row(run, cell)
         for run in runs
-        if run.complete(OPERATOR.name)
+        if run.is_complete(OPERATOR.name)
         for cell in parse_as(OperatorFacts, run.results[OPERATOR.name].facts, "facts").cells
     ]
     return {"operator_times": OPERATOR_TIMES.table(rows)}

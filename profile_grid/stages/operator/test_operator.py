@@ -13,7 +13,14 @@ from profile_grid.planning.doctor import DoctorLine, Trial, first_failure, repor
 from profile_grid.stages.operator import estimates
 from profile_grid.stages.operator.stage import OPERATOR
 from profile_grid.stages.operator.trial import small_specification
-from profile_grid.study.runs import checked_config, grid_plan, grid_runs, planned_rows, run_to_show, specification
+from profile_grid.study.runs import (
+    checked_config,
+    grid_plan,
+    grid_runs,
+    planned_rows,
+    shown_run_name,
+    specification_json,
+)
 from profile_grid.study.schema import ConfigError
 from profile_grid.study.workloads import ATTENTION_ALONE
 from tests.profile_grid.made_up_operator import GIB, MACHINE, cell, operator_result
@@ -43,7 +50,7 @@ def planned(name: str = "one", lengths=(1024, 16384), **changes) -> dict:
 
 
 def pace(folder: Path = NOWHERE, start_s: float = 3.0, device: str | None = "NVIDIA H200") -> grid_estimates.Pace:
-    return grid_estimates.measured_pace(folder, start_s, device, ["fp32", "bf16"], ATTENTION_ALONE)
+    return grid_estimates.expected_pace(folder, start_s, device, ["fp32", "bf16"], ATTENTION_ALONE)
 
 
 def doctor_lines(plan: list[dict], host=GPU_HOST, trial=TRIAL, folder=NOWHERE) -> list[DoctorLine]:
@@ -58,19 +65,19 @@ def test_a_run_is_every_value_but_the_context_length_which_its_process_goes_thro
         "attention_d16_bf16_bs8", "attention_d16_bf16_bs8_flash-attention", "attention_d64_bf16_bs8",
         "attention_d64_bf16_bs8_flash-attention",
     ]  # fmt: skip
-    assert {run.in_process["context_lengths"] for run in runs.values()} == {(256, 1024)}
+    assert {run.process_values["context_lengths"] for run in runs.values()} == {(256, 1024)}
 
 
 def test_a_run_that_two_products_list_has_the_lengths_of_both():
     runs = grid_runs(config(PRODUCT, PRODUCT | {"context_lengths": [512], "head_dims": [16]}))
-    assert runs["attention_d16_bs8"].in_process == {"context_lengths": (256, 512, 1024)}
-    assert runs["attention_d64_bs8"].in_process == {"context_lengths": (256, 1024)}
+    assert runs["attention_d16_bs8"].process_values == {"context_lengths": (256, 512, 1024)}
+    assert runs["attention_d64_bs8"].process_values == {"context_lengths": (256, 1024)}
 
 
 def test_the_process_is_given_its_dimensions_lengths_and_passes():
     values = config(PRODUCT | {"compiles": [True]})  # as YAML reads a bare on
     run = grid_runs(values)["attention_d16_bs8_compile-on"]
-    program = json.loads(specification(values, run, OPERATOR))["program"]
+    program = json.loads(specification_json(values, run, OPERATOR))["program"]
     assert program["dimensions"] == {
         "head_dim": 16, "precision": "fp32", "batch_size": 8, "compile": "on", "attention": "eager",
     }  # fmt: skip
@@ -84,7 +91,7 @@ def test_what_does_not_apply_to_it_has_no_value_and_its_only_stage_is_its_own():
         assert (run["context_length"], run["mode"], run["gpus"]) == (None, None, 1)
         assert run.stages == (OPERATOR,)
         assert (row["operator_status"], row["timing_status"], row["steps_warmed"]) == (None, "not_asked", 0)
-    assert run_to_show(runs) is None
+    assert shown_run_name(runs) is None
 
 
 @pytest.mark.parametrize(

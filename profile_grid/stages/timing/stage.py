@@ -1,16 +1,16 @@
 """The stage without a profiler: the time of every step."""
 
-from profile_grid.study.stage import COUNT, PROCESSES, Setting, Stage, steps
+from profile_grid.study.stage import COUNT_SCHEMA, PROCESS_SOURCES, Setting, Stage, step_settings
 
 TIMING = Stage(
     name="timing",
     meaning="the process without a profiler",
     table_names=("timings", "steps", "warmup_steps", "accuracy", "rank_times", "losses"),
-    sources=PROCESSES,
+    sources=PROCESS_SOURCES,
     settings={
-        **steps(warmup=5, measured=10),
+        **step_settings(warmup=5, measured=10),
         "processes": Setting(
-            {"description": "Number of processes that time each run; every round times all runs once.", **COUNT},
+            {"description": "Number of processes that time each run; every round times all runs once.", **COUNT_SCHEMA},
             default=1,
             of_study=True,
         ),

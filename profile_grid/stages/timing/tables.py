@@ -106,7 +106,7 @@ def losses_table(runs: list[MeasuredRun]) -> pd.DataFrame:
     rows = [
         run.leading | {"number": number, "loss": loss}
         for run in runs
-        if run.complete(stages.TIMING.name)
+        if run.is_complete(stages.TIMING.name)
         for number, loss in enumerate(run.results[stages.TIMING.name].program.losses)
     ]
     return pd.DataFrame(rows, columns=LOSSES.all_names)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from profile_grid.freshness.digests import FileDigests
 from profile_grid.freshness.imports import forget_imports
-from profile_grid.freshness.jobs import AnalysisJob, Plan, PlannedJob, digest_of_packages, digest_of_programs
+from profile_grid.freshness.jobs import AnalysisJob, JobPlan, PlannedJob, digest_of_packages, digest_of_programs
 from profile_grid.freshness.records import Recipe, Records, remove_records, write_records
 
 # name: the program, the keys of the settings, inputs, outputs
@@ -76,10 +76,10 @@ class SmallStudy:
         }
         return {name for name, (*_, outputs) in JOBS.items() if wrong & set(outputs)}
 
-    def plan(self) -> Plan:
+    def plan(self) -> JobPlan:
         """The plan of a new process in the folder, which has to be the working folder."""
         forget_imports()
-        digest_of, record_of, plan = FileDigests(self.known), Records(), Plan()
+        digest_of, record_of, plan = FileDigests(self.known), Records(), JobPlan()
         self.known = digest_of.known
 
         def reason(job: AnalysisJob):

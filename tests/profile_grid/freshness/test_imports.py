@@ -127,7 +127,7 @@ def memory(tmp_path, monkeypatch):
         imports._remembered_facts.cache_clear()
 
     forget()
-    monkeypatch.setattr(imports, "MEMORY_FILE", tmp_path / "imports.json")
+    monkeypatch.setattr(imports, "CACHE_FILE", tmp_path / "imports.json")
     yield forget
     imports._remembered_facts.cache_clear()
 
@@ -153,7 +153,7 @@ def test_a_process_that_reads_other_files_keeps_what_was_remembered(memory, monk
 
 @pytest.mark.parametrize("damaged", ["", "[]", '{"format": 0, "files": {}}', '{"format": 1}'])
 def test_a_damaged_memory_is_no_answer(memory, damaged):
-    imports.MEMORY_FILE.write_text(damaged)
+    imports.CACHE_FILE.write_text(damaged)
     assert [found.module for found in imports.import_statements(b"import one")] == ["one"]
 
 

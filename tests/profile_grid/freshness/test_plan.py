@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from profile_grid.freshness import digests, jobs
 from profile_grid.freshness.digests import FileDigests, digest_of_source
-from profile_grid.freshness.jobs import Plan, PlannedJob
+from profile_grid.freshness.jobs import JobPlan, PlannedJob
 from profile_grid.freshness.records import RECORDS_FILE
 from tests.profile_grid.freshness.small_study import JOBS, PROGRAMS, SmallStudy, older
 
@@ -156,20 +156,20 @@ def test_a_file_that_may_not_be_read_is_a_reason_to_run_by_its_name():
     def reason():
         raise PermissionError(13, "Permission denied", "raw/one")
 
-    plan = Plan()
+    plan = JobPlan()
     plan.add(PlannedJob("one", (), ("a",), reason))
     assert plan.reason(plan.job_of("a")) == "a file may not be read: raw/one"
 
 
 def test_a_job_that_is_asked_for_by_force_runs_with_all_that_reads_its_outputs():
-    plan = Plan(is_forced=lambda job: job.name == "one")
+    plan = JobPlan(is_forced=lambda job: job.name == "one")
     for job in (("one", (), ("a",)), ("two", ("a",), ("b",)), ("three", (), ("c",))):
         plan.add(PlannedJob(*job, lambda: None))
     assert [plan.reason(plan.job_of(path)) is not None for path in "abc"] == [True, True, False]
 
 
 def test_two_jobs_that_write_one_file_are_an_error():
-    plan = Plan()
+    plan = JobPlan()
     plan.add(PlannedJob("one", (), ("a",), lambda: None))
     with pytest.raises(ValueError, match="a is an output of one and of two"):
         plan.add(PlannedJob("two", (), ("a",), lambda: None))
