@@ -20,7 +20,7 @@ import numpy as np
 from kernel_tables.attribution import arrays, limits, rule
 from kernel_tables.attribution.activities import TABLES, Activities
 from kernel_tables.attribution.forest import Attribution, chain_members
-from kernel_tables.attribution.launches import NO_LAUNCH, rows_of_ids, stream_capture_begins
+from kernel_tables.attribution.launches import NO_CAPTURE, NO_ROW, rows_of_ids, stream_capture_begins
 from kernel_tables.attribution.ranges import NONE, Ranges
 from kernel_tables.reading import global_ids, schema
 from kernel_tables.reading.capture import Capture, Columns
@@ -69,9 +69,9 @@ def node_creations(capture: Capture, activities: Activities) -> NodeCreations | 
         nodes, index = arrays.factorize(node[rows])
         creation = _creation_rows({name: column[event_rows] for name, column in events.items()}, nodes)
         creation_of_activity[rows] = np.append(event_rows, NONE)[creation][index]
-    began_ns = stream_capture_begins(capture, events["created"], event_process)
-    began_ns = np.where(began_ns == NONE, events["created"], began_ns)
-    return NodeCreations(events["created"], events["thread"], began_ns, creation_of_activity)
+    capture_began_ns = stream_capture_begins(capture, events["created"], event_process)
+    capture_began_ns = np.where(capture_began_ns == NO_CAPTURE, events["created"], capture_began_ns)
+    return NodeCreations(events["created"], events["thread"], capture_began_ns, creation_of_activity)
 
 
 def _replayed_nodes(capture: Capture, activities: Activities) -> np.ndarray:
@@ -89,9 +89,9 @@ def _creation_rows(events: Columns, nodes: np.ndarray) -> np.ndarray:
     cloned, created = np.flatnonzero(is_clone), np.flatnonzero(~is_clone & (events["created"] >= 0))
     for _ in range(MAX_CLONES):
         row = rows_of_ids(events["node"][cloned], events["created"][cloned], nodes)
-        if (row == NO_LAUNCH).all():
+        if (row == NO_ROW).all():
             break
-        nodes = np.where(row == NO_LAUNCH, nodes, events["original"][cloned][row] if len(cloned) else nodes)
+        nodes = np.where(row == NO_ROW, nodes, events["original"][cloned][row] if len(cloned) else nodes)
     return np.append(created, NONE)[rows_of_ids(events["node"][created], events["created"][created], nodes)]
 
 
