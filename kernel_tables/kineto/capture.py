@@ -25,7 +25,6 @@ from kernel_tables.kineto.trace import (
     CALL,
     COPY,
     FILL,
-    ID_BITS,
     KERNEL,
     NONE,
     OPERATOR,
@@ -34,6 +33,7 @@ from kernel_tables.kineto.trace import (
     Numbers,
     TorchTrace,
 )  # fmt: skip
+from kernel_tables.reading.global_ids import process_of, thread_number
 from kernel_tables.whole_files import written_whole
 
 PUSH_POP_RANGE = 59  # ENUM_NSYS_EVENT_TYPE: NvtxPushPopRange
@@ -42,7 +42,6 @@ COPY_KINDS = {"HtoD": 1, "DtoH": 2, "HtoA": 3, "AtoH": 4, "AtoA": 5, "AtoD": 6, 
 MEMORY_KINDS = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static")  # by number
 BETWEEN_KINDS = re.compile(r"\(([\w ]+?) -> ([\w ]+?)\)")
 INDUCTOR_KERNEL = re.compile(r"(graph_\d+_)?cpp_fused_")
-PROCESS_MASK = ~((1 << ID_BITS) - 1)  # the global id of the process in that of a thread
 MAX_NUMBER = 1 << 62
 Table = dict[str, Sequence[Any]]  # the values of every column
 
@@ -168,7 +167,7 @@ def _cpu_tables(trace: TorchTrace, strings: Strings) -> dict[str, Table]:
     activities |= {
         "device": np.full(len(names), capture_schema.CPU_DEVICE),
         "context": np.zeros(len(names), np.int64),
-        "stream": activities["thread"] & ~PROCESS_MASK,
+        "stream": thread_number(activities["thread"]),
         "correlation": correlation,
     }
     calls = np.array([collective.call for collective in collectives], np.int64)
@@ -177,7 +176,7 @@ def _cpu_tables(trace: TorchTrace, strings: Strings) -> dict[str, Table]:
     launches = launches[is_known]
     launch_columns = {name: trace[OPERATOR][name][launches] for name in ("start", "end", "thread")}
     launch_columns["correlation"] = correlation[is_known]
-    kernel_table = _operation_table(activities, activities["thread"] & PROCESS_MASK) | _name_columns(names, names)
+    kernel_table = _operation_table(activities, process_of(activities["thread"])) | _name_columns(names, names)
     return {
         "CUPTI_ACTIVITY_KIND_KERNEL": kernel_table,
         "CUPTI_ACTIVITY_KIND_RUNTIME": _launch_table(launch_columns, strings.ids_of(trace, OPERATOR, launches)),
@@ -188,7 +187,7 @@ def _gpu_tables(trace: TorchTrace, strings: Strings) -> dict[str, Table]:
     calls, kernels = trace[CALL], trace[KERNEL]
     call_rows = np.flatnonzero(calls["correlation"] != NONE)
     calls = {name: column[call_rows] for name, column in calls.items()}
-    process_of_call = dict(zip(calls["correlation"].tolist(), (calls["thread"] & PROCESS_MASK).tolist(), strict=True))
+    process_of_call = dict(zip(calls["correlation"].tolist(), process_of(calls["thread"]).tolist(), strict=True))
     usual_process = _usual_process(trace)
 
     def processes(correlations: Sequence[int]) -> np.ndarray:
@@ -228,7 +227,7 @@ def _gpu_tables(trace: TorchTrace, strings: Strings) -> dict[str, Table]:
 def _usual_process(trace: TorchTrace) -> int:
     """The global id of the process of the first call, operator or annotation, else 0: a trace contains one process."""
     threads = [trace[kind]["thread"] for kind in (CALL, OPERATOR, ANNOTATION) if trace.count(kind)]
-    return int(threads[0][0]) & PROCESS_MASK if threads else 0
+    return process_of(int(threads[0][0])) if threads else 0
 
 
 def _operation_table(events: Columns, process: np.ndarray) -> Table:

@@ -96,20 +96,24 @@ def joined_times(times: Sequence[Any]) -> bytes:
 
 
 def integers(values: Sequence[Any], default: int) -> np.ndarray:
-    """The values as integers, `default` for None and for what int() refuses; quoted numbers count. A float loses its
-    fraction."""
-    try:
-        return np.array([default if v is None else v for v in values] if None in values else values, np.int64)
-    except (TypeError, ValueError, OverflowError):
-        return np.array([_integer(value, default) for value in values], np.int64)
+    """The values as 64-bit integers, `default` for None and all that are none; quoted integers and 1.0 count."""
+    known = [default if value is None else value for value in values] if None in values else values
+    if set(map(type, known)) <= {int, str}:  # NumPy would cut off the fraction of a float
+        try:
+            return np.array(known, np.int64)
+        except (ValueError, OverflowError):
+            pass
+    return np.array([_integer(value, default) for value in known], np.int64)
 
 
 def _integer(value: Any, default: int) -> int:
     try:
-        number = int(value, 0) if isinstance(value, str) else int(value)
+        number = float(value) if isinstance(value, str) and "." in value else value
+        integer = int(number, 0) if isinstance(number, str) else int(number)
     except (TypeError, ValueError, OverflowError):
         return default
-    return number if -(1 << 63) <= number < 1 << 63 else default
+    is_valid = -(1 << 63) <= integer < 1 << 63 and (isinstance(number, str) or integer == number)
+    return integer if is_valid else default
 
 
 # Texts whose times all have the same form, and are below 2^63 ns. Possessive (*+): otherwise a wrong time after many

@@ -6,6 +6,7 @@ Categories changed over the years: 2021 has `Kernel`, `Runtime` and `Operator` f
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from kernel_tables.kineto.events import (
     nanoseconds,
 )
 from kernel_tables.kineto.json_stream import EventStream, InvalidJson, NotATrace
+from kernel_tables.reading.global_ids import NUMBER_MASK, global_thread
 
 KERNEL, COPY, FILL, CALL, OPERATOR, ANNOTATION, FUNCTION, ARROW = (
     "kernel", "copy", "fill", "call", "operator", "annotation", "function", "arrow",
@@ -38,8 +40,8 @@ DEVICE_KINDS = (KERNEL, COPY, FILL)
 MODULE, BACKWARD_CALL = "nn.Module: ", "torch/autograd/__init__.py("
 NONE = -1  # a missing number
 MAX_TIME_NS = 1 << 61  # 73 years; the sum of three fits in 64 bits
+MIN_SUBSTITUTE = NUMBER_MASK - 0xFFFF
 SIZES = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
-ID_BITS = 24  # of the number of a thread or a process
 
 Columns = dict[str, np.ndarray]
 ColumnMaker = Callable[["TorchTrace", Sequence[Event], Sequence[Any]], np.ndarray]  # of events and their args
@@ -65,11 +67,12 @@ class Numbers:
 
 
 class Threads:
-    """Global ids of threads, as nsys packs them. A process or thread whose id does not fit gets a free one."""
+    """Global ids of threads. The number of a process or thread is replaced by one from MIN_SUBSTITUTE on, the highest
+    first, if it does not fit into a global id or is none."""
 
     def __init__(self) -> None:
         self._ids: dict[tuple, int] = {}
-        self._processes, self._threads = Numbers(), Numbers()
+        self._replaced_processes, self._replaced_threads = Numbers(), Numbers()
 
     def ids(self, events: Sequence[Event]) -> np.ndarray:
         keys = [(event.pid, event.tid) for event in events]
@@ -79,15 +82,16 @@ class Threads:
             keys = [tuple(value if isinstance(value, int | str) else str(value) for value in key) for key in keys]
             distinct = set(keys)
         for process, thread in distinct - self._ids.keys():
-            numbers = self._number(self._processes, process), self._number(self._threads, thread)
-            self._ids[process, thread] = global_thread(*numbers)
+            process_number = self._number(self._replaced_processes, process)
+            thread_number = self._number(self._replaced_threads, thread)
+            self._ids[process, thread] = global_thread(process_number, thread_number)
         return np.array(list(map(self._ids.__getitem__, keys)), np.int64)
 
     @staticmethod
-    def _number(numbers: Numbers, name: Any) -> int:
-        if isinstance(name, int) and 0 <= name < (1 << ID_BITS) - (1 << 16):
-            return name
-        return (1 << ID_BITS) - 1 - numbers.number(str(name))
+    def _number(replaced: Numbers, number: Any) -> int:
+        if isinstance(number, int) and 0 <= number < MIN_SUBSTITUTE:
+            return number
+        return NUMBER_MASK - replaced.number(str(number))
 
 
 class TorchTrace:
@@ -189,11 +193,6 @@ def _concatenated(kind: str, blocks: list[Columns]) -> Columns:
     return {name: np.empty(0, np.int64) for name in ("start", "end", "name", *_COLUMNS[kind], *sizes)}
 
 
-def global_thread(process: int, thread: int) -> int:
-    """globalTid as nsys packs it: thread in bits 0-23, process in bits 24-47; with thread 0 it is the globalPid."""
-    return (process << ID_BITS) | (thread & (1 << ID_BITS) - 1)
-
-
 def _arg_column(name: str, default: int = NONE) -> ColumnMaker:
     value = attrgetter(name)
     return lambda trace, events, args: integers(list(map(value, args)), default)
@@ -221,16 +220,12 @@ def _correlation(_: TorchTrace, __: Sequence[Event], args: Sequence[Any]) -> np.
 
 
 def _size_columns(args: Sequence[Any]) -> Columns:
-    """The columns of SIZES; NONE for a size that is not three numbers."""
-    columns = []
+    """The columns of SIZES; NONE for all three of a size that is not a list of three, and for what is no integer."""
+    columns: list[np.ndarray] = []
     for name in ("grid", "block"):
-        values = list(map(attrgetter(name), args))
-        try:
-            table = np.array(values, np.int64).reshape(len(values), 3)
-        except (TypeError, ValueError, OverflowError):
-            sizes = [size if isinstance(size, list) and len(size) == 3 else (NONE,) * 3 for size in values]
-            table = integers([number for size in sizes for number in size], NONE).reshape(-1, 3)
-        columns += list(table.T)
+        sizes = [getattr(event_args, name) for event_args in args]
+        triples = [size if isinstance(size, list) and len(size) == 3 else (NONE,) * 3 for size in sizes]
+        columns.extend(integers(list(chain.from_iterable(triples)), NONE).reshape(-1, 3).T)
     return dict(zip(SIZES, columns, strict=True))
 
 

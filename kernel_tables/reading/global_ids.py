@@ -1,19 +1,29 @@
 """nsys's global ids: bits 0 to 23 are the thread, 24 to 47 the process, those above the host. Numbers or arrays."""
 
-BITS = 24
-MASK = (1 << BITS) - 1
+NUMBER_BITS = 24  # of the number of a thread or a process
+NUMBER_MASK = (1 << NUMBER_BITS) - 1
+
+
+def global_thread(process: int, thread: int) -> int:
+    """The global id of a thread by the operating system's numbers; of the process (globalPid) if the thread is 0."""
+    return process << NUMBER_BITS | thread & NUMBER_MASK
 
 
 def process_of(global_thread):
     """The global id of the process of a global thread id."""
-    return global_thread & ~MASK
+    return global_thread & ~NUMBER_MASK
 
 
-def process_number(global_id: int) -> int:
+def process_number(global_id):
     """The operating system's number of the process of a global process or thread id."""
-    return global_id >> BITS & MASK
+    return global_id >> NUMBER_BITS & NUMBER_MASK
 
 
-def thread_number(global_thread: int) -> int:
+def process_number_sql(column: str) -> str:
+    """The SQL expression for the process_number of a column of global ids."""
+    return f"{column} >> {NUMBER_BITS} & {NUMBER_MASK}"
+
+
+def thread_number(global_thread):
     """The operating system's number of the thread of a global thread id."""
-    return global_thread & MASK
+    return global_thread & NUMBER_MASK

@@ -166,12 +166,12 @@ def _since_condition(table: str, columns: Sequence[str], since_ns: int | None) -
 
 def _process_condition(columns: Sequence[str], process: int | None) -> str:
     """The SQL condition that a row belongs to this process, or to none."""
-    numbers = {name: f"{name} >> {global_ids.BITS} & {global_ids.MASK}" for name in ("globalTid", "globalPid")}
-    numbers |= {name: name for name in ("processId", "pid")}
-    holder = next((column for column in numbers if column in columns), None)
-    if process is None or holder is None:
+    sql_of_number = {column: global_ids.process_number_sql(column) for column in ("globalTid", "globalPid")}
+    sql_of_number |= {column: column for column in ("processId", "pid")}
+    process_column = next((column for column in sql_of_number if column in columns), None)
+    if process is None or process_column is None:
         return "TRUE"
-    return f"ifnull({holder}, 0) = 0 OR {numbers[holder]} = {process:d}"
+    return f"ifnull({process_column}, 0) = 0 OR {sql_of_number[process_column]} = {process:d}"
 
 
 def _published_sql(table: str, column: str) -> str:

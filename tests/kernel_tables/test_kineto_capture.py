@@ -17,7 +17,8 @@ from kernel_tables.kineto.capture import (
     write_capture,
 )
 from kernel_tables.kineto.capture_schema import SCHEMA
-from kernel_tables.kineto.trace import ANNOTATION, OPERATOR, TorchTrace, global_thread
+from kernel_tables.kineto.trace import ANNOTATION, OPERATOR, TorchTrace
+from kernel_tables.reading.global_ids import global_thread
 from tests.kernel_tables.kineto_events import FILL, KERNEL, event, rows_of, trace_of
 
 COPY = {"device": 0, "context": 1, "stream": 7, "bytes": 4096}
