@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kernel_tables.attribution.arrays import each_block, factorize, map_blocks, positions_by_group, positions_by_key
+from kernel_tables.global_ids import process_of
 from kernel_tables.reading.capture import Capture, Columns
-from kernel_tables.reading.global_ids import process_of
 
 if TYPE_CHECKING:
     from kernel_tables.attribution.activities import Activities

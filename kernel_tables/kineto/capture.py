@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from kernel_tables.global_ids import process_of, thread_number
 from kernel_tables.kineto import capture_schema
 from kernel_tables.kineto.events import collective_rows
 from kernel_tables.kineto.graphs import graph_nodes
@@ -33,7 +34,6 @@ from kernel_tables.kineto.trace import (
     Numbers,
     TorchTrace,
 )  # fmt: skip
-from kernel_tables.reading.global_ids import process_of, thread_number
 from kernel_tables.whole_files import written_whole
 
 PUSH_POP_RANGE = 59  # ENUM_NSYS_EVENT_TYPE: NvtxPushPopRange

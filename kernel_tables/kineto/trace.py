@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kernel_tables.global_ids import NUMBER_MASK, global_thread
 from kernel_tables.kineto.events import (
     NO_ARGS,
     CollectiveArgs,
@@ -24,7 +25,6 @@ from kernel_tables.kineto.events import (
     nanoseconds,
 )
 from kernel_tables.kineto.json_stream import EventStream, InvalidJson, NotATrace
-from kernel_tables.reading.global_ids import NUMBER_MASK, global_thread
 
 KERNEL, COPY, FILL, CALL, OPERATOR, ANNOTATION, FUNCTION, ARROW = (
     "kernel", "copy", "fill", "call", "operator", "annotation", "function", "arrow",

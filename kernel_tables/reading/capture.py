@@ -14,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from kernel_tables import global_ids
 from kernel_tables.errors import Finding, ImpossibleCapture, TraceError
 from kernel_tables.processors import processor_count
-from kernel_tables.reading import global_ids, large_queries, schema, small_tables, soundness, source
+from kernel_tables.reading import large_queries, schema, small_tables, soundness, source
 from kernel_tables.reading.schema import MISSING
 from kernel_tables.reading.table_columns import Columns, TableColumns, TextConverter
 from kernel_tables.reading.times import TimeCheck

@@ -14,8 +14,9 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
+from kernel_tables import global_ids
 from kernel_tables.files import full_disk_as_os_error
-from kernel_tables.reading import global_ids, nccl_calls, python_samples, small_queries, soundness
+from kernel_tables.reading import nccl_calls, python_samples, small_queries, soundness
 from kernel_tables.reading.schema import (
     MARK,
     METADATA,
