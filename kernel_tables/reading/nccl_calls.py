@@ -71,7 +71,7 @@ def bytes_of(fields: dict[str, int]) -> int | None:
 
 
 def calls_in(rows: Iterable[tuple], entries: Iterable[tuple]) -> list[NcclCall]:
-    """The calls in rows of start, end, thread, name and `binaryData`, by thread, then time. `entries`: as layouts_in."""
+    """The calls, by thread, then time. `rows`: start, end, thread, name, `binaryData`; `entries` as for layouts_in."""
     layouts, calls = layouts_in(entries), []
     for start_ns, end_ns, thread, name, blob in rows:
         fields = payload_fields(blob, layouts)
