@@ -44,7 +44,7 @@ def sqlite_of_trace(path: Path, target: Path, *, up_to_damage: bool) -> Path:
     """
     try:
         trace = TorchTrace(path, up_to_damage=up_to_damage)
-        tables = capture_tables(trace, _is_of_gpu(trace), without_marks=True)
+        tables = capture_tables(trace, _is_of_gpu(trace), derive_ranges=True)
     except json_stream.InvalidJson as error:
         advice = f"write or copy the trace again, or read what it holds before that: {UP_TO_DAMAGE_OPTION}"
         raise impossible(path, "invalid_json", f"{error}; {advice}") from error

@@ -285,6 +285,13 @@ def test_the_place_of_damage_is_its_byte_line_and_column(tmp_path, decoder):
         Trace(path)
 
 
+@pytest.mark.parametrize("text", ['[] "more"', '{"traceEvents": [], "a": 1} "more"'])
+def test_the_place_of_what_follows_a_trace_is_its_byte(tmp_path, text):
+    (tmp_path / "trace.json").write_text(text)
+    with pytest.raises(TraceError, match=f"at byte {text.index('more') - 1} "):
+        Trace(tmp_path / "trace.json")
+
+
 def test_a_gzipped_trace_that_is_cut_off_is_read_up_to_there_on_request(tmp_path, decoder):
     path = tmp_path / "trace.json.gz"
     packed = gzip.compress(trace_text(RECENT).encode(), mtime=0)
