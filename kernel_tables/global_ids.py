@@ -19,11 +19,6 @@ def process_number(global_id):
     return global_id >> NUMBER_BITS & NUMBER_MASK
 
 
-def process_number_sql(column: str) -> str:
-    """The SQL expression for the process_number of a column of global ids."""
-    return f"{column} >> {NUMBER_BITS} & {NUMBER_MASK}"
-
-
 def thread_number(global_thread):
     """The operating system's number of the thread of a global thread id."""
     return global_thread & NUMBER_MASK

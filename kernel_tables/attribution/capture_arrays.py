@@ -18,13 +18,7 @@ from kernel_tables.attribution.arrays import compact, concatenated, factorize, i
 from kernel_tables.attribution.forest import Attribution
 from kernel_tables.attribution.limits import BeyondLimits, require_text
 from kernel_tables.attribution.paths import BEFORE_CAPTURE, NO_RANGE, Paths
-from kernel_tables.attribution.ranges import (
-    NONE,
-    Ranges,
-    coded_names,
-    in_opening_order,
-    without_call_numbers,
-)
+from kernel_tables.attribution.ranges import NONE, Ranges, coded_names, in_opening_order, without_call_numbers
 from kernel_tables.errors import TraceError, impossible
 from kernel_tables.kernel_classes.categories import classify
 from kernel_tables.kineto.capture_schema import CPU_DEVICE

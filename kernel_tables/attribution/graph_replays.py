@@ -160,12 +160,9 @@ class _Pairs(NamedTuple):
 
 
 def _with_replays(
-    attribution: Attribution,
-    replays: _Replays,
-    creation_node: np.ndarray,
-    innermost_left_out: np.ndarray,
+    attribution: Attribution, replays: _Replays, creation_node: np.ndarray, innermost_left_out: np.ndarray,
     ranges: Ranges,
-) -> Attribution:
+) -> Attribution:  # fmt: skip
     """The attribution with a node for each of _Pairs whose range is not repeated (_is_repeated).
 
     So a captured range counts as opened once in every replay. A key is one number for a replay and a node of a

@@ -32,13 +32,6 @@ class InheritedNodes(NamedTuple):
     node: np.ndarray
 
 
-class RootParents(NamedTuple):
-    """The outermost nodes of the threads of a process, and the node that each inherits from other threads."""
-
-    root: np.ndarray
-    parent: np.ndarray
-
-
 class RangeAttributor:
     """Attributes launches to the ranges of a capture. It is made before the launches are known. `attribution` can be
     called once.
@@ -86,12 +79,13 @@ class RangeAttributor:
 
         launch_node = arrays.map_blocks(nodes_of_block, len(launch_ns), np.int32)
         parent, innermost = self._forest.parent, self._forest.range
-        for roots in self._root_parents:
-            parent[roots.root] = roots.parent
+        for roots, nodes_around in self._root_parents:
+            parent[roots] = nodes_around
         del self._threads, self._threads_of, self._end_ns, self._forest  # they take much memory
         return Attribution(parent, innermost, launch_node, launch_node, first_replayed=len(parent))
 
-    def _parents_of_roots(self, threads: list[ThreadRanges]) -> RootParents:
+    def _parents_of_roots(self, threads: list[ThreadRanges]) -> tuple[np.ndarray, np.ndarray]:
+        """The outermost nodes of the threads of a process, and the node that each inherits from other threads."""
         is_root = [thread.parents == NONE for thread in threads]
         roots = np.concatenate([thread.nodes[mask] for thread, mask in zip(threads, is_root, strict=True)])
         outermost = np.concatenate([thread.range_numbers[mask] for thread, mask in zip(threads, is_root, strict=True)])
@@ -103,7 +97,7 @@ class RangeAttributor:
             self._ranges.thread[outermost],
             lambda thread, queries: self._nodes_around(thread, outermost[queries]),
         )
-        return RootParents(roots, inherited)
+        return roots, inherited
 
     def _inherited_at_launches(self, times_ns: np.ndarray, thread_ids: np.ndarray) -> np.ndarray:
         """The node of the ranges that are open on other threads of its process at each launch."""

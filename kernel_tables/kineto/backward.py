@@ -99,11 +99,6 @@ def _with_chains_of_siblings(nesting: Nesting, chains: list[Chain | None]) -> li
     return chains
 
 
-class _OpenCall(NamedTuple):
-    call: int
-    since_ns: int
-
-
 def _thread_ranges(
     nesting: Nesting, chains: list[Chain | None], passes_end_ns: np.ndarray, names: list[str], thread: int
 ) -> Iterator[Range]:
@@ -111,12 +106,12 @@ def _thread_ranges(
     previous node."""
     chains = _with_chains_of_siblings(nesting, chains)
     passes = np.searchsorted(passes_end_ns, nesting.times_ns, "right").tolist()
-    open_calls: list[_OpenCall] = []  # outermost first
+    open_since_ns: dict[int, int] = {}  # by call, outermost first
     last_ns, last_pass = 0, -1  # the end and the pass of the previous node
 
     def close(depth: int) -> Iterator[Range]:
-        while len(open_calls) > depth:
-            call, since_ns = open_calls.pop()
+        while len(open_since_ns) > depth:
+            call, since_ns = open_since_ns.popitem()
             yield Range(since_ns, last_ns, thread, names[call])
 
     for index, (begin_ns, end_ns) in enumerate(pairwise(nesting.times_ns.tolist())):
@@ -127,10 +122,10 @@ def _thread_ranges(
             yield from close(0)
         chain = chains[node]
         if chain is not None:
-            stays_open = [open_call.call == call for open_call, call in zip(open_calls, chain, strict=False)]
+            stays_open = [open_call == call for open_call, call in zip(open_since_ns, chain, strict=False)]
             common = [*stays_open, False].index(False)
             yield from close(common)
-            open_calls += [_OpenCall(call, begin_ns) for call in chain[common:]]
+            open_since_ns |= dict.fromkeys(chain[common:], begin_ns)
         last_ns, last_pass = end_ns, passes[index + 1]
     yield from close(0)
 

@@ -170,14 +170,9 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
         return self.read_columns(table, schema.TABLE_COLUMNS[table] | (details if with_details else {}))
 
     def read_columns(
-        self,
-        table: str,
-        columns: dict,
-        condition: str = "",
-        *,
-        types: tuple[int, ...] = (),
+        self, table: str, columns: dict, condition: str = "", *, types: tuple[int, ...] = (),
         convert_text: TextConverter | None = None,
-    ) -> Columns:
+    ) -> Columns:  # fmt: skip
         """Integer `columns` of a table, given as in schema.py, rows in the order of reading(); empty without the table.
 
         `condition` restricts the rows. Only for NVTX_EVENTS: with `types`, only events of these types are read; with
@@ -201,10 +196,8 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
 
         def read(part: _TablePart) -> TableColumns:
             check = TimeCheck(table, self.bounds, may_be_open=table == schema.NVTX)
-            rows = TableColumns(
-                self.path, table, list(columns), check, required, part.expected_rows,
-                types=types, convert_text=convert_text,
-            )  # fmt: skip
+            names, expected_rows = list(columns), part.expected_rows
+            rows = TableColumns(self.path, table, names, check, required, expected_rows, types, convert_text)
             large_queries.use_batches(
                 self._file, self.path, sql + part.condition, rows.add_batch, self._proof.require_so_far
             )

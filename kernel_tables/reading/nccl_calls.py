@@ -8,8 +8,7 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kernel_tables.reading.payloads import HEADER, Payload, events_condition, payload_of
-from kernel_tables.reading.schema import PUSH_POP
+from kernel_tables.reading.payloads import HEADER, Payload, payload_of
 from kernel_tables.reading.small_queries import as_text
 
 DOMAIN = "NCCL"
@@ -50,11 +49,6 @@ def layouts_in(entries: Iterable[tuple]) -> Layouts:
         if first_offset != offset or not is_possible:
             ambiguous.add((domain, layout))
     return {key: fields for key, fields in offsets.items() if key not in ambiguous}
-
-
-def calls_condition(table: str) -> str:
-    """The SQL condition for rows of NVTX_EVENTS that are calls of NCCL; `table` as in events_condition."""
-    return events_condition(table, PUSH_POP, DOMAIN)
 
 
 def payload_fields(blob: object, layouts: Layouts) -> dict[str, int]:

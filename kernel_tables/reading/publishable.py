@@ -16,18 +16,8 @@ from pathlib import Path
 
 from kernel_tables import global_ids
 from kernel_tables.files import full_disk_as_os_error
-from kernel_tables.reading import nccl_calls, python_samples, small_queries, soundness
-from kernel_tables.reading.schema import (
-    MARK,
-    METADATA,
-    NVTX,
-    PUSH_POP,
-    RANK_KEY,
-    RANKS_KEY,
-    START_END,
-    STRINGS,
-    WINDOW_KEY,
-)
+from kernel_tables.reading import nccl_calls, payloads, python_samples, schema, small_queries, soundness
+from kernel_tables.reading.schema import METADATA, NVTX, STRINGS
 
 ENUM = "ENUM_"  # the prefix of tables that name the values of a column
 KEPT_TABLES = (
@@ -48,7 +38,10 @@ KEPT_TEXTS = {  # by table the columns whose texts stay
 }
 STRING_COLUMNS = ("shortName", "demangledName", "mangledName", "nameId", "textId", "jsonTextId")
 IDENTIFYING_COLUMNS = ("uuid", "busLocation", "luid", "ctxswDevPath", "ctrlDevPath")
-KEPT_EXPORT_KEYS = ("EXPORT_SCHEMA_VERSION%", "EXPORT_PRODUCT_%", "CAPTURE_BACKEND", RANK_KEY, RANKS_KEY, WINDOW_KEY)
+KEPT_EXPORT_KEYS = (
+    "EXPORT_SCHEMA_VERSION%", "EXPORT_PRODUCT_%", "CAPTURE_BACKEND",
+    schema.RANK_KEY, schema.RANKS_KEY, schema.WINDOW_KEY,
+)  # fmt: skip
 # By table, the condition of rows that stay. Of nsys's messages, these are warnings, errors, and the counts of what it
 # collected; the others name processes and files.
 KEPT_ROWS = {
@@ -57,7 +50,8 @@ KEPT_ROWS = {
     "DIAGNOSTIC_EVENT": "severity >= 2 OR "
     + " OR ".join(f"text LIKE '{like}'" for like in ("Number of % events %", "%dropped%", "%lost%", "%not all%")),
 }
-TIMED_NVTX_TYPES = (MARK, PUSH_POP, START_END, 70, 71)  # 70, 71: ranges of imported text; others name objects
+# Marks and ranges; 70 and 71 are ranges of imported text. Other events name objects.
+TIMED_NVTX_TYPES = (schema.MARK, schema.PUSH_POP, schema.START_END, 70, 71)
 COMPOSED_TEXTS = {"DIAGNOSTIC_EVENT": ("text",)}  # sentences of nsys, which may contain names
 PATH = re.compile(r"(?<![\w.])~?/[^\s'\"<>|]+|\b[\w.-]+(?:/[\w.+-]+){2,}|\b[A-Za-z]:\\[^\s'\"<>|]+")
 MAX_MESSAGE = 1000  # characters
@@ -177,7 +171,8 @@ def _since_condition(table: str, columns: Sequence[str], since_ns: int | None) -
 
 def _process_condition(columns: Sequence[str], process: int | None) -> str:
     """The SQL condition that a row belongs to this process, or to none."""
-    sql_of_number = {column: global_ids.process_number_sql(column) for column in ("globalTid", "globalPid")}
+    to_number = f">> {global_ids.NUMBER_BITS} & {global_ids.NUMBER_MASK}"  # as global_ids.process_number
+    sql_of_number = {column: f"{column} {to_number}" for column in ("globalTid", "globalPid")}
     sql_of_number |= {column: column for column in ("processId", "pid")}
     process_column = next((column for column in sql_of_number if column in columns), None)
     if process is None or process_column is None:
@@ -191,10 +186,12 @@ def _published_sql(table: str, column: str) -> str:
     if column in IDENTIFYING_COLUMNS:
         return "NULL"
     if (table, column) == (NVTX, "binaryData"):
-        table_sql = f'source."{NVTX}"'
+        source_table = f'source."{NVTX}"'
+        is_sample = payloads.events_condition(source_table, schema.MARK, python_samples.DOMAIN)
+        is_call = payloads.events_condition(source_table, schema.PUSH_POP, nccl_calls.DOMAIN)
         return (
-            f"CASE WHEN {python_samples.samples_condition(table_sql)} THEN published_stack(CAST(binaryData AS BLOB))"
-            f" WHEN {nccl_calls.calls_condition(table_sql)} THEN published_call(CAST(binaryData AS BLOB)) END"
+            f"CASE WHEN {is_sample} THEN published_stack(CAST(binaryData AS BLOB))"
+            f" WHEN {is_call} THEN published_call(CAST(binaryData AS BLOB)) END"
         )
     if column in COMPOSED_TEXTS.get(table, ()):
         return f'published_text(CAST("{column}" AS BLOB))'

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kernel_tables.reading.payloads import Payload, events_condition, payload_of
-from kernel_tables.reading.schema import MARK
+from kernel_tables.reading.payloads import Payload, payload_of
 
 DOMAIN = "Python Periodic Sampling"
 STACK, FRAME = struct.Struct("<QII"), struct.Struct("<QQQ")
@@ -42,11 +41,6 @@ class PythonSample(NamedTuple):
     at_ns: int
     thread: int  # global id
     frames: tuple[str, ...]
-
-
-def samples_condition(table: str) -> str:
-    """The SQL condition for rows of NVTX_EVENTS that are sampled stacks; `table` as in events_condition."""
-    return events_condition(table, MARK, DOMAIN)
 
 
 def frames_of(blob: object) -> tuple[Frame, ...] | None:

@@ -8,16 +8,10 @@ import numpy as np
 
 from kernel_tables.errors import impossible
 from kernel_tables.kineto.capture_schema import COLLECTIVES
-from kernel_tables.reading import schema
-from kernel_tables.reading.nccl_calls import (
-    LAYOUT_COLUMNS,
-    LAYOUTS_TABLE,
-    MAX_BYTES,
-    NcclCall,
-    calls_condition,
-    calls_in,
-)
-from kernel_tables.reading.python_samples import PythonSample, samples_condition, samples_in
+from kernel_tables.reading import nccl_calls, python_samples, schema
+from kernel_tables.reading.nccl_calls import LAYOUT_COLUMNS, LAYOUTS_TABLE, MAX_BYTES, NcclCall, calls_in
+from kernel_tables.reading.payloads import events_condition
+from kernel_tables.reading.python_samples import PythonSample, samples_in
 from kernel_tables.reading.small_queries import as_text, read_only_connection
 from kernel_tables.reading.times import Bounds
 
@@ -114,7 +108,7 @@ class SmallTables:
         """The Python stacks that nsys sampled; without frames if the export lacks the payloads."""
         if not self.has(schema.NVTX, "start", "eventType", "text", "globalTid", "domainId"):
             return []
-        is_sample = samples_condition(schema.NVTX)
+        is_sample = events_condition(schema.NVTX, schema.MARK, python_samples.DOMAIN)
         rows = self._rows(f"SELECT start, globalTid, {self._blob_sql} FROM {schema.NVTX} WHERE {is_sample}")
         if any(not (isinstance(start, int) and isinstance(thread, int)) for start, thread, _ in rows):
             raise impossible(self.path, "wrong_type", "a sample's time or thread is not an integer; export it again")
@@ -133,9 +127,10 @@ class SmallTables:
         name = "text"
         if schema.STRINGS in self.tables:
             name = f"ifnull(text, (SELECT value FROM {schema.STRINGS} WHERE id = textId))"
+        is_call = events_condition(schema.NVTX, schema.PUSH_POP, nccl_calls.DOMAIN)
         rows = self._rows(
             f'SELECT start, "end", globalTid, {name}, {self._blob_sql} FROM {schema.NVTX}'
-            f' WHERE "end" IS NOT NULL AND {calls_condition(schema.NVTX)}'
+            f' WHERE "end" IS NOT NULL AND {is_call}'
         )
         if any(not isinstance(number, int) for row in rows for number in row[:3]):
             raise impossible(self.path, "wrong_type", "a call's time or thread is not an integer; export it again")

@@ -143,9 +143,9 @@ def sqlite_file(path: str | os.PathLike, *, up_to_damage: bool = False) -> Itera
             return
         is_packed = first_bytes(path, len(json_stream.GZIP_MAGIC)) == json_stream.GZIP_MAGIC
         unpacked = _unpacked(path, Path(folder)) if is_packed else path
-        is_report = unpacked.suffix in REPORT_SUFFIXES
-        exported = Path(folder) / (unpacked.stem + ".sqlite")
-        sqlite = nsys.export_report(unpacked, exported, payloads=True) if is_report else unpacked
+        sqlite = unpacked
+        if unpacked.suffix in REPORT_SUFFIXES:
+            sqlite = nsys.export_report(unpacked, Path(folder) / f"{unpacked.stem}.sqlite", payloads=True)
         soundness.require_whole_sqlite(sqlite, user_path=path)
         yield sqlite
 

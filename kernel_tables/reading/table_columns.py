@@ -20,7 +20,7 @@ CONSTANT_COLUMNS = ("process", "thread", "device", "stream")  # often all values
 class GrowingColumn:
     """Integers in order of arrival, MISSING for NULL."""
 
-    def __init__(self, *, narrow: bool = False, constant: bool = False, expected_rows: int = 0) -> None:
+    def __init__(self, expected_rows: int = 0, *, narrow: bool = False, constant: bool = False) -> None:
         """With `narrow`, they have 32 bits as long as all are from MISSING to MAX_NARROW. With `constant`, they take no
         memory as long as all are equal. With the number of `expected_rows`, growing needs no copies; room takes no
         memory before it is used."""
@@ -89,7 +89,6 @@ class TableColumns:
         time_check: TimeCheck,
         required: Collection[str] = (),
         expected_rows: int = 0,
-        *,
         types: tuple[int, ...] = (),
         convert_text: TextConverter | None = None,
     ):
@@ -101,9 +100,7 @@ class TableColumns:
         self._path, self._table, self._time_check = path, table, time_check
         self._required, self._types, self._convert_text = required, types, convert_text
         self._columns = {
-            name: GrowingColumn(
-                narrow=name in NARROW_COLUMNS, constant=name in CONSTANT_COLUMNS, expected_rows=expected_rows
-            )
+            name: GrowingColumn(expected_rows, narrow=name in NARROW_COLUMNS, constant=name in CONSTANT_COLUMNS)
             for name in names
         }
         self._texts: list[pa.Array] = []
