@@ -53,6 +53,7 @@ class CaptureArrays(AbstractContextManager):
     """The arrays of one capture, each made on first use. Use as a context manager."""
 
     def __init__(self, path: str | os.PathLike, extra_rules=(), *, up_to_damage: bool = False):
+        """`extra_rules`: see classify. With `up_to_damage`, invalid JSON is read as far as it is valid."""
         self.capture = Capture(path, up_to_damage=up_to_damage)
         self._extra_rules = extra_rules
         self._with_details = False

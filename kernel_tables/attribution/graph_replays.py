@@ -152,7 +152,7 @@ def _innermost_left_out(
 
 
 class _Pairs(NamedTuple):
-    """Pairs of a replay and a captured range that is not left out."""
+    """Pairs of a replay and a range that was open when one of its nodes was created, and is not left out."""
 
     replay: np.ndarray
     range: np.ndarray
@@ -215,7 +215,8 @@ def _is_repeated(pairs: _Pairs, attribution: Attribution, replays: _Replays, ran
     level = np.full(len(name), NONE)  # of the repeated range
     outermost, inner = np.flatnonzero(pairs.above == NONE), np.flatnonzero(pairs.above != NONE)
     for candidate in reversed(range(len(names))):  # of several ranges of one name, the innermost counts
-        level[outermost[names_at_launch[candidate, pairs.replay[outermost]] == name[outermost]]] = candidate
+        has_name = names_at_launch[candidate, pairs.replay[outermost]] == name[outermost]
+        level[outermost[has_name]] = candidate
     while len(inner):
         next_level = np.maximum(level[pairs.above[inner]] - 1, NONE)
         follows = (next_level != NONE) & (names_at_launch[next_level, pairs.replay[inner]] == name[inner])

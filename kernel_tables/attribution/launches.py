@@ -16,18 +16,14 @@ if TYPE_CHECKING:
 NO_ROW = -1
 NO_LAUNCH = NO_ROW  # of an activity whose API call is not in the capture
 MAX_SLOTS_PER_ID, SPARE_SLOTS = 8, 1024  # if ids are spread wider, they are sorted, not put into an array by id
-NO_CAPTURE = -1
+NO_CAPTURE = -1  # no stream capture is running
 LAUNCH_FUNCTIONS = ("LaunchKernel", "LaunchCooperativeKernel", "GraphLaunch")
 
 
 def launch_rows(
-    activity_process: np.ndarray,
-    activity_correlation: np.ndarray,
-    call_thread: np.ndarray,
-    threads: np.ndarray,
-    call_correlation: np.ndarray,
-    call_start_ns: np.ndarray,
-) -> np.ndarray:
+    activity_process: np.ndarray, activity_correlation: np.ndarray, call_thread: np.ndarray, threads: np.ndarray,
+    call_correlation: np.ndarray, call_start_ns: np.ndarray,
+) -> np.ndarray:  # fmt: skip
     """The row of the API call of each activity as int32, NO_LAUNCH if there is none.
 
     Processes are global ids; `call_thread` is the index of each call's thread in `threads`, which are global ids too.
@@ -53,9 +49,9 @@ def launches_without_kernels(capture: Capture, activities: Activities) -> int:
     launches = _calls(capture, *LAUNCH_FUNCTIONS)
     process = process_of(launches["thread"])
     has_activity = _has_activity(process, launches["correlation"], activities)
-    failed = launches["returned"] > 0
+    has_failed = launches["returned"] > 0
     is_capturing = stream_capture_begins(capture, launches["start"], process) != NO_CAPTURE
-    rows = np.flatnonzero(~has_activity & ~failed & ~is_capturing)
+    rows = np.flatnonzero(~has_activity & ~has_failed & ~is_capturing)
     rows = rows[~_nest_with_any(launches, rows, np.flatnonzero(has_activity))]
     return _outermost_count({name: launches[name][rows] for name in ("start", "end", "thread")})
 

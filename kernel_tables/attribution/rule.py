@@ -73,8 +73,8 @@ class RangeAttributor:
             for thread, positions in zip(thread_ranges, positions_by_thread, strict=True):
                 if thread and len(positions):
                     nodes[positions] = thread.nodes_at(times_ns[positions])
-            bare = np.flatnonzero((nodes == NONE) & (thread_index != NONE))
-            nodes[bare] = self._inherited_at_launches(times_ns[bare], threads[thread_index[bare]])
+            rest = np.flatnonzero((nodes == NONE) & (thread_index != NONE))  # no range is open on their threads
+            nodes[rest] = self._inherited_at_launches(times_ns[rest], threads[thread_index[rest]])
             return nodes
 
         launch_node = arrays.map_blocks(nodes_of_block, len(launch_ns), np.int32)
@@ -117,12 +117,9 @@ class RangeAttributor:
         return nodes
 
     def _inherited_nodes(
-        self,
-        threads: list[ThreadRanges],
-        times_ns: np.ndarray,
-        thread_ids: np.ndarray,
+        self, threads: list[ThreadRanges], times_ns: np.ndarray, thread_ids: np.ndarray,
         nodes_of: Callable[[ThreadRanges, np.ndarray], np.ndarray],
-    ) -> np.ndarray:
+    ) -> np.ndarray:  # fmt: skip
         """The node of all ranges that each query inherits from other threads, NONE if there are none.
 
         A query is (times_ns[i], thread_ids[i]), in order of time. nodes_of(thread, queries) are the nodes of a thread

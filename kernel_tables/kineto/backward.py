@@ -78,7 +78,7 @@ def _backward_chains(calls: ModuleCalls, recomputed: np.ndarray, requesters: np.
     """
     chains = dict(enumerate(calls.chains)) | {NONE: ()}
     requester = dict(zip(recomputed.tolist(), requesters.tolist(), strict=True))
-    for call in np.argsort(calls.start, kind="stable").tolist() if requester else ():
+    for call in np.argsort(calls.start, kind="stable").tolist():
         chain = chains[call]
         depth = max((depth for depth, outer in enumerate(chain) if outer in requester), default=None)
         if depth is not None:
@@ -123,9 +123,9 @@ def _thread_ranges(
         chain = chains[node]
         if chain is not None:
             stays_open = [open_call == call for open_call, call in zip(open_since_ns, chain, strict=False)]
-            common = [*stays_open, False].index(False)
-            yield from close(common)
-            open_since_ns |= dict.fromkeys(chain[common:], begin_ns)
+            common_depth = [*stays_open, False].index(False)
+            yield from close(common_depth)
+            open_since_ns |= dict.fromkeys(chain[common_depth:], begin_ns)
         last_ns, last_pass = end_ns, passes[index + 1]
     yield from close(0)
 

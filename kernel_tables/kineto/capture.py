@@ -125,8 +125,8 @@ def outermost_operators(trace: TorchTrace) -> np.ndarray:
     """The rows of the outermost ATen operators and inductor's kernels of each thread, by start. Autograd's nodes
     ("MulBackward0") do not count, since they only call operators."""
     operators, names = trace[OPERATOR], trace.names.values
-    counts = [name.startswith("aten::") or INDUCTOR_KERNEL.match(name) is not None for name in names]
-    threads = rows_by_thread(operators["thread"], np.isin(operators["name"], np.flatnonzero(counts)))
+    is_computation = [name.startswith("aten::") or INDUCTOR_KERNEL.match(name) is not None for name in names]
+    threads = rows_by_thread(operators["thread"], np.isin(operators["name"], np.flatnonzero(is_computation)))
     rows = np.concatenate([np.empty(0, np.int64), *(outermost(operators, rows) for rows in threads.values())])
     return rows[np.lexsort((operators["order"][rows], -operators["end"][rows], operators["start"][rows]))]
 

@@ -41,7 +41,7 @@ DEVICE_KINDS = (KERNEL, COPY, FILL)
 MODULE, AUTOGRAD_FILE = "nn.Module: ", "torch/autograd/__init__.py("  # in names of functions
 NONE = -1  # a missing number
 MAX_TIME_NS = 1 << 61  # 73 years; the sum of three fits in 64 bits
-MIN_SUBSTITUTE = NUMBER_MASK - 0xFFFF
+MIN_SUBSTITUTE = NUMBER_MASK - 0xFFFF  # for the number of a thread or process
 SIZES = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
 
 Columns = dict[str, np.ndarray]

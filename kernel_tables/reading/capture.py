@@ -109,11 +109,10 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
         events = self.read_columns(
             schema.NVTX, schema.DOMAIN_NAME_COLUMNS, types=(schema.DOMAIN_CREATE,), convert_text=_unchanged
         )
-        names = self.strings(events["text_id"])
-        inline = events["text"].to_pylist()
-        processes = global_ids.process_of(events["thread"]).tolist()
-        rows = zip(processes, events["domain"].tolist(), inline, events["text_id"].tolist(), strict=True)
-        return {(process, domain): text or names.get(text_id, "") for process, domain, text, text_id in rows}
+        names, processes = self.strings(events["text_id"]), global_ids.process_of(events["thread"])
+        numbers = (column.tolist() for column in (processes, events["domain"], events["text_id"]))
+        rows = zip(*numbers, events["text"].to_pylist(), strict=True)
+        return {(process, domain): text or names.get(text_id, "") for process, domain, text_id, text in rows}
 
     def range_domains(self) -> np.ndarray:
         """The domain id of each range, in the order of reading(NVTX); read separately, since it is seldom needed."""
@@ -251,8 +250,6 @@ def _unchanged(text: pa.Array) -> pa.Array:
 
 def _impossibilities(error: BaseException | None) -> tuple[Finding, ...]:
     """The findings in the error of one read; any other error is raised."""
-    if error is None:
-        return ()
-    if isinstance(error, ImpossibleCapture):
-        return error.findings
-    raise error
+    if error and not isinstance(error, ImpossibleCapture):
+        raise error
+    return error.findings if error else ()

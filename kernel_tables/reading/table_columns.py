@@ -82,16 +82,9 @@ class TableColumns:
     """Integer columns of one table, and its texts if requested; all rows, or those of some types."""
 
     def __init__(
-        self,
-        path: Path,
-        table: str,
-        names: list[str],
-        time_check: TimeCheck,
-        required: Collection[str] = (),
-        expected_rows: int = 0,
-        types: tuple[int, ...] = (),
-        convert_text: TextConverter | None = None,
-    ):
+        self, path: Path, table: str, names: list[str], time_check: TimeCheck, required: Collection[str],
+        expected_rows: int, types: tuple[int, ...], convert_text: TextConverter | None,
+    ):  # fmt: skip
         """The columns `names` of `table`, in the file that messages call `path`; `time_check` checks all rows.
 
         `required` are the columns that must not be NULL. With `types`, only rows with one of these values in the column
