@@ -19,6 +19,7 @@ PACKAGES = ("cs336_model", "kernel_recorder", "kernel_tables", "profile_grid", "
 ROOMS = (
     "range_marks",  # runs inside a measured process, as cs336_model does
     "kernel_tables.whole_files",
+    "kernel_tables.global_ids",
     "kernel_tables.kineto",
     "cs336_model",
     "cs336_model.ranges",

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernel_tables.attribution.arrays import concatenated, factorize, map_blocks
+from kernel_tables.attribution.arrays import concatenated, factorize, index_type, map_blocks
 from kernel_tables.attribution.launches import NO_LAUNCH, launch_rows
 from kernel_tables.errors import TraceError, impossible
+from kernel_tables.global_ids import process_of
 from kernel_tables.reading.capture import Capture, Columns
-from kernel_tables.reading.global_ids import process_of
 from kernel_tables.reading.schema import GRAPH, KERNEL, MEMCPY, MEMSET, MISSING, TABLE_COLUMNS
 
 KINDS = ("kernel", "memcpy", "memset", "graph")
@@ -73,19 +73,21 @@ def read_activities(capture: Capture, tables: list[Columns], calls: Columns) -> 
     kind = np.repeat(np.arange(len(KINDS), dtype=np.int8), counts)
     name, names = _names(capture, tables)
     columns = {key: concatenated([table.pop(key) for table in tables]) for key in TABLE_COLUMNS[MEMSET]}
-    threads, call_thread = factorize(calls.pop("thread"))
-    calls["thread_index"] = call_thread = call_thread.astype(np.min_scalar_type(-len(threads) - 1))
+    threads, call_thread = factorize(calls.pop("thread"))  # an index into threads
+    calls["thread_index"] = call_thread = call_thread.astype(index_type(len(threads)))
     process = _with_missing_processes(capture, columns["process"], np.unique(process_of(threads)))
-    row = launch_rows(process, columns["correlation"], call_thread, threads, calls.pop("correlation"), calls["start"])
+    launch_row = launch_rows(
+        process, columns["correlation"], call_thread, threads, calls.pop("correlation"), calls["start"]
+    )
 
     def thread_index(block: slice) -> np.ndarray:
-        return _values_of_calls(call_thread, row[block], default=-1)
+        return _values_of_calls(call_thread, launch_row[block], default=-1)
 
     return Activities(
         kind, name, names, columns["start"], columns["end"], columns["correlation"], process,
-        thread_index=map_blocks(thread_index, len(row), call_thread.dtype),
+        thread_index=map_blocks(thread_index, len(launch_row), call_thread.dtype),
         threads=threads,
-        launch_row=row,
+        launch_row=launch_row,
         call_ns=calls["start"],
     )  # fmt: skip
 
@@ -94,34 +96,32 @@ def _values_of_calls(values: np.ndarray, launch_row: np.ndarray, default: int) -
     """The value of the API call at each `launch_row`, `default` for NO_LAUNCH."""
     if not len(values):
         return np.full(len(launch_row), default, values.dtype)
-    call_values, has_none = values[launch_row], launch_row == NO_LAUNCH
-    if has_none.any():
-        call_values[has_none] = default
-    return call_values
+    launch_values, has_no_launch = values[launch_row], launch_row == NO_LAUNCH
+    if has_no_launch.any():
+        launch_values[has_no_launch] = default
+    return launch_values
 
 
 def _names(capture: Capture, tables: list[Columns]) -> tuple[np.ndarray, list[str]]:
     """The index of each activity's name, and the names: those of kernels in full, others in nsys's words."""
     copies = dict(enumerate(COPY_KINDS)) | capture.labels("ENUM_CUDA_MEMCPY_OPER")
-    namers = (
-        lambda ids: _kernel_names(capture, ids),
-        lambda ids: [f"[CUDA memcpy {copies.get(number, f'kind {number}')}]" for number in ids.tolist()],
-        lambda ids: ["[CUDA memset]" for _ in ids],
-        lambda ids: [f"[CUDA graph {number}]" for number in ids.tolist()],
+    names_of_labels = (  # in the order of TABLES
+        lambda string_ids: _kernel_names(capture, string_ids),
+        lambda kinds: [f"[CUDA memcpy {copies.get(kind, f'kind {kind}')}]" for kind in kinds.tolist()],
+        lambda no_labels: ["[CUDA memset]" for _ in no_labels],
+        lambda graphs: [f"[CUDA graph {graph}]" for graph in graphs.tolist()],
     )
     indices, names = [], []
-    for table, names_of_ids in zip(tables, namers, strict=True):
-        ids, index = factorize(table.pop("label", np.zeros(len(table["start"]), np.int64)))
-        index += len(names)
-        indices.append(index)
-        names += names_of_ids(ids)
-    dtype = np.min_scalar_type(-len(names) - 1)
-    return concatenated([index.astype(dtype) for index in indices]), names
+    for table, names_of in zip(tables, names_of_labels, strict=True):
+        labels, index = factorize(table.pop("label", np.zeros(len(table["start"]), np.int64)))
+        indices.append(index + len(names))
+        names += names_of(labels)
+    return concatenated([index.astype(index_type(len(names))) for index in indices]), names
 
 
-def _kernel_names(capture: Capture, ids: np.ndarray) -> list[str]:
-    strings = capture.strings(ids)
-    names = [strings.get(number, "") for number in ids.tolist()]
+def _kernel_names(capture: Capture, string_ids: np.ndarray) -> list[str]:
+    strings = capture.strings(string_ids)
+    names = [strings.get(string_id, "") for string_id in string_ids.tolist()]
     nameless = names.count("")
     if nameless:
         raise impossible(

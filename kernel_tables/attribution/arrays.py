@@ -14,6 +14,7 @@ from kernel_tables.processors import processor_count
 
 BLOCK_LENGTH = 1 << 16
 MIN_NARROW, MAX_NARROW = -(1 << 30), (1 << 30) - 1  # the sum of two fits into 32 bits, too
+MAX_GAPS = 1024  # missing keys in an array by key
 WORKERS = min(4, max(2, processor_count()))
 
 
@@ -69,6 +70,11 @@ def compact(values: np.ndarray) -> np.ndarray:
     return values.astype(np.int32, copy=False) if is_narrow else values
 
 
+def index_type(count: int) -> np.dtype:
+    """The smallest type of integers for an index of `count` values, or -1 for none."""
+    return np.min_scalar_type(-count - 1)
+
+
 def concatenated(arrays: list[np.ndarray]) -> np.ndarray:
     """The arrays one after the other; takes no memory if only one of them has entries, or if all of them repeat the
     same value without memory, as those of `compact` do."""
@@ -87,7 +93,7 @@ def factorize(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     low, high = int(keys.min()), int(keys.max())
     if low == high:
         return np.array([low]), np.zeros(len(keys), np.int32)
-    if high - low > len(keys) + 1024:  # an array by key would be too long
+    if high - low > len(keys) + MAX_GAPS:  # an array by key would be too long
         encoded = pa.array(keys).dictionary_encode()
         values, codes = encoded.dictionary.to_numpy(), encoded.indices.to_numpy()
         order = np.argsort(values)
@@ -124,10 +130,10 @@ def sums_by_group(groups: np.ndarray, values: np.ndarray, count: int) -> np.ndar
 def positions_by_key(keys: np.ndarray, other_keys: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """For every distinct key of `keys`, its positions in `keys` and its positions in `other_keys`, each ascending."""
     distinct, index = factorize(np.concatenate([keys, other_keys]))
-    positions, other_positions = (
-        positions_by_group(part, len(distinct)) for part in (index[: len(keys)], index[len(keys) :])
-    )
-    return [pair for pair in zip(positions, other_positions, strict=True) if len(pair[0])]
+    positions = positions_by_group(index[: len(keys)], len(distinct))
+    other_positions = positions_by_group(index[len(keys) :], len(distinct))
+    pairs = zip(positions, other_positions, strict=True)
+    return [(in_keys, in_other_keys) for in_keys, in_other_keys in pairs if len(in_keys)]
 
 
 def _inverse(values: np.ndarray, size: int) -> np.ndarray:

@@ -14,17 +14,11 @@ import numpy as np
 
 from kernel_tables.attribution import graph_replays, launches, rule
 from kernel_tables.attribution.activities import KINDS, TABLES, Activities, read_activities
-from kernel_tables.attribution.arrays import compact, concatenated, factorize, map_blocks
+from kernel_tables.attribution.arrays import compact, concatenated, factorize, index_type, map_blocks
 from kernel_tables.attribution.forest import Attribution
 from kernel_tables.attribution.limits import BeyondLimits, require_text
 from kernel_tables.attribution.paths import BEFORE_CAPTURE, NO_RANGE, Paths
-from kernel_tables.attribution.ranges import (
-    NONE,
-    Ranges,
-    coded_names,
-    in_opening_order,
-    without_call_numbers,
-)
+from kernel_tables.attribution.ranges import NONE, Ranges, coded_names, in_opening_order, without_call_numbers
 from kernel_tables.errors import TraceError, impossible
 from kernel_tables.kernel_classes.categories import classify
 from kernel_tables.kineto.capture_schema import CPU_DEVICE
@@ -46,11 +40,12 @@ class _CaptureRanges(NamedTuple):
     missing_name_count: int  # of names that are not in the capture
     unclosed_count: int  # the number of ranges that were never closed
     arrays: Ranges
-    attributor: rule.RangeAttributor | BeyondLimits
+    attributor: rule.RangeAttributor | None
+    why_no_attributor: BeyondLimits | None
 
 
-class _Events(NamedTuple):
-    columns: dict  # by table
+class _TablesRead(NamedTuple):
+    columns: dict  # by table, all but the ranges
     ranges: _CaptureRanges
 
 
@@ -58,6 +53,7 @@ class CaptureArrays(AbstractContextManager):
     """The arrays of one capture, each made on first use. Use as a context manager."""
 
     def __init__(self, path: str | os.PathLike, extra_rules=(), *, up_to_damage: bool = False):
+        """`extra_rules`: see classify. With `up_to_damage`, invalid JSON is read as far as it is valid."""
         self.capture = Capture(path, up_to_damage=up_to_damage)
         self._extra_rules = extra_rules
         self._with_details = False
@@ -105,7 +101,7 @@ class CaptureArrays(AbstractContextManager):
     def columns(self) -> dict:
         """The columns of activities and calls, by table. `gpu_activities` removes those of activities; of calls, the
         correlation ids and the threads (see `call_threads`)."""
-        return self._events.columns
+        return self._tables_read.columns
 
     def expect_details(self) -> None:
         """Call this before the first use if `places` and `call_functions` will be needed: then they are read with the
@@ -116,7 +112,7 @@ class CaptureArrays(AbstractContextManager):
     def gpu_activities(self) -> Activities:
         """The activities as arrays."""
         tables = [self.columns[table] for table in TABLES]
-        if "device" in tables[0]:
+        if "device" in tables[0]:  # details were expected
             self._place_columns = [{name: table.pop(name) for name in PLACE_COLUMNS} for table in tables]
         activities = read_activities(self.capture, tables, self.columns[RUNTIME])
         for table in TABLES:
@@ -158,8 +154,9 @@ class CaptureArrays(AbstractContextManager):
     def launch_sizes(self) -> LaunchSizes:
         """The grid and the block of each activity."""
         columns = list(self.capture.read_columns(KERNEL, SIZE_COLUMNS).values())
-        not_kernels = [""] * (len(self.gpu_activities) - len(columns[0]))
-        return LaunchSizes(*(np.append(_sizes_as_text(columns[start : start + 3]), not_kernels) for start in (0, 3)))
+        other_sizes = [""] * (len(self.gpu_activities) - len(columns[0]))  # kernels are the first activities
+        grid, block = (np.append(_sizes_as_text(xyz), other_sizes) for xyz in (columns[:3], columns[3:]))
+        return LaunchSizes(grid, block)
 
     @cached_property
     def activity_classes(self) -> list[str]:
@@ -167,14 +164,15 @@ class CaptureArrays(AbstractContextManager):
         names = self.gpu_activities.names
         kinds = np.zeros(len(names), np.int8)
         kinds[self.gpu_activities.name] = self.gpu_activities.kind
-        kernels = [name for name, kind in zip(names, kinds, strict=True) if kind == 0]
+        named_kinds = [(name, KINDS[kind]) for name, kind in zip(names, kinds.tolist(), strict=True)]
+        kernels = [name for name, kind in named_kinds if kind == "kernel"]
         kernel_classes = dict(zip(kernels, classify(kernels, self._extra_rules), strict=True))
-        return [KINDS[kind] if kind else kernel_classes[name] for name, kind in zip(names, kinds, strict=True)]
+        return [kernel_classes[name] if kind == "kernel" else kind for name, kind in named_kinds]
 
     @property
     def range_names(self) -> list[str]:
         """The names of the ranges, by code. Raises ImpossibleCapture if the capture lacks some."""
-        ranges = self._events.ranges
+        ranges = self._tables_read.ranges
         if ranges.missing_name_count:
             raise impossible(
                 self.capture.path,
@@ -187,12 +185,12 @@ class CaptureArrays(AbstractContextManager):
     @property
     def range_arrays(self) -> Ranges:
         """The range instances in order of opening; a range that was never closed ends with the capture."""
-        return self._events.ranges.arrays
+        return self._tables_read.ranges.arrays
 
     @property
     def unclosed_count(self) -> int:
         """The number of ranges that were never closed."""
-        return self._events.ranges.unclosed_count
+        return self._tables_read.ranges.unclosed_count
 
     @cached_property
     def attribution(self) -> Attribution:
@@ -205,11 +203,11 @@ class CaptureArrays(AbstractContextManager):
             return attributor.attribution(activities.launch_ns, activities.thread_index, activities.threads)
 
     def _attributor(self) -> rule.RangeAttributor:
-        attributor = self._events.ranges.attributor
+        ranges = self._tables_read.ranges
         with self._limits():
-            if isinstance(attributor, BeyondLimits):
-                raise attributor
-        return attributor
+            if ranges.why_no_attributor:
+                raise ranges.why_no_attributor
+        return ranges.attributor
 
     @property
     def instance_nodes(self) -> np.ndarray:
@@ -235,37 +233,40 @@ class CaptureArrays(AbstractContextManager):
         return self._paths_of(self.attribution.launch_node)
 
     def _paths_of(self, node: np.ndarray) -> np.ndarray:
-        of_node = np.append(self.range_paths.of_node, NO_RANGE).astype(np.min_scalar_type(-len(self.range_paths)))
-        row = self.gpu_activities.launch_row
+        """The path id of each activity, by its node; BEFORE_CAPTURE for activities without a launch."""
+        path_of_node = np.append(self.range_paths.of_node, NO_RANGE)  # the last entry is for activities in no range
+        path_of_node = path_of_node.astype(index_type(len(self.range_paths)))
+        launch_row = self.gpu_activities.launch_row
 
         def look_up(block: slice) -> np.ndarray:
-            return np.where(row[block] == launches.NO_LAUNCH, BEFORE_CAPTURE, of_node[node[block]])
+            return np.where(launch_row[block] == launches.NO_LAUNCH, BEFORE_CAPTURE, path_of_node[node[block]])
 
-        return map_blocks(look_up, len(row), of_node.dtype)
+        return map_blocks(look_up, len(launch_row), path_of_node.dtype)
 
     @cached_property
-    def _events(self) -> _Events:
+    def _tables_read(self) -> _TablesRead:
         """The columns and the ranges, which are computed while the kernels are still being read."""
         tables = (KERNEL, NVTX, RUNTIME, *(table for table in TABLES if table != KERNEL))
         with self.capture.reading(*tables, convert_text=without_call_numbers, with_details=self._with_details) as reads:
             ranges = self._ranges(reads[NVTX].result())
             del reads[NVTX]
-        return _Events({table: read.result() for table, read in reads.items()}, ranges)
+        return _TablesRead({table: read.result() for table, read in reads.items()}, ranges)
 
     def _ranges(self, events: dict) -> _CaptureRanges:
         registered = self.capture.strings(events["text_id"])
         missing_names = set(factorize(events["text_id"])[0].tolist()) - registered.keys() - {MISSING}
-        names = coded_names(events["text"], events["text_id"], registered)
+        coded = coded_names(events["text"], events["text_id"], registered)
         end_ns = events["end"]
         unclosed_count = int((end_ns == MISSING).sum())
         if unclosed_count:
             end_ns = np.where(end_ns == MISSING, self.capture.last_time_ns(), end_ns)
-        arrays = in_opening_order(events["start"], end_ns, events["thread"], names.codes)
+        arrays = in_opening_order(events["start"], end_ns, events["thread"], coded.codes)
+        attributor = why_no_attributor = None
         try:
             attributor = rule.RangeAttributor(arrays)
-        except BeyondLimits as error:
-            attributor = error
-        return _CaptureRanges(names.names, len(missing_names), unclosed_count, arrays, attributor)
+        except BeyondLimits as error:  # raised where attributions are needed
+            why_no_attributor = error
+        return _CaptureRanges(coded.names, len(missing_names), unclosed_count, arrays, attributor, why_no_attributor)
 
     def require_text(self, path: np.ndarray, name: np.ndarray, limit: int) -> None:
         """Raises ImpossibleCapture if rows with these paths and names of activities exceed `limit` characters."""
@@ -275,7 +276,7 @@ class CaptureArrays(AbstractContextManager):
 
     @contextmanager
     def _limits(self) -> Iterator[None]:
-        """Raises ImpossibleCapture for BeyondLimits."""
+        """Raises ImpossibleCapture if the block raises BeyondLimits."""
         try:
             yield
         except BeyondLimits as error:

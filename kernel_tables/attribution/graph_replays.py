@@ -17,12 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from kernel_tables import global_ids
 from kernel_tables.attribution import arrays, limits, rule
 from kernel_tables.attribution.activities import TABLES, Activities
 from kernel_tables.attribution.forest import Attribution, chain_members
-from kernel_tables.attribution.launches import NO_LAUNCH, rows_of_ids, stream_capture_begins
+from kernel_tables.attribution.launches import NO_CAPTURE, NO_ROW, rows_of_ids, stream_capture_begins
 from kernel_tables.attribution.ranges import NONE, Ranges
-from kernel_tables.reading import global_ids, schema
+from kernel_tables.reading import schema
 from kernel_tables.reading.capture import Capture, Columns
 
 MAX_CLONES = 100  # a graph is instantiated once, and cloned a few times before
@@ -69,9 +70,9 @@ def node_creations(capture: Capture, activities: Activities) -> NodeCreations | 
         nodes, index = arrays.factorize(node[rows])
         creation = _creation_rows({name: column[event_rows] for name, column in events.items()}, nodes)
         creation_of_activity[rows] = np.append(event_rows, NONE)[creation][index]
-    began_ns = stream_capture_begins(capture, events["created"], event_process)
-    began_ns = np.where(began_ns == NONE, events["created"], began_ns)
-    return NodeCreations(events["created"], events["thread"], began_ns, creation_of_activity)
+    capture_began_ns = stream_capture_begins(capture, events["created"], event_process)
+    capture_began_ns = np.where(capture_began_ns == NO_CAPTURE, events["created"], capture_began_ns)
+    return NodeCreations(events["created"], events["thread"], capture_began_ns, creation_of_activity)
 
 
 def _replayed_nodes(capture: Capture, activities: Activities) -> np.ndarray:
@@ -89,9 +90,9 @@ def _creation_rows(events: Columns, nodes: np.ndarray) -> np.ndarray:
     cloned, created = np.flatnonzero(is_clone), np.flatnonzero(~is_clone & (events["created"] >= 0))
     for _ in range(MAX_CLONES):
         row = rows_of_ids(events["node"][cloned], events["created"][cloned], nodes)
-        if (row == NO_LAUNCH).all():
+        if (row == NO_ROW).all():
             break
-        nodes = np.where(row == NO_LAUNCH, nodes, events["original"][cloned][row] if len(cloned) else nodes)
+        nodes = np.where(row == NO_ROW, nodes, events["original"][cloned][row] if len(cloned) else nodes)
     return np.append(created, NONE)[rows_of_ids(events["node"][created], events["created"][created], nodes)]
 
 
@@ -110,8 +111,8 @@ def attribute_with_replays(
     launch_node, creation_node = joint.launch_node[:count], joint.launch_node[count:]
     attribution = Attribution(joint.parent, joint.range, launch_node, launch_node, joint.first_replayed)
     replays = _replays(attribution, creations, activities)
-    last_left_out = _last_left_out(attribution, replays, creations, creation_node, ranges)
-    return _with_replays(attribution, replays, creation_node, last_left_out, ranges)
+    innermost_left_out = _innermost_left_out(attribution, replays, creations, creation_node, ranges)
+    return _with_replays(attribution, replays, creation_node, innermost_left_out, ranges)
 
 
 class _Replays(NamedTuple):
@@ -134,7 +135,7 @@ def _replays(attribution: Attribution, creations: NodeCreations, activities: Act
     return _Replays(activity, creation, replay.astype(np.int64), launch_node, creation[first])
 
 
-def _last_left_out(
+def _innermost_left_out(
     attribution: Attribution, replays: _Replays, creations: NodeCreations, creation_node: np.ndarray, ranges: Ranges
 ) -> np.ndarray:
     """By replay, the innermost range around the capture whose name is open at the launch, NONE if there is none."""
@@ -145,75 +146,80 @@ def _last_left_out(
     replay, range_index = chain_members(attribution.parent, attribution.range, creation_node[first])
     is_around = ranges.start_ns[range_index] < creations.capture_began_ns[first][replay]
     is_left_out = is_around & np.isin(replay * name_count + ranges.name[range_index], open_names)
-    last = np.full(len(first), NONE)
-    np.maximum.at(last, replay[is_left_out], range_index[is_left_out])
-    return last
+    innermost = np.full(len(first), NONE)
+    np.maximum.at(innermost, replay[is_left_out], range_index[is_left_out])  # numbers of ranges ascend inwards
+    return innermost
+
+
+class _Pairs(NamedTuple):
+    """Pairs of a replay and a range that was open when one of its nodes was created, and is not left out."""
+
+    replay: np.ndarray
+    range: np.ndarray
+    above: np.ndarray  # index of the pair with the range around it, NONE for an outermost one
 
 
 def _with_replays(
-    attribution: Attribution, replays: _Replays, creation_node: np.ndarray, last_left_out: np.ndarray, ranges: Ranges
-) -> Attribution:
-    """The attribution with a node for each pair of a replay and a captured range, if the range is neither left out nor
-    repeated (_is_repeated).
+    attribution: Attribution, replays: _Replays, creation_node: np.ndarray, innermost_left_out: np.ndarray,
+    ranges: Ranges,
+) -> Attribution:  # fmt: skip
+    """The attribution with a node for each of _Pairs whose range is not repeated (_is_repeated).
 
-    So a captured range counts as opened once in every replay. The key of a pair is one number for both.
+    So a captured range counts as opened once in every replay. A key is one number for a replay and a node of a
+    captured range.
     """
     parent, innermost, count = attribution.parent, attribution.range, len(attribution.parent)
 
     def keys_of(replay: np.ndarray, node: np.ndarray) -> np.ndarray:
-        """The key of each pair, NONE if the range is left out."""
-        return np.where((node != NONE) & (innermost[node] > last_left_out[replay]), replay * count + node, NONE)
+        """The key of each replay and node, NONE if the range is left out or there is none."""
+        return np.where((node != NONE) & (innermost[node] > innermost_left_out[replay]), replay * count + node, NONE)
 
     def keys_above(keys: np.ndarray) -> np.ndarray:
-        return keys_of(keys // count, parent[keys % count])
+        replay, node = np.divmod(keys, count)
+        return keys_of(replay, parent[node])
 
     key = keys_of(replays.replay, creation_node[replays.creation])
     is_captured = key != NONE
     activity_keys, index = arrays.factorize(key[is_captured])
     keys = _with_all_above(activity_keys, keys_above)
-    key_above, launch_node = keys_above(keys), replays.launch_node[keys // count]
-    pair_above = np.where(key_above == NONE, NONE, np.searchsorted(keys, key_above))
-    captured = innermost[keys % count]
-    is_repeated = _is_repeated(attribution, replays, ranges.name, keys // count, ranges.name[captured], pair_above)
-    node = np.where(is_repeated, launch_node, count - 1 + np.cumsum(~is_repeated))
-    parents = np.where(pair_above == NONE, launch_node, node[pair_above])
+    replay, captured_node = np.divmod(keys, count)
+    key_above, launch_node = keys_above(keys), replays.launch_node[replay]
+    above = np.where(key_above == NONE, NONE, np.searchsorted(keys, key_above))
+    pairs = _Pairs(replay, innermost[captured_node], above)
+    is_repeated = _is_repeated(pairs, attribution, replays, ranges)
+    pair_node = np.where(is_repeated, launch_node, count - 1 + np.cumsum(~is_repeated))
+    pair_parent = np.where(above == NONE, launch_node, pair_node[above])
     activity_node = attribution.launch_node.copy()
-    activity_node[replays.activity[is_captured]] = node[np.searchsorted(keys, activity_keys)][index]
+    activity_node[replays.activity[is_captured]] = pair_node[np.searchsorted(keys, activity_keys)][index]
     return Attribution(
-        parent=np.append(parent, parents[~is_repeated]),
-        range=np.append(innermost, captured[~is_repeated]),
+        parent=np.append(parent, pair_parent[~is_repeated]),
+        range=np.append(innermost, pairs.range[~is_repeated]),
         launch_node=attribution.launch_node,
         activity_node=activity_node,
         first_replayed=count,
     )
 
 
-def _is_repeated(
-    attribution: Attribution,
-    replays: _Replays,
-    range_name: np.ndarray,
-    replay: np.ndarray,
-    name: np.ndarray,
-    pair_above: np.ndarray,
-) -> np.ndarray:
+def _is_repeated(pairs: _Pairs, attribution: Attribution, replays: _Replays, ranges: Ranges) -> np.ndarray:
     """Whether the range of each pair repeats one that is open at the launch of its replay.
 
     An outermost captured range does if a range at the launch has its name; an inner one, if the range around it repeats
-    one at the launch, and the next range there has the name. `name` is that of the range, `pair_above` the index of the
-    pair with the range around it, NONE for an outermost one.
+    one at the launch, and the next range there has its name.
     """
     names, node = [], replays.launch_node
     while (node != NONE).any():
-        names.append(np.where(node == NONE, NONE, range_name[attribution.range[node]]))
+        names.append(np.where(node == NONE, NONE, ranges.name[attribution.range[node]]))
         node = np.where(node == NONE, NONE, attribution.parent[node])
     names_at_launch = np.stack([*names, np.full(len(node), NONE)])  # by level, 0 for the innermost, and replay
-    level = np.full(len(replay), NONE)  # of the repeated range
-    outermost, inner = np.flatnonzero(pair_above == NONE), np.flatnonzero(pair_above != NONE)
+    name = ranges.name[pairs.range]
+    level = np.full(len(name), NONE)  # of the repeated range
+    outermost, inner = np.flatnonzero(pairs.above == NONE), np.flatnonzero(pairs.above != NONE)
     for candidate in reversed(range(len(names))):  # of several ranges of one name, the innermost counts
-        level[outermost[names_at_launch[candidate, replay[outermost]] == name[outermost]]] = candidate
+        has_name = names_at_launch[candidate, pairs.replay[outermost]] == name[outermost]
+        level[outermost[has_name]] = candidate
     while len(inner):
-        next_level = np.maximum(level[pair_above[inner]] - 1, NONE)
-        follows = (next_level != NONE) & (names_at_launch[next_level, replay[inner]] == name[inner])
+        next_level = np.maximum(level[pairs.above[inner]] - 1, NONE)
+        follows = (next_level != NONE) & (names_at_launch[next_level, pairs.replay[inner]] == name[inner])
         level[inner[follows]] = next_level[follows]
         inner = inner[~follows]
         if not follows.any():

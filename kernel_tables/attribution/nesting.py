@@ -20,13 +20,14 @@ from kernel_tables.attribution.ranges import NONE, Ranges
 class ThreadRanges:
     """The ranges of one thread as nodes: a node is a range, or a segment of one, with the ranges around it."""
 
-    def __init__(self, thread_id: int, numbers: np.ndarray, ranges: Ranges, next_node: int):
-        """`numbers` are the ranges of this thread, ascending; further segments get nodes from `next_node` on."""
+    def __init__(self, thread_id: int, range_numbers: np.ndarray, ranges: Ranges, next_node: int):
+        """`range_numbers` are those of this thread, ascending; further segments get nodes from `next_node` on."""
         self.thread_id = thread_id
-        self.nodes, self.ranges = numbers, numbers  # the nodes in opening order, and the range of each
-        self.ends_ns = ranges.end_ns[numbers]  # of each node: the first end of the ranges in its chain
+        self.nodes = range_numbers  # in opening order
+        self.range_numbers = range_numbers  # by node
+        self.ends_ns = ranges.end_ns[range_numbers]  # by node, the first end of the ranges in its chain
         self.segment_nodes = 0  # the number of nodes from `next_node` on that are used
-        start_ns = ranges.start_ns[numbers]
+        start_ns = ranges.start_ns[range_numbers]
         self.first_ns, self.last_ns = int(start_ns[0]), int(self.ends_ns.max())
         nesting = nesting_of(start_ns, self.ends_ns)
         if nesting is None:
@@ -34,12 +35,12 @@ class ThreadRanges:
             nesting = nesting_of(segments.start_ns, segments.end_ns)
             is_further = segments.start_ns > start_ns[segments.range]
             self.segment_nodes = int(is_further.sum())
-            self.ranges, self.ends_ns = numbers[segments.range], segments.end_ns
-            self.nodes = self.ranges.copy()
+            self.range_numbers, self.ends_ns = range_numbers[segments.range], segments.end_ns
+            self.nodes = self.range_numbers.copy()
             self.nodes[is_further] = next_node + np.arange(self.segment_nodes)
-        with_none = np.append(self.nodes, NONE)
-        self.parents = with_none[nesting.parent]
-        self._times_ns, self._innermost = nesting.times_ns, with_none.astype(np.int32)[nesting.innermost]
+        nodes_and_none = np.append(self.nodes, NONE)  # NONE is at the index NONE
+        self.parents = nodes_and_none[nesting.parent]
+        self._times_ns, self._innermost = nesting.times_ns, nodes_and_none.astype(np.int32)[nesting.innermost]
 
     def nodes_at(self, times_ns: np.ndarray) -> np.ndarray:
         """The innermost node that is open at each time, NONE if none is."""
@@ -67,7 +68,8 @@ def nesting_of(start_ns: np.ndarray, end_ns: np.ndarray) -> Nesting | None:
     inner = np.flatnonzero(parent != NONE)
     if (end_ns[inner] > end_ns[parent[inner]]).any():
         return None
-    opening = np.arange(len(closing)) + closed_before[is_solid]  # the position of each opening among all events
+    # In order of time, openings and closings are events; those that close come first where times are equal.
+    opening = np.arange(len(closing)) + closed_before[is_solid]  # the position of each opening among the events
     is_closing = np.ones(2 * len(closing), bool)
     is_closing[opening] = False
     times_ns, innermost = np.empty(len(is_closing), np.int64), np.full(len(is_closing) + 1, NONE)
@@ -121,19 +123,19 @@ def segments_that_nest(start_ns: np.ndarray, end_ns: np.ndarray) -> RangeSegment
 def _cuts(start_ns: np.ndarray, end_ns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The (range, time) of each cut: a range is cut where an earlier one ends. Sorted by range, then time."""
     cut: list[int] = []
-    times: list[int] = []
+    cuts_ns: list[int] = []
     open_ranges: list[int] = []  # in opening order
     solid = np.flatnonzero(end_ns > start_ns)  # ranges with a duration
-    opening, starts, ends = deque(solid.tolist()), start_ns.tolist(), end_ns.tolist()
+    not_opened, starts_ns, ends_ns = deque(solid.tolist()), start_ns.tolist(), end_ns.tolist()
     by_end = solid[np.argsort(end_ns[solid], kind="stable")].tolist()
-    for time, ending in groupby(by_end, key=ends.__getitem__):
-        while opening and starts[opening[0]] < time:
-            open_ranges.append(opening.popleft())
+    for time_ns, ending in groupby(by_end, key=ends_ns.__getitem__):
+        while not_opened and starts_ns[not_opened[0]] < time_ns:
+            open_ranges.append(not_opened.popleft())
         first = bisect_left(open_ranges, next(ending))
-        still_open = [number for number in open_ranges[first:] if ends[number] > time]
+        still_open = [number for number in open_ranges[first:] if ends_ns[number] > time_ns]
         open_ranges[first:] = still_open
         cut += still_open
-        times += [time] * len(still_open)
+        cuts_ns += [time_ns] * len(still_open)
         limits.require_pairs(len(cut), "pairs of ranges of one thread that overlap without nesting")
-    order = np.lexsort((times, cut))
-    return np.array(cut, np.int64)[order], np.array(times, np.int64)[order]
+    order = np.lexsort((cuts_ns, cut))
+    return np.array(cut, np.int64)[order], np.array(cuts_ns, np.int64)[order]

@@ -21,13 +21,13 @@ def as_path(names: Iterable[str]) -> str:
 
 def names_in(path: str) -> list[str]:
     """The names in the path; none in "", the path of no range."""
-    return [_name(part) for part in path.split(PATH_SEPARATOR)] if path else []
+    return [_unescaped(part) for part in path.split(PATH_SEPARATOR)] if path else []
 
 
 def innermost(path: str) -> str:
     """The last name of the path; "" if it has none."""
-    return _name(path.rpartition(PATH_SEPARATOR)[2])
+    return _unescaped(path.rpartition(PATH_SEPARATOR)[2])
 
 
-def _name(part: str) -> str:
+def _unescaped(part: str) -> str:
     return ESCAPED.sub(r"\1", part) if ">" in part else part

@@ -21,20 +21,21 @@ class Paths:
         self.names = [*names, BEFORE_CAPTURE_NAME]
         node_name = range_name[attribution.range]
         node_path = np.zeros(len(node_name) + 1, np.int64)  # the last entry serves nodes without a parent
-        parents, codes, count = [[NO_RANGE, NO_RANGE]], [[ranges.NONE, len(names)]], 2
+        # By level, the parent and the last name of each path; first those of NO_RANGE and BEFORE_CAPTURE.
+        parents, last_names, count = [[NO_RANGE, NO_RANGE]], [[ranges.NONE, len(names)]], 2
         names_on_paths = 0  # a measure of the time and memory that paths take
         for depth, nodes in enumerate(attribution.levels, start=1):
             key = node_path[attribution.parent[nodes]] * len(self.names) + node_name[nodes]
             distinct, index = arrays.factorize(key)
             node_path[nodes] = count + index
             parents.append(distinct // len(self.names))
-            codes.append(distinct % len(self.names))
+            last_names.append(distinct % len(self.names))
             count += len(distinct)
             names_on_paths += depth * len(distinct)
             limits.require_pairs(names_on_paths, "names on the paths of ranges")
         self.of_node = node_path[:-1].astype(np.int32)
         self.parent = np.concatenate(parents).astype(np.int64)
-        self.name = np.concatenate(codes).astype(np.int64)  # code of each path's last name, NONE for no range
+        self.name = np.concatenate(last_names).astype(np.int64)  # code of the last name of each path, NONE for no range
         self._levels = [slice(*bounds) for bounds in pairwise(np.cumsum([len(level) for level in parents]).tolist())]
         name_characters = np.array(
             [len(path_text.escaped_name(name)) + len(path_text.PATH_SEPARATOR) for name in self.names], np.int64

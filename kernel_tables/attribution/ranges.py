@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kernel_tables.attribution.arrays import compact, factorize
-from kernel_tables.reading.global_ids import process_of
+from kernel_tables.global_ids import process_of
 
 NONE = -1  # no range, no node, no name
 UNNAMED = "(unnamed)"

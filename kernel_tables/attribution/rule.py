@@ -13,7 +13,6 @@ step > backward, since these are open at 70. One at 95 has step.
 """
 
 from collections.abc import Callable
-from functools import partial
 from threading import Lock
 from typing import NamedTuple
 
@@ -23,7 +22,7 @@ from kernel_tables.attribution import arrays, limits
 from kernel_tables.attribution.forest import Attribution, ChainMembers, Forest
 from kernel_tables.attribution.nesting import ThreadRanges
 from kernel_tables.attribution.ranges import NONE, Ranges
-from kernel_tables.reading.global_ids import process_of
+from kernel_tables.global_ids import process_of
 
 
 class InheritedNodes(NamedTuple):
@@ -51,12 +50,12 @@ class RangeAttributor:
         self._threads_of: dict[int, list[ThreadRanges]] = {}  # by process
         for thread in self._threads.values():
             parent[thread.nodes] = thread.parents
-            innermost[thread.nodes] = thread.ranges
+            innermost[thread.nodes] = thread.range_numbers
             self._end_ns[thread.nodes] = thread.ends_ns
             self._threads_of.setdefault(process_of(thread.thread_id), []).append(thread)
         self._forest = Forest(len(ranges), parent, innermost)
-        self._inherited_by_roots = [
-            self._inherited_by_root_nodes(threads) for threads in self._threads_of.values() if len(threads) > 1
+        self._root_parents = [
+            self._parents_of_roots(threads) for threads in self._threads_of.values() if len(threads) > 1
         ]
 
     def attribution(self, launch_ns: np.ndarray, launch_thread_index: np.ndarray, threads: np.ndarray) -> Attribution:
@@ -74,22 +73,22 @@ class RangeAttributor:
             for thread, positions in zip(thread_ranges, positions_by_thread, strict=True):
                 if thread and len(positions):
                     nodes[positions] = thread.nodes_at(times_ns[positions])
-            bare = np.flatnonzero((nodes == NONE) & (thread_index != NONE))
-            nodes[bare] = self._inherited_by_launches(times_ns[bare], threads[thread_index[bare]])
+            rest = np.flatnonzero((nodes == NONE) & (thread_index != NONE))  # no range is open on their threads
+            nodes[rest] = self._inherited_at_launches(times_ns[rest], threads[thread_index[rest]])
             return nodes
 
         launch_node = arrays.map_blocks(nodes_of_block, len(launch_ns), np.int32)
         parent, innermost = self._forest.parent, self._forest.range
-        for roots, inherited in self._inherited_by_roots:
-            parent[roots] = inherited
+        for roots, nodes_around in self._root_parents:
+            parent[roots] = nodes_around
         del self._threads, self._threads_of, self._end_ns, self._forest  # they take much memory
         return Attribution(parent, innermost, launch_node, launch_node, first_replayed=len(parent))
 
-    def _inherited_by_root_nodes(self, threads: list[ThreadRanges]) -> tuple[np.ndarray, np.ndarray]:
+    def _parents_of_roots(self, threads: list[ThreadRanges]) -> tuple[np.ndarray, np.ndarray]:
         """The outermost nodes of the threads of a process, and the node that each inherits from other threads."""
         is_root = [thread.parents == NONE for thread in threads]
         roots = np.concatenate([thread.nodes[mask] for thread, mask in zip(threads, is_root, strict=True)])
-        outermost = np.concatenate([thread.ranges[mask] for thread, mask in zip(threads, is_root, strict=True)])
+        outermost = np.concatenate([thread.range_numbers[mask] for thread, mask in zip(threads, is_root, strict=True)])
         order = np.argsort(outermost, kind="stable")  # numbers of ranges ascend with time
         roots, outermost = roots[order], outermost[order]
         inherited = self._inherited_nodes(
@@ -100,7 +99,7 @@ class RangeAttributor:
         )
         return roots, inherited
 
-    def _inherited_by_launches(self, times_ns: np.ndarray, thread_ids: np.ndarray) -> np.ndarray:
+    def _inherited_at_launches(self, times_ns: np.ndarray, thread_ids: np.ndarray) -> np.ndarray:
         """The node of the ranges that are open on other threads of its process at each launch."""
         nodes = np.full(len(times_ns), NONE, np.int32)
         processes, process_index = arrays.factorize(process_of(thread_ids))
@@ -109,17 +108,18 @@ class RangeAttributor:
             if threads := self._threads_of.get(process):
                 positions = positions[np.argsort(times_ns[positions], kind="stable")]
                 sorted_ns = times_ns[positions]
-                open_at = partial(_open_at, sorted_ns)
-                nodes[positions] = self._inherited_nodes(threads, sorted_ns, thread_ids[positions], open_at)
+                nodes[positions] = self._inherited_nodes(
+                    threads,
+                    sorted_ns,
+                    thread_ids[positions],
+                    lambda thread, queries, sorted_ns=sorted_ns: thread.nodes_at(sorted_ns[queries]),
+                )
         return nodes
 
     def _inherited_nodes(
-        self,
-        threads: list[ThreadRanges],
-        times_ns: np.ndarray,
-        thread_ids: np.ndarray,
+        self, threads: list[ThreadRanges], times_ns: np.ndarray, thread_ids: np.ndarray,
         nodes_of: Callable[[ThreadRanges, np.ndarray], np.ndarray],
-    ) -> np.ndarray:
+    ) -> np.ndarray:  # fmt: skip
         """The node of all ranges that each query inherits from other threads, NONE if there are none.
 
         A query is (times_ns[i], thread_ids[i]), in order of time. nodes_of(thread, queries) are the nodes of a thread
@@ -135,9 +135,9 @@ class RangeAttributor:
             self._count_pairs(int(is_open.sum()))
         return self._merged_nodes(offers, len(times_ns))
 
-    def _count_pairs(self, more: int) -> None:
+    def _count_pairs(self, further_pairs: int) -> None:
         with self._lock:
-            self._pair_count += more
+            self._pair_count += further_pairs
             limits.require_pairs(
                 self._pair_count, "pairs of a launch, or a range, and another thread whose ranges are around it"
             )
@@ -178,17 +178,14 @@ class RangeAttributor:
         A query with the same offers as the previous query has the same node.
         """
         first = np.cumsum(offer_count) - offer_count
-        in_previous = np.arange(len(nodes)) - np.repeat(offer_count, offer_count)  # index of the same offer there
-        differs = (in_previous < 0) | (nodes != nodes[in_previous])
+        index_in_previous = np.arange(len(nodes)) - np.repeat(offer_count, offer_count)  # if it has as many offers
+        differs = (index_in_previous < 0) | (nodes != nodes[index_in_previous])
         is_new = np.logical_or.reduceat(differs, first)
         is_new[1:] |= offer_count[1:] != offer_count[:-1]
         offer, range_index = self._forest.members(nodes[np.repeat(is_new, offer_count)])
-        new_query = np.repeat(np.arange(int(is_new.sum())), offer_count[is_new])[offer]
-        return self._forest.add_chains(int(is_new.sum()), ChainMembers(new_query, range_index))[np.cumsum(is_new) - 1]
-
-
-def _open_at(times_ns: np.ndarray, thread: ThreadRanges, queries: np.ndarray) -> np.ndarray:
-    return thread.nodes_at(times_ns[queries])
+        new_count = int(is_new.sum())
+        new_query = np.repeat(np.arange(new_count), offer_count[is_new])[offer]
+        return self._forest.add_chains(new_count, ChainMembers(new_query, range_index))[np.cumsum(is_new) - 1]
 
 
 def _threads_by_id(ranges: Ranges) -> dict[int, ThreadRanges]:
@@ -196,7 +193,7 @@ def _threads_by_id(ranges: Ranges) -> dict[int, ThreadRanges]:
     threads: dict[int, ThreadRanges] = {}
     next_node = len(ranges)
     ids, thread_index = arrays.factorize(ranges.thread)
-    for thread_id, numbers in zip(ids.tolist(), arrays.positions_by_group(thread_index, len(ids)), strict=True):
-        threads[thread_id] = ThreadRanges(thread_id, numbers, ranges, next_node)
+    for thread_id, range_numbers in zip(ids.tolist(), arrays.positions_by_group(thread_index, len(ids)), strict=True):
+        threads[thread_id] = ThreadRanges(thread_id, range_numbers, ranges, next_node)
         next_node += threads[thread_id].segment_nodes
     return threads

@@ -34,12 +34,13 @@ from kernel_tables.kernel_classes.categories import family
 NUMBER_TYPE = re.compile(r"\([A-Za-z_][\w:<> ]*\)(?=-?\d)")
 NAMESPACE = re.compile(r"(?:[A-Za-z_]\w*|<unnamed>|\(anonymous namespace\))::")
 CLASSES_WITH_DEPTHS = ("gemm", "attention")
-MIN_RATIO, MAX_RATIO = 0.8, 2.5  # counted ÷ captured time, which is shorter, since caches are emptied before counting
+# Of counted to captured time, which is shorter, since caches are emptied before counting.
+MIN_TIME_RATIO, MAX_TIME_RATIO = 0.8, 2.5
 MAX_FLOPS_DIFFERENCE = 0.01  # as a share, of launches that do the same work
 NOT_PROFILED = "not profiled, or its operations on tensor cores were not counted"
 AMBIGUOUS = "its name cannot be distinguished from another's"
 OTHER_DEPTH = "another depth than was counted, by its time"
-NONE = -1
+NO_COUNTED_ROW = -1
 
 
 def common_spelling(name: str) -> str:
@@ -48,20 +49,21 @@ def common_spelling(name: str) -> str:
 
 
 def join_counters(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
-    """The launches (kernel, class, grid, block, duration_ns) with `counted_as`, their row of `counters` or NONE, and
-    `not_counted`: why there is none, or ""."""
+    """The launches (kernel, class, grid, block, duration_ns) with `counted_as`, their row of `counters` or
+    NO_COUNTED_ROW, and `not_counted`: why there is none, or ""."""
     keys = _keys(launches)
-    ambiguous = _keys_of_several_names(keys, launches["kernel"])
+    ambiguous_keys = _keys_of_several_kernels(keys, launches["kernel"])
     counted_rows = counters.groupby(_keys(counters).to_numpy(object)).indices
-    counted_as, reasons = np.full(len(launches), NONE), np.full(len(launches), NOT_PROFILED, dtype=object)
+    counted_as, reasons = np.full(len(launches), NO_COUNTED_ROW), np.full(len(launches), NOT_PROFILED, dtype=object)
     for key, rows in launches.groupby(keys.to_numpy(object)).indices.items():
-        if key in ambiguous:
+        if key in ambiguous_keys:
             reasons[rows] = AMBIGUOUS
         elif key in counted_rows:
             counted_ns = _times_of_distinct_work(counters.iloc[counted_rows[key]])
             has_depths = family(launches["class"].iloc[rows[0]]) in CLASSES_WITH_DEPTHS
-            nearest = _nearest(launches["duration_ns"].to_numpy()[rows], counted_ns, has_depths)
-            counted_as[rows], reasons[rows] = nearest, np.where(nearest == NONE, OTHER_DEPTH, "")
+            durations_ns = launches["duration_ns"].to_numpy()[rows]
+            nearest = _nearest_rows(durations_ns, counted_ns) if has_depths else counted_ns.index[0]
+            counted_as[rows], reasons[rows] = nearest, np.where(nearest == NO_COUNTED_ROW, OTHER_DEPTH, "")
     return launches.assign(counted_as=counted_as, not_counted=pd.Series(reasons, launches.index, dtype="str"))
 
 
@@ -76,13 +78,14 @@ def configurations(joined: pd.DataFrame) -> pd.DataFrame:
 
 
 def _keys(table: pd.DataFrame) -> pd.Series:
+    """By row, one text for the name in common_spelling, grid and block."""
     spelling = {name: common_spelling(name) for name in table["kernel"].unique()}
     return table["kernel"].map(spelling).astype("str") + "\n" + table["grid"] + "\n" + table["block"]
 
 
-def _keys_of_several_names(keys: pd.Series, names: pd.Series) -> set[str]:
-    """The keys that more than one name has."""
-    pairs = pd.DataFrame({"key": keys, "name": names}).drop_duplicates()
+def _keys_of_several_kernels(keys: pd.Series, kernels: pd.Series) -> set[str]:
+    """The keys that kernels with different names share."""
+    pairs = pd.DataFrame({"key": keys, "kernel": kernels}).drop_duplicates()
     return set(pairs.loc[pairs["key"].duplicated(), "key"])
 
 
@@ -91,21 +94,20 @@ def _times_of_distinct_work(rows: pd.DataFrame) -> pd.Series:
     distinct: list[int] = []
     flops = work.total_flops(rows).fillna(0.0).to_numpy()
     for row, count in enumerate(flops):
-        if all(abs(count - flops[other]) > MAX_FLOPS_DIFFERENCE * max(count, flops[other]) for other in distinct):
+        kept = flops[distinct]
+        if (np.abs(count - kept) > MAX_FLOPS_DIFFERENCE * np.maximum(count, kept)).all():
             distinct.append(row)
     return rows[TIME_NS].iloc[distinct]
 
 
-def _nearest(duration_ns: np.ndarray, counted_ns: pd.Series, has_depths: bool) -> np.ndarray:
-    """By launch, the row whose time is nearest, NONE if none took about as long; of a kernel without depths, always the
-    first row."""
-    if not has_depths:
-        return np.full(len(duration_ns), counted_ns.index[0])
+def _nearest_rows(duration_ns: np.ndarray, counted_ns: pd.Series) -> np.ndarray:
+    """By launch, the counted row whose time is nearest, NO_COUNTED_ROW if none took about as long."""
     with np.errstate(divide="ignore"):
         ratio = counted_ns.to_numpy()[None, :] / np.maximum(duration_ns, 1)[:, None]
         nearest = np.abs(np.log(ratio)).argmin(axis=1)
     ratio = np.take_along_axis(ratio, nearest[:, None], axis=1)[:, 0]
-    return np.where((ratio >= MIN_RATIO) & (ratio <= MAX_RATIO), counted_ns.index.to_numpy()[nearest], NONE)
+    is_near = (ratio >= MIN_TIME_RATIO) & (ratio <= MAX_TIME_RATIO)
+    return np.where(is_near, counted_ns.index.to_numpy()[nearest], NO_COUNTED_ROW)
 
 
 FULL_OCCUPANCY = 99.5  # percent of the warps that fit on a multiprocessor: from here on, nothing limits it
@@ -148,9 +150,9 @@ def _stalls(metrics: pd.DataFrame) -> pd.DataFrame:
     reasons, rows = np.array(list(STALLED_BY.values()), dtype=object), np.arange(len(stalls))
     columns = {}
     for rank, heading in enumerate(("stall", "second_stall")):
-        value = stalls[rows, order[:, rank]]
-        columns[heading] = pd.Series(np.where(value > 0, reasons[order[:, rank]], ""), metrics.index, dtype="str")
-        columns[f"{heading}_share"] = pd.Series(value / np.where(total > 0, total, np.nan), metrics.index)
+        stall = stalls[rows, order[:, rank]]
+        columns[heading] = pd.Series(np.where(stall > 0, reasons[order[:, rank]], ""), metrics.index, dtype="str")
+        columns[f"{heading}_share"] = pd.Series(stall / np.where(total > 0, total, np.nan), metrics.index)
     return pd.DataFrame(columns)
 
 

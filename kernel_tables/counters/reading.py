@@ -31,11 +31,11 @@ def read_counters(path: Path) -> pd.DataFrame:
     heading, units, launches = rows[0], rows[1], rows[2:]
     if wrong := [row for row in launches if len(row) != len(heading)]:
         raise TraceError(f"{path}: a row has {len(wrong[0])} of {len(heading)} columns: it is cut short; count again")
-    column = {name: number for number, name in enumerate(heading)}
-    table = {name: [row[column[text]] for row in launches] for name, text in HEADINGS.items()}
+    column_index = {name: index for index, name in enumerate(heading)}
+    table = {name: [row[column_index[text]] for row in launches] for name, text in HEADINGS.items()}
     table |= {name: [size(text) for text in table[name]] for name in ("grid", "block")}
     for metric in (*metrics.METRICS, *metrics.OPERATION_INDICATORS):
-        table[metric.name] = _values(path, metric, column.get(metric.name), units, launches)
+        table[metric.name] = _metric_values(path, metric, column_index.get(metric.name), units, launches)
     return pd.DataFrame(table)
 
 
@@ -91,14 +91,17 @@ def no_counters() -> pd.DataFrame:
     )
 
 
-def _values(path: Path, metric: metrics.Metric, column: int | None, units: Sequence[str], launches: list) -> np.ndarray:
-    if column is None:
+def _metric_values(
+    path: Path, metric: metrics.Metric, index: int | None, units: Sequence[str], launches: Sequence[Sequence[str]]
+) -> np.ndarray:
+    """The value of each launch, all NaN if the table has no column for the metric, that is, no `index`."""
+    if index is None:
         return np.full(len(launches), np.nan)
-    values = np.array([_number(row[column], metric.name, path) for row in launches], dtype="float64")
-    if units[column] not in metric.units and not np.isnan(values).all():
+    values = np.array([_number(row[index], metric.name, path) for row in launches], dtype="float64")
+    if units[index] not in metric.units and not np.isnan(values).all():
         expected = " or ".join(repr(unit) for unit in metric.units)
         raise TraceError(
-            f"{path}: {metric.name} is in {units[column]!r}, and {expected} is read; use --print-units base"
+            f"{path}: {metric.name} is in {units[index]!r}, and {expected} is read; use --print-units base"
         )
     return values
 

@@ -26,8 +26,8 @@ class Roofs:
 
 def work_of(metrics: pd.DataFrame) -> pd.DataFrame:
     """The columns of WORK for the launch of each row."""
-    moved = metrics[list(DRAM_BYTES)].sum(axis=1, min_count=len(DRAM_BYTES))
-    return _flops_of(metrics).assign(dram_bytes=moved, l2_bytes=metrics[L2_BYTES])
+    dram_bytes = metrics[list(DRAM_BYTES)].sum(axis=1, min_count=len(DRAM_BYTES))
+    return _flops_of(metrics).assign(dram_bytes=dram_bytes, l2_bytes=metrics[L2_BYTES])
 
 
 def total_flops(metrics: pd.DataFrame) -> pd.Series:
@@ -58,8 +58,8 @@ def rates_of(work: pd.DataFrame, seconds: pd.Series, roofs: Roofs) -> pd.DataFra
 
 def _flops_of(metrics: pd.DataFrame) -> pd.DataFrame:
     """FLOPs by kind; 0 for kinds of tensor operations that this GPU has no counters of (NaN in every row)."""
-    added, multiplied, both = (metrics[INSTRUCTIONS[name]] for name in ("fadd", "fmul", "ffma"))
-    table = {FLOPS["fp32"]: added + multiplied + 2 * both}
+    adds, multiplies, fmas = (metrics[INSTRUCTIONS[name]] for name in ("fadd", "fmul", "ffma"))
+    table = {FLOPS["fp32"]: adds + multiplies + 2 * fmas}
     counted = table[FLOPS["fp32"]].notna()
     for kind, metric in TENSOR_OPERATIONS.items():
         operations = metrics[metric]

@@ -6,9 +6,10 @@ from functools import cached_property
 
 import numpy as np
 
+from kernel_tables import global_ids
 from kernel_tables.attribution import arrays, capture_arrays
 from kernel_tables.intervals import Intervals, union
-from kernel_tables.reading import global_ids, schema
+from kernel_tables.reading import schema
 
 LAUNCH, WAIT, ALLOCATION, FREEING, COPY, OTHER = range(6)
 KIND_PATTERNS = (

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernel_tables.attribution.activities import COUNTS_AS_KERNEL, KINDS
-from kernel_tables.attribution.arrays import factorize, map_blocks, positions_by_group
+from kernel_tables.attribution.arrays import factorize, index_type, map_blocks, positions_by_group
 from kernel_tables.attribution.capture_arrays import CaptureArrays
 from kernel_tables.attribution.steps import measured_steps
 from kernel_tables.diagnosis.calls import Calls, read_calls
@@ -76,7 +76,7 @@ class Scope:
         has_work = np.zeros(len(self.trace.range_arrays) + 1, bool)  # the last entry is for activities of no step
         has_work[instance] = True
         steps = steps[has_work[steps]]
-        number = np.full(len(has_work), NO_STEP, np.min_scalar_type(-len(steps) - 1))
+        number = np.full(len(has_work), NO_STEP, index_type(len(steps)))
         number[steps] = np.arange(len(steps))
         by_activity = map_blocks(lambda block: number[instance[block]], len(instance), number.dtype)
         return _StepArrays(steps, by_activity)

@@ -9,8 +9,8 @@ import pandas as pd
 from kernel_tables import columns, host, intervals
 from kernel_tables.attribution import arrays, capture_arrays
 from kernel_tables.attribution.steps import OUTSIDE, phases_and_parts
+from kernel_tables.global_ids import process_number, process_of, thread_number
 from kernel_tables.host.events import NO_OWNER, Events, OwnedIntervals, by_priority, exclusive_time, read_events
-from kernel_tables.reading.global_ids import process_number, process_of, thread_number
 
 NO_CALL = -1  # the function of the time in no call: Python, the dispatcher, and all that is not traced
 AMOUNT_COLUMNS = ["calls", "time_ns", "own_ns", "samples", "samples_in_calls"]

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from kernel_tables.global_ids import process_of, thread_number
 from kernel_tables.kineto import capture_schema
-from kernel_tables.kineto.events import collective_rows
+from kernel_tables.kineto.events import collective_bytes, operation_named
 from kernel_tables.kineto.graphs import graph_nodes
 from kernel_tables.kineto.modules import Range, outermost, rows_by_thread
 from kernel_tables.kineto.ranges import derived_ranges, gloo_collectives, recorded_ranges
@@ -25,7 +26,6 @@ from kernel_tables.kineto.trace import (
     CALL,
     COPY,
     FILL,
-    ID_BITS,
     KERNEL,
     NONE,
     OPERATOR,
@@ -36,14 +36,13 @@ from kernel_tables.kineto.trace import (
 )  # fmt: skip
 from kernel_tables.whole_files import written_whole
 
-PUSH_POP_RANGE = 59  # ENUM_NSYS_EVENT_TYPE: NvtxPushPopRange
+PUSH_POP_TYPE = 59  # ENUM_NSYS_EVENT_TYPE: NvtxPushPopRange
 # ENUM_CUDA_MEMCPY_OPER, by the word after "Memcpy" in the names that Kineto gives to copies.
-COPY_KINDS = {"HtoD": 1, "DtoH": 2, "HtoA": 3, "AtoH": 4, "AtoA": 5, "AtoD": 6, "DtoA": 7, "DtoD": 8, "HtoH": 9}
+COPY_KIND_BY_WORD = {"HtoD": 1, "DtoH": 2, "HtoA": 3, "AtoH": 4, "AtoA": 5, "AtoD": 6, "DtoA": 7, "DtoD": 8, "HtoH": 9}
 MEMORY_KINDS = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static")  # by number
-BETWEEN_KINDS = re.compile(r"\(([\w ]+?) -> ([\w ]+?)\)")
+BETWEEN_MEMORIES = re.compile(r"\(([\w ]+?) -> ([\w ]+?)\)")
 INDUCTOR_KERNEL = re.compile(r"(graph_\d+_)?cpp_fused_")
-PROCESS_MASK = ~((1 << ID_BITS) - 1)  # the global id of the process in that of a thread
-MAX_NUMBER = 1 << 62
+MAX_NUMBER = 1 << 62  # of a property of a device
 Table = dict[str, Sequence[Any]]  # the values of every column
 
 
@@ -64,10 +63,10 @@ def export_capture(profiler: Any, capture: Path, on_gpu: bool, torch_version: st
 
 
 def capture_tables(
-    trace: TorchTrace, on_gpu: bool, torch_version: str = "unknown", *, without_marks: bool = False
+    trace: TorchTrace, on_gpu: bool, torch_version: str = "unknown", *, derive_ranges: bool = False
 ) -> dict[str, Table]:
-    """The columns of every table that gets rows. `without_marks`: the recorder opened no ranges in this trace; they are
-    derived from modules and operators. CaptureError if no activity was recorded."""
+    """The columns of every table that gets rows. With `derive_ranges`, since the recorder opened none in this trace,
+    ranges are derived from modules and operators. CaptureError if no activity was recorded."""
     strings = Strings()
     tables = _gpu_tables(trace, strings) if on_gpu else _cpu_tables(trace, strings)
     if not len(tables["CUPTI_ACTIVITY_KIND_KERNEL"]["start"]) and not trace.count(COPY, FILL):
@@ -75,7 +74,7 @@ def capture_tables(
             f"the profiler recorded {trace.counts.total()} events and no {'kernel' if on_gpu else 'ATen operator'}: "
             "on a GPU, CUPTI may be refused to this user or taken by another profiler (nsys around this program?)"
         )
-    ranges = derived_ranges(trace, on_gpu=on_gpu) if without_marks else recorded_ranges(trace, on_gpu=on_gpu)
+    ranges = derived_ranges(trace, on_gpu=on_gpu) if derive_ranges else recorded_ranges(trace, on_gpu=on_gpu)
     tables["NVTX_EVENTS"] = _range_table(ranges)
     tables["TARGET_INFO_SESSION_START_TIME"] = {"utcEpochNs": [trace.began_utc_ns]}
     tables["TARGET_INFO_GPU"] = _gpu_table(trace.facts.get("deviceProperties"))
@@ -126,8 +125,8 @@ def outermost_operators(trace: TorchTrace) -> np.ndarray:
     """The rows of the outermost ATen operators and inductor's kernels of each thread, by start. Autograd's nodes
     ("MulBackward0") do not count, since they only call operators."""
     operators, names = trace[OPERATOR], trace.names.values
-    wanted = [n for n, name in enumerate(names) if name.startswith("aten::") or INDUCTOR_KERNEL.match(name)]
-    threads = rows_by_thread(operators["thread"], np.isin(operators["name"], wanted))
+    is_computation = [name.startswith("aten::") or INDUCTOR_KERNEL.match(name) is not None for name in names]
+    threads = rows_by_thread(operators["thread"], np.isin(operators["name"], np.flatnonzero(is_computation)))
     rows = np.concatenate([np.empty(0, np.int64), *(outermost(operators, rows) for rows in threads.values())])
     return rows[np.lexsort((operators["order"][rows], -operators["end"][rows], operators["start"][rows]))]
 
@@ -141,14 +140,14 @@ def short_name(kernel: str) -> str:
 def copy_kind(name: str) -> int:
     """ENUM_CUDA_MEMCPY_OPER of "Memcpy HtoD (Pageable -> Device)"; 0 (unknown) for a direction that has no number."""
     words = name.split()
-    return COPY_KINDS.get(words[1], 0) if len(words) > 1 else 0
+    return COPY_KIND_BY_WORD.get(words[1], 0) if len(words) > 1 else 0
 
 
 def _memory_kinds(names: Sequence[str]) -> tuple[list[int | None], list[int | None]]:
     """ENUM_CUDA_MEM_KIND of sources and targets of "Memcpy HtoD (Pageable -> Device)"; both None if one is unknown."""
     sources, targets = [], []
     for name in names:
-        match = BETWEEN_KINDS.search(name)
+        match = BETWEEN_MEMORIES.search(name)
         is_known = match is not None and set(match.groups()) <= set(MEMORY_KINDS)
         sources.append(MEMORY_KINDS.index(match[1]) if is_known else None)
         targets.append(MEMORY_KINDS.index(match[2]) if is_known else None)
@@ -168,16 +167,16 @@ def _cpu_tables(trace: TorchTrace, strings: Strings) -> dict[str, Table]:
     activities |= {
         "device": np.full(len(names), capture_schema.CPU_DEVICE),
         "context": np.zeros(len(names), np.int64),
-        "stream": activities["thread"] & ~PROCESS_MASK,
+        "stream": thread_number(activities["thread"]),
         "correlation": correlation,
     }
     calls = np.array([collective.call for collective in collectives], np.int64)
     launches = np.concatenate([operators, calls])
     is_known = launches != NONE
-    launches = launches[is_known]
+    launches = launches[is_known]  # rows of operators
     launch_columns = {name: trace[OPERATOR][name][launches] for name in ("start", "end", "thread")}
     launch_columns["correlation"] = correlation[is_known]
-    kernel_table = _operation_table(activities, activities["thread"] & PROCESS_MASK) | _name_columns(names, names)
+    kernel_table = _operation_table(activities, process_of(activities["thread"])) | _name_columns(names, names)
     return {
         "CUPTI_ACTIVITY_KIND_KERNEL": kernel_table,
         "CUPTI_ACTIVITY_KIND_RUNTIME": _launch_table(launch_columns, strings.ids_of(trace, OPERATOR, launches)),
@@ -188,13 +187,13 @@ def _gpu_tables(trace: TorchTrace, strings: Strings) -> dict[str, Table]:
     calls, kernels = trace[CALL], trace[KERNEL]
     call_rows = np.flatnonzero(calls["correlation"] != NONE)
     calls = {name: column[call_rows] for name, column in calls.items()}
-    process_of_call = dict(zip(calls["correlation"].tolist(), (calls["thread"] & PROCESS_MASK).tolist(), strict=True))
+    process_of_call = dict(zip(calls["correlation"].tolist(), process_of(calls["thread"]).tolist(), strict=True))
     usual_process = _usual_process(trace)
 
-    def processes(correlations: Sequence[int]) -> np.ndarray:
-        return np.array([process_of_call.get(number, usual_process) for number in correlations], np.int64)
+    def processes(correlations: Sequence[int | None]) -> np.ndarray:
+        return np.array([process_of_call.get(correlation, usual_process) for correlation in correlations], np.int64)
 
-    nodes = graph_nodes(trace)
+    nodes = graph_nodes(trace)  # the id of a node is the row of the call that created it
 
     def operations(kind: str) -> Table:
         table = _operation_table(trace[kind], processes(trace[kind]["correlation"].tolist()))
@@ -204,8 +203,6 @@ def _gpu_tables(trace: TorchTrace, strings: Strings) -> dict[str, Table]:
     copies = trace.names_of(COPY)
     source_kinds, target_kinds = _memory_kinds(copies)
     sizes = {name: kernels[name] for name in SIZES} | {"registersPerThread": kernels["registers"]}
-    collectives = collective_rows(trace.collectives)
-    columns = ("correlationId", "operation", "bytes", "communicator")
     return {
         "CUPTI_ACTIVITY_KIND_RUNTIME": _launch_table(calls, strings.ids_of(trace, CALL, call_rows)),
         "CUPTI_ACTIVITY_KIND_KERNEL": operations(KERNEL) | _name_columns(full, short) | sizes,
@@ -220,15 +217,20 @@ def _gpu_tables(trace: TorchTrace, strings: Strings) -> dict[str, Table]:
             "graphNodeId": nodes.creations,
             "originalGraphNodeId": np.full(len(nodes.creations), NONE),
         },
-        capture_schema.COLLECTIVES: {name: [row[name] for row in collectives] for name in columns}
-        | {"globalPid": processes([row["correlationId"] for row in collectives])},
+        capture_schema.COLLECTIVES: {
+            "globalPid": processes([request.correlation for request in trace.collectives]),
+            "correlationId": [request.correlation for request in trace.collectives],
+            "operation": [operation_named(request.name) for request in trace.collectives],
+            "bytes": collective_bytes(trace.collectives),
+            "communicator": [request.communicator for request in trace.collectives],
+        },
     }
 
 
 def _usual_process(trace: TorchTrace) -> int:
     """The global id of the process of the first call, operator or annotation, else 0: a trace contains one process."""
     threads = [trace[kind]["thread"] for kind in (CALL, OPERATOR, ANNOTATION) if trace.count(kind)]
-    return int(threads[0][0]) & PROCESS_MASK if threads else 0
+    return process_of(int(threads[0][0])) if threads else 0
 
 
 def _operation_table(events: Columns, process: np.ndarray) -> Table:
@@ -263,7 +265,7 @@ def _launch_table(calls: Columns, names: np.ndarray) -> Table:
 def _range_table(ranges: Sequence[Range]) -> Table:
     columns = zip(*ranges, strict=True) if ranges else [()] * len(Range._fields)
     table = dict(zip(("start", "end", "globalTid", "text"), map(list, columns), strict=True))
-    return table | {"eventType": [PUSH_POP_RANGE] * len(ranges), "domainId": [0] * len(ranges)}
+    return table | {"eventType": [PUSH_POP_TYPE] * len(ranges), "domainId": [0] * len(ranges)}
 
 
 def _gpu_table(devices: Any) -> Table:

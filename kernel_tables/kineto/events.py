@@ -96,20 +96,24 @@ def joined_times(times: Sequence[Any]) -> bytes:
 
 
 def integers(values: Sequence[Any], default: int) -> np.ndarray:
-    """The values as integers, `default` for None and for what int() refuses; quoted numbers count. A float loses its
-    fraction."""
-    try:
-        return np.array([default if v is None else v for v in values] if None in values else values, np.int64)
-    except (TypeError, ValueError, OverflowError):
-        return np.array([_integer(value, default) for value in values], np.int64)
+    """The values as 64-bit integers, `default` for None and all that are none; quoted integers and 1.0 count."""
+    known = [default if value is None else value for value in values] if None in values else values
+    if set(map(type, known)) <= {int, str}:  # NumPy would cut off the fraction of a float
+        try:
+            return np.array(known, np.int64)
+        except (ValueError, OverflowError):
+            pass
+    return np.array([_integer(value, default) for value in known], np.int64)
 
 
 def _integer(value: Any, default: int) -> int:
     try:
-        number = int(value, 0) if isinstance(value, str) else int(value)
+        number = float(value) if isinstance(value, str) and "." in value else value
+        integer = int(number, 0) if isinstance(number, str) else int(number)
     except (TypeError, ValueError, OverflowError):
         return default
-    return number if -(1 << 63) <= number < 1 << 63 else default
+    is_valid = -(1 << 63) <= integer < 1 << 63 and (isinstance(number, str) or integer == number)
+    return integer if is_valid else default
 
 
 # Texts whose times all have the same form, and are below 2^63 ns. Possessive (*+): otherwise a wrong time after many
@@ -176,7 +180,7 @@ class CollectiveArgs(NamedTuple):
     """The request for a collective in the args of a kernel."""
 
     correlation: int | None
-    call: str  # the same for all kernels of a call of PyTorch
+    call: str  # its external id: the same for all kernels of a call of PyTorch
     name: str
     elements: tuple[Any, Any]  # in, out
     dtype: Any
@@ -199,25 +203,17 @@ def collective_args(kernels: Iterable[Event]) -> list[CollectiveArgs]:
     ]
 
 
-def collective_rows(kernels: Sequence[CollectiveArgs]) -> list[dict[str, Any]]:
-    """A row per kernel with a request: correlationId, operation, bytes, communicator.
-
-    `bytes` is the larger of a rank's input and output: all that is reduced, gathered or scattered. It is None if
-    PyTorch's call launched several kernels, or the trace lacks the number or type of the elements.
-    """
+def collective_bytes(kernels: Sequence[CollectiveArgs]) -> list[int | None]:
+    """By kernel, the larger of a rank's input and output: all that is reduced, gathered or scattered. None if PyTorch's
+    call launched several kernels, or the trace lacks the number or type of the elements."""
     kernel_counts = Counter(kernel.call for kernel in kernels)
-    return [_collective_row(kernel, is_only_kernel=kernel_counts[kernel.call] == 1) for kernel in kernels]
+    return [_bytes_of(kernel) if kernel_counts[kernel.call] == 1 else None for kernel in kernels]
 
 
-def _collective_row(kernel: CollectiveArgs, *, is_only_kernel: bool) -> dict[str, Any]:
+def _bytes_of(kernel: CollectiveArgs) -> int | None:
     item_bytes = ITEM_BYTES.get(kernel.dtype) if isinstance(kernel.dtype, str) else None
-    is_known = is_only_kernel and item_bytes is not None and all(map(_is_count, kernel.elements))
-    return {
-        "correlationId": kernel.correlation,
-        "operation": operation_named(kernel.name),
-        "bytes": max(kernel.elements) * item_bytes if is_known else None,
-        "communicator": kernel.communicator,
-    }
+    is_known = item_bytes is not None and all(map(_is_count, kernel.elements))
+    return max(kernel.elements) * item_bytes if is_known else None
 
 
 def operation_named(name: str) -> str | None:

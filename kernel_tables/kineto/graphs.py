@@ -25,12 +25,13 @@ class GraphNodes(NamedTuple):
 
 
 class _ActivitySequence(NamedTuple):
-    """The activities that a capture created, or that a replay ran, in order."""
+    """The activities that a capture created, or that a replay ran, in order. `kinds` and `names` are bytes of arrays,
+    which can be compared with ==."""
 
-    kinds: bytes  # indices into DEVICE_KINDS
+    kinds: bytes  # int8, indices into DEVICE_KINDS
     rows: np.ndarray  # of calls, or of activities of their kind
     time_ns: int  # the end of the capture, or the launch of the replay
-    names: bytes = b""
+    names: bytes = b""  # int64, numbers of names
     is_serial: bool = True
 
 
@@ -40,18 +41,20 @@ def graph_nodes(trace: TorchTrace) -> GraphNodes:
     captures = _captures(trace)
     replays_by_capture: dict[int, list[_ActivitySequence]] = {}
     for replay in _replays(trace) if captures else ():
-        fitting = [n for n, c in enumerate(captures) if c.kinds == replay.kinds and c.time_ns <= replay.time_ns]
-        if len(fitting) == 1:
-            replays_by_capture.setdefault(fitting[0], []).append(replay)
+        fits = [capture.kinds == replay.kinds and capture.time_ns <= replay.time_ns for capture in captures]
+        if sum(fits) == 1:
+            replays_by_capture.setdefault(fits.index(True), []).append(replay)
     creations = [np.empty(0, np.int64)]
-    for number, replays in replays_by_capture.items():
-        calls = captures[number].rows
-        if all(replay.is_serial and replay.names == replays[0].names for replay in replays):
-            creations.append(calls)
-            for replay in replays:
-                kinds = np.frombuffer(replay.kinds, np.int8)
-                for kind_number, kind in enumerate(DEVICE_KINDS):
-                    call_rows[kind][replay.rows[kinds == kind_number]] = calls[kinds == kind_number]
+    for capture_index, replays in replays_by_capture.items():
+        calls = captures[capture_index].rows
+        if not all(replay.is_serial and replay.names == replays[0].names for replay in replays):
+            continue
+        creations.append(calls)
+        for replay in replays:
+            kind_numbers = np.frombuffer(replay.kinds, np.int8)
+            for kind_number, kind in enumerate(DEVICE_KINDS):
+                is_of_kind = kind_numbers == kind_number
+                call_rows[kind][replay.rows[is_of_kind]] = calls[is_of_kind]
     return GraphNodes(np.concatenate(creations), call_rows)
 
 
@@ -89,10 +92,10 @@ def _replays(trace: TorchTrace) -> list[_ActivitySequence]:
     replayed = np.flatnonzero(np.isin(activities["correlation"], list(launched_ns)))
     replayed = replayed[np.lexsort((activities["start"][replayed], activities["correlation"][replayed]))]
     activities = {name: column[replayed] for name, column in activities.items()}
-    firsts = np.flatnonzero(np.diff(activities["correlation"], prepend=NONE))
+    begins = np.flatnonzero(np.diff(activities["correlation"], prepend=NONE))
     replays = []
-    for first, last in zip(firsts, np.append(firsts[1:], len(replayed)), strict=True):
-        replay = {name: column[first:last] for name, column in activities.items()}
+    for begin, end in zip(begins, np.append(begins[1:], len(replayed)), strict=True):
+        replay = {name: column[begin:end] for name, column in activities.items()}
         replays.append(
             _ActivitySequence(
                 kinds=replay["kind"].tobytes(),
@@ -106,6 +109,7 @@ def _replays(trace: TorchTrace) -> list[_ActivitySequence]:
 
 
 def _activities(trace: TorchTrace) -> Columns:
+    """The activities of all DEVICE_KINDS; `kind` is an index into these, `row` the row among those of the kind."""
     columns = {
         name: np.concatenate([trace[kind][name] for kind in DEVICE_KINDS])
         for name in ("start", "end", "name", "correlation")
@@ -117,5 +121,5 @@ def _activities(trace: TorchTrace) -> Columns:
 
 def calls_named(trace: TorchTrace, *words: str) -> np.ndarray:
     """The rows of the calls whose names contain one of the words."""
-    numbers = [n for n, name in enumerate(trace.names.values) if any(word in name for word in words)]
-    return np.flatnonzero(np.isin(trace[CALL]["name"], numbers))
+    has_word = [any(word in name for word in words) for name in trace.names.values]
+    return np.flatnonzero(np.isin(trace[CALL]["name"], np.flatnonzero(has_word)))

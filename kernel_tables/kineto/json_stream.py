@@ -64,16 +64,14 @@ class EventStream:
         self._text = b""  # read, and not decoded yet
         self._at_end = False
         self._is_first = True  # no event has been decoded
-        self._bytes = self._lines = 0  # before the text
-        self._line_bytes = 0  # before the text, in its line
+        self._events_ended = False
+        self._bytes_before = self._lines_before = self._line_bytes_before = 0  # the text; the last: in its first line
         self._unpacking_error: InvalidJson | None = None
 
     def __iter__(self) -> Iterator[list[Event]]:
         is_object = self._go_to_events()
-        ended = False
-        while not ended:
-            block, ended = self._next_block()
-            if block:
+        while not self._events_ended:
+            if block := self._next_block():
                 yield block
         self._read_rest(is_object)
 
@@ -109,18 +107,18 @@ class EventStream:
         keys = ", ".join(repr(key[:40]) for key in list(content)[:MAX_NAMED_KEYS]) or "none"
         return NotATrace(f"JSON without 'traceEvents' (its keys: {keys})")
 
-    def _next_block(self) -> tuple[list[Event], bool]:
-        """Returns (the next events, whether they are the last ones)."""
+    def _next_block(self) -> list[Event]:
+        """The next events; none if more has to be read first, or if there are no more."""
         if len(self._text) < BLOCK_BYTES:
             self._read_more()
         end = self._block_end()
-        begin = self._text[:end].lstrip()
-        if end and (self._is_first or begin.startswith(b",")):
-            block = decoded_block(b"[%b]" % begin[not self._is_first :])
+        text = self._text[:end].lstrip()
+        if end and text.startswith(b",") != self._is_first:
+            block = decoded_block(b"[%b]" % text.removeprefix(b","))
             if block is not None:
                 self._advance(end)
                 self._is_first = False
-                return block, False
+                return block
         return self._decode_singly()
 
     def _block_end(self) -> int:
@@ -131,41 +129,43 @@ class EventStream:
                 return ends[-1]
         return 0
 
-    def _decode_singly(self) -> tuple[list[Event], bool]:
-        """Returns the same as _next_block, for a text that cannot be decoded as a block; no events if more has to be
-        read first. InvalidJson if the text is damaged, or ends, before its next event."""
+    def _decode_singly(self) -> list[Event]:
+        """As _next_block, for a text that cannot be decoded as a block. InvalidJson if the text is damaged, or ends,
+        before its next event."""
         text, fault = _utf8(self._text)
-        events, place, done, kind = [], 0, 0, "invalid JSON"  # `done`: the end of the last decoded event
+        kind_of_fault = "invalid JSON"
+        events, position, decoded_end = [], 0, 0  # in the text; decoded_end is that of the last decoded event
         try:
             while True:
-                place = SPACE.match(text, place).end()
-                if text.startswith("]", place):
-                    self._advance(len(text[: place + 1].encode()))
-                    return events, True
-                if not self._is_first and place < len(text):
-                    if text[place] != ",":
+                position = SPACE.match(text, position).end()
+                if text.startswith("]", position):
+                    self._advance(len(text[: position + 1].encode()))
+                    self._events_ended = True
+                    return events
+                if not self._is_first and position < len(text):
+                    if text[position] != ",":
                         fault = "',' or ']' is expected after an event"
                         break
-                    place = SPACE.match(text, place + 1).end()
-                if place == len(text):
+                    position = SPACE.match(text, position + 1).end()
+                if position == len(text):
                     break
-                content, place = SLOW_DECODER.raw_decode(text, place)
+                content, position = SLOW_DECODER.raw_decode(text, position)
                 events.append(event_of(content))
-                done, self._is_first = place, False
+                decoded_end, self._is_first = position, False
         except json.JSONDecodeError as error:
-            fault, place = (fault, len(text)) if fault else (error.msg.removesuffix(" at"), error.pos)
+            fault, position = (fault, len(text)) if fault else (error.msg.removesuffix(" at"), error.pos)
         except (ValueError, RecursionError) as error:
-            fault, kind = str(error), "an invalid event"
-        left_over = len(self._text) - len(text[:done].encode())
-        if not events and (self._at_end or (fault and left_over > MAX_EVENT_BYTES)):
-            position = len(text[:place].encode())
-            raise self._unpacking_error or self._invalid_json(
-                position, fault or "the file ends within its events", kind
-            )
+            fault, kind_of_fault = str(error), "an invalid event"
+        decoded_bytes = len(text[:decoded_end].encode())
+        is_damaged = bool(fault) and len(self._text) - decoded_bytes > MAX_EVENT_BYTES
+        if not events and (self._at_end or is_damaged):
+            reason = fault or "the file ends within its events"
+            error = self._invalid_json(len(text[:position].encode()), reason, kind_of_fault)
+            raise self._unpacking_error or error
         if not events:
             self._read_more()
-        self._advance(len(text[:done].encode()))
-        return events, False
+        self._advance(decoded_bytes)
+        return events
 
     def _read_rest(self, is_object: bool) -> None:
         """Reads what follows the events into `facts`. InvalidJson if it is invalid."""
@@ -173,8 +173,8 @@ class EventStream:
             self._read_more()
         if self._unpacking_error:
             raise self._unpacking_error
-        begin = b'{"":0' if is_object else b"["  # makes valid JSON of the rest
-        text = begin + (self._text if is_object else b"]" + self._text)
+        begin = b'{"":0' if is_object else b"[]"  # makes valid JSON of the rest
+        text = begin + self._text
         try:
             rest = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -197,16 +197,18 @@ class EventStream:
     def _advance(self, count: int) -> None:
         """Drops the first bytes of the text."""
         dropped, self._text = self._text[:count], self._text[count:]
-        self._bytes += count
-        self._lines += dropped.count(b"\n")
-        self._line_bytes = len(dropped.rpartition(b"\n")[2]) + (0 if b"\n" in dropped else self._line_bytes)
+        self._bytes_before += count
+        self._lines_before += dropped.count(b"\n")
+        in_earlier_text = 0 if b"\n" in dropped else self._line_bytes_before
+        self._line_bytes_before = len(dropped.rpartition(b"\n")[2]) + in_earlier_text
 
-    def _invalid_json(self, position: int, reason: str, kind: str = "invalid JSON") -> InvalidJson:
-        """The error at this position of the text."""
+    def _invalid_json(self, position: int, reason: str, kind_of_fault: str = "invalid JSON") -> InvalidJson:
+        """The error at this byte of the text."""
         before = self._text[:position]
-        line = self._lines + before.count(b"\n") + 1
-        column = len(before.rpartition(b"\n")[2]) + 1 + (0 if b"\n" in before else self._line_bytes)
-        return InvalidJson(f"{kind} at byte {self._bytes + position} (line {line}, column {column}): {reason}")
+        line = self._lines_before + before.count(b"\n") + 1
+        column = len(before.rpartition(b"\n")[2]) + 1 + (0 if b"\n" in before else self._line_bytes_before)
+        byte = self._bytes_before + position
+        return InvalidJson(f"{kind_of_fault} at byte {byte} (line {line}, column {column}): {reason}")
 
 
 def _parsed(text: bytes) -> Any:

@@ -42,7 +42,7 @@ def outermost(events: Columns, rows: np.ndarray) -> np.ndarray:
 
 class Nesting:
     """How the events of a thread are nested. Events without a duration are never open; an event that ends after its
-    outer event is cut there.
+    outer event is cut there, not into segments as in attribution/nesting.py.
 
     `order`: the events in the order in which they began. `parent`: the event around each one, NONE without one.
     `innermost`: the innermost open event from each of `times_ns` to the next, NONE if none is open; its last element
@@ -50,29 +50,29 @@ class Nesting:
     """
 
     def __init__(self, start_ns: np.ndarray, end_ns: np.ndarray) -> None:
-        times: list[int] = []
+        times_ns: list[int] = []
         innermost: list[int] = []
         self.parent = np.full(len(start_ns), NONE)
-        ends, stack = end_ns.tolist(), []
+        cut_ends_ns, open_events = end_ns.tolist(), []
 
         def close(until_ns: float) -> None:
-            while stack and ends[stack[-1]] <= until_ns:
-                times.append(ends[stack.pop()])
-                innermost.append(stack[-1] if stack else NONE)
+            while open_events and cut_ends_ns[open_events[-1]] <= until_ns:
+                times_ns.append(cut_ends_ns[open_events.pop()])
+                innermost.append(open_events[-1] if open_events else NONE)
 
         self.order = np.lexsort((-end_ns, start_ns)).tolist()
         for event in self.order:
             begin_ns = int(start_ns[event])
             close(begin_ns)
-            self.parent[event] = stack[-1] if stack else NONE
-            if ends[event] > begin_ns:
-                if stack:
-                    ends[event] = min(ends[event], ends[stack[-1]])
-                stack.append(event)
-                times.append(begin_ns)
+            self.parent[event] = open_events[-1] if open_events else NONE
+            if cut_ends_ns[event] > begin_ns:
+                if open_events:
+                    cut_ends_ns[event] = min(cut_ends_ns[event], cut_ends_ns[open_events[-1]])
+                open_events.append(event)
+                times_ns.append(begin_ns)
                 innermost.append(event)
         close(float("inf"))
-        self.times_ns, self.innermost = np.array(times, np.int64), np.array([*innermost, NONE], np.int64)
+        self.times_ns, self.innermost = np.array(times_ns, np.int64), np.array([*innermost, NONE], np.int64)
 
     def innermost_at(self, times_ns: np.ndarray) -> np.ndarray:
         """The innermost open event at each time, NONE if no event is open."""
@@ -96,8 +96,8 @@ class ModuleCalls:
             for number in np.unique(functions["name"]).tolist()
             if names[number].startswith(MODULE)
         }
-        numbers = [number for number, name in class_names.items() if name not in WRAPPERS]
-        is_call = np.isin(functions["name"], numbers)
+        called = [number for number, name in class_names.items() if name not in WRAPPERS]
+        is_call = np.isin(functions["name"], called)
         self.start, self.end, self.thread = (functions[name][is_call] for name in ("start", "end", "thread"))
         self.names = [class_names[number] for number in functions["name"][is_call].tolist()]
         self._threads = rows_by_thread(self.thread)
@@ -123,9 +123,9 @@ class ModuleCalls:
         """For each call, the calls around it and itself, outermost first, without those named like the one around."""
         chains: list[tuple[int, ...]] = [()] * len(self)
         for call in np.lexsort((-self.end, self.start)).tolist():
-            around = chains[self.parent[call]] if self.parent[call] != NONE else ()
-            repeats = bool(around) and self.names[around[-1]] == self.names[call]
-            chains[call] = around if repeats else (*around, call)
+            chain_around = chains[self.parent[call]] if self.parent[call] != NONE else ()
+            is_repeated = bool(chain_around) and self.names[chain_around[-1]] == self.names[call]
+            chains[call] = chain_around if is_repeated else (*chain_around, call)
         return chains
 
     @property

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernel_tables.kineto.backward import NODE, backward_ranges, is_node
+from kernel_tables.kineto.backward import NODE, backward_ranges, node_mask
 from kernel_tables.kineto.modules import ModuleCalls, Range, outermost, rows_by_thread
 from kernel_tables.kineto.names import decoded
 from kernel_tables.kineto.trace import ANNOTATION, FUNCTION, MODULE, NONE, OPERATOR, Columns, TorchTrace
@@ -43,9 +43,9 @@ def gloo_collectives(trace: TorchTrace) -> list[GlooCollective]:
         calls[operation].append(row)
     collectives = []
     for row, operation in _operations(trace, ANNOTATION, GLOO_PREFIX):
-        waiting = calls[operation]
-        has_call = waiting and trace[OPERATOR]["start"][waiting[0]] <= trace[ANNOTATION]["start"][row]
-        collectives.append(GlooCollective(row, waiting.popleft() if has_call else NONE))
+        free_calls = calls[operation]
+        has_call = free_calls and trace[OPERATOR]["start"][free_calls[0]] <= trace[ANNOTATION]["start"][row]
+        collectives.append(GlooCollective(row, free_calls.popleft() if has_call else NONE))
     return collectives
 
 
@@ -67,10 +67,11 @@ def derived_ranges(trace: TorchTrace, *, on_gpu: bool) -> list[Range]:
     otherwise they are the activities."""
     ranges = _with_steps(annotations(trace, with_gloo=on_gpu))
     calls = ModuleCalls(trace)
-    ranges += _without_inner(_backward_passes(trace, calls), [row for row in ranges if row.name == BACKWARD])
+    opened_passes = [opened for opened in ranges if opened.name == BACKWARD]
+    ranges += _without_inner(_backward_passes(trace, calls), opened_passes)
     if len(calls):
-        passes_end_ns = np.unique([row.end_ns for row in ranges])
-        # Of ranges with equal times the earlier row is the outer one; inner ones end first.
+        passes_end_ns = np.unique([any_range.end_ns for any_range in ranges])
+        # Of ranges with equal times, the one that is earlier in the list is the outer one; inner ones end first.
         ranges += reversed(list(backward_ranges(trace, calls, passes_end_ns)))
         ranges += calls.ranges
     elif on_gpu:
@@ -86,21 +87,22 @@ def has_modules(trace: TorchTrace) -> bool:
 def annotations(trace: TorchTrace, *, with_gloo: bool) -> list[Range]:
     """The ranges that the program opened; `with_gloo` also those of Gloo's threads, which are collectives."""
     ranges = _as_ranges(trace[ANNOTATION], slice(None), map(decoded, trace.names_of(ANNOTATION)))
-    return [row for row in ranges if with_gloo or not row.name.startswith(GLOO_PREFIX)]
+    return [opened for opened in ranges if with_gloo or not opened.name.startswith(GLOO_PREFIX)]
 
 
 def recorded_ranges(trace: TorchTrace, *, on_gpu: bool) -> list[Range]:
     """The ranges of a trace that the recorder wrote. If it has steps, those of the program's own schedule are left out:
     they end elsewhere, and would divide the recorder's."""
-    rows = annotations(trace, with_gloo=on_gpu)
-    has_steps = any(row.name == STEP for row in rows)
-    return [row for row in rows if not (has_steps and PROFILER_STEP.fullmatch(row.name))]
+    ranges = annotations(trace, with_gloo=on_gpu)
+    if not any(opened.name == STEP for opened in ranges):
+        return ranges
+    return [opened for opened in ranges if not PROFILER_STEP.fullmatch(opened.name)]
 
 
 def _with_steps(ranges: list[Range]) -> list[Range]:
     """The ranges; numbered steps of torch.profiler's schedule become `step`, or if there is one, `ProfilerStep`."""
-    step = "ProfilerStep" if any(row.name == STEP for row in ranges) else STEP
-    return [row._replace(name=step) if PROFILER_STEP.fullmatch(row.name) else row for row in ranges]
+    step = "ProfilerStep" if any(opened.name == STEP for opened in ranges) else STEP
+    return [opened._replace(name=step) if PROFILER_STEP.fullmatch(opened.name) else opened for opened in ranges]
 
 
 def _backward_passes(trace: TorchTrace, calls: ModuleCalls) -> list[Range]:
@@ -116,18 +118,18 @@ def _backward_passes(trace: TorchTrace, calls: ModuleCalls) -> list[Range]:
 def _node_sequences(trace: TorchTrace) -> Iterator[Range]:
     """The times in which a thread runs nodes of autograd, with no other outermost operator and no end of an annotation
     between them."""
-    operators, nodes = trace[OPERATOR], is_node(trace)
+    operators, is_node = trace[OPERATOR], node_mask(trace)
     annotation_ends_ns = np.unique(trace[ANNOTATION]["end"])
     for thread, rows in rows_by_thread(operators["thread"]).items():
         rows = outermost(operators, rows)
-        start_ns, end_ns, is_node_row = operators["start"][rows], operators["end"][rows], nodes[rows]
-        ended_before = np.searchsorted(annotation_ends_ns, start_ns, "right")  # the number of annotations
-        ended_after = np.searchsorted(annotation_ends_ns, end_ns, "right")
-        continues = is_node_row[1:] & is_node_row[:-1] & (ended_before[1:] == ended_after[:-1])
-        first = is_node_row & ~np.append(False, continues)[: len(rows)]
-        last = is_node_row & ~np.append(continues, False)[: len(rows)]
-        for begin, end in zip(start_ns[first].tolist(), end_ns[last].tolist(), strict=True):
-            yield Range(begin, end, thread, BACKWARD)
+        start_ns, end_ns, is_outermost_node = operators["start"][rows], operators["end"][rows], is_node[rows]
+        ended_at_start = np.searchsorted(annotation_ends_ns, start_ns, "right")  # the number of ended annotations
+        ended_at_end = np.searchsorted(annotation_ends_ns, end_ns, "right")
+        continues = is_outermost_node[1:] & is_outermost_node[:-1] & (ended_at_start[1:] == ended_at_end[:-1])
+        is_first = is_outermost_node & ~np.append(False, continues)[: len(rows)]
+        is_last = is_outermost_node & ~np.append(continues, False)[: len(rows)]
+        for begin_ns, end_ns_of_last in zip(start_ns[is_first].tolist(), end_ns[is_last].tolist(), strict=True):
+            yield Range(begin_ns, end_ns_of_last, thread, BACKWARD)
 
 
 def _as_ranges(events: Columns, rows: Sequence[int] | slice, names: Iterable[str]) -> list[Range]:
@@ -140,11 +142,11 @@ def _without_inner(ranges: list[Range], outer: list[Range]) -> list[Range]:
     """Those of `ranges` that do not lie in one of `outer` in time."""
     if not ranges or not outer:
         return ranges
-    start_ns, end_ns = (np.array(times) for times in zip(*sorted(row[:2] for row in outer), strict=True))
-    latest_end_ns = np.maximum.accumulate(end_ns)
-    before = np.searchsorted(start_ns, [row.start_ns for row in ranges], "right")
-    is_inside = (before > 0) & (latest_end_ns[before - 1] >= [row.end_ns for row in ranges])
-    return [row for row, inside in zip(ranges, is_inside.tolist(), strict=True) if not inside]
+    starts_ns, ends_ns = np.array(sorted((around.start_ns, around.end_ns) for around in outer)).T
+    latest_end_ns = np.maximum.accumulate(ends_ns)
+    begun_count = np.searchsorted(starts_ns, [inner.start_ns for inner in ranges], "right")
+    is_inside = (begun_count > 0) & (latest_end_ns[begun_count - 1] >= [inner.end_ns for inner in ranges])
+    return [ranges[index] for index in np.flatnonzero(~is_inside)]
 
 
 def _operators(trace: TorchTrace) -> Iterator[Range]:
@@ -153,10 +155,9 @@ def _operators(trace: TorchTrace) -> Iterator[Range]:
     shapes = [_shapes_text(text) for text in trace.shapes.values]
     for rows in rows_by_thread(operators["thread"]).values():
         rows = outermost(operators, rows)
-        numbers = zip(operators["name"][rows].tolist(), operators["shapes"][rows].tolist(), strict=True)
-        yield from _as_ranges(
-            operators, rows, [names[name].removeprefix(NODE) + shapes[shape] for name, shape in numbers]
-        )
+        pairs = zip(operators["name"][rows].tolist(), operators["shapes"][rows].tolist(), strict=True)
+        range_names = [names[name].removeprefix(NODE) + shapes[input_shapes] for name, input_shapes in pairs]
+        yield from _as_ranges(operators, rows, range_names)
 
 
 def _shapes_text(text: bytes) -> str:

@@ -6,12 +6,13 @@ Categories changed over the years: 2021 has `Kernel`, `Runtime` and `Operator` f
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from operator import attrgetter
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from kernel_tables.global_ids import NUMBER_MASK, global_thread
 from kernel_tables.kineto.events import (
     NO_ARGS,
     CollectiveArgs,
@@ -33,13 +34,15 @@ CATEGORIES = {
     "xpu_driver": CALL, "privateuse1_runtime": CALL, "privateuse1_driver": CALL, "mtia_runtime": CALL,
     "cpu_op": OPERATOR, "Operator": OPERATOR, "user_annotation": ANNOTATION, "python_function": FUNCTION,
 }  # fmt: skip
-ARROW_CATEGORIES = ("fwdbwd", "forward_backward")  # arrows from operators to the nodes that differentiate them
+# Arrows from operators to the nodes that differentiate them.
+ARROW_CATEGORIES = {"fwdbwd": ARROW, "forward_backward": ARROW}
+KINDS_BY_PHASE = {"X": CATEGORIES, "s": ARROW_CATEGORIES, "f": ARROW_CATEGORIES}  # complete; start and end of an arrow
 DEVICE_KINDS = (KERNEL, COPY, FILL)
-MODULE, BACKWARD_CALL = "nn.Module: ", "torch/autograd/__init__.py("
+MODULE, AUTOGRAD_FILE = "nn.Module: ", "torch/autograd/__init__.py("  # in names of functions
 NONE = -1  # a missing number
 MAX_TIME_NS = 1 << 61  # 73 years; the sum of three fits in 64 bits
+MIN_SUBSTITUTE = NUMBER_MASK - 0xFFFF  # for the number of a thread or process
 SIZES = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
-ID_BITS = 24  # of the number of a thread or a process
 
 Columns = dict[str, np.ndarray]
 ColumnMaker = Callable[["TorchTrace", Sequence[Event], Sequence[Any]], np.ndarray]  # of events and their args
@@ -65,11 +68,12 @@ class Numbers:
 
 
 class Threads:
-    """Global ids of threads, as nsys packs them. A process or thread whose id does not fit gets a free one."""
+    """Global ids of threads. The number of a process or thread is replaced by one from MIN_SUBSTITUTE on, the highest
+    first, if it does not fit into a global id or is none."""
 
     def __init__(self) -> None:
         self._ids: dict[tuple, int] = {}
-        self._processes, self._threads = Numbers(), Numbers()
+        self._replaced_processes, self._replaced_threads = Numbers(), Numbers()
 
     def ids(self, events: Sequence[Event]) -> np.ndarray:
         keys = [(event.pid, event.tid) for event in events]
@@ -79,15 +83,16 @@ class Threads:
             keys = [tuple(value if isinstance(value, int | str) else str(value) for value in key) for key in keys]
             distinct = set(keys)
         for process, thread in distinct - self._ids.keys():
-            numbers = self._number(self._processes, process), self._number(self._threads, thread)
-            self._ids[process, thread] = global_thread(*numbers)
+            process_number = self._number(self._replaced_processes, process)
+            thread_number = self._number(self._replaced_threads, thread)
+            self._ids[process, thread] = global_thread(process_number, thread_number)
         return np.array(list(map(self._ids.__getitem__, keys)), np.int64)
 
     @staticmethod
-    def _number(numbers: Numbers, name: Any) -> int:
-        if isinstance(name, int) and 0 <= name < (1 << ID_BITS) - (1 << 16):
-            return name
-        return (1 << ID_BITS) - 1 - numbers.number(str(name))
+    def _number(replaced: Numbers, number: Any) -> int:
+        if isinstance(number, int) and 0 <= number < MIN_SUBSTITUTE:
+            return number
+        return NUMBER_MASK - replaced.number(str(number))
 
 
 class TorchTrace:
@@ -115,7 +120,8 @@ class TorchTrace:
         self.facts = stream.facts
         self.columns = {kind: _concatenated(kind, blocks) for kind, blocks in self._blocks.items()}
         self._blocks.clear()
-        self.first_ns = min((int(c["start"].min()) for c in self.columns.values() if len(c["start"])), default=0)
+        starts_ns = [columns["start"] for columns in self.columns.values() if len(columns["start"])]
+        self.first_ns = min((int(start_ns.min()) for start_ns in starts_ns), default=0)
         for columns in self.columns.values():
             columns["start"] -= self.first_ns
             columns["end"] -= self.first_ns
@@ -134,7 +140,8 @@ class TorchTrace:
 
     @property
     def last_ns(self) -> int:
-        return max((int(c["end"].max()) for c in self.columns.values() if len(c["end"])), default=0)
+        ends_ns = [columns["end"] for columns in self.columns.values() if len(columns["end"])]
+        return max((int(end_ns.max()) for end_ns in ends_ns), default=0)
 
     @property
     def began_utc_ns(self) -> int | None:
@@ -144,10 +151,8 @@ class TorchTrace:
 
     def _add(self, events: list[Event]) -> None:
         by_kind: dict[str, list[Event]] = {kind: [] for kind in _COLUMNS}
-        arrow_kinds = dict.fromkeys(ARROW_CATEGORIES, ARROW)
-        kinds_by_phase = {"X": CATEGORIES, "s": arrow_kinds, "f": arrow_kinds}
         for event in events:
-            if kind := kinds_by_phase.get(event.ph, {}).get(event.cat):
+            if kind := KINDS_BY_PHASE.get(event.ph, {}).get(event.cat):
                 by_kind[kind].append(event)
         self.counts.update([event.cat for event in events])
         by_kind[FUNCTION] = [event for event in by_kind[FUNCTION] if _is_module_or_backward(event.name or "")]
@@ -179,7 +184,7 @@ class TorchTrace:
 
 
 def _is_module_or_backward(function: str) -> bool:
-    return function.startswith(MODULE) or (BACKWARD_CALL in function and function.endswith("): backward"))
+    return function.startswith(MODULE) or (AUTOGRAD_FILE in function and function.endswith("): backward"))
 
 
 def _concatenated(kind: str, blocks: list[Columns]) -> Columns:
@@ -189,52 +194,43 @@ def _concatenated(kind: str, blocks: list[Columns]) -> Columns:
     return {name: np.empty(0, np.int64) for name in ("start", "end", "name", *_COLUMNS[kind], *sizes)}
 
 
-def global_thread(process: int, thread: int) -> int:
-    """globalTid as nsys packs it: thread in bits 0-23, process in bits 24-47; with thread 0 it is the globalPid."""
-    return (process << ID_BITS) | (thread & (1 << ID_BITS) - 1)
-
-
 def _arg_column(name: str, default: int = NONE) -> ColumnMaker:
-    value = attrgetter(name)
-    return lambda trace, events, args: integers(list(map(value, args)), default)
+    return lambda _trace, _events, args: integers([getattr(event_args, name) for event_args in args], default)
 
 
 def _arg_or_field_column(name: str, field: str) -> ColumnMaker:
     """A column of an argument, or if it is missing, of a field of the event with the same meaning; at least 0."""
 
-    def column(_: TorchTrace, events: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
-        values = list(map(attrgetter(name), args))
+    def column(_trace: TorchTrace, events: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
+        values = [getattr(event_args, name) for event_args in args]
         if None in values:
-            pairs = zip(values, map(attrgetter(field), events), strict=True)
-            values = [substitute if value is None else value for value, substitute in pairs]
+            fields = [getattr(event, field) for event in events]
+            values = [substitute if value is None else value for value, substitute in zip(values, fields, strict=True)]
         return np.maximum(integers(values, 0), 0)
 
     return column
 
 
-def _correlation(_: TorchTrace, __: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
-    numbers = [event_args.correlation for event_args in args]
-    if None in numbers:
-        keys = attrgetter("correlation", "external_id", "old_external_id")
-        numbers = [next((number for number in keys(event_args) if number is not None), None) for event_args in args]
-    return integers(numbers, NONE)
+def _correlation(_trace: TorchTrace, _events: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
+    values = [event_args.correlation for event_args in args]
+    for older_name in ("external_id", "old_external_id"):
+        if None in values:
+            pairs = zip(values, args, strict=True)
+            values = [getattr(event_args, older_name) if value is None else value for value, event_args in pairs]
+    return integers(values, NONE)
 
 
 def _size_columns(args: Sequence[Any]) -> Columns:
-    """The columns of SIZES; NONE for a size that is not three numbers."""
-    columns = []
+    """The columns of SIZES; NONE for all three of a size that is not a list of three, and for what is no integer."""
+    columns: list[np.ndarray] = []
     for name in ("grid", "block"):
-        values = list(map(attrgetter(name), args))
-        try:
-            table = np.array(values, np.int64).reshape(len(values), 3)
-        except (TypeError, ValueError, OverflowError):
-            sizes = [size if isinstance(size, list) and len(size) == 3 else (NONE,) * 3 for size in values]
-            table = integers([number for size in sizes for number in size], NONE).reshape(-1, 3)
-        columns += list(table.T)
+        sizes = [getattr(event_args, name) for event_args in args]
+        triples = [size if isinstance(size, list) and len(size) == 3 else (NONE,) * 3 for size in sizes]
+        columns.extend(integers(list(chain.from_iterable(triples)), NONE).reshape(-1, 3).T)
     return dict(zip(SIZES, columns, strict=True))
 
 
-_THREAD_COLUMN = {"thread": lambda trace, events, _: trace.threads.ids(events)}
+_THREAD_COLUMN = {"thread": lambda trace, events, _args: trace.threads.ids(events)}
 _DEVICE_COLUMNS = {
     "device": _arg_or_field_column("device", "pid"),
     "stream": _arg_or_field_column("stream", "tid"),
@@ -246,7 +242,7 @@ _ORDER_COLUMN = {"order": _arg_column("external_id", 0)}  # of events with equal
 _OPERATOR_COLUMNS = {
     "sequence": _arg_column("sequence"),
     "forward_thread": _arg_column("forward_thread", 0),
-    "shapes": lambda trace, _, args: trace.shapes.numbers([bytes(event_args.shapes) for event_args in args]),
+    "shapes": lambda trace, _events, args: trace.shapes.numbers([bytes(event_args.shapes) for event_args in args]),
 }
 _COLUMNS = {
     KERNEL: _DEVICE_COLUMNS | {"registers": _arg_column("registers")},
@@ -258,7 +254,7 @@ _COLUMNS = {
     FUNCTION: _THREAD_COLUMN,
     ARROW: _THREAD_COLUMN
     | {
-        "id": lambda _, events, __: integers([event.id for event in events], NONE),
-        "is_begin": lambda _, events, __: np.array([event.ph == "s" for event in events], np.int64),
+        "id": lambda _trace, events, _args: integers([event.id for event in events], NONE),
+        "is_begin": lambda _trace, events, _args: np.array([event.ph == "s" for event in events], np.int64),
     },
 }

@@ -28,87 +28,16 @@ from kernel_tables.diagnosis.scope import NO_STEP
 from kernel_tables.kineto.events import OPERATION_BY_PREFIX, operation_named
 from kernel_tables.ranks.ranks import COMMUNICATION, DeviceSteps, RankTrace, device_steps, ranks_in_run
 from kernel_tables.reading.nccl_calls import MAX_BYTES, NcclCall
-
-GROUP_START, GROUP_END = "ncclGroupStart", "ncclGroupEnd"
-
-
-class CollectiveRequest(NamedTuple):
-    """The requested operation of a kernel, `bytes` in sum; what its calls lack, or disagree on, is None."""
-
-    operation: str | None = None
-    bytes: int | None = None
-    communicator: int | None = None
-    by_rank: bool = True  # for the operations COUNTED_BY_RANK, `bytes` is the part of one rank
-
-
-class _Launch(NamedTuple):
-    """A call that launches kernels, and the calls that request them."""
-
-    start_ns: int
-    end_ns: int
-    calls: tuple[NcclCall, ...]
-
-
-def match_requests(calls: Iterable[NcclCall], launches: Sequence[tuple[int, int]]) -> list[CollectiveRequest]:
-    """The request of each kernel of NCCL, given by the (thread, time) of its launch; `calls` are by thread, then time.
-
-    A request is empty if its launch is in none of `calls`, or in a group that began before the capture; bytes are
-    unknown if one call or group launched several kernels.
-    """
-    by_thread = {thread: _launches(thread_calls) for thread, thread_calls in groupby(calls, attrgetter("thread"))}
-    sources = [_launch_at(by_thread.get(thread, []), time_ns) for thread, time_ns in launches]
-    counts = Counter(id(launch) for launch in sources if launch)
-    return [_merged_request(launch.calls, counts[id(launch)]) if launch else CollectiveRequest() for launch in sources]
-
-
-def _launches(calls: Iterable[NcclCall]) -> list[_Launch]:
-    """The launches of one thread, in order of time."""
-    launches: list[_Launch] = []
-    depth, group, is_complete, last_ns = 0, [], True, -1
-    for call in calls:
-        if call.end_ns <= last_ns:
-            continue  # NCCL itself made this call, inside the previous one
-        last_ns = call.end_ns
-        if call.name == GROUP_START:
-            depth += 1
-        elif call.name == GROUP_END:
-            is_complete = is_complete and depth > 0  # else the group began before the capture
-            depth = max(depth - 1, 0)
-            if depth == 0:
-                launches.append(_Launch(call.start_ns, call.end_ns, tuple(group) if is_complete else ()))
-                group, is_complete = [], True
-        elif depth:
-            group.append(call)
-        else:
-            launches.append(_Launch(call.start_ns, call.end_ns, (call,)))
-    return launches
-
-
-def _launch_at(launches: list[_Launch], time_ns: int) -> _Launch | None:
-    index = bisect_right(launches, time_ns, key=attrgetter("start_ns")) - 1
-    return launches[index] if index >= 0 and time_ns < launches[index].end_ns else None
-
-
-def _merged_request(calls: Sequence[NcclCall], kernel_count: int) -> CollectiveRequest:
-    operations = {operation_named(call.name.removeprefix("nccl").lower()) for call in calls}
-    communicators = {call.communicator for call in calls}
-    sizes = [call.bytes for call in calls]
-    knows_bytes = bool(sizes) and None not in sizes and kernel_count == 1 and sum(sizes) <= MAX_BYTES
-    return CollectiveRequest(_only_value(operations), sum(sizes) if knows_bytes else None, _only_value(communicators))
-
-
-def _only_value(values: set) -> str | int | None:
-    return next(iter(values)) if len(values) == 1 else None
-
+from kernel_tables.reading.small_tables import TorchCollective
 
 NCCL_KERNEL = re.compile(r"nccl(?:Dev)?Kernel_([A-Z][a-z]+(?:[A-Z][a-z]+)*)")  # ncclDevKernel_AllReduce_Sum_f32_RING_LL
 GLOO_KERNEL = re.compile(r"gloo:(\w+)")
 OPERATION_IN_RANGE = re.compile(r"^(all[-_]reduce|all[-_]gather|reduce[-_]scatter|all[-_]to[-_]all|broadcast|reduce)\b")
 BYTES_IN_RANGE, BUCKET_IN_RANGE = re.compile(r"\bbytes = (\d+)"), re.compile(r"\bbucket = (\d+)")
-ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all-reduce", "all-gather", "reduce-scatter"
-ALL_TO_ALL = "all-to-all"
+ALL_REDUCE, ALL_GATHER = "all-reduce", "all-gather"
+REDUCE_SCATTER, ALL_TO_ALL = "reduce-scatter", "all-to-all"
 ONE_WAY = ("broadcast", "reduce")
-COUNTED_BY_RANK = (ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, "gather", "scatter")  # by NCCL
+COUNTED_BY_RANK = (ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, "gather", "scatter")  # NCCL counts the bytes of one rank
 BUS_FACTORS = {ALL_REDUCE: 2.0, ALL_GATHER: 1.0, REDUCE_SCATTER: 1.0, ALL_TO_ALL: 1.0}
 
 
@@ -152,8 +81,82 @@ def _hyphenated(operation: str) -> str:
     return operation.replace("_", "-")
 
 
+GROUP_START, GROUP_END = "ncclGroupStart", "ncclGroupEnd"
+
+
+class CollectiveRequest(NamedTuple):
+    """The requested operation of a kernel, `bytes` in sum; what its calls lack, or disagree on, is None."""
+
+    operation: str | None = None
+    bytes: int | None = None
+    communicator: int | None = None
+    counted_by_nccl: bool = True  # then `bytes` is the part of one rank in operations COUNTED_BY_RANK
+
+
+class _Launch(NamedTuple):
+    """A call that launches kernels, and the calls that request them."""
+
+    start_ns: int
+    end_ns: int
+    calls: tuple[NcclCall, ...]
+
+
+def match_requests(calls: Iterable[NcclCall], kernels: Sequence[tuple[int, int]]) -> list[CollectiveRequest]:
+    """The request of each kernel of NCCL, given by the (thread, time) of its launch; `calls` are by thread, then time.
+
+    A request is empty if its launch is in none of `calls`, or in a group that began before the capture; bytes are
+    unknown if one call or group launched several kernels.
+    """
+    by_thread = {thread: _launches(thread_calls) for thread, thread_calls in groupby(calls, attrgetter("thread"))}
+    launches = [_launch_at(by_thread.get(thread, []), time_ns) for thread, time_ns in kernels]
+    kernel_counts = Counter(launches)
+    nothing = CollectiveRequest()
+    return [_merged_request(launch.calls, kernel_counts[launch]) if launch else nothing for launch in launches]
+
+
+def _launches(calls: Iterable[NcclCall]) -> list[_Launch]:
+    """The launches of one thread, in order of time."""
+    launches: list[_Launch] = []
+    depth, group, is_complete, last_ns = 0, [], True, -1
+    for call in calls:
+        if call.end_ns <= last_ns:
+            continue  # NCCL itself made this call, inside the previous one
+        last_ns = call.end_ns
+        if call.name == GROUP_START:
+            depth += 1
+        elif call.name == GROUP_END:
+            is_complete = is_complete and depth > 0  # else the group began before the capture
+            depth = max(depth - 1, 0)
+            if depth == 0:
+                launches.append(_Launch(call.start_ns, call.end_ns, tuple(group) if is_complete else ()))
+                group, is_complete = [], True
+        elif depth:
+            group.append(call)
+        else:
+            launches.append(_Launch(call.start_ns, call.end_ns, (call,)))
+    return launches
+
+
+def _launch_at(launches: list[_Launch], time_ns: int) -> _Launch | None:
+    """The launch of one thread during which it is this time."""
+    index = bisect_right(launches, time_ns, key=attrgetter("start_ns")) - 1
+    return launches[index] if index >= 0 and time_ns < launches[index].end_ns else None
+
+
+def _merged_request(calls: Sequence[NcclCall], kernel_count: int) -> CollectiveRequest:
+    operations = {operation_named(call.name.removeprefix("nccl").lower()) for call in calls}
+    communicators = {call.communicator for call in calls}
+    sizes = [call.bytes for call in calls]
+    knows_bytes = bool(sizes) and None not in sizes and kernel_count == 1 and sum(sizes) <= MAX_BYTES
+    return CollectiveRequest(_only_value(operations), sum(sizes) if knows_bytes else None, _only_value(communicators))
+
+
+def _only_value(values: set) -> str | int | None:
+    return next(iter(values)) if len(values) == 1 else None
+
+
 UNKNOWN_OPERATION = "unknown"
-UNKNOWN_RANKS = 0
+UNKNOWN_SIZE = 0  # of a communicator
 COLUMNS = columns.column_names("communication --collectives")
 
 
@@ -164,32 +167,34 @@ def collectives(ranks: Sequence[RankTrace], step_name: str = "step") -> pd.DataF
     with one rank, if the run had more ranks than are given, and in steps in which the ranks of a communicator did not
     run the same collectives.
     """
-    return _full_table(ranks, step_name)[COLUMNS]
+    return _matched_table(ranks, step_name)[COLUMNS]
 
 
 def unmatched_steps(ranks: Sequence[RankTrace], step_name: str = "step") -> list[int]:
     """The steps in which not every rank of a communicator ran the same collectives, in the same order; none if the run
     had more ranks than are given."""
-    table = _full_table(ranks, step_name)
-    return sorted(set(table.loc[(table["ranks"] > 1) & table["transfer_ns"].isna(), "step"]))
+    table = _matched_table(ranks, step_name)
+    return sorted(set(table.loc[(table["communicator_size"] > 1) & table["transfer_ns"].isna(), "step"]))
 
 
-def _full_table(ranks: Sequence[RankTrace], step_name: str) -> pd.DataFrame:
-    """The table with more columns, such as communicator (its number) and ranks (their number, or UNKNOWN_RANKS)."""
+def _matched_table(ranks: Sequence[RankTrace], step_name: str) -> pd.DataFrame:
+    """The columns of `collectives` and more, such as communicator (its number, -1 if unknown) and communicator_size
+    (the number of its ranks, or UNKNOWN_SIZE)."""
     tables = [_device_table(steps) for steps in device_steps(ranks, step_name)]
     if not tables:  # nothing ran on a device
-        return pd.DataFrame(columns=[*COLUMNS, "communicator", "ranks"])
+        return pd.DataFrame(columns=[*COLUMNS, "communicator_size"])
     table = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
-    known = table["communicator"].notna()
-    table["communicator"] = pd.factorize(table["communicator"])[0]  # -1 if unknown
-    members = table[["communicator", "rank", "device"]].drop_duplicates().groupby("communicator").size()
-    all_ranks = max(len(ranks), len(table[["rank", "device"]].drop_duplicates()))
-    table["ranks"] = table["communicator"].map(members).where(known, all_ranks).astype("int64")
-    if ranks_in_run(ranks) > all_ranks:  # a communicator may have more ranks than are given
-        table["ranks"] = UNKNOWN_RANKS
-    is_by_rank = table["by_rank"] & table["operation"].isin(COUNTED_BY_RANK)
-    all_bytes = (table["nccl_bytes"] * table["ranks"]).where(table["ranks"] > 1)  # a single rank has no communicator
-    table["bytes"] = table["bytes"].fillna(table["nccl_bytes"].where(~is_by_rank, all_bytes))
+    is_known = table["communicator"].notna()
+    table["communicator"] = pd.factorize(table["communicator"])[0]
+    sizes = table[["communicator", "rank", "device"]].drop_duplicates().groupby("communicator").size()
+    given_ranks = max(len(ranks), len(table[["rank", "device"]].drop_duplicates()))
+    size = table["communicator"].map(sizes).where(is_known, given_ranks).astype("int64")
+    if ranks_in_run(ranks) > given_ranks:  # a communicator may have more ranks than are given
+        size[:] = UNKNOWN_SIZE
+    table["communicator_size"] = size
+    is_of_one_rank = table["counted_by_nccl"] & table["operation"].isin(COUNTED_BY_RANK)
+    all_bytes = (table["requested_bytes"] * size).where(size > 1)  # a single rank has no communicator
+    table["bytes"] = table["bytes"].fillna(table["requested_bytes"].where(~is_of_one_rank, all_bytes))
     return _with_bandwidth(_with_transfer(table))
 
 
@@ -198,7 +203,7 @@ def _are_matched(table: pd.DataFrame) -> np.ndarray:
     sequences = table.groupby(["step", "communicator", "rank", "device"])["operation"].agg(tuple)
     counts = sequences.groupby(level=["step", "communicator"]).agg(["size", "nunique"])
     by_row = counts.loc[pd.MultiIndex.from_frame(table[["step", "communicator"]])]
-    return (by_row["size"].to_numpy() == table["ranks"].to_numpy()) & (by_row["nunique"].to_numpy() == 1)
+    return (by_row["size"].to_numpy() == table["communicator_size"].to_numpy()) & (by_row["nunique"].to_numpy() == 1)
 
 
 def _device_table(steps: DeviceSteps) -> pd.DataFrame:
@@ -226,8 +231,8 @@ def _device_table(steps: DeviceSteps) -> pd.DataFrame:
             "range": [path[-1] if path else "" for path in paths],
             "kernel": kernels,
             "bytes": pd.array([info.bytes for info in infos], "Int64"),
-            "nccl_bytes": pd.array([request.bytes for request in requests], "Int64"),
-            "by_rank": [request.by_rank for request in requests],
+            "requested_bytes": pd.array([request.bytes for request in requests], "Int64"),
+            "counted_by_nccl": [request.counted_by_nccl for request in requests],
             "communicator": pd.Series([request.communicator for request in requests], dtype=object),
             "bucket": pd.array([info.bucket for info in infos], "Int64"),
             "start_ns": start_ns - steps.windows.begin_ns[step],
@@ -242,9 +247,12 @@ def _kernel_requests(steps: DeviceSteps, rows: np.ndarray) -> list[CollectiveReq
     trace, activities = steps.rank.trace, steps.scope.activities
     if torch_collectives := trace.capture.torch_collectives:
         keys = zip(activities.process[rows].tolist(), activities.correlation[rows].tolist(), strict=True)
-        facts = [torch_collectives.get(key, (None, None, None)) for key in keys]
+        collectives_of_rows = [torch_collectives.get(key, TorchCollective()) for key in keys]
         known = OPERATION_BY_PREFIX.values()
-        return [CollectiveRequest(name if name in known else None, *rest, by_rank=False) for name, *rest in facts]
+        return [
+            CollectiveRequest(operation if operation in known else None, size, communicator, counted_by_nccl=False)
+            for operation, size, communicator in collectives_of_rows
+        ]
     # of all devices, since a group may launch on several
     launched = np.flatnonzero(steps.scope.is_of_class(COMMUNICATION) & activities.has_launch)
     launches = list(zip(activities.thread[launched].tolist(), activities.launch_ns_of(launched).tolist(), strict=True))
@@ -253,15 +261,16 @@ def _kernel_requests(steps: DeviceSteps, rows: np.ndarray) -> list[CollectiveReq
 
 
 def _with_transfer(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with transfer_ns and waiting_ns, if these are known."""
     number = table.groupby(["step", "communicator", "rank", "device"]).cumcount()
     shortest = table.groupby([table["step"], table["communicator"], number])["duration_ns"].transform("min")
-    transfer = shortest.astype("Int64").where(_are_matched(table) & (table["ranks"] > 1))
+    transfer = shortest.astype("Int64").where(_are_matched(table) & (table["communicator_size"] > 1))
     return table.assign(transfer_ns=transfer, waiting_ns=table["duration_ns"] - transfer)
 
 
 def _with_bandwidth(table: pd.DataFrame) -> pd.DataFrame:
     """The table with bandwidths; a byte per nanosecond is 10^9 bytes a second."""
     algorithm = (table["bytes"] / table["transfer_ns"].replace(0, pd.NA)).astype("Float64")
-    pairs = zip(table["operation"], table["ranks"].tolist(), strict=True)
-    factors = [bus_factor(operation, number) if number else None for operation, number in pairs]
+    pairs = zip(table["operation"], table["communicator_size"].tolist(), strict=True)
+    factors = [bus_factor(operation, size) if size != UNKNOWN_SIZE else None for operation, size in pairs]
     return table.assign(algorithm_gb_per_s=algorithm, bus_gb_per_s=algorithm * pd.array(factors, "Float64"))

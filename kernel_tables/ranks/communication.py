@@ -71,15 +71,15 @@ def findings_of_ranks(ranks: Sequence[RankTrace], step_name: str = "step") -> li
 def _steps_differ(ranks: Sequence[RankTrace], step_name: str) -> Iterator[errors.Finding]:
     """A finding on ranks with fewer steps than others. Processes without steps do not count if their capture contains
     several processes."""
-    processes = Counter(rank.trace for rank in ranks)
-    counts = {rank.number: len(rank.steps(step_name)) for rank in ranks}
-    counts = {rank.number: counts[rank.number] for rank in ranks if counts[rank.number] or processes[rank.trace] == 1}
-    usual = max(counts.values(), default=0)
-    fewer = [f"rank {number}: {count}" for number, count in counts.items() if count != usual]
+    process_counts = Counter(rank.trace for rank in ranks)
+    step_counts = {rank: len(rank.steps(step_name)) for rank in ranks}
+    counts = {rank.number: count for rank, count in step_counts.items() if count or process_counts[rank.trace] == 1}
+    most = max(counts.values(), default=0)
+    fewer = [f"rank {number}: {count}" for number, count in counts.items() if count != most]
     if fewer:
         yield errors.finding(
             "ranks_differ",
-            f"ranks hold up to {usual} ranges {step_name!r}, others fewer ({', '.join(fewer)}): steps of ranks are"
+            f"ranks hold up to {most} ranges {step_name!r}, others fewer ({', '.join(fewer)}): steps of ranks are"
             " matched by number, so they would be compared with other steps; capture the same steps of all ranks",
         )
 
@@ -117,14 +117,15 @@ def lateness_of_gathers(
         for step, gathers in table[of_device].groupby("step"):
             start_ns = gathers["start_ns"].to_numpy("int64") + steps.windows.begin_ns[step]
             times = Intervals(start_ns, start_ns + gathers["duration_ns"].to_numpy("int64"))
-            rows += [row for name in passes for row in _layer_rows(steps, int(step), name, layer, times)]
+            for pass_name in passes:
+                rows += _layer_rows(steps, int(step), pass_name, layer, times)
     return pd.DataFrame(rows, columns=GATHER_COLUMNS)
 
 
-def _layer_rows(steps: DeviceSteps, step: int, name: str, layer: str, gathers: Intervals) -> Iterator[tuple]:
-    """The rows of the layers of the pass of this name; `gathers` are the times of the step's all-gathers."""
+def _layer_rows(steps: DeviceSteps, step: int, pass_name: str, layer: str, gathers: Intervals) -> Iterator[tuple]:
+    """The rows of the layers of one pass, as GATHER_COLUMNS; `gathers` are the times of the step's all-gathers."""
     trace, activities, origin_ns = steps.rank.trace, steps.scope.activities, int(steps.windows.begin_ns[step])
-    is_in_pass = steps.is_here & (steps.step == step) & (trace.enclosing(name) != NONE)
+    is_in_pass = steps.is_here & (steps.step == step) & (trace.enclosing(pass_name) != NONE)
     if not is_in_pass.any():
         return
     instance = np.where(is_in_pass & steps.is_compute, trace.enclosing(layer), NONE)
@@ -141,7 +142,7 @@ def _layer_rows(steps: DeviceSteps, step: int, name: str, layer: str, gathers: I
             for gap in zip(idle.start_ns.tolist(), idle.end_ns.tolist(), strict=True)
         )
         yield (
-            steps.rank.number, steps.device, step, name, number, begin_ns - origin_ns, end_ns - origin_ns,
+            steps.rank.number, steps.device, step, pass_name, number, begin_ns - origin_ns, end_ns - origin_ns,
             gather_count, late_ns,
         )  # fmt: skip
         begin_ns, number = end_ns, number + 1
@@ -156,7 +157,7 @@ def _instance_rows(instance: np.ndarray, start_ns: np.ndarray) -> list[np.ndarra
 
 def lateness(gathers: Intervals, gap_start_ns: int, gap_end_ns: int, *, recorded_late: bool = False) -> int:
     """The ns from the start of a gap in computation to the end of the last all-gather that ended in it; 0 without one.
-    With `recorded_late`, an all-gather may also end later, by a tenth of its time in the gap."""
+    With `recorded_late`, since ends are recorded late, it may also end after the gap, by a tenth of its time in it."""
     in_gap_ns = np.minimum(gathers.end_ns, gap_end_ns) - np.maximum(gathers.start_ns, gap_start_ns)
     tolerance_ns = np.maximum(in_gap_ns, 0) // 10 if recorded_late else 0
     ends_ns = gathers.end_ns[(gathers.end_ns > gap_start_ns) & (gathers.end_ns <= gap_end_ns + tolerance_ns)]

@@ -55,9 +55,11 @@ def ranks_of(traces: Sequence[CaptureArrays]) -> list[RankTrace]:
 
     A capture in which nothing ran on a device counts as one rank, so that later ones keep their numbers.
     """
-    pairs = [(trace, process) for trace in traces for process in processes_with_work(trace) or [_only_process(trace)]]
-    numbers = numbers_in_run(traces) if len(pairs) == len(traces) else None
-    ranks = [RankTrace(number, *pair) for number, pair in zip(numbers or range(len(pairs)), pairs, strict=True)]
+    ids_by_trace = [(trace, processes_with_work(trace) or [_first_process(trace)]) for trace in traces]
+    processes = [(trace, process) for trace, ids in ids_by_trace for process in ids]
+    stated_numbers = numbers_in_run(traces) if len(processes) == len(traces) else None
+    numbers = stated_numbers or range(len(processes))
+    ranks = [RankTrace(number, *process) for number, process in zip(numbers, processes, strict=True)]
     return sorted(ranks, key=lambda rank: rank.number)
 
 
@@ -81,7 +83,7 @@ def processes_with_work(trace: CaptureArrays) -> list[int]:
     return sorted(first, key=lambda number: (first[number], number))
 
 
-def _only_process(trace: CaptureArrays) -> int:
+def _first_process(trace: CaptureArrays) -> int:
     """The process of the first range of a capture without work."""
     return int(trace.range_arrays.process[0]) if len(trace.range_arrays) else MISSING
 
@@ -146,11 +148,11 @@ class DeviceSteps:
         start_ns, end_ns, step = activities.start_ns[rows], activities.end_ns[rows], self.step[rows]
         if (windows.begin_ns[step] <= start_ns).all() and (end_ns <= windows.end_ns[step]).all():
             return windows
-        last = int(end_ns.max())
-        first = np.full(len(steps), last)
-        np.minimum.at(first, step, start_ns)
-        first = np.minimum.accumulate(first[::-1])[::-1]  # a step without work here has no duration
-        return StepWindows(first, np.append(first[1:], last))
+        last_ns = int(end_ns.max())
+        begin_ns = np.full(len(steps), last_ns)
+        np.minimum.at(begin_ns, step, start_ns)
+        begin_ns = np.minimum.accumulate(begin_ns[::-1])[::-1]  # a step without work here has no duration
+        return StepWindows(begin_ns, np.append(begin_ns[1:], last_ns))
 
     @property
     def length_ns(self) -> np.ndarray:

@@ -5,7 +5,7 @@ schema.py lists the columns that are read, and what replaces a column that a ver
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -14,14 +14,15 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from kernel_tables import global_ids
 from kernel_tables.errors import Finding, ImpossibleCapture, TraceError
 from kernel_tables.processors import processor_count
-from kernel_tables.reading import global_ids, large_queries, schema, small_tables, soundness, source
+from kernel_tables.reading import large_queries, schema, small_tables, soundness, source
 from kernel_tables.reading.schema import MISSING
-from kernel_tables.reading.table_columns import Columns, TableColumns, TextMap
-from kernel_tables.reading.times import Times
+from kernel_tables.reading.table_columns import Columns, TableColumns, TextConverter
+from kernel_tables.reading.times import TimeCheck
 
-RANGES = (schema.PUSH_POP, schema.START_END)
+RANGE_TYPES = (schema.PUSH_POP, schema.START_END)  # of NVTX events
 # A large table of a large file is read in parts, by row number, each on a connection of its own.
 LARGE_BYTES, LARGE_ROWS, MAX_PARTS = 100_000_000, 500_000, 4
 OTHER_THREADS = 2  # these read another table and check the file
@@ -30,10 +31,10 @@ ROW_NUMBER_NAMES = {"rowid", "oid", "_rowid_"}  # a column of such a name hides 
 
 
 class _TablePart(NamedTuple):
-    """Rows of a table: a condition of SQL, and the rows for which to make room, 0 if unknown."""
+    """Rows of a table: those that fulfil a condition of SQL, or all."""
 
-    condition: str
-    room: int
+    condition: str = ""  # begins with AND
+    expected_rows: int = 0
 
 
 class CallFunctions(NamedTuple):
@@ -57,9 +58,8 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
         try:
             file = self._stack.enter_context(source.sqlite_file(path, up_to_damage=up_to_damage))
             super().__init__(Path(path), file, schema.tables_of_nsys(file, user_path=Path(path)))
-            self._proof = soundness.Proof(
-                file, self.path, [table for table in self.tables if table not in schema.TABLES_READ_BY_COLUMN]
-            )
+            checked_by_row = [table for table in self.tables if table not in schema.TABLES_READ_TO_LAST_COLUMN]
+            self._proof = soundness.Proof(file, self.path, checked_by_row)
             self._stack.callback(self._proof.close)
         except BaseException:
             self._stack.close()
@@ -78,10 +78,10 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
 
     @contextmanager
     def reading(
-        self, *tables: str, convert_text: TextMap | None = None, with_details: bool = False
+        self, *tables: str, convert_text: TextConverter | None = None, with_details: bool = False
     ) -> Iterator[dict[str, Future[Columns]]]:
         """Reads the TABLE_COLUMNS of each table while the block runs: one integer array per name. With `with_details`,
-        also the columns for places and `call_functions`.
+        also device and stream of activities, and the columns for `call_functions`.
 
         Times are nanoseconds; NULL becomes MISSING; arrays are empty for a table that is not there. Of NVTX_EVENTS only
         ranges are read, and also `text`: their inline names, converted by `convert_text`, a batch at a time while the
@@ -96,7 +96,7 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
                 yield reads
             except ImpossibleCapture as error:
                 block_error = error
-        findings = [finding for read in reads.values() for finding in _findings(read.exception())]
+        findings = [finding for read in reads.values() for finding in _impossibilities(read.exception())]
         if findings:
             self.require_sound()  # if the file is damaged, that is the cause
             raise ImpossibleCapture(self.path, findings)
@@ -106,16 +106,17 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
     def domains(self) -> dict[tuple[int, int], str]:
         """The names of NVTX domains by (process, domain id); the default domain has no name."""
         # their times are not read: a domain may have been created before the capture began, at a time below zero
-        events = self._events((schema.DOMAIN_CREATE,), schema.DOMAIN_NAME_COLUMNS, convert_text=_unchanged)
-        names = self.strings(events["text_id"])
-        inline = events["text"].to_pylist()
-        process = global_ids.process_of(events["thread"])
-        rows = zip(process.tolist(), events["domain"].tolist(), inline, events["text_id"].tolist(), strict=True)
-        return {(number, domain): text or names.get(text_id, "") for number, domain, text, text_id in rows}
+        events = self.read_columns(
+            schema.NVTX, schema.DOMAIN_NAME_COLUMNS, types=(schema.DOMAIN_CREATE,), convert_text=_unchanged
+        )
+        names, processes = self.strings(events["text_id"]), global_ids.process_of(events["thread"])
+        numbers = (column.tolist() for column in (processes, events["domain"], events["text_id"]))
+        rows = zip(*numbers, events["text"].to_pylist(), strict=True)
+        return {(process, domain): text or names.get(text_id, "") for process, domain, text_id, text in rows}
 
     def range_domains(self) -> np.ndarray:
         """The domain id of each range, in the order of reading(NVTX); read separately, since it is seldom needed."""
-        return self._events(RANGES, schema.DOMAIN_COLUMN)["domain"]
+        return self.read_columns(schema.NVTX, schema.DOMAIN_COLUMN, types=RANGE_TYPES)["domain"]
 
     def calls(self, *beginnings: str) -> Columns:
         """The API calls whose names begin with one of `beginnings`: start, end, thread, correlation, returned.
@@ -124,9 +125,9 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
         """
         if not (self.has(schema.RUNTIME, "nameId", "end") and self.has(schema.STRINGS, "id", "value")):
             return {name: np.empty(0, np.int64) for name in schema.CALL_COLUMNS}
-        fits = " OR ".join(f"value GLOB '{beginning}*'" for beginning in beginnings)
+        begins = " OR ".join(f"value GLOB '{beginning}*'" for beginning in beginnings)
         return self.read_columns(
-            schema.RUNTIME, schema.CALL_COLUMNS, f"AND nameId IN (SELECT id FROM {schema.STRINGS} WHERE {fits})"
+            schema.RUNTIME, schema.CALL_COLUMNS, f"AND nameId IN (SELECT id FROM {schema.STRINGS} WHERE {begins})"
         )
 
     def graph_node_events(self) -> Columns:
@@ -153,56 +154,55 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
 
     def function_names(self, name_id: np.ndarray) -> dict[int, str]:
         """The functions by string id, without their versions."""
-        return {number: re.sub(r"_v\d+$", "", name) for number, name in self.strings(name_id).items()}
+        return {string_id: re.sub(r"_v\d+$", "", name) for string_id, name in self.strings(name_id).items()}
 
     @property
     def _known_call_columns(self) -> dict:
         columns = schema.CALL_NAME_COLUMNS.items()
         return {name: candidates for name, candidates in columns if self.has(schema.RUNTIME, *candidates)}
 
-    def _columns(self, table: str, convert_text: TextMap | None, with_details: bool) -> Columns:
+    def _columns(self, table: str, convert_text: TextConverter | None, with_details: bool) -> Columns:
         if table == schema.NVTX:
-            return self._events(RANGES, schema.TABLE_COLUMNS[schema.NVTX], convert_text or _unchanged)
+            columns, convert = schema.TABLE_COLUMNS[schema.NVTX], convert_text or _unchanged
+            return self.read_columns(schema.NVTX, columns, types=RANGE_TYPES, convert_text=convert)
         details = self._known_call_columns if table == schema.RUNTIME else schema.PLACE_COLUMNS
         return self.read_columns(table, schema.TABLE_COLUMNS[table] | (details if with_details else {}))
 
-    def _events(self, types: tuple[int, ...], columns: dict, convert_text: TextMap | None = None) -> Columns:
-        """These columns of the NVTX events of these types; with `convert_text`, also `text`."""
-        if schema.NVTX not in self.tables:
-            text = {"text": pa.chunked_array([], pa.string())} if convert_text else {}
-            return self.read_columns(schema.NVTX, columns) | text
-        more = [f'"{self._existing_column(schema.NVTX, "type", ("eventType",))}" AS type']
-        if convert_text:
-            text = "CAST(text AS TEXT)" if "text" in self.tables[schema.NVTX] else "''"
-            more.append(f"ifnull({text}, '') AS text")
-        return self.read_columns(schema.NVTX, columns, more=more, types=types, convert_text=convert_text)
-
     def read_columns(
-        self, table: str, columns: dict, condition: str = "", more: Sequence[str] = (), **options
-    ) -> Columns:
+        self, table: str, columns: dict, condition: str = "", *, types: tuple[int, ...] = (),
+        convert_text: TextConverter | None = None,
+    ) -> Columns:  # fmt: skip
         """Integer `columns` of a table, given as in schema.py, rows in the order of reading(); empty without the table.
 
-        `condition` restricts the rows; `more` are terms for the `options`, which are those of TableColumns. A row that
-        is shorter than its columns is refused only where SQLite reads the last column: hence the first condition, which
-        is always true.
+        `condition` restricts the rows. Only for NVTX_EVENTS: with `types`, only events of these types are read; with
+        `convert_text`, also `text`. A row that is shorter than its columns is refused only where SQLite reads the last
+        column: hence the first condition, which is always true.
         """
         if table not in self.tables:
-            return {name: np.empty(0, np.int64) for name in columns}
-        *_, last_column = may_be_null = self.tables[table]
+            text = {"text": pa.chunked_array([], pa.string())} if convert_text else {}
+            return {name: np.empty(0, np.int64) for name in columns} | text
+        may_be_null = self.tables[table]
+        last_column = list(may_be_null)[-1]
         existing = {name: self._existing_column(table, name, candidates) for name, candidates in columns.items()}
         terms = [f'"{column}" AS "{name}"' if column else f'{MISSING} AS "{name}"' for name, column in existing.items()]
         required = {name for name, column in existing.items() if column and not may_be_null[column]}
-        sql = f'SELECT {", ".join([*terms, *more])} FROM {table} WHERE ifnull("{last_column}", 0) IS NOT NULL '
+        if types:
+            terms.append(f'"{self._existing_column(table, "type", ("eventType",))}" AS type')
+        if convert_text:
+            text = "CAST(text AS TEXT)" if "text" in may_be_null else "''"
+            terms.append(f"ifnull({text}, '') AS text")
+        sql = f'SELECT {", ".join(terms)} FROM {table} WHERE ifnull("{last_column}", 0) IS NOT NULL '
 
         def read(part: _TablePart) -> TableColumns:
-            times = Times(table, self.bounds, may_be_open=table == schema.NVTX)
-            rows = TableColumns(self.path, table, list(columns), times, required, part.room, **options)
+            check = TimeCheck(table, self.bounds, may_be_open=table == schema.NVTX)
+            names, expected_rows = list(columns), part.expected_rows
+            rows = TableColumns(self.path, table, names, check, required, expected_rows, types, convert_text)
             large_queries.use_batches(
                 self._file, self.path, sql + part.condition, rows.add_batch, self._proof.require_so_far
             )
             return rows
 
-        parts = [_TablePart(condition, 0)] if condition else self._parts(table)
+        parts = [_TablePart(condition)] if condition else self._parts(table)
         if len(parts) == 1:
             return read(parts[0]).result()
         with ThreadPoolExecutor(len(parts)) as pool:
@@ -214,20 +214,20 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
     def _parts(self, table: str) -> list[_TablePart]:
         """The parts of a table, in the order of rows: of a large table, one for each processor but OTHER_THREADS, at
         most MAX_PARTS. The first has room for all rows, since it takes up those of the others."""
-        size = self._file.stat().st_size
+        file_bytes = self._file.stat().st_size
         has_row_numbers = ROW_NUMBER_NAMES.isdisjoint(column.lower() for column in self.tables[table])
-        if size < LARGE_BYTES or not has_row_numbers:
-            return [_TablePart("", 0)]
+        if file_bytes < LARGE_BYTES or not has_row_numbers:
+            return [_TablePart()]
         first, last = self._rows(f"SELECT (SELECT min(rowid) FROM {table}), (SELECT max(rowid) FROM {table})")[0]
         if first is None or last - first < LARGE_ROWS:
-            return [_TablePart("", 0)]
+            return [_TablePart()]
         count = max(min(processor_count() - OTHER_THREADS, MAX_PARTS), 1)
-        rows = min(last - first + 1, size // MIN_ROW_BYTES)
-        bounds = [first + (last - first) * part // count for part in range(1, count)]
-        lower = ["", *(f"AND rowid > {bound} " for bound in bounds)]
-        upper = [*(f"AND rowid <= {bound}" for bound in bounds), ""]
-        rooms = [rows, *[rows // count + 1] * (count - 1)]
-        return [_TablePart(above + below, room) for above, below, room in zip(lower, upper, rooms, strict=True)]
+        row_count = min(last - first + 1, file_bytes // MIN_ROW_BYTES)
+        last_rows = [first + (last - first) * part // count for part in range(1, count)]  # of all parts but the last
+        lower = ["", *(f"AND rowid > {row} " for row in last_rows)]
+        upper = [*(f"AND rowid <= {row}" for row in last_rows), ""]
+        expected = [row_count, *[row_count // count + 1] * (count - 1)]
+        return [_TablePart(above + below, rows) for above, below, rows in zip(lower, upper, expected, strict=True)]
 
     def _existing_column(self, table: str, name: str, candidates: tuple[str, ...]) -> str | None:
         """The first of the candidates that the table has. If it has none: None if the column `name` may be lacking, and
@@ -248,8 +248,8 @@ def _unchanged(text: pa.Array) -> pa.Array:
     return text
 
 
-def _findings(error: BaseException | None) -> tuple[Finding, ...]:
-    """The impossibilities in the error of one read; any other error is raised."""
-    if error is None or isinstance(error, ImpossibleCapture):
-        return error.findings if error else ()
-    raise error
+def _impossibilities(error: BaseException | None) -> tuple[Finding, ...]:
+    """The findings in the error of one read; any other error is raised."""
+    if error and not isinstance(error, ImpossibleCapture):
+        raise error
+    return error.findings if error else ()

@@ -33,7 +33,7 @@ def use_batches(path: Path, user_path: Path, sql: str, use: BatchUse, before_eac
             statement.set_sql_query(sql)
             stream, _ = statement.execute_query()
             with pa.RecordBatchReader.from_stream(stream) as reader:
-                _use(reader, use, before_each)
+                _use_while_reading(reader, use, before_each)
     except (adbc_driver_manager.Error, pa.ArrowException, OSError) as error:
         raise damaged(user_path, str(error)) from error
 
@@ -49,15 +49,15 @@ def valid_text(text: pa.Array) -> pa.StringArray:
     return text
 
 
-def _use(reader: pa.RecordBatchReader, use: BatchUse, before_each: Callable[[], None]) -> None:
-    waiting: deque[Future] = deque()
+def _use_while_reading(reader: pa.RecordBatchReader, use: BatchUse, before_each: Callable[[], None]) -> None:
+    uses: deque[Future] = deque()  # that are not finished
     with ThreadPoolExecutor(1) as pool:
         for batch in reader:
             before_each()
-            waiting.append(pool.submit(use, batch))
-            if len(waiting) > BATCHES_AHEAD:
-                waiting.popleft().result()
-        if not waiting:
+            uses.append(pool.submit(use, batch))
+            if len(uses) > BATCHES_AHEAD:
+                uses.popleft().result()
+        if not uses:
             use(pa.RecordBatch.from_pylist([], reader.schema))
-        for future in waiting:
+        for future in uses:
             future.result()

@@ -8,16 +8,16 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from kernel_tables.reading.payloads import DOMAIN_CONDITION, HEADER, payload_of
+from kernel_tables.reading.payloads import HEADER, Payload, payload_of
 from kernel_tables.reading.small_queries import as_text
 
 DOMAIN = "NCCL"
 LAYOUTS_TABLE = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
 LAYOUT_COLUMNS = ("domainId", "schemaId", "name", "type", "offset")
-FIELDS = BYTES, COMMUNICATOR = ("Message size [bytes]", "NCCL communicator ID")
+BYTES, COMMUNICATOR = FIELDS = ("Message size [bytes]", "NCCL communicator ID")
 NUMBER_TYPES = (18, 22)  # of an entry: uint64, size_t
 NUMBER = struct.Struct("<Q")
-CALLS_CONDITION = "eventType = 59 AND " + DOMAIN_CONDITION.format(table="{table}", domain=DOMAIN)
+MAX_OFFSET = 1 << 16
 MAX_BYTES = 1 << 44  # of one call, so that sums fit into 64 bits
 
 Layouts = dict[tuple[int, int], dict[str, int]]  # by (domain, layout): the offsets of FIELDS in the data
@@ -40,19 +40,20 @@ def layouts_in(entries: Iterable[tuple]) -> Layouts:
     layout that differs between processes is left out."""
     offsets: Layouts = {}
     ambiguous = set()
-    for domain, layout, name, kind, offset in entries:
-        if name not in FIELDS or kind not in NUMBER_TYPES:
+    for domain, layout, name, entry_type, stated_offset in entries:
+        if name not in FIELDS or entry_type not in NUMBER_TYPES:
             continue
-        offset = 0 if offset is None else offset
+        offset = 0 if stated_offset is None else stated_offset
         first_offset = offsets.setdefault((domain, layout), {}).setdefault(name, offset)
-        if first_offset != offset or not (isinstance(offset, int) and 0 <= offset < 1 << 16):
+        is_possible = isinstance(offset, int) and 0 <= offset < MAX_OFFSET
+        if first_offset != offset or not is_possible:
             ambiguous.add((domain, layout))
     return {key: fields for key, fields in offsets.items() if key not in ambiguous}
 
 
-def payload_fields(payload: object, layouts: Layouts) -> dict[str, int]:
-    """Those of FIELDS that a payload contains."""
-    domain, layout, data = payload_of(payload) or (0, 0, b"")
+def payload_fields(blob: object, layouts: Layouts) -> dict[str, int]:
+    """Those of FIELDS that the payload in a value of `binaryData` contains."""
+    domain, layout, data = payload_of(blob) or Payload(0, 0, b"")
     offsets = layouts.get((domain, layout), {}).items()
     return {name: NUMBER.unpack_from(data, start)[0] for name, start in offsets if start + NUMBER.size <= len(data)}
 
@@ -64,22 +65,22 @@ def bytes_of(fields: dict[str, int]) -> int | None:
 
 
 def calls_in(rows: Iterable[tuple], entries: Iterable[tuple]) -> list[NcclCall]:
-    """The calls in rows of start, end, thread, name and payload, by thread, then time; `entries` as for layouts_in."""
+    """The calls, by thread, then time. `rows`: start, end, thread, name, `binaryData`; `entries` as for layouts_in."""
     layouts, calls = layouts_in(entries), []
-    for start_ns, end_ns, thread, name, payload in rows:
-        fields = payload_fields(payload, layouts)
+    for start_ns, end_ns, thread, name, blob in rows:
+        fields = payload_fields(blob, layouts)
         calls.append(
             NcclCall(start_ns, end_ns, thread, as_text(name) or "", bytes_of(fields), fields.get(COMMUNICATOR))
         )
     return sorted(calls, key=lambda call: (call.thread, call.start_ns, -call.end_ns))
 
 
-def publishable_call(payload: object, layouts: Layouts) -> bytes | None:
+def publishable_payload(blob: object, layouts: Layouts) -> bytes | None:
     """The payload with zeros outside of FIELDS (gaps hold what was in memory before); None if it has none of them."""
-    fields = payload_fields(payload, layouts)
+    fields = payload_fields(blob, layouts)
     if not fields:
         return None
-    domain, layout, data = payload_of(payload)
+    domain, layout, data = payload_of(blob)
     cleaned = bytearray(len(data))
     for name, value in fields.items():
         NUMBER.pack_into(cleaned, layouts[domain, layout][name], value)

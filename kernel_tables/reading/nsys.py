@@ -9,7 +9,7 @@ from pathlib import Path
 from kernel_tables.errors import TraceError
 from kernel_tables.reading import schema, soundness
 
-PAYLOADS = "--include-blobs"
+PAYLOADS_OPTION = "--include-blobs"
 VERSION = re.compile(r"version\s+(\d[\w.]*)")
 
 
@@ -27,7 +27,7 @@ def version() -> str | None:
     nsys = find()
     if nsys is None:
         return None
-    output = _run([str(nsys), "--version"], patience_s=60).stdout
+    output = _run([str(nsys), "--version"], timeout_s=60).stdout
     match = VERSION.search(output)
     if not match:
         raise TraceError(f"{nsys}: `--version` prints {output.strip()[:80]!r}, not a version; is this NVIDIA's nsys?")
@@ -54,24 +54,24 @@ def export_report(report: Path, target: Path, payloads: bool = False) -> Path:
         )
     partial = target.with_name(f".{target.stem}.{os.getpid()}.partial.sqlite")
     options = ["--type", "sqlite", "--force-overwrite", "true", "--output", str(partial)]
-    if payloads and PAYLOADS in _run([str(nsys), "export", "--help"], patience_s=60).stdout:
-        options += [PAYLOADS, "true"]
+    if payloads and PAYLOADS_OPTION in _run([str(nsys), "export", "--help"], timeout_s=60).stdout:
+        options += [PAYLOADS_OPTION, "true"]
     try:
-        export = _run([str(nsys), "export", *options, str(report)], patience_s=900)
+        export = _run([str(nsys), "export", *options, str(report)], timeout_s=900)
         if export.returncode or not partial.exists():
             reason = last_line(f"{export.stderr}\n{export.stdout}")
             raise TraceError(
                 f"{report}: `nsys export` of {nsys} failed (status {export.returncode}: {reason}); the report is"
                 " damaged, or newer than this nsys: copy it again, or use the nsys that made it"
             )
-        _require_readable(partial, report)
+        _require_usable_export(partial, report)
         os.replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
     return target
 
 
-def _require_readable(exported: Path, report: Path) -> None:
+def _require_usable_export(exported: Path, report: Path) -> None:
     """Raises TraceError unless the export is complete and has tables of nsys."""
     try:
         soundness.require_whole_sqlite(exported)
@@ -82,14 +82,12 @@ def _require_readable(exported: Path, report: Path) -> None:
         ) from error
 
 
-def _run(command: list[str], patience_s: float) -> subprocess.CompletedProcess[str]:
+def _run(command: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, errors="replace", check=False, timeout=patience_s
-        )
+        return subprocess.run(command, capture_output=True, text=True, errors="replace", check=False, timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
         raise TraceError(
-            f"{command[0]}: `{' '.join(command[1:2])}` was ended after {patience_s:g} s without an answer; try it by"
+            f"{command[0]}: `{' '.join(command[1:2])}` was ended after {timeout_s:g} s without an answer; try it by"
             " hand, and check the disk"
         ) from error
     except OSError as error:

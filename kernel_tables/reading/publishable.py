@@ -14,9 +14,10 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
+from kernel_tables import global_ids
 from kernel_tables.files import full_disk_as_os_error
-from kernel_tables.reading import global_ids, nccl_calls, python_samples, small_queries, soundness
-from kernel_tables.reading.schema import METADATA, NVTX, RANK_KEY, RANKS_KEY, STRINGS, WINDOW_KEY
+from kernel_tables.reading import nccl_calls, payloads, python_samples, schema, small_queries, soundness
+from kernel_tables.reading.schema import METADATA, NVTX, STRINGS
 
 ENUM = "ENUM_"  # the prefix of tables that name the values of a column
 KEPT_TABLES = (
@@ -37,7 +38,10 @@ KEPT_TEXTS = {  # by table the columns whose texts stay
 }
 STRING_COLUMNS = ("shortName", "demangledName", "mangledName", "nameId", "textId", "jsonTextId")
 IDENTIFYING_COLUMNS = ("uuid", "busLocation", "luid", "ctxswDevPath", "ctrlDevPath")
-KEPT_EXPORT_KEYS = ("EXPORT_SCHEMA_VERSION%", "EXPORT_PRODUCT_%", "CAPTURE_BACKEND", RANK_KEY, RANKS_KEY, WINDOW_KEY)
+KEPT_EXPORT_KEYS = (
+    "EXPORT_SCHEMA_VERSION%", "EXPORT_PRODUCT_%", "CAPTURE_BACKEND",
+    schema.RANK_KEY, schema.RANKS_KEY, schema.WINDOW_KEY,
+)  # fmt: skip
 # By table, the condition of rows that stay. Of nsys's messages, these are warnings, errors, and the counts of what it
 # collected; the others name processes and files.
 KEPT_ROWS = {
@@ -46,7 +50,8 @@ KEPT_ROWS = {
     "DIAGNOSTIC_EVENT": "severity >= 2 OR "
     + " OR ".join(f"text LIKE '{like}'" for like in ("Number of % events %", "%dropped%", "%lost%", "%not all%")),
 }
-TIMED_NVTX_TYPES = (34, 59, 60, 70, 71)  # marks, push and pop, start and end; other events name objects
+# Marks and ranges; 70 and 71 are ranges of imported text. Other events name objects.
+TIMED_NVTX_TYPES = (schema.MARK, schema.PUSH_POP, schema.START_END, 70, 71)
 COMPOSED_TEXTS = {"DIAGNOSTIC_EVENT": ("text",)}  # sentences of nsys, which may contain names
 PATH = re.compile(r"(?<![\w.])~?/[^\s'\"<>|]+|\b[\w.-]+(?:/[\w.+-]+){2,}|\b[A-Za-z]:\\[^\s'\"<>|]+")
 MAX_MESSAGE = 1000  # characters
@@ -71,7 +76,7 @@ def write_publishable(source: Path, target: Path, window: str | None = None, pro
             database.create_function("published_text", 1, _published_text, deterministic=True)
             database.create_function("published_stack", 1, _published_stack, deterministic=True)
             database.execute("ATTACH ? AS source", (f"{source.resolve().as_uri()}?mode=ro",))
-            published_call = partial(nccl_calls.publishable_call, layouts=_layouts(database))
+            published_call = partial(nccl_calls.publishable_payload, layouts=_layouts(database))
             database.create_function("published_call", 1, published_call, deterministic=True)
             _copy_kept_tables(database, window, process)
     except sqlite3.Error as error:
@@ -95,15 +100,14 @@ def _published_text(value: bytes | None) -> str | None:
     return None if value is None else without_names(small_queries.decode_lossy(value)[:MAX_MESSAGE])
 
 
-def _published_stack(payload: bytes | None) -> bytes | None:
-    """A sampled Python stack, which consists of numbers; None for another payload."""
-    return None if python_samples.frames_of(payload) is None else payload
+def _published_stack(blob: bytes | None) -> bytes | None:
+    """The payload of a sampled Python stack, which consists of numbers; None for another one."""
+    return None if python_samples.frames_of(blob) is None else blob
 
 
 def _layouts(database: sqlite3.Connection) -> nccl_calls.Layouts:
     """The offsets of the publishable fields in the payloads of NCCL's calls."""
-    columns = {row[1] for row in database.execute(f"PRAGMA source.table_info({nccl_calls.LAYOUTS_TABLE})")}
-    if not columns.issuperset(nccl_calls.LAYOUT_COLUMNS):
+    if not set(nccl_calls.LAYOUT_COLUMNS).issubset(_columns(database, nccl_calls.LAYOUTS_TABLE, "source")):
         return {}
     wanted = ", ".join(nccl_calls.LAYOUT_COLUMNS)
     sql = f"SELECT {wanted} FROM source.{nccl_calls.LAYOUTS_TABLE} WHERE name IN {nccl_calls.FIELDS}"
@@ -113,7 +117,7 @@ def _layouts(database: sqlite3.Connection) -> nccl_calls.Layouts:
 def _copy_kept_tables(database: sqlite3.Connection, window: str | None, process: int | None) -> None:
     query = "SELECT name, sql FROM source.sqlite_master WHERE type = 'table' AND rootpage > 0"  # 0: a virtual table
     statements = dict(database.execute(query))
-    since_ns = _start_ns(database, window, statements) if window else None
+    since_ns = _window_start_ns(database, window, statements) if window else None
     tables = [table for table in statements if table in KEPT_TABLES or table.startswith(ENUM)]
     for table in tables:
         _create(database, table, statements[table])
@@ -130,7 +134,8 @@ def _copy_kept_tables(database: sqlite3.Connection, window: str | None, process:
 def _create(database: sqlite3.Connection, table: str, statement: str) -> None:
     """Creates the table as in the source. nsys writes no table with computed columns, so such a table is an error."""
     database.execute(statement)
-    if any(row[-1] for row in database.execute(f'PRAGMA main.table_xinfo("{table}")')):
+    columns = database.execute(f'PRAGMA main.table_xinfo("{table}")')
+    if any(is_hidden for *_, is_hidden in columns):
         raise sqlite3.DatabaseError(f"columns of {table} are computed")
 
 
@@ -139,16 +144,16 @@ def _copy_rows(database: sqlite3.Connection, table: str, where: str) -> None:
     database.execute(f'INSERT INTO main."{table}" SELECT {values} FROM source."{table}" WHERE {where}')
 
 
-def _start_ns(database: sqlite3.Connection, window: str, tables: Collection[str]) -> int | None:
+def _window_start_ns(database: sqlite3.Connection, window: str, tables: Collection[str]) -> int | None:
     """The start of the longest range with the name of the window, on the clock of the source; None if there is none.
     The longest, since parts of a model may have the same name."""
-    columns = {row[1] for row in database.execute(f"PRAGMA source.table_info({NVTX})")}
+    columns = _columns(database, NVTX, "source")
     registered = f"(SELECT value FROM source.{STRINGS} WHERE id = textId)"
-    texts = [sql for name, sql in (("text", "text"), ("textId", registered)) if name in columns]
-    if not texts or STRINGS not in tables or "end" not in columns:
+    names = [sql for column, sql in (("text", "text"), ("textId", registered)) if column in columns]
+    if not names or STRINGS not in tables or "end" not in columns:
         return None
     starts = database.execute(
-        f"SELECT start FROM source.{NVTX} WHERE ? IN ({', '.join(texts)}) AND typeof(start) = 'integer'"
+        f"SELECT start FROM source.{NVTX} WHERE ? IN ({', '.join(names)}) AND typeof(start) = 'integer'"
         " AND typeof(end) = 'integer' ORDER BY end - start DESC LIMIT 1",
         (window,),
     )
@@ -166,12 +171,13 @@ def _since_condition(table: str, columns: Sequence[str], since_ns: int | None) -
 
 def _process_condition(columns: Sequence[str], process: int | None) -> str:
     """The SQL condition that a row belongs to this process, or to none."""
-    numbers = {name: f"{name} >> {global_ids.BITS} & {global_ids.MASK}" for name in ("globalTid", "globalPid")}
-    numbers |= {name: name for name in ("processId", "pid")}
-    holder = next((column for column in numbers if column in columns), None)
-    if process is None or holder is None:
+    to_number = f">> {global_ids.NUMBER_BITS} & {global_ids.NUMBER_MASK}"  # as global_ids.process_number
+    sql_of_number = {column: f"{column} {to_number}" for column in ("globalTid", "globalPid")}
+    sql_of_number |= {column: column for column in ("processId", "pid")}
+    process_column = next((column for column in sql_of_number if column in columns), None)
+    if process is None or process_column is None:
         return "TRUE"
-    return f"ifnull({holder}, 0) = 0 OR {numbers[holder]} = {process:d}"
+    return f"ifnull({process_column}, 0) = 0 OR {sql_of_number[process_column]} = {process:d}"
 
 
 def _published_sql(table: str, column: str) -> str:
@@ -180,8 +186,9 @@ def _published_sql(table: str, column: str) -> str:
     if column in IDENTIFYING_COLUMNS:
         return "NULL"
     if (table, column) == (NVTX, "binaryData"):
-        conditions = (python_samples.SAMPLES_CONDITION, nccl_calls.CALLS_CONDITION)
-        is_sample, is_call = (condition.format(table=f'source."{NVTX}"') for condition in conditions)
+        source_table = f'source."{NVTX}"'
+        is_sample = payloads.events_condition(source_table, schema.MARK, python_samples.DOMAIN)
+        is_call = payloads.events_condition(source_table, schema.PUSH_POP, nccl_calls.DOMAIN)
         return (
             f"CASE WHEN {is_sample} THEN published_stack(CAST(binaryData AS BLOB))"
             f" WHEN {is_call} THEN published_call(CAST(binaryData AS BLOB)) END"
@@ -194,28 +201,27 @@ def _published_sql(table: str, column: str) -> str:
 
 
 def _copy_used_strings(database: sqlite3.Connection, tables: list[str]) -> None:
-    used = [
-        f'SELECT "{column}" FROM main."{table}"'
-        for table in tables
-        for column in _columns(database, table)
-        if column in STRING_COLUMNS
-    ]
+    columns = [(table, column) for table in tables for column in _columns(database, table)]
+    used = [f'SELECT "{column}" FROM main."{table}"' for table, column in columns if column in STRING_COLUMNS]
     if used:
         _copy_rows(database, STRINGS, f"id IN ({' UNION '.join(used)})")
 
 
 def _copy_names_of_stacks(database: sqlite3.Connection) -> None:
     """Copies the names of functions and modules (for the paths of files) that sampled Python stacks refer to."""
-    payloads = database.execute(f"SELECT binaryData FROM main.{NVTX} WHERE binaryData IS NOT NULL")
-    frames = python_samples.distinct_frames(payload for (payload,) in payloads)
-    files = {frame.file for frame in frames}
-    copied_ids = {number for (number,) in database.execute("SELECT id FROM main.StringIds")}
-    for number in sorted(python_samples.string_ids(frames) - copied_ids):
-        row = database.execute("SELECT CAST(value AS BLOB) FROM source.StringIds WHERE id = ?", (number,)).fetchone()
-        text = small_queries.decode_lossy(row[0]) if row and row[0] else ""
-        if name := (python_samples.module_name if number in files else python_samples.function_name)(text):
-            database.execute("INSERT INTO main.StringIds (id, value) VALUES (?, ?)", (number, name))
+    blobs = database.execute(f"SELECT binaryData FROM main.{NVTX} WHERE binaryData IS NOT NULL")
+    frames = python_samples.distinct_frames(blob for (blob,) in blobs)
+    file_ids = {frame.file_id for frame in frames}
+    copied_ids = {string_id for (string_id,) in database.execute(f"SELECT id FROM main.{STRINGS}")}
+    string_of_id = f"SELECT CAST(value AS BLOB) FROM source.{STRINGS} WHERE id = ?"
+    for string_id in sorted(python_samples.string_ids(frames) - copied_ids):
+        (string,) = database.execute(string_of_id, (string_id,)).fetchone() or (None,)
+        text = small_queries.decode_lossy(string or b"")
+        publishable_name = python_samples.module_name if string_id in file_ids else python_samples.function_name
+        if name := publishable_name(text):
+            database.execute(f"INSERT INTO main.{STRINGS} (id, value) VALUES (?, ?)", (string_id, name))
 
 
-def _columns(database: sqlite3.Connection, table: str) -> list[str]:
-    return [row[1] for row in database.execute(f'PRAGMA main.table_info("{table}")')]
+def _columns(database: sqlite3.Connection, table: str, database_name: str = "main") -> list[str]:
+    columns = database.execute(f'PRAGMA {database_name}.table_info("{table}")')
+    return [name for _number, name, *_ in columns]

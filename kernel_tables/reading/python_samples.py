@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kernel_tables.reading.payloads import DOMAIN_CONDITION, payload_of
+from kernel_tables.reading.payloads import Payload, payload_of
 
 DOMAIN = "Python Periodic Sampling"
 STACK, FRAME = struct.Struct("<QII"), struct.Struct("<QQQ")
@@ -25,14 +25,13 @@ MODULE_NAME = re.compile(r"<[\w .:-]{1,200}>|[\w-]+(?:\.[\w-]+)*")
 PACKAGES_FOLDER = re.compile(r"\A.*/(?:site|dist)-packages/", re.DOTALL)
 LIBRARY_FOLDER = re.compile(r"\A.*/lib(?:64)?/python\d\.\d+/", re.DOTALL)
 PACKAGE_PARENT = Path(__file__).parents[2]  # the folder from which this package is imported
-SAMPLES_CONDITION = "eventType = 34 AND " + DOMAIN_CONDITION.format(table="{table}", domain=DOMAIN)
 
 
 class Frame(NamedTuple):
-    """The string ids of one frame, and its line."""
+    """The string ids of the function and the file of one frame, and its line."""
 
-    function: int
-    file: int
+    function_id: int
+    file_id: int
     line: int
 
 
@@ -44,9 +43,9 @@ class PythonSample(NamedTuple):
     frames: tuple[str, ...]
 
 
-def frames_of(payload: object) -> tuple[Frame, ...] | None:
-    """The frames of a payload, innermost first; None if it is not a stack, to the byte."""
-    _, _, data = payload_of(payload) or (0, 0, b"")
+def frames_of(blob: object) -> tuple[Frame, ...] | None:
+    """The frames in a value of `binaryData`, innermost first; None if it is not a stack, to the byte."""
+    _, _, data = payload_of(blob) or Payload(0, 0, b"")
     if len(data) < STACK.size:
         return None
     _, state, count = STACK.unpack_from(data)
@@ -56,26 +55,26 @@ def frames_of(payload: object) -> tuple[Frame, ...] | None:
     return tuple(Frame(*numbers) for numbers in frames) if state in STATES else None
 
 
-def distinct_frames(payloads: Iterable[object]) -> set[Frame]:
-    """The frames of all payloads, unpacked one at a time: a stack takes ten times the memory of its payload."""
-    return {frame for payload in payloads for frame in frames_of(payload) or ()}
+def distinct_frames(blobs: Iterable[object]) -> set[Frame]:
+    """The frames of all stacks, unpacked one at a time: a stack takes ten times the memory of its payload."""
+    return {frame for blob in blobs for frame in frames_of(blob) or ()}
 
 
 def string_ids(frames: Iterable[Frame]) -> set[int]:
     """The ids of the names of functions and files in the frames, without ids that nsys never uses."""
-    return {number for frame in frames for number in frame[:2] if number < MAX_STRING_ID}
+    return {number for frame in frames for number in (frame.function_id, frame.file_id) if number < MAX_STRING_ID}
 
 
 def samples_in(
     rows: Sequence[tuple[int, int, object]], strings_of: Callable[[list[int]], Mapping[int, str]]
 ) -> list[PythonSample]:
-    """The samples in rows of time, thread and payload; `strings_of` returns the strings with these ids."""
-    frames = distinct_frames(payload for *_, payload in rows)
+    """The samples in rows of time, thread and `binaryData`; `strings_of` returns the strings with these ids."""
+    frames = distinct_frames(blob for _, _, blob in rows)
     strings = strings_of(sorted(string_ids(frames)))
-    names = {frame: frame_name(strings.get(frame.function), strings.get(frame.file)) for frame in frames}
+    names = {frame: frame_name(strings.get(frame.function_id), strings.get(frame.file_id)) for frame in frames}
     return [
-        PythonSample(at_ns, thread, tuple(names[frame] for frame in frames_of(payload) or ()))
-        for at_ns, thread, payload in rows
+        PythonSample(at_ns, thread, tuple(names[frame] for frame in frames_of(blob) or ()))
+        for at_ns, thread, blob in rows
     ]
 
 
@@ -104,9 +103,9 @@ def _without_folders(file: str) -> str:
     if library_file != file and library_file.partition("/")[0].removesuffix(".py") in sys.stdlib_module_names:
         return library_file
     parts = tuple(file.split("/"))
-    start = next((number for number in reversed(range(len(parts))) if parts[number] in _packages()), None)
-    is_known = start is not None and parts[start:] in _files(parts[start])
-    return "/".join(parts[start:] if is_known else parts[-1:])
+    package_index = next((index for index in reversed(range(len(parts))) if parts[index] in _packages()), None)
+    is_known = package_index is not None and parts[package_index:] in _files(parts[package_index])
+    return "/".join(parts[package_index:] if is_known else parts[-1:])
 
 
 @functools.cache

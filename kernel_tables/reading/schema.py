@@ -6,7 +6,7 @@ Tables are in no promised order and exist only when they have rows; columns come
 from pathlib import Path
 
 from kernel_tables.errors import TraceError
-from kernel_tables.reading.small_queries import opened
+from kernel_tables.reading.small_queries import read_only_connection
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
@@ -28,11 +28,11 @@ RANK_KEY, RANKS_KEY = "RECORDED_RANK", "RECORDED_RANKS"
 DAMAGE_KEY, NOTES_KEY, RESOLUTION_KEY = "TRACE_DAMAGE", "TRACE_NOTES", "TRACE_RESOLUTION_NS"
 WINDOW_KEY = "RECORDED_WINDOW"  # what `record` noted about its window, as JSON
 WRITER_KEY = "writtenBy"  # a key in this project's timelines that traces of PyTorch's profiler lack
-PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75  # types of NVTX events
+MARK, PUSH_POP, START_END, DOMAIN_CREATE = 34, 59, 60, 75  # types of NVTX events
 MISSING = -1  # replaces NULL and missing columns
 
 # By table, the columns that are read: {name here: names in nsys's versions, of which the first that is there counts}.
-# Those in OPTIONAL_COLUMNS may be lacking.
+# Those in OPTIONAL_COLUMNS may be lacking. A "label" is what an activity is named by: a string id, or a kind.
 ACTIVITY_COLUMNS = {
     "start": ("start",),
     "end": ("end",),
@@ -71,7 +71,7 @@ HOST_COLUMNS = {
 }
 COPY_COLUMNS = {"bytes": ("bytes",), "source": ("srcKind",), "target": ("dstKind",)}
 CALL_NAME_COLUMNS = {"start": ("start",), "end": ("end",), "name_id": ("nameId",)}
-TABLES_READ_BY_COLUMN = {*TABLE_COLUMNS, GRAPH_NODES, *HOST_COLUMNS}  # of which all rows are read
+TABLES_READ_TO_LAST_COLUMN = {*TABLE_COLUMNS, GRAPH_NODES, *HOST_COLUMNS}  # all rows, which proves that these are sound
 OPTIONAL_COLUMNS = {
     "returned", "device", "stream", "process", "label", "domain", "text_id", "node", "original", *COPY_COLUMNS,
     *SIZE_COLUMNS,
@@ -84,7 +84,7 @@ def tables_of_nsys(path: Path, user_path: Path) -> dict[str, dict[str, bool]]:
     Views are left out, since reading one may never end. Raises TraceError, which names `user_path`, if the file is
     damaged or has none of nsys's tables.
     """
-    with opened(path, user_path) as connection:
+    with read_only_connection(path, user_path) as connection:
         table_columns = connection.execute(
             'SELECT m.name, c.name, c."notnull" FROM sqlite_master AS m JOIN pragma_table_info(m.name) AS c'
             " WHERE m.type = 'table' AND m.rootpage > 0 ORDER BY m.rowid, c.cid"  # a virtual table has no page

@@ -8,17 +8,11 @@ import numpy as np
 
 from kernel_tables.errors import impossible
 from kernel_tables.kineto.capture_schema import COLLECTIVES
-from kernel_tables.reading import schema
-from kernel_tables.reading.nccl_calls import (
-    CALLS_CONDITION,
-    LAYOUT_COLUMNS,
-    LAYOUTS_TABLE,
-    MAX_BYTES,
-    NcclCall,
-    calls_in,
-)
-from kernel_tables.reading.python_samples import SAMPLES_CONDITION, PythonSample, samples_in
-from kernel_tables.reading.small_queries import as_text, opened
+from kernel_tables.reading import nccl_calls, python_samples, schema
+from kernel_tables.reading.nccl_calls import LAYOUT_COLUMNS, LAYOUTS_TABLE, MAX_BYTES, NcclCall, calls_in
+from kernel_tables.reading.payloads import events_condition
+from kernel_tables.reading.python_samples import PythonSample, samples_in
+from kernel_tables.reading.small_queries import as_text, read_only_connection
 from kernel_tables.reading.times import Bounds
 
 NSYS_WARNING, NSYS_ERROR = 2, 3  # severities
@@ -36,9 +30,9 @@ class NsysMessage(NamedTuple):
 class TorchCollective(NamedTuple):
     """What PyTorch requested of a kernel of NCCL; None if it is not known."""
 
-    operation: str | None
-    bytes: int | None
-    communicator: int | None
+    operation: str | None = None
+    bytes: int | None = None
+    communicator: int | None = None
 
 
 class SmallTables:
@@ -64,13 +58,15 @@ class SmallTables:
         if not self.has(schema.BOUNDS, "startTime", "stopTime", "duration"):
             return Bounds()
         rows = self._rows(f"SELECT startTime, stopTime, duration FROM {schema.BOUNDS}")
-        if not all(_are_bounds(*row) for row in rows):
+        if not all(_are_possible_bounds(*row) for row in rows):
             raise impossible(
                 self.path,
                 "impossible_bounds",
                 f"the capture's own start, end and duration, {rows[0]}, cannot be: export the report again",
             )
-        return Bounds(max(stop for _, stop, _ in rows), max(length for *_, length in rows)) if rows else Bounds()
+        if not rows:
+            return Bounds()
+        return Bounds(last_ns=max(stop for _, stop, _ in rows), length_ns=max(duration for _, _, duration in rows))
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether the table exists and has these columns."""
@@ -78,17 +74,17 @@ class SmallTables:
 
     def strings(self, ids: np.ndarray | list[int]) -> dict[int, str]:
         """The strings of the distinct ids that are used; an id without a string is left out."""
-        used = [number for number in np.unique(ids).tolist() if number != schema.MISSING]
+        used = [string_id for string_id in np.unique(ids).tolist() if string_id != schema.MISSING]
         if not self.has(schema.STRINGS, "id", "value") or not used:
             return {}
-        with opened(self._file, self.path) as connection:
+        with read_only_connection(self._file, self.path) as connection:
             connection.execute("PRAGMA temp_store = MEMORY")
             connection.execute("CREATE TEMP TABLE used (id INTEGER PRIMARY KEY)")
-            connection.executemany("INSERT INTO used VALUES (?)", ((number,) for number in used))
+            connection.executemany("INSERT INTO used VALUES (?)", ((string_id,) for string_id in used))
             strings = connection.execute(
                 f"SELECT id, value FROM main.{schema.STRINGS} WHERE id IN (SELECT id FROM used) AND value IS NOT NULL"
             )
-            return {number: as_text(value) for number, value in strings}
+            return {string_id: as_text(value) for string_id, value in strings}
 
     def diagnostics(self) -> list[NsysMessage]:
         """The distinct messages of nsys about the capture."""
@@ -97,9 +93,9 @@ class SmallTables:
         process_column = "globalPid" if self.has(schema.DIAGNOSTICS, "globalPid") else "NULL"
         processes: dict[tuple[int, str], set] = {}
         for severity, text, process in self._rows(f"SELECT severity, text, {process_column} FROM {schema.DIAGNOSTICS}"):
-            severity = severity if isinstance(severity, int) else NSYS_WARNING
-            processes.setdefault((severity, as_text(text) or ""), set()).add(process)
-        return [NsysMessage(*message, len(numbers)) for message, numbers in processes.items()]
+            known_severity = severity if isinstance(severity, int) else NSYS_WARNING
+            processes.setdefault((known_severity, as_text(text) or ""), set()).add(process)
+        return [NsysMessage(severity, text, len(about)) for (severity, text), about in processes.items()]
 
     def labels(self, table: str) -> dict[int, str]:
         """The labels (or else names) in one of nsys's ENUM tables by id; empty without the table."""
@@ -112,14 +108,14 @@ class SmallTables:
         """The Python stacks that nsys sampled; without frames if the export lacks the payloads."""
         if not self.has(schema.NVTX, "start", "eventType", "text", "globalTid", "domainId"):
             return []
-        is_sample = SAMPLES_CONDITION.format(table=schema.NVTX)
-        rows = self._rows(f"SELECT start, globalTid, {self._payload_sql} FROM {schema.NVTX} WHERE {is_sample}")
+        is_sample = events_condition(schema.NVTX, schema.MARK, python_samples.DOMAIN)
+        rows = self._rows(f"SELECT start, globalTid, {self._blob_sql} FROM {schema.NVTX} WHERE {is_sample}")
         if any(not (isinstance(start, int) and isinstance(thread, int)) for start, thread, _ in rows):
             raise impossible(self.path, "wrong_type", "a sample's time or thread is not an integer; export it again")
         return samples_in(rows, self.strings)
 
     @property
-    def _payload_sql(self) -> str:
+    def _blob_sql(self) -> str:
         return "CAST(binaryData AS BLOB)" if self.has(schema.NVTX, "binaryData") else "NULL"
 
     @cached_property
@@ -131,9 +127,10 @@ class SmallTables:
         name = "text"
         if schema.STRINGS in self.tables:
             name = f"ifnull(text, (SELECT value FROM {schema.STRINGS} WHERE id = textId))"
+        is_call = events_condition(schema.NVTX, schema.PUSH_POP, nccl_calls.DOMAIN)
         rows = self._rows(
-            f'SELECT start, "end", globalTid, {name}, {self._payload_sql} FROM {schema.NVTX}'
-            f' WHERE "end" IS NOT NULL AND {CALLS_CONDITION.format(table=schema.NVTX)}'
+            f'SELECT start, "end", globalTid, {name}, {self._blob_sql} FROM {schema.NVTX}'
+            f' WHERE "end" IS NOT NULL AND {is_call}'
         )
         if any(not isinstance(number, int) for row in rows for number in row[:3]):
             raise impossible(self.path, "wrong_type", "a call's time or thread is not an integer; export it again")
@@ -167,17 +164,15 @@ class SmallTables:
         """The time, in nanoseconds since 1970, at which the capture's clock was zero; None if it is not stated."""
         if not self.has(schema.SESSION, "utcEpochNs"):
             return None
-        epochs_ns = [
-            time for (time,) in self._rows(f"SELECT utcEpochNs FROM {schema.SESSION}") if isinstance(time, int)
-        ]
-        return min(epochs_ns, default=None)
+        rows = self._rows(f"SELECT utcEpochNs FROM {schema.SESSION}")
+        return min((epoch_ns for (epoch_ns,) in rows if isinstance(epoch_ns, int)), default=None)
 
     def last_time_ns(self) -> int:
         """The end of the capture: the latest end, or start of an open range, in the tables of TABLE_COLUMNS. Raises
         ImpossibleCapture if it is after the end that the capture states."""
         tables = [table for table in schema.TABLE_COLUMNS if self.has(table, "start", "end")]
         latest = [self._rows(f'SELECT max(ifnull("end", start)) FROM {table}')[0][0] for table in tables]
-        last_ns = max((time for time in latest if isinstance(time, int)), default=0)
+        last_ns = max((time_ns for time_ns in latest if isinstance(time_ns, int)), default=0)
         if last_ns > self.bounds.last_ns:
             raise impossible(
                 self.path, "outside_capture", f"an API call ends {last_ns} ns after its begin; export it again"
@@ -194,9 +189,10 @@ class SmallTables:
         return bool(self._rows(f"SELECT DISTINCT nameId FROM {schema.RUNTIME} EXCEPT {known} LIMIT 1"))
 
     def _rows(self, sql: str, parameters: tuple = ()) -> list[tuple]:
-        with opened(self._file, self.path) as connection:
+        with read_only_connection(self._file, self.path) as connection:
             return connection.execute(sql, parameters).fetchall()
 
 
-def _are_bounds(start: object, stop: object, duration: object) -> bool:
-    return all(isinstance(value, int) for value in (start, stop, duration)) and start <= stop and 0 <= duration <= stop
+def _are_possible_bounds(start_ns: object, stop_ns: object, duration_ns: object) -> bool:
+    are_integers = all(isinstance(value_ns, int) for value_ns in (start_ns, stop_ns, duration_ns))
+    return are_integers and start_ns <= stop_ns and 0 <= duration_ns <= stop_ns

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from kernel_tables import errors, files
-from kernel_tables.reading.small_queries import damaged, opened
+from kernel_tables.reading.small_queries import damaged, read_only_connection
 
 HEADER_BYTES = 100
 OPERATIONS_PER_PAGE = 10  # newer versions of SQLite count one or two while they check a page
@@ -19,7 +19,7 @@ OPERATIONS_PER_PAGE = 10  # newer versions of SQLite count one or two while they
 
 def require_sound(path: Path, user_path: Path) -> None:
     """Raises ImpossibleCapture if SQLite's check finds damage."""
-    with opened(path, user_path) as connection:
+    with read_only_connection(path, user_path) as connection:
         _require_ok(connection, user_path, "quick_check(1)")
 
 
@@ -36,10 +36,15 @@ def _require_sound_pages(path: Path, user_path: Path) -> None:
     quick_check begins with the pages. The rows follow, which take ten times as long; so it is ended after as many
     operations as the pages can need.
     """
-    with opened(path, user_path) as connection:
+    with read_only_connection(path, user_path) as connection:
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         has_reached_rows = threading.Event()
-        connection.set_progress_handler(lambda: has_reached_rows.set() or True, OPERATIONS_PER_PAGE * pages)
+
+        def end_at_rows() -> bool:
+            has_reached_rows.set()
+            return True  # SQLite ends the statement
+
+        connection.set_progress_handler(end_at_rows, OPERATIONS_PER_PAGE * pages)
         try:
             _require_ok(connection, user_path, "quick_check(1)")
         except sqlite3.OperationalError:
@@ -48,20 +53,20 @@ def _require_sound_pages(path: Path, user_path: Path) -> None:
 
 
 class Proof:
-    """SQLite's check of all pages, and of the rows of the tables `by_row`, on a separate thread, started at once.
+    """SQLite's check of all pages, and of the rows of `tables`, on a separate thread, started at once.
 
     Rows of other tables are proven where they are read, up to their last column.
     """
 
-    def __init__(self, path: Path, user_path: Path, by_row: list[str]):
+    def __init__(self, path: Path, user_path: Path, tables: list[str]):
         self._abandoned = threading.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="soundness")
-        self._verdict = self._pool.submit(self._prove, path, user_path, by_row)
+        self._verdict = self._pool.submit(self._prove, path, user_path, tables)
 
-    def _prove(self, path: Path, user_path: Path, by_row: list[str]) -> None:
+    def _prove(self, path: Path, user_path: Path, tables: list[str]) -> None:
         _require_sound_pages(path, user_path)
-        with opened(path, user_path, self._abandoned) as connection:
-            for table in by_row:
+        with read_only_connection(path, user_path, self._abandoned) as connection:
+            for table in tables:
                 quoted = table.replace('"', '""')
                 _require_ok(connection, user_path, f'quick_check("{quoted}")')
 

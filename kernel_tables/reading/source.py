@@ -20,8 +20,8 @@ from kernel_tables.kineto.trace import CALL, DEVICE_KINDS, KERNEL, NONE, OPERATO
 from kernel_tables.reading import nsys, schema, soundness
 
 FIRST_BYTES = 4096
-ORIGIN = "give the JSON that torch.profiler wrote (export_chrome_trace)"
-UP_TO_DAMAGE = "--up-to-damage"
+ADVICE = "give the JSON that torch.profiler wrote (export_chrome_trace)"
+UP_TO_DAMAGE_OPTION = "--up-to-damage"
 
 
 def is_json(path: Path) -> bool:
@@ -44,12 +44,12 @@ def sqlite_of_trace(path: Path, target: Path, *, up_to_damage: bool) -> Path:
     """
     try:
         trace = TorchTrace(path, up_to_damage=up_to_damage)
-        tables = capture_tables(trace, _is_of_gpu(trace), without_marks=True)
+        tables = capture_tables(trace, _is_of_gpu(trace), derive_ranges=True)
     except json_stream.InvalidJson as error:
-        advice = f"write or copy the trace again, or read what it holds before that: {UP_TO_DAMAGE}"
+        advice = f"write or copy the trace again, or read what it holds before that: {UP_TO_DAMAGE_OPTION}"
         raise impossible(path, "invalid_json", f"{error}; {advice}") from error
     except (json_stream.NotATrace, CaptureError) as error:
-        raise TraceError(f"{path}: {error}; {ORIGIN}") from error
+        raise TraceError(f"{path}: {error}; {ADVICE}") from error
     _add_facts(tables, trace)
     with full_disk_as_os_error(target):
         write_capture(tables, target)
@@ -77,8 +77,8 @@ def _is_of_gpu(trace: TorchTrace) -> bool:
 
 
 def _add_facts(tables: dict[str, Table], trace: TorchTrace) -> None:
-    metadata = tables["META_DATA_EXPORT"]
-    graph_node = tables["CUPTI_ACTIVITY_KIND_KERNEL"].get("graphNodeId", np.empty(0, np.int64))  # none without a GPU
+    """Adds what the trace says about itself to the capture's metadata."""
+    graph_node = tables[schema.KERNEL].get("graphNodeId", np.empty(0, np.int64))  # none without a GPU
     facts = {schema.NOTES_KEY: "\n".join(_notes(trace, graph_node))}
     if trace.whole_microseconds:
         facts[schema.RESOLUTION_KEY] = "1000"
@@ -89,6 +89,7 @@ def _add_facts(tables: dict[str, Table], trace: TorchTrace) -> None:
         for key, name in ((schema.RANK_KEY, "rank"), (schema.RANKS_KEY, "world_size")):
             if isinstance(distributed.get(name), int):
                 facts[key] = str(distributed[name])
+    metadata = tables["META_DATA_EXPORT"]
     metadata["name"] += facts
     metadata["value"] += facts.values()
 
@@ -101,11 +102,10 @@ def _notes(trace: TorchTrace, graph_node: np.ndarray) -> Iterator[str]:
         yield "the trace holds nothing of a GPU: operators of PyTorch on the processor stand for kernels"
         return
     kernels = trace[KERNEL]
-    launched = set(trace[CALL]["correlation"].tolist())
-    without = sum(number not in launched for number in kernels["correlation"].tolist())
-    if without:
+    without_call = np.count_nonzero(~np.isin(kernels["correlation"], trace[CALL]["correlation"]))
+    if without_call:
         yield (
-            f"{without:,} of {trace.count(KERNEL):,} kernels have no call in the trace (launched before it began):"
+            f"{without_call:,} of {trace.count(KERNEL):,} kernels have no call in the trace (launched before it began):"
             " their time counts, their range is not known"
         )
     replays = trace[CALL]["correlation"][graphs.calls_named(trace, graphs.REPLAY)]
@@ -141,11 +141,13 @@ def sqlite_file(path: str | os.PathLike, *, up_to_damage: bool = False) -> Itera
         if is_json(path):
             yield sqlite_of_trace(path, Path(folder) / "trace.sqlite", up_to_damage=up_to_damage)
             return
-        plain = _unpacked(path, Path(folder)) if first_bytes(path, 2) == json_stream.GZIP_MAGIC else path
-        if plain.suffix in REPORT_SUFFIXES:
-            plain = nsys.export_report(plain, Path(folder) / (plain.stem + ".sqlite"), payloads=True)
-        soundness.require_whole_sqlite(plain, user_path=path)
-        yield plain
+        is_packed = first_bytes(path, len(json_stream.GZIP_MAGIC)) == json_stream.GZIP_MAGIC
+        unpacked = _unpacked(path, Path(folder)) if is_packed else path
+        sqlite = unpacked
+        if unpacked.suffix in REPORT_SUFFIXES:
+            sqlite = nsys.export_report(unpacked, Path(folder) / f"{unpacked.stem}.sqlite", payloads=True)
+        soundness.require_whole_sqlite(sqlite, user_path=path)
+        yield sqlite
 
 
 def _require_readable(path: Path) -> None:

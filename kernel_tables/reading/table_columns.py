@@ -9,52 +9,55 @@ import pyarrow.compute as pc
 
 from kernel_tables.errors import ImpossibleCapture, impossible
 from kernel_tables.reading import large_queries, schema, small_queries
-from kernel_tables.reading.times import Times
+from kernel_tables.reading.times import TimeCheck
 
-MIN_LENGTH = 65536
-# Seldom beyond 32 bits, and never summed.
-NARROW_COLUMNS = ("correlation", "label", "text_id", "name_id", "device", "stream")
+MIN_ROOM = 65536  # values
+NARROW_COLUMNS = ("correlation", "label", "text_id", "name_id", "device", "stream")  # mostly within 32 bits; not summed
 MAX_NARROW = (1 << 31) - 1
-CONSTANT_COLUMNS = ("process", "thread", "device", "stream")  # often
+CONSTANT_COLUMNS = ("process", "thread", "device", "stream")  # often all values are equal
 
 
 class GrowingColumn:
     """Integers in order of arrival, MISSING for NULL."""
 
-    def __init__(self, narrow: bool = False, constant: bool = False, rows: int = 0) -> None:
+    def __init__(self, expected_rows: int = 0, *, narrow: bool = False, constant: bool = False) -> None:
         """With `narrow`, they have 32 bits as long as all are from MISSING to MAX_NARROW. With `constant`, they take no
-        memory as long as all are equal. With the expected number of `rows`, growing needs no copies; room takes no
+        memory as long as all are equal. With the number of `expected_rows`, growing needs no copies; room takes no
         memory before it is used."""
-        self._rows = max(rows, MIN_LENGTH)
-        self._values = np.empty(1 if constant else self._rows, np.int32 if narrow else np.int64)
-        self._is_constant = constant
+        self._min_room = max(expected_rows, MIN_ROOM)
+        self._values = np.empty(1 if constant else self._min_room, np.int32 if narrow else np.int64)
+        self._is_constant = constant  # then only the first of _values is used
         self._length = 0
 
     def append(self, values: pa.Array) -> None:
         """Appends integers or NULLs."""
         known = values.fill_null(schema.MISSING) if values.null_count else values
-        self._append(known.to_numpy(), room=2)
+        self._append(known.to_numpy(), growth=2)
 
     def extend(self, other: "GrowingColumn") -> None:
         """Appends the integers of another column."""
-        self._append(other.values(), room=1)
+        self._append(other.values(), growth=1)
 
-    def _append(self, values: np.ndarray, room: int) -> None:
-        """Appends integers; if there is no room, makes room for `room` times what is used then."""
+    def _append(self, values: np.ndarray, growth: int) -> None:
+        """Appends integers; if there is no room, makes room for `growth` times the new length."""
+        if not len(values):
+            return
         end = self._length + len(values)
         is_narrow = self._values.dtype == np.int32
-        if is_narrow and len(values) and (values.min() < schema.MISSING or values.max() > MAX_NARROW):
+        if is_narrow and (values.min() < schema.MISSING or values.max() > MAX_NARROW):
             self._move(len(self._values), np.dtype(np.int64))
         if self._is_constant:
-            self._values[0] = self._values[0] if self._length or not len(values) else values[0]
-            if (values == self._values[0]).all():
+            if not self._length:
+                self._values[0] = values[0]
+            constant = self._values[0]
+            if (values == constant).all():
                 self._length = end
                 return
             self._is_constant = False
-            constant, self._values = self._values[0], np.empty(max(room * end, self._rows), self._values.dtype)
+            self._values = np.empty(max(growth * end, self._min_room), self._values.dtype)
             self._values[: self._length] = constant
         if end > len(self._values):
-            self._move(room * end, self._values.dtype)
+            self._move(growth * end, self._values.dtype)
         self._values[self._length : end] = values
         self._length = end
 
@@ -71,40 +74,36 @@ class GrowingColumn:
         return self._values
 
 
-Columns = dict  # of name to numpy array; `text` is a pyarrow array
-TextMap = Callable[[pa.StringArray], pa.Array]
+Columns = dict  # by name a numpy array; `text` is a pyarrow array
+TextConverter = Callable[[pa.StringArray], pa.Array]
 
 
 class TableColumns:
     """Integer columns of one table, and its texts if requested; all rows, or those of some types."""
 
     def __init__(
-        self,
-        path: Path,
-        table: str,
-        names: list[str],
-        times: Times,
-        required: Collection[str] = (),
-        rows: int = 0,
-        types: tuple[int, ...] = (),
-        convert_text: TextMap | None = None,
-    ):
-        """The columns `names` of `table`, in the file that messages call `path`; `times` checks all rows.
+        self, path: Path, table: str, names: list[str], time_check: TimeCheck, required: Collection[str],
+        expected_rows: int, types: tuple[int, ...], convert_text: TextConverter | None,
+    ):  # fmt: skip
+        """The columns `names` of `table`, in the file that messages call `path`; `time_check` checks all rows.
 
-        `required` are the columns that must not be NULL, `rows` is the expected number of rows. With `types`, only rows
-        with one of these values in the column `type` are kept; `convert_text` converts the column `text`.
+        `required` are the columns that must not be NULL. With `types`, only rows with one of these values in the column
+        `type` are kept. With `convert_text`, the column `text` is kept, too, converted.
         """
-        self._path, self._table = path, table
-        self._columns = {name: GrowingColumn(name in NARROW_COLUMNS, name in CONSTANT_COLUMNS, rows) for name in names}
-        self._times, self._required, self._types, self._convert_text = times, required, types, convert_text
+        self._path, self._table, self._time_check = path, table, time_check
+        self._required, self._types, self._convert_text = required, types, convert_text
+        self._columns = {
+            name: GrowingColumn(expected_rows, narrow=name in NARROW_COLUMNS, constant=name in CONSTANT_COLUMNS)
+            for name in names
+        }
         self._texts: list[pa.Array] = []
 
     def add_batch(self, batch: pa.RecordBatch) -> None:
         """Adds the next rows. Raises ImpossibleCapture if a column holds no integers, or NULL if it is required."""
         if self._types:
-            batch = self._of_types(batch)
+            batch = self._rows_of_types(batch)
         columns = [self._integers(batch, name) for name in self._columns]
-        self._times.check(batch)
+        self._time_check.add_batch(batch)
         for column, values in zip(self._columns.values(), columns, strict=True):
             column.append(values)
         if self._convert_text:
@@ -112,19 +111,19 @@ class TableColumns:
 
     def extend(self, other: "TableColumns") -> None:
         """Adds the rows that another one has read, which is empty afterwards."""
-        self._times.add(other._times)
+        self._time_check.extend(other._time_check)
         for name, column in self._columns.items():
             column.extend(other._columns.pop(name))
         self._texts += other._texts
 
     def result(self) -> Columns:
         """The columns by name. Raises ImpossibleCapture for impossible times."""
-        if findings := self._times.findings():
+        if findings := self._time_check.findings():
             raise ImpossibleCapture(self._path, findings)
         columns: dict[str, np.ndarray] = {name: column.values() for name, column in self._columns.items()}
         return columns | {"text": pa.chunked_array(self._texts)} if self._convert_text else columns
 
-    def _of_types(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _rows_of_types(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of the types. Not selected by SQL, which may search a damaged file forever without finding a row."""
         types = self._integers(batch, "type")
         is_kept = pc.is_in(types, value_set=pa.array(self._types, types.type))

@@ -22,24 +22,24 @@ class Bounds:
     length_ns: int = NEVER_NS
 
 
-class Times:
-    """Impossible values in the columns `start` and `end` of a table (or only `start`), checked batch by batch."""
+class TimeCheck:
+    """The check of the columns `start` and `end` of a table (or only `start`) for impossible times, batch by batch."""
 
     def __init__(self, table: str, bounds: Bounds, may_be_open: bool):
         """With `may_be_open`, an end may be missing."""
         self._table, self._bounds, self._may_be_open = table, bounds, may_be_open
         self._missing_count = 0
-        self._extents: dict[str, tuple[int, int]] = {}  # the least and the greatest value of start, end and length
+        self._extents: dict[str, tuple[int, int]] = {}  # (least, greatest) value of "start", "end" and "length"
         self._backwards_count = 0
         self._total_ns = 0.0
 
-    def check(self, batch: pa.RecordBatch) -> None:
+    def add_batch(self, batch: pa.RecordBatch) -> None:
         """Checks the times of further rows, which are integers."""
         columns = {name: batch[name] for name in ("start", "end") if name in batch.schema.names}
         for name, values in columns.items():
             self._missing_count += 0 if self._may_be_open and name == "end" else values.null_count
             self._widen_to(name, _without_nulls(values))
-        if len(columns) == 2 and not any(self._out_of_bounds()):
+        if len(columns) == 2 and not any(self._out_of_bounds()):  # else a difference may not fit in 64 bits
             length = _without_nulls(pc.subtract(columns["end"], columns["start"]))
             self._widen_to("length", length)
             self._backwards_count += np.count_nonzero(length < 0)
@@ -48,11 +48,11 @@ class Times:
     def _widen_to(self, name: str, values: np.ndarray) -> None:
         if len(values):
             least, greatest = int(values.min()), int(values.max())
-            before = self._extents.get(name, (least, greatest))
-            self._extents[name] = min(before[0], least), max(before[1], greatest)
+            least_before, greatest_before = self._extents.get(name, (least, greatest))
+            self._extents[name] = min(least_before, least), max(greatest_before, greatest)
 
-    def add(self, other: "Times") -> None:
-        """Adds the times that another one has looked at."""
+    def extend(self, other: "TimeCheck") -> None:
+        """Adds the rows that another check has looked at."""
         self._missing_count += other._missing_count
         self._backwards_count += other._backwards_count
         self._total_ns += other._total_ns
@@ -61,10 +61,10 @@ class Times:
 
     def findings(self) -> list[Finding]:
         """The impossibilities so far; those of lengths only if every start and end is possible."""
-        problems = [*self._out_of_bounds()]
+        findings = list(self._out_of_bounds())
         if self._missing_count:
-            problems.insert(0, _finding("no_time", f"{self._missing_count} times of {self._table} are missing"))
-        return problems or list(self._wrong_lengths())
+            findings.insert(0, _finding("no_time", f"{self._missing_count} times of {self._table} are missing"))
+        return findings or list(self._wrong_lengths())
 
     def _out_of_bounds(self) -> Iterator[Finding]:
         last_ns = self._bounds.last_ns

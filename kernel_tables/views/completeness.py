@@ -15,7 +15,7 @@ from kernel_tables.attribution.steps import measured_steps
 from kernel_tables.clean_text import visible
 from kernel_tables.errors import ERROR, WARNING, Finding, ImpossibleCapture, finding
 from kernel_tables.files import reports_beside
-from kernel_tables.reading.global_ids import process_number, process_of
+from kernel_tables.global_ids import process_number, process_of
 from kernel_tables.reading.schema import DAMAGE_KEY, MISSING, RESOLUTION_KEY, RUNTIME, TABLE_COLUMNS
 from kernel_tables.views.early_end import ended_early
 from kernel_tables.views.nsys_messages import findings_of_nsys

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kernel_tables import global_ids
 from kernel_tables.intervals import Intervals, gaps, union
-from kernel_tables.reading import global_ids, schema
+from kernel_tables.reading import schema
 
 if TYPE_CHECKING:
     from kernel_tables.attribution.capture_arrays import CaptureArrays

@@ -22,8 +22,8 @@ from kernel_tables.attribution.path_text import as_path
 from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.ranges import NONE
 from kernel_tables.attribution.steps import clock_offsets_ns
+from kernel_tables.global_ids import NUMBER_BITS, process_number, process_of, thread_number
 from kernel_tables.ranks.ranks import numbers_in_run
-from kernel_tables.reading.global_ids import BITS, process_number, process_of, thread_number
 from kernel_tables.reading.schema import WRITER_KEY
 from kernel_tables.views.timeline import Lanes, Stream, Track, call_rows, range_rows, stretches
 
@@ -48,7 +48,7 @@ class TraceView(NamedTuple):
 
     def pid(self, global_id: int) -> int:
         """The number of a process, with that of its capture: two captures may have the same process."""
-        return (self.number << BITS) + process_number(global_id)
+        return (self.number << NUMBER_BITS) + process_number(global_id)
 
     def thread_track(self, thread: int) -> Track:
         """The track of a thread."""

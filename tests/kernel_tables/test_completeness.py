@@ -143,6 +143,15 @@ def test_launches_whose_kernels_are_missing_are_an_error(codes):
     assert codes(steps(5, 5).call(20, 900)) == (["launches_without_kernels"], [])
 
 
+@pytest.mark.parametrize("driver_correlation", [900, 901])
+def test_a_runtime_call_and_its_driver_call_without_a_kernel_are_one_lost_launch(tmp_path, driver_correlation):
+    capture = steps(5, 5).call(20, 900, duration=10)
+    capture.call(20, driver_correlation, api="cuLaunchKernel", duration=10).call(30, 902)
+    with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
+        (finding,) = trace.check()
+    assert finding.message.startswith("2 launches have no kernel")
+
+
 def test_calls_that_launch_nothing_are_not_missed(codes):
     capture = steps(5, 5).call(20, 900, api="cudaMalloc_v3020").call(21, 901, api="cudaLaunchHostFunc_v10000")
     assert codes(capture.call(22, 902, returned=2)) == ([], [])

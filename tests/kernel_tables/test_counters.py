@@ -14,7 +14,7 @@ from kernel_tables.counters.joining import (
     COMPUTE,
     LATENCY,
     MEMORY,
-    NONE,
+    NO_COUNTED_ROW,
     NOT_PROFILED,
     OTHER_DEPTH,
     TOO_SMALL,
@@ -133,7 +133,7 @@ def test_both_tools_spelling_of_a_name_is_the_same():
 def test_a_launch_has_the_counters_of_its_name_grid_and_block():
     counted = counters({"kernel": "k"}, {"kernel": "k", "grid": "8x1x1"}, {"kernel": "k", "block": "64x1x1"})
     found = join_counters(launches({"grid": "8x1x1"}, {"block": "64x1x1"}, {}, {"kernel": "other"}), counted)
-    assert found["counted_as"].tolist() == [1, 2, 0, NONE]
+    assert found["counted_as"].tolist() == [1, 2, 0, NO_COUNTED_ROW]
     assert found["not_counted"].tolist() == ["", "", "", NOT_PROFILED]
 
 
@@ -141,7 +141,7 @@ def test_names_that_cannot_be_told_apart_have_no_counters():
     found = join_counters(
         launches({"kernel": "a::k<(int)1>"}, {"kernel": "b::k<(long)1>"}), counters({"kernel": "k<1>"})
     )
-    assert found["not_counted"].tolist() == [AMBIGUOUS] * 2 and (found["counted_as"] == NONE).all()
+    assert found["not_counted"].tolist() == [AMBIGUOUS] * 2 and (found["counted_as"] == NO_COUNTED_ROW).all()
 
 
 def test_a_matrix_multiply_of_several_depths_goes_to_the_one_that_took_as_long():
@@ -153,9 +153,9 @@ def test_a_matrix_multiply_of_several_depths_goes_to_the_one_that_took_as_long()
         0,
         2,
         0,
-        NONE,
+        NO_COUNTED_ROW,
         0,
-        NONE,
+        NO_COUNTED_ROW,
     ]  # counting empties caches: it takes longer, not less
     assert found["not_counted"].tolist() == ["", "", "", OTHER_DEPTH, "", OTHER_DEPTH]
     others = join_counters(launches({"kernel": "sgemm", "duration_ns": 10}), counters(*rows[:1]))
@@ -177,7 +177,7 @@ def test_no_launch_and_no_nanosecond_is_lost_and_each_has_the_counters_that_a_lo
             for n, c in enumerate(counted.to_dict("records"))
             if (c["kernel"], c["grid"]) == (row["kernel"], row["grid"])
         ]
-        assert row["counted_as"] == (fitting[0] if fitting else NONE)
+        assert row["counted_as"] == (fitting[0] if fitting else NO_COUNTED_ROW)
     table = configurations(found)
     assert (table["launches"].sum(), table["total_ns"].sum()) == (90, made["duration_ns"].sum())
     one = found[(found["kernel"] == "a") & (found["grid"] == "2x1x1")]["duration_ns"]

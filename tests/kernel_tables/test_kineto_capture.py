@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.autograd.profiler import profile, record_function
 
+from kernel_tables.global_ids import global_thread
 from kernel_tables.kineto.capture import (
     CaptureError,
     capture_tables,
@@ -17,7 +18,7 @@ from kernel_tables.kineto.capture import (
     write_capture,
 )
 from kernel_tables.kineto.capture_schema import SCHEMA
-from kernel_tables.kineto.trace import ANNOTATION, OPERATOR, TorchTrace, global_thread
+from kernel_tables.kineto.trace import ANNOTATION, OPERATOR, TorchTrace
 from tests.kernel_tables.kineto_events import FILL, KERNEL, event, rows_of, trace_of
 
 COPY = {"device": 0, "context": 1, "stream": 7, "bytes": 4096}

@@ -9,6 +9,7 @@ PACKAGE = Path(__file__).parents[2] / "kernel_tables"
 ROOMS = (
     "version",
     "whole_files",
+    "global_ids",
     "kineto",
     "markdown",
     "columns",

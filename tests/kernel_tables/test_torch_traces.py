@@ -16,6 +16,7 @@ from kernel_tables.diagnosis.calls import FREEING, LAUNCH, WAIT, kind_of
 from kernel_tables.errors import ImpossibleCapture, TraceError
 from kernel_tables.kineto import events
 from kernel_tables.kineto.events import nanoseconds
+from kernel_tables.kineto.trace import SIZES, TorchTrace
 from kernel_tables.trace import Trace
 from tests.kernel_tables.torch_formats import (
     KERNELS_US,
@@ -284,6 +285,13 @@ def test_the_place_of_damage_is_its_byte_line_and_column(tmp_path, decoder):
         Trace(path)
 
 
+@pytest.mark.parametrize("text", ['[] "more"', '{"traceEvents": [], "a": 1} "more"'])
+def test_the_place_of_what_follows_a_trace_is_its_byte(tmp_path, text):
+    (tmp_path / "trace.json").write_text(text)
+    with pytest.raises(TraceError, match=f"at byte {text.index('more') - 1} "):
+        Trace(tmp_path / "trace.json")
+
+
 def test_a_gzipped_trace_that_is_cut_off_is_read_up_to_there_on_request(tmp_path, decoder):
     path = tmp_path / "trace.json.gz"
     packed = gzip.compress(trace_text(RECENT).encode(), mtime=0)
@@ -389,6 +397,16 @@ def test_values_that_no_profiler_writes_change_no_time_of_a_kernel(tmp_path, dec
     HOSTILE[change](content)
     path.write_text(json.dumps(content))
     assert kernels(path) == kernels_by_brute_force(trace_text(RECENT))
+
+
+def test_a_number_with_a_fraction_is_no_id_and_no_size(tmp_path, decoder):
+    path, content = tmp_path / "trace.json", json.loads(trace_text(RECENT))
+    kernel_of(content)["args"].update(correlation=1.5, device=3.0, stream=7.5, grid=[1.5, 2, 3], block=[4.0, 5, 6])
+    path.write_text(json.dumps(content))
+    kernels = TorchTrace(path)["kernel"]
+    row = {name: int(column[0]) for name, column in kernels.items()}
+    assert (row["correlation"], row["device"], row["stream"]) == (-1, 3, 0)
+    assert [row[name] for name in SIZES] == [-1, 2, 3, 4, 5, 6]
 
 
 def test_a_kernel_that_ends_a_nanosecond_before_the_first_event_is_refused(tmp_path, decoder):

@@ -6,7 +6,14 @@ from pathlib import Path
 import pandas as pd
 
 from kernel_recorder.nsys_profile import NSYS
-from kernel_tables.counters.joining import NONE, RULES, configurations, join_counters, launch_facts, verdicts_of
+from kernel_tables.counters.joining import (
+    NO_COUNTED_ROW,
+    RULES,
+    configurations,
+    join_counters,
+    launch_facts,
+    verdicts_of,
+)
 from kernel_tables.counters.metrics import KINDS
 from kernel_tables.counters.reading import CONFIGURATION, read_kept_counters
 from kernel_tables.counters.work import WORK, Roofs, rates_of, work_of
@@ -95,11 +102,11 @@ def measured_launches(trace: Trace) -> pd.DataFrame:
 
 
 def joined_launches(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
-    """All launches with `counted_as`, the number of their row of the counters, or NONE and the reason `not_counted`;
-    communication never has a row."""
+    """All launches with `counted_as`, the number of their row of the counters, or NO_COUNTED_ROW and the reason
+    `not_counted`; communication never has a row."""
     matched = join_counters(launches, counters)
     is_left_out = matched["class"].map(classes.family) == COMMUNICATION
-    counted_as = matched["counted_as"].mask(is_left_out, NONE)
+    counted_as = matched["counted_as"].mask(is_left_out, NO_COUNTED_ROW)
     return matched.assign(counted_as=counted_as, not_counted=matched["not_counted"].mask(is_left_out, LEFT_OUT))
 
 
@@ -119,7 +126,7 @@ def counters_table(launches: pd.DataFrame, counters: pd.DataFrame, roofs: Roofs)
 def ranges_table(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
     """One row per step, phase, range and class of joined launches: their number and time, the time with counters, and
     the sums of counted work, NaN if a part of it is unknown."""
-    has_counters = launches["counted_as"] != NONE
+    has_counters = launches["counted_as"] != NO_COUNTED_ROW
     work = work_of(_metrics_at(counters, launches["counted_as"])).mask(~has_counters, 0.0)
     rows = launches.assign(counted_ns=launches["duration_ns"].where(has_counters, 0), **work)
     grouped = rows.groupby(KEY_COLUMNS, sort=True, observed=True)
@@ -132,7 +139,7 @@ def ranges_table(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame
 
 
 def _metrics_at(counters: pd.DataFrame, row_numbers: pd.Series) -> pd.DataFrame:
-    """The metrics in these rows of the counters, NaN for NONE."""
+    """The metrics in these rows of the counters, NaN for NO_COUNTED_ROW."""
     metrics = counters.drop(columns=CONFIGURATION).reset_index(drop=True)
     return metrics.reindex(row_numbers).set_axis(row_numbers.index)
 

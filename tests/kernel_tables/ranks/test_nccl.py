@@ -11,7 +11,7 @@ import pytest
 from kernel_tables.__main__ import main
 from kernel_tables.ranks.collectives import CollectiveRequest, collectives, match_requests, unmatched_steps
 from kernel_tables.ranks.ranks import ranks_of
-from kernel_tables.reading.nccl_calls import NcclCall, bytes_of, layouts_in, payload_fields, publishable_call
+from kernel_tables.reading.nccl_calls import NcclCall, bytes_of, layouts_in, payload_fields, publishable_payload
 from kernel_tables.reading.publishable import write_publishable
 from kernel_tables.trace import Trace
 from tests.kernel_tables.synthetic import Synthetic, changed
@@ -196,13 +196,13 @@ WHOLE = payload(struct.pack("<QQQ", 7, 1 << 20, 0xABCDEF))
 )  # fmt: skip
 def test_what_is_no_payload_of_a_call_tells_no_bytes(damaged):
     assert bytes_of(payload_fields(damaged, layouts_in(ENTRY))) is None
-    assert publishable_call(damaged, layouts_in(())) is None
+    assert publishable_payload(damaged, layouts_in(())) is None
 
 
 def test_a_payload_tells_what_its_layout_names_and_no_more_of_it_is_published():
     known = layouts_in(ENTRY)
     assert payload_fields(WHOLE, known) == {"Message size [bytes]": 1 << 20, "NCCL communicator ID": 7}
-    published = publishable_call(WHOLE, known)
+    published = publishable_payload(WHOLE, known)
     assert (payload_fields(published, known), published[-8:]) == (payload_fields(WHOLE, known), bytes(8))
     assert (
         bytes_of(payload_fields(payload(struct.pack("<QQ", 7, 1 << 63)), known)) is None
