@@ -32,7 +32,7 @@ def _notes(gpu: nvidia_smi.GpuState, needed: int | None, is_alone: bool) -> list
         sentences.append(f"the GPU was in use by {users} before the run ({_gib(gpu.used_bytes)} of its memory taken)")
     if slowdowns := [reason for reason in gpu.throttle_reasons or () if reason in SLOWDOWNS]:
         sentences.append(f"the GPU was throttled before the run: {', '.join(slowdowns)}")
-    if needed is not None and needed > gpu.free_bytes:
+    if needed is not None and gpu.free_bytes is not None and needed > gpu.free_bytes:
         sentences.append(f"about {_gib(needed)} of GPU memory needed (estimated), {_gib(gpu.free_bytes)} free")
     return sentences
 
