@@ -39,7 +39,7 @@ HOST_HOOKS = {"sitecustomize", "usercustomize"}  # Python's own modules for the 
 
 
 @dataclass
-class LoadedFile:
+class RecordedFile:
     """A file that was loaded as a module."""
 
     module: str
@@ -80,7 +80,7 @@ class CodeRecorder:
         self.search = ModuleSearch(list(sys.path), list(sys.meta_path))
         self.root_folders = _root_folders()
         self.installed_packages: set[str] = set()  # those of which files are recorded
-        self.files: dict[tuple[str, str], LoadedFile] = {}  # by module and path
+        self.files: dict[tuple[str, str], RecordedFile] = {}  # by module and path
         self.paths: set[str] = set()  # of these files
         self.missing_modules: set[str] = set()  # those that the files tried to import
         # A module of such a name that came from elsewhere, although the user has a file of that name, is not hidden by
@@ -101,7 +101,7 @@ class CodeRecorder:
         path = os.path.abspath(path)
         location = self.search.find(module)
         is_importable = location is not None and location.file == path
-        file = self.files.setdefault((module, path), LoadedFile(module, path, content, is_importable))
+        file = self.files.setdefault((module, path), RecordedFile(module, path, content, is_importable))
         file.has_changed |= file.content != content
         self.paths.add(path)
 
@@ -111,9 +111,9 @@ class CodeRecorder:
         self._add_loaded()
 
     def _add_loaded(self) -> None:
-        for name, module in list(sys.modules.items()):
+        for loaded_name, module in list(sys.modules.items()):
             spec = getattr(module, "__spec__", None)
-            name, path = getattr(spec, "name", name), getattr(spec, "origin", None)
+            name, path = getattr(spec, "name", loaded_name), getattr(spec, "origin", None)
             is_new = path and os.path.abspath(path) not in self.paths and os.path.isfile(path)
             if is_new and self.is_recorded(name, path):
                 with open(path, "rb") as file:
@@ -129,23 +129,23 @@ class CodeRecorder:
         in it is no longer the one that ran."""
         modules, by_path = {}, {}
         for file in self.files.values():
-            root, path = self._root_and_path(file.path)
+            root, path_below_root = self._root_and_path(file.path)
             if file.is_importable:
                 path = path_below_import_folder(file.module, os.path.basename(file.path))
                 modules[file.module] = file.entry(root, path)
             elif root != ELSEWHERE:
-                by_path[root, path] = file.entry(root, path)
+                by_path[root, path_below_root] = file.entry(root, path_below_root)
         return {
             "modules": dict(sorted(modules.items())),
             "namespaces": sorted({package for module in modules for package in self._namespaces_around(module)}),
             "by_path": [by_path[key] for key in sorted(by_path)],
-            "not_found": sorted(name for name in self.missing_modules if name not in sys.modules and _is_name(name)),
+            "not_found": sorted(name for name in self.missing_modules - sys.modules.keys() if _is_name(name)),
             "others": self._hideable_modules(),
         }
 
     def _root_and_path(self, path: str) -> tuple[str, str]:
-        """The root whose folder around a file is the deepest, and the path below it; ELSEWHERE and "" for an installed
-        file, or without a root."""
+        """The root of a file and its path below the root's folder; ELSEWHERE and "" for an installed file, or if it is
+        below no folder of a root. Links are followed only if it is below none with them."""
         if not is_installed(path):
             for absolute_path in (path, os.path.realpath(path)):
                 for root, folder in self.root_folders:

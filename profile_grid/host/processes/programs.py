@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cs336_model.program.loading import CHANGED
+from cs336_model.program.process import PARENT, process_status
 from profile_grid.errors import OutsideError
 from profile_grid.host.leases.lease_server import Leases
 
@@ -188,7 +189,7 @@ def _ancestors() -> list[int]:
     ancestors, pid = [], os.getpid()
     while pid > 1:
         try:
-            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            pid = int(process_status(pid, PARENT))
         except FileNotFoundError:  # it ended meanwhile, so the process below it has another parent
             return _ancestors()
         ancestors.append(pid)
