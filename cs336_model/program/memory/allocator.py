@@ -50,7 +50,8 @@ class AllocatorRecorder:
                 self._operations.append(RecordedOperation(first_event, event_after, name, line))
 
     def _push(self, name: str) -> None:
-        enclosing, number = self._open_numbers[-1] if self._open_numbers else None, len(self._ranges)
+        number = len(self._ranges)
+        enclosing = self._open_numbers[-1] if self._open_numbers else None
         self._open_numbers.append(number)
         self._open_in_thread.numbers.append(number)
         self._ranges.append(RecordedRange(name, enclosing, self._next_event()))
