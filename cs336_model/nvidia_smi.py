@@ -1,8 +1,7 @@
 """What the driver reports of this host's GPUs: the output of nvidia-smi, which only this module calls, and NVML, the
 driver's library, by its Python binding. Imports no torch.
 
-A GPU is named as in nvidia-smi and CUDA_VISIBLE_DEVICES: by its number, or by its UUID ("GPU-..."). If nvidia-smi is
-missing or fails, what is read from its output is empty.
+A GPU is named as in nvidia-smi and CUDA_VISIBLE_DEVICES: by its number, or by its UUID ("GPU-...").
 """
 
 import subprocess
@@ -24,26 +23,27 @@ THROTTLE_BITS = {
 
 
 def gpus(*fields: str, gpu: str | None = None) -> list[dict[str, str]]:
-    """One dictionary per GPU of the host, or for the named GPU: the text of every field.
+    """One dictionary per GPU of the host, or for the named GPU: the text of every field; [] if nvidia-smi fails.
 
     The fields are those of `nvidia-smi --help-query-gpu`; sizes are in MiB, clocks in MHz.
     """
-    rows = [[text.strip() for text in line.split(",")] for line in _query(f"gpu={','.join(fields)}", gpu)]
+    rows = [[text.strip() for text in line.split(",")] for line in _query(f"gpu={','.join(fields)}", gpu) or ()]
     return [dict(zip(fields, row, strict=True)) for row in rows if len(row) == len(fields)]
 
 
-def compute_processes(gpu: str) -> list[int]:
-    """The process numbers, as the driver knows them, of the programs that compute on a GPU."""
-    return [int(line) for line in _query("compute-apps=pid", gpu) if line.strip().isdigit()]
+def compute_process_count(gpu: str) -> int | None:
+    """The number of programs that compute on a GPU; None if nvidia-smi fails, or writes anything but their numbers."""
+    lines = _query("compute-apps=pid", gpu)
+    return None if lines is None or not all(map(str.isdigit, lines)) else len(lines)
 
 
-def output(*arguments: str) -> str:
-    """The output of nvidia-smi for these arguments; "" if it fails."""
+def output(*arguments: str) -> str | None:
+    """The output of nvidia-smi for these arguments; None if it is missing or fails."""
     try:
         command = ["nvidia-smi", *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=TIMEOUT_S).stdout
     except (OSError, subprocess.SubprocessError):
-        return ""
+        return None
 
 
 def integer(text: str) -> int | None:
@@ -61,9 +61,11 @@ def throttle_reasons_in(text: str) -> list[str] | None:
     return throttle_reasons(int(text, 16)) if text.startswith("0x") else None
 
 
-def _query(query: str, gpu: str | None) -> list[str]:
+def _query(query: str, gpu: str | None) -> list[str] | None:
+    """The lines of the answer that are not blank; None if nvidia-smi fails."""
     gpu_option = [] if gpu is None else [f"--id={gpu}"]
-    return output(*gpu_option, f"--query-{query}", "--format=csv,noheader,nounits").splitlines()
+    answer = output(*gpu_option, f"--query-{query}", "--format=csv,noheader,nounits")
+    return None if answer is None else [line.strip() for line in answer.splitlines() if line.strip()]
 
 
 @cache
@@ -79,12 +81,6 @@ def nvml() -> ModuleType | None:
     except pynvml.NVMLError:  # no driver, or one that this binding does not know
         return None
     return pynvml
-
-
-_STATE_FIELDS = (
-    "index", "uuid", "driver_version", "clocks.current.sm", "clocks.current.memory", "temperature.gpu",
-    "clocks_throttle_reasons.active", "memory.used", "memory.free",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -116,20 +112,26 @@ def gpu_state(gpu: str | None) -> GpuState:
 
 
 def _state_from_nvml(pynvml: ModuleType, uuid: str) -> GpuState:
-    gpu = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-    memory = pynvml.nvmlDeviceGetMemoryInfo(gpu, version=pynvml.nvmlMemory_v2)  # as in nvidia-smi
-    handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+    handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+    memory = pynvml.nvmlDeviceGetMemoryInfo(handle, version=pynvml.nvmlMemory_v2)  # as in nvidia-smi
+    host_handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
     return GpuState(
         driver=as_text(pynvml.nvmlSystemGetDriverVersion()),
-        sm_clock_mhz=pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_SM),
-        memory_clock_mhz=pynvml.nvmlDeviceGetClockInfo(gpu, pynvml.NVML_CLOCK_MEM),
-        temperature_c=pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU),
-        throttle_reasons=throttle_reasons(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)),
-        processes=len(pynvml.nvmlDeviceGetComputeRunningProcesses(gpu)),
+        sm_clock_mhz=pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
+        memory_clock_mhz=pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM),
+        temperature_c=pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),
+        throttle_reasons=throttle_reasons(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
+        processes=len(pynvml.nvmlDeviceGetComputeRunningProcesses(handle)),
         used_bytes=memory.used,
         free_bytes=memory.free,
-        host_uuids=tuple(as_text(pynvml.nvmlDeviceGetUUID(handle)) for handle in handles),
+        host_uuids=tuple(as_text(pynvml.nvmlDeviceGetUUID(host_handle)) for host_handle in host_handles),
     )
+
+
+_STATE_FIELDS = (
+    "index", "uuid", "driver_version", "clocks.current.sm", "clocks.current.memory", "temperature.gpu",
+    "clocks_throttle_reasons.active", "memory.used", "memory.free",
+)  # fmt: skip
 
 
 def _state_from_smi(gpu: str) -> GpuState:
@@ -143,7 +145,7 @@ def _state_from_smi(gpu: str) -> GpuState:
         memory_clock_mhz=integer(row["clocks.current.memory"]),
         temperature_c=integer(row["temperature.gpu"]),
         throttle_reasons=throttle_reasons_in(row["clocks_throttle_reasons.active"]),
-        processes=len(compute_processes(gpu)),
+        processes=compute_process_count(gpu),
         used_bytes=mib_to_bytes(row["memory.used"]),
         free_bytes=mib_to_bytes(row["memory.free"]),
         host_uuids=tuple(row["uuid"] for row in rows),

@@ -88,15 +88,16 @@ PHASES_OF_MODE = {
     TRAIN_STEP: PHASES,
 }
 MODULE_RANGE = "module {}"  # of a module that has the name of another range
+# ranges around parts of the model, which are no parts themselves
 AROUND_PARTS = {COMPILE, WARMUP, MEASURE, NO_SYNC, STEP, FORWARD, BACKWARD, OPTIMIZER, SYNCHRONIZE}
 EMITTERS = ("none", "nvtx", "record_function")
 
-Span = Callable[[str], AbstractContextManager]
+SpanFunction = Callable[[str], AbstractContextManager]  # of the name of a range
 _NO_RANGE = nullcontext()
-_open_nothing: Span = lambda name: _NO_RANGE  # noqa: E731
-_open_span: Span = _open_nothing
-_marker = None  # opens ranges for a profiler, once chosen
-_modules = None  # opens ranges around modules, after mark_modules
+_open_nothing: SpanFunction = lambda name: _NO_RANGE  # noqa: E731
+_open_span: SpanFunction = _open_nothing  # what `span` does in this process
+_marker = None  # range_marks.marker.Marker, after emit_ranges; None for "none"
+_modules = None  # range_marks.module_parts.ModuleParts, after mark_modules
 
 
 def span(name: str) -> AbstractContextManager:
@@ -136,20 +137,25 @@ def emit_ranges(emitter: Any) -> None:
     emitter (range_marks.marker.Emitter) opens. Unless it is "none", the backward pass opens the parts of the forward
     pass again, each around what differentiates it."""
     global _open_span, _marker
-    if isinstance(emitter, str) and emitter not in EMITTERS:
-        raise ValueError(f"unknown range emitter {emitter!r}; known are {', '.join(EMITTERS)}")
-    if emitter != "none":
-        from kernel_tables.kineto.names import encoded
-        from range_marks import backward, marker
-
-        if emitter == "nvtx":
-            emitter = marker.nvtx_emitter()
-        elif emitter == "record_function":
-            emitter = marker.record_function_emitter(encoded)
-        _marker = new_marker = marker.Marker(emitter)
-        backward.follow_backward(new_marker)
-        _open_span = lambda name: new_marker.part(name) if _is_part(name) else new_marker.range(name)  # noqa: E731
+    if emitter == "none":
+        _emit_nothing()
         return
+    from kernel_tables.kineto.names import encoded
+    from range_marks import backward, marker
+
+    if emitter == "nvtx":
+        emitter = marker.nvtx_emitter()
+    elif emitter == "record_function":
+        emitter = marker.record_function_emitter(encoded)
+    elif isinstance(emitter, str):
+        raise ValueError(f"unknown range emitter {emitter!r}; known are {', '.join(EMITTERS)}")
+    _marker = new_marker = marker.Marker(emitter)
+    backward.follow_backward(new_marker)
+    _open_span = lambda name: new_marker.part(name) if _is_part(name) else new_marker.range(name)  # noqa: E731
+
+
+def _emit_nothing() -> None:
+    global _open_span, _marker
     _open_span = _open_nothing
     if _marker is not None:
         from range_marks import backward, compiled
@@ -190,7 +196,7 @@ def mark_compiled_graphs() -> None:
         compiled.open_ranges(_marker)
 
 
-def open_spans_with(open_range: Span) -> None:
+def open_spans_with(open_range: SpanFunction) -> None:
     """Sets what a span is: the result of `open_range` for its name."""
     global _open_span
     _open_span = open_range
@@ -203,5 +209,5 @@ def silence_spans_while(is_silent: Callable[[], bool]) -> None:
 
 
 def _is_part(name: str) -> bool:
-    """Whether a range is a part of the model, or the loss: the backward pass opens it again."""
+    """Whether the range of this name is a part of the model, or the loss: the backward pass opens it again."""
     return name not in AROUND_PARTS and not name.startswith(COMMUNICATION)

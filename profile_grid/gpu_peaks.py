@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cs336_model.program.variants.values import FP32, TF32
+from cs336_model.program.variants.values import FP16, FP32, TF32
 
 # the sources
 HOPPER = "NVIDIA H100 Tensor Core GPU datasheet, nvidia.com/en-us/data-center/h100"
@@ -20,26 +20,28 @@ TURING = "NVIDIA T4 datasheet"
 
 @dataclass(frozen=True)
 class Peaks:
-    """Peak rates of one GPU at its boost clock, without sparsity; None for a precision without tensor cores."""
+    """Peak rates of one GPU at its boost clock, without sparsity; None for a precision without tensor cores for it."""
 
     fp32_flop_per_s: float
     tf32_flop_per_s: float | None
     bf16_flop_per_s: float | None
+    fp16_flop_per_s: float | None
     memory_bytes_per_s: float
     source: str
 
     def flop_per_s(self, precision: str) -> float | None:
         """Peak of matrix multiplies in `precision`: fp32 without tensor cores (PyTorch's default), others with them."""
-        peaks = {FP32: self.fp32_flop_per_s, TF32: self.tf32_flop_per_s}
-        return peaks.get(precision, self.bf16_flop_per_s)  # fp16 is as fast as bf16, or not listed
+        peaks = {FP32: self.fp32_flop_per_s, TF32: self.tf32_flop_per_s, FP16: self.fp16_flop_per_s}
+        return peaks.get(precision, self.bf16_flop_per_s)
 
 
 def _peaks(
     fp32_tflop_per_s: float, tf32_tflop_per_s: float | None, bf16_tflop_per_s: float | None,
-    memory_gb_per_s: float, source: str,
+    memory_gb_per_s: float, source: str, fp16_tflop_per_s: float | None = None,
 ) -> Peaks:  # fmt: skip
-    rates = (fp32_tflop_per_s, tf32_tflop_per_s, bf16_tflop_per_s)
-    return Peaks(*(rate and rate * 1e12 for rate in rates), memory_bytes_per_s=memory_gb_per_s * 1e9, source=source)
+    """The peaks; without `fp16_tflop_per_s`, fp16 is as fast as bf16."""
+    teras = (fp32_tflop_per_s, tf32_tflop_per_s, bf16_tflop_per_s, fp16_tflop_per_s or bf16_tflop_per_s)
+    return Peaks(*(tera and tera * 1e12 for tera in teras), memory_bytes_per_s=memory_gb_per_s * 1e9, source=source)
 
 
 PEAKS = {  # by the name that the driver reports: TFLOP/s in fp32, tf32 and bf16, GB/s of the memory, source
@@ -59,9 +61,11 @@ PEAKS = {  # by the name that the driver reports: TFLOP/s in fp32, tf32 and bf16
     "NVIDIA GeForce RTX 4090": _peaks(82.6, 82.6, 165.2, 1008, ADA),
     "NVIDIA GeForce RTX 3090": _peaks(35.6, 35.6, 71, 936, GA102),
     "NVIDIA RTX A6000": _peaks(38.7, 77.4, 154.8, 768, GA102),
-    "Tesla V100-SXM2-32GB": _peaks(15.7, None, None, 900, VOLTA),
-    "Tesla V100-SXM2-16GB": _peaks(15.7, None, None, 900, VOLTA),
-    "Tesla T4": _peaks(8.1, None, None, 320, TURING),
+    "Tesla V100-SXM2-32GB": _peaks(15.7, None, None, 900, VOLTA, fp16_tflop_per_s=125),
+    "Tesla V100-SXM2-16GB": _peaks(15.7, None, None, 900, VOLTA, fp16_tflop_per_s=125),
+    "Tesla V100-PCIE-32GB": _peaks(14, None, None, 900, VOLTA, fp16_tflop_per_s=112),
+    "Tesla V100-PCIE-16GB": _peaks(14, None, None, 900, VOLTA, fp16_tflop_per_s=112),
+    "Tesla T4": _peaks(8.1, None, None, 320, TURING, fp16_tflop_per_s=65),
 }
 
 

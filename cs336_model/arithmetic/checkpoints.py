@@ -38,8 +38,8 @@ def recomputed_flops(shape: ModelShape, checkpoint: str) -> dict[str, float]:
     PyTorch stops recomputing a group as soon as it has the last tensor that the group saved. In a group without inner
     groups, that is the input of the last product of its last block; in others, it is the input of the last inner group.
     """
-    blocks, without_last_product = _recomputed(range(shape.num_layers), group_sizes(checkpoint))
-    flops = {part: blocks * total / shape.num_layers for part, total in matmul_flops(shape).items()}
+    block_count, without_last_product = _recomputed(range(shape.num_layers), group_sizes(checkpoint))
+    flops = {part: block_count * total / shape.num_layers for part, total in matmul_flops(shape).items()}
     flops[ranges.FEED_FORWARD] -= without_last_product * 2 * shape.tokens * shape.d_model * shape.d_ff
     return flops | {ranges.HEAD: 0}
 
@@ -49,14 +49,12 @@ def _recomputed(blocks: range, sizes: tuple[int, ...]) -> tuple[int, int]:
     if not sizes:
         return 0, 0
     size, *inner = sizes
+    if not inner:
+        return len(blocks), sum(1 for _ in groups(blocks, size))
     count = without_last_product = 0
     for group in groups(blocks, size):
-        if not inner:
-            count += len(group)
-            without_last_product += 1
-            continue
-        *_, last_group = groups(group, inner[0])  # recomputation stops at its input
+        *_, last_inner_group = groups(group, inner[0])  # recomputation of the group stops at its input
         inner_count, inner_without_last_product = _recomputed(group, tuple(inner))
-        count += len(group) - len(last_group) + inner_count
+        count += len(group) - len(last_inner_group) + inner_count
         without_last_product += inner_without_last_product
     return count, without_last_product

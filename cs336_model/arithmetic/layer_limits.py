@@ -63,14 +63,15 @@ class Rates:
 
 
 def collective_options(layer: Layer, layout: str, pass_name: str, devices: int) -> Iterator[tuple[Collective, ...]]:
-    """The collectives of one pass: in 2-D, for each X × Y of the devices with X and Y above 1; once in other
+    """The collectives of one pass, in order: in 2-D, for each X × Y of the devices with X and Y above 1; once in other
     layouts."""
     if layout == TWO_D:
         for x in range(2, devices // 2 + 1):
             if devices % x == 0:
                 y = devices // x
-                share = replace(layer, tokens=layer.tokens / x)
-                yield (*_weight_collectives(layer.weights_bytes / y, pass_name, x), *_activation_collectives(share, y))
+                x_share = replace(layer, tokens=layer.tokens / x)
+                weights = _weight_collectives(layer.weights_bytes / y, pass_name, devices=x)
+                yield (*weights, *_activation_collectives(x_share, devices=y))
     elif layout == DATA:
         gradients = Collective(ALL_REDUCE, layer.weights_bytes, devices)
         yield (gradients,) if pass_name == ranges.BACKWARD else ()

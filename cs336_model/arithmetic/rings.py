@@ -50,23 +50,25 @@ class Links:
 def fitted_links(devices: int, sizes_bytes: Iterable[float], seconds: Iterable[float]) -> Links:
     """The latency and bandwidth that fit measured `seconds` of all-reduces of two or more sizes best, by least squares
     of the relative errors. Raises ValueError if all sizes are the same, or no positive bandwidth fits."""
-    # An all-reduce that sends m bytes over each link in t seconds gives the equation latency a + per_byte b = 1, with
-    # a = 1/t and b = m/t. These are the normal equations of all of them.
+    # An all-reduce that sends m bytes over each link in t seconds gives the equation latency_s a + s_per_byte b = 1,
+    # with a = 1/t and b = m/t. Least squares need the sums of a², ab, b², a and b over all of them.
     sent_share = TIMES_AROUND[ALL_REDUCE] * (devices - 1) / devices
-    rows = [(1 / time, sent_share * size / time) for size, time in zip(sizes_bytes, seconds, strict=True)]
-    aa, ab, bb = (sum(row[i] * row[j] for row in rows) for i, j in ((0, 0), (0, 1), (1, 1)))
-    a1, b1 = (sum(row[i] for row in rows) for i in (0, 1))
-    determinant = aa * bb - ab * ab
-    if determinant <= 1e-12 * aa * bb:
+    equations = [(1 / time, sent_share * size / time) for size, time in zip(sizes_bytes, seconds, strict=True)]
+    sum_a, sum_b = sum(a for a, _ in equations), sum(b for _, b in equations)
+    sum_aa, sum_bb = sum(a * a for a, _ in equations), sum(b * b for _, b in equations)
+    sum_ab = sum(a * b for a, b in equations)
+    determinant = sum_aa * sum_bb - sum_ab * sum_ab
+    if determinant <= 1e-12 * sum_aa * sum_bb:
         raise ValueError(
-            f"{len(rows)} all-reduces of the same size give no latency and bandwidth; measure another size"
+            f"{len(equations)} all-reduces of the same size give no latency and bandwidth; measure another size"
         )
-    latency, per_byte = (a1 * bb - b1 * ab) / determinant, (aa * b1 - ab * a1) / determinant
-    if latency < 0:
-        latency, per_byte = 0.0, b1 / bb
-    if per_byte <= 0:
+    latency_s = (sum_a * sum_bb - sum_b * sum_ab) / determinant
+    s_per_byte = (sum_aa * sum_b - sum_ab * sum_a) / determinant
+    if latency_s < 0:
+        latency_s, s_per_byte = 0.0, sum_b / sum_bb
+    if s_per_byte <= 0:
         raise ValueError("the times of all-reduce do not grow with its size")
-    return Links(1 / per_byte, latency)
+    return Links(1 / s_per_byte, latency_s)
 
 
 BYTES_PER_MB = 2**20  # bucket_cap_mb counts these

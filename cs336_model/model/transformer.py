@@ -198,7 +198,8 @@ class TransformerLM(nn.Module):
         length = tokens.shape[-1]
         future = self.future[:length, :length]
         x = self.embedding(tokens)
-        for call in self.checkpoints_of(tuple(self.blocks)) if self.checkpoints_of else self.blocks:
+        calls = self.checkpoints_of(tuple(self.blocks)) if self.checkpoints_of else self.blocks
+        for call in calls:
             x = call(x, self.rope, future)
         x = self.final_norm(x)
         with span(ranges.HEAD):

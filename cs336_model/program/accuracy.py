@@ -42,8 +42,12 @@ class Comparison:
 
     def __init__(self, subject: Subject, is_enabled: bool = True) -> None:
         self._outputs: FirstStepOutputs | None = None
-        self.reason = SWITCHED_OFF if not is_enabled else None if shape_of(vars(subject.spec)) else NOT_OURS
-        if self.reason is None:
+        self._why_not: str | None = None  # why nothing is compared
+        if not is_enabled:
+            self._why_not = SWITCHED_OFF
+        elif shape_of(vars(subject.spec)) is None:
+            self._why_not = NOT_OURS
+        else:
             subject.after_first_step = self._keep_outputs
 
     def errors(self, subject: Subject) -> dict[str, float | str | None]:
@@ -51,13 +55,13 @@ class Comparison:
         gradients (the largest of all ranks; None if it is unknown); or a `reason` why there are none. All ranks get the
         same. The subject cannot be used afterwards: its memory is needed."""
         nothing = dict.fromkeys(("reason", "loss_error", "logits_error", "gradient_norm_error"))
-        if self.reason is not None:
-            return nothing | {"reason": self.reason}
+        if self._why_not is not None:
+            return nothing | {"reason": self._why_not}
         subject.free_model()
         expected = attempt_on_all_ranks(partial(outputs_in_fp64, subject), subject.device)
         if expected is None:
             return nothing | {"reason": TOO_LARGE}
-        return nothing | errors(on_device(self._outputs, subject), expected, subject.device)
+        return nothing | relative_errors(with_loss(self._outputs, subject), expected, subject.device)
 
     def _keep_outputs(self, subject: Subject, output: Output) -> None:
         loss = subject.losses[0] if subject.losses else None
@@ -77,7 +81,7 @@ def free_elements(device: torch.device) -> int:
     return min(max(room_bytes // 16, MIN_ELEMENTS), MAX_ELEMENTS)
 
 
-def on_device(outputs: FirstStepOutputs, subject: Subject) -> FirstStepOutputs:
+def with_loss(outputs: FirstStepOutputs, subject: Subject) -> FirstStepOutputs:
     """These outputs with logits on the device, and with the loss also in a mode that computes none."""
     logits, loss = outputs.logits.to(subject.device), outputs.loss
     if loss is None:
@@ -90,13 +94,13 @@ def outputs_in_fp64(subject: Subject) -> FirstStepOutputs:
     """The outputs of an eager model in fp64, with the loss of the entire batch; without communication."""
     model, backward = build_model(subject.spec, subject.device).double(), has_backward(subject)
     parts = whole_batch(subject.spec, subject.device).split(sequences_per_gpu(subject.spec.dimensions))
-    total, rank_logits = torch.zeros((), dtype=torch.float64, device=subject.device), None
-    for number, part in enumerate(parts):
+    batch_loss, rank_logits = torch.zeros((), dtype=torch.float64, device=subject.device), None
+    for rank, part in enumerate(parts):
         loss, logits = one_pass(model, *inputs_and_targets(part), backward, parts=len(parts))
-        total += loss
-        if number == this_rank().number:
+        batch_loss += loss
+        if rank == this_rank().number:
             rank_logits = logits
-    return FirstStepOutputs(total, rank_logits, norm_of_gradients(model.parameters()) if backward else None)
+    return FirstStepOutputs(batch_loss, rank_logits, norm_of_gradients(model.parameters()) if backward else None)
 
 
 def has_backward(subject: Subject) -> bool:
@@ -127,16 +131,16 @@ def norm_of_gradients(parameters: Iterable[Tensor], max_elements: int = MAX_ELEM
     return (sum_over_ranks(total) if any(map(is_sharded, gradients)) else total).sqrt()
 
 
-def errors(measured: FirstStepOutputs, expected: FirstStepOutputs, device: torch.device) -> dict[str, float]:
+def relative_errors(measured: FirstStepOutputs, expected: FirstStepOutputs, device: torch.device) -> dict[str, float]:
     """The relative errors by name, from the outputs of all ranks."""
     has_norm = measured.gradient_norm is not None
-    difference, size = distance(measured.logits, expected.logits), distance(expected.logits)
+    error_norm, logits_norm = distance(measured.logits, expected.logits), distance(expected.logits)
     norm_error = relative_error(float(measured.gradient_norm), float(expected.gradient_norm)) if has_norm else 0.0
-    rank_numbers = gather_numbers([float(measured.loss), difference, size, norm_error], device)
-    losses, differences, sizes, norm_errors = rank_numbers.T
+    rank_numbers = gather_numbers([float(measured.loss), error_norm, logits_norm, norm_error], device)
+    losses, error_norms, logits_norms, norm_errors = rank_numbers.T
     batch_errors = {
         "loss_error": relative_error(float(losses.mean()), float(expected.loss)),
-        "logits_error": float(torch.linalg.vector_norm(differences) / torch.linalg.vector_norm(sizes)),
+        "logits_error": float(torch.linalg.vector_norm(error_norms) / torch.linalg.vector_norm(logits_norms)),
     }
     return batch_errors | ({"gradient_norm_error": float(norm_errors.max())} if has_norm else {})
 

@@ -14,7 +14,6 @@ RESULT_WITHOUT_TIMES. Wrong options, a model that cannot be measured as declared
 line, every other failure a traceback; all exit with another status, and leave at most a draft.
 """
 
-import gc
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -31,9 +30,8 @@ from cs336_model.program.accuracy import Comparison
 from cs336_model.program.adapters.checks import checks_of_adapters
 from cs336_model.program.adapters.draft import Draft, open_draft
 from cs336_model.program.adapters.names import student_implementations
-from cs336_model.program.device import device_facts, open_context, resolve_device
+from cs336_model.program.device import device_facts, leave_device, open_context, resolve_device
 from cs336_model.program.energy import EnergyPlan, Meter, counted_energy, energy_counter
-from cs336_model.program.lease import give_back_lease
 from cs336_model.program.loading import record_packages
 from cs336_model.program.memory.operations import followed_operations
 from cs336_model.program.memory.recording import FirstStepDtypes, Recorder, recorder_on, save_memory
@@ -43,14 +41,7 @@ from cs336_model.program.parallel.choice import import_distributed
 from cs336_model.program.parallel.launch import RESULT_WITHOUT_TIMES, WORLD_SIZE
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank, wait_for_all
 from cs336_model.program.process import Progress, before_limit, process_age_seconds, program_parser, wait_for_lease
-from cs336_model.program.result import (
-    Result,
-    counted_flops,
-    empty_result,
-    planned_flops,
-    process_facts,
-    write_result,
-)
+from cs336_model.program.result import Result, counted_flops, empty_result, planned_flops, process_facts, write_result
 from cs336_model.program.spec import RunSpec, read_spec
 from cs336_model.program.steps import (
     NotFinite,
@@ -66,31 +57,30 @@ from cs336_model.program.targets import UnusableModel
 from cs336_model.program.variants.effects import compiling, graph_counts, is_compiled, process_settings
 from cs336_model.program.without_times import OVERDUE, WithoutTimes, Wrong
 
-MAX_REMAINING_BYTES = 256 * 2**20  # a batch and the workspace of cuBLAS need less; more suggests cycles of references
-
 
 @dataclass
 class RunState:
     """The options of a run that are not its specification, and what it has made so far."""
 
     profiler: str
-    path: Path | None = None  # of the file that the profiler writes
-    accuracy: bool = True  # whether the first step is compared with fp64 afterwards
-    energy: EnergyPlan | None = None
-    close_recording: Callable[[], None] = windows.no_recording  # ends nsys's recording
-    output: Path | None = None  # of the result
+    capture_path: Path | None = None  # of the file that the profiler writes
+    compares_with_fp64: bool = True  # the first step, after all measurements
+    energy_plan: EnergyPlan | None = None  # for --profiler energy
+    close_recording: Callable[[], None] = windows.close_nothing  # ends nsys's recording
+    result_path: Path | None = None
     time_limit_s: float | None = None  # of the process
+
     draft: Draft | None = None  # of the result
-    recorder: Recorder | None = None  # of memory
+    memory_recorder: Recorder | None = None  # while it records
     checks: Sequence[Mapping] = ()  # of a student's code
-    subject: Subject | None = None  # once it is made
+    subject: Subject | None = None
     dtypes: FirstStepDtypes | None = None  # of the subject, if memory is recorded
 
     def save_memory(self) -> None:
         """Ends the recording of memory, if there is one, and writes the history up to now."""
-        recorder, self.recorder = self.recorder, None
+        recorder, self.memory_recorder = self.memory_recorder, None
         if recorder:
-            save_memory(recorder, self.subject, self.dtypes, self.path)
+            save_memory(recorder, self.subject, self.dtypes, self.capture_path)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -118,9 +108,9 @@ def main(arguments: list[str] | None = None) -> None:
         close_recording = windows.open_recording(options.profiler)
     wait_for_lease(options, progress)
     state = RunState(
-        options.profiler, options.capture, accuracy=options.accuracy == "yes", close_recording=close_recording,
-        energy=EnergyPlan(options.windows, options.window_s) if options.profiler == windows.ENERGY else None,
-        output=options.output, time_limit_s=options.time_limit_s,
+        options.profiler, options.capture, compares_with_fp64=options.accuracy == "yes",
+        energy_plan=EnergyPlan(options.windows, options.window_s) if options.profiler == windows.ENERGY else None,
+        close_recording=close_recording, result_path=options.output, time_limit_s=options.time_limit_s,
     )  # fmt: skip
     try:
         result = run(spec, state, progress)
@@ -138,18 +128,18 @@ def run(spec: RunSpec, state: RunState, progress: Progress) -> Result:
     ranges.emit_ranges(recorder.emitter if recorder else windows.EMITTER_OF_PROFILER[state.profiler])
     result = empty_result(spec, state.profiler)
 
-    def record() -> Result:
+    def result_so_far() -> Result:
         return result | device_facts(device) | process_facts(progress, device, spec.targets)
 
-    def overdue() -> None:
-        write_result(record() | {"status": OVERDUE, "reason": progress.during}, state.output)
+    def write_overdue() -> None:
+        write_result(result_so_far() | {"status": OVERDUE, "reason": progress.during}, state.result_path)
 
-    operations_context = followed_operations(spec, recorder and recorder.operation)
-    draft_context = open_draft(spec, state.output, record, state.time_limit_s)
+    operations_context = followed_operations(spec, recorder.operation if recorder else None)
+    draft_context = open_draft(spec, state.result_path, result_so_far, state.time_limit_s)
     with process_settings(spec), operations_context, draft_context as draft:
-        state.recorder, state.draft = recorder, draft
+        state.memory_recorder, state.draft = recorder, draft
         # with a student's code, a draft of the result exists already
-        with nullcontext() if draft.name else before_limit(overdue):
+        with nullcontext() if draft.student else before_limit(write_overdue):
             result |= measurement_or_reason(spec, device, state, progress)
         if state.profiler != windows.NCU:  # ncu keeps the GPU's counters until this process is gone
             leave_device(device)
@@ -167,8 +157,8 @@ def measurement_or_reason(spec: RunSpec, device: torch.device, state: RunState, 
     except WithoutTimes as error:
         _log(spec, f"{error.status}: {error}")
         entries = {"status": error.status, "reason": str(error), "checks": error.checks or state.checks}
-        if state.recorder:
-            state.recorder.stop()
+        if state.memory_recorder:
+            state.memory_recorder.stop()
     return entries | device_facts(device)
 
 
@@ -179,15 +169,15 @@ def measure(spec: RunSpec, device: torch.device, state: RunState, progress: Prog
         open_context(device)
         join_group(device)
         # without a counter, this raises before the model is made
-        meter = Meter(device, energy_counter(device)) if state.energy else None
+        meter = Meter(device, energy_counter(device)) if state.energy_plan else None
     with state.draft.checking(progress):
         state.checks = checks_of_adapters(spec, device)
     with progress.stage("initialise"):
         state.subject = subject = make_subject(spec, device)
     _log(spec, f"initialised on {device.type} in {progress.seconds['initialise']:.1f} s")
     state.dtypes = FirstStepDtypes(subject) if state.profiler == windows.MEMORY else None
-    # also made if accuracy is off: its record then gives that reason
-    comparison = Comparison(subject, state.accuracy) if state.profiler == "none" else None
+    # also made if it is switched off: its record then gives that reason
+    comparison = Comparison(subject, state.compares_with_fp64) if state.profiler == "none" else None
     compile_in_first_step(subject, progress)
     graphs = graph_counts(spec)
     result = warm_up(subject, progress) | measured_window(subject, state, meter, graphs, progress)
@@ -216,12 +206,12 @@ def measured_window(
         # first of all, since the clocks are still those under load, and the memory is that of the steps
         result.update(device_facts(device), parameters=subject.parameter_count)
         result["compilation"] = graph_counts(spec, graphs)
-        # leaves out the losses of energy windows, whose number varies; steps without losses have that of an extra pass
+        # those of energy windows, whose number varies, are left out; steps without losses have that of an extra pass
         loss_count = len(subject.losses) or 1
         state.save_memory()
         if meter:
             with progress.stage(windows.ENERGY):
-                write_result(counted_energy(subject, meter, state.energy, progress), state.path)
+                write_result(counted_energy(subject, meter, state.energy_plan, progress), state.capture_path)
         result.update(flops=flops or count_flops(), losses=checked_losses(subject)[:loss_count])
         if state.profiler == windows.NSYS:
             subject.free_model()
@@ -229,26 +219,14 @@ def measured_window(
             leave_device(device)
 
     window = windows.profiled_window(state.profiler, device, at_end, state.close_recording)
-    with progress.stage("profiler"), window as recording, progress.stage("measured"):
+    with progress.stage("profiler"), window as torch_profile, progress.stage("measured"):
         wait_for_all(device)
         step_seconds = run_steps(subject, spec.measured_steps, clock)
     _log(spec, f"{_steps('measured', spec.measured_steps)} in {progress.seconds['measured']:.1f} s")
     result |= {"step_seconds": step_seconds, "phase_seconds": clock.seconds(), "phase_clock": clock.name}
     with progress.stage("profiler"):
-        windows.save_capture(recording, state.path, device)
+        windows.save_capture(torch_profile, state.capture_path, device)
     return result
-
-
-def leave_device(device: torch.device) -> None:
-    """Frees unreferenced memory, and returns the lease of the GPU; nothing on a CPU.
-
-    Garbage is collected only if much memory is still in use, because of cycles of references, for example of
-    checkpoints: it takes a tenth of a second, during which the GPU idles."""
-    if device.type == "cuda":
-        if torch.cuda.memory_allocated(device) > MAX_REMAINING_BYTES:
-            gc.collect()
-        torch.cuda.empty_cache()
-        give_back_lease()
 
 
 def compile_in_first_step(subject: Subject, progress: Progress) -> None:

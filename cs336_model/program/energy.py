@@ -21,7 +21,9 @@ from cs336_model.program.steps import PhaseClock, Subject, run_steps
 from cs336_model.program.without_times import Unsupported
 
 POWERCAP = Path("/sys/class/powercap")
-TICKS, MAX_WAIT_S, POLL_S = 10, 3.0, 0.0002
+TICKS, MAX_TICK_S, POLL_S = 10, 3.0, 0.0002  # of the search for the tick: the time between changes of the counter
+IDLE, STEPS = "idle", "steps"  # kinds of windows
+STATE_FIELDS = ("temperature_c", "sm_clock_mhz", "memory_clock_mhz", "throttle_reasons")  # of a window's ends
 
 
 class NvmlCounter:
@@ -71,10 +73,10 @@ class RaplCounter:
     def microjoules(self) -> int:
         """Microjoules since this object was made. To be read more often than a file wraps around (in minutes)."""
         for index, file in enumerate(self._files):
-            now = int(file.read_text())
-            change = now - self._last_values[index]
+            value = int(file.read_text())
+            change = value - self._last_values[index]
             self._total += change if change >= 0 else change + self._ranges[index]
-            self._last_values[index] = now
+            self._last_values[index] = value
         return self._total
 
 
@@ -88,10 +90,6 @@ def energy_counter(device: torch.device) -> EnergyCounter:
 
 def _text(path: Path) -> str:
     return path.read_text().strip() if path.exists() else ""
-
-
-IDLE, STEPS = "idle", "steps"  # kinds of windows
-STATE_FIELDS = ("temperature_c", "sm_clock_mhz", "memory_clock_mhz", "throttle_reasons")
 
 
 @dataclass(frozen=True)
@@ -120,17 +118,17 @@ class Meter:
 def measured_tick_s(meter: Meter) -> float:
     """The median of ten times between changes of the counter, which is read every 0.2 ms. Raises Unsupported if it does
     not change for three seconds."""
-    change_times: list[float] = []
+    changes_s: list[float] = []  # when the counter changed
     last_value, last_change_s = meter.counter.microjoules(), meter.now()
-    while len(change_times) <= TICKS:
+    while len(changes_s) <= TICKS:
         meter.sleep(POLL_S)
         value, now_s = meter.counter.microjoules(), meter.now()
         if value != last_value:
-            change_times.append(now_s)
+            changes_s.append(now_s)
             last_value, last_change_s = value, now_s
-        elif now_s - last_change_s > MAX_WAIT_S:
-            raise Unsupported("energy", f"the counter did not change for {MAX_WAIT_S:.0f} s ({meter.counter.name})")
-    return statistics.median(end - start for start, end in itertools.pairwise(change_times))
+        elif now_s - last_change_s > MAX_TICK_S:
+            raise Unsupported("energy", f"the counter did not change for {MAX_TICK_S:.0f} s ({meter.counter.name})")
+    return statistics.median(end - start for start, end in itertools.pairwise(changes_s))
 
 
 def counted_energy(subject: Subject, meter: Meter, plan: EnergyPlan, progress: Progress) -> dict[str, Any]:
@@ -165,8 +163,8 @@ def window_of_steps(meter: Meter, min_s: float, step: Callable[[], None]) -> dic
 
 
 def _window(meter: Meter, kind: str, work: Callable[[], int | None]) -> dict[str, Any]:
-    """Kind, seconds, microjoules and steps of `work`, which returns their number, if any; and the device's state before
-    and after it. Waits for the device at both ends."""
+    """Kind, seconds, microjoules and steps of `work`, which returns their number, if any; and the device's state at its
+    begin and end. Waits for the device at both ends."""
     begin_state = meter.state()
     synchronize(meter.device)
     begin_uj, begin_s = meter.counter.microjoules(), meter.now()
@@ -175,4 +173,4 @@ def _window(meter: Meter, kind: str, work: Callable[[], int | None]) -> dict[str
     end_uj, end_s = meter.counter.microjoules(), meter.now()
     states = {"begin": begin_state, "end": meter.state()}
     counts = {"kind": kind, "seconds": end_s - begin_s, "microjoules": end_uj - begin_uj, "steps": steps}
-    return counts | {end: {name: getattr(state, name) for name in STATE_FIELDS} for end, state in states.items()}
+    return counts | {end: {field: getattr(states[end], field) for field in STATE_FIELDS} for end in states}

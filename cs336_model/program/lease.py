@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cs336_model.nvidia_smi import nvml
 
-MESSAGE_BYTES, MAX_FILES = 65536, 64
+MAX_MESSAGE_BYTES, MAX_FILES = 65536, 64  # of the answer with a lease
 GPUS_VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 GIVEN_BACK = b"given back"  # what a program sends when it returns the lease
@@ -22,11 +22,11 @@ GIVEN_BACK = b"given back"  # what a program sends when it returns the lease
 
 @dataclass
 class HeldLease:
-    """The part of a lease that this process has: names of the GPUs, their locks, and the connection to its giver."""
+    """The part of a lease that this process has."""
 
-    gpus: tuple[str, ...] = ()
-    locks: list[int] = field(default_factory=list)
-    giver: socket.socket | None = None
+    gpus: tuple[str, ...] = ()  # names
+    locks: list[int] = field(default_factory=list)  # descriptors of the files whose locks lease the GPUs
+    giver: socket.socket | None = None  # the connection to the process that gave the lease
 
 
 _LEASE = HeldLease()
@@ -46,15 +46,16 @@ def take_lease(address: Path | None) -> tuple[str, ...]:
     message, files = b"", []
     with suppress(ConnectionError, FileNotFoundError):  # it has ended, or removed its socket
         giver.connect(str(address))
-        message, files, _, _ = socket.recv_fds(giver, MESSAGE_BYTES, MAX_FILES)
+        message, files, _, _ = socket.recv_fds(giver, MAX_MESSAGE_BYTES, MAX_FILES)
     if not message:
         giver.close()
         raise ConnectionError("no lease of a GPU was given; see the output of the process that started this one")
     for file in files:
         os.set_inheritable(file, False)
     answer = json.loads(message)
-    lock_count = len(files) - answer["presence"]  # the others stay open: they show that this process is present
-    _LEASE.locks, _LEASE.giver, _LEASE.gpus = files[:lock_count], giver, tuple(answer["gpus"])
+    presence_count = answer["presence"]  # of the last files: they stay open, and show that this process is present
+    _LEASE.locks = files[: len(files) - presence_count]
+    _LEASE.giver, _LEASE.gpus = giver, tuple(answer["gpus"])
     os.environ[GPUS_VARIABLE] = ",".join(_LEASE.gpus)
     return _LEASE.gpus
 

@@ -40,17 +40,16 @@ def _referenced_packages(packages: set[str]) -> set[str]:
     modules: dict[str, list[ModuleType]] = {}
     for name, module in list(sys.modules.items()):
         modules.setdefault(name.partition(".")[0], []).append(module)
-    visited, queue = set(), set(packages)
-    while queue:
-        package = queue.pop()
-        visited.add(package)
-        references = {name for module in modules.get(package, []) for name in _packages_in(module)}
-        queue |= references & modules.keys() - visited
-        queue -= sys.stdlib_module_names | _RECORDED_ELSEWHERE
-    return visited
+    seen, waiting = set(), set(packages)
+    while waiting:
+        package = waiting.pop()
+        seen.add(package)
+        references = {name for module in modules.get(package, []) for name in _packages_named_in(module)}
+        waiting |= (references & modules.keys()) - seen - sys.stdlib_module_names - _RECORDED_ELSEWHERE
+    return seen
 
 
-def _packages_in(module: ModuleType) -> Iterator[str]:
+def _packages_named_in(module: ModuleType) -> Iterator[str]:
     """The top-level package of each module, class and function in a module, and of the class of every other value. Also
     the packages that its source imports, unless it is installed: an installed one may have a million lines."""
     for value in list(getattr(module, "__dict__", {}).values()):

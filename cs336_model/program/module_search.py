@@ -34,11 +34,8 @@ class ModuleSearch:
 
     def __init__(self, folders: Sequence[str], finders: Iterable[Any] = ()) -> None:
         self.folders = list(folders)
-        self.finders = [
-            finder
-            for finder in finders
-            if finder not in (*INTERPRETER_FINDERS, PathFinder) and hasattr(finder, "find_spec")
-        ]
+        usual_finders = (*INTERPRETER_FINDERS, PathFinder)  # they search first, in any case
+        self.finders = [finder for finder in finders if finder not in usual_finders and hasattr(finder, "find_spec")]
         self._locations: dict[str, Location | None] = {}
 
     def find(self, name: str) -> Location | None:
@@ -46,6 +43,11 @@ class ModuleSearch:
         if name not in self._locations:
             self._locations[name] = self._find(name)
         return self._locations[name]
+
+    def is_built_in(self, name: str) -> bool:
+        """Whether the module is a part of the interpreter, which no file hides."""
+        location = self.find(name)
+        return location is not None and location.first_path is None
 
     def _find(self, name: str) -> Location | None:
         parent, _, _ = name.rpartition(".")
@@ -58,7 +60,7 @@ class ModuleSearch:
 
     def _find_top(self, name: str) -> Location | None:
         if any(finder.find_spec(name) for finder in INTERPRETER_FINDERS):
-            return Location(None)
+            return Location(file=None)
         specs = (PathFinder.find_spec(name, self.folders), *(finder.find_spec(name, None) for finder in self.finders))
         return next((_location(spec) for spec in specs if spec is not None), None)
 
@@ -67,13 +69,13 @@ def _in_package(name: str, folders: Iterable[str]) -> Location | None:
     """The location of a module in the folders of its package, as PathFinder finds it. PathFinder is not asked, because
     for a namespace package it raises KeyError unless the package around it is already imported."""
     namespace_folders: list[str] = []
-    for folder in folders:
-        finder = pkgutil.get_importer(folder)
-        spec = finder.find_spec(name) if finder else None
+    for finder in filter(None, map(pkgutil.get_importer, folders)):
+        spec = finder.find_spec(name)
         if spec and spec.loader:
             return _location(spec)
-        namespace_folders += (spec and spec.submodule_search_locations) or ()
-    return Location(None, tuple(namespace_folders)) if namespace_folders else None
+        if spec:
+            namespace_folders += spec.submodule_search_locations or ()
+    return Location(file=None, folders=tuple(namespace_folders)) if namespace_folders else None
 
 
 def _location(spec: Any) -> Location:
@@ -110,9 +112,8 @@ def importable_names(folder: str) -> set[str]:
         entries = list(os.scandir(folder or os.curdir))
     except OSError:  # PYTHONPATH may name missing folders
         return set()
-    modules = {
-        entry.name.removesuffix(suffix) for entry in entries for suffix in SUFFIXES if entry.name.endswith(suffix)
-    }
+    files = [(entry.name, suffix) for entry in entries for suffix in SUFFIXES if entry.name.endswith(suffix)]
+    modules = {file_name.removesuffix(suffix) for file_name, suffix in files}
     packages = {entry.name for entry in entries if "." not in entry.name and _is_package(entry.path)}
     return {name for name in modules if "." not in name} | packages
 

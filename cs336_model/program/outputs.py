@@ -65,7 +65,8 @@ def _output_in(returned: Any) -> Output:
     loss; of an object or mapping, its `logits` and `loss`."""
     if isinstance(returned, (tuple, list)) and not hasattr(returned, "logits"):
         tensors = [value for value in returned if isinstance(value, Tensor) and value.is_floating_point()]
-        return Output(*(next((tensor for tensor in tensors if tensor.ndim == ndim), None) for ndim in (3, 0)))
+        logits, loss = (next((tensor for tensor in tensors if tensor.ndim == ndim), None) for ndim in (3, 0))
+        return Output(logits, loss)
     get = returned.get if isinstance(returned, Mapping) else lambda name: getattr(returned, name, None)
     logits, loss = (get(name) if isinstance(get(name), Tensor) else None for name in ("logits", "loss"))
     return Output(logits, loss)

@@ -16,17 +16,17 @@ STAGES = (
     "import", "wait", "context", "checks", "initialise", "compile", "warmup", "measured", "energy", "profiler",
     "accuracy",
 )  # fmt: skip
+START_TICKS = 22  # field of /proc/PID/stat (proc(5)): when the process started, in ticks since boot
 _IMPORTED_S = time.perf_counter()
 
 
 def process_age_seconds() -> float:
     """Seconds since this process started (to 10 ms), including the start of the interpreter. Without /proc, seconds
     since this module was imported."""
-    stat = Path("/proc/self/stat")
-    if not stat.exists():
+    if not Path("/proc/self/stat").exists():
         return time.perf_counter() - _IMPORTED_S
-    # proc(5): field 22 is the start in clock ticks since boot; the second field, in parentheses, may hold spaces.
-    start_ticks = int(stat.read_text().rpartition(")")[2].split()[19])
+    # the second field, in parentheses, may hold spaces
+    start_ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[START_TICKS - 3])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - start_ticks / os.sysconf("SC_CLK_TCK")
 
 
@@ -36,60 +36,60 @@ class Progress:
 
     def __init__(self) -> None:
         self.during = "import"
-        self._outer: str | None = None  # the stage around the next one
+        self._stage: str | None = None  # the innermost that runs
         self.seconds = dict.fromkeys(STAGES, 0.0)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Time in the with block belongs to the stage `name`; time of a nested stage does not belong to the outer
         one."""
-        outer, self._outer, self.during = self._outer, name, name
+        outer, self._stage, self.during = self._stage, name, name
         start_s, earlier_s = time.perf_counter(), sum(self.seconds.values())
         try:
             yield
             self.during = outer or name  # after an error it stays the stage in which that happened
         finally:
-            self._outer = outer
+            self._stage = outer
             nested_s = sum(self.seconds.values()) - earlier_s
             self.seconds[name] += time.perf_counter() - start_s - nested_s
 
 
-BEFORE_LIMIT_S = 5.0
+MAX_BEFORE_LIMIT_S = 5.0  # from the draft to the time limit
 
 
-class LastMoments(NamedTuple):
-    """Moments shortly before the time limit of a process, by time.monotonic."""
+class LimitSchedule(NamedTuple):
+    """When a process writes a draft and its stacks, shortly before its time limit, by time.monotonic."""
 
     draft_at_s: float
     stacks_at_s: float  # after the draft: reading the stacks of threads that run may crash Python
 
 
-_last_moments: LastMoments | None = None
+_limit_schedule: LimitSchedule | None = None  # None without a time limit
 
 
 def print_stacks_before(time_limit_s: float | None, elapsed_s: float) -> None:
     """Prints the stack of each thread shortly before the time limit, if there is one, of which `elapsed_s` have passed.
     This needs no lock of Python: a thread that waits inside a library, such as NCCL, is shown too."""
-    global _last_moments
+    global _limit_schedule
     if time_limit_s is not None:
-        before_s, limit_at_s = min(BEFORE_LIMIT_S, time_limit_s / 4), time.monotonic() + time_limit_s - elapsed_s
-        _last_moments = LastMoments(limit_at_s - before_s, limit_at_s - before_s / 2)
+        before_s, limit_at_s = min(MAX_BEFORE_LIMIT_S, time_limit_s / 4), time.monotonic() + time_limit_s - elapsed_s
+        _limit_schedule = LimitSchedule(limit_at_s - before_s, limit_at_s - before_s / 2)
         _schedule_stacks()
 
 
 def _schedule_stacks() -> None:
-    if _last_moments:
-        faulthandler.dump_traceback_later(max(_last_moments.stacks_at_s - time.monotonic(), 0.1))
+    if _limit_schedule:
+        faulthandler.dump_traceback_later(max(_limit_schedule.stacks_at_s - time.monotonic(), 0.1))
 
 
 @contextmanager
 def before_limit(act: Callable[[], object]) -> Iterator[None]:
     """A with block that, if it lasts that long, calls `act` shortly before the stacks are printed; nothing without a
     time limit. `act` runs in another thread: not while a thread keeps Python's lock."""
-    if _last_moments is None:
+    if _limit_schedule is None:
         yield
         return
-    timer = threading.Timer(max(_last_moments.draft_at_s - time.monotonic(), 0.0), act)
+    timer = threading.Timer(max(_limit_schedule.draft_at_s - time.monotonic(), 0.0), act)
     timer.daemon = True
     timer.start()
     try:

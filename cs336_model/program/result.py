@@ -21,6 +21,9 @@ from cs336_model.program.variants.effects import is_compiled
 from cs336_model.program.variants.values import DIVIDED
 from kernel_tables.whole_files import written_whole
 
+SCHEMA = 1  # of a result
+Result = dict[str, Any]
+
 
 def planned_flops(spec: RunSpec) -> dict[str, int | None]:
     """FLOPs of a forward pass: {"forward": all its matrix products, then each part}; {"forward": None} for custom
@@ -36,15 +39,11 @@ def counted_flops(subject: Subject) -> dict[str, int | None]:
     arguments = subject.loss_arguments if ranges.LOSS in subject.spec.phases else {}
     # The counter does not see into a compiled call, and its hooks refuse a model that returns views of its parameters;
     # but only a call gathers the parameters of FSDP.
-    is_divided = subject.spec.dimensions["parallel"] in DIVIDED
-    model = subject.model if is_divided and not is_compiled(subject.spec) else subject.model.forward
+    must_call_model = subject.spec.dimensions["parallel"] in DIVIDED and not is_compiled(subject.spec)
+    forward = subject.model if must_call_model else subject.model.forward
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
-        model(subject.inputs, **arguments)
+        forward(subject.inputs, **arguments)
     return {"forward": counter.get_total_flops()}
-
-
-SCHEMA = 1
-Result = dict[str, Any]
 
 
 def empty_result(spec: RunSpec, profiler: str) -> Result:
@@ -69,7 +68,7 @@ def empty_result(spec: RunSpec, profiler: str) -> Result:
         "warmup_phase_seconds": {phase: [] for phase in ranges.PHASES},
         "losses": [],
         "memory": None,
-        "parameters": shape and parameter_count(shape),
+        "parameters": parameter_count(shape) if shape else None,
         "flops": planned_flops(spec),
         "machine": None,
         "rank_device": None,

@@ -20,7 +20,8 @@ SIZE = 8192  # of the square matrices
 COPY_BYTES = 2**30
 FREE_MEMORY_PARTS = 8  # a matrix or buffer takes at most an eighth of the free memory
 CALLS, WARMUP_CALLS = 20, 3
-KINDS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}  # by kind
+MIN_CAPABILITIES = {"fp32": (0, 0), "tf32": (8, 0), "bf16": (8, 0), "fp16": (7, 0)}  # of the GPU: for its tensor cores
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -31,7 +32,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     take_lease(options.lease)
     torch.manual_seed(0)
-    rates = {"memory": copy_bytes_per_s()} | {kind: matmul_flop_per_s(kind) for kind in KINDS}
+    rates = {"memory": copy_bytes_per_s()} | {kind: matmul_flop_per_s(kind) for kind in DTYPES}
     with written_whole(options.output) as partial:
         partial.write_text(json.dumps({"status": "complete", "rates": rates}) + "\n")
 
@@ -46,10 +47,10 @@ def copy_bytes_per_s() -> float:
 
 def matmul_flop_per_s(kind: str) -> float | None:
     """FLOPs per second of a square matrix multiply; None if it needs tensor cores that the GPU does not have."""
-    if kind != "fp32" and torch.cuda.get_device_capability() < ((7, 0) if kind == "fp16" else (8, 0)):
+    if torch.cuda.get_device_capability() < MIN_CAPABILITIES[kind]:
         return None
     size = min(SIZE, int((max_buffer_bytes() / 4) ** 0.5) // 128 * 128)
-    a, b = (torch.randn(size, size, device="cuda", dtype=KINDS[kind]) for _ in range(2))
+    a, b = (torch.randn(size, size, device="cuda", dtype=DTYPES[kind]) for _ in range(2))
     product = torch.empty_like(a)
     torch.set_float32_matmul_precision("high" if kind == "tf32" else "highest")
     return 2 * size**3 / fastest_seconds(lambda: torch.matmul(a, b, out=product))

@@ -12,7 +12,7 @@ from cs336_model.program.adapters.names import ADAPTERS, missing_adapter
 from cs336_model.program.variants.values import ATTENTIONS, COMPILES, OPTIMIZERS, PARALLELS, PRECISIONS, impossibility
 from cs336_model.ranges import PHASES_OF_MODE
 
-Spec = TypeVar("Spec")
+AnySpec = TypeVar("AnySpec")
 DEVICES = ("auto", "cuda", "cpu")
 MODULES = "modules"  # a value of `annotate`: ranges around every module of the model
 CHOICES = {
@@ -81,7 +81,7 @@ def read_spec(text: str) -> RunSpec:
     return spec
 
 
-def read_fields(text: str, spec_class: type[Spec]) -> Spec:
+def read_fields(text: str, spec_class: type[AnySpec]) -> AnySpec:
     """A specification of this class from a JSON object. Raises ValueError with the keys that are unknown or missing."""
     values = json.loads(text)
     if not isinstance(values, dict):

@@ -85,7 +85,7 @@ class PhaseClock:
         self.device = device
         self.window, self.progress = window, progress
         self.step = 0
-        self._bounds: list[tuple[str, Moment, Moment]] = []
+        self._phases: list[tuple[str, Moment, Moment]] = []  # name, start and end
 
     @property
     def name(self) -> str:
@@ -97,13 +97,13 @@ class PhaseClock:
         start = moment(self.device)
         with span(name):
             yield
-        self._bounds.append((name, start, moment(self.device)))
+        self._phases.append((name, start, moment(self.device)))
 
     def seconds(self) -> dict[str, list[float]]:
         """Seconds of each phase, in the order of the steps; an empty list for phases that never ran. The device must be
         idle."""
         seconds: dict[str, list[float]] = {phase: [] for phase in ranges.PHASES}
-        for name, start, end in self._bounds:
+        for name, start, end in self._phases:
             seconds[name].append(seconds_between(start, end))
         return seconds
 
@@ -113,7 +113,8 @@ def run_steps(subject: Subject, count: int, clock: PhaseClock) -> list[float]:
     device must be idle before. Raises Failed if a run of a student's code raises an exception."""
     seconds, student = [], student_implementations(subject.spec.dimensions)
     with span(clock.window), calling(student, lambda: f"during {clock.progress.during}"):
-        for clock.step in range(count):
+        for step in range(count):
+            clock.step = step
             seconds.append(timed_step(subject, clock))
     return seconds
 
@@ -127,9 +128,9 @@ def timed_step(subject: Subject, clock: PhaseClock) -> float:
         with span(ranges.SYNCHRONIZE):
             synchronize(subject.device)
     seconds = default_timer() - start_s
-    if subject.after_first_step is not None:
-        callback, subject.after_first_step = subject.after_first_step, None
-        callback(subject, output)
+    if (after_first_step := subject.after_first_step) is not None:
+        subject.after_first_step = None
+        after_first_step(subject, output)
     return seconds
 
 

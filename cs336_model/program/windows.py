@@ -21,20 +21,20 @@ WRITING_PROFILERS = ("torch", MEMORY, ENERGY)
 CUDA_PROFILERS = (NSYS, NCU)  # programs that can record between cudaProfilerStart and cudaProfilerStop
 
 
-def no_recording() -> None:
-    """Does nothing, in place of a function that closes a recording."""
+def close_nothing() -> None:
+    """Does nothing, in place of a function that closes nsys's recording."""
 
 
 def open_recording(profiler: str) -> Callable[[], None]:
     """Opens the range in which nsys records (`nsys profile --capture-range=nvtx`), and returns a function that closes
-    it; does nothing for another profiler, and returns `no_recording`.
+    it; does nothing for another profiler, and returns `close_nothing`.
 
     nsys takes more than a second to start and three to end (H200), while the process waits, so call this before there
     is a lease. The capture leaves out what it records before the measured steps. Existing objects are no longer
     searched for garbage: that would take a tenth of a second during the lease.
     """
     if profiler != NSYS:
-        return no_recording
+        return close_nothing
     import nvtx
 
     gc.collect()
@@ -45,10 +45,10 @@ def open_recording(profiler: str) -> Callable[[], None]:
 
 @contextmanager
 def profiled_window(
-    profiler: str, device: torch.device, at_end: Callable[[], None], close_recording: Callable[[], None] = no_recording
+    profiler: str, device: torch.device, at_end: Callable[[], None], close_recording: Callable[[], None] = close_nothing
 ) -> Iterator[profile | None]:
-    """A with block that the profiler records; the device must be idle at both ends. Yields the recording for
-    `save_capture`; None unless the profiler is PyTorch's.
+    """A with block that the profiler records; the device must be idle at both ends. Yields PyTorch's profile for
+    `save_capture`; None for another profiler.
 
     `at_end` is called after the block, on a GPU while nsys and ncu still record: nsys takes three seconds (H200) to
     stop, in which the device would wait. Without a GPU, nsys has no call to start at: it records the entire program,
@@ -65,9 +65,9 @@ def profiled_window(
         return
     # torch.profiler.profile would import the compiler at its start, in three seconds, to check for CUDA graphs
     use_device = "cuda" if device.type == "cuda" else None
-    torch_profile = profile(use_device=use_device, use_kineto=True) if profiler == "torch" else nullcontext()
-    with _cheap_garbage_collection(profiler), torch_profile as recording:
-        yield recording
+    context = profile(use_device=use_device, use_kineto=True) if profiler == "torch" else nullcontext()
+    with _cheap_garbage_collection(profiler), context as torch_profile:
+        yield torch_profile
     at_end()
     close_recording()
 
@@ -87,7 +87,7 @@ def _cheap_garbage_collection(profiler: str) -> Iterator[None]:
         gc.unfreeze()
 
 
-def save_capture(recording: profile | None, path: Path | None, device: torch.device) -> None:
-    """Writes the recording of PyTorch's profiler as SQLite; nothing for the other profilers."""
-    if recording is not None:
-        export_capture(recording, path, device.type == "cuda", torch.__version__)
+def save_capture(torch_profile: profile | None, path: Path | None, device: torch.device) -> None:
+    """Writes PyTorch's profile as SQLite; nothing for the other profilers."""
+    if torch_profile is not None:
+        export_capture(torch_profile, path, device.type == "cuda", torch.__version__)

@@ -3,7 +3,7 @@
 import os
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 
 from cs336_model import nvidia_smi
 from cs336_model.cpu import cpu_name
+from cs336_model.program.lease import GPUS_VARIABLE
 from cs336_model.program.loaded_distributions import distribution_version
 from kernel_recorder import ncu_profile
 from kernel_recorder.nsys_profile import NSYS, TORCH, gpu_is_visible, profiler_of_this_machine
@@ -94,7 +95,7 @@ present_cpu_name = cache(cpu_name)
 
 @cache
 def gpu_names() -> tuple[str, ...]:
-    """The names of all GPUs of this host; () if a program started here sees none."""
+    """The names of the GPUs that a program started here can use, in its order."""
     return tuple(gpu["name"] for gpu in _gpus())
 
 
@@ -106,15 +107,40 @@ def driver_version() -> str | None:
 
 @cache
 def _gpus() -> list[dict[str, str]]:
-    if not gpu_is_visible() or os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+    """The uuid, name and driver_version of the GPUs that a program started here can use, in its order."""
+    visible = os.environ.get(GPUS_VARIABLE)
+    if visible == "" or not gpu_is_visible():
         return []
+    gpus = _gpus_of_host()
+    if visible is None or "MIG-" in visible:  # which GPU a MIG instance is a part of is not known here
+        return gpus
+    return _chosen_gpus(gpus, visible.split(","))
+
+
+def _gpus_of_host() -> list[dict[str, str]]:
     if (pynvml := nvidia_smi.nvml()) is None:
-        return nvidia_smi.gpus("name", "driver_version")
+        return nvidia_smi.gpus("uuid", "name", "driver_version")
     driver = nvidia_smi.as_text(pynvml.nvmlSystemGetDriverVersion())
-    handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
     return [
-        {"name": nvidia_smi.as_text(pynvml.nvmlDeviceGetName(handle)), "driver_version": driver} for handle in handles
+        {
+            "uuid": nvidia_smi.as_text(pynvml.nvmlDeviceGetUUID(handle)),
+            "name": nvidia_smi.as_text(pynvml.nvmlDeviceGetName(handle)),
+            "driver_version": driver,
+        }
+        for handle in map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
     ]
+
+
+def _chosen_gpus(gpus: list[dict[str, str]], entries: Iterable[str]) -> list[dict[str, str]]:
+    """The GPUs that CUDA shows for the entries of CUDA_VISIBLE_DEVICES: numbers, as in nvidia-smi, and UUIDs or their
+    beginnings. The first entry that names no GPU, or several, ends the list."""
+    chosen = []
+    for entry in map(str.strip, entries):
+        fitting = [gpu for number, gpu in enumerate(gpus) if entry == str(number) or gpu["uuid"].startswith(entry)]
+        if entry == "" or len(fitting) != 1:
+            break
+        chosen += fitting
+    return chosen
 
 
 def nsys_version() -> str | None:

@@ -34,7 +34,7 @@ def _notes(gpu: nvidia_smi.GpuState, run_bytes: int | None, others_may_end: bool
         sentences.append(f"the GPU was in use by {users} before the run ({_gib(gpu.used_bytes)} of its memory taken)")
     if slowdowns := [reason for reason in gpu.throttle_reasons or () if reason in SLOWDOWNS]:
         sentences.append(f"the GPU was throttled before the run: {', '.join(slowdowns)}")
-    if run_bytes is not None and run_bytes > gpu.free_bytes:
+    if run_bytes is not None and gpu.free_bytes is not None and run_bytes > gpu.free_bytes:
         sentences.append(f"about {_gib(run_bytes)} of GPU memory needed (estimated), {_gib(gpu.free_bytes)} free")
     return sentences
 

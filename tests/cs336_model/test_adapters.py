@@ -12,7 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from cs336_model.program.adapters.attention import checks_of_attention, checks_of_shape
 from cs336_model.program.adapters.names import ADAPTERS, NEEDED, adapters_of_run, missing_adapter, needed_adapters
-from cs336_model.program.operator.row import row
+from cs336_model.program.operator.row import row_result
 from cs336_model.program.operator.spec import read_row
 from cs336_model.program.process import Progress
 from cs336_model.program.spec import read_spec
@@ -127,7 +127,7 @@ ROW = {
 
 def measured_row(function: str, tmp_path, **changes) -> dict:
     spec = read_row(json.dumps(ROW | {"adapters": adapters(function)} | changes))
-    return row(spec, Progress(), tmp_path / "row.json", 600.0)
+    return row_result(spec, Progress(), tmp_path / "row.json", 600.0)
 
 
 def test_a_right_attention_alone_is_timed_at_every_length(tmp_path):

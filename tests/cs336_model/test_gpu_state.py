@@ -63,6 +63,24 @@ def test_nvidia_smi_answers_where_there_is_no_nvml(monkeypatch):
     )
 
 
+@pytest.mark.parametrize(
+    ("answer", "count"), [("", 0), ("101\n202\n", 2), ("[Not Supported]\n", None), ("101\n[N/A]\n", None), (None, None)]
+)
+def test_processes_that_nvidia_smi_does_not_tell_are_unknown_and_not_none(monkeypatch, answer, count):
+    monkeypatch.setattr(nvidia_smi, "output", lambda *arguments: answer)
+    assert nvidia_smi.compute_process_count(UUID) == count
+
+
+def test_nvidia_smi_that_fails_for_the_processes_alone_leaves_their_number_unknown(monkeypatch, tmp_path):
+    fields = f"0, {UUID}, 580.95.05, 1980, 3201, 41, 0x0000000000000000, 571, 200000"
+    (tmp_path / "nvidia-smi").write_text(f'#!/bin/sh\ncase "$*" in *query-gpu*) echo "{fields}";; *) exit 9;; esac\n')
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    state = nvidia_smi.gpu_state(UUID)
+    assert (state.temperature_c, state.processes) == (41, None)
+
+
 def test_nvidia_smi_that_answers_in_another_form_or_fails_or_is_absent_tells_nothing(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert nvidia_smi.gpus("name", "uuid") == []

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from cs336_model.program import benchmark
+from cs336_model.program import device as device_module
 from cs336_model.program.process import Progress
 from cs336_model.program.spec import read_spec
 from tests.cs336_model.specs import changed
@@ -47,13 +48,13 @@ def test_a_model_is_gone_without_a_search_for_garbage_but_for_circles_of_checkpo
 
 
 @pytest.mark.parametrize(
-    ("left", "collections"), [(benchmark.MAX_REMAINING_BYTES, 0), (benchmark.MAX_REMAINING_BYTES + 1, 1)]
+    ("left", "collections"), [(device_module.MAX_REMAINING_BYTES, 0), (device_module.MAX_REMAINING_BYTES + 1, 1)]
 )
 def test_garbage_is_collected_only_where_tensors_are_left_on_the_gpu(monkeypatch, left, collections):
     did = []
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: left)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: did.append("emptied"))
     monkeypatch.setattr(gc, "collect", lambda: did.append("collected"))
-    monkeypatch.setattr(benchmark, "give_back_lease", lambda: did.append("given back"))
-    benchmark.leave_device(torch.device("cuda", 0))
+    monkeypatch.setattr(device_module, "give_back_lease", lambda: did.append("given back"))
+    device_module.leave_device(torch.device("cuda", 0))
     assert did == [*["collected"] * collections, "emptied", "given back"]

@@ -154,6 +154,12 @@ def test_a_module_that_is_loaded_by_its_path_is_noted_by_that(tmp_path):
     assert list(record["modules"]) == ["model"]
 
 
+def test_a_module_that_is_loaded_by_its_path_does_not_stand_for_one_of_its_name(tmp_path):
+    record = code(write(tmp_path, model=BY_PATH, lib__impl="b = 1", impl="b = 2"), "", "impl", "model")
+    assert [file["path"] for file in record["by_path"]] == ["lib/impl.py"]
+    assert record["modules"]["impl"] == {"root": ".", "path": "impl.py", "digest": code_digest(b"b = 2")}
+
+
 def test_a_module_on_a_path_that_the_program_added_is_noted_by_its_path(tmp_path):
     write(tmp_path, model="import sys\nsys.path.insert(0, 'lib')\nimport impl\n", lib__impl="")
     assert [file["path"] for file in code(tmp_path, "", "model")["by_path"]] == ["lib/impl.py"]

@@ -44,13 +44,13 @@ def freed(address: int, size: int = 8, at: float = 0.0) -> AllocatorEvent:
 
 
 def test_an_address_that_is_used_again_is_another_allocation():
-    allocations, live = pair_releases([made(1), made(2), freed(1), made(1), freed(2)])
-    assert allocations == [(0, 2), (1, 4), (3, None)]
+    releases, live = pair_releases([made(1), made(2), freed(1), made(1), freed(2)])
+    assert releases == {0: 2, 1: 4, 3: None}
     assert live == {1: 3}
 
 
 def test_a_release_of_what_was_allocated_before_the_recording_is_no_allocation_of_it():
-    assert pair_releases([freed(7), made(7)]) == ([(1, None)], {7: 1})
+    assert pair_releases([freed(7), made(7)]) == ({1: None}, {7: 1})
 
 
 def test_memory_that_is_given_out_twice_is_an_error():
@@ -73,9 +73,9 @@ def test_the_live_bytes_of_all_pairs_are_those_of_a_walk_over_the_events(seed):
             live[address] = size
             events.append(made(address, size))
         walked.append(sum(live.values()))
-    allocations, at_end = pair_releases(events)
+    releases, at_end = pair_releases(events)
     for number, expected in enumerate(walked):
-        alive = [made for made, freed in allocations if made <= number and (freed is None or freed > number)]
+        alive = [made for made, freed in releases.items() if made <= number and (freed is None or freed > number)]
         assert sum(events[event].size for event in alive) == expected
     assert set(at_end) == set(live)
 
@@ -118,8 +118,8 @@ TRACE = [  # of a GPU: a model's weight, a segment for the first product, and a 
 def test_of_an_allocators_trace_the_allocations_and_completed_releases_count_at_their_requested_size():
     events = events_of_trace(TRACE)
     assert [(event.allocates, event.size) for event in events] == [(True, 1000), (True, 500), (False, 500), (True, 700)]
-    allocations, _ = pair_releases(events)
-    assert allocations == [(0, None), (1, 2), (3, None)]
+    releases, _ = pair_releases(events)
+    assert releases == {0: None, 1: 2, 3: None}
 
 
 def test_a_request_that_was_not_met_is_told_with_what_came_before_it_and_the_range_that_it_ended():
@@ -330,7 +330,7 @@ def test_memory_that_is_given_out_again_was_released_before_by_a_thread_that_is_
         (True, 32),
         (False, 32),
     ]
-    assert pair_releases([event for _, event in complete]) == ([(0, 1), (2, 3)], {})
+    assert pair_releases([event for _, event in complete]) == ({0: 1, 2: 3}, {})
 
 
 @pytest.fixture(scope="module")

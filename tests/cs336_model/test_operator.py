@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from cs336_model.arithmetic.flops import ModelShape, matmul_flops
 from cs336_model.program.operator import row as row_module
 from cs336_model.program.operator.bench import call_seconds
-from cs336_model.program.operator.row import largest_memory, row
+from cs336_model.program.operator.row import largest_memory, row_result
 from cs336_model.program.operator.spec import read_row
 from cs336_model.program.process import Progress
 from cs336_model.program.variants.attention import forced_backend, fused_attention
@@ -33,7 +33,7 @@ def changed(**dimensions) -> str:
 
 
 def measured(text: str) -> dict:
-    return row(read_row(text), Progress())
+    return row_result(read_row(text), Progress())
 
 
 def test_a_row_has_a_cell_per_context_length_with_a_time_of_every_pass():

@@ -69,7 +69,7 @@ def test_shortly_before_the_limit_a_run_writes_during_what_it_will_be_stopped(ru
         write_result(result, path)
 
     write_result = benchmark.write_result
-    monkeypatch.setattr(process, "_last_moments", None)
+    monkeypatch.setattr(process, "_limit_schedule", None)
     monkeypatch.setattr(process, "process_age_seconds", lambda: 0.0)
     # of this process: reading the stacks of threads that run may crash Python
     monkeypatch.setattr(process.faulthandler, "dump_traceback_later", lambda seconds: None)

@@ -336,6 +336,15 @@ def test_peaks_name_their_source():
     assert text.startswith("Peaks of NVIDIA H200: 67 TFLOP/s in fp32, 4.8 TB/s (NVIDIA H200")
 
 
+@pytest.mark.parametrize(
+    ("gpu", "tflop_per_s"),
+    [("Tesla V100-SXM2-16GB", 125), ("Tesla V100-PCIE-32GB", 112), ("Tesla T4", 65), ("NVIDIA H200", 989.4)],
+)
+def test_tensor_cores_for_fp16_alone_have_a_peak_in_fp16(gpu, tflop_per_s):
+    assert peaks_of(gpu).flop_per_s("fp16") == tflop_per_s * 1e12
+    assert (peaks_of(gpu).flop_per_s("bf16") is None) == (tflop_per_s < 200)
+
+
 def test_the_same_thing_has_the_same_look_whatever_it_is_drawn_with():
     alone, among = series_styles(["bf16"]), series_styles(["another", "fp32", "bf16"])
     assert [styles[0] for styles in alone] == [styles[2] for styles in among]

@@ -97,23 +97,57 @@ def test_versions_are_not_compared_where_another_python_plans_than_measures(host
     assert versions.host_record() == {"planners_python": False, "gpus": []}
 
 
-def test_the_gpus_and_the_driver_are_those_that_nvml_names(monkeypatch):
-    gpus = ["NVIDIA H200", b"NVIDIA H100"]
+@pytest.fixture
+def two_gpus(monkeypatch):
+    """A function that sets CUDA_VISIBLE_DEVICES, or leaves it unset, on a host with an H200 and an H100."""
+    names, uuids = ["NVIDIA H200", b"NVIDIA H100"], ["GPU-6b83", b"GPU-6c77"]
     pynvml = SimpleNamespace(
         nvmlSystemGetDriverVersion=lambda: b"580.82",
-        nvmlDeviceGetCount=lambda: len(gpus),
+        nvmlDeviceGetCount=lambda: len(names),
         nvmlDeviceGetHandleByIndex=lambda index: index,
-        nvmlDeviceGetName=lambda index: gpus[index],
+        nvmlDeviceGetName=lambda index: names[index],
+        nvmlDeviceGetUUID=lambda index: uuids[index],
     )
     monkeypatch.setattr(versions.nvidia_smi, "nvml", lambda: pynvml)
     monkeypatch.setattr(versions, "gpu_is_visible", lambda: True)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def show(visible):
+        if visible is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        forget()
+
+    yield show
     forget()
-    assert (versions.gpu_names(), versions.driver_version()) == (("NVIDIA H200", "NVIDIA H100"), "580.82")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    forget()
-    assert (versions.gpu_names(), versions.driver_version()) == ((), None)
-    forget()
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpus"),
+    [
+        (None, ("H200", "H100")),
+        ("", ()),
+        ("-1", ()),
+        ("0", ("H200",)),
+        ("1, 0", ("H100", "H200")),
+        ("GPU-6c77", ("H100",)),
+        ("GPU-6c,0", ("H100", "H200")),
+        ("GPU-6", ()),  # which of the two
+        ("1,-1,0", ("H100",)),
+        ("1,2,0", ("H100",)),
+        ("NoDevFiles", ()),
+        ("MIG-5c", ("H200", "H100")),
+    ],
+)
+def test_the_gpus_are_those_that_cuda_shows_in_its_order(two_gpus, visible, gpus):
+    two_gpus(visible)
+    assert versions.gpu_names() == tuple(f"NVIDIA {name}" for name in gpus)
+    assert versions.driver_version() == ("580.82" if gpus else None)
+
+
+def test_what_the_processor_measured_stays_where_the_gpus_are_hidden(two_gpus):
+    two_gpus("-1,0")
+    assert versions.host_record()["gpus"] == []
+    assert versions.changed_device({"device": "auto"}, ON_CPU, GIVEN) is None
 
 
 def forget():

@@ -133,7 +133,7 @@ def test_the_gpu_that_is_asked_about_is_the_one_that_is_leased(nvidia_smi):
     assert notes_before(PROGRAM, ["GPU-another"]) == []
 
 
-@pytest.mark.parametrize("answer", ["No devices were found", "[N/A], [N/A], [N/A]", ""])
+@pytest.mark.parametrize("answer", ["No devices were found", "[N/A], [N/A], [N/A]", "571, [N/A], 0x0", ""])
 def test_an_nvidia_smi_without_an_answer_is_no_note(nvidia_smi, answer):
     nvidia_smi(answer)
     assert notes_before(PROGRAM, ["0"]) == []

@@ -70,7 +70,7 @@ def _gpu() -> Gpu | None:
     if not rows:
         return None
     name, driver, total, free = rows[0].values()
-    cuda = re.search(r"CUDA Version:\s*([\d.]+)", nvidia_smi.output())
+    cuda = re.search(r"CUDA Version:\s*([\d.]+)", nvidia_smi.output() or "")
     return Gpu(name, driver, cuda and cuda[1], nvidia_smi.mib_to_bytes(total), nvidia_smi.mib_to_bytes(free))
 
 

@@ -101,17 +101,18 @@ def checks_of_shape(
     attention: str, apply: Apply, precision: str, shape: tuple[int, int, int], causal: bool, device: torch.device
 ) -> Iterator[Check]:
     """Checks of the output and of each gradient for random inputs of a shape (batch, length, width). Raises Failed."""
-    case, dtype = case_in_words(shape, causal), dtype_of(precision)
-    generator = torch.Generator(device=device).manual_seed(shape[1])
+    case, dtype, (_, length, width) = case_in_words(shape, causal), dtype_of(precision), shape
+    generator = torch.Generator(device=device).manual_seed(length)
     *inputs, upstream = (torch.randn(shape, generator=generator, device=device, dtype=dtype) for _ in range(4))
     with calling(attention, f"with {case}, {precision}"):
         computed = outputs_and_gradients(apply, inputs, upstream, causal)
         synchronize(device)
-    references, magnitudes = reference([tensor.double() for tensor in (*inputs, upstream)], causal)
-    rows = zip(QUANTITIES, TOLERANCES, computed, references, magnitudes, strict=True)
-    for quantity, roundoffs, result, expected, magnitude in rows:
+    references, magnitudes = reference(*(tensor.double() for tensor in (*inputs, upstream)), causal=causal)
+    quantities = zip(QUANTITIES, TOLERANCES, computed, references, magnitudes, strict=True)
+    for quantity, roundoffs, result, expected, magnitude in quantities:
         error = largest_error(attention, quantity, result, expected, magnitude)
-        tolerance, tf32_tolerance = (tolerance_of(roundoffs, each, shape[2]) for each in (precision, TF32))
+        tolerance = tolerance_of(roundoffs, precision, width)
+        tf32_tolerance = tolerance_of(roundoffs, TF32, width)
         yield make_check(attention, case, precision, quantity, error, tolerance, tf32_tolerance)
 
 
@@ -128,11 +129,11 @@ def outputs_and_gradients(apply: Apply, inputs: list[Tensor], upstream: Tensor, 
     return [output.detach(), *(leaf.grad for leaf in leaves)]
 
 
-def reference(tensors: list[Tensor], causal: bool) -> tuple[list[Tensor], list[Tensor]]:
-    """(values, magnitudes) of the output and of the gradients of queries, keys and values, from `tensors` in
-    fp64: these three and the gradient of the output. Each value is a sum; its magnitude is the root of the sum of its
-    terms' squares."""
-    queries, keys, values, upstream = tensors
+def reference(
+    queries: Tensor, keys: Tensor, values: Tensor, upstream: Tensor, *, causal: bool
+) -> tuple[list[Tensor], list[Tensor]]:
+    """(results, magnitudes) of the output and of the gradients of queries, keys and values, all in fp64; `upstream` is
+    the gradient of the output. Each result is a sum; its magnitude is the root of the sum of its terms' squares."""
     scale = queries.shape[-1] ** -0.5
     scores = queries @ keys.mT * scale
     if causal:

@@ -23,10 +23,14 @@ def make_check(
 ) -> Check:  # fmt: skip
     """The check with its verdict. In fp32, an error up to `tf32_tolerance` is that of products in TF32, which Triton's
     tl.dot uses by default."""
-    is_as_tf32 = precision == FP32 and error <= tf32_tolerance
-    verdict = RIGHT if error <= tolerance else AS_TF32 if is_as_tf32 else WRONG
-    known_error = error if math.isfinite(error) else None
-    return Check(implementation, case, precision, quantity, known_error, tolerance, verdict)
+    if error <= tolerance:
+        verdict = RIGHT
+    elif precision == FP32 and error <= tf32_tolerance:
+        verdict = AS_TF32
+    else:
+        verdict = WRONG
+    finite_error = error if math.isfinite(error) else None
+    return Check(implementation, case, precision, quantity, finite_error, tolerance, verdict)
 
 
 def require_right(checks: Sequence[Check]) -> list[dict[str, Any]]:
@@ -48,10 +52,10 @@ def _error_in_tolerances(check: Check) -> float:
 
 
 def _in_words(check: Check) -> str:
-    place = f"({check.case}, {check.precision})"
+    case = f"({check.case}, {check.precision})"
     if check.error is None:
-        return f"{check.quantity} is not finite {place}"
-    return f"{check.quantity} by {check.error:.2g}, at most {check.tolerance:.2g} {place}"
+        return f"{check.quantity} is not finite {case}"
+    return f"{check.quantity} by {check.error:.2g}, at most {check.tolerance:.2g} {case}"
 
 
 @contextmanager
@@ -71,5 +75,5 @@ def calling(implementation: str, when: Callable[[], str] | str = "") -> Iterator
         if not implementation:
             raise
         traceback.print_exc()
-        place = when if isinstance(when, str) else when()
-        raise Failed(implementation, f"raised {one_line_error(error)}{place and f' {place}'}") from error
+        which_call = when if isinstance(when, str) else when()
+        raise Failed(implementation, f"raised {one_line_error(error)} {which_call}".rstrip()) from error

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -65,18 +65,18 @@ def checks_of_reduction(spec: RunSpec, device: torch.device) -> list[dict[str, A
     model = reduction.wrap(build_variant(small, device))
     with calling(parallel):
         optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
-    part = whole_batch(small, device).split(sequences_per_gpu(spec.dimensions))[this_rank().number]
+    rank_part = whole_batch(small, device).split(sequences_per_gpu(spec.dimensions))[this_rank().number]
     losses, gradients = [], {}
     for step in range(STEPS):
         optimizer.zero_grad(set_to_none=True)
         with calling(parallel, f"in step {step}"):
-            loss = loss_of_part(small, model, part, device)
+            loss = loss_of_part(small, model, rank_part, device)
             loss.backward()
         reduction.finish(optimizer)
         losses.append(loss.detach())
         if step == 0 and parallel == OWN_DDP:
-            own_gradients = [parameter.grad for parameter in model.parameters()]
-            gradients = copies_by_name(expected.gradients, own_gradients, parallel)
+            first_gradients = [parameter.grad for parameter in model.parameters()]
+            gradients = copies_by_name(expected.gradients, first_gradients, parallel)
         optimizer.step()
     if parallel == OWN_DDP:
         parameters = copies_by_name(expected.parameters, list(model.parameters()), parallel)
@@ -142,7 +142,7 @@ def gathered_parameters(model: nn.Module, spec: RunSpec, expected: Mapping[str, 
     """The entire parameters of a student's FSDP by the names of the plain model; a returned name may have a prefix.
     Raises Failed unless exactly one fits each name, and has its shape."""
     parallel = spec.dimensions["parallel"]
-    *_, adapter = NEEDED["parallel"][parallel]
+    *_, adapter = NEEDED["parallel"][parallel]  # fsdp_gather_full_params
     with calling(parallel):
         parameters, values = find_object(spec.adapters[adapter])(model), []
         for name in expected:
@@ -179,35 +179,41 @@ def training_checks(
 ) -> list[Check]:
     """One check each of losses, gradients (if there are any) and parameters, with the largest error of any rank. An
     error of parameters is relative to their change, beyond what their rounding explains."""
-    precision, initial = spec.dimensions["precision"], dict(build_variant(spec, device).named_parameters())
-    rounding = STEPS * UNIT_ROUNDOFF[FP32]
-    losses = [
-        ("loss", relative_error(loss, reference, reference))
+    loss_errors = [
+        QuantityError("loss", relative_error(loss, reference, reference))
         for loss, reference in zip(result.losses, expected.losses, strict=True)
     ]
-    gradients = [
-        (f"gradient of {name}", relative_error(value, reference, reference))
+    gradient_errors = [
+        QuantityError(f"gradient of {name}", relative_error(value, reference, reference))
         for name, value in result.gradients.items()
         if (reference := expected.gradients[name]) is not None
     ]
-    parameters = []
+    parameter_errors, initial = [], dict(build_variant(spec, device).named_parameters())
     for name, value in result.parameters.items():
-        if (reference := expected.parameters[name]) is not None:
-            change = reference - initial[name].detach()
-            error = relative_error(value, reference, change, rounding * float(reference.norm()))
-            parameters.append((f"parameter of {name}", error))
-    case, tolerance, checks = f"{this_rank().count} processes, {STEPS} steps", TOLERANCES[precision], []
-    for errors in filter(None, (losses, gradients, parameters)):
-        error, index = worst_on_any_rank([error for _, error in errors], device)
-        checks.append(make_check(implementation, case, precision, errors[index][0], error, tolerance))
+        reference = expected.parameters[name]
+        rounding = STEPS * UNIT_ROUNDOFF[FP32] * float(reference.norm())
+        error = relative_error(value, reference, reference - initial[name].detach(), rounding)
+        parameter_errors.append(QuantityError(f"parameter of {name}", error))
+    case, precision, checks = f"{this_rank().count} processes, {STEPS} steps", spec.dimensions["precision"], []
+    for errors in filter(None, (loss_errors, gradient_errors, parameter_errors)):
+        quantity, error = largest_on_any_rank(errors, device)
+        checks.append(make_check(implementation, case, precision, quantity, error, TOLERANCES[precision]))
     return checks
 
 
-def worst_on_any_rank(errors: list[float], device: torch.device) -> tuple[float, int]:
-    """(the largest of these errors on any rank, its index); NaN counts as infinity."""
-    errors_of_ranks = gather_numbers([math.inf if math.isnan(error) else error for error in errors], device)
-    index = int(errors_of_ranks.argmax())
-    return float(errors_of_ranks.flatten()[index]), index % len(errors)
+class QuantityError(NamedTuple):
+    """The relative error of a quantity, such as "gradient of head.weight"."""
+
+    quantity: str
+    error: float
+
+
+def largest_on_any_rank(errors: list[QuantityError], device: torch.device) -> QuantityError:
+    """The largest of these errors on any rank; NaN counts as infinity."""
+    numbers = [math.inf if math.isnan(error) else error for _, error in errors]
+    errors_of_ranks = gather_numbers(numbers, device)
+    rank, index = divmod(int(errors_of_ranks.argmax()), len(errors))
+    return QuantityError(errors[index].quantity, float(errors_of_ranks[rank, index]))
 
 
 def relative_error(value: Tensor, reference: Tensor, change: Tensor, rounding: float = 0.0) -> float:

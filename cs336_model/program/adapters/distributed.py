@@ -24,20 +24,20 @@ class AdaptedReduction(NoReduction):
 
     def __init__(self, parallel: str, adapters: Mapping[str, str], precision: str) -> None:
         self.parallel = parallel
-        make, end, *_ = NEEDED["parallel"][parallel]
+        wrap_name, finish_name, *_ = NEEDED["parallel"][parallel]
         with calling(parallel):
-            self._make, self._end = find_object(adapters[make]), find_object(adapters[end])
+            self._wrap, self._finish = find_object(adapters[wrap_name]), find_object(adapters[finish_name])
         self._arguments = (BY_AUTOCAST.get(precision),) if parallel == OWN_FSDP else ()
 
     def wrap(self, model: nn.Module) -> nn.Module:
         """The student's model. FSDP gathers parameters in the type of autocast, if there is one."""
         with calling(self.parallel):
-            self.model = self._make(model, *self._arguments)
+            self.model = self._wrap(model, *self._arguments)
         return self.model
 
     def finish(self, optimizer: Any = None) -> None:
         with calling(self.parallel):
-            self._end(self.model, optimizer)
+            self._finish(self.model, optimizer)
 
 
 def adapted_optimizer(

@@ -29,26 +29,26 @@ class Draft:
     def __init__(
         self, spec: RunSpec | RowSpec, path: Path, record: Callable[[], Result], limit_s: float | None
     ) -> None:
-        self.name = student_implementations(spec.dimensions)
+        self.student = student_implementations(spec.dimensions)  # "" without a student's code
         self._modules = list(dict.fromkeys(target.partition(":")[0] for target in spec.adapters.values()))
         self._path, self._record, self._limit_s = path, record, limit_s
 
     def write(self, what: str, status: str = UNFINISHED) -> None:
         """Writes the draft, with what the code is doing, or what it raised."""
-        if self.name:
-            reason = f"{self.name}: {publishable(what)}"
+        if self.student:
+            reason = f"{self.student}: {publishable(what)}"
             write_result(self._record() | {"status": status, "reason": reason}, self._path)
 
     @contextmanager
     def checking(self, progress: Progress) -> Iterator[None]:
         """A with block for the checks: the process ends if they last longer than a quarter of its time limit. The code
         is imported first, so that the draft says what was loaded. Raises Failed if importing it does not work."""
-        if not self.name:
+        if not self.student:
             yield
             return
         with progress.stage("checks"):
             for module in self._modules:
-                with calling(self.name):
+                with calling(self.student):
                     import_module(module)
             self.write(WHILE_CHECKED)
             with exit_after(self._limit_s and self._limit_s * SHARE_OF_CHECKS):
@@ -67,8 +67,8 @@ def open_draft(
     try:
         yield draft
     except BaseException as error:
-        if draft.name and CUDA_ERROR in str(error):
+        if draft.student and CUDA_ERROR in str(error):
             draft.write(f"raised {one_line_error(error)}", FAILED)
-        elif draft.name:
+        elif draft.student:
             path.unlink(missing_ok=True)
         raise

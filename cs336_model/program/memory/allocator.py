@@ -17,39 +17,6 @@ from cs336_model.program.memory.operations import published_path
 from cs336_model.program.out_of_memory import OutOfMemoryError
 from range_marks.marker import Emitter
 
-FRAME_KEYS = ("name", "line")
-ENTRY_KEYS = ("action", "addr", "size", "stream", "time_us", "device_free", "pool_id", "segment_pool_id", "version")
-SEGMENT_KEYS = (
-    "device", "address", "total_size", "allocated_size", "active_size", "requested_size", "stream", "segment_type",
-    "segment_pool_id", "is_expandable",
-)  # fmt: skip
-BLOCK_KEYS = ("address", "size", "requested_size", "state")
-
-
-def publishable_snapshot(snapshot: dict[str, Any]) -> dict[str, Any]:
-    """A copy with only the keys that pytorch.org/memory_viz draws, and without folders of this machine."""
-    return {
-        "segments": [
-            _selected(SEGMENT_KEYS, segment)
-            | {"blocks": [_with_frames(BLOCK_KEYS, block) for block in segment["blocks"]]}
-            for segment in snapshot["segments"]
-        ],
-        "device_traces": [[_with_frames(ENTRY_KEYS, entry) for entry in trace] for trace in snapshot["device_traces"]],
-    }
-
-
-def _with_frames(keys: tuple[str, ...], entry: dict[str, Any]) -> dict[str, Any]:
-    frames = [
-        _selected(FRAME_KEYS, frame) | {"filename": published_path(frame["filename"])}
-        for frame in entry.get("frames", ())
-    ]
-    return _selected(keys, entry) | {"frames": frames}
-
-
-def _selected(keys: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:
-    return {key: values[key] for key in keys if key in values}
-
-
 ALLOCATES_BY_ACTION = {"alloc": True, "free_completed": False}  # of the entries that are events
 NOT_RECORDED = [
     "memory of NCCL and of the CUDA context, which the allocator does not see; the driver's number includes it"
@@ -62,8 +29,8 @@ class AllocatorRecorder:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._ranges: list[RecordedRange] = []
-        self._open: list[int] = []  # numbers of the open ranges of all threads
-        self._opened_here = _OpenRanges()  # by the calling thread
+        self._open_numbers: list[int] = []  # of the open ranges of all threads
+        self._open_in_thread = _OpenRanges()
         self._operations: list[RecordedOperation] = []
         self.emitter = Emitter(self._push, self._pop)
         torch.cuda.init()
@@ -74,37 +41,39 @@ class AllocatorRecorder:
     @contextmanager
     def operation(self, name: str, line: str | None) -> Iterator[None]:
         """A with block whose allocations belong to an operation that this line calls."""
-        first = self._position()
+        first_event = self._next_event()
         try:
             yield
         finally:
-            if (after := self._position()) > first:
-                self._operations.append(RecordedOperation(first, after, name, line))
+            event_after = self._next_event()
+            if event_after > first_event:
+                self._operations.append(RecordedOperation(first_event, event_after, name, line))
 
     def _push(self, name: str) -> None:
-        self._opened_here.numbers.append(len(self._ranges))
-        self._open.append(len(self._ranges))
-        enclosing = self._open[-2] if len(self._open) > 1 else None
-        self._ranges.append(RecordedRange(name, enclosing, self._position()))
+        number = len(self._ranges)
+        enclosing = self._open_numbers[-1] if self._open_numbers else None
+        self._open_numbers.append(number)
+        self._open_in_thread.numbers.append(number)
+        self._ranges.append(RecordedRange(name, enclosing, self._next_event()))
 
     def _pop(self) -> None:
-        number = self._opened_here.numbers.pop()
-        self._open.remove(number)
-        self._ranges[number].closed = self._position()
+        number = self._open_in_thread.numbers.pop()
+        self._open_numbers.remove(number)
+        self._ranges[number].event_after = self._next_event()
         # a range is also closed while an exception leaves it
         self._ranges[number].failed = isinstance(sys.exc_info()[1], OutOfMemoryError)
 
     def finish(self, held: dict[str, list[int]]) -> AllocatorRecording:
         """Everything since the beginning; `held` has the addresses of storages by category."""
         stats = torch.cuda.memory_stats(self._device)
-        free, total = torch.cuda.mem_get_info(self._device)
+        free_bytes, total_bytes = torch.cuda.mem_get_info(self._device)
         self._snapshot = torch.cuda.memory._snapshot(self._device)
         torch.cuda.memory._record_memory_history(None)
         trace = self._snapshot["device_traces"][self._device.index]
         peaks = {f"{name}_peak": stats[f"{name}_bytes.all.peak"] for name in ("requested", "allocated", "reserved")}
         events = with_operations(events_of_trace(trace), self._operations)
         return AllocatorRecording(
-            events, self._ranges, held, peaks | {"driver_used": total - free}, NOT_RECORDED,
+            events, self._ranges, held, peaks | {"driver_used": total_bytes - free_bytes}, NOT_RECORDED,
             last_failed_allocation(trace, self._ranges),
         )  # fmt: skip
 
@@ -115,8 +84,8 @@ class AllocatorRecorder:
         """The snapshot for pytorch.org/memory_viz, as it may be published."""
         return publishable_snapshot(self._snapshot)
 
-    def _position(self) -> int:
-        """The index of the next event in this recording."""
+    def _next_event(self) -> int:
+        """The number of the next event in this recording."""
         return self._event_count() - self._earlier_events
 
     def _event_count(self) -> int:
@@ -170,3 +139,37 @@ def last_failed_allocation(entries: list[dict[str, Any]], ranges: list[RecordedR
     failed_ranges = [number for number, span in enumerate(ranges) if span.failed]
     request, failed_range = entries[index], failed_ranges[-1] if failed_ranges else None
     return FailedAllocation(earlier_events, request["size"], request.get("device_free"), failed_range)
+
+
+# what pytorch.org/memory_viz draws
+FRAME_KEYS = ("name", "line")
+ENTRY_KEYS = ("action", "addr", "size", "stream", "time_us", "device_free", "pool_id", "segment_pool_id", "version")
+SEGMENT_KEYS = (
+    "device", "address", "total_size", "allocated_size", "active_size", "requested_size", "stream", "segment_type",
+    "segment_pool_id", "is_expandable",
+)  # fmt: skip
+BLOCK_KEYS = ("address", "size", "requested_size", "state")
+
+
+def publishable_snapshot(snapshot: dict[str, Any]) -> dict[str, Any]:
+    """A copy with only the keys that pytorch.org/memory_viz draws, and without folders of this machine."""
+    return {
+        "segments": [
+            _selected(SEGMENT_KEYS, segment)
+            | {"blocks": [_with_frames(BLOCK_KEYS, block) for block in segment["blocks"]]}
+            for segment in snapshot["segments"]
+        ],
+        "device_traces": [[_with_frames(ENTRY_KEYS, entry) for entry in trace] for trace in snapshot["device_traces"]],
+    }
+
+
+def _with_frames(keys: tuple[str, ...], entry: dict[str, Any]) -> dict[str, Any]:
+    frames = [
+        _selected(FRAME_KEYS, frame) | {"filename": published_path(frame["filename"])}
+        for frame in entry.get("frames", ())
+    ]
+    return _selected(keys, entry) | {"frames": frames}
+
+
+def _selected(keys: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:
+    return {key: values[key] for key in keys if key in values}

@@ -43,8 +43,8 @@ class CpuRecorder:
     def finish(self, held: dict[str, list[int]]) -> AllocatorRecording:
         """Everything since the beginning; `held` has the addresses of storages by category."""
         self.stop()
-        events, ranges, peak = history_of_tree(self._profile.kineto_results.experimental_event_tree())
-        counters = dict.fromkeys(("allocated_peak", "reserved_peak", "driver_used")) | {"requested_peak": peak}
+        events, ranges, peak_bytes = history_of_tree(self._profile.kineto_results.experimental_event_tree())
+        counters = dict.fromkeys(("allocated_peak", "reserved_peak", "driver_used")) | {"requested_peak": peak_bytes}
         return AllocatorRecording(events, ranges, held, counters, NOT_RECORDED)
 
     def stop(self) -> None:
@@ -58,28 +58,30 @@ class CpuRecorder:
 def history_of_tree(roots: list[Any]) -> tuple[list[AllocatorEvent], list[RecordedRange], int]:
     """Events and ranges of the profiler's tree, and the peak of its allocator, minus the bytes that it counted before
     the first event: an earlier profile of this process leaves some."""
-    events, ranges = [], []
-    totals = []  # for each event its time, the bytes of all live tensors after it, and its size
+    events, range_nodes = [], []
+    totals = []  # for each event its time, the bytes of all live tensors after it, and the bytes that it added
     stack = [(node, (None, None)) for node in sorted(roots, key=_start_ns, reverse=True)]
     while stack:
         node, operation = stack.pop()
         kind, fields = node.typed
         if kind == ALLOCATION and fields.device.type == "cpu":
-            size, time_us = fields.alloc_size, node.start_time_ns / 1e3
-            event = AllocatorEvent(size > 0, fields.ptr, abs(size), time_us, *operation)
+            added_bytes, time_us = fields.alloc_size, node.start_time_ns / 1e3  # a release adds a negative number
+            event = AllocatorEvent(added_bytes > 0, fields.ptr, abs(added_bytes), time_us, *operation)
             events.append((node.start_time_ns, event))
-            totals.append((node.start_time_ns, fields.total_allocated, size))
+            totals.append((node.start_time_ns, fields.total_allocated, added_bytes))
         elif node.name.startswith(OPERATION):
             name, _, line = node.name.removeprefix(OPERATION).partition(" ")
             operation = name, line or None
         elif node.name.startswith(RANGE):
-            ranges.append(node)
+            range_nodes.append(node)
         stack += [(child, operation) for child in sorted(node.children, key=_start_ns, reverse=True)]
     events = with_unseen_releases(sorted(events, key=itemgetter(0)))
-    times = [time_ns for time_ns, _ in events]
-    _, after_first, first_size = min(totals, default=(0, 0, 0))
-    peak = max((total for _, total, _ in totals), default=0) - (after_first - first_size)
-    return [event for _, event in events], _nested_ranges(sorted(ranges, key=_start_ns), times), peak
+    event_times_ns = [time_ns for time_ns, _ in events]
+    _, bytes_after_first, first_added_bytes = min(totals, default=(0, 0, 0))
+    bytes_before_first = bytes_after_first - first_added_bytes
+    peak_bytes = max((total for _, total, _ in totals), default=0) - bytes_before_first
+    ranges = _nested_ranges(sorted(range_nodes, key=_start_ns), event_times_ns)
+    return [event for _, event in events], ranges, peak_bytes
 
 
 def _nested_ranges(nodes: list[Any], event_times_ns: list[int]) -> list[RecordedRange]:

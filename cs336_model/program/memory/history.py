@@ -31,8 +31,8 @@ class RecordedRange:
 
     name: str
     enclosing: int | None  # number of the range around it; None outside of all
-    opened: int  # its first event
-    closed: int | None = None  # the first event after it
+    first_event: int
+    event_after: int | None = None  # the first event after it; None while it is open
     failed: bool = False  # whether it ended because memory ran out
 
 
@@ -60,31 +60,32 @@ class AllocatorRecording:
 
     def as_record(self) -> dict[str, Any]:
         """The history as written: allocations instead of addresses, columns instead of rows."""
-        allocations, live = pair_releases(self.events)
-        category = {
-            live[address]: name
-            for name, addresses in self.held_addresses.items()
+        release_of_allocation, live = pair_releases(self.events)
+        category_of_allocation = {
+            live[address]: category
+            for category, addresses in self.held_addresses.items()
             for address in addresses
             if address in live
         }
-        range_numbers = innermost_ranges(self.ranges, len(self.events))
+        range_of_event = innermost_ranges(self.ranges, len(self.events))
+        allocations = [self.events[number] for number in release_of_allocation]
         return {
             "format": FORMAT,
             "time_us": [round(event.time_us - self.events[0].time_us, 3) for event in self.events],
             "allocations": {
-                "bytes": [self.events[allocation].size for allocation, _ in allocations],
-                "made": [allocation for allocation, _ in allocations],
-                "freed": [release for _, release in allocations],
-                "range": [range_numbers[allocation] for allocation, _ in allocations],
-                "operator": [self.events[allocation].operator for allocation, _ in allocations],
-                "line": [self.events[allocation].line for allocation, _ in allocations],
-                "held": [category.get(allocation) for allocation, _ in allocations],
+                "bytes": [event.size for event in allocations],
+                "made": list(release_of_allocation),
+                "freed": list(release_of_allocation.values()),
+                "range": [range_of_event[number] for number in release_of_allocation],
+                "operator": [event.operator for event in allocations],
+                "line": [event.line for event in allocations],
+                "held": list(map(category_of_allocation.get, release_of_allocation)),
             },
             "ranges": {
                 "name": [span.name for span in self.ranges],
                 "inside": [span.enclosing for span in self.ranges],
-                "opened": [span.opened for span in self.ranges],
-                "closed": [span.closed for span in self.ranges],
+                "opened": [span.first_event for span in self.ranges],
+                "closed": [span.event_after for span in self.ranges],
             },
             "counters": self.counters,
             "cannot": self.not_recorded,
@@ -93,12 +94,12 @@ class AllocatorRecording:
         }
 
 
-def pair_releases(events: list[AllocatorEvent]) -> tuple[list[tuple[int, int | None]], dict[int, int]]:
-    """(allocations, live): for each allocation the numbers of its event and of its release (None if never released);
-    and the allocations that are live at the end, address to event. Releases of earlier memory are left out.
+def pair_releases(events: list[AllocatorEvent]) -> tuple[dict[int, int | None], dict[int, int]]:
+    """(releases, live), of numbers of events: the release of each allocation (None if never released); and by address
+    the allocations that are live at the end. Releases of earlier memory are left out.
 
     Raises ValueError if an address is allocated twice: a release is missing."""
-    releases: dict[int, int | None] = {}  # by the event of the allocation
+    releases: dict[int, int | None] = {}
     live: dict[int, int] = {}
     for number, event in enumerate(events):
         if not event.allocates:
@@ -109,15 +110,15 @@ def pair_releases(events: list[AllocatorEvent]) -> tuple[list[tuple[int, int | N
         else:
             live[event.address] = number
             releases[number] = None
-    return list(releases.items()), live
+    return releases, live
 
 
 def innermost_ranges(ranges: list[RecordedRange], count: int) -> list[int | None]:
     """The number of the innermost open range for each event; `ranges` are in the order in which they opened."""
     numbers: list[int | None] = [None] * count
     for number, span in enumerate(ranges):
-        end = count if span.closed is None else span.closed
-        numbers[span.opened : end] = [number] * (end - span.opened)
+        after = count if span.event_after is None else span.event_after
+        numbers[span.first_event : after] = [number] * (after - span.first_event)
     return numbers
 
 

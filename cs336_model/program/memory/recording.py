@@ -22,7 +22,7 @@ from cs336_model.program.variants.effects import is_compiled
 Recorder = AllocatorRecorder | CpuRecorder
 SNAPSHOT = "memory_snapshot.pickle"
 LOGITS, LOSS = "(logits)", "(loss)"
-KINDS = ("parameters", "output", "gradients")
+TENSOR_KINDS = ("parameters", "output", "gradients")  # of a module
 
 
 class FirstStepDtypes:
@@ -30,8 +30,8 @@ class FirstStepDtypes:
     modules that ran are known. A compiled model calls no modules, so it has no rows."""
 
     def __init__(self, subject: Subject) -> None:
-        self._dtypes: dict[str, dict[str, set[str]]] = {}
-        self._modules: dict[str, set[str]] = {}
+        self._dtypes: dict[str, dict[str, set[str]]] = {}  # by shared name and kind
+        self._modules: dict[str, set[str]] = {}  # full names by shared name
         if is_compiled(subject.spec):
             return
         modules = [(name, module) for name, module in subject.model.named_modules() if name]
@@ -43,7 +43,7 @@ class FirstStepDtypes:
         other entries are the types by kind. Logits and loss have rows with only an output."""
         return [
             {"module": name, "modules": len(self._modules[name])}
-            | {kind: ", ".join(sorted(dtypes.get(kind, ()))) for kind in KINDS}
+            | {kind: ", ".join(sorted(dtypes.get(kind, ()))) for kind in TENSOR_KINDS}
             for name, dtypes in self._dtypes.items()
         ]
 

@@ -20,13 +20,14 @@ BUFFER_BYTES = 256 * 2**20
 Call = Callable[[], object]
 
 
-def call_seconds(call: Call, seconds: float, device: torch.device, before: Call | None = None) -> list[float]:
-    """The seconds of each of as many calls as take about `seconds` together (MIN_CALLS to MAX_CALLS), after a warm-up.
+def call_seconds(call: Call, total_s: float, device: torch.device, before: Call | None = None) -> list[float]:
+    """The seconds of each of as many calls as take about `total_s` together (MIN_CALLS to MAX_CALLS), after a warm-up.
     `before` is called before each, and not timed."""
     buffer = torch.empty(BUFFER_BYTES, dtype=torch.int8, device=device) if device.type == "cuda" else None
     call_s = sum(timed_calls(MIN_CALLS, call, device, before, buffer)) / MIN_CALLS
-    timed_calls(min(int(WARMUP_S / call_s), MAX_CALLS), call, device, before, buffer)
-    return timed_calls(min(max(int(seconds / call_s), MIN_CALLS), MAX_CALLS), call, device, before, buffer)
+    warmup_count, count = (min(int(duration_s / call_s), MAX_CALLS) for duration_s in (WARMUP_S, total_s))
+    timed_calls(warmup_count, call, device, before, buffer)
+    return timed_calls(max(count, MIN_CALLS), call, device, before, buffer)
 
 
 def timed_calls(

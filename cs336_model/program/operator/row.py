@@ -38,80 +38,85 @@ from cs336_model.program.without_times import UNFINISHED, WithoutTimes, Wrong
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
 
 
-class MeasuredPass(NamedTuple):
-    """Seconds of a forward and of a backward pass, and the bytes in use between them (None on a CPU)."""
-
-    forward_s: float
-    backward_s: float
-    used_bytes: int | None
-
-
-class AttentionPass:
-    """A forward and a backward pass of the row's attention, with random tensors (batch, 1, context, head_dim) from the
-    seed. They have the precision's type of activations, as after a model's projections."""
-
-    def __init__(self, spec: RowSpec, context_length: int, device: torch.device) -> None:
-        dtype = dtype_of(spec.dimensions["precision"])
-        shape = (spec.dimensions["batch_size"], 1, context_length, spec.dimensions["head_dim"])
-        generator = torch.Generator(device=device).manual_seed(spec.seed)
-        *inputs, gradient = (torch.randn(shape, generator=generator, device=device, dtype=dtype) for _ in range(4))
-        self.spec, self.device, self.attend = spec, device, operator(spec)
-        self.inputs = [tensor.requires_grad_() for tensor in inputs]  # queries, keys and values
-        self.output_gradient = gradient
-        self.causal_mask = None  # other attentions than eager mask by themselves
-        if spec.dimensions["attention"] == EAGER:
-            ones = torch.ones(context_length, context_length, dtype=torch.bool, device=device)
-            self.causal_mask = ones.triu(diagonal=1)
-
-    def forward(self) -> Tensor:
-        """The output."""
-        with autocast(self.spec, self.device):
-            return self.attend(*self.inputs, self.causal_mask)
-
-    def clear_gradients(self) -> None:
-        """Frees the gradients of the pass before."""
-        for tensor in self.inputs:
-            tensor.grad = None
-
-    def measure(self) -> MeasuredPass:
-        """Runs both passes once, and waits for the device after each."""
-        self.clear_gradients()
-        synchronize(self.device)
-        forward_start_s = default_timer()
-        output = self.forward()
-        synchronize(self.device)
-        forward_s = default_timer() - forward_start_s
-        used_bytes = torch.cuda.memory_allocated(self.device) if self.device.type == "cuda" else None
-        backward_start_s = default_timer()
-        output.backward(self.output_gradient.to(output.dtype))
-        synchronize(self.device)
-        return MeasuredPass(forward_s, default_timer() - backward_start_s, used_bytes)
-
-    def call_seconds(self) -> dict[str, list[float]]:
-        """Seconds of single calls of the forward pass, of the backward pass, and of both together (bench.py)."""
-        outputs = []
-
-        def forward() -> None:
-            self.clear_gradients()
-            outputs[:] = [self.forward()]
-
-        def backward() -> None:
-            outputs.pop().backward(gradient)
-
-        def both() -> None:
-            forward()
-            backward()
-
-        forward()
-        gradient = self.output_gradient.to(outputs[0].dtype)
-        return {
-            "forward": call_seconds(forward, self.spec.bench_s, self.device, before=outputs.clear),
-            "backward": call_seconds(backward, self.spec.bench_s, self.device, before=forward),
-            "both": call_seconds(both, self.spec.bench_s, self.device),
-        }
+def main(arguments: list[str] | None = None) -> None:
+    """Measures one run and writes its result."""
+    options = program_parser("cs336_model.program.operator.row", __doc__.partition("\n")[0]).parse_args(arguments)
+    spec, progress = read_row(options.spec), Progress()
+    record_packages(spec.targets)
+    progress.seconds["import"] = process_age_seconds()
+    wait_for_lease(options, progress)
+    write_result(row_result(spec, progress, options.output, options.time_limit_s), options.output)
 
 
-def cell(spec: RowSpec, context_length: int, device: torch.device, progress: Progress) -> dict[str, Any]:
+def row_result(
+    spec: RowSpec, progress: Progress, output: Path | None = None, time_limit_s: float | None = None
+) -> dict[str, Any]:
+    """A result with every key, and `cells`: one for each context length. While a student's code runs, a draft of the
+    result is at `output`, and remains there if the process ends meanwhile; its checks may take a quarter of
+    `time_limit_s`."""
+    device = resolve_device(spec.device)
+    cells: list[dict[str, Any]] = []
+    memory: dict[str, int | None] = {}  # the largest of all cells
+    choose_matmul_precision(spec)
+
+    def result_so_far() -> dict[str, Any]:
+        later_lengths = spec.context_lengths[len(cells) :]
+        all_cells = [*cells, *(empty_cell(length) | {"status": UNFINISHED} for length in later_lengths)]
+        facts = {"machine": machine_facts(device), "memory": memory or memory_facts(device), "cells": all_cells}
+        return empty_result(spec, profiler="none") | facts | process_facts(progress, device, spec.targets)
+
+    with compiler_settings(spec), forced_backend(spec), open_draft(spec, output, result_so_far, time_limit_s) as draft:
+        with progress.stage("context"):
+            open_context(device)
+        checks, why_not_measured = checks_or_reason(spec, device, draft, progress)
+        for context_length in spec.context_lengths:
+            if why_not_measured:
+                cells.append(empty_cell(context_length) | why_not_measured)
+            else:
+                cells.append(cell_result(spec, context_length, device, progress))
+            print(f"{spec.run}: context {context_length}: {cells[-1]['status']}", file=sys.stderr, flush=True)
+            memory = largest_memory(memory, memory_facts(device))
+            free_memory(device)
+            draft.write(WHILE_MEASURED)
+        return result_so_far() | {"status": "complete", "checks": checks}
+
+
+def checks_or_reason(
+    spec: RowSpec, device: torch.device, draft: Draft, progress: Progress
+) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The checks of a student's attention, and the entries of every cell if it is not to be measured; both empty for
+    another attention."""
+    attention, precision, width = (spec.dimensions[key] for key in ("attention", "precision", "head_dim"))
+    if attention not in OWN_ATTENTIONS:
+        return [], {}
+    try:
+        with draft.checking(progress):
+            return checks_of_attention(attention, spec.adapters, precision, spec.context_lengths, width, device), {}
+    except WithoutTimes as error:
+        return error.checks, reason_of(error)
+
+
+def reason_of(error: WithoutTimes) -> dict[str, str]:
+    """The entries of a cell that has no times."""
+    return {"status": error.status, "reason": str(error)}
+
+
+def largest_memory(memory: dict[str, int | None], cell_memory: dict[str, int | None]) -> dict[str, int | None]:
+    """The larger of each number of bytes, None if unknown: every cell has a separate peak."""
+    return {
+        name: None if byte_count is None else max(byte_count, memory.get(name) or 0)
+        for name, byte_count in cell_memory.items()
+    }
+
+
+def free_memory(device: torch.device) -> None:
+    """Frees what the last length has left, so that the next has all memory."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def cell_result(spec: RowSpec, context_length: int, device: torch.device, progress: Progress) -> dict[str, Any]:
     """The measurements at one context length, or why there are none: out of memory, refused by PyTorch, wrong, failed.
 
     Seconds of every measured forward and backward pass, including the wait for the device; bytes in use between them in
@@ -170,19 +175,6 @@ def measured_cell(spec: RowSpec, context_length: int, device: torch.device, prog
     }
 
 
-def operator(spec: RowSpec) -> Attend:
-    """The row's attention; compiled for one shape if the row compiles it."""
-    attention = spec.dimensions["attention"]
-    if attention in OWN_ATTENTIONS:
-        return student_attention(attention, spec.adapters)
-    if attention != EAGER:
-        return fused_attention
-    if not is_compiled(spec):
-        return scaled_dot_product_attention
-    torch.compiler.reset()  # every length is compiled from the beginning, as if it were the only one
-    return torch.compile(scaled_dot_product_attention, dynamic=False)
-
-
 def require_finite(spec: RowSpec, context_length: int, inputs: list[Tensor]) -> None:
     """Raises Wrong for a student's attention, FloatingPointError for another, if a gradient of the last pass is NaN or
     infinite."""
@@ -197,75 +189,90 @@ def require_finite(spec: RowSpec, context_length: int, inputs: list[Tensor]) -> 
         )
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Measures one run and writes its result."""
-    options = program_parser("cs336_model.program.operator.row", __doc__.partition("\n")[0]).parse_args(arguments)
-    spec, progress = read_row(options.spec), Progress()
-    record_packages(spec.targets)
-    progress.seconds["import"] = process_age_seconds()
-    wait_for_lease(options, progress)
-    write_result(row(spec, progress, options.output, options.time_limit_s), options.output)
+class MeasuredPass(NamedTuple):
+    """Seconds of a forward and of a backward pass, and the bytes in use between them (None on a CPU)."""
+
+    forward_s: float
+    backward_s: float
+    used_bytes: int | None
 
 
-def row(
-    spec: RowSpec, progress: Progress, output: Path | None = None, time_limit_s: float | None = None
-) -> dict[str, Any]:
-    """A result with every key, and `cells`: one for each context length. While a student's code runs, a draft of the
-    result is at `output`, and remains there if the process ends meanwhile; its checks may take a quarter of
-    `time_limit_s`."""
-    device, memory, cells = resolve_device(spec.device), {}, []
-    choose_matmul_precision(spec)
+class AttentionPass:
+    """A forward and a backward pass of the row's attention, with random tensors (batch, 1, context, head_dim) from the
+    seed. They have the precision's type of activations, as after a model's projections."""
 
-    def record() -> dict[str, Any]:
-        lengths = spec.context_lengths[len(cells) :]
-        all_cells = [*cells, *(empty_cell(length) | {"status": UNFINISHED} for length in lengths)]
-        facts = {"machine": machine_facts(device), "memory": memory or memory_facts(device), "cells": all_cells}
-        return empty_result(spec, profiler="none") | facts | process_facts(progress, device, spec.targets)
+    def __init__(self, spec: RowSpec, context_length: int, device: torch.device) -> None:
+        dtype = dtype_of(spec.dimensions["precision"])
+        shape = (spec.dimensions["batch_size"], 1, context_length, spec.dimensions["head_dim"])
+        generator = torch.Generator(device=device).manual_seed(spec.seed)
+        *inputs, gradient = (torch.randn(shape, generator=generator, device=device, dtype=dtype) for _ in range(4))
+        self.spec, self.device, self.attend = spec, device, attention_of_row(spec)
+        self.inputs = [tensor.requires_grad_() for tensor in inputs]  # queries, keys and values
+        self.output_gradient = gradient
+        self.causal_mask = None  # other attentions than eager mask by themselves
+        if spec.dimensions["attention"] == EAGER:
+            ones = torch.ones(context_length, context_length, dtype=torch.bool, device=device)
+            self.causal_mask = ones.triu(diagonal=1)
 
-    with compiler_settings(spec), forced_backend(spec), open_draft(spec, output, record, time_limit_s) as draft:
-        with progress.stage("context"):
-            open_context(device)
-        checks, without_times = checks_or_reason(spec, device, draft, progress)
-        for context_length in spec.context_lengths:
-            reason_cell = empty_cell(context_length) | without_times
-            cells.append(reason_cell if without_times else cell(spec, context_length, device, progress))
-            print(f"{spec.run}: context {context_length}: {cells[-1]['status']}", file=sys.stderr, flush=True)
-            memory = largest_memory(memory, memory_facts(device))
-            free_memory(device)
-            draft.write(WHILE_MEASURED)
-        return record() | {"status": "complete", "checks": checks}
+    def forward(self) -> Tensor:
+        """The output."""
+        with autocast(self.spec, self.device):
+            return self.attend(*self.inputs, self.causal_mask)
+
+    def clear_gradients(self) -> None:
+        """Frees the gradients of the pass before."""
+        for tensor in self.inputs:
+            tensor.grad = None
+
+    def measure(self) -> MeasuredPass:
+        """Runs both passes once, and waits for the device after each."""
+        self.clear_gradients()
+        synchronize(self.device)
+        forward_start_s = default_timer()
+        output = self.forward()
+        synchronize(self.device)
+        forward_s = default_timer() - forward_start_s
+        used_bytes = torch.cuda.memory_allocated(self.device) if self.device.type == "cuda" else None
+        backward_start_s = default_timer()
+        output.backward(self.output_gradient.to(output.dtype))
+        synchronize(self.device)
+        return MeasuredPass(forward_s, default_timer() - backward_start_s, used_bytes)
+
+    def call_seconds(self) -> dict[str, list[float]]:
+        """Seconds of single calls of the forward pass, of the backward pass, and of both together (bench.py)."""
+        outputs = []
+
+        def forward() -> None:
+            self.clear_gradients()
+            outputs[:] = [self.forward()]
+
+        def backward() -> None:
+            outputs.pop().backward(gradient)
+
+        def both() -> None:
+            forward()
+            backward()
+
+        forward()
+        gradient = self.output_gradient.to(outputs[0].dtype)
+        return {
+            "forward": call_seconds(forward, self.spec.bench_s, self.device, before=outputs.clear),
+            "backward": call_seconds(backward, self.spec.bench_s, self.device, before=forward),
+            "both": call_seconds(both, self.spec.bench_s, self.device),
+        }
 
 
-def checks_or_reason(
-    spec: RowSpec, device: torch.device, draft: Draft, progress: Progress
-) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The checks of a student's attention, and the entries of every cell if it is not to be measured; both empty for
-    another attention."""
-    attention, precision, width = (spec.dimensions[key] for key in ("attention", "precision", "head_dim"))
-    if attention not in OWN_ATTENTIONS:
-        return [], {}
-    try:
-        with draft.checking(progress):
-            return checks_of_attention(attention, spec.adapters, precision, spec.context_lengths, width, device), {}
-    except WithoutTimes as error:
-        return error.checks, reason_of(error)
-
-
-def reason_of(error: WithoutTimes) -> dict[str, str]:
-    """The entries of a cell that has no times."""
-    return {"status": error.status, "reason": str(error)}
-
-
-def largest_memory(memory: dict[str, int | None], cell_memory: dict[str, int | None]) -> dict[str, int | None]:
-    """The larger of each number of bytes: every cell has a separate peak."""
-    return {name: count and max(count, memory.get(name) or 0) for name, count in cell_memory.items()}
-
-
-def free_memory(device: torch.device) -> None:
-    """Frees what the last length has left, so that the next has all memory."""
-    gc.collect()
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
+def attention_of_row(spec: RowSpec) -> Attend:
+    """The row's attention; compiled for one shape if the row compiles it."""
+    attention = spec.dimensions["attention"]
+    if attention in OWN_ATTENTIONS:
+        return student_attention(attention, spec.adapters)
+    if attention != EAGER:
+        return fused_attention
+    if not is_compiled(spec):
+        return scaled_dot_product_attention
+    torch.compiler.reset()  # every length is compiled from the beginning, as if it were the only one
+    return torch.compile(scaled_dot_product_attention, dynamic=False)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from cs336_model.program.benchmark import leave_device
-from cs336_model.program.device import device_facts, moment, open_context, resolve_device, seconds_between
+from cs336_model.program.device import device_facts, leave_device, moment, open_context, resolve_device, seconds_between
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank, wait_for_all
 from cs336_model.program.process import Progress, process_age_seconds, program_parser, wait_for_lease
 from cs336_model.program.result import empty_result, process_facts, write_result

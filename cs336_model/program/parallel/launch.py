@@ -47,7 +47,9 @@ def main(arguments: list[str] | None = None) -> int:
         rank, status = exits.get()
         if status:
             Path(options.folder, FIRST_TO_FAIL).write_text(str(rank))
-            return 0 if status == RESULT_WITHOUT_TIMES else status if status > 0 else 128 - status
+            if status == RESULT_WITHOUT_TIMES:
+                return 0
+            return status if status > 0 else 128 - status  # Popen's status is -signal
     return 0
 
 

@@ -64,7 +64,8 @@ class GroupedAdamW(torch.optim.Optimizer):
         settings = {key: value for key, value in self.param_groups[-1].items() if key != "params"}
         adamw = AdamW(self.param_groups[-1]["params"], **settings)
         moments = zip(adamw.parameters, adamw.first_moments, adamw.second_moments, strict=True)
-        self.state.update({parameter: {"first": first, "second": second} for parameter, first, second in moments})
+        for parameter, first, second in moments:
+            self.state[parameter] = {"first": first, "second": second}
         self.group_optimizers.append(adamw)
 
     def step(self, closure: None = None) -> None:

@@ -36,13 +36,10 @@ def checkpoints_of(sizes: Sequence[int], blocks: Sequence[nn.Module]) -> list[Ca
     if not sizes:
         return [*blocks]
     size, *inner = sizes
-    return [
-        functools.partial(
-            checkpoint, functools.partial(call_in_turn, checkpoints_of(inner, blocks[first : first + size])),
-            use_reentrant=False, preserve_rng_state=False,  # nothing in a block is random
-        )
-        for first in range(0, len(blocks), size)
-    ]  # fmt: skip
+    groups = [blocks[first : first + size] for first in range(0, len(blocks), size)]
+    group_calls = [functools.partial(call_in_turn, checkpoints_of(inner, group)) for group in groups]
+    options = {"use_reentrant": False, "preserve_rng_state": False}  # nothing in a block is random
+    return [functools.partial(checkpoint, group_call, **options) for group_call in group_calls]
 
 
 def call_in_turn(calls: Sequence[Callable[..., Tensor]], x: Tensor, *others: Any) -> Tensor:

@@ -46,14 +46,17 @@ def predicted_peak_bytes(shape: ModelShape, dimensions: Mapping[str, Any]) -> in
     divided parameters, an upper bound: gradients count as if they were not divided. `shape` has the sequences of one
     GPU."""
     all_bytes = memory.NUMBER_BYTES[dimensions["precision"]].number * parameter_count(shape)
-    peak = memory.step_peak_bytes(shape, dimensions["mode"], dimensions) - _remote_bytes(all_bytes, dimensions)
     parts = predicted_parts(shape, dimensions)
-    buckets, moments = parts.get(BUCKETS, 0), 2 * all_bytes if MOMENTS in parts else 0
+    has_moments, buckets = MOMENTS in parts, parts.get(BUCKETS, 0)
+    # of one process, without the parameters that only others keep
+    peak = memory.step_peak_bytes(shape, dimensions["mode"], dimensions) - _remote_bytes(all_bytes, dimensions)
     if dimensions["parallel"] == FLAT:  # copies all gradients at once, after the backward pass
-        peak = max(peak, all_bytes + moments + memory.bytes_after_backward(shape, dimensions) + buckets)
+        own_bytes = all_bytes + (2 * all_bytes if has_moments else 0)
+        peak = max(peak, own_bytes + memory.bytes_after_backward(shape, dimensions) + buckets)
     else:
         peak += parts.get(GATHERED, 0) + buckets
-    peak -= _remote_moment_bytes(all_bytes, dimensions) if moments else 0
+    if has_moments:
+        peak -= _remote_moment_bytes(all_bytes, dimensions)
     return peak if dimensions["parallel"] in DIVIDED else max(peak, memory.build_peak_bytes(shape, dimensions))
 
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from cs336_model.program.loading import LINK_PREFIX, WORKING_LINK
+from cs336_model.program.loading import OTHER_LINK_PREFIX, WORKING_LINK
 
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")  # the same on every host
 PATH_LIST_VARIABLES = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
@@ -60,7 +60,7 @@ class NeutralFolder:
         if any(absolute == folder or absolute.startswith(f"{folder}/") for folder in SYSTEM_FOLDERS):
             return absolute
         if absolute not in self._links:
-            link = self.path / f"{LINK_PREFIX}{len(self._links)}"
+            link = self.path / f"{OTHER_LINK_PREFIX}{len(self._links)}"
             link.symlink_to(absolute)
             self._links[absolute] = str(link)
         return self._links[absolute]
