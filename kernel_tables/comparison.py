@@ -30,9 +30,9 @@ class Side:
 def side_of(trace: capture_arrays.CaptureArrays, step_name: str = "step") -> Side:
     """A trace as one side of a comparison. Raises ImpossibleCapture if the capture is impossible."""
     scope, activities = Scope(trace, step_name), trace.gpu_activities
-    has_steps = bool(len(scope.steps))
-    rows = np.flatnonzero(scope.step != NO_STEP) if has_steps else np.arange(len(activities))
-    step, name_count = scope.step[rows] if has_steps else 0, max(len(activities.names), 1)
+    has_steps = scope.has_steps
+    rows = np.flatnonzero(scope.step_by_activity != NO_STEP) if has_steps else np.arange(len(activities))
+    step, name_count = scope.step_by_activity[rows] if has_steps else 0, max(len(activities.names), 1)
     keys, group = arrays.factorize(
         (trace.activity_path[rows].astype(np.int64) * name_count + activities.name[rows]) * scope.step_count + step
     )
@@ -50,7 +50,7 @@ def side_of(trace: capture_arrays.CaptureArrays, step_name: str = "step") -> Sid
         }
     )
     facts = {name: trace.metadata[key] for key, name in FACTS.items() if key in trace.metadata}
-    facts |= {"GPUs": "; ".join(trace.capture.gpus()) or "unknown", "steps": str(len(scope.steps))}
+    facts |= {"GPUs": "; ".join(trace.capture.gpus()) or "unknown", "steps": str(len(scope.step_ranges))}
     trace.require_possible()
     return Side(facts, scope.step_count, launches)
 

@@ -189,16 +189,16 @@ def _passes(scope: Scope) -> np.ndarray:
     range), or for its step if there is no such range."""
     forest, ranges = scope.trace.attribution, scope.trace.range_arrays
     is_step = np.zeros(len(ranges) + 1, bool)  # the last entry is for nodes without a parent
-    is_step[scope.steps] = True
+    is_step[scope.step_ranges] = True
     outermost = np.full(len(forest.parent) + 1, NONE, np.int32)
     range_of = np.append(forest.range, len(ranges))
     for nodes in forest.levels:
         parent = forest.parent[nodes]
-        is_outermost = is_step[range_of[parent]] if len(scope.steps) else parent == NONE
+        is_outermost = is_step[range_of[parent]] if scope.has_steps else parent == NONE
         above = outermost[parent]
         outermost[nodes] = np.where(above != NONE, above, np.where(is_outermost, forest.range[nodes], NONE))
     pass_range = outermost[forest.launch_node]  # NONE indexes the last entry
-    return np.where(pass_range == NONE, len(ranges) + scope.step.astype(np.int32), pass_range)
+    return np.where(pass_range == NONE, len(ranges) + scope.step_by_activity.astype(np.int32), pass_range)
 
 
 def _parts(scope: Scope, forward: np.ndarray) -> set[str]:

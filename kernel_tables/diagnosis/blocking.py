@@ -42,7 +42,7 @@ class Blocking:
             return cause
         copies = scope.trace.capture.copies()
         is_pageable = (copies["source"] == PAGEABLE) | (copies["target"] == PAGEABLE)
-        in_step = self._launches_more(activities.launch_ns_of(rows), scope.step[rows])
+        in_step = self._launches_more(activities.launch_ns_of(rows), scope.step_by_activity[rows])
         is_small = copies["bytes"] <= SMALL_COPY_BYTES
         causes = np.select(
             [is_small & in_step, is_small, is_pageable, in_step],
@@ -93,9 +93,9 @@ class Blocking:
         scope, ranges = self._scope, self._scope.trace.range_arrays
         start_ns, call_process = scope.calls.start_ns[rows], scope.calls.process[rows]
         step = np.full(len(rows), NO_STEP, np.int32)
-        for process in np.unique(ranges.process[scope.steps]).tolist():
-            numbers = np.flatnonzero(ranges.process[scope.steps] == process)
-            starts, ends = ranges.start_ns[scope.steps][numbers], ranges.end_ns[scope.steps][numbers]
+        for process in np.unique(ranges.process[scope.step_ranges]).tolist():
+            numbers = np.flatnonzero(ranges.process[scope.step_ranges] == process)
+            starts, ends = ranges.start_ns[scope.step_ranges][numbers], ranges.end_ns[scope.step_ranges][numbers]
             index = np.searchsorted(starts, start_ns, "right") - 1
             is_inside = (index >= 0) & (start_ns < ends[index]) & (call_process == process)
             step[is_inside] = numbers[index[is_inside]]
@@ -104,9 +104,9 @@ class Blocking:
     @cached_property
     def _last_launch_ns(self) -> np.ndarray:
         """By step: the time of its last launch."""
-        last = np.full(len(self._scope.steps) + 1, -1)
-        for block in blocks(len(self._scope.step)):
-            np.maximum.at(last, self._scope.step[block], self._scope.activities.launch_ns_of(block))
+        last = np.full(len(self._scope.step_ranges) + 1, -1)
+        for block in blocks(len(self._scope.step_by_activity)):
+            np.maximum.at(last, self._scope.step_by_activity[block], self._scope.activities.launch_ns_of(block))
         return last
 
     def _launches_more(self, times_ns: np.ndarray, step: np.ndarray) -> np.ndarray:

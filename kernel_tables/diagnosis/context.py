@@ -39,7 +39,7 @@ class RuleHit:
     gain_ns: int  # the most that a fix saves
     message: str
     evidence: dict[str, object]
-    weight_ns: np.ndarray = field(repr=False)  # by activity, the time that concerns it
+    ns_by_activity: np.ndarray = field(repr=False)  # by activity, the time that concerns it
 
 
 def _add(sums: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
@@ -66,8 +66,8 @@ class DiagnosisContext:
         if not hits:
             return self
         context = copy(self)
-        first, *others = (hit.weight_ns for hit in hits)
-        context.claimed_ns = sum((weight_ns.astype(np.int64) for weight_ns in others), start=first)
+        first, *others = (hit.ns_by_activity for hit in hits)
+        context.claimed_ns = sum((ns_by_activity.astype(np.int64) for ns_by_activity in others), start=first)
         return context
 
     @cached_property
@@ -94,7 +94,7 @@ class DiagnosisContext:
                 _add(idle_ns, idle.next_row, idle.by_cause[cause])
         return idle_ns
 
-    def idle_at_most_ns(self, cause: str) -> int:
+    def avoidable_idle_ns(self, cause: str) -> int:
         """The most idle time, without that at the edges, that is gone if the calls of this cause take no time."""
         return sum(int(idle.at_most[cause].sum()) for idle in self.idle_by_device if cause in idle.at_most)
 
@@ -132,7 +132,7 @@ class DiagnosisContext:
     @cached_property
     def time_by_activity(self) -> np.ndarray:
         """By activity: how long it ran, not cut to the span of its device; 0 outside of it."""
-        activities, is_inside = self.scope.activities, self.scope.is_inside
+        activities, is_inside = self.scope.activities, self.scope.is_in_span
 
         def time_ns(block: slice) -> np.ndarray:
             return np.where(is_inside[block], activities.end_ns[block] - activities.start_ns[block], 0)
@@ -152,7 +152,7 @@ class DiagnosisContext:
             last_ns = np.full(len(trace.range_arrays) + 1, -1)
             np.maximum.at(last_ns, instance[in_backward], launch_ns[in_backward])
             is_update |= (instance != NONE) & (launch_ns > last_ns[instance])
-        return is_update & ~in_backward & scope.is_inside & scope.is_kernel
+        return is_update & ~in_backward & scope.is_in_span & scope.is_kernel
 
     @cached_property
     def is_unfused_update(self) -> np.ndarray:
@@ -174,10 +174,10 @@ class DiagnosisContext:
     def is_cast(self) -> np.ndarray:
         """By activity: whether it is a kernel that only converts between types."""
         is_cast = [bool(CAST.search(name)) for name in self.scope.activities.names]
-        return self.scope.with_names(is_cast) & self.scope.is_of_class("elementwise") & self.scope.is_inside
+        return self.scope.with_names(is_cast) & self.scope.is_of_class("elementwise") & self.scope.is_in_span
 
     @cached_property
     def is_fp32_matmul(self) -> np.ndarray:
         """By activity: whether it is a matrix multiply in fp32 without tensor cores."""
         is_fp32 = [is_fp32_without_tensor_cores(name) for name in self.scope.activities.names]
-        return self.scope.with_names(is_fp32) & self.scope.is_of_class("gemm") & self.scope.is_inside
+        return self.scope.with_names(is_fp32) & self.scope.is_of_class("gemm") & self.scope.is_in_span

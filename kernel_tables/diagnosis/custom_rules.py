@@ -90,7 +90,7 @@ def _has_type(value: object, kind: type) -> bool:
 
 def _kernel_hit(context: DiagnosisContext, entry: Mapping, selection: str) -> RuleHit | None:
     scope = context.scope
-    mask = scope.is_inside & scope.is_kernel
+    mask = scope.is_in_span & scope.is_kernel
     if "kernel" in entry:
         mask &= scope.with_names(is_found_in(entry["kernel"], scope.activities.names))
     if "class" in entry:

@@ -67,7 +67,7 @@ def diagnose(
     return sorted(findings, key=lambda finding: (finding.abstained, -(finding.gain_ms or 0)))
 
 
-def silent_by_reason(findings: list[Diagnosis]) -> dict[str, list[str]]:
+def abstained_by_reason(findings: list[Diagnosis]) -> dict[str, list[str]]:
     """The codes of the rules that abstain, by reason."""
     reasons: dict[str, list[str]] = {}
     for finding in findings:
@@ -115,7 +115,7 @@ def _diagnoses(rules: Sequence[DiagnosisRule], context: DiagnosisContext) -> lis
             diagnoses[code] = _diagnosis(rule, reason, abstained=True)
         elif hit := _hit(rule, context, hits):
             where, gain = _where(context, hit), _gain(context.scope, code, hit, before_ns)
-            hits[code] = replace(hit, weight_ns=arrays.compact(hit.weight_ns))
+            hits[code] = replace(hit, ns_by_activity=arrays.compact(hit.ns_by_activity))
             diagnoses[code] = _diagnosis(rule, hit.message, False, hit.evidence, where, *gain)
     return [diagnoses[code] for code in by_code if code in diagnoses]
 
@@ -150,11 +150,11 @@ def _gain(scope: Scope, code: str, hit: RuleHit, before_ns: float | None) -> tup
 
 def _where(context: DiagnosisContext, hit: RuleHit) -> dict[str, object]:
     scope = context.scope
-    is_concerned = np.zeros(len(scope.steps) + 1, bool)  # the last entry is for activities of no step
-    is_concerned[scope.step[hit.weight_ns > 0]] = True
+    is_concerned = np.zeros(len(scope.step_ranges) + 1, bool)  # the last entry is for activities of no step
+    is_concerned[scope.step_by_activity[hit.ns_by_activity > 0]] = True
     paths, names = scope.trace.range_paths.tuples, scope.activities.names
-    by_path = _largest(scope.trace.activity_path, hit.weight_ns)
-    by_name = _largest(scope.activities.name, hit.weight_ns)
+    by_path = _largest(scope.trace.activity_path, hit.ns_by_activity)
+    by_name = _largest(scope.activities.name, hit.ns_by_activity)
     return {
         "ranges": {path_text.as_path(paths[path]) or "(no range)": scope.per_step_ms(ns) for path, ns in by_path},
         "kernels": {names[name]: scope.per_step_ms(ns) for name, ns in by_name},
@@ -162,10 +162,10 @@ def _where(context: DiagnosisContext, hit: RuleHit) -> dict[str, object]:
     }
 
 
-def _largest(key: np.ndarray, weight_ns: np.ndarray) -> list[tuple[int, int]]:
+def _largest(key: np.ndarray, ns_by_activity: np.ndarray) -> list[tuple[int, int]]:
     """The keys with the most nanoseconds, at most MAX_NAMED, and their nanoseconds."""
     if not len(key):
         return []
-    total_ns = arrays.sums_by_group(key, weight_ns, int(key.max()) + 1)
+    total_ns = arrays.sums_by_group(key, ns_by_activity, int(key.max()) + 1)
     order = np.argsort(-total_ns, kind="stable")[:MAX_NAMED]
     return [(int(code), int(total_ns[code])) for code in order if total_ns[code] > 0]

@@ -33,15 +33,15 @@ MIN_SHARE = 0.01  # a smaller gain cannot be distinguished from the scatter of p
 
 
 def launch_bound(context: DiagnosisContext) -> RuleHit | None:
-    weight_ns = context.idle_by_activity(LAUNCHING)
-    weight_ns[context.claimed_ns > 0] = 0
-    idle_ns, scope = int(weight_ns.sum()), context.scope
+    ns_by_activity = context.idle_by_activity(LAUNCHING)
+    ns_by_activity[context.claimed_ns > 0] = 0
+    idle_ns, scope = int(ns_by_activity.sum()), context.scope
     if scope.share(idle_ns) < IDLE_SHARE:
         return None
-    launches = int((scope.is_inside & scope.activities.has_launch).sum())
+    launches = int((scope.is_in_span & scope.activities.has_launch).sum())
     evidence = _host_per_launch(context, launches) | {"launches_per_step": round(launches / scope.step_count, 1)}
     message = f"the GPU waits {scope.in_words(idle_ns)} for kernels that the host launches too late"
-    return RuleHit(idle_ns, message, evidence, weight_ns)
+    return RuleHit(idle_ns, message, evidence, ns_by_activity)
 
 
 def wait_hit(context: DiagnosisContext, cause: str, share: float, waits: str) -> RuleHit | None:
@@ -50,18 +50,18 @@ def wait_hit(context: DiagnosisContext, cause: str, share: float, waits: str) ->
     scope, copies = context.scope, context.blocking.copy_cause == CAUSES.index(cause)
     if not (context.has_idle(cause) or copies.any()):
         return None
-    copies &= scope.is_inside
+    copies &= scope.is_in_span
     claimed_idle_ns = np.maximum(context.claimed_ns - context.time_by_activity, 0)
-    weight_ns = np.maximum(context.idle_by_activity(cause) - claimed_idle_ns, 0)
+    ns_by_activity = np.maximum(context.idle_by_activity(cause) - claimed_idle_ns, 0)
     copying_ns = context.exposed_ns(copies)
-    total_ns = int(weight_ns.sum()) + copying_ns
+    total_ns = int(ns_by_activity.sum()) + copying_ns
     if scope.share(total_ns) < share or not total_ns:
         return None
     evidence = _calls_of(context, cause)
     if copying_ns:
         evidence["copying_alone_ms"] = scope.per_step_ms(copying_ns)
     at_edges_ns = context.idle_at_edges_ns(cause)
-    gain_ns = max(total_ns, context.idle_at_most_ns(cause) + copying_ns) + at_edges_ns
+    gain_ns = max(total_ns, context.avoidable_idle_ns(cause) + copying_ns) + at_edges_ns
     total_ns += at_edges_ns
     message = f"the GPU waits {scope.in_words(total_ns)} {waits}"
     if cause in ALLOCATIONS:
@@ -70,7 +70,7 @@ def wait_hit(context: DiagnosisContext, cause: str, share: float, waits: str) ->
     if scope.share(gain_ns - total_ns) >= MIN_SHARE:
         more = duration(1e6 * scope.per_step_ms(gain_ns - total_ns))
         message += f", and up to {more} more because the host is then no longer ahead of it"
-    return RuleHit(gain_ns, message, evidence, weight_ns + np.where(copies, context.time_by_activity, 0))
+    return RuleHit(gain_ns, message, evidence, ns_by_activity + np.where(copies, context.time_by_activity, 0))
 
 
 sync_in_step = partial(
@@ -96,20 +96,20 @@ idle_allocation = partial(
 def idle_host(context: DiagnosisContext) -> RuleHit | None:
     if not context.has_idle(HOST):
         return None
-    weight_ns = np.maximum(context.idle_by_activity(HOST) - context.claimed_ns, 0)
-    idle_ns, scope = int(weight_ns.sum()), context.scope
+    ns_by_activity = np.maximum(context.idle_by_activity(HOST) - context.claimed_ns, 0)
+    idle_ns, scope = int(ns_by_activity.sum()), context.scope
     if scope.share(idle_ns) < CAUSE_SHARE:
         return None
-    pauses = int((weight_ns > 0).sum())
+    pauses = int((ns_by_activity > 0).sum())
     message = (
         f"the GPU waits {scope.in_words(idle_ns)} while the host makes no CUDA call for"
         f" {LONG_PAUSE_NS // 1_000_000} ms or longer"
     )
     if scope.compiled_in_words:
         message += f" ({scope.compiled_in_words} in the window, which is a part of it)"
-    longest_ms = float(weight_ns.max()) / 1e6
+    longest_ms = float(ns_by_activity.max()) / 1e6
     return RuleHit(
-        idle_ns, message, {"pauses_per_step": pauses / scope.step_count, "longest_ms": longest_ms}, weight_ns
+        idle_ns, message, {"pauses_per_step": pauses / scope.step_count, "longest_ms": longest_ms}, ns_by_activity
     )
 
 
@@ -175,8 +175,8 @@ def data_waits(scope: Scope, device: Device) -> Intervals:
     """
     ranges, names = scope.trace.range_arrays, scope.trace.range_paths.names
     codes = [code for code, name in enumerate(names) if NEXT_BATCH.match(name)]
-    if len(scope.steps):
-        threads = np.unique(ranges.thread[scope.steps])
+    if scope.has_steps:
+        threads = np.unique(ranges.thread[scope.step_ranges])
     else:
         threads = np.unique(scope.activities.thread[device.rows])
     is_wait = np.isin(ranges.name, codes) & np.isin(ranges.thread, threads) & (ranges.process == device.process)
@@ -188,7 +188,7 @@ def waiting_for_data(context: DiagnosisContext) -> RuleHit | None:
     """On a GPU only its idle time counts: a wait while it computes costs nothing. The launch after a wait is a part of
     it. The wait before the first activity (`first_ns`) counts only if the others reach the threshold.
     """
-    scope, weight_ns = context.scope, np.zeros(len(context.scope.activities), np.int64)
+    scope, ns_by_activity = context.scope, np.zeros(len(context.scope.activities), np.int64)
     gain_ns, first_ns, longest_ns, batches = 0, 0, 0, 0
     for device in scope.devices:
         waits = data_waits(scope, device)
@@ -197,8 +197,8 @@ def waiting_for_data(context: DiagnosisContext) -> RuleHit | None:
         idle, next_row = device.gaps
         waited_ns = covered_ns(waits, idle.start_ns, idle.end_ns)
         launching_ns = idle.end_ns - scope.activities.launch_ns_of(next_row)
-        weight_ns[next_row] += np.where(waited_ns > 0, np.minimum(idle.lengths_ns, waited_ns + launching_ns), 0)
-        gain_ns += waits.total_ns if scope.trace.is_cpu_only else int(weight_ns[next_row].sum())
+        ns_by_activity[next_row] += np.where(waited_ns > 0, np.minimum(idle.lengths_ns, waited_ns + launching_ns), 0)
+        gain_ns += waits.total_ns if scope.trace.is_cpu_only else int(ns_by_activity[next_row].sum())
         first_ns += 0 if scope.trace.is_cpu_only else max(int(device.start_ns[0] - waits.start_ns[0]), 0)
         batches += len(waits)
         longest_ns = max(longest_ns, int(waits.lengths_ns.max(initial=0)))
@@ -212,4 +212,4 @@ def waiting_for_data(context: DiagnosisContext) -> RuleHit | None:
             ", maybe longer without a profiler, which slows only the rest of a step, not the DataLoader's workers"
         )
     evidence = {"batches_per_step": round(batches / scope.step_count, 2), "longest_ms": longest_ns / 1e6}
-    return RuleHit(gain_ns, message, evidence, weight_ns)
+    return RuleHit(gain_ns, message, evidence, ns_by_activity)

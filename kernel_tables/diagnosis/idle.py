@@ -116,7 +116,7 @@ def _lost_before(scope: Scope, device: Device, calls: Intervals, held_up_ns: np.
     """
     before_ns = np.zeros(len(held_up_ns), np.int64)
     if len(before_ns) and covered_ns(calls, *np.array([[device.first_ns], [device.start_ns[0]]])).any():
-        before_ns[0] = held_up_ns.sum() // max(len(scope.steps) - 1, 1)
+        before_ns[0] = held_up_ns.sum() // max(len(scope.step_ranges) - 1, 1)
     return before_ns
 
 

@@ -23,7 +23,7 @@ FAST_AT_LOW_OCCUPANCY = ("gemm", "attention")
 def small_kernels(context: DiagnosisContext) -> RuleHit | None:
     """Many tiny kernels cost their time and the gaps around them: without them, neither would be there."""
     scope = context.scope
-    small = scope.is_kernel & scope.is_inside & (context.claimed_ns == 0) & (scope.activities.duration_ns < SMALL_NS)
+    small = scope.is_kernel & scope.is_in_span & (context.claimed_ns == 0) & (scope.activities.duration_ns < SMALL_NS)
     next_to_small = small.copy()
     for device in scope.devices:
         next_to_small[device.rows[1:]] |= small[device.rows[:-1]]
@@ -47,7 +47,7 @@ def unfused_elementwise(context: DiagnosisContext) -> RuleHit | None:
     """Chains of elementwise kernels in a row on a stream, launched in the same ranges. A fix saves all but the shortest
     kernel of each."""
     scope = context.scope
-    mask = scope.is_of_class("elementwise") & scope.is_inside & (context.claimed_ns == 0)
+    mask = scope.is_of_class("elementwise") & scope.is_in_span & (context.claimed_ns == 0)
     is_member, chains, gain_ns, total_ns = np.zeros(len(mask), bool), 0, 0, 0
     devices = [device for device in scope.devices if mask[device.rows].any()]
     for rows in (rows for device in devices for rows in scope.streams(device)):
@@ -96,7 +96,7 @@ def unfused_attention(context: DiagnosisContext) -> RuleHit | None:
     known, the forward pass gives a bound for its time."""
     scope, attention = context.scope, context.attention
     forward_ns, known_backward_ns = scope.busy_ns(attention.forward), scope.busy_ns(attention.backward)
-    in_backward = scope.is_in_range(BACKWARD.search) & scope.is_inside & scope.is_kernel
+    in_backward = scope.is_in_range(BACKWARD.search) & scope.is_in_span & scope.is_kernel
     backward_ns = known_backward_ns or min(scope.busy_ns(in_backward), round(BACKWARD_OF_ATTENTION * forward_ns))
     total_ns = scope.busy_ns(attention.chains) + (0 if known_backward_ns else backward_ns)
     between_ns = scope.busy_ns(attention.chains & ~attention.is_product)
@@ -132,13 +132,13 @@ def unfused_optimizer(context: DiagnosisContext) -> RuleHit | None:
     }
     waiting = "the time before each" if scope.trace.is_cpu_only else "the GPU's waiting for them"
     message = f"the optimizer's many {scope.noun}, and {waiting}, take"
-    weight_ns = np.where(mask, context.time_by_activity, 0) + idle_ns
-    return RuleHit(total_ns, f"{message} {scope.in_words(total_ns)}", evidence, weight_ns)
+    ns_by_activity = np.where(mask, context.time_by_activity, 0) + idle_ns
+    return RuleHit(total_ns, f"{message} {scope.in_words(total_ns)}", evidence, ns_by_activity)
 
 
 def exposed_communication(context: DiagnosisContext) -> RuleHit | None:
     scope = context.scope
-    communication = scope.is_of_class("communication") & scope.is_inside
+    communication = scope.is_of_class("communication") & scope.is_in_span
     others = scope.is_kernel & ~communication
     total_ns, exposed_ns = scope.busy_ns(communication), scope.parts_ns["exposed communication"]
     hidden_ns = sum(
@@ -155,7 +155,7 @@ def exposed_communication(context: DiagnosisContext) -> RuleHit | None:
 def low_occupancy(context: DiagnosisContext) -> RuleHit | None:
     """Kernels of at least one wave that leave more than half of the GPU's warps empty, but FAST_AT_LOW_OCCUPANCY."""
     filling, scope = context.filling, context.scope
-    mask = scope.is_inside & scope.is_kernel & ~scope.is_of_class(*FAST_AT_LOW_OCCUPANCY)
+    mask = scope.is_in_span & scope.is_kernel & ~scope.is_of_class(*FAST_AT_LOW_OCCUPANCY)
     mask &= (filling.occupancy < LOW_OCCUPANCY) & (filling.waves >= 1)
     message = "kernels that leave more than half of the warps empty take"
     return _empty_hit(context, mask, 1 - filling.occupancy, message, "mean_empty_warps")
@@ -164,7 +164,7 @@ def low_occupancy(context: DiagnosisContext) -> RuleHit | None:
 def wave_tail(context: DiagnosisContext) -> RuleHit | None:
     """Kernels of more than one wave whose last wave leaves many places empty."""
     filling, scope = context.filling, context.scope
-    mask = scope.is_inside & scope.is_kernel & (filling.tail >= EMPTY_TAIL) & (filling.waves > 1)
+    mask = scope.is_in_span & scope.is_kernel & (filling.tail >= EMPTY_TAIL) & (filling.waves > 1)
     return _empty_hit(context, mask, filling.tail, "kernels whose last wave leaves many places empty take", "mean_tail")
 
 
@@ -177,10 +177,12 @@ def _empty_hit(
     total_ns = scope.busy_ns(mask)
     if not total_ns or scope.share(total_ns) < KERNEL_SHARE:
         return None
-    weight_ns = np.where(mask, context.time_by_activity * np.nan_to_num(empty_share), 0).astype(np.int64)
+    ns_by_activity = np.where(mask, context.time_by_activity * np.nan_to_num(empty_share), 0).astype(np.int64)
     evidence = {
         "kernels_per_step": scope.per_step(mask),
         "running_ms": scope.per_step_ms(total_ns),
-        mean_name: round(float(weight_ns.sum() / context.time_by_activity[mask].sum()), 4),
+        mean_name: round(float(ns_by_activity.sum() / context.time_by_activity[mask].sum()), 4),
     }
-    return RuleHit(min(int(weight_ns.sum()), total_ns), f"{subject} {scope.in_words(total_ns)}", evidence, weight_ns)
+    return RuleHit(
+        min(int(ns_by_activity.sum()), total_ns), f"{subject} {scope.in_words(total_ns)}", evidence, ns_by_activity
+    )

@@ -41,8 +41,10 @@ def unsteady_steps(context: DiagnosisContext) -> RuleHit | None:
         "longer_ms": float(longer_ns.sum()) / 1e6,
         "longer_while_gpu_runs_ms": float(longer_busy_ns.sum()) / 1e6,
     }
-    weight_ns = np.where(np.isin(scope.step, np.flatnonzero(longer_ns > 0)), context.time_by_activity, 0)
-    return RuleHit(gain_ns, _sentence(scope, is_slow, median_ns, drift), evidence, weight_ns)
+    ns_by_activity = np.where(
+        np.isin(scope.step_by_activity, np.flatnonzero(longer_ns > 0)), context.time_by_activity, 0
+    )
+    return RuleHit(gain_ns, _sentence(scope, is_slow, median_ns, drift), evidence, ns_by_activity)
 
 
 def _does_more(scope: Scope, is_slow: np.ndarray) -> np.ndarray:
@@ -106,7 +108,7 @@ def _repeated_range(scope: Scope, is_slow: np.ndarray) -> _RepeatedRange | None:
     code = paths.code(scope.step_name)
     path = paths.of_node[: len(ranges)]
     phases = np.flatnonzero(paths.name[paths.parent[path]] == code)
-    step = np.searchsorted(ranges.start_ns[scope.steps], ranges.start_ns[phases], "right") - 1
+    step = np.searchsorted(ranges.start_ns[scope.step_ranges], ranges.start_ns[phases], "right") - 1
     phases, step = phases[step >= 0], step[step >= 0]
     repeated, most_ns = None, 0.0
     for number in np.unique(path[phases]).tolist():
@@ -121,16 +123,18 @@ def _repeated_range(scope: Scope, is_slow: np.ndarray) -> _RepeatedRange | None:
 
 def _launches(scope: Scope) -> np.ndarray:
     """By step: the number of kernels that it launched."""
-    return np.bincount(scope.step[(scope.step != NO_STEP) & scope.is_kernel], minlength=len(scope.steps))
+    return np.bincount(
+        scope.step_by_activity[(scope.step_by_activity != NO_STEP) & scope.is_kernel], minlength=len(scope.step_ranges)
+    )
 
 
 def _first_ns(scope: Scope) -> np.ndarray:
     """By step: the start of its first activity, or of its range on the CPU."""
     if scope.trace.is_cpu_only:
-        return scope.trace.range_arrays.start_ns[scope.steps]
-    first = np.full(len(scope.steps) + 1, np.iinfo(np.int64).max)  # the last entry is for activities of no step
-    for block in blocks(len(scope.step)):
-        np.minimum.at(first, scope.step[block], scope.activities.start_ns[block])
+        return scope.trace.range_arrays.start_ns[scope.step_ranges]
+    first = np.full(len(scope.step_ranges) + 1, np.iinfo(np.int64).max)  # the last entry is for activities of no step
+    for block in blocks(len(scope.step_by_activity)):
+        np.minimum.at(first, scope.step_by_activity[block], scope.activities.start_ns[block])
     return first[:-1]
 
 
@@ -140,7 +144,7 @@ def _claimed_ns(context: DiagnosisContext) -> np.ndarray:
     scope, idle_ns, first_ns = context.scope, context.idle_by_activity(), _first_ns(context.scope)
     np.minimum(idle_ns, context.claimed_ns, out=idle_ns)
     starts = scope.activities.start_ns
-    claimed_ns = np.zeros(len(scope.steps), np.int64)
+    claimed_ns = np.zeros(len(scope.step_ranges), np.int64)
     for block in blocks(len(starts)):
         step = np.maximum(np.searchsorted(first_ns, starts[block]) - 1, 0)
         claimed_ns += sums_by_group(step, idle_ns[block], len(claimed_ns))
@@ -149,5 +153,5 @@ def _claimed_ns(context: DiagnosisContext) -> np.ndarray:
 
 def _busy_ns(context: DiagnosisContext) -> np.ndarray:
     """By step: the sum of the times of its activities, in which slower clocks show."""
-    count = len(context.scope.steps)  # the last group is of activities of no step
-    return sums_by_group(context.scope.step, context.time_by_activity, count + 1)[:-1]
+    count = len(context.scope.step_ranges)  # the last group is of activities of no step
+    return sums_by_group(context.scope.step_by_activity, context.time_by_activity, count + 1)[:-1]

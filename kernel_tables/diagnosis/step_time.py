@@ -87,7 +87,7 @@ def step_time(scope: Scope) -> StepTime | None:
     parts = {name: total_ns[part] / count for part, name in names.items() if total_ns[part]}
     idle_ns = {"waiting": waiting_ns, IDLE: total_ns[IDLE]}
     idle = {names[part]: ns / count for part, ns in idle_ns.items() if ns}
-    return StepTime(len(scope.steps), scope.span_ns / count, parts, idle, step_before_ns(scope))
+    return StepTime(len(scope.step_ranges), scope.span_ns / count, parts, idle, step_before_ns(scope))
 
 
 def step_before_ns(scope: Scope) -> float | None:
@@ -97,7 +97,7 @@ def step_before_ns(scope: Scope) -> float | None:
     other work: if those of the capture differ in theirs, or the devices are busy for longer than such a step.
     """
     before_s = scope.trace.recorded_window.get("step_before_s")
-    if not (isinstance(before_s, float) and len(scope.steps) and scope.step_name == RECORDED_STEP):
+    if not (isinstance(before_s, float) and scope.has_steps and scope.step_name == RECORDED_STEP):
         return None
     busy_ns = 0 if scope.trace.is_cpu_only else scope.span_ns - scope.parts_ns[IDLE]
     is_shorter = busy_ns <= 1e9 * before_s * scope.steps_on_devices < scope.span_ns

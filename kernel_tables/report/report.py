@@ -9,7 +9,7 @@ import numpy as np
 
 from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.ranges import NONE
-from kernel_tables.diagnosis.diagnose import Diagnosis, diagnose, silent_by_reason
+from kernel_tables.diagnosis.diagnose import Diagnosis, abstained_by_reason, diagnose
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
 from kernel_tables.diagnosis.step_time import step_time
 from kernel_tables.page.colors import PHASES
@@ -40,7 +40,7 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
     time = step_time(scope)
     idle = {name: ns / 1e6 for name, ns in time.idle.items()} if time else {}
     step_picture = picture(leaves, time.ns / 1e6 if time else None, idle)
-    flames = {"step": flame(flame_leaves, names, "step" if len(scope.steps) else "capture")}
+    flames = {"step": flame(flame_leaves, names, "step" if scope.has_steps else "capture")}
     under = WINDOW if trace.range_paths.code(WINDOW) != NONE else None
     page_tables = _tables(scope, trace, under, names)
     bars, timeline_note = capture_timeline(scope, names)
@@ -51,7 +51,7 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
         title=title or trace.capture.path.name,
         on_cpu=trace.is_cpu_only,
         of_what=subject(scope),
-        steps=len(scope.steps),
+        steps=len(scope.step_ranges),
         place=device_phrase(trace.is_cpu_only),
         time_heading=time_heading(trace.is_cpu_only),
         program=str(trace.recorded_window.get("program", "")),
@@ -61,7 +61,7 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
         picture=step_picture,
         phases=[bar.name for bar in step_picture.bars if bar.name in PHASES],
         findings=[finding for finding in findings if not finding.abstained],
-        silent=silent_by_reason(findings),
+        silent=abstained_by_reason(findings),
         checked=trace.check(step_name=step_name),
         of_tables=f"What lies in the range “{WINDOW}”." if under else "All of the capture.",
         tables={table.name: table for table in page_tables},
@@ -102,7 +102,7 @@ def sentences(scope: Scope, leaves: Sequence[Leaf], short: Mapping[str, str]) ->
     if not leaves:
         return [f"No kernel and no memory operation was recorded in {subject(scope)}."]
     notes = [f"{CPU_ONLY_NOTE[0].upper()}{CPU_ONLY_NOTE[1:]}."] if scope.trace.is_cpu_only else []
-    if not len(scope.steps):
+    if not scope.has_steps:
         notes.append(f"No range named {scope.step_name!r} holds work: this page is about the whole capture.")
     return [*notes, _kernel_sentence(leaves, short), _class_sentence(leaves), *_memory_sentences(scope)]
 
@@ -132,7 +132,7 @@ def _shortened(name: str) -> str:
 
 def subject(scope: Scope) -> str:
     """ "one step", or "the capture" without steps."""
-    return "one step" if len(scope.steps) else "the capture"
+    return "one step" if scope.has_steps else "the capture"
 
 
 def kernel_with_most_time(leaves: Sequence[Leaf]) -> str:
@@ -160,7 +160,7 @@ def _class_sentence(leaves: Sequence[Leaf]) -> str:
 
 
 def _memory_sentences(scope: Scope) -> list[str]:
-    in_scope = scope.step != NO_STEP if len(scope.steps) else np.ones(len(scope.activities), bool)
+    in_scope = scope.step_by_activity != NO_STEP if scope.has_steps else np.ones(len(scope.activities), bool)
     is_memory = scope.is_memory & in_scope
     if not is_memory.any():
         return []

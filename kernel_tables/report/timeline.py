@@ -26,7 +26,7 @@ def step_leaves(scope: Scope) -> list[Leaf]:
     """The leaves of a step: means over the steps of all processes, summed over the devices of a process. Without steps,
     sums over the complete capture."""
     activities, trace = scope.activities, scope.trace
-    rows = np.flatnonzero(scope.step != NO_STEP) if len(scope.steps) else np.arange(len(activities))
+    rows = np.flatnonzero(scope.step_by_activity != NO_STEP) if scope.has_steps else np.arange(len(activities))
     keys = {"path": trace.activity_path[rows], "name": activities.name[rows]}
     times = pd.DataFrame(keys | {"ns": activities.duration_ns[rows]}).groupby(list(keys))["ns"].agg(["sum", "size"])
     paths, classes = with_phases(trace.range_paths.tuples, scope), trace.activity_classes
@@ -42,7 +42,7 @@ def step_leaves(scope: Scope) -> list[Leaf]:
 
 def with_phases(paths: Sequence[tuple[str, ...]], scope: Scope) -> list[tuple[str, ...]]:
     """The paths below the step, each beginning with its phase, as in views/readable_tree.py."""
-    step = scope.step_name if len(scope.steps) else None
+    step = scope.step_name if scope.has_steps else None
     inner_paths = with_phases_as_siblings([path[path.index(step) + 1 :] if step in path else path for path in paths])
     return [(*map(readable_name, path[:1]), *path[1:]) for path in inner_paths]
 
@@ -90,8 +90,8 @@ class _Excerpt(NamedTuple):
 def _excerpt(scope: Scope) -> _Excerpt:
     """The middle step; without steps, the complete capture."""
     activity_arrays, range_arrays = scope.activities, scope.trace.range_arrays
-    if len(scope.steps):
-        step = int(scope.steps[len(scope.steps) // 2])
+    if scope.has_steps:
+        step = int(scope.step_ranges[len(scope.step_ranges) // 2])
         ranges, activities = step_contents(scope.trace, scope.step_name, step)
         first, last = int(range_arrays.start_ns[step]), int(range_arrays.end_ns[step])
     else:

@@ -8,7 +8,7 @@ from html import escape
 import pandas as pd
 
 from kernel_tables import clean_text, comparison, units
-from kernel_tables.diagnosis.diagnose import Diagnosis, diagnose, silent_by_reason
+from kernel_tables.diagnosis.diagnose import Diagnosis, abstained_by_reason, diagnose
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.diagnosis.step_time import StepTime, step_time
 from kernel_tables.kernel_names.short import short_names
@@ -44,7 +44,7 @@ def finding_lines(
     lines = [*_wrapped(time.sentence, width, "", INDENT), ""] if time else []
     base = time.base if time else ""
     lines += [line for finding in reported for line in _finding(finding, width, noun, base)] or [NOTHING_FOUND]
-    silent = silent_by_reason(findings)
+    silent = abstained_by_reason(findings)
     if lists_unchecked:
         for reason, codes in silent.items():
             lines += _wrapped(f"not checked: {', '.join(codes)} ({reason})", width, "", INDENT)

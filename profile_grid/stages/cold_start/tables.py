@@ -44,7 +44,7 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
     try:
         with Trace(folder / SQLITE, extra_rules) as trace:
             scope = Scope(trace)
-            if len(scope.steps) < 2 or not (scope.trace.is_cpu_only or scope.has_calls):
+            if len(scope.step_ranges) < 2 or not (scope.trace.is_cpu_only or scope.has_calls):
                 raise errors.TraceError("the capture does not have the calls of two steps")
             return RunTables(tables_status(COMPLETE), {"first_step": first_step_table(scope)})
     except errors.TraceError as error:
@@ -56,7 +56,7 @@ def first_step_table(scope: Scope) -> pd.DataFrame:
     is_cpu_only, ranges = scope.trace.is_cpu_only, scope.trace.range_arrays
     causes = list(_operators(scope) if is_cpu_only else _calls(scope))
     steps = []
-    for step in scope.steps:
+    for step in scope.step_ranges:
         start_ns, end_ns = int(ranges.start_ns[step]), int(ranges.end_ns[step])
         by_cause = _step_causes(causes, NO_OPERATOR if is_cpu_only else NO_CALL, start_ns, end_ns)
         require_same("time of a step by cause", sum(ns for ns, _ in by_cause.values()), end_ns - start_ns)
