@@ -17,6 +17,7 @@ SMALL_COPY_BYTES = 64 * 1024
 HOST_COPY = re.compile("Host-to-Device|Device-to-Host")
 PAGEABLE = 0  # ENUM_CUDA_MEM_KIND
 
+# Causes of idle time, and the rules that report them; those that begin with IDLE_ are outside of steps.
 ALLOCATIONS = ALLOCATION_IN_STEP, IDLE_ALLOCATION = ("allocation_in_step", "idle_allocation")
 COPIES = PAGEABLE_COPY, COPY_IN_STEP, IDLE_COPY = ("pageable_copy", "copy_in_step", "idle_copy")
 SYNCS = SYNC_IN_STEP, IDLE_SYNC = ("sync_in_step", "idle_sync")
@@ -65,21 +66,22 @@ class Blocking:
         calls = self._scope.calls
         cause = np.full(len(calls), -1, np.int8)
         rows = np.flatnonzero((calls.kind != LAUNCH) & (calls.kind != OTHER))
-        waits = np.isin(calls.kind[rows], (WAIT, COPY))  # the others allocate or free
+        is_wait = np.isin(calls.kind[rows], (WAIT, COPY))  # the others allocate or free
         in_step = self._launches_more(calls.start_ns[rows], self._step_of_calls(rows))
         cause[rows] = np.select(
-            [waits & in_step, waits, in_step & ~self._frees_between_steps(rows, in_step)],
+            [is_wait & in_step, is_wait, in_step & ~self._frees_between_steps(rows, in_step)],
             [CAUSES.index(name) for name in (SYNC_IN_STEP, IDLE_SYNC, ALLOCATION_IN_STEP)],
             CAUSES.index(IDLE_ALLOCATION),
         )
         activities, copy_cause = self._scope.activities, self.copy_cause
-        launched_copies = np.flatnonzero((copy_cause >= 0) & activities.has_launch)
-        cause_of_copy = np.full(len(calls) + 1, -1, np.int8)  # the last entry is for calls without a previous one
-        cause_of_copy[activities.launch_row[launched_copies]] = copy_cause[launched_copies]
+        copies = np.flatnonzero((copy_cause >= 0) & activities.has_launch)
+        cause_as_copy = np.full(len(calls) + 1, -1, np.int8)  # the last entry is for calls without a previous one
+        cause_as_copy[activities.launch_row[copies]] = copy_cause[copies]
         waits = np.flatnonzero(calls.kind == WAIT)
-        before = cause_of_copy[calls.previous(waits)]  # a wait after a copy is a part of it
-        cause[waits[before >= 0]] = before[before >= 0]
-        return np.where(cause_of_copy[:-1] >= 0, cause_of_copy[:-1], cause)
+        previous_cause = cause_as_copy[calls.previous(waits)]  # a wait after a copy is a part of it
+        is_after_copy = previous_cause >= 0
+        cause[waits[is_after_copy]] = previous_cause[is_after_copy]
+        return np.where(cause_as_copy[:-1] >= 0, cause_as_copy[:-1], cause)
 
     def _frees_between_steps(self, rows: np.ndarray, in_step: np.ndarray) -> np.ndarray:
         """Whether the process of each of these calls frees memory only between steps. Then its steps allocate again

@@ -3,6 +3,7 @@ show. Each returns a RuleHit, or None."""
 
 import re
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -39,7 +40,7 @@ def launch_bound(context: DiagnosisContext) -> RuleHit | None:
     if scope.share(idle_ns) < IDLE_SHARE:
         return None
     launches = int((scope.is_in_span & scope.activities.has_launch).sum())
-    evidence = _host_per_launch(context, launches) | {"launches_per_step": round(launches / scope.step_count, 1)}
+    evidence = _us_per_launch(context, launches) | {"launches_per_step": round(launches / scope.step_count, 1)}
     message = f"the GPU waits {scope.in_words(idle_ns)} for kernels that the host launches too late"
     return RuleHit(idle_ns, message, evidence, ns_by_activity)
 
@@ -47,17 +48,17 @@ def launch_bound(context: DiagnosisContext) -> RuleHit | None:
 def wait_hit(context: DiagnosisContext, cause: str, share: float, waits: str) -> RuleHit | None:
     """The hit if the GPU idles between activities, or only copies, because of `cause` for at least this `share` of its
     time; `waits` says when, in words."""
-    scope, copies = context.scope, context.blocking.copy_cause == CAUSES.index(cause)
-    if not (context.has_idle(cause) or copies.any()):
+    scope, is_copy = context.scope, context.blocking.copy_cause == CAUSES.index(cause)
+    if not (context.has_idle(cause) or is_copy.any()):
         return None
-    copies &= scope.is_in_span
-    claimed_idle_ns = np.maximum(context.claimed_ns - context.time_by_activity, 0)
-    ns_by_activity = np.maximum(context.idle_by_activity(cause) - claimed_idle_ns, 0)
-    copying_ns = context.exposed_ns(copies)
-    total_ns = int(ns_by_activity.sum()) + copying_ns
+    is_copy &= scope.is_in_span
+    claimed_idle_ns = np.maximum(context.claimed_ns - context.time_by_activity, 0)  # claimed beyond the activity itself
+    idle_ns = np.maximum(context.idle_by_activity(cause) - claimed_idle_ns, 0)
+    copying_ns = context.exposed_ns(is_copy)
+    total_ns = int(idle_ns.sum()) + copying_ns
     if scope.share(total_ns) < share or not total_ns:
         return None
-    evidence = _calls_of(context, cause)
+    evidence = _evidence_of_calls(context, cause)
     if copying_ns:
         evidence["copying_alone_ms"] = scope.per_step_ms(copying_ns)
     at_edges_ns = context.idle_at_edges_ns(cause)
@@ -65,12 +66,12 @@ def wait_hit(context: DiagnosisContext, cause: str, share: float, waits: str) ->
     total_ns += at_edges_ns
     message = f"the GPU waits {scope.in_words(total_ns)} {waits}"
     if cause in ALLOCATIONS:
-        calls = [f"{n:.3g} {name.partition('_v')[0]}" for name, n in evidence["functions_per_step"].items()]
-        message += f" ({', '.join(calls)} per step)"
+        counts = [f"{count:.3g} {name.partition('_v')[0]}" for name, count in evidence["functions_per_step"].items()]
+        message += f" ({', '.join(counts)} per step)"
     if scope.share(gain_ns - total_ns) >= MIN_SHARE:
         more = duration(1e6 * scope.per_step_ms(gain_ns - total_ns))
         message += f", and up to {more} more because the host is then no longer ahead of it"
-    return RuleHit(gain_ns, message, evidence, ns_by_activity + np.where(copies, context.time_by_activity, 0))
+    return RuleHit(gain_ns, message, evidence, idle_ns + np.where(is_copy, context.time_by_activity, 0))
 
 
 sync_in_step = partial(
@@ -113,7 +114,7 @@ def idle_host(context: DiagnosisContext) -> RuleHit | None:
     )
 
 
-def _calls_of(context: DiagnosisContext, cause: str) -> dict[str, object]:
+def _evidence_of_calls(context: DiagnosisContext, cause: str) -> dict[str, object]:
     """How often, by function, and for how long the host was held up by `cause`, from the first start to the last end of
     the devices' spans."""
     calls, scope = context.scope.calls, context.scope
@@ -130,21 +131,27 @@ def _calls_of(context: DiagnosisContext, cause: str) -> dict[str, object]:
     }
 
 
-def _host_per_launch(context: DiagnosisContext, launches: int) -> dict[str, float]:
+class _HostTimes(NamedTuple):
+    """Nanoseconds of the host from the first to the last launch of a device, by what it did. They add up."""
+
+    driver_call: int  # in calls that launch
+    waiting: int  # in other calls that hold it up
+    other_calls: int
+    python_and_dispatcher: int  # in no call
+
+
+def _us_per_launch(context: DiagnosisContext, launches: int) -> dict[str, float]:
     """The time of the host by parts, in microseconds per launch; the parts add up. If several threads are busy at once,
     the time counts once, for the first of their parts."""
-    scope = context.scope
-    parts = [_host_parts(context, device) for device in scope.devices]
-    names = ("driver_call_us", "waiting_us", "other_calls_us", "python_and_dispatcher_us")
+    total_ns = np.sum([_host_times(context, device) for device in context.scope.devices], axis=0)
     return {
-        name: round(sum(parts_ns) / 1e3 / max(launches, 1), 3)
-        for name, parts_ns in zip(names, zip(*parts, strict=True), strict=True)
+        f"{name}_us": round(int(ns) / 1e3 / max(launches, 1), 3)
+        for name, ns in zip(_HostTimes._fields, total_ns, strict=True)
     }
 
 
-def _host_parts(context: DiagnosisContext, device: Device) -> tuple[int, ...]:
-    """The nanoseconds from the first to the last launch of a device: in calls that launch, in others that hold up the
-    host, in all others, and outside of calls."""
+def _host_times(context: DiagnosisContext, device: Device) -> _HostTimes:
+    """The times of the host between the launches of a device; zeros without launches."""
     calls, activities = context.scope.calls, context.scope.activities
     first_ns, last_ns = NEVER_NS, 0
     for block in blocks(len(device.rows)):
@@ -153,14 +160,14 @@ def _host_parts(context: DiagnosisContext, device: Device) -> tuple[int, ...]:
         first_ns = min(first_ns, int(launch_ns.min(initial=NEVER_NS)))
         last_ns = max(last_ns, int(launch_ns.max(initial=0)))
     if first_ns > last_ns:
-        return 0, 0, 0, 0
+        return _HostTimes(0, 0, 0, 0)
     is_of_process = calls.process == device.process
     launching = calls.time_of(is_of_process & (calls.kind == LAUNCH))
     waiting = calls.time_of(is_of_process & (context.blocking.call_cause >= 0))
     parts = calls.time_of(is_of_process), launching, waiting, intersection(waiting, launching)
     in_any_ns, launching_ns, waiting_ns, both_ns = (covered_between_ns(part, first_ns, last_ns) for part in parts)
     others_ns = in_any_ns - launching_ns - waiting_ns + both_ns
-    return launching_ns, waiting_ns - both_ns, others_ns, last_ns - first_ns - in_any_ns
+    return _HostTimes(launching_ns, waiting_ns - both_ns, others_ns, last_ns - first_ns - in_any_ns)
 
 
 NEXT_BATCH = re.compile(r"enumerate\(DataLoader\)")

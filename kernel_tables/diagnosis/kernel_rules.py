@@ -3,6 +3,7 @@
 import numpy as np
 
 from kernel_tables.diagnosis.context import BACKWARD, MANY_OPTIMIZER_KERNELS, DiagnosisContext, RuleHit
+from kernel_tables.diagnosis.devices import COMMUNICATION
 from kernel_tables.diagnosis.idle import GPU, LAUNCHING
 from kernel_tables.intervals import intersection
 
@@ -23,24 +24,25 @@ FAST_AT_LOW_OCCUPANCY = ("gemm", "attention")
 def small_kernels(context: DiagnosisContext) -> RuleHit | None:
     """Many tiny kernels cost their time and the gaps around them: without them, neither would be there."""
     scope = context.scope
-    small = scope.is_kernel & scope.is_in_span & (context.claimed_ns == 0) & (scope.activities.duration_ns < SMALL_NS)
-    next_to_small = small.copy()
+    is_small = scope.is_kernel & scope.is_in_span & (context.claimed_ns == 0)
+    is_small &= scope.activities.duration_ns < SMALL_NS
+    ends_gap = is_small.copy()  # next to a small kernel
     for device in scope.devices:
-        next_to_small[device.rows[1:]] |= small[device.rows[:-1]]
-    gaps_ns = np.where(next_to_small, context.idle_before_launches, 0)
-    total_ns = scope.busy_ns(small) + int(gaps_ns.sum())
-    if small.sum() < MANY_LAUNCHES * scope.step_count or scope.share(total_ns) < SMALL_SHARE:
+        ends_gap[device.rows[1:]] |= is_small[device.rows[:-1]]
+    gaps_ns = np.where(ends_gap, context.unblocked_idle_ns, 0)
+    total_ns = scope.busy_ns(is_small) + int(gaps_ns.sum())
+    if is_small.sum() < MANY_LAUNCHES * scope.step_count or scope.share(total_ns) < SMALL_SHARE:
         return None
     evidence = {
-        "kernels_per_step": scope.per_step(small),
-        "mean_us": round(float(scope.activities.duration_ns[small].mean()) / 1e3, 3),
-        "gaps_between_ms": scope.per_step_ms(total_ns - scope.busy_ns(small)),
+        "kernels_per_step": scope.per_step(is_small),
+        "mean_us": round(float(scope.activities.duration_ns[is_small].mean()) / 1e3, 3),
+        "gaps_between_ms": scope.per_step_ms(total_ns - scope.busy_ns(is_small)),
     }
     message = (
         f"{evidence['kernels_per_step']:,.0f} kernels of a step are shorter than {SMALL_NS // 1000} µs; with the gaps"
         f" around them they take {scope.in_words(total_ns)}"
     )
-    return RuleHit(total_ns, message, evidence, np.where(small, context.time_by_activity, 0) + gaps_ns)
+    return RuleHit(total_ns, message, evidence, np.where(is_small, context.time_by_activity, 0) + gaps_ns)
 
 
 def unfused_elementwise(context: DiagnosisContext) -> RuleHit | None:
@@ -99,16 +101,16 @@ def unfused_attention(context: DiagnosisContext) -> RuleHit | None:
     in_backward = scope.is_in_range(BACKWARD.search) & scope.is_in_span & scope.is_kernel
     backward_ns = known_backward_ns or min(scope.busy_ns(in_backward), round(BACKWARD_OF_ATTENTION * forward_ns))
     total_ns = scope.busy_ns(attention.chains) + (0 if known_backward_ns else backward_ns)
-    between_ns = scope.busy_ns(attention.chains & ~attention.is_product)
-    known_share = (forward_ns + known_backward_ns) / max(total_ns, 1)
-    if not between_ns or scope.share(between_ns) < KERNEL_SHARE * known_share:
+    without_products_ns = scope.busy_ns(attention.chains & ~attention.is_product)
+    found_share = (forward_ns + known_backward_ns) / max(total_ns, 1)  # less than 1 if the backward pass is a bound
+    if not without_products_ns or scope.share(without_products_ns) < KERNEL_SHARE * found_share:
         return None
     evidence = {
         "kernels_per_step": scope.per_step(attention.chains),
         "forward_ms": scope.per_step_ms(forward_ns),
         "backward_ms": scope.per_step_ms(backward_ns),
         "backward_is_a_bound": not known_backward_ns and backward_ns > 0,
-        "without_matmuls_ms": scope.per_step_ms(between_ns),
+        "without_matmuls_ms": scope.per_step_ms(without_products_ns),
     }
     message = (
         f"attention runs as separate {scope.noun} (product, softmax, product), which take {scope.in_words(total_ns)}"
@@ -140,7 +142,7 @@ def exposed_communication(context: DiagnosisContext) -> RuleHit | None:
     scope = context.scope
     communication = scope.is_of_class("communication") & scope.is_in_span
     others = scope.is_kernel & ~communication
-    total_ns, exposed_ns = scope.busy_ns(communication), scope.parts_ns["exposed communication"]
+    total_ns, exposed_ns = scope.busy_ns(communication), scope.parts_ns[COMMUNICATION]
     hidden_ns = sum(
         intersection(device.time_of(communication), device.time_of(others)).total_ns for device in scope.devices
     )

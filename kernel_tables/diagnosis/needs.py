@@ -57,8 +57,8 @@ def attention_in_modules(context: DiagnosisContext) -> str | None:
 
 
 def communication(context: DiagnosisContext) -> str | None:
-    is_known = context.scope.is_of_class("communication").any()
-    return None if is_known else "no communication between processes was recorded"
+    has_communication = context.scope.is_of_class("communication").any()
+    return None if has_communication else "no communication between processes was recorded"
 
 
 def counters(context: DiagnosisContext) -> str | None:
