@@ -20,7 +20,7 @@ CALL = "call"
 KERNEL_SELECTORS = ("kernel", "class", "range")
 SELECTORS = (*KERNEL_SELECTORS, CALL)
 PATTERNS = ("kernel", CALL)
-KEYS = {"code": str, "advice": str, **dict.fromkeys(SELECTORS, str), "share": float, "launches": int}
+TYPES = {"code": str, "advice": str, **dict.fromkeys(SELECTORS, str), "share": float, "launches": int}
 EXAMPLE = "code = 'slow_norm', kernel = 'rms_norm', share = 0.05, advice = '...'"
 
 
@@ -63,11 +63,11 @@ def _problem(entry: Mapping) -> str | None:
     """Why a rule cannot be used, None if it can."""
     if not isinstance(entry, Mapping):
         return f"{entry!r} is not a table"
-    unknown = [key for key in entry if key not in KEYS]
+    unknown = [key for key in entry if key not in TYPES]
     if unknown:
         return f"{unknown[0]!r} is not known"
-    for key, kind in KEYS.items():
-        if key in entry and not _has_type(entry[key], kind):
+    for key, expected_type in TYPES.items():
+        if key in entry and not _has_type(entry[key], expected_type):
             return f"{key} = {entry[key]!r} cannot be used"
     for key in ("code", "share", "advice"):
         if key not in entry:
@@ -78,14 +78,16 @@ def _problem(entry: Mapping) -> str | None:
         return "it names a call and kernels; write a rule for each"
     if not re.fullmatch(r"[a-z][a-z0-9_]*", entry["code"]) or not 0 <= entry["share"] <= 1:
         return "a code consists of lower-case letters, digits and _, and a share is between 0 and 1"
-    reasons = ((entry[key], pattern_problem(entry[key])) for key in PATTERNS if key in entry)
-    return next((f"the pattern {text!r} cannot be used ({reason})" for text, reason in reasons if reason), None)
+    for pattern in (entry[key] for key in PATTERNS if key in entry):
+        if reason := pattern_problem(pattern):
+            return f"the pattern {pattern!r} cannot be used ({reason})"
+    return None
 
 
-def _has_type(value: object, kind: type) -> bool:
-    if kind is str:
-        return isinstance(value, str) and value != ""
-    return isinstance(value, (int, float) if kind is float else int) and not isinstance(value, bool)
+def _has_type(value: object, expected: type) -> bool:
+    """Whether the value has this type and is not ""; an integer will do for a float."""
+    types = (int, float) if expected is float else expected
+    return isinstance(value, types) and not isinstance(value, bool) and value != ""
 
 
 def _kernel_hit(context: DiagnosisContext, entry: Mapping, selection: str) -> RuleHit | None:

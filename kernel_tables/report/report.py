@@ -38,7 +38,7 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
     leaves = step_leaves(scope)
     flame_leaves, flame_note = largest_leaves(leaves)
     time = step_time(scope)
-    idle = {name: ns / 1e6 for name, ns in time.idle.items()} if time else {}
+    idle = {name: ns / 1e6 for name, ns in time.idle_ns.items()} if time else {}
     step_picture = picture(leaves, time.ns / 1e6 if time else None, idle)
     flames = {"step": flame(flame_leaves, names, "step" if scope.has_steps else "capture")}
     under = WINDOW if trace.range_paths.code(WINDOW) != NONE else None

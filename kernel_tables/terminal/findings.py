@@ -42,7 +42,7 @@ def finding_lines(
     `lists_unchecked`, these by reason. `noun` is Scope.noun."""
     reported = [finding for finding in findings if not finding.abstained]
     lines = [*_wrapped(time.sentence, width, "", INDENT), ""] if time else []
-    base = time.base if time else ""
+    base = time.percent_base if time else ""
     lines += [line for finding in reported for line in _finding(finding, width, noun, base)] or [NOTHING_FOUND]
     silent = abstained_by_reason(findings)
     if lists_unchecked:
@@ -89,7 +89,7 @@ def notebook_html(trace: Trace, step_name: str) -> str:
     texts = [
         *([time.sentence] if time else []),
         *notes,
-        *(finding.sentence(time.base if time else "") for finding in findings),
+        *(finding.sentence(time.percent_base if time else "") for finding in findings),
     ]
     texts = [escape(clean_text.visible_lines(text[:1].upper() + text[1:])) for text in texts]
     return f"<pre>{escape(tree)}</pre>" + "".join(f"<p>{text}.</p>" for text in texts)
