@@ -13,7 +13,7 @@ from kernel_tables.diagnosis.kernel_rules import time_hit
 from kernel_tables.diagnosis.needs import calls, gpu, kernels
 from kernel_tables.diagnosis.rules import CODES, POSSIBLE, DiagnosisRule
 from kernel_tables.errors import TraceError
-from kernel_tables.intervals import intersection, union
+from kernel_tables.intervals import covered_between_ns
 from kernel_tables.kernel_classes.categories import is_found_in, pattern_problem
 
 CALL = "call"
@@ -109,10 +109,10 @@ def _call_hit(context: DiagnosisContext, entry: Mapping, selection: str) -> Rule
     scope, total_ns, count = context.scope, 0, 0
     is_wanted = np.array(is_found_in(entry[CALL], scope.calls.functions), bool)[scope.calls.function]
     for device in scope.devices:
-        first, last = np.array([device.first_ns]), np.array([device.last_ns])
-        matches = is_wanted & (scope.calls.process == device.process)
-        total_ns += intersection(scope.calls.time_of(matches), union(first, last)).total_ns
-        count += int((matches & (scope.calls.start_ns >= first) & (scope.calls.start_ns < last)).sum())
+        first_ns, last_ns, start_ns = device.first_ns, device.last_ns, scope.calls.start_ns
+        is_match = is_wanted & (scope.calls.process == device.process)
+        total_ns += covered_between_ns(scope.calls.time_of(is_match), first_ns, last_ns)
+        count += int((is_match & (start_ns >= first_ns) & (start_ns < last_ns)).sum())
     if count < max(entry.get("launches", 1) * scope.step_count, 1) or scope.share(total_ns) < entry["share"]:
         return None
     evidence = {"calls_per_step": round(count / scope.step_count, 1), "ms": scope.per_step_ms(total_ns)}

@@ -5,7 +5,6 @@ import numpy as np
 from kernel_tables.diagnosis.context import BACKWARD, MANY_OPTIMIZER_KERNELS, DiagnosisContext, RuleHit
 from kernel_tables.diagnosis.devices import COMMUNICATION
 from kernel_tables.diagnosis.idle import GPU, LAUNCHING
-from kernel_tables.intervals import intersection
 
 SMALL_NS, SMALL_SHARE, MANY_LAUNCHES = 10_000, 0.15, 100  # nsys-ai's thresholds for small kernels
 KERNEL_SHARE = 0.05
@@ -140,18 +139,14 @@ def unfused_optimizer(context: DiagnosisContext) -> RuleHit | None:
 
 def exposed_communication(context: DiagnosisContext) -> RuleHit | None:
     scope = context.scope
-    communication = scope.is_of_class("communication") & scope.is_in_span
-    others = scope.is_kernel & ~communication
-    total_ns, exposed_ns = scope.busy_ns(communication), scope.parts_ns[COMMUNICATION]
-    hidden_ns = sum(
-        intersection(device.time_of(communication), device.time_of(others)).total_ns for device in scope.devices
-    )
-    overlap = hidden_ns / max(total_ns, 1)
+    is_communication = scope.is_of_class("communication") & scope.is_in_span
+    total_ns, exposed_ns = scope.busy_ns(is_communication), scope.parts_ns[COMMUNICATION]
+    overlap = (total_ns - exposed_ns) / max(total_ns, 1)
     if overlap >= OVERLAP_SHARE or scope.share(exposed_ns) < KERNEL_SHARE:
         return None
     evidence = {"communication_ms": scope.per_step_ms(total_ns), "overlap": round(overlap, 4)}
     message = f"communication that is not overlapped by computation takes {scope.in_words(exposed_ns)}"
-    return RuleHit(exposed_ns, message, evidence, np.where(communication, context.time_by_activity, 0))
+    return RuleHit(exposed_ns, message, evidence, np.where(is_communication, context.time_by_activity, 0))
 
 
 def low_occupancy(context: DiagnosisContext) -> RuleHit | None:

@@ -5,12 +5,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
-
 from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.ranges import NONE
 from kernel_tables.diagnosis.diagnose import Diagnosis, abstained_by_reason, diagnose
-from kernel_tables.diagnosis.scope import NO_STEP, Scope
+from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.diagnosis.step_time import step_time
 from kernel_tables.page.colors import PHASES
 from kernel_tables.page.markup import html_environment, script, style
@@ -104,6 +102,8 @@ def sentences(scope: Scope, leaves: Sequence[Leaf], short: Mapping[str, str]) ->
     notes = [f"{CPU_ONLY_NOTE[0].upper()}{CPU_ONLY_NOTE[1:]}."] if scope.trace.is_cpu_only else []
     if not scope.has_steps:
         notes.append(f"No range named {scope.step_name!r} holds work: this page is about the whole capture.")
+    if scope.steps_on_devices > scope.step_count:
+        notes.append(f"Times and launches of {subject(scope)} are means over {len(scope.devices)} devices.")
     return [*notes, _kernel_sentence(leaves, short), _class_sentence(leaves), *_memory_sentences(scope)]
 
 
@@ -160,9 +160,11 @@ def _class_sentence(leaves: Sequence[Leaf]) -> str:
 
 
 def _memory_sentences(scope: Scope) -> list[str]:
-    in_scope = scope.step_by_activity != NO_STEP if scope.has_steps else np.ones(len(scope.activities), bool)
-    is_memory = scope.is_memory & in_scope
+    is_memory = scope.is_memory & scope.is_in_scope
     if not is_memory.any():
         return []
-    ns = int(scope.activities.duration_ns[is_memory].sum()) / scope.step_count
-    return [f"Copies and sets of memory take {duration(ns)}, {is_memory.sum() / scope.step_count:,.0f} of them."]
+    ns, count = int(scope.activities.duration_ns[is_memory].sum()), int(is_memory.sum())
+    return [
+        f"Copies and sets of memory take {duration(ns / scope.steps_on_devices)},"
+        f" {count / scope.steps_on_devices:,.0f} of them."
+    ]

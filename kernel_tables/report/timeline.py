@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from kernel_tables.diagnosis.scope import NO_STEP, Scope
+from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.kernel_classes.categories import family
 from kernel_tables.page.step import Leaf
 from kernel_tables.page.timeline import Names, Timeline, TimelineBar, lane_title, timeline
@@ -23,10 +23,10 @@ MAX_LEVELS = 8  # of nested ranges of a thread
 
 
 def step_leaves(scope: Scope) -> list[Leaf]:
-    """The leaves of a step: means over the steps of all processes, summed over the devices of a process. Without steps,
-    sums over the complete capture."""
+    """The leaves of a step (without steps, of the complete capture): means over steps and devices, as is the time of a
+    step, of which shares are taken."""
     activities, trace = scope.activities, scope.trace
-    rows = np.flatnonzero(scope.step_by_activity != NO_STEP) if scope.has_steps else np.arange(len(activities))
+    rows = np.flatnonzero(scope.is_in_scope)
     keys = {"path": trace.activity_path[rows], "name": activities.name[rows]}
     times = pd.DataFrame(keys | {"ns": activities.duration_ns[rows]}).groupby(list(keys))["ns"].agg(["sum", "size"])
     paths, classes = with_phases(trace.range_paths.tuples, scope), trace.activity_classes
@@ -35,8 +35,8 @@ def step_leaves(scope: Scope) -> list[Leaf]:
         ranges = paths[path]
         if ranges and family(classes[name]) == COMMUNICATION:  # any module may happen to start it
             ranges = (ranges[0], COMMUNICATION)
-        ms = ns / 1e6 / scope.step_count
-        leaves.append(Leaf(ranges, activities.names[name], classes[name], ms, launches / scope.step_count))
+        launches_per_step = launches / scope.steps_on_devices
+        leaves.append(Leaf(ranges, activities.names[name], classes[name], scope.per_step_ms(ns), launches_per_step))
     return leaves
 
 
