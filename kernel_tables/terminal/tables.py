@@ -45,7 +45,7 @@ def tree_lines(
     """The tree of ranges in about `max_rows` rows (0: all), and below it how many are left out, and what shows all."""
     tree = RangeTree(trace, under, process)
     rows = tree.rows(max_rows)
-    left_out = len(tree) - sum(not row.others for row in rows)
+    left_out = len(tree) - sum(row.range_count == 1 for row in rows)
     all_ns, heading = int(trace.classes(under, process)["total_ns"].sum()), time_heading(trace.is_cpu_only)
     nodes, times = [row.node for row in rows], [row.node.ns for row in rows]
     counts = ["" if node.instances is None else f"{node.instances:,}" for node in nodes]
