@@ -27,7 +27,7 @@ EXPORT_LABELS = {
     "EXPORT_PRODUCT_VERSION": "version",
     "EXPORT_SCHEMA_VERSION": "schema",
 }
-MAX_CLASSES = 3
+MAX_CLASSES = 3  # in a sentence
 
 
 def report(trace: Trace, step_name: str = "step", title: str | None = None) -> str:
@@ -36,21 +36,22 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
     leaves = step_leaves(scope)
     flame_leaves, flame_note = largest_leaves(leaves)
     time = step_time(scope)
-    idle = {name: ns / 1e6 for name, ns in time.idle_ns.items()} if time else {}
-    step_picture = picture(leaves, time.ns / 1e6 if time else None, idle)
-    flames = {"step": flame(flame_leaves, names, "step" if scope.has_steps else "capture")}
+    idle_ms = {name: ns / 1e6 for name, ns in time.idle_ns.items()} if time else {}
+    step_picture = picture(leaves, time.ns / 1e6 if time else None, idle_ms)
     under = WINDOW if trace.range_paths.code(WINDOW) != NONE else None
+    findings = diagnose(scope)
+    # each of these adds to the names
+    flames = {"step": flame(flame_leaves, names, "step" if scope.has_steps else "capture")}
     page_tables = _tables(scope, trace, under, names)
     bars, timeline_note = capture_timeline(scope, names)
-    findings = diagnose(scope)
-    lists = _name_lists(names, leaves, findings)
-    short = dict(zip(lists["full"], lists["short"], strict=True))
+    name_lists = _name_lists(names, leaves, findings)
+    short = dict(zip(name_lists["full"], name_lists["short"], strict=True))
     return html_environment(REPORT_FOLDER).get_template("report.html.j2").render(
         title=title or trace.capture.path.name,
         on_cpu=trace.is_cpu_only,
         of_what=subject(scope),
         steps=len(scope.step_ranges),
-        place=device_phrase(trace.is_cpu_only),
+        device_phrase=device_phrase(trace.is_cpu_only),
         time_heading=time_heading(trace.is_cpu_only),
         program=str(trace.recorded_window.get("program", "")),
         about=about(trace),
@@ -59,17 +60,17 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
         picture=step_picture,
         phases=[bar.name for bar in step_picture.bars if bar.name in PHASES],
         findings=[finding for finding in findings if not finding.abstained],
-        silent=abstained_by_reason(findings),
-        checked=trace.check(step_name=step_name),
-        of_tables=f"What lies in the range “{WINDOW}”." if under else "All of the capture.",
+        unchecked=abstained_by_reason(findings),
+        completeness=trace.check(step_name=step_name),
+        scope_of_tables=f"What lies in the range “{WINDOW}”." if under else "All of the capture.",
         tables={table.name: table for table in page_tables},
         flames=flames,
-        flames_left=flame_note,
+        flame_note=flame_note,
         timeline=bars,
-        timeline_left=timeline_note,
+        timeline_note=timeline_note,
         static_rows=STATIC_ROWS,
         short=short,
-        names={kind: [_shortened(name) for name in all_names] for kind, all_names in lists.items()},
+        names={form: [_shortened(name) for name in all_names] for form, all_names in name_lists.items()},
         facts={label: trace.metadata[key] for key, label in EXPORT_LABELS.items() if key in trace.metadata},
         style=style(REPORT_FOLDER / "report.css"),
         script=script(REPORT_FOLDER / "report.js"),

@@ -93,15 +93,14 @@ def _excerpt(scope: Scope) -> _Excerpt:
     if scope.has_steps:
         step = int(scope.step_ranges[len(scope.step_ranges) // 2])
         ranges, activities = step_contents(scope.trace, scope.step_name, step)
-        first, last = int(range_arrays.start_ns[step]), int(range_arrays.end_ns[step])
+        first_ns, last_ns = int(range_arrays.start_ns[step]), int(range_arrays.end_ns[step])
     else:
         ranges, activities = np.arange(len(range_arrays)), np.arange(len(activity_arrays))
         starts = activity_arrays.start_ns, range_arrays.start_ns, activity_arrays.launch_ns[activity_arrays.has_launch]
-        first = min((int(times.min()) for times in starts if len(times)), default=0)
-        last = max(
-            (int(times.max()) for times in (activity_arrays.end_ns, range_arrays.end_ns) if len(times)), default=0
-        )
-    return _Excerpt(ranges, activities, first, max(last, int(activity_arrays.end_ns[activities].max(initial=0))))
+        first_ns = min((int(times.min()) for times in starts if len(times)), default=0)
+        last_ns = int(range_arrays.end_ns.max(initial=0))
+    last_ns = max(last_ns, int(activity_arrays.end_ns[activities].max(initial=0)))
+    return _Excerpt(ranges, activities, first_ns, last_ns)
 
 
 def _limit_ns(scope: Scope, excerpt: _Excerpt) -> int:
@@ -124,17 +123,17 @@ def _bars(scope: Scope, excerpt: _Excerpt, limit_ns: int) -> list[TimelineBar]:
     rows = rows[(rows["depth"] < MAX_LEVELS) & (rows["start_ns"] < max(limit_ns, excerpt.first_ns + 1))]
     thread_numbers = {thread: number for number, thread in enumerate(thread_counts(scope)["thread"], 1)}
     paths, bars = with_phases(scope.trace.range_paths.tuples, scope), []
-    for row in rows.itertuples(index=False):
-        _, thread, device, stream, level, name, kernel_class, path_id, start_ns, end_ns, _ = row
+    for row in rows.rename(columns={"class": "kernel_class"}).itertuples(index=False):
         if row.track == KERNEL:
-            source, lane = f"{device_name(device)}, stream {stream}", (device, stream)
+            source, lane = f"{device_name(row.device)}, stream {row.stream}", (row.device, row.stream)
         else:
-            source, lane = f"thread {thread_numbers[thread]}", (thread_numbers[thread], level)
-        lane = (TRACKS.index(row.track), *lane)
-        times = start_ns - excerpt.first_ns, max(min(end_ns, limit_ns), start_ns) - excerpt.first_ns
+            source, lane = f"thread {thread_numbers[row.thread]}", (thread_numbers[row.thread], row.depth)
+        lane, title = (TRACKS.index(row.track), *lane), lane_title(row.track, source, row.depth)
+        start_ns, end_ns = (
+            row.start_ns - excerpt.first_ns,
+            max(min(row.end_ns, limit_ns), row.start_ns) - excerpt.first_ns,
+        )
         bars.append(
-            TimelineBar(
-                lane, lane_title(row.track, source, level), row.track, name, kernel_class, paths[path_id], *times
-            )
+            TimelineBar(lane, title, row.track, row.name, row.kernel_class, paths[row.path_id], start_ns, end_ns)
         )
     return bars
