@@ -174,7 +174,7 @@ def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
                 _say(*slowdown_sentence(outcome))
                 if not any(finding.severity == ERROR for finding in findings):
                     losses = [loss for loss in diagnose(trace, step_name) if not loss.abstained][:MAX_LOSSES]
-                base = "" if (time := step_time(Scope(trace, step_name))) is None else time.base
+                base = "" if (time := step_time(Scope(trace, step_name))) is None else time.percent_base
     except TraceError as error:
         _say(f"no table is made of it: {error}")
         return

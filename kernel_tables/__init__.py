@@ -3,8 +3,8 @@
 from importlib import import_module
 from typing import Any
 
-# Imported on first use: reading a capture needs nothing of recording.
-LAZY = {
+# The public names, imported on first use: reading a capture needs nothing of recording.
+MODULE_BY_NAME = {
     "Trace": "kernel_tables.trace",
     "read": "kernel_tables.frames",
     "recorded": "kernel_recorder.context",
@@ -16,11 +16,11 @@ NO_RECORDER = "recording needs the package kernel_recorder, which is not install
 
 
 def __getattr__(name: str) -> Any:
-    """`kernel_tables.Trace` and the other names of LAZY. ModuleNotFoundError says what to install for `recorded`."""
-    if name not in LAZY:
+    """`kernel_tables.Trace` and other public names. ModuleNotFoundError says what to install for `recorded`."""
+    if name not in MODULE_BY_NAME:
         raise AttributeError(f"module 'kernel_tables' has no attribute {name!r}")
     try:
-        return getattr(import_module(LAZY[name]), name)
+        return getattr(import_module(MODULE_BY_NAME[name]), name)
     except ModuleNotFoundError as error:
         if error.name != "kernel_recorder":
             raise
@@ -28,4 +28,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *LAZY]
+    return [*globals(), *MODULE_BY_NAME]

@@ -20,10 +20,11 @@ from kernel_tables.commands.completion import SHELLS, PrintCompletion, PrintJson
 from kernel_tables.commands.table_commands import TABLES, add_table_options, write_tables
 
 BAD_INPUT, INTERRUPTED = 2, 130
-PACKAGES = ("numpy", "pandas", "pyarrow", "adbc_driver_sqlite", "jinja2")
+REQUIRED_PACKAGES = ("numpy", "pandas", "pyarrow", "adbc_driver_sqlite", "jinja2")
+# The commands in the order of the help: these modules, tables, other modules.
 FIRST_MODULES = (record, report)
 OTHER_MODULES = (diagnose, names, check, diff, host, communication)
-COMMAND_SUMMARIES = {  # of commands that are no modules
+TABLE_SUMMARIES = {
     "ranges": "one row per range name: instances, kernels, memory operations and their times, inner ranges included",
     "kernels": "one row per range path and kernel: class, launches, total, mean, shortest and longest time",
     "classes": "one row per class of kernels: launches, GPU time and its share, and kernels of unknown class",
@@ -43,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
         shared.say(str(error))
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of standard output has seen enough
+    except BrokenPipeError:  # the reader of standard output has seen enough; the flush at exit must not raise again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -78,16 +79,16 @@ def command_parser() -> argparse.ArgumentParser:
     schema_help = "print the JSON schema of every table, and its version"
     parser.add_argument("--print-json-schema", action=PrintJsonSchema, nargs=0, help=schema_help)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_modules(commands, FIRST_MODULES)
-    for name, summary in COMMAND_SUMMARIES.items():
+    _add_module_commands(commands, FIRST_MODULES)
+    for name, summary in TABLE_SUMMARIES.items():
         command = commands.add_parser(name, help=summary, description=summary)
         shared.add_captures(command)
-        _add_options(command, name)
-    _add_modules(commands, OTHER_MODULES)
+        _add_table_options(command, name)
+    _add_module_commands(commands, OTHER_MODULES)
     return parser
 
 
-def _add_modules(commands: argparse._SubParsersAction, modules: Sequence[ModuleType]) -> None:
+def _add_module_commands(commands: argparse._SubParsersAction, modules: Sequence[ModuleType]) -> None:
     """Adds the commands that are modules, each by the name of its module."""
     for module in modules:
         name = module.__name__.rpartition(".")[2]
@@ -96,7 +97,7 @@ def _add_modules(commands: argparse._SubParsersAction, modules: Sequence[ModuleT
         command.set_defaults(run=module.run)
 
 
-def _add_options(command: argparse.ArgumentParser, name: str) -> None:
+def _add_table_options(command: argparse.ArgumentParser, name: str) -> None:
     (shared.add_trace_output if name == "trace" else shared.add_output)(command)
     default = "measure, if there is such a range" if name == "trace" else "everything"
     command.add_argument("--under", metavar="NAME", help=f"only inside ranges of this name (default: {default})")
@@ -108,7 +109,7 @@ def _add_options(command: argparse.ArgumentParser, name: str) -> None:
 
 def _require_packages() -> None:
     """Raises TraceError if a package that the commands need is not installed."""
-    missing = [name for name in PACKAGES if find_spec(name) is None]
+    missing = [name for name in REQUIRED_PACKAGES if find_spec(name) is None]
     if missing:
         advice = "`pip install .` in the checkout installs what this command needs"
         raise errors.TraceError(f"{', '.join(missing)}: not installed for {sys.executable}; {advice}")

@@ -56,14 +56,15 @@ def columns(*parts: str | Iterable[Column]) -> tuple[Column, ...]:
 
 def _column_in(line: str) -> Column:
     fields = [" ".join(field.split()) for field in line.split("|")]
-    name, dtype = fields[0], fields[1].removesuffix("?") if len(fields) == 4 else None
-    if dtype not in DTYPES:
+    if len(fields) != 4 or fields[1].removesuffix("?") not in DTYPES:
         raise ValueError(f"{line.strip()!r} declares no column; write: name | {', '.join(DTYPES)} | unit | meaning")
-    return Column(name.removesuffix("?"), dtype, *fields[2:], fields[1].endswith("?"), name.endswith("?"))
+    name, dtype, unit, meaning = fields
+    is_optional, may_be_null = name.endswith("?"), dtype.endswith("?")
+    return Column(name.removesuffix("?"), dtype.removesuffix("?"), unit, meaning, may_be_null, is_optional)
 
 
 RANK = columns("rank? | int | | number of the rank; only for several captures or with `--ranks`")
-STEP = columns("""
+STEP_OF_A_DEVICE = columns("""
     rank | int | | number of the rank
     device | int | | number of its device
     step | int | | number of the step of this rank
@@ -148,7 +149,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     launches | int? | | launches of the phase
     us_per_launch | float? | µs | own time per launch, µs
     """),
-    "communication": STEP
+    "communication": STEP_OF_A_DEVICE
     + columns("""
     step_ns | int | ns | time of the step: `compute_ns` + `exposed_communication_ns` + `exposed_memory_ns` + `idle_ns`
     compute_ns | int | ns | time in which a kernel computed
@@ -162,7 +163,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     transfer_ns | int? | ns | sum over the collectives of the shortest kernel of any rank
     waiting_ns | int? | ns | the same sum for the rank's own kernels, less `transfer_ns`
     """),
-    "communication --collectives": STEP
+    "communication --collectives": STEP_OF_A_DEVICE
     + columns("""
     number | int | | number of the collective in the step, by launch, from 0
     operation | text | | `all-reduce`, `all-gather`, ...
@@ -214,14 +215,14 @@ def json_schema() -> dict[str, Any]:
     return identity | {"$defs": schemas}
 
 
-def _array_schema(table_columns: Iterable[Column]) -> dict[str, Any]:
-    properties, required = {}, []
+def _array_schema(table_columns: tuple[Column, ...]) -> dict[str, Any]:
+    properties = {}
     for column in table_columns:
-        kind = JSON_TYPES[column.dtype]
+        json_type = JSON_TYPES[column.dtype]
         properties[column.name] = {
-            "type": [kind, "null"] if column.may_be_null else kind,
+            "type": [json_type, "null"] if column.may_be_null else json_type,
             "description": column.meaning,
         }
-        required += [] if column.is_optional else [column.name]
+    required = [column.name for column in table_columns if not column.is_optional]
     item = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     return {"type": "array", "items": item}

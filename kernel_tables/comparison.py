@@ -8,11 +8,11 @@ import pandas as pd
 from kernel_tables.attribution import arrays, capture_arrays
 from kernel_tables.attribution.steps import phases_and_parts
 from kernel_tables.columns import column_names
-from kernel_tables.diagnosis.scope import NO_STEP, Scope
+from kernel_tables.diagnosis.scope import Scope
 
 LEVELS = ("phase", "part", "class", "kernel")
 FACTS = {"EXPORT_PRODUCT_VERSION": "nsys", "EXPORT_SCHEMA_VERSION": "schema", "CAPTURE_BACKEND": "backend"}
-APPEARED, GONE, COUNT, TIME, SAME, FACT = "appeared", "gone", "count", "time", "same", "fact"
+APPEARED, GONE, COUNT, TIME, SAME, FACT = "appeared", "gone", "count", "time", "same", "fact"  # values of `change`
 TOLERANCE = 0.01  # two complete grids on two H200s agreed within 0.55 %
 MIN_SHARE = 0.001  # of the step; smaller changes of time do not count
 STANDARD_ERRORS = 2  # of the difference of the means over steps; smaller changes of time do not count
@@ -30,13 +30,12 @@ class Side:
 def side_of(trace: capture_arrays.CaptureArrays, step_name: str = "step") -> Side:
     """A trace as one side of a comparison. Raises ImpossibleCapture if the capture is impossible."""
     scope, activities = Scope(trace, step_name), trace.gpu_activities
-    has_steps = bool(len(scope.steps))
-    rows = np.flatnonzero(scope.step != NO_STEP) if has_steps else np.arange(len(activities))
-    step, name_count = scope.step[rows] if has_steps else 0, max(len(activities.names), 1)
-    keys, group = arrays.factorize(
-        (trace.activity_path[rows].astype(np.int64) * name_count + activities.name[rows]) * scope.step_count + step
-    )
-    path, name = np.divmod(keys // scope.step_count, name_count)
+    rows = np.flatnonzero(scope.is_in_scope)
+    step_of_rows = np.maximum(scope.step_by_activity[rows], 0)  # without steps, all of the capture is step 0
+    shape = len(trace.range_paths), max(len(activities.names), 1), scope.step_count
+    columns = trace.activity_path[rows], activities.name[rows], step_of_rows
+    keys, group = arrays.factorize(np.ravel_multi_index(columns, shape))
+    path, name, step = np.unravel_index(keys, shape)
     phases, parts = phases_and_parts(trace.range_paths.tuples, step_name)
     launches = pd.DataFrame(
         {
@@ -44,13 +43,13 @@ def side_of(trace: capture_arrays.CaptureArrays, step_name: str = "step") -> Sid
             "part": np.array(parts, object)[path],
             "class": np.array(trace.activity_classes, object)[name],
             "kernel": np.array(activities.names, object)[name],
-            "step": keys % scope.step_count,
+            "step": step,
             "launches": np.bincount(group, minlength=len(keys)),
             "total_ns": arrays.sums_by_group(group, activities.duration_ns[rows], len(keys)),
         }
     )
     facts = {name: trace.metadata[key] for key, name in FACTS.items() if key in trace.metadata}
-    facts |= {"GPUs": "; ".join(trace.capture.gpus()) or "unknown", "steps": str(len(scope.steps))}
+    facts |= {"GPUs": "; ".join(trace.capture.gpus()) or "unknown", "steps": str(len(scope.step_ranges))}
     trace.require_possible()
     return Side(facts, scope.step_count, launches)
 
@@ -80,18 +79,23 @@ def _changes_of(level: str, before: Side, after: Side, tolerance: float, min_cha
     more_ms = new_ms - old_ms
     error_ms = STANDARD_ERRORS * np.hypot(table["error_before"], table["error_after"])
     is_changed = more_ms.abs() > np.maximum(tolerance * np.maximum(old_ms, new_ms), error_ms.clip(lower=min_change_ms))
-    launches = table["launches_before"], table["launches_after"]
-    kinds = {APPEARED: launches[0] == 0, GONE: launches[1] == 0, COUNT: launches[0] != launches[1], TIME: is_changed}
+    old, new = table["launches_before"], table["launches_after"]
+    kinds = {APPEARED: old == 0, GONE: new == 0, COUNT: old != new, TIME: is_changed}
     table = table.assign(
         level=level, change=np.select(list(kinds.values()), list(kinds), SAME), before="", after="",
-        ms_more=more_ms, ratio=new_ms / old_ms.where(old_ms > 0), size=-more_ms.abs(),
+        ms_more=more_ms, ratio=new_ms / old_ms.where(old_ms > 0), change_ms=more_ms.abs(),
     )  # fmt: skip
-    return table.sort_values(["size", "name"])
+    return table.sort_values(["change_ms", "name"], ascending=[False, True])
 
 
 def _means(side: Side, level: str) -> pd.DataFrame:
     """By name of a level, the means over the steps: launches, ms, and the standard error of ms, 0 for a single step."""
-    sums = side.launches.groupby([level, "step"])[["launches", "total_ns"]].sum()
-    launches, ns = (sums[name].unstack(fill_value=0).reindex(columns=range(side.steps), fill_value=0) for name in sums)
+
+    def by_step(column: str) -> pd.DataFrame:
+        """The sums, with a column for each step."""
+        sums = side.launches.groupby([level, "step"])[column].sum().unstack(fill_value=0)
+        return sums.reindex(columns=range(side.steps), fill_value=0)
+
+    launches, ns = by_step("launches"), by_step("total_ns")
     error_ns = ns.std(axis=1) / side.steps**0.5 if side.steps > 1 else 0.0
     return pd.DataFrame({"launches": launches.mean(axis=1), "ms": ns.mean(axis=1) / 1e6, "error": error_ns / 1e6})

@@ -60,8 +60,9 @@ def unions(start_ns: np.ndarray, end_ns: np.ndarray, group: np.ndarray) -> tuple
         return NOTHING, group
     order = np.lexsort((start_ns, group))
     start_ns, group = start_ns[order], group[order]
-    ends, rank = np.unique(end_ns[order], return_inverse=True)
-    reached = ends[np.maximum.accumulate(group * len(ends) + rank.reshape(-1)) % len(ends)]  # each group begins again
+    ends, end_index = np.unique(end_ns[order], return_inverse=True)
+    key = group * len(ends) + end_index.reshape(-1)  # a later group has higher keys, so its maximum begins anew
+    reached = ends[np.maximum.accumulate(key) % len(ends)]
     first = np.flatnonzero(np.append(True, (group[1:] != group[:-1]) | (start_ns[1:] > reached[:-1])))
     return Intervals(start_ns[first], reached[np.append(first[1:], len(reached)) - 1]), group[first]
 
@@ -120,7 +121,7 @@ def overlapping_pairs(start_ns: np.ndarray, end_ns: np.ndarray, others: Interval
     first = np.searchsorted(others.end_ns, start_ns, "right")
     count = np.maximum(np.searchsorted(others.start_ns, end_ns, "left") - first, 0)
     index = np.repeat(np.arange(len(start_ns)), count)
-    other_index = np.arange(len(index)) + np.repeat(first - np.cumsum(count) + count, count)
+    other_index = np.arange(len(index)) + np.repeat(first - np.cumsum(count) + count, count)  # `first`, first + 1, ...
     starts_ns = np.maximum(start_ns[index], others.start_ns[other_index])
     return OverlappingPairs(index, other_index, starts_ns, np.minimum(end_ns[index], others.end_ns[other_index]))
 

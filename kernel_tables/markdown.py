@@ -54,23 +54,21 @@ def code(text: str, in_table: bool = False) -> str:
 def pipe_table(table: MarkdownTable) -> str:
     """The table as a Markdown pipe table whose source is aligned, too."""
     widths = [max(3, *map(len, column)) for column in zip(table.headings, *table.rows, strict=True)]
-    columns = [(width, number >= table.first_right) for number, width in enumerate(widths)]
-    rule = ["-" * (width - 1) + ":" if right else ":" + "-" * (width - 1) for width, right in columns]
+    left_widths, right_widths = widths[: table.first_right], widths[table.first_right :]
+    dashes = [":" + "-" * (width - 1) for width in left_widths] + ["-" * (width - 1) + ":" for width in right_widths]
 
     def padded(row: Sequence[str]) -> str:
-        cells = zip(row, columns, strict=True)
-        return _line([cell.rjust(width) if right else cell.ljust(width) for cell, (width, right) in cells])
+        left = map(str.ljust, row, left_widths)
+        return _line([*left, *map(str.rjust, row[table.first_right :], right_widths)])
 
-    return "\n".join(map(padded, (table.headings, rule, *table.rows)))
+    return "\n".join(map(padded, (table.headings, dashes, *table.rows)))
 
 
-def compact_table(headings: Sequence[str], rows: Iterable[Sequence[str]], right: Collection[int] = ()) -> str:
-    """Cells of Markdown as a pipe table whose source is not aligned, with a newline at the end.
-
-    `right` are the indices of right-aligned columns.
-    """
-    rule = ["---:" if i in right else "---" for i in range(len(headings))]
-    return "".join(f"{_line(cells)}\n" for cells in (headings, rule, *rows))
+def compact_table(headings: Sequence[str], rows: Iterable[Sequence[str]], right_indices: Collection[int] = ()) -> str:
+    """Cells of Markdown as a pipe table whose source is not aligned, with a newline at the end. `right_indices` are
+    those of right-aligned columns."""
+    dashes = ["---:" if index in right_indices else "---" for index in range(len(headings))]
+    return "".join(f"{_line(cells)}\n" for cells in (headings, dashes, *rows))
 
 
 def _line(cells: Sequence[str]) -> str:

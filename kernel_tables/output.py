@@ -59,10 +59,10 @@ def rendered(table: pd.DataFrame, table_format: str) -> bytes:
 
 def markdown(table: pd.DataFrame) -> str:
     """The table in Markdown, with names escaped; numbers are right-aligned, floats have three decimals."""
-    right = [index for index, column in enumerate(table.columns) if table[column].dtype.kind in "iuf"]
+    right_indices = [index for index, column in enumerate(table.columns) if table[column].dtype.kind in "iuf"]
     filled = table.astype("object").where(table.notna(), None)
     rows = (list(map(_cell, row)) for row in filled.itertuples(index=False))
-    return compact_table(list(map(_cell, table.columns)), rows, right)
+    return compact_table(list(map(_cell, table.columns)), rows, right_indices)
 
 
 def _cell(value: object) -> str:

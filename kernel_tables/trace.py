@@ -41,7 +41,7 @@ class Trace(CaptureArrays):
         ids, the thread is the launching one, -1 without a launch); device, stream; launch_ns (start of the API call, NA
         without one); path_id (index into `paths`).
         """
-        return self._proven(_tables().activities(self))
+        return self._if_possible(_tables().activities(self))
 
     def range_instances(self) -> pd.DataFrame:
         """One row per range instance, in order of opening.
@@ -49,7 +49,7 @@ class Trace(CaptureArrays):
         Columns: instance (its number), name, domain (categorical), process, thread (global ids), start_ns, end_ns (of
         the NVTX range; the capture's end where it was never closed), path_id (of its full path, its own name last).
         """
-        return self._proven(_tables().range_instances(self))
+        return self._if_possible(_tables().range_instances(self))
 
     def ranges(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
         """One row per range name: range, instances, kernels, gpu_time_ns, memops, memop_time_ns.
@@ -57,11 +57,11 @@ class Trace(CaptureArrays):
         Inclusive: what nested ranges launched counts, once. With `under`, only ranges of this name and those inside
         them; with `process` (global id), only those of this process; as in the tables below.
         """
-        return self._proven(_tables().ranges(self, under, process))
+        return self._if_possible(_tables().ranges(self, under, process))
 
     def range_tree(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
         """One row per range path, inner below outer ones: range (the path), depth, then the columns of `ranges`."""
-        return self._proven(_tables().range_tree(self, under, process))
+        return self._if_possible(_tables().range_tree(self, under, process))
 
     def kernels(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
         """One row per range path x activity name.
@@ -69,11 +69,11 @@ class Trace(CaptureArrays):
         Columns: range (the path, as attribution/path_text.py writes it), kernel, class, launches, total_ns, mean_ns,
         min_ns, max_ns, std_ns (the sample standard deviation, NaN for one launch).
         """
-        return self._proven(_tables().kernels(self, under, process))
+        return self._if_possible(_tables().kernels(self, under, process))
 
     def classes(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
         """One row per class: class, kernels, launches, total_ns, share_of_gpu_time, largest_kernel, unknown_names."""
-        return self._proven(_tables().classes(self, under, process))
+        return self._if_possible(_tables().classes(self, under, process))
 
     def check(
         self, expected_steps: int | None = None, step_name: str = "step", *, equal_steps: bool = False
@@ -83,7 +83,7 @@ class Trace(CaptureArrays):
 
         return findings(self, expected_steps, step_name, equal_steps=equal_steps)
 
-    def _proven(self, table: pd.DataFrame) -> pd.DataFrame:
+    def _if_possible(self, table: pd.DataFrame) -> pd.DataFrame:
         """The table. Raises ImpossibleCapture if the capture is impossible."""
         self.require_possible()
         return table

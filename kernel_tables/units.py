@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
-UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
-SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
+TIME_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns"))
+SIZE_UNITS = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B"))
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 CPU_ONLY_NOTE = "no GPU was used: a kernel is an outermost operator of PyTorch, and its time is CPU time"
 GRAPHS_NOTE = (
@@ -15,12 +15,12 @@ GRAPHS_NOTE = (
 
 def duration(ns: float) -> str:
     """A time with three digits and its unit: 1.23 s, 45.6 ms, 789 µs, 12 ns; "–" for NaN."""
-    return _in_unit(ns, UNITS)
+    return _in_unit(ns, TIME_UNITS)
 
 
-def size(count: float) -> str:
+def size(byte_count: float) -> str:
     """Bytes with three digits and their unit: 1.23 GiB, 45.6 MiB, 12 B; "–" for NaN."""
-    return _in_unit(count, SIZES)
+    return _in_unit(byte_count, SIZE_UNITS)
 
 
 def _in_unit(amount: float, units: Sequence[tuple[float, str]]) -> str:

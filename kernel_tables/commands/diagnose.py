@@ -5,14 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kernel_tables.commands import shared
 from kernel_tables.errors import TraceError
-
-if TYPE_CHECKING:
-    from kernel_tables.diagnosis.diagnose import Diagnosis
-    from kernel_tables.diagnosis.rules import DiagnosisRule
 
 FAILED = 1
 SUMMARY = "where time is lost: evidence, the most that fixing it saves, and advice"
@@ -37,11 +32,14 @@ def run(options: argparse.Namespace) -> int:
     shared.require_output(options, options.capture)
     from kernel_tables.diagnosis.custom_rules import rules_of_file
     from kernel_tables.diagnosis.diagnose import as_json, as_table, diagnose
+    from kernel_tables.diagnosis.rules import CODES
     from kernel_tables.diagnosis.scope import Scope
     from kernel_tables.output import format_of, write_text
 
     custom_rules = rules_of_file(options.rules) if options.rules else ()
-    limits = _limits(options.fail_on, custom_rules)
+    codes = (*CODES, *(rule.code for rule in custom_rules))
+    failing_codes = [text for text in options.fail_on if text in codes]
+    percent_limits = [_percentage(text, codes) for text in options.fail_on if text not in codes]
     with shared.open_trace(options.capture, options) as trace:
         counters = None
         if options.counters:
@@ -60,21 +58,19 @@ def run(options: argparse.Namespace) -> int:
             write_text(as_json(findings), options.output)
         else:
             shared.write(as_table(findings), options)
-    failing = [finding for finding in findings if _exceeds(finding, limits)]
+    failing = [
+        finding
+        for finding in findings
+        if not finding.abstained
+        and (finding.code in failing_codes or any(finding.gain_percent >= limit for limit in percent_limits))
+    ]
     for finding in failing:
         shared.say(f"--fail-on: {finding.code}, {finding.gain_percent:.1f} % of a step")
     return FAILED if failing else 0
 
 
-def _limits(texts: Sequence[str], custom_rules: Sequence[DiagnosisRule]) -> list[str | float]:
-    """The codes and percentages of --fail-on. TraceError for other texts."""
-    from kernel_tables.diagnosis.rules import CODES
-
-    codes = (*CODES, *(rule.code for rule in custom_rules))
-    return [text if text in codes else _percentage(text, codes) for text in texts]
-
-
 def _percentage(text: str, codes: Sequence[str]) -> float:
+    """The percentage of --fail-on. TraceError for other texts; `codes` are those of all rules."""
     try:
         value = float(text.removesuffix("%"))
     except ValueError:
@@ -82,9 +78,3 @@ def _percentage(text: str, codes: Sequence[str]) -> float:
     if not 0 <= value <= 100:
         raise TraceError(f"--fail-on {text}: neither a percentage nor a rule; the rules are {', '.join(codes)}")
     return value
-
-
-def _exceeds(finding: Diagnosis, limits: Sequence[str | float]) -> bool:
-    return not finding.abstained and any(
-        finding.code == limit if isinstance(limit, str) else finding.gain_percent >= limit for limit in limits
-    )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kernel_tables.trace import Trace
 
 TEXT = "text"
+STANDARD_OUTPUT = 1  # its descriptor
 DEFAULT_WIDTH = 120  # characters, if standard output is not a terminal
 CAPTURE_HELP = (
     "an nsys SQLite export, a .nsys-rep (exported by the nsys on PATH), JSON of torch.profiler, or one of them gzipped"
@@ -136,7 +137,7 @@ def require_output(options: argparse.Namespace, *captures: Path) -> None:
         return
     if sys.stdout is None:
         raise TraceError("standard output is closed; name a file with -o FILE")
-    if any(files.is_same_file(1, path) for path in inputs):
+    if any(files.is_same_file(STANDARD_OUTPUT, path) for path in inputs):
         raise TraceError("standard output is the capture itself, which is never written over; name a file with -o FILE")
     if options.format == "parquet" and sys.stdout.isatty():
         raise TraceError("parquet is binary and standard output is a terminal; name a file with -o FILE.parquet")

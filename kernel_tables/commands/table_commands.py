@@ -61,9 +61,10 @@ def write_tables(traces: Sequence[Trace], options: argparse.Namespace) -> None:
         headings = [f"rank {selection.rank}\n" if len(selections) > 1 else "" for selection in selections]
         tables = [_lines(selection, options, text_width()) for selection in selections]
         text = "\n".join(heading + lines for heading, lines in zip(headings, tables, strict=True))
-        notes = [units.CPU_ONLY_NOTE] * any(trace.is_cpu_only for trace in traces)
-        notes += [units.GRAPHS_NOTE] * any(trace.has_graphs_as_one for trace in traces)
-        text += "".join(fill(note, text_width()) + "\n" for note in notes)
+        if any(trace.is_cpu_only for trace in traces):
+            text += fill(units.CPU_ONLY_NOTE, text_width()) + "\n"
+        if any(trace.has_graphs_as_one for trace in traces):
+            text += fill(units.GRAPHS_NOTE, text_width()) + "\n"
         show(text, options)
     elif options.ranks or len(traces) > 1:
         import pandas as pd

@@ -17,6 +17,7 @@ SMALL_COPY_BYTES = 64 * 1024
 HOST_COPY = re.compile("Host-to-Device|Device-to-Host")
 PAGEABLE = 0  # ENUM_CUDA_MEM_KIND
 
+# Causes of idle time, and the rules that report them; those that begin with IDLE_ are outside of steps.
 ALLOCATIONS = ALLOCATION_IN_STEP, IDLE_ALLOCATION = ("allocation_in_step", "idle_allocation")
 COPIES = PAGEABLE_COPY, COPY_IN_STEP, IDLE_COPY = ("pageable_copy", "copy_in_step", "idle_copy")
 SYNCS = SYNC_IN_STEP, IDLE_SYNC = ("sync_in_step", "idle_sync")
@@ -42,7 +43,7 @@ class Blocking:
             return cause
         copies = scope.trace.capture.copies()
         is_pageable = (copies["source"] == PAGEABLE) | (copies["target"] == PAGEABLE)
-        in_step = self._launches_more(activities.launch_ns_of(rows), scope.step[rows])
+        in_step = self._launches_more(activities.launch_ns_of(rows), scope.step_by_activity[rows])
         is_small = copies["bytes"] <= SMALL_COPY_BYTES
         causes = np.select(
             [is_small & in_step, is_small, is_pageable, in_step],
@@ -65,21 +66,22 @@ class Blocking:
         calls = self._scope.calls
         cause = np.full(len(calls), -1, np.int8)
         rows = np.flatnonzero((calls.kind != LAUNCH) & (calls.kind != OTHER))
-        waits = np.isin(calls.kind[rows], (WAIT, COPY))  # the others allocate or free
+        is_wait = np.isin(calls.kind[rows], (WAIT, COPY))  # the others allocate or free
         in_step = self._launches_more(calls.start_ns[rows], self._step_of_calls(rows))
         cause[rows] = np.select(
-            [waits & in_step, waits, in_step & ~self._frees_between_steps(rows, in_step)],
+            [is_wait & in_step, is_wait, in_step & ~self._frees_between_steps(rows, in_step)],
             [CAUSES.index(name) for name in (SYNC_IN_STEP, IDLE_SYNC, ALLOCATION_IN_STEP)],
             CAUSES.index(IDLE_ALLOCATION),
         )
         activities, copy_cause = self._scope.activities, self.copy_cause
-        launched_copies = np.flatnonzero((copy_cause >= 0) & activities.has_launch)
-        cause_of_copy = np.full(len(calls) + 1, -1, np.int8)  # the last entry is for calls without a previous one
-        cause_of_copy[activities.launch_row[launched_copies]] = copy_cause[launched_copies]
+        copies = np.flatnonzero((copy_cause >= 0) & activities.has_launch)
+        cause_as_copy = np.full(len(calls) + 1, -1, np.int8)  # the last entry is for calls without a previous one
+        cause_as_copy[activities.launch_row[copies]] = copy_cause[copies]
         waits = np.flatnonzero(calls.kind == WAIT)
-        before = cause_of_copy[calls.previous(waits)]  # a wait after a copy is a part of it
-        cause[waits[before >= 0]] = before[before >= 0]
-        return np.where(cause_of_copy[:-1] >= 0, cause_of_copy[:-1], cause)
+        previous_cause = cause_as_copy[calls.previous(waits)]  # a wait after a copy is a part of it
+        is_after_copy = previous_cause >= 0
+        cause[waits[is_after_copy]] = previous_cause[is_after_copy]
+        return np.where(cause_as_copy[:-1] >= 0, cause_as_copy[:-1], cause)
 
     def _frees_between_steps(self, rows: np.ndarray, in_step: np.ndarray) -> np.ndarray:
         """Whether the process of each of these calls frees memory only between steps. Then its steps allocate again
@@ -93,9 +95,9 @@ class Blocking:
         scope, ranges = self._scope, self._scope.trace.range_arrays
         start_ns, call_process = scope.calls.start_ns[rows], scope.calls.process[rows]
         step = np.full(len(rows), NO_STEP, np.int32)
-        for process in np.unique(ranges.process[scope.steps]).tolist():
-            numbers = np.flatnonzero(ranges.process[scope.steps] == process)
-            starts, ends = ranges.start_ns[scope.steps][numbers], ranges.end_ns[scope.steps][numbers]
+        for process in np.unique(ranges.process[scope.step_ranges]).tolist():
+            numbers = np.flatnonzero(ranges.process[scope.step_ranges] == process)
+            starts, ends = ranges.start_ns[scope.step_ranges][numbers], ranges.end_ns[scope.step_ranges][numbers]
             index = np.searchsorted(starts, start_ns, "right") - 1
             is_inside = (index >= 0) & (start_ns < ends[index]) & (call_process == process)
             step[is_inside] = numbers[index[is_inside]]
@@ -104,9 +106,9 @@ class Blocking:
     @cached_property
     def _last_launch_ns(self) -> np.ndarray:
         """By step: the time of its last launch."""
-        last = np.full(len(self._scope.steps) + 1, -1)
-        for block in blocks(len(self._scope.step)):
-            np.maximum.at(last, self._scope.step[block], self._scope.activities.launch_ns_of(block))
+        last = np.full(len(self._scope.step_ranges) + 1, -1)
+        for block in blocks(len(self._scope.step_by_activity)):
+            np.maximum.at(last, self._scope.step_by_activity[block], self._scope.activities.launch_ns_of(block))
         return last
 
     def _launches_more(self, times_ns: np.ndarray, step: np.ndarray) -> np.ndarray:

@@ -61,9 +61,9 @@ class Calls:
         previous = np.full(len(rows), NO_CALL)
         for positions, thread_rows in arrays.positions_by_key(self.thread_index[rows], self.thread_index):
             order = thread_rows[np.argsort(self.start_ns[thread_rows], kind="stable")]
-            place = np.empty(len(self), np.int32)
-            place[order] = np.arange(len(order))
-            previous[positions] = np.append(order, NO_CALL)[place[rows[positions]] - 1]
+            rank = np.empty(len(self), np.int32)
+            rank[order] = np.arange(len(order))
+            previous[positions] = np.append(order, NO_CALL)[rank[rows[positions]] - 1]
         return previous
 
 

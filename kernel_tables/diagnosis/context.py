@@ -39,7 +39,7 @@ class RuleHit:
     gain_ns: int  # the most that a fix saves
     message: str
     evidence: dict[str, object]
-    weight_ns: np.ndarray = field(repr=False)  # by activity, the time that concerns it
+    ns_by_activity: np.ndarray = field(repr=False)  # the time that it reports: of activities, and of gaps they ended
 
 
 def _add(sums: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
@@ -58,7 +58,7 @@ class DiagnosisContext:
         """`filling` is how launches fill the GPU, if there are counters."""
         self.scope, self.filling = scope, filling
         self.blocking = Blocking(scope)
-        self.claimed_ns = np.zeros(len(scope.activities), np.int64)
+        self.claimed_ns = np.zeros(len(scope.activities), np.int64)  # by activity: what other rules report already
 
     def with_claims(self, hits: Sequence[RuleHit]) -> DiagnosisContext:
         """A copy in which the time of `hits`, and of no others, is claimed: rules do not count it again. What is cached
@@ -66,19 +66,19 @@ class DiagnosisContext:
         if not hits:
             return self
         context = copy(self)
-        first, *others = (hit.weight_ns for hit in hits)
-        context.claimed_ns = sum((weight_ns.astype(np.int64) for weight_ns in others), start=first)
+        first, *others = (hit.ns_by_activity for hit in hits)
+        context.claimed_ns = sum((ns.astype(np.int64) for ns in others), start=first)  # a single one needs no memory
         return context
 
     @cached_property
     def is_mostly_replayed(self) -> bool:
         """Whether replays of CUDA graphs launched at least half of the activities."""
-        calls, row = self.scope.calls, self.scope.activities.launch_row
+        calls, launch_row = self.scope.calls, self.scope.activities.launch_row
         replays = [function for function, name in enumerate(calls.functions) if GRAPH_LAUNCH.match(name)]
         if not replays:
             return False
-        is_replayed = np.isin(calls.function[row[row != NO_LAUNCH]], replays)
-        return 2 * np.count_nonzero(is_replayed) >= max(len(row), 1)
+        is_replayed = np.isin(calls.function[launch_row[launch_row != NO_LAUNCH]], replays)
+        return 2 * np.count_nonzero(is_replayed) >= max(len(launch_row), 1)
 
     @cached_property
     def idle_by_device(self) -> list[Idle]:
@@ -90,13 +90,13 @@ class DiagnosisContext:
         dtype = np.result_type(np.int32, *(idle.dtype for idle in self.idle_by_device))
         idle_ns = np.zeros(len(self.scope.activities), dtype)
         for idle in self.idle_by_device:
-            for cause in idle.by_cause.keys() & set(causes or idle.by_cause):
-                _add(idle_ns, idle.next_row, idle.by_cause[cause])
+            for cause in idle.ns_by_cause.keys() & set(causes or idle.ns_by_cause):
+                _add(idle_ns, idle.next_row, idle.ns_by_cause[cause])
         return idle_ns
 
-    def idle_at_most_ns(self, cause: str) -> int:
-        """The most idle time, without that at the edges, that is gone if the calls of this cause take no time."""
-        return sum(int(idle.at_most[cause].sum()) for idle in self.idle_by_device if cause in idle.at_most)
+    def avoidable_idle_ns(self, cause: str) -> int:
+        """The idle time, without that at the edges, that would at most be gone if calls of this cause took no time."""
+        return sum(int(idle.avoidable_ns[cause].sum()) for idle in self.idle_by_device if cause in idle.avoidable_ns)
 
     def idle_at_edges_ns(self, cause: str) -> int:
         """The idle time before the first activity of a device, and that after its last, each in full if a call of this
@@ -110,15 +110,15 @@ class DiagnosisContext:
 
     def has_idle(self, cause: str) -> bool:
         """Whether any idle time has this cause."""
-        return any(cause in idle.by_cause for idle in self.idle_by_device)
+        return any(cause in idle.ns_by_cause for idle in self.idle_by_device)
 
     @cached_property
-    def idle_before_launches(self) -> np.ndarray:
+    def unblocked_idle_ns(self) -> np.ndarray:
         """By activity: the idle time that it ended although it was launched in time, or during which the host only
         launched, even if an earlier call is the cause."""
         idle_ns = self.idle_by_activity(GPU)
         for idle in self.idle_by_device:
-            late_ns = sum(ns for cause, ns in idle.by_cause.items() if cause not in (GPU, HOST, UNKNOWN))
+            late_ns = sum(ns for cause, ns in idle.ns_by_cause.items() if cause not in (GPU, HOST, UNKNOWN))
             idle_ns[idle.next_row] += np.where(idle.only_launches, late_ns, 0)
         return idle_ns
 
@@ -132,10 +132,10 @@ class DiagnosisContext:
     @cached_property
     def time_by_activity(self) -> np.ndarray:
         """By activity: how long it ran, not cut to the span of its device; 0 outside of it."""
-        activities, is_inside = self.scope.activities, self.scope.is_inside
+        activities, is_in_span = self.scope.activities, self.scope.is_in_span
 
         def time_ns(block: slice) -> np.ndarray:
-            return np.where(is_inside[block], activities.end_ns[block] - activities.start_ns[block], 0)
+            return np.where(is_in_span[block], activities.end_ns[block] - activities.start_ns[block], 0)
 
         return map_narrow_blocks(time_ns, len(activities))
 
@@ -152,7 +152,7 @@ class DiagnosisContext:
             last_ns = np.full(len(trace.range_arrays) + 1, -1)
             np.maximum.at(last_ns, instance[in_backward], launch_ns[in_backward])
             is_update |= (instance != NONE) & (launch_ns > last_ns[instance])
-        return is_update & ~in_backward & scope.is_inside & scope.is_kernel
+        return is_update & ~in_backward & scope.is_in_span & scope.is_kernel
 
     @cached_property
     def is_unfused_update(self) -> np.ndarray:
@@ -174,10 +174,10 @@ class DiagnosisContext:
     def is_cast(self) -> np.ndarray:
         """By activity: whether it is a kernel that only converts between types."""
         is_cast = [bool(CAST.search(name)) for name in self.scope.activities.names]
-        return self.scope.with_names(is_cast) & self.scope.is_of_class("elementwise") & self.scope.is_inside
+        return self.scope.with_names(is_cast) & self.scope.is_of_class("elementwise") & self.scope.is_in_span
 
     @cached_property
     def is_fp32_matmul(self) -> np.ndarray:
         """By activity: whether it is a matrix multiply in fp32 without tensor cores."""
         is_fp32 = [is_fp32_without_tensor_cores(name) for name in self.scope.activities.names]
-        return self.scope.with_names(is_fp32) & self.scope.is_of_class("gemm") & self.scope.is_inside
+        return self.scope.with_names(is_fp32) & self.scope.is_of_class("gemm") & self.scope.is_in_span

@@ -13,14 +13,14 @@ from kernel_tables.diagnosis.kernel_rules import time_hit
 from kernel_tables.diagnosis.needs import calls, gpu, kernels
 from kernel_tables.diagnosis.rules import CODES, POSSIBLE, DiagnosisRule
 from kernel_tables.errors import TraceError
-from kernel_tables.intervals import intersection, union
+from kernel_tables.intervals import covered_between_ns
 from kernel_tables.kernel_classes.categories import is_found_in, pattern_problem
 
 CALL = "call"
 KERNEL_SELECTORS = ("kernel", "class", "range")
 SELECTORS = (*KERNEL_SELECTORS, CALL)
 PATTERNS = ("kernel", CALL)
-KEYS = {"code": str, "advice": str, **dict.fromkeys(SELECTORS, str), "share": float, "launches": int}
+TYPES = {"code": str, "advice": str, **dict.fromkeys(SELECTORS, str), "share": float, "launches": int}
 EXAMPLE = "code = 'slow_norm', kernel = 'rms_norm', share = 0.05, advice = '...'"
 
 
@@ -63,11 +63,11 @@ def _problem(entry: Mapping) -> str | None:
     """Why a rule cannot be used, None if it can."""
     if not isinstance(entry, Mapping):
         return f"{entry!r} is not a table"
-    unknown = [key for key in entry if key not in KEYS]
+    unknown = [key for key in entry if key not in TYPES]
     if unknown:
         return f"{unknown[0]!r} is not known"
-    for key, kind in KEYS.items():
-        if key in entry and not _has_type(entry[key], kind):
+    for key, expected_type in TYPES.items():
+        if key in entry and not _has_type(entry[key], expected_type):
             return f"{key} = {entry[key]!r} cannot be used"
     for key in ("code", "share", "advice"):
         if key not in entry:
@@ -78,19 +78,21 @@ def _problem(entry: Mapping) -> str | None:
         return "it names a call and kernels; write a rule for each"
     if not re.fullmatch(r"[a-z][a-z0-9_]*", entry["code"]) or not 0 <= entry["share"] <= 1:
         return "a code consists of lower-case letters, digits and _, and a share is between 0 and 1"
-    reasons = ((entry[key], pattern_problem(entry[key])) for key in PATTERNS if key in entry)
-    return next((f"the pattern {text!r} cannot be used ({reason})" for text, reason in reasons if reason), None)
+    for pattern in (entry[key] for key in PATTERNS if key in entry):
+        if reason := pattern_problem(pattern):
+            return f"the pattern {pattern!r} cannot be used ({reason})"
+    return None
 
 
-def _has_type(value: object, kind: type) -> bool:
-    if kind is str:
-        return isinstance(value, str) and value != ""
-    return isinstance(value, (int, float) if kind is float else int) and not isinstance(value, bool)
+def _has_type(value: object, expected: type) -> bool:
+    """Whether the value has this type and is not ""; an integer will do for a float."""
+    types = (int, float) if expected is float else expected
+    return isinstance(value, types) and not isinstance(value, bool) and value != ""
 
 
 def _kernel_hit(context: DiagnosisContext, entry: Mapping, selection: str) -> RuleHit | None:
     scope = context.scope
-    mask = scope.is_inside & scope.is_kernel
+    mask = scope.is_in_span & scope.is_kernel
     if "kernel" in entry:
         mask &= scope.with_names(is_found_in(entry["kernel"], scope.activities.names))
     if "class" in entry:
@@ -107,10 +109,10 @@ def _call_hit(context: DiagnosisContext, entry: Mapping, selection: str) -> Rule
     scope, total_ns, count = context.scope, 0, 0
     is_wanted = np.array(is_found_in(entry[CALL], scope.calls.functions), bool)[scope.calls.function]
     for device in scope.devices:
-        first, last = np.array([device.first_ns]), np.array([device.last_ns])
-        matches = is_wanted & (scope.calls.process == device.process)
-        total_ns += intersection(scope.calls.time_of(matches), union(first, last)).total_ns
-        count += int((matches & (scope.calls.start_ns >= first) & (scope.calls.start_ns < last)).sum())
+        first_ns, last_ns, start_ns = device.first_ns, device.last_ns, scope.calls.start_ns
+        is_match = is_wanted & (scope.calls.process == device.process)
+        total_ns += covered_between_ns(scope.calls.time_of(is_match), first_ns, last_ns)
+        count += int((is_match & (start_ns >= first_ns) & (start_ns < last_ns)).sum())
     if count < max(entry.get("launches", 1) * scope.step_count, 1) or scope.share(total_ns) < entry["share"]:
         return None
     evidence = {"calls_per_step": round(count / scope.step_count, 1), "ms": scope.per_step_ms(total_ns)}

@@ -70,9 +70,9 @@ class Device:
 
 def device_of(process: int, number: int, rows: np.ndarray, start_ns, end_ns, first_ns: int, last_ns: int) -> Device:
     """The device's activities among `rows` (with `start_ns` and `end_ns`) within the span, cut to it."""
-    is_inside = (end_ns > first_ns) & (start_ns < last_ns)
-    if not is_inside.all():
-        rows, start_ns, end_ns = rows[is_inside], start_ns[is_inside], end_ns[is_inside]
+    is_in_span = (end_ns > first_ns) & (start_ns < last_ns)
+    if not is_in_span.all():
+        rows, start_ns, end_ns = rows[is_in_span], start_ns[is_in_span], end_ns[is_in_span]
     if (start_ns[1:] < start_ns[:-1]).any():
         order = np.argsort(start_ns, kind="stable")
         rows, start_ns, end_ns = rows[order], start_ns[order], end_ns[order]

@@ -43,8 +43,7 @@ class Diagnosis:
     source: str
 
     def sentence(self, base: str = "") -> str:
-        """A finding in words: what is lost, what a fix saves, and how. `base` says what the percentage is a share of,
-        as StepTime.base does."""
+        """A finding in words: what is lost, what a fix saves, and how. `base` is StepTime.percent_base."""
         return f"{self.message}; fixing it saves at most {self.gain_percent:.0f} %{base}. To fix it, {self.advice}"
 
 
@@ -67,7 +66,7 @@ def diagnose(
     return sorted(findings, key=lambda finding: (finding.abstained, -(finding.gain_ms or 0)))
 
 
-def silent_by_reason(findings: list[Diagnosis]) -> dict[str, list[str]]:
+def abstained_by_reason(findings: list[Diagnosis]) -> dict[str, list[str]]:
     """The codes of the rules that abstain, by reason."""
     reasons: dict[str, list[str]] = {}
     for finding in findings:
@@ -104,8 +103,8 @@ def _diagnoses(rules: Sequence[DiagnosisRule], context: DiagnosisContext) -> lis
     """The results of `rules`, in their order; a rule runs after those to which it leaves kernels or time."""
     by_code = {rule.code: rule for rule in rules}
     diagnoses, hits, before_ns = {}, {}, step_before_ns(context.scope)
-    earlier_rules = {rule.code: (*rule.leaves_to, *rule.silent_where) for rule in rules}
-    for code in filter(by_code.get, TopologicalSorter(earlier_rules).static_order()):
+    earlier_codes = {rule.code: (*rule.leaves_to, *rule.silent_where) for rule in rules}
+    for code in filter(by_code.get, TopologicalSorter(earlier_codes).static_order()):
         rule = by_code[code]
         if context.scope.trace.is_cpu_only and rule.advice_on_cpu:
             rule = replace(rule, advice=rule.advice_on_cpu)
@@ -114,9 +113,12 @@ def _diagnoses(rules: Sequence[DiagnosisRule], context: DiagnosisContext) -> lis
         if reason := next(filter(None, (need(context) for need in rule.needs)), None):
             diagnoses[code] = _diagnosis(rule, reason, abstained=True)
         elif hit := _hit(rule, context, hits):
-            where, gain = _where(context, hit), _gain(context.scope, code, hit, before_ns)
-            hits[code] = replace(hit, weight_ns=arrays.compact(hit.weight_ns))
-            diagnoses[code] = _diagnosis(rule, hit.message, False, hit.evidence, where, *gain)
+            gain_ms, gain_percent = _gain(context.scope, code, hit, before_ns)
+            diagnoses[code] = _diagnosis(
+                rule, hit.message, abstained=False, evidence=hit.evidence, where=_where(context, hit), gain_ms=gain_ms,
+                gain_percent=gain_percent,
+            )  # fmt: skip
+            hits[code] = replace(hit, ns_by_activity=arrays.compact(hit.ns_by_activity))
     return [diagnoses[code] for code in by_code if code in diagnoses]
 
 
@@ -128,7 +130,7 @@ def _hit(rule: DiagnosisRule, context: DiagnosisContext, hits: dict[str, RuleHit
 
 
 def _diagnosis(
-    rule: DiagnosisRule, message: str, abstained: bool, evidence=None, where=None, gain_ms=None, gain_percent=None
+    rule: DiagnosisRule, message: str, *, abstained: bool, evidence=None, where=None, gain_ms=None, gain_percent=None
 ) -> Diagnosis:
     return Diagnosis(
         rule.code, message, abstained, evidence or {}, where or {}, gain_ms, gain_percent, rule.advice, rule.sure,
@@ -137,35 +139,35 @@ def _diagnosis(
 
 
 def _gain(scope: Scope, code: str, hit: RuleHit, before_ns: float | None) -> tuple[float, float]:
-    """The milliseconds and percent of a step that a fix saves at most. If the time of a step before recording is known,
-    they are of such a step; of its idle time no more can be saved than the GPU's work, which recording does not change,
-    left idle there."""
+    """The milliseconds and percent of a step that a fix saves at most. If the time of a step before recording is known
+    (`before_ns`), they are of such a step. Recording does not change the work of the GPU, so that the rest of such a
+    step is all the idle time that can be saved."""
     step_ns = before_ns or scope.span_ns / scope.steps_on_devices
-    room_ns = step_ns
+    limit_ns = step_ns
     if before_ns and code in IDLE_TIME_RULES and not scope.trace.is_cpu_only:
-        room_ns -= (scope.span_ns - scope.parts_ns[IDLE]) / scope.steps_on_devices
-    gain_ns = min(hit.gain_ns / scope.steps_on_devices, room_ns)
+        limit_ns -= (scope.span_ns - scope.parts_ns[IDLE]) / scope.steps_on_devices
+    gain_ns = min(hit.gain_ns / scope.steps_on_devices, limit_ns)
     return gain_ns / 1e6, 100 * gain_ns / step_ns
 
 
 def _where(context: DiagnosisContext, hit: RuleHit) -> dict[str, object]:
     scope = context.scope
-    is_concerned = np.zeros(len(scope.steps) + 1, bool)  # the last entry is for activities of no step
-    is_concerned[scope.step[hit.weight_ns > 0]] = True
+    has_time = np.zeros(len(scope.step_ranges) + 1, bool)  # by step; the last entry is for activities of no step
+    has_time[scope.step_by_activity[hit.ns_by_activity > 0]] = True
     paths, names = scope.trace.range_paths.tuples, scope.activities.names
-    by_path = _largest(scope.trace.activity_path, hit.weight_ns)
-    by_name = _largest(scope.activities.name, hit.weight_ns)
+    by_path = _largest(scope.trace.activity_path, hit.ns_by_activity)
+    by_name = _largest(scope.activities.name, hit.ns_by_activity)
     return {
         "ranges": {path_text.as_path(paths[path]) or "(no range)": scope.per_step_ms(ns) for path, ns in by_path},
         "kernels": {names[name]: scope.per_step_ms(ns) for name, ns in by_name},
-        "steps": np.flatnonzero(is_concerned[:-1]).tolist(),
+        "steps": np.flatnonzero(has_time[:-1]).tolist(),
     }
 
 
-def _largest(key: np.ndarray, weight_ns: np.ndarray) -> list[tuple[int, int]]:
-    """The keys with the most nanoseconds, at most MAX_NAMED, and their nanoseconds."""
-    if not len(key):
+def _largest(number: np.ndarray, ns_by_activity: np.ndarray) -> list[tuple[int, int]]:
+    """The numbers (one per activity) with the most nanoseconds, at most MAX_NAMED, and their nanoseconds."""
+    if not len(number):
         return []
-    total_ns = arrays.sums_by_group(key, weight_ns, int(key.max()) + 1)
-    order = np.argsort(-total_ns, kind="stable")[:MAX_NAMED]
-    return [(int(code), int(total_ns[code])) for code in order if total_ns[code] > 0]
+    total_ns = arrays.sums_by_group(number, ns_by_activity, int(number.max()) + 1)
+    order = np.argsort(-total_ns, kind="stable")[:MAX_NAMED].tolist()
+    return [(largest, int(total_ns[largest])) for largest in order if total_ns[largest] > 0]

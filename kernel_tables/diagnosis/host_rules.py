@@ -3,6 +3,7 @@ show. Each returns a RuleHit, or None."""
 
 import re
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -33,44 +34,44 @@ MIN_SHARE = 0.01  # a smaller gain cannot be distinguished from the scatter of p
 
 
 def launch_bound(context: DiagnosisContext) -> RuleHit | None:
-    weight_ns = context.idle_by_activity(LAUNCHING)
-    weight_ns[context.claimed_ns > 0] = 0
-    idle_ns, scope = int(weight_ns.sum()), context.scope
+    ns_by_activity = context.idle_by_activity(LAUNCHING)
+    ns_by_activity[context.claimed_ns > 0] = 0
+    idle_ns, scope = int(ns_by_activity.sum()), context.scope
     if scope.share(idle_ns) < IDLE_SHARE:
         return None
-    launches = int((scope.is_inside & scope.activities.has_launch).sum())
-    evidence = _host_per_launch(context, launches) | {"launches_per_step": round(launches / scope.step_count, 1)}
+    launches = int((scope.is_in_span & scope.activities.has_launch).sum())
+    evidence = _us_per_launch(context, launches) | {"launches_per_step": round(launches / scope.step_count, 1)}
     message = f"the GPU waits {scope.in_words(idle_ns)} for kernels that the host launches too late"
-    return RuleHit(idle_ns, message, evidence, weight_ns)
+    return RuleHit(idle_ns, message, evidence, ns_by_activity)
 
 
 def wait_hit(context: DiagnosisContext, cause: str, share: float, waits: str) -> RuleHit | None:
     """The hit if the GPU idles between activities, or only copies, because of `cause` for at least this `share` of its
     time; `waits` says when, in words."""
-    scope, copies = context.scope, context.blocking.copy_cause == CAUSES.index(cause)
-    if not (context.has_idle(cause) or copies.any()):
+    scope, is_copy = context.scope, context.blocking.copy_cause == CAUSES.index(cause)
+    if not (context.has_idle(cause) or is_copy.any()):
         return None
-    copies &= scope.is_inside
-    claimed_idle_ns = np.maximum(context.claimed_ns - context.time_by_activity, 0)
-    weight_ns = np.maximum(context.idle_by_activity(cause) - claimed_idle_ns, 0)
-    copying_ns = context.exposed_ns(copies)
-    total_ns = int(weight_ns.sum()) + copying_ns
+    is_copy &= scope.is_in_span
+    claimed_idle_ns = np.maximum(context.claimed_ns - context.time_by_activity, 0)  # claimed beyond the activity itself
+    idle_ns = np.maximum(context.idle_by_activity(cause) - claimed_idle_ns, 0)
+    copying_ns = context.exposed_ns(is_copy)
+    total_ns = int(idle_ns.sum()) + copying_ns
     if scope.share(total_ns) < share or not total_ns:
         return None
-    evidence = _calls_of(context, cause)
+    evidence = _evidence_of_calls(context, cause)
     if copying_ns:
         evidence["copying_alone_ms"] = scope.per_step_ms(copying_ns)
     at_edges_ns = context.idle_at_edges_ns(cause)
-    gain_ns = max(total_ns, context.idle_at_most_ns(cause) + copying_ns) + at_edges_ns
+    gain_ns = max(total_ns, context.avoidable_idle_ns(cause) + copying_ns) + at_edges_ns
     total_ns += at_edges_ns
     message = f"the GPU waits {scope.in_words(total_ns)} {waits}"
     if cause in ALLOCATIONS:
-        calls = [f"{n:.3g} {name.partition('_v')[0]}" for name, n in evidence["functions_per_step"].items()]
-        message += f" ({', '.join(calls)} per step)"
+        counts = [f"{count:.3g} {name.partition('_v')[0]}" for name, count in evidence["functions_per_step"].items()]
+        message += f" ({', '.join(counts)} per step)"
     if scope.share(gain_ns - total_ns) >= MIN_SHARE:
         more = duration(1e6 * scope.per_step_ms(gain_ns - total_ns))
         message += f", and up to {more} more because the host is then no longer ahead of it"
-    return RuleHit(gain_ns, message, evidence, weight_ns + np.where(copies, context.time_by_activity, 0))
+    return RuleHit(gain_ns, message, evidence, idle_ns + np.where(is_copy, context.time_by_activity, 0))
 
 
 sync_in_step = partial(
@@ -96,24 +97,24 @@ idle_allocation = partial(
 def idle_host(context: DiagnosisContext) -> RuleHit | None:
     if not context.has_idle(HOST):
         return None
-    weight_ns = np.maximum(context.idle_by_activity(HOST) - context.claimed_ns, 0)
-    idle_ns, scope = int(weight_ns.sum()), context.scope
+    ns_by_activity = np.maximum(context.idle_by_activity(HOST) - context.claimed_ns, 0)
+    idle_ns, scope = int(ns_by_activity.sum()), context.scope
     if scope.share(idle_ns) < CAUSE_SHARE:
         return None
-    pauses = int((weight_ns > 0).sum())
+    pauses = int((ns_by_activity > 0).sum())
     message = (
         f"the GPU waits {scope.in_words(idle_ns)} while the host makes no CUDA call for"
         f" {LONG_PAUSE_NS // 1_000_000} ms or longer"
     )
     if scope.compiled_in_words:
         message += f" ({scope.compiled_in_words} in the window, which is a part of it)"
-    longest_ms = float(weight_ns.max()) / 1e6
+    longest_ms = float(ns_by_activity.max()) / 1e6
     return RuleHit(
-        idle_ns, message, {"pauses_per_step": pauses / scope.step_count, "longest_ms": longest_ms}, weight_ns
+        idle_ns, message, {"pauses_per_step": pauses / scope.step_count, "longest_ms": longest_ms}, ns_by_activity
     )
 
 
-def _calls_of(context: DiagnosisContext, cause: str) -> dict[str, object]:
+def _evidence_of_calls(context: DiagnosisContext, cause: str) -> dict[str, object]:
     """How often, by function, and for how long the host was held up by `cause`, from the first start to the last end of
     the devices' spans."""
     calls, scope = context.scope.calls, context.scope
@@ -130,21 +131,27 @@ def _calls_of(context: DiagnosisContext, cause: str) -> dict[str, object]:
     }
 
 
-def _host_per_launch(context: DiagnosisContext, launches: int) -> dict[str, float]:
+class _HostTimes(NamedTuple):
+    """Nanoseconds of the host from the first to the last launch of a device, by what it did. They add up."""
+
+    driver_call: int  # in calls that launch
+    waiting: int  # in other calls that hold it up
+    other_calls: int
+    python_and_dispatcher: int  # in no call
+
+
+def _us_per_launch(context: DiagnosisContext, launches: int) -> dict[str, float]:
     """The time of the host by parts, in microseconds per launch; the parts add up. If several threads are busy at once,
     the time counts once, for the first of their parts."""
-    scope = context.scope
-    parts = [_host_parts(context, device) for device in scope.devices]
-    names = ("driver_call_us", "waiting_us", "other_calls_us", "python_and_dispatcher_us")
+    total_ns = np.sum([_host_times(context, device) for device in context.scope.devices], axis=0)
     return {
-        name: round(sum(parts_ns) / 1e3 / max(launches, 1), 3)
-        for name, parts_ns in zip(names, zip(*parts, strict=True), strict=True)
+        f"{name}_us": round(int(ns) / 1e3 / max(launches, 1), 3)
+        for name, ns in zip(_HostTimes._fields, total_ns, strict=True)
     }
 
 
-def _host_parts(context: DiagnosisContext, device: Device) -> tuple[int, ...]:
-    """The nanoseconds from the first to the last launch of a device: in calls that launch, in others that hold up the
-    host, in all others, and outside of calls."""
+def _host_times(context: DiagnosisContext, device: Device) -> _HostTimes:
+    """The times of the host between the launches of a device; zeros without launches."""
     calls, activities = context.scope.calls, context.scope.activities
     first_ns, last_ns = NEVER_NS, 0
     for block in blocks(len(device.rows)):
@@ -153,14 +160,14 @@ def _host_parts(context: DiagnosisContext, device: Device) -> tuple[int, ...]:
         first_ns = min(first_ns, int(launch_ns.min(initial=NEVER_NS)))
         last_ns = max(last_ns, int(launch_ns.max(initial=0)))
     if first_ns > last_ns:
-        return 0, 0, 0, 0
+        return _HostTimes(0, 0, 0, 0)
     is_of_process = calls.process == device.process
     launching = calls.time_of(is_of_process & (calls.kind == LAUNCH))
     waiting = calls.time_of(is_of_process & (context.blocking.call_cause >= 0))
     parts = calls.time_of(is_of_process), launching, waiting, intersection(waiting, launching)
     in_any_ns, launching_ns, waiting_ns, both_ns = (covered_between_ns(part, first_ns, last_ns) for part in parts)
     others_ns = in_any_ns - launching_ns - waiting_ns + both_ns
-    return launching_ns, waiting_ns - both_ns, others_ns, last_ns - first_ns - in_any_ns
+    return _HostTimes(launching_ns, waiting_ns - both_ns, others_ns, last_ns - first_ns - in_any_ns)
 
 
 NEXT_BATCH = re.compile(r"enumerate\(DataLoader\)")
@@ -175,8 +182,8 @@ def data_waits(scope: Scope, device: Device) -> Intervals:
     """
     ranges, names = scope.trace.range_arrays, scope.trace.range_paths.names
     codes = [code for code, name in enumerate(names) if NEXT_BATCH.match(name)]
-    if len(scope.steps):
-        threads = np.unique(ranges.thread[scope.steps])
+    if scope.has_steps:
+        threads = np.unique(ranges.thread[scope.step_ranges])
     else:
         threads = np.unique(scope.activities.thread[device.rows])
     is_wait = np.isin(ranges.name, codes) & np.isin(ranges.thread, threads) & (ranges.process == device.process)
@@ -188,7 +195,7 @@ def waiting_for_data(context: DiagnosisContext) -> RuleHit | None:
     """On a GPU only its idle time counts: a wait while it computes costs nothing. The launch after a wait is a part of
     it. The wait before the first activity (`first_ns`) counts only if the others reach the threshold.
     """
-    scope, weight_ns = context.scope, np.zeros(len(context.scope.activities), np.int64)
+    scope, ns_by_activity = context.scope, np.zeros(len(context.scope.activities), np.int64)
     gain_ns, first_ns, longest_ns, batches = 0, 0, 0, 0
     for device in scope.devices:
         waits = data_waits(scope, device)
@@ -197,8 +204,8 @@ def waiting_for_data(context: DiagnosisContext) -> RuleHit | None:
         idle, next_row = device.gaps
         waited_ns = covered_ns(waits, idle.start_ns, idle.end_ns)
         launching_ns = idle.end_ns - scope.activities.launch_ns_of(next_row)
-        weight_ns[next_row] += np.where(waited_ns > 0, np.minimum(idle.lengths_ns, waited_ns + launching_ns), 0)
-        gain_ns += waits.total_ns if scope.trace.is_cpu_only else int(weight_ns[next_row].sum())
+        ns_by_activity[next_row] += np.where(waited_ns > 0, np.minimum(idle.lengths_ns, waited_ns + launching_ns), 0)
+        gain_ns += waits.total_ns if scope.trace.is_cpu_only else int(ns_by_activity[next_row].sum())
         first_ns += 0 if scope.trace.is_cpu_only else max(int(device.start_ns[0] - waits.start_ns[0]), 0)
         batches += len(waits)
         longest_ns = max(longest_ns, int(waits.lengths_ns.max(initial=0)))
@@ -212,4 +219,4 @@ def waiting_for_data(context: DiagnosisContext) -> RuleHit | None:
             ", maybe longer without a profiler, which slows only the rest of a step, not the DataLoader's workers"
         )
     evidence = {"batches_per_step": round(batches / scope.step_count, 2), "longest_ms": longest_ns / 1e6}
-    return RuleHit(gain_ns, message, evidence, weight_ns)
+    return RuleHit(gain_ns, message, evidence, ns_by_activity)

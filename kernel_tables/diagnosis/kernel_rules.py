@@ -3,8 +3,8 @@
 import numpy as np
 
 from kernel_tables.diagnosis.context import BACKWARD, MANY_OPTIMIZER_KERNELS, DiagnosisContext, RuleHit
+from kernel_tables.diagnosis.devices import COMMUNICATION
 from kernel_tables.diagnosis.idle import GPU, LAUNCHING
-from kernel_tables.intervals import intersection
 
 SMALL_NS, SMALL_SHARE, MANY_LAUNCHES = 10_000, 0.15, 100  # nsys-ai's thresholds for small kernels
 KERNEL_SHARE = 0.05
@@ -23,31 +23,32 @@ FAST_AT_LOW_OCCUPANCY = ("gemm", "attention")
 def small_kernels(context: DiagnosisContext) -> RuleHit | None:
     """Many tiny kernels cost their time and the gaps around them: without them, neither would be there."""
     scope = context.scope
-    small = scope.is_kernel & scope.is_inside & (context.claimed_ns == 0) & (scope.activities.duration_ns < SMALL_NS)
-    next_to_small = small.copy()
+    is_small = scope.is_kernel & scope.is_in_span & (context.claimed_ns == 0)
+    is_small &= scope.activities.duration_ns < SMALL_NS
+    ends_gap = is_small.copy()  # next to a small kernel
     for device in scope.devices:
-        next_to_small[device.rows[1:]] |= small[device.rows[:-1]]
-    gaps_ns = np.where(next_to_small, context.idle_before_launches, 0)
-    total_ns = scope.busy_ns(small) + int(gaps_ns.sum())
-    if small.sum() < MANY_LAUNCHES * scope.step_count or scope.share(total_ns) < SMALL_SHARE:
+        ends_gap[device.rows[1:]] |= is_small[device.rows[:-1]]
+    gaps_ns = np.where(ends_gap, context.unblocked_idle_ns, 0)
+    total_ns = scope.busy_ns(is_small) + int(gaps_ns.sum())
+    if is_small.sum() < MANY_LAUNCHES * scope.step_count or scope.share(total_ns) < SMALL_SHARE:
         return None
     evidence = {
-        "kernels_per_step": scope.per_step(small),
-        "mean_us": round(float(scope.activities.duration_ns[small].mean()) / 1e3, 3),
-        "gaps_between_ms": scope.per_step_ms(total_ns - scope.busy_ns(small)),
+        "kernels_per_step": scope.per_step(is_small),
+        "mean_us": round(float(scope.activities.duration_ns[is_small].mean()) / 1e3, 3),
+        "gaps_between_ms": scope.per_step_ms(total_ns - scope.busy_ns(is_small)),
     }
     message = (
         f"{evidence['kernels_per_step']:,.0f} kernels of a step are shorter than {SMALL_NS // 1000} µs; with the gaps"
         f" around them they take {scope.in_words(total_ns)}"
     )
-    return RuleHit(total_ns, message, evidence, np.where(small, context.time_by_activity, 0) + gaps_ns)
+    return RuleHit(total_ns, message, evidence, np.where(is_small, context.time_by_activity, 0) + gaps_ns)
 
 
 def unfused_elementwise(context: DiagnosisContext) -> RuleHit | None:
     """Chains of elementwise kernels in a row on a stream, launched in the same ranges. A fix saves all but the shortest
     kernel of each."""
     scope = context.scope
-    mask = scope.is_of_class("elementwise") & scope.is_inside & (context.claimed_ns == 0)
+    mask = scope.is_of_class("elementwise") & scope.is_in_span & (context.claimed_ns == 0)
     is_member, chains, gain_ns, total_ns = np.zeros(len(mask), bool), 0, 0, 0
     devices = [device for device in scope.devices if mask[device.rows].any()]
     for rows in (rows for device in devices for rows in scope.streams(device)):
@@ -96,19 +97,19 @@ def unfused_attention(context: DiagnosisContext) -> RuleHit | None:
     known, the forward pass gives a bound for its time."""
     scope, attention = context.scope, context.attention
     forward_ns, known_backward_ns = scope.busy_ns(attention.forward), scope.busy_ns(attention.backward)
-    in_backward = scope.is_in_range(BACKWARD.search) & scope.is_inside & scope.is_kernel
+    in_backward = scope.is_in_range(BACKWARD.search) & scope.is_in_span & scope.is_kernel
     backward_ns = known_backward_ns or min(scope.busy_ns(in_backward), round(BACKWARD_OF_ATTENTION * forward_ns))
     total_ns = scope.busy_ns(attention.chains) + (0 if known_backward_ns else backward_ns)
-    between_ns = scope.busy_ns(attention.chains & ~attention.is_product)
-    known_share = (forward_ns + known_backward_ns) / max(total_ns, 1)
-    if not between_ns or scope.share(between_ns) < KERNEL_SHARE * known_share:
+    without_products_ns = scope.busy_ns(attention.chains & ~attention.is_product)
+    found_share = (forward_ns + known_backward_ns) / max(total_ns, 1)  # less than 1 if the backward pass is a bound
+    if not without_products_ns or scope.share(without_products_ns) < KERNEL_SHARE * found_share:
         return None
     evidence = {
         "kernels_per_step": scope.per_step(attention.chains),
         "forward_ms": scope.per_step_ms(forward_ns),
         "backward_ms": scope.per_step_ms(backward_ns),
         "backward_is_a_bound": not known_backward_ns and backward_ns > 0,
-        "without_matmuls_ms": scope.per_step_ms(between_ns),
+        "without_matmuls_ms": scope.per_step_ms(without_products_ns),
     }
     message = (
         f"attention runs as separate {scope.noun} (product, softmax, product), which take {scope.in_words(total_ns)}"
@@ -132,30 +133,26 @@ def unfused_optimizer(context: DiagnosisContext) -> RuleHit | None:
     }
     waiting = "the time before each" if scope.trace.is_cpu_only else "the GPU's waiting for them"
     message = f"the optimizer's many {scope.noun}, and {waiting}, take"
-    weight_ns = np.where(mask, context.time_by_activity, 0) + idle_ns
-    return RuleHit(total_ns, f"{message} {scope.in_words(total_ns)}", evidence, weight_ns)
+    ns_by_activity = np.where(mask, context.time_by_activity, 0) + idle_ns
+    return RuleHit(total_ns, f"{message} {scope.in_words(total_ns)}", evidence, ns_by_activity)
 
 
 def exposed_communication(context: DiagnosisContext) -> RuleHit | None:
     scope = context.scope
-    communication = scope.is_of_class("communication") & scope.is_inside
-    others = scope.is_kernel & ~communication
-    total_ns, exposed_ns = scope.busy_ns(communication), scope.parts_ns["exposed communication"]
-    hidden_ns = sum(
-        intersection(device.time_of(communication), device.time_of(others)).total_ns for device in scope.devices
-    )
-    overlap = hidden_ns / max(total_ns, 1)
+    is_communication = scope.is_of_class("communication") & scope.is_in_span
+    total_ns, exposed_ns = scope.busy_ns(is_communication), scope.parts_ns[COMMUNICATION]
+    overlap = (total_ns - exposed_ns) / max(total_ns, 1)
     if overlap >= OVERLAP_SHARE or scope.share(exposed_ns) < KERNEL_SHARE:
         return None
     evidence = {"communication_ms": scope.per_step_ms(total_ns), "overlap": round(overlap, 4)}
     message = f"communication that is not overlapped by computation takes {scope.in_words(exposed_ns)}"
-    return RuleHit(exposed_ns, message, evidence, np.where(communication, context.time_by_activity, 0))
+    return RuleHit(exposed_ns, message, evidence, np.where(is_communication, context.time_by_activity, 0))
 
 
 def low_occupancy(context: DiagnosisContext) -> RuleHit | None:
     """Kernels of at least one wave that leave more than half of the GPU's warps empty, but FAST_AT_LOW_OCCUPANCY."""
     filling, scope = context.filling, context.scope
-    mask = scope.is_inside & scope.is_kernel & ~scope.is_of_class(*FAST_AT_LOW_OCCUPANCY)
+    mask = scope.is_in_span & scope.is_kernel & ~scope.is_of_class(*FAST_AT_LOW_OCCUPANCY)
     mask &= (filling.occupancy < LOW_OCCUPANCY) & (filling.waves >= 1)
     message = "kernels that leave more than half of the warps empty take"
     return _empty_hit(context, mask, 1 - filling.occupancy, message, "mean_empty_warps")
@@ -164,7 +161,7 @@ def low_occupancy(context: DiagnosisContext) -> RuleHit | None:
 def wave_tail(context: DiagnosisContext) -> RuleHit | None:
     """Kernels of more than one wave whose last wave leaves many places empty."""
     filling, scope = context.filling, context.scope
-    mask = scope.is_inside & scope.is_kernel & (filling.tail >= EMPTY_TAIL) & (filling.waves > 1)
+    mask = scope.is_in_span & scope.is_kernel & (filling.tail >= EMPTY_TAIL) & (filling.waves > 1)
     return _empty_hit(context, mask, filling.tail, "kernels whose last wave leaves many places empty take", "mean_tail")
 
 
@@ -177,10 +174,12 @@ def _empty_hit(
     total_ns = scope.busy_ns(mask)
     if not total_ns or scope.share(total_ns) < KERNEL_SHARE:
         return None
-    weight_ns = np.where(mask, context.time_by_activity * np.nan_to_num(empty_share), 0).astype(np.int64)
+    ns_by_activity = np.where(mask, context.time_by_activity * np.nan_to_num(empty_share), 0).astype(np.int64)
     evidence = {
         "kernels_per_step": scope.per_step(mask),
         "running_ms": scope.per_step_ms(total_ns),
-        mean_name: round(float(weight_ns.sum() / context.time_by_activity[mask].sum()), 4),
+        mean_name: round(float(ns_by_activity.sum() / context.time_by_activity[mask].sum()), 4),
     }
-    return RuleHit(min(int(weight_ns.sum()), total_ns), f"{subject} {scope.in_words(total_ns)}", evidence, weight_ns)
+    return RuleHit(
+        min(int(ns_by_activity.sum()), total_ns), f"{subject} {scope.in_words(total_ns)}", evidence, ns_by_activity
+    )

@@ -19,14 +19,14 @@ def calls(context: DiagnosisContext) -> str | None:
 
 
 def steps(context: DiagnosisContext) -> str | None:
-    if len(context.scope.steps):
+    if context.scope.has_steps:
         return None
     noun, name = context.scope.noun, context.scope.step_name
     return f"no {noun} ran in a range {name!r}: name the range of one step with --step-name"
 
 
 def several_steps(context: DiagnosisContext) -> str | None:
-    count, processes = len(context.scope.steps), context.scope.processes_with_steps
+    count, processes = len(context.scope.step_ranges), context.scope.processes_with_steps
     if processes > 1:
         return f"the capture has steps of {processes} processes side by side: capture one of them"
     if count >= MIN_STEPS or (count > 2 and differ_in_work(context.scope)):
@@ -57,8 +57,8 @@ def attention_in_modules(context: DiagnosisContext) -> str | None:
 
 
 def communication(context: DiagnosisContext) -> str | None:
-    is_known = context.scope.is_of_class("communication").any()
-    return None if is_known else "no communication between processes was recorded"
+    has_communication = context.scope.is_of_class("communication").any()
+    return None if has_communication else "no communication between processes was recorded"
 
 
 def counters(context: DiagnosisContext) -> str | None:

@@ -37,9 +37,14 @@ class DiagnosisRule:
 GPU_NEEDS = (needs.kernels, needs.gpu)
 HOST_NEEDS = (*GPU_NEEDS, needs.calls)
 IN_STEP_NEEDS = (*HOST_NEEDS, needs.steps)
-# Rules that only concern idle time.
-IDLE_TIME_RULES = ("launch_bound", "idle_host", "waiting_for_data", "idle_allocation", "allocation_in_step")
-RULES_WITH_IDLE_TIME = (
+IDLE_TIME_RULES = (
+    "launch_bound",
+    "idle_host",
+    "waiting_for_data",
+    "idle_allocation",
+    "allocation_in_step",
+)  # only of it
+RULES_WITH_IDLE_TIME = (  # also of other time
     "launch_bound", "idle_host", "waiting_for_data", "idle_sync", "idle_copy", "idle_allocation", "small_kernels",
     "sync_in_step", "copy_in_step", "pageable_copy", "allocation_in_step", "unfused_optimizer",
 )  # fmt: skip
@@ -179,4 +184,4 @@ RULES = (
     ),
 )  # fmt: skip
 CODES = tuple(rule.code for rule in RULES)
-OF_COUNTERS = tuple(rule for rule in RULES if needs.counters in rule.needs)
+COUNTER_RULES = tuple(rule for rule in RULES if needs.counters in rule.needs)

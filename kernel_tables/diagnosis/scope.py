@@ -20,8 +20,8 @@ NO_STEP = -1
 NamePredicate = Callable[[str], object]
 
 
-class _StepArrays(NamedTuple):
-    """What `steps` and `step` of a Scope are."""
+class _Steps(NamedTuple):
+    """The `step_ranges` and the `step_by_activity` of a Scope."""
 
     ranges: np.ndarray
     by_activity: np.ndarray
@@ -45,11 +45,6 @@ class Scope:
         return bool(len(self.calls)) and all(self.calls.functions) and self.trace.capture.has(schema.RUNTIME, "end")
 
     @property
-    def steps(self) -> np.ndarray:
-        """The numbers of the ranges that are measured steps and launched something, in order of time."""
-        return self._step_arrays.ranges
-
-    @property
     def compiled_in_words(self) -> str:
         """What torch.compile compiled in the window of `record`: "torch.compile compiled 2 graphs"; "" if nothing."""
         count = self.trace.recorded_window.get("compilations")
@@ -61,60 +56,77 @@ class Scope:
         return "operators" if self.trace.is_cpu_only else "kernels"
 
     @property
-    def step_count(self) -> int:
-        """The number of steps; 1 if there are none, for the whole capture."""
-        return max(len(self.steps), 1)
+    def step_ranges(self) -> np.ndarray:
+        """The numbers of the ranges that are measured steps and launched something, in order of time."""
+        return self._steps.ranges
 
     @property
-    def step(self) -> np.ndarray:
-        """By activity: the number of its step, from 0; NO_STEP outside."""
-        return self._step_arrays.by_activity
+    def has_steps(self) -> bool:
+        return len(self.step_ranges) > 0
+
+    @property
+    def step_count(self) -> int:
+        """The number of steps; 1 if there are none, for the whole capture."""
+        return max(len(self.step_ranges), 1)
+
+    @property
+    def step_by_activity(self) -> np.ndarray:
+        """By activity: the index of its step in `step_ranges`; NO_STEP outside."""
+        return self._steps.by_activity
 
     @cached_property
-    def _step_arrays(self) -> _StepArrays:
-        instance, steps = self.trace.enclosing(self.step_name), measured_steps(self.trace, self.step_name)
+    def _steps(self) -> _Steps:
+        step_range = self.trace.enclosing(self.step_name)  # by activity
         has_work = np.zeros(len(self.trace.range_arrays) + 1, bool)  # the last entry is for activities of no step
-        has_work[instance] = True
+        has_work[step_range] = True
+        steps = measured_steps(self.trace, self.step_name)
         steps = steps[has_work[steps]]
-        number = np.full(len(has_work), NO_STEP, index_type(len(steps)))
-        number[steps] = np.arange(len(steps))
-        by_activity = map_blocks(lambda block: number[instance[block]], len(instance), number.dtype)
-        return _StepArrays(steps, by_activity)
+        step_by_range = np.full(len(has_work), NO_STEP, index_type(len(steps)))
+        step_by_range[steps] = np.arange(len(steps))
+        by_activity = map_blocks(lambda block: step_by_range[step_range[block]], len(step_range), step_by_range.dtype)
+        return _Steps(steps, by_activity)
+
+    @property
+    def is_in_scope(self) -> np.ndarray:
+        """By activity: whether a step launched it; without steps, always."""
+        return self.step_by_activity != NO_STEP if self.has_steps else np.ones(len(self.activities), bool)
 
     @cached_property
     def devices(self) -> list[Device]:
         """The GPUs of each process, each from the start of the first step to the end of the last step or of its
         activities; without steps, from the first start to the last end of its activities."""
-        activities = self.activities
-        device = self.trace.places["device"]
-        numbers, number_index = factorize(device)
-        processes, process_index = factorize(activities.process)
-        in_scope = self.step != NO_STEP if len(self.steps) else np.ones(len(activities), bool)
-        if len(numbers) == len(processes) == 1:
-            rows_of_devices = [np.arange(len(activities), dtype=np.int32)]
-        else:
-            keys, key = factorize(process_index.astype(np.int64) * len(numbers) + number_index)
-            rows_of_devices = positions_by_group(key, len(keys))
-        devices = []
-        for rows in rows_of_devices:
-            selection = slice(None) if len(rows) == len(activities) else rows  # a copy takes time and memory
-            is_in_scope = in_scope[selection]
-            if is_in_scope.any():
-                start_ns, end_ns = activities.start_ns[selection], activities.end_ns[selection]
-                first = int(start_ns.min(where=is_in_scope, initial=times.NEVER_NS))
-                last = int(end_ns.max(where=is_in_scope, initial=0))
-                process, number = int(activities.process[rows[0]]), int(device[rows[0]])
-                bounds = self._with_steps(process, first, last)
-                rows = rows.astype(np.int32, copy=False)
-                device_in_span = device_of(process, number, rows, start_ns, end_ns, *bounds)
-                if len(device_in_span.rows):  # empty if all its activities take no time
-                    devices.append(device_in_span)
-        return devices
+        is_in_scope = self.is_in_scope
+        devices = [self._device(rows, is_in_scope) for rows in self._rows_of_devices() if is_in_scope[rows].any()]
+        return [device for device in devices if len(device.rows)]  # empty if all its activities take no time
 
-    def _with_steps(self, process: int, first_ns: int, last_ns: int) -> tuple[int, int]:
-        """These bounds, widened to the steps of a process."""
+    def _rows_of_devices(self) -> list[np.ndarray]:
+        """The activities of each device of each process."""
+        numbers, number_index = factorize(self.trace.places["device"])
+        processes, process_index = factorize(self.activities.process)
+        if len(numbers) == len(processes) == 1:
+            return [np.arange(len(self.activities), dtype=np.int32)]
+        pairs, pair_index = factorize(process_index.astype(np.int64) * len(numbers) + number_index)
+        return [rows.astype(np.int32, copy=False) for rows in positions_by_group(pair_index, len(pairs))]
+
+    def _device(self, rows: np.ndarray, is_in_scope: np.ndarray) -> Device:
+        """The device whose activities are in these rows."""
+        activities = self.activities
+        selection = slice(None) if len(rows) == len(activities) else rows  # a copy takes time and memory
+        start_ns, end_ns, is_in_scope = (
+            activities.start_ns[selection],
+            activities.end_ns[selection],
+            is_in_scope[selection],
+        )
+        first_ns = int(start_ns.min(where=is_in_scope, initial=times.NEVER_NS))
+        last_ns = int(end_ns.max(where=is_in_scope, initial=0))
+        process, number = int(activities.process[rows[0]]), int(self.trace.places["device"][rows[0]])
+        span = self._widened_to_steps(process, first_ns, last_ns)
+        return device_of(process, number, rows, start_ns, end_ns, *span)
+
+    def _widened_to_steps(self, process: int, first_ns: int, last_ns: int) -> tuple[int, int]:
+        """The span from `first_ns` to `last_ns`, widened to the steps of a process."""
         ranges = self.trace.range_arrays
-        steps = self.steps[ranges.process[self.steps] == process]
+        steps = self.step_ranges[ranges.process[self.step_ranges] == process]
         return min([first_ns, *ranges.start_ns[steps].tolist()]), max([last_ns, *ranges.end_ns[steps].tolist()])
 
     def streams(self, device: Device) -> list[np.ndarray]:
@@ -126,12 +138,12 @@ class Scope:
         return [device.rows[positions] for positions in positions_by_stream if len(positions)]
 
     @cached_property
-    def is_inside(self) -> np.ndarray:
-        """By activity: whether it is in the span of its device, or partly."""
-        is_inside = np.zeros(len(self.activities), bool)
+    def is_in_span(self) -> np.ndarray:
+        """By activity: whether it ran in the span of its device, or partly."""
+        is_in_span = np.zeros(len(self.activities), bool)
         for device in self.devices:
-            is_inside[device.rows] = True
-        return is_inside
+            is_in_span[device.rows] = True
+        return is_in_span
 
     @cached_property
     def span_ns(self) -> int:
@@ -164,18 +176,18 @@ class Scope:
     @cached_property
     def steps_on_devices(self) -> int:
         """The number of steps summed over devices; at least 1."""
-        process = self.trace.range_arrays.process[self.steps]
+        process = self.trace.range_arrays.process[self.step_ranges]
         counts = [int((process == device.process).sum()) if len(process) else 1 for device in self.devices]
         return max(sum(counts), 1)
 
     @cached_property
     def processes_with_steps(self) -> int:
         """The number of processes with measured steps."""
-        return len(np.unique(self.trace.range_arrays.process[self.steps]))
+        return len(np.unique(self.trace.range_arrays.process[self.step_ranges]))
 
     def in_words(self, ns: int) -> str:
         """The time of a step, and its share: "1.23 ms of a step (4.5 %)"."""
-        unit = "a step" if len(self.steps) else "the capture"
+        unit = "a step" if self.has_steps else "the capture"
         return f"{duration(1e6 * self.per_step_ms(ns))} of {unit} ({100 * self.share(ns):.1f} %)"
 
     @cached_property
@@ -189,19 +201,19 @@ class Scope:
 
     def is_of_class(self, *families: str) -> np.ndarray:
         """By activity: whether it is a kernel of one of these classes, or of one below them (elementwise/copy)."""
-        names = [name in families or family(name) in families for name in self.trace.activity_classes]
-        return self.with_names(names) & (self.activities.kind == KINDS.index("kernel"))
+        has_class = [name in families or family(name) in families for name in self.trace.activity_classes]
+        return self.with_names(has_class) & (self.activities.kind == KINDS.index("kernel"))
 
     def is_in_range(self, is_wanted: NamePredicate, inside: NamePredicate | None = None) -> np.ndarray:
         """By activity: whether it was launched in a range whose name `is_wanted` accepts; with `inside`, in a range of
         which this is true inside another one whose name `inside` accepts."""
         paths = self.trace.range_paths
-        is_path_wanted = self._ends_with(is_wanted)
+        is_path_wanted = self._has_last_name(is_wanted)
         if inside is not None:
-            is_path_wanted &= paths.is_below(self._ends_with(inside))[paths.parent]
+            is_path_wanted &= paths.is_below(self._has_last_name(inside))[paths.parent]
         return paths.is_below(is_path_wanted)[self.trace.activity_path]
 
-    def _ends_with(self, is_wanted: NamePredicate) -> np.ndarray:
+    def _has_last_name(self, is_wanted: NamePredicate) -> np.ndarray:
         """By path: whether its last name is wanted."""
         paths = self.trace.range_paths
         by_name = np.array([*(bool(is_wanted(name)) for name in paths.names), False])  # the last entry is for no range
@@ -209,7 +221,7 @@ class Scope:
 
     def with_names(self, is_wanted: list[bool]) -> np.ndarray:
         """By activity: whether its name is wanted; `is_wanted` has an entry for each of the activities' names."""
-        by_name, name = np.array([*is_wanted, False]), self.activities.name
+        by_name, name = np.array(is_wanted, bool), self.activities.name
         if not by_name.any():
             return np.zeros(len(name), bool)
         return map_blocks(lambda block: by_name[name[block]], len(name), bool)

@@ -20,29 +20,32 @@ EXPLAINING = 1 + (OUTLIER - 1) / 2  # times the launches of other steps: account
 def unsteady_steps(context: DiagnosisContext) -> RuleHit | None:
     """Steps whose time differs, without the idle time that other findings claim. With fewer than MIN_STEPS steps, or on
     the CPU, which other programs use, too, a slow step may be chance: it is reported only if it does more work."""
-    scope, busy_ns = context.scope, _busy_ns(context)
+    scope = context.scope
     time_ns = np.maximum(step_times_ns(scope) - _claimed_ns(context), 1)
     median_ns, half = float(np.median(time_ns)), len(time_ns) // 2
     may_be_chance = len(time_ns) < MIN_STEPS or scope.trace.is_cpu_only
-    first_ns, second_ns = float(np.median(time_ns[:half])), float(np.median(time_ns[-half:]))  # of the halves
-    is_slow, drift = time_ns > OUTLIER * median_ns, 0.0 if may_be_chance else second_ns / first_ns - 1
+    is_slow = time_ns > OUTLIER * median_ns
     if may_be_chance and is_slow.any():
         is_slow &= _does_more(scope, is_slow)
-    longer_ns = np.maximum(time_ns - (median_ns if abs(drift) < DRIFT else min(first_ns, second_ns)), 0)
-    longer_ns = np.where(is_slow, longer_ns, 0) if may_be_chance else longer_ns
+    median_of_halves_ns = float(np.median(time_ns[:half])), float(np.median(time_ns[-half:]))
+    drift = 0.0 if may_be_chance else median_of_halves_ns[1] / median_of_halves_ns[0] - 1
+    usual_ns = median_ns if abs(drift) < DRIFT else min(median_of_halves_ns)
+    longer_ns = np.where(is_slow | (not may_be_chance), np.maximum(time_ns - usual_ns, 0), 0)
     gain_ns = int(longer_ns.sum()) * len(scope.devices)
     if not (is_slow.any() or abs(drift) >= DRIFT) or scope.share(gain_ns) < CAUSE_SHARE:
         return None
+    busy_ns = _busy_ns(context)
     longer_busy_ns = np.minimum(np.maximum(busy_ns - float(np.median(busy_ns)), 0), longer_ns)
     evidence = {
         "median_ms": median_ns / 1e6,
-        "slow_steps_ms": {str(n): float(time_ns[n]) / 1e6 for n in np.flatnonzero(is_slow).tolist()},
+        "slow_steps_ms": {str(step): float(time_ns[step]) / 1e6 for step in np.flatnonzero(is_slow).tolist()},
         "drift_percent": round(100 * drift, 2),
         "longer_ms": float(longer_ns.sum()) / 1e6,
         "longer_while_gpu_runs_ms": float(longer_busy_ns.sum()) / 1e6,
     }
-    weight_ns = np.where(np.isin(scope.step, np.flatnonzero(longer_ns > 0)), context.time_by_activity, 0)
-    return RuleHit(gain_ns, _sentence(scope, is_slow, median_ns, drift), evidence, weight_ns)
+    is_in_longer_step = np.isin(scope.step_by_activity, np.flatnonzero(longer_ns > 0))
+    ns_by_activity = np.where(is_in_longer_step, context.time_by_activity, 0)
+    return RuleHit(gain_ns, _sentence(scope, is_slow, median_ns, drift), evidence, ns_by_activity)
 
 
 def _does_more(scope: Scope, is_slow: np.ndarray) -> np.ndarray:
@@ -61,17 +64,16 @@ def differ_in_work(scope: Scope) -> bool:
 def step_times_ns(scope: Scope) -> np.ndarray:
     """By step: the time from its first activity (on the CPU, from its range) to that of the next step, which
     holds even if the host runs ahead. The last step lasts to the end of the span."""
-    return np.diff(np.append(_first_ns(scope), max(device.last_ns for device in scope.devices)))
+    return np.diff(np.append(_start_ns(scope), max(device.last_ns for device in scope.devices)))
 
 
 def _sentence(scope: Scope, is_slow: np.ndarray, median_ns: float, drift: float) -> str:
     parts = []
     if is_slow.any():
-        number = f"{int(is_slow.sum())} of {len(is_slow)} steps"
-        parts = [
-            f"{number} take{'s' if is_slow.sum() == 1 else ''} more than {OUTLIER} times the median of"
-            f" {duration(median_ns)}: {_what_varies(scope, is_slow)}"
-        ]
+        parts.append(
+            f"{int(is_slow.sum())} of {len(is_slow)} steps take{'s' if is_slow.sum() == 1 else ''} more than {OUTLIER}"
+            f" times the median of {duration(median_ns)}: {_what_varies(scope, is_slow)}"
+        )
     if abs(drift) >= DRIFT:
         parts.append(f"from the first to the second half, the time of a step changes by {100 * drift:+.1f} %")
     return "; ".join(parts)
@@ -103,51 +105,50 @@ def _repeated_range(scope: Scope, is_slow: np.ndarray) -> _RepeatedRange | None:
     """The range directly inside the steps that occurs more often in slow ones than in others, and whose additional
     instances take the most time; None if there is none."""
     ranges, paths = scope.trace.range_arrays, scope.trace.range_paths
-    code = paths.code(scope.step_name)
-    path = paths.of_node[: len(ranges)]
-    phases = np.flatnonzero(paths.name[paths.parent[path]] == code)
-    step = np.searchsorted(ranges.start_ns[scope.steps], ranges.start_ns[phases], "right") - 1
-    phases, step = phases[step >= 0], step[step >= 0]
+    path_of_range = paths.of_node[: len(ranges)]
+    inner = np.flatnonzero(paths.name[paths.parent[path_of_range]] == paths.code(scope.step_name))
+    step = np.searchsorted(ranges.start_ns[scope.step_ranges], ranges.start_ns[inner], "right") - 1
+    inner, step = inner[step >= 0], step[step >= 0]
     repeated, most_ns = None, 0.0
-    for number in np.unique(path[phases]).tolist():
-        has_path = path[phases] == number
+    for path in np.unique(path_of_range[inner]).tolist():
+        has_path = path_of_range[inner] == path
         instances = np.bincount(step[has_path], minlength=len(is_slow))
-        mean_ns = int((ranges.end_ns - ranges.start_ns)[phases[has_path]].sum()) / instances.sum()
+        mean_ns = int((ranges.end_ns - ranges.start_ns)[inner[has_path]].sum()) / instances.sum()
         more = float(np.median(instances[is_slow]) - np.median(instances[~is_slow])) if not is_slow.all() else 0.0
         if more > 0 and more * mean_ns > most_ns:
-            repeated, most_ns = _RepeatedRange(paths.names[paths.name[number]], instances), more * mean_ns
+            repeated, most_ns = _RepeatedRange(paths.names[paths.name[path]], instances), more * mean_ns
     return repeated
 
 
 def _launches(scope: Scope) -> np.ndarray:
     """By step: the number of kernels that it launched."""
-    return np.bincount(scope.step[(scope.step != NO_STEP) & scope.is_kernel], minlength=len(scope.steps))
+    step = scope.step_by_activity[scope.is_kernel]
+    return np.bincount(step[step != NO_STEP], minlength=len(scope.step_ranges))
 
 
-def _first_ns(scope: Scope) -> np.ndarray:
+def _start_ns(scope: Scope) -> np.ndarray:
     """By step: the start of its first activity, or of its range on the CPU."""
     if scope.trace.is_cpu_only:
-        return scope.trace.range_arrays.start_ns[scope.steps]
-    first = np.full(len(scope.steps) + 1, np.iinfo(np.int64).max)  # the last entry is for activities of no step
-    for block in blocks(len(scope.step)):
-        np.minimum.at(first, scope.step[block], scope.activities.start_ns[block])
+        return scope.trace.range_arrays.start_ns[scope.step_ranges]
+    first = np.full(len(scope.step_ranges) + 1, np.iinfo(np.int64).max)  # the last entry is for activities of no step
+    for block in blocks(len(scope.step_by_activity)):
+        np.minimum.at(first, scope.step_by_activity[block], scope.activities.start_ns[block])
     return first[:-1]
 
 
 def _claimed_ns(context: DiagnosisContext) -> np.ndarray:
     """By step: the idle time that other findings claim, the mean of the devices. The activity that ends it may be the
     first of the next step."""
-    scope, idle_ns, first_ns = context.scope, context.idle_by_activity(), _first_ns(context.scope)
+    scope, idle_ns, step_start_ns = context.scope, context.idle_by_activity(), _start_ns(context.scope)
     np.minimum(idle_ns, context.claimed_ns, out=idle_ns)
-    starts = scope.activities.start_ns
-    claimed_ns = np.zeros(len(scope.steps), np.int64)
-    for block in blocks(len(starts)):
-        step = np.maximum(np.searchsorted(first_ns, starts[block]) - 1, 0)
+    claimed_ns = np.zeros(len(scope.step_ranges), np.int64)
+    for block in blocks(len(idle_ns)):
+        step = np.maximum(np.searchsorted(step_start_ns, scope.activities.start_ns[block]) - 1, 0)
         claimed_ns += sums_by_group(step, idle_ns[block], len(claimed_ns))
     return claimed_ns / len(scope.devices)
 
 
 def _busy_ns(context: DiagnosisContext) -> np.ndarray:
     """By step: the sum of the times of its activities, in which slower clocks show."""
-    count = len(context.scope.steps)  # the last group is of activities of no step
-    return sums_by_group(context.scope.step, context.time_by_activity, count + 1)[:-1]
+    count = len(context.scope.step_ranges)  # the last group is of activities of no step
+    return sums_by_group(context.scope.step_by_activity, context.time_by_activity, count + 1)[:-1]

@@ -11,15 +11,16 @@ from kernel_tables.intervals import gaps, intersection, union
 from kernel_tables.units import duration, percent
 
 RECORDED_STEP = "step"  # the range of a step that `record` opens
-ON_GPU = {
+WAITING = "waiting"  # for data
+NAMES_ON_GPU = {  # by part
     COMPUTE: "kernels",
     COMMUNICATION: "communication alone",
     MEMORY: "copies alone",
-    "waiting": "idle, waiting for data",
+    WAITING: "idle, waiting for data",
     IDLE: "idle otherwise",
 }
 # On a processor, all time in a DataLoader is waiting, also what it computes there, as the finding counts it.
-ON_CPU = ON_GPU | {COMPUTE: "operators", "waiting": "waiting for data", IDLE: "other host time"}
+NAMES_ON_CPU = NAMES_ON_GPU | {COMPUTE: "operators", WAITING: "waiting for data", IDLE: "other host time"}
 
 
 @dataclass(frozen=True)
@@ -31,14 +32,14 @@ class StepTime:
 
     steps: int  # 0 if the capture has none
     ns: float
-    parts: dict[str, float]  # without those that take no time
-    idle: dict[str, float]  # the time of these parts in which a device did nothing
+    parts_ns: dict[str, float]  # by name; without those that take no time
+    idle_ns: dict[str, float]  # the time of these parts in which a device did nothing
     before_ns: float | None = None  # of a step before recording, as step_before_ns gives it
 
     @property
-    def busy(self) -> float:
+    def busy_share(self) -> float:
         """The share of the time in which a device did something."""
-        return 1 - sum(self.idle.values()) / self.ns
+        return 1 - sum(self.idle_ns.values()) / self.ns
 
     @property
     def title(self) -> str:
@@ -53,20 +54,20 @@ class StepTime:
         return duration(self.ns)
 
     @property
-    def before(self) -> str:
+    def before_in_words(self) -> str:
         """ "; 28.1 ms before recording", if that is known."""
         return f"; {duration(self.before_ns)} before recording" if self.before_ns else ""
 
     @property
-    def base(self) -> str:
+    def percent_base(self) -> str:
         """What the percentages of findings are shares of: " of a step before recording", or "" if of this time."""
         return " of a step before recording" if self.before_ns else ""
 
     @property
     def sentence(self) -> str:
         """The time and its parts in one sentence."""
-        parts = [f"{name} {duration(ns)} ({percent(ns / self.ns)})" for name, ns in self.parts.items()]
-        of_steps = f" (wall time{f', mean of {self.steps}' if self.steps > 1 else ''}{self.before})"
+        parts = [f"{name} {duration(ns)} ({percent(ns / self.ns)})" for name, ns in self.parts_ns.items()]
+        of_steps = f" (wall time{f', mean of {self.steps}' if self.steps > 1 else ''}{self.before_in_words})"
         return f"{'a step' if self.steps else 'the capture'} takes {duration(self.ns)}{of_steps}: {', '.join(parts)}"
 
 
@@ -75,19 +76,22 @@ def step_time(scope: Scope) -> StepTime | None:
     if not scope.span_ns:
         return None
     on_cpu = scope.trace.is_cpu_only
-    names = ON_CPU if on_cpu else ON_GPU
-    waiting_ns = sum(_waiting_ns(scope, device) for device in scope.devices)
+    idle_waiting_ns = sum(_waiting_ns(scope, device) for device in scope.devices)
     loading_ns = sum(_loading_ns(scope, device) for device in scope.devices) if on_cpu else 0
-    total_ns = scope.parts_ns | {"waiting": waiting_ns + loading_ns}
-    total_ns |= {IDLE: scope.parts_ns[IDLE] - waiting_ns, COMPUTE: scope.parts_ns[COMPUTE] - loading_ns}
+    idle_otherwise_ns = scope.parts_ns[IDLE] - idle_waiting_ns
+    total_ns = scope.parts_ns | {
+        COMPUTE: scope.parts_ns[COMPUTE] - loading_ns,
+        WAITING: idle_waiting_ns + loading_ns,
+        IDLE: idle_otherwise_ns,
+    }
     if sum(total_ns.values()) != scope.span_ns or min(total_ns.values()) < 0:
         raise NotConserved(f"{total_ns} are not the {scope.span_ns} ns of the steps")
+    names = NAMES_ON_CPU if on_cpu else NAMES_ON_GPU if idle_waiting_ns else NAMES_ON_GPU | {IDLE: "idle"}
     count = scope.steps_on_devices
-    names = names if waiting_ns or on_cpu else names | {IDLE: "idle"}
-    parts = {name: total_ns[part] / count for part, name in names.items() if total_ns[part]}
-    idle_ns = {"waiting": waiting_ns, IDLE: total_ns[IDLE]}
-    idle = {names[part]: ns / count for part, ns in idle_ns.items() if ns}
-    return StepTime(len(scope.steps), scope.span_ns / count, parts, idle, step_before_ns(scope))
+    parts_ns = {name: total_ns[part] / count for part, name in names.items() if total_ns[part]}
+    idle_ns = ((WAITING, idle_waiting_ns), (IDLE, idle_otherwise_ns))
+    idle_ns_by_name = {names[part]: ns / count for part, ns in idle_ns if ns}
+    return StepTime(len(scope.step_ranges), scope.span_ns / count, parts_ns, idle_ns_by_name, step_before_ns(scope))
 
 
 def step_before_ns(scope: Scope) -> float | None:
@@ -97,7 +101,7 @@ def step_before_ns(scope: Scope) -> float | None:
     other work: if those of the capture differ in theirs, or the devices are busy for longer than such a step.
     """
     before_s = scope.trace.recorded_window.get("step_before_s")
-    if not (isinstance(before_s, float) and len(scope.steps) and scope.step_name == RECORDED_STEP):
+    if not (isinstance(before_s, float) and scope.has_steps and scope.step_name == RECORDED_STEP):
         return None
     busy_ns = 0 if scope.trace.is_cpu_only else scope.span_ns - scope.parts_ns[IDLE]
     is_shorter = busy_ns <= 1e9 * before_s * scope.steps_on_devices < scope.span_ns

@@ -57,11 +57,13 @@ class Events:
 def read_events(trace: capture_arrays.CaptureArrays) -> Events:
     """The events of every source that the capture contains."""
     capture = trace.capture
-    parts = [_cuda_calls(trace), _os_calls(capture), _python_samples(capture), _native_samples(capture)]
-    source = np.repeat(np.arange(len(SOURCES)), [len(part.start_ns) for part in parts])
-    start_ns, end_ns, thread = (np.concatenate([part[column] for part in parts]) for column in range(3))
-    pairs = [(number, name) for number, part in enumerate(parts) for name in part.function]
-    distinct = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
+    sources = [_cuda_calls(trace), _os_calls(capture), _python_samples(capture), _native_samples(capture)]
+    source = np.repeat(np.arange(len(SOURCES)), [len(events.start_ns) for events in sources])
+    start_ns = np.concatenate([events.start_ns for events in sources])
+    end_ns = np.concatenate([events.end_ns for events in sources])
+    thread = np.concatenate([events.thread for events in sources])
+    pairs = [(number, name) for number, events in enumerate(sources) for name in events.function]
+    distinct = {pair: code for code, pair in enumerate(dict.fromkeys(pairs))}
     function = np.array([distinct[pair] for pair in pairs], np.int64)
     functions, source_of = [name for _, name in distinct], np.array([number for number, _ in distinct], np.int64)
     path, paths = _paths(trace, start_ns, thread)
@@ -82,7 +84,8 @@ def _os_calls(capture: Capture) -> SourceEvents:
 
 def _python_samples(capture: Capture) -> SourceEvents:
     samples = capture.python_samples()
-    time_ns, thread = (np.array([sample[column] for sample in samples], np.int64) for column in range(2))
+    time_ns = np.array([sample.at_ns for sample in samples], np.int64)
+    thread = np.array([sample.thread for sample in samples], np.int64)
     names = [sample.frames[0] if sample.frames else UNKNOWN for sample in samples]
     return SourceEvents(time_ns, time_ns, thread, names)
 

@@ -53,10 +53,10 @@ class ThreadHostTime:
             where = np.append(phase, np.full(len(function), outside))
             return _summed(column, where, np.append(function[index], function), np.append(shared_ns, outside_ns))
 
-        time, function = intervals.unions(self._start_ns, self._end_ns, self._function)
+        in_function, function = intervals.unions(self._start_ns, self._end_ns, self._function)
         start_ns, end_ns, call = self._exclusive
         yield _summed("calls", phase_at(self._start_ns), self._function)
-        yield (in_calls := split_by_phase("time_ns", time.start_ns, time.end_ns, function))
+        yield (in_calls := split_by_phase("time_ns", in_function.start_ns, in_function.end_ns, function))
         yield split_by_phase("own_ns", start_ns, end_ns, self._function[call])
         yield from self._time_in_no_call(phases, np.append(in_calls.where, phase_at(self._start_ns)))
         yield from self._sample_counts(phase_at(self._events.start_ns[self._samples]))
@@ -65,11 +65,11 @@ class ThreadHostTime:
         """The amounts by range; `where` is the number of the range of each event of the thread. A call counts with
         all of its time in the range in which it begins."""
         call_where, function_count = where[~self._is_sample], int(self._function.max(initial=0)) + 1
-        keys, group = arrays.factorize(call_where * function_count + self._function)
-        time, group = intervals.unions(self._start_ns, self._end_ns, group)
+        keys, call_group = arrays.factorize(call_where * function_count + self._function)
+        in_group, group = intervals.unions(self._start_ns, self._end_ns, call_group)
         start_ns, end_ns, call = self._exclusive
         yield _summed("calls", call_where, self._function)
-        yield _summed("time_ns", *np.divmod(keys[group], function_count), time.lengths_ns)
+        yield _summed("time_ns", *np.divmod(keys[group], function_count), in_group.lengths_ns)
         yield _summed("own_ns", call_where[call], self._function[call], end_ns - start_ns)
         yield from self._sample_counts(where[self._is_sample])
 
@@ -199,6 +199,7 @@ def _as_table(amounts: dict[int, Iterable[HostAmounts]]) -> pd.DataFrame:
 def _with_names(table: pd.DataFrame, names: list[str], events: Events, launches: dict[str, int]) -> pd.DataFrame:
     """The table of `host`, in ORDER. Samples have no times, calls have no estimate."""
     where, function = table["where"].to_numpy(), table["function"].to_numpy()
+    # NO_CALL, as a function and as its source, indexes the entry that is appended to each of these lists
     source = np.append(events.source_of_function, NO_CALL)[function]
     is_sample = np.append(host.SAMPLED, False)[source]
     estimated_ns = (table["samples"] - table["samples_in_calls"]) * np.append(events.period_ns(), np.nan)[source]

@@ -47,14 +47,14 @@ def classify(names: Iterable[str], extra_rules: Sequence[Mapping[str, str]] = ()
     """
     names = list(names)
     distinct = list(dict.fromkeys(names))
-    rules = _first_fits(distinct, (*users_rules(extra_rules), *built_in_rules()))
+    rules = _first_fitting_rules(distinct, (*users_rules(extra_rules), *built_in_rules()))
     class_of = {name: rule.kernel_class if rule else UNKNOWN for name, rule in zip(distinct, rules, strict=True)}
     return [class_of[name] for name in names]
 
 
 def rule_for(name: str, extra_rules: Sequence[Mapping[str, str]] = ()) -> KernelClassRule | None:
     """The rule that determines the class of `name`; None if the class is unknown."""
-    return _first_fits([name], (*users_rules(extra_rules), *built_in_rules()))[0]
+    return _first_fitting_rules([name], (*users_rules(extra_rules), *built_in_rules()))[0]
 
 
 def family(kernel_class: str) -> str:
@@ -110,7 +110,7 @@ def _fields(name: str) -> KernelNameFields:
     return KernelNameFields("", own_name.lower(), name[len(own_name) :].lower(), name)
 
 
-def _first_fits(names: list[str], rules: Iterable[KernelClassRule]) -> list[KernelClassRule | None]:
+def _first_fitting_rules(names: list[str], rules: Iterable[KernelClassRule]) -> list[KernelClassRule | None]:
     """The first rule that fits each name, None if none does; a rule searches only names that no earlier rule fits."""
     fields = [_fields(name) for name in names]
     rule_of: list[KernelClassRule | None] = [None] * len(names)

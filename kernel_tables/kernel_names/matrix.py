@@ -8,7 +8,7 @@ its names; the others are similar, and meanings that nobody documents say so.
 import re
 from collections.abc import Callable, Iterator
 
-from kernel_tables.kernel_names.parts import NamePart
+from kernel_tables.kernel_names.parts import NamePart, main_part
 
 LIBRARIES = {
     "cutlass": ("cutlass", "from CUTLASS, NVIDIA's templates"),
@@ -38,10 +38,10 @@ _KIND = re.compile(
 
 def matrix_parts(name: str) -> tuple[NamePart, ...]:
     """The parts of the name of a matrix multiply or convolution by NVIDIA; none for other names, or without a tile."""
-    core = _CORE.search(name)
-    if core is None:
+    match = _CORE.search(name)
+    if match is None:
         return ()
-    core = core[0]
+    core = match[0]
     parts = [*_kind(core), *_words(core)]
     if not any(part.key == "tile" for part in parts):
         return ()
@@ -60,11 +60,11 @@ def _kind(core: str) -> Iterator[NamePart]:
     elif nvjet := re.match(r"nvjet_(?:sm\d+_)?([a-z]+)_", core):
         operands = NVJET_TYPES.get(nvjet[1][0], nvjet[1])
         meaning = f"letters of types, {operands} operands by the first{NOT_DOCUMENTED}"
-        yield NamePart("type", nvjet[1], meaning, f"{operands} gemm", True)
+        yield main_part("type", nvjet[1], meaning, f"{operands} gemm")
     elif conv := re.search(r"_(s\d{4,5})(fprop|dgrad|wgrad)_\w*?_(tf32|f16|bf16)_", core):
         yield _type_part(conv[3], f"{conv[1]}{conv[2]}_…_{conv[3]}", conv[2])
     elif "scudnn" in core:
-        yield NamePart("type", "scudnn", "convolution in fp32 on the ordinary cores", "scudnn", True)
+        yield main_part("type", "scudnn", "convolution in fp32 on the ordinary cores", "scudnn")
     elif kind := _KIND.search(core):
         yield from _gemm_kind(kind)
 
@@ -76,21 +76,21 @@ def _type_part(written_type: str, written: str, work: str | None) -> NamePart:
     short = (
         {"fp32": "sgemm", "fp64": "dgemm"}.get(operands, f"{operands} gemm") if work is None else f"{operands} {work}"
     )
-    return NamePart("type", written, f"{operation} of {operands} operands", short, True)
+    return main_part("type", written, f"{operation} of {operands} operands", short)
 
 
 def _gemm_kind(kind: re.Match) -> Iterator[NamePart]:
     type_before, letter, instruction, type_inside, type_after = kind.groups()
     precision, letter_type = PRECISION_LETTERS[letter]
     if instruction is None:
-        yield NamePart(
-            "type", f"{letter}gemm", f"matrix multiply in {precision} precision ({letter_type})", f"{letter}gemm", True
+        yield main_part(
+            "type", f"{letter}gemm", f"matrix multiply in {precision} precision ({letter_type})", f"{letter}gemm"
         )
     else:
         written_type = type_before or type_inside or type_after or ""
         operands = OPERANDS.get(written_type, "tf32" if letter == "s" else letter_type)
         meaning = f"matrix multiply of {operands} operands, summed in {precision} precision"
-        yield NamePart("type", kind[0], meaning, f"{operands} gemm", True)
+        yield main_part("type", kind[0], meaning, f"{operands} gemm")
         shape = "×".join(re.findall(r"16|8|4|32|64", instruction))  # 16×8×8 for 1688, 16×8×16 for 16816
         yield NamePart("instruction", instruction, f"on tensor cores, by the instruction {shape} (m×n×k)")
 
@@ -98,22 +98,23 @@ def _gemm_kind(kind: re.Match) -> Iterator[NamePart]:
 def _library(core: str, name: str) -> Iterator[NamePart]:
     words = ("cudnn", "xmma", "nvjet", "cutlass")
     library = next((word for word in words if word in core or word in name.lower()), "cublas")
-    text, meaning = LIBRARIES["xmma" if "xmma" in core else library]
-    yield NamePart("library", text if text in core else core.partition("_")[0], meaning, text)
+    short, meaning = LIBRARIES["xmma" if "xmma" in core else library]
+    written = short if short in core else core.partition("_")[0]
+    yield NamePart("library", written, meaning, short)
 
 
 def _tile(match: re.Match) -> NamePart:
     rows, columns, depth = match[1], match[2], match[3]
     meaning = f"each block of threads computes a tile of {rows} × {columns} of the result"
     meaning += f", {depth} deep at a time" if depth else ""
-    return NamePart("tile", match[0], meaning, f"{rows}×{columns}", True)
+    return main_part("tile", match[0], meaning, f"{rows}×{columns}")
 
 
 def _layout(match: re.Match) -> NamePart:
     words = {"n": "as it is stored", "t": "transposed"}
     first, second = (words[letter] for letter in match[0].lower()[:2])
     meaning = f"first operand {first}, second {second} (column by column, as BLAS stores)"
-    return NamePart("layout", match[0], meaning, match[0].lower(), True)
+    return main_part("layout", match[0], meaning, match[0].lower())
 
 
 def _architecture(match: re.Match) -> NamePart:
@@ -131,36 +132,41 @@ def _alignment(match: re.Match) -> NamePart:
     return NamePart("alignment", match[0], f"{in_words} is aligned to {elements} element(s)", match[0])
 
 
-def _word(key: str, meaning: str, always: bool = False, text: str | None = None) -> Callable[[re.Match], NamePart]:
-    """A function from a match to its part; "{1}" in the meaning is the first group of the match."""
+def _word(key: str, meaning: str, short: str | None = None, *, is_main: bool = False) -> Callable[[re.Match], NamePart]:
+    """A function from a match to its part, in short names the match itself or `short`; "{1}" in the meaning is the
+    first group of the match."""
 
     def part_of(match: re.Match) -> NamePart:
-        short = match[0] if text is None else text
-        return NamePart(key, match[0], meaning.format(match[0], *match.groups()), short, always)
+        text = match[0] if short is None else short
+        return NamePart(key, match[0], meaning.format(match[0], *match.groups()), text, is_main)
 
     return part_of
 
 
 WORDS: tuple[tuple[str, Callable[[re.Match], NamePart]], ...] = (
-    (r"(maxwell|volta|turing|ampere|hopper)|sm(\d+)", lambda match: _architecture(re.match(r"(?:sm)?(\w+)", match[0]))),
+    (r"(maxwell|volta|turing|ampere|hopper)", _architecture),
+    (r"sm(\d+)", _architecture),
     (r"(?:tilesize)?(\d+)x(\d+)(?:x(\d+))?", _tile),
     (r"stage(\d+)", _word("stages", "{1} stages of reading in flight")),
     (r"warpsize(\w+)", _word("warps", "warps of a block, along m, n and k")),
     (r"warpgroupsize(\w+)", _word("warps", "groups of four warps of a block, along m, n and k")),
     (r"[ntNT]{2,3}", _layout),
-    (r"simt|ffma", _word("cores", "on the ordinary cores, not on tensor cores", text="")),
-    (r"tensorop", _word("cores", "on tensor cores", text="")),
-    (r"wmma", _word("cores", "through the wmma interface of tensor cores", text="wmma")),
+    (r"simt|ffma", _word("cores", "on the ordinary cores, not on tensor cores", short="")),
+    (r"tensorop", _word("cores", "on tensor cores", short="")),
+    (r"wmma", _word("cores", "through the wmma interface of tensor cores", short="wmma")),
     (r"tensor(\d+x\d+x\d+)", _word("instruction", "on tensor cores, by the instruction {1} (m×n×k)")),
     (r"align([abc]?)(\d+)", _alignment),
     (r"sliced(\w+)", _word("slices", "warps of a block share the depth of one tile, {1}")),
-    (r"split_?[kK]", _word("split", "blocks share the depth; their sums are added afterwards", True, "split-k")),
-    (r"bias", _word("epilogue", "adds a bias before it stores", True)),
-    (r"relu|gelu", _word("epilogue", "applies {0} before it stores", True)),
+    (
+        r"split_?[kK]",
+        _word("split", "blocks share the depth; their sums are added afterwards", "split-k", is_main=True),
+    ),
+    (r"bias", _word("epilogue", "adds a bias before it stores", is_main=True)),
+    (r"relu|gelu", _word("epilogue", "applies {0} before it stores", is_main=True)),
     (r"coop[AB]?", _word("schedule", "groups of warps work on one tile together" + NOT_DOCUMENTED)),
     (r"2cta", _word("schedule", "two blocks share one tensor core operation")),
     (r"ldg(\d+)", _word("loads", "loads {1} elements at a time")),
-    (r"cublas", _word("origin", "built for cuBLAS", text="")),
+    (r"cublas", _word("origin", "built for cuBLAS", short="")),
     (r"small|medium|large|interior|xregs", _word("variant", "a variant by size of the problem or of its registers")),
 )  # fmt: skip
 _WORDS = tuple((re.compile(pattern), part_of) for pattern, part_of in WORDS)

@@ -10,8 +10,13 @@ class NamePart(NamedTuple):
     key: str  # a heading for the part: tile, layout, type
     written: str  # the part as it is in the full name
     meaning: str
-    text: str = ""  # in the short name
-    always_in_short_name: bool = False  # if not, `text` is only added where short names would be equal
+    short: str = ""  # in the short name
+    is_main: bool = False  # if not, `short` is only added where short names would be equal
+
+
+def main_part(key: str, written: str, meaning: str, short: str) -> NamePart:
+    """A part that is always in the short name."""
+    return NamePart(key, written, meaning, short, is_main=True)
 
 
 class FunctionName(NamedTuple):

@@ -4,7 +4,14 @@ memory operations, NCCL and Triton; and of any function of C++."""
 import re
 from collections.abc import Iterator
 
-from kernel_tables.kernel_names.parts import TYPES, NamePart, split_function_name, template_arguments, type_in
+from kernel_tables.kernel_names.parts import (
+    TYPES,
+    NamePart,
+    main_part,
+    split_function_name,
+    template_arguments,
+    type_in,
+)
 
 LOOPS = {
     "vectorized_elementwise_kernel": ("vectorized", "operands lie densely: several elements per load"),
@@ -58,13 +65,13 @@ def pytorch_parts(name: str) -> tuple[NamePart, ...]:
     _, loop, arguments = split_function_name(name)
     if loop in LOOPS:
         access, meaning = LOOPS[loop]
-        head = NamePart("loop", loop, "a function of every element", LOOP_TEXTS.get(loop, "elementwise"), True)
+        head = main_part("loop", loop, "a function of every element", LOOP_TEXTS.get(loop, "elementwise"))
         return (head, *_operation(arguments), NamePart("access", loop, meaning, access), *_numbers(loop, arguments))
     if loop == "reduce_kernel":
-        head = NamePart("loop", loop, "many values to one", "reduce", True)
+        head = main_part("loop", loop, "many values to one", "reduce")
         return (head, *_operation(arguments), *_numbers(loop, arguments))
     if loop == "multi_tensor_apply_kernel":
-        head = NamePart("loop", loop, "a function of every element of a list of tensors", "foreach", True)
+        head = main_part("loop", loop, "a function of every element of a list of tensors", "foreach")
         return (head, *_operation(arguments), *_lists(arguments))
     return ()
 
@@ -77,10 +84,11 @@ def _operation(arguments: str) -> Iterator[NamePart]:
         yield from filter(None, [type_in(arguments)])
         return
     text = _operation_name(operation)
-    yield NamePart("operation", operation, f"applies {text}", text, True)
+    yield main_part("operation", operation, f"applies {text}", text)
     binding = next((word for word in words[: words.index(operation) + 1] if word.split("_")[0] in BINDINGS), None)
     if binding:
-        yield NamePart("operands", binding, *reversed(BINDINGS[binding.split("_")[0]]))
+        short, meaning = BINDINGS[binding.split("_")[0]]
+        yield NamePart("operands", binding, meaning, short)
     yield from filter(None, [_type(arguments, operation, binding)])
     if "LoadWithCast" in arguments:
         yield NamePart("cast", "LoadWithCast", "converts what it loads to another type", "cast")
@@ -95,7 +103,7 @@ def _type(arguments: str, operation: str, binding: str | None) -> NamePart | Non
         return template[0] if template else ""
 
     lambdas = re.findall(r"lambda\(([^()]+)\)", arguments[arguments.index(operation) :])
-    texts = [template_after(binding or arguments), template_after(operation), *lambdas[:1], arguments]
+    texts = [template_after(word) for word in (binding, operation) if word] + [*lambdas[:1], arguments]
     return next(filter(None, map(type_in, texts)), None)
 
 
@@ -156,19 +164,19 @@ def memory_operation_parts(name: str) -> tuple[NamePart, ...]:
         "memset": "sets memory to one value",
         "graph": "a CUDA graph, replayed by one launch; nsys --cuda-graph-trace=node records its kernels",
     }
-    operation = NamePart("operation", match[1], meanings[match[1]], match[1], True)
+    operation = main_part("operation", match[1], meanings[match[1]], match[1])
     if not match[2]:
         return (operation,)
     if match[1] == "memcpy":
         short = match[2].replace("Host", "H").replace("Device", "D").replace("Peer", "P").replace("-to-", "to")
-        return (operation, NamePart("way", match[2], "from where to where", short, True))
-    return (operation, NamePart("number", match[2], "which one", match[2], True))
+        return (operation, main_part("way", match[2], "from where to where", short))
+    return (operation, main_part("number", match[2], "which one", match[2]))
 
 
 def operator_parts(name: str) -> tuple[NamePart, ...]:
     """The part of the name of an operator of PyTorch, which takes the place of a kernel on a CPU: aten::mm."""
     match = re.fullmatch(r"aten::\w+", name)
-    return (NamePart("operator", name, "an operator of PyTorch, run on the CPU", name, True),) if match else ()
+    return (main_part("operator", name, "an operator of PyTorch, run on the CPU", name),) if match else ()
 
 
 def triton_parts(name: str) -> tuple[NamePart, ...]:
@@ -179,8 +187,8 @@ def triton_parts(name: str) -> tuple[NamePart, ...]:
     kind, operators, number = match.groups()
     text = _operators(_OPERATOR.findall(operators))
     parts = [
-        NamePart("origin", "triton", "written by torch.compile for Triton", "fused", True),
-        NamePart("operators", operators, "the operators that are one kernel here, by the alphabet", text, True),
+        main_part("origin", "triton", "written by torch.compile for Triton", "fused"),
+        main_part("operators", operators, "the operators that are one kernel here, by the alphabet", text),
         NamePart("loop", kind, TRITON_KINDS.get(kind, "a list of kernels in one"), kind),
     ]
     if number:
@@ -208,7 +216,7 @@ def nccl_parts(name: str) -> tuple[NamePart, ...]:
         NamePart(f"word {number}", word, meanings.get(word, "type or operation"), word)
         for number, word in enumerate(words)
     )
-    return (NamePart("operation", operation, "communication between GPUs", f"nccl {operation}", True), *word_parts)
+    return (main_part("operation", operation, "communication between GPUs", f"nccl {operation}"), *word_parts)
 
 
 def function_parts(name: str) -> tuple[NamePart, ...]:
@@ -216,7 +224,7 @@ def function_parts(name: str) -> tuple[NamePart, ...]:
     namespaces, function, arguments = split_function_name(name)
     if not function:
         return ()
-    head = NamePart("function", function, "the function's own name", _without_kernel(namespaces, function), True)
+    head = main_part("function", function, "the function's own name", _without_kernel(namespaces, function))
     return (head, *_details(namespaces, arguments))
 
 

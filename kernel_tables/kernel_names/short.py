@@ -42,7 +42,7 @@ def _truncated(text: str) -> str:
 
 def _main_parts(name: str) -> str:
     """The parts that are in every short name, of any length."""
-    text = " ".join(part.text for part in parts_of(name) if part.always_in_short_name and part.text)
+    text = " ".join(part.short for part in parts_of(name) if part.is_main and part.short)
     return visible(" ".join((text or name).split()))
 
 
@@ -92,7 +92,7 @@ def _with_different_parts(short: str, names: list[str]) -> dict[str, str]:
     if len(names) == 1:
         return {names[0]: short}
     texts = {
-        name: {part.key: visible(part.text) for part in parts_of(name) if part.text and not part.always_in_short_name}
+        name: {part.key: visible(part.short) for part in parts_of(name) if part.short and not part.is_main}
         for name in names
     }
     for key in dict.fromkeys((*FIRST_KEYS, *(key for parts in texts.values() for key in parts))):
@@ -108,13 +108,12 @@ def _numbered(short: dict[str, str], fixed: Mapping[str, str]) -> dict[str, str]
     used, numbered = set(fixed.values()), dict(fixed)
     groups = _names_by(short.get, sorted(short.keys() - fixed.keys()))
     for text, group in sorted(groups.items()):
-        if len(group) == 1 and text not in used:
-            candidates = iter([text])
-        else:
-            candidates = (f"{text} #{number}" for number in count(1))
-            candidates = (name for name in candidates if name not in used and name not in groups)
+        with_numbers = (f"{text} #{number}" for number in count(1))
         for name in group:
-            numbered[name] = next(candidates)
+            if len(group) == 1 and text not in used:
+                numbered[name] = text
+            else:
+                numbered[name] = next(free for free in with_numbers if free not in used and free not in groups)
             used.add(numbered[name])
     return {name: numbered[name] for name in short}
 

@@ -68,8 +68,8 @@ def looks() -> list[dict]:
 
 def phase_rank(phase: str) -> int:
     """The position of a phase in a step; unlisted phases come last."""
-    kind = phase.partition(" (")[0]
-    return list(PHASES).index(kind) if kind in PHASES else len(PHASES)
+    name = phase.partition(" (")[0]
+    return list(PHASES).index(name) if name in PHASES else len(PHASES)
 
 
 def in_stacking_order(families: Iterable[str]) -> tuple[str, ...]:

@@ -78,41 +78,52 @@ class _RangeNode:
     children: dict[str, "_RangeNode"] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _FlameNode:
+    parent: int
+    name: int
+    look: int
+    ms: float = 0
+    launches: float = 0
+
+
 def flame(leaves: Iterable[Leaf], names: Names, root: str = "step") -> dict[str, list]:
     """The tree of ranges and kernels, in columns: parent (index, -1 for the root), name (number), ms, launches, look.
 
     A node's time includes that of its children. Parents precede their children.
     """
     plain = LOOKS.index(PLAIN)
-    nodes: dict[tuple[str, ...], list] = {(): [NO_PARENT, names.number(root), 0, 0, plain]}
-    position = {(): 0}
+    nodes = {(): _FlameNode(NO_PARENT, names.number(root), plain)}  # by path
+    index: dict[tuple[str, ...], int] = {(): 0}
     for leaf in sorted(leaves, key=lambda leaf: phase_rank(leaf.ranges[0]) if leaf.ranges else len(FAMILIES)):
         path = (*leaf.ranges, f"\0{leaf.kernel}")  # a range and a kernel may have the same name
-        look = phase_look(leaf.ranges[0]) if leaf.ranges else plain
-        labels = [(names.number(name), look) for name in leaf.ranges]
+        range_look = phase_look(leaf.ranges[0]) if leaf.ranges else plain
+        labels = [(names.number(name), range_look) for name in leaf.ranges]
         labels.append((names.kernel(leaf.kernel), family_look(family_of(leaf))))
-        for length, (number, look) in enumerate(labels, 1):
-            position.setdefault(path[:length], len(position))
-            nodes.setdefault(path[:length], [position[path[: length - 1]], number, 0, 0, look])
+        for length, (name, look) in enumerate(labels, 1):
+            index.setdefault(path[:length], len(index))
+            nodes.setdefault(path[:length], _FlameNode(index[path[: length - 1]], name, look))
         for length in range(len(path) + 1):
             node = nodes[path[:length]]
-            node[2:4] = node[2] + leaf.ms, node[3] + leaf.launches
-    columns = zip(*nodes.values(), strict=True)
-    return dict(zip(("parent", "name", "ms", "launches", "look"), map(list, columns), strict=True))
+            node.ms, node.launches = node.ms + leaf.ms, node.launches + leaf.launches
+    columns = ("parent", "name", "ms", "launches", "look")
+    return {column: [getattr(node, column) for node in nodes.values()] for column in columns}
 
 
-def picture(leaves: Sequence[Leaf], step_ms: float | None = None, idle: Mapping[str, float] | None = None) -> Picture:
+def picture(
+    leaves: Sequence[Leaf], step_ms: float | None = None, idle_ms: Mapping[str, float] | None = None
+) -> Picture:
     """The picture of one step: phases in their order, each with its parts and the families of its kernels.
 
-    Shares of bars are of `step_ms`, or without it of the kernels' time. `idle` are the parts of the step in which
-    nothing ran, in ms, a bar each.
+    Shares of bars are of `step_ms`, or without it of the kernels' time. `idle_ms` are the parts of the step in which
+    nothing ran, by name, a bar each.
     """
     phases: dict[str, list[Leaf]] = {}
     for leaf in leaves:
         phases.setdefault(leaf.ranges[0] if leaf.ranges else OUTSIDE, []).append(leaf)
     times = {name: sum(leaf.ms for leaf in phase_leaves) for name, phase_leaves in phases.items()}
-    kernels_ms, idle = sum(times.values()), idle or {}
-    total_ms, longest_ms = step_ms or kernels_ms, max((*times.values(), *idle.values()), default=0.0)
+    kernels_ms, idle_ms = sum(times.values()), idle_ms or {}
+    total_ms, longest_ms = step_ms or kernels_ms, max((*times.values(), *idle_ms.values()), default=0.0)
     families_ms = ms_by(leaves, family_of)
     colored = {name for name, ms in families_ms.items() if ms >= MIN_SHARE_FOR_COLOR * kernels_ms}
     order = sorted(phases, key=lambda name: (name == OUTSIDE, phase_rank(name), -times[name]))
@@ -125,7 +136,8 @@ def picture(leaves: Sequence[Leaf], step_ms: float | None = None, idle: Mapping[
     )  # fmt: skip
     present = {segment.name for bar in bars for segment in bar.families}
     bars += tuple(
-        PhaseBar(name, ms, _share(ms, total_ms), _share(ms, longest_ms), (), (), True) for name, ms in idle.items()
+        PhaseBar(name, ms, _share(ms, total_ms), _share(ms, longest_ms), (), (), is_idle=True)
+        for name, ms in idle_ms.items()
     )
     return Picture(bars, in_stacking_order(present), kernels_ms)
 
@@ -145,21 +157,21 @@ def _parts(leaves: Iterable[Leaf], total_ms: float) -> tuple[Segment, ...]:
         largest = max((name for name in nodes if nodes[name].children), key=lambda name: nodes[name].ms, default=None)
         if largest is None or nodes[largest].ms < MIN_SHARE_TO_SPLIT * total_ms:
             break
-        node = nodes.pop(largest)
-        rest_ms = node.ms - sum(child.ms for child in node.children.values())
-        for name, child in [*node.children.items(), (largest, _RangeNode(rest_ms))]:
+        split = nodes.pop(largest)
+        own_ms = split.ms - sum(child.ms for child in split.children.values())
+        for name, child in [*split.children.items(), (largest, _RangeNode(own_ms))]:
             if child.ms > 0:
                 nodes[name] = _RangeNode(nodes[name].ms + child.ms) if name in nodes else child
-    large = ((name, node.ms) for name, node in nodes.items() if node.ms >= MIN_SHARE_OF_PART * total_ms)
-    parts = sorted(large, key=lambda part: -part[1])[:MAX_PARTS]
-    others_ms = total_ms - direct_ms - sum(ms for _, ms in parts)
-    if parts:
-        rest = ((NO_RANGE, direct_ms), (OTHERS, others_ms))
-        parts += [(name, ms) for name, ms in rest if ms > MIN_SHARE_OF_REST * total_ms]
-    labels = _labels([name for name, _ in parts])
-    return tuple(
-        Segment(name, ms, _share(ms, total_ms), label) for (name, ms), label in zip(parts, labels, strict=True)
-    )
+    large = {name: node.ms for name, node in nodes.items() if node.ms >= MIN_SHARE_OF_PART * total_ms}
+    if not large:
+        return ()
+    names = sorted(large, key=lambda name: -large[name])[:MAX_PARTS]
+    times_ms = [large[name] for name in names]
+    for name, ms in ((NO_RANGE, direct_ms), (OTHERS, total_ms - direct_ms - sum(times_ms))):
+        if ms > MIN_SHARE_OF_REST * total_ms:
+            names, times_ms = [*names, name], [*times_ms, ms]
+    parts = zip(names, times_ms, _labels(names), strict=True)
+    return tuple(Segment(name, ms, _share(ms, total_ms), label) for name, ms, label in parts)
 
 
 def _labels(names: Sequence[str]) -> list[str]:
@@ -176,5 +188,5 @@ def _families(leaves: Iterable[Leaf], total_ms: float, colored: set[str]) -> tup
     return tuple(Segment(name, times[name], _share(times[name], total_ms)) for name in in_stacking_order(times))
 
 
-def _share(part: float, total_ms: float) -> float:
-    return part / total_ms if total_ms else 0.0
+def _share(part_ms: float, total_ms: float) -> float:
+    return part_ms / total_ms if total_ms else 0.0

@@ -4,9 +4,9 @@ function startTimeline(canvas, { lanes, count, gap, length, kind, name, path, lo
   const description = document.getElementById("timeline-description");
   const bars = []; // { lane, start, end, kind }, lane by lane in the order of time
   const first = []; // of each lane the number of its first bar, and at last how many there are
-  count.forEach((own, lane) => {
+  count.forEach((laneCount, lane) => {
     first.push(bars.length);
-    for (let start = 0, to = bars.length + own; bars.length < to; ) {
+    for (let start = 0, stop = bars.length + laneCount; bars.length < stop; ) {
       const i = bars.length;
       start += gap[i];
       bars.push({ lane, start, end: start + length[i], kind: kind[i] });
@@ -31,7 +31,7 @@ function startTimeline(canvas, { lanes, count, gap, length, kind, name, path, lo
     draw();
   };
   const zoom = (factor, middle = (from + to) / 2) => zoomTo(middle - (middle - from) * factor, middle + (to - middle) * factor);
-  const tell = ({ lane, start, end, kind }) => {
+  const describe = ({ lane, start, end, kind }) => {
     const around = path[kind] === null ? "" : `; in ${names.full[path[kind]]}`;
     description.textContent = `${names.full[name[kind]]}: ${time(end - start)}, from ${start ? time(start) : "0"}${around}; ${lanes[lane]}`;
   };
@@ -39,17 +39,17 @@ function startTimeline(canvas, { lanes, count, gap, length, kind, name, path, lo
   const choose = (i) => {
     if (!bars[i]) return;
     chosen = i;
-    tell(bars[i]);
+    describe(bars[i]);
     const middle = (bars[i].start + bars[i].end) / 2, half = (to - from) / 2;
     if (bars[i].end < from || bars[i].start > to) zoomTo(middle - half, middle + half);
     else draw();
   };
   /** The bar of a lane whose middle is nearest to a time. */
   const nearest = (lane, ns) => {
-    const far = (i) => Math.abs((bars[i].start + bars[i].end) / 2 - ns);
-    let found = first[lane];
-    for (let i = found; i < first[lane + 1]; i++) if (far(i) < far(found)) found = i;
-    return found;
+    const distance = (i) => Math.abs((bars[i].start + bars[i].end) / 2 - ns);
+    let closest = first[lane];
+    for (let i = closest; i < first[lane + 1]; i++) if (distance(i) < distance(closest)) closest = i;
+    return closest;
   };
   const neighbor = (by) => () => {
     if (chosen === undefined) return choose(nearest(0, (from + to) / 2));
@@ -141,7 +141,7 @@ function startTimeline(canvas, { lanes, count, gap, length, kind, name, path, lo
       return zoomTo(held.from + by, held.to + by);
     }
     const i = under(event);
-    if (i !== undefined) tell(bars[i]);
+    if (i !== undefined) describe(bars[i]);
   });
   canvas.addEventListener("wheel", (event) => {
     if (!event.ctrlKey) return;

@@ -2,10 +2,10 @@
 for (const table of all("[data-table]")) {
   const key = table.id.replace("table-", "");
   const rows = [...table.tBodies[0].rows];
-  const most = Number(table.dataset.shown);
-  const more = document.querySelector(`[data-more=${key}]`);
+  const maxRows = Number(table.dataset.shown);
+  const moreButton = document.querySelector(`[data-more=${key}]`);
   let order = rows;
-  let whole = rows.length <= most;
+  let showsAll = rows.length <= maxRows;
   const search = document.querySelector(`[data-search=${key}]`);
   const texts = rows.map((row) => (row.textContent + [...row.querySelectorAll("[data-name]")].map((e) => names.full[e.dataset.name]).join(" ")).toLowerCase());
   const text = new Map(rows.map((row, i) => [row, texts[i]]));
@@ -14,11 +14,11 @@ for (const table of all("[data-table]")) {
     let shown = 0;
     for (const row of order) {
       const fits = text.get(row).includes(wanted);
-      row.hidden = !fits || (!whole && shown >= most);
+      row.hidden = !fits || (!showsAll && shown >= maxRows);
       shown += fits;
     }
-    document.querySelector(`[data-count=${key}]`).textContent = (shown < rows.length || !whole ? `${whole ? shown : Math.min(shown, most)} of ` : "") + `${rows.length} ${rows.length === 1 ? "row" : "rows"}.`;
-    more.hidden = whole || shown <= most;
+    document.querySelector(`[data-count=${key}]`).textContent = (shown < rows.length || !showsAll ? `${showsAll ? shown : Math.min(shown, maxRows)} of ` : "") + `${rows.length} ${rows.length === 1 ? "row" : "rows"}.`;
+    moreButton.hidden = showsAll || shown <= maxRows;
   };
   table.tHead.querySelectorAll("button").forEach((button, column) => {
     button.addEventListener("click", () => {
@@ -35,7 +35,7 @@ for (const table of all("[data-table]")) {
     });
   });
   search.addEventListener("input", show);
-  more.addEventListener("click", () => ((whole = true), show()));
+  moreButton.addEventListener("click", () => ((showsAll = true), show()));
   show();
 }
 all("details[data-name]").forEach((details) =>

@@ -5,12 +5,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-import numpy as np
-
 from kernel_tables.attribution.paths import WINDOW
 from kernel_tables.attribution.ranges import NONE
-from kernel_tables.diagnosis.diagnose import Diagnosis, diagnose, silent_by_reason
-from kernel_tables.diagnosis.scope import NO_STEP, Scope
+from kernel_tables.diagnosis.diagnose import Diagnosis, abstained_by_reason, diagnose
+from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.diagnosis.step_time import step_time
 from kernel_tables.page.colors import PHASES
 from kernel_tables.page.markup import html_environment, script, style
@@ -29,7 +27,7 @@ EXPORT_LABELS = {
     "EXPORT_PRODUCT_VERSION": "version",
     "EXPORT_SCHEMA_VERSION": "schema",
 }
-MAX_CLASSES = 3
+MAX_CLASSES = 3  # in a sentence
 
 
 def report(trace: Trace, step_name: str = "step", title: str | None = None) -> str:
@@ -38,21 +36,22 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
     leaves = step_leaves(scope)
     flame_leaves, flame_note = largest_leaves(leaves)
     time = step_time(scope)
-    idle = {name: ns / 1e6 for name, ns in time.idle.items()} if time else {}
-    step_picture = picture(leaves, time.ns / 1e6 if time else None, idle)
-    flames = {"step": flame(flame_leaves, names, "step" if len(scope.steps) else "capture")}
+    idle_ms = {name: ns / 1e6 for name, ns in time.idle_ns.items()} if time else {}
+    step_picture = picture(leaves, time.ns / 1e6 if time else None, idle_ms)
     under = WINDOW if trace.range_paths.code(WINDOW) != NONE else None
+    findings = diagnose(scope)
+    # each of these adds to the names
+    flames = {"step": flame(flame_leaves, names, "step" if scope.has_steps else "capture")}
     page_tables = _tables(scope, trace, under, names)
     bars, timeline_note = capture_timeline(scope, names)
-    findings = diagnose(scope)
-    lists = _name_lists(names, leaves, findings)
-    short = dict(zip(lists["full"], lists["short"], strict=True))
+    name_lists = _name_lists(names, leaves, findings)
+    short = dict(zip(name_lists["full"], name_lists["short"], strict=True))
     return html_environment(REPORT_FOLDER).get_template("report.html.j2").render(
         title=title or trace.capture.path.name,
         on_cpu=trace.is_cpu_only,
         of_what=subject(scope),
-        steps=len(scope.steps),
-        place=device_phrase(trace.is_cpu_only),
+        steps=len(scope.step_ranges),
+        device_phrase=device_phrase(trace.is_cpu_only),
         time_heading=time_heading(trace.is_cpu_only),
         program=str(trace.recorded_window.get("program", "")),
         about=about(trace),
@@ -61,17 +60,17 @@ def report(trace: Trace, step_name: str = "step", title: str | None = None) -> s
         picture=step_picture,
         phases=[bar.name for bar in step_picture.bars if bar.name in PHASES],
         findings=[finding for finding in findings if not finding.abstained],
-        silent=silent_by_reason(findings),
-        checked=trace.check(step_name=step_name),
-        of_tables=f"What lies in the range “{WINDOW}”." if under else "All of the capture.",
+        unchecked=abstained_by_reason(findings),
+        completeness=trace.check(step_name=step_name),
+        scope_of_tables=f"What lies in the range “{WINDOW}”." if under else "All of the capture.",
         tables={table.name: table for table in page_tables},
         flames=flames,
-        flames_left=flame_note,
+        flame_note=flame_note,
         timeline=bars,
-        timeline_left=timeline_note,
+        timeline_note=timeline_note,
         static_rows=STATIC_ROWS,
         short=short,
-        names={kind: [_shortened(name) for name in all_names] for kind, all_names in lists.items()},
+        names={form: [_shortened(name) for name in all_names] for form, all_names in name_lists.items()},
         facts={label: trace.metadata[key] for key, label in EXPORT_LABELS.items() if key in trace.metadata},
         style=style(REPORT_FOLDER / "report.css"),
         script=script(REPORT_FOLDER / "report.js"),
@@ -102,8 +101,10 @@ def sentences(scope: Scope, leaves: Sequence[Leaf], short: Mapping[str, str]) ->
     if not leaves:
         return [f"No kernel and no memory operation was recorded in {subject(scope)}."]
     notes = [f"{CPU_ONLY_NOTE[0].upper()}{CPU_ONLY_NOTE[1:]}."] if scope.trace.is_cpu_only else []
-    if not len(scope.steps):
+    if not scope.has_steps:
         notes.append(f"No range named {scope.step_name!r} holds work: this page is about the whole capture.")
+    if scope.steps_on_devices > scope.step_count:
+        notes.append(f"Times and launches of {subject(scope)} are means over {len(scope.devices)} devices.")
     return [*notes, _kernel_sentence(leaves, short), _class_sentence(leaves), *_memory_sentences(scope)]
 
 
@@ -132,7 +133,7 @@ def _shortened(name: str) -> str:
 
 def subject(scope: Scope) -> str:
     """ "one step", or "the capture" without steps."""
-    return "one step" if len(scope.steps) else "the capture"
+    return "one step" if scope.has_steps else "the capture"
 
 
 def kernel_with_most_time(leaves: Sequence[Leaf]) -> str:
@@ -160,9 +161,11 @@ def _class_sentence(leaves: Sequence[Leaf]) -> str:
 
 
 def _memory_sentences(scope: Scope) -> list[str]:
-    in_scope = scope.step != NO_STEP if len(scope.steps) else np.ones(len(scope.activities), bool)
-    is_memory = scope.is_memory & in_scope
+    is_memory = scope.is_memory & scope.is_in_scope
     if not is_memory.any():
         return []
-    ns = int(scope.activities.duration_ns[is_memory].sum()) / scope.step_count
-    return [f"Copies and sets of memory take {duration(ns)}, {is_memory.sum() / scope.step_count:,.0f} of them."]
+    ns, count = int(scope.activities.duration_ns[is_memory].sum()), int(is_memory.sum())
+    return [
+        f"Copies and sets of memory take {duration(ns / scope.steps_on_devices)},"
+        f" {count / scope.steps_on_devices:,.0f} of them."
+    ]

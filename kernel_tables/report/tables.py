@@ -1,5 +1,6 @@
 """The tables of the page of a capture, each with a limited number of rows."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,7 @@ class ReportCell:
     text: str
     number: float | None = None  # by which it is sorted
     share: float | None = None  # the length of its bar
-    name: int | None = None  # the number of the full name
+    name_number: int | None = None  # of the full name, in Names
     depth: int = 0  # in a tree
 
 
@@ -65,13 +66,13 @@ def classes(trace: Trace, under: str | None, all_ns: int, names: Names) -> Repor
     table = trace.classes(under)
     rows = tuple(
         (
-            ReportCell(row[0]),
+            ReportCell(row.kernel_class),
             _count(row.kernels),
             _count(row.launches),
             *_time_and_share(row.total_ns, all_ns),
             _kernel(row.largest_kernel, names),
         )
-        for row in table.head(MAX_ROWS).itertuples(index=False)
+        for row in _first_rows(table)
     )
     headings = ("class", "kernels", "launches", units.time_heading(trace.is_cpu_only), SHARE, "most time in")
     return ReportTable("classes", "Classes of kernels", headings, rows, _rest(len(table), "classes"))
@@ -84,10 +85,10 @@ def kernels(trace: Trace, under: str | None, all_ns: int, names: Names) -> Repor
     rows = tuple(
         (
             _kernel(row.kernel, names), _count(row.launches), *_time_and_share(row.total_ns, all_ns),
-            _duration(row.mean_ns), _duration(row.min_ns), _duration(row.max_ns), ReportCell(row[2]),
+            _duration(row.mean_ns), _duration(row.min_ns), _duration(row.max_ns), ReportCell(row.kernel_class),
             ReportCell(row.range or "(no range)"),
         )
-        for row in table.head(MAX_ROWS).itertuples(index=False)
+        for row in _first_rows(table)
     )  # fmt: skip
     heading = units.time_heading(trace.is_cpu_only)
     headings = ("kernel", "launches", heading, SHARE, "mean", "min", "max", "class", "range")
@@ -105,13 +106,12 @@ def memory(scope: Scope, names: Names) -> ReportTable:
     rows = []
     for code in np.unique(activities.name[scope.is_memory]).tolist():
         mask = scope.is_memory & (activities.name == code)
-        ns, count, amount = int(activities.duration_ns[mask].sum()), int(mask.sum()), float(copied_bytes[mask].sum())
-        rate = amount / ns if ns and amount == amount else None
+        ns, count, moved = int(activities.duration_ns[mask].sum()), int(mask.sum()), float(copied_bytes[mask].sum())
         rows.append(
             (
                 _kernel(activities.names[code], names), _count(count), *_time_and_share(ns, all_ns),
-                _duration(ns / count), ReportCell(units.size(amount), MISSING if amount != amount else amount),
-                _rate(rate),
+                _duration(ns / count), ReportCell(units.size(moved), MISSING if np.isnan(moved) else moved),
+                _rate(moved / ns if ns else np.nan),
             )
         )  # fmt: skip
     rows.sort(key=lambda row: -row[2].number)
@@ -127,12 +127,12 @@ def streams(scope: Scope) -> ReportTable:
     span_ns = int(activities.end_ns.max() - activities.start_ns.min()) if len(activities) else 0
     rows = []
     for device, stream in sorted(groups):
-        numbers = groups[device, stream]
-        busy_ns = intervals.union(activities.start_ns[numbers], activities.end_ns[numbers]).total_ns
+        selected = groups[device, stream]
+        busy_ns = intervals.union(activities.start_ns[selected], activities.end_ns[selected]).total_ns
         rows.append(
             (
                 ReportCell(device_name(device), device), ReportCell(f"stream {stream}", stream),
-                _count(scope.is_kernel[numbers].sum()), _count(scope.is_memory[numbers].sum()),
+                _count(scope.is_kernel[selected].sum()), _count(scope.is_memory[selected].sum()),
                 *_time_and_share(busy_ns, span_ns),
             )
         )  # fmt: skip
@@ -167,6 +167,11 @@ def thread_counts(scope: Scope) -> pd.DataFrame:
     return table.sort_values(["ranges", "launches", "thread"], ascending=[False, False, True])
 
 
+def _first_rows(table: pd.DataFrame) -> Iterator:
+    """The rows of the table for which there is room, with `class` as `kernel_class`."""
+    return table.head(MAX_ROWS).rename(columns={"class": "kernel_class"}).itertuples(index=False)
+
+
 def _count(number: int) -> ReportCell:
     return ReportCell(f"{number:,}", int(number))
 
@@ -181,7 +186,7 @@ def _duration(ns: float) -> ReportCell:
 
 
 def _kernel(name: str, names: Names) -> ReportCell:
-    return ReportCell(name, name=names.kernel(name))
+    return ReportCell(name, name_number=names.kernel(name))
 
 
 def _rest(count: int, noun: str) -> str:
@@ -189,9 +194,9 @@ def _rest(count: int, noun: str) -> str:
     return f"{left_out:,} more {noun} have no room here; kernel-tables prints all." if left_out > 0 else ""
 
 
-def _rate(bytes_per_ns: float | None) -> ReportCell:
+def _rate(bytes_per_ns: float) -> ReportCell:
     """A rate in GB/s, that is, bytes per nanosecond."""
-    if bytes_per_ns is None:
+    if np.isnan(bytes_per_ns):
         return ReportCell("–", MISSING)
     digits = ".0f" if bytes_per_ns >= 100 else ".3g"
     return ReportCell(f"{bytes_per_ns:,{digits}} GB/s", bytes_per_ns)

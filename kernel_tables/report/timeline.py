@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from kernel_tables.diagnosis.scope import NO_STEP, Scope
+from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.kernel_classes.categories import family
 from kernel_tables.page.step import Leaf
 from kernel_tables.page.timeline import Names, Timeline, TimelineBar, lane_title, timeline
@@ -23,10 +23,10 @@ MAX_LEVELS = 8  # of nested ranges of a thread
 
 
 def step_leaves(scope: Scope) -> list[Leaf]:
-    """The leaves of a step: means over the steps of all processes, summed over the devices of a process. Without steps,
-    sums over the complete capture."""
+    """The leaves of a step (without steps, of the complete capture): means over steps and devices, as is the time of a
+    step, of which shares are taken."""
     activities, trace = scope.activities, scope.trace
-    rows = np.flatnonzero(scope.step != NO_STEP) if len(scope.steps) else np.arange(len(activities))
+    rows = np.flatnonzero(scope.is_in_scope)
     keys = {"path": trace.activity_path[rows], "name": activities.name[rows]}
     times = pd.DataFrame(keys | {"ns": activities.duration_ns[rows]}).groupby(list(keys))["ns"].agg(["sum", "size"])
     paths, classes = with_phases(trace.range_paths.tuples, scope), trace.activity_classes
@@ -35,14 +35,14 @@ def step_leaves(scope: Scope) -> list[Leaf]:
         ranges = paths[path]
         if ranges and family(classes[name]) == COMMUNICATION:  # any module may happen to start it
             ranges = (ranges[0], COMMUNICATION)
-        ms = ns / 1e6 / scope.step_count
-        leaves.append(Leaf(ranges, activities.names[name], classes[name], ms, launches / scope.step_count))
+        launches_per_step = launches / scope.steps_on_devices
+        leaves.append(Leaf(ranges, activities.names[name], classes[name], scope.per_step_ms(ns), launches_per_step))
     return leaves
 
 
 def with_phases(paths: Sequence[tuple[str, ...]], scope: Scope) -> list[tuple[str, ...]]:
     """The paths below the step, each beginning with its phase, as in views/readable_tree.py."""
-    step = scope.step_name if len(scope.steps) else None
+    step = scope.step_name if scope.has_steps else None
     inner_paths = with_phases_as_siblings([path[path.index(step) + 1 :] if step in path else path for path in paths])
     return [(*map(readable_name, path[:1]), *path[1:]) for path in inner_paths]
 
@@ -90,18 +90,17 @@ class _Excerpt(NamedTuple):
 def _excerpt(scope: Scope) -> _Excerpt:
     """The middle step; without steps, the complete capture."""
     activity_arrays, range_arrays = scope.activities, scope.trace.range_arrays
-    if len(scope.steps):
-        step = int(scope.steps[len(scope.steps) // 2])
+    if scope.has_steps:
+        step = int(scope.step_ranges[len(scope.step_ranges) // 2])
         ranges, activities = step_contents(scope.trace, scope.step_name, step)
-        first, last = int(range_arrays.start_ns[step]), int(range_arrays.end_ns[step])
+        first_ns, last_ns = int(range_arrays.start_ns[step]), int(range_arrays.end_ns[step])
     else:
         ranges, activities = np.arange(len(range_arrays)), np.arange(len(activity_arrays))
         starts = activity_arrays.start_ns, range_arrays.start_ns, activity_arrays.launch_ns[activity_arrays.has_launch]
-        first = min((int(times.min()) for times in starts if len(times)), default=0)
-        last = max(
-            (int(times.max()) for times in (activity_arrays.end_ns, range_arrays.end_ns) if len(times)), default=0
-        )
-    return _Excerpt(ranges, activities, first, max(last, int(activity_arrays.end_ns[activities].max(initial=0))))
+        first_ns = min((int(times.min()) for times in starts if len(times)), default=0)
+        last_ns = int(range_arrays.end_ns.max(initial=0))
+    last_ns = max(last_ns, int(activity_arrays.end_ns[activities].max(initial=0)))
+    return _Excerpt(ranges, activities, first_ns, last_ns)
 
 
 def _limit_ns(scope: Scope, excerpt: _Excerpt) -> int:
@@ -124,17 +123,17 @@ def _bars(scope: Scope, excerpt: _Excerpt, limit_ns: int) -> list[TimelineBar]:
     rows = rows[(rows["depth"] < MAX_LEVELS) & (rows["start_ns"] < max(limit_ns, excerpt.first_ns + 1))]
     thread_numbers = {thread: number for number, thread in enumerate(thread_counts(scope)["thread"], 1)}
     paths, bars = with_phases(scope.trace.range_paths.tuples, scope), []
-    for row in rows.itertuples(index=False):
-        _, thread, device, stream, level, name, kernel_class, path_id, start_ns, end_ns, _ = row
+    for row in rows.rename(columns={"class": "kernel_class"}).itertuples(index=False):
         if row.track == KERNEL:
-            source, lane = f"{device_name(device)}, stream {stream}", (device, stream)
+            source, lane = f"{device_name(row.device)}, stream {row.stream}", (row.device, row.stream)
         else:
-            source, lane = f"thread {thread_numbers[thread]}", (thread_numbers[thread], level)
-        lane = (TRACKS.index(row.track), *lane)
-        times = start_ns - excerpt.first_ns, max(min(end_ns, limit_ns), start_ns) - excerpt.first_ns
+            source, lane = f"thread {thread_numbers[row.thread]}", (thread_numbers[row.thread], row.depth)
+        lane, title = (TRACKS.index(row.track), *lane), lane_title(row.track, source, row.depth)
+        start_ns, end_ns = (
+            row.start_ns - excerpt.first_ns,
+            max(min(row.end_ns, limit_ns), row.start_ns) - excerpt.first_ns,
+        )
         bars.append(
-            TimelineBar(
-                lane, lane_title(row.track, source, level), row.track, name, kernel_class, paths[path_id], *times
-            )
+            TimelineBar(lane, title, row.track, row.name, row.kernel_class, paths[row.path_id], start_ns, end_ns)
         )
     return bars

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import isnan
 from textwrap import fill
 from unicodedata import combining, east_asian_width
 
@@ -13,24 +14,24 @@ from kernel_tables.units import duration
 
 GAP = "  "  # between columns
 CUT_MARK = "…"
-MAX_CUT_RANK = 5  # columns of higher ranks are dropped before texts are cut
+MAX_CUT_RANK = 5  # columns with a higher drop_rank are dropped before texts are cut
 
 
 @dataclass(frozen=True)
 class TextColumn:
     """A column, numbers right-aligned and texts left-aligned.
 
-    Texts may be cut to `least` characters: at the end, at the start if `cut_start`, or in the middle if two texts would
-    look alike. If there is no room, columns are dropped by falling `rank`, those above MAX_CUT_RANK before any text is
-    cut; columns of rank 0 stay.
+    Texts may be cut to `min_chars`: at the end, at the start if `cut_start`, or in the middle if two texts would look
+    alike. If there is no room, columns are dropped, those with the highest `drop_rank` first, and those above
+    MAX_CUT_RANK before any text is cut; those with 0 stay.
     """
 
     heading: str
     cells: Sequence[str]
     right: bool = True
-    least: int | None = None
+    min_chars: int | None = None
     cut_start: bool = False
-    rank: int = 0
+    drop_rank: int = 0
 
     @property
     def width(self) -> int:
@@ -42,28 +43,28 @@ def aligned(columns: Sequence[TextColumn], width: int) -> str:
     columns = fitting([replace(column, cells=list(map(visible, column.cells))) for column in columns], width)
     widths = _widths(columns, width)
     texts = [
-        _cut_differently((column.heading, *column.cells), width, column.cut_start)
-        for column, width in zip(columns, widths, strict=True)
+        _cut_differently((column.heading, *column.cells), column_width, column.cut_start)
+        for column, column_width in zip(columns, widths, strict=True)
     ]
     return "".join(f"{_line(cells, columns, widths)}\n" for cells in zip(*texts, strict=True))
 
 
 def text_width(text: str) -> int:
     """The width of a text in a terminal."""
-    return sum(0 if combining(sign) else 2 if east_asian_width(sign) in "WF" else 1 for sign in text)
+    return sum(0 if combining(character) else 2 if east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def cut(text: str, width: int, at_start: bool = False) -> str:
     """The text, with its end or start replaced by CUT_MARK if it is wider than this."""
     if text_width(text) <= width:
         return text
-    end, room = 0, width - 1  # the number of remaining characters, and the width for further ones
-    for sign in reversed(text) if at_start else text:
-        room -= text_width(sign)
+    count, room = 0, width - 1  # the number of remaining characters, and the width for further ones
+    for character in reversed(text) if at_start else text:
+        room -= text_width(character)
         if room < 0:
             break
-        end += 1
-    return CUT_MARK + text[len(text) - end :] if at_start else text[:end] + CUT_MARK
+        count += 1
+    return CUT_MARK + text[len(text) - count :] if at_start else text[:count] + CUT_MARK
 
 
 def _cut_differently(texts: Sequence[str], width: int, at_start: bool) -> list[str]:
@@ -83,9 +84,9 @@ def _without_middle(text: str, width: int) -> str:
 def fitting(columns: Sequence[TextColumn], width: int) -> list[TextColumn]:
     """The columns that fit into this width, if necessary with cut texts."""
     columns = list(columns)
-    while any(column.rank for column in columns):
-        dropped = max(columns, key=lambda column: column.rank)
-        if (_total_width(columns) if dropped.rank > MAX_CUT_RANK else _least_width(columns)) <= width:
+    while any(column.drop_rank for column in columns):
+        dropped = max(columns, key=lambda column: column.drop_rank)
+        if (_total_width(columns) if dropped.drop_rank > MAX_CUT_RANK else _least_width(columns)) <= width:
             break
         columns.remove(dropped)
     return columns
@@ -96,8 +97,8 @@ def _total_width(columns: Sequence[TextColumn]) -> int:
 
 
 def _least_width(columns: Sequence[TextColumn]) -> int:
-    least = [column.width if column.least is None else min(column.width, column.least) for column in columns]
-    return sum(least) + len(GAP) * (len(columns) - 1)
+    widths = [column.width if column.min_chars is None else min(column.width, column.min_chars) for column in columns]
+    return sum(widths) + len(GAP) * (len(columns) - 1)
 
 
 def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
@@ -105,7 +106,9 @@ def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
     widths = [column.width for column in columns]
     excess = _total_width(columns) - width
     while excess > 0:
-        cuttable = [i for i, column in enumerate(columns) if column.least is not None and widths[i] > column.least]
+        cuttable = [
+            i for i, column in enumerate(columns) if column.min_chars is not None and widths[i] > column.min_chars
+        ]
         if not cuttable:
             break
         widest = max(cuttable, key=widths.__getitem__)
@@ -124,7 +127,7 @@ def _line(cells: Sequence[str], columns: Sequence[TextColumn], widths: Sequence[
 
 MIN_TEXT_CHARS = 16
 KEY_COLUMNS = ("rank", "device", "step")  # numbers that identify a row; they are never dropped
-DISPENSABLE_COLUMNS = {"process": 101, "thread": 100}  # with their ranks
+DISPENSABLE_COLUMNS = {"process": 101, "thread": 100}  # with their drop_rank
 MISSING = "–"
 ALL_COLUMNS = "--format csv prints all columns, to the nanosecond"
 
@@ -132,10 +135,10 @@ ALL_COLUMNS = "--format csv prints all columns, to the nanosecond"
 def table_lines(table: pd.DataFrame, width: int) -> str:
     """The table in this width. Columns of numbers that are all zero or missing are left out, except KEY_COLUMNS. Then
     columns that do not fit are dropped, DISPENSABLE_COLUMNS first, then the last ones; a note below lists them."""
-    text_count = sum(_is_text(table[name]) for name in table)  # these columns have no rank
+    text_count = sum(_is_text(table[name]) for name in table)  # these columns are not dropped
     columns = [
-        _column(name, table[name], rank)
-        for rank, name in enumerate(table, start=1 - text_count)
+        _column(name, table[name], drop_rank)
+        for drop_rank, name in enumerate(table, start=1 - text_count)
         if name in KEY_COLUMNS or _is_text(table[name]) or table[name].fillna(0).any()
     ]
     fitting_columns = fitting(columns, width)
@@ -148,23 +151,25 @@ def _is_text(cells: pd.Series) -> bool:
     return cells.dtype.kind not in "iuf"
 
 
-def _column(name: str, cells: pd.Series, rank: int) -> TextColumn:
+def _column(name: str, cells: pd.Series, drop_rank: int) -> TextColumn:
     if _is_text(cells):
         texts = cells.astype(object).where(cells.notna(), MISSING).map(str).tolist()
-        return TextColumn(name, texts, right=False, least=MIN_TEXT_CHARS)
+        return TextColumn(name, texts, right=False, min_chars=MIN_TEXT_CHARS)
     if name in DISPENSABLE_COLUMNS or name in KEY_COLUMNS:
-        return TextColumn(name, list(map(str, cells)), rank=DISPENSABLE_COLUMNS.get(name, 0))
+        return TextColumn(name, list(map(str, cells)), drop_rank=DISPENSABLE_COLUMNS.get(name, 0))
     numbers = cells.astype("float64").tolist()
     if name.endswith("_ns"):
         heading = name.removesuffix("_ns")
         heading = f"{heading} time" if heading in KEY_COLUMNS else heading.replace("_", " ")
-        return TextColumn(heading, list(map(duration, numbers)), rank=rank)
+        return TextColumn(heading, list(map(duration, numbers)), drop_rank=drop_rank)
     if name.startswith("us_"):
-        return TextColumn(name.removeprefix("us_").replace("_", " "), [duration(1e3 * us) for us in numbers], rank=rank)
-    return TextColumn(name.replace("_", " "), list(map(_number, numbers)), rank=rank)
+        return TextColumn(
+            name.removeprefix("us_").replace("_", " "), [duration(1e3 * us) for us in numbers], drop_rank=drop_rank
+        )
+    return TextColumn(name.replace("_", " "), list(map(_number, numbers)), drop_rank=drop_rank)
 
 
 def _number(value: float) -> str:
-    if value != value:
+    if isnan(value):
         return MISSING
     return f"{value:,.0f}" if value.is_integer() else f"{value:,.4g}"

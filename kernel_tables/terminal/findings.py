@@ -4,11 +4,12 @@ of a capture: the time of a step, the tree of ranges, and findings."""
 import textwrap
 from collections.abc import Iterator, Mapping
 from html import escape
+from math import isnan
 
 import pandas as pd
 
 from kernel_tables import clean_text, comparison, units
-from kernel_tables.diagnosis.diagnose import Diagnosis, diagnose, silent_by_reason
+from kernel_tables.diagnosis.diagnose import Diagnosis, abstained_by_reason, diagnose
 from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.diagnosis.step_time import StepTime, step_time
 from kernel_tables.kernel_names.short import short_names
@@ -42,21 +43,22 @@ def finding_lines(
     `lists_unchecked`, these by reason. `noun` is Scope.noun."""
     reported = [finding for finding in findings if not finding.abstained]
     lines = [*_wrapped(time.sentence, width, "", INDENT), ""] if time else []
-    base = time.base if time else ""
-    lines += [line for finding in reported for line in _finding(finding, width, noun, base)] or [NOTHING_FOUND]
-    silent = silent_by_reason(findings)
+    percent_base = time.percent_base if time else ""
+    lines += [line for finding in reported for line in _finding(finding, width, noun, percent_base)] or [NOTHING_FOUND]
+    unchecked = abstained_by_reason(findings)
     if lists_unchecked:
-        for reason, codes in silent.items():
+        for reason, codes in unchecked.items():
             lines += _wrapped(f"not checked: {', '.join(codes)} ({reason})", width, "", INDENT)
-    elif silent:
-        count = sum(map(len, silent.values()))
+    elif unchecked:
+        count = sum(map(len, unchecked.values()))
         needs = "1 rule needs" if count == 1 else f"{count} rules need"
         lines += _wrapped(f"{needs} what this capture does not have; --all names them", width, "", INDENT)
     return "\n".join(lines) + "\n"
 
 
-def _finding(finding: Diagnosis, width: int, noun: str, base: str) -> Iterator[str]:
-    yield f"{finding.code}: at most {_time(finding.gain_ms)} ({finding.gain_percent:.1f} %{base}), {finding.sure}"
+def _finding(finding: Diagnosis, width: int, noun: str, percent_base: str) -> Iterator[str]:
+    gain = f"at most {_time(finding.gain_ms)} ({finding.gain_percent:.1f} %{percent_base})"
+    yield f"{finding.code}: {gain}, {finding.sure}"
     yield from _wrapped(finding.message, width)
     ranges, kernels = finding.where["ranges"], finding.where["kernels"]
     names = short_names(kernels)
@@ -89,7 +91,7 @@ def notebook_html(trace: Trace, step_name: str) -> str:
     texts = [
         *([time.sentence] if time else []),
         *notes,
-        *(finding.sentence(time.base if time else "") for finding in findings),
+        *(finding.sentence(time.percent_base if time else "") for finding in findings),
     ]
     texts = [escape(clean_text.visible_lines(text[:1].upper() + text[1:])) for text in texts]
     return f"<pre>{escape(tree)}</pre>" + "".join(f"<p>{text}.</p>" for text in texts)
@@ -117,19 +119,19 @@ def change_lines(changes: pd.DataFrame, tolerance: float, width: int) -> str:
     launches = zip(changes["launches_before"], changes["launches_after"], strict=True)
     columns = [
         TextColumn("level", list(changes["level"]), right=False),
-        TextColumn("name", [short.get(name, name) for name in changes["name"]], right=False, least=MIN_NAME_CHARS),
+        TextColumn("name", [short.get(name, name) for name in changes["name"]], right=False, min_chars=MIN_NAME_CHARS),
         TextColumn("change", list(changes["change"]), right=False),
-        TextColumn("before", list(before), least=MIN_FACT_CHARS),
-        TextColumn("after", list(after), least=MIN_FACT_CHARS),
-        TextColumn("more", [_time(ms) for ms in changes["ms_more"]], rank=3),
-        TextColumn("ratio", ["" if ratio != ratio else f"× {ratio:.3g}" for ratio in changes["ratio"]], rank=2),
-        TextColumn("launches", ["" if pair[0] != pair[0] else _launches(*pair) for pair in launches], rank=1),
+        TextColumn("before", list(before), min_chars=MIN_FACT_CHARS),
+        TextColumn("after", list(after), min_chars=MIN_FACT_CHARS),
+        TextColumn("more", [_time(ms) for ms in changes["ms_more"]], drop_rank=3),
+        TextColumn("ratio", ["" if isnan(ratio) else f"× {ratio:.3g}" for ratio in changes["ratio"]], drop_rank=2),
+        TextColumn("launches", ["" if isnan(old) else _launches(old, new) for old, new in launches], drop_rank=1),
     ]
     return aligned(columns, width) + verdict + f"{UNITS_NOTE}\n"
 
 
 def _time(ms: float) -> str:
-    return "" if ms != ms else units.duration(1e6 * ms)
+    return "" if isnan(ms) else units.duration(1e6 * ms)
 
 
 def _launches(before: float, after: float) -> str:

@@ -25,11 +25,11 @@ def range_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str) -> s
     """The ranges, with their shares of `all_ns`."""
     times = (table["gpu_time_ns"] + table["memop_time_ns"]).tolist()
     columns = [
-        TextColumn("range", table["range"].tolist(), right=False, least=MIN_NAME_CHARS),
-        _counts("times", table["instances"], rank=2),
-        _counts("kernels", table["kernels"], rank=1),
+        TextColumn("range", table["range"].tolist(), right=False, min_chars=MIN_NAME_CHARS),
+        _counts("times", table["instances"], drop_rank=2),
+        _counts("kernels", table["kernels"], drop_rank=1),
         *_times(heading, times, all_ns),
-        _counts("copies, fills", table["memops"], rank=4),
+        _counts("copies, fills", table["memops"], drop_rank=4),
     ]
     return aligned(columns, width)
 
@@ -45,18 +45,18 @@ def tree_lines(
     """The tree of ranges in about `max_rows` rows (0: all), and below it how many are left out, and what shows all."""
     tree = RangeTree(trace, under, process)
     rows = tree.rows(max_rows)
-    left_out = len(tree) - sum(not row.others for row in rows)
+    left_out = len(tree) - sum(row.range_count == 1 for row in rows)
     all_ns, heading = int(trace.classes(under, process)["total_ns"].sum()), time_heading(trace.is_cpu_only)
     nodes, times = [row.node for row in rows], [row.node.ns for row in rows]
     counts = ["" if node.instances is None else f"{node.instances:,}" for node in nodes]
     memops = [f"{node.memops:,}" if node.memops else "" for node in nodes]
     labels = [INDENT * row.depth + cut(row.label, MAX_RANGE_CHARS) for row in rows]
     columns = [
-        TextColumn("range", labels, right=False, least=MIN_NAME_CHARS),
-        TextColumn("times", counts, rank=7),
-        TextColumn("kernels", [f"{node.kernels:,}" for node in nodes], rank=2),
-        *_times(heading, times, all_ns, bar_rank=8),
-        *([TextColumn("copies, fills", memops, rank=9)] if any(memops) else []),
+        TextColumn("range", labels, right=False, min_chars=MIN_NAME_CHARS),
+        TextColumn("times", counts, drop_rank=7),
+        TextColumn("kernels", [f"{node.kernels:,}" for node in nodes], drop_rank=2),
+        *_times(heading, times, all_ns, bar_drop_rank=8),
+        *([TextColumn("copies, fills", memops, drop_rank=9)] if any(memops) else []),
     ]
     return aligned(columns, width) + rest_line(left_out, "ranges", None, width, heading, all_rows_command)
 
@@ -71,13 +71,13 @@ def kernel_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, sho
     times, paths = table["total_ns"].tolist(), [path or NO_RANGE for path in table["range"]]
     columns = [
         _kernels("kernel", table["kernel"], short),
-        TextColumn("range", paths, right=False, least=MIN_PATH_CHARS, cut_start=True, rank=1),
-        TextColumn("class", table["class"].tolist(), right=False, least=MIN_PATH_CHARS, rank=6),
-        _counts("launches", table["launches"], rank=2),
+        TextColumn("range", paths, right=False, min_chars=MIN_PATH_CHARS, cut_start=True, drop_rank=1),
+        TextColumn("class", table["class"].tolist(), right=False, min_chars=MIN_PATH_CHARS, drop_rank=6),
+        _counts("launches", table["launches"], drop_rank=2),
         *_times(heading, times, all_ns),
-        TextColumn("mean", list(map(duration, table["mean_ns"])), rank=5),
-        TextColumn("min", list(map(duration, table["min_ns"])), rank=8),
-        TextColumn("max", list(map(duration, table["max_ns"])), rank=7),
+        TextColumn("mean", list(map(duration, table["mean_ns"])), drop_rank=5),
+        TextColumn("min", list(map(duration, table["min_ns"])), drop_rank=8),
+        TextColumn("max", list(map(duration, table["max_ns"])), drop_rank=7),
     ]
     return aligned(columns, width)
 
@@ -86,11 +86,11 @@ def class_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, shor
     """The classes of kernels, each with the `short` name of the kernel with the most time."""
     times = table["total_ns"].tolist()
     columns = [
-        TextColumn("class", table["class"].tolist(), right=False, least=MIN_NAME_CHARS),
-        _counts("kernels", table["kernels"], rank=2),
-        _counts("launches", table["launches"], rank=1),
+        TextColumn("class", table["class"].tolist(), right=False, min_chars=MIN_NAME_CHARS),
+        _counts("kernels", table["kernels"], drop_rank=2),
+        _counts("launches", table["launches"], drop_rank=1),
         *_times(heading, times, all_ns),
-        _kernels("most time in", table["largest_kernel"], short, rank=4),
+        _kernels("most time in", table["largest_kernel"], short, drop_rank=4),
     ]
     return aligned(columns, width)
 
@@ -105,20 +105,20 @@ def rest_line(
     return cut(f"{left_out:,} more {noun}{share_text}; {all_rows_command} shows all", width) + "\n"
 
 
-def _kernels(heading: str, names: pd.Series, short: Mapping[str, str], rank: int = 0) -> TextColumn:
+def _kernels(heading: str, names: pd.Series, short: Mapping[str, str], drop_rank: int = 0) -> TextColumn:
     texts = [short.get(name, name) for name in names]
-    return TextColumn(heading, texts, right=False, least=MIN_NAME_CHARS if short else None, rank=rank)
+    return TextColumn(heading, texts, right=False, min_chars=MIN_NAME_CHARS if short else None, drop_rank=drop_rank)
 
 
-def _times(heading: str, times: Sequence[float], all_ns: int, bar_rank: int = 3) -> list[TextColumn]:
+def _times(heading: str, times: Sequence[float], all_ns: int, bar_drop_rank: int = 3) -> list[TextColumn]:
     """The times, and their share of all time as a number and as a bar."""
     shares = [time / all_ns if all_ns else 0.0 for time in times]
-    bars = TextColumn("", [bar(share, BAR_CHARS).rstrip() for share in shares], right=False, rank=bar_rank)
+    bars = TextColumn("", [bar(share, BAR_CHARS).rstrip() for share in shares], right=False, drop_rank=bar_drop_rank)
     return [TextColumn(heading, list(map(duration, times))), TextColumn("share", list(map(percent, shares))), bars]
 
 
-def _counts(heading: str, counts: pd.Series, rank: int) -> TextColumn:
-    return TextColumn(heading, [f"{count:,}" for count in counts.tolist()], rank=rank)
+def _counts(heading: str, counts: pd.Series, drop_rank: int) -> TextColumn:
+    return TextColumn(heading, [f"{count:,}" for count in counts.tolist()], drop_rank=drop_rank)
 
 
 def communication_sentences(table: pd.DataFrame, numbers: Mapping[int, int]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from kernel_tables.clean_text import visible
 from kernel_tables.errors import ERROR, WARNING, Finding, ImpossibleCapture, finding
 from kernel_tables.files import reports_beside
 from kernel_tables.global_ids import process_number, process_of
-from kernel_tables.reading.schema import DAMAGE_KEY, MISSING, RESOLUTION_KEY, RUNTIME, TABLE_COLUMNS
+from kernel_tables.reading.schema import DAMAGE_KEY, RESOLUTION_KEY, RUNTIME, TABLE_COLUMNS
 from kernel_tables.views.early_end import ended_early
 from kernel_tables.views.nsys_messages import findings_of_nsys
 
@@ -38,7 +38,7 @@ def findings(
     kernels are a loss.
     """
     try:
-        rows = [
+        entries = [
             *_older_than_report(trace),
             *_limits_of_json(trace),
             *_no_kernels(trace),
@@ -53,15 +53,15 @@ def findings(
         ]
         trace.require_possible()
     except ImpossibleCapture as error:
-        rows = list(error.findings)
-    return sorted(rows, key=lambda row: row.severity != ERROR)
+        entries = list(error.findings)
+    return sorted(entries, key=lambda entry: entry.severity != ERROR)
 
 
-def as_table(rows: list[Finding]) -> pd.DataFrame:
+def as_table(entries: list[Finding]) -> pd.DataFrame:
     """One row per finding: severity, code, message."""
     import pandas as pd
 
-    return pd.DataFrame([vars(row) for row in rows], columns=["severity", "code", "message"])
+    return pd.DataFrame([vars(entry) for entry in entries], columns=["severity", "code", "message"])
 
 
 def _older_than_report(trace: CaptureArrays) -> Iterator[Finding]:
@@ -115,18 +115,22 @@ def _no_ranges(trace: CaptureArrays) -> Iterator[Finding]:
 
 def _steps(trace: CaptureArrays, expected: int | None, step_name: str, equal_steps: bool) -> Iterator[Finding]:
     """The findings about the steps of every process that has any, or about their lack."""
-    by_process = _steps_by_process(trace, step_name)
-    for process, (steps, kernels) in by_process.items():
-        of_process = f" of process {process_number(process)}" if len(by_process) > 1 else ""
-        label = f"{step_name!r}{of_process}"
-        if expected is not None and len(kernels) != expected:
+    steps, ranges = measured_steps(trace, step_name), trace.range_arrays
+    step = trace.enclosing(step_name)[_is_kernel(trace)]
+    kernels = np.bincount(step[step != NONE], minlength=len(ranges))
+    processes = np.unique(ranges.process[steps]).tolist()
+    steps_of_processes = [steps[ranges.process[steps] == process] for process in processes] or [steps]
+    for process_steps in steps_of_processes:
+        process = f" of process {process_number(ranges.process[process_steps[0]])}" if len(processes) > 1 else ""
+        label = f"{step_name!r}{process}"
+        if expected is not None and len(process_steps) != expected:
             yield finding(
                 "step_count",
-                f"found {len(kernels)} ranges {label}, expected {expected}: per-step means are wrong; capture again, to"
-                " the end of the program",
+                f"found {len(process_steps)} ranges {label}, expected {expected}: per-step means are wrong; capture"
+                " again, to the end of the program",
             )
-        if len(kernels) and _is_kernel(trace).any():
-            yield from _kernels_of_steps(trace, steps, kernels, label, equal_steps)
+        if len(process_steps) and _is_kernel(trace).any():
+            yield from _kernels_of_steps(trace, process_steps, kernels[process_steps].tolist(), label, equal_steps)
 
 
 def _kernels_of_steps(
@@ -172,17 +176,6 @@ def _steps_with_fewer(kernels: list[int], label: str) -> str | None:
         f"{len(short)} of {len(kernels)} ranges {label} hold fewer kernels than the usual {usual} (number of the step:"
         f" kernels = {listed})"
     )
-
-
-def _steps_by_process(trace: CaptureArrays, step_name: str) -> dict[int, tuple[np.ndarray, list[int]]]:
-    """The measured steps of each process, and the number of kernels in each; a MISSING process without steps if there
-    are none."""
-    steps, ranges = measured_steps(trace, step_name), trace.range_arrays
-    step = trace.enclosing(step_name)[_is_kernel(trace)]
-    kernels = np.bincount(step[step != NONE], minlength=len(ranges))[steps]
-    process = ranges.process[steps]
-    by_process = {n: (steps[process == n], kernels[process == n].tolist()) for n in np.unique(process).tolist()}
-    return by_process or {MISSING: (steps, [])}
 
 
 def _lost_launches(trace: CaptureArrays) -> Iterator[Finding]:

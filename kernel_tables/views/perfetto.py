@@ -17,6 +17,7 @@ import pandas as pd
 
 from kernel_tables.attribution.activities import KINDS
 from kernel_tables.attribution.capture_arrays import CaptureArrays
+from kernel_tables.attribution.launches import NO_LAUNCH
 from kernel_tables.attribution.limits import MAX_TIMELINE_CHARACTERS
 from kernel_tables.attribution.path_text import as_path
 from kernel_tables.attribution.paths import WINDOW
@@ -38,9 +39,9 @@ class TraceView(NamedTuple):
     activities: np.ndarray  # indices
     ranges: np.ndarray  # indices
     offset_ns: int  # to add to its times
-    number: int  # among the captures
-    count: int  # of the captures
     rank: int
+    index: int  # among the captures
+    capture_count: int
 
     def us(self, time_ns: int) -> float:
         """A time of the capture in microseconds on the common axis."""
@@ -48,7 +49,7 @@ class TraceView(NamedTuple):
 
     def pid(self, global_id: int) -> int:
         """The number of a process, with that of its capture: two captures may have the same process."""
-        return (self.number << NUMBER_BITS) + process_number(global_id)
+        return (self.index << NUMBER_BITS) + process_number(global_id)
 
     def thread_track(self, thread: int) -> Track:
         """The track of a thread."""
@@ -82,8 +83,8 @@ def _views(traces: Sequence[CaptureArrays], under: str | None) -> list[TraceView
     ranks = numbers_in_run(traces) or range(len(traces))
     starts_ns = [_first_ns(*selection) + offset for selection, offset in zip(selections, offsets, strict=True)]
     return [
-        TraceView(*selection, offset - min(starts_ns), number, len(traces), rank)
-        for number, (selection, offset, rank) in enumerate(zip(selections, offsets, ranks, strict=True))
+        TraceView(*selection, offset - min(starts_ns), rank, index, len(traces))
+        for index, (selection, offset, rank) in enumerate(zip(selections, offsets, ranks, strict=True))
     ]
 
 
@@ -100,9 +101,10 @@ def _selection(trace: CaptureArrays, under: str | None) -> tuple[CaptureArrays, 
 
 
 def _first_ns(trace: CaptureArrays, activities: np.ndarray, ranges: np.ndarray) -> int:
-    rows = trace.gpu_activities
-    launch_ns = rows.launch_ns_of(activities[rows.has_launch[activities]])
-    times = [rows.start_ns[activities], launch_ns, trace.range_arrays.start_ns[ranges]]
+    """The first start of these activities, of their launches, and of these ranges; 0 if there are none."""
+    arrays = trace.gpu_activities
+    launch_ns = arrays.launch_ns_of(activities[arrays.has_launch[activities]])
+    times = [arrays.start_ns[activities], launch_ns, trace.range_arrays.start_ns[ranges]]
     return int(min((column.min() for column in times if len(column)), default=0))
 
 
@@ -124,8 +126,8 @@ def _host_events(view: TraceView, lanes: Lanes, tracks_of_launches: dict[int, Tr
     rows = pd.concat([ranges[columns], calls[columns]])
     del ranges, calls  # else they stay in memory while the events are written
     rows = rows.sort_values(["start_ns", "end_ns"], ascending=[True, False], kind="stable")
-    for thread, *bar, call in rows.itertuples(index=False, name=None):
-        event = _slice(view, lanes, view.thread_track(thread), *bar)
+    for thread, name, category, start_ns, end_ns, call in rows.itertuples(index=False, name=None):
+        event = _slice(view, lanes, view.thread_track(thread), name, category, start_ns, end_ns)
         tracks_of_launches[call] = Track(event["pid"], event["tid"])
         yield event
 
@@ -155,14 +157,14 @@ def _activity_events(
         activities.name, activities.kind, trace.activity_path, activities.launch_row, activities.launch_ns,
     )  # fmt: skip
     rows = zip(*(column[order].tolist() for column in columns), strict=True)
-    for number, (start, end, process, device, stream, name, kind, path, row, launch) in enumerate(rows):
+    for number, (start_ns, end_ns, process, device, stream, name, kind, path, call, launch_ns) in enumerate(rows):
         track = Track(view.pid(process), STREAM_TRACK + streams[process, device, stream])
         arguments = {"range": as_path(paths[path]), "class": classes[name], "device": device}
-        event = _slice(view, lanes, track, activities.names[name], KINDS[kind], start, end, arguments)
+        event = _slice(view, lanes, track, activities.names[name], KINDS[kind], start_ns, end_ns, arguments)
         yield event
-        if row != NONE:
-            arrow = {"id": number * view.count + view.number, "cat": "launch", "name": "launch"}
-            yield arrow | {"ph": "s", "ts": view.us(launch)} | tracks_of_launches[row]._asdict()
+        if call != NO_LAUNCH:
+            arrow = {"id": number * view.capture_count + view.index, "cat": "launch", "name": "launch"}
+            yield arrow | {"ph": "s", "ts": view.us(launch_ns)} | tracks_of_launches[call]._asdict()
             yield arrow | {"ph": "f", "bp": "e"} | {key: event[key] for key in ("ts", "pid", "tid")}
 
 
@@ -170,7 +172,7 @@ def _track_names(view: TraceView, lanes: Lanes, streams: dict[Stream, int]) -> I
     trace, activities = view.trace, view.trace.gpu_activities
     launching = activities.thread[view.activities][activities.has_launch[view.activities]]
     threads = np.unique(np.append(trace.range_arrays.thread[view.ranges], launching)).tolist()
-    rank = f"rank {view.rank}, " if view.count > 1 else ""
+    rank = f"rank {view.rank}, " if view.capture_count > 1 else ""
     for process in sorted({process_of(thread) for thread in threads} | {process for process, _, _ in streams}):
         yield _name_event("process_name", Track(view.pid(process), 0), f"{rank}process {process_number(process)}")
     labels = {view.thread_track(thread): f"thread {thread_number(thread)}" for thread in threads}
@@ -190,7 +192,7 @@ def _slice(
     arguments: Mapping[str, object] = {},
 ) -> dict:  # fmt: skip
     """A bar of the timeline; times are integer nanoseconds of the capture."""
-    track = lanes.place(track, start_ns, end_ns)
+    track = lanes.track_for(track, start_ns, end_ns)
     times = {"ts": view.us(start_ns), "dur": (end_ns - start_ns) / 1000}
     return {"ph": "X", "name": name, "cat": category, **track._asdict(), **times, "args": arguments}
 

@@ -18,16 +18,16 @@ BACKWARD, OPTIMIZER = re.compile(r"(?i)backward"), re.compile(r"(?i)^optimizer")
 OPTIMIZER_STEP = re.compile(r"Optimizer\.step#(.+)\.step")
 JOINT = " + "  # in names of ranges, between parts of a compiled model; as in range_marks
 NEXT_BATCH = "enumerate(DataLoader)"
-UNIT = re.compile(r"(FSDP::\w+) (?:\(.*\)|for .*)")  # a range of FSDP2 for each of its units
+FSDP_UNIT = re.compile(r"(FSDP::\w+) (?:\(.*\)|for .*)")  # a range of FSDP2 for each of its units
 
 RangePath = tuple[str, ...]
 
 
 @dataclass
 class Node:
-    """A range, with what was launched in it and in its inner ranges."""
+    """A range, with what was launched in it and in its inner ranges; without a name, only such sums."""
 
-    name: str
+    name: str = ""
     instances: int | None = None  # None if it is not a range
     kernels: int = 0
     ns: int = 0
@@ -55,28 +55,29 @@ class _TreeNode(NamedTuple):
 
 @dataclass(frozen=True)
 class TreeRow:
-    """A row of the tree: depth, label and sums. `others` is the number of ranges that it sums up, 0 for a range."""
+    """A row of the tree: a range, or the sums of several ranges."""
 
     depth: int
     label: str
     node: Node
-    others: int = 0
+    range_count: int = 1
 
 
 class RangeTree:
     """The ranges of a capture that launched something, as a tree."""
 
     def __init__(self, trace: CaptureArrays, under: str | None = None, process: int | None = None):
-        self._root = Node("")
+        self._root = Node()
         launched = _launched(trace, under, process)
-        for path, (_, sums) in zip(with_phases_as_siblings([path for path, _ in launched]), launched, strict=True):
+        paths = with_phases_as_siblings([path for path, _ in launched])
+        for path, (_, sums) in zip(paths, launched, strict=True):
             node = self._root
             for name in path:
                 node = node.children.setdefault(name, Node(name))
                 node.add(sums)
             if sums.instances is not None:
                 node.instances = (node.instances or 0) + sums.instances
-        _complete(self._root)
+        _add_own_nodes(self._root)
         self._tree_nodes = _tree_nodes(self._root)
 
     def __len__(self) -> int:
@@ -87,11 +88,9 @@ class RangeTree:
 
         With a `limit`, about that number: the phases and the longest ranges in them; the others of a range are one row.
         """
-        shown_ids = (
-            _shown_ids(self._tree_nodes, limit)
-            if 0 < limit < len(self)
-            else {id(entry.node) for entry in self._tree_nodes}
-        )
+        shown_ids = {id(entry.node) for entry in self._tree_nodes}
+        if 0 < limit < len(self):
+            shown_ids = _shown_ids(self._tree_nodes, limit)
         rows, waiting = [], _inner_rows(self._root, shown_ids, 0)
         while waiting:
             rows.append(waiting.pop())
@@ -105,20 +104,21 @@ def _launched(trace: CaptureArrays, under: str | None, process: int | None) -> l
     if under is not None:
         trace.require_range(under)
     activities, paths = trace.gpu_activities, trace.range_paths
-    rows = slice(None) if process is None else activities.process == process
+    selected = slice(None) if process is None else activities.process == process
     is_communication = np.array([family(name) == COMMUNICATION for name in trace.activity_classes], bool)
-    key = 2 * trace.activity_path[rows].astype(np.int32) + is_communication[activities.name[rows]]
-    is_kernel = COUNTS_AS_KERNEL[activities.kind[rows]]
-    kernels, memops = (np.bincount(key[mask], minlength=2 * len(paths)).tolist() for mask in (is_kernel, ~is_kernel))
-    ns = sums_by_group(key, activities.duration_ns[rows], 2 * len(paths)).tolist()
+    key = 2 * trace.activity_path[selected].astype(np.int32) + is_communication[activities.name[selected]]
+    is_kernel = COUNTS_AS_KERNEL[activities.kind[selected]]
+    kernels, memops = (np.bincount(key[mask], minlength=2 * len(paths)) for mask in (is_kernel, ~is_kernel))
+    ns = sums_by_group(key, activities.duration_ns[selected], 2 * len(paths))
+    sums = np.stack([kernels, ns, memops], axis=-1).reshape(-1, 2, 3).tolist()  # by path, first without communication
     instances = np.bincount(paths.of_node[range_instance_nodes(trace, None, process)], minlength=len(paths)).tolist()
-    short_names = {name: UNIT.sub(r"\1", name) for name in paths.names}
+    short_names = {name: FSDP_UNIT.sub(r"\1", name) for name in paths.names}
     ranges, communication = [], []
     for path, names in enumerate(paths.tuples):
         if names if under is None else under in names:
             names = tuple(short_names[name] for name in names[names.index(under) if under else 0 :])
-            own = Node("", instances[path], kernels[2 * path], ns[2 * path], memops[2 * path])
-            collectives = Node("", None, kernels[2 * path + 1], ns[2 * path + 1])
+            own_sums, collective_sums = sums[path]
+            own, collectives = Node("", instances[path], *own_sums), Node("", None, *collective_sums)
             if instances[path] or not (own.is_empty and collectives.is_empty):
                 ranges.append((names, own))
             if not collectives.is_empty:
@@ -130,30 +130,39 @@ def _launched(trace: CaptureArrays, under: str | None, process: int | None) -> l
 def with_phases_as_siblings(paths: Sequence[RangePath]) -> list[RangePath]:
     """The paths, changed so that forward, backward and optimizer are siblings, whichever of them calls another."""
     changed, waiting = list(paths), [(0, range(len(paths)))]
-    while waiting:  # by the number of names around
-        depth, rows = waiting.pop()
-        rows = [row for row in rows if len(changed[row]) > depth]
-        pairs = {pair for row in rows if len(pair := changed[row][depth : depth + 2]) == 2}
+    while waiting:
+        depth, group = waiting.pop()  # indices of paths whose first `depth` names are the same
+        group = [index for index in group if len(changed[index]) > depth]
         # a closure runs the model inside its optimizer, whose name is removed
-        with_closure = {outer for outer, name in pairs if OPTIMIZER.match(outer) and BACKWARD.search(name)}
-        for row in rows:
-            if changed[row][depth] in with_closure and len(changed[row]) > depth + 1:
-                changed[row] = changed[row][:depth] + changed[row][depth + 1 :]
+        with_closure = {
+            outer
+            for outer, inner in _pairs_at(depth, changed, group)
+            if OPTIMIZER.match(outer) and BACKWARD.search(inner)
+        }
+        for index in group:
+            if changed[index][depth] in with_closure and len(changed[index]) > depth + 1:
+                changed[index] = changed[index][:depth] + changed[index][depth + 1 :]
         # a part of a backward pass whose name is next to it, too, is a forward pass of a model: it gets a range FORWARD
-        names = {changed[row][depth] for row in rows}
+        names = {changed[index][depth] for index in group}
         passes = {name for name in names if BACKWARD.search(name)}
-        pairs = {pair for row in rows if len(pair := changed[row][depth : depth + 2]) == 2}
-        models = {name for outer, name in pairs if outer in passes} - {COMMUNICATION} - passes
+        models = (
+            {inner for outer, inner in _pairs_at(depth, changed, group) if outer in passes} - {COMMUNICATION} - passes
+        )
         by_name: dict[str, list[int]] = {}
-        for row in rows:
-            if FORWARD not in names and changed[row][depth] in models:
-                changed[row] = (*changed[row][:depth], FORWARD, *changed[row][depth:])
-            by_name.setdefault(changed[row][depth], []).append(row)
-        waiting += [(depth + 1, group) for group in by_name.values()]
+        for index in group:
+            if FORWARD not in names and changed[index][depth] in models:
+                changed[index] = (*changed[index][:depth], FORWARD, *changed[index][depth:])
+            by_name.setdefault(changed[index][depth], []).append(index)
+        waiting += [(depth + 1, inner_group) for inner_group in by_name.values()]
     return changed
 
 
-def _complete(root: Node) -> None:
+def _pairs_at(depth: int, paths: Sequence[RangePath], indices: Sequence[int]) -> set[RangePath]:
+    """The two names at this depth of each of these paths that has as many."""
+    return {pair for index in indices if len(pair := paths[index][depth : depth + 2]) == 2}
+
+
+def _add_own_nodes(root: Node) -> None:
     """Drops empty children, and adds the time outside of children as a child, so that children add up."""
     for entry in reversed(_tree_nodes(root)):
         node = entry.node
@@ -168,9 +177,9 @@ def _complete(root: Node) -> None:
 
 
 def _shown_ids(tree_nodes: list[_TreeNode], limit: int) -> set[int]:
-    """The ids of about `limit` nodes to show."""
+    """The ids of about `limit` nodes to show: phases and outer ones with all around them, and the longest others."""
     shown_ids = set()
-    for entry in reversed(tree_nodes):
+    for entry in reversed(tree_nodes):  # a node before those around it
         is_phase = entry.parent is not None and entry.parent.name == STEP
         if entry.depth <= 1 or is_phase or id(entry.node) in shown_ids:
             shown_ids |= {id(entry.node), id(entry.parent)}
@@ -199,10 +208,10 @@ def _inner_rows(node: Node, shown_ids: set[int], depth: int) -> list[TreeRow]:
         shown, others = children, []
     rows = [TreeRow(depth, readable_name(_label(child.name, node.name)), child) for child in shown]
     if rows and others:
-        sums = Node("")
+        sums = Node()
         for child in others:
             sums.add(child)
-        rows.append(TreeRow(depth, f"({len(others)} smaller)", sums, len(others)))
+        rows.append(TreeRow(depth, f"({len(others)} smaller)", sums, range_count=len(others)))
     return rows[::-1]
 
 

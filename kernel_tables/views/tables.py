@@ -17,38 +17,38 @@ SUMS = ("instances", "kernels", "gpu_time_ns", "memops", "memop_time_ns")
 
 
 def activities(trace: CaptureArrays) -> pd.DataFrame:
-    rows = trace.gpu_activities
+    gpu_activities = trace.gpu_activities
     class_names, class_code = np.unique(np.array(trace.activity_classes, object), return_inverse=True)
     return pd.DataFrame(
         {
-            "kind": pd.Categorical.from_codes(rows.kind, KINDS),
-            "name": _categorical(rows.name, rows.names),
-            "class": pd.Categorical.from_codes(class_code.reshape(-1)[rows.name], class_names.astype(str)),
-            "start_ns": rows.start_ns,
-            "end_ns": rows.end_ns,
-            "duration_ns": rows.duration_ns,
-            "process": rows.process,
-            "thread": rows.thread,
+            "kind": pd.Categorical.from_codes(gpu_activities.kind, KINDS),
+            "name": _categorical(gpu_activities.name, gpu_activities.names),
+            "class": pd.Categorical.from_codes(class_code.reshape(-1)[gpu_activities.name], class_names.astype(str)),
+            "start_ns": gpu_activities.start_ns,
+            "end_ns": gpu_activities.end_ns,
+            "duration_ns": gpu_activities.duration_ns,
+            "process": gpu_activities.process,
+            "thread": gpu_activities.thread,
             "device": trace.places["device"].astype(np.int64),
             "stream": trace.places["stream"].astype(np.int64),
-            "launch_ns": pd.arrays.IntegerArray(rows.launch_ns, mask=~rows.has_launch),
+            "launch_ns": pd.arrays.IntegerArray(gpu_activities.launch_ns, mask=~gpu_activities.has_launch),
             "path_id": trace.activity_path.astype(np.int32),
         }
     )
 
 
 def range_instances(trace: CaptureArrays) -> pd.DataFrame:
-    rows = trace.range_arrays
+    range_arrays = trace.range_arrays
     return pd.DataFrame(
         {
-            "instance": np.arange(len(rows)),
-            "name": _categorical(rows.name, trace.range_names),
+            "instance": np.arange(len(range_arrays)),
+            "name": _categorical(range_arrays.name, trace.range_names),
             "domain": _domains(trace),
-            "process": rows.process,
-            "thread": rows.thread,
-            "start_ns": rows.start_ns,
-            "end_ns": rows.end_ns,
-            "path_id": trace.range_paths.of_node[: len(rows)],
+            "process": range_arrays.process,
+            "thread": range_arrays.thread,
+            "start_ns": range_arrays.start_ns,
+            "end_ns": range_arrays.end_ns,
+            "path_id": trace.range_paths.of_node[: len(range_arrays)],
         }
     )
 
@@ -57,12 +57,12 @@ def ranges(trace: CaptureArrays, under: str | None, process: int | None = None) 
     if under is not None:
         trace.require_range(under)
     paths = trace.range_paths
-    used, direct = _sums_by_path(trace, process)
-    position, code = paths.names_in(used, under)
+    used_paths, direct_sums = _sums_by_path(trace, process)
+    position, code = paths.names_in(used_paths, under)  # pairs of a used path and a name on it
     instances = paths.name[paths.of_node[range_instance_nodes(trace, under, process)]]
     table = pd.DataFrame({"range": paths.names, "instances": np.bincount(instances, minlength=len(paths.names))})
-    for name, sums in direct.items():
-        table[name] = sums_by_group(code, sums[position], len(paths.names))
+    for column, sums in direct_sums.items():
+        table[column] = sums_by_group(code, sums[position], len(paths.names))
     table = table[(table["instances"] > 0) | (table["kernels"] > 0) | (table["memops"] > 0)]
     return _sorted(table, "gpu_time_ns", "range")
 
@@ -74,54 +74,54 @@ def range_tree(trace: CaptureArrays, under: str | None, process: int | None = No
     """
     if under is not None:
         trace.require_range(under)
-    paths, sums = trace.range_paths, {name: np.zeros(len(trace.range_paths), np.int64) for name in SUMS}
+    paths, sums = trace.range_paths, {column: np.zeros(len(trace.range_paths), np.int64) for column in SUMS}
     sums["instances"] = np.bincount(paths.of_node[range_instance_nodes(trace, None, process)], minlength=len(paths))
-    used, direct = _sums_by_path(trace, process)
-    for name, values in direct.items():
-        sums[name][used] = values
+    used_paths, direct_sums = _sums_by_path(trace, process)
+    for column, values in direct_sums.items():
+        sums[column][used_paths] = values
     depth = paths.depth
     for level in range(int(depth.max(initial=0)), 1, -1):
-        rows = np.flatnonzero(depth == level)
-        for name in SUMS[1:]:
-            np.add.at(sums[name], paths.parent[rows], sums[name][rows])
+        level_paths = np.flatnonzero(depth == level)
+        for column in direct_sums:
+            np.add.at(sums[column], paths.parent[level_paths], sums[column][level_paths])
     is_shown = (sums["instances"] > 0) | (sums["kernels"] > 0) | (sums["memops"] > 0)
     is_shown &= paths.is_inside(under) if under is not None else True
     is_shown[NO_RANGE] = False
     shown = [path for path in _depth_first(paths, sums["gpu_time_ns"] + sums["memop_time_ns"]) if is_shown[path]]
     limits.require_text(int(paths.characters[shown].sum()), limits.MAX_TABLE_CHARACTERS)
     outermost = int(depth[shown].min(initial=depth.max(initial=0)))
-    head = {"range": [path_text.as_path(paths.tuples[path]) for path in shown], "depth": depth[shown] - outermost}
-    return pd.DataFrame(head | {name: sums[name][shown] for name in SUMS})
+    columns = {"range": [path_text.as_path(paths.tuples[path]) for path in shown], "depth": depth[shown] - outermost}
+    return pd.DataFrame(columns | {column: sums[column][shown] for column in SUMS})
 
 
 def kernels(trace: CaptureArrays, under: str | None, process: int | None = None) -> pd.DataFrame:
-    rows, paths = trace.gpu_activities, trace.range_paths
+    gpu_activities, paths = trace.gpu_activities, trace.range_paths
     selected = _selection(trace, under, process)
-    path, name = trace.activity_path[selected], rows.name[selected]
-    name_count = max(len(rows.names), 1)
+    path, name = trace.activity_path[selected], gpu_activities.name[selected]
+    name_count = max(len(gpu_activities.names), 1)
     dtype = np.int32 if len(paths) * name_count < 1 << 31 else np.int64  # half the memory takes less time
     key = map_blocks(lambda block: path[block].astype(dtype) * name_count + name[block], len(path), dtype)
     keys, group = factorize(key)
     del key
-    statistics = _statistics(group, rows.duration_ns[selected])
-    path_id, name_id = keys // name_count, keys % name_count
+    statistics = _statistics(group, gpu_activities.duration_ns[selected])
+    path_id, name_id = np.divmod(keys, name_count)
     trace.require_text(path_id, name_id, limits.MAX_TABLE_CHARACTERS)
     label = {path: path_text.as_path(paths.tuples[path]) for path in np.unique(path_id).tolist()}
-    head = {
+    columns = {
         "range": [label[path] for path in path_id.tolist()],
-        "kernel": [rows.names[code] for code in name_id.tolist()],
+        "kernel": [gpu_activities.names[code] for code in name_id.tolist()],
         "class": [trace.activity_classes[code] for code in name_id.tolist()],
     }
-    return _sorted(pd.DataFrame(head | statistics), "total_ns", "range", "kernel")
+    return _sorted(pd.DataFrame(columns | statistics), "total_ns", "range", "kernel")
 
 
 def classes(trace: CaptureArrays, under: str | None, process: int | None = None) -> pd.DataFrame:
-    rows, selected = trace.gpu_activities, _selection(trace, under, process)
-    name = rows.name[selected]
-    total_ns = sums_by_group(name, rows.duration_ns[selected], len(rows.names))
-    launches = np.bincount(name, minlength=len(rows.names))
+    gpu_activities, selected = trace.gpu_activities, _selection(trace, under, process)
+    name = gpu_activities.name[selected]
+    total_ns = sums_by_group(name, gpu_activities.duration_ns[selected], len(gpu_activities.names))
+    launches = np.bincount(name, minlength=len(gpu_activities.names))
     by_name = pd.DataFrame(
-        {"class": trace.activity_classes, "kernel": rows.names, "launches": launches, "total_ns": total_ns}
+        {"class": trace.activity_classes, "kernel": gpu_activities.names, "launches": launches, "total_ns": total_ns}
     )
     by_name = by_name[by_name["launches"] > 0].astype({"class": "str", "kernel": "str"})
     by_name = _sorted(by_name, "total_ns", "kernel")
@@ -146,13 +146,13 @@ def _selection(trace: CaptureArrays, under: str | None, process: int | None) -> 
 
 def _sums_by_path(trace: CaptureArrays, process: int | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """The paths with direct launches, and by path the SUMS (without instances) of these launches."""
-    rows, selected = trace.gpu_activities, _selection(trace, None, process)
-    used, path = factorize(trace.activity_path[selected])
-    is_memop, kind, duration_ns = ~COUNTS_AS_KERNEL, rows.kind[selected], rows.duration_ns[selected]
+    gpu_activities, selected = trace.gpu_activities, _selection(trace, None, process)
+    used_paths, path = factorize(trace.activity_path[selected])
+    is_memop, kind, duration_ns = ~COUNTS_AS_KERNEL, gpu_activities.kind[selected], gpu_activities.duration_ns[selected]
     group = map_blocks(lambda block: 2 * path[block] + is_memop[kind[block]], len(path), np.int32)
-    counts = np.bincount(group, minlength=2 * len(used)).reshape(-1, 2)
-    times_ns = sums_by_group(group, duration_ns, 2 * len(used)).reshape(-1, 2)
-    return used, dict(zip(SUMS[1:], (counts[:, 0], times_ns[:, 0], counts[:, 1], times_ns[:, 1]), strict=True))
+    kernels, memops = np.bincount(group, minlength=2 * len(used_paths)).reshape(-1, 2).T
+    gpu_time_ns, memop_time_ns = sums_by_group(group, duration_ns, 2 * len(used_paths)).reshape(-1, 2).T
+    return used_paths, dict(zip(SUMS[1:], (kernels, gpu_time_ns, memops, memop_time_ns), strict=True))
 
 
 def range_instance_nodes(trace: CaptureArrays, under: str | None, process: int | None) -> np.ndarray:
@@ -166,12 +166,13 @@ def range_instance_nodes(trace: CaptureArrays, under: str | None, process: int |
 def _statistics(group: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.ndarray]:
     """Launches, total, mean, min, max and sample standard deviation (NaN for one launch) of the groups, numbered from 0
     without gaps."""
-    figures = {"launches": "count", "total_ns": "sum", "mean_ns": "mean", "min_ns": "min", "max_ns": "max"}
-    aggregations = [("ns", function) for function in figures.values()]
-    aggregations.append(("ns", "stddev", pc.VarianceOptions(ddof=1)))
+    functions = {
+        "launches": "count", "total_ns": "sum", "mean_ns": "mean", "min_ns": "min", "max_ns": "max", "std_ns": "stddev",
+    }  # fmt: skip
+    options = {"stddev": pc.VarianceOptions(ddof=1)}
+    aggregations = [("ns", function, options.get(function)) for function in functions.values()]
     table = pa.table({"group": group, "ns": duration_ns}).group_by("group").aggregate(aggregations).sort_by("group")
-    columns = zip([*figures, "std_ns"], [function for _, function, *_ in aggregations], strict=True)
-    return {name: table[f"ns_{function}"].to_numpy() for name, function in columns}
+    return {column: table[f"ns_{function}"].to_numpy() for column, function in functions.items()}
 
 
 def _depth_first(paths: Paths, time_ns: np.ndarray) -> list[int]:
@@ -190,8 +191,10 @@ def _depth_first(paths: Paths, time_ns: np.ndarray) -> list[int]:
 
 def _domains(trace: CaptureArrays) -> pd.Categorical:
     """The name of the domain of each range instance, '' for the default domain."""
-    rows, names = trace.range_arrays, trace.capture.domains()
-    pairs, code = np.unique([rows.process, trace.capture.range_domains()[rows.row]], axis=1, return_inverse=True)
+    range_arrays, names = trace.range_arrays, trace.capture.domains()
+    pairs, code = np.unique(
+        [range_arrays.process, trace.capture.range_domains()[range_arrays.row]], axis=1, return_inverse=True
+    )
     return _categorical(code.reshape(-1), [names.get((process, domain), "") for process, domain in pairs.T.tolist()])
 
 

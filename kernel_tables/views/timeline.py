@@ -17,12 +17,18 @@ RANGE, LAUNCH, KERNEL = TRACKS = ("range", "launch", "kernel")
 NO_PLACE = -1  # no thread, device or stream
 
 
-def step_contents(trace: CaptureArrays, step_name: str, step: int) -> tuple[np.ndarray, np.ndarray]:
+class StepContents(NamedTuple):
     """The numbers of the ranges of its process inside a step, with the step, and of the activities launched in it."""
+
+    ranges: np.ndarray
+    activities: np.ndarray
+
+
+def step_contents(trace: CaptureArrays, step_name: str, step: int) -> StepContents:
     ranges = trace.range_arrays
     is_inside = (ranges.start_ns >= ranges.start_ns[step]) & (ranges.end_ns <= ranges.end_ns[step])
     activities = np.flatnonzero(trace.enclosing(step_name) == step)
-    return np.flatnonzero(is_inside & (ranges.process == ranges.process[step])), activities
+    return StepContents(np.flatnonzero(is_inside & (ranges.process == ranges.process[step])), activities)
 
 
 def timeline_rows(trace: CaptureArrays, ranges: np.ndarray, activities: np.ndarray) -> pd.DataFrame:
@@ -99,28 +105,28 @@ class Stretch(NamedTuple):
 
 def stretches(trace: CaptureArrays, activities: np.ndarray) -> list[Stretch]:
     """The ranges of these activities on their streams, by start; outer ranges precede inner ones with equal times."""
-    rows, name_of = trace.gpu_activities, trace.range_arrays.name[trace.attribution.range]
-    keys = (rows.process, trace.places["device"], trace.places["stream"])
-    order = activities[np.lexsort((rows.start_ns[activities], *(column[activities] for column in reversed(keys))))]
-    columns = (*keys, trace.attribution.activity_node, rows.start_ns, rows.end_ns)
+    arrays, name_by_node = trace.gpu_activities, trace.range_arrays.name[trace.attribution.range]
+    streams = (arrays.process, trace.places["device"], trace.places["stream"])
+    order = activities[np.lexsort((arrays.start_ns[activities], *(column[activities] for column in reversed(streams))))]
+    columns = (*streams, trace.attribution.activity_node, arrays.start_ns, arrays.end_ns)
     chains: dict[int, tuple[int, ...]] = {NONE: ()}
     finished: list[Stretch] = []
-    open_nodes: list[tuple[int, int]] = []  # on the current stream, each with the time since when
+    open_nodes: list[tuple[int, int]] = []  # on the current stream, outermost first, each with the time since when
     stream, last_ns = None, 0
 
     def close(depth: int) -> None:
         """Finishes the open nodes beyond this depth."""
         while len(open_nodes) > depth:
             node, since_ns = open_nodes.pop()
-            finished.append(Stretch(stream, int(name_of[node]), since_ns, last_ns))
+            finished.append(Stretch(stream, int(name_by_node[node]), since_ns, last_ns))
 
-    for *place, innermost, start_ns, end_ns in zip(*(column[order].tolist() for column in columns), strict=True):
-        if tuple(place) != stream:
+    for *new_stream, innermost, start_ns, end_ns in zip(*(column[order].tolist() for column in columns), strict=True):
+        if tuple(new_stream) != stream:
             close(0)
-            stream, last_ns = tuple(place), start_ns
+            stream, last_ns = tuple(new_stream), start_ns
         chain = _chain(trace.attribution.parent, innermost, chains)
-        pairs = zip(chain, open_nodes, strict=False)
-        close(len(list(takewhile(lambda pair: pair[0] == pair[1][0], pairs))))
+        is_open = (node == open_node for node, (open_node, _) in zip(chain, open_nodes, strict=False))
+        close(len(list(takewhile(bool, is_open))))
         open_nodes += [(node, start_ns) for node in chain[len(open_nodes) :]]
         last_ns = max(last_ns, end_ns)
     close(0)
@@ -155,13 +161,13 @@ class Lanes:
     of a track that only overlap."""
 
     def __init__(self) -> None:
-        self._open: dict[Track, list[list[int]]] = defaultdict(list)  # by lane, the ends of open slices
+        self._open_ends: dict[Track, list[list[int]]] = defaultdict(list)  # of slices, lane by lane, outermost first
         self.further: dict[Track, list[Track]] = defaultdict(list)  # the lanes after the first, by track
         self._numbers: dict[int, int] = defaultdict(int)  # of further lanes, by process
 
-    def place(self, track: Track, start_ns: int, end_ns: int) -> Track:
+    def track_for(self, track: Track, start_ns: int, end_ns: int) -> Track:
         """The track of a slice; those of one track are given by start, the longest first."""
-        lanes = self._open[track]
+        lanes = self._open_ends[track]
         for number, ends in enumerate(lanes):
             while ends and ends[-1] <= start_ns:
                 ends.pop()

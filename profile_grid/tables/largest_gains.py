@@ -7,7 +7,7 @@ minus its busy time, which a profiler does not change. Idle time of any cause is
 import numpy as np
 import pandas as pd
 
-from kernel_tables.diagnosis.rules import IDLE_TIME_RULES, OF_COUNTERS
+from kernel_tables.diagnosis.rules import COUNTER_RULES, IDLE_TIME_RULES
 from profile_grid.gpu_peaks import peaks_of
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.stages import COUNTERS
@@ -33,7 +33,9 @@ def all_findings(merged: Merged) -> pd.DataFrame:
     runs_with_counters = runs.loc[runs[COUNTERS.status_column] == COMPLETE, "run"]
     if runs_with_counters.empty:
         return findings
-    is_replaced = findings["run"].isin(runs_with_counters) & findings["code"].isin([rule.code for rule in OF_COUNTERS])
+    is_replaced = findings["run"].isin(runs_with_counters) & findings["code"].isin(
+        [rule.code for rule in COUNTER_RULES]
+    )
     return pd.concat([findings[~is_replaced], merged["counter_findings"]], ignore_index=True)
 
 

@@ -177,13 +177,13 @@ def test_a_users_rule_without_class_or_pattern_is_said_in_one_line(rule):
 
 def test_classes_come_in_the_order_of_the_names_and_repeats_cost_one_look(monkeypatch):
     looked_at = []
-    first_fits = categories._first_fits
+    first_fits = categories._first_fitting_rules
 
     def first_fits_of(names, rules):
         looked_at.extend(names)
         return first_fits(names, rules)
 
-    monkeypatch.setattr(categories, "_first_fits", first_fits_of)
+    monkeypatch.setattr(categories, "_first_fitting_rules", first_fits_of)
     assert categories.classify(iter(["aten::mm", "[CUDA memset]", "aten::mm"])) == ["gemm", "memset", "gemm"]
     assert looked_at == ["aten::mm", "[CUDA memset]"]
     assert categories.classify([]) == []

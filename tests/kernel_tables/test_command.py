@@ -282,7 +282,7 @@ def test_a_path_beside_which_no_other_rank_can_lie_is_said_nothing_of(path, caps
 
 
 def test_a_package_that_is_not_installed_is_named_before_anything_is_run(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(entry, "PACKAGES", ("numpy", "not_installed_here"))
+    monkeypatch.setattr(entry, "REQUIRED_PACKAGES", ("numpy", "not_installed_here"))
     assert entry.main(["record", "--", sys.executable, "-c", f"open({str(tmp_path / 'ran')!r}, 'w')"]) == 2
     told = "kernel-tables: not_installed_here: not installed for "
     assert capsys.readouterr().err.startswith(told + sys.executable)

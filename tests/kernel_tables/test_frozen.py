@@ -31,7 +31,7 @@ def test_a_name_of_the_library_is_there_and_imported_on_its_first_use(name):
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert int(done.stdout) > 3
     assert callable(getattr(kernel_tables, name)) and name in dir(kernel_tables)
-    module = importlib.import_module(kernel_tables.LAZY[name])
+    module = importlib.import_module(kernel_tables.MODULE_BY_NAME[name])
     assert getattr(module, name) is getattr(kernel_tables, name)
 
 

@@ -125,7 +125,7 @@ def test_long_names_that_begin_alike_are_cut_where_they_begin_to_differ():
     ],
 )
 def test_the_type_is_that_of_the_tensors_not_of_what_computes_or_counts(full, type_):
-    assert [part.text for part in parts_of(full) if part.key == "type"] == [type_]
+    assert [part.short for part in parts_of(full) if part.key == "type"] == [type_]
 
 
 def test_writing_through_an_index_is_told_from_reading_through_it():

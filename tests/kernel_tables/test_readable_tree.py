@@ -109,7 +109,9 @@ def test_of_many_rows_the_phases_stay_and_small_ones_stand_together(tmp_path):
     assert len(tree) == 4 + 90
     assert [row.label for row in rows if row.depth <= 1] == ["step", "backward", "forward", "optimizer"]
     assert len(rows) <= 20 + 3
-    assert [row.others for row in rows if row.others] == [30 - sum(row.label.startswith("layer") for row in rows)]
+    assert [row.range_count for row in rows if row.range_count > 1] == [
+        30 - sum(row.label.startswith("layer") for row in rows)
+    ]
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -113,6 +113,20 @@ def test_kernels_that_were_launched_before_the_capture_leave_the_timeline_its_ro
     assert held(html, "timeline-bars")["count"] == [3]
 
 
+def test_shares_of_a_process_on_several_devices_are_of_each_devices_own_time(tmp_path):
+    made = Synthetic().range("step", 0, 1000).range("forward", 0, 900)
+    for device, duration in ((0, 800), (1, 400)):
+        made.kernel("f", at=10 + device, start=100, duration=duration, device=device)
+    with Trace(made.write(tmp_path / "c.sqlite")) as trace:
+        html = page_of(trace)
+    told = " ".join(re.sub(r"<[^>]+>", " ", html).split())
+    assert "The step 1.00 µs wall time" in told
+    assert "GPU busy 60.0 % idle 40.0 %" in told
+    assert "forward 600 ns 60.0 %" in told and "idle 400 ns 40.0 %" in told
+    assert "Times and launches of one step are means over 2 devices." in told
+    assert "The kernel with the most time is f: 600 ns (100.0 %), 1 launch." in told
+
+
 def test_a_capture_made_on_a_cpu_is_said_to_be_one(tmp_path):
     made = Synthetic().range("step", 0, 100).kernel("aten::mm", at=10, duration=50, device=-1)
     with Trace(made.write(tmp_path / "capture.sqlite")) as trace:

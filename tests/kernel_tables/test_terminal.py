@@ -153,9 +153,9 @@ def test_times_have_three_digits_and_a_unit():
 
 def test_texts_are_cut_where_there_is_no_room_and_columns_left_out_by_rank():
     columns = [
-        TextColumn("name", ["a long name"], right=False, least=6),
-        TextColumn("path", ["outer > inner"], right=False, least=6, cut_start=True, rank=1),
-        TextColumn("n", ["12"], rank=6),
+        TextColumn("name", ["a long name"], right=False, min_chars=6),
+        TextColumn("path", ["outer > inner"], right=False, min_chars=6, cut_start=True, drop_rank=1),
+        TextColumn("n", ["12"], drop_rank=6),
     ]
     assert aligned(columns, 30).splitlines() == ["name         path            n", "a long name  outer > inner  12"]
     assert aligned(columns, 29).splitlines() == ["name         path", "a long name  outer > inner"]

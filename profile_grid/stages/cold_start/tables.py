@@ -55,7 +55,7 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
 def _tables_of_trace(trace: Trace) -> RunTables:
     """`run_tables` of an open capture. Raises TraceError if it does not have the calls of two steps."""
     scope = Scope(trace)
-    if len(scope.steps) < 2 or not (trace.is_cpu_only or scope.has_calls):
+    if len(scope.step_ranges) < 2 or not (trace.is_cpu_only or scope.has_calls):
         raise errors.TraceError("the capture does not have the calls of two steps")
     return RunTables(tables_status(COMPLETE), {"first_step": first_step_table(scope)})
 
@@ -65,7 +65,7 @@ def first_step_table(scope: Scope) -> pd.DataFrame:
     is_cpu_only, ranges = scope.trace.is_cpu_only, scope.trace.range_arrays
     causes = list(_operators_by_cause(scope) if is_cpu_only else _calls_by_cause(scope))
     totals_of_steps = []
-    for step in scope.steps:
+    for step in scope.step_ranges:
         start_ns, end_ns = int(ranges.start_ns[step]), int(ranges.end_ns[step])
         totals = _totals_by_cause(causes, NO_OPERATOR if is_cpu_only else NO_CALL, start_ns, end_ns)
         require_same("time of a step by cause", sum(total.time_ns for total in totals.values()), end_ns - start_ns)

@@ -18,7 +18,7 @@ from kernel_tables.counters.metrics import KINDS
 from kernel_tables.counters.reading import CONFIGURATION, read_kept_counters
 from kernel_tables.counters.work import WORK, Roofs, rates_of, work_of
 from kernel_tables.diagnosis.diagnose import diagnose
-from kernel_tables.diagnosis.rules import OF_COUNTERS
+from kernel_tables.diagnosis.rules import COUNTER_RULES
 from kernel_tables.trace import Trace
 from profile_grid.gpu_peaks import Peaks, peaks_of
 from profile_grid.quantities import counted
@@ -52,7 +52,7 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
         counters = read_kept_counters(folder / COUNTERS_CSV)
         status, tables = tables_of_launches(measured_launches(trace), counters, result)
         if status["status"] == COMPLETE:
-            diagnosed = diagnose(trace, names.STEP, counters=counters, rules=OF_COUNTERS)
+            diagnosed = diagnose(trace, names.STEP, counters=counters, rules=COUNTER_RULES)
             tables["counter_findings"] = findings.findings_table(diagnosed)
         return RunTables(status, tables)
 

@@ -9,7 +9,7 @@ from kernel_tables.__main__ import main
 from kernel_tables.counters.metrics import LIMITS, METRICS, MULTIPROCESSORS, OCCUPANCY
 from kernel_tables.counters.reading import no_counters
 from kernel_tables.diagnosis.diagnose import diagnose
-from kernel_tables.diagnosis.rules import OF_COUNTERS
+from kernel_tables.diagnosis.rules import COUNTER_RULES
 from kernel_tables.trace import Trace
 from tests.kernel_tables.synthetic import Synthetic
 from tests.kernel_tables.test_counters import PRINTED
@@ -40,7 +40,7 @@ def counters(occupancy: float, **names: str) -> pd.DataFrame:
 
 def said(path, occupancy: float, **names: str) -> dict:
     with Trace(capture(**names).write(path / "c.sqlite")) as trace:
-        found = diagnose(trace, counters=counters(occupancy, **names), rules=OF_COUNTERS)
+        found = diagnose(trace, counters=counters(occupancy, **names), rules=COUNTER_RULES)
     return {one.code: one for one in found}
 
 
@@ -65,7 +65,7 @@ def test_a_nearly_empty_last_wave_is_found_with_the_places_that_stay_empty(tmp_p
 def test_without_counters_these_rules_and_no_others_say_that_there_are_none(tmp_path):
     with Trace(capture().write(tmp_path / "c.sqlite")) as trace:
         silent = [one.code for one in diagnose(trace) if "no counters of Nsight Compute" in one.message]
-        without = diagnose(trace, counters=counters(40.0).iloc[:0], rules=OF_COUNTERS)
+        without = diagnose(trace, counters=counters(40.0).iloc[:0], rules=COUNTER_RULES)
     assert silent == ["low_occupancy", "wave_tail"] and without == []
 
 

@@ -76,7 +76,7 @@ def test_every_nanosecond_of_a_gap_has_one_cause(tmp_path):
         scope = Scope(trace)
         idle = idle_of(scope, Blocking(scope), scope.devices[0])
         lengths_ns = scope.devices[0].gaps[0].lengths_ns
-    by_cause = {cause: ns.tolist() for cause, ns in idle.by_cause.items() if ns.any()}
+    by_cause = {cause: ns.tolist() for cause, ns in idle.ns_by_cause.items() if ns.any()}
     waited_ns = 12_000 + 2_000  # in the call until the kernel ended, and 2 us until it returned
     assert by_cause == {
         HOST: [lengths_ns[0], 0],

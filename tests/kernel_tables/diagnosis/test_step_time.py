@@ -44,7 +44,7 @@ def test_on_the_cpu_a_step_is_operators_waiting_for_data_and_other_host_time(tmp
     with read(on_cpu(waits_ms=45), tmp_path) as trace:
         time = step_time(Scope(trace))
         (said,) = [one for one in diagnose(trace) if one.code == "waiting_for_data"]
-    assert time.parts == {"operators": 40 * MS, "waiting for data": 45 * MS, "other host time": 15 * MS}
+    assert time.parts_ns == {"operators": 40 * MS, "waiting for data": 45 * MS, "other host time": 15 * MS}
     assert time.sentence == (
         "a step takes 100 ms (wall time, mean of 3): operators 40.0 ms (40.0 %), waiting for data 45.0 ms (45.0 %),"
         " other host time 15.0 ms (15.0 %)"
@@ -78,7 +78,7 @@ def test_on_a_gpu_only_waiting_that_leaves_it_idle_is_found_and_then_alone(tmp_p
         said = {one.code: one for one in diagnose(trace) if not one.abstained}
         time = step_time(Scope(trace))
     assert set(said) == {"waiting_for_data"}
-    assert time.parts["idle, waiting for data"] == pytest.approx(4 * MS - 7 / 8 * 0.957 * MS, rel=0.01)
+    assert time.parts_ns["idle, waiting for data"] == pytest.approx(4 * MS - 7 / 8 * 0.957 * MS, rel=0.01)
     # A step without the wait is its ten kernels, and so is the first but for the time before it.
     gained_ms = 7 / 8 * (4.0 + 0.05 + 0.004 - 1.0) + 1 / 8 * 4.0
     assert said["waiting_for_data"].gain_ms == pytest.approx(gained_ms, rel=0.02)
@@ -112,8 +112,8 @@ def test_the_parts_are_those_of_every_moment(seed, device, tmp_path):
         assert step_times_ns(scope).sum() == 3000 - first_ns
     parts = np.where(loads & (kinds == 3), 1, kinds)
     expected = [np.count_nonzero(parts == kind) / 3 for kind in (3, 2, 1, 0)]
-    assert list(time.parts.values()) == pytest.approx([ns for ns in expected if ns])
-    assert time.busy == pytest.approx(np.count_nonzero(kinds > 1) / 3000)
+    assert list(time.parts_ns.values()) == pytest.approx([ns for ns in expected if ns])
+    assert time.busy_share == pytest.approx(np.count_nonzero(kinds > 1) / 3000)
 
 
 def test_parts_that_do_not_add_up_are_refused(monkeypatch, tmp_path):
@@ -143,7 +143,9 @@ def test_gains_are_of_a_step_before_recording_which_leaves_less_idle_time_on_a_g
         assert "; 2.50 ms before recording): kernels" in time.sentence
     assert said.gain_ms == pytest.approx(1.5), "what the kernels leave"
     assert said.gain_percent == pytest.approx(60)
-    assert "fixing it saves at most 60 % of a step before recording. To fix it, load data" in said.sentence(time.base)
+    assert "fixing it saves at most 60 % of a step before recording. To fix it, load data" in said.sentence(
+        time.percent_base
+    )
     assert f"at most 1.50 ms (60.0 % of a step before recording), {said.sure}" in finding_lines([said], 100, time)
 
 
@@ -158,5 +160,5 @@ def test_gains_on_a_processor_whose_operators_recording_slows_are_not_cut(tmp_pa
 def test_steps_before_recording_that_were_longer_or_had_other_work_are_no_base(tmp_path, before_ms):
     with read(noted(loading(kernel_us=100, wait_us=4000), before_ms), tmp_path) as trace:
         time, (said,) = step_time(Scope(trace)), [one for one in diagnose(trace) if not one.abstained]
-    assert (time.before, time.base) == ("", "")
+    assert (time.before_in_words, time.percent_base) == ("", "")
     assert said.gain_percent == pytest.approx(100 * said.gain_ms * MS / time.ns)

@@ -24,13 +24,13 @@ from kernel_recorder.nsys_profile import profile_command
 from kernel_tables.counters.metrics import METRICS
 from kernel_tables.counters.reading import join_rounds, read_counters, read_kept_counters
 from kernel_tables.diagnosis.diagnose import diagnose
-from kernel_tables.diagnosis.rules import CODES, OF_COUNTERS
+from kernel_tables.diagnosis.rules import CODES, COUNTER_RULES
 from kernel_tables.reading.publishable import write_publishable
 from kernel_tables.trace import Trace
 
 CLEAN = "clean"
 FAULTS = (CLEAN, *CODES)
-COUNTED = tuple(rule.code for rule in OF_COUNTERS)
+COUNTED = tuple(rule.code for rule in COUNTER_RULES)
 ON_TWO_GPUS = ("exposed_communication",)
 ON_THE_CPU = ("waiting_for_data",)  # by the recorder, since nsys does not see the DataLoader's ranges
 
