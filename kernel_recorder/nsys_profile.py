@@ -6,6 +6,9 @@ from pathlib import Path
 from kernel_recorder.in_process.handover import NSYS, TORCH
 from kernel_tables.reading import nsys
 
+OS_RUNTIME, PYTHON = "osrt", "python"  # what of the host can be recorded, too
+CUDA_CALLS = "cudaProfilerApi"  # the window is between cudaProfilerStart and cudaProfilerStop
+
 
 def gpu_is_visible() -> bool:
     """Whether the NVIDIA driver shows a GPU, without importing torch."""
@@ -15,10 +18,6 @@ def gpu_is_visible() -> bool:
 def profiler_of_this_machine() -> str:
     """`nsys` if it is on PATH and there is a GPU; else `torch`."""
     return NSYS if nsys.find() is not None and gpu_is_visible() else TORCH
-
-
-OF_THE_HOST = OS_RUNTIME, PYTHON = ("osrt", "python")
-CUDA_CALLS = "cudaProfilerApi"  # the window is between cudaProfilerStart and cudaProfilerStop
 
 
 def profile_command(

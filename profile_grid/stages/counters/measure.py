@@ -157,7 +157,7 @@ def _job_of_round(job: Job, number: int) -> Job:
     folder, max_layers = job.scratch / f"round-{number}", job.specification["layers"]
     folder.mkdir()
     round_job = replace(job, scratch=folder, log=_extra_log(job, folder.name) if number else job.log)
-    return with_layers(round_job, max(max_layers // 2, 1) if ncu_profile.ROUNDS[number].half else max_layers)
+    return with_layers(round_job, max(max_layers // 2, 1) if ncu_profile.ROUNDS[number].halves_layers else max_layers)
 
 
 def _extra_log(job: Job, name: str) -> Path:
