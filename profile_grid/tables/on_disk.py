@@ -70,5 +70,5 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
         table = with_categories(pq.read_table(path, columns=column_list))
     else:
         table = pd.read_parquet(path, columns=column_list)
-    numbers = [key for key in TEXT_KEYS if key in table and pd.api.types.is_integer_dtype(table[key])]
-    return table.astype(dict.fromkeys(numbers, "str"))  # older tables have numbers there
+    integer_keys = [key for key in TEXT_KEYS if key in table and pd.api.types.is_integer_dtype(table[key])]
+    return table.astype(dict.fromkeys(integer_keys, "str"))  # older tables have numbers there
