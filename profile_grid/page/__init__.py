@@ -121,6 +121,7 @@ def _step_views(tables: Mapping, timeline: pd.DataFrame, names: Names, has_steps
     """What the template shows of captured steps: a timeline, flame graphs, and a picture with its speed and advice."""
     flame_graphs, flames_left_out = flames(tables, names) if has_steps else ({}, "")
     run = opening_run(tables) if has_steps else None
+    step_picture, caption = opening(tables, run) if run else (None, "")
     timeline_run = timeline["run"].iloc[0] if len(timeline) else None
     return {
         "timeline": run_timeline(timeline, names),
@@ -129,7 +130,8 @@ def _step_views(tables: Mapping, timeline: pd.DataFrame, names: Names, has_steps
         "flames_left_out": flames_left_out,
         # both views show the same run, if it has a flame graph
         "flame_run": timeline_run if timeline_run in flame_graphs else next(iter(flame_graphs), None),
-        "picture": opening(tables, run) if run else None,
+        "picture": step_picture,
+        "picture_caption": caption,
         "speed": speed(tables, run) if run else "",
         "advice": advice(tables, run) if run else [],
     }

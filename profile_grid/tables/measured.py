@@ -127,6 +127,13 @@ ON_GPU = Words()
 ON_CPU = Words(device="CPU", kernel="operator", kernels="operators", time="operator time")
 
 
+class StepsInWords(NamedTuple):
+    """How many steps of a run were timed, and how many captured, in words."""
+
+    timed: str
+    captured: str
+
+
 @dataclass(frozen=True)
 class Measured:
     """The results of one machine: its runs, their summary tables by name, and short names by kernel."""
@@ -158,10 +165,9 @@ class Measured:
         return any(not self.tables[name].empty for name in _names_with_columns(self.tables, [KERNEL_TIME]))
 
     @property
-    def steps(self) -> tuple[str, str]:
-        """How many steps of a run were timed, and how many captured, in words."""
+    def steps(self) -> StepsInWords:
         timed, captured = (self.runs[name].replace(0, None) for name in ("steps_timed", "steps_captured"))
-        return interval(timed, count), interval(captured, count)
+        return StepsInWords(interval(timed, count), interval(captured, count))
 
     def inference(self, name: str) -> pd.DataFrame:
         """The rows of a summary table that belong to the runs of the inference mode."""
