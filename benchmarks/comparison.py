@@ -44,19 +44,10 @@ Tables = dict[str, pd.DataFrame]
 
 
 def main(
-    trial: Literal["same", "slower"],
-    folder: Path,
-    *,
-    processes: int = 7,
-    warmup_steps: int = 2,
-    measured_steps: int = 5,
-    models: list[str] | None = None,
-    context_lengths: list[int] | None = None,
-    modes: list[str] | None = None,
-    configfile: list[str] | None = None,
-    cores: int = 1,
-    limit_s: float | None = None,
-) -> str | None:
+    trial: Literal["same", "slower"], folder: Path, *, processes: int = 7, warmup_steps: int = 2,
+    measured_steps: int = 5, models: list[str] | None = None, context_lengths: list[int] | None = None,
+    modes: list[str] | None = None, configfile: list[str] | None = None, cores: int = 1, limit_s: float | None = None,
+) -> str | None:  # fmt: skip
     options = Namespace(**locals())  # all parameters
     options.folder = folder.resolve()
     rounds = measure_sides(options)

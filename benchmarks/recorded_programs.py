@@ -132,7 +132,7 @@ def compare(program: Program, keep: Path | None) -> tuple[list, list[str]]:
                 differences = [str(error)]
             problems += differences
         if keep:
-            keep_run(program, capture, plain, recorded, keep)
+            keep_run(program, capture, [plain, recorded], keep)
     return [program.name, profiler, "yes" if is_same else "NO", *ratios], problems
 
 
@@ -199,17 +199,12 @@ def totals(rows: pd.DataFrame, count_column: str = "kernels", time_ns_column: st
     return {"kernels": int(rows[count_column].sum()), "ms": rows[time_ns_column].sum() / 1e6}
 
 
-def keep_run(
-    program: Program,
-    capture: Path,
-    plain: subprocess.CompletedProcess,
-    recorded: subprocess.CompletedProcess,
-    folder: Path,
-) -> None:
+def keep_run(program: Program, capture: Path, processes: list[subprocess.CompletedProcess], folder: Path) -> None:
     """Writes the outputs of both runs, and copies the captures, into the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     name = program.name.replace(" ", "_")
-    (folder / f"{name}.txt").write_text("\n".join([plain.stdout, plain.stderr, recorded.stdout, recorded.stderr]))
+    outputs = [text for process in processes for text in (process.stdout, process.stderr)]
+    (folder / f"{name}.txt").write_text("\n".join(outputs))
     for path in capture.parent.glob("capture*.sqlite"):
         shutil.copy(path, folder / path.name.replace("capture", name))
 

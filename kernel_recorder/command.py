@@ -98,12 +98,10 @@ def _end_sentences(program_end: ProgramEnd, time_limit_s: float | None) -> Itera
         yield f"the program {program_end.phrase}"
 
 
-def _write_captures(
-    recorded: Sequence[Outcome], handover_folder: Path, output: Path, program: str
-) -> list[Path | TraceError]:
+def _write_captures(recorded: Sequence[Outcome], folder: Path, output: Path, program: str) -> list[Path | TraceError]:
     """For each of these outcomes, the path of its capture, or the error why there is none."""
     try:
-        return keeping.write_captures(handover_folder, output, [outcome.recording(program) for outcome in recorded])
+        return keeping.write_captures(folder, output, [outcome.recording(program) for outcome in recorded])
     except TraceError as error:
         return [error] * len(recorded)
     except OSError as error:

@@ -36,17 +36,14 @@ class Round:
 TENSOR_METRICS, STALL_METRICS = set(TENSOR_OPERATIONS.values()), set(STALLS.values())
 ROUNDS = (
     Round(
-        ALL_KERNELS,
-        launches=1,
+        ALL_KERNELS, launches=1,
         metrics=(*(metric for metric in METRICS if metric.name not in TENSOR_METRICS), *OPERATION_INDICATORS),
     ),
     Round(
-        MATMUL_KERNELS,
-        launches=5,
+        MATMUL_KERNELS, launches=5, halves_layers=True,
         metrics=tuple(metric for metric in METRICS if metric.name not in STALL_METRICS),
-        halves_layers=True,
     ),
-)
+)  # fmt: skip
 
 
 def find() -> Path | None:

@@ -21,13 +21,9 @@ def profiler_of_this_machine() -> str:
 
 
 def profile_command(
-    program: Sequence[str],
-    report: Path,
-    *,
-    options: Sequence[str] = (),
-    window: str | None = CUDA_CALLS,
+    program: Sequence[str], report: Path, *, options: Sequence[str] = (), window: str | None = CUDA_CALLS,
     host: Collection[str] = (),
-) -> list[str]:
+) -> list[str]:  # fmt: skip
     """`nsys profile` around a program; the report becomes `report`.nsys-rep.
 
     With a `window`, CUDA_CALLS or an NVTX range as "name@domain", only that is recorded, and the program goes on after

@@ -7,17 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from kernel_recorder import keeping
-from kernel_recorder.in_process.handover import (
-    CALLS,
-    GRAPH,
-    MODULE,
-    NSYS,
-    RANK,
-    RANK_PATIENCE_S,
-    STEPS,
-    Settings,
-    is_alive,
-)
+from kernel_recorder.in_process.handover import CALLS, GRAPH, MODULE, NSYS, RANK, RANK_WAIT_S, STEPS, Settings, is_alive
 from kernel_recorder.program import ProgramEnd
 
 FINAL_EVENTS = ("saved", "lost", "refused", "exit")  # a process writes no window after these, or starts over
@@ -48,12 +38,12 @@ def _rank_notes(notes: list[dict], pids: Collection[int]) -> dict[int, dict]:
 
 def is_recorded(notes: list[dict]) -> bool:
     """Whether a window is written, and no other is to be expected: all processes that opened one, and for
-    RANK_PATIENCE_S all ranks of their run, have finished or ended."""
+    RANK_WAIT_S all ranks of their run, have finished or ended."""
     saved_s = [note["unix_s"] for note in notes if note["event"] == "saved"]
     if not saved_s:
         return False
     expected = {note["pid"] for note in notes if note["event"] == "open"}
-    if time.time() <= min(saved_s) + RANK_PATIENCE_S:
+    if time.time() <= min(saved_s) + RANK_WAIT_S:
         expected.update(_rank_notes(notes, expected))
     finished = {note["pid"] for note in notes if note["event"] in FINAL_EVENTS}
     return all(pid in finished or not is_alive(pid) for pid in expected)

@@ -63,13 +63,9 @@ def require_program(program: Sequence[str]) -> None:
 
 
 def run_recorded(
-    program: Sequence[str],
-    handover_folder: Path,
-    *,
-    under_nsys: bool,
-    time_limit_s: float | None,
+    program: Sequence[str], handover_folder: Path, *, under_nsys: bool, time_limit_s: float | None,
     end_when: Callable[[], bool],
-) -> ProgramEnd:
+) -> ProgramEnd:  # fmt: skip
     """Runs the program, and ends it at its time limit, or once `end_when`, which is called regularly, returns true.
 
     The notes of its processes and the files of nsys are in `handover_folder` afterwards. Ctrl-C reaches the program

@@ -13,13 +13,12 @@ import os
 import runpy
 import sys
 import tempfile
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable
-from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch.autograd.profiler import record_function
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -120,19 +119,11 @@ def events_of(profiler: profile) -> list[dict]:
 def by_phase(events: list[dict]) -> dict[str, dict[str, float]]:
     """The number of kernels and their milliseconds, by phase, `rest`, `communication` (of all phases) and `all`."""
     ranges = [event for event in events if event.get("cat") == "user_annotation"]
-    intervals = {
-        phase: sorted((event["ts"], event["ts"] + event["dur"]) for event in ranges if event["name"].startswith(prefix))
-        for phase, prefix in PHASES.items()
-    }
-    latest_ends_us = {
-        phase: list(accumulate((end_us for _, end_us in phase_intervals), max))
-        for phase, phase_intervals in intervals.items()
-    }
+    intervals_us = {phase: _intervals_us(ranges, prefix) for phase, prefix in PHASES.items()}
     totals = {phase: {"kernels": 0, "ms": 0.0} for phase in (*PHASES, "communication", "all")}
     for kernel in launched_kernels(events):
-        inside = (name for name in intervals if is_inside(kernel.launch_us, intervals[name], latest_ends_us[name]))
-        groups = [next(inside, "rest"), "all", *(["communication"] if kernel.is_collective else [])]
-        for group in groups:
+        phases = (phase for phase in PHASES if is_inside(kernel.launch_us, intervals_us[phase]))
+        for group in (next(phases, "rest"), "all", *(["communication"] if kernel.is_collective else [])):
             totals[group]["kernels"] += 1
             totals[group]["ms"] += kernel.duration_us / 1e3
     return totals
@@ -149,14 +140,9 @@ class LaunchedKernel(NamedTuple):
 def launched_kernels(events: list[dict]) -> list[LaunchedKernel]:
     if torch.cuda.is_available():
         calls = [event for event in events if event.get("cat") in ("cuda_runtime", "cuda_driver")]
-        launches_us = {call["args"]["correlation"]: call["ts"] for call in calls}
-        return [
-            LaunchedKernel(
-                launches_us.get(event["args"]["correlation"], math.nan), event["dur"], event["name"].startswith("nccl")
-            )
-            for event in events
-            if event.get("cat") == "kernel"
-        ]
+        times_us = {call["args"]["correlation"]: call["ts"] for call in calls}
+        kernels = [(event["args"]["correlation"], event) for event in events if event.get("cat") == "kernel"]
+        return [LaunchedKernel(times_us.get(i, math.nan), e["dur"], e["name"].startswith("nccl")) for i, e in kernels]
     collectives = [event for event in events if is_operator(event, "c10d::")]
     kernels = [LaunchedKernel(event["ts"], event["dur"], is_collective=True) for event in collectives]
     operators = [event for event in events if is_operator(event, ("aten::", "cpp_fused_", "graph_"))]  # two of Inductor
@@ -172,11 +158,15 @@ def is_operator(event: dict, prefix: str | tuple[str, ...]) -> bool:
     return event.get("cat") == "cpu_op" and event["name"].startswith(prefix)
 
 
-def is_inside(time_us: float, intervals: list[tuple[float, float]], latest_ends_us: list[float]) -> bool:
-    """Whether one of the intervals, by start, holds the time; `latest_ends_us`: the latest end of each and those before
-    it."""
-    started_count = bisect_right(intervals, (time_us, float("inf")))
-    return started_count > 0 and time_us <= latest_ends_us[started_count - 1]
+def _intervals_us(ranges: list[dict], prefix: str) -> np.ndarray:
+    """(start, end) of each range whose name has this prefix."""
+    named = [event for event in ranges if event["name"].startswith(prefix)]
+    return np.array([(event["ts"], event["ts"] + event["dur"]) for event in named]).reshape(-1, 2)
+
+
+def is_inside(time_us: float, intervals_us: np.ndarray) -> bool:
+    """Whether one of the intervals holds the time."""
+    return bool(((intervals_us[:, 0] <= time_us) & (time_us <= intervals_us[:, 1])).any())
 
 
 def synchronize() -> None:

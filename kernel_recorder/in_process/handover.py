@@ -57,7 +57,7 @@ def read_settings(folder: Path) -> Settings:
 
 NOTES_FILE = "notes.jsonl"
 CLAIM_FILE, CLAIMED_RUN_FILE = "claim", "claimed-run"
-RANK_PATIENCE_S = 10.0  # for ranks that reach no window: their program may do something else, or have ended
+RANK_WAIT_S = 10.0  # for ranks that reach no window: their program may do something else, or have ended
 RANK = "rank"  # the event of a process that has joined others
 NO_RANK = "no_rank"  # the event of such a process if its run could not be determined
 DROPPED = "dropped"  # the event of a process that starts its window over

@@ -232,24 +232,22 @@ class Series:
 
     def color(self) -> alt.Color:
         """The channel of colour: of lines, of filled markers, and of the outline of hollow ones."""
-        return alt.Color(f"{self.column}:N", scale=self._scale(self._styles.colors), legend=self._legend)
+        return alt.Color(f"{self.column}:N", scale=self._scale(series_styles(self.names).colors), legend=self._legend)
 
     def shape(self) -> alt.Shape:
         """The channel of the shape of markers."""
-        return alt.Shape(f"{self.column}:N", scale=self._scale(self._styles.shapes), legend=self._legend)
+        return alt.Shape(f"{self.column}:N", scale=self._scale(series_styles(self.names).shapes), legend=self._legend)
 
     def dash(self) -> alt.StrokeDash:
         """The channel of dashes, which distinguish lines where colours repeat."""
-        return alt.StrokeDash(f"{self.column}:N", scale=self._scale(self._styles.dashes), legend=self._legend)
+        return alt.StrokeDash(
+            f"{self.column}:N", scale=self._scale(series_styles(self.names).dashes), legend=self._legend
+        )
 
     @property
     def _legend(self) -> alt.Legend | None:
         fill = {"symbolFillColor": "transparent"} if self.hollow else {}
         return legend(self.names, self.width_px, **fill) if self.in_legend else None
-
-    @property
-    def _styles(self) -> SeriesStyles:
-        return series_styles(self.names)
 
     def _scale(self, values: Sequence) -> alt.Scale:
         return alt.Scale(domain=list(self.names), range=values)

@@ -71,15 +71,10 @@ def needed_tables(runs: pd.DataFrame) -> tuple[str, ...]:
 
 
 def page(
-    tables: dict[str, pd.DataFrame],
-    provenance: dict,
-    timeline: pd.DataFrame,
-    images: dict[str, bytes],
-    trace_file: str | None = None,
-    *,
-    table_files: Mapping[str, str] | None = None,
+    tables: dict[str, pd.DataFrame], provenance: dict, timeline: pd.DataFrame, images: dict[str, bytes],
+    trace_file: str | None = None, *, table_files: Mapping[str, str] | None = None,
     links: Mapping[str, wording.Claim] = MappingProxyType({}),
-) -> str:
+) -> str:  # fmt: skip
     """The page as HTML.
 
     `timeline` is the table of one step's timeline. `images` are the PNG files of the figures by name: fonts of an SVG

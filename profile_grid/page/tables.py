@@ -85,11 +85,9 @@ class RenderedTable:
 
 
 def page_tables(
-    tables: dict[str, pd.DataFrame],
-    names: timeline.Names,
-    questions: Iterable[Question] = QUESTIONS,
+    tables: dict[str, pd.DataFrame], names: timeline.Names, questions: Iterable[Question] = QUESTIONS,
     files: Mapping[str, str] | None = None,
-) -> dict[str, RenderedTable]:
+) -> dict[str, RenderedTable]:  # fmt: skip
     """The tables of these questions, and those of runs and kernels, as far as the grid has them, by name. `files` are
     the paths of the complete tables by name, by default those that a grid writes."""
     dimensions = pivoting.shown_dimensions(tables["runs"], WITHOUT_DEFAULT)

@@ -22,12 +22,9 @@ Column = tuple[str, Callable[[dict], str]]  # heading, text of a row
 
 
 def run_table(
-    measured: Measured,
-    headings: tuple[str, ...],
-    cells_by_run: dict[str, tuple[str, ...]],
-    mode: str | None = None,
+    measured: Measured, headings: tuple[str, ...], cells_by_run: dict[str, tuple[str, ...]], mode: str | None = None,
     left_aligned: int = 0,
-) -> MarkdownTable:
+) -> MarkdownTable:  # fmt: skip
     """One line per run of a mode (by default inference): its dimensions, then its cells or its status."""
 
     def run_cells(row: dict) -> tuple[str, ...]:
@@ -39,12 +36,9 @@ def run_table(
 
 
 def rows_table(
-    rows: pd.DataFrame,
-    always_shown: Sequence[str],
-    columns: Sequence[Column],
-    left_aligned: int = 0,
+    rows: pd.DataFrame, always_shown: Sequence[str], columns: Sequence[Column], left_aligned: int = 0,
     hidden_if_constant: Sequence[str] = (),
-) -> MarkdownTable:
+) -> MarkdownTable:  # fmt: skip
     """One line per row: its dimensions, then the text of each column. Dimensions in `hidden_if_constant` are shown only
     if they vary. The other arguments are those of lines_table."""
     headings, texts = [heading for heading, _ in columns], [text for _, text in columns]
@@ -74,13 +68,9 @@ def parts_table(rows: pd.DataFrame, largest_first: str, cell: Callable[[dict], s
 
 
 def lines_table(
-    rows: pd.DataFrame,
-    always_shown: Sequence[str],
-    headings: Sequence[str],
-    cells: Callable[[dict], Iterable[str]],
-    left_aligned: int = 0,
-    hidden: Sequence[str] = (),
-) -> MarkdownTable:
+    rows: pd.DataFrame, always_shown: Sequence[str], headings: Sequence[str], cells: Callable[[dict], Iterable[str]],
+    left_aligned: int = 0, hidden: Sequence[str] = (),
+) -> MarkdownTable:  # fmt: skip
     """One line per row: its dimensions, then its cells, of which so many are aligned on the left, numbers on the right.
     `always_shown` and `hidden` are keys of dimensions, as for shown_dimensions."""
     keys = pivoting.shown_dimensions(rows, always_shown, hidden)
@@ -105,11 +95,9 @@ def titled(introduction: str, tables: Iterable[tuple[str, MarkdownTable]], form:
 
 
 def table_per_run(
-    introduction: str,
-    rows: pd.DataFrame,
-    table: Callable[[pd.DataFrame], MarkdownTable],
+    introduction: str, rows: pd.DataFrame, table: Callable[[pd.DataFrame], MarkdownTable],
     always_named: Collection[str] = (),
-) -> list[Part]:
+) -> list[Part]:  # fmt: skip
     """The parts of a document with a table of the rows of each run, below the introduction with the run in brackets;
     `always_named` is as for `wording.config_in_words`."""
     runs = (run_rows for _, run_rows in rows.groupby("run", sort=False))

@@ -37,11 +37,9 @@ class TablesOnDisk(Mapping):
     """
 
     def __init__(
-        self,
-        folder: Path,
-        columns: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        self, folder: Path, columns: Mapping[str, Sequence[str]] = MappingProxyType({}),
         declared: Mapping[str, table_spec.TableSpec] = MappingProxyType({}),
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.folder, self.columns, self.declared = folder, columns, declared
         self._read: dict[str, pd.DataFrame] = {}
 
