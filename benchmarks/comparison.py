@@ -44,20 +44,12 @@ Tables = dict[str, pd.DataFrame]
 
 
 def main(
-    trial: Literal["same", "slower"],
-    folder: Path,
-    *,
-    processes: int = 7,
-    warmup_steps: int = 2,
-    measured_steps: int = 5,
-    models: list[str] | None = None,
-    context_lengths: list[int] | None = None,
-    modes: list[str] | None = None,
-    configfile: list[str] | None = None,
-    cores: int = 1,
-    limit_s: float | None = None,
-) -> str | None:
-    options = Namespace(**locals() | {"folder": folder.resolve()})  # all parameters
+    trial: Literal["same", "slower"], folder: Path, *, processes: int = 7, warmup_steps: int = 2,
+    measured_steps: int = 5, models: list[str] | None = None, context_lengths: list[int] | None = None,
+    modes: list[str] | None = None, configfile: list[str] | None = None, cores: int = 1, limit_s: float | None = None,
+) -> str | None:  # fmt: skip
+    options = Namespace(**locals())  # all parameters
+    options.folder = folder.resolve()
     rounds = measure_sides(options)
     if rounds < FEWEST_PROCESSES:
         return (
@@ -133,12 +125,13 @@ def finished_rounds(results: Path) -> int:
 def false_difference(tables: Tables) -> str | None:
     """The failure if a run of the same program is reported to differ; prints how much the sides vary."""
     cells = tables["cells"]
-    distance = (cells["ratio"] - 1).abs()
+    distance_from_1 = (cells["ratio"] - 1).abs()
     contains_1 = cells["ratio_low"].le(1) & cells["ratio_high"].ge(1)
     print(
         f"{len(cells)} cells of {cells['processes_before'].min():.0f} processes per side: ratios"
-        f" {cells['ratio'].min():.4f} to {cells['ratio'].max():.4f}, median distance from 1 {distance.median():.2%};"
-        f" {contains_1.sum()} intervals contain 1; {cells['p'].lt(0.05).sum()} of the p below 0.05, the smallest"
+        f" {cells['ratio'].min():.4f} to {cells['ratio'].max():.4f}, median distance from 1"
+        f" {distance_from_1.median():.2%}; {contains_1.sum()} intervals contain 1; {cells['p'].lt(0.05).sum()} of the p"
+        " below 0.05, the smallest"
         f" {cells['p'].min():.2g}, adjusted {cells['p_adjusted'].min():.2g}"
     )
     reported = cells.loc[cells["verdict"].isin((SLOWER, FASTER)), "run"]

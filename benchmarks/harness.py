@@ -19,10 +19,13 @@ from workflow.command import options_of
 
 ROOT = Path(__file__).parent.parent
 PYTHON = [sys.executable, "-m"]
-SHAPE = {"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12}
-GRIDS = {  # by number of runs: numbers of models, context lengths, precisions and batch sizes
-    60: (5, 4, 1, 1), 600: (10, 5, 2, 2), 6000: (25, 20, 2, 2),
-}  # fmt: skip
+GENERATED_MODEL = {"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12}
+# By number of runs, how many values each dimension of a generated grid has; there are always three modes.
+VALUE_COUNTS = {
+    60: {"models": 5, "context_lengths": 4, "precisions": 1, "batch_sizes": 1},
+    600: {"models": 10, "context_lengths": 5, "precisions": 2, "batch_sizes": 2},
+    6000: {"models": 25, "context_lengths": 20, "precisions": 2, "batch_sizes": 2},
+}
 
 
 def run(main: Callable[..., int | str | None]) -> None:
@@ -106,18 +109,18 @@ def config_with_runs(runs: int) -> dict:
     heavy, since the peak memory of a started process includes that of the process that started it."""
     import yaml
 
-    models, contexts, precisions, batches = GRIDS[runs]
-    names = [f"model{number}" for number in range(models)]
+    counts = VALUE_COUNTS[runs]
+    names = [f"model{number}" for number in range(counts["models"])]
     product = {
         "models": names,
-        "context_lengths": [16 * (number + 1) for number in range(contexts)],
+        "context_lengths": [16 * (number + 1) for number in range(counts["context_lengths"])],
         "modes": ["forward", "forward_backward", "train_step"],
-        "precisions": ["fp32", "bf16"][:precisions],
-        "batch_sizes": [4 * (number + 1) for number in range(batches)],
+        "precisions": ["fp32", "bf16"][: counts["precisions"]],
+        "batch_sizes": [4 * (number + 1) for number in range(counts["batch_sizes"])],
     }
     config = yaml.safe_load((ROOT / "config.yaml").read_text())
     config |= {"grid": "benchmark", "counters": {"runs": ""}}  # no further stages
-    config["models"] |= dict.fromkeys(names, SHAPE)
+    config["models"] |= dict.fromkeys(names, GENERATED_MODEL)
     config["grids"]["benchmark"] = [product]
     return config
 

@@ -54,30 +54,16 @@ KERNEL, RUNTIME, NVTX = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTI
 # As nsys encodes them: a thread in the lowest 24 bits, its process in the next 24, and an id of the machine above.
 PROCESS = 1 << 48 | 444 << 24
 MAIN_THREAD, AUTOGRAD_THREAD = PROCESS | 444, PROCESS | 481
-PUSH_POP, START_END = 59, 60
+PUSH_POP_EVENT, START_END_EVENT = 59, 60  # nsys's types of ranges
 NS_PER_LAUNCH = 5000
-KERNEL_NAMES = 60
-INNER_RANGE_NAMES = 20  # on each of the two innermost levels; the others have one name each, all without numbers
-LAUNCH_NAME_ID, OTHER_NAME_ID = 1000, 1001
-# The values of columns as SQL expressions of the row's number n. Other columns have the value of a real row.
-KERNEL_VALUES = {
-    "start": f"n * {NS_PER_LAUNCH} + 4000", "end": f"n * {NS_PER_LAUNCH} + 7000 + n % 97",
-    "correlationId": "n * {calls} / {kernels} + 100", "globalPid": PROCESS, "gridId": "n + 1",
-    **dict.fromkeys(("demangledName", "shortName", "mangledName"), f"n % {KERNEL_NAMES}"),
-}  # fmt: skip
-CALL_START = f"n * {NS_PER_LAUNCH} * {{kernels}} / {{calls}} + 2000"
-RUNTIME_VALUES = {
-    "start": CALL_START, "end": f"{CALL_START} + {3 * NS_PER_LAUNCH // 10} * {{kernels}} / {{calls}}",
-    "correlationId": "n + 100",
-    # Call n launches kernel k if n = k * calls / kernels, rounded down: k is the first for which this is at least n.
-    "nameId": "iif((n * {kernels} + {calls} - 1) / {calls} * {calls} / {kernels} = n,"
-    f" {LAUNCH_NAME_ID}, {OTHER_NAME_ID})",
-    "globalTid": f"iif(n % 3 = 0, {AUTOGRAD_THREAD}, {MAIN_THREAD})",
-}  # fmt: skip
+KERNEL_NAME_COUNT = 60
+INNER_NAME_COUNT = 20  # of ranges on each of the two innermost levels; the others have one name each
+LAUNCH_NAME_ID, OTHER_NAME_ID = 1000, 1001  # of functions of the CUDA API
+Expressions = Mapping[str, object]  # by column, its value in SQL, computed from the row's number n
 
 
 @dataclass(frozen=True)
-class Size:
+class CaptureSize:
     """The size of a capture: kernels, each with a launch among the API calls, and ranges by level of nesting. Each
     number of `ranges_by_level` divides the next."""
 
@@ -96,22 +82,20 @@ class Size:
     def calls(self) -> int:
         return self.kernels + self.other_calls
 
-    def values(self, values: Mapping[str, object]) -> dict[str, object]:
-        """KERNEL_VALUES or RUNTIME_VALUES with the numbers of this size."""
-        return {name: str(value).format(kernels=self.kernels, calls=self.calls) for name, value in values.items()}
-
 
 _SIZES = (
-    Size("1m_kernels", 1_000_000, (10, 1_000, 50_000, 150_000)),
-    Size("1m_ranges", 100_000, (100, 1_000, 10_000, 100_000, 100_000, 200_000, 200_000, 400_000), numbered_names=True),
-    Size("200k_overlapping", 1_000_000, (10, 1_000, 200_000), overlap=2.5),
-    Size("16m_ranges", 2_200_000, (100, 10_000, 10**5, 10**6, 5 * 10**6, 10**7), 4_800_000, numbered_names=True),
-    Size("10m_kernels", 10_000_000, (100, 10_000, 500_000, 1_500_000)),
+    CaptureSize("1m_kernels", 1_000_000, (10, 1_000, 50_000, 150_000)),
+    CaptureSize(
+        "1m_ranges", 100_000, (100, 1_000, 10_000, 100_000, 100_000, 200_000, 200_000, 400_000), numbered_names=True
+    ),
+    CaptureSize("200k_overlapping", 1_000_000, (10, 1_000, 200_000), overlap=2.5),
+    CaptureSize("16m_ranges", 2_200_000, (100, 10_000, 10**5, 10**6, 5 * 10**6, 10**7), 4_800_000, numbered_names=True),
+    CaptureSize("10m_kernels", 10_000_000, (100, 10_000, 500_000, 1_500_000)),
 )
 SIZES = {size.name: size for size in _SIZES}
 
 
-def write_capture(path: Path, size: Size) -> None:
+def write_capture(path: Path, size: CaptureSize) -> None:
     """Writes a capture. Every third call is made by a thread without ranges, such as autograd's."""
     partial = path.with_suffix(".partial")
     partial.write_bytes(gzip.decompress(REAL_CAPTURE.read_bytes()))
@@ -121,11 +105,13 @@ def write_capture(path: Path, size: Size) -> None:
         for (table,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
             if table not in (KERNEL, RUNTIME, NVTX, "StringIds", "META_DATA_EXPORT"):
                 connection.execute(f"DROP TABLE {table}")
-        _replace_rows(connection, KERNEL, [(size.kernels, size.values(KERNEL_VALUES))])
-        _replace_rows(connection, RUNTIME, [(size.calls, size.values(RUNTIME_VALUES))])
-        levels = [(count, _range_values(size, level)) for level, count in enumerate(size.ranges_by_level)]
+        _replace_rows(connection, KERNEL, [(size.kernels, _of_kernels(size))])
+        _replace_rows(connection, RUNTIME, [(size.calls, _of_calls(size))])
+        launches = f"correlationId IN (SELECT correlationId FROM {KERNEL})"
+        connection.execute(f"UPDATE {RUNTIME} SET nameId = {LAUNCH_NAME_ID} WHERE {launches}")
+        levels = [(count, _of_ranges(size, level)) for level, count in enumerate(size.ranges_by_level)]
         _replace_rows(connection, NVTX, levels)
-        names = [(i, f"void kernel_{i}<float, {i}>(float const*, float*, int)") for i in range(KERNEL_NAMES)]
+        names = [(i, f"void kernel_{i}<float, {i}>(float const*, float*, int)") for i in range(KERNEL_NAME_COUNT)]
         connection.execute("DELETE FROM StringIds")
         connection.executemany(
             "INSERT INTO StringIds VALUES (?, ?)",
@@ -134,32 +120,49 @@ def write_capture(path: Path, size: Size) -> None:
     partial.replace(path)
 
 
-def _replace_rows(
-    connection: sqlite3.Connection, table: str, row_groups: list[tuple[int, Mapping[str, object]]]
-) -> None:
+def _replace_rows(connection: sqlite3.Connection, table: str, row_groups: list[tuple[int, Expressions]]) -> None:
     """Replaces the rows of a table. A group is a number of rows and their values, which SQL computes: that is far
-    faster than inserting rows from Python."""
+    faster than inserting rows from Python. Columns without an expression have the value of a real row."""
     columns = [column[1] for column in connection.execute(f"PRAGMA table_info({table})")]
     quoted = ", ".join(f'quote("{column}")' for column in columns)
     real_values = dict(zip(columns, connection.execute(f"SELECT {quoted} FROM {table}").fetchone(), strict=True))
     connection.execute(f"DELETE FROM {table}")
-    for rows, values in row_groups:
-        numbers = f"WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < {rows})"
-        expressions = ", ".join(map(str, (real_values | values).values()))
-        connection.execute(f"INSERT INTO {table} {numbers} SELECT {expressions} FROM numbers")
+    for count, expressions in row_groups:
+        numbers = f"WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < {count})"
+        values = ", ".join(map(str, (real_values | expressions).values()))
+        connection.execute(f"INSERT INTO {table} {numbers} SELECT {values} FROM numbers")
 
 
-def _range_values(size: Size, level: int) -> dict[str, object]:
-    """The values of the ranges of a level: they divide the time evenly, or reach into the next range."""
+def _of_kernels(size: CaptureSize) -> Expressions:
+    return {
+        "start": f"n * {NS_PER_LAUNCH} + 4000", "end": f"n * {NS_PER_LAUNCH} + 7000 + n % 97",
+        "correlationId": f"n * {size.calls} / {size.kernels} + 100", "globalPid": PROCESS, "gridId": "n + 1",
+        **dict.fromkeys(("demangledName", "shortName", "mangledName"), f"n % {KERNEL_NAME_COUNT}"),
+    }  # fmt: skip
+
+
+def _of_calls(size: CaptureSize) -> Expressions:
+    """The expressions of API calls, with the name of those that launch nothing."""
+    start = f"n * {NS_PER_LAUNCH} * {size.kernels} / {size.calls} + 2000"
+    return {
+        "start": start, "end": f"{start} + {3 * NS_PER_LAUNCH // 10} * {size.kernels} / {size.calls}",
+        "correlationId": "n + 100", "nameId": OTHER_NAME_ID,
+        "globalTid": f"CASE n % 3 WHEN 0 THEN {AUTOGRAD_THREAD} ELSE {MAIN_THREAD} END",
+    }  # fmt: skip
+
+
+def _of_ranges(size: CaptureSize, level: int) -> Expressions:
+    """The expressions of the ranges of a level: they divide the time evenly, or reach into the next range."""
     count, innermost = size.ranges_by_level[level], len(size.ranges_by_level) - 1
     total_ns = size.kernels * NS_PER_LAUNCH
     length = size.overlap if level == innermost else 1  # in times between two starts
-    text = f"'level {level} part ' || {f'(n % {INNER_RANGE_NAMES})' if level >= innermost - 1 else 0}"
+    name_number = f"(n % {INNER_NAME_COUNT})" if level >= innermost - 1 else "0"
+    name_end = " || ', seq = ' || n || ', op_id = ' || n" if size.numbered_names else ""
     return {
         "start": f"n * {total_ns} / {count} + {level}",
         "end": f"CAST((n + {length}) * {total_ns} / {count} AS INT) - {level}",
-        "eventType": START_END if length > 1 else PUSH_POP, "globalTid": MAIN_THREAD,
-        "text": text + (" || ', seq = ' || n || ', op_id = ' || n" if size.numbered_names else ""),
+        "eventType": START_END_EVENT if length > 1 else PUSH_POP_EVENT, "globalTid": MAIN_THREAD,
+        "text": f"'level {level} part ' || {name_number}{name_end}",
     }  # fmt: skip
 
 

@@ -41,14 +41,14 @@ rule step{step}:
 
 
 def main(*, runs: list[int] = [60, 6000], repeats: int = 3) -> str | None:  # noqa: B006 (never changed)
-    for number in runs:
+    for run_count in runs:
         with tempfile.TemporaryDirectory() as scratch:
-            costs = Costs(f"{number} runs, {JOBS_PER_RUN} jobs of each", "wall_s")
-            for name, write in FOLDER_WRITERS.items():
+            costs = Costs(f"{run_count} runs, {JOBS_PER_RUN} jobs of each", "wall_s")
+            for name, write_folder in FOLDER_WRITERS.items():
                 folder = Path(scratch, name)
                 folder.mkdir()
-                write(folder, number)
-                cost = costs.measure(name, COMMAND, cwd=folder, repeats=1 if number > 1000 else repeats)
+                write_folder(folder, run_count)
+                cost = costs.measure(name, COMMAND, cwd=folder, repeats=1 if run_count > 1000 else repeats)
                 if isinstance(cost, str):
                     return f"the dry run of {name} failed: {cost}"
 

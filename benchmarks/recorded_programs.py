@@ -1,8 +1,8 @@
 """Records typical programs and compares them with plain runs: `python -m benchmarks.recorded_programs [nanogpt ...]`.
 
-The programs of ALL run twice, plainly and recorded: by nsys, without it or if ALL says so by PyTorch's profiler. Their
+The PROGRAMS run twice, plainly and recorded: by nsys, without it or if PROGRAMS says so by PyTorch's profiler. Their
 standard output and exit status must be equal; most programs print a digest of their weights and random state. Those
-that have a `step` in ALL run a third time, under torch.profiler with ranges around their phases
+that have a `step` in PROGRAMS run a third time, under torch.profiler with ranges around their phases
 (benchmarks/programs/in_phases.py): six steps and each phase must have as many kernels as it counts, on every rank.
 Without a GPU, the larger programs are small. The exit status is 1 if anything differs.
 
@@ -31,8 +31,8 @@ from kernel_tables.errors import TraceError
 from kernel_tables.ranks.ranks import COMMUNICATION
 from kernel_tables.trace import Trace
 
-PROGRAMS = ROOT / "tests" / "kernel_recorder" / "programs"
-LARGER_PROGRAMS = Path(__file__).with_name("programs")
+PROGRAMS_FOLDER = ROOT / "tests" / "kernel_recorder" / "programs"
+LARGER_FOLDER = Path(__file__).with_name("programs")
 SIZE = "large" if gpu_is_visible() else "small"
 LIMIT_S = 240
 
@@ -49,7 +49,7 @@ class Program:
     package: str | None = None  # that it needs
     needs_gpu: bool = False
     reference_arguments: tuple[str, ...] | None = None  # if they differ
-    folder: Path = PROGRAMS
+    folder: Path = PROGRAMS_FOLDER
     ranks: int = 1
 
     @property
@@ -64,7 +64,7 @@ class Program:
         return [*PYTHON, "torch.distributed.run", "--standalone", "--nproc-per-node", str(self.ranks)]
 
 
-ALL = [
+PROGRAMS = [
     Program("nanogpt"),
     Program("convolutional"),
     Program("gan"),
@@ -82,11 +82,11 @@ ALL = [
     Program("hugging_face", package="accelerate"),
     Program("hugging_face_generate", step="module", package="transformers"),
     Program("lightning_fit", package="pytorch_lightning"),
-    Program("gpt", (SIZE,), folder=LARGER_PROGRAMS),
-    Program("llama", (SIZE,), package="transformers", folder=LARGER_PROGRAMS),
-    Program("loader_and_graph", (SIZE,), folder=LARGER_PROGRAMS),
-    Program("gpt_ranks", (SIZE, "ddp"), folder=LARGER_PROGRAMS, ranks=2),
-    Program("gpt_ranks", (SIZE, "fsdp"), folder=LARGER_PROGRAMS, ranks=2),
+    Program("gpt", (SIZE,), folder=LARGER_FOLDER),
+    Program("llama", (SIZE,), package="transformers", folder=LARGER_FOLDER),
+    Program("loader_and_graph", (SIZE,), folder=LARGER_FOLDER),
+    Program("gpt_ranks", (SIZE, "ddp"), folder=LARGER_FOLDER, ranks=2),
+    Program("gpt_ranks", (SIZE, "fsdp"), folder=LARGER_FOLDER, ranks=2),
 ]
 PHASES = {  # the beginnings of the names of their ranges
     "forward": (FORWARD, INFERENCE, PREFILL, DECODE), "backward": ("backward",), "optimizer": ("Optimizer.step#",),
@@ -97,23 +97,25 @@ COLUMNS = ("program", "by", "same as plain run", *(f"{group}, ÷" for group in G
 
 def main(programs: list[str] = [], *, jobs: int = 4, keep: Path | None = None) -> int:  # noqa: B006 (the harness reads it)
     """Prints a row for each program, and returns 1 if any fails, else 0."""
-    chosen = [program for program in ALL if not programs or program.file in programs]
+    chosen = [program for program in PROGRAMS if not programs or program.file in programs]
     print_row(*COLUMNS, "problems", heading=True)
     failures = 0
     with ThreadPoolExecutor(jobs) as pool:
-        for row in pool.map(lambda program: comparison_row(program, keep), chosen):
-            print_row(*row)
-            failures += bool(row[-1]) and not row[-1].startswith("left out")
+        comparisons = pool.map(lambda program: compare(program, keep), chosen)
+        for program, (row, problems) in zip(chosen, comparisons, strict=True):
+            omission = omission_reason(program)
+            print_row(*row, f"left out: {omission}" if omission else "; ".join(problems))
+            failures += bool(problems)
     return min(failures, 1)
 
 
-def comparison_row(program: Program, keep: Path | None) -> list:
-    """The values of COLUMNS for a program, and its problems."""
-    if reason := omission_reason(program):
-        return [program.name, *[None] * (len(COLUMNS) - 1), f"left out: {reason}"]
+def compare(program: Program, keep: Path | None) -> tuple[list, list[str]]:
+    """The values of COLUMNS for a program, and its problems; none for one that is left out."""
+    if omission_reason(program):
+        return [program.name, *[None] * (len(COLUMNS) - 1)], []
     profiler = program.profiler or profiler_of_this_machine()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
         capture = folder / "capture.sqlite"
         record = ["kernel_tables", "record", "--profiler", profiler, "-o", str(capture), "--", *program.start]
         plain = run_program(program, folder / "plain", program.start)
@@ -130,8 +132,8 @@ def comparison_row(program: Program, keep: Path | None) -> list:
                 differences = [str(error)]
             problems += differences
         if keep:
-            keep_run(program, capture, plain, recorded, keep)
-    return [program.name, profiler, "yes" if is_same else "NO", *ratios, "; ".join(problems)]
+            keep_run(program, capture, [plain, recorded], keep)
+    return [program.name, profiler, "yes" if is_same else "NO", *ratios], problems
 
 
 def omission_reason(program: Program) -> str | None:
@@ -193,21 +195,16 @@ def kernel_groups(capture: Path) -> dict[str, dict[str, float]]:
     }  # fmt: skip
 
 
-def totals(rows: pd.DataFrame, kernels: str = "kernels", time_ns: str = "gpu_time_ns") -> dict[str, float]:
-    return {"kernels": int(rows[kernels].sum()), "ms": rows[time_ns].sum() / 1e6}
+def totals(rows: pd.DataFrame, count_column: str = "kernels", time_ns_column: str = "gpu_time_ns") -> dict[str, float]:
+    return {"kernels": int(rows[count_column].sum()), "ms": rows[time_ns_column].sum() / 1e6}
 
 
-def keep_run(
-    program: Program,
-    capture: Path,
-    plain: subprocess.CompletedProcess,
-    recorded: subprocess.CompletedProcess,
-    folder: Path,
-) -> None:
+def keep_run(program: Program, capture: Path, processes: list[subprocess.CompletedProcess], folder: Path) -> None:
     """Writes the outputs of both runs, and copies the captures, into the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     name = program.name.replace(" ", "_")
-    (folder / f"{name}.txt").write_text("\n".join([plain.stdout, plain.stderr, recorded.stdout, recorded.stderr]))
+    outputs = [text for process in processes for text in (process.stdout, process.stderr)]
+    (folder / f"{name}.txt").write_text("\n".join(outputs))
     for path in capture.parent.glob("capture*.sqlite"):
         shutil.copy(path, folder / path.name.replace("capture", name))
 

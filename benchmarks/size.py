@@ -18,8 +18,8 @@ WITH_DOCSTRING = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunction
 
 
 @dataclass(frozen=True)
-class Size:
-    """The size of a project."""
+class ProjectSize:
+    """The size of this project."""
 
     lines: int  # of all sources
     python_lines: int
@@ -50,12 +50,12 @@ def tracked_files(ref: str = "") -> dict[str, bytes]:
     return {name: (ROOT / name).read_bytes() for name in names if (ROOT / name).is_file()}
 
 
-def size_of(files: dict[str, bytes]) -> Size:
+def size_of(files: dict[str, bytes]) -> ProjectSize:
     """The size of a project of these files."""
     sources = {name: content.decode() for name, content in files.items() if is_counted(name)}
     python = {name: text for name, text in sources.items() if name.endswith(".py")}
     nodes = [node for text in python.values() for node in ast.walk(ast.parse(text))]
-    return Size(
+    return ProjectSize(
         lines=sum(len(text.splitlines()) for text in sources.values()),
         python_lines=sum(len(text.splitlines()) for text in python.values()),
         statements=sum(isinstance(node, ast.stmt) for node in nodes),

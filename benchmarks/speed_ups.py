@@ -32,8 +32,8 @@ def main(runs: list[str], *, folder: Path = RUNS) -> str | None:
         programs = [json.loads((folder / name / "timing.json").read_text())["program"] for name in pair]
         ms, base_ms = (median_ms(read_spec(json.dumps(program["spec"]))) for program in programs)
         mean_s, base_mean_s = (statistics.mean(program["step_seconds"]) for program in programs)
-        timer, grid = base_ms / ms, base_mean_s / mean_s
-        print_row(pair[0], ms, base_ms, timer, grid, grid / timer)
+        by_timer, in_grid = base_ms / ms, base_mean_s / mean_s  # speed-ups
+        print_row(pair[0], ms, base_ms, by_timer, in_grid, in_grid / by_timer)
 
 
 def median_ms(spec: RunSpec) -> float:

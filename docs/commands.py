@@ -19,7 +19,8 @@ def rules() -> str:
     """The rules and what they make, from the docstrings of their files."""
     rows = []
     for path in sorted(set(RULES.glob("*.smk")) - {RULES / "root.smk", RULES / "common.smk"}):
-        docstring = ast.parse(path.read_text().split('"""\n', 1)[0] + '"""').body[0].value.value
+        before_rules = path.read_text().split('"""\n', 1)[0] + '"""'  # the rest of the file is not Python
+        docstring = ast.get_docstring(ast.parse(before_rules), clean=False)
         rows += [(code(name), escaped(text)) for name, text in re.findall(r"^(\w+)  +(.*)$", docstring, re.MULTILINE)]
     return f"# Rules\n\n{_table(('rule', 'makes'), sorted(set(rows)))}\n"
 
@@ -40,14 +41,14 @@ def study_commands() -> str:
 def settings() -> str:
     """All keys of config.yaml, from its schema."""
     schema = config_schema()
-    rows = [row for name, value in schema["properties"].items() for row in _rows_of_key(name, value)]
+    rows = [row for name, key_schema in schema["properties"].items() for row in _rows_of_key(name, key_schema)]
     return f"# Every key\n\n{_table(('key', 'meaning', 'values'), rows)}\n"
 
 
 def _rows_of_key(name: str, schema: dict) -> list[tuple[str, str, str]]:
     """The rows of a key and of those below it; a key that only groups others has no row."""
-    keys = schema.get("properties", {})
-    inner_rows = [row for key, value in keys.items() for row in _rows_of_key(f"{name}.{key}", value)]
+    inner_schemas = schema.get("properties", {})
+    inner_rows = [row for key, inner in inner_schemas.items() for row in _rows_of_key(f"{name}.{key}", inner)]
     row = (code(name, in_table=True), _markdown(schema.get("description", "")), escaped(_values(schema)))
     return inner_rows if inner_rows and "then" not in schema else [row, *inner_rows]
 
@@ -55,10 +56,11 @@ def _rows_of_key(name: str, schema: dict) -> list[tuple[str, str, str]]:
 def _markdown(text: str) -> str:
     """Markdown of a text with commands between backticks."""
     parts = re.split(r"`([^`]*)`", text)
-    return "".join(code(part, in_table=True) if number % 2 else escaped(part) for number, part in enumerate(parts))
+    return "".join(code(part, in_table=True) if index % 2 else escaped(part) for index, part in enumerate(parts))
 
 
 def _values(schema: dict) -> str:
+    """The values of a key in words: "integer, 1 to 8"."""
     if "enum" in schema:
         return ", ".join(str(value) for value in schema["enum"])
     low, high = (schema.get(key, "") for key in ("minimum", "maximum"))

@@ -76,7 +76,9 @@ def _difference(name: str, path: Path, new_path: Path, new_names: NewNames) -> s
     if len(old) != len(new):
         return f"{len(new)} rows instead of {len(old)}"
     old, new = old[[*columns]].rename(columns=columns), new[[*columns.values()]]
-    differing = _differing_columns(old, new) and _differing_columns(_sorted(old), _sorted(new))
+    differing = _differing_columns(old, new)
+    if differing:  # the rows may be in another order
+        differing = _differing_columns(_sorted(old), _sorted(new))
     return f"other values in {', '.join(differing)}" if differing else None
 
 

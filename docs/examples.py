@@ -52,12 +52,12 @@ def write_committed(path: Path, table: pd.DataFrame) -> None:
     if table.empty:
         path.unlink(missing_ok=True)
         return
-    rows = pa.Table.from_pandas(table, preserve_index=False)
-    encodings = {field.name: encoding for field in rows.schema if (encoding := _encoding(field.type))}
+    arrow_table = pa.Table.from_pandas(table, preserve_index=False)
+    encodings = {field.name: encoding for field in arrow_table.schema if (encoding := _encoding(field.type))}
     with replacing(path) as partial:
         pq.write_table(
-            rows, partial, compression="zstd", compression_level=19, column_encoding=encodings,
-            use_dictionary=[name for name in rows.column_names if name not in encodings],
+            arrow_table, partial, compression="zstd", compression_level=19, column_encoding=encodings,
+            use_dictionary=[name for name in arrow_table.column_names if name not in encodings],
             write_statistics=False, store_schema=False,  # these need more bytes than the values of a small table
         )  # fmt: skip
 
@@ -123,11 +123,11 @@ WORK_COLUMNS = [*MODEL_SIZES, *(key for key in dimensions.KEYS if key != dimensi
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """Results of a grid below docs/: the `questions` that it is about (empty: all), the `document` with its answer."""
+    """Results of a grid below docs/, which is about `questions` (empty: about all)."""
 
     folder: Path
     questions: tuple[str, ...] = ()
-    document: str = ALL_ANSWERS
+    document: str = ALL_ANSWERS  # which answers them: one for all, or one of its questions
     see_also: Mapping[str, str] = field(default_factory=dict)  # by question, another study that also answers it
 
     @property
@@ -156,16 +156,16 @@ class Example:
         return json.loads((self.folder / "tables" / "provenance.json").read_text())
 
     def answered_questions(self, runs: pd.DataFrame) -> list[str]:
-        """The questions that the committed documents answer."""
+        """The names of the questions that the committed documents answer."""
         return [*self.questions] if self.document != ALL_ANSWERS else document_names(runs)
 
     def links(self, up: str = "../") -> dict[str, Claim]:
         """By question, a sentence with a link to the study that also answers it; if these runs have no answer, with
         that of the study. `up` is the path to this example's folder from the file with the links."""
-        return {question: _link(self, question, _study(name), up) for question, name in self.see_also.items()}
+        return {question: _link(self, question, _study(name), up=up) for question, name in self.see_also.items()}
 
-    def documents(self, runs: pd.DataFrame) -> list[str]:
-        """The committed documents."""
+    def committed_documents(self, runs: pd.DataFrame) -> list[str]:
+        """The names of the committed documents."""
         if not self.questions:
             return [*document_names(runs), ALL_ANSWERS]
         return [ALL_ANSWERS] if self.document == ALL_ANSWERS else [*self.questions]
@@ -211,19 +211,21 @@ STUDIES = (
 EXAMPLES = (MAIN_STUDY, *STUDIES)
 
 
-def _link(example: Example, question: str, study: Example, up: str) -> Claim:
-    up, name = up if example is MAIN_STUDY else f"{up}../", study.folder.name
-    link = f"[study {name}]({up}{name}/answers/{study.document}.md)"
-    here, there = (_model_by_work(side.merged()["runs"]) for side in (example, study))
-    shared = here.keys() & there.keys()
+def _link(example: Example, question: str, study: Example, *, up: str) -> Claim:
+    """The sentence of `Example.links` on one question."""
+    name, path_to_studies = study.folder.name, up if example is MAIN_STUDY else f"{up}../"
+    link = f"[study {name}]({path_to_studies}{name}/answers/{study.document}.md)"
+    models_here, models_there = (_model_by_work(side.merged()["runs"]) for side in (example, study))
+    shared = models_here.keys() & models_there.keys()
     if answer_of(example, question).rule == "missing":
-        runs = "" if len(shared) == len(there) else f", {len(shared)} of these runs"
+        runs = "" if len(shared) == len(models_there) else f", {len(shared)} of these runs"
         answer = answer_of(study, question)
         return Claim("{answer} ({link}{runs}).", answer.rule, answer=answer.removesuffix("."), link=link, runs=runs)
-    names = sorted({f"{here[work]} here is {there[work]} there" for work in shared if there[work] != here[work]})
+    pairs = {(models_here[work], models_there[work]) for work in shared}
+    names = sorted(f"{here} here is {there} there" for here, there in pairs if here != there)
     return Claim(
         "See also the {link}: {same}.", "counted", link=link,
-        same=_same_runs(len(shared), len(there)) + (f" ({listed(names)})" if names else ""),
+        same=_same_runs(len(shared), len(models_there)) + (f" ({listed(names)})" if names else ""),
     )  # fmt: skip
 
 
@@ -283,7 +285,9 @@ def remake(example: Example) -> None:
     runs = tables["runs"]
     for name in example.summaries:
         write_committed(folder / "tables" / f"{name}.parquet", tables[name])
-    for name, text in documents(tables, runs, example.provenance(), example.documents(runs), example.links()).items():
+    for name, text in documents(
+        tables, runs, example.provenance(), example.committed_documents(runs), example.links()
+    ).items():
         write_text(folder / "answers" / f"{name}.md", text)
     for name, svg in figure_images(example):
         write_text(folder / "figures" / f"{name}.svg", svg.decode())
@@ -293,11 +297,17 @@ def figure_images(example: Example) -> Iterator[tuple[str, bytes]]:
     """Name and SVG of the committed figures: those with a chart, not only a reason why they are empty."""
     tables = example.tables()
     for figure in map(panels.all_figures().get, example.figure_names(tables["runs"])):
-        tables_of_machine, *_ = run_selection.of_one_machine({name: tables[name] for name in figure.tables})
-        drawing = figure.draw(tables_of_machine)
-        if drawing.chart is not None:
-            drawn_once = replace(figure, draw=lambda _, drawing=drawing: drawing)
-            yield figure.name, paper.drawn(paper.on_paper(drawn_once, tables), ".svg")
+        if svg := _figure_image(figure, tables):
+            yield figure.name, svg
+
+
+def _figure_image(figure: panels.Figure, tables: Mapping[str, pd.DataFrame]) -> bytes | None:
+    machine_tables, *_ = run_selection.of_one_machine({name: tables[name] for name in figure.tables})
+    drawing = figure.draw(machine_tables)
+    if drawing.chart is None:
+        return None
+    drawn_once = replace(figure, draw=lambda _: drawing)
+    return paper.drawn(paper.on_paper(drawn_once, tables), ".svg")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 import jinja2
 import pandas as pd
 
-from docs.examples import EXAMPLES, H200, MAIN_STUDY, MODEL_SIZES, WORK_COLUMNS, Example, comparisons
+from docs.examples import EXAMPLES, H200, MAIN_STUDY, MODEL_SIZES, STUDIES, WORK_COLUMNS, Example, comparisons
 from profile_grid.comparing.document import summary
 from profile_grid.documents.documents import section
 from profile_grid.quantities import percent
@@ -39,8 +39,8 @@ def overview() -> str:
         studies=[*_studies(answers)],
         agreement=claims_on_agreement(agreement()),
         comparisons={path.name: summary(pd.read_parquet(path / "cells.parquet"))[0] for path in comparisons()},
-        held=_remedies_within_bounds(),
-        several=_several_processes(),
+        remedies=_remedies_within_bounds(),
+        process_counts=_process_counts(),
     )
 
 
@@ -56,20 +56,20 @@ def answers_of(example: Example) -> dict[str, list[Claim]]:
 
 def sentences() -> str:
     """All sentences of the example as CSV: study, question, place, rule, sentence, and its numbers as JSON."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(("study", "question", "place", "rule", "sentence", "numbers"))
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(("study", "question", "place", "rule", "sentence", "numbers"))
     for example in EXAMPLES:
         for question, claims in answers_of(example).items():
             for place, claim in enumerate(claims):
                 numbers = json.dumps(claim.numbers, ensure_ascii=False)
-                rows.writerow((example.folder.name, question, place, claim.rule, str(claim), numbers))
-    return text.getvalue()
+                writer.writerow((example.folder.name, question, place, claim.rule, str(claim), numbers))
+    return buffer.getvalue()
 
 
 def _studies(answers: dict[str, dict[str, list[Claim]]]) -> Iterator[dict]:
     """One entry per question that a study is about: its heading and document, its answer, and a figure."""
-    for example in EXAMPLES[1:]:
+    for example in STUDIES:
         runs, study = example.merged()["runs"], example.folder.name
         for question in (question for question in QUESTIONS if question.name in example.questions):
             document = example.document_of(question.name)
@@ -89,7 +89,7 @@ def _varying(example: Example) -> str:
     return ", ".join(dimension.heading for dimension in EVERY_DIMENSION if varying[dimension.key]) or "nothing"
 
 
-def _several_processes() -> list[str]:
+def _process_counts() -> list[str]:
     """The studies in which a run was timed in several processes, with the largest number of them."""
     counts = {example.folder.name: example.merged()["runs"]["processes_timed"].max() for example in EXAMPLES}
     return [f"in `{study}`: in {count:.0f}" for study, count in counts.items() if count > 1]
@@ -102,10 +102,11 @@ def _remedies_within_bounds() -> Claim:
     predictions = pd.concat(tables)
     within, count = count_within_bound(predictions), len(predictions)
     slower = int((predictions["measured_percent"] < 0).sum())
-    text = " remedies (runs with a setting that a finding advises) measured in {studies} studies saved no more than"
-    text += " their bounds, which follow from the diagnosis; {slower} took more time."
-    numbers = {"held": within, "all": count, "studies": len(tables), "slower": slower}
-    return Claim(held_of_all(within, count) + text, "counted", **numbers)
+    template = (
+        f"{held_of_all(within, count)} remedies (runs with a setting that a finding advises) measured in {{studies}}"
+        " studies saved no more than their bounds, which follow from the diagnosis; {slower} took more time."
+    )
+    return Claim(template, "counted", held=within, all=count, studies=len(tables), slower=slower)
 
 
 def agreement() -> pd.DataFrame:
@@ -135,9 +136,9 @@ def _steps(study: str, merged: Merged) -> pd.DataFrame:
 def claims_on_agreement(table: pd.DataFrame) -> list[Claim]:
     """How much studies differ if the GPU hardly waits, and otherwise; and which names belong to one model."""
     claims = []
-    waits = table["waiting_share"] >= HOST_BOUND_WAITING
+    is_host_bound = table["waiting_share"] >= HOST_BOUND_WAITING
     limit = percent(HOST_BOUND_WAITING)
-    for waiting, rows in ((f"less than {limit}", table[~waits]), (f"{limit} or more", table[waits])):
+    for waiting, rows in ((f"less than {limit}", table[~is_host_bound]), (f"{limit} or more", table[is_host_bound])):
         claims.append(
             Claim(
                 "If the GPU is idle for {waiting} of a step, times of the same run differ by {median} (median of {runs}"

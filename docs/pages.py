@@ -54,14 +54,9 @@ def page_of(example: Example) -> str:
     """The page of a study, from its committed tables; only the first study has a timeline, and none has captures."""
     tables = example.tables()
     needed = {name: tables[name] for name in needed_tables(tables["runs"])}
-    make_page = partial(
-        page,
-        needed,
-        example.provenance(),
-        images=_images(needed),
-        table_files={path.stem: f"tables/{path.name}" for path in (example.folder / "tables").glob("*.parquet")},
-        links=example.links(""),
-    )
+    table_files = {path.stem: f"tables/{path.name}" for path in (example.folder / "tables").glob("*.parquet")}
+    options = {"images": _images(needed), "table_files": table_files, "links": example.links("")}
+    make_page = partial(page, needed, example.provenance(), **options)
     if example.questions:
         return make_page(timeline=empty_timeline())
     timeline = pd.read_parquet(example.folder / "page" / "timeline.parquet")

@@ -1,7 +1,7 @@
 """`kernel-tables record`: runs a program, records a window of it, keeps the capture, and summarises it.
 
 All messages go to standard error, since standard output is the program's. The exit status is the program's (0 if --end
-ended it); 3 if it is 0 and no capture was kept.
+ended it); 3 if it is 0 and no capture was written.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kernel_recorder.contents import odd_steps, varying_sentence
 from kernel_recorder.in_process.handover import NSYS, STEP, read_notes
 from kernel_recorder.nothing_recorded import missing_recording_reason
 from kernel_recorder.options import settings_of
-from kernel_recorder.outcome import Outcome, is_recorded, outcomes
+from kernel_recorder.outcome import Outcome, is_recorded, outcomes_of
 from kernel_recorder.program import ProgramEnd, require_program, run_recorded
 from kernel_recorder.remarks import (
     cost_sentence,
@@ -41,11 +41,12 @@ if TYPE_CHECKING:
     from kernel_tables.trace import Trace
 
 
-# nsys warns of every window that ends before the program, and of processes that use no GPU; neither is a problem.
-CODES_OF_EVERY_WINDOW = frozenset({"nsys_hedge", "nsys_warning"})
-CODES_OF_CUT_WINDOWS = frozenset({"short_steps"})  # the step in which the program ended, which is reported separately
-STEPS_VARY, UNSTEADY_STEPS = "steps_vary", "unsteady_steps"  # codes of findings
-NOTHING_RECORDED = 3  # the exit status if no capture was kept
+# Codes of findings. nsys warns of every window that ends before the program, and of processes that use no GPU; neither
+# is a problem.
+EXPECTED_CODES = frozenset({"nsys_hedge", "nsys_warning"})
+SHORT_STEPS = "short_steps"  # also of the step in which the program ended, which is reported separately
+STEPS_VARY, UNSTEADY_STEPS = "steps_vary", "unsteady_steps"
+NOTHING_RECORDED_STATUS = 3  # the exit status if no capture was written
 MAX_ROWS = 40  # of ranges or kernels; the capture has them all
 MAX_LOSSES = 3  # `kernel-tables diagnose` prints them all
 MAX_PROGRAM_CHARS = 300
@@ -68,22 +69,24 @@ def record(options: argparse.Namespace) -> int:
         raise TraceError("--profiler nsys: there is no nsys on PATH; install Nsight Systems, or take --profiler torch")
     output = keeping.free_output(options.output)
     with tempfile.TemporaryDirectory(prefix="kernel-tables-") as folder:
-        handover = Path(folder)
-        settings.write(handover)
+        handover_folder = Path(folder)
+        settings.write(handover_folder)
         program_end = run_recorded(
-            program, handover, under_nsys=settings.profiler == NSYS, time_limit_s=options.time_limit,
-            end_when=lambda: options.end and is_recorded(read_notes(handover)),
+            program, handover_folder, under_nsys=settings.profiler == NSYS, time_limit_s=options.time_limit,
+            end_when=lambda: options.end and is_recorded(read_notes(handover_folder)),
         )  # fmt: skip
-        processes = outcomes(settings, read_notes(handover), program_end, folder_is_gone=not handover.exists())
-        recordings = [outcome for outcome in processes if outcome.has_recording]
-        captures = _keep(recordings, handover, output, program_text(program))
+        notes = read_notes(handover_folder)
+        outcomes = outcomes_of(settings, notes, program_end, folder_is_gone=not handover_folder.exists())
+        recorded = [outcome for outcome in outcomes if outcome.has_recording]
+        captures = _write_captures(recorded, handover_folder, output, program_text(program))
     with suppress(BrokenPipeError):  # nobody reads the messages; the captures are kept, and the exit status is the same
         _say(*_end_sentences(program_end, options.time_limit))
-        for outcome in processes:
+        for outcome in outcomes:
             if not outcome.has_recording:
                 _say(f"nothing was recorded{rank_phrase(outcome)}: {missing_recording_reason(outcome)}")
-        _print_captures(recordings, captures)
-    return program_end.exit_status or (0 if any(isinstance(path, Path) for path in captures) else NOTHING_RECORDED)
+        _print_captures(recorded, captures)
+    has_capture = any(isinstance(capture, Path) for capture in captures)
+    return program_end.exit_status or (0 if has_capture else NOTHING_RECORDED_STATUS)
 
 
 def _end_sentences(program_end: ProgramEnd, time_limit_s: float | None) -> Iterator[str]:
@@ -95,22 +98,22 @@ def _end_sentences(program_end: ProgramEnd, time_limit_s: float | None) -> Itera
         yield f"the program {program_end.phrase}"
 
 
-def _keep(recordings: Sequence[Outcome], handover: Path, output: Path, program: str) -> list[Path | TraceError]:
-    """Writes the captures, and returns for each process the path of its capture, or the error why there is none."""
+def _write_captures(recorded: Sequence[Outcome], folder: Path, output: Path, program: str) -> list[Path | TraceError]:
+    """For each of these outcomes, the path of its capture, or the error why there is none."""
     try:
-        return keeping.keep_recordings(handover, output, [outcome.recorded_process(program) for outcome in recordings])
+        return keeping.write_captures(folder, output, [outcome.recording(program) for outcome in recorded])
     except TraceError as error:
-        return [error] * len(recordings)
+        return [error] * len(recorded)
     except OSError as error:
         reason = f"{output}: {error.strerror or error}; check the path and the space on its disk"
-        return [TraceError(reason)] * len(recordings)
+        return [TraceError(reason)] * len(recorded)
 
 
-def _print_captures(recordings: Sequence[Outcome], captures: Sequence[Path | TraceError]) -> None:
-    """Prints which captures were kept and remarks on them, what is in each (the first one last, and in full), and the
-    cost of communication between several."""
+def _print_captures(recorded: Sequence[Outcome], captures: Sequence[Path | TraceError]) -> None:
+    """Prints which captures were written and remarks on them, what is in each (the first one last, and in full), and
+    the cost of communication between several."""
     pairs = []
-    for outcome, capture in zip(recordings, captures, strict=True):
+    for outcome, capture in zip(recorded, captures, strict=True):
         if isinstance(capture, TraceError):
             _say(f"nothing is kept{rank_phrase(outcome)}: {capture}")
         else:
@@ -118,7 +121,7 @@ def _print_captures(recordings: Sequence[Outcome], captures: Sequence[Path | Tra
     if not pairs:
         return
     sentences = [sentence for outcome, _ in pairs for sentence in remarks(outcome)]
-    _say(*dict.fromkeys(sentences), *unrecorded_processes_sentence(recordings[0]), *cost_sentence(recordings[0]))
+    _say(*dict.fromkeys(sentences), *unrecorded_processes_sentence(recorded[0]), *cost_sentence(recorded[0]))
     for outcome, capture in pairs:
         _say(f"{capture}: {window_phrase(outcome)}; kernel-tables report {capture} makes a page of it")
     for outcome, capture in pairs[1:]:
@@ -129,25 +132,25 @@ def _print_captures(recordings: Sequence[Outcome], captures: Sequence[Path | Tra
         _print_communication(*zip(*pairs, strict=True))
 
 
-def _print_communication(recordings: Sequence[Outcome], captures: Sequence[Path]) -> None:
+def _print_communication(outcomes: Sequence[Outcome], captures: Sequence[Path]) -> None:
     from kernel_tables.ranks.communication import communication
     from kernel_tables.ranks.ranks import ranks_of
     from kernel_tables.terminal.tables import communication_sentences
     from kernel_tables.trace import Trace
 
-    step_name = recordings[0].settings.range or STEP
+    step_name = outcomes[0].settings.range or STEP
     try:
         with ExitStack() as stack:
             ranks = ranks_of([stack.enter_context(Trace(path)) for path in captures])
-            numbers = {rank.number: rank.number for rank in ranks}
-            if len(ranks) == len(recordings):  # without numbers in the captures, ranks are in their order
-                numbers = dict(zip(numbers, (outcome.rank for outcome in recordings), strict=True))
-            lines = list(communication_sentences(communication(ranks, step_name), numbers))
+            printed_numbers = {rank.number: rank.number for rank in ranks}
+            if len(ranks) == len(outcomes):  # captures may lack the numbers of their ranks; both are in the same order
+                printed_numbers = dict(zip(printed_numbers, (outcome.rank for outcome in outcomes), strict=True))
+            sentences = list(communication_sentences(communication(ranks, step_name), printed_numbers))
     except TraceError as error:
         _say(f"the cost of communication is unknown: {error}")
         return
-    _say(*lines)
-    if lines:
+    _say(*sentences)
+    if sentences:
         option = "" if step_name == STEP else f" --step-name {shlex.quote(step_name)}"
         files = shlex.join(map(str, captures))
         _say(f"each collective: kernel-tables communication {files} --collectives{option}")
@@ -164,17 +167,19 @@ def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
     losses, base, step_name = [], "", outcome.settings.range or STEP
     try:
         with Trace(capture) as trace:
-            expected = CODES_OF_EVERY_WINDOW | CODES_OF_CUT_WINDOWS if outcome.was_cut else CODES_OF_EVERY_WINDOW
+            scope = Scope(trace, step_name)
+            expected = EXPECTED_CODES | {SHORT_STEPS} if outcome.was_cut else EXPECTED_CODES
             varying = list(varying_sentence(outcome.window_facts()))
-            if varying or not differ_in_work(Scope(trace, step_name)):
+            if varying or not differ_in_work(scope):
                 expected |= {STEPS_VARY}
             findings = [finding for finding in trace.check(outcome.expected_steps) if finding.code not in expected]
             if in_full:
-                _print_rows(trace, step_name, capture, under=STEP if outcome.has_prelude else None)
+                _print_tree_or_kernels(trace, step_name, capture, under=STEP if outcome.has_prelude else None)
                 _say(*slowdown_sentence(outcome))
                 if not any(finding.severity == ERROR for finding in findings):
                     losses = [loss for loss in diagnose(trace, step_name) if not loss.abstained][:MAX_LOSSES]
-                base = "" if (time := step_time(Scope(trace, step_name))) is None else time.percent_base
+                time = step_time(scope)
+                base = "" if time is None else time.percent_base  # what the percentages of the losses are shares of
     except TraceError as error:
         _say(f"no table is made of it: {error}")
         return
@@ -194,7 +199,7 @@ def _is_explained(loss: Diagnosis, outcome: Outcome) -> bool:
     return bool(slow_steps) and slow_steps <= odd_steps(outcome.window_facts())
 
 
-def _print_rows(trace: Trace, step_name: str, capture: Path, under: str | None) -> None:
+def _print_tree_or_kernels(trace: Trace, step_name: str, capture: Path, under: str | None) -> None:
     """Prints the tree of ranges (all, or inside `under`), or without ranges the kernels; then the time of a step."""
     from kernel_tables.diagnosis.scope import Scope
     from kernel_tables.diagnosis.step_time import step_time

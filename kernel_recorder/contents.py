@@ -1,29 +1,33 @@
-"""Sentences on the content of a window: what a step is, what varies between steps, what was compiled."""
+"""Sentences on the content of a window: what a step is, what varies between steps, what was compiled.
+
+Each function yields its sentence, or none. `window_facts` are those of an Outcome.
+"""
 
 from collections.abc import Iterator
 
+from kernel_recorder.in_process.handover import GRAPH, MODULE, OPTIMIZER, WEIGHTS
 from kernel_tables.clean_text import visible
 
 MAX_DIFFERENCES = 3
 MAX_OPTIMIZERS = 4  # are named
 
 
-def step_sentence(window: dict) -> Iterator[str]:
+def step_sentence(window_facts: dict) -> Iterator[str]:
     """What defines a step, if that is not obvious."""
-    repeated = window.get("repeated", ())
-    optimizers = _with_numbers([visible(str(name)) for kind, name, _ in repeated if kind == "optimizer"])
-    by, name, number = window.get("by"), visible(str(window.get("name"))), window.get("number", 0)
-    if by == "optimizer" and 1 < len(optimizers) > number:
+    repeated = window_facts.get("repeated", ())
+    optimizers = _with_numbers([visible(str(name)) for kind, name, _ in repeated if kind == OPTIMIZER])
+    by, name, number = window_facts.get("by"), visible(str(window_facts.get("name"))), window_facts.get("number", 0)
+    if by == OPTIMIZER and 1 < len(optimizers) > number:
         names = ", ".join([*optimizers[:MAX_OPTIMIZERS], *(["..."] if len(optimizers) > MAX_OPTIMIZERS else [])])
         yield f"the program has several optimizers ({names}); a step ends with a step of {optimizers[number]}"
-    elif by == "module":
+    elif by == MODULE:
         yield f"a step is a call of {name}, and what follows it until the next"
-    elif by == "weights":
+    elif by == WEIGHTS:
         yield (
             f"a step begins with the first call of a model after {name} has changed the weights, since its own steps"
             " are compiled, or inside the backward pass"
         )
-    elif by == "graph":
+    elif by == GRAPH:
         yield "a step ends with each replay of a CUDA graph"
 
 
@@ -33,9 +37,9 @@ def _with_numbers(names: list[str]) -> list[str]:
     return [name if count == 1 else f"{name} {count}" for name, count in zip(names, counts, strict=True)]
 
 
-def varying_sentence(window: dict) -> Iterator[str]:
+def varying_sentence(window_facts: dict) -> Iterator[str]:
     """What varies between the steps, if anything does."""
-    steps, first = _calls_by_step(window), window.get("first", 0)
+    steps, first = _calls_by_step(window_facts), window_facts.get("first", 0)
     calls = sorted({call for step in steps for call in step})
     varying = [call for call in calls if len({step.get(call, 0) for step in steps}) > 1]
     if varying:
@@ -47,22 +51,22 @@ def varying_sentence(window: dict) -> Iterator[str]:
         )
 
 
-def odd_steps(window: dict) -> set[int]:
+def odd_steps(window_facts: dict) -> set[int]:
     """The numbers, from 0, of the complete steps whose calls of models are not the most frequent ones."""
-    steps = _calls_by_step(window)
+    steps = _calls_by_step(window_facts)
     usual = max(steps, key=steps.count, default={})
     return {number for number, step in enumerate(steps) if step != usual}
 
 
-def _calls_by_step(window: dict) -> list[dict[str, int]]:
+def _calls_by_step(window_facts: dict) -> list[dict[str, int]]:
     """Of each complete step, how often it made each kind of call of a model."""
-    return window.get("passes", [])[: window.get("done", 0)]
+    return window_facts.get("passes", [])[: window_facts.get("done", 0)]
 
 
-def compilation_sentence(window: dict) -> Iterator[str]:
+def compilation_sentence(window_facts: dict) -> Iterator[str]:
     """What was compiled during the window, if anything was."""
-    if count := window.get("compilations"):
-        reasons = "; ".join(map(visible, window.get("compilation_reasons", ())))
+    if count := window_facts.get("compilations"):
+        reasons = "; ".join(map(visible, window_facts.get("compilation_reasons", ())))
         yield (
             f"torch.compile compiled {count} graph{'s' if count > 1 else ''} inside the window, whose times include"
             " that" + (f"; what was compiled before did not fit, since {reasons}" if reasons else "")

@@ -49,35 +49,30 @@ class recorded:
         self._module_ranges = options.parse_ranges(ranges)
         self._requested_output = None if output is None else Path(output)
         self._output: Path | None = None
-        self._runs = 0
+        self._times = 0  # that a block was entered, without nested ones
         self._window: Any = None
         self._open_ranges: list = []  # of nested blocks
-        self._at_end = ExitStack()
+        self._compilation_hooks = ExitStack()  # removes them when it is closed
         if self._module_ranges.when == ALWAYS:
             from kernel_recorder.in_process.compiled_ranges import CompilationHooks
 
-            self._at_end.callback(CompilationHooks(in_torch_profile=True).close)
+            self._compilation_hooks.callback(CompilationHooks(in_torch_profile=True).close)
 
     def __enter__(self) -> recorded:
-        from kernel_recorder.in_process.assembly import BlockWindow, named_range
+        from kernel_recorder.in_process.assembly import named_range
 
         if not self._open_ranges:
-            self._runs += 1
-            if self._runs == self.skip + 1:
-                with self._at_end.pop_all() as at_end:  # what it holds is closed only if something raises
-                    self._output = keeping.free_output(self._requested_output, has_ranks=False)
-                    modules = self._module_ranges
-                    self._window = BlockWindow(with_modules=modules.when == ALWAYS, depth=modules.depth)
-                    self._at_end = at_end.pop_all()
+            self._times += 1
+            if self._times == self.skip + 1:
+                self._open_window()
         self._open_ranges.append(named_range(self.name))
         self._open_ranges[-1].__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self._open_ranges.pop().__exit__(kind, *error)
-        if not self._open_ranges and self._window is not None and (kind or self._runs == self.skip + self.steps):
-            window, self._window = self._window, None
-            self._close(window, keep=kind is None)
+        if not self._open_ranges and self._window is not None and (kind or self._times == self.skip + self.steps):
+            self._close_window(keep=kind is None)
 
     def __call__(self, function: Callable) -> Callable:
         @wraps(function)
@@ -92,7 +87,7 @@ class recorded:
 
     @property
     def _progress(self) -> str:
-        return f"ran {self._runs} of {self.skip + self.steps} times"
+        return f"ran {self._times} of {self.skip + self.steps} times"
 
     def _repr_html_(self) -> str:
         """The view in a notebook: where the time went, once it is recorded."""
@@ -111,14 +106,27 @@ class recorded:
             raise TraceError(f"{self.name!r} is not recorded yet: it {self._progress}")
         return Trace(self.capture)
 
-    def _close(self, window: Any, *, keep: bool) -> None:
-        with self._at_end:
+    def _open_window(self) -> None:
+        from kernel_recorder.in_process.assembly import BlockWindow
+
+        modules = self._module_ranges
+        try:
+            self._output = keeping.free_output(self._requested_output, has_ranks=False)
+            self._window = BlockWindow(with_modules=modules.when == ALWAYS, depth=modules.depth)
+        except BaseException:
+            self._compilation_hooks.close()
+            raise
+
+    def _close_window(self, *, keep: bool) -> None:
+        """Ends the window; with `keep`, writes the capture."""
+        window, self._window = self._window, None
+        with self._compilation_hooks:
             window.close()
         if keep:
             with tempfile.TemporaryDirectory(prefix="kernel-tables-") as folder:
                 window.save(Path(folder))
-                process = keeping.RecordedProcess(os.getpid(), by_nsys=False, torch_version=window.torch_version)
-                (capture,) = keeping.keep_recordings(Path(folder), self._output, [process], has_ranks=False)
+                recording = keeping.Recording(os.getpid(), by_nsys=False, torch_version=window.torch_version)
+                (capture,) = keeping.write_captures(Path(folder), self._output, [recording], has_ranks=False)
                 if isinstance(capture, TraceError):
                     raise capture
                 self.capture = capture

@@ -1,4 +1,4 @@
-"""Turns what a profiler wrote into captures, which contain nothing about the host."""
+"""Turns recordings, what a profiler wrote, into captures, which contain nothing about the host."""
 
 import json
 import re
@@ -19,7 +19,7 @@ from kernel_tables.reading import nsys, publishable
 from kernel_tables.reading.schema import METADATA, RANK_KEY, RANKS_KEY, WINDOW_KEY
 
 DEFAULT_OUTPUT, EXPORT_FILE = Path("recording.sqlite"), "export.sqlite"
-# Of ranges of this name, the recorder's last one ends last, and is around those of the program.
+# The last range `step`: a step of the recorder encloses those that the program opens, so it ends last.
 LAST_STEP_QUERY = """
     SELECT event.rowid FROM NVTX_EVENTS AS event LEFT JOIN StringIds ON StringIds.id = event.textId
     WHERE COALESCE(event.text, StringIds.value) = ?
@@ -30,8 +30,8 @@ LAST_STEP_QUERY = """
 def free_output(requested: Path | None, *, has_ranks: bool = True) -> Path:
     """The path for the capture: `requested`, or the first free default. With `has_ranks`, captures of other ranks may
     be written next to it. TraceError if a file of `requested` or of a rank exists, or none can be written."""
-    output = _free_path(DEFAULT_OUTPUT, has_ranks) if requested is None else requested
-    if existing := _existing_file(output, has_ranks):
+    output = _free_path(DEFAULT_OUTPUT, has_ranks=has_ranks) if requested is None else requested
+    if existing := _existing_file(output, has_ranks=has_ranks):
         raise TraceError(f"{existing}: the file exists and is not overwritten; name another with -o FILE")
     try:
         with whole_files.written_whole(output) as partial:
@@ -45,10 +45,10 @@ def free_output(requested: Path | None, *, has_ranks: bool = True) -> Path:
 
 
 @dataclass(frozen=True)
-class RecordedProcess:
-    """The recording of one process: the trace of its PyTorch, or its part of nsys's report of all processes.
+class Recording:
+    """What was recorded of one process: the trace of its PyTorch, or its part of nsys's report of all processes.
 
-    `rank` is its number if there are several ranks; `window` has facts about the content of the window.
+    `rank` is its number if there are several ranks; `window_facts` are those of its Outcome.
     """
 
     pid: int
@@ -57,27 +57,28 @@ class RecordedProcess:
     ended_in_step: bool = False  # the window ended inside the last range `step`
     rank: int | None = None
     rank_count: int = 1
-    window: dict[str, object] = field(default_factory=dict)
+    window_facts: dict[str, object] = field(default_factory=dict)
 
 
-def keep_recordings(
-    handover: Path, output: Path, processes: Sequence[RecordedProcess], *, has_ranks: bool = True
+def write_captures(
+    handover_folder: Path, output: Path, recordings: Sequence[Recording], *, has_ranks: bool = True
 ) -> list[Path | TraceError]:
-    """Writes the captures, and returns for each process the path of its capture, or the error why there is none.
+    """Returns for each recording the path of its capture, or the error why there is none.
 
     The path is `output`, for a rank N > 0 `output_rankN`; if a file has appeared there meanwhile, the next free number.
     Captures appear complete or not at all. Raises TraceError if nsys wrote no report or cannot export it, OSError if
     the disk is full; then there is no capture.
     """
-    output = _free_path(output, has_ranks)
-    if any(process.by_nsys for process in processes):
-        _export_report(handover)  # one report of all processes
+    output = _free_path(output, has_ranks=has_ranks)
+    if any(recording.by_nsys for recording in recordings):
+        _export_report(handover_folder)  # one report of all processes
     captures: list[Path | TraceError] = []
     try:
-        for process in processes:
-            path = output.with_name(f"{output.stem}_rank{process.rank}{output.suffix}") if process.rank else output
+        for recording in recordings:
+            rank = recording.rank
+            path = output.with_name(f"{output.stem}_rank{rank}{output.suffix}") if rank else output
             try:
-                _write_capture(handover, process, path)
+                _write_capture(handover_folder, recording, path)
                 captures.append(path)
             except TraceError as error:
                 captures.append(error)
@@ -89,27 +90,27 @@ def keep_recordings(
     return captures
 
 
-def _write_capture(handover: Path, process: RecordedProcess, path: Path) -> None:
+def _write_capture(handover_folder: Path, recording: Recording, path: Path) -> None:
     with whole_files.written_whole(path) as partial:
-        if process.by_nsys:
-            pid = None if process.rank is None else process.pid
-            publishable.write_publishable(handover / EXPORT_FILE, partial, process=pid)
+        if recording.by_nsys:
+            pid = None if recording.rank is None else recording.pid
+            publishable.write_publishable(handover_folder / EXPORT_FILE, partial, process=pid)
         else:
-            _write_trace(trace_file(handover, process.pid), partial, process.torch_version)
+            _convert_trace(trace_file(handover_folder, recording.pid), partial, recording.torch_version)
         with files.full_disk_as_os_error(path):
-            if process.ended_in_step:
+            if recording.ended_in_step:
                 name_unfinished_step(partial)
-            _add_facts(partial, process)
+            _add_facts(partial, recording)
 
 
-def _add_facts(capture: Path, process: RecordedProcess) -> None:
+def _add_facts(capture: Path, recording: Recording) -> None:
     """Adds the rank, if there are several, and the facts about the window to a capture that has a table for facts."""
-    facts = [] if process.rank is None else [(RANK_KEY, str(process.rank)), (RANKS_KEY, str(process.rank_count))]
-    if process.window:
-        facts.append((WINDOW_KEY, json.dumps(process.window)))
+    facts = [] if recording.rank is None else [(RANK_KEY, str(recording.rank)), (RANKS_KEY, str(recording.rank_count))]
+    if recording.window_facts:
+        facts.append((WINDOW_KEY, json.dumps(recording.window_facts)))
     with closing(sqlite3.connect(capture)) as database, database:
         existing = _table_names(database)
-        table = next((table for table in METADATA if table in existing), None)
+        table = next((name for name in METADATA if name in existing), None)
         if table:
             database.executemany(f"INSERT INTO {table} (name, value) VALUES (?, ?)", facts)
 
@@ -118,34 +119,37 @@ def _table_names(database: sqlite3.Connection) -> set[str]:
     return {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
 
 
-def _export_report(handover: Path) -> None:
+def _export_report(handover_folder: Path) -> None:
     """Exports the report with the payloads of NCCL's calls. TraceError if there is none, or nsys fails."""
-    report = handover / REPORT_FILE
+    report = handover_folder / REPORT_FILE
     if not report.exists():
-        log = (handover / NSYS_LOG_FILE).read_text(errors="replace")
+        log = (handover_folder / NSYS_LOG_FILE).read_text(errors="replace")
         raise TraceError(f"nsys wrote no report; it said: {nsys.last_line(log)}")
-    nsys.export_report(report, handover / EXPORT_FILE, payloads=True)
+    nsys.export_report(report, handover_folder / EXPORT_FILE, payloads=True)
 
 
-def _write_trace(trace_path: Path, capture: Path, torch_version: str) -> None:
+def _convert_trace(trace_path: Path, capture: Path, torch_version: str) -> None:
+    """Writes the trace of PyTorch's profiler as a capture. TraceError if it has no events."""
     try:
         trace = TorchTrace(trace_path)
         if not trace.count(*trace.columns):
             raise TraceError("nothing of PyTorch ran in the window; take a later or longer one")
-        tables = capture_tables(trace, bool(trace.count(*DEVICE_KINDS, CALL)), torch_version)
+        on_gpu = trace.count(*DEVICE_KINDS, CALL) > 0
+        tables = capture_tables(trace, on_gpu, torch_version)
     except (CaptureError, ValueError) as error:
         raise TraceError(f"PyTorch's profiler left no usable trace: {error}") from error
     with files.full_disk_as_os_error(capture):
         write_capture(tables, capture)
 
 
-def _free_path(path: Path, has_ranks: bool) -> Path:
+def _free_path(path: Path, *, has_ranks: bool) -> Path:
     """The path if it is free, else the first free one of recording-2.sqlite, recording-3.sqlite, ..."""
     numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
-    return next(candidate for candidate in chain([path], numbered) if not _existing_file(candidate, has_ranks))
+    candidates = chain([path], numbered)
+    return next(candidate for candidate in candidates if not _existing_file(candidate, has_ranks=has_ranks))
 
 
-def _existing_file(path: Path, has_ranks: bool) -> Path | None:
+def _existing_file(path: Path, *, has_ranks: bool) -> Path | None:
     """An existing file that would be overwritten or, with `has_ranks`, mistaken for a rank's capture; else None."""
     if path.exists() or path.is_symlink():
         return path

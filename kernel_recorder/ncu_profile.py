@@ -12,20 +12,20 @@ from kernel_tables.counters.metrics import METRICS, OPERATION_INDICATORS, STALLS
 VERSION = re.compile(r"Version\s+(\d[\w.]*)", re.IGNORECASE)
 MATMUL = "gemm|nvjet|cutlass|cublas|_(add|badd)?b?mm_"
 # How names of PyTorch's own kernels, CUB's and a compiler's passes over memory begin: these use no tensor cores.
-PLAIN = r"(void.)?(at|at_cuda_detail|cub)::|triton_(poi|red|per)_|.*softmax_warp_"
+NO_MATMUL = r"(void.)?(at|at_cuda_detail|cub)::|triton_(poi|red|per)_|.*softmax_warp_"
 # A replayed kernel of NCCL waits forever for the other processes of a collective (NVIDIA/nccl#466).
-ALL, MULTIPLYING = "regex:^(?!nccl)", f"regex:^(?!nccl)((?!{PLAIN})|.*({MATMUL}))"
+ALL_KERNELS, MATMUL_KERNELS = "regex:^(?!nccl)", f"regex:^(?!nccl)((?!{NO_MATMUL})|.*({MATMUL}))"
 
 
 @dataclass(frozen=True)
 class Round:
-    """What one process counts: these metrics, for this number of `launches` of each launch size of the kernels with
-    these `names`; with `half`, in a model with half as many layers."""
+    """What one process counts: these metrics, for this number of `launches` of each launch size of the kernels whose
+    names match the pattern."""
 
-    names: str
+    kernel_pattern: str
     launches: int
     metrics: tuple[Metric, ...]
-    half: bool = False
+    halves_layers: bool = False  # the model has half as many layers
 
 
 # A matrix multiply of one name, grid and block may be of several depths: queries, keys, values and output projection of
@@ -33,39 +33,36 @@ class Round:
 # counted only for the first launch. Tensor-core operations are counted only in kernels that may run any: on an H200,
 # they take 0.10 of the 0.25 s that a launch takes with all metrics. A round for each few metrics would take longer:
 # each is a separate process with its model.
-NAMES_OF_OPERATIONS, NAMES_OF_STALLS = set(TENSOR_OPERATIONS.values()), set(STALLS.values())
+TENSOR_METRICS, STALL_METRICS = set(TENSOR_OPERATIONS.values()), set(STALLS.values())
 ROUNDS = (
     Round(
-        ALL,
-        launches=1,
-        metrics=(*(metric for metric in METRICS if metric.name not in NAMES_OF_OPERATIONS), *OPERATION_INDICATORS),
+        ALL_KERNELS, launches=1,
+        metrics=(*(metric for metric in METRICS if metric.name not in TENSOR_METRICS), *OPERATION_INDICATORS),
     ),
     Round(
-        MULTIPLYING,
-        launches=5,
-        metrics=tuple(metric for metric in METRICS if metric.name not in NAMES_OF_STALLS),
-        half=True,
+        MATMUL_KERNELS, launches=5, halves_layers=True,
+        metrics=tuple(metric for metric in METRICS if metric.name not in STALL_METRICS),
     ),
-)
+)  # fmt: skip
 
 
 def find() -> Path | None:
     """The path of the ncu on PATH, None if there is none."""
-    found = shutil.which("ncu")
-    return Path(found) if found else None
+    path = shutil.which("ncu")
+    return Path(path) if path else None
 
 
 def version(ncu: Path) -> str | None:
     """The version of this ncu, such as 2025.3.1.0; None if it cannot run."""
     try:
-        done = subprocess.run([ncu, "--version"], capture_output=True, text=True, errors="replace", timeout=60)
+        process = subprocess.run([ncu, "--version"], capture_output=True, text=True, errors="replace", timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = VERSION.search(done.stdout)
-    return found[1] if found else None
+    match = VERSION.search(process.stdout)
+    return match[1] if match else None
 
 
-def counters_command(program: Sequence[str], table: Path, of_round: Round) -> list[str]:
+def counters_command(program: Sequence[str], table_path: Path, ncu_round: Round) -> list[str]:
     """`ncu` around a program: counts a round between cudaProfilerStart and cudaProfilerStop, and writes the table to a
     file. No report is written.
 
@@ -76,7 +73,7 @@ def counters_command(program: Sequence[str], table: Path, of_round: Round) -> li
     return [
         "ncu", "--profile-from-start", "off", "--clock-control", "none", "--cache-control", "all",
         "--import-sass", "off", "--kernel-name-base", "demangled", "--rename-kernels", "off",
-        "--kernel-name", of_round.names, "--filter-mode", "per-launch-config",
-        "--launch-count", str(of_round.launches), "--csv", "--page", "raw", "--print-units", "base",
-        "--metrics", ",".join(metric.name for metric in of_round.metrics), "--log-file", str(table), *program,
+        "--kernel-name", ncu_round.kernel_pattern, "--filter-mode", "per-launch-config",
+        "--launch-count", str(ncu_round.launches), "--csv", "--page", "raw", "--print-units", "base",
+        "--metrics", ",".join(metric.name for metric in ncu_round.metrics), "--log-file", str(table_path), *program,
     ]  # fmt: skip

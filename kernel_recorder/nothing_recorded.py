@@ -1,6 +1,6 @@
 """Why there is no recording of a process, and what to do about it."""
 
-from kernel_recorder.in_process.handover import CALLS, NSYS, PROGRAM, RANGE, SECONDS, STEPS
+from kernel_recorder.in_process.handover import CALLS, MODULE, NSYS, PROGRAM, RANGE, SECONDS, STEPS
 from kernel_recorder.outcome import STEP_NOUNS, Outcome
 from kernel_tables.clean_text import visible
 
@@ -31,21 +31,22 @@ def _missing_window_reason(outcome: Outcome) -> str:
         )
     if outcome.last_note("torch") is None:
         return "the program did not import PyTorch"
-    reached = max((note.get("reached", 0) for note in outcome.notes if note["event"] == "exit"), default=None)
-    return _unreached_window_reason(outcome, "an unknown number" if reached is None else str(reached))
+    return _unreached_window_reason(outcome)
 
 
-def _unreached_window_reason(outcome: Outcome, reached: str) -> str:
-    """Why no window began, though PyTorch was imported; `reached` says how many steps, calls or instances came."""
+def _unreached_window_reason(outcome: Outcome) -> str:
+    """Why no window began, though PyTorch was imported."""
     settings = outcome.settings
-    steps_made = sum(count for kind, _, count in outcome.repetitions() if kind != "module")  # replays of graphs, too
+    reached = max((note.get("reached", 0) for note in outcome.notes if note["event"] == "exit"), default=None)
+    reached_text = "an unknown number" if reached is None else str(reached)  # of steps, calls or instances
+    steps_made = sum(count for kind, _, count in outcome.repetitions() if kind != MODULE)  # replays of graphs, too
     has_optimizer = any(note.get("has_optimizer") for note in outcome.notes)
     if settings.window == STEPS and has_optimizer and not steps_made:
         return (
             "the program has an optimizer, which changed no weights between calls of a model (or all of it is"
             " compiled as one function); --calls records calls of the model instead, and --seconds S a fixed time"
         )
-    if settings.window in (STEPS, CALLS) and reached == "0":
+    if settings.window in (STEPS, CALLS) and reached == 0:
         return (
             "the program took no step of a PyTorch optimizer, and called no model; record for a fixed time with"
             " --seconds S, or a range that the program opens with --range NAME"
@@ -54,15 +55,15 @@ def _unreached_window_reason(outcome: Outcome, reached: str) -> str:
         return "the program used PyTorch's profiler itself; --profiler nsys can record it at the same time"
     repetitions = _repetitions_phrase(outcome)
     return {
-        STEPS: f"the window starts after step {settings.skip}, and the program made {reached}{repetitions};"
+        STEPS: f"the window starts after step {settings.skip}, and the program made {reached_text}{repetitions};"
         " a smaller --skip starts it earlier",
-        CALLS: f"the window starts after call {settings.skip} of a model, and the program made {reached};"
+        CALLS: f"the window starts after call {settings.skip} of a model, and the program made {reached_text};"
         " a smaller --skip starts it earlier",
         RANGE: f"the window starts at instance {settings.skip + 1} of range '{visible(settings.range or '')}',"
-        f" and the program opened {reached}; compare the name, or take a smaller --skip",
+        f" and the program opened {reached_text}; compare the name, or take a smaller --skip",
         SECONDS: "the program called no module of PyTorch; record a range that it opens with --range NAME"
-        if reached == "0"
-        else f"the program ended within the {settings.after:g} s of --after, or its main thread was busy"
+        if reached == 0
+        else f"the program ended within the {settings.delay_s:g} s of --after, or its main thread was busy"
         + (", or it did not use the GPU" if settings.profiler == NSYS else ""),
         PROGRAM: "the program did not call cudaProfilerStart through PyTorch",
     }[settings.window]

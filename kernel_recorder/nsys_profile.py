@@ -6,6 +6,9 @@ from pathlib import Path
 from kernel_recorder.in_process.handover import NSYS, TORCH
 from kernel_tables.reading import nsys
 
+OS_RUNTIME, PYTHON = "osrt", "python"  # what of the host can be recorded, too
+CUDA_CALLS = "cudaProfilerApi"  # the window is between cudaProfilerStart and cudaProfilerStop
+
 
 def gpu_is_visible() -> bool:
     """Whether the NVIDIA driver shows a GPU, without importing torch."""
@@ -17,18 +20,10 @@ def profiler_of_this_machine() -> str:
     return NSYS if nsys.find() is not None and gpu_is_visible() else TORCH
 
 
-OF_THE_HOST = OS_RUNTIME, PYTHON = ("osrt", "python")
-CUDA_CALLS = "cudaProfilerApi"  # the window is between cudaProfilerStart and cudaProfilerStop
-
-
 def profile_command(
-    program: Sequence[str],
-    report: Path,
-    *,
-    options: Sequence[str] = (),
-    window: str | None = CUDA_CALLS,
+    program: Sequence[str], report: Path, *, options: Sequence[str] = (), window: str | None = CUDA_CALLS,
     host: Collection[str] = (),
-) -> list[str]:
+) -> list[str]:  # fmt: skip
     """`nsys profile` around a program; the report becomes `report`.nsys-rep.
 
     With a `window`, CUDA_CALLS or an NVTX range as "name@domain", only that is recorded, and the program goes on after

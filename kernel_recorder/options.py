@@ -83,7 +83,7 @@ def settings_of(options: argparse.Namespace, profiler: str) -> handover.Settings
     modules = parse_ranges(options.ranges)
     return handover.Settings(
         profiler=profiler, window=window, skip=options.skip, steps=options.steps, range=options.range,
-        after=options.after, seconds=options.seconds, modules=modules.when, depth=modules.depth,
+        delay_s=options.after, duration_s=options.seconds, added_ranges=modules.when, depth=modules.depth,
         quiet_end=options.end,
     )  # fmt: skip
 

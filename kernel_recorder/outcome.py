@@ -7,43 +7,43 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from kernel_recorder import keeping
-from kernel_recorder.in_process.handover import CALLS, NSYS, PATIENCE_S, RANK, STEPS, Settings, is_alive
+from kernel_recorder.in_process.handover import CALLS, GRAPH, MODULE, NSYS, RANK, RANK_WAIT_S, STEPS, Settings, is_alive
 from kernel_recorder.program import ProgramEnd
 
 FINAL_EVENTS = ("saved", "lost", "refused", "exit")  # a process writes no window after these, or starts over
 STEP_TIME_KEYS = ("step_before_s", "step_within_s")
-STEP_NOUNS = {"module": "call", "graph": "replay"}  # by what defines a step; else "step"
+STEP_NOUNS = {MODULE: "call", GRAPH: "replay"}  # of other steps: "step"
 
 
-def outcomes(
+def outcomes_of(
     settings: Settings, notes: list[dict], program_end: ProgramEnd, *, folder_is_gone: bool = False
 ) -> list[Outcome]:
     """The outcome of each process that opened a window; if one of them is a rank, of all ranks of its run, in their
     order. If no window opened, one outcome of the whole program."""
-    opened = [note["pid"] for note in notes if note["event"] == "open"]
-    if not opened:
+    opened_pids = [note["pid"] for note in notes if note["event"] == "open"]
+    if not opened_pids:
         return [Outcome(settings, notes, program_end, folder_is_gone=folder_is_gone)]
-    ranks = _rank_notes(notes, opened)
-    pids = sorted(ranks, key=lambda pid: ranks[pid]["number"]) if ranks else opened
+    rank_notes = _rank_notes(notes, opened_pids)
+    pids = sorted(rank_notes, key=lambda pid: rank_notes[pid]["number"]) if rank_notes else opened_pids
     notes_by_pid = {pid: [note for note in notes if note["pid"] == pid or note["event"] == "elsewhere"] for pid in pids}
-    return [Outcome(settings, notes_by_pid[pid], program_end, ranks.get(pid)) for pid in pids]
+    return [Outcome(settings, notes_by_pid[pid], program_end, rank_notes.get(pid)) for pid in pids]
 
 
-def _rank_notes(notes: list[dict], opened: Collection[int]) -> dict[int, dict]:
-    """By process, the last note on its rank, for all ranks of the runs of `opened` processes; empty without ranks."""
+def _rank_notes(notes: list[dict], pids: Collection[int]) -> dict[int, dict]:
+    """By process, the last note on its rank, for all ranks of the runs of these processes; empty without ranks."""
     rank_notes = {note["pid"]: note for note in notes if note["event"] == RANK}
-    runs = {rank_notes[pid]["run"] for pid in opened if pid in rank_notes}
+    runs = {rank_notes[pid]["run"] for pid in pids if pid in rank_notes}
     return {pid: note for pid, note in rank_notes.items() if note["run"] in runs}
 
 
 def is_recorded(notes: list[dict]) -> bool:
-    """Whether a window is written, and no other is to be expected: all processes that opened one, and for PATIENCE_S
-    all ranks of their run, have finished or ended."""
+    """Whether a window is written, and no other is to be expected: all processes that opened one, and for
+    RANK_WAIT_S all ranks of their run, have finished or ended."""
     saved_s = [note["unix_s"] for note in notes if note["event"] == "saved"]
     if not saved_s:
         return False
     expected = {note["pid"] for note in notes if note["event"] == "open"}
-    if time.time() <= min(saved_s) + PATIENCE_S:
+    if time.time() <= min(saved_s) + RANK_WAIT_S:
         expected.update(_rank_notes(notes, expected))
     finished = {note["pid"] for note in notes if note["event"] in FINAL_EVENTS}
     return all(pid in finished or not is_alive(pid) for pid in expected)
@@ -111,29 +111,32 @@ class Outcome:
     def _has_steps(self) -> bool:
         return self.opened is not None and self.opened["has_steps"] and self.settings.window in (STEPS, CALLS)
 
-    def recorded_process(self, program: str = "") -> keeping.RecordedProcess:
-        """The recording to keep; `program` is the command line, as `program_text` gives it."""
+    def recording(self, program: str = "") -> keeping.Recording:
+        """What was recorded; `program` is the command line, as `program_text` gives it."""
         opened, by_nsys = self.opened, self.settings.profiler == NSYS
         rank_count = self.rank_note["of"] if self.rank_note else 1
         facts = ({"program": program, "torch": opened["torch"]} if program else {}) | self.window_facts()
-        return keeping.RecordedProcess(
+        return keeping.Recording(
             opened["pid"], by_nsys, opened["torch"], self.ended_in_step, self.rank, rank_count, facts
         )
 
-    def step_times(self) -> list[float | None]:
-        """The median seconds of a step before the window and in it; None for an unknown one."""
-        return [(self.closed or {}).get(name) for name in STEP_TIME_KEYS]
+    def step_times_s(self) -> tuple[float | None, float | None]:
+        """The median time of a step before the window and in it; None for an unknown one."""
+        before_s, within_s = ((self.closed or {}).get(name) for name in STEP_TIME_KEYS)
+        return before_s, within_s
 
     def window_facts(self) -> dict[str, object]:
-        """Facts about the content of the window, for the capture."""
+        """Facts about the content of the window, for the capture: what a step is (`by`, one of OPTIMIZER to MODULE; its
+        `name` and `number` among those of its kind, from 0), the `first` step and how many were `done`, what the
+        program `repeated`, the calls of each step (`passes`), and what was compiled."""
         opened, closed = self.opened or {}, self.closed or {}
         facts = {name: opened[name] for name in ("by", "name", "number", "first") if name in opened}
         facts |= {name: closed[name] for name in ("done", "repeated", *STEP_TIME_KEYS) if name in closed}
         return facts | closed.get("contents", {})
 
     def repetitions(self) -> list[tuple[str, str, int]]:
-        """The first actions that the program repeated until it ended: kind, name and count of each."""
-        return [row for note in self.notes if note["event"] == "exit" for row in note.get("repeated", ())]
+        """The first actions that the program repeated until it ended: (kind, name, count) of each."""
+        return [action for note in self.notes if note["event"] == "exit" for action in note.get("repeated", ())]
 
     def last_note(self, event: str) -> dict | None:
         """The last note on this event, None without one."""

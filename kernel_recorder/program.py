@@ -22,7 +22,7 @@ REPORT_FILE, NSYS_LOG_FILE = "capture.nsys-rep", "nsys.log"
 # Without it a replayed CUDA graph is one row without a name, which includes the time between its kernels.
 NSYS_OPTIONS = ("--cuda-graph-trace=node",)
 PASSED_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-PATIENCE_S = 10.0  # after each signal, for the program to end by itself
+ENDING_PATIENCE_S = 10.0  # after each signal, for the program to end by itself
 POLL_S = 0.2
 
 
@@ -63,42 +63,39 @@ def require_program(program: Sequence[str]) -> None:
 
 
 def run_recorded(
-    program: Sequence[str],
-    handover: Path,
-    *,
-    under_nsys: bool,
-    time_limit_s: float | None,
+    program: Sequence[str], handover_folder: Path, *, under_nsys: bool, time_limit_s: float | None,
     end_when: Callable[[], bool],
-) -> ProgramEnd:
+) -> ProgramEnd:  # fmt: skip
     """Runs the program, and ends it at its time limit, or once `end_when`, which is called regularly, returns true.
 
-    The notes of its processes and the files of nsys are in `handover` afterwards. Ctrl-C reaches the program from the
-    terminal, as always; this process passes PASSED_SIGNALS on.
+    The notes of its processes and the files of nsys are in `handover_folder` afterwards. Ctrl-C reaches the program
+    from the terminal, as always; this process passes PASSED_SIGNALS on.
     """
-    with _running_program(program, handover, under_nsys=under_nsys) as process, _signals_passed_to(process):
-        return _wait_for_end(process, time_limit_s or float("inf"), end_when, handover / ENDING_FILE)
+    with _running_program(program, handover_folder, under_nsys=under_nsys) as process, _signals_passed_to(process):
+        return _wait_for_end(process, time_limit_s or float("inf"), end_when, handover_folder / ENDING_FILE)
 
 
-def _environment(handover: Path) -> dict[str, str]:
+def _environment(handover_folder: Path) -> dict[str, str]:
+    """The environment of the program: that of this process with the recorder in PYTHONPATH."""
     paths = [str(INJECTED_FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])]
-    added = {HANDOVER_VARIABLE: str(handover), "PYTHONPATH": os.pathsep.join(paths)}
-    quiet = {"KINETO_LOG_LEVEL": "99"}  # else PyTorch's profiler reports its start and stop on standard error
-    return quiet | dict(os.environ) | added
+    recorder = {HANDOVER_VARIABLE: str(handover_folder), "PYTHONPATH": os.pathsep.join(paths)}
+    defaults = {"KINETO_LOG_LEVEL": "99"}  # else PyTorch's profiler reports its start and stop on standard error
+    return defaults | dict(os.environ) | recorder
 
 
 @contextmanager
-def _running_program(program: Sequence[str], handover: Path, *, under_nsys: bool) -> Iterator[subprocess.Popen]:
-    environment = _environment(handover)
+def _running_program(program: Sequence[str], handover_folder: Path, *, under_nsys: bool) -> Iterator[subprocess.Popen]:
+    environment = _environment(handover_folder)
     if not under_nsys:
         with subprocess.Popen(program, env=environment) as process:
             yield process
         return
     streams = [os.dup(number) for number in (0, 1, 2)]
     program_with_streams = [sys.executable, "-I", "-S", str(OWN_STREAMS_SCRIPT), *map(str, streams), *program]
-    report = (handover / REPORT_FILE).with_suffix("")
+    report = (handover_folder / REPORT_FILE).with_suffix("")
     command = profile_command(program_with_streams, report, options=NSYS_OPTIONS)
     with (
-        (handover / NSYS_LOG_FILE).open("wb") as log,
+        (handover_folder / NSYS_LOG_FILE).open("wb") as log,
         subprocess.Popen(
             command, env=environment, pass_fds=streams, stdin=subprocess.DEVNULL, stdout=log, stderr=log
         ) as process,
@@ -146,6 +143,6 @@ def _end_program(process: subprocess.Popen) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         process.send_signal(number)
         with suppress(subprocess.TimeoutExpired):
-            return process.wait(PATIENCE_S)
+            return process.wait(ENDING_PATIENCE_S)
     process.kill()
     return process.wait()

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 from kernel_recorder.contents import compilation_sentence, step_sentence
-from kernel_recorder.in_process.handover import NO_RANK, NSYS, PROGRAM, RANGE, SECONDS, STEPS
+from kernel_recorder.in_process.handover import MODULE, NO_RANK, NSYS, OPTIMIZER, PROGRAM, RANGE, SECONDS, STEPS, TORCH
 from kernel_recorder.outcome import STEP_NOUNS, Outcome
 from kernel_tables.clean_text import visible
 from kernel_tables.units import duration
 
-NOTABLE_SLOWDOWN = 1.2  # ratio of the times in and before the window
-PROFILERS = {NSYS: "nsys", "torch": "PyTorch's profiler"}
+MIN_SLOWDOWN = 1.2  # ratio of the times in and before the window
+PROFILERS = {NSYS: "nsys", TORCH: "PyTorch's profiler"}  # in words
 
 
 def rank_phrase(outcome: Outcome) -> str:
@@ -28,7 +28,7 @@ def _content_phrase(outcome: Outcome) -> str:
     """What was recorded, without process and profiler: "steps 6 to 8"."""
     settings, opened = outcome.settings, outcome.opened
     if settings.window == SECONDS:
-        return f"{settings.seconds:g} s"
+        return f"{settings.duration_s:g} s"
     if settings.window == PROGRAM:
         return "cudaProfilerStart to cudaProfilerStop"
     if "first" not in opened:
@@ -76,8 +76,8 @@ def remarks(outcome: Outcome) -> Iterator[str]:
 
 def _later_steps_sentence(outcome: Outcome) -> Iterator[str]:
     """A sentence on optimizer steps after a window of calls, if there were any."""
-    steps = max((count for kind, _, count in outcome.repetitions() if kind == "optimizer"), default=0)
-    if outcome.settings.window == STEPS and outcome.opened.get("by") == "module" and steps:
+    steps = max((count for kind, _, count in outcome.repetitions() if kind == OPTIMIZER), default=0)
+    if outcome.settings.window == STEPS and outcome.opened.get("by") == MODULE and steps:
         skip = outcome.settings.skip
         advice = "--skip N, with N above the number of these calls," if steps > skip else f"--skip {steps - 1}"
         yield f"the program took {steps} optimizer steps after these calls; {advice} records steps instead"
@@ -85,10 +85,10 @@ def _later_steps_sentence(outcome: Outcome) -> Iterator[str]:
 
 def slowdown_sentence(outcome: Outcome) -> Iterator[str]:
     """A sentence on steps that took notably longer in the window than before it."""
-    before, within = outcome.step_times()
-    if before and within and within > NOTABLE_SLOWDOWN * before:
+    before_s, within_s = outcome.step_times_s()
+    if before_s and within_s and within_s > MIN_SLOWDOWN * before_s:
         yield (
-            f"{_step_times_phrase(before, within)}: recording, or what else ran on the machine, makes them longer,"
+            f"{_step_times_phrase(before_s, within_s)}: recording, or what else ran on the machine, makes them longer,"
             " above all their idle or host time"
         )
 
@@ -104,12 +104,12 @@ def cost_sentence(outcome: Outcome) -> Iterator[str]:
     if outcome.opened is None or outcome.closed is None:
         return
     saved = outcome.last_note("saved") or {"save_s": 0.0}
-    parts = {"to begin": outcome.opened["start_s"], "to stop": outcome.closed["stop_s"], "to write": saved["save_s"]}
-    costs = ", ".join(f"{duration(1e9 * seconds)} {part}" for part, seconds in parts.items())
-    text = f"recording took {duration(1e9 * sum(parts.values()))} of the program's time: {costs}"
-    before, within = outcome.step_times()
-    if before and within and not any(slowdown_sentence(outcome)):  # which says the same
-        text += f"; {_step_times_phrase(before, within)}"
+    costs_s = {"to begin": outcome.opened["start_s"], "to stop": outcome.closed["stop_s"], "to write": saved["save_s"]}
+    costs = ", ".join(f"{duration(1e9 * cost_s)} {purpose}" for purpose, cost_s in costs_s.items())
+    text = f"recording took {duration(1e9 * sum(costs_s.values()))} of the program's time: {costs}"
+    before_s, within_s = outcome.step_times_s()
+    if before_s and within_s and not any(slowdown_sentence(outcome)):  # which says the same
+        text += f"; {_step_times_phrase(before_s, within_s)}"
     yield text
 
 

@@ -74,12 +74,12 @@ _HOOK_TENSOR = _HookTensor()
 
 
 class _BackwardPass:
-    """One backward pass, within the open parts `around`. `devices` are those on whose threads, other than the calling
-    one, parts were opened."""
+    """One backward pass, within the open parts `surrounding`. `devices` are those on whose threads, other than the
+    calling one, parts were opened."""
 
-    def __init__(self, marker: Marker, around: Chain) -> None:
-        self._marker, self._around = marker, around
-        self._caller = threading.get_ident()
+    def __init__(self, marker: Marker, surrounding: Chain) -> None:
+        self._marker, self._surrounding = marker, surrounding
+        self._calling_thread = threading.get_ident()
         self._hooks: list[dict] = []
         self.devices: set[torch.device] = set()
 
@@ -96,7 +96,7 @@ class _BackwardPass:
         for number, node in _numbered_nodes(roots):
             if not first <= number < end:  # neighbours in the graph were mostly made in one part
                 first, end, chain = state.parts_of_node(number)
-                common = common_length(chain, self._around)
+                common = common_length(chain, self._surrounding)
                 tensor._backward_hooks = hooks = {self: partial(self._enter, chain[common:])}
                 self._hooks.append(hooks)
             node._register_hook_dict(tensor)
@@ -111,7 +111,7 @@ class _BackwardPass:
     def _enter(self, chain: Chain, gradient: Tensor | None) -> None:
         if self._marker.state.reopened_parts is chain:
             return
-        if threading.get_ident() != self._caller and gradient is not None:
+        if threading.get_ident() != self._calling_thread and gradient is not None:
             self.devices.add(gradient.device)
         self._marker.reopen(chain)
 

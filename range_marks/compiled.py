@@ -29,6 +29,7 @@ PATCHED_METHODS = ("write_provenance_debug_handle", "generate_return")  # of ind
 # dictionaries of torch._inductor.debug by kernel and handle: the stacks of calls, and names of nodes of the graph
 STACK_TRACES, NODE_NAMES = "_inductor_kernel_stack_trace", "_inductor_triton_kernel_to_post_grad_node_info"
 IMPORT_LINE = "from range_marks import compiled as marked_parts"
+STACK_FRAME = re.compile(r'File "([^"]+)", line (\d+), in ')  # groups: path, line
 
 
 class KernelOrigins(NamedTuple):
@@ -45,7 +46,9 @@ class PartRange(NamedTuple):
     instance: Any = None
 
 
-Parts = Any  # whose operations a kernel computes: a constant whose repr Python can read; false if unknown
+# Whose operations a kernel computes, as the function given to `follow_compiled` returns them, such as joint names: any
+# constant whose repr Python can read; false if unknown.
+Parts = Any
 
 
 class _ActiveParts(threading.local):
@@ -148,9 +151,6 @@ def _origins(kernel_name: str, debug_handle: int | None) -> KernelOrigins:
     return KernelOrigins(getattr(debug, STACK_TRACES).get(key, []), nodes)
 
 
-FRAME = re.compile(r'File "([^"]+)", line (\d+), in ')
-
-
 class PartBlock(NamedTuple):
     """The lines of a block that opens a part."""
 
@@ -168,7 +168,7 @@ class SourceParts:
 
     def innermost(self, stack_trace: str) -> str | None:
         """The innermost part around a stack of calls, outermost first as Python writes it; None if it is in no part."""
-        for path, line in reversed(FRAME.findall(stack_trace)):
+        for path, line in reversed(STACK_FRAME.findall(stack_trace)):
             parts = [block.part for block in self._blocks(path) if block.first <= int(line) <= block.last]
             if parts:
                 return parts[-1]

@@ -22,16 +22,16 @@ class _Finder(importlib.abc.MetaPathFinder):
 
     def __init__(self, name: str, call: Callable[[ModuleType], None]) -> None:
         self.name, self.call = name, call
-        self._asking = False
+        self._is_searching = False
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        if fullname != self.name or self._asking:
+        if fullname != self.name or self._is_searching:
             return None
-        self._asking = True
+        self._is_searching = True
         try:
             spec = importlib.util.find_spec(fullname)
         finally:
-            self._asking = False
+            self._is_searching = False
         if spec is not None and spec.loader is not None:
             spec.loader = _Loader(self, spec.loader)
         return spec

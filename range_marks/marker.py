@@ -66,7 +66,7 @@ class _RecordFunctionStack(threading.local):
         self.open_ranges: list = []
 
 
-MAX_CHANGES = 1 << 17  # remembered of each thread; older ones are forgotten, so that memory does not grow for ever
+MAX_CHAINS = 1 << 17  # remembered of each thread; older ones are forgotten, so that memory does not grow for ever
 
 Chain = tuple["PartInstance", ...]  # parts, each inside the one before
 
@@ -106,26 +106,26 @@ class MarkerState(threading.local):
         self.forward_parts: Chain = ()  # the open parts of a forward pass
         self.reopened_parts: Chain = ()  # those that a backward pass has open, for the node that runs
         self.suspended_parts: Chain | None = None  # reopened parts, closed while a checkpoint computes parts again
-        # Each chain was open from its number to the next one; numbers ascend.
-        self.numbers: list[int] = []
+        # Chain i was open while this thread made the nodes from first_nodes[i] up to, not including, the next of them.
+        self.first_nodes: list[int] = []
         self.chains: list[Chain] = []
 
     def record(self) -> None:
         """Notes the open parts for the nodes from the next one on."""
         number = next_node_number()
-        if self.numbers and self.numbers[-1] == number:
+        if self.first_nodes and self.first_nodes[-1] == number:
             self.chains[-1] = self.forward_parts
             return
-        self.numbers.append(number)
+        self.first_nodes.append(number)
         self.chains.append(self.forward_parts)
-        if len(self.numbers) > MAX_CHANGES:
-            del self.numbers[: MAX_CHANGES // 2], self.chains[: MAX_CHANGES // 2]
+        if len(self.first_nodes) > MAX_CHAINS:
+            del self.first_nodes[: MAX_CHAINS // 2], self.chains[: MAX_CHAINS // 2]
 
     def parts_of_node(self, number: int) -> NodeParts:
         """The parts that were open when this thread made the node `number`; an empty chain if none, or if forgotten."""
-        index = bisect_right(self.numbers, number)
-        end = self.numbers[index] if index < len(self.numbers) else sys.maxsize
-        return NodeParts(self.numbers[index - 1], end, self.chains[index - 1]) if index else NodeParts(0, end, ())
+        index = bisect_right(self.first_nodes, number)
+        end = self.first_nodes[index] if index < len(self.first_nodes) else sys.maxsize
+        return NodeParts(self.first_nodes[index - 1], end, self.chains[index - 1]) if index else NodeParts(0, end, ())
 
 
 class Marker:

@@ -81,9 +81,9 @@ def _hide_from_compiler() -> None:
 
 
 def _has_hooks_of_others() -> bool:
-    modules, ours = torch.nn.modules.module, len(ModuleHooks._active)
-    forward = len(modules._global_forward_hooks), len(modules._global_forward_pre_hooks)
-    return bool(modules._global_backward_hooks or modules._global_backward_pre_hooks) or max(forward) > ours
+    module, our_count = torch.nn.modules.module, len(ModuleHooks._active)
+    forward_count = max(len(module._global_forward_hooks), len(module._global_forward_pre_hooks))
+    return bool(module._global_backward_hooks or module._global_backward_pre_hooks) or forward_count > our_count
 
 
 def is_outermost(open_calls: list) -> bool:
@@ -122,7 +122,7 @@ class ModuleParts:
         around: Callable[[nn.Module, tuple, dict[str, Any]], AbstractContextManager] | None = None,
     ) -> None:
         self._part, self._name_of, self._around = part, name_of, around
-        self._hooks = ModuleHooks(self.before, self._after)
+        self._hooks = ModuleHooks(self.call_begins, self._after)
         self._stack = _ModuleCallStack()
         self._is_on = False
 
@@ -139,17 +139,17 @@ class ModuleParts:
             self._close_last()
 
     @uncompiled
-    def before(self, module: nn.Module, args: tuple) -> None:
+    def call_begins(self, module: nn.Module, args: tuple) -> None:
         """Opens the ranges of a module that is about to be called. Public for calls that began before the hooks were
         registered."""
         if torch.compiler.is_compiling() or not self._is_on:
             return
         open_calls, name = self._stack.open_calls, self._name_of(module)
-        outer = next((call.name for call in reversed(open_calls) if call.name is not None), None)
+        outer_name = next((call.name for call in reversed(open_calls) if call.name is not None), None)
         contexts = []
         if self._around and is_outermost(open_calls):
             contexts.append(self._around(module, args, keyword_arguments()))
-        if name not in (None, outer):  # a wrapper has its module's name
+        if name not in (None, outer_name):  # a wrapper has its module's name
             contexts.append(self._part(name))
         open_calls.append(ModuleCall(module, name, contexts))
         for context in contexts:
@@ -209,17 +209,18 @@ def module_names(
     nn.Sequential or nn.ModuleDict of modules that print the same and whose keys differ only in a number at the end:
     `layers.block_3` is `layers.Block`. A name of more than `depth` components is None.
     """
-    whole = name_of_model or model_name(model)
-    yield model, whole
-    waiting, seen = [(model, "")], {id(model)}
-    while waiting:
-        module, path = waiting.pop()
+    root_name = name_of_model or model_name(model)
+    yield model, root_name
+    unvisited, seen = [(model, "")], {id(model)}
+    while unvisited:
+        module, path = unvisited.pop()
         for key, child in children_of(module).items():
             if id(child) not in seen:
                 seen.add(id(child))
-                name = ".".join(name for name in (path, _name_component(module, key, child)) if name)
-                yield child, (name or whole) if depth is None or name.count(".") < depth else None
-                waiting.append((child, name))
+                child_path = ".".join(filter(None, (path, _name_component(module, key, child))))
+                is_too_deep = depth is not None and child_path.count(".") >= depth
+                yield child, None if is_too_deep else child_path or root_name
+                unvisited.append((child, child_path))
 
 
 def _name_component(module: nn.Module, key: str, child: nn.Module) -> str:

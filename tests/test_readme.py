@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from docs.overview import agreement, claims_on_agreement
+from docs.overview import TEMPLATE, agreement, claims_on_agreement
 from docs.pages import RECORDING
 from kernel_tables.diagnosis.diagnose import diagnose
 from kernel_tables.diagnosis.scope import Scope
@@ -54,6 +54,16 @@ def test_the_table_of_questions_is_that_of_the_catalogue():
     written = re.findall(r"^\| (?:\((\w)\) )?(.*\?) \| (.*) \|$", page("questions"), re.MULTILINE)
     tables = {one.name: ", ".join(f"`{name}`" for name in one.tables) for one in QUESTIONS if one.has_document}
     assert written == [(one.letter, one.title, tables[one.name]) for one in QUESTIONS if one.has_document]
+
+
+def test_the_studies_with_the_current_bound_of_unfused_attention_are_those_that_the_overview_names():
+    sentence = re.search(r"in all studies\s+but (.*), the bound of unfused attention", TEMPLATE.read_text("utf-8"))[1]
+    current = set()
+    for path in EXAMPLE.parent.glob("*/tables/findings.parquet"):
+        findings = pd.read_parquet(path).query("code == 'unfused_attention'")
+        if findings["message"].str.startswith("attention runs as separate kernels").any():  # as the rule says it now
+            current.add(path.parents[1].name)
+    assert set(re.findall(r"`([\w-]+)`", sentence)) == current
 
 
 def test_every_test_that_the_table_of_faults_names_is_there():

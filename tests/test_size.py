@@ -25,7 +25,7 @@ def test_lines_statements_and_docstrings_are_counted_outside_of_tests():
     counted = {"a/b.py": MODULE, "workflow/Snakefile": b"rule all:\n", "a/page.js": b"1\n2\n", "a/page.html.j2": b"x"}
     others = {"tests/test_b.py": MODULE, "tests/helper.py": MODULE, "a/test_b.py": MODULE, "a/data.csv": b"1\n2\n"}
     found = size.size_of(counted | others)
-    assert found == size.Size(
+    assert found == size.ProjectSize(
         lines=11 + 1 + 2 + 1, python_lines=11, statements=6, docstring_lines=4,
         tracked_bytes=4 * len(MODULE) + 10 + 4 + 1 + 4,
     )  # fmt: skip

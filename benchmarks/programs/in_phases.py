@@ -13,12 +13,12 @@ import os
 import runpy
 import sys
 import tempfile
-from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable
-from itertools import accumulate
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch.autograd.profiler import record_function
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -119,46 +119,54 @@ def events_of(profiler: profile) -> list[dict]:
 def by_phase(events: list[dict]) -> dict[str, dict[str, float]]:
     """The number of kernels and their milliseconds, by phase, `rest`, `communication` (of all phases) and `all`."""
     ranges = [event for event in events if event.get("cat") == "user_annotation"]
-    intervals = {
-        phase: sorted((event["ts"], event["ts"] + event["dur"]) for event in ranges if event["name"].startswith(prefix))
-        for phase, prefix in PHASES.items()
-    }
-    latest_us = {phase: list(accumulate((end for _, end in rows), max)) for phase, rows in intervals.items()}
-    result = {phase: {"kernels": 0, "ms": 0.0} for phase in (*PHASES, "communication", "all")}
-    for launch_us, duration_us, is_collective in launches(events):
-        phase = next((phase for phase in intervals if is_inside(launch_us, intervals[phase], latest_us[phase])), "rest")
-        for row in (result[phase], result["all"], *([result["communication"]] if is_collective else [])):
-            row["kernels"] += 1
-            row["ms"] += duration_us / 1e3
-    return result
+    intervals_us = {phase: _intervals_us(ranges, prefix) for phase, prefix in PHASES.items()}
+    totals = {phase: {"kernels": 0, "ms": 0.0} for phase in (*PHASES, "communication", "all")}
+    for kernel in launched_kernels(events):
+        phases = (phase for phase in PHASES if is_inside(kernel.launch_us, intervals_us[phase]))
+        for group in (next(phases, "rest"), "all", *(["communication"] if kernel.is_collective else [])):
+            totals[group]["kernels"] += 1
+            totals[group]["ms"] += kernel.duration_us / 1e3
+    return totals
 
 
-def launches(events: list[dict]) -> list[tuple[float, float, bool]]:
-    """The launch (NaN if unknown) and the duration of each kernel, µs, and whether it is a collective."""
+class LaunchedKernel(NamedTuple):
+    """A kernel or, without a GPU, an operator that counts as one. The launch is NaN if it is unknown."""
+
+    launch_us: float
+    duration_us: float
+    is_collective: bool
+
+
+def launched_kernels(events: list[dict]) -> list[LaunchedKernel]:
     if torch.cuda.is_available():
-        calls = {e["args"]["correlation"]: e["ts"] for e in events if e.get("cat") in ("cuda_runtime", "cuda_driver")}
-        kernels = [e for e in events if e.get("cat") == "kernel"]
-        return [
-            (calls.get(e["args"]["correlation"], math.nan), e["dur"], e["name"].startswith("nccl")) for e in kernels
-        ]
-    collectives = [(e["ts"], e["dur"], True) for e in events if is_operator(e, "c10d::")]
-    outermost, until_us = [], defaultdict(float)
-    operators = [e for e in events if is_operator(e, ("aten::", "cpp_fused_", "graph_"))]  # the last two of Inductor
+        calls = [event for event in events if event.get("cat") in ("cuda_runtime", "cuda_driver")]
+        times_us = {call["args"]["correlation"]: call["ts"] for call in calls}
+        kernels = [(event["args"]["correlation"], event) for event in events if event.get("cat") == "kernel"]
+        return [LaunchedKernel(times_us.get(i, math.nan), e["dur"], e["name"].startswith("nccl")) for i, e in kernels]
+    collectives = [event for event in events if is_operator(event, "c10d::")]
+    kernels = [LaunchedKernel(event["ts"], event["dur"], is_collective=True) for event in collectives]
+    operators = [event for event in events if is_operator(event, ("aten::", "cpp_fused_", "graph_"))]  # two of Inductor
+    outer_end_us: dict[int, float] = defaultdict(float)  # by thread
     for event in sorted(operators, key=lambda event: (event["ts"], -event["dur"])):
-        if event["ts"] >= until_us[event["tid"]]:
-            outermost.append((event["ts"], event["dur"], False))
-            until_us[event["tid"]] = event["ts"] + event["dur"]
-    return collectives + outermost
+        if event["ts"] >= outer_end_us[event["tid"]]:
+            kernels.append(LaunchedKernel(event["ts"], event["dur"], is_collective=False))
+            outer_end_us[event["tid"]] = event["ts"] + event["dur"]
+    return kernels
 
 
 def is_operator(event: dict, prefix: str | tuple[str, ...]) -> bool:
     return event.get("cat") == "cpu_op" and event["name"].startswith(prefix)
 
 
-def is_inside(time_us: float, intervals: list[tuple[float, float]], latest_us: list[float]) -> bool:
-    """Whether one of the intervals, by start, holds the time; `latest_us` has the latest end until each of them."""
-    started_count = bisect_right(intervals, (time_us, float("inf")))
-    return started_count > 0 and time_us <= latest_us[started_count - 1]
+def _intervals_us(ranges: list[dict], prefix: str) -> np.ndarray:
+    """(start, end) of each range whose name has this prefix."""
+    named = [event for event in ranges if event["name"].startswith(prefix)]
+    return np.array([(event["ts"], event["ts"] + event["dur"]) for event in named]).reshape(-1, 2)
+
+
+def is_inside(time_us: float, intervals_us: np.ndarray) -> bool:
+    """Whether one of the intervals holds the time."""
+    return bool(((intervals_us[:, 0] <= time_us) & (time_us <= intervals_us[:, 1])).any())
 
 
 def synchronize() -> None:

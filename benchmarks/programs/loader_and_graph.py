@@ -24,7 +24,7 @@ if __name__ == "__main__":
     batches = iter(DataLoader(torch.randn(64 * 16, width), batch_size=64, num_workers=2, pin_memory=on_gpu))
 
     for _ in range(STEPS):
-        x = next(batches).to(device, non_blocking=True)
-        model(x).square().mean().backward()
+        batch = next(batches).to(device, non_blocking=True)
+        model(batch).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -7,7 +7,7 @@ from torch.autograd.profiler import record_function as named_range  # noqa: F401
 
 from kernel_recorder.in_process import handover
 from kernel_recorder.in_process.compiled_ranges import CompilationHooks
-from kernel_recorder.in_process.module_ranges import ModuleRanges, Passes, WindowRanges
+from kernel_recorder.in_process.module_ranges import CallLog, ModuleRanges, WindowRanges
 from kernel_recorder.in_process.profilers import NsysProfiler, TorchProfiler
 from kernel_recorder.in_process.program_ranges import ORIGINAL_POP, ORIGINAL_PUSH, ProgramRanges, nvtx_text
 from kernel_recorder.in_process.ranks import RankCoordinator
@@ -35,13 +35,14 @@ def watch_for_window(settings: handover.Settings, notes: handover.Notes) -> None
     marker = Marker(
         Emitter(lambda name: ORIGINAL_PUSH(nvtx_text(name)), ORIGINAL_POP) if to_nvtx else record_function_emitter()
     )
-    modules = ModuleRanges(marker, settings.depth, Passes())
-    if settings.modules != handover.NEVER:
+    modules = ModuleRanges(marker, settings.depth, CallLog())
+    if settings.added_ranges != handover.NEVER:
         CompilationHooks(in_torch_profile=not to_nvtx)
 
+    # The objects below call each other: these functions use `window` and `ranges`, which are bound later.
     def is_wanted(kind: str) -> bool:
         has_own = window.has_own_ranges if kind == handover.MODULES else window.has_own_steps
-        return settings.modules == handover.ALWAYS or (settings.modules != handover.NEVER and not has_own)
+        return settings.added_ranges == handover.ALWAYS or (settings.added_ranges != handover.NEVER and not has_own)
 
     ranks = RankCoordinator(notes)
     ranks.watch()
@@ -67,7 +68,7 @@ class BlockWindow:
         self._profiler = TorchProfiler()
         self._ranges = ProgramRanges(None, to_nvtx=False)
         self._closures = Closures(self._ranges.outside_optimizer)
-        self._modules = ModuleRanges(Marker(record_function_emitter()), depth, Passes()) if with_modules else None
+        self._modules = ModuleRanges(Marker(record_function_emitter()), depth, CallLog()) if with_modules else None
         wait_for_device()
         self._profiler.start()
         self._ranges.watch_record_function()

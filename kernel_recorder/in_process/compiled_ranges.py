@@ -23,12 +23,12 @@ ModuleIds = tuple[int, ...]  # of modules, each called inside the one before
 
 class CompilationHooks:
     """Changes inductor until `close`: graphs that are compiled meanwhile open the ranges of the modules of each kernel.
-    With `in_torch_profile`, fused kernels of a processor become events of PyTorch's profiler."""
+    With `in_torch_profile`, fused kernels of a CPU become events of PyTorch's profiler."""
 
     def __init__(self, *, in_torch_profile: bool) -> None:
         self._is_open, self._restorations = True, ExitStack()
-        for settings in ("torch._inductor.config", "torch._functorch.config"):
-            when_imported(settings, lambda config: [self._set(config, name, False) for name in CACHES])
+        for config_module in ("torch._inductor.config", "torch._functorch.config"):
+            when_imported(config_module, self._disable_caches)
         if in_torch_profile:
             when_imported("torch._inductor.config", lambda config: self._set(config.cpp, "enable_kernel_profile", True))
         when_imported("torch._inductor.compile_fx", self._follow)
@@ -38,14 +38,19 @@ class CompilationHooks:
         self._is_open = False
         self._restorations.close()
 
+    def _disable_caches(self, config: ModuleType) -> None:
+        for name in CACHES:
+            self._set(config, name, False)
+
     def _set(self, config: Any, name: str, value: bool) -> None:
+        """Sets an option, if this PyTorch has it, until `close`."""
         if self._is_open and hasattr(config, name):
             self._restorations.callback(setattr, config, name, getattr(config, name))
             setattr(config, name, value)
 
     def _follow(self, _: ModuleType) -> None:
         if self._is_open:
-            compiled.follow_compiled(modules_served)
+            compiled.follow_compiled(module_chains)
             self._restorations.callback(compiled.leave_compiled)
 
 
@@ -53,7 +58,7 @@ def open_module_ranges(marker: Marker, name_of: Callable[[int], str | None]) -> 
     """Opens ranges of modules around kernels of compiled graphs from now on; `name_of` gives the name of the module
     with an id."""
     cached_ranges = cache(partial(ranges_of, name_of=name_of))
-    compiled.open_ranges(marker, lambda chains: _not_open_yet(open_range_names(marker), cached_ranges(chains)))
+    compiled.open_ranges(marker, lambda chains: _not_open_yet(_open_names(marker), cached_ranges(chains)))
 
 
 def close_module_ranges() -> None:
@@ -61,7 +66,7 @@ def close_module_ranges() -> None:
     compiled.open_ranges(None)
 
 
-def modules_served(origins: compiled.KernelOrigins) -> tuple[ModuleIds, ...]:
+def module_chains(origins: compiled.KernelOrigins) -> tuple[ModuleIds, ...]:
     """The distinct chains of modules that called the operations of a kernel (for a backward kernel, the operations that
     it differentiates), sorted."""
     chains = {_module_ids(node.meta) for node in origins.nodes}
@@ -75,26 +80,27 @@ def ranges_of(chains: tuple[ModuleIds, ...], name_of: Callable[[int], str | None
     ranges_by_chain = [ranges for chain in chains if (ranges := _chain_ranges(chain, name_of))]
     common = []
     for level in zip(*ranges_by_chain, strict=False):
-        if len({part.name for part in level}) > 1:
+        if len({part_range.name for part_range in level}) > 1:
             break
-        common.append(PartRange(level[0].name, frozenset(part.instance for part in level)))
+        common.append(PartRange(level[0].name, frozenset(part_range.instance for part_range in level)))
     if all(len(ranges) == len(common) for ranges in ranges_by_chain):
         return common
     innermost = [ranges[-1] for ranges in ranges_by_chain]
-    set_name = compiled.joint_name(part.name for part in innermost)
-    return [*common, PartRange(set_name, frozenset(part.instance for part in innermost))]
+    set_name = compiled.joint_name(part_range.name for part_range in innermost)
+    return [*common, PartRange(set_name, frozenset(part_range.instance for part_range in innermost))]
 
 
-def open_range_names(marker: Marker) -> list[str]:
-    """The names of the modules that are open on the calling thread, forward or backward."""
+def _open_names(marker: Marker) -> list[str]:
+    """The names of the modules whose ranges are open on the calling thread, forward or backward."""
     state = marker.state
     return [part.name for part in state.forward_parts or state.reopened_parts]
 
 
 def _not_open_yet(open_names: list[str], ranges: list[PartRange]) -> list[PartRange]:
-    """The ranges, without as many at their beginning as have the names of the innermost open ranges."""
+    """The ranges without the first ones that are open already, as the innermost open ranges."""
+    names = [part_range.name for part_range in ranges]
     for count in range(min(len(open_names), len(ranges)), 0, -1):
-        if open_names[-count:] == [part.name for part in ranges[:count]]:
+        if open_names[-count:] == names[:count]:
             return ranges[count:]
     return ranges
 

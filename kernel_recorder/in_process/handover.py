@@ -12,6 +12,8 @@ from kernel_tables.whole_files import written_whole
 
 TORCH, NSYS = "torch", "nsys"  # profilers
 STEPS, CALLS, RANGE, SECONDS, PROGRAM = "steps", "calls", "range", "seconds", "program"  # what opens a window
+# What a step is: of an optimizer, a change of weights by a compiled one, a replay of a CUDA graph, a call of a model.
+OPTIMIZER, WEIGHTS, GRAPH, MODULE = "optimizer", "weights", "graph", "module"
 AUTO, ALWAYS, NEVER = "auto", "always", "never"  # whether the recorder opens ranges
 STEP, MODULES = "step", "modules"  # kinds of these ranges; the first is also the name of the range of a step
 UNFINISHED = "step (unfinished)"  # the name of the range of a step in which the window ended
@@ -26,8 +28,8 @@ class Settings:
     """How the window is found, and what records it.
 
     `window` says what opens it: STEPS of any kind, CALLS of a model, or instances of a RANGE (`skip` of them are
-    skipped, `steps` recorded); SECONDS (from `after` seconds after the first call of a model, for `seconds`); or the
-    PROGRAM's own cudaProfilerStart. `modules` says whether steps and modules get ranges. AUTO: steps, if the program
+    skipped, `steps` recorded); SECONDS (from `delay_s` after the first call of a model, for `duration_s`); or the
+    PROGRAM's own cudaProfilerStart. `added_ranges`: whether steps and modules get ranges. AUTO: steps, if the program
     has opened no range `step` before; modules, if it has opened no range itself. Their names have up to `depth` parts
     (None: all). `quiet_end`: the traceback of the Ctrl-C with which the command ends the program is not printed.
     """
@@ -37,9 +39,9 @@ class Settings:
     skip: int = DEFAULT_SKIP
     steps: int = DEFAULT_STEPS
     range: str | None = None
-    after: float = 0.0
-    seconds: float | None = None
-    modules: str = AUTO
+    delay_s: float = 0.0
+    duration_s: float | None = None
+    added_ranges: str = AUTO
     depth: int | None = None
     quiet_end: bool = False
 
@@ -55,7 +57,7 @@ def read_settings(folder: Path) -> Settings:
 
 NOTES_FILE = "notes.jsonl"
 CLAIM_FILE, CLAIMED_RUN_FILE = "claim", "claimed-run"
-PATIENCE_S = 10.0  # for ranks that reach no window: their program may do something else, or have ended
+RANK_WAIT_S = 10.0  # for ranks that reach no window: their program may do something else, or have ended
 RANK = "rank"  # the event of a process that has joined others
 NO_RANK = "no_rank"  # the event of such a process if its run could not be determined
 DROPPED = "dropped"  # the event of a process that starts its window over
@@ -63,7 +65,12 @@ WINDOW_EVENTS = ("open", "steps", "closed", "saved", "lost")
 
 
 class Notes:
-    """The notes of this process, in the folder that the command and the processes of the program share."""
+    """The notes of this process, in the folder that the command and the processes of the program share.
+
+    Its events: python, or old_python; torch, once it is imported; RANK or NO_RANK; profile, if the program uses
+    PyTorch's profiler; elsewhere, if another process is recorded; the WINDOW_EVENTS; refused, if the profiler did not
+    start; DROPPED; exit. Recorder and RankCoordinator add most of them, with facts that Outcome reads.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

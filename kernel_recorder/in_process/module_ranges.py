@@ -29,20 +29,22 @@ MAX_SHAPES = 2  # of a call's tensors
 MAX_MODELS = 4  # of one class that get separate names; more are the layers of a model that keeps them in a list
 
 
-class Passes:
-    """Finds the kind of each outermost call, and counts these calls: `steps` has a Counter for each step, by texts such
-    as "GPT forward with input 8x128"."""
+class CallLog:
+    """Finds the kind of each outermost call, and counts these calls: `counts_by_step` has a Counter for each step, by
+    texts such as "GPT forward with input 8x128"."""
 
     def __init__(self) -> None:
         self._max_tokens: dict[int, int] = {}  # in a call, by the id of the module
         self._decoding: set[int] = set()  # the ids of modules that were called with one token after a longer call
-        self.steps: list[Counter[str]] = []
+        self.counts_by_step: list[Counter[str]] = []
 
     def step_begins(self) -> None:
-        self.steps.append(Counter())
+        """Counts the following calls for another step."""
+        self.counts_by_step.append(Counter())
 
-    def kind(self, module: nn.Module, args: tuple, keywords: dict[str, Any]) -> str:
-        """The kind of a call that is about to begin."""
+    def classify(self, module: nn.Module, args: tuple, keywords: dict[str, Any]) -> str:
+        """Returns the kind of a call that is about to begin, and remembers its length: earlier calls distinguish
+        decoding from other inference."""
         if torch.is_grad_enabled():
             return FORWARD
         tokens, module_id = _token_count(args, keywords), id(module)
@@ -55,10 +57,10 @@ class Passes:
 
     def count(self, name: str | None, kind: str, args: tuple, keywords: dict[str, Any]) -> None:
         """Counts a call of the module of this name, if a step has begun."""
-        if self.steps:
+        if self.counts_by_step:
             shapes = ["x".join(map(str, tensor.shape)) for tensor in _tensors(args, keywords)][:MAX_SHAPES]
             inputs = f" with input {' and '.join(shapes)}" if shapes else ""
-            self.steps[-1][f"{name or ''} {kind}{inputs}"] += 1
+            self.counts_by_step[-1][f"{name or ''} {kind}{inputs}"] += 1
 
 
 def _token_count(args: tuple, keywords: dict[str, Any]) -> int | None:
@@ -74,9 +76,9 @@ def _tensors(args: tuple, keywords: dict[str, Any]) -> Iterator[Tensor]:
 class ModuleRanges:
     """Opens the ranges of all modules, and of the outermost calls and backward passes, between `begin` and `end`."""
 
-    def __init__(self, marker: Marker, depth: int | None, passes: Passes) -> None:
-        self._marker, self._depth, self.passes = marker, depth, passes
-        self._parts = ModuleParts(marker.part, self._name_of, self._pass_range)
+    def __init__(self, marker: Marker, depth: int | None, calls: CallLog) -> None:
+        self._marker, self._depth, self.calls = marker, depth, calls
+        self._parts = ModuleParts(marker.part, self._name_of, self._range_of_call)
         self._originals: tuple[Callable, Callable] | None = None  # torch.autograd.backward and .grad before `begin`
         self._names: dict[int, str | None] = {}
         self._named_modules: list[nn.Module] = []  # kept alive, so that no other module gets their ids
@@ -89,7 +91,7 @@ class ModuleRanges:
             self._add_names(model, model_names.get(id(model)))
         self._originals = torch.autograd.backward, torch.autograd.grad
         follow_backward(self._marker)
-        torch.autograd.backward = self._wrapped_in_range(BACKWARD, torch.autograd.backward)
+        torch.autograd.backward = self._in_backward_range(torch.autograd.backward)
         open_module_ranges(self._marker, self._names.get)
         self._parts.begin()
 
@@ -105,22 +107,24 @@ class ModuleRanges:
 
     def call_begins(self, module: nn.Module, args: tuple) -> None:
         """Opens the range of a call of this module, whose hooks have run: the window opened in one of them."""
-        self._parts.before(module, args)
+        self._parts.call_begins(module, args)
 
-    def _wrapped_in_range(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(call)
-        def called(*args: Any, **kwargs: Any) -> Any:
+    def _in_backward_range(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function with a range around each call."""
+
+        @wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_compiling():
-                return call(*args, **kwargs)
-            with self._marker.range(name):
-                return call(*args, **kwargs)
+                return function(*args, **kwargs)
+            with self._marker.range(BACKWARD):
+                return function(*args, **kwargs)
 
-        return uncompiled_wrapper(called)
+        return uncompiled_wrapper(wrapper)
 
-    def _pass_range(self, module: nn.Module, args: tuple, keywords: dict[str, Any]) -> AbstractContextManager:
+    def _range_of_call(self, module: nn.Module, args: tuple, keywords: dict[str, Any]) -> AbstractContextManager:
         """The range around an outermost call."""
-        kind = self.passes.kind(module, args, keywords)
-        self.passes.count(self._name_of(module), kind, args, keywords)
+        kind = self.calls.classify(module, args, keywords)
+        self.calls.count(self._name_of(module), kind, args, keywords)
         return self._marker.range(kind)
 
     def _name_of(self, module: nn.Module) -> str | None:
@@ -170,7 +174,7 @@ class WindowRanges:
         self, is_wanted: Callable[[str], bool], modules: ModuleRanges, closures: Closures, *, to_nvtx: bool
     ) -> None:
         self._is_wanted, self._modules, self._closures, self._to_nvtx = is_wanted, modules, closures, to_nvtx
-        self._has_modules = self.has_steps = False
+        self._has_modules, self.has_steps = False, False  # whether they get ranges in the window that is open
         self._close_step: Callable[[], object] | None = None
 
     def begin(self) -> None:
@@ -178,7 +182,7 @@ class WindowRanges:
         self._has_modules, self.has_steps = self._is_wanted(MODULES), self._is_wanted(STEP)
         self._closures.begin()
         if self._has_modules:
-            self._modules.passes.steps.clear()
+            self._modules.calls.counts_by_step.clear()
             self._modules.begin()
 
     def end(self) -> None:
@@ -189,8 +193,9 @@ class WindowRanges:
         self.step_ends()
 
     def step_begins(self) -> None:
+        """Opens the range of a step."""
         if self._has_modules:
-            self._modules.passes.step_begins()
+            self._modules.calls.step_begins()
         if not self.has_steps:
             return
         if self._to_nvtx:  # no push and pop: ranges of the program may open in one step and close in the next
@@ -202,6 +207,7 @@ class WindowRanges:
             self._close_step = lambda: step.__exit__(None, None, None)
 
     def step_ends(self) -> None:
+        """Closes the range of the step, if one is open."""
         if self._close_step is not None:
             close, self._close_step = self._close_step, None
             close()
@@ -212,9 +218,9 @@ class WindowRanges:
             self._modules.call_begins(module, args)
 
     def call_before_window(self, module: torch.nn.Module, args: tuple) -> None:
-        """Notes the length of a call: earlier calls distinguish decoding from other inference."""
-        self._modules.passes.kind(module, args, keyword_arguments())
+        """Remembers the length of a call."""
+        self._modules.calls.classify(module, args, keyword_arguments())
 
     def facts(self) -> dict[str, object]:
         """The calls of each step, for the notes, if modules had ranges."""
-        return {"passes": [dict(step) for step in self._modules.passes.steps]} if self._has_modules else {}
+        return {"passes": [dict(counts) for counts in self._modules.calls.counts_by_step]} if self._has_modules else {}

@@ -26,12 +26,14 @@ class TorchProfiler:
     """
 
     can_start_again = True
-    _leave_profiler: ClassVar[Callable[[], None]] = staticmethod(lambda: None)  # Recorder.leave_profiler
+    # Recorder.leave_profiler of this process, for instances with which the program records itself
+    _leave_profiler: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
 
     def __init__(self) -> None:
         self.is_taken = False
         self._is_switching = False  # this object starts or stops the profiler
         self._is_of_recorder = False  # not of a program that records itself
+        self._profile: torch_profiler.profile  # since `start`
 
     def watch_program(self, leave_profiler: Callable[[], None]) -> None:
         """Calls `leave_profiler` before the program starts a profile itself."""
@@ -42,7 +44,8 @@ class TorchProfiler:
                 leave_profiler()
 
         def ends(*_: Any) -> None:
-            self.is_taken = self.is_taken and self._is_switching
+            if not self._is_switching:
+                self.is_taken = False
 
         self._is_of_recorder, TorchProfiler._leave_profiler = True, staticmethod(leave_profiler)
         for name in START_FUNCTIONS:
@@ -56,9 +59,9 @@ class TorchProfiler:
             raise RuntimeError("the program is using PyTorch's profiler itself; record it by nsys, or without that")
         # The class below torch.profiler.profile: that one imports the compiler at its start, which takes seconds.
         use_device = "cuda" if torch.cuda.is_available() else None
-        self._recording = torch_profiler.profile(use_device=use_device, use_kineto=True)
+        self._profile = torch_profiler.profile(use_device=use_device, use_kineto=True)
         with self._switching():
-            self._recording.__enter__()
+            self._profile.__enter__()
 
     def stop(self, *, program_ended: bool = False) -> None:
         if not torch.autograd._profiler_enabled():
@@ -68,7 +71,7 @@ class TorchProfiler:
             )
         try:
             with self._switching():
-                self._recording.__exit__(None, None, None)
+                self._profile.__exit__(None, None, None)
         except Exception:
             # Where the GPU has failed, the first try to end it raises and leaves it on; a process that ends so gets a
             # SIGSEGV instead of its own status (PyTorch 2.11, a failed assertion of a kernel).
@@ -80,7 +83,7 @@ class TorchProfiler:
         """Writes the trace into the folder, whole or not at all. FileNotFoundError if the folder is gone."""
         with written_whole(trace_file(folder, os.getpid())) as partial:
             partial.touch()  # otherwise Kineto complains on standard error about a missing folder
-            self._recording.export_chrome_trace(str(partial))
+            self._profile.export_chrome_trace(str(partial))
 
     @contextmanager
     def _switching(self) -> Iterator[None]:

@@ -41,9 +41,9 @@ class ProgramRanges:
     ) -> None:
         self._listener = Listener() if listener is None else listener
         self._to_nvtx, self._is_recording = to_nvtx, is_recording
-        self._open = _OpenRanges()
+        self._open_ranges = _OpenRanges()
         self._optimizers: dict[str, list[weakref.ref]] = {}  # by range name, in order of their first steps
-        self._originals = record_function.__enter__, record_function.__exit__
+        self._original_enter, self._original_exit = record_function.__enter__, record_function.__exit__
 
     def watch_torch(self) -> None:
         """Listens to the ranges that are opened through PyTorch, from now on."""
@@ -63,7 +63,7 @@ class ProgramRanges:
 
     def watch_record_function(self) -> None:
         """Listens to record_function, from now on."""
-        self._originals = record_function.__enter__, record_function.__exit__
+        self._original_enter, self._original_exit = record_function.__enter__, record_function.__exit__
 
         @wraps(record_function.__enter__)
         def enter(range_: record_function) -> record_function:
@@ -72,38 +72,40 @@ class ProgramRanges:
             self._listener.before_range(range_.name, of_torch=package == "torch")
             optimizer = caller.f_locals.get("self") if range_.name.startswith(OPTIMIZER_STEP) else None
             recorded_name = self._recorded_name(range_.name, optimizer)
-            self._open.record_functions.append(_OpenRecordFunction(range_, recorded_name, optimizer))
+            self._open_ranges.record_functions.append(_OpenRecordFunction(range_, recorded_name, optimizer))
             return self._enter(range_, recorded_name)
 
         @wraps(record_function.__exit__)
         def exit_(range_: record_function, *error: Any) -> Any:
-            open_ranges = self._open.record_functions
-            has_failed = any(part is not None for part in error)
-            optimizer = next((row.optimizer for row in open_ranges if row.range_ is range_ and not has_failed), None)
-            open_ranges[:] = [row for row in open_ranges if row.range_ is not range_]
+            record_functions = self._open_ranges.record_functions
+            closed = next((opened for opened in record_functions if opened.range_ is range_), None)
+            record_functions[:] = [opened for opened in record_functions if opened.range_ is not range_]
+            has_failed = any(detail is not None for detail in error)
             try:
                 return self._exit(range_, *error)
             finally:
+                optimizer = None if closed is None or has_failed else closed.optimizer
                 self._listener.after_range(range_.name, optimizer)
 
         record_function.__enter__, record_function.__exit__ = uncompiled(enter), uncompiled(exit_)
 
     def leave_record_function(self) -> None:
         """Restores PyTorch's record_function."""
-        record_function.__enter__, record_function.__exit__ = self._originals
+        record_function.__enter__, record_function.__exit__ = self._original_enter, self._original_exit
 
     @contextmanager
     def outside_optimizer(self) -> Iterator[None]:
         """Inside the block, the range of the optimizer's step on this thread is closed, if it is the innermost."""
-        range_, recorded_name, _ = next(iter(self._open.record_functions[-1:]), (None, "", None))
-        if range_ is None or not range_.name.startswith(OPTIMIZER_STEP):
+        record_functions = self._open_ranges.record_functions
+        innermost = record_functions[-1] if record_functions else None
+        if innermost is None or not innermost.range_.name.startswith(OPTIMIZER_STEP):
             yield
             return
-        self._exit(range_, None, None, None)
+        self._exit(innermost.range_, None, None, None)
         try:
             yield
         finally:
-            self._enter(range_, recorded_name)
+            self._enter(innermost.range_, innermost.recorded_name)
 
     def _recorded_name(self, name: str, optimizer: Any) -> str:
         """The name with which a range is recorded: that of the second Adam is "Optimizer.step#Adam 2.step"."""
@@ -117,20 +119,19 @@ class ProgramRanges:
         return name if number == 1 else f"{name.removesuffix('.step')} {number}.step"
 
     def _enter(self, range_: record_function, recorded_name: str) -> record_function:
-        enter, name = self._originals[0], range_.name
         if self._to_nvtx:
             ORIGINAL_PUSH(nvtx_text(recorded_name))
         if self._to_nvtx or not self._is_recording():
-            return enter(range_)
-        range_.name = encoded(recorded_name)
+            return self._original_enter(range_)
+        name, range_.name = range_.name, encoded(recorded_name)
         try:
-            return enter(range_)
+            return self._original_enter(range_)
         finally:
             range_.name = name
 
     def _exit(self, range_: record_function, *error: Any) -> Any:
         try:
-            return self._originals[1](range_, *error)
+            return self._original_exit(range_, *error)
         finally:
             if self._to_nvtx:
                 ORIGINAL_POP()
@@ -141,7 +142,7 @@ class ProgramRanges:
             name = name_of(*args, **kwargs)
             self._listener.before_range(name, of_torch=False)
             result = original(*args, **kwargs)
-            self._open.nvtx_ranges.append((name, self._opened_translation(name)))
+            self._open_ranges.nvtx_ranges.append((name, self._open_translation(name)))
             return result
 
         return uncompiled(push)
@@ -176,17 +177,17 @@ class ProgramRanges:
 
         return decorate
 
-    def _opened_translation(self, name: str) -> record_function | None:
+    def _open_translation(self, name: str) -> record_function | None:
         """Opens a range of PyTorch's profiler for one of NVTX, and returns it; None for nsys or outside the window."""
         if self._to_nvtx or not self._is_recording():
             return None
-        return self._originals[0](record_function(encoded(name)))
+        return self._original_enter(record_function(encoded(name)))
 
     def _close_nvtx_range(self) -> None:
-        if self._open.nvtx_ranges:  # else the range was opened before this listened
-            name, translation = self._open.nvtx_ranges.pop()
+        if self._open_ranges.nvtx_ranges:  # else the range was opened before this listened
+            name, translation = self._open_ranges.nvtx_ranges.pop()
             if translation is not None:
-                self._originals[1](translation, None, None, None)
+                self._original_exit(translation, None, None, None)
             self._listener.after_range(name)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch.distributed
 
 from kernel_recorder.in_process.callbacks import with_callbacks
-from kernel_recorder.in_process.handover import NO_RANK, PATIENCE_S, RANK, Notes, is_alive, one_line_error, read_notes
+from kernel_recorder.in_process.handover import NO_RANK, RANK, RANK_WAIT_S, Notes, is_alive, one_line_error, read_notes
 
 JOINING_MODULES = ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh")
 RUN_KEY = "kernel_tables_run"  # in the store that all ranks of a run share
@@ -60,15 +60,15 @@ class RankCoordinator:
         self._notes.add(RANK, run=run, number=number, of=world_size)
 
     def call_once(self, point: str, call: Callable[[], Any]) -> None:
-        """A barrier: when all live ranks of this run have reached `point`, or after PATIENCE_S, one of them makes the
-        call; if it dies, another one does. All return once it is done. A process that is not a rank just calls."""
+        """A barrier: when all live ranks of this run have reached `point`, or after RANK_WAIT_S, one of them makes
+        the call; if it dies, another one does. All return once it is done. A process that is not a rank just calls."""
         if not self.is_distributed:
             call()
             return
         folder = self._notes.folder
         (folder / f"{point}-{os.getpid()}").touch()
         done_file = folder / f"{point}-done"
-        deadline = time.monotonic() + PATIENCE_S + CALL_TIMEOUT_S
+        deadline = time.monotonic() + RANK_WAIT_S + CALL_TIMEOUT_S
         attempt = 0
         while not done_file.exists() and time.monotonic() < deadline:
             caller = self._notes.first_process_to(f"{point}-{attempt}-acts")
@@ -85,7 +85,7 @@ class RankCoordinator:
         time.sleep(SETTLING_S)
 
     def _wait_for_all(self, point: str) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + RANK_WAIT_S
         while time.monotonic() < deadline:
             if all((self._notes.folder / f"{point}-{pid}").exists() for pid in self._live_ranks(self.run)):
                 return

@@ -20,6 +20,8 @@ from typing import Any
 import torch
 
 from kernel_recorder.in_process.handover import DROPPED, Notes, one_line_error
+from kernel_recorder.in_process.module_ranges import WindowRanges
+from kernel_recorder.in_process.profilers import NsysProfiler, TorchProfiler
 from kernel_recorder.in_process.ranks import RankCoordinator
 
 MAX_REASONS, MAX_REASON_CHARS = 3, 200
@@ -65,13 +67,16 @@ def _shortened_reason(reason: str) -> str:
 class Recorder:
     """Opens and closes the window of this process, unless a process that is not a rank of its run has one.
 
-    `done` counts the steps, or the instances of a range, that the window holds; `progress` returns facts for the notes.
+    `completed` counts the steps, or the instances of a range, in the window. The Window sets `progress`, which returns
+    facts for the notes.
     """
 
-    def __init__(self, notes: Notes, ranks: RankCoordinator, profiler: Any, ranges: Any) -> None:
+    def __init__(
+        self, notes: Notes, ranks: RankCoordinator, profiler: TorchProfiler | NsysProfiler, ranges: WindowRanges
+    ) -> None:
         self._notes, self._ranks, self._profiler, self.ranges = notes, ranks, profiler, ranges
         self.state = WAITING
-        self.done = 0
+        self.completed = 0
         self.progress: Callable[[], dict[str, Any]] = dict
         self._has_noted_profile = self._has_opened = False
         self._compilations_before = Compilations()
@@ -151,7 +156,7 @@ class Recorder:
                 error_type = getattr(sys, "last_type", None)  # of the uncaught error that ends this process
                 facts |= {"ended": True, "error": error_type and error_type.__name__}
             facts["contents"] = self.ranges.facts() | compilations_since(self._compilations_before)
-            self._notes.add("closed", done=self.done, stop_s=stopped_s - started_s, **facts, **self.progress())
+            self._notes.add("closed", done=self.completed, stop_s=stopped_s - started_s, **facts, **self.progress())
             self._profiler.save(self._notes.folder)
         except Exception as error:
             self._note_loss(error)
@@ -173,7 +178,7 @@ class Recorder:
                 self._note_loss(error)
                 return
         self._notes.add(DROPPED)
-        self.state, self.done = WAITING, 0
+        self.state, self.completed = WAITING, 0
 
     def end_with_process(self) -> None:
         """Closes the window when this process ends, and leaves forked children without a window."""

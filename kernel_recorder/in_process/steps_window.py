@@ -16,15 +16,13 @@ from torch import nn
 from torch.optim.optimizer import Optimizer
 
 from kernel_recorder.in_process.callbacks import with_callbacks
-from kernel_recorder.in_process.handover import CALLS, Settings
+from kernel_recorder.in_process.handover import CALLS, GRAPH, MODULE, OPTIMIZER, WEIGHTS, Settings
 from kernel_recorder.in_process.recorder import Recorder, is_in_backward
 from kernel_recorder.in_process.windows import OutermostCalls, Window
 from range_marks.module_parts import model_name
 
-NOTED_STEPS = 20  # steps before the window whose durations are kept
-# Kinds of actions: steps of an optimizer, changes of weights by a compiled one, replays, calls.
-OPTIMIZER, WEIGHTS, GRAPH, MODULE = "optimizer", "weights", "graph", "module"
-MAX_REPEATED = 20  # actions in a note
+MAX_STEPS_BEFORE = 20  # steps before the window whose durations are kept
+MAX_NOTED_ACTIONS = 20
 
 
 class StepClock:
@@ -40,7 +38,7 @@ class StepClock:
         now_s = time.perf_counter()
         if self._last_s is not None:
             (self._before_s if self._within_s is None else self._within_s).append(now_s - self._last_s)
-            del self._before_s[:-NOTED_STEPS]
+            del self._before_s[:-MAX_STEPS_BEFORE]
         self._last_s = now_s
 
     def restart(self) -> None:
@@ -57,10 +55,10 @@ class StepClock:
 class RepeatedAction:
     """What an object of the program does again and again."""
 
-    kind: str
+    kind: str  # OPTIMIZER, WEIGHTS, GRAPH or MODULE
     name: str  # of the object
     count: int = 0
-    latest: int = 0  # the number of its last repetition among those of all actions
+    last_repetition: int = 0  # its number among the repetitions of all actions
     clock: StepClock = field(default_factory=StepClock)
 
 
@@ -110,9 +108,9 @@ class StepsWindow(Window):
     def progress(self) -> dict[str, Any]:
         repeated = [[action.kind, action.name, action.count] for action in self._actions.values()]
         reached = max((count for *_, count in repeated), default=0)
-        facts = {"reached": reached, "repeated": repeated[:MAX_REPEATED]}
+        facts = {"reached": reached, "repeated": repeated[:MAX_NOTED_ACTIONS]}
         facts |= {} if self._step_action is None else self._step_action.clock.facts()
-        return facts | ({"has_optimizer": True} if self._weights else {})
+        return facts | ({"has_optimizer": True} if self._weights.has_optimizers else {})
 
     def _stop_other_counts(self) -> None:
         """Drops the counts of replays and calls, and stops watching weights and calls, once an optimizer made a step
@@ -140,7 +138,7 @@ class StepsWindow(Window):
             return
         if was_waiting:
             self.recorder.ranges.call_before_window(module, args)
-        if self._weights and (self._step_action is None or self._step_action.kind != MODULE):
+        if self._weights.has_optimizers and (self._step_action is None or self._step_action.kind != MODULE):
             for optimizer in self._weights.changed():
                 self._count(WEIGHTS, optimizer, type(optimizer).__name__)
         else:
@@ -155,36 +153,35 @@ class StepsWindow(Window):
     def _count(self, kind: str, actor: Any, name: str) -> None:
         """Counts an action of an object with this name: a step ends here, or for a call of a model, begins here."""
         recorder, action = self.recorder, self._actions.setdefault((kind, id(actor)), RepeatedAction(kind, name))
+        previous_repetition = action.last_repetition
         self._repetitions += 1
-        previous, action.latest = action.latest, self._repetitions
+        action.last_repetition = self._repetitions
         action.count += 1
         action.clock.tick()
         if recorder.is_open and action is self._step_action:
-            recorder.done += 1
+            recorder.completed += 1
             recorder.ranges.step_ends()
-            if recorder.done == self.settings.steps:
+            if recorder.completed == self.settings.steps:
                 self._calls.end()
                 recorder.close()
             else:
                 recorder.ranges.step_begins()
         elif self._may_define_steps(action):
-            completed = action.count - (action.kind == MODULE)
-            if completed >= self.settings.skip and not self._is_followed_by_optimizer(action, previous):
+            completed = action.count - 1 if action.kind == MODULE else action.count  # a call is about to begin
+            if completed >= self.settings.skip and not self._is_followed_by_optimizer(action, previous_repetition):
                 self._begin_window(action, first=completed + 1, by=kind, name=name)
 
-    def _is_followed_by_optimizer(self, action: RepeatedAction, previous: int) -> bool:
-        """Whether optimizers take turns, and another one is next: an iteration ends with the last of them. `previous`
-        is the number of the previous repetition of the action."""
-        return action.kind == OPTIMIZER and any(
-            other.kind == OPTIMIZER and other.count == action.count - 1 and other.latest > previous
-            for other in self._actions.values()
-        )
+    def _is_followed_by_optimizer(self, action: RepeatedAction, previous_repetition: int) -> bool:
+        """Whether optimizers take turns, and another one is next: an iteration ends with the last of them.
+        `previous_repetition` is the number of the action's repetition before this one."""
+        others = [other for other in self._actions.values() if other.kind == action.kind == OPTIMIZER]
+        return any(other.count == action.count - 1 and other.last_repetition > previous_repetition for other in others)
 
     def _may_define_steps(self, action: RepeatedAction) -> bool:
         if self._step_action is None:
             return self.recorder.is_waiting or self.recorder.is_open
-        is_of_calls = self._step_action.kind == MODULE and self.settings.window != CALLS
-        return is_of_calls and action.kind == OPTIMIZER and self.recorder.can_start_over
+        is_provisional = self._step_action.kind == MODULE and self.settings.window != CALLS
+        return is_provisional and action.kind == OPTIMIZER and self.recorder.can_start_over
 
     def _begin_window(self, action: RepeatedAction, **facts: Any) -> None:
         """Opens the window, if it can open, and begins its first step."""
@@ -207,18 +204,15 @@ def _is_capturing() -> bool:
 
 
 class WatchedWeights:
-    """Finds out which optimizers changed their weights. True if there are any optimizers."""
+    """Finds out which optimizers changed their weights."""
 
     def __init__(self) -> None:
-        self._versions: list[tuple[weakref.ref[Optimizer], int]] | None = []
-        self._has_any = False
-
-    def __bool__(self) -> bool:
-        return self._has_any
+        self.has_optimizers = False
+        self._versions: list[tuple[weakref.ref[Optimizer], int]] | None = []  # None once they are not watched any more
 
     def add(self, optimizer: Optimizer, *_: Any) -> None:
         """Watches the weights of this optimizer, too."""
-        self._has_any = True
+        self.has_optimizers = True
         if self._versions is not None:
             self._versions.append((weakref.ref(optimizer), _version(optimizer)))
 

@@ -59,7 +59,7 @@ class Window:
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
         self.recorder, self.settings = recorder, settings
         recorder.progress = self.progress
-        self.has_own_ranges = self.has_own_steps = False
+        self.has_own_ranges, self.has_own_steps = False, False  # of the program
 
     def attach(self) -> None:
         """Begins to look for the window, once PyTorch is imported."""
@@ -81,8 +81,8 @@ class RangeWindow(Window):
 
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
         super().__init__(recorder, settings)
-        self._seen = 0
-        self._depth = threading.local()
+        self._instances = 0
+        self._depth = threading.local()  # of open instances on a thread, as `value`
 
     def before_range(self, name: str, *, of_torch: bool) -> None:
         super().before_range(name, of_torch=of_torch)
@@ -90,21 +90,21 @@ class RangeWindow(Window):
             return
         self._depth.value = getattr(self._depth, "value", 0) + 1
         if self._depth.value == 1 and self.recorder.is_waiting:
-            self._seen += 1
-            if self._seen > self.settings.skip:
-                self.recorder.open(first=self._seen)
+            self._instances += 1
+            if self._instances > self.settings.skip:
+                self.recorder.open(first=self._instances)
 
     def after_range(self, name: str, optimizer: Any = None) -> None:
         if name != self.settings.range or not getattr(self._depth, "value", 0):
             return
         self._depth.value -= 1
         if self._depth.value == 0 and self.recorder.is_open:
-            self.recorder.done += 1
-            if self.recorder.done >= self.settings.steps:
+            self.recorder.completed += 1
+            if self.recorder.completed >= self.settings.steps:
                 self.recorder.close()
 
     def progress(self) -> dict[str, Any]:
-        return {"reached": self._seen}
+        return {"reached": self._instances}
 
 
 class ProgramWindow(Window):
@@ -157,13 +157,13 @@ class SecondsWindow(Window):
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
-        time.sleep(self.settings.after)
+        time.sleep(self.settings.delay_s)
         while self.settings.profiler == NSYS and not torch.cuda.is_initialized():
             time.sleep(0.01)
         while self.recorder.is_waiting:
             call_on_main_thread(self.recorder.open)
             time.sleep(0.05)
-        time.sleep(self.settings.seconds)
+        time.sleep(self.settings.duration_s)
         while self.recorder.is_open:
             call_on_main_thread(self.recorder.close)
             time.sleep(0.05)

@@ -94,7 +94,7 @@ def sides_of_study(results: Results, dimension: dimensions.Dimension) -> tuple[R
     if dimension.default is None:
         keys = ", ".join(other.key for other in dimensions.DIMENSIONS if other.default is not None)
         raise OutsideError(f"varies={dimension.key}: there is no default to compare with; name one of {keys}")
-    pairs = ratios.baseline_pairs(pd.DataFrame(results.runs.values()), dimension)
+    pairs = ratios.base_pairs(pd.DataFrame(results.runs.values()), dimension)
     if pairs.empty:
         raise OutsideError(
             f"{results.folder}: no two runs differ only in {dimension.key}, with one of them at {dimension.default}"

@@ -90,20 +90,20 @@ def part_fills(rows: pd.DataFrame, column: str, lined: bool = True) -> alt.Fill:
     """The fill channel of parts of bars from `start` to `end`, the same in all panels of a figure. The legend has the
     visible parts only. Areas have no lines (`lined` False), since these would cross each other."""
     names, min_share = in_drawing_order(rows[column]), MIN_BAR_SHARE if lined else MIN_AREA_SHARE
-    is_visible = (rows["end"] - rows["start"]).groupby(rows[column]).max() > min_share * rows["end"].max()
+    lengths = (rows["end"] - rows["start"]).groupby(rows[column]).max()
     styles = [part_style(name) for name in names]
-    scale = alt.Scale(domain=names, range=[fill(color, lines if lined else 0) for color, lines in styles])
-    visible = [name for name in names if is_visible[name]]
+    scale = alt.Scale(domain=names, range=[fill(style.color, style.lines if lined else 0) for style in styles])
+    visible = [name for name in names if lengths[name] > min_share * rows["end"].max()]
     return alt.Fill(f"{column}:N", scale=scale, legend=legend(visible, values=visible, symbolSize=BAR_SYMBOL_AREA))
 
 
 def stacked(rows: pd.DataFrame, value: str, by: str, stack: str = "run") -> pd.DataFrame:
     """The rows with `start` and `end` of each part in its `stack`: running sums of `value` in the drawing order of the
     column `by`."""
-    order = {name: position for position, name in enumerate(in_drawing_order(rows[by]))}
-    rows = rows.assign(_order=rows[by].map(order)).sort_values("_order", kind="stable")
+    positions = {name: position for position, name in enumerate(in_drawing_order(rows[by]))}
+    rows = rows.sort_values(by, key=lambda names: names.map(positions), kind="stable")
     end = rows[value].astype(float).groupby(rows[stack], sort=False).cumsum()  # a table without rows has no numbers
-    return rows.assign(start=end - rows[value], end=end).drop(columns="_order")
+    return rows.assign(start=end - rows[value], end=end)
 
 
 def bar_axis(names: list[str], labelled: bool = True) -> alt.Y:
@@ -122,26 +122,29 @@ def bars(rows: pd.DataFrame, channels: dict, fills: alt.Fill, tooltip: list) -> 
 
 def missing_marks_px(missing: pd.DataFrame) -> float:
     """The height that the marks of runs without results need at the bottom of a panel."""
-    return 0 if missing.empty else 8 + LINE_PX * (int(_lines(missing).max()) + 1 + (len(missing) > MAX_LABELLED))
+    return 0 if missing.empty else 8 + LINE_PX * (int(_line_numbers(missing).max()) + 1 + (len(missing) > MAX_LABELLED))
 
 
 def missing_marks(
-    missing: pd.DataFrame, contexts: ContextAxis, y: LogAxis, series: Series, named: str = "model"
+    missing: pd.DataFrame, contexts: ContextAxis, y: LogAxis, series: Series, name_column: str = "model"
 ) -> list[alt.Chart]:
-    """A cross per run without results, at its context length at the bottom of the panel, labelled with the column
-    `named` and the status. If there are many, one label says what the crosses are; the notes list the runs."""
+    """A cross per run without results, at its context length at the bottom of the panel, labelled with the name and the
+    status. If there are many, one label says what the crosses are; the notes list the runs."""
     if missing.empty:
         return []
-    statuses, lines = missing["status"].replace(STATUS_WORDS), _lines(missing)
+    statuses, line_numbers = missing["status"].replace(STATUS_WORDS), _line_numbers(missing)
     why = statuses + missing["reason"].map(lambda reason: f": {reason}" if isinstance(reason, str) else "")
-    rows = missing.assign(y=[y.at_px(8 + LINE_PX * line) for line in lines], why=why)
+    rows = missing.assign(y=[y.at_px(8 + LINE_PX * number) for number in line_numbers], why=why)
     channels = {"x": contexts.x(), "y": alt.Y("y:Q", scale=y.scale)}
     crosses = alt.Chart(rows).mark_point(shape=CROSS, size=25, strokeWidth=1.5)
     crosses = crosses.encode(**channels, color=series.color(), tooltip=tooltip(rows, ("why", "no results")))
     if len(rows) > MAX_LABELLED:
-        above = pd.DataFrame({"y": [y.at_px(8 + LINE_PX * (lines.max() + 1))], "context_length": contexts.low})
+        above = pd.DataFrame({"y": [y.at_px(8 + LINE_PX * (line_numbers.max() + 1))], "context_length": contexts.low})
         return [crosses, *_labels(above.assign(label=CROSSES_LABEL), contexts, channels)]
-    return [crosses, *_labels(rows.assign(label=missing[named].astype("str") + ": " + statuses), contexts, channels)]
+    return [
+        crosses,
+        *_labels(rows.assign(label=missing[name_column].astype("str") + ": " + statuses), contexts, channels),
+    ]
 
 
 def against_context(
@@ -152,11 +155,11 @@ def against_context(
     standard deviations, `size` is (width, height)."""
     y = log_axis(rows, *time, size[1]).with_room(below_px=missing_marks_px(missing))
     lines = means_with_spread(rows, contexts.x(), y, title, series, *time, tooltip)
-    crosses = missing_marks(missing, contexts, y, series, named=series.column)
+    crosses = missing_marks(missing, contexts, y, series, name_column=series.column)
     return alt.layer(*lines, *crosses, width=size[0], height=size[1])
 
 
-def _lines(missing: pd.DataFrame) -> pd.Series:
+def _line_numbers(missing: pd.DataFrame) -> pd.Series:
     """The line of each cross, counted from the bottom: each has its own if all have labels; otherwise those of one
     context length are stacked."""
     if len(missing) <= MAX_LABELLED:

@@ -23,7 +23,7 @@ Panel = alt.Chart | alt.LayerChart | Spec
 Tables = dict[str, pd.DataFrame]
 DrawPanel = Callable[[pd.DataFrame, pd.DataFrame], Panel]  # from its rows, and its runs without results
 TOP_LEVEL_KEYS = ("$schema", "config")
-MAX_GROUPS, MAX_BARS = 6, 60
+MAX_PANELS, MAX_BARS = 6, 60
 BAR_NAMES_PX = 270
 AXIS_PX, GAP_PX, HEADING_CHARACTER_PX = 60, 14, 7
 
@@ -80,7 +80,7 @@ class Frame:
     shown: Sequence[str]
     reason: str  # why nothing is drawn, if there are no rows
     columns: int = 1
-    groups: int = MAX_GROUPS  # largest number of panels
+    max_panels: int = MAX_PANELS
 
     def drawing(
         self, rows: pd.DataFrame, runs: pd.DataFrame, missing: pd.DataFrame, panel: DrawPanel,
@@ -97,7 +97,7 @@ class Frame:
             panel_rows = rows[rows["run"].isin(panel_runs["run"])]
             if panel_rows.empty:
                 continue
-            if len(panels) < self.groups:
+            if len(panels) < self.max_panels:
                 panels[name] = panel(panel_rows, missing[missing["run"].isin(panel_runs["run"])])
             else:
                 left_out.append(name)
@@ -132,7 +132,7 @@ def in_grid(panels: Mapping[str, Panel], columns: int) -> Spec:
         column(panel, spacing=0, title=_heading(textwrap.wrap(name, characters))) if name else panel
         for name, panel in panels.items()
     ]
-    return _lines(titled, columns, spacing=22)
+    return _in_lines(titled, columns, spacing=22)
 
 
 def side_by_side(
@@ -146,10 +146,10 @@ def side_by_side(
         chart.properties(title=alt.TitleParams(name, frame="group"), width=width, height=height)
         for name, chart in panels.items()
     ]
-    return _lines(sized, columns, spacing=16)
+    return _in_lines(sized, columns, spacing=16)
 
 
-def _lines(panels: list[Panel], columns: int, spacing: int) -> Spec:
+def _in_lines(panels: list[Panel], columns: int, spacing: int) -> Spec:
     lines = [panels[first : first + columns] for first in range(0, len(panels), columns)]
     return column(*[row(*line, spacing=GAP_PX) for line in lines], spacing=spacing)
 

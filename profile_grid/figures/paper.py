@@ -50,10 +50,10 @@ _read_shipped_fonts()
 
 PNG_SCALE = 2
 SUFFIXES = (".svg", ".png")
-LINE_CHARACTERS, HEADLINE_CHARACTERS = 140, 80  # of small text and of a headline, which fit in any usual font
+LINE_CHARACTERS, HEADLINE_CHARACTERS = 140, 80  # of a line of small text or of a headline, which fits in any usual font
 SEPARATE_LEGENDS = dict.fromkeys(("color", "fill", "stroke", "shape", "strokeDash"), "independent")  # above the notes
 SVG_NAMESPACE, VEGA_SCHEMA = "http://www.w3.org/2000/svg", "https://vega.github.io/schema/vega/v5.json"
-MAX_SHORT = 4  # characters of a text that fits in any font, such as a number on an axis
+MAX_SHORT_CHARACTERS = 4  # of a text that fits in any font, such as a number on an axis
 RECTANGLE = re.compile(r'<path d="M0,0h([\d.]+)v1h')  # group: its width
 NUMBERED_ID = re.compile(r"(?:gradient_|clip)\d+")
 # PNG: the signature; the filter of a row that stores differences from the pixel on the left; types of pixels
@@ -143,18 +143,18 @@ def _for_browsers(svg: str) -> str:
             if name == "id" or value.startswith("url(#"):
                 new = NUMBERED_ID.sub(lambda match: new_ids.setdefault(match[0], f"paint{len(new_ids)}"), value)
                 element.set(name, new)
-    lines, looks = [], []
+    lines, vega_texts = [], []
     for text in root.iter(f"{{{SVG_NAMESPACE}}}text"):
         for line in (text, *text):
-            if len(line.text or "") > MAX_SHORT:
+            if len(line.text or "") > MAX_SHORT_CHARACTERS:
                 lines.append(line)
-                looks.append(_look(line, text))
-    for line, width in zip(lines, _widths(looks), strict=True):
+                vega_texts.append(_vega_text(line, text))
+    for line, width in zip(lines, _widths(vega_texts), strict=True):
         line.attrib |= {"textLength": f"{width:.1f}", "lengthAdjust": "spacingAndGlyphs"}
     return ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-def _look(line: ElementTree.Element, text: ElementTree.Element) -> dict[str, str | float]:
+def _vega_text(line: ElementTree.Element, text: ElementTree.Element) -> dict[str, str | float]:
     """The content of a line of a text element, its size, weight and font, by their names in Vega."""
     return {
         "text": line.text,
@@ -164,15 +164,15 @@ def _look(line: ElementTree.Element, text: ElementTree.Element) -> dict[str, str
     }
 
 
-def _widths(looks: Sequence[Mapping[str, str | float]]) -> list[float]:
+def _widths(vega_texts: Sequence[Mapping[str, str | float]]) -> list[float]:
     """The widths of lines as the library draws them: it draws a rectangle around each."""
     text = {name: {"field": name} for name in ("text", "fontSize", "fontWeight", "font")}
     around = {"x": {"field": "bounds.x1"}, "x2": {"field": "bounds.x2"}, "height": {"value": 1}}
     marks = [
-        {"type": "text", "name": "lines", "from": {"data": "looks"}, "encode": {"enter": text}},
+        {"type": "text", "name": "lines", "from": {"data": "texts"}, "encode": {"enter": text}},
         {"type": "rect", "from": {"data": "lines"}, "encode": {"enter": around}},
     ]
-    data = [{"name": "looks", "values": list(looks)}]
+    data = [{"name": "texts", "values": list(vega_texts)}]
     svg = vl_convert.vega_to_svg({"$schema": VEGA_SCHEMA, "data": data, "marks": marks})
     return [float(width) for width in RECTANGLE.findall(svg)]
 
@@ -181,9 +181,9 @@ def packed_png(png: bytes) -> bytes:
     """The same image in a quarter of the bytes or less: vl-convert writes an alpha channel that is opaque everywhere, a
     filter for photographs, and fast compression. Images that are not of this kind are returned unchanged."""
     chunks = list(_chunks(png))
-    width, height, *form = struct.unpack(">IIBBBBB", chunks[0][1])
+    width, height, *pixel_format = struct.unpack(">IIBBBBB", chunks[0][1])
     rows = np.frombuffer(zlib.decompress(b"".join(data for name, data in chunks if name == b"IDAT")), np.uint8)
-    if form != [8, RGBA, 0, 0, 0] or (rows[:: 4 * width + 1] != LEFT_FILTER).any():
+    if pixel_format != [8, RGBA, 0, 0, 0] or (rows[:: 4 * width + 1] != LEFT_FILTER).any():
         return png
     differences = rows.reshape(height, 4 * width + 1)[:, 1:].reshape(height, width, 4)
     pixels = np.cumsum(differences, axis=1, dtype=np.uint8)

@@ -40,16 +40,17 @@ CONFIGURATION_KEYS = keys_without(MODE.key)
 def of_one_machine(tables: dict[str, pd.DataFrame]) -> tuple[dict[str, pd.DataFrame], str, list[str]]:
     """(tables, title, notes) of the machine with the most runs, since times of two machines do not belong in one
     figure; a note for every other machine says how many of its runs are left out."""
-    groups = measured.by_machine(tables["runs"])
-    if not groups:
+    machines = measured.by_machine(tables["runs"])
+    if not machines:
         return tables, "no runs", []
-    machine, names = max(groups, key=lambda group: len(group[1]))
-    machine_tables = {
-        name: table[table["run"].isin(names)].reset_index(drop=True) if "run" in table.columns else table
+    drawn = max(machines, key=lambda machine_runs: len(machine_runs.run_names))
+    drawn_tables = {
+        name: table[table["run"].isin(drawn.run_names)].reset_index(drop=True) if "run" in table.columns else table
         for name, table in tables.items()
     }
-    notes = [f"Not drawn: {len(runs)} run(s) of {other.title}." for other, runs in groups if other is not machine]
-    return machine_tables, machine.title, notes
+    others = [machine_runs for machine_runs in machines if machine_runs is not drawn]
+    notes = [f"Not drawn: {len(other.run_names)} run(s) of {other.machine.title}." for other in others]
+    return drawn_tables, drawn.machine.title, notes
 
 
 def labels(rows: pd.DataFrame) -> list[str]:
@@ -76,8 +77,8 @@ def with_dimensions(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """The rows with the dimensions of their runs as first columns, in the declared order. If no run has a value of a
     dimension, a column of the rows with its name stays as it is."""
     columns = ["run", *(key for key in KEYS if key not in rows or len(runs) == 0 or runs[key].notna().any())]
-    figures = rows.drop(columns=columns[1:], errors="ignore")
-    return runs[columns].merge(figures, on="run", how="inner", validate="one_to_many")
+    other_columns = rows.drop(columns=columns[1:], errors="ignore")
+    return runs[columns].merge(other_columns, on="run", how="inner", validate="one_to_many")
 
 
 def models_in_order(runs: pd.DataFrame) -> list[str]:
@@ -90,9 +91,12 @@ def models_in_order(runs: pd.DataFrame) -> list[str]:
 def sorted_by_size(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """The rows by size of the model, context length, and mode; a stable sort."""
     models, modes = models_in_order(runs), list(MODES)
-    order = {"model": models.index, "context_length": int, "mode": lambda mode: modes.index(mode) if mode else -1}
-    keys = pd.DataFrame({key: [position(value) for value in rows[key]] for key, position in order.items()})
-    return rows.iloc[keys.sort_values(list(keys), kind="stable").index].reset_index(drop=True)
+    positions = pd.DataFrame({
+        "model": [models.index(model) for model in rows["model"]],
+        "context_length": [int(length) for length in rows["context_length"]],
+        "mode": [modes.index(mode) if mode else -1 for mode in rows["mode"]],
+    })  # fmt: skip
+    return rows.iloc[positions.sort_values(list(positions), kind="stable").index].reset_index(drop=True)
 
 
 def runs_without_results(runs: pd.DataFrame, *stages: Stage) -> pd.DataFrame:
@@ -116,5 +120,7 @@ def leanest_runs(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _first_by_mode(runs: pd.DataFrame, modes: tuple[str, ...]) -> pd.DataFrame:
-    order = {mode: position for position, mode in enumerate(modes)}
-    return runs.sort_values("mode", key=lambda mode: mode.map(order), kind="stable").drop_duplicates(CONFIGURATION_KEYS)
+    positions = {mode: position for position, mode in enumerate(modes)}
+    return runs.sort_values("mode", key=lambda mode: mode.map(positions), kind="stable").drop_duplicates(
+        CONFIGURATION_KEYS
+    )

@@ -18,8 +18,8 @@ from profile_grid.tables.names import BACKWARD, FORWARD, OPTIMIZER, WHOLE_STEP
 PHASES = (WHOLE_STEP, FORWARD, BACKWARD, OPTIMIZER)
 BAR_PX, SPACE_PX, NAMES_PX = 9, 8, 200
 MAX_BARS = 40  # in one panel
-VALUE, BAR = "value", "bar"  # columns: the value of the dimension, the configuration
-PALE = 0.35  # opacity
+VALUE, BAR, NO_DIFFERENCE = "value", "bar", "even"  # columns: value of the dimension, configuration, ratio 1
+PALE_OPACITY = 0.35
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,13 @@ class SpeedUps:
             f"{interval(clear[clear[dimension.key] == value]['speed_up'], ratio)} {dimension.words(value)}"
             for value in pivoting.sorted_values(clear, dimension.key)
         ]
-        number = len(steps) - len(clear)
-        unclear = f"{wording.of_all(number, len(steps), 'comparison')} {'is' if number == 1 else 'are'} unclear"
+        unclear_count = len(steps) - len(clear)
+        verb = "is" if unclear_count == 1 else "are"
+        unclear = f"{wording.of_all(unclear_count, len(steps), 'comparison')} {verb} unclear"
         if not speed_ups:
             return wording.capital(unclear)
         lead = f"Speed-up of a {MODES[mode]}: {', '.join(speed_ups)}"
-        return f"{lead}; {unclear}" if number else lead
+        return f"{lead}; {unclear}" if unclear_count else lead
 
 
 def _rows(times: pd.DataFrame, dimension: Dimension, runs: pd.DataFrame) -> pd.DataFrame:
@@ -83,8 +84,8 @@ def _rows(times: pd.DataFrame, dimension: Dimension, runs: pd.DataFrame) -> pd.D
     bars = run_selection.labels(times.assign(**{dimension.key: dimension.default}))
     is_clear = times["verdict"].isin((evidence.FASTER, evidence.SLOWER))
     return times.assign(
-        **{VALUE: times[dimension.key].map(dimension.name_of), BAR: bars, "even": 1.0},
-        opacity=is_clear.map({True: 1.0, False: PALE}),
+        **{VALUE: times[dimension.key].map(dimension.name_of), BAR: bars, NO_DIFFERENCE: 1.0},
+        opacity=is_clear.map({True: 1.0, False: PALE_OPACITY}),
     )
 
 
@@ -108,13 +109,14 @@ def _panel(rows: pd.DataFrame, x: LogAxis, y: alt.Y, series: Series, title: str 
     channels = {"y": y, "yOffset": alt.YOffset(f"{VALUE}:N", scale=alt.Scale(domain=list(series.names)))}
     low, middle = (alt.X(f"{name}:Q", scale=x.scale, axis=x.axis(title)) for name in ("speed_up_low", "speed_up"))
     tooltip = marks.tooltip(rows, ("speed_up", "times as fast", marks.DIGITS), ("verdict", "verdict"))
-    even = alt.Chart(pd.DataFrame({"speed_up": [1.0]})).mark_rule(color=GREY).encode(x=middle)
+    no_difference = alt.Chart(pd.DataFrame({"speed_up": [1.0]})).mark_rule(color=GREY).encode(x=middle)
     base = alt.Chart(rows).encode(**channels)
     bars = base.mark_bar().encode(
         x=middle,
-        x2="even",
+        x2=NO_DIFFERENCE,
         color=series.color(),
         opacity=alt.Opacity("opacity:Q", scale=None, legend=None),
         tooltip=tooltip,
     )
-    return alt.layer(bars, base.mark_rule(color=INK).encode(x=low, x2="speed_up_high"), even)
+    intervals = base.mark_rule(color=INK).encode(x=low, x2="speed_up_high")
+    return alt.layer(bars, intervals, no_difference)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import NamedTuple
 
 import altair as alt
 
@@ -23,7 +24,7 @@ FONT_SIZE, SMALL, SMALLEST = 11, 9, 8
 # The colours that a page may change are parameters of a chart; these are their values on paper.
 ON_PAPER = {"ink": "#1d2127", "soft": "#5a626c", "line": "#dfe3e8", "ground": "#ffffff"}
 INK, SOFT, LINE, GROUND = (alt.ExprRef(name) for name in ON_PAPER)
-SERIES = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, INK, GREY)
+SERIES_COLORS = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, INK, GREY)
 NAMES_BY_KIND = (  # the position of a name in its tuple determines its colour and shape in every figure of one kind
     ("small", "medium", "large", "xl", "2.7B", "10B", "xl-2026"),
     PRECISION.values,
@@ -35,7 +36,7 @@ NAMES_BY_KIND = (  # the position of a name in its tuple determines its colour a
     ("computing attention scores", "computing softmax", "final matmul", "mask and scale"),
 )
 STYLE_INDEX = {name: index for names in NAMES_BY_KIND for index, name in enumerate(names)}
-PARTS = FAMILIES | {  # parts of bars in the order in which they are stacked: colour, and number of lines along the part
+PARTS = FAMILIES | {  # parts of bars in the order in which they are stacked, with their PartStyle
     "parameters": (BLUE, 0),
     "optimizer state": (PURPLE, 1),
     "gradients": (GREEN, 0),
@@ -80,15 +81,22 @@ def config() -> dict:
     }  # fmt: skip
 
 
-def part_style(part: str) -> tuple[str, int]:
-    """(colour, number of lines) of a part of a bar; a part that is not in PARTS looks like "unknown"."""
-    return PARTS.get(part, PARTS["unknown"])
+class PartStyle(NamedTuple):
+    """The colour of a part of a bar, and the number of lines along it."""
+
+    color: str
+    lines: int
+
+
+def part_style(part: str) -> PartStyle:
+    """The style of a part of a bar; a part that is not in PARTS looks like "unknown"."""
+    return PartStyle(*PARTS.get(part, PARTS["unknown"]))
 
 
 def in_drawing_order(parts: Iterable[str]) -> list[str]:
     """The distinct parts in the order in which they are stacked: that of PARTS, then others by name."""
-    order = {part: position for position, part in enumerate(PARTS)}
-    return sorted(set(parts), key=lambda part: (order.get(part, len(order)), part))
+    positions = {part: position for position, part in enumerate(PARTS)}
+    return sorted(set(parts), key=lambda part: (positions.get(part, len(positions)), part))
 
 
 def fill(color: str, lines: int) -> str | alt.ExprRef:
@@ -96,18 +104,26 @@ def fill(color: str, lines: int) -> str | alt.ExprRef:
     if not lines:
         return color
     edges = [edge for line in LINES[lines] for edge in line]
-    ends = zip([0, *edges], [*edges, 1], strict=True)
+    bands = zip([0, *edges], [*edges, 1], strict=True)  # of the colour and of the background in turn
     stops = [
-        {"offset": offset, "color": "ground" if band % 2 else color}
-        for band, pair in enumerate(ends)
-        for offset in pair
+        {"offset": offset, "color": "ground" if number % 2 else color}
+        for number, band in enumerate(bands)
+        for offset in band
     ]
     gradient = json.dumps({"gradient": "linear", "x1": 0, "y1": 0, "x2": 0, "y2": 1, "stops": stops})
     return alt.ExprRef(gradient.replace('"ground"', "ground"))  # without quotes it is the parameter
 
 
-def series_styles(names: Sequence[str]) -> tuple[list, list[str], list[Sequence[int]]]:
-    """(colours, shapes, dashes) of series with these names: those of a name in NAMES_BY_KIND, else the next free ones.
+class SeriesStyles(NamedTuple):
+    """The colour, the shape of markers and the dashes of each of several series."""
+
+    colors: list[str | alt.ExprRef]
+    shapes: list[str]
+    dashes: list[Sequence[int]]
+
+
+def series_styles(names: Sequence[str]) -> SeriesStyles:
+    """The styles of series with these names: those of a name in NAMES_BY_KIND, else the next free ones.
 
     If two names have the same position there, all get the next free ones. Until styles repeat, two series share at most
     one of the three.
@@ -117,18 +133,18 @@ def series_styles(names: Sequence[str]) -> tuple[list, list[str], list[Sequence[
         known_indices = {}  # names of two kinds in one figure
     free = (index for index in count() if index not in known_indices.values())
     indices = [known_indices[name] if name in known_indices else next(free) for name in names]
-    rounds = [index // len(SERIES) for index in indices]
-    colors = [SERIES[index % len(SERIES)] for index in indices]
+    rounds = [index // len(SERIES_COLORS) for index in indices]
+    colors = [SERIES_COLORS[index % len(SERIES_COLORS)] for index in indices]
     shapes = [SHAPES[(index + round_) % len(SHAPES)] for index, round_ in zip(indices, rounds, strict=True)]
-    return colors, shapes, [DASHES[round_ % len(DASHES)] for round_ in rounds]
+    return SeriesStyles(colors, shapes, [DASHES[round_ % len(DASHES)] for round_ in rounds])
 
 
 NUMBER = "abs(datum.value) >= 1e4 ? format(datum.value, '~s') : format(datum.value, '~g')"  # 0.05, 20, 3000, 40M
 MIN_TICKS = 3
 DENSE_DIGITS = (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.7, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
 TICK_DIGITS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), DENSE_DIGITS)  # per decade; the first that give enough ticks
-CONTEXT_MARGIN, MANY_CONTEXTS = 1.45, 7
-CHARACTER_PX, SYMBOL_PX = 6, 32
+CONTEXT_MARGIN, MAX_LARGE_LABELS = 1.45, 7  # a factor at both ends; context lengths with labels of the usual size
+CHARACTER_PX, SYMBOL_PX = 6, 32  # of a legend
 
 
 @dataclass(frozen=True)
@@ -194,7 +210,7 @@ class ContextAxis:
         """The channel of a column of context lengths."""
         domain = [self.low, self.lengths[-1] * CONTEXT_MARGIN]
         small = {"labelFontSize": SMALL, "labelSeparation": 2}  # an axis leaves out labels that overlap
-        options = small if len(self.lengths) > MANY_CONTEXTS else {}
+        options = small if len(self.lengths) > MAX_LARGE_LABELS else {}
         axis = alt.Axis(title=title, values=list(self.lengths), format="d", **options)
         return alt.X(f"{field}:Q", scale=alt.Scale(type="log", base=2, domain=domain, nice=False), axis=axis)
 
@@ -216,23 +232,25 @@ class Series:
 
     def color(self) -> alt.Color:
         """The channel of colour: of lines, of filled markers, and of the outline of hollow ones."""
-        return alt.Color(f"{self.column}:N", scale=self._scale(0), legend=self._legend)
+        return alt.Color(f"{self.column}:N", scale=self._scale(series_styles(self.names).colors), legend=self._legend)
 
     def shape(self) -> alt.Shape:
         """The channel of the shape of markers."""
-        return alt.Shape(f"{self.column}:N", scale=self._scale(1), legend=self._legend)
+        return alt.Shape(f"{self.column}:N", scale=self._scale(series_styles(self.names).shapes), legend=self._legend)
 
     def dash(self) -> alt.StrokeDash:
         """The channel of dashes, which distinguish lines where colours repeat."""
-        return alt.StrokeDash(f"{self.column}:N", scale=self._scale(2), legend=self._legend)
+        return alt.StrokeDash(
+            f"{self.column}:N", scale=self._scale(series_styles(self.names).dashes), legend=self._legend
+        )
 
     @property
     def _legend(self) -> alt.Legend | None:
         fill = {"symbolFillColor": "transparent"} if self.hollow else {}
         return legend(self.names, self.width_px, **fill) if self.in_legend else None
 
-    def _scale(self, style: int) -> alt.Scale:
-        return alt.Scale(domain=list(self.names), range=series_styles(self.names)[style])
+    def _scale(self, values: Sequence) -> alt.Scale:
+        return alt.Scale(domain=list(self.names), range=values)
 
 
 def legend(names: Sequence[str], width_px: int = WIDTH, **options) -> alt.Legend:

@@ -71,15 +71,10 @@ def needed_tables(runs: pd.DataFrame) -> tuple[str, ...]:
 
 
 def page(
-    tables: dict[str, pd.DataFrame],
-    provenance: dict,
-    timeline: pd.DataFrame,
-    images: dict[str, bytes],
-    trace_file: str | None = None,
-    *,
-    table_files: Mapping[str, str] | None = None,
+    tables: dict[str, pd.DataFrame], provenance: dict, timeline: pd.DataFrame, images: dict[str, bytes],
+    trace_file: str | None = None, *, table_files: Mapping[str, str] | None = None,
     links: Mapping[str, wording.Claim] = MappingProxyType({}),
-) -> str:
+) -> str:  # fmt: skip
     """The page as HTML.
 
     `timeline` is the table of one step's timeline. `images` are the PNG files of the figures by name: fonts of an SVG
@@ -121,6 +116,7 @@ def _step_views(tables: Mapping, timeline: pd.DataFrame, names: Names, has_steps
     """What the template shows of captured steps: a timeline, flame graphs, and a picture with its speed and advice."""
     flame_graphs, flames_left_out = flames(tables, names) if has_steps else ({}, "")
     run = opening_run(tables) if has_steps else None
+    step_picture, caption = opening(tables, run) if run else (None, "")
     timeline_run = timeline["run"].iloc[0] if len(timeline) else None
     return {
         "timeline": run_timeline(timeline, names),
@@ -129,7 +125,8 @@ def _step_views(tables: Mapping, timeline: pd.DataFrame, names: Names, has_steps
         "flames_left_out": flames_left_out,
         # both views show the same run, if it has a flame graph
         "flame_run": timeline_run if timeline_run in flame_graphs else next(iter(flame_graphs), None),
-        "picture": opening(tables, run) if run else None,
+        "picture": step_picture,
+        "picture_caption": caption,
         "speed": speed(tables, run) if run else "",
         "advice": advice(tables, run) if run else [],
     }

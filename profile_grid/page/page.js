@@ -12,31 +12,32 @@ const { default: DataTable, set_or_remove_dark_class } = await import(`data:text
 const filters = document.getElementById("filters");
 const dark = matchMedia("(prefers-color-scheme: dark)");
 const tables = [];
-const charts = () => all("[data-chart]").flatMap(({ chart }) => chart ?? []); // those drawn: { view, data, paper }
-const chosen = () => [...filters.querySelectorAll("select")].filter(({ value }) => value);
+const charts = () => all("[data-chart]").flatMap(({ chart }) => chart ?? []); // those drawn: { view, data, paperColors }
+const chosenMenus = () => [...filters.querySelectorAll("select")].filter(({ value }) => value);
 
 // ---- tables
-const number = (options) => (value) => value.toLocaleString("en", options);
-const shown = {
+const numberFormat = (options) => (value) => value.toLocaleString("en", options);
+const formatByKind = { // of columns
   text: escaped,
   flag: escaped,
   plain: escaped,
-  number: number({ maximumSignificantDigits: 4 }),
-  share: number({ style: "percent", maximumFractionDigits: 2 }),
+  number: numberFormat({ maximumSignificantDigits: 4 }),
+  share: numberFormat({ style: "percent", maximumFractionDigits: 2 }),
   kernel: (n) => {
     const [short, full] = [escaped(names.short[n]), escaped(names.full[n])];
     return short === full ? full : `<details><summary>${short}</summary><code>${full}</code></details>`;
   },
 };
-const cell = (kind) => (value, type) => {
-  if (value === null) return type === "display" ? "–" : "";
-  if (type === "display") return shown[kind](value);
+/** What DataTables shows for a value, or sorts and filters it by: that is the `purpose`. */
+const cell = (kind) => (value, purpose) => {
+  if (value === null) return purpose === "display" ? "–" : "";
+  if (purpose === "display") return formatByKind[kind](value);
   return kind === "kernel" ? names.full[value] : value;
 };
 
 function startTable(element) {
   const { columns, rows } = read(`rows-${element.dataset.rows}`);
-  const described = columns.map(({ name, kind }) => ({
+  const columnOptions = columns.map(({ name, kind }) => ({
     name,
     render: cell(kind),
     type: ["number", "share", "plain"].includes(kind) ? "num" : "string",
@@ -44,7 +45,7 @@ function startTable(element) {
   }));
   element.tBodies[0].replaceChildren();
   const table = new DataTable(element, {
-    data: rows, columns: described, deferRender: true, autoWidth: false, order: [], pageLength: 12, lengthMenu: [12, 50, 200],
+    data: rows, columns: columnOptions, deferRender: true, autoWidth: false, order: [], pageLength: 12, lengthMenu: [12, 50, 200],
     language: { emptyTable: "no rows", zeroRecords: "no row fits the filters" },
   });
   tables.push(table);
@@ -73,31 +74,31 @@ function vegaEmbed() {
 /** The rows of a data set as objects. */
 const rowsOf = ({ columns, rows }) => rows.map((row) => Object.fromEntries(columns.map((column, i) => [column, row[i]])));
 
-const fits = (row) => chosen().every(({ name, value }) => !(name in row) || String(row[name]) === value);
-const fitting = (data) => Object.entries(data).map(([name, rows]) => [name, rows.filter(fits)]);
+const fits = (row) => chosenMenus().every(({ name, value }) => !(name in row) || String(row[name]) === value);
+const fittingRows = (data) => Object.entries(data).map(([name, rows]) => [name, rows.filter(fits)]);
 const onPage = (color) => getComputedStyle(document.documentElement).getPropertyValue(`--${color}`).trim();
 
 /** Gives the chart the colours of the page, or of paper. */
-function paint({ view, paper }, light) {
-  for (const color of Object.keys(paper)) view.signal(color, light ? paper[color] : onPage(color));
+function paint({ view, paperColors }, onPaper) {
+  for (const color of Object.keys(paperColors)) view.signal(color, onPaper ? paperColors[color] : onPage(color));
   view.run();
 }
 
-async function draw(place) {
-  const spec = read(`chart-${place.dataset.chart}`);
-  const data = Object.fromEntries(Object.entries(spec.datasets).map(([name, set]) => [name, rowsOf(set)]));
-  const paper = Object.fromEntries(spec.params.filter(({ value }) => value).map(({ name, value }) => [name, value]));
+async function draw(element) {
+  const spec = read(`chart-${element.dataset.chart}`);
+  const data = Object.fromEntries(Object.entries(spec.datasets).map(([name, dataSet]) => [name, rowsOf(dataSet)]));
+  const paperColors = Object.fromEntries(spec.params.filter(({ value }) => value).map(({ name, value }) => [name, value]));
   const options = { ast: true, actions: false, renderer: "svg", tooltip: { disableDefaultStyle: true } };
-  const { view } = await (await vegaEmbed())(place, { ...spec, datasets: Object.fromEntries(fitting(data)) }, options);
-  const svg = place.querySelector("svg");
+  const { view } = await (await vegaEmbed())(element, { ...spec, datasets: Object.fromEntries(fittingRows(data)) }, options);
+  const svg = element.querySelector("svg");
   svg.style.maxWidth = `${1.35 * svg.viewBox.baseVal.width}px`; // so that text of narrow charts is not larger
-  place.chart = { view, data, paper };
-  paint(place.chart);
-  place.closest("figure").classList.add("drawn");
+  element.chart = { view, data, paperColors };
+  paint(element.chart);
+  element.closest("figure").classList.add("drawn");
 }
 
 function filterChart({ view, data }) {
-  for (const [name, rows] of fitting(data)) view.data(name, rows);
+  for (const [name, rows] of fittingRows(data)) view.data(name, rows);
   view.run();
 }
 
@@ -122,7 +123,7 @@ const applyFilters = () => (tables.forEach(filterTable), charts().forEach(filter
 filters.addEventListener("change", applyFilters);
 filters.addEventListener("reset", () => setTimeout(applyFilters));
 document.getElementById("flame-run")?.addEventListener("change", ({ target }) => startFlame(document.querySelector("[data-flame]"), target.value));
-const paintAll = (light) => charts().forEach((chart) => paint(chart, light));
+const paintAll = (onPaper) => charts().forEach((chart) => paint(chart, onPaper));
 dark.addEventListener("change", () => (set_or_remove_dark_class(), paintAll(false)));
 addEventListener("beforeprint", () => (document.documentElement.classList.remove("dark"), paintAll(true)));
 addEventListener("afterprint", () => (set_or_remove_dark_class(), paintAll(false)));

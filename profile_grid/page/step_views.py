@@ -33,10 +33,9 @@ def speed(tables: Tables, run: str) -> str:
     row = tables["runs"].set_index("run", drop=False).loc[run].to_dict()
     timings = tables["timings"]
     timed = timings[(timings["run"] == run) & (timings["phase"] == WHOLE_STEP) & timings["mean_ms"].notna()]
-    defaults = [escaped(fact.title(fact.default)) for fact in ALWAYS_NAMED if row[fact.key] == fact.default]
-    name = f"A {MODE.name_of(row[MODE.key])} of {config_in_words(row)}" + (
-        f" ({', '.join(defaults)})" if defaults else ""
-    )
+    at_default = [dimension for dimension in ALWAYS_NAMED if row[dimension.key] == dimension.default]
+    defaults = ", ".join(escaped(dimension.title(dimension.default)) for dimension in at_default)
+    name = f"A {MODE.name_of(row[MODE.key])} of {config_in_words(row)}" + (f" ({defaults})" if defaults else "")
     if timed.empty:
         return f"{name} was not timed without a profiler."
     seconds = timed["mean_ms"].iloc[0] / 1e3
@@ -135,6 +134,7 @@ def run_timeline(table: pd.DataFrame, names: Names) -> Timeline | None:
 def _bar(row) -> TimelineBar:
     rank, end, device = row.lane.rpartition(RANK_END)
     level = 0 if row.track == KERNEL else row.depth
+    # Lanes are sorted by this: rank by rank, the main thread first; numbers at the ends of names by size.
     lane = (len(rank), rank, TRACKS.index(row.track), device != MAIN, len(device), device, level)
     title = lane_title(row.track, f"device, {device}" if row.track == KERNEL else device, level)
     path = names_in(row.path)

@@ -85,11 +85,9 @@ class RenderedTable:
 
 
 def page_tables(
-    tables: dict[str, pd.DataFrame],
-    names: timeline.Names,
-    questions: Iterable[Question] = QUESTIONS,
+    tables: dict[str, pd.DataFrame], names: timeline.Names, questions: Iterable[Question] = QUESTIONS,
     files: Mapping[str, str] | None = None,
-) -> dict[str, RenderedTable]:
+) -> dict[str, RenderedTable]:  # fmt: skip
     """The tables of these questions, and those of runs and kernels, as far as the grid has them, by name. `files` are
     the paths of the complete tables by name, by default those that a grid writes."""
     dimensions = pivoting.shown_dimensions(tables["runs"], KEYS_WITHOUT_DEFAULT)
@@ -98,9 +96,9 @@ def page_tables(
         if table.source not in sources:
             continue
         rows = table.select(tables[table.source]) if table.select else tables[table.source]
-        frame = _shown_columns(rows, tables["runs"], dimensions, table.columns)
+        shown = _shown_columns(rows, tables["runs"], dimensions, table.columns)
         path = f"tables/{table.source}.csv" if files is None else files.get(table.source, "")
-        rendered[name] = page_table(table, frame, names, on_disk.declared_tables()[table.source], path)
+        rendered[name] = page_table(table, shown, names, on_disk.declared_tables()[table.source], path)
     return _within_room(rendered)
 
 
@@ -149,18 +147,18 @@ def page_table(
 ) -> RenderedTable:
     """These rows as a table of the page. `declared` has the meanings and units of the columns; `path` is the file with
     all rows."""
-    frame = rows.head(MAX_ROWS)
+    shown = rows.head(MAX_ROWS)
     declared_columns = {column.name: column for column in declared.all_columns}
-    frame_columns = [declared_columns.get(column, Column(column, TEXT, "", "")) for column in frame.columns]
-    kinds = {column.name: _kind(column, frame[column.name]) for column in frame_columns}
+    shown_columns = [declared_columns.get(name, Column(name, TEXT, "", "")) for name in shown.columns]
+    kinds = {column.name: _kind(column, shown[column.name]) for column in shown_columns}
     columns = tuple(
         RenderedColumn(column.name, _heading(column.name), column.meaning, kinds[column.name])
-        for column in frame_columns
+        for column in shown_columns
     )
-    values = {column: [_value(value, kind, names) for value in frame[column]] for column, kind in kinds.items()}
+    values = {name: [_value(value, kind, names) for value in shown[name]] for name, kind in kinds.items()}
     scaled = [_in_gibibytes(cells) if name.endswith("_bytes") else cells for name, cells in values.items()]
     values_by_row = tuple(zip(*scaled, strict=True))
-    return RenderedTable(table.name, table.title, path, columns, values_by_row, len(rows) - len(frame))
+    return RenderedTable(table.name, table.title, path, columns, values_by_row, len(rows) - len(shown))
 
 
 def _within_room(tables: dict[str, RenderedTable]) -> dict[str, RenderedTable]:

@@ -1,5 +1,5 @@
 """The tables of the documents: a line per run or row, which begins with its dimensions; a status replaces missing
-results."""
+results. `lines_table` is the general one; `rows_table` has a function per column, `run_table` the cells of each run."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
@@ -18,43 +18,35 @@ STATUS_WORDS = {OUT_OF_MEMORY: "OOM"}  # other statuses are written as they are
 NOT_IN_GRID = "not run"
 LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key)
 Part = str | tuple[str, MarkdownTable | None]  # of a document: a paragraph, or (introduction, table)
+Column = tuple[str, Callable[[dict], str]]  # heading, text of a row
 
 
 def run_table(
-    measured: Measured,
-    headings: tuple[str, ...],
-    cells: dict[str, tuple[str, ...]],
-    mode: str | None = None,
-    words: int = 0,
-) -> MarkdownTable:
-    """One line per run of a mode (by default inference): its dimensions, then its cells or its status. The first
-    `words` cells are aligned on the left."""
+    measured: Measured, headings: tuple[str, ...], cells_by_run: dict[str, tuple[str, ...]], mode: str | None = None,
+    left_aligned: int = 0,
+) -> MarkdownTable:  # fmt: skip
+    """One line per run of a mode (by default inference): its dimensions, then its cells or its status."""
 
     def run_cells(row: dict) -> tuple[str, ...]:
         status = (status_word(row[CAPTURE.status_column]), *[ABSENT] * (len(headings) - 1))
-        return cells.get(row["run"], status[: len(headings)])
+        return cells_by_run.get(row["run"], status[: len(headings)])
 
     runs = measured.runs[measured.runs["mode"] == (mode or measured.inference_mode)]
-    return lines_table(runs, LEADING_KEYS, headings, run_cells, words, hidden=(MODE.key,))
+    return lines_table(runs, LEADING_KEYS, headings, run_cells, left_aligned, hidden=(MODE.key,))
 
 
 def rows_table(
-    rows: pd.DataFrame,
-    always: Sequence[str],
-    columns: Sequence[tuple[str, Callable[[dict], str]]],
-    words: int = 0,
+    rows: pd.DataFrame, always_shown: Sequence[str], columns: Sequence[Column], left_aligned: int = 0,
     hidden_if_constant: Sequence[str] = (),
-) -> MarkdownTable:
+) -> MarkdownTable:  # fmt: skip
     """One line per row: its dimensions, then the text of each column. Dimensions in `hidden_if_constant` are shown only
     if they vary. The other arguments are those of lines_table."""
     headings, texts = [heading for heading, _ in columns], [text for _, text in columns]
     hidden = [key for key in hidden_if_constant if rows[key].nunique() < 2]
-    return lines_table(rows, always, headings, lambda row: [text(row) for text in texts], words, hidden)
+    return lines_table(rows, always_shown, headings, lambda row: [text(row) for text in texts], left_aligned, hidden)
 
 
-def columns_with_values(
-    rows: pd.DataFrame, headings: Mapping[str, str], text: Callable[[float], str]
-) -> list[tuple[str, Callable[[dict], str]]]:
+def columns_with_values(rows: pd.DataFrame, headings: Mapping[str, str], text: Callable[[float], str]) -> list[Column]:
     """The columns for `rows_table`: those of the rows that `headings` names, with their headings, without those that
     have no value."""
 
@@ -68,36 +60,32 @@ def parts_table(rows: pd.DataFrame, largest_first: str, cell: Callable[[dict], s
     """One line per part of the model and one column per model; the part with the largest mean in the column
     `largest_first` comes first."""
     models = list(dict.fromkeys(rows[MODEL.key]))
-    part_sizes = pivoting.pivoted(rows, ["part"], MODEL.key, [largest_first])[largest_first]
-    parts = part_sizes.mean(axis=1).sort_values(ascending=False, kind="stable").index
+    sizes_by_model = pivoting.pivoted(rows, ["part"], MODEL.key, [largest_first])[largest_first]
+    parts = sizes_by_model.mean(axis=1).sort_values(ascending=False, kind="stable").index
     cells = {(row["part"], row[MODEL.key]): cell(row) for row in rows.to_dict("records")}
     lines = tuple((escaped(part), *(cells.get((part, model), ABSENT) for model in models)) for part in parts)
     return MarkdownTable(("part", *map(escaped, models)), lines, first_right=1)
 
 
 def lines_table(
-    rows: pd.DataFrame,
-    always: Sequence[str],
-    headings: Sequence[str],
-    cells: Callable[[dict], Iterable[str]],
-    words: int = 0,
-    hidden: Sequence[str] = (),
-) -> MarkdownTable:
-    """One line per row: its dimensions, then its cells; the first `words` cells are aligned on the left. `always` and
-    `hidden` are those of shown_dimensions."""
-    shown = pivoting.shown_dimensions(rows, always, hidden)
-    lines = tuple((*leading_cells(row, shown), *cells(row)) for row in rows.to_dict("records"))
-    return MarkdownTable((*headings_of(shown), *headings), lines, first_right=len(shown) + words)
+    rows: pd.DataFrame, always_shown: Sequence[str], headings: Sequence[str], cells: Callable[[dict], Iterable[str]],
+    left_aligned: int = 0, hidden: Sequence[str] = (),
+) -> MarkdownTable:  # fmt: skip
+    """One line per row: its dimensions, then its cells, of which so many are aligned on the left, numbers on the right.
+    `always_shown` and `hidden` are keys of dimensions, as for shown_dimensions."""
+    keys = pivoting.shown_dimensions(rows, always_shown, hidden)
+    lines = tuple((*leading_cells(row, keys), *cells(row)) for row in rows.to_dict("records"))
+    return MarkdownTable((*headings_of(keys), *headings), lines, first_right=len(keys) + left_aligned)
 
 
-def headings_of(shown: Sequence[str]) -> tuple[str, ...]:
+def headings_of(keys: Sequence[str]) -> tuple[str, ...]:
     """The headings of these dimensions."""
-    return tuple(BY_KEY[key].heading for key in shown)
+    return tuple(BY_KEY[key].heading for key in keys)
 
 
-def leading_cells(row: dict, shown: Sequence[str]) -> tuple[str, ...]:
+def leading_cells(row: dict, keys: Sequence[str]) -> tuple[str, ...]:
     """The values of these dimensions in Markdown."""
-    return tuple(escaped(BY_KEY[key].name_of(row[key])) for key in shown)
+    return tuple(escaped(BY_KEY[key].name_of(row[key])) for key in keys)
 
 
 def titled(introduction: str, tables: Iterable[tuple[str, MarkdownTable]], form: str = "{}, {}") -> list[Part]:
@@ -107,15 +95,13 @@ def titled(introduction: str, tables: Iterable[tuple[str, MarkdownTable]], form:
 
 
 def table_per_run(
-    introduction: str,
-    rows: pd.DataFrame,
-    table: Callable[[pd.DataFrame], MarkdownTable],
-    named: Collection[str] = (),
-) -> list[Part]:
+    introduction: str, rows: pd.DataFrame, table: Callable[[pd.DataFrame], MarkdownTable],
+    always_named: Collection[str] = (),
+) -> list[Part]:  # fmt: skip
     """The parts of a document with a table of the rows of each run, below the introduction with the run in brackets;
-    `named` is that of `wording.config_in_words`."""
+    `always_named` is as for `wording.config_in_words`."""
     runs = (run_rows for _, run_rows in rows.groupby("run", sort=False))
-    tables = ((run_in_words(run_rows.iloc[0], named), table(run_rows)) for run_rows in runs)
+    tables = ((run_in_words(run_rows.iloc[0], always_named), table(run_rows)) for run_rows in runs)
     return titled(introduction, tables, "{} ({})")
 
 
@@ -131,29 +117,32 @@ def status_word(status) -> str:
 
 def families_by_share(shares: pd.DataFrame) -> list[str]:
     """Matrix multiplies, if they have rows, then the other families with a share, by mean share, the largest first."""
-    mean = shares.groupby("family")["share"].mean().sort_values(ascending=False)
-    others = [name for name in mean[mean > 0].index if name != classes.MATMUL]
-    return [classes.MATMUL, *others] if classes.MATMUL in mean.index else others
+    means = shares.groupby("family")["share"].mean().sort_values(ascending=False)
+    others = [family for family in means[means > 0].index if family != classes.MATMUL]
+    return [classes.MATMUL, *others] if classes.MATMUL in means.index else others
 
 
 def small_families_merged(shares: pd.DataFrame, columns: list[str], keys: list[str]) -> pd.DataFrame:
     """The shares; if two or more families are below NON_TRIVIAL_SHARE everywhere, as one family with their names."""
     largest = shares.groupby("family")[columns].max().max(axis=1)
-    small = [name for name in largest[largest < classes.NON_TRIVIAL_SHARE].index if name != classes.MATMUL]
-    present = [name for name in small if largest[name] > 0]
+    small = [family for family in largest[largest < classes.NON_TRIVIAL_SHARE].index if family != classes.MATMUL]
+    present = [family for family in small if largest[family] > 0]
     if len(present) < 2:
         return shares
     renamed = shares.assign(family=shares["family"].where(~shares["family"].isin(small), ", ".join(present)))
     return renamed.groupby([*keys, "family"], sort=False)[columns].sum().reset_index()
 
 
-def errors_table(rows: pd.DataFrame, always: Sequence[str]) -> MarkdownTable | None:
+def errors_table(rows: pd.DataFrame, always_shown: Sequence[str]) -> MarkdownTable | None:
     """One line per run: its relative errors, the error that its precision explains, and the verdict; None without
-    errors. The dimensions in `always` have a column in any case."""
+    errors. The dimensions in `always_shown` have a column in any case."""
     if rows["loss_error"].isna().all():
         return None
     return lines_table(
-        rows, always, ("loss", "logits", "norm of the gradients", "rounding, at most", "may be rounding"), _error_cells
+        rows,
+        always_shown,
+        ("loss", "logits", "norm of the gradients", "rounding, at most", "may be rounding"),
+        _error_cells,
     )
 
 

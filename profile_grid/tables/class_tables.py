@@ -7,7 +7,7 @@ from profile_grid.study.dimensions import LEADING, MODE, keys_without
 from profile_grid.study.table_spec import PER_PASS, SAME_IN_EVERY_STEP, TableSpec, columns
 from profile_grid.tables import classes, conservation
 from profile_grid.tables.names import ALL_PHASES, FORWARD, FORWARD_OTHERS
-from profile_grid.tables.per_pass import Merged, in_run_order, numbers, per_pass, total_by_run, with_share
+from profile_grid.tables.per_pass import Merged, as_floats, in_run_order, per_pass, total_by_run, with_share
 
 MAX_RANK = 5
 
@@ -17,27 +17,28 @@ def top_kernels(merged: Merged) -> pd.DataFrame:
     of all phases with that of the configuration's inference run or, without one, of the same run's forward pass."""
     kernels = merged.kernels
     forward = kernels[kernels["phase"] == FORWARD]
-    scopes = {FORWARD: forward, FORWARD_OTHERS: forward[~classes.is_matmul(forward["class"])], ALL_PHASES: kernels}
+    not_matmul = forward[~classes.is_matmul(forward["class"])]
+    kernels_by_scope = {FORWARD: forward, FORWARD_OTHERS: not_matmul, ALL_PHASES: kernels}
     tables = []
-    for scope, rows in scopes.items():
-        table = per_pass(rows, ["kernel", "class"], merged.captured_steps)
+    for scope, scope_kernels in kernels_by_scope.items():
+        table = per_pass(scope_kernels, ["kernel", "class"], merged.captured_steps)
         table.insert(len(LEADING), "scope", scope)
-        totals = total_by_run(kernels if scope == ALL_PHASES else forward)
-        table["share"] = table["total_ns"] / numbers(table["run"].map(totals))
+        total_ns = total_by_run(kernels if scope == ALL_PHASES else forward)
+        table["share"] = table["total_ns"] / as_floats(table["run"].map(total_ns))
         tables.append(table)
-    table = pd.concat(tables, ignore_index=True)
-    table = table.sort_values(["total_ns", "kernel"], ascending=[False, True], kind="stable")
-    table.insert(len(LEADING) + 1, "rank", table.groupby(["run", "scope"]).cumcount() + 1)
-    table = in_run_order(table[table["rank"] <= MAX_RANK], kernels, ["scope", "rank"]).drop(columns="total_ns")
-    return _with_same_as_forward(table)
+    ranked = pd.concat(tables, ignore_index=True)
+    ranked = ranked.sort_values(["total_ns", "kernel"], ascending=[False, True], kind="stable")
+    ranked.insert(len(LEADING) + 1, "rank", ranked.groupby(["run", "scope"]).cumcount() + 1)
+    top = in_run_order(ranked[ranked["rank"] <= MAX_RANK], kernels, ["scope", "rank"])
+    return _with_same_as_forward(top.drop(columns="total_ns"))
 
 
 def _with_same_as_forward(table: pd.DataFrame) -> pd.DataFrame:
-    top = table[(table["rank"] == 1) & (table["scope"] == FORWARD)]
+    of_forward = table[(table["rank"] == 1) & (table["scope"] == FORWARD)]
     keys = keys_without(MODE.key)
-    inference = top.loc[top["mode"] == FORWARD, [*keys, "kernel"]].rename(columns={"kernel": "reference"})
-    reference = table[keys].merge(inference, on=keys, how="left", validate="many_to_one")["reference"]
-    reference = reference.fillna(table["run"].map(top.set_index("run")["kernel"]))
+    inference = of_forward.loc[of_forward["mode"] == FORWARD, [*keys, "kernel"]]
+    of_inference = table[keys].merge(inference, on=keys, how="left", validate="many_to_one")["kernel"]
+    reference = of_inference.fillna(table["run"].map(of_forward.set_index("run")["kernel"]))
     is_same = (table["kernel"] == reference).astype("boolean")
     is_compared = (table["rank"] == 1) & (table["scope"] == ALL_PHASES) & reference.notna()
     return table.assign(same_as_forward=is_same.where(is_compared))
@@ -74,12 +75,12 @@ def forward_classes(merged: Merged) -> pd.DataFrame:
 
 def class_shares(merged: Merged) -> pd.DataFrame:
     """(d) GPU time by phase and kernel class; `share` is of the phase and sums to one, `share_of_step` of the step."""
-    kernels, steps = merged.kernels, merged.captured_steps
-    all_phases = per_pass(kernels, ["class"], steps)
+    kernels, step_counts = merged.kernels, merged.captured_steps
+    all_phases = per_pass(kernels, ["class"], step_counts)
     all_phases.insert(len(LEADING), "phase", ALL_PHASES)
-    table = pd.concat([all_phases, per_pass(kernels, ["phase", "class"], steps)], ignore_index=True)
+    table = pd.concat([all_phases, per_pass(kernels, ["phase", "class"], step_counts)], ignore_index=True)
     table = with_share(table, ["run", "phase"], "share")
-    table["share_of_step"] = table["total_ns"] / numbers(table["run"].map(total_by_run(kernels)))
+    table["share_of_step"] = table["total_ns"] / as_floats(table["run"].map(total_by_run(kernels)))
     conservation.check_shares(table, ["run", "phase"])
     return in_run_order(table, kernels, []).drop(columns=["total_ns", "same_in_every_step"])
 

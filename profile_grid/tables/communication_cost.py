@@ -7,9 +7,11 @@ import pandas as pd
 from cs336_model.program.variants.values import DIVIDED
 from profile_grid.study.dimensions import GPUS, LEADING, PARALLEL, keys_without
 from profile_grid.study.stages import TIMING
-from profile_grid.tables.evidence import SPREADS, assumed_spread, error_of_ratio, pooled_time, ratio_verdicts
+from profile_grid.tables.evidence import HOST_BOUND_SPREAD, assumed_spread, error_of_ratio, pooled_time, ratio_verdicts
 from profile_grid.tables.names import PROCESS_STATISTICS, SLOWEST, WHOLE_STEP, WITHOUT_COMMUNICATION
-from profile_grid.tables.per_pass import Merged, numbers
+from profile_grid.tables.per_pass import Merged, as_floats
+
+PHASE_BY_PREFIX = {"": WHOLE_STEP, "without_": WITHOUT_COMMUNICATION}  # of columns
 
 
 def communication_times(merged: Merged) -> pd.DataFrame:
@@ -17,20 +19,20 @@ def communication_times(merged: Merged) -> pd.DataFrame:
     communication costs, with a verdict: the step minus a baseline without communication. Runs that differ only in how
     gradients are reduced have the same baseline; runs that divide the parameters have none."""
     runs = merged["runs"]
-    runs = runs[numbers(runs[GPUS.key]) > 1].reset_index(drop=True)
+    runs = runs[as_floats(runs[GPUS.key]) > 1].reset_index(drop=True)
     times = merged["rank_times"]
     slowest = times[times["rank"] == SLOWEST].set_index("run")
     table = runs[LEADING].assign(status=runs[TIMING.status_column])
-    for name, phase in (("", WHOLE_STEP), ("without_", WITHOUT_COMMUNICATION)):
+    for prefix, phase in PHASE_BY_PREFIX.items():
         phase_times = slowest[slowest["phase"] == phase]
         for column in ("mean_ms", "std_ms", *PROCESS_STATISTICS):
-            table[f"{name}{column}"] = numbers(runs["run"].map(phase_times[column]))
+            table[f"{prefix}{column}"] = as_floats(runs["run"].map(phase_times[column]))
     table = table.join(_baselines(table))
-    cost = table["mean_ms"] - table["baseline_ms"]
-    assumed = numbers(table["run"].map(assumed_spread(merged.waiting_share))).fillna(SPREADS[True])
+    cost_ms = table["mean_ms"] - table["baseline_ms"]
+    assumed = as_floats(table["run"].map(assumed_spread(merged.waiting_share))).fillna(HOST_BOUND_SPREAD)
     verdict = ratio_verdicts(table["baseline_ms"] / table["mean_ms"], *_error_of_cost(table, assumed))["verdict"]
-    table = table.drop(columns=[f"{name}{column}" for name in ("", "without_") for column in PROCESS_STATISTICS])
-    return table.assign(cost_ms=cost, cost_share=cost / table["mean_ms"], verdict=verdict)
+    table = table.drop(columns=[f"{prefix}{column}" for prefix in PHASE_BY_PREFIX for column in PROCESS_STATISTICS])
+    return table.assign(cost_ms=cost_ms, cost_share=cost_ms / table["mean_ms"], verdict=verdict)
 
 
 def _baselines(table: pd.DataFrame) -> pd.DataFrame:
@@ -42,17 +44,17 @@ def _baselines(table: pd.DataFrame) -> pd.DataFrame:
         timed = group[group["without_mean_ms"].notna()]
         baseline = pooled_time(timed["without_mean_ms"], *(timed[f"without_{name}"] for name in PROCESS_STATISTICS))
         baselines |= dict.fromkeys(group.index, baseline)
-    names = ["baseline_ms", "baseline_spread", "baseline_processes"]
-    return pd.DataFrame(list(baselines.values()), index=list(baselines), columns=names, dtype="float64")
+    columns = ["baseline_ms", "baseline_spread", "baseline_processes"]
+    return pd.DataFrame(list(baselines.values()), index=list(baselines), columns=columns, dtype="float64")
 
 
 def _error_of_cost(table: pd.DataFrame, assumed: pd.Series) -> tuple[pd.Series, pd.Series]:
     """(standard error of the logarithm of baseline ÷ step, degrees of freedom). If one process timed a step, its
     spread is that of the baseline's processes, and at least the assumed one."""
-    has_several, number = table["processes"] > 1, table["baseline_processes"]
-    baseline_spread = table["baseline_spread"].fillna(0.0)
-    base = pd.DataFrame({"spread": baseline_spread, "processes": number})
-    error, freedom = error_of_ratio(table[PROCESS_STATISTICS].set_axis(["processes", "spread"], axis=1), base)
-    error_of_one = baseline_spread.clip(lower=assumed) * (1 + 1 / number) ** 0.5
-    freedom_of_one = (number - 1).where(number > 1, math.inf)
+    has_several = table["processes"] > 1
+    step = pd.DataFrame({"spread": table["process_spread"], "processes": table["processes"]})
+    baseline = pd.DataFrame({"spread": table["baseline_spread"].fillna(0.0), "processes": table["baseline_processes"]})
+    error, freedom = error_of_ratio(step, baseline)
+    error_of_one = baseline["spread"].clip(lower=assumed) * (1 + 1 / baseline["processes"]) ** 0.5
+    freedom_of_one = (baseline["processes"] - 1).where(baseline["processes"] > 1, math.inf)
     return error.where(has_several, error_of_one), freedom.where(has_several, freedom_of_one)

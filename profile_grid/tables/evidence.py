@@ -2,7 +2,7 @@
 and memory.
 
 Every "faster" and "slower" of the documents is decided here. If several processes timed a run, the spread between them
-is measured. If one did, it is assumed from the share of the step in which the GPU waits: see SPREADS. The H200 example
+is measured. If one did, it is assumed from the share of the step in which the GPU waits. The H200 example
 supports these values (60 runs in 14 processes each: tests/profile_grid/test_evidence.py).
 """
 
@@ -19,7 +19,8 @@ CONFIDENCE = 0.95
 FALSE_RATE = 0.05  # largest expected share of wrong verdicts
 FEWEST_PROCESSES = 6  # per side, for a comparison of measured spreads
 HOST_BOUND_WAITING = 0.05  # if the GPU waits for this share of a step or more, the host determines the step's time
-SPREADS = {False: 0.01, True: 0.15}  # relative standard deviation between processes, by whether the host determines it
+# Relative standard deviations between processes, assumed of steps whose time the GPU or the host determines.
+GPU_BOUND_SPREAD, HOST_BOUND_SPREAD = 0.01, 0.15
 RELEVANT_DIFFERENCE = 0.1  # relative; documents say how many processes would show it
 POWER = 0.8  # probability with which so many processes show it
 MIN_SPREAD = 1e-4  # relative; measured times may be equal only because of the timer's resolution
@@ -29,14 +30,15 @@ LAUNCH_BOUND_SHARE = IDLE_SHARE  # of a step in which the GPU idles; the same li
 def assumed_spread(waiting_share: pd.Series) -> pd.Series:
     """The relative standard deviation between processes of runs with this waiting share; if unknown, that of
     steps whose time the host determines."""
-    return (waiting_share.isna() | (waiting_share >= HOST_BOUND_WAITING)).map(SPREADS).astype("float64")
+    is_host_bound = waiting_share.isna() | (waiting_share >= HOST_BOUND_WAITING)
+    return is_host_bound.map({False: GPU_BOUND_SPREAD, True: HOST_BOUND_SPREAD}).astype("float64")
 
 
-def spreads(processes: pd.Series, measured: pd.Series, waiting_share: pd.Series) -> pd.DataFrame:
+def spreads(processes: pd.Series, measured_spread: pd.Series, waiting_share: pd.Series) -> pd.DataFrame:
     """`spread` (the relative standard deviation between processes) and number of `processes` of each time. The spread
-    is the `measured` one if several processes timed it, else the assumed one."""
+    is the measured one if several processes timed it, else the assumed one."""
     counts = processes.astype("float64").fillna(1).clip(lower=1)
-    spread = measured.astype("float64").where(counts > 1, assumed_spread(waiting_share))
+    spread = measured_spread.astype("float64").where(counts > 1, assumed_spread(waiting_share))
     return pd.DataFrame({"spread": spread, "processes": counts})
 
 
@@ -65,11 +67,11 @@ def ratio_verdicts(ratio: pd.Series, error: pd.Series, freedom: pd.Series | floa
     p_values = 2 * stdtr(freedom, -distance / error)
     factor = np.exp(stdtrit(freedom, (1 + CONFIDENCE) / 2) * error)
     p_adjusted = pd.Series(adjusted_p_values(p_values.to_numpy("float64")), index=ratio.index)
-    words = (ratio > 1).map({True: FASTER, False: SLOWER}).where(p_adjusted < FALSE_RATE, UNCLEAR).astype("object")
+    verdicts = (ratio > 1).map({True: FASTER, False: SLOWER}).where(p_adjusted < FALSE_RATE, UNCLEAR).astype("object")
     return pd.DataFrame(
         {
             "low": ratio / factor, "high": ratio * factor, "p": p_values, "p_adjusted": p_adjusted,
-            "verdict": words.where(p_values.notna(), None),
+            "verdict": verdicts.where(p_values.notna(), None),
         }
     )  # fmt: skip
 
@@ -92,13 +94,13 @@ def needed_processes(spread: float) -> int:
     return max(FEWEST_PROCESSES, math.ceil(2 * reach**2))
 
 
-def pooled_time(times: pd.Series, processes: pd.Series, measured: pd.Series) -> tuple[float, float, float]:
+def pooled_time(times: pd.Series, processes: pd.Series, process_spread: pd.Series) -> tuple[float, float, float]:
     """(median, relative standard deviation between processes, number of processes) of times of the same work. Each
-    time comes from `processes` processes, with the `measured` spread between them. For one process, it is NaN."""
+    time comes from `processes` processes, with a measured spread between them. For one process, it is NaN."""
     counts, logarithms = processes.astype("float64").fillna(1), np.log(times.astype("float64"))
     total = counts.sum()
     mean = (counts * logarithms).sum() / total if total else math.nan
-    squares = (counts - 1) * measured.astype("float64").fillna(0.0) ** 2 + counts * (logarithms - mean) ** 2
+    squares = (counts - 1) * process_spread.astype("float64").fillna(0.0) ** 2 + counts * (logarithms - mean) ** 2
     spread = (squares.sum() / (total - 1)) ** 0.5 if total > 1 else math.nan
     return float(times.median()), float(spread), float(total)
 

@@ -65,36 +65,37 @@ def counts_by_value(times: pd.DataFrame, dimension: Dimension) -> list[Claim]:
 
 def verdict_counts(steps: pd.DataFrame, heading: str) -> Claim:
     """The numbers of rows in which a step is faster, slower, or not clearly different, after a heading."""
-    parts = []
+    verdicts = []
     for verdict in (FASTER, SLOWER, UNCLEAR):
         rows = steps[steps["verdict"] == verdict]
         if len(rows):
-            runs = str(len(rows)) if parts else of_all(len(rows), len(steps), "run")
+            runs = str(len(rows)) if verdicts else of_all(len(rows), len(steps), "run")
             amounts = 'marked "?"' if verdict == UNCLEAR else interval(rows["speed_up"], ratio)
-            parts.append(f"{verdict} in {runs} ({amounts})")
+            verdicts.append(f"{verdict} in {runs} ({amounts})")
     all_unclear = (steps["verdict"] == UNCLEAR).all()
     return Claim(
         "{which}: {verdicts}{needed}.", "unclear" if all_unclear else "difference", which=capital(heading),
-        verdicts=", ".join(parts), needed=f"; {_needed(steps)}" if all_unclear else "",
+        verdicts=", ".join(verdicts), needed=f"; {_needed(steps)}" if all_unclear else "",
     )  # fmt: skip
 
 
 def _needed(unclear: pd.DataFrame) -> str:
     """How many processes per run would show RELEVANT_DIFFERENCE with probability POWER, by the largest spread."""
-    needed = needed_processes(float(unclear["spread"].max()) / 2**0.5)  # `spread` is of both sides together
-    return f"{needed} processes per run would probably show a difference of {100 * RELEVANT_DIFFERENCE:.0f} %"
+    process_spread = float(unclear["spread"].max()) / 2**0.5  # `spread` is of both sides together
+    needed, difference = needed_processes(process_spread), f"{100 * RELEVANT_DIFFERENCE:.0f} %"
+    return f"{needed} processes per run would probably show a difference of {difference}"
 
 
 def steps_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable:
     """One line per configuration: its step at the default, then its time and speed-up at each other value. `times` is a
     table of `times_with_base`."""
-    steps, figures = whole_steps(times), ["mean_ms", "speed_up", "verdict"]
+    steps, columns = whole_steps(times), ["mean_ms", "speed_up", "verdict"]
     keys, values = keys_without(dimension.key), pivoting.sorted_values(steps, dimension.key)
-    wide = pivoting.pivoted(steps, keys, dimension.key, figures)
+    wide = pivoting.pivoted(steps, keys, dimension.key, columns)
 
     def cells(row: dict) -> list[str]:
         wide_row = wide.loc[tuple(row[key] for key in keys)]
-        gains = [time_and_gain(*(wide_row[(name, value)] for name in figures)) for value in values]
+        gains = [time_and_gain(*(wide_row[(name, value)] for name in columns)) for value in values]
         return [with_spread(row["base_mean_ms"], row["base_std_ms"]), *gains]
 
     headings = [f"{dimension.name_of(value)}, ms" for value in (dimension.default, *values)]

@@ -1,6 +1,7 @@
 """Least times by the data sheet of a device, with which measured times and speed-ups are compared."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -24,7 +25,13 @@ BACKWARD_IN_FORWARDS = 2  # each matrix product of the forward pass has two in t
 FORWARD_PRODUCTS, BACKWARD_PRODUCTS = 2, 5
 ADAMW_MOVED = 7  # numbers per parameter: weight, gradient and two moments are read, all but the gradient written
 ATTENTION_PRODUCTS = (ranges.ATTENTION_SCORES, ranges.FINAL_MATMUL)
-BOUNDS = ("by_flops", "by_bytes")
+
+
+class LeastMs(NamedTuple):
+    """Least milliseconds by a device's peak FLOP/s, and by its peak bytes/s; None if none is known."""
+
+    by_flops: float | None
+    by_bytes: float | None
 
 
 def declared_shape(run: Mapping) -> ModelShape | None:
@@ -47,32 +54,32 @@ def ideal_times(runs: pd.DataFrame) -> pd.DataFrame:
     """One row per run and phase with the least time in ms: `by_flops`, of the matrix products at the peak of the run's
     precision (NaN without any), and `by_bytes`, of moving their operands and results, and the optimizer's, once. Runs
     without known peaks or shape have no rows."""
-    rows = [(run["run"], phase, *ms) for run in runs.to_dict("records") for phase, ms in _least_ms(run).items()]
-    return pd.DataFrame(rows, columns=["run", "phase", *BOUNDS]).astype(dict.fromkeys(BOUNDS, "float64"))
+    rows = [(run["run"], phase, *least) for run in runs.to_dict("records") for phase, least in _least_ms(run).items()]
+    table = pd.DataFrame(rows, columns=["run", "phase", *LeastMs._fields])
+    return table.astype(dict.fromkeys(LeastMs._fields, "float64"))
 
 
 def with_ideal(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """The table with `ideal_by_flops` and `ideal_by_bytes`: base_mean_ms ÷ the least time of the run and phase."""
     least = table[["run", "phase"]].merge(ideal_times(runs), on=["run", "phase"], how="left", validate="many_to_one")
     base_ms = table["base_mean_ms"].to_numpy("float64")
-    return table.assign(**{f"ideal_{bound}": base_ms / least[bound].to_numpy() for bound in BOUNDS})
+    return table.assign(**{f"ideal_{bound}": base_ms / least[bound].to_numpy() for bound in LeastMs._fields})
 
 
 def least_ms_of_attention(
     peaks: Peaks | None, precision: str, batch_size: int, context_length: int, width: int
-) -> tuple[float | None, float | None]:
-    """Least ms of one causal attention operator in the forward pass: (by FLOP/s, by bytes/s); None without peaks.
-    `width` is that of all heads together.
+) -> LeastMs:
+    """Least ms of one causal attention operator in the forward pass. `width` is that of all heads together.
 
     Both matrix products without masked scores take 2 B S (S + 1) width FLOPs; queries, keys, values and output, each
     moved once, are 4 B S width numbers.
     """
     rate = peaks.flop_per_s(precision) if peaks else None
     if rate is None:
-        return None, None
-    moved = 4 * batch_size * context_length * width * ELEMENT_BYTES[precision]
+        return LeastMs(None, None)
+    moved_bytes = 4 * batch_size * context_length * width * ELEMENT_BYTES[precision]
     flops = causal_attention_flops(batch_size, context_length, width)
-    return 1e3 * flops / rate, 1e3 * moved / peaks.memory_bytes_per_s
+    return LeastMs(1e3 * flops / rate, 1e3 * moved_bytes / peaks.memory_bytes_per_s)
 
 
 def causal_attention_flops(batch_size: int, context_length: int, width: int) -> int:
@@ -87,30 +94,30 @@ def attention_flops(batch_size: int, context_length: int, width: int) -> dict[st
     return {"forward": forward, "backward": backward, "both": forward + backward}
 
 
-def _least_ms(run: Mapping) -> dict[str, tuple[float | None, float]]:
-    """By phase, and for the step: least ms (by FLOP/s, by bytes/s). Empty if peaks or shape are unknown."""
+def _least_ms(run: Mapping) -> dict[str, LeastMs]:
+    """The least time of each phase, and of the step. Empty if peaks or shape are unknown."""
     peaks, shape = peaks_of(run.get("device_name")), shape_of_run(run)
     rate = peaks.flop_per_s(run["precision"]) if peaks else None
     if rate is None or shape is None:
         return {}
-    flops, moved = forward_flops(shape)[names.FORWARD], _bytes_of_matmuls(shape, ELEMENT_BYTES[run["precision"]])
-    flops_ms, bytes_ms = 1e3 * flops / rate, 1e3 * moved / peaks.memory_bytes_per_s
-    optimizer_ms = 1e3 * ADAMW_MOVED * 4 * parameter_count(shape) / peaks.memory_bytes_per_s
-    phases = {names.FORWARD: (flops_ms, bytes_ms)}
+    flops, moved_bytes = forward_flops(shape)[names.FORWARD], _bytes_of_matmuls(shape, ELEMENT_BYTES[run["precision"]])
+    forward = LeastMs(1e3 * flops / rate, 1e3 * moved_bytes / peaks.memory_bytes_per_s)
+    phases = {names.FORWARD: forward}
     if run["mode"] != names.FORWARD:
-        phases[names.BACKWARD] = (BACKWARD_IN_FORWARDS * flops_ms, BACKWARD_IN_FORWARDS * bytes_ms)
+        phases[names.BACKWARD] = LeastMs(*(BACKWARD_IN_FORWARDS * ms for ms in forward))
     if run["mode"] == "train_step":
-        phases[names.OPTIMIZER] = (None, optimizer_ms)
+        optimizer_ms = 1e3 * ADAMW_MOVED * 4 * parameter_count(shape) / peaks.memory_bytes_per_s
+        phases[names.OPTIMIZER] = LeastMs(None, optimizer_ms)
     by_flops, by_bytes = zip(*phases.values(), strict=True)
-    return phases | {names.WHOLE_STEP: (sum(ms or 0.0 for ms in by_flops), sum(by_bytes))}
+    return phases | {names.WHOLE_STEP: LeastMs(sum(ms or 0.0 for ms in by_flops), sum(by_bytes))}
 
 
 def _bytes_of_matmuls(shape: ModelShape, element_bytes: int) -> int:
     """Least bytes of the matrix products of a forward pass, with everything else fused: attention reads queries, keys
     and values and writes its output, but no scores."""
-    moved = forward_bytes(shape, element_bytes)
+    bytes_by_part = forward_bytes(shape, element_bytes)
     attention_bytes = 4 * shape.num_layers * shape.tokens * shape.d_model * element_bytes
-    return attention_bytes + sum(moved[part] for part in matmul_flops(shape) if part not in ATTENTION_PRODUCTS)
+    return attention_bytes + sum(bytes_by_part[part] for part in matmul_flops(shape) if part not in ATTENTION_PRODUCTS)
 
 
 IDEAL_COLUMNS = """

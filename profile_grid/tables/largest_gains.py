@@ -11,8 +11,7 @@ from kernel_tables.diagnosis.rules import COUNTER_RULES, IDLE_TIME_RULES
 from profile_grid.gpu_peaks import peaks_of
 from profile_grid.results.results import COMPLETE
 from profile_grid.study.stages import COUNTERS
-from profile_grid.tables.names import WHOLE_STEP
-from profile_grid.tables.per_pass import Merged, in_order_of, numbers
+from profile_grid.tables.per_pass import Merged, as_floats, in_order_of
 
 UNITS = ("ms", "percent")
 NO_TENSOR_CORES = "no_tensor_cores"  # the rule whose gain is the entire time of these matrix multiplies
@@ -22,7 +21,7 @@ SOURCES = ("runs", "timings", "phases", "findings", "counter_findings")  # the m
 def largest_first(merged: Merged) -> pd.DataFrame:
     """One row per run and finding, or rule that abstains, with its largest gains; in a run, the largest first, then
     rules that abstain."""
-    findings = at_most(bounded(all_findings(merged), merged))
+    findings = with_shown_gains(with_unprofiled_gains(all_findings(merged), merged))
     findings = findings.assign(_less=-findings["ms"].fillna(0.0))
     return in_order_of(findings, merged["runs"]["run"], "abstained", "_less").drop(columns="_less")
 
@@ -39,16 +38,16 @@ def all_findings(merged: Merged) -> pd.DataFrame:
     return pd.concat([findings[~is_replaced], merged["counter_findings"]], ignore_index=True)
 
 
-def bounded(findings: pd.DataFrame, merged: Merged) -> pd.DataFrame:
+def with_unprofiled_gains(findings: pd.DataFrame, merged: Merged) -> pd.DataFrame:
     """The findings with unprofiled_ms and unprofiled_percent: the gain, limited to what a step without a profiler
     allows; of NO_TENSOR_CORES, only what bf16 saves. NaN for runs that were not timed without a profiler."""
     run = findings["run"].astype("str")
-    step_ms = numbers(run.map(merged.step_ms))
-    idle_ms = (step_ms - numbers(run.map(_busy_ms(merged)))).clip(lower=0.0)
+    step_ms = as_floats(run.map(merged.step_ms))
+    idle_ms = (step_ms - as_floats(run.map(merged.device_busy_ms))).clip(lower=0.0)
     limit_ms = idle_ms.where(findings["code"].isin(IDLE_TIME_RULES), step_ms)
     is_matmul = findings["code"] == NO_TENSOR_CORES
-    saved_share = numbers(run.map(_saved_by_tensor_cores(merged))).fillna(1.0).where(is_matmul, 1.0)
-    gain_ms = pd.Series(np.minimum(numbers(findings["gain_ms"]) * saved_share, limit_ms), index=findings.index)
+    saved_share = as_floats(run.map(_saved_by_tensor_cores(merged))).fillna(1.0).where(is_matmul, 1.0)
+    gain_ms = pd.Series(np.minimum(as_floats(findings["gain_ms"]) * saved_share, limit_ms), index=findings.index)
     return findings.assign(unprofiled_ms=gain_ms, unprofiled_percent=100 * gain_ms / step_ms)
 
 
@@ -62,15 +61,10 @@ def _saved_by_tensor_cores(merged: Merged) -> dict[str, float]:
     }
 
 
-def at_most(findings: pd.DataFrame) -> pd.DataFrame:
-    """Bounded findings with `ms` and `percent` to show: of a step without a profiler if there is one, else of the
-    captured one."""
-    gains = {name: numbers(findings[f"unprofiled_{name}"]).fillna(numbers(findings[f"gain_{name}"])) for name in UNITS}
+def with_shown_gains(findings: pd.DataFrame) -> pd.DataFrame:
+    """Findings with unprofiled gains, and with `ms` and `percent` to show: of a step without a profiler if there is
+    one, else of the captured one."""
+    gains = {
+        name: as_floats(findings[f"unprofiled_{name}"]).fillna(as_floats(findings[f"gain_{name}"])) for name in UNITS
+    }
     return findings.assign(**gains)
-
-
-def _busy_ms(merged: Merged) -> pd.Series:
-    """Mean time per captured step in which the device runs anything, by run."""
-    phases = merged["phases"]
-    steps = phases[phases["phase"] == WHOLE_STEP]
-    return numbers(steps["gpu_busy_ns"]).groupby(steps["run"].astype("str")).mean() / 1e6

@@ -4,6 +4,7 @@ figures. Results of two machines are never in one table."""
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -16,7 +17,7 @@ from profile_grid.study.stages import NOT_ASKED, STAGES
 from profile_grid.tables.names import FORWARD
 from profile_grid.tables.on_disk import declared_tables
 
-BY_KEY = {dimension.key: dimension for dimension in MACHINE_DIMENSIONS}
+HEADINGS = {dimension.key: dimension.heading for dimension in MACHINE_DIMENSIONS}
 DIGEST_DIGITS = 12  # in a title
 
 
@@ -51,13 +52,20 @@ class Machine:
         """One line that names this machine; with `distinct_by`, no other machine of the results has the same."""
         facts = ((fact.heading, getattr(self, fact.key)) for fact in MACHINE_DIMENSIONS if fact.in_title)
         versions = [f"{heading} {value}" for heading, value in facts if value]
-        further = [f"{BY_KEY[key].heading} {_title_value(key, getattr(self, key))}" for key in self.distinct_by]
+        further = [f"{HEADINGS[key]} {_title_value(key, getattr(self, key))}" for key in self.distinct_by]
         return ", ".join([self.device_name or "unknown device", *versions, self.profiler, *further])
 
 
-def by_machine(runs: pd.DataFrame) -> list[tuple[Machine, list[str]]]:
-    """(machine, names of its runs) of each machine, in the order of the table. A run that failed before it recorded all
-    facts belongs to a machine that contradicts none of them: the one with the most facts, then the first."""
+class MachineRuns(NamedTuple):
+    """A machine and the names of its runs."""
+
+    machine: Machine
+    run_names: list[str]
+
+
+def by_machine(runs: pd.DataFrame) -> list[MachineRuns]:
+    """The runs of each machine, in the order of the table. A run that failed before it recorded all facts belongs to a
+    machine that contradicts none of them: the one with the most facts, then the first."""
     recorded = [_recorded_machine(row) for row in runs.to_dict("records")]
     machines: list[Machine] = []  # those with the most facts first, so that the others find theirs
     for machine in sorted(dict.fromkeys(recorded), key=lambda machine: machine.facts.count(None)):
@@ -66,7 +74,7 @@ def by_machine(runs: pd.DataFrame) -> list[tuple[Machine, list[str]]]:
     names_by_machine: dict[Machine, list[str]] = {}
     for name, machine in zip(runs["run"], recorded, strict=True):
         names_by_machine.setdefault(_first_match(machine, machines), []).append(name)
-    return [(_with_distinct_title(machine, machines), names) for machine, names in names_by_machine.items()]
+    return [MachineRuns(_with_distinct_title(machine, machines), names) for machine, names in names_by_machine.items()]
 
 
 def _with_distinct_title(machine: Machine, machines: Iterable[Machine]) -> Machine:
@@ -119,6 +127,13 @@ ON_GPU = Words()
 ON_CPU = Words(device="CPU", kernel="operator", kernels="operators", time="operator time")
 
 
+class StepsInWords(NamedTuple):
+    """How many steps of a run were timed, and how many captured, in words."""
+
+    timed: str
+    captured: str
+
+
 @dataclass(frozen=True)
 class Measured:
     """The results of one machine: its runs, their summary tables by name, and short names by kernel."""
@@ -147,13 +162,12 @@ class Measured:
     @property
     def has_kernels(self) -> bool:
         """Whether any table of kernels has a row: even a complete capture may have no kernels."""
-        return any(not self.tables[name].empty for name in _with_columns(self.tables, [KERNEL_TIME]))
+        return any(not self.tables[name].empty for name in _names_with_columns(self.tables, [KERNEL_TIME]))
 
     @property
-    def steps(self) -> tuple[str, str]:
-        """How many steps of a run were timed, and how many captured, in words."""
+    def steps(self) -> StepsInWords:
         timed, captured = (self.runs[name].replace(0, None) for name in ("steps_timed", "steps_captured"))
-        return interval(timed, count), interval(captured, count)
+        return StepsInWords(interval(timed, count), interval(captured, count))
 
     def inference(self, name: str) -> pd.DataFrame:
         """The rows of a summary table that belong to the runs of the inference mode."""
@@ -173,14 +187,14 @@ class Measured:
 class TablesOfRuns(Mapping[str, pd.DataFrame]):
     """The rows of these runs in each table; a table is read or made on first use."""
 
-    def __init__(self, names: list[str], tables: Mapping[str, pd.DataFrame]) -> None:
-        self._names, self._tables = names, tables
+    def __init__(self, run_names: list[str], tables: Mapping[str, pd.DataFrame]) -> None:
+        self._run_names, self._tables = run_names, tables
         self._selected: dict[str, pd.DataFrame] = {}
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         if name not in self._selected:
             table = self._tables[name]
-            self._selected[name] = table[table["run"].isin(self._names)]
+            self._selected[name] = table[table["run"].isin(self._run_names)]
         return self._selected[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -190,17 +204,19 @@ class TablesOfRuns(Mapping[str, pd.DataFrame]):
         return len(self._tables)
 
 
-def measured_on(machine: Machine, names: list[str], runs: pd.DataFrame, tables: Mapping[str, pd.DataFrame]) -> Measured:
+def measured_on(
+    machine: Machine, run_names: list[str], runs: pd.DataFrame, tables: Mapping[str, pd.DataFrame]
+) -> Measured:
     """The results of these runs, all of one machine."""
-    machine_tables = TablesOfRuns(names, tables)
-    return Measured(machine, runs[runs["run"].isin(names)], machine_tables, names_of_summary_kernels(machine_tables))
+    machine_tables, machine_runs = TablesOfRuns(run_names, tables), runs[runs["run"].isin(run_names)]
+    return Measured(machine, machine_runs, machine_tables, names_of_summary_kernels(machine_tables))
 
 
 def names_of_summary_kernels(tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
     """By kernel in the summary tables, and so in the documents of a machine, its short name; the kernel with the most
     time in all these tables together comes first. Figures and page name further kernels."""
     columns = ["kernel", KERNEL_TIME]
-    kernel_times = [tables[name][columns] for name in _with_columns(tables, columns)]
+    kernel_times = [tables[name][columns] for name in _names_with_columns(tables, columns)]
     if not kernel_times:
         return {}
     times = pd.concat(kernel_times).groupby("kernel", sort=False, observed=True).sum().reset_index()
@@ -208,7 +224,7 @@ def names_of_summary_kernels(tables: Mapping[str, pd.DataFrame]) -> dict[str, st
     return short_names(times["kernel"])
 
 
-def _with_columns(tables: Mapping[str, pd.DataFrame], columns: list[str]) -> list[str]:
+def _names_with_columns(tables: Mapping[str, pd.DataFrame], columns: list[str]) -> list[str]:
     """The names of the summary tables that are declared with these columns; this reads and makes no table."""
     summaries = [name for name in tables if name in SUMMARY_NAMES]
     return [name for name in summaries if {*columns} <= {*declared_tables()[name].all_names}]

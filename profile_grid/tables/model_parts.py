@@ -12,17 +12,17 @@ KEY_COLUMNS = ["run", "phase", "range"]
 def ranges_with_parts(kernels: pd.DataFrame) -> pd.DataFrame:
     """The distinct values of KEY_COLUMNS in these kernels, with their `pass` (backward; recomputation in it; forward,
     with the loss and everything else) and `part`: the part of the model, or the parts of a compiled kernel, joined."""
-    places = kernels[KEY_COLUMNS].drop_duplicates()
+    distinct = kernels[KEY_COLUMNS].drop_duplicates()
     forward_parts: dict[str, set[str]] = {}  # by run, the parts outside its backward pass
-    for run, phase, path in places.itertuples(index=False, name=None):
+    for run, phase, path in distinct.itertuples(index=False, name=None):
         names = names_in(path) if phase != BACKWARD else []
         forward_parts.setdefault(run, {LOSS}).update(part for name in names for part in parts_in(name))
     passes, parts = [], []
-    for run, phase, path in places.itertuples(index=False, name=None):
+    for run, phase, path in distinct.itertuples(index=False, name=None):
         pass_, part = _pass_and_part(phase, names_in(path), forward_parts[run])
         passes.append(pass_)
         parts.append(part)
-    return places.assign(**{"pass": passes, "part": parts})
+    return distinct.assign(**{"pass": passes, "part": parts})
 
 
 def innermost_parts(paths: pd.Series) -> pd.Series:
@@ -49,6 +49,7 @@ def _pass_and_part(phase: str, names: list[str], forward_parts: set[str]) -> tup
     """(pass, part). The part is the innermost range; in the backward pass, where libraries open their own ranges, the
     innermost that also occurs outside it; NO_RANGE without one."""
     if phase != BACKWARD:
-        return FORWARD, names[-1] if names else LOSS if phase == LOSS else NO_RANGE
+        without_range = LOSS if phase == LOSS else NO_RANGE
+        return FORWARD, names[-1] if names else without_range
     part = next((name for name in reversed(names) if forward_parts.issuperset(parts_in(name))), NO_RANGE)
     return RECOMPUTATION if RECOMPUTATION in names else BACKWARD, part

@@ -37,11 +37,9 @@ class TablesOnDisk(Mapping):
     """
 
     def __init__(
-        self,
-        folder: Path,
-        columns: Mapping[str, Sequence[str]] = MappingProxyType({}),
+        self, folder: Path, columns: Mapping[str, Sequence[str]] = MappingProxyType({}),
         declared: Mapping[str, table_spec.TableSpec] = MappingProxyType({}),
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.folder, self.columns, self.declared = folder, columns, declared
         self._read: dict[str, pd.DataFrame] = {}
 
@@ -70,5 +68,5 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pd.DataFrame
         table = with_categories(pq.read_table(path, columns=column_list))
     else:
         table = pd.read_parquet(path, columns=column_list)
-    numbers = [key for key in TEXT_KEYS if key in table and pd.api.types.is_integer_dtype(table[key])]
-    return table.astype(dict.fromkeys(numbers, "str"))  # older tables have numbers there
+    integer_keys = [key for key in TEXT_KEYS if key in table and pd.api.types.is_integer_dtype(table[key])]
+    return table.astype(dict.fromkeys(integer_keys, "str"))  # older tables have numbers there

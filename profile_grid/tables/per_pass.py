@@ -38,18 +38,23 @@ class Merged:
         return phases[phases["phase"] == names.WHOLE_STEP].groupby("run", sort=False, observed=True)["step"].nunique()
 
     @cached_property
+    def device_busy_ms(self) -> pd.Series:
+        """The mean time per captured step in which the GPU, or the CPU of a run without one, runs anything, by run."""
+        phases = self.tables["phases"]
+        steps = phases[phases["phase"] == names.WHOLE_STEP]
+        return as_floats(steps["gpu_busy_ns"]).groupby(steps["run"].astype("str")).mean() / 1e6
+
+    @cached_property
     def busy_ms(self) -> pd.Series:
-        """The mean time per captured step in which the GPU runs anything, by run on a GPU."""
-        phases, runs = texts.as_texts(self.tables["phases"]), self.tables["runs"]
-        gpu_runs = runs.loc[runs["device"] != "cpu", "run"]
-        steps = phases[(phases["phase"] == names.WHOLE_STEP) & phases["run"].isin(gpu_runs)]
-        return numbers(steps["gpu_busy_ns"]).groupby(steps["run"]).mean() / 1e6
+        """The values of `device_busy_ms` of runs on a GPU."""
+        runs = self.tables["runs"]
+        return self.device_busy_ms[self.device_busy_ms.index.isin(runs.loc[runs["device"] != "cpu", "run"])]
 
     @cached_property
     def step_ms(self) -> pd.Series:
         """The mean time of a step without a profiler, by timed run."""
         timings = self["timings"]
-        return numbers(timings[timings["phase"] == names.WHOLE_STEP].set_index("run")["mean_ms"])
+        return as_floats(timings[timings["phase"] == names.WHOLE_STEP].set_index("run")["mean_ms"])
 
     @cached_property
     def waiting_share(self) -> pd.Series:
@@ -61,8 +66,9 @@ class Merged:
     def process_spreads(self) -> pd.DataFrame:
         """`spread` between processes and `processes`, by run and phase (profile_grid/tables/evidence.py)."""
         timings = self["timings"]
-        waiting = numbers(timings["run"].map(self.waiting_share))
-        table = evidence.spreads(*(numbers(timings[name]) for name in names.PROCESS_STATISTICS), waiting)
+        waiting_share = as_floats(timings["run"].map(self.waiting_share))
+        processes, measured_spread = (as_floats(timings[name]) for name in names.PROCESS_STATISTICS)
+        table = evidence.spreads(processes, measured_spread, waiting_share)
         return table.set_axis(pd.MultiIndex.from_frame(timings[["run", "phase"]]))
 
     def spreads_of(self, runs: pd.Series, phase: pd.Series | str) -> pd.DataFrame:
@@ -72,31 +78,32 @@ class Merged:
         return self.process_spreads.reindex(keys).set_axis(runs.index)
 
 
-def per_pass(rows: pd.DataFrame, by: list[str], steps: pd.Series) -> pd.DataFrame:
+def per_pass(rows: pd.DataFrame, by: list[str], step_counts: pd.Series) -> pd.DataFrame:
     """One row per run and `by`: total_ns over all steps, gpu_time_ms per step and its standard deviation, invocations
-    per step, and whether every measured step had the same number of them. `steps`: number of captured steps by run."""
+    per step, and whether every measured step had the same number of them. `step_counts`: captured steps by run."""
     keys = ["run", *by]
     sums = rows.groupby([*keys, "step"], sort=False, observed=True)[["total_ns", "launches"]].sum()
     per_step = sums.reset_index()
     groups = per_step.groupby(keys, sort=False, observed=True)
+    group_index = groups.ngroup()  # by row of per_step: the row of its group in the table
     table = groups.agg(
         total_ns=("total_ns", "sum"), launches=("launches", "sum"), steps=("step", "size"),
         fewest=("launches", "min"), most=("launches", "max"),
     ).reset_index()  # fmt: skip
     table = with_leading_columns(texts.as_texts(table), texts.as_texts(rows[LEADING].drop_duplicates("run")))
-    captured = numbers(table["run"].map(steps))
-    mean_ns = numbers(table["total_ns"]) / captured
-    deviation = per_step["total_ns"] - mean_ns.to_numpy()[groups.ngroup()]
+    captured = as_floats(table["run"].map(step_counts))
+    mean_ns = as_floats(table["total_ns"]) / captured
+    deviation_ns = per_step["total_ns"] - mean_ns.to_numpy()[group_index]
     absent_steps = captured - table["steps"]  # in which nothing of the group ran: each deviates by the mean
-    squares = (deviation**2).groupby(groups.ngroup()).sum().to_numpy() + absent_steps * mean_ns**2
+    squares = (deviation_ns**2).groupby(group_index).sum().to_numpy() + absent_steps * mean_ns**2
     table["gpu_time_ms"] = mean_ns / 1e6
     table["gpu_time_std_ms"] = (squares / (captured - 1).where(captured > 1)) ** 0.5 / 1e6
-    table["invocations"] = numbers(table["launches"]) / captured
+    table["invocations"] = as_floats(table["launches"]) / captured
     table["same_in_every_step"] = (table["fewest"] == table["most"]) & (table["steps"] == captured)
     return table.drop(columns=["launches", "steps", "fewest", "most"])
 
 
-def numbers(column: pd.Series) -> pd.Series:
+def as_floats(column: pd.Series) -> pd.Series:
     """The column as float64, even if the table has no rows; NaN for what is no number."""
     return pd.to_numeric(column, errors="coerce").astype("float64")
 

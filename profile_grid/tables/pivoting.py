@@ -20,12 +20,13 @@ def pivoted(rows: pd.DataFrame, index: Sequence[str], columns: str, values: Sequ
     in order of appearance.
     """
     keys = [*index, columns]
-    twice = rows[rows.duplicated(keys, keep=False)]
-    if not twice.empty:
-        differing = [key for key in KEYS if key in rows.columns and key not in keys and twice[key].nunique() > 1]
-        values_text = ", ".join(str(twice.iloc[0][key]) for key in keys)
+    duplicates = rows[rows.duplicated(keys, keep=False)]
+    if not duplicates.empty:
+        hidden_keys = [key for key in KEYS if key in rows.columns and key not in keys]
+        differing = [key for key in hidden_keys if duplicates[key].nunique() > 1]
+        values_text = ", ".join(str(duplicates.iloc[0][key]) for key in keys)
         raise AmbiguousCell(
-            f"{len(twice)} rows share a place ({values_text}) in a table of {columns} by {', '.join(index)};"
+            f"{len(duplicates)} rows share a place ({values_text}) in a table of {columns} by {', '.join(index)};"
             f" {', '.join(differing) or 'no dimension'} differs between them and is not shown"
         )
     if rows.empty:
@@ -53,15 +54,15 @@ def unstacked(table: pd.DataFrame | pd.Series, level: str, fill_value: float | N
     return wide.loc[rows, columns]
 
 
-def shown_dimensions(rows: pd.DataFrame, always: Sequence[str], hidden: Sequence[str] = ()) -> list[str]:
-    """The keys of the dimensions with a column in a table of these rows: those in `always`, and all that are not at
-    their default everywhere; without `hidden` ones and those without any value."""
+def shown_dimensions(rows: pd.DataFrame, always_shown: Sequence[str], hidden: Sequence[str] = ()) -> list[str]:
+    """The keys of the dimensions with a column in a table of these rows: those in `always_shown`, and all that are not
+    at their default everywhere; without `hidden` ones and those without any value."""
     return [
         dimension.key
         for dimension in DIMENSIONS
         if dimension.key not in hidden
         and (rows.empty or rows[dimension.key].notna().any())
-        and (dimension.key in always or (rows[dimension.key] != dimension.default).any())
+        and (dimension.key in always_shown or (rows[dimension.key] != dimension.default).any())
     ]
 
 

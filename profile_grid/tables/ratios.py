@@ -1,4 +1,7 @@
-"""Speed-ups: ratios of the times of two runs that differ in one dimension only, with their spread and verdicts."""
+"""Speed-ups: ratios of the times of two runs that differ in one dimension only, with their spread and verdicts.
+
+The base of a run is its baseline: the run at the default of the dimension that agrees in all others.
+"""
 
 from collections.abc import Sequence
 
@@ -9,30 +12,27 @@ from profile_grid.study.dimensions import LEADING, Dimension, keys_without
 from profile_grid.study.table_spec import PER_PASS, columns
 from profile_grid.tables.evidence import error_of_ratio, ratio_verdicts
 from profile_grid.tables.model_parts import innermost_parts
-from profile_grid.tables.per_pass import Merged, in_order_of, numbers, per_pass, total_by_run, with_leading_columns
+from profile_grid.tables.per_pass import Merged, as_floats, in_order_of, per_pass, total_by_run, with_leading_columns
 
 
-def with_base(
-    rows: pd.DataFrame, dimension: Dimension, figure: str, spread: str, by: Sequence[str] = ()
-) -> pd.DataFrame:
-    """The rows that are not at the dimension's default, each with its base: the row at the default that agrees in all
-    other dimensions and in `by`. Rows without a value in `figure`, or without a base, are left out.
+def with_base(rows: pd.DataFrame, dimension: Dimension, mean: str, std: str, by: Sequence[str] = ()) -> pd.DataFrame:
+    """The rows that are not at the dimension's default, each with the row of its base that agrees in `by`. Rows without
+    a value in the column `mean`, or without a base, are left out. The column `std` has standard deviations.
 
-    Adds base_run, base_`figure`, base_`spread`, and the columns of with_speed_up. Raises MergeError if a row has two
-    bases.
+    Adds base_run, base_`mean`, base_`std`, and the columns of with_speed_up. Raises MergeError if a row has two bases.
     """
-    measured = rows[rows[figure].notna()]
+    measured = rows[rows[mean].notna()]
     is_base = measured[dimension.key] == dimension.default
     keys = [*keys_without(dimension.key), *by]
-    base = measured.loc[is_base, ["run", *keys, figure, spread]]
-    base = base.rename(columns={name: f"base_{name}" for name in ("run", figure, spread)})
-    return with_speed_up(measured[~is_base].merge(base, on=keys, how="inner", validate="many_to_one"), figure, spread)
+    bases = measured.loc[is_base, ["run", *keys, mean, std]]
+    bases = bases.rename(columns={name: f"base_{name}" for name in ("run", mean, std)})
+    return with_speed_up(measured[~is_base].merge(bases, on=keys, how="inner", validate="many_to_one"), mean, std)
 
 
-def with_speed_up(both: pd.DataFrame, figure: str, spread: str) -> pd.DataFrame:
-    """The rows with speed_up, base_`figure` ÷ `figure`, and speed_up_std, from the standard deviations of both."""
-    ratio, std = ratio_and_std(both[f"base_{figure}"], both[f"base_{spread}"], both[figure], both[spread])
-    return both.assign(speed_up=ratio, speed_up_std=std)
+def with_speed_up(pairs: pd.DataFrame, mean: str, std: str) -> pd.DataFrame:
+    """The rows with speed_up, base_`mean` ÷ `mean`, and speed_up_std, from the standard deviations of both."""
+    speed_up, speed_up_std = ratio_and_std(pairs[f"base_{mean}"], pairs[f"base_{std}"], pairs[mean], pairs[std])
+    return pairs.assign(speed_up=speed_up, speed_up_std=speed_up_std)
 
 
 def ratio_and_std(
@@ -43,24 +43,25 @@ def ratio_and_std(
     return ratio, ratio * ((upper_std / upper) ** 2 + (lower_std / lower) ** 2) ** 0.5
 
 
-def baseline_pairs(runs: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
+def base_pairs(runs: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
     """One row per run that is not at the default and has a base: `run`, `base_run`. MergeError if it has two bases."""
     keys, is_base = keys_without(dimension.key), runs[dimension.key] == dimension.default
-    base = runs.loc[is_base, ["run", *keys]].rename(columns={"run": "base_run"})
-    both = runs.loc[~is_base, ["run", *keys]].merge(base, on=keys, how="inner", validate="many_to_one")
-    return both[["run", "base_run"]]
+    bases = runs.loc[is_base, ["run", *keys]].rename(columns={"run": "base_run"})
+    pairs = runs.loc[~is_base, ["run", *keys]].merge(bases, on=keys, how="inner", validate="many_to_one")
+    return pairs[["run", "base_run"]]
 
 
-def join_baseline(merged: Merged, dimension: Dimension, times: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+def join_base(merged: Merged, dimension: Dimension, times: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """One row per run with a base, both in `times`, and per value of `by` that either has: the other columns of `times`
     of the run, and of its base as base_...; 0 for the one that lacks the value. In the order of the runs."""
-    figures = [name for name in times.columns if name not in ("run", *by)]
+    time_columns = [name for name in times.columns if name not in ("run", *by)]
+    base_names = {name: f"base_{name}" for name in ("run", *time_columns)}
     captured = merged["runs"][merged["runs"]["run"].isin(times["run"])]
-    pairs = baseline_pairs(captured, dimension)
+    pairs = base_pairs(captured, dimension)
     variants = pairs.merge(times, on="run")
-    bases = pairs.merge(times.rename(columns={name: f"base_{name}" for name in ("run", *figures)}), on="base_run")
+    bases = pairs.merge(times.rename(columns=base_names), on="base_run")
     table = variants.merge(bases, on=["run", "base_run", *by], how="outer", sort=False)
-    numeric = [*figures, *(f"base_{name}" for name in figures)]
+    numeric = [*time_columns, *(base_names[name] for name in time_columns)]
     table = table.fillna(dict.fromkeys(numeric, 0.0)).astype(dict.fromkeys(numeric, "float64"))
     return with_leading_columns(in_order_of(table, captured["run"]), captured)
 
@@ -78,8 +79,8 @@ def times_with_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
     table = with_base(timings, dimension, "mean_ms", "std_ms", by=["phase"])
     variant, base = (merged.spreads_of(table[run], table["phase"]) for run in ("run", "base_run"))
     error, freedom = error_of_ratio(variant, base)
-    indices = [rows.index for _, rows in table.groupby("phase", sort=False)] or [table.index]
-    by_phase = [ratio_verdicts(table["speed_up"][index], error[index], freedom[index]) for index in indices]
+    phase_indices = [rows.index for _, rows in table.groupby("phase", sort=False)] or [table.index]  # without rows
+    by_phase = [ratio_verdicts(table["speed_up"][index], error[index], freedom[index]) for index in phase_indices]
     verdicts = pd.concat(by_phase).reindex(table.index)
     return table.assign(
         speed_up_low=verdicts["low"].astype("float64"), speed_up_high=verdicts["high"].astype("float64"),
@@ -94,7 +95,7 @@ def parts_with_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
     kernels = merged.kernels
     kernels = kernels.assign(part=innermost_parts(kernels["range"]))
     times = per_pass(kernels, ["phase", "part"], merged.captured_steps)
-    times["share"] = numbers(times["total_ns"]) / numbers(times["run"].map(total_by_run(kernels)))
+    times["share"] = as_floats(times["total_ns"]) / as_floats(times["run"].map(total_by_run(kernels)))
     table = with_base(times, dimension, "gpu_time_ms", "gpu_time_std_ms", by=["phase", "part"])
     shares = times.set_index(["run", "phase", "part"])["share"]
     base_rows = pd.MultiIndex.from_frame(table[["base_run", "phase", "part"]])

@@ -27,12 +27,12 @@ RULES = {
     "missing": "what the tables lack, and why",
 }
 VERDICTS = ("difference", "unclear")  # the rules that rest on differences between processes
-FIELD = re.compile(r"\{[^{}]*\}")
+FIELD = re.compile(r"\{[^{}]*\}")  # of a template
 WORD = re.compile(r"\S*\w\S*")
-WITH = "with "
+WITH = "with "  # begins the words of several dimensions
 NO_KERNEL = "No available kernel. Aborting execution. "  # PyTorch writes this before a reason
 SWITCHED_OFF = re.compile(r" [\w ]+ not used because: [\w ]+ disabled\.")  # backends other than the refused one
-MAX_WORDS, MAX_BULLETS = 30, 5  # of a lead; below it
+MAX_WORDS, MAX_BULLETS = 30, 5  # words of a lead; sentences below it
 
 
 class Claim(str):
@@ -63,14 +63,14 @@ NO_WINNER = "no clear winner"  # of several times
 NO_FORWARD_PASS = Claim("Not answered: no capture of a forward pass is complete.", "missing")
 
 
-def config_in_words(row: Mapping | pd.Series, named: Collection[str] = ()) -> str:
+def config_in_words(row: Mapping | pd.Series, always_named: Collection[str] = ()) -> str:
     """The dimensions of a row in Markdown, without the mode: "small at context 512", "small at context 512 in bf16".
-    Defaults are left out, except those of the dimensions `named`."""
+    Defaults are left out, except those of the dimensions with the keys `always_named`."""
     values = ((dimension, row.get(dimension.key)) for dimension in EVERY_DIMENSION if dimension is not MODE)
     return _joined([
         escaped(dimension.words(value))
         for dimension, value in values
-        if known(value) and (value != dimension.default or dimension.key in named)
+        if known(value) and (value != dimension.default or dimension.key in always_named)
     ])  # fmt: skip
 
 
@@ -90,26 +90,25 @@ def _joined(words: list[str]) -> str:
     return " ".join(texts)
 
 
-def run_in_words(row: Mapping | pd.Series, named: Collection[str] = ()) -> str:
-    """A complete run in Markdown: "small at context 512, training step". `named` is that of `config_in_words`."""
-    mode, configuration = row[MODE.key], config_in_words(row, named)
+def run_in_words(row: Mapping | pd.Series, always_named: Collection[str] = ()) -> str:
+    """A complete run in Markdown: "small at context 512, training step". `always_named` is as for `config_in_words`."""
+    mode, configuration = row[MODE.key], config_in_words(row, always_named)
     return f"{configuration}, {escaped(MODE.name_of(mode))}" if known(mode) else configuration
 
 
-def configs_in_words(rows: pd.DataFrame, most: int = 4) -> str:
-    """The distinct configurations of these rows in words, without modes: the first `most` by name, the rest as a
-    number."""
+def configs_in_words(rows: pd.DataFrame, max_names: int = 4) -> str:
+    """The distinct configurations of these rows in words, without modes: the first by name, the rest as a number."""
     names = list(dict.fromkeys(config_in_words(row) for row in rows.to_dict("records")))
-    if len(names) <= most:
+    if len(names) <= max_names:
         return listed(names)
-    return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return f"{', '.join(names[:max_names])} and {len(names) - max_names} more"
 
 
-def some_runs(rows: pd.DataFrame, every: pd.DataFrame) -> str:
-    """These runs of `every` run: one by its name, others as a number of all, since the document's tables name them."""
-    if len(rows) != 1 or len(every) == 1:
-        return of_all(len(rows), len(every), "run")
-    return (run_in_words if every[MODE.key].nunique() > 1 else config_in_words)(rows.iloc[0])
+def some_runs(rows: pd.DataFrame, all_rows: pd.DataFrame) -> str:
+    """These runs of all: one by its name, others as a number of all, since the document's tables name them."""
+    if len(rows) != 1 or len(all_rows) == 1:
+        return of_all(len(rows), len(all_rows), "run")
+    return (run_in_words if all_rows[MODE.key].nunique() > 1 else config_in_words)(rows.iloc[0])
 
 
 def capital(text: str) -> str:
@@ -122,11 +121,11 @@ def listed(words: list[str]) -> str:
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else ""
 
 
-def runs_in_words(rows: pd.DataFrame, most: int = 2) -> str:
-    """The runs of these rows in words, the first `most` by name: "small at context 512, training step; 3 more"."""
+def runs_in_words(rows: pd.DataFrame, max_names: int = 2) -> str:
+    """The runs of these rows in words, the first by name: "small at context 512, training step; 3 more"."""
     names = list(dict.fromkeys(run_in_words(row) for row in rows.to_dict("records")))
-    more = [f"{len(names) - most} more"] if len(names) > most else []
-    return "; ".join([*names[:most], *more])
+    more = [f"{len(names) - max_names} more"] if len(names) > max_names else []
+    return "; ".join([*names[:max_names], *more])
 
 
 def of_all(number: int, total: int, noun: str = "configuration", plural: str | None = None) -> str:
@@ -139,16 +138,17 @@ def of_all(number: int, total: int, noun: str = "configuration", plural: str | N
     return f"{number or 'none'} of {total} {plural}"
 
 
-def leaders(names: list[str], most: int = 3, noun: str = "run", every: int | None = None) -> str:
-    """The commonest names with their counts: "**sgemm 128×64 tn** in 12 of 20 runs, **reduce sum** in 8". `every`: the
-    number of all runs, if some have no name."""
-    ranking, every = Counter(names).most_common(), every or len(names)
+def leaders(names: list[str], max_names: int = 3, noun: str = "run", run_count: int | None = None) -> str:
+    """The commonest names with their counts: "**sgemm 128×64 tn** in 12 of 20 runs, **reduce sum** in 8". `run_count`:
+    the number of all runs, if some have no name."""
+    ranking, total = Counter(names).most_common(), run_count or len(names)
     if len(ranking) < 2:
-        return "".join(name + (f" in {of_all(number, every, noun)}" if every > 1 else "") for name, number in ranking)
-    most += len(ranking) == most + 1  # "others" would stand for one name
-    (first, first_number), *others = ranking[:most]
-    texts = [f"{first} in {first_number} of {every} {noun}s", *(f"{name} in {number}" for name, number in others)]
-    rest = sum(number for _, number in ranking[most:])
+        return "".join(name + (f" in {of_all(number, total, noun)}" if total > 1 else "") for name, number in ranking)
+    if len(ranking) == max_names + 1:  # "others" would stand for one name
+        max_names += 1
+    (first, first_number), *others = ranking[:max_names]
+    texts = [f"{first} in {first_number} of {total} {noun}s", *(f"{name} in {number}" for name, number in others)]
+    rest = sum(number for _, number in ranking[max_names:])
     return listed([*texts, f"others in {rest}"] if rest else texts)
 
 

@@ -15,11 +15,11 @@ from kernel_recorder.in_process.handover import Notes, read_notes
 from kernel_recorder.in_process.profilers import END_FUNCTION, START_FUNCTIONS, NsysProfiler, TorchProfiler
 from kernel_recorder.in_process.ranks import RankCoordinator
 from kernel_recorder.in_process.recorder import Recorder
-from kernel_recorder.keeping import RecordedProcess, keep_recordings, name_unfinished_step
+from kernel_recorder.keeping import Recording, name_unfinished_step, write_captures
 from kernel_tables.trace import Trace
 from tests.kernel_tables.synthetic import Synthetic
 
-OWN = RecordedProcess(os.getpid(), by_nsys=False, torch_version=torch.__version__)
+OWN = Recording(os.getpid(), by_nsys=False, torch_version=torch.__version__)
 TRAIN = """
 import os, torch
 from torch import nn
@@ -154,7 +154,7 @@ def test_a_capture_of_a_crash_that_lost_all_ranges_stays_as_it_is(tmp_path):
 def test_where_no_range_was_open_the_kernels_are_printed(tmp_path, capsys):
     made = Synthetic().metadata("CAPTURE_BACKEND", "torch").kernel("ampere_sgemm_128x64_tn", at=1)
     facts = {"expected_steps": None, "was_cut": False, "has_prelude": False}
-    facts |= {"window_facts": dict, "step_times": lambda: (None, None)}
+    facts |= {"window_facts": dict, "step_times_s": lambda: (None, None)}
     outcome = SimpleNamespace(settings=SimpleNamespace(range=None), **facts)
     _print_contents(made.write(tmp_path / "capture.sqlite"), outcome, in_full=True)
     said = capsys.readouterr().err
@@ -191,8 +191,8 @@ def test_the_time_of_operators_is_that_of_the_profilers_own_averages(window):
     for _ in range(3):
         model(x).square().mean().backward()
     recorder.close()
-    (kept,) = keep_recordings(folder, folder / "kept.sqlite", [OWN])
-    averages = profiler._recording.key_averages()
+    (kept,) = write_captures(folder, folder / "kept.sqlite", [OWN])
+    averages = profiler._profile.key_averages()
     # the rest are autograd's nodes, which launch nothing; "detach" is the inner half of aten::detach
     expected_us = sum(one.self_cpu_time_total for one in averages if one.key.startswith(("aten::", "detach")))
     assert columns(kept, "kernels")["total_ns"].sum() == pytest.approx(expected_us * 1000, rel=1e-4)
@@ -201,7 +201,7 @@ def test_the_time_of_operators_is_that_of_the_profilers_own_averages(window):
 def test_a_window_that_records_nothing_is_told_and_leaves_no_file(window):
     recorder, _, folder = window
     recorder.close()
-    (why,) = keep_recordings(folder, folder / "kept.sqlite", [OWN])
+    (why,) = write_captures(folder, folder / "kept.sqlite", [OWN])
     assert "nothing of PyTorch ran in the window" in str(why)
     assert not list(folder.glob("*kept*"))
 
@@ -307,7 +307,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_half_written(window, monkeypatch
     plain = sqlite3.connect
     monkeypatch.setattr("kernel_tables.kineto.capture.sqlite3.connect", connected)
     with pytest.raises(OSError, match="No space left on device"):
-        keep_recordings(folder, folder / "kept.sqlite", [OWN])
+        write_captures(folder, folder / "kept.sqlite", [OWN])
     assert not list(folder.glob("*kept*"))
 
 
@@ -316,7 +316,7 @@ def test_a_file_that_appeared_meanwhile_is_not_written_over(window):
     torch.ones(2) + torch.ones(2)
     recorder.close()
     (folder / "kept.sqlite").write_text("precious")
-    (kept,) = keep_recordings(folder, folder / "kept.sqlite", [OWN])
+    (kept,) = write_captures(folder, folder / "kept.sqlite", [OWN])
     assert (kept.name, (folder / "kept.sqlite").read_text()) == ("kept-2.sqlite", "precious")
     with closing(sqlite3.connect(kept)) as database:
         assert pd.read_sql("SELECT count(*) AS n FROM CUPTI_ACTIVITY_KIND_KERNEL", database)["n"][0] > 0

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kernel_recorder.in_process.compiled_ranges import modules_served, ranges_of
+from kernel_recorder.in_process.compiled_ranges import module_chains, ranges_of
 from kernel_tables.trace import Trace
 from range_marks.compiled import KernelOrigins
 
@@ -38,7 +38,7 @@ def node(**meta):
 def test_an_operation_of_the_backward_pass_serves_the_modules_that_it_differentiates():
     forward = {"1": ("L['self']", None), "2@1": ("L['self'].blocks.0", None)}
     nodes = [node(nn_module_stack=forward), node(fwd_nn_module_stack={"1": ()}, nn_module_stack=forward), node()]
-    assert modules_served(KernelOrigins([], nodes)) == ((1,), (1, 2))
+    assert module_chains(KernelOrigins([], nodes)) == ((1,), (1, 2))
 
 
 def test_a_layer_that_follows_another_of_its_name_is_another_instance():

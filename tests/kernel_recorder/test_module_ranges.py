@@ -11,8 +11,8 @@ from kernel_recorder.in_process.module_ranges import (
     FORWARD,
     INFERENCE,
     PREFILL,
+    CallLog,
     ModuleRanges,
-    Passes,
     models_of_this_process,
     numbered_models,
 )
@@ -45,7 +45,7 @@ def opened():
     """The names of the ranges that a ModuleRanges opens around what runs until the test ends."""
     gc.collect()  # models of other tests
     names = []
-    ranges = ModuleRanges(Marker(Emitter(names.append, lambda: None)), None, Passes())
+    ranges = ModuleRanges(Marker(Emitter(names.append, lambda: None)), None, CallLog())
     ranges.names = names
     yield ranges
     ranges.end()
@@ -69,27 +69,29 @@ def test_two_models_of_a_class_have_names_of_their_own_and_the_layers_of_a_list_
     assert not any(model is first[0] for model in found)
 
 
-def calls(passes, model, lengths):
-    return [passes.kind(model, (), {"input_ids": torch.zeros(2, length, dtype=torch.int64)}) for length in lengths]
+def calls(call_log, model, lengths):
+    return [
+        call_log.classify(model, (), {"input_ids": torch.zeros(2, length, dtype=torch.int64)}) for length in lengths
+    ]
 
 
 def test_a_call_with_one_token_after_a_longer_one_decodes_and_the_next_long_one_is_of_a_prompt():
-    passes, model = Passes(), nn.Identity()
+    call_log, model = CallLog(), nn.Identity()
     with torch.no_grad():
-        assert calls(passes, model, [7, 1, 1, 7, 1]) == [INFERENCE, DECODE, DECODE, PREFILL, DECODE]
-        assert calls(passes, nn.Identity(), [1, 2, 3]) == [INFERENCE] * 3  # no cache: text that grows
-        assert passes.kind(model, (torch.ones(2, 7),), {}) == INFERENCE  # no tokens
-    assert calls(passes, model, [7, 1]) == [FORWARD] * 2
+        assert calls(call_log, model, [7, 1, 1, 7, 1]) == [INFERENCE, DECODE, DECODE, PREFILL, DECODE]
+        assert calls(call_log, nn.Identity(), [1, 2, 3]) == [INFERENCE] * 3  # no cache: text that grows
+        assert call_log.classify(model, (torch.ones(2, 7),), {}) == INFERENCE  # no tokens
+    assert calls(call_log, model, [7, 1]) == [FORWARD] * 2
 
 
 def test_the_calls_of_each_step_are_counted_by_model_kind_and_shapes():
-    passes = Passes()
-    passes.count("GPT", FORWARD, (torch.ones(1),), {})  # before the first step
+    call_log = CallLog()
+    call_log.count("GPT", FORWARD, (torch.ones(1),), {})  # before the first step
     for batch in (2, 3):
-        passes.step_begins()
-        passes.count("GPT", FORWARD, (torch.ones(batch, 4), None), {"mask": torch.ones(batch)})
-        passes.count("GPT", FORWARD, (torch.ones(batch, 4), None), {"mask": torch.ones(batch)})
-    assert passes.steps == [{"GPT forward with input 2x4 and 2": 2}, {"GPT forward with input 3x4 and 3": 2}]
+        call_log.step_begins()
+        call_log.count("GPT", FORWARD, (torch.ones(batch, 4), None), {"mask": torch.ones(batch)})
+        call_log.count("GPT", FORWARD, (torch.ones(batch, 4), None), {"mask": torch.ones(batch)})
+    assert call_log.counts_by_step == [{"GPT forward with input 2x4 and 2": 2}, {"GPT forward with input 3x4 and 3": 2}]
 
 
 def test_what_was_compiled_since_is_told_with_its_reasons_and_without_places(monkeypatch):

@@ -41,7 +41,7 @@ def test_a_whole_recording_says_what_it_holds_and_what_it_cost():
         ({}, 1, "step 6"),
         ({"opened": {"by": "module", "name": "GPT\x1b"}}, 3, "calls 6 to 8 of GPT\\x1b"),
         ({"window": RANGE, "range": "train\x1b"}, 2, "instances 6 to 7 of range 'train\\x1b'"),
-        ({"window": SECONDS, "seconds": 2.5}, 0, "2.5 s"),
+        ({"window": SECONDS, "duration_s": 2.5}, 0, "2.5 s"),
         ({"window": PROGRAM}, 0, "cudaProfilerStart to cudaProfilerStop"),
     ],
 )
@@ -122,7 +122,7 @@ def test_why_there_is_no_recording_is_told(notes, reason):
     ("settings", "reason"),
     [
         ({"window": RANGE, "range": "stepp", "skip": 0}, "instance 1 of range 'stepp', and the program opened 0"),
-        ({"window": SECONDS, "seconds": 1, "after": 60}, "the program called no module of PyTorch"),
+        ({"window": SECONDS, "duration_s": 1, "delay_s": 60}, "the program called no module of PyTorch"),
         ({"window": PROGRAM}, "the program did not call cudaProfilerStart through PyTorch"),
     ],
 )
@@ -134,13 +134,13 @@ def test_a_window_that_is_never_reached_says_what_it_waited_for(settings, reason
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"after": 60}, "the program ended within the 60 s of --after"),
+        ({"delay_s": 60}, "the program ended within the 60 s of --after"),
         ({"profiler": NSYS}, "or it did not use the GPU"),
     ],
 )
 def test_a_time_that_begins_after_the_program_says_what_it_waited_for(settings, reason):
     notes = [{"event": "python"}, {"event": "torch"}, {"event": "exit", "reached": 1}]
-    assert reason in missing_recording_reason(outcome(*notes, window=SECONDS, seconds=1, **settings))
+    assert reason in missing_recording_reason(outcome(*notes, window=SECONDS, duration_s=1, **settings))
 
 
 def test_what_the_program_repeated_is_told_where_it_was_too_little():
@@ -209,8 +209,8 @@ def test_a_profile_of_the_program_outside_the_window_is_told(profiler, remark):
 def test_the_facts_of_a_window_are_kept_with_it():
     contents = {"passes": [{"GPT forward 4x8": 1}], "compilations": 2}
     recorded = outcome(OPENED | {"by": "optimizer", "name": "Adam"}, CLOSED | {"contents": contents}, SAVED)
-    kept = recorded.recorded_process()
-    assert kept.window == {
+    kept = recorded.recording()
+    assert kept.window_facts == {
         "by": "optimizer", "name": "Adam", "first": 6, "done": 3, **contents, "step_before_s": 0.01,
         "step_within_s": 0.012,
     }  # fmt: skip

@@ -142,7 +142,7 @@ def test_after_ctrl_c_the_command_still_tells_what_there_is(tmp_path):
 
 
 def test_a_program_that_hangs_is_ended_at_the_time_limit(record, monkeypatch):
-    monkeypatch.setattr(program_module, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(program_module, "ENDING_PATIENCE_S", 0.3)
     ignores = "import signal, time\n[signal.signal(n, signal.SIG_IGN) for n in (2, 15)]\ntime.sleep(60)"
     done = record(ignores, "--time-limit", "0.5")
     assert done.status == 137

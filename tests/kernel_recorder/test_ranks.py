@@ -146,7 +146,7 @@ def test_a_rank_that_has_ended_is_not_waited_for(tmp_path):
 
 
 def test_a_rank_that_does_not_come_is_waited_for_so_long_and_no_longer(tmp_path, monkeypatch):
-    monkeypatch.setattr("kernel_recorder.in_process.ranks.PATIENCE_S", 0.2)
+    monkeypatch.setattr("kernel_recorder.in_process.ranks.RANK_WAIT_S", 0.2)
     Notes(tmp_path).add(RANK, run="a run", number=0, of=2)  # this process, which lives and never comes
     events, codes = met(tmp_path, (1, 0.0, ("start",)))
     assert codes == [0]
@@ -253,7 +253,7 @@ def test_a_rank_that_comes_to_no_window_is_told_and_the_others_keep_their_number
 
 
 def test_the_end_does_not_wait_for_ever_for_a_rank_that_comes_to_no_window(record, tmp_path, monkeypatch):
-    monkeypatch.setattr("kernel_recorder.outcome.PATIENCE_S", 0.5)
+    monkeypatch.setattr("kernel_recorder.outcome.RANK_WAIT_S", 0.5)
     (tmp_path / "train.py").write_text(UNEVEN)
     began = time.monotonic()
     done = record("", "--skip", "1", "--steps", "2", "--end", program=ranks(2, "train.py", "300"))

@@ -25,7 +25,7 @@ class Noting:
 
     is_waiting: bool = True
     is_open: bool = False
-    done: int = 0
+    completed: int = 0
     seen: list = field(default_factory=list)
     can_start_over: bool = True
 
@@ -34,7 +34,7 @@ class Noting:
         return self
 
     def start_over(self):
-        self.is_waiting, self.is_open, self.done = True, False, 0
+        self.is_waiting, self.is_open, self.completed = True, False, 0
         self.seen.append("over")
 
     def open(self, **facts):
@@ -44,7 +44,7 @@ class Noting:
 
     def close(self):
         self.is_open = False
-        self.seen.append(("close", self.done))
+        self.seen.append(("close", self.completed))
 
     def add_facts(self, **facts):
         self.seen.append(("steps", facts["first"]))
@@ -286,7 +286,7 @@ def test_ranges_of_the_program_are_told_from_those_of_pytorch():
 
 
 def test_a_window_in_seconds_opens_and_closes_on_the_main_thread():
-    window = SecondsWindow(Noting(), Settings(window=SECONDS, after=0.0, seconds=0.02))
+    window = SecondsWindow(Noting(), Settings(window=SECONDS, delay_s=0.0, duration_s=0.02))
     where = []
     window.recorder.open = lambda: where.append(threading.current_thread()) or Noting.open(window.recorder)
     window.attach()
@@ -303,7 +303,7 @@ def test_a_window_in_seconds_opens_and_closes_on_the_main_thread():
 def test_under_nsys_a_window_in_seconds_waits_until_the_gpu_is_used(monkeypatch):
     used = threading.Event()
     monkeypatch.setattr(torch.cuda, "is_initialized", used.is_set)
-    window = SecondsWindow(Noting(), Settings(window=SECONDS, after=0.0, seconds=0.02, profiler=NSYS))
+    window = SecondsWindow(Noting(), Settings(window=SECONDS, delay_s=0.0, duration_s=0.02, profiler=NSYS))
     window.attach()
     torch.nn.Linear(1, 1)(torch.ones(1))
     time.sleep(0.2)
@@ -384,7 +384,7 @@ def test_the_median_step_before_the_window_and_in_it_is_known(monkeypatch, skip)
 def test_a_profiler_that_cannot_stop_is_ended_all_the_same(monkeypatch):
     profiler = TorchProfiler()
     profiler.start()
-    monkeypatch.setattr(type(profiler._recording), "__exit__", failing_exit)
+    monkeypatch.setattr(type(profiler._profile), "__exit__", failing_exit)
     with pytest.raises(RuntimeError, match="device-side assert"):
         profiler.stop()
     assert not torch.autograd._profiler_enabled()

@@ -240,7 +240,7 @@ def test_the_sizes_of_launches_are_read_and_other_activities_have_none(tmp_path)
 def test_every_kernel_but_those_of_nccl_is_counted_once_and_a_matrix_multiply_as_often_as_it_may_be_of_other_depths():
 
     def times(name: str) -> int:
-        rounds = [one for one in ROUNDS if re.search(one.names.removeprefix("regex:"), name)]
+        rounds = [one for one in ROUNDS if re.search(one.kernel_pattern.removeprefix("regex:"), name)]
         return sum(one.launches for one in rounds)
 
     multiplies = ("void cutlass::Kernel2<s>(P)", "nvjet_tst_1", "sm80_xmma_gemm_f", "void at::tinygemm_m16n8k16(P)")

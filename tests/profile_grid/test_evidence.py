@@ -10,9 +10,9 @@ from scipy import stats
 from profile_grid.tables.evidence import (
     FALSE_RATE,
     FASTER,
-    HOST_BOUND_WAITING,
+    GPU_BOUND_SPREAD,
+    HOST_BOUND_SPREAD,
     SLOWER,
-    SPREADS,
     UNCLEAR,
     adjusted_p_values,
     assumed_spread,
@@ -25,6 +25,7 @@ from profile_grid.tables.evidence import (
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "example-h200"
 SIX, STEPS = 6, 5
+SPREADS = (GPU_BOUND_SPREAD, HOST_BOUND_SPREAD)
 
 
 def one_process(random, cells: int, spread: float, faster: float = 1.0, planted: int = 0) -> pd.Series:
@@ -49,7 +50,7 @@ def allowed(trials: int) -> int:
     return int(stats.binom.ppf(0.999, trials, FALSE_RATE))
 
 
-@pytest.mark.parametrize("spread", SPREADS.values())
+@pytest.mark.parametrize("spread", SPREADS)
 @pytest.mark.parametrize(("cells", "trials"), [(1, 200), (20, 200), (6000, 3)])
 def test_where_nothing_differs_a_table_of_any_size_has_a_claim_no_more_often_than_the_rate(cells, trials, spread):
     random = np.random.default_rng(cells)
@@ -78,8 +79,8 @@ def test_ten_percent_are_claimed_in_four_of_five_cases_with_six_processes_a_side
 
 def test_ten_percent_are_claimed_with_one_process_a_side_where_the_gpu_sets_the_pace_and_not_where_the_host_does():
     random = np.random.default_rng(5)
-    claimed = (one_process(random, 500, SPREADS[False], 1.1, 500) == FASTER).mean()
-    assert claimed >= 0.8 and (one_process(random, 500, SPREADS[True], 1.1, 500) == UNCLEAR).mean() > 0.9
+    claimed = (one_process(random, 500, GPU_BOUND_SPREAD, 1.1, 500) == FASTER).mean()
+    assert claimed >= 0.8 and (one_process(random, 500, HOST_BOUND_SPREAD, 1.1, 500) == UNCLEAR).mean() > 0.9
 
 
 def test_as_many_processes_as_are_said_to_be_needed_show_the_difference_in_four_of_five_cases():
@@ -171,11 +172,11 @@ def spreads_of_the_example() -> pd.DataFrame:
 def test_the_assumed_spreads_are_at_least_those_of_sixty_runs_in_seven_processes():
     measured = spreads_of_the_example()
     assert len(measured) == 120
-    for host_paced, rows in measured.groupby(measured["waiting"] >= HOST_BOUND_WAITING):
+    for assumed, rows in measured.groupby(assumed_spread(measured["waiting"])):
         typical = (rows["spread"] ** 2).mean() ** 0.5
-        assert SPREADS[host_paced] / 5 < typical <= SPREADS[host_paced], host_paced
-    assert assumed_spread(measured["waiting"]).isin(SPREADS.values()).all()
-    assert assumed_spread(pd.Series([np.nan])).tolist() == [SPREADS[True]]
+        assert assumed / 5 < typical <= assumed
+    assert set(assumed_spread(measured["waiting"])) == set(SPREADS)
+    assert assumed_spread(pd.Series([np.nan])).tolist() == [HOST_BOUND_SPREAD]
 
 
 def test_three_percent_more_in_one_cell_of_thirty_is_always_found():

@@ -100,7 +100,7 @@ def test_a_study_beside_it_is_the_same_byte_for_byte(example, tmp_path):
         declared_tables()[name].check(tables[name])
     for name in example.summaries:
         assert table_difference(name, tables[name], example.folder / "tables", tmp_path) is None
-    made = documents(tables, runs, example.provenance(), example.documents(runs), example.links())
+    made = documents(tables, runs, example.provenance(), example.committed_documents(runs), example.links())
     assert made == {name: (example.folder / "answers" / f"{name}.md").read_text() for name in made}
     kept = {path.stem: path.read_bytes() for path in (example.folder / "figures").glob("*.svg")}
     assert dict(figure_images(example)) == kept

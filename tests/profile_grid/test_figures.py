@@ -12,10 +12,10 @@ from jsonschema.validators import validator_for
 
 from kernel_tables.page.colors import FAMILIES
 from profile_grid.figures import marks, paper
-from profile_grid.figures.panels import MAX_GROUPS, Figure, all_figures, row
+from profile_grid.figures.panels import MAX_PANELS, Figure, all_figures, row
 from profile_grid.figures.paper import on_paper, vl_convert
 from profile_grid.figures.run_selection import labels, of_one_machine, sorted_by_size
-from profile_grid.figures.theme import SERIES, series_styles
+from profile_grid.figures.theme import SERIES_COLORS, series_styles
 from profile_grid.gpu_peaks import PEAKS, peaks_in_words, peaks_of
 from profile_grid.questions.a_forward_time.figure import busy_and_wall
 from profile_grid.questions.b_top_kernels.figure import top_kernels
@@ -146,7 +146,7 @@ def test_no_set_of_data_mixes_two_values_of_a_dimension_that_the_figure_does_not
 
 
 def test_more_combinations_than_there_is_room_for_are_named():
-    sizes = tuple(range(1, MAX_GROUPS + 3))
+    sizes = tuple(range(1, MAX_PANELS + 3))
     text = text_of(drawn("phase_times", made_up_tables(**ONE_RUN, batch_sizes=sizes)))
     assert f"Not drawn, for want of room: batch {sizes[-2]}; batch {sizes[-1]}." in text
 
@@ -318,7 +318,7 @@ def test_no_two_series_and_no_two_families_look_the_same():
     for count in (8, 20, 60):
         looks = list(zip(*[map(str, of) for of in series_styles([f"series {n}" for n in range(count)])], strict=True))
         assert len({(color, shape) for color, shape, _ in looks}) == count
-    assert len(SERIES) == len(set(map(str, SERIES)))
+    assert len(SERIES_COLORS) == len(set(map(str, SERIES_COLORS)))
     assert len(set(FAMILIES.values())) == len(FAMILIES)
 
 

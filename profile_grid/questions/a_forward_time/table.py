@@ -6,7 +6,7 @@ from profile_grid.merging.run_overview import RUNS
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.names import FORWARD, WHOLE_STEP
-from profile_grid.tables.per_pass import Merged, numbers
+from profile_grid.tables.per_pass import Merged, as_floats
 from profile_grid.tables.ratios import ratio_and_std
 
 MATCH_TOLERANCE = 0.05
@@ -20,7 +20,7 @@ def forward_time(merged: Merged) -> pd.DataFrame:
     table = merged["runs"][[*LEADING, "timing_status", "capture_status", "backend"]].copy()
 
     def column(source: pd.DataFrame, name: str) -> pd.Series:
-        return numbers(table["run"].map(source[name]))
+        return as_floats(table["run"].map(source[name]))
 
     for name in ("wall", "gpu_span", "gpu_busy"):
         table[f"forward_{name}_ms"] = column(forward, f"{name}_ms")
@@ -44,10 +44,10 @@ def _phase_statistics(phases: pd.DataFrame, phase: str) -> pd.DataFrame:
     has_no_kernels = rows["run"].isin(kernels.index[kernels == 0])
     statistics = {}
     for name in ("wall", "gpu_span", "gpu_busy", "kernel"):
-        values = numbers(rows[f"{name}_ns"]) / 1e6
+        values = as_floats(rows[f"{name}_ns"]) / 1e6
         grouped = (values if name == "wall" else values.mask(has_no_kernels)).groupby(rows["run"], observed=True)
         statistics |= {f"{name}_ms": grouped.mean(), f"{name}_std_ms": grouped.std()}
-    kernels = numbers(rows["kernels"]).mask(has_no_kernels).groupby(rows["run"], observed=True).mean()
+    kernels = as_floats(rows["kernels"]).mask(has_no_kernels).groupby(rows["run"], observed=True).mean()
     steps = rows.groupby("run", observed=True)["step"].nunique()
     return pd.DataFrame({**statistics, "kernels": kernels, "steps": steps})
 

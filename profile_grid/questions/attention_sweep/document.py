@@ -11,7 +11,7 @@ from profile_grid.quantities import ABSENT, interval, known, memory, percent, si
 from profile_grid.questions.attention_sweep.table import KEY_COLUMNS, pairs_with_eager
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.tables.cells import Part, text_or_status
-from profile_grid.tables.evidence import FASTER, SPREADS, fastest, ratio_verdicts
+from profile_grid.tables.evidence import FASTER, HOST_BOUND_SPREAD, fastest, ratio_verdicts
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.pivoting import pivoted_texts
 from profile_grid.tables.wording import NO_WINNER, Claim, listed, of_all, pytorch_reason, winners
@@ -41,7 +41,7 @@ COLUMNS = {  # by the column that must have values: the title of its tables, and
 ALWAYS_SHOWN = ("forward_ms", "backward_ms")
 MAX_NAMED = 3
 WAITS_ARE_UNKNOWN = True  # nothing tells where the GPU waits for the host, so the larger spread is assumed
-LARGER_SPREAD = SPREADS[WAITS_ARE_UNKNOWN]
+LARGER_SPREAD = HOST_BOUND_SPREAD
 REASONS = (("Not supported here", (UNSUPPORTED,)), ("Wrong, or failed", (WRONG, FAILED)))
 
 

@@ -9,7 +9,7 @@ from profile_grid.results.results import COMPLETE
 from profile_grid.stages.operator.tables import BENCH_PASSES, KEYS, LEADING_COLUMNS, OPERATOR_TIMES
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.ideal import attention_flops, least_ms_of_attention
-from profile_grid.tables.per_pass import Merged, numbers
+from profile_grid.tables.per_pass import Merged, as_floats
 from profile_grid.tables.ratios import with_speed_up
 
 PASSES = ("forward", "backward")
@@ -60,10 +60,10 @@ def _with_ideal(table: pd.DataFrame, devices: pd.Series) -> pd.DataFrame:
         flops.append(attention_flops(*shape))
         peaks.append(peaks_of_gpu and peaks_of_gpu.flop_per_s(row["precision"]))
     flops, peak = pd.DataFrame(flops, index=table.index, dtype="float64"), np.asarray(peaks, dtype="float64")
-    rates = {name: 1e3 * flops[name] / numbers(table[f"bench_{name}_ms"]) for name in BENCH_PASSES}
+    rates = {name: 1e3 * flops[name] / as_floats(table[f"bench_{name}_ms"]) for name in BENCH_PASSES}
     return table.assign(
         ideal_forward_ms=np.asarray(least_ms, dtype="float64"),
-        forward_flop_per_s=1e3 * flops["forward"] / numbers(table["forward_ms"]),
+        forward_flop_per_s=1e3 * flops["forward"] / as_floats(table["forward_ms"]),
         **{f"bench_{name}_of_peak": rates[name] / peak for name in BENCH_PASSES},
     )
 

@@ -133,7 +133,7 @@ def _others_table(measured: Measured) -> MarkdownTable:
             kernels = [f"{measured.label(row.kernel)} {percent(row.share)}" for row in top_rows.itertuples()]
             cells[run] = (*([] if parts.empty else [", ".join(texts)]), ", ".join(kernels))
     headings = (*([] if parts.empty else ["parts of the model"]), measured.words.kernels)
-    return run_table(measured, headings, cells, words=len(headings))
+    return run_table(measured, headings, cells, left_aligned=len(headings))
 
 
 def _parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:

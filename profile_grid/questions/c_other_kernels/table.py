@@ -5,7 +5,7 @@ import pandas as pd
 from kernel_tables.attribution.path_text import innermost
 from profile_grid.study.table_spec import PER_PASS, PageTable, TableSpec, columns
 from profile_grid.tables import class_tables, classes, names
-from profile_grid.tables.per_pass import Merged, in_run_order, numbers, per_pass, total_by_run, with_share
+from profile_grid.tables.per_pass import Merged, as_floats, in_run_order, per_pass, total_by_run, with_share
 
 
 def forward_parts(merged: Merged) -> pd.DataFrame:
@@ -20,9 +20,9 @@ def forward_parts(merged: Merged) -> pd.DataFrame:
     table = with_share(per_pass(forward, ["part"], steps), ["run"], "share")
     ns_of_others = forward.groupby(["run", "part"], observed=True)["other_ns"].sum()
     other_ns = pd.MultiIndex.from_frame(table[["run", "part"]]).map(ns_of_others).to_numpy(dtype="float64")
-    table["other_time_ms"] = other_ns / numbers(table["run"].map(steps)) / 1e6
-    table["other_share"] = other_ns / numbers(table["run"].map(total_by_run(forward)))
-    all_others = numbers(table["run"].map(forward.groupby("run", observed=True)["other_ns"].sum()))
+    table["other_time_ms"] = other_ns / as_floats(table["run"].map(steps)) / 1e6
+    table["other_share"] = other_ns / as_floats(table["run"].map(total_by_run(forward)))
+    all_others = as_floats(table["run"].map(forward.groupby("run", observed=True)["other_ns"].sum()))
     table["share_of_others"] = other_ns / all_others.where(all_others > 0)
     return in_run_order(table, kernels, []).drop(columns=["total_ns", "same_in_every_step"])
 

@@ -108,7 +108,7 @@ def tables(measured: Measured) -> list[Part]:
     way = (PARALLEL.key,)  # how a run reduced gradients does not affect the layouts
     return [
         ("One feed-forward layer at the measured rates, for each way to lay out the GPUs",
-         rows_table(layers, KEYS_OF_LINES, LIMITS, words=2, hidden_if_constant=way)),
+         rows_table(layers, KEYS_OF_LINES, LIMITS, left_aligned=2, hidden_if_constant=way)),
         ("Data parallelism, backward pass of one layer, as predicted and as measured under the profiler",
          rows_table(_data_parallel(layers), KEYS_OF_LINES, LAYERS, hidden_if_constant=way)),
         ("Cost of DistributedDataParallel's buckets, as predicted and as measured (communication: under the profiler)",

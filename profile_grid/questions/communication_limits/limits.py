@@ -24,7 +24,7 @@ from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables import classes, texts
 from profile_grid.tables.ideal import shape_of_run
 from profile_grid.tables.model_parts import KEY_COLUMNS, ranges_with_parts
-from profile_grid.tables.per_pass import Merged, numbers
+from profile_grid.tables.per_pass import Merged, as_floats
 
 ROOF, LAYER = "roof", "layer"
 ROOF_OF = {"bf16-weights": "bf16"}  # of a precision whose roof has another name
@@ -80,7 +80,7 @@ def _run_per_configuration(merged: Merged) -> list[dict]:
     """One run of every configuration on several GPUs: if there is one, a run whose gradients are reduced one by one
     after the backward pass, which disturbs neither its kernels nor its collectives."""
     runs = merged["runs"]
-    runs = runs[numbers(runs[GPUS.key]) > 1]
+    runs = runs[as_floats(runs[GPUS.key]) > 1]
     # `naive`, which reduces one by one, is the first of PARALLEL.values on several GPUs
     first = runs.sort_values(PARALLEL.key, key=lambda names: names.map(PARALLEL.values.index), kind="stable")
     return first.drop_duplicates(SAME_LAYER).sort_index().to_dict("records")
@@ -92,7 +92,7 @@ def links_of_largest(merged: Merged) -> dict[int, Links]:
     links = {}
     for count, rows in table.groupby(GPUS.key):
         largest = rows[rows["bytes"] == rows["bytes"].max()]
-        seconds = numbers(largest["mean_ms"]).mean() / 1e3
+        seconds = as_floats(largest["mean_ms"]).mean() / 1e3
         links[int(count)] = Links(2 * (count - 1) / count * float(largest["bytes"].iloc[0]) / seconds)
     return links
 
@@ -101,7 +101,7 @@ def _flop_rates(merged: Merged) -> dict[str, tuple[float, str]]:
     """(FLOP/s of a matrix multiply, where it is from) by run: the highest roof of its precision that any run measured,
     else that of its own feed-forward layers in the forward pass; runs with neither are left out."""
     runs, roofs = merged["runs"], merged["roofs"]
-    reached = numbers(roofs["reached_per_s"]).groupby(roofs["roof"]).max().dropna()
+    reached = as_floats(roofs["reached_per_s"]).groupby(roofs["roof"]).max().dropna()
     layers_ms = _layer_matmuls_ms(merged)
     rates = {}
     for run in runs.to_dict("records"):
@@ -120,7 +120,7 @@ def _layer_matmuls_ms(merged: Merged) -> dict[tuple[str, str], float]:
     kernels = texts.as_texts(kernels[classes.is_matmul(kernels["class"])])
     places = ranges_with_parts(kernels)
     rows = kernels.merge(places[places["part"] == ranges.FEED_FORWARD], on=KEY_COLUMNS, validate="many_to_one")
-    sums = numbers(rows["total_ns"]).groupby([rows["run"], rows["pass"]]).sum() / 1e6
+    sums = as_floats(rows["total_ns"]).groupby([rows["run"], rows["pass"]]).sum() / 1e6
     layers = merged["runs"].set_index("run")["num_layers"]
     return {
         (run, pass_name): ms / float(merged.captured_steps[run]) / float(layers[run])
@@ -135,13 +135,15 @@ def _measured_ms(merged: Merged) -> dict[tuple[str, str], dict[str, float]]:
     times = {key: {"measured_compute_ms": ms} for key, ms in _layer_matmuls_ms(merged).items()}
     runs, collectives = merged["runs"], merged["collectives"]
     unbucketed = collectives[collectives["bucket"].isna()]
-    for run in runs[numbers(runs[GPUS.key]) > 1].to_dict("records"):
+    for run in runs[as_floats(runs[GPUS.key]) > 1].to_dict("records"):
         shape = shape_of_run(run)
         if shape is not None:
             size = shape.d_model * shape.d_ff * NUMBER_BYTES[run["precision"]].number
-            matrix_collectives = unbucketed[(unbucketed["run"] == run["run"]) & (numbers(unbucketed["bytes"]) == size)]
+            matrix_collectives = unbucketed[
+                (unbucketed["run"] == run["run"]) & (as_floats(unbucketed["bytes"]) == size)
+            ]
             if len(matrix_collectives):
-                transfer_ms = MATRICES * numbers(matrix_collectives["transfer_ns"]).mean() / 1e6
+                transfer_ms = MATRICES * as_floats(matrix_collectives["transfer_ns"]).mean() / 1e6
                 times.setdefault((run["run"], ranges.BACKWARD), {})["measured_transfer_ms"] = transfer_ms
     return times
 

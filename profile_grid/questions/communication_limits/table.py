@@ -14,7 +14,7 @@ from profile_grid.study.dimensions import BATCH_SIZE, CONTEXT_LENGTH, GPUS, LEAD
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables import communication_cost, ideal
 from profile_grid.tables.names import WHOLE_STEP, WITHOUT_COMMUNICATION
-from profile_grid.tables.per_pass import Merged, numbers
+from profile_grid.tables.per_pass import Merged, as_floats
 
 SAME_SLOWDOWN = keys_without(MODEL.key, CONTEXT_LENGTH.key, BATCH_SIZE.key, PARALLEL.key)
 SAME_WORK = keys_without(PARALLEL.key)
@@ -80,7 +80,7 @@ def links_by_gpus(merged: Merged) -> dict[int, Links]:
     """Latency and bandwidth of all-reduce alone, fitted to its sizes, by number of GPUs with two sizes or more."""
     table = merged["all_reduce"]
     return {
-        int(count): fitted_links(int(count), numbers(rows["bytes"]), numbers(rows["mean_ms"]) / 1e3)
+        int(count): fitted_links(int(count), as_floats(rows["bytes"]), as_floats(rows["mean_ms"]) / 1e3)
         for count, rows in table.groupby(GPUS.key)
         if rows["bytes"].nunique() > 1
     }
@@ -90,14 +90,14 @@ def _other_phases_ms(merged: Merged) -> dict[str, float]:
     """The time, without a profiler, of all phases but the backward pass, mean over ranks, by run."""
     times = merged["rank_times"]
     others = times[~times["phase"].isin((WHOLE_STEP, WITHOUT_COMMUNICATION, BACKWARD))]
-    by_rank = numbers(others["mean_ms"]).groupby([others["run"], others["rank"]]).sum()
+    by_rank = as_floats(others["mean_ms"]).groupby([others["run"], others["rank"]]).sum()
     return by_rank.groupby(level=0).mean().to_dict()
 
 
 def _transfers_ms(merged: Merged) -> dict[str, float]:
     """The transfers of all collectives of a captured step, mean over ranks and steps, by run."""
     steps = merged["rank_steps"]
-    return (numbers(steps["transfer_ns"]).groupby(steps["run"]).mean() / 1e6).to_dict()
+    return (as_floats(steps["transfer_ns"]).groupby(steps["run"]).mean() / 1e6).to_dict()
 
 
 KNOWN_COLUMNS = """

@@ -94,7 +94,7 @@ def _percentages(shares: pd.DataFrame, channels: dict) -> alt.Chart:
     wide = wide.assign(
         start=(wide["start"] + wide["end"]) / 2,
         text=[f"{100 * share:.0f}" for share in wide["share"]],
-        ink=["white" if part_style(name)[0] in DARK else "black" for name in wide["family"]],
+        ink=["white" if part_style(name).color in DARK else "black" for name in wide["family"]],
     )
     ink = alt.Color("ink:N", scale=None, legend=None)
     return alt.Chart(wide).mark_text(fontSize=SMALLEST).encode(**channels, text="text:N", color=ink)

@@ -13,7 +13,7 @@ from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.class_tables import CLASS_SHARES, FORWARD_CLASSES
 from profile_grid.tables.model_parts import has_range
 from profile_grid.tables.names import BACKWARD, FORWARD, RECOMPUTATION
-from profile_grid.tables.per_pass import Merged, in_order_of, numbers, per_pass
+from profile_grid.tables.per_pass import Merged, as_floats, in_order_of, per_pass
 
 PARTS = (ranges.ATTENTION_SCORES, ranges.MASK_AND_SCALE, SOFTMAX, ranges.FINAL_MATMUL)
 MATMULS = (ranges.ATTENTION_SCORES, ranges.FINAL_MATMUL)
@@ -64,16 +64,16 @@ def _attention_in_phase(phase: str, formulas: dict[str, Formula], merged: Merged
     runs = merged["runs"]
     shape = runs.set_index("run")
     names = ("batch_size", "gpus", "num_heads", "d_model", "num_layers", "context_length")
-    column = {name: numbers(table["run"].map(shape[name])) for name in names}
+    column = {name: as_floats(table["run"].map(shape[name])) for name in names}
     scores = sequences_per_gpu(column) * column["num_heads"] * column["context_length"] ** 2
     formula = pd.DataFrame(formulas.values(), index=list(formulas)).reindex(table["part"]).set_axis(table.index)
     d_head = column["d_model"] // column["num_heads"]
     table["layers"] = column["num_layers"]
-    table["flops_per_layer"] = scores * (numbers(formula["times_d_head"]) * d_head + numbers(formula["others"]))
+    table["flops_per_layer"] = scores * (as_floats(formula["times_d_head"]) * d_head + as_floats(formula["others"]))
     table["flops_formula"] = formula["text"]
     table["flop_per_s"] = table["flops_per_layer"] / (table["gpu_time_per_layer_us"] * 1e-6)
     for name, source in (("runtime_to_matmuls", "gpu_time_ms"), ("flops_to_matmuls", "flops_per_layer")):
-        table[name] = table[source] / numbers(table["run"].map(_sum_of_matmuls(table, source)))
+        table[name] = table[source] / as_floats(table["run"].map(_sum_of_matmuls(table, source)))
     return in_order_of(table, runs["run"])
 
 
@@ -86,7 +86,7 @@ def _part_times(part: str, phase: str, merged: Merged) -> pd.DataFrame:
     part_ranges = range_times[(range_times["phase"] == FORWARD) & _contains(range_times["range"], part)]
     part_ranges = part_ranges[part_ranges["range"].map(innermost) == part]
     instances = part_ranges.groupby("run", observed=True)["instances"].sum() / steps
-    table["instances_per_pass"] = numbers(table["run"].map(instances))
+    table["instances_per_pass"] = as_floats(table["run"].map(instances))
     table["gpu_time_per_layer_us"] = table["gpu_time_ms"] * 1e3 / table["instances_per_pass"]
     return table[[*LEADING, "part", "instances_per_pass", "gpu_time_ms", "gpu_time_std_ms", "gpu_time_per_layer_us"]]
 

@@ -3,7 +3,7 @@
 import json
 
 from profile_grid.figures.paper import on_paper
-from profile_grid.figures.speed_ups import PALE, PHASES
+from profile_grid.figures.speed_ups import PALE_OPACITY, PHASES
 from profile_grid.questions.f_precision.figure import FIGURES
 from profile_grid.tables.evidence import UNCLEAR
 from tests.profile_grid.made_up_grid import OOM, made_up_tables
@@ -50,4 +50,4 @@ def test_speed_ups_that_cannot_be_told_from_noise_are_pale_and_no_result():
     made = {"runs": made["runs"], "precision_times": times.assign(verdict=UNCLEAR)}
     assert FIGURE.result(made) == "Both comparisons are unclear"
     drawn = [row for rows in FIGURE.draw(made).chart["datasets"].values() for row in rows if "opacity" in row]
-    assert {row["opacity"] for row in drawn} == {PALE}
+    assert {row["opacity"] for row in drawn} == {PALE_OPACITY}

@@ -12,7 +12,7 @@ import pandas as pd
 from profile_grid.study import dimensions, stages
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables import classes, conservation, ideal, model_parts, names, ratios
-from profile_grid.tables.per_pass import Merged, numbers, per_pass, total_by_run
+from profile_grid.tables.per_pass import Merged, as_floats, per_pass, total_by_run
 
 KEY_COLUMNS = ["phase", "parts"]
 SECOND_PASS = re.compile(r"splitk_?reduce|reduce_1Block|epilogue::impl", re.IGNORECASE)  # of a matrix multiply
@@ -29,7 +29,7 @@ def compile_parts(merged: Merged) -> pd.DataFrame:
         for part in (rows, rows[is_first_pass], rows[~is_matmul])
     )
     times = times[["gpu_time_ms", "invocations", "total_ns"]].assign(matmuls=matmuls["invocations"])
-    table = ratios.join_baseline(merged, dimensions.COMPILE, times.reset_index(), KEY_COLUMNS)
+    table = ratios.join_base(merged, dimensions.COMPILE, times.reset_index(), KEY_COLUMNS)
     _check_conserved(table, rows)
     share = table["gpu_time_ms"] / table.groupby(["run", "phase"])["gpu_time_ms"].transform("sum")
     base_others_ms = _sum_over_parts(table, other_kernels["gpu_time_ms"].to_dict())
@@ -39,7 +39,7 @@ def compile_parts(merged: Merged) -> pd.DataFrame:
 
 def _kernels_by_parts(merged: Merged) -> pd.DataFrame:
     """The kernels of compiled runs and their baselines, each with the set of parts that it serves."""
-    pairs = ratios.baseline_pairs(merged["runs"], dimensions.COMPILE)
+    pairs = ratios.base_pairs(merged["runs"], dimensions.COMPILE)
     kernels = merged.kernels[merged.kernels["run"].isin({*pairs["run"], *pairs["base_run"]})]
     places = model_parts.ranges_with_parts(kernels).rename(columns={"part": "parts"})
     return kernels.merge(places, on=model_parts.KEY_COLUMNS, how="left", validate="many_to_one")
@@ -58,7 +58,7 @@ def _sum_over_parts(table: pd.DataFrame, base_times: dict[tuple, float]) -> pd.S
 def _check_conserved(table: pd.DataFrame, rows: pd.DataFrame) -> None:
     """Raises NotConserved unless the times of the compiled runs add up to their kernels, and those of the baselines to
     theirs, to the nanosecond."""
-    step_ns = numbers(total_by_run(rows))
+    step_ns = as_floats(total_by_run(rows))
     for side, column in (("run", "total_ns"), ("base_run", "base_total_ns")):
         expected = step_ns.reindex(table.drop_duplicates("run")[side]).sum()
         conservation.require_same("GPU time by set of parts", table[column].sum(), expected)
@@ -97,7 +97,7 @@ def compile_kernels(merged: Merged) -> pd.DataFrame:
     kernels = kernels.assign(**{"class": kernels["class"].astype("object").map(classes.family)})
     keys = ["phase", "class"]
     times = per_pass(kernels, keys, merged.captured_steps)[["run", *keys, "gpu_time_ms", "invocations"]]
-    return ratios.join_baseline(merged, dimensions.COMPILE, times, keys)
+    return ratios.join_base(merged, dimensions.COMPILE, times, keys)
 
 
 def compile_cost(merged: Merged) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from cs336_model.ranges import SCALED_DOT_PRODUCT_ATTENTION
 from profile_grid.study.dimensions import ATTENTION, LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables import ideal, model_parts, names, ratios
-from profile_grid.tables.per_pass import Merged, numbers, per_pass
+from profile_grid.tables.per_pass import Merged, as_floats, per_pass
 
 COLUMNS_OF_BASE = [column.name for column in (*ratios.TIME_OF_BASE, *ratios.VERDICT)]
 
@@ -18,7 +18,7 @@ def attention_times(merged: Merged) -> pd.DataFrame:
     times = ratios.with_counterparts(merged["timings"], ATTENTION)[[*LEADING, "phase", "mean_ms", "std_ms", "status"]]
     keys = ["run", "phase"]
     compared_times = ratios.times_with_base(merged, ATTENTION)[[*keys, *COLUMNS_OF_BASE]]
-    peak = numbers(times["run"].map(merged["runs"].set_index("run")["peak_allocated_bytes"]))
+    peak = as_floats(times["run"].map(merged["runs"].set_index("run")["peak_allocated_bytes"]))
     spreads = merged.spreads_of(times["run"], times["phase"])
     table = times.assign(
         peak_allocated_bytes=peak, process_spread=spreads["spread"], timed_processes=spreads["processes"]

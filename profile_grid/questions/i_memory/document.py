@@ -186,7 +186,7 @@ def tables(measured: Measured) -> list[Part]:
                        block_document.run_per_precision(measured.tables["dtypes"]), block_document.dtypes_table, named),
         *(f"Not recorded: {escaped(text)}." for text in dict.fromkeys(room["not_seen"].dropna())),
         ("What fits, measured by bisection, with all other settings as in the run",
-         rows_table(measured.tables["memory_fits"], gains.LEADING_KEYS, BISECTED, words=1)),
+         rows_table(measured.tables["memory_fits"], gains.LEADING_KEYS, BISECTED, left_aligned=1)),
         ("Where memory ran out, and memory by category at that moment", _failures_table(failures)),
         *table_per_run("The largest groups of allocations when memory ran out", failure_rows, _groups_table,
                        named_keys(failures)),
@@ -223,7 +223,7 @@ def _peak_table(rows: pd.DataFrame) -> MarkdownTable:
         ("peak", lambda row: size(row["peak_bytes"])),
         *((name, lambda row, name=name: wide.loc[row["run"], name]) for name in names),
     )
-    return rows_table(rows.drop_duplicates("run"), gains.LEADING_KEYS, columns, words=1)
+    return rows_table(rows.drop_duplicates("run"), gains.LEADING_KEYS, columns, left_aligned=1)
 
 
 def _failures_table(rows: pd.DataFrame) -> MarkdownTable:
@@ -236,7 +236,7 @@ def _failures_table(rows: pd.DataFrame) -> MarkdownTable:
         ("in use", lambda row: size(row["live_bytes"])),
         *((name, lambda row, name=name: size(sums.loc[row["run"], name])) for name in sums.columns),
     )
-    return rows_table(rows.drop_duplicates("run"), gains.LEADING_KEYS, columns, words=1)
+    return rows_table(rows.drop_duplicates("run"), gains.LEADING_KEYS, columns, left_aligned=1)
 
 
 def _groups_table(rows: pd.DataFrame) -> MarkdownTable:

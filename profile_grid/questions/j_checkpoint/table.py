@@ -13,7 +13,7 @@ from profile_grid.study.dimensions import CHECKPOINT, LEADING, keys_without
 from profile_grid.tables import names, ratios
 from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS, shape_of_run
 from profile_grid.tables.model_parts import has_range
-from profile_grid.tables.per_pass import Merged, numbers, total_by_run
+from profile_grid.tables.per_pass import Merged, as_floats, total_by_run
 
 PEAKS = ("peak_allocated_bytes", "recorded_peak_bytes")
 BYTES = ["peak_allocated_bytes", "recorded_peak_bytes", "predicted_peak_bytes", "recorded_kept_bytes", "kept_bytes"]
@@ -44,13 +44,15 @@ def checkpoint_memory(merged: Merged) -> pd.DataFrame:
     is_complete = runs[stages.TIMING.status_column] == COMPLETE  # else the peak is that until the run ended
     table = runs[LEADING].assign(
         status=runs[stages.TIMING.status_column],
-        **{name: numbers(runs["run"].map(steps[name])) for name in ("mean_ms", "std_ms")},
-        peak_allocated_bytes=numbers(runs["peak_allocated_bytes"]).where(is_complete),
-        recorded_peak_bytes=numbers(runs["run"].map(merged["memory_totals"].set_index("run")["requested_peak_bytes"])),
+        **{name: as_floats(runs["run"].map(steps[name])) for name in ("mean_ms", "std_ms")},
+        peak_allocated_bytes=as_floats(runs["peak_allocated_bytes"]).where(is_complete),
+        recorded_peak_bytes=as_floats(
+            runs["run"].map(merged["memory_totals"].set_index("run")["requested_peak_bytes"])
+        ),
         predicted_peak_bytes=pd.Series([peak for peak, _ in peak_and_kept], index=runs.index, dtype="float64"),
-        recorded_kept_bytes=numbers(runs["run"].map(merged["memory_activations"].groupby("run")["bytes"].sum())),
+        recorded_kept_bytes=as_floats(runs["run"].map(merged["memory_activations"].groupby("run")["bytes"].sum())),
         kept_bytes=pd.Series([kept for _, kept in peak_and_kept], index=runs.index, dtype="float64"),
-        recomputed_share=numbers(runs["run"].map(_recomputed_share(merged))),
+        recomputed_share=as_floats(runs["run"].map(_recomputed_share(merged))),
     )
     keys = keys_without(CHECKPOINT.key)
     base = table.loc[table[CHECKPOINT.key] == CHECKPOINT.default, [*keys, *BYTES]]

@@ -117,13 +117,13 @@ def _of_all(some: int, every: int) -> str:
 
 def _parts_and_places(rows: pd.DataFrame) -> str:
     """The names of the parts in these rows, and where they are."""
-    return f"{listed([escaped(part) for part in dict.fromkeys(rows['part'])])} ({configs_in_words(rows, most=2)})"
+    return f"{listed([escaped(part) for part in dict.fromkeys(rows['part'])])} ({configs_in_words(rows, max_names=2)})"
 
 
 def _phases_and_places(rows: pd.DataFrame) -> str:
     """The parts in these rows with their phases, and where they are."""
     parts = dict.fromkeys(f"{row['pass']} {escaped(row['part'])}" for row in rows.to_dict("records"))
-    return f"{listed([*parts])}; {configs_in_words(rows, most=2)}"
+    return f"{listed([*parts])}; {configs_in_words(rows, max_names=2)}"
 
 
 def stalls(machines: Iterable[Measured]) -> str:
@@ -178,7 +178,7 @@ def _kernels_table(measured: Measured) -> MarkdownTable:
         "kernel", "launch grid", "limited by", "occupancy limited by", "waits for", "ms", "share", "FLOP/s",
         "of FLOP roof", "DRAM", "of DRAM roof", "FLOP/B", "occupancy", "waves", "tail",
     )  # fmt: skip
-    return lines_table(rows, gains.LEADING_KEYS, headings, cells, words=5)
+    return lines_table(rows, gains.LEADING_KEYS, headings, cells, left_aligned=5)
 
 
 def _longest_kernels(measured: Measured) -> pd.DataFrame:
@@ -199,7 +199,7 @@ def _matmuls_table(measured: Measured) -> MarkdownTable:
         "phase", "part", "counted, GFLOP", "shapes, GFLOP", "counted ÷ shapes", "in tiles ÷ shapes", "within padding",
         "share of time counted",
     )  # fmt: skip
-    return lines_table(rows, gains.LEADING_KEYS, headings, cells, words=2)
+    return lines_table(rows, gains.LEADING_KEYS, headings, cells, left_aligned=2)
 
 
 def _roofs_table(measured: Measured) -> MarkdownTable:
@@ -241,4 +241,4 @@ def _sums_table(measured: Measured, by: str) -> MarkdownTable:
 
     names = ("phase",) if by == "phase" else ("phase", by)
     figures = ("ms", "share", "launches", "GFLOP", "of FLOP roof", "DRAM, GB", "of DRAM roof", "FLOP/B")
-    return lines_table(rows, gains.LEADING_KEYS, (*names, *figures), cells, words=len(names))
+    return lines_table(rows, gains.LEADING_KEYS, (*names, *figures), cells, left_aligned=len(names))

@@ -5,7 +5,7 @@ import pandas as pd
 from profile_grid.stages.energy.tables import ENERGY_TABLE, QUANTITY_COLUMNS
 from profile_grid.study import dimensions, table_spec
 from profile_grid.tables.evidence import LAUNCH_BOUND_SHARE
-from profile_grid.tables.per_pass import Merged, numbers
+from profile_grid.tables.per_pass import Merged, as_floats
 
 LAUNCH_BOUND_RULE = "launch_bound"  # of the diagnosis
 ENERGY_COLUMNS = ["counter", "step_ms", *QUANTITY_COLUMNS, "tick_ms", "tick_share"]
@@ -15,9 +15,9 @@ def energy_use(merged: Merged) -> pd.DataFrame:
     """(m) One row per run with counted energy: of a step and a token, the part that idle power would take, and the part
     that it takes while the GPU waits."""
     table = merged["energy"][[*dimensions.LEADING, *ENERGY_COLUMNS]]
-    busy_ms = numbers(table["run"].map(merged.busy_ms))
-    waiting = (1 - busy_ms / numbers(table["step_ms"])).clip(lower=0)
-    idle_share = (numbers(table["idle_power_w"]) / numbers(table["power_w"])).clip(upper=1)
+    busy_ms = as_floats(table["run"].map(merged.busy_ms))
+    waiting = (1 - busy_ms / as_floats(table["step_ms"])).clip(lower=0)
+    idle_share = (as_floats(table["idle_power_w"]) / as_floats(table["power_w"])).clip(upper=1)
     return table.assign(
         busy_ms=busy_ms,
         waiting_share=waiting,

@@ -94,7 +94,7 @@ def tables(measured: Measured) -> list[Part]:
         ("measured, GiB", lambda run: text_or_status(_gib(run["measured_peak_bytes"]), run["status"])),
         ("largest components, GiB", largest_components),
     )
-    lines = rows_table(table.drop_duplicates("run"), LEADING_KEYS, columns, words=len(columns))
+    lines = rows_table(table.drop_duplicates("run"), LEADING_KEYS, columns, left_aligned=len(columns))
     return [("What one GPU needs by the shapes, and what was measured", lines)]
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 from profile_grid.stages.memory.history import CATEGORIES
 from profile_grid.study.dimensions import GPUS
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables.per_pass import Merged, numbers, with_leading_columns
+from profile_grid.tables.per_pass import Merged, as_floats, with_leading_columns
 
 CATEGORY_NAMES = [str(name) for name in CATEGORIES]
 AT_MOMENT, PEAK_BEFORE = "that moment", "peak before"
@@ -16,11 +16,11 @@ def communication_memory(merged: Merged) -> pd.DataFrame:
     """(n) Two rows per run, rank and moment: its memory by category then, and at the fullest moment before; no rows
     without a run on several GPUs."""
     rows = merged["memory_moments"]
-    if not (numbers(rows[GPUS.key]) > 1).any():
+    if not (as_floats(rows[GPUS.key]) > 1).any():
         return COMMUNICATION_MEMORY.table([])
     order, parts = pd.MultiIndex.from_frame(rows[KEYS].drop_duplicates()), []
     for at, column in ((AT_MOMENT, "bytes"), (PEAK_BEFORE, "peak_bytes")):
-        wide = rows.assign(value=numbers(rows[column])).pivot(index=KEYS, columns="category", values="value")
+        wide = rows.assign(value=as_floats(rows[column])).pivot(index=KEYS, columns="category", values="value")
         wide = wide.reindex(index=order, columns=CATEGORY_NAMES, fill_value=0)
         wide.columns = [column_of(name) for name in wide.columns]
         parts.append(wide.assign(at=at, all_bytes=wide.sum(axis=1)).reset_index())
@@ -39,20 +39,20 @@ def communication_volume(merged: Merged) -> pd.DataFrame:
     """(n) One row per run on several GPUs and operation: its calls and bytes in a step of a rank, and the bytes on each
     link of a ring; NaN bytes if one size is unknown."""
     rows = merged["collectives"]
-    size, bus_factor = numbers(rows["bytes"]), numbers(rows["bus_gb_per_s"]) / numbers(rows["algorithm_gb_per_s"])
+    size, bus_factor = as_floats(rows["bytes"]), as_floats(rows["bus_gb_per_s"]) / as_floats(rows["algorithm_gb_per_s"])
     steps = rows[["run", "rank", "device", "step"]].drop_duplicates().groupby("run").size()
     calls = rows.assign(per_step=1.0, bytes=size, sent_bytes=size * bus_factor)
     columns = ["per_step", "bytes", "sent_bytes"]
     groups = calls.groupby(["run", "operation"], sort=False)[columns]
     sums = groups.agg(lambda values: values.sum(skipna=False)).reset_index()
-    sums[columns] = sums[columns].div(numbers(sums["run"].map(steps)), axis=0)
+    sums[columns] = sums[columns].div(as_floats(sums["run"].map(steps)), axis=0)
     return with_leading_columns(sums, rows)
 
 
 def communication_gathers(merged: Merged) -> pd.DataFrame:
     """(n) One row per run with all-gathers, pass and layer: how often and how long its computation waited for them."""
     rows = merged["layer_gathers"]
-    late_ms = numbers(rows["lateness_ns"]) / 1e6
+    late_ms = as_floats(rows["lateness_ns"]) / 1e6
     table = rows.assign(late_ms=late_ms, is_late=late_ms > 0).groupby(["run", "pass", "layer"], sort=False)
     table = table.agg(
         steps=("late_ms", "size"), late=("is_late", "sum"), mean_ms=("late_ms", "mean"), max_ms=("late_ms", "max"),

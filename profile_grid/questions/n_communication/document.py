@@ -176,8 +176,8 @@ def tables(measured: Measured) -> list[Part]:
     """(n) Steps with and without communication, ranks, collectives, bytes, late all-gathers, memory, all-reduce alone,
     losses, errors of the first step, and scaling."""
 
-    def table_of(name: str, columns: Sequence, words: int = 0) -> MarkdownTable:
-        return rows_table(measured.tables[f"communication_{name}"], LEADING_KEYS, columns, words)
+    def table_of(name: str, columns: Sequence, left_aligned: int = 0) -> MarkdownTable:
+        return rows_table(measured.tables[f"communication_{name}"], LEADING_KEYS, columns, left_aligned)
 
     gathers, all_reduces = (measured.tables[f"communication_{name}"] for name in ("gathers", "all_reduce"))
     return [
@@ -186,11 +186,12 @@ def tables(measured: Measured) -> list[Part]:
         ("How the time of a step is spent on each rank, under the profiler (means of the captured steps)",
          _steps_table(measured)),
         (f"{_collectives_shown(measured)}, means over ranks and captured steps", _collectives_table(measured)),
-        ("What one rank communicates in a step, by operation", table_of("volume", divided_document.VOLUME, words=1)),
+        ("What one rank communicates in a step, by operation",
+         table_of("volume", divided_document.VOLUME, left_aligned=1)),
         ("Blocks whose parameters were gathered late, in captured steps of all ranks (all blocks: the table"
          " `communication_gathers`)",
-         rows_table(gathers[gathers["late"] > 0], LEADING_KEYS, divided_document.GATHERS, words=1)),
-        ("Memory of each rank by category", table_of("memory", divided_document.MEMORY, words=3)),
+         rows_table(gathers[gathers["late"] > 0], LEADING_KEYS, divided_document.GATHERS, left_aligned=1)),
+        ("Memory of each rank by category", table_of("memory", divided_document.MEMORY, left_aligned=3)),
         ("Only all-reduces, one after another, without a model",
          rows_table(all_reduces, (GPUS.key,), ALL_REDUCES, hidden_if_constant=keys_without(GPUS.key))),
         ("Losses compared with those of the run on one GPU with the same batch, as relative differences",
@@ -198,7 +199,7 @@ def tables(measured: Measured) -> list[Part]:
         ("Relative errors of the first step with reduced gradients, compared with an eager fp64 run of the"
          " entire batch",
          errors_table(measured.tables["communication_accuracy"], LEADING_KEYS)),
-        ("Speed compared with one GPU", table_of("scaling", SCALING, words=1)),
+        ("Speed compared with one GPU", table_of("scaling", SCALING, left_aligned=1)),
     ]  # fmt: skip
 
 
@@ -236,7 +237,7 @@ def _collectives_table(measured: Measured) -> MarkdownTable:
         ("transfer, ms", lambda row: significant(row["transfer_ms"])),
         *BANDWIDTHS,
     )
-    return rows_table(rows, LEADING_KEYS, columns, words=1)
+    return rows_table(rows, LEADING_KEYS, columns, left_aligned=1)
 
 
 def _collectives_shown(measured: Measured) -> str:

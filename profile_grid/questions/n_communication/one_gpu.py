@@ -16,7 +16,7 @@ def communication_scaling(merged: per_pass.Merged) -> pd.DataFrame:
     (strong), or with as much per GPU (weak); no row without such a run."""
     times = merged["timings"]
     steps = times[(times["phase"] == names.WHOLE_STEP) & times["mean_ms"].notna()][[*LEADING, *TIME_COLUMNS]]
-    steps = steps.assign(**{name: per_pass.numbers(steps[name]) for name in TIME_COLUMNS})
+    steps = steps.assign(**{name: per_pass.as_floats(steps[name]) for name in TIME_COLUMNS})
     table = pd.concat([_scaled(steps, kind) for kind in (STRONG, WEAK)], ignore_index=True)
     spreads = merged.spreads_of(table["run"], names.WHOLE_STEP)
     return table.assign(process_spread=spreads["spread"], processes=spreads["processes"])
@@ -69,14 +69,14 @@ def communication_losses(merged: per_pass.Merged) -> pd.DataFrame:
     order. If training is unstable, rounding errors grow faster; so `agreeing` counts the losses before the first that
     differs.
     """
-    losses = merged["losses"].assign(loss=per_pass.numbers(merged["losses"]["loss"]))
-    is_several = per_pass.numbers(losses[GPUS.key]) > 1
+    losses = merged["losses"].assign(loss=per_pass.as_floats(merged["losses"]["loss"]))
+    is_several = per_pass.as_floats(losses[GPUS.key]) > 1
     keys = [*keys_without(GPUS.key, PARALLEL.key, OPTIMIZER.key), "number"]
     base = losses.loc[~is_several, ["run", *keys, "loss"]].rename(columns={"run": "base_run", "loss": "base_loss"})
     pairs = losses[is_several].merge(base, on=keys, how="left", validate="many_to_one")
     off = (pairs["loss"] - pairs["base_loss"]).abs() / pairs["base_loss"].abs()
     step_error = pd.Series([explained_error(name) for name in pairs[PRECISION.key]], index=pairs.index, dtype="float64")
-    explained = step_error * (per_pass.numbers(pairs["number"]) + 1)
+    explained = step_error * (per_pass.as_floats(pairs["number"]) + 1)
     compared = pairs.assign(off=off, explained=explained, known=off.notna(), within=off <= explained)
     rows = [_verdict(run_losses.sort_values("number")) for _, run_losses in compared.groupby("run", sort=False)]
     return COMMUNICATION_LOSSES.table(rows)

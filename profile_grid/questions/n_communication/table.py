@@ -7,7 +7,7 @@ from profile_grid.stages.timing.tables import ACCURACY
 from profile_grid.study.dimensions import GPUS, LEADING, OPTIMIZER, PARALLEL, keys_without
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.communication_cost import communication_times
-from profile_grid.tables.per_pass import Merged, in_order_of, numbers, with_leading_columns
+from profile_grid.tables.per_pass import Merged, as_floats, in_order_of, with_leading_columns
 
 KEY_COLUMNS = ["run", "rank", "device"]
 PARTS = ("compute", "exposed_communication", "exposed_memory", "idle")  # their times add up to that of a step
@@ -19,8 +19,8 @@ NOT_KNOWN = -1  # replaces missing numbers, which groupby would leave out
 def communication_steps(merged: Merged) -> pd.DataFrame:
     """(n) One row per run on several GPUs, rank and device: the mean of its captured steps, by parts."""
     steps = merged["rank_steps"]
-    columns = {f"{name}_ms": numbers(steps[f"{name}_ns"]) / 1e6 for name in TIMES}
-    columns |= {name: numbers(steps[name]) for name in ("collectives", "bytes")}
+    columns = {f"{name}_ms": as_floats(steps[f"{name}_ns"]) / 1e6 for name in TIMES}
+    columns |= {name: as_floats(steps[name]) for name in ("collectives", "bytes")}
     groups = steps[KEY_COLUMNS].assign(**columns).groupby(KEY_COLUMNS, sort=False)
     table = groups.mean().assign(steps=groups.size()).reset_index()
     table["overlap"] = table["overlapped_ms"] / table["communication_ms"].where(table["communication_ms"] > 0)
@@ -31,13 +31,13 @@ def communication_collectives(merged: Merged) -> pd.DataFrame:
     """(n) One row per run on several GPUs, operation, size and bucket: means over ranks and captured steps."""
     collectives = merged["collectives"]
     keys = ["run", "operation", "bytes", "bucket"]
-    times = {f"{name}_ms": numbers(collectives[f"{name}_ns"]) / 1e6 for name in TIMES_OF_A_COLLECTIVE}
-    factor = numbers(collectives["bus_gb_per_s"]) / numbers(collectives["algorithm_gb_per_s"])
-    ids = {name: numbers(collectives[name]).fillna(NOT_KNOWN) for name in ("bytes", "bucket")}
+    times = {f"{name}_ms": as_floats(collectives[f"{name}_ns"]) / 1e6 for name in TIMES_OF_A_COLLECTIVE}
+    factor = as_floats(collectives["bus_gb_per_s"]) / as_floats(collectives["algorithm_gb_per_s"])
+    ids = {name: as_floats(collectives[name]).fillna(NOT_KNOWN) for name in ("bytes", "bucket")}
     groups = collectives[["run", "operation"]].assign(**ids, **times, factor=factor).groupby(keys, sort=False)
     table = groups.mean().assign(count=groups.size()).reset_index()
     steps = collectives[[*KEY_COLUMNS, "step"]].drop_duplicates().groupby("run").size()
-    table["per_step"] = table.pop("count") / numbers(table["run"].map(steps))
+    table["per_step"] = table.pop("count") / as_floats(table["run"].map(steps))
     for name in ("bytes", "bucket"):
         table[name] = table[name].where(table[name] != NOT_KNOWN)
     table["algorithm_gb_per_s"] = table["bytes"] / table["transfer_ms"].where(table["transfer_ms"] > 0) / 1e6
@@ -48,8 +48,8 @@ def communication_collectives(merged: Merged) -> pd.DataFrame:
 def communication_all_reduce(merged: Merged) -> pd.DataFrame:
     """(n) One row per run and size of all-reduce without other work, with bandwidths at the mean time."""
     table = merged["all_reduce"]
-    gb_per_s = numbers(table["bytes"]) / numbers(table["mean_ms"]) / 1e6
-    on_a_ring = 2 * (numbers(table[GPUS.key]) - 1) / numbers(table[GPUS.key])
+    gb_per_s = as_floats(table["bytes"]) / as_floats(table["mean_ms"]) / 1e6
+    on_a_ring = 2 * (as_floats(table[GPUS.key]) - 1) / as_floats(table[GPUS.key])
     return table[[*LEADING, "bytes", "n", "mean_ms", "std_ms"]].assign(
         algorithm_gb_per_s=gb_per_s, bus_gb_per_s=gb_per_s * on_a_ring
     )
@@ -58,14 +58,14 @@ def communication_all_reduce(merged: Merged) -> pd.DataFrame:
 def communication_accuracy(merged: Merged) -> pd.DataFrame:
     """(n) The rows of accuracy of runs on several GPUs: the first step with its gradients reduced, against fp64."""
     rows = merged["accuracy"]
-    return rows[numbers(rows[GPUS.key]) > 1].reset_index(drop=True)
+    return rows[as_floats(rows[GPUS.key]) > 1].reset_index(drop=True)
 
 
 def communication_timelines(merged: Merged) -> pd.DataFrame:
     """(n) One row per collective of the middle captured step of rank 0, of two runs that do the same work: those whose
     overlap differs most, the run that overlaps less first."""
     steps = merged["rank_steps"]
-    steps = steps[(steps["rank"] == 0) & (numbers(steps["communication_ns"]) > 0)]
+    steps = steps[(steps["rank"] == 0) & (as_floats(steps["communication_ns"]) > 0)]
     steps = steps[steps["device"] == steps.groupby("run")["device"].transform("min")]
     pair = _runs_with_different_overlap(steps)
     if not pair:
@@ -74,10 +74,10 @@ def communication_timelines(merged: Merged) -> pd.DataFrame:
     position, count = steps.groupby("run").cumcount(), steps.groupby("run")["step"].transform("size")
     middle = steps.loc[position == count // 2, [*KEY_COLUMNS, "step", "step_ns"]]
     collectives = in_order_of(merged["collectives"].merge(middle, on=[*KEY_COLUMNS, "step"]), pair, "number")
-    start_ms, length_ms = numbers(collectives["start_ns"]) / 1e6, numbers(collectives["duration_ns"]) / 1e6
+    start_ms, length_ms = as_floats(collectives["start_ns"]) / 1e6, as_floats(collectives["duration_ns"]) / 1e6
     return collectives[[*LEADING, "step", "number", "operation"]].assign(
-        step_ms=numbers(collectives["step_ns"]) / 1e6, start_ms=start_ms, end_ms=start_ms + length_ms,
-        exposed_ms=numbers(collectives["exposed_ns"]) / 1e6,
+        step_ms=as_floats(collectives["step_ns"]) / 1e6, start_ms=start_ms, end_ms=start_ms + length_ms,
+        exposed_ms=as_floats(collectives["exposed_ns"]) / 1e6,
     )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def _runs_with_different_overlap(steps: pd.DataFrame) -> list[str]:
     """The run that overlaps least and the one that overlaps most, of the runs with the same work that differ most; []
     if no two differ."""
     same_work = keys_without(PARALLEL.key, OPTIMIZER.key)
-    times = steps.assign(**{name: numbers(steps[f"{name}_ns"]) for name in ("communication", "overlapped")})
+    times = steps.assign(**{name: as_floats(steps[f"{name}_ns"]) for name in ("communication", "overlapped")})
     sums = times.groupby(["run", *same_work], sort=False, dropna=False)[["communication", "overlapped"]].sum()
     runs = sums.assign(overlap=sums["overlapped"] / sums["communication"]).reset_index()
     pair, largest_difference = [], 0.0

@@ -13,7 +13,7 @@ from profile_grid.study.dimensions import BY_KEY
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.cells import Part, lines_table, rows_table, status_word
 from profile_grid.tables.gains import LEADING_KEYS
-from profile_grid.tables.largest_gains import at_most
+from profile_grid.tables.largest_gains import with_shown_gains
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import PASSES, Claim, leaders, listed, median_note, of_all, run_in_words, runs_in_words
 
@@ -60,12 +60,13 @@ def _largest_findings(findings: pd.DataFrame, runs: int) -> list[Claim]:
     """The largest finding of each run, and at most how much of a step it takes; the number of runs without findings."""
     if findings.empty:
         return [Claim("The diagnosis finds nothing in {runs}.", "counted", runs=of_all(runs, runs, "run"))]
-    largest = at_most(findings.drop_duplicates("run"))
+    largest = with_shown_gains(findings.drop_duplicates("run"))
     names, shares = [_finding_name(name) for name in largest["code"]], largest["percent"] / 100
     has_room = len(set(names)) <= MAX_IN_LEAD  # the first sentence of an answer is short
     text = "The largest finding is {findings}: {most}{shares} of a step{median}."
     lead = Claim(
-        text, "predicted", findings=leaders(names, most=MAX_IN_LEAD, every=runs), shares=interval(shares, percent),
+        text, "predicted", findings=leaders(names, max_names=MAX_IN_LEAD, run_count=runs),
+        shares=interval(shares, percent),
         most="at most " if len(largest) == 1 else "",
         median=median_note(shares, percent) if has_room else "",
     )  # fmt: skip
@@ -177,7 +178,7 @@ def tables(measured: Measured) -> list[Part]:
              _findings_table(measured)),
             *(["\n".join(["Not checked:\n", *unchecked])] if unchecked else []),
             ("Bounds of what remedies save, and what they saved without a profiler",
-             rows_table(measured.tables["predictions"], LEADING_KEYS, REMEDY_COLUMNS, words=2)),
+             rows_table(measured.tables["predictions"], LEADING_KEYS, REMEDY_COLUMNS, left_aligned=2)),
         ]  # fmt: skip
     for name, rows in measured.tables["host_per_launch"].groupby("run", sort=False):
         run = run_in_words(rows.iloc[0])
@@ -200,7 +201,7 @@ REMEDY_COLUMNS = (
 def _findings_table(measured: Measured) -> MarkdownTable:
     """One line per run: the findings of its diagnosis, largest gain first, each with the bound of its gain."""
     findings = measured.tables["time_lost"]
-    found = at_most(findings[~findings["abstained"].astype(bool)])
+    found = with_shown_gains(findings[~findings["abstained"].astype(bool)])
 
     def cells(run: dict) -> list[str]:
         run_findings = found[found["run"] == run["run"]]
@@ -212,7 +213,9 @@ def _findings_table(measured: Measured) -> MarkdownTable:
         is_diagnosed = run["run"] in set(findings["run"])
         return ["; ".join(texts) or ("nothing" if is_diagnosed else status_word(run[CAPTURE.status_column]))]
 
-    return lines_table(measured.runs, LEADING_KEYS, ("findings, with the largest possible saving",), cells, words=1)
+    return lines_table(
+        measured.runs, LEADING_KEYS, ("findings, with the largest possible saving",), cells, left_aligned=1
+    )
 
 
 def _gain(row: dict, which: str) -> str:

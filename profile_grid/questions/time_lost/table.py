@@ -43,7 +43,7 @@ def predictions(merged: Merged) -> pd.DataFrame:
     """One row per run that is a remedy for another: the bound of the gain by the other's diagnosis, and the measured
     gain, in percent of a step, for a larger batch of the time per sequence. Without a finding the bound is zero, for
     bf16 half of the step."""
-    findings = largest_gains.bounded(merged["findings"], merged)
+    findings = largest_gains.with_unprofiled_gains(merged["findings"], merged)
     diagnosed = set(findings["run"])
     by_run = findings[~findings["abstained"].astype(bool)].set_index("run")
     tables = [_remedy_rows(remedy, merged, by_run, diagnosed) for remedy in REMEDIES]

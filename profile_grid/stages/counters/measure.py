@@ -154,7 +154,7 @@ def _job_of_round(job: Job, number: int) -> Job:
     """The job of one round: with few layers, a separate folder and, after the first round, a separate log."""
     folder, max_layers = job.scratch / f"round-{number}", job.specification["layers"]
     folder.mkdir()
-    if ncu_profile.ROUNDS[number].half:
+    if ncu_profile.ROUNDS[number].halves_layers:
         max_layers = max(max_layers // 2, 1)
     log = _extra_log(job, folder.name) if number else job.log
     return with_layers(replace(job, scratch=folder, log=log), max_layers)

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from kernel_recorder.ncu_profile import ALL, Round, counters_command
+from kernel_recorder.ncu_profile import ALL_KERNELS, Round, counters_command
 from kernel_recorder.nsys_profile import profile_command
 from kernel_tables.counters.metrics import METRICS
 from kernel_tables.counters.reading import join_rounds, read_counters, read_kept_counters
@@ -98,7 +98,9 @@ def record_on_the_cpu(program: list[str], capture: Path, target: Path) -> None:
 
 def count(program: list[str], printed: Path, target: Path) -> None:
     """Runs a program under ncu, and writes the counters of what it PRINTED, which names the host too, to TARGET."""
-    subprocess.run(counters_command(program, printed, Round(ALL, 1, METRICS)), check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        counters_command(program, printed, Round(ALL_KERNELS, 1, METRICS)), check=True, stdout=subprocess.DEVNULL
+    )
     join_rounds([read_counters(printed)]).to_csv(target, index=False)
 
 
