@@ -26,8 +26,8 @@ from kernel_tables.counters.joining import (
     verdicts_of,
 )
 from kernel_tables.counters.metrics import (
+    FLOP_KINDS,
     INSTRUCTIONS,
-    KINDS,
     LIMITS,
     METRICS,
     MULTIPROCESSORS,
@@ -192,7 +192,7 @@ def test_shares_of_the_roofs_add_up_the_time_of_every_kind_of_flops():
     assert row["compute_share"] == pytest.approx((1e-6 + 0.5e-6) / 4e-6)
     assert row["memory_share"] == pytest.approx(2e3 / 1e9 / 4e-6)
     assert (row["flops"], row["flops_per_byte"], row["flop_per_s"]) == pytest.approx((5e6, 2500.0, 1.25e12))
-    unknown = rates_of(work, pd.Series([4e-6]), Roofs(None, dict.fromkeys(KINDS))).iloc[0]
+    unknown = rates_of(work, pd.Series([4e-6]), Roofs(None, dict.fromkeys(FLOP_KINDS))).iloc[0]
     assert unknown[["compute_share", "memory_share"]].isna().all()
 
 
