@@ -22,7 +22,7 @@ SOURCES = ("runs", "timings", "phases", "findings", "counter_findings")  # the m
 def largest_first(merged: Merged) -> pd.DataFrame:
     """One row per run and finding, or rule that abstains, with its largest gains; in a run, the largest first, then
     rules that abstain."""
-    findings = at_most(bounded(all_findings(merged), merged))
+    findings = with_shown_gains(bounded(all_findings(merged), merged))
     findings = findings.assign(_less=-findings["ms"].fillna(0.0))
     return in_order_of(findings, merged["runs"]["run"], "abstained", "_less").drop(columns="_less")
 
@@ -60,7 +60,7 @@ def _saved_by_tensor_cores(merged: Merged) -> dict[str, float]:
     }
 
 
-def at_most(findings: pd.DataFrame) -> pd.DataFrame:
+def with_shown_gains(findings: pd.DataFrame) -> pd.DataFrame:
     """Bounded findings with `ms` and `percent` to show: of a step without a profiler if there is one, else of the
     captured one."""
     gains = {name: numbers(findings[f"unprofiled_{name}"]).fillna(numbers(findings[f"gain_{name}"])) for name in UNITS}
