@@ -233,10 +233,10 @@ def _sums_table(measured: Measured, by: str) -> MarkdownTable:
     columns = [("phase", lambda row: row["phase"])]
     if by != "phase":
         columns.append((by, lambda row: escaped(row["name"] or NO_RANGE)))
-    return rows_table(rows, gains.LEADING_KEYS, (*columns, *WORK_CELLS), words=len(columns))
+    return rows_table(rows, gains.LEADING_KEYS, (*columns, *SUM_COLUMNS), words=len(columns))
 
 
-WORK_CELLS = (
+SUM_COLUMNS = (
     ("ms", lambda row: significant(row["gpu_time_ms"])),
     ("share", lambda row: percent(row["share"])),
     ("launches", lambda row: count(round(row["invocations"], 1))),

@@ -81,6 +81,7 @@ def tile_of(kernel: str) -> Tile | None:
     return rows, columns, depth[0] if depth else 1
 
 
+Key = tuple[str, str, str]  # the values of KEY_COLUMNS
 KEY_COLUMNS = ["run", "pass", "part"]
 COMPARISON_DTYPES = {"ratio": "float64", "padded_ratio": "float64", "within_padding": "boolean"}
 TABLE_COLUMNS = [*LEADING, "pass", "part", "counted_flops", "shape_flops", *COMPARISON_DTYPES, "counted_share"]
@@ -107,9 +108,6 @@ def counter_matmuls(merged: per_pass.Merged) -> pd.DataFrame:
     columns = pd.DataFrame(comparisons, index=table.index, columns=[*COMPARISON_DTYPES]).astype(COMPARISON_DTYPES)
     table = per_pass.with_leading_columns(table.join(columns), counter_ranges)
     return per_pass.in_order_of(table, counter_ranges["run"])[TABLE_COLUMNS]
-
-
-Key = tuple[str, str, str]  # run, pass, part
 
 
 def _comparison(row: dict, shape: ModelShape, launches: Mapping[Key, Mapping[str, float]]) -> tuple:

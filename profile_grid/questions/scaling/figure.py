@@ -77,10 +77,8 @@ def _panels(
 ) -> list[alt.LayerChart]:
     """The times of one mode against these sizes; against context with the runs without results."""
     sized = times.dropna(subset=PARAMETERS)
-    parameters, contexts = (
-        LogAxis.around(sized[PARAMETERS], WIDTH_PX),
-        ContextAxis.of([*times[CONTEXT], *missing[CONTEXT]]),
-    )
+    parameters = LogAxis.around(sized[PARAMETERS], WIDTH_PX)
+    contexts = ContextAxis.of([*times[CONTEXT], *missing[CONTEXT]])
     y = marks.log_axis(times, *MEAN_AND_STD, HEIGHT_PX).with_room(below_px=marks.missing_marks_px(missing))
     tooltip = marks.tooltip(
         times, ("parameters", "parameters", ".4~s"), ("mean_ms", "step (ms)", marks.DIGITS),

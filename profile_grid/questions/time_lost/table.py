@@ -46,19 +46,10 @@ def predictions(merged: Merged) -> pd.DataFrame:
 
 def _remedy_rows(remedy: Remedy, merged: Merged, findings: pd.DataFrame) -> pd.DataFrame:
     """The rows of `predictions` for one remedy, from the bounded findings of all runs."""
-    times = ratios.times_with_base(merged, remedy.dimension)
-    times = times[(times["phase"] == names.WHOLE_STEP) & times["base_run"].isin(findings["run"])]
-    batch_ratio = 1.0
-    if remedy.values is not None:
-        times = times[times[remedy.dimension.key].isin(remedy.values)]
-    if remedy.dimension is BATCH_SIZE:
-        # A smaller batch is no remedy. With several GPUs, a larger one also divides their communication by more
-        # sequences, which is scaling (question n).
-        batch_ratio = times[BATCH_SIZE.key].astype("float64") / BATCH_SIZE.default
-        is_remedy = (batch_ratio > 1) & (times[GPUS.key].astype("int64") == 1)
-        times, batch_ratio = times[is_remedy], batch_ratio[is_remedy]
-    measured = 100 * (1 - 1 / times["speed_up"] / batch_ratio)
-    least_measured = 100 * (1 - 1 / times["speed_up_low"] / batch_ratio)  # of the interval between processes
+    times = _times_of_remedy(remedy, merged)
+    times = times[times["base_run"].isin(findings["run"])]
+    measured = 100 * (1 - 1 / times["speed_up"] / times["batch_ratio"])
+    least_measured = 100 * (1 - 1 / times["speed_up_low"] / times["batch_ratio"])  # of the interval between processes
     matching = findings[findings["code"].isin(remedy.codes) & ~findings["abstained"].astype(bool)].groupby("run")
     codes_by_run = {run: ", ".join(codes) for run, codes in matching["code"]}
     found_percent = matching["unprofiled_percent"].sum().clip(upper=100)
@@ -75,6 +66,22 @@ def _remedy_rows(remedy: Remedy, merged: Merged, findings: pd.DataFrame) -> pd.D
         holds=((measured <= bound) | (least_measured <= bound)).astype("boolean"),
     )
     return table.astype({"codes": "str", "remedy": "str"})
+
+
+def _times_of_remedy(remedy: Remedy, merged: Merged) -> pd.DataFrame:
+    """The steps of the runs with the remedy, as from `times_with_base`, and `batch_ratio`: their batch ÷ the default's.
+
+    A smaller batch is no remedy. With several GPUs, a larger one also divides their communication by more sequences,
+    which is scaling (question n).
+    """
+    times = ratios.times_with_base(merged, remedy.dimension)
+    times = times[times["phase"] == names.WHOLE_STEP].assign(batch_ratio=1.0)
+    if remedy.values is not None:
+        times = times[times[remedy.dimension.key].isin(remedy.values)]
+    if remedy.dimension is BATCH_SIZE:
+        times = times.assign(batch_ratio=times[BATCH_SIZE.key].astype("float64") / BATCH_SIZE.default)
+        times = times[(times["batch_ratio"] > 1) & (times[GPUS.key].astype("int64") == 1)]
+    return times
 
 
 def host_per_launch(merged: Merged) -> pd.DataFrame:
